@@ -5,10 +5,16 @@ import { type Ask, dialectOf, type Revision } from './dialect.ts';
 import { HttpMessages } from './http-messages.ts';
 
 const EVENT_STREAM = /\r\ncontent-type: *text\/event-stream/i;
+/** The message of an error. */
+const MESSAGE = /"message":"([^"]*)"/;
 const SESSION = /\r\nmcp-session-id: *([^\r]+)/i;
 
 export interface ConversationOptions {
   readonly url: URL;
+  /** The endpoint of the requests in sessions, if it is that of another replica. */
+  readonly askUrl: URL | undefined;
+  /** The header of every request, if the endpoint needs credentials. */
+  readonly authorization?: string | undefined;
   readonly revision: Revision;
   readonly ask: Ask;
   readonly toolPrefix: string;
@@ -19,9 +25,16 @@ export interface ConversationOptions {
   /** Number of sessions. They are used in turn. */
   readonly sessions: number;
   /** Called when a request is answered with an error. Without it, an error is a failure. */
-  readonly onRefusal: ((conversation: Conversation) => void) | undefined;
+  readonly onRefusal: ((conversation: Conversation, refusal: Refusal) => void) | undefined;
   readonly onAnswer: (conversation: Conversation, tookMs: number, asEvent: boolean) => void;
   readonly onFailure: (failure: unknown) => void;
+}
+
+/** An answer with an error. */
+export interface Refusal {
+  /** The HTTP status, and the message of the error. */
+  readonly text: string;
+  readonly tookMs: number;
 }
 
 interface Reply {
@@ -53,6 +66,8 @@ function isRefusal(head: string, body: Buffer): boolean {
 export class Conversation {
   readonly #options: ConversationOptions;
   readonly #socket: Socket;
+  /** The connection of the requests in sessions. */
+  readonly #asking: Socket;
   readonly #sessions: string[] = [];
   /** The heads of the requests, one per session. */
   readonly #heads: string[] = [];
@@ -66,19 +81,26 @@ export class Conversation {
   constructor(options: ConversationOptions) {
     this.#options = options;
     this.#nextId = 1 + options.index;
-    this.#socket = connect({ host: options.url.hostname, port: Number(options.url.port), noDelay: true });
+    this.#socket = this.#connect(options.url);
+    this.#asking = options.askUrl === undefined ? this.#socket : this.#connect(options.askUrl);
+  }
+
+  #connect(url: URL): Socket {
+    const { onFailure } = this.#options;
+    const socket = connect({ host: url.hostname, port: Number(url.port), noDelay: true });
     const messages = new HttpMessages((head, body) => this.#receive(head, body));
-    this.#socket.on('data', (chunk: Buffer) => {
+    socket.on('data', (chunk: Buffer) => {
       try {
         messages.push(chunk);
       } catch (thrown) {
-        options.onFailure(thrown);
+        onFailure(thrown);
       }
     });
-    this.#socket.on('error', (thrown) => options.onFailure(thrown));
-    this.#socket.on('close', () => {
-      if (!this.#isEnding) options.onFailure(new Error('the connection was closed'));
+    socket.on('error', (thrown) => onFailure(thrown));
+    socket.on('close', () => {
+      if (!this.#isEnding) onFailure(new Error('the connection was closed'));
     });
+    return socket;
   }
 
   /** Returns how long the request in flight has waited; undefined if there is none. */
@@ -107,7 +129,7 @@ export class Conversation {
       session ??= SESSION.exec(reply.head)?.[1];
     }
     if (session !== undefined) this.#sessions.push(session);
-    this.#heads.push(this.#requestHead('POST', dialect.headers(session, ask, toolPrefix)));
+    this.#heads.push(this.#requestHead('POST', dialect.headers(session, ask, toolPrefix), this.#options.askUrl));
   }
 
   /** Sends the next request. `onAnswer` is called later. */
@@ -118,7 +140,7 @@ export class Conversation {
     const body = dialectOf(revision).request(this.#askedId, ask, toolPrefix);
     this.#askedAtMs = performance.now();
     const head = this.#heads[this.#asked++ % this.#heads.length] ?? '';
-    this.#socket.write(`${head}content-length: ${body.length}\r\n\r\n${body}`, 'latin1');
+    this.#asking.write(`${head}content-length: ${body.length}\r\n\r\n${body}`, 'latin1');
   }
 
   /** Ends the sessions, if there are any. */
@@ -129,12 +151,14 @@ export class Conversation {
     }
     this.#isEnding = true;
     this.#socket.destroy();
+    this.#asking.destroy();
   }
 
-  #requestHead(method: string, headers: Readonly<Record<string, string>>): string {
-    const { url } = this.#options;
+  #requestHead(method: string, headers: Readonly<Record<string, string>>, url: URL = this.#options.url): string {
+    const { authorization } = this.#options;
     const all = {
       host: url.host,
+      ...(authorization === undefined ? {} : { authorization }),
       accept: 'application/json, text/event-stream',
       'content-type': 'application/json',
       ...headers,
@@ -162,7 +186,7 @@ export class Conversation {
     this.#askedAtMs = undefined;
     const { onRefusal } = this.#options;
     if (onRefusal !== undefined && isRefusal(head, body)) {
-      onRefusal(this);
+      onRefusal(this, { text: `${status(head)} ${MESSAGE.exec(body.toString())?.[1] ?? ''}`, tookMs });
       return;
     }
     if (status(head) !== 200) throw new Error(`answered ${status(head)}: ${body.toString('utf8', 0, 500)}`);

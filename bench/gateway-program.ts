@@ -26,6 +26,8 @@ export interface GatewayOptions {
   /** The program in the checkout: `src/main.ts`, unless given. */
   readonly program?: string;
   readonly env?: Readonly<Record<string, string>>;
+  /** A command that starts the one after it in its own process, such as one that enters a cgroup. */
+  readonly wrapper?: readonly string[];
 }
 
 /** Returns the setting that makes a checkout's gateway log each request. Checkouts that do not know the setting always do so. */
@@ -59,9 +61,9 @@ export async function writeConfig(
 
 /** Returns the command that runs `verb` of a checkout's gateway; writes its configuration. */
 export async function gatewayCommand(verb: 'run' | 'stdio', options: GatewayOptions): Promise<readonly string[]> {
-  const { checkout, nodeArgs = [], core, program = 'src/main.ts' } = options;
+  const { checkout, nodeArgs = [], core, program = 'src/main.ts', wrapper = [] } = options;
   const file = await writeConfig(options);
-  const command = [process.execPath, ...nodeArgs, join(checkout, program), verb, '--config', file];
+  const command = [...wrapper, process.execPath, ...nodeArgs, join(checkout, program), verb, '--config', file];
   return core === 'every' ? onEveryCore(command) : pinned(core, command);
 }
 

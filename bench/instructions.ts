@@ -3,9 +3,11 @@
  * other work on the machine, so it shows differences that times on a busy machine cannot show.
  *
  *     node bench/instructions.ts [--only small,list] [--against DIR,DIR] [--warm 40000] [--requests 2000] [--starts 1]
+ *     node bench/instructions.ts --of gateway,gateway-redis,gateway-forwarded --only small
+ *     node bench/instructions.ts --of gateway,gateway-key,gateway-jwt,gateway-guarded --only small
  *
  * Needs valgrind (`apt-get install valgrind`). It slows the gateway down fifty-fold, so deadlines of 50 ms pass: few connections
- * keep the answers early enough. System calls are not counted, nor the threads that compile and collect garbage.
+ * keep the answers early enough. Of several replicas the sum is counted. System calls are not counted, nor the threads that compile and collect garbage.
  *
  * @see https://valgrind.org/docs/manual/cl-manual.html
  */
@@ -17,9 +19,11 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs, promisify } from 'node:util';
 import { Check } from './check.ts';
 import { Conversation } from './conversation.ts';
-import { gatewayCommand, OWN_CHECKOUT } from './gateway-program.ts';
+import { gatewayCommand, type GatewayOptions, OWN_CHECKOUT } from './gateway-program.ts';
+import { type Guard, GUARD_PARTS, GUARDS } from './guards.ts';
 import { named } from './options.ts';
 import { Program } from './program.ts';
+import { startRedis } from './replicas.ts';
 import { type Scenario, SCENARIOS } from './scenarios.ts';
 
 const CONNECTIONS = 2;
@@ -34,6 +38,7 @@ const { values: options } = parseArgs({
     warm: { type: 'string', default: '40000' },
     requests: { type: 'string', default: '2000' },
     starts: { type: 'string', default: '1' },
+    of: { type: 'string', default: 'gateway' },
   },
 });
 const requests = Number(options.requests);
@@ -51,11 +56,12 @@ class Load {
   #isEnding = false;
   #done: () => void = () => undefined;
 
-  constructor(url: URL, { client, ask }: Scenario) {
+  constructor(url: URL, askUrl: URL | undefined, { client, ask }: Scenario, authorization: string | undefined) {
     const check = new Check(ask, PREFIX);
     this.#conversations = Array.from({ length: CONNECTIONS }, (_, index) => {
       return new Conversation({
         url,
+        askUrl,
         revision: client,
         ask,
         toolPrefix: PREFIX,
@@ -63,6 +69,7 @@ class Load {
         index,
         count: CONNECTIONS,
         sessions: 1,
+        authorization,
         onRefusal: undefined,
         onAnswer: (conversation) => this.#onAnswer(conversation),
         onFailure: (failure) => {
@@ -111,52 +118,117 @@ async function serverOf({ upstream, speaks = LEGACY }: Scenario, dir: string, st
   return { url: await program.listening() };
 }
 
-/** Returns the instructions of a request to a gateway that has just been started and warmed up. */
-async function count(scenario: Scenario, checkout: string): Promise<number> {
+/** A gateway under valgrind, which counts its instructions. */
+class CountedGateway {
+  readonly program: Program;
+  readonly url: URL;
+  readonly #counts: string;
+
+  private constructor(program: Program, url: URL, counts: string) {
+    this.program = program;
+    this.url = url;
+    this.#counts = counts;
+  }
+
+  static async start(name: string, options: Omit<GatewayOptions, 'name'>, stack: AsyncDisposableStack) {
+    const command = await gatewayCommand('run', { ...options, name });
+    const counts = join(options.dir, `${name}-counts`);
+    const valgrind = [
+      '--tool=callgrind',
+      '--instr-atstart=no',
+      '--separate-threads=yes',
+      `--callgrind-out-file=${counts}`,
+    ];
+    const program = stack.use(await Program.start(name, ['valgrind', ...valgrind, ...command], options.dir));
+    return new CountedGateway(program, new URL('/mcp', await program.listening(START_MS)), counts);
+  }
+
+  async control(...args: readonly string[]): Promise<void> {
+    await run('callgrind_control', [...args, String(this.program.pid)]);
+  }
+
+  /** Returns the instructions of the main thread since they were set to zero. */
+  async total(): Promise<number> {
+    await this.control('-d');
+    // The first dump, of the first thread.
+    const [, total] = /^(?:summary|totals): (\d+)/m.exec(await readFile(`${this.#counts}.1-01`, 'utf8')) ?? [];
+    return Number(total);
+  }
+}
+
+/**
+ * The gateways that can be counted: one process, without and with checks of its clients, or two replicas of which the first or the second
+ * gets the requests.
+ */
+const SUBJECTS: readonly { readonly id: string; readonly guard?: Guard }[] = [
+  { id: 'gateway' },
+  ...GUARDS,
+  ...GUARD_PARTS,
+  { id: 'gateway-redis' },
+  { id: 'gateway-forwarded' },
+];
+
+/** Returns the instructions of a request to gateways that have just been started and warmed up. */
+async function count(scenario: Scenario, { id, guard }: (typeof SUBJECTS)[number], checkout: string): Promise<number> {
   await using stack = new AsyncDisposableStack();
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-instructions-'));
   stack.defer(() => rm(dir, { recursive: true, force: true }));
   const servers = { bench: await serverOf(scenario, dir, stack) };
-  const command = await gatewayCommand('run', { name: 'gateway', checkout, dir, core: undefined, servers });
-  const counts = join(dir, 'counts');
-  const valgrind = [
-    '--tool=callgrind',
-    '--instr-atstart=no',
-    '--separate-threads=yes',
-    `--callgrind-out-file=${counts}`,
-  ];
-  const program = stack.use(await Program.start('gateway', ['valgrind', ...valgrind, ...command], dir));
-  const url = new URL('/mcp', await program.listening(START_MS));
-  const load = new Load(url, scenario);
+  const gateways: CountedGateway[] = [];
+  const guarded = await guard?.(dir, undefined);
+  if (guarded?.program !== undefined) stack.use(guarded.program);
+  if (id === 'gateway' || guarded !== undefined) {
+    const options = {
+      checkout,
+      dir,
+      core: undefined,
+      servers,
+      ...(guarded === undefined ? {} : { settings: guarded.settings }),
+    };
+    gateways.push(await CountedGateway.start(id, options, stack));
+  } else {
+    const redis = await startRedis('redis', dir, undefined);
+    stack.use(redis.program);
+    const options = { checkout, dir, core: undefined, servers, settings: redis.settings };
+    for (const name of ['a', 'b']) gateways.push(await CountedGateway.start(name, options, stack));
+  }
+  const [owner, other] = gateways;
+  if (owner === undefined) throw new Error('no gateway');
+  const load = new Load(
+    owner.url,
+    id === 'gateway-forwarded' ? other?.url : undefined,
+    scenario,
+    guarded?.authorization,
+  );
   stack.defer(() => load.end());
   await load.open();
   await load.play(Number(options.warm));
-  const control = (...args: readonly string[]) => run('callgrind_control', [...args, String(program.pid)]);
-  await control('-i', 'on');
+  const each = (act: (gateway: CountedGateway) => Promise<void>) => Promise.all(gateways.map(act));
+  await each((gateway) => gateway.control('-i', 'on'));
   await load.play(Math.ceil(requests / 2));
-  await control('-z');
+  await each((gateway) => gateway.control('-z'));
   await load.play(requests);
-  await control('-d');
-  // The first dump, of the first thread.
-  const [, total] = /^(?:summary|totals): (\d+)/m.exec(await readFile(`${counts}.1-01`, 'utf8')) ?? [];
-  return Number(total) / requests;
+  const totals = await Promise.all(gateways.map((gateway) => gateway.total()));
+  return totals.reduce((sum, total) => sum + total, 0) / requests;
 }
 
 const checkouts = [OWN_CHECKOUT, ...options.against.split(',').filter((folder) => folder !== '')].map((folder) =>
   resolve(folder),
 );
+const subjects = named(SUBJECTS, options.of, 'of');
+const counted = checkouts.flatMap((checkout) => subjects.map((subject) => ({ subject, checkout })));
 for (const scenario of named(SCENARIOS, options.only, 'only')) {
   const [own, ...others] = await Promise.all(
-    checkouts.map(async (checkout) => {
+    counted.map(async ({ subject, checkout }) => {
       const each: number[] = [];
-      for (let start = 0; start < Number(options.starts); start++) each.push(await count(scenario, checkout));
-      return { checkout, each, least: Math.min(...each) };
+      for (let start = 0; start < Number(options.starts); start++) each.push(await count(scenario, subject, checkout));
+      return { name: `${basename(checkout)} ${subject.id}`, each, least: Math.min(...each) };
     }),
   );
   if (own === undefined) break;
-  for (const { checkout, each, least } of [own, ...others]) {
-    const ratio = checkout === own.checkout ? '' : `${(own.least / least).toFixed(2)} × less than this checkout`;
-    const thousands = each.map((one) => (one / 1_000).toFixed(1)).join(' ');
-    console.log(`${scenario.id.padEnd(16)} ${basename(checkout).padEnd(16)} ${thousands.padStart(8)} k  ${ratio}`);
+  for (const one of [own, ...others]) {
+    const ratio = one === own ? '' : `${(one.least / own.least).toFixed(2)} × the first one`;
+    const thousands = one.each.map((count) => (count / 1_000).toFixed(1)).join(' ');
+    console.log(`${scenario.id.padEnd(16)} ${one.name.padEnd(32)} ${thousands.padStart(8)} k  ${ratio}`);
   }
 }

@@ -5,6 +5,10 @@ import { REVISIONS } from './dialect.ts';
 /** The task of one process of the load generator. */
 const JOB = z.object({
   url: z.url(),
+  /** The endpoint that the requests in sessions go to, if it is not that of the handshakes. */
+  askUrl: z.url().optional(),
+  /** The credentials of every request. */
+  authorization: z.string().optional(),
   revision: z.enum(REVISIONS),
   ask: z.discriminatedUnion('method', [
     z.object({ method: z.literal('tools/list') }),

@@ -31,8 +31,8 @@ export async function playLoad(job: Job, subject: Program, { name, dir, core }: 
 }
 
 async function failureOf(load: Program, subject: Program, problem: string): Promise<Error> {
-  const said = (await load.log()).trim();
-  return await subject.failure(`${problem}: ${said}${subject.running ? '' : ' and has died'}`);
+  const output = (await load.log()).trim();
+  return await subject.failure(`${problem}: ${output}${subject.running ? '' : ' and has died'}`);
 }
 
 /** A load generator whose connections and sessions stay open from round to round. */

@@ -46,6 +46,8 @@ class Load {
     this.#conversations = Array.from({ length: job.connections }, (_, index) => {
       return new Conversation({
         url: new URL(job.url),
+        askUrl: job.askUrl === undefined ? undefined : new URL(job.askUrl),
+        authorization: job.authorization,
         revision: job.revision,
         ask: job.ask,
         toolPrefix: job.toolPrefix,
@@ -88,7 +90,7 @@ class Load {
     await this.#orFail(within(Promise.all(this.#conversations.map((each) => each.open())), OPEN_MS, 'the handshakes'));
     this.#watchdog = setInterval(() => this.#watch(), 1_000);
     for (const conversation of this.#conversations) conversation.ask();
-    await this.#settled();
+    await this.#waitUntilSettled();
   }
 
   /** Measures from the first request to the last answer of a round of this length. */
@@ -120,7 +122,7 @@ class Load {
   async #stop(pacer: NodeJS.Timeout | undefined): Promise<void> {
     this.#isAsking = false;
     clearInterval(pacer);
-    await this.#settled();
+    await this.#waitUntilSettled();
   }
 
   #toRound(cpuUs: number, tookMs: number, stolen: number, memoryAfter: Memory): Round {
@@ -178,7 +180,7 @@ class Load {
     else if (this.#isAsking) conversation.ask();
   }
 
-  async #settled(): Promise<void> {
+  async #waitUntilSettled(): Promise<void> {
     const now = () => performance.now();
     while (this.#conversations.some((each) => each.waitingMs(now()) !== undefined)) await this.#pass(1);
   }

@@ -18,6 +18,7 @@ const check = new Check(PROBED_ASK, PROBED_PREFIX);
 const conversations = Array.from({ length: CONNECTIONS }, (_, index) => {
   return new Conversation({
     url: new URL(process.argv[2] ?? ''),
+    askUrl: undefined,
     revision: '2025-11-25',
     ask: PROBED_ASK,
     toolPrefix: PROBED_PREFIX,

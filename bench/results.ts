@@ -93,13 +93,22 @@ export function medianInterval(samples: readonly number[]): readonly [low: numbe
   return low === undefined || high === undefined ? undefined : [low, high];
 }
 
+/** Subjects that take part only when the command line asks for them. Without them their targets mean nothing. */
+const OPTIONAL: ReadonlySet<string> = new Set([
+  BEFORE,
+  'gateway-redis',
+  'gateway-forwarded',
+  'gateway-jwt',
+  'gateway-guarded',
+]);
+
 /** Returns the targets of the scenarios that were run. */
 export function targetResults(results: readonly ScenarioResult[]): TargetResult[] {
   return TARGETS.flatMap((target) => {
     const result = results.find(({ scenario }) => scenario.id === target.scenario);
     if (result === undefined) return [];
-    // The other gateway is a subject only with `--against`.
-    if (target.of === BEFORE && result.rows.every(({ subject }) => subject !== BEFORE)) return [];
+    const isLeftOut = (id: string) => OPTIONAL.has(id) && result.rows.every(({ subject }) => subject !== id);
+    if (isLeftOut(target.of) || isLeftOut(target.subject)) return [];
     const measured = ratio(result, target.subject, target.of);
     return [{ ...target, ratio: measured, isMet: measured === undefined ? undefined : measured <= target.atMost }];
   });

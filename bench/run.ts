@@ -5,10 +5,9 @@
  * hostile input.
  * See README.md beside this file.
  */
-import { rmSync } from 'node:fs';
-import { mkdtemp, writeFile } from 'node:fs/promises';
-import { cpus, tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { writeFile } from 'node:fs/promises';
+import { cpus } from 'node:os';
+import { withFolder } from './folder.ts';
 import { GROWTH } from './growth/series.ts';
 import { HOSTILE } from './hostile/series.ts';
 import { type Options, readOptions } from './options.ts';
@@ -24,19 +23,6 @@ import { scenarioTable, targetTable } from './table.ts';
 interface Outcome {
   readonly report: object;
   readonly isWhole: boolean;
-}
-
-/** Gives `act` a folder, and removes it however the process ends. */
-async function withFolder<T>(act: (dir: string) => Promise<T>): Promise<T> {
-  const dir = await mkdtemp(join(tmpdir(), 'linkspan-bench-'));
-  const remove = () => rmSync(dir, { recursive: true, force: true, maxRetries: 3 });
-  process.once('exit', remove);
-  try {
-    return await act(dir);
-  } finally {
-    process.removeListener('exit', remove);
-    remove();
-  }
 }
 
 async function play(scenario: Scenario, options: Options): Promise<ScenarioResult> {

@@ -138,6 +138,13 @@ export const TARGETS: readonly Target[] = [
   { scenario: 'stdio', subject: 'gateway', of: 'bare', atMost: 1.4 },
   { scenario: 'small', subject: 'gateway', of: 'sdk', atMost: 1 / 8 },
   { scenario: 'modern', subject: 'gateway', of: 'gateway-legacy', atMost: 1.15 },
+  { scenario: 'modern', subject: 'gateway-redis', of: 'gateway', atMost: 1.3 },
+  { scenario: 'small', subject: 'gateway-jwt', of: 'gateway', atMost: 1.1 },
+  { scenario: 'small', subject: 'gateway-guarded', of: 'gateway-jwt', atMost: 1.2 },
+  ...['small', 'stdio'].flatMap((scenario) => [
+    { scenario, subject: 'gateway-redis', of: 'gateway', atMost: 2 },
+    { scenario, subject: 'gateway-forwarded', of: 'gateway-redis', atMost: 2.5 },
+  ]),
   ...['small', 'list', 'stdio', 'sse'].map((scenario) => ({
     scenario,
     subject: 'gateway',

@@ -7,7 +7,7 @@ const REST_US = 15_000;
 const LONGEST_MS = 60_000;
 
 /** Resolves when a process has used next to no CPU for half a second, or after a minute. */
-export async function settled(pid: number): Promise<void> {
+export async function waitUntilIdle(pid: number): Promise<void> {
   const untilMs = performance.now() + LONGEST_MS;
   let before = cpuTimes([pid]);
   while (performance.now() < untilMs) {

@@ -86,7 +86,7 @@ export class Stage implements AsyncDisposable {
           return;
         }
         entry.running = await subject.start({ dir: this.#dir, upstream, core, connections, checkout });
-        this.#programs.push(entry.running.program);
+        this.#programs.push(entry.running.program, ...(entry.running.helpers ?? []));
       });
     }
 
@@ -179,10 +179,12 @@ export class Stage implements AsyncDisposable {
     return { name: `load-${++this.#loads}`, dir: this.#dir, core: this.#core };
   }
 
-  #job(subject: Subject, { url, pids }: Running, warmMs: number, measureMs: number): Job {
+  #job(subject: Subject, { url, askUrl, authorization, pids }: Running, warmMs: number, measureMs: number): Job {
     const { client, ask, ratePerSecond } = this.#scenario;
     return {
       url,
+      askUrl,
+      authorization,
       revision: subject.staysLegacy === true ? LEGACY : client,
       ask,
       toolPrefix: subject.toolPrefix,

@@ -1,7 +1,10 @@
 import { fileURLToPath } from 'node:url';
+import { workersOf } from '../test/support/workers.ts';
 import { Gateway, writeConfig } from './gateway-program.ts';
+import { type Guard, GUARDS } from './guards.ts';
 import { startNginx } from './nginx.ts';
 import { pinned, Program } from './program.ts';
+import { startReplicas } from './replicas.ts';
 import type { UpstreamKind } from './scenarios.ts';
 import type { UpstreamAddress } from './upstream-address.ts';
 
@@ -22,6 +25,12 @@ export interface Running {
   /** The processes whose CPU and memory are counted. */
   readonly pids: readonly number[];
   readonly program: Program;
+  /** The endpoint that the requests in sessions go to, if it is not `url`. */
+  readonly askUrl?: string;
+  /** The header that every request needs. */
+  readonly authorization?: string;
+  /** Further programs of the subject. */
+  readonly helpers?: readonly Program[];
 }
 
 export interface Subject {
@@ -47,7 +56,7 @@ function beside(file: string): string {
   return fileURLToPath(new URL(file, import.meta.url));
 }
 
-async function started(program: Program, url: Promise<string>): Promise<Running> {
+async function toRunning(program: Program, url: Promise<string>): Promise<Running> {
   try {
     return { url: await url, pids: [program.pid], program };
   } catch (thrown) {
@@ -60,7 +69,7 @@ async function started(program: Program, url: Promise<string>): Promise<Running>
 async function startScript(name: string, place: Place): Promise<Running> {
   const command = [process.execPath, beside(`${name}.ts`), JSON.stringify(place.upstream)];
   const program = await Program.start(name, pinned(place.core, command), place.dir);
-  return await started(program, program.listening());
+  return await toRunning(program, program.listening());
 }
 
 /** @param checkout its folder. @param nodeArgs in front of the program. */
@@ -108,6 +117,46 @@ export async function startSideBySide(
   return urls.map((url) => ({ url, pids: [program.pid], program }));
 }
 
+/** Starts two replicas. The sessions are at the first one. @param asked the replica that gets the requests in sessions. */
+async function startReplicated(name: string, place: Place, asked: 0 | 1): Promise<Running> {
+  const { dir, core, checkout } = place;
+  const servers = serversFor(place);
+  const redisCore = core === undefined ? undefined : 1 - core;
+  const { gateways, programs } = await startReplicas({ name, checkout, dir, core, servers }, redisCore);
+  const [owner] = gateways;
+  return {
+    url: owner.url,
+    ...(asked === 0 ? {} : { askUrl: gateways[asked].url }),
+    pids: gateways.map(({ pid }) => pid),
+    program: owner.program,
+    helpers: programs,
+  };
+}
+
+/** Starts a gateway with two workers. The costs are those of its three processes. */
+async function startWorkers(name: string, place: Place): Promise<Running> {
+  const { dir, core, checkout } = place;
+  const settings = { workers: 2 };
+  const { url, program, pid } = await Gateway.start({
+    name,
+    checkout,
+    dir,
+    core,
+    servers: serversFor(place),
+    settings,
+  });
+  return { url, pids: [pid, ...(await workersOf({ pid }))], program };
+}
+
+/** Starts a gateway that checks its clients. */
+async function startGuarded(name: string, place: Place, guard: Guard): Promise<Running> {
+  const { dir, core, checkout } = place;
+  const { settings, authorization, program: issuer } = await guard(dir, core === undefined ? undefined : 1 - core);
+  const gateway = await Gateway.start({ name, checkout, dir, core, servers: serversFor(place), settings });
+  const { url, program, pid } = gateway;
+  return { url, authorization, pids: [pid], program, helpers: issuer === undefined ? [] : [issuer] };
+}
+
 /** Returns the gateway of another checkout as a subject. */
 export function gatewayOf(id: string, checkout: string): Subject {
   return {
@@ -152,6 +201,40 @@ export const SUBJECTS: readonly Subject[] = [
     toolPrefix: 'bench__',
     start: (place) => startGateway('gateway-semi16', place, place.checkout, ['--max-semi-space-size=16']),
   },
+  {
+    id: 'gateway-redis',
+    title: 'two replicas, requests to the owner',
+    onRequest: true,
+    serves: ['http', 'stdio'],
+    toolPrefix: 'bench__',
+    start: (place) => startReplicated('gateway-redis', place, 0),
+  },
+  {
+    id: 'gateway-forwarded',
+    title: 'two replicas, requests passed on to the owner',
+    onRequest: true,
+    // Modern requests are served where they land.
+    isLegacyOnly: true,
+    serves: ['http', 'stdio'],
+    toolPrefix: 'bench__',
+    start: (place) => startReplicated('gateway-forwarded', place, 1),
+  },
+  {
+    id: 'gateway-workers',
+    title: 'gateway with two workers',
+    onRequest: true,
+    serves: ['http', 'stdio'],
+    toolPrefix: 'bench__',
+    start: (place) => startWorkers('gateway-workers', place),
+  },
+  ...GUARDS.map(({ id, title, guard }): Subject => ({
+    id,
+    title,
+    onRequest: true,
+    serves: ['http', 'stdio'],
+    toolPrefix: 'bench__',
+    start: (place) => startGuarded(id, place, guard),
+  })),
   {
     id: 'sdk',
     title: 'SDK v1 client and server glued together',

@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
+import type { Speaks } from './answers.ts';
 import { pinned, Program } from './program.ts';
 
 const COUNTS = z.object({ connections: z.number(), open: z.number(), initializes: z.number() });
@@ -16,10 +17,11 @@ export class UpstreamProgram implements AsyncDisposable {
     this.url = url;
   }
 
-  static async start(dir: string, core: number | undefined): Promise<UpstreamProgram> {
+  /** @param speaks the revision of the fixture. */
+  static async start(dir: string, core: number | undefined, speaks: Speaks = '2025-11-25'): Promise<UpstreamProgram> {
     const script = fileURLToPath(new URL('upstream-http.ts', import.meta.url));
-    const command = pinned(core, [process.execPath, script, '2025-11-25']);
-    const program = await Program.start('upstream-http', command, dir);
+    const command = pinned(core, [process.execPath, script, speaks]);
+    const program = await Program.start(`upstream-http-${speaks}`, command, dir);
     try {
       return new UpstreamProgram(program, await program.listening());
     } catch (thrown) {

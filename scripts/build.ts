@@ -2,6 +2,7 @@
  * Bundles `src/` and its dependencies to `dist/`, for the package and the image. Node takes no TypeScript from below `node_modules`,
  * and reading one file is twice as fast as reading 600.
  */
+import { execFileSync } from 'node:child_process';
 import { chmod, glob, readFile, rm, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
@@ -11,6 +12,22 @@ const dist = new URL('dist/', root);
 
 /** Some dependencies are CommonJS, and need `require` for the modules of Node. */
 const REQUIRE = "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);";
+
+/** Returns the commit for `linkspan_build_info`: `LINKSPAN_COMMIT`, which an image is built with, else that of git. */
+function commit(): string {
+  const given = process.env['LINKSPAN_COMMIT'] ?? '';
+  if (given !== '') return given;
+  try {
+    return execFileSync('git', ['rev-parse', 'HEAD'], {
+      cwd: root,
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'ignore'],
+    }).trim();
+  } catch {
+    // No git, or no clone.
+    return 'unknown';
+  }
+}
 
 await rm(dist, { recursive: true, force: true });
 const { metafile } = await build({
@@ -25,6 +42,7 @@ const { metafile } = await build({
   // The modules of packages that have CommonJS beside them, whose `require` cannot always be followed.
   mainFields: ['module', 'main'],
   banner: { js: REQUIRE },
+  define: { BUILD_COMMIT: JSON.stringify(commit()) },
   metafile: true,
   logLevel: 'warning',
 });

@@ -64,11 +64,21 @@ export const ERRORS = {
   overloaded: { rpc: -31013, http: 503, text: 'Overloaded', executed: 'no', retryable: true },
   draining: { rpc: -31014, http: 503, text: 'Shutting down', executed: 'no', retryable: true },
   'too-large': { rpc: -31015, http: 502, text: 'Message too large', executed: 'unknown', retryable: false },
-  denied: { rpc: -31016, http: 403, text: 'Denied' },
   'outcome-unknown': { rpc: -31017, http: 502, text: 'Outcome unknown', executed: 'unknown', retryable: false },
   cancelled: { rpc: -31018, http: 499, text: 'Cancelled', executed: 'unknown', retryable: false },
   'client-unreachable': { rpc: -31019, http: 502, text: 'Client cannot be asked' },
   'client-timeout': { rpc: -31020, http: 504, text: 'Client did not answer' },
+  'store-unavailable': {
+    rpc: -31023,
+    http: 503,
+    text: 'Shared state unavailable',
+    executed: 'no',
+    retryable: true,
+  },
+  'audit-unavailable': { rpc: -31024, http: 503, text: 'Audit log unavailable', executed: 'no', retryable: true },
+  'rate-limited': { rpc: -31025, http: 200, text: 'Rate limit reached', executed: 'no', retryable: true },
+  'repeated-call': { rpc: -31026, http: 200, text: 'Call repeated too often', executed: 'no', retryable: false },
+  'duplicate-call': { rpc: -31027, http: 200, text: 'Call under way', executed: 'unknown', retryable: true },
   'internal-error': { rpc: RPC.internalError, http: 500, text: 'Internal error' },
 } as const satisfies Record<string, Row>;
 
@@ -78,6 +88,8 @@ export type ErrorCode = keyof typeof ERRORS;
 interface ErrorDetail {
   /** One sentence for the client: what happened and what to do. */
   readonly message?: string;
+  /** The advice for the client, after the message. It is no part of the reason that operators see. */
+  readonly advice?: string;
   readonly upstream?: string;
   readonly executed?: Executed;
   readonly retryable?: boolean;
@@ -92,7 +104,9 @@ export class GatewayError extends Error {
   readonly detail: ErrorDetail;
 
   constructor(code: ErrorCode, detail: ErrorDetail = {}, cause?: unknown) {
-    super(detail.message === undefined ? ERRORS[code].text : `${ERRORS[code].text}: ${detail.message}`, { cause });
+    const { message, advice } = detail;
+    const reason = message === undefined ? '' : `: ${message}`;
+    super(`${ERRORS[code].text}${reason}${advice === undefined ? '' : `; ${advice}`}`, { cause });
     this.code = code;
     this.detail = detail;
   }
@@ -101,11 +115,22 @@ export class GatewayError extends Error {
   get row(): Row {
     return ERRORS[this.code];
   }
+
+  /** Says whether the request ran; undefined for a failure that leaves this open. */
+  get executed(): Executed | undefined {
+    return this.detail.executed ?? this.row.executed;
+  }
 }
 
 /** A failure to start that the operator has to fix. The message says how; it is printed without a stack trace. */
 export class StartError extends Error {
   override readonly name = 'StartError';
+}
+
+/** Returns the failure of a request that continues a call. The call may have run before, so that no failure says `executed: "no"`. */
+export function failureOfRetry(error: GatewayError): GatewayError {
+  const { code, detail, cause, executed } = error;
+  return executed === 'no' ? new GatewayError(code, { ...detail, executed: 'unknown' }, cause) : error;
 }
 
 /**
@@ -123,11 +148,11 @@ export function toGatewayError(thrown: unknown): GatewayError {
  * @param traceId the trace of the request; undefined if it is not traced.
  */
 export function toRpcError(thrown: unknown, traceId?: string): RpcError {
-  const { code, detail, message, row } = toGatewayError(thrown);
+  const { code, detail, message, row, executed } = toGatewayError(thrown);
   const data = {
     code,
     ...(detail.upstream === undefined ? {} : { upstream: detail.upstream }),
-    ...(row.executed === undefined ? {} : { executed: detail.executed ?? row.executed }),
+    ...(row.executed === undefined ? {} : { executed }),
     ...(row.retryable === undefined ? {} : { retryable: detail.retryable ?? row.retryable }),
     ...(traceId === undefined ? {} : { traceId }),
     ...detail.data,

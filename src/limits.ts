@@ -14,16 +14,53 @@ export const LIMITS = {
   /** Subscriptions of one session. */
   subscriptionsPerSession: 1_000,
   subscriptionUriBytes: 4 * KIB,
+  /** URIs, and task ids, in one `subscriptions/listen`. */
+  listenEntries: 1_000,
+  /** Resources that `subscriptions/listen` streams are subscribed to, as an estimate: of one principal, and of all. */
+  listenUriBytesPerPrincipal: 8 * MIB,
+  listenUriBytes: 64 * MIB,
   /** Resources that one upstream connection is subscribed to, for the subscription streams of sibling groups. */
   siblingSubscriptions: 1_000,
   /** Log levels and subscriptions that outlive a restart. */
   sessionRecordBytesPerPrincipal: 8 * MIB,
   sessionRecordBytes: 64 * MIB,
+  /** The text by which a session is continued at one upstream after a restart. */
+  attachmentBytes: 16 * KIB,
   /** Principals with sessions, or with ended sessions whose ids have not expired. */
   sessionPrincipals: 65_536,
+  /** Principals whose roles give them a weight other than 1. */
+  principalWeights: 65_536,
   /** Ranges of consecutive ended sessions. */
   endedRangesPerPrincipal: 4_096,
   endedRanges: 262_144,
+  /** Ends of sessions that wait for a Redis that cannot be reached. */
+  unwrittenEnds: 10_000,
+  /** Requests of other replicas whose ids are remembered, of about 100 bytes each. */
+  recentCalls: 100_000,
+  /** Calls of one worker that wait for the parent, and of the parent that wait for it. */
+  pipeCalls: 4_096,
+  /** The end of one parked call, for retries at other replicas. */
+  outcomeBytes: MIB,
+  /** All such ends. */
+  outcomesBytes: 64 * MIB,
+  /** The idempotency key of one call. */
+  idempotencyKeyChars: 255,
+  /** Calls with idempotency keys that are remembered. */
+  keyedCallsPerPrincipal: 10_000,
+  keyedCalls: 100_000,
+  /** Outcomes of such calls: of one, of those of a principal, and of all. */
+  keyedOutcomeBytes: MIB,
+  keyedOutcomesBytesPerPrincipal: 16 * MIB,
+  keyedOutcomesBytes: 64 * MIB,
+  /** Ends of such calls that wait for a Redis that cannot be reached, and their outcomes. */
+  unwrittenKeyedCalls: 10_000,
+  unwrittenOutcomesBytes: 16 * MIB,
+  /** Events in Redis, for clients that resume a stream at another replica: one event, those of one principal, and all. */
+  storedEventBytes: MIB,
+  storedEventBytesPerPrincipal: 32 * MIB,
+  storedEventsBytes: 256 * MIB,
+  /** Events of one process that wait for Redis. */
+  unstoredEventBytes: 16 * MIB,
   /** One file with the last good lists of an upstream. */
   storedOfferBytes: 32 * MIB,
   /** Such files of one upstream; one for each set of client capabilities. */
@@ -31,6 +68,19 @@ export const LIMITS = {
 
   /** `maxTokens` of one `sampling/createMessage`, for which the client's user pays. */
   samplingTokens: 32_768,
+
+  /** Questions that wait for answers of clients, with up to two bytes a character: of one upstream, and of all. */
+  openQuestionBytesPerUpstream: 32 * MIB,
+  openQuestionBytes: 128 * MIB,
+  /** Such questions to one session, and during one call of a client of 2026-07-28. */
+  questionsPerSession: 64,
+  questionsPerCall: 64,
+  /** Answers of an upstream of 2026-07-28 to one call that ask a client with a session. */
+  inputRounds: 8,
+  /** Tasks that clients run for one connection, as answers to its questions. */
+  clientTasksPerConnection: 256,
+  /** URL elicitations that one upstream has reported as complete, for calls that have not begun to wait for them. */
+  completedElicitationsPerUpstream: 1_000,
 
   /** Cached results of `resources/read`, which upstreams of 2026-07-28 allow. */
   readCacheBytes: 32 * MIB,
@@ -49,6 +99,13 @@ export const LIMITS = {
   statusProcesses: 1_024,
   /** Cached pages of lists that do not fit on one page. */
   listPagesBytes: 64 * MIB,
+  /** Earlier lists that do not fit on one page, for cursors. */
+  listSnapshots: 32,
+  listSnapshotsBytes: 128 * MIB,
+  /** Lists of one upstream: those for all clients, and those for clients of certain capabilities or principals. */
+  offersPerUpstream: 16,
+  /** Ids of sessions of other replicas that were opened before. */
+  knownSessionIds: 10_000,
 
   /** All lists that one upstream sends in one listing. */
   listingBytes: 16 * MIB,
@@ -57,25 +114,65 @@ export const LIMITS = {
   /** Connections of single clients that are listed again at the same time. */
   privateListings: 32,
   privateListingsPerUpstream: 8,
+  /** Lists that single connections have for themselves, with what is made of them, as an estimate: of one upstream, and of all. */
+  privateListBytesPerUpstream: 128 * MIB,
+  privateListBytes: 256 * MIB,
   /** One tool, prompt, resource or template in the list of an upstream. */
   listItemBytes: 256 * KIB,
   /** Resource templates of one upstream. */
   templatesPerUpstream: 1_000,
   /** One URI that is matched against templates, and one template. */
   templateUriBytes: 2 * KIB,
+  templateExpressions: 32,
   /** Steps of about 50 ns to match one URI against the templates of one upstream. */
   templateMatchSteps: 20_000,
   /** Event streams that a session may open by GET per minute. A client or proxy in a loop opens many per second. */
   streamOpensPerMinute: 120,
+  /** The forwarded capabilities of one client, which its session id contains. */
+  clientCapabilityChars: 2_000,
+  /** One line of a client over stdio. */
+  clientLineBytes: 16 * MIB,
+  /** Messages in one batch of a client. */
+  batchMessages: 20,
   /** A request id as JSON text. */
   requestIdChars: KIB,
   /** Messages of one session that wait for a stream to the client. */
   sessionQueueMessages: 256,
   sessionQueueBytes: MIB,
-  /** Notifications of one upstream connection, except progress. */
+  /** Notifications and requests of one upstream connection, except progress. */
   notificationsPerSecond: 2_000,
+  /** Notifications and answers that one upstream has not accepted, over HTTP. */
+  undeliveredMessages: 1_000,
   /** A request body is refused if no byte arrives for this long. */
   bodyStallMs: 10_000,
+  /** Messages that wait for a process that does not read its input. */
+  stdinQueueBytes: MIB,
+  /** Output of a process within 10 s that is no message, on the stream for messages. */
+  nonProtocolLines: 100,
+  nonProtocolBytes: MIB,
+  /** Notifications and requests of an upstream before the end of its handshake. */
+  earlyMessages: 256,
+  earlyMessageBytes: MIB,
+  /** One task id of an upstream. */
+  upstreamTaskIdChars: KIB,
+  /** Tasks of one connection for which it is kept open. */
+  tasksPerConnection: 256,
+  /** Tasks that are listed and announced to a client: a principal at an endpoint. */
+  knownTasksPerClient: 256,
+  knownTasksBytes: 64 * MIB,
+  /** A text that the gateway has sealed and a client sends back. */
+  handleChars: 128 * KIB,
+  /** Calls of one connection that created a task, and whose progress is still passed on. */
+  answeredCallsWithProgress: 256,
+  /** GETs in a row that do not resume the stream of an answer. */
+  resumeAttempts: 5,
+  /** One event id of an upstream. */
+  upstreamEventIdChars: 4 * KIB,
+  /** The head of one response of an upstream. */
+  responseHeadBytes: 64 * KIB,
+  /** The line before a chunk, with its extensions, and the trailers of one response. */
+  chunkLineBytes: 4 * KIB,
+  trailerBytes: 64 * KIB,
   /** Interim (1xx) responses before one response of an upstream. */
   interimResponses: 16,
   /** Nesting of objects and arrays in each member of a message. */
@@ -92,12 +189,34 @@ export const LIMITS = {
   /** Ended spans that wait for their export, with those that are being exported. */
   traceSpans: 2_048,
 
+  /** Tokens of clients that were verified in the last minute, and that an issuer has called inactive. */
+  verifiedTokens: 10_000,
+  inactiveTokens: 10_000,
+  /** One response of an issuer. */
+  issuerResponseBytes: 256 * KIB,
+  /** Sets of scopes that an authorization server has refused lately, for one principal at one upstream. */
+  refusedScopeSets: 16,
+  /** Principals with credentials at one upstream. */
+  credentialAudiences: 10_000,
+  /** Principals that are remembered for upstreams whose credentials depend on them. */
+  callers: 10_000,
+  /** Their tokens, in total. */
+  callerTokenChars: 32 * MIB,
+
+  /** Counters of `gateway.rates`: one for each rate and principal. */
+  rateCounters: 100_000,
+  /** Calls with their arguments whose repeats are counted. */
+  repeatedCalls: 20_000,
+  /** Refused HTTP requests that the audit log records. */
+  auditedRefusalsPerSecond: 50,
   /** Body of one request to the admin API. */
   adminBodyBytes: MIB,
   /** Operators that follow the log at the same time. */
   logFollowers: 16,
   /** Lines of the log that wait for one operator that does not read. */
   logFollowerBytes: MIB,
+  /** Sets of access rules that principals share. */
+  sharedRights: 1_024,
   /** Kinds of clients that the admin API lists. */
   seenClients: 1_000,
 } as const;

@@ -1,4 +1,8 @@
 #!/usr/bin/env node
+import type { Command } from 'commander';
+import type { AuditVerifyOptions } from './cli/audit.ts';
+import type { PolicyDiffOptions } from './cli/policy-diff.ts';
+import type { LockOptions } from './cli/lock.ts';
 import type { RunOptions } from './cli/run.ts';
 import type { StartOptions } from './cli/start.ts';
 import type { ValidateOptions } from './cli/validate.ts';
@@ -15,19 +19,38 @@ function isOldNode(version: string): boolean {
   return major < OLDEST[0] || (major === OLDEST[0] && minor < OLDEST[1]);
 }
 
+/** Returns whether the arguments ask for JSON. Those after `--` are no options. */
+function wantsJson(argv: readonly string[]): boolean {
+  const end = argv.indexOf('--');
+  return (end === -1 ? argv : argv.slice(0, end)).includes('--json');
+}
+
 /** Runs the command that the arguments name. Returns the exit code. */
 async function main(argv: readonly string[]): Promise<number> {
+  // Compiled code is kept for the flags with which it was compiled, so they come first.
+  const { keepObjectsYoung } = await import('./young-objects.ts');
+  keepObjectsYoung();
   const { keepCompiledCode } = await import('./compile-cache.ts');
   keepCompiledCode();
   const { Command, CommanderError, Option } = await import('commander');
   const { VERSION } = await import('./version.ts');
+  const { addKeyCommands } = await import('./cli/keys/commands.ts');
   const { addOperatorCommands } = await import('./cli/operator/commands.ts');
   let code = 0;
+  const isJson = wantsJson(argv);
+  const fail = (exitCode: number, error: string, text = `linkspan: ${error}\n`): number => {
+    process.stderr.write(isJson ? `${JSON.stringify({ error, exitCode })}\n` : text);
+    return exitCode;
+  };
 
   const program = new Command('linkspan')
     .description('One MCP endpoint in front of many MCP servers.')
     .version(VERSION)
-    .showHelpAfterError('(linkspan --help shows what there is)')
+    .configureOutput({
+      outputError: (text, write) => {
+        if (!isJson) write(text.replace(/^error: /, 'linkspan: '));
+      },
+    })
     .exitOverride()
     .addHelpText(
       'after',
@@ -37,15 +60,16 @@ async function main(argv: readonly string[]): Promise<number> {
         '  linkspan run --config ~/.cursor/mcp.json        serve the servers of a client, as they are',
         '  linkspan run --listen 127.0.0.1:8080            serve linkspan.yaml or config/linkspan.yaml of this folder',
         '  linkspan status                                 show the running gateway',
+        '  linkspan key create ann --expires 90d           make an API key for a client',
         '  linkspan validate --start --config linkspan.yaml    start each upstream once, and say what it offers or why not',
       ].join('\n'),
     );
 
   const project = () =>
     new Option('-p, --project <folder>', 'serve the servers of this project of ~/.claude.json as well');
-  const listen = () => new Option('-l, --listen <host:port>', 'where clients connect; comes before gateway.listen');
+  const listen = () => new Option('-l, --listen <host:port>', 'where clients connect; overrides gateway.listen');
   const operator = () =>
-    new Option('-o, --operator <host:port>', 'where status and metrics are, or off; comes before gateway.operator');
+    new Option('-o, --operator <host:port>', 'where status and metrics are, or off; overrides gateway.operator');
   const logFormat = () =>
     new Option('--log-format <format>', 'pretty for people, json for machines (default: pretty on a terminal)').choices(
       ['pretty', 'json'],
@@ -53,7 +77,7 @@ async function main(argv: readonly string[]): Promise<number> {
 
   program
     .command('run')
-    .description('Serve the upstreams of a config file until told to stop.')
+    .description('Serve the upstreams of a config file until SIGTERM or Ctrl-C.')
     .option(
       '-c, --config <file>',
       'our YAML, JSON or TOML file, or the file of any MCP client (never written); default: linkspan.yaml or the like',
@@ -76,6 +100,14 @@ async function main(argv: readonly string[]): Promise<number> {
     .action(async (options: RunOptions) => {
       const { run } = await import('./cli/run.ts');
       code = await run(options);
+    });
+
+  program
+    .command('worker', { hidden: true })
+    .description('Serve clients for the gateway that has started this process.')
+    .action(async () => {
+      const { worker } = await import('./cli/worker.ts');
+      code = await worker();
     });
 
   program
@@ -103,6 +135,34 @@ async function main(argv: readonly string[]): Promise<number> {
       code = await validate(options);
     });
 
+  const policy = program.command('policy').description('Compare access policies.');
+  policy
+    .command('diff')
+    .description(
+      'Print the items that principals lose or gain by another config, by the last lists. Exits with 1 if there are any.',
+    )
+    .argument('<old>', 'the config file now')
+    .argument('<new>', 'the config file afterwards')
+    .option('--state-dir <folder>', 'the state directory with the last lists (default: that of the old file)')
+    .option('--json', 'print JSON', false)
+    .action(async (oldFile: string, newFile: string, options: PolicyDiffOptions) => {
+      const { policyDiff } = await import('./cli/policy-diff.ts');
+      code = await policyDiff(oldFile, newFile, options);
+    });
+
+  program
+    .command('lock')
+    .description('Start each upstream once and pin its definitions of tools, prompts and resources in the lock file.')
+    .option('-c, --config <file>', 'the config file (default: linkspan.yaml or the like)')
+    .addOption(project())
+    .option('--upstream <id>', 'only this upstream; the others stay as they are in the file')
+    .option('--check', 'write nothing; exit with 1 if a definition differs', false)
+    .option('--json', 'print JSON, also for errors', false)
+    .action(async (options: LockOptions) => {
+      const { lock } = await import('./cli/lock.ts');
+      code = await lock(options);
+    });
+
   program
     .command('schema')
     .description('Print the JSON Schema of the config file.')
@@ -124,6 +184,25 @@ async function main(argv: readonly string[]): Promise<number> {
       code = await stdio(options);
     });
 
+  const audit = program.command('audit').description('Work with the audit log.');
+  audit
+    .command('verify')
+    .description('Check that no record of an audit log was changed, removed or added. Exits with 1 if one was.')
+    .argument('[files...]', 'files of the log; renamed ones beside them are added (default: gateway.audit.file)')
+    .option('-c, --config <file>', 'the config file, which has the key or names the state directory with it')
+    .option('--key-file <file>', 'the file with the key, instead of that of the config')
+    .option('--head <file>', 'the signed head (default: the one beside the file)')
+    .option('--without-head', 'do not check whether records are missing at the end', false)
+    .option('--part', 'accept that earlier records are in other files', false)
+    .option('--json', 'print JSON', false)
+    .action(async (files: readonly string[], options: AuditVerifyOptions) => {
+      const { auditVerify } = await import('./cli/audit.ts');
+      code = await auditVerify(files, options);
+    });
+
+  addKeyCommands(program, (exitCode) => {
+    code = exitCode;
+  });
   addOperatorCommands(program, (exitCode) => {
     code = exitCode;
   });
@@ -135,24 +214,37 @@ async function main(argv: readonly string[]): Promise<number> {
       process.stdout.write(`${VERSION}\n`);
     });
 
+  addUsageHints(program, !isJson);
+
   try {
     await program.parseAsync(argv, { from: 'user' });
     return code;
   } catch (thrown) {
-    if (thrown instanceof CommanderError) return thrown.exitCode === 0 ? 0 : USAGE_ERROR;
-    const { CliError } = await import('./cli/operator/cli-error.ts');
-    if (thrown instanceof CliError) {
-      const isJson = argv.includes('--json');
-      const { exitCode, message } = thrown;
-      process.stderr.write(isJson ? `${JSON.stringify({ error: message, exitCode })}\n` : `linkspan: ${message}\n`);
-      return exitCode;
+    if (thrown instanceof CommanderError) {
+      if (thrown.exitCode === 0) return 0;
+      // Commander has written the error as text; as JSON it is written here.
+      return isJson ? fail(USAGE_ERROR, oneLine(thrown.message)) : USAGE_ERROR;
     }
-    const { ConfigError } = await import('./config/document/problem.ts');
+    const { CliError } = await import('./cli/operator/cli-error.ts');
+    if (thrown instanceof CliError) return fail(thrown.exitCode, thrown.message);
+    const { ConfigError, problemsText } = await import('./config/document/problem.ts');
     const { isExpected } = await import('./telemetry/log-error.ts');
-    if (!(thrown instanceof ConfigError) && !(thrown instanceof Error && isExpected(thrown))) throw thrown;
-    process.stderr.write(`${thrown.message}\n`);
-    return 1;
+    if (thrown instanceof ConfigError) return fail(1, thrown.message, problemsText(thrown));
+    if (!(thrown instanceof Error && isExpected(thrown))) throw thrown;
+    return fail(1, thrown.message);
   }
+}
+
+/** Lets errors of the command line be followed by the usage of the command that they are about. */
+function addUsageHints(command: Command, isShown: boolean, name = command.name()): void {
+  const usage = `${name} ${command.usage()}`;
+  command.showHelpAfterError(isShown && `Usage: ${usage} (${name} --help shows what there is)`);
+  for (const one of command.commands) addUsageHints(one, isShown, `${name} ${one.name()}`);
+}
+
+/** Returns a message of commander in one line, without the word before it. */
+function oneLine(message: string): string {
+  return message.replace(/^error: /, '').replaceAll(/\s*\n\s*/g, ' ');
 }
 
 if (isOldNode(process.versions.node)) {

@@ -3,6 +3,7 @@ import { globSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { isTooLong } from './support/test-name.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 
@@ -13,12 +14,17 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   json: [],
   http1: [],
+  load: ['config/config.ts'],
   protocol: ['json'],
-  config: ['protocol'],
-  catalog: ['json', 'protocol', 'config'],
-  policy: ['protocol', 'config'],
-  auth: ['policy', 'config'],
-  store: ['json', 'protocol'],
+  lock: ['json', 'protocol'],
+  config: ['protocol', 'policy', 'lock'],
+  catalog: ['json', 'protocol', 'config', 'lock'],
+  policy: ['json', 'catalog/names/glob.ts', 'catalog/items/kind.ts'],
+  egress: ['http1', 'config/credentials.ts'],
+  credentials: ['egress', 'config', 'upstream', 'policy', 'store', 'telemetry'],
+  auth: ['policy', 'config', 'egress', 'store/api-key-store.ts'],
+  store: ['json', 'protocol', 'config/config.ts'],
+  audit: ['json', 'config/config.ts', 'config/credentials.ts', 'egress', 'store', 'telemetry'],
   telemetry: ['json', 'config', 'protocol'],
   upstream: [
     'json',
@@ -30,8 +36,21 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     'catalog/items/kind.ts',
     'catalog/caching.ts',
   ],
-  gateway: ['json', 'protocol', 'catalog', 'policy', 'config', 'store', 'upstream', 'telemetry'],
-  downstream: ['gateway', 'policy', 'auth', 'json', 'protocol', 'config', 'store', 'telemetry', 'catalog'],
+  gateway: ['json', 'protocol', 'lock', 'catalog', 'policy', 'config', 'store', 'upstream', 'telemetry', 'audit'],
+  downstream: [
+    'gateway',
+    'policy',
+    'auth',
+    'json',
+    'protocol',
+    'config',
+    'store',
+    'telemetry',
+    'catalog',
+    'audit',
+    'load/load.ts',
+  ],
+  replicas: ['gateway', 'downstream', 'policy', 'json', 'protocol', 'config', 'store', 'telemetry'],
   operator: ['gateway', 'config', 'telemetry', 'auth'],
   // Every failure can become a JSON-RPC error.
   'errors.ts': ['protocol'],
@@ -42,7 +61,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** May import anything, and may be imported only by each other. */
-const TOP = ['main.ts', 'cli', 'compile-cache.ts', 'compose'];
+const TOP = ['main.ts', 'cli', 'compile-cache.ts', 'young-objects.ts', 'compose'];
 
 /** May be imported by anyone. */
 const COMMON = ['errors.ts', 'limits.ts', 'work-turn.ts', 'small-collections.ts'];
@@ -53,11 +72,12 @@ const MAX_LINES = 500;
 /** Sub-folders in the order of imports: each may import only from those before it. `.` is the folder itself. */
 const FLOORS: Readonly<Record<string, readonly string[]>> = {
   protocol: ['.', 'framing', 'translation'],
-  config: ['document', 'schema', 'upstreams', '.'],
-  upstream: ['rpc', 'stdio', 'http', 'link', '.'],
+  config: ['document', 'schema', 'upstreams', 'sections', '.', 'changes'],
+  upstream: ['rpc', 'stdio', 'http', 'link', 'quota', 'lifecycle', '.'],
   gateway: [
     'dialects',
     'exchange',
+    'records',
     'handles',
     'connections',
     'lists',
@@ -101,6 +121,34 @@ function mayImport(from: string, to: string): boolean {
   return ALLOWED[importer]?.some((allowed) => allowed === imported || allowed === to) ?? false;
 }
 
+/** A folder with more files holds more than one idea. */
+const MAX_FILES = 15;
+
+/** Folders with more files, each with its number and the reason. A new sub-folder makes the number smaller. */
+const LARGE_FOLDERS: Readonly<Record<string, readonly [number, string]>> = {
+  audit: [25, 'a file for each destination, and for each step of the chain'],
+  catalog: [17, 'a file for each part of a catalog'],
+  cli: [16, 'a file for each command'],
+  compose: [19, 'a file for each part of the program that is connected'],
+  config: [16, 'the contracts, and the steps of loading a file'],
+  'config/schema': [18, 'a file for each section of the schema'],
+  'gateway/lists': [16, 'a file for each bound of the listing'],
+  replicas: [19, 'a file for each direction of the channel and each kind of request'],
+  store: [21, 'an interface for each kind of state'],
+  'store/redis': [20, 'a store for each interface, with its scripts'],
+  telemetry: [20, 'a file for the metrics of each subject'],
+  'upstream/http': [20, 'a file for each kind of stream and each failure'],
+};
+
+test('a folder has few files, or a reason for more', () => {
+  const counts = new Map<string, number>();
+  for (const file of files) counts.set(dirname(file), (counts.get(dirname(file)) ?? 0) + 1);
+  for (const [folder, count] of counts) {
+    const [most] = LARGE_FOLDERS[folder] ?? [MAX_FILES];
+    assert.ok(count <= most, `src/${folder} has ${count} files: give some of them a sub-folder`);
+  }
+});
+
 test('sources and their imports are found', () => {
   assert.ok(files.length > 20);
   assert.ok(files.some((file) => imports(file).length > 0));
@@ -113,7 +161,7 @@ function floor(file: string): string {
 }
 
 /** Contracts between sub-folders, without code. */
-const SHARED_CONTRACTS = ['config/config.ts', 'gateway/front.ts'];
+const SHARED_CONTRACTS = ['config/config.ts', 'config/credentials.ts', 'config/upstream-config.ts', 'gateway/front.ts'];
 
 for (const [folder, floors] of Object.entries(FLOORS)) {
   test(`sub-folders of src/${folder} import only from those before them`, () => {
@@ -163,18 +211,77 @@ test('only the dialects of the gateway ask for an era', () => {
   }
 });
 
-test('no file of the gateway asks for a class of the gateway', () => {
-  const core = [...sources].filter(([file]) => part(file) === 'gateway');
-  const classes = new Set(core.flatMap(([, source]) => [...source.matchAll(/\bclass (\w+)/g)].map(([, name]) => name)));
-  assert.ok(classes.has('ClientGroup') && classes.has('Session'));
-  for (const [file, source] of core) {
+test('no file asks for a class of the program, besides errors', () => {
+  const all = [...sources.values()];
+  const classes = new Set(
+    all.flatMap((source) => [...source.matchAll(/\bclass (\w+)(?! extends \w*Error\b)/g)].map(([, name]) => name)),
+  );
+  assert.ok(classes.has('ClientGroup') && classes.has('Session') && !classes.has('GatewayError'));
+  for (const [file, source] of sources) {
     for (const [, name] of source.matchAll(/\binstanceof (\w+)/g)) {
       assert.ok(!classes.has(name), `${file} asks for ${name}; the object itself can answer`);
     }
   }
 });
 
-test('only src/telemetry/tracing imports OpenTelemetry, and only compose imports its SDK, when tracing begins', () => {
+/** Exported names that the core gives to types of `upstream/` with their type parameters. */
+const CORE_ALIASES = ['Link', 'Upstream'];
+
+test('no two files export a type of the same name', () => {
+  const EXPORTED = /^export (?:abstract )?(?:class|interface|type) (\w+)/gm;
+  const homes = new Map<string, string[]>();
+  for (const [file, source] of sources) {
+    for (const [, name = ''] of source.matchAll(EXPORTED)) homes.set(name, [...(homes.get(name) ?? []), file]);
+  }
+  assert.ok((homes.get('Session') ?? []).length === 1);
+  const homonyms = [...homes].filter(([name, found]) => found.length > 1 && !CORE_ALIASES.includes(name));
+  assert.deepEqual(homonyms, []);
+});
+
+/** Parts outside of `store/` and `config/` that read or write files, with the files. */
+const FILES_OF_OTHERS: Readonly<Record<string, string>> = {
+  audit: 'the audit log, its key and its signed head',
+  cli: 'files that an operator names, and state directories of one command',
+  'compose/workers/socket-dir.ts': 'the sockets of workers',
+  'load/memory-meter.ts': 'the cgroup',
+  'telemetry/log.ts': 'stdout',
+  'upstream/stdio': 'programs, sandboxes and processes',
+  'version.ts': 'package.json',
+};
+
+test('state is read and written in store/ alone, and files of the config in config/', () => {
+  for (const file of files) {
+    if (['store', 'config'].includes(part(file)) || !specifiers(file).some((one) => one.startsWith('node:fs')))
+      continue;
+    const isKnown = Object.keys(FILES_OF_OTHERS).some((known) => file === known || file.startsWith(`${known}/`));
+    assert.ok(isKnown, `${file} reads or writes files`);
+  }
+});
+
+test('classes extend errors only, besides two kinds of connection holders', () => {
+  const kinds = new Set(
+    [...sources.values()].flatMap((source) => source.match(/\bclass \w+(?:<[^{]*?>)? extends \w+/g) ?? []),
+  );
+  const others = [...kinds].filter((kind) => !/ extends (?:\w+\.)?\w*Error$/.test(kind)).toSorted();
+  assert.deepEqual(others, ['class ClientGroup extends ConnectionHolder', 'class Session extends ConnectionHolder']);
+});
+
+/** A function literal that is assigned to a property: `call.onCancel = () => …`. */
+const ASSIGNED_FUNCTION =
+  /[\w\])]\??\.#?\w+\s*(?:\?\?|\|\||&&)?=\s*(?:async\s*)?(?:function\b|(?:\((?:[^()]|\([^()]*\))*\)|\w+)(?:\s*:\s*[^=;{}]+)?\s*=>)/;
+
+test('V8 allocates functions old that are assigned to a property: none is', () => {
+  assert.match('this.#onCancel = () => reject(new GatewayError(code));', ASSIGNED_FUNCTION);
+  assert.match('call.close ??= async (why: string): Promise<void> => {', ASSIGNED_FUNCTION);
+  assert.doesNotMatch('this.#onCancel = onCancel;', ASSIGNED_FUNCTION);
+  assert.doesNotMatch('const isOver = this.end >= 3; const f = () => 1;', ASSIGNED_FUNCTION);
+  for (const [file, source] of sources) {
+    const assigned = ASSIGNED_FUNCTION.exec(source)?.[0];
+    assert.equal(assigned, undefined, `${file}: name the function in a const first (docs/decisions/0081)`);
+  }
+});
+
+test('only telemetry/tracing imports OpenTelemetry, and compose its SDK when needed', () => {
   const SDK = ['otel.ts', 'otel-spans.ts', 'export-queue.ts', 'sampler.ts'].map((name) => `telemetry/tracing/${name}`);
   for (const file of files) {
     const usesOtel = specifiers(file).some((specifier) => specifier.startsWith('@opentelemetry/'));
@@ -183,6 +290,19 @@ test('only src/telemetry/tracing imports OpenTelemetry, and only compose imports
     if (found !== undefined) assert.deepEqual([file, found], ['compose/open-tracing.ts', 'telemetry/tracing/otel.ts']);
   }
   assert.match(sources.get('compose/open-tracing.ts') ?? '', /await import\('\.\.\/telemetry\/tracing\/otel\.ts'\)/);
+});
+
+test('of telemetry/tracing, the core imports the port and the names of spans', () => {
+  const known = ['tracing.ts', 'mcp-spans.ts'].map((name) => `telemetry/tracing/${name}`);
+  for (const file of files) {
+    if (!['gateway', 'upstream'].includes(part(file))) continue;
+    const tracing = imports(file).filter((imported) => imported.startsWith('telemetry/tracing/'));
+    assert.deepEqual(
+      tracing.filter((imported) => !known.includes(imported)),
+      [],
+      file,
+    );
+  }
 });
 
 test('every part of the program is in the table', () => {
@@ -224,7 +344,8 @@ test('a package that the sources import is installed with the published package'
 });
 
 /** A docstring that begins with a question word, on one line or on several. */
-const QUESTION = /\/\*\*\s+(?:\*\s+)?(?:Whether|How|What|Who|Whom|Whose|When|Where|Why|Which)\b[^\n]*/;
+const QUESTION =
+  /\/\*\*\s+(?:\*\s+)?(?:(?:For|By|In|At|To|From|Of|With|On|Until|Since) )?(?:Whether|How|What|Who|Whom|Whose|When|Where|Why|Which)\b[^\n]*/i;
 
 test('a docstring begins with what the thing is or does, not with a question word', () => {
   const all = ['src', 'test', 'bench', 'scripts'].flatMap((folder) =>
@@ -233,6 +354,7 @@ test('a docstring begins with what the thing is or does, not with a question wor
   assert.ok(all.length > 300);
   assert.match('/** Whether it rains. */', QUESTION);
   assert.match('/**\n * How long it rains.\n */', QUESTION);
+  assert.match('/** For how long it rains. */', QUESTION);
   const found = all.flatMap((file) => {
     // This test names examples.
     const question =
@@ -249,4 +371,19 @@ test('codes of JSON-RPC and MCP errors are written in protocol/rpc-codes.ts alon
     files.filter((file) => file !== 'protocol/rpc-codes.ts' && CODE.test(sources.get(file) ?? '')),
     [],
   );
+});
+
+/** Matches the name of a test or suite without interpolation. `test/run.ts` checks the generated ones. */
+const NAMED_TEST = /\b(?:test|suite)\(\s*(?:'((?:[^'\\\n]|\\.)*)'|"((?:[^"\\\n]|\\.)*)"|`([^`$]*)`)/g;
+
+test('the name of a test has at most 80 characters after its numbers', () => {
+  const names = globSync('**/*.ts', { cwd: join(ROOT, 'test') }).flatMap((file) =>
+    [...readFileSync(join(ROOT, 'test', file), 'utf8').matchAll(NAMED_TEST)].map(
+      ([, single, double, template]) => single ?? double ?? template ?? '',
+    ),
+  );
+  assert.ok(names.length > 1_000);
+  assert.ok(isTooLong(`N-01 R5 ${'x'.repeat(81)}`));
+  assert.ok(!isTooLong(`N-01 R5 ${'x'.repeat(80)}`));
+  assert.deepEqual(names.filter(isTooLong), []);
 });

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { createHash, randomBytes } from 'node:crypto';
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -138,12 +140,15 @@ test('the panels of the dashboard do not overlap, and each query panel is descri
   }
 });
 
-test('the index of docs/troubleshooting.md has every row of the error table with its codes', () => {
+test('docs/troubleshooting.md has every row of the error table with codes and a link', () => {
   const [, index = ''] = read('docs/troubleshooting.md').split('## Index of error codes');
   const listed = rows(index)
     .filter(([, code]) => /^−\d+$/.test(code ?? ''))
-    .map(([, code, row, http]) => `${row} ${code?.replace('−', '-')} ${http}`);
-  const actual = Object.entries(ERRORS).map(([row, { rpc, http }]) => `${row} ${rpc} ${http}`);
+    .map(
+      ([, code, row, http, link]) =>
+        `${row} ${code?.replace('−', '-')} ${http} ${/#([a-z-]+)\)$/.exec(link ?? '')?.[1]}`,
+    );
+  const actual = Object.entries(ERRORS).map(([row, { rpc, http }]) => `${row} ${rpc} ${http} ${row}`);
   assert.deepEqual(listed.toSorted(), actual.toSorted());
 });
 
@@ -160,23 +165,63 @@ test('the compose file matches the published schema', () => {
 });
 
 const COMPOSE = z
-  .object({ services: z.record(z.string(), z.object({ pids_limit: z.number().optional() }).loose()) })
+  .object({
+    services: z.record(
+      z.string(),
+      z
+        .object({
+          pids_limit: z.number().optional(),
+          mem_limit: z.string().optional(),
+          restart: z.string().optional(),
+          profiles: z.array(z.string()).optional(),
+          sysctls: z.record(z.string(), z.number()).optional(),
+        })
+        .loose(),
+    ),
+  })
   .parse(parse(read('docker-compose.yml')));
 
-/** Threads of a Node server with npm and a shell beside it, and a reserve for the download of another. */
-const THREADS_PER_PROCESS = 40;
+for (const folder of ['base', 'replicas']) {
+  test(`the config of kubernetes/${folder} needs the secret, and says where to get it`, () => {
+    const file = join(ROOT, 'deploy/kubernetes', folder, 'linkspan.yaml');
+    const redis = { LINKSPAN_WRAPPING_KEY: randomBytes(32).toString('base64'), REDIS_PASSWORD: 'password' };
+    const { config, problems } = loadConfig(file, { env: { LINKSPAN_API_KEY_SHA256: KEY_HASH, ...redis } });
+    assert.deepEqual(problems, []);
+    assert.deepEqual(config.auth.apiKeys, [{ name: 'cluster', sha256: KEY_HASH }]);
+    assert.equal(config.redis !== undefined, folder === 'replicas');
+    assert.throws(() => loadConfig(file, { env: {} }), /docs\/deployment\.md/);
+  });
+}
 
-test('the limits of the container fit the number of processes in its config', () => {
-  const { config } = loadConfig(join(ROOT, 'deploy/docker/config.yaml'), { env: {}, firstKeyHash: () => KEY_HASH });
-  const limit = COMPOSE.services['linkspan']?.pids_limit ?? 0;
-  assert.ok(limit >= config.limits.processes * THREADS_PER_PROCESS, String(limit));
+test('each lasting service of the compose file starts again, also after a reboot', () => {
+  for (const [name, { restart }] of Object.entries(COMPOSE.services)) {
+    assert.equal(restart, name === 'keys' ? undefined : 'unless-stopped', name);
+  }
 });
 
-test('the config for Kubernetes is valid with the secret, and else says where to get it', () => {
-  const file = join(ROOT, 'deploy/kubernetes/base/linkspan.yaml');
-  const { config } = loadConfig(file, { env: { LINKSPAN_API_KEY_SHA256: KEY_HASH } });
-  assert.deepEqual(config.auth.apiKeys, [{ name: 'cluster', sha256: KEY_HASH }]);
-  assert.throws(() => loadConfig(file, { env: {} }), /docs\/deployment\.md/);
+test('R16 each service that clients reach, or the balancer, gives vanished ones up soon', () => {
+  for (const name of ['linkspan', 'replica', 'balancer']) {
+    assert.deepEqual(COMPOSE.services[name]?.sysctls, { 'net.ipv4.tcp_retries2': 8 }, name);
+  }
+});
+
+test('the keys of the replicas are made once, and their config is valid with them', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-keys-'));
+  try {
+    const make = () =>
+      spawnSync(process.execPath, [join(ROOT, 'deploy/docker/make-keys.mjs'), dir], { encoding: 'utf8' });
+    const [, key = ''] = /^API key, shown only once: (\S+)\n$/.exec(make().stdout) ?? [];
+    const file = join(dir, 'replica.yaml');
+    await writeFile(file, read('deploy/docker/replica.yaml').replaceAll('/run/linkspan', dir));
+    const { config, problems } = loadConfig(file, { env: {} });
+    assert.deepEqual(problems, []);
+    assert.deepEqual(config.auth.apiKeys, [{ name: 'first', sha256: createHash('sha256').update(key).digest('hex') }]);
+    const again = make();
+    assert.deepEqual([again.status, again.stdout, again.stderr], [0, '', '']);
+    assert.deepEqual(loadConfig(file, { env: {} }).config.redis, config.redis);
+  } finally {
+    await rm(dir, { recursive: true });
+  }
 });
 
 test('the Dockerfile copies only files that exist and that .dockerignore admits', () => {
@@ -196,7 +241,7 @@ test('the Dockerfile copies only files that exist and that .dockerignore admits'
   }
 });
 
-test('each image runs as another user than root, with an init and a health check without a shell', () => {
+test('each image runs without root or shell, with an init and a health check', () => {
   const [, remote = '', full = ''] =
     /FROM scratch AS remote\n([^]*?)FROM base AS full\n([^]*)$/.exec(read('Dockerfile')) ?? [];
   for (const image of [remote, full]) {
@@ -219,7 +264,7 @@ const snippets = globSync('docs/clients/*.md', { cwd: ROOT })
   );
 
 for (const { page, language, text } of snippets) {
-  test(`the ${language} snippet of ${page} is a file of that client with one server`, async () => {
+  test(`the ${language} of ${page} has one server`, async () => {
     const dir = await mkdtemp(join(tmpdir(), 'linkspan-snippet-'));
     try {
       const file = join(dir, `config.${language}`);

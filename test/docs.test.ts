@@ -36,10 +36,20 @@ function uncoded(cell: string | undefined): string {
   return (cell ?? '').replaceAll('`', '');
 }
 
-test('docs/errors.md explains exactly the rows of the error table, with codes', () => {
+/** Returns the row that a cell names and anchors; the cell itself if it has no anchor of that name. */
+function rowOf(cell = ''): string {
+  const [, row = cell] = /^`([a-z-]+)` <a id="\1"><\/a>$/.exec(cell) ?? [];
+  return row;
+}
+
+test('docs/errors.md explains the rows of the error table, with codes and anchors', () => {
   const documented = rows(read('docs/errors.md')).map(([row, rpc, http, what, todo]) => {
     assert.ok(what && todo, `${row} says what happened and what to do`);
-    return { row: uncoded(row), rpc: Number(rpc?.replace('−', '-')), http: Number(http) };
+    return {
+      row: rowOf(row),
+      rpc: Number(rpc?.replace('−', '-')),
+      http: Number(http),
+    };
   });
   const actual = Object.entries(ERRORS).map(([row, { rpc, http }]) => ({ row, rpc, http }));
   const byName = (a: { row: string }, b: { row: string }): number => a.row.localeCompare(b.row);
@@ -57,6 +67,19 @@ test('docs/metrics.md lists every metric with its type, and no other', async () 
   assert.deepEqual(documented.toSorted(), actual.toSorted());
 });
 
+/** Returns the anchors of a page: those of its headings, as GitHub names them, and its own. */
+function anchorsOf(page: string): ReadonlySet<string> {
+  const text = read(page);
+  const headings = [...text.matchAll(/^#+ (.+)$/gm)].map(([, heading = '']) =>
+    heading
+      .toLowerCase()
+      .replaceAll(/\]\([^)]*\)/g, '')
+      .replaceAll(/[^\p{L}\p{N}\p{Pc} -]/gu, '')
+      .replaceAll(' ', '-'),
+  );
+  return new Set([...headings, ...[...text.matchAll(/<a id="([^"]+)">/g)].map(([, id = '']) => id)]);
+}
+
 const pages = globSync(['*.md', 'docs/**/*.md', 'deploy/**/*.md'], { cwd: ROOT });
 
 for (const page of pages) {
@@ -64,6 +87,18 @@ for (const page of pages) {
     const targets = [...read(page).matchAll(/\]\((?!https?:|#|mailto:)([^)#\s]+)/g)].map(([, target = '']) => target);
     const dead = targets.filter((target) => !existsSync(join(ROOT, dirname(page), target)));
     assert.deepEqual(dead, []);
+  });
+
+  test(`links of ${page} have anchors`, () => {
+    const links = [...read(page).matchAll(/\]\((?!https?:|mailto:)([^)#\s]*)#([^)\s]+)\)/g)];
+    const dead = links.filter(([, file = '', anchor = '']) => {
+      const path = file === '' ? page : join(dirname(page), file);
+      return path.endsWith('.md') && !anchorsOf(path).has(anchor);
+    });
+    assert.deepEqual(
+      dead.map(([link]) => link),
+      [],
+    );
   });
 }
 
@@ -73,7 +108,7 @@ const decisions = globSync('[0-9]*.md', { cwd: join(ROOT, 'docs/decisions') }).t
 const MAX_DECISION_LINES = 40;
 
 for (const file of decisions) {
-  test(`${file} has its number, a status and no more lines than allowed`, () => {
+  test(`${file} has number, status and allowed length`, () => {
     const lines = read(`docs/decisions/${file}`).trimEnd().split('\n');
     assert.equal(/^# (\d+)\. ./.exec(lines[0] ?? '')?.[1], String(Number(file.slice(0, 4))));
     assert.match(lines[2] ?? '', /^Status: /);
@@ -149,7 +184,7 @@ for (const file of yamls) {
 
 const KEY_HASH = 'a'.repeat(64);
 
-test('the config of the container needs the key that the first start makes, and no other', () => {
+test('the config of the container needs only the key that the first start makes', () => {
   const file = join(ROOT, 'deploy/docker/config.yaml');
   const { config, warnings } = loadConfig(file, { env: {}, firstKeyHash: () => KEY_HASH });
   // Inside the container the gateway listens on every address; the compose file decides which are reachable.

@@ -4,9 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { FEATURES } from './matrix/words.ts';
 import { PENDING, REQUIREMENTS } from './requirements.ts';
-
-/** Matches the number of a requirement: `T-005`, `SEC-34`, `R1`. Names of algorithms such as `RS256` have more digits. */
-const NUMBER = String.raw`(?:[TLMXSA]-\d{3}|(?:SEC|REL|N|O|P)-\d{2}|[GRD]\d{1,2})`;
+import { NUMBER } from './support/test-name.ts';
 
 /** Matches text that begins with numbers, as names of tests do, also in tables: `T-005 T-006 …`, `${name}: N-24 …`. */
 const NAMED = new RegExp(`(?:['"\`]|\\$\\{name\\}: |limit \\w+: )(${NUMBER}(?: ${NUMBER})*)(?=[ :'"\`])`, 'g');
@@ -22,8 +20,8 @@ for (const file of files) {
   }
 }
 
-/** Requirements on the cost of a request, which `npm run bench -- --growth --only connections` measures. */
-const MEASURED = ['N-66'];
+/** Requirements that programs measure: `npm run load`, `npm run soak`, and `npm run bench -- --growth --only connections`. */
+const MEASURED = ['REL-35', 'REL-36', 'N-66'];
 
 const known = new Set(REQUIREMENTS.map(({ id }) => id));
 
@@ -99,4 +97,17 @@ test('protocol requirements are numbered without gaps, with sentence and link', 
     assert.ok(says !== '' && link.startsWith('https://modelcontextprotocol.io/'), id);
     for (const feature of matrix ?? []) assert.ok(FEATURES.includes(feature), `${id}: ${feature}`);
   }
+});
+
+/** Returns the row of `docs/security.md` about a requirement. */
+function rowOf(id: string): string {
+  const files = [...(tested.get(id) ?? [])].filter((file) => /\.(?:test|contract)\.ts$/.test(file)).toSorted();
+  return `| \`${id}\` | ${files.map((file) => `\`test/${file}\``).join(', ')} |`;
+}
+
+test('docs/security.md names the tests of each requirement', () => {
+  const page = readFileSync(join(ROOT, '../docs/security.md'), 'utf8');
+  const rows = [...ours.keys()].filter((id) => id.startsWith('SEC-')).map((id) => rowOf(id));
+  const found = page.split('\n').filter((line) => line.startsWith('| `SEC-'));
+  assert.deepEqual(found, rows, `the rows have to be:\n${rows.join('\n')}`);
 });

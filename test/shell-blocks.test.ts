@@ -9,7 +9,7 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const PAGES = globSync(['*.md', '{docs,deploy,bench}/**/*.md'], { cwd: ROOT });
 
 for (const page of PAGES) {
-  test(`commands of ${page} stand in blocks that a test runs, or beside the reason why not`, () => {
+  test(`${page}: commands are run`, () => {
     const text = readFileSync(join(ROOT, page), 'utf8');
     const faults = blocksOf(page, text).flatMap((block) => {
       const fault = faultOf(block);

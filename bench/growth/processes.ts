@@ -1,6 +1,6 @@
 import { Gateway } from '../gateway-program.ts';
 import { keptConnections, McpClient, resultOf } from '../mcp-client.ts';
-import { settled } from '../settle.ts';
+import { waitUntilIdle } from '../settle.ts';
 import type { Figures } from '../sheet.ts';
 import type { Bench, Series } from '../suite.ts';
 import { npxServers, type NpxServer, processFigures, StartCount } from './npx-servers.ts';
@@ -35,7 +35,7 @@ async function measure(bench: Bench): Promise<Figures> {
       if (index === 0) {
         await listAll(client);
         // The first session begins after every server was listed.
-        await settled(gateway.pid);
+        await waitUntilIdle(gateway.pid);
       }
       for (const { id, tool, toolArguments } of usedBy(index, servers)) {
         const reply = await client.request('tools/call', { name: `${id}__${tool}`, arguments: toolArguments });

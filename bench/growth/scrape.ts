@@ -13,11 +13,11 @@ function fill(metrics: Metrics): void {
   const loads = [];
   for (let n = 0; n < UPSTREAMS; n++) {
     const upstream = `upstream_${n}`;
-    metrics.upstreamAdded(upstream);
-    metrics.upstreamState(upstream, 'ready');
-    metrics.upstreamListed(upstream, 1);
-    metrics.catalogTools(`profile_${n}`, 'legacy', { tools: n, tokens: n });
-    metrics.catalogTools(`profile_${n}`, 'modern', { tools: n, tokens: n });
+    metrics.addUpstream(upstream);
+    metrics.setUpstreamState(upstream, 'ready');
+    metrics.recordListing(upstream, 1);
+    metrics.setCatalogTools(`profile_${n}`, 'legacy', { tools: n, tokens: n });
+    metrics.setCatalogTools(`profile_${n}`, 'modern', { tools: n, tokens: n });
     loads.push({
       id: upstream,
       isRequired: false,
@@ -30,12 +30,12 @@ function fill(metrics: Metrics): void {
     for (const error of ERRORS) {
       for (const revision of REVISIONS) {
         const call = { method: 'tools/call', tool: `tool_${n}`, error, revision, transport: 'tcp' } as const;
-        metrics.served(call, 1);
-        metrics.called(upstream, call, 1);
+        metrics.recordRequest(call, 1);
+        metrics.recordUpstreamRequest(upstream, call, 1);
       }
     }
   }
-  metrics.upstreamLoads(loads);
+  metrics.setUpstreamLoads(loads);
 }
 
 /** Measures the writing of all metrics in this process, with each label at its bound. */

@@ -1,11 +1,11 @@
 import type { Agent } from 'node:http';
-import { fileURLToPath } from 'node:url';
 import { FixtureServer, textResult, toolNamed } from '../fixture-server.ts';
 import { builtProgram, Gateway } from '../gateway-program.ts';
+import { heapBytes, WITH_HEAP_REPORT } from '../heap.ts';
 import { keptConnections, McpClient, resultOf } from '../mcp-client.ts';
 import { total } from '../metrics-text.ts';
 import { descendantsOf, memory, startedWith, threads } from '../process-cost.ts';
-import { settled } from '../settle.ts';
+import { waitUntilIdle } from '../settle.ts';
 import type { Figures } from '../sheet.ts';
 import type { Bench, Point, Series } from '../suite.ts';
 import { npxServers, SERVER_MARK } from './npx-servers.ts';
@@ -19,26 +19,11 @@ const CLIENTS = 4;
 const IDLE = '5s';
 const LONGEST_MS = 60_000;
 
-/** Loaded into the gateway. On SIGUSR2 it prints the bytes in use after a full collection. */
-const REPORT = fileURLToPath(new URL('../../test/fixtures/heap-on-signal.ts', import.meta.url));
-const WITH_REPORT = { NODE_OPTIONS: `--import=${REPORT}` };
-
-/** Returns the bytes that a gateway uses after a full collection. */
-async function heapBytes({ program }: Gateway): Promise<number> {
-  const reports = async () => [...(await program.log()).matchAll(/^\{"msg":"heap","bytes":(\d+)\}$/gm)];
-  const before = (await reports()).length;
-  program.child.kill('SIGUSR2');
-  return await program.until(async () => {
-    const [, bytes] = (await reports())[before] ?? [];
-    return bytes === undefined ? undefined : Number(bytes);
-  }, LONGEST_MS);
-}
-
 /** Measures a gateway that has no upstream and no client, as the package has it. */
 async function idleGateway({ dir, checkout }: Bench): Promise<Figures> {
   const program = builtProgram(checkout);
   await using gateway = await Gateway.start({ name: 'gateway', checkout, dir, core: 'every', servers: {}, program });
-  await settled(gateway.pid);
+  await waitUntilIdle(gateway.pid);
   const { rssMb, pssMb } = memory([gateway.pid]);
   return { 'RSS MB': rssMb, 'PSS MB': pssMb, threads: threads([gateway.pid]) };
 }
@@ -57,7 +42,7 @@ async function npxProcesses(index: number, { dir, checkout }: Bench): Promise<Fi
       const opened = await McpClient.open({ url: gateway.url, agent });
       if (resultOf(await opened.request('tools/call', call)) === undefined) failed++;
     }
-    await settled(gateway.pid);
+    await waitUntilIdle(gateway.pid);
     // Beside the servers there is the guard, which ends them if the gateway is killed.
     const pids = descendantsOf(gateway.pid).filter((pid) => startedWith(pid, SERVER_MARK) === server.id);
     return {
@@ -80,7 +65,7 @@ function startUpstream(): Promise<FixtureServer> {
   });
 }
 
-/** Does something for each of many things, some at a time. */
+/** Runs `act` for each item, a bounded number at a time. */
 async function forEach<T>(all: readonly T[], act: (one: T) => Promise<unknown>): Promise<void> {
   for (let at = 0; at < all.length; at += AT_ONCE) await Promise.all(all.slice(at, at + AT_ONCE).map(act));
 }
@@ -94,13 +79,13 @@ async function openClients(gateway: Gateway, agent: Agent, count: number): Promi
 }
 
 /** Resolves when a gateway has no session in memory, and no connection of one. */
-async function released(gateway: Gateway): Promise<void> {
+async function waitForRelease(gateway: Gateway): Promise<void> {
   const isReleased = async () => {
     const samples = await gateway.metrics();
     return total(samples, 'linkspan_sessions') === 0 && total(samples, 'linkspan_upstream_connections') <= 1;
   };
   await gateway.program.until(async () => ((await isReleased()) ? true : undefined), LONGEST_MS);
-  await settled(gateway.pid);
+  await waitUntilIdle(gateway.pid);
 }
 
 /** Measures the memory of sessions over that of a gateway which has served some. @param isReleased true if they become idle. */
@@ -113,7 +98,7 @@ async function sessions({ dir, checkout }: Bench, isReleased: boolean): Promise<
     core: 'every',
     servers: { bench: { url: upstream.url, ...(isReleased ? { idle: IDLE } : {}) } },
     settings: isReleased ? { sessions: { idle: IDLE } } : {},
-    env: WITH_REPORT,
+    env: WITH_HEAP_REPORT,
   });
   const agent = keptConnections(SESSIONS + AT_ONCE);
   const call = { name: 'bench__one', arguments: {} };
@@ -124,8 +109,8 @@ async function sessions({ dir, checkout }: Bench, isReleased: boolean): Promise<
   };
   try {
     await forEach(await openClients(gateway, agent, WARM_SESSIONS), callOnce);
-    if (isReleased) await released(gateway);
-    await settled(gateway.pid);
+    if (isReleased) await waitForRelease(gateway);
+    await waitUntilIdle(gateway.pid);
     const base = await heapBytes(gateway);
     const eachKb = async () => (await heapBytes(gateway).then((bytes) => bytes - base)) / SESSIONS / 1_000;
 
@@ -134,11 +119,11 @@ async function sessions({ dir, checkout }: Bench, isReleased: boolean): Promise<
     await forEach(clients, callOnce);
     const called = await eachKb();
     if (isReleased) {
-      await released(gateway);
+      await waitForRelease(gateway);
       return { sessions: SESSIONS, 'failed calls': failed, 'called kB': called, 'released kB': await eachKb() };
     }
     await forEach(clients, (client) => client.openStream());
-    await settled(gateway.pid);
+    await waitUntilIdle(gateway.pid);
     const streaming = await eachKb();
     const { rssMb } = memory([gateway.pid]);
     return {

@@ -3,7 +3,7 @@ import { Gateway } from '../gateway-program.ts';
 import { keptConnections, McpClient, member, type Reply, resultOf } from '../mcp-client.ts';
 import { percentile } from '../percentile.ts';
 import { cpuTimes, cpuUs, memory } from '../process-cost.ts';
-import { settled } from '../settle.ts';
+import { waitUntilIdle } from '../settle.ts';
 import type { Figures } from '../sheet.ts';
 import type { Bench, Point, Series } from '../suite.ts';
 import { listAll } from './upstreams.ts';
@@ -72,7 +72,7 @@ async function measure(count: number, bench: Bench): Promise<Figures> {
   try {
     const client = await McpClient.open({ url: gateway.url, agent });
     const listed = await listAll(client);
-    await settled(gateway.pid);
+    await waitUntilIdle(gateway.pid);
     const firstBlockMs = await gateway.longestBlockMs();
     const pages = new Pages(client);
     for (let page = 0; page < WARM_PAGES; page++) await pages.next();

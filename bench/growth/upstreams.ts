@@ -2,7 +2,7 @@ import { builtProgram, Gateway } from '../gateway-program.ts';
 import { keptConnections, McpClient, member, resultOf } from '../mcp-client.ts';
 import { longestBlockMs, total } from '../metrics-text.ts';
 import { memory } from '../process-cost.ts';
-import { cpuSeconds, settled } from '../settle.ts';
+import { cpuSeconds, waitUntilIdle } from '../settle.ts';
 import type { Figures } from '../sheet.ts';
 import type { Bench, Point, Series } from '../suite.ts';
 import { UpstreamProgram } from '../upstream-program.ts';
@@ -33,7 +33,7 @@ async function start(bench: Bench, servers: Readonly<Record<string, object>>, na
     const initializeMs = performance.now() - beganMs;
     const tools = await listAll(client);
     const listMs = performance.now() - beganMs - initializeMs;
-    await settled(gateway.pid);
+    await waitUntilIdle(gateway.pid);
     const samples = await gateway.metrics();
     return {
       [`${name} listening ms`]: gateway.listeningMs,

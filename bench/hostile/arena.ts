@@ -49,7 +49,12 @@ function arenaOf(gateway: Gateway, stack: AsyncDisposableStack): Arena {
   };
 }
 
-async function probed(gateway: Gateway, bench: Bench, name: string, act: () => Promise<void>): Promise<ProbeFigures> {
+async function probeDuring(
+  gateway: Gateway,
+  bench: Bench,
+  name: string,
+  act: () => Promise<void>,
+): Promise<ProbeFigures> {
   await using probe = await Probe.start(gateway.url, bench.dir, name, bench.othersCore);
   await act();
   return await probe.stop();
@@ -70,7 +75,7 @@ export async function underAttack(bench: Bench, { servers = {}, attack }: Attack
   await using gateway = await Gateway.start({ name: 'gateway', checkout, dir, core, servers: all });
   await using stack = new AsyncDisposableStack();
   const arena = arenaOf(gateway, stack);
-  const calm = await probed(gateway, bench, 'probe-calm', () => arena.pass(CALM_MS));
+  const calm = await probeDuring(gateway, bench, 'probe-calm', () => arena.pass(CALM_MS));
   const before = {
     heapMb: heapMb(await gateway.metrics()),
     ...memory([gateway.pid]),
@@ -78,7 +83,7 @@ export async function underAttack(bench: Bench, { servers = {}, attack }: Attack
   };
 
   let figures: Figures = {};
-  const probe = await probed(gateway, bench, 'probe', async () => {
+  const probe = await probeDuring(gateway, bench, 'probe', async () => {
     figures = await attack(arena);
   });
   await arena.pass(REST_MS);

@@ -1,13 +1,19 @@
 import { hash } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import type { ProtectedHeaderParameters } from 'jose';
 import type { Logger } from 'pino';
-import type { AuthConfig } from '../config/config.ts';
+import { isAuthRequired } from '../config/auth-required.ts';
+import type { AuthConfig, IntrospectionConfig, JwtIssuerConfig } from '../config/config.ts';
+import { Egress } from '../egress/egress.ts';
+import type { LimitName } from '../limits.ts';
 import { LOCAL, type Principal } from '../policy/principal.ts';
 import { ApiKeys } from './api-key.ts';
 import { credentialsOf } from './bearer.ts';
 import { challengeText } from './challenge.ts';
-import { type Issuer, issuersOf, jwtHeader, type JwtVerdict, verifyJwt } from './jwt.ts';
+import { Introspection } from './introspection.ts';
+import { issuersOf, jwtHeader, unverifiedIssuer, verifyJwt } from './jwt.ts';
 import { metadataUrl } from './metadata.ts';
+import { type TokenVerdict, withScopedKey } from './token-claims.ts';
 import { VerifiedTokens } from './verified-tokens.ts';
 
 interface AuthRefusal {
@@ -29,10 +35,28 @@ export interface Authenticator {
    *
    * @param headers every `Authorization` header of the request, from its raw headers.
    * @param endpoint canonical URI of the requested endpoint, which is the audience that a token must have.
+   * @param address of the client, for bounds on expensive checks.
    */
-  authenticate(headers: Authorization, endpoint: string): Promise<AuthVerdict>;
+  authenticate(headers: Authorization, endpoint: string, address?: string): Promise<AuthVerdict>;
   /** Returns the principal of a request if it is known without waiting, as for most requests; else undefined. */
   known(headers: Authorization, endpoint: string): Principal | undefined;
+}
+
+/** The authenticator of one config. */
+export interface ConfigAuthenticator extends Authenticator {
+  /**
+   * Returns whether the credentials of an authenticated principal are not accepted any more: they have expired, their API key was
+   * removed, or their issuer is not configured or has other rules than those by which its token was accepted. Its streams and new sessions
+   * must end then. False for an API key that was never known here: another replica has authenticated the principal.
+   */
+  isOver(principal: Principal): boolean;
+  /**
+   * Returns an authenticated principal with the rights that its credentials have now. The same object if they have not changed, as always for a
+   * token: another token has other rights.
+   */
+  currentOf(principal: Principal): Principal;
+  /** Lets another authenticator decide from now on, also about requests that are being authenticated. */
+  replaceBy(next: ConfigAuthenticator): void;
 }
 
 interface Authorization {
@@ -41,11 +65,36 @@ interface Authorization {
 
 interface AuthenticatorDeps {
   readonly log: Logger;
+  /** Sends the requests to issuers. Default: direct connections. */
+  readonly egress?: Egress | undefined;
+  /** Returns the API keys at this moment. Default: those of the config. */
+  readonly keys?: () => ApiKeys;
+  /** Runs when an API key is used, about once a minute for each key in use. @param nowMs ms since the epoch. */
+  readonly onKeyUsed?: (principal: Principal, nowMs: number) => void;
+  /** Runs when credentials were verified, at least once a minute while they are in use. @param token undefined for an API key. */
+  readonly onVerified?: (principal: Principal, token: string | undefined) => void;
+  /** Returns whether upstreams get tokens in exchange for those of callers, so that tokens with different scopes are different principals. */
+  readonly exchangesTokens?: (() => boolean) | undefined;
   /** Wall clock in ms since the epoch. */
   readonly now?: () => number;
   /** Monotonic, ms. */
   readonly clock?: () => number;
+  /** Called when a bound on the tokens that are remembered removes one. */
+  readonly onLimit?: (limit: LimitName) => void;
 }
+
+/** A token that was checked, at this time (ms since the epoch). */
+interface CheckedToken {
+  readonly token: string;
+  readonly cacheKey: string;
+  readonly nowMs: number;
+  readonly endpoint: string;
+}
+
+/** The rules of the issuers that have accepted the tokens of principals, in any authenticator of this process. */
+const acceptedBy = new WeakMap<Principal, IssuerRule>();
+
+type IssuerRule = JwtIssuerConfig | IntrospectionConfig;
 
 const INVALID = 'the token is not valid here; get a new one';
 
@@ -55,28 +104,31 @@ const INVALID = 'the token is not valid here; get a new one';
  *
  * @throws {TypeError} if the config allows unsafe algorithms, URLs or keys.
  */
-export function createAuthenticator(config: AuthConfig, deps: AuthenticatorDeps): Authenticator {
-  if (config.jwt.length === 0 && config.apiKeys.length === 0) {
-    return { authenticate: async () => ({ kind: 'principal', principal: LOCAL }), known: () => LOCAL };
-  }
-  const { log, now = Date.now, clock = () => performance.now() } = deps;
-  const apiKeys = new ApiKeys(config.apiKeys);
-  const issuers = issuersOf(config.jwt, { log, clock });
-  const verified = new VerifiedTokens();
-  const metadata = (endpoint: string) => (issuers.size === 0 ? undefined : metadataUrl(endpoint));
-  const common = sharedScopes([...issuers.values()]);
+export function createAuthenticator(config: AuthConfig, deps: AuthenticatorDeps): ConfigAuthenticator {
+  if (!isAuthRequired(config)) return openAuthenticator();
+  const { log, egress = new Egress(), now = Date.now, clock = () => performance.now(), onLimit } = deps;
+  const configured = new ApiKeys(config.apiKeys);
+  const { keys = () => configured } = deps;
+  const issuers = issuersOf(config.jwt, { log, egress, clock });
+  const introspectionDeps = { log, egress, clock, onLimit };
+  const introspections = (config.introspection ?? []).map((each) => new Introspection(each, introspectionDeps));
+  const rules: readonly IssuerRule[] = [...config.jwt, ...(config.introspection ?? [])];
+  const ruleOf = (issuer: string) => rules.find((rule) => rule.issuer === issuer);
+  const verified = new VerifiedTokens(onLimit);
+  const metadata = (endpoint: string) => (rules.length === 0 ? undefined : metadataUrl(endpoint));
+  const common = sharedScopes(rules);
 
-  function refuse(status: 400 | 401, why: string, endpoint: string, issuer?: Issuer): AuthRefusal {
+  function refuse(status: 400 | 401, why: string, endpoint: string, scopes = common): AuthRefusal {
     const challenge = challengeText({
       metadata: metadata(endpoint),
       error: status === 400 ? 'invalid_request' : 'invalid_token',
       description: status === 400 ? 'send one Authorization header: Bearer and the token' : INVALID,
-      scopes: issuer?.config.requiredScopes ?? common,
+      scopes,
     });
     return { kind: 'refused', status, challenge, why };
   }
 
-  async function verify(token: string, header: ProtectedHeaderParameters, endpoint: string): Promise<JwtVerdict> {
+  async function verify(token: string, header: ProtectedHeaderParameters, endpoint: string): Promise<TokenVerdict> {
     try {
       return await verifyJwt(token, header, issuers, endpoint, now());
     } catch (thrown) {
@@ -88,51 +140,126 @@ export function createAuthenticator(config: AuthConfig, deps: AuthenticatorDeps)
   /** Returns the cache key of a request. It covers the whole header, so a known header is not even parsed. */
   const keyOf = (header: string, endpoint: string) => `${hash('sha256', header)} ${endpoint}`;
 
+  /** Returns the verdict about a verified token. */
+  function verdictOf(verdict: TokenVerdict, { token, cacheKey, nowMs, endpoint }: CheckedToken): AuthVerdict {
+    switch (verdict.kind) {
+      case 'principal': {
+        const principal = deps.exchangesTokens?.() === true ? withScopedKey(verdict.principal) : verdict.principal;
+        deps.onVerified?.(principal, token);
+        verified.add(cacheKey, principal, nowMs, verdict.cachedUntilMs);
+        const rule = principal.issuer === undefined ? undefined : ruleOf(principal.issuer);
+        if (rule !== undefined) acceptedBy.set(principal, rule);
+        return { kind: 'principal', principal };
+      }
+      case 'invalid':
+        return refuse(401, verdict.why, endpoint, verdict.scopes);
+      case 'lacking': {
+        const challenge = challengeText({
+          metadata: metadata(endpoint),
+          error: 'insufficient_scope',
+          description: 'the token lacks a scope that this gateway asks for',
+          scopes: verdict.scopes,
+        });
+        return { kind: 'refused', status: 403, challenge, why: 'insufficient scope' };
+      }
+      case 'undecided':
+        return { kind: 'refused', status: 503, challenge: undefined, why: verdict.why };
+    }
+  }
+
+  /** Returns the cached principal. A removed or changed API key is none: the lookup in its table decides. */
+  function cached(cacheKey: string, nowMs: number): Principal | undefined {
+    const principal = verified.find(cacheKey, nowMs);
+    return principal?.keyId === undefined || keys().isCurrent(principal) ? principal : undefined;
+  }
+
+  /** Returns the issuer that is asked about a token; undefined for none. A token is shown to one issuer at most. */
+  function askedAbout(token: string, isJwt: boolean): Introspection | undefined {
+    if (isJwt) {
+      const issuer = unverifiedIssuer(token);
+      return introspections.find(({ config }) => config.issuer === issuer);
+    }
+    const [longest] = introspections
+      .filter(({ config }) => token.startsWith(config.tokenPrefix))
+      .toSorted((a, b) => b.config.tokenPrefix.length - a.config.tokenPrefix.length);
+    return longest;
+  }
+
+  async function decide({ authorization }: Authorization, endpoint: string, address: string): Promise<AuthVerdict> {
+    const nowMs = now();
+    const [only = ''] = authorization;
+    const cacheKey = keyOf(only, endpoint);
+    const known = authorization.length === 1 ? cached(cacheKey, nowMs) : undefined;
+    if (known !== undefined) return { kind: 'principal', principal: known };
+
+    const credentials = credentialsOf(authorization);
+    if (credentials.kind === 'malformed') return refuse(400, credentials.why, endpoint);
+    if (credentials.kind === 'none') {
+      const challenge = challengeText({ metadata: metadata(endpoint), scopes: common });
+      return { kind: 'refused', status: 401, challenge, why: credentials.why };
+    }
+    const { token } = credentials;
+    const header = jwtHeader(token);
+    const principal = header === undefined ? keys().find(hash('sha256', token), nowMs) : undefined;
+    if (principal !== undefined) {
+      deps.onKeyUsed?.(principal, nowMs);
+      deps.onVerified?.(principal, undefined);
+      verified.add(cacheKey, principal, nowMs, principal.expiresAtMs ?? Infinity);
+      return { kind: 'principal', principal };
+    }
+    const asked = askedAbout(token, header !== undefined);
+    if (asked !== undefined) {
+      return verdictOf(await asked.verify(token, endpoint, address, nowMs), { token, cacheKey, nowMs, endpoint });
+    }
+    if (header === undefined) return refuse(401, 'unknown API key', endpoint);
+    return verdictOf(await verify(token, header, endpoint), { token, cacheKey, nowMs, endpoint });
+  }
+
+  let successor: ConfigAuthenticator | undefined;
   return {
     known: ({ authorization }, endpoint) => {
       const [only] = authorization;
-      return only === undefined || authorization.length > 1 ? undefined : verified.find(keyOf(only, endpoint), now());
+      if (only === undefined || authorization.length > 1 || successor !== undefined) return undefined;
+      return cached(keyOf(only, endpoint), now());
     },
-    authenticate: async ({ authorization }, endpoint) => {
-      const nowMs = now();
-      const [only = ''] = authorization;
-      const key = keyOf(only, endpoint);
-      const known = authorization.length === 1 ? verified.find(key, nowMs) : undefined;
-      if (known !== undefined) return { kind: 'principal', principal: known };
+    authenticate: async (headers, endpoint, address = '') => {
+      const verdict = await decide(headers, endpoint, address);
+      // A config that arrives while a token is verified decides about it.
+      return (await successor?.authenticate(headers, endpoint, address)) ?? verdict;
+    },
+    currentOf: (principal) => (principal.keyId === undefined ? principal : keys().currentOf(principal)),
+    isOver: (principal) => {
+      const { key, keyId, issuer, expiresAtMs } = principal;
+      if (key === LOCAL.key) return true;
+      // The entry of a key decides, because a rotation changes its expiry.
+      if (keyId !== undefined && keys().isOver(principal, now())) return true;
+      if (now() >= (expiresAtMs ?? Infinity)) return true;
+      if (issuer === undefined) return false;
+      const [rule, accepting] = [ruleOf(issuer), acceptedBy.get(principal)];
+      // The issuer of a principal that another replica has authenticated has to be configured here.
+      return (
+        rule === undefined || (accepting !== undefined && accepting !== rule && !isDeepStrictEqual(accepting, rule))
+      );
+    },
+    replaceBy: (next) => {
+      successor = next;
+    },
+  };
+}
 
-      const credentials = credentialsOf(authorization);
-      if (credentials.kind === 'malformed') return refuse(400, credentials.why, endpoint);
-      if (credentials.kind === 'none') {
-        const challenge = challengeText({ metadata: metadata(endpoint), scopes: common });
-        return { kind: 'refused', status: 401, challenge, why: credentials.why };
-      }
-      const { token } = credentials;
-      const header = jwtHeader(token);
-      if (header === undefined) {
-        const principal = apiKeys.find(hash('sha256', token));
-        if (principal === undefined) return refuse(401, 'unknown API key', endpoint);
-        verified.add(key, principal, nowMs, Infinity);
-        return { kind: 'principal', principal };
-      }
-      const verdict = await verify(token, header, endpoint);
-      switch (verdict.kind) {
-        case 'principal':
-          verified.add(key, verdict.principal, nowMs, verdict.expiresAtMs);
-          return { kind: 'principal', principal: verdict.principal };
-        case 'invalid':
-          return refuse(401, verdict.why, endpoint, verdict.issuer);
-        case 'lacking': {
-          const challenge = challengeText({
-            metadata: metadata(endpoint),
-            error: 'insufficient_scope',
-            description: 'the token lacks a scope that this gateway asks for',
-            scopes: verdict.scopes,
-          });
-          return { kind: 'refused', status: 403, challenge, why: 'insufficient scope' };
-        }
-        case 'undecided':
-          return { kind: 'refused', status: 503, challenge: undefined, why: verdict.why };
-      }
+/** Returns the authenticator of a gateway without credentials. */
+function openAuthenticator(): ConfigAuthenticator {
+  let successor: ConfigAuthenticator | undefined;
+  return {
+    authenticate: async (headers, endpoint) =>
+      successor === undefined
+        ? { kind: 'principal', principal: LOCAL }
+        : await successor.authenticate(headers, endpoint),
+    known: () => (successor === undefined ? LOCAL : undefined),
+    currentOf: (principal) => principal,
+    isOver: ({ key }) => key !== LOCAL.key,
+    replaceBy: (next) => {
+      successor = next;
     },
   };
 }
@@ -141,8 +268,8 @@ export function createAuthenticator(config: AuthConfig, deps: AuthenticatorDeps)
  * Returns the scopes that all issuers require. A challenge without a token names only these: an issuer would refuse a
  * scope that only another issuer has.
  */
-function sharedScopes(issuers: readonly Issuer[]): readonly string[] {
-  const [first, ...rest] = issuers;
-  const scopes = first?.config.requiredScopes ?? [];
-  return scopes.filter((scope) => rest.every(({ config }) => config.requiredScopes.includes(scope)));
+function sharedScopes(rules: readonly Pick<JwtIssuerConfig, 'requiredScopes'>[]): readonly string[] {
+  const [first, ...rest] = rules;
+  const scopes = first?.requiredScopes ?? [];
+  return scopes.filter((scope) => rest.every(({ requiredScopes }) => requiredScopes.includes(scope)));
 }

@@ -1,5 +1,6 @@
 import { type CryptoKey, errors } from 'jose';
 import type { Logger } from 'pino';
+import type { Egress } from '../egress/egress.ts';
 import { checkedJwksUrl, downloadKeySet, type KeySet } from './jwks-download.ts';
 
 /**
@@ -25,6 +26,8 @@ type Found =
 
 interface JwksDeps {
   readonly log: Logger;
+  /** Sends the requests for keys. */
+  readonly egress: Egress;
   /** Monotonic ms. */
   readonly clock: () => number;
 }
@@ -47,6 +50,7 @@ async function matching(set: KeySet, alg: string, kid: string | undefined): Prom
 export class Jwks {
   readonly #url: string;
   readonly #log: Logger;
+  readonly #egress: Egress;
   readonly #clock: () => number;
   #set: KeySet | undefined;
   #loadedMs = -Infinity;
@@ -58,9 +62,10 @@ export class Jwks {
   readonly #absent = new Map<string, number>();
 
   /** @throws {TypeError} unless the URL is https, or http to this machine. */
-  constructor(url: string, { log, clock }: JwksDeps) {
+  constructor(url: string, { log, egress, clock }: JwksDeps) {
     this.#url = checkedJwksUrl(url);
     this.#log = log;
+    this.#egress = egress;
     this.#clock = clock;
   }
 
@@ -132,7 +137,7 @@ export class Jwks {
   async #fetch(): Promise<void> {
     const startedMs = this.#clock();
     try {
-      this.#set = await downloadKeySet(this.#url);
+      this.#set = await downloadKeySet(this.#url, this.#egress);
       this.#loadedMs = startedMs;
       this.#failures = 0;
       this.#retryMs = -Infinity;

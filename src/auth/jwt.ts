@@ -1,4 +1,3 @@
-import { hash } from 'node:crypto';
 import {
   type CryptoKey,
   decodeJwt,
@@ -10,7 +9,8 @@ import {
 } from 'jose';
 import type { Logger } from 'pino';
 import type { JwtIssuerConfig } from '../config/config.ts';
-import type { Principal } from '../policy/principal.ts';
+import type { Egress } from '../egress/egress.ts';
+import { principalOf, type TokenVerdict } from './token-claims.ts';
 import { Jwks } from './jwks.ts';
 
 /** Asymmetric algorithms only: a key that verifies a symmetric signature can also create one. */
@@ -23,9 +23,10 @@ const DEFAULT_ALGORITHMS = ['RS256', 'ES256', 'EdDSA', 'PS256'];
  * Accepted values of `typ`, which may also be absent. ID tokens and logout tokens of the same issuer have another `typ`
  * or audience.
  */
-const TYPES = new Set(['jwt', 'at+jwt', 'application/jwt', 'application/at+jwt']);
+const TYPES = new Set(['jwt', 'at+jwt']);
+const WRONG_TYPE = 'wrong type of token';
 
-const LEEWAY_S = 30;
+const DEFAULT_LEEWAY_MS = 30_000;
 const MAX_KID_CHARS = 256;
 const COMPACT = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*$/;
 
@@ -36,17 +37,10 @@ export interface Issuer {
   readonly jwks: Jwks;
 }
 
-export type JwtVerdict =
-  | { readonly kind: 'principal'; readonly principal: Principal; readonly expiresAtMs: number }
-  | { readonly kind: 'invalid'; readonly why: string; readonly issuer?: Issuer }
-  | { readonly kind: 'lacking'; readonly scopes: readonly string[] }
-  /** The token could not be checked and may be valid. */
-  | { readonly kind: 'undecided'; readonly why: string };
-
 /** Creates the issuers. @throws {TypeError} if the config allows an unsafe algorithm, or names an issuer twice. */
 export function issuersOf(
   configs: readonly JwtIssuerConfig[],
-  deps: { readonly log: Logger; readonly clock: () => number },
+  deps: { readonly log: Logger; readonly egress: Egress; readonly clock: () => number },
 ): ReadonlyMap<string, Issuer> {
   const issuers = new Map<string, Issuer>();
   for (const config of configs) {
@@ -73,39 +67,20 @@ export function jwtHeader(token: string): ProtectedHeaderParameters | undefined 
   }
 }
 
-/**
- * Returns a unique key for (issuer, subject, client). It has a fixed length, because it becomes part of sealed handles.
- */
-function principalKey(issuer: string, subject: string, clientId: string | undefined): string {
-  return `jwt:${hash('sha256', JSON.stringify([issuer, subject, clientId ?? null]), 'base64url')}`;
+/** Returns the media type of a token without `application/`, in lower case. RFC 7515 lets issuers leave the prefix out. */
+function typeOf(typ: string): string {
+  return typ.toLowerCase().replace(/^application\//, '');
 }
 
-/** Returns the scopes: `scope` of RFC 9068, or `scp` of Entra (text) and Okta (list). */
-function scopesOf({ scope, scp }: JWTPayload): string[] {
-  const granted = scope ?? scp;
-  const texts: unknown[] = Array.isArray(granted) ? granted : typeof granted === 'string' ? granted.split(' ') : [];
-  return texts.filter((text) => typeof text === 'string').filter((text) => text !== '');
+function typeFault({ typ }: ProtectedHeaderParameters, types: readonly string[] | undefined): string | undefined {
+  const isText = typeof typ === 'string';
+  // An issuer with a rule of its own marks its access tokens, so a token without a mark is another one.
+  if (types !== undefined) return isText && types.some((one) => typeOf(one) === typeOf(typ)) ? undefined : WRONG_TYPE;
+  return typ === undefined || (isText && TYPES.has(typeOf(typ))) ? undefined : WRONG_TYPE;
 }
 
-function principalOf(payload: JWTPayload): Principal | undefined {
-  const { iss, sub } = payload;
-  // Many issuers name the client in `azp`, as in ID tokens.
-  const clientId = 'client_id' in payload ? payload['client_id'] : payload['azp'];
-  if (typeof iss !== 'string' || typeof sub !== 'string' || sub === '') return undefined;
-  if (clientId !== undefined && typeof clientId !== 'string') return undefined;
-  return {
-    key: principalKey(iss, sub, clientId),
-    label: sub,
-    issuer: iss,
-    subject: sub,
-    ...(clientId === undefined ? {} : { clientId }),
-    scopes: scopesOf(payload),
-  };
-}
-
-function headerFault({ crit, typ, kid }: ProtectedHeaderParameters): string | undefined {
+function headerFault({ crit, kid }: ProtectedHeaderParameters): string | undefined {
   if (crit !== undefined) return 'critical header parameter';
-  if (typ !== undefined && (typeof typ !== 'string' || !TYPES.has(typ.toLowerCase()))) return 'wrong type of token';
   if (kid !== undefined && (typeof kid !== 'string' || kid.length > MAX_KID_CHARS)) return 'malformed key id';
   return undefined;
 }
@@ -119,7 +94,8 @@ function claimFault(error: errors.JOSEError): string {
   return error instanceof errors.JWSSignatureVerificationFailed ? 'bad signature' : 'malformed token';
 }
 
-function unverifiedIssuer(token: string): string | undefined {
+/** Returns `iss` of a token that was not verified; undefined for none. */
+export function unverifiedIssuer(token: string): string | undefined {
   try {
     return decodeJwt(token).iss;
   } catch {
@@ -160,17 +136,20 @@ export async function verifyJwt(
   issuers: ReadonlyMap<string, Issuer>,
   endpoint: string,
   nowMs: number,
-): Promise<JwtVerdict> {
+): Promise<TokenVerdict> {
   const fault = headerFault(header);
   if (fault !== undefined) return { kind: 'invalid', why: fault };
   const issuer = issuers.get(unverifiedIssuer(token) ?? '');
   if (issuer === undefined) return { kind: 'invalid', why: 'unknown issuer' };
   const { config, algorithms, jwks } = issuer;
+  const { leewayMs = DEFAULT_LEEWAY_MS, requiredScopes: scopes } = config;
+  const wrongType = typeFault(header, config.types);
+  if (wrongType !== undefined) return { kind: 'invalid', why: wrongType, scopes };
   const { alg, kid } = header;
-  if (alg === undefined || !algorithms.includes(alg)) return { kind: 'invalid', why: 'algorithm not accepted', issuer };
+  if (alg === undefined || !algorithms.includes(alg)) return { kind: 'invalid', why: 'algorithm not accepted', scopes };
 
   const found = await jwks.find(alg, kid);
-  if (found.kind === 'unknown') return { kind: 'invalid', why: 'unknown key', issuer };
+  if (found.kind === 'unknown') return { kind: 'invalid', why: 'unknown key', scopes };
   if (found.kind === 'unreachable') return { kind: 'undecided', why: 'issuer unreachable' };
 
   let payload: JWTPayload;
@@ -180,17 +159,18 @@ export async function verifyJwt(
       issuer: config.issuer,
       audience: config.audiences.length === 0 ? endpoint : [...config.audiences],
       requiredClaims: ['exp', 'sub'],
-      clockTolerance: LEEWAY_S,
+      clockTolerance: leewayMs / 1_000,
       currentDate: new Date(nowMs),
     });
   } catch (error) {
-    if (error instanceof errors.JOSEError) return { kind: 'invalid', why: claimFault(error), issuer };
+    if (error instanceof errors.JOSEError) return { kind: 'invalid', why: claimFault(error), scopes };
     throw error;
   }
-  const principal = principalOf(payload);
-  if (principal === undefined) return { kind: 'invalid', why: 'has no valid subject or client id', issuer };
+  if ('cnf' in payload) return { kind: 'invalid', why: 'sender-constrained token', scopes };
+  const principal = principalOf(payload, config.issuer, leewayMs);
+  if (principal === undefined) return { kind: 'invalid', why: 'has no valid subject or client id', scopes };
   if (!config.requiredScopes.every((scope) => principal.scopes.includes(scope))) {
     return { kind: 'lacking', scopes: config.requiredScopes };
   }
-  return { kind: 'principal', principal, expiresAtMs: (payload.exp ?? 0) * 1_000 };
+  return { kind: 'principal', principal, cachedUntilMs: (payload.exp ?? 0) * 1_000 };
 }

@@ -30,14 +30,29 @@ export function metadataUrl(endpoint: string): string {
  */
 export function protectedResourceMetadata(
   endpoint: string,
-  { jwt }: AuthConfig,
+  { jwt, introspection = [] }: AuthConfig,
 ): ProtectedResourceMetadata | undefined {
-  if (jwt.length === 0) return undefined;
-  const scopes = askable([...new Set(jwt.flatMap(({ requiredScopes }) => requiredScopes))]);
+  const issuers = [...jwt, ...introspection];
+  if (issuers.length === 0) return undefined;
+  const scopes = askable([...new Set(issuers.flatMap(({ requiredScopes }) => requiredScopes))]);
   return {
     resource: endpoint,
-    authorization_servers: jwt.map(({ issuer }) => issuer),
+    authorization_servers: issuers.map(({ issuer }) => issuer),
     ...(scopes.length === 0 ? {} : { scopes_supported: scopes }),
     bearer_methods_supported: ['header'],
   };
+}
+
+/** The path where clients of 2025-03-26 look for the authorization server: at the origin of the endpoint. */
+export const AUTHORIZATION_SERVER_PATH = '/.well-known/oauth-authorization-server';
+
+/**
+ * Returns the URL of the metadata of the first issuer; undefined without issuers. The form of OpenID Connect, since nearly all issuers have it.
+ *
+ * @see https://modelcontextprotocol.io/specification/2025-03-26/basic/authorization#2-3-2-authorization-base-url
+ * @see https://openid.net/specs/openid-connect-discovery-1_0.html#ProviderConfig
+ */
+export function issuerMetadataUrl({ jwt, introspection = [] }: AuthConfig): string | undefined {
+  const [first] = [...jwt, ...introspection];
+  return first === undefined ? undefined : `${first.issuer.replace(/\/$/, '')}/.well-known/openid-configuration`;
 }

@@ -1,8 +1,8 @@
+import { type LimitName, LIMITS } from '../limits.ts';
 import type { Principal } from '../policy/principal.ts';
 
 /** Longest time that a revoked token, or a token of a withdrawn key, is still accepted after its last verification. */
 const MAX_AGE_MS = 60_000;
-const LIMIT = 10_000;
 
 interface Entry {
   readonly principal: Principal;
@@ -16,6 +16,12 @@ interface Entry {
  */
 export class VerifiedTokens {
   readonly #entries = new Map<string, Entry>();
+  readonly #onLimit: (limit: LimitName) => void;
+
+  /** @param onLimit called when the oldest entry is removed. */
+  constructor(onLimit: (limit: LimitName) => void = () => undefined) {
+    this.#onLimit = onLimit;
+  }
 
   find(key: string, nowMs: number): Principal | undefined {
     const entry = this.#entries.get(key);
@@ -29,7 +35,8 @@ export class VerifiedTokens {
   add(key: string, principal: Principal, nowMs: number, expiresAtMs: number): void {
     const untilMs = Math.min(expiresAtMs, nowMs + MAX_AGE_MS);
     if (untilMs <= nowMs) return;
-    if (this.#entries.size >= LIMIT) {
+    if (this.#entries.size >= LIMITS.verifiedTokens) {
+      this.#onLimit('verifiedTokens');
       const [oldest = key] = this.#entries.keys();
       this.#entries.delete(oldest);
     }

@@ -1,7 +1,7 @@
 import type { RawObject } from '../json/json.ts';
 
 /**
- * For how many milliseconds a result may be cached, and whether every client gets the same one.
+ * The time for which a result may be cached, and whether every client gets the same one.
  *
  * @see https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
  */

@@ -1,6 +1,6 @@
 import { hasFilter } from './names/glob.ts';
 import { quarantine, repairOf, type Quarantined, type Repaired } from './item.ts';
-import { printable } from './names/name.ts';
+import { printable, publishedName } from './names/name.ts';
 import { nameItems, type NamedItems, type Source, type Target, textsOf } from './names/named-items.ts';
 import type { Offer } from './offer.ts';
 import type { View } from './view.ts';
@@ -15,8 +15,10 @@ export interface Callables {
   readonly digests: readonly string[];
   /** The items of each upstream, in config order, whether or not they are published. */
   readonly byUpstream: readonly NamedItems[];
-  /** Published names of items that are filtered, quarantined or renamed. No other item may have these names. */
+  /** Published names of items that are filtered, quarantined, withheld or renamed. No other item may have these names. */
   readonly hidden: ReadonlySet<string>;
+  /** Published names of items that the lock withholds. They are in `hidden` too. */
+  readonly withheld: ReadonlySet<string>;
   /** Tools with a user interface, by the upstream's own name, if only one upstream has a tool of that name. */
   readonly apps: ReadonlyMap<string, Target>;
   readonly quarantined: readonly Quarantined[];
@@ -40,6 +42,7 @@ export function nameCallables(
   const digests: string[] = [];
   const byUpstream: NamedItems[] = [];
   const hidden = new Set<string>();
+  const withheld = new Set<string>();
   const apps = new Map<string, Target>();
   const ambiguous = new Set<string>();
   const quarantined: Quarantined[] = [];
@@ -51,6 +54,9 @@ export function nameCallables(
     const named = nameItems(kind, view, upstream, offer, maxChars);
     const made = textsOf(named);
     byUpstream.push(named);
+    for (const { kind: withheldKind, key } of offer.withheld ?? []) {
+      if (withheldKind === kind) withheld.add(publishedName(upstream, key, maxChars));
+    }
     for (const [
       position,
       { reading, prefixedName, published, quarantined: quarantineRecord },
@@ -78,7 +84,8 @@ export function nameCallables(
     }
   }
   for (const name of ambiguous) apps.delete(name);
-  return { targets, sources, texts, digests, byUpstream, hidden, apps, quarantined, repaired };
+  for (const name of withheld) hidden.add(name);
+  return { targets, sources, texts, digests, byUpstream, hidden, withheld, apps, quarantined, repaired };
 }
 
 /** The size of a list of tools. */
@@ -116,4 +123,14 @@ export function fallbackOf(view: View): string | undefined {
   const [only, ...others] = view.upstreams.filter((upstream) => upstream.prefix === '');
   if (only === undefined || others.length > 0 || hasFilter(only) || hasFilter(view)) return undefined;
   return only.id;
+}
+
+/**
+ * Returns the upstream that gets calls with unlisted names: the fallback, unless its definitions are pinned. A name that it does not
+ * list has no definition to compare.
+ */
+export function callFallbackOf(view: View): string | undefined {
+  const id = fallbackOf(view);
+  const onChange = view.upstreams.find((upstream) => upstream.id === id)?.onChange;
+  return onChange === undefined || onChange === 'warn' ? id : undefined;
 }

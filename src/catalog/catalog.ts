@@ -2,7 +2,8 @@ import { hash } from 'node:crypto';
 import type { LimitName } from '../limits.ts';
 import { RawObject } from '../json/json.ts';
 import type { Revision } from '../protocol/revisions.ts';
-import { type Callables, fallbackOf, nameCallables } from './callable.ts';
+import type { Restriction } from './restriction.ts';
+import { type Callables, callFallbackOf, fallbackOf, nameCallables } from './callable.ts';
 import { type Caching, combineCaching, UNCACHED } from './caching.ts';
 import { quarantine, type Quarantined, type Repaired } from './item.ts';
 import { canReadUri } from './items/revision-text.ts';
@@ -19,6 +20,8 @@ import {
   locateTemplate,
   type Resolution,
   type Resources,
+  toResolution,
+  isHiddenAt,
 } from './resources/resources.ts';
 import type { View } from './view.ts';
 
@@ -43,12 +46,18 @@ export interface Catalog {
   readonly repaired: readonly Repaired[];
   /** Digests of the lists. Two processes have equal digests exactly when their lists are equal. */
   readonly digest: Readonly<Record<ListKind, string>>;
-  /** The upstream that gets requests with names and URIs that no upstream lists. */
+  /** The upstream that gets requests with URIs that no upstream lists. */
   readonly fallback: string | undefined;
+  /** The upstream that gets requests with names that no upstream lists; none if its definitions are pinned. */
+  readonly callFallback: string | undefined;
   /** True if the lists of an upstream without a prefix are unknown, so that any bare name might be one of its own. */
   readonly bareNamesUnknown: boolean;
   readonly callables: { readonly tools: Callables; readonly prompts: Callables };
   readonly resources: Resources;
+  /** The rules that the catalog is restricted by; undefined if it has everything. */
+  readonly restriction: Restriction | undefined;
+  /** The catalog with everything that a restricted one is made of. */
+  readonly whole: Catalog | undefined;
   /** Lists in the form of a revision, by list name and revision. Made on first use. */
   readonly texts: Map<string, readonly string[]>;
 }
@@ -108,16 +117,23 @@ export function prepareOffer(view: View, upstream: string, offer: Offer, limits:
   for (const kind of ['tool', 'prompt'] as const) textsOf(nameItems(kind, view, viewed, offer, limits.maxNameChars));
 }
 
-function build(view: View, offers: ReadonlyMap<string, Offer>, limits: CatalogLimits): Catalog {
-  const tools = nameCallables('tool', view, offers, limits.maxNameChars);
-  const prompts = nameCallables('prompt', view, offers, limits.maxNameChars);
-  const resources = publishResources(view, offers, limits.onLimit);
-  const unreadable = view.upstreams.flatMap(({ id }) =>
-    (offers.get(id)?.unreadable ?? []).map(({ kind, position, name, why, limit }) => ({
-      ...quarantine(id, kind, name ?? '', position, why),
-      ...(limit === undefined ? {} : { limit }),
-    })),
-  );
+/** The items of an endpoint, by kind. */
+interface PublishedItems {
+  readonly tools: Callables;
+  readonly prompts: Callables;
+  readonly resources: Resources;
+}
+
+/** Returns the parts of a catalog that its clients can see. They follow from the upstreams and items alone. */
+export function publishedParts(
+  view: View,
+  offers: ReadonlyMap<string, Offer>,
+  { tools, prompts, resources }: PublishedItems,
+  limits: CatalogLimits,
+): Pick<
+  Catalog,
+  'view' | 'tools' | 'prompts' | 'lists' | 'capabilities' | 'instructions' | 'caching' | 'digest' | 'callables'
+> {
   return {
     view,
     tools: tools.targets,
@@ -131,17 +147,41 @@ function build(view: View, offers: ReadonlyMap<string, Offer>, limits: CatalogLi
     capabilities: mergeCapabilities(view, offers),
     instructions: mergeInstructions(view, offers, limits.instructionsMaxChars),
     caching: cachingOf(view, offers),
-    quarantined: [...tools.quarantined, ...prompts.quarantined, ...resources.quarantined, ...unreadable],
-    repaired: [...tools.repaired, ...prompts.repaired, ...resources.repaired],
     digest: {
       tools: digest(tools.digests),
       prompts: digest(prompts.digests),
       resources: digest(resources.texts, resources.templateTexts),
     },
-    fallback: fallbackOf(view),
-    bareNamesUnknown: view.upstreams.some(({ id, prefix }) => prefix === '' && !offers.has(id)),
     callables: { tools, prompts },
+  };
+}
+
+function build(view: View, offers: ReadonlyMap<string, Offer>, limits: CatalogLimits): Catalog {
+  const tools = nameCallables('tool', view, offers, limits.maxNameChars);
+  const prompts = nameCallables('prompt', view, offers, limits.maxNameChars);
+  const resources = publishResources(view, offers, limits.onLimit);
+  const unreadable = view.upstreams.flatMap(({ id }) =>
+    (offers.get(id)?.unreadable ?? []).map(({ kind, position, name, why, limit }) => ({
+      ...quarantine(id, kind, name ?? '', position, why),
+      ...(limit === undefined ? {} : { limit }),
+    })),
+  );
+  const withheld = view.upstreams.flatMap(({ id }) =>
+    (offers.get(id)?.withheld ?? []).map(({ kind, key, why }, position) => ({
+      ...quarantine(id, kind, key, position, why),
+      isWithheld: true,
+    })),
+  );
+  return {
+    ...publishedParts(view, offers, { tools, prompts, resources }, limits),
+    quarantined: [...tools.quarantined, ...prompts.quarantined, ...resources.quarantined, ...unreadable, ...withheld],
+    repaired: [...tools.repaired, ...prompts.repaired, ...resources.repaired],
+    fallback: fallbackOf(view),
+    callFallback: callFallbackOf(view),
+    bareNamesUnknown: view.upstreams.some(({ id, prefix }) => prefix === '' && !offers.has(id)),
     resources,
+    restriction: undefined,
+    whole: undefined,
     texts: new Map(),
   };
 }
@@ -200,6 +240,17 @@ export function sourceOf(catalog: Catalog, tool: Target): Source | undefined {
   return catalog.callables.tools.sources.get(tool);
 }
 
+/** Returns whether clients of this catalog may know of an upstream. */
+export function isShown({ restriction, view }: Catalog, upstream: string): boolean {
+  return restriction === undefined || view.upstreams.some(({ id }) => id === upstream);
+}
+
+/** Returns a tool by its upstream and the upstream's own name; undefined if it is not in the catalog. */
+export function sourceByName({ callables: { tools } }: Catalog, upstream: string, name: string): Source | undefined {
+  for (const [target, source] of tools.sources) if (target.upstream === upstream && target.name === name) return source;
+  return undefined;
+}
+
 function cachingOf(view: View, offers: ReadonlyMap<string, Offer>): Caching {
   const all = view.upstreams.map(({ id }) => offers.get(id)?.caching ?? UNCACHED);
   return all.length === 0 ? UNCACHED : all.reduce(combineCaching);
@@ -215,7 +266,7 @@ function resolveName(catalog: Catalog, callables: Callables, name: string): Targ
   if (callables.hidden.has(name) || reservedFor(prefixesOf(catalog.view), '', name) !== undefined) return undefined;
   const app = catalog.bareNamesUnknown ? undefined : callables.apps.get(name);
   if (app !== undefined) return app;
-  return catalog.fallback === undefined ? undefined : { upstream: catalog.fallback, name };
+  return catalog.callFallback === undefined ? undefined : { upstream: catalog.callFallback, name };
 }
 
 /**
@@ -233,7 +284,23 @@ export function resolvePrompt(catalog: Catalog, name: string): Target | undefine
 
 /** Finds the upstream of a resource, for read, subscribe and unsubscribe. */
 export function resolveResource(catalog: Catalog, uri: string): Resolution {
-  return locateResource(catalog.resources, catalog.fallback, catalog.view.upstreams.length === 1, uri);
+  const { resources, fallback, view, restriction } = catalog;
+  const found = locateResource(resources, fallback, view.upstreams.length === 1, uri);
+  if (restriction === undefined) return found;
+  const allowed = permitted(found, (upstream, own) => restriction.allowsUri(upstream, own), uri);
+  // Of several upstreams that have the URI, one may be left.
+  const isHidden = allowed.kind === 'one' && isHiddenAt(resources, allowed.upstream, allowed.uri);
+  return isHidden ? { kind: 'none' } : allowed;
+}
+
+/** Returns the part of a resolution that a restriction allows. */
+function permitted(found: Resolution, isAllowed: (upstream: string, uri: string) => boolean, uri: string): Resolution {
+  const upstreams = found.kind === 'one' ? [found.upstream] : found.kind === 'many' ? found.upstreams : [];
+  const own = found.kind === 'one' ? found.uri : uri;
+  return toResolution(
+    upstreams.filter((upstream) => isAllowed(upstream, own)),
+    own,
+  );
 }
 
 /**
@@ -247,5 +314,9 @@ export function isListedResource(catalog: Catalog, uri: string): boolean {
 
 /** Finds the upstream that completes a `ref/resource`, whose `uri` is a template or a URI. */
 export function resolveTemplate(catalog: Catalog, uriTemplate: string): Resolution {
-  return locateTemplate(catalog.resources, uriTemplate) ?? resolveResource(catalog, uriTemplate);
+  const { resources, restriction } = catalog;
+  const located = locateTemplate(resources, uriTemplate);
+  if (located === undefined) return resolveResource(catalog, uriTemplate);
+  if (restriction === undefined) return located;
+  return permitted(located, (upstream, own) => restriction.allowsTemplate(upstream, own), uriTemplate);
 }

@@ -18,6 +18,8 @@ export interface Quarantined {
   readonly why: string;
   /** The fixed bound that the item exceeds. */
   readonly limit?: LimitName | undefined;
+  /** True if clients could read the item, and the lock withholds it. */
+  readonly isWithheld?: boolean;
 }
 
 /** The record of a published item that differs from the item that the upstream lists. */

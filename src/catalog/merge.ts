@@ -1,8 +1,9 @@
 import { RawObject } from '../json/json.ts';
-import { MODERN, featuresOf, type Revision } from '../protocol/revisions.ts';
+import { featuresOf, isModernRevision, type Revision } from '../protocol/revisions.ts';
 import { supportsToolTasks, TASKS_EXTENSION } from '../protocol/tasks.ts';
 import { isMalformed } from './malformed.ts';
 import type { Offer } from './offer.ts';
+import { visibleText } from './items/texts.ts';
 import type { View } from './view.ts';
 
 /**
@@ -59,7 +60,7 @@ function extensionsOf(offers: KnownOffers): Readonly<Record<string, unknown>> | 
  */
 function hasCoreTasks({ revision, capabilities }: Offer): boolean {
   try {
-    return revision !== MODERN && supportsToolTasks(capabilities);
+    return !isModernRevision(revision) && supportsToolTasks(capabilities);
   } catch (thrown) {
     if (isMalformed(thrown)) return false;
     throw thrown;
@@ -82,8 +83,9 @@ function coreTasksOf(offers: KnownOffers): object | undefined {
  * extension in 2026-07-28; a client gets only the form of its revision.
  */
 export function capabilitiesAt(revision: Revision, merged: RawObject): RawObject {
-  const declared = featuresOf(revision).coreTasks ? merged : merged.with('tasks', undefined);
-  if (revision === MODERN) return declared;
+  const { coreTasks, tasksExtension } = featuresOf(revision);
+  const declared = coreTasks ? merged : merged.with('tasks', undefined);
+  if (tasksExtension) return declared;
   const extensions = declared.object('extensions')?.with(TASKS_EXTENSION, undefined);
   return declared.with(
     'extensions',
@@ -138,7 +140,7 @@ function fairShare(lengths: readonly number[], total: number): number {
 
 /**
  * Returns the instructions of all upstreams, each under its title, with at most `maxChars` UTF-16 code units in total.
- * Instructions of the only upstream of an endpoint without prefix get no title.
+ * They have no characters that people cannot see. Instructions of the only upstream of an endpoint without prefix get no title.
  */
 export function mergeInstructions(
   view: View,
@@ -146,8 +148,8 @@ export function mergeInstructions(
   maxChars: number,
 ): string | undefined {
   const parts = view.upstreams.flatMap(({ id, title }) => {
-    const text = offers.get(id)?.instructions?.trim();
-    return text === undefined || text === '' ? [] : [{ heading: `## ${title}\n`, text }];
+    const text = visibleText(offers.get(id)?.instructions ?? '').trim();
+    return text === '' ? [] : [{ heading: `## ${title}\n`, text }];
   });
   const [first] = parts;
   if (first === undefined) return undefined;

@@ -25,7 +25,20 @@ export interface Offer {
    */
   readonly caching?: Caching | undefined;
   /** Entries of the lists that are not objects, or too large. */
-  readonly unreadable?: readonly Unreadable[];
+  readonly unreadable?: readonly Unreadable[] | undefined;
+  /** Items that the upstream lists and the lock withholds; see `pinned-offer.ts`. Never stored. */
+  readonly withheld?: readonly Withheld[];
+  /** True if the lock refuses the whole upstream. */
+  readonly isRefused?: boolean;
+}
+
+/** The record of an item that the lock withholds. */
+export interface Withheld {
+  readonly kind: ItemKind;
+  /** The upstream's own name, URI or URI template. */
+  readonly key: string;
+  /** The reason in words: completes "the item …". */
+  readonly why: string;
 }
 
 /** The clients that an offer is for. */
@@ -38,9 +51,19 @@ export interface OfferKey {
   readonly audience: string;
 }
 
+/** Returns a text that is equal only for equal keys. */
+export function offerKeyText({ era, capabilityKey, audience }: OfferKey): string {
+  return `${era} ${capabilityKey} ${audience}`;
+}
+
 /** Returns the key of the offer for all clients. */
 export function commonKey(era: Era): OfferKey {
   return { era, capabilityKey: '', audience: '' };
+}
+
+/** Returns whether this is the key of an offer for all clients. */
+export function isCommonKey({ capabilityKey, audience }: OfferKey): boolean {
+  return capabilityKey === '' && audience === '';
 }
 
 /** The record of a list entry that is not kept. */

@@ -1,5 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Config, UpstreamConfig } from '../config/config.ts';
+import type { Config } from '../config/config.ts';
+import type { UpstreamConfig } from '../config/upstream-config.ts';
+import { onChangeOf } from '../config/on-change.ts';
+import type { OnChange } from '../lock/pins.ts';
 import type { ToolFilter } from './names/glob.ts';
 
 /** The upstreams of one endpoint, in order, with their names and filters. */
@@ -23,11 +26,14 @@ export interface ViewUpstream extends ToolFilter {
   readonly rawUris: boolean;
   /** True if the upstream is reached over HTTP. */
   readonly isRemote: boolean;
+  /** The reaction to a definition that differs from the lock; undefined if nothing of the upstream is pinned. */
+  readonly onChange?: OnChange;
 }
 
-function toViewUpstream(config: UpstreamConfig): ViewUpstream {
+function toViewUpstream(config: UpstreamConfig, onChange: OnChange | undefined): ViewUpstream {
   const { id, title, prefix, rawUris, target, includeTools, excludeTools } = config;
-  return { id, title, prefix, rawUris, isRemote: target.kind !== 'stdio', includeTools, excludeTools };
+  const upstream = { id, title, prefix, rawUris, isRemote: target.kind !== 'stdio', includeTools, excludeTools };
+  return onChange === undefined ? upstream : { ...upstream, onChange };
 }
 
 const UNCHANGED = { includeTools: undefined, excludeTools: [], renames: {} };
@@ -37,7 +43,7 @@ const UNCHANGED = { includeTools: undefined, excludeTools: [], renames: {} };
  * and its tool filters, and one for each profile.
  */
 export function viewsOf(config: Config): ReadonlyMap<string, View> {
-  const merged = config.upstreams.map(toViewUpstream);
+  const merged = config.upstreams.map((upstream) => toViewUpstream(upstream, onChangeOf(config, upstream)));
   const views = new Map<string, View>([['', { ...UNCHANGED, id: '', upstreams: merged }]]);
   for (const upstream of merged) {
     views.set(upstream.id, { ...UNCHANGED, id: upstream.id, upstreams: [{ ...upstream, prefix: '', rawUris: true }] });

@@ -1,27 +1,32 @@
 import { startCore } from '../compose/core.ts';
 import { upstreamTransports } from '../compose/transports.ts';
 import { upstreamStatuses } from '../compose/upstream-status.ts';
+import type { UpstreamConfig } from '../config/upstream-config.ts';
 import type { UpstreamStatus } from '../operator/status.ts';
 import { createMetrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';
 import { start, type StartOptions } from './start.ts';
 
+/** Programs may take this long to start, or as long as the config says, because npx and uvx download packages first. */
+const START_MS = 300_000;
+
 /**
  * Starts every upstream once and stores its lists in the state directory, so that the first client of a later start does not
- * wait for them. Resolves with the exit code: 1 if an upstream could not be listed, or the lists cannot be stored.
+ * wait for them. If a gateway runs, it stores the lists itself; then only packages are downloaded. Resolves with the exit
+ * code: 1 if an upstream could not be listed.
  *
  * @throws {ConfigError}
  */
 export async function prefetch(options: StartOptions): Promise<number> {
-  const { config, log } = await start('stdio', options);
+  const { config: configured, log } = await start('stdio', options);
+  const config = { ...configured, upstreams: configured.upstreams.map(withPatience) };
   const metrics = createMetrics(VERSION);
   const core = await startCore(config, metrics, await upstreamTransports(config, metrics, log), log);
   try {
     if (!core.keepsState) {
       process.stderr.write(
-        `a running gateway uses ${config.stateDir} and fetches the lists itself; nothing was done\n`,
+        `a running gateway uses ${config.stateDir} and stores the lists itself; each upstream is started once beside it\n`,
       );
-      return 1;
     }
     await core.refresh();
     const status = upstreamStatuses(core);
@@ -30,6 +35,12 @@ export async function prefetch(options: StartOptions): Promise<number> {
   } finally {
     await core.stop();
   }
+}
+
+function withPatience(upstream: UpstreamConfig): UpstreamConfig {
+  const { target, timeouts } = upstream;
+  if (target.kind !== 'stdio') return upstream;
+  return { ...upstream, timeouts: { ...timeouts, startMs: Math.max(timeouts.startMs, START_MS) } };
 }
 
 function statusLine({ id, state, reason, tools, prompts, resources }: UpstreamStatus): string {

@@ -1,4 +1,5 @@
-import { type Running, serve } from '../compose/serve.ts';
+import { isAuthRequired } from '../config/auth-required.ts';
+import { type ListeningGateway, serve } from '../compose/serve.ts';
 import { isExpected } from '../telemetry/log-error.ts';
 import { VERSION } from '../version.ts';
 import { listenForSignals } from './signals.ts';
@@ -19,26 +20,30 @@ export async function run(options: RunOptions): Promise<number> {
   const { config, loaded, log, load, preview } = await start('run', options);
   const signals = listenForSignals(log);
 
-  let running: Running;
+  let running: ListeningGateway;
   try {
     const keepsLastGood = options.lastGood ?? false;
     const untilReady = options.warm ? { warmUntil: signals.stop } : {};
-    running = await serve(loaded, log, { load, preview, keepsLastGood, ...untilReady });
+    const how = { load, preview, keepsLastGood, ...untilReady };
+    running = config.workers === 1 ? await serve(loaded, log, how) : await serveByWorkers(loaded, log, how);
   } catch (thrown) {
     if (isExpected(thrown) && thrown instanceof Error) log.fatal({ reason: thrown.message }, 'cannot start');
     else log.fatal({ err: thrown }, 'cannot start');
     return 1;
   }
-  const { url, operatorUrl } = running;
+  const { url, operatorUrl, lockSummary: lock } = running;
   signals.onReload(() => void running.config.reload('signal'));
+  signals.onRotateKeys(() => {
+    running.rotateKeys().catch((err: unknown) => log.error({ err }, 'the sealing key could not be replaced'));
+  });
   const wanted = config.operator?.port;
   if (operatorUrl !== undefined && wanted !== 0 && Number(new URL(operatorUrl).port) !== wanted) {
     log.warn({ wanted, operatorUrl }, "the operator's port is in use, so the next free one is taken");
   }
-  const auth = config.auth.apiKeys.length > 0 || config.auth.jwt.length > 0;
+  const auth = isAuthRequired(config.auth);
   const upstreams = config.upstreams.map(({ id }) => id);
   const lastGoodAt = loaded.lastGood?.savedAt;
-  log.info({ version: VERSION, url, operatorUrl, upstreams, auth, lastGoodAt }, 'listening');
+  log.info({ version: VERSION, url, operatorUrl, upstreams, auth, lastGoodAt, lock }, 'listening');
 
   const signal = await signals.stop;
   log.info({ signal }, 'stopping');
@@ -46,4 +51,10 @@ export async function run(options: RunOptions): Promise<number> {
   const code = await Promise.race([stopped, signals.force.then(() => 130)]);
   log.info({ code }, 'stopped');
   return code;
+}
+
+/** Loads nothing of workers for a gateway of one process. */
+async function serveByWorkers(...args: Parameters<typeof serve>): Promise<ListeningGateway> {
+  const { serveWorkers } = await import('../compose/workers/parent.ts');
+  return await serveWorkers(...args);
 }

@@ -12,6 +12,8 @@ export interface Signals {
   readonly force: Promise<string>;
   /** Sets the function that runs on SIGHUP as a request to read the config again. */
   onReload(reload: () => void): void;
+  /** Sets the function that runs on SIGUSR2, as a request to replace the sealing key. */
+  onRotateKeys(rotate: () => void): void;
 }
 
 /**
@@ -26,6 +28,8 @@ export function listenForSignals(log: Logger): Signals {
   const force = Promise.withResolvers<string>();
   let isStopping = false;
   let reload = () => log.info('SIGHUP has no effect: only "run" reads its config again');
+  let rotate = () => log.info('SIGUSR2 has no effect: only "run" has sealing keys that can be replaced');
+  process.on('SIGUSR2', () => rotate());
   const onStopSignal = (signal: string): void => {
     if (isStopping) force.resolve(signal);
     isStopping = true;
@@ -44,6 +48,9 @@ export function listenForSignals(log: Logger): Signals {
     force: force.promise,
     onReload: (next) => {
       reload = next;
+    },
+    onRotateKeys: (next) => {
+      rotate = next;
     },
   };
 }

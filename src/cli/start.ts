@@ -5,7 +5,7 @@ import type { AccessLog, Config } from '../config/config.ts';
 import { configFile } from '../config/find-file.ts';
 import { loadOrLastGood } from '../config/last-good.ts';
 import { type Loaded, type LoadOptions, loadConfig } from '../config/load.ts';
-import { firstKeyHash, firstKeyText, keptFirstKeyHash } from './first-key.ts';
+import { firstKeyHash, keptFirstKeyHash } from '../store/disk/first-key.ts';
 import { createLogger, type LogFormat, type Logger } from '../telemetry/log.ts';
 
 /** The command-line options of commands that load a config. */
@@ -23,7 +23,7 @@ export interface StartOptions {
 }
 
 /** A loaded config, and a log with its settings. */
-export interface Started {
+export interface StartedCommand {
   readonly config: Config;
   readonly loaded: Loaded;
   readonly log: Logger;
@@ -53,7 +53,12 @@ export function loadOptions({ listen, operator, project, firstKey = false }: Sta
   return {
     use: {
       ...options,
-      firstKeyHash: ({ stateDir, listen: { port }, publicUrl = `http://localhost:${port}` }) => {
+      firstKeyHash: ({
+        stateDir,
+        listen: { port },
+        tls,
+        publicUrl = `${tls === undefined ? 'http' : 'https'}://localhost:${port}`,
+      }) => {
         // A reload changes the state directory at the next start only.
         keptIn ??= stateDir;
         return firstKeyHash(keptIn, (key, file) => process.stderr.write(firstKeyText(key, file, `${publicUrl}/mcp`)));
@@ -69,7 +74,7 @@ export function loadOptions({ listen, operator, project, firstKey = false }: Sta
  * @throws {ConfigError} if the config file cannot be used.
  * @throws {StartError} if the first key cannot be kept.
  */
-export async function start(verb: 'run' | 'stdio', options: StartOptions): Promise<Started> {
+export async function start(verb: 'run' | 'stdio', options: StartOptions): Promise<StartedCommand> {
   const file = fileOf(options);
   const how = loadOptions(options);
   const load = () => loadConfig(file, how.use);
@@ -106,4 +111,21 @@ function requestLines(verb: 'run' | 'stdio', format: LogFormat, config: Config):
   if (format === 'pretty') return 'none';
   const isLocal = isLoopback(config.listen.host) && config.publicUrl === undefined;
   return verb === 'stdio' || isLocal ? 'errors' : 'all';
+}
+
+/** Returns the text that shows the key to the person who starts the gateway. @param url of the merged endpoint. */
+function firstKeyText(key: string, file: string, url: string): string {
+  return [
+    '',
+    'No API key is configured, so this first start has made one. It is shown only now:',
+    '',
+    `    ${key}`,
+    '',
+    `    claude mcp add --transport http linkspan ${url} --header "Authorization: Bearer ${key}"`,
+    '',
+    `Its hash is in ${file}. To get another key, remove that file and start again.`,
+    'To use keys of your own, configure gateway.auth.',
+    '',
+    '',
+  ].join('\n');
 }

@@ -1,7 +1,9 @@
 import { startCore } from '../compose/core.ts';
+import { openAuditLog } from '../compose/open-audit-log.ts';
 import { openTracing } from '../compose/open-tracing.ts';
 import { upstreamTransports } from '../compose/transports.ts';
 import { serveStdio } from '../downstream/stdio.ts';
+import { StartError } from '../errors.ts';
 import { createMetrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';
 import { listenForSignals } from './signals.ts';
@@ -11,20 +13,30 @@ import { start, type StartOptions } from './start.ts';
  * Serves the client that started us, over stdin and stdout, until it closes them. Opens no port. Resolves with the exit code.
  *
  * @throws {ConfigError} if the config file cannot be used.
+ * @throws {StartError} if the audit log cannot be used.
  */
 export async function stdio(options: StartOptions): Promise<number> {
   const { config, log } = await start('stdio', options);
+  const { audit: records } = config;
+  if (records !== undefined && records.file === undefined && records.otlp === undefined) {
+    throw new StartError(
+      'gateway.audit.stdout: stdout belongs to the client here; set gateway.audit.file or gateway.audit.otlp instead',
+    );
+  }
   const signals = listenForSignals(log);
 
   const metrics = createMetrics(VERSION);
+  const audit = await openAuditLog(config, metrics, log);
   const core = await startCore(config, metrics, await upstreamTransports(config, metrics, log), log, {
     // Our only session ends with this process. The state directory is left to a gateway that serves many clients.
     mayOwnState: false,
     clientTransport: 'pipe',
     tracing: await openTracing(config, metrics, log),
+    audit,
   });
   const streams = { input: process.stdin, output: process.stdout };
-  const closed = serveStdio(core.gateway, '', streams, log, (limit) => metrics.limitReached(limit));
+  const closed = serveStdio(core.gateway, '', streams, log, (limit) => metrics.countLimit(limit));
   await Promise.race([closed, signals.stop]);
-  return await Promise.race([core.stop().then(() => 0), signals.force.then(() => 130)]);
+  const stopped = core.stop().then(() => audit?.close());
+  return await Promise.race([stopped.then(() => 0), signals.force.then(() => 130)]);
 }

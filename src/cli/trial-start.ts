@@ -2,20 +2,75 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { startCore } from '../compose/core.ts';
+import { commonKey, type Offer } from '../catalog/offer.ts';
+import { type Core, startCore } from '../compose/core.ts';
 import { upstreamTransports } from '../compose/transports.ts';
 import { upstreamStatuses } from '../compose/upstream-status.ts';
 import type { Config } from '../config/config.ts';
+import type { Upstream } from '../gateway/exchange/connection-holder.ts';
 import type { UpstreamStatus } from '../operator/status.ts';
+import { type Era, ERAS } from '../protocol/revisions.ts';
 import { createLogger } from '../telemetry/log.ts';
 import { createMetrics } from '../telemetry/metrics.ts';
+import { EVERYBODY } from '../upstream/connection-key.ts';
+import { NO_FEATURES } from '../upstream/link/link.ts';
 import { VERSION } from '../version.ts';
 
 /**
  * Starts every upstream once, reads its lists, and stops it again. Opens no port and does not use the state directory.
  * Resolves with the status of each upstream, in the order of the config.
  */
-export async function listOnce(config: Config): Promise<readonly UpstreamStatus[]> {
+export function listOnce(config: Config): Promise<readonly UpstreamStatus[]> {
+  return withTrialCore(config, async (core) => {
+    await core.refresh();
+    // An upstream that failed is already being started again.
+    return upstreamStatuses(core).map((one) => (one.state === 'starting' ? { ...one, state: 'failed' } : one));
+  });
+}
+
+/** The lists of one upstream in each era that it supports. */
+export interface EraOffers {
+  readonly upstream: string;
+  readonly offers: readonly { readonly era: Era; readonly offer: Offer }[];
+  /** The reason why it could not be listed in some era. Its lists are not complete then. */
+  readonly failure: string | undefined;
+}
+
+/** Upstreams that are started at the same time. */
+const STARTS = 4;
+
+/** Like {@link listOnce}, in both eras. Resolves with the lists as the upstreams sent them. */
+export function listErasOnce(config: Config): Promise<readonly EraOffers[]> {
+  const { lock: _lock, ...unlocked } = config;
+  return withTrialCore(unlocked, async (core) => {
+    const listed = new Map<string, EraOffers>();
+    const upstreams = core.upstreams.values();
+    const listNext = async (): Promise<void> => {
+      for (const upstream of upstreams) listed.set(upstream.id, await listEras(core, upstream));
+    };
+    await Promise.all(Array.from({ length: STARTS }, listNext));
+    return [...core.upstreams.values()].flatMap(({ id }) => listed.get(id) ?? []);
+  });
+}
+
+async function listEras({ offers }: Core, upstream: Upstream): Promise<EraOffers> {
+  const { id, config } = upstream;
+  const failures: string[] = config.problem === undefined ? [] : [config.problem];
+  for (const era of failures.length > 0 ? [] : ERAS) {
+    // An upstream without this era is listed in the other one.
+    await upstream.refresh(era, NO_FEATURES, EVERYBODY).catch((thrown: unknown) => {
+      failures.push(thrown instanceof Error ? thrown.message : String(thrown));
+    });
+  }
+  const found = ERAS.flatMap((era) => {
+    const offer = offers.exactOffer(id, commonKey(era));
+    return offer === undefined ? [] : [{ era, offer }];
+  });
+  return { upstream: id, offers: found, failure: failures.length > 0 ? [...new Set(failures)].join('; ') : undefined };
+}
+
+/** Runs the upstreams of a config with a state directory of their own while `use` runs. */
+async function withTrialCore<T>(config: Config, use: (core: Core) => Promise<T>): Promise<T> {
   const stateDir = await mkdtemp(join(tmpdir(), 'linkspan-validate-'));
   try {
     const log = createLogger('silent');
@@ -23,9 +78,7 @@ export async function listOnce(config: Config): Promise<readonly UpstreamStatus[
     const transports = await upstreamTransports(config, metrics, log);
     const core = await startCore({ ...config, stateDir }, metrics, transports, log);
     try {
-      await core.refresh();
-      // An upstream that failed is already being started again.
-      return upstreamStatuses(core).map((one) => (one.state === 'starting' ? { ...one, state: 'failed' } : one));
+      return await use(core);
     } finally {
       await core.stop();
     }

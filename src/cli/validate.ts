@@ -1,13 +1,17 @@
 import { basename } from 'node:path';
 
+import { openOffline } from '../compose/offline.ts';
+import { unmatchedGlobs } from '../compose/lists/unmatched-globs.ts';
 import { addressText } from '../config/schema/address.ts';
-import type { Config, ProfileConfig, UpstreamConfig } from '../config/config.ts';
+import type { Config, ProfileConfig } from '../config/config.ts';
+import type { UpstreamConfig } from '../config/upstream-config.ts';
 import { loadConfig } from '../config/load.ts';
 import { ConfigError, problemLine } from '../config/document/problem.ts';
 import type { UpstreamStatus } from '../operator/status.ts';
-import { missingCommands } from './commands.ts';
+import { missingPrograms } from './missing-programs.ts';
 import { fileOf, loadOptions, type StartOptions } from './start.ts';
 import { listOnce } from './trial-start.ts';
+import { countText } from './operator/output.ts';
 
 /** The command-line options of `validate`. */
 export interface ValidateOptions extends StartOptions {
@@ -31,10 +35,12 @@ export async function validate(options: ValidateOptions): Promise<number> {
   const { json } = options;
   try {
     const file = fileOf(options);
-    const { config, warnings, problems } = loadConfig(file, loadOptions(options).preview);
+    const { config, warnings: ofFile, problems } = loadConfig(file, loadOptions(options).preview);
+    const unmatched = config.access === undefined ? [] : unmatchedGlobs(config, await openOffline(config));
+    const warnings = [...ofFile, ...unmatched];
     const started = options.start ? await listOnce(config) : [];
     const findings: Findings = {
-      missing: await missingCommands(config.upstreams, process.env),
+      missing: await missingPrograms(config.upstreams, process.env),
       started: new Map(started.map((status) => [status.id, status])),
     };
     const valid = problems.length === 0;
@@ -91,7 +97,7 @@ function startedSummary(status: UpstreamStatus | undefined): object {
 }
 
 function overview(file: string, config: Config, valid: boolean, findings: Findings): string {
-  const { listen, operator, publicUrl, stateDir, upstreams, profiles } = config;
+  const { listen, tls, operator, publicUrl, stateDir, upstreams, profiles } = config;
   const rows: [string, string][] = [
     ['/mcp', upstreams.length === 1 ? 'the one upstream' : `all ${upstreams.length} upstreams`],
     ...upstreams.map((upstream): [string, string] => [`/mcp/${upstream.id}`, upstreamText(upstream, findings)]),
@@ -101,7 +107,7 @@ function overview(file: string, config: Config, valid: boolean, findings: Findin
   return [
     valid ? `${file} is valid.` : `${file} has entries that cannot be used; the rest is served.`,
     '',
-    `clients    ${publicUrl ?? `http://${addressText(listen)}`}`,
+    `clients    ${publicUrl ?? `${tls === undefined ? 'http' : 'https'}://${addressText(listen)}`}`,
     ...rows.map(([endpoint, text]) => `  ${endpoint.padEnd(width)}  ${text}`),
     `operators  ${operator === undefined ? 'none' : `http://${addressText(operator)}`}`,
     `state      ${stateDir}`,
@@ -121,10 +127,6 @@ function upstreamText(
   if (status === undefined) return missing.has(id) ? `${how}; NOT FOUND` : how;
   if (status.state !== 'ready') return `FAILED ${status.reason ?? status.state}`;
   return `ready, ${countText(status.tools, 'tool')}, ${countText(status.prompts, 'prompt')}, ${countText(status.resources, 'resource')}; ${how}`;
-}
-
-function countText(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
 
 function profileText({ upstreams }: ProfileConfig): string {

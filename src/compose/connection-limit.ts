@@ -1,7 +1,9 @@
 /** The least number of file descriptors reserved for upstreams, files and logs. A stdio process takes four. */
-const RESERVED = 256;
+const RESERVED = 512;
 const RESERVED_FRACTION = 4;
 const MIN_CONNECTIONS = 64;
+/** Connections of the operator's port. They are among the reserved ones. */
+export const OPERATOR_CONNECTIONS = 64;
 
 /** Returns how many connections a listener may accept in a process that may open this many files. */
 export function connectionLimit(openFiles: number): number {

@@ -1,76 +1,68 @@
 import type { Logger } from 'pino';
-import { commonKey } from '../catalog/offer.ts';
+import type { AuditTrail } from '../audit/audit-trail.ts';
 import { updateViews, type View } from '../catalog/view.ts';
 import type { Config } from '../config/config.ts';
-import { Calls } from '../gateway/calls/calls.ts';
-import { TaskCalls } from '../gateway/calls/task-calls.ts';
-import { ClientGroups } from '../gateway/clients/client-group.ts';
-import { SeenClients } from '../gateway/clients/seen-clients.ts';
-import { Sessions } from '../gateway/clients/sessions.ts';
-import { HolderLinks } from '../gateway/connections/holder-links.ts';
-import { StateLosses } from '../gateway/connections/state-losses.ts';
+import type { IdentityKeys } from '../credentials/identity-keys.ts';
+import { KeyExpiry } from '../gateway/clients/key-expiry.ts';
+import type { ClientGroups } from '../gateway/clients/client-group.ts';
+import type { SeenClients } from '../gateway/clients/seen-clients.ts';
+import type { Sessions } from '../gateway/clients/sessions.ts';
 import type { ConnectionHolder, Upstreams } from '../gateway/exchange/connection-holder.ts';
+import { Gate } from '../gateway/exchange/gate.ts';
+import { AuditRecorder } from '../gateway/records/audit-recorder.ts';
 import { LocalOwners, type Owners } from '../gateway/exchange/owners.ts';
-import { type ClientTransport, RequestRecorder } from '../gateway/exchange/request-recorder.ts';
-import { ListAnswers } from '../gateway/forward/list-answers.ts';
-import { PageCache } from '../gateway/forward/page-cache.ts';
-import { ResourceCache } from '../gateway/forward/resource-cache.ts';
-import { ResultTranslator } from '../gateway/forward/result-translator.ts';
-import { Sender } from '../gateway/forward/sender.ts';
+import { PrincipalShares } from '../gateway/exchange/principal-shares.ts';
+import type { ClientTransport } from '../gateway/records/request-recorder.ts';
 import type { Front } from '../gateway/front.ts';
-import { Gateway } from '../gateway/gateway.ts';
 import { Sealer } from '../gateway/handles/sealer.ts';
-import { TaskIds } from '../gateway/handles/task-ids.ts';
-import { TaskMarks } from '../gateway/handles/task-marks.ts';
-import { inSlices } from '../gateway/lists/in-slices.ts';
-import { ListAnnouncer } from '../gateway/lists/list-announcer.ts';
-import { ListRefresher } from '../gateway/lists/list-refresher.ts';
-import { Offers } from '../gateway/lists/offers.ts';
-import { StartRecords } from '../gateway/lists/start-records.ts';
-import { ModernRequests } from '../gateway/modern/modern-requests.ts';
-import { NotificationRouter } from '../gateway/notification-router.ts';
-import { ClientTasks } from '../gateway/questions/client-tasks.ts';
-import { QuestionPolicy } from '../gateway/questions/question-policy.ts';
-import { ParkedCalls } from '../gateway/questions/parked-calls.ts';
-import { ServerRequests } from '../gateway/questions/server-requests.ts';
-import { UrlElicitations } from '../gateway/questions/url-elicitations.ts';
-import { TaskDriver } from '../gateway/tasks/task-driver.ts';
-import { Tasks } from '../gateway/tasks/tasks.ts';
-import { UpgradedTasks } from '../gateway/tasks/upgraded-tasks.ts';
-import { UpstreamEventHandler } from '../gateway/upstream-event-handler.ts';
+import type { Offers } from '../gateway/lists/offers.ts';
+import type { ParkedCalls } from '../gateway/questions/parked-calls.ts';
 import { RawObject } from '../json/json.ts';
-import type { LimitName } from '../limits.ts';
-import { ERAS } from '../protocol/revisions.ts';
 import { openState, type State } from '../store/open-state.ts';
-import { requestLogBeside } from '../telemetry/log.ts';
+import type { RateTable } from '../store/rate-table.ts';
+import type { Counters } from '../store/shared-counters.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Tracing } from '../telemetry/tracing/tracing.ts';
 import type { ProcessUsage } from '../upstream/stdio/process-usage.ts';
 import { UpstreamSet } from '../upstream/upstream-set.ts';
 import { VERSION } from '../version.ts';
-import { type ApplyConfig, configApplier } from './apply-config.ts';
-import { processReport, ProcessReportTimes } from './process-report.ts';
+import { type ApplyConfig, configApplier } from './reload/apply-config.ts';
+import { createClientRequests } from './core/client-requests.ts';
+import { createClients } from './core/clients.ts';
+import { createConnections } from './core/connections.ts';
+import type { CommonParts, CoreParts } from './core/core-parts.ts';
+import { registerScrapes } from './core/scrapes.ts';
+import { Sweeper } from './core/sweeper.ts';
+import { verdictReporter } from './core/verdict-reporter.ts';
+import { createUpstreamMessages } from './core/upstream-messages.ts';
 import type { UpstreamTransports } from './transports.ts';
-import { fullUpstreamStatuses, loadOf } from './upstream-status.ts';
-import { UpstreamChanges } from './upstream-changes.ts';
-import { UpstreamFactory } from './upstream-factory.ts';
-
-/** The interval at which unused sessions, groups and connections are released. */
-const SWEEP_MS = 5_000;
+import { UpstreamChanges } from './reload/upstream-changes.ts';
 
 /** The gateway without its listeners: everything that serves a client, over any transport. */
 export interface Core {
   readonly gateway: Front;
   readonly upstreams: Upstreams;
   readonly offers: Offers;
+  /** Decides what clients may use. */
+  readonly gate: Gate;
+  /** The sessions and client groups in memory. */
+  readonly holders: Iterable<ConnectionHolder>;
   /** Resolves with the number and memory of the processes of stdio upstreams, by upstream id. */
   processUsage(): Promise<ReadonlyMap<string, ProcessUsage>>;
   /** The reason why the state cannot be written at the moment, as a sentence; undefined while it can be written. */
   readonly stateFailure: string | undefined;
+  /** True if the gateway is of use while the state cannot be written. */
+  readonly servesWithoutState: boolean;
   /** True if sessions and lists are stored for later processes. */
   readonly keepsState: boolean;
   /** Number of requests without an answer yet. */
   readonly inFlightCount: number;
+  /** Number of calls that wait for the answers of their clients. */
+  readonly parkedCount: number;
+  /** Lets other processes have all sessions and connections from now on. Requests in flight end here. */
+  handOver(): void;
+  /** Removes cached resources and pages of lists, which are read or made again when they are needed. */
+  dropCaches(): void;
   /** The endpoints, by id. */
   readonly views: ReadonlyMap<string, View>;
   /** The clients with what is kept for them; for reports to operators. */
@@ -88,7 +80,18 @@ export interface Core {
   sweep(nowMs: number): void;
   /** Starts every upstream and reads its lists once. Resolves when each has succeeded or failed, as its state shows. */
   refresh(): Promise<void>;
+  /** Loads what another config needs, and changes nothing. Must come before `apply`. @throws if it cannot be loaded. */
+  prepare(next: Config): Promise<void>;
   readonly apply: ApplyConfig;
+  /**
+   * Adds a key that seals later handles. Older ones are valid for `graceMs` more, by default for `sessions.maxAge`; 0 ends all sessions.
+   * Resolves with a sentence.
+   */
+  rotateKeys(graceMs?: number): Promise<string>;
+  /** Uses the keys that another process has added, and ends the sessions of expired ones. */
+  onKeysChanged(): Promise<void>;
+  /** Ends all sessions and handles, because the keys that have sealed them are lost. */
+  onKeysLost(): Promise<void>;
   /** Closes every session, connection and process. */
   stop(): Promise<void>;
 }
@@ -97,25 +100,24 @@ export interface Core {
 export interface CoreOptions {
   /** Finds the process of a session, a parked call or a task. Default: only this process. */
   readonly owners?: Owners;
+  /** The state that outlives requests. Default: that of the state directory. */
+  readonly state?: State;
+  /** Counts what is bounded per principal, over all processes. Default: this process counts for itself. */
+  readonly counters?: Counters;
+  /** Counts calls over all processes. Default: this process counts for itself. */
+  readonly rateTable?: RateTable | undefined;
+  /** Returns the number of processes. Default: one. */
+  readonly processes?: (() => number) | undefined;
   /** Keeps sessions in the state directory, if no other process owns it. Default: true. */
   readonly mayOwnState?: boolean;
   /** The connections of clients. Default: `tcp`. */
   readonly clientTransport?: ClientTransport;
   /** Traces requests. The core disposes it when it stops. Default: nothing is traced. */
   readonly tracing?: Tracing | undefined;
-}
-
-/** The parts that a core is constructed from. */
-interface CoreParts {
-  readonly config: Config;
-  readonly state: State;
-  readonly sealer: Sealer;
-  readonly metrics: Metrics;
-  readonly transports: UpstreamTransports;
-  readonly owners: Owners;
-  readonly clientTransport: ClientTransport;
-  readonly tracing: Tracing | undefined;
-  readonly log: Logger;
+  /** The keys of identity tokens, which are those of the state. */
+  readonly identity?: IdentityKeys | undefined;
+  /** Records what clients do. Default: nothing is recorded. */
+  readonly audit?: AuditTrail | undefined;
 }
 
 /**
@@ -130,255 +132,104 @@ export async function startCore(
   log: Logger,
   options: CoreOptions = {},
 ): Promise<Core> {
-  const { mayOwnState: mayOwn = true, owners = new LocalOwners(), clientTransport = 'tcp', tracing } = options;
-  const state = await openState(config.stateDir, {
-    mayOwn,
-    events: {
-      writeFailed: () => metrics.stateWriteFailed(),
-      failing: (error) => log.error({ err: error, stateDir: config.stateDir }, 'state directory cannot be written'),
-      recovered: () => log.info({ stateDir: config.stateDir }, 'state directory can be written again'),
-      limitReached: (limit) => metrics.limitReached(limit),
-    },
-  });
+  const {
+    mayOwnState: mayOwn = true,
+    owners = new LocalOwners(),
+    counters,
+    clientTransport = 'tcp',
+    tracing,
+    rateTable,
+    processes,
+  } = options;
+  const audit = options.audit === undefined ? undefined : new AuditRecorder(options.audit);
+  const state = options.state ?? (await openLocalState(config, metrics, log, mayOwn));
   if (state.notice !== undefined) {
     log[mayOwn ? 'warn' : 'info']({ stateDir: config.stateDir, why: state.notice }, 'sessions are not kept');
   }
+  options.identity?.use(state.keys);
   const sealer = await Sealer.open(state.keys);
-  const core = createCore({ config, state, sealer, metrics, transports, owners, clientTransport, tracing, log });
+  const parts = {
+    config,
+    state,
+    sealer,
+    metrics,
+    transports,
+    owners,
+    counters,
+    rateTable,
+    processes,
+    clientTransport,
+    tracing,
+    audit,
+    log,
+  };
+  const core = createCore(parts);
   await core.restore();
   core.start();
   return core;
 }
 
-/** Constructs the core, each part after the parts that it needs. No part runs before `start`. */
+/** Opens the state directory. */
+async function openLocalState(config: Config, metrics: Metrics, log: Logger, mayOwn: boolean): Promise<State> {
+  return await openState(config.stateDir, {
+    mayOwn,
+    events: {
+      onWriteFailed: () => metrics.countStateWriteFailure(),
+      onFailing: (error) => log.error({ err: error, stateDir: config.stateDir }, 'state directory cannot be written'),
+      onRecovered: () => log.info({ stateDir: config.stateDir }, 'state directory can be written again'),
+      onLimit: (limit) => metrics.countLimit(limit),
+    },
+  });
+}
+
+/**
+ * Constructs the core: connections, clients, messages of upstreams, requests of clients. Each part gets the parts that it needs;
+ * only callbacks name later ones. No part runs before `start`.
+ */
 function createCore(parts: CoreParts) {
-  const { config, state, sealer, metrics, transports, owners, clientTransport, tracing, log } = parts;
-  /** The running config. Parts read the settings that a reload may change through functions and getters. */
+  const { config, state, sealer, metrics, transports, tracing, audit, log } = parts;
   let current = config;
-  const onLimit = (limit: LimitName) => metrics.limitReached(limit);
-  const serverInfo = RawObject.of({ name: 'linkspan', title: 'Linkspan', version: VERSION });
-  /** The views of the running config. */
   const views = new Map<string, View>();
   updateViews(views, config);
-  const upstreams: Upstreams = new UpstreamSet();
-
-  // Lists and connections.
-  const audienceOf = (id: string, principal: string) => upstreams.get(id)?.audienceOf(principal) ?? '';
-  const offers = new Offers({ config, views, audienceOf, store: state.offers, log, metrics });
-  const records = new StartRecords(offers.upstreamKeys(), state.offers, log);
-  const stateLosses = new StateLosses({ metrics, log });
-  // Sibling groups share the notifications of their connections. `groups` is constructed below.
-  const siblingsOf = (holder: ConnectionHolder) => groups.siblingsOf(holder);
-  const beforeOpen = (holder: ConnectionHolder, upstream: string) => listRefresher.beginListing(holder, upstream);
-  const links = new HolderLinks({ upstreams, stateLosses, log, siblingsOf, beforeOpen, onLimit });
-
-  // Connection holders: sessions of legacy clients, groups of modern clients.
-  const sessions = new Sessions({
-    sealer,
-    owners,
-    store: state.sessions,
-    offers,
-    limits: {
-      get idleMs() {
-        return current.sessions.idleMs;
-      },
-      get maxAgeMs() {
-        return current.sessions.maxAgeMs;
-      },
-      get perPrincipal() {
-        return current.limits.sessionsPerPrincipal;
-      },
-    },
-    log,
-    gauge: metrics.sessions,
-    onRestored: (session, record) => {
-      const known = (record?.upstreams ?? []).filter((id) => upstreams.has(id));
-      stateLosses.onRestored(session, known);
-      links.onRestored(session);
-    },
-    onRelease: (session) => links.releaseHolder(session),
-  });
-  const seenClients = new SeenClients(onLimit);
-  const groups = new ClientGroups({
-    defaultCatalog: (view) => offers.catalog(view, commonKey('modern')),
-    loadCatalog: (holder) => offers.loadCatalog(holder),
-    onRelease: (group) => links.releaseHolder(group),
-    get idleMs() {
-      return current.sessions.idleMs;
-    },
-    get perPrincipal() {
-      return current.limits.sessionsPerPrincipal;
-    },
-  });
-  const holders: Iterable<ConnectionHolder> = {
-    *[Symbol.iterator]() {
-      yield* sessions;
-      yield* groups;
-    },
-  };
-
-  // Messages of upstreams.
-  const taskIds = new TaskIds(sealer, state.tasks, owners.name);
-  const marks = new TaskMarks(taskIds);
-  const clientTasks = new ClientTasks();
-  const urlElicitations = new UrlElicitations();
-  const resourceCache = new ResourceCache(onLimit);
-  const announcer = new ListAnnouncer();
-  const notifications = new NotificationRouter({
-    upstreams,
-    holders,
-    siblingsOf,
-    offers,
-    announcer,
-    urlElicitations,
-    resourceCache,
-    marks,
-    log,
-    onDropped: (reason) => metrics.dropped(reason),
-    onMerged: () => metrics.notificationMerged(),
+  const onLimit: CommonParts['onLimit'] = (limit) => metrics.countLimit(limit);
+  const shares = new PrincipalShares({ config, onRefused: (pool) => metrics.countShareRefusal(pool), onLimit });
+  const observers = [verdictReporter(metrics, log), ...(audit === undefined ? [] : [audit.onVerdict])];
+  const common: CommonParts = {
+    ...parts,
+    settings: () => current,
+    views,
+    upstreams: new UpstreamSet(),
+    shares,
+    gate: new Gate(config.access, observers, shares),
+    serverInfo: RawObject.of({ name: 'linkspan', title: 'Linkspan', version: VERSION }),
     onLimit,
+  };
+  const { upstreams, settings } = common;
+  const connections = createConnections(common, {
+    siblingsOf: (holder) => clients.groups.siblingsOf(holder),
+    onReattached: (link) => messages.notifications.onReattached(link),
+    onOpen: (link) => messages.notifications.onOpen(link),
+    beforeOpen: (holder, upstream) => requests.listRefresher.beginListing(holder, upstream),
   });
-  const questionPolicy = new QuestionPolicy({
-    featuresOf: (id) => upstreams.find(id)?.config.clientFeatures,
-    metrics,
-    log,
+  const clients = createClients(common, connections, {
+    onRestored: (session) => messages.notifications.onRestored(session),
+    onRightsChange: (session) => messages.notifications.refreshCatalog(session),
   });
-  const serverRequests = new ServerRequests(marks, clientTasks, questionPolicy);
-  const upstreamEvents = new UpstreamEventHandler({ offers, links, notifications, serverRequests, metrics });
-  const factory = new UpstreamFactory({
-    limits: () => current.limits,
-    transports,
-    events: upstreamEvents,
-    clientInfo: serverInfo,
-    metrics,
-    log,
-    tracing,
-  });
+  const messages = createUpstreamMessages(common, connections, clients);
+  const requests = createClientRequests(common, connections, clients, messages);
 
-  // Requests of clients.
-  const recorder = new RequestRecorder({
-    metrics,
-    log,
-    requestLog: requestLogBeside(log),
-    transport: clientTransport,
-    tracing,
-    clientOf: (caller) => seenClients.find(caller),
-  });
-  const translator = new ResultTranslator(serverInfo, questionPolicy);
-  const listRefresher = new ListRefresher({
-    views,
-    upstreams,
-    offers,
-    records,
-    get waitMs() {
-      return current.lists.waitMs;
-    },
-    refreshCatalog: (holder) => notifications.refreshCatalog(holder),
-  });
-  const lists = new ListAnswers(sealer, translator, listRefresher, announcer, new PageCache(onLimit));
-  const sender = new Sender(metrics, stateLosses);
-  const driver = new TaskDriver(sender, questionPolicy);
-  const upgradedTasks = new UpgradedTasks({
-    sender,
-    translator,
-    get perPrincipal() {
-      return current.limits.parkedPerPrincipal;
-    },
-  });
-  const taskCalls = new TaskCalls({ sender, translator, ids: taskIds, driver, upgradedTasks });
-  const calls = new Calls({
-    questionPolicy,
-    upstreams,
-    links,
-    listRefresher,
-    translator,
-    resourceCache,
-    sender,
-    taskCalls,
-  });
-  const tasks = new Tasks({
-    questionPolicy,
-    upstreams,
-    links,
-    sender,
-    translator,
-    ids: taskIds,
-    owners,
-    upgradedTasks,
-  });
-  const parked = new ParkedCalls({
-    sealer,
-    process: owners.name,
-    gauge: metrics.parked,
-    get ttlMs() {
-      return current.sessions.parkMs;
-    },
-    get perPrincipal() {
-      return current.limits.parkedPerPrincipal;
-    },
-    get perUpstream() {
-      return current.limits.parkedPerUpstream;
-    },
-  });
-  const modernRequests = new ModernRequests({
-    questionPolicy,
-    groups,
-    upstreams,
-    calls,
-    tasks,
-    taskIds,
-    parked,
-    listRefresher,
-    links,
-    lists,
-    translator,
-    sealer,
-    urlElicitations,
-    get inFlightPerSession() {
-      return current.limits.inFlightPerSession;
-    },
-    owners,
-    recorder,
-  });
-  const gateway = new Gateway({
-    views,
-    upstreams,
-    sessions,
-    seenClients,
-    listRefresher,
-    links,
-    lists,
-    calls,
-    tasks,
-    clientTasks,
-    modernRequests,
-    recorder,
-    log,
-    serverInfo,
-    get inFlightPerSession() {
-      return current.limits.inFlightPerSession;
-    },
-  });
-
+  const { offers, records, links } = connections;
+  const { sessions, groups, holders, seenClients } = clients;
+  const { notifications, resourceCache, upstreamEvents, factory } = messages;
+  const { recorder, listRefresher, parked, keyedCalls, connectionOwners, pages, gateway } = requests;
   for (const upstream of config.upstreams) {
     const made = factory.create(upstream);
     upstreams.add(made);
     offers.setEras(made.id, made.eras);
   }
-  metrics.onScrape('readCacheBytes', () => resourceCache.bytes);
-  metrics.beforeScrape(() =>
-    inSlices(views.keys(), (view) => {
-      for (const era of ERAS) metrics.catalogTools(view, era, offers.toolListSize(view, era));
-    }),
-  );
-  metrics.beforeScrape(async () => {
-    const hasProcesses = [...upstreams.values()].some(({ isProcess, connections }) => isProcess && connections > 0);
-    const usage = hasProcesses ? await transports.processUsage() : new Map<string, ProcessUsage>();
-    metrics.upstreamLoads([...upstreams.values()].map((upstream) => loadOf(upstream, usage.get(upstream.id))));
-  });
-
+  registerScrapes(common, connections, clients, messages);
   const upstreamChanges = new UpstreamChanges({
-    config: () => current,
+    settings,
     upstreams,
     factory,
     offers,
@@ -388,34 +239,36 @@ function createCore(parts: CoreParts) {
     metrics,
     log,
   });
-
-  const processUsage = () => transports.processUsage();
-  const sweep = (nowMs: number) => {
-    sessions.sweep(nowMs);
-    groups.sweep(nowMs);
-    for (const upstream of upstreams.values()) upstream.closeIdleLinks(nowMs);
-  };
-  const reportTimes = new ProcessReportTimes();
-  const reportProcesses = async () => {
-    const programs = [...upstreams.values()].filter(({ isProcess }) => isProcess);
-    if (!reportTimes.isDue(new Map(programs.map(({ id, connections }) => [id, connections])))) return;
-    log.info(processReport(await fullUpstreamStatuses({ upstreams, offers, processUsage })), 'processes of upstreams');
-  };
-  let sweeping: NodeJS.Timeout | undefined;
+  const sweeper = new Sweeper(common, connections, clients, requests);
+  const keyExpiry = new KeyExpiry(sealer, sessions);
 
   return {
     gateway,
     upstreams,
     offers,
-    processUsage,
+    gate: common.gate,
+    holders,
+    processUsage: () => transports.processUsage(),
     get stateFailure() {
       return state.sessions.failure;
     },
+    servesWithoutState: state.servesWithout,
     keepsState: state.notice === undefined,
     get inFlightCount() {
       return recorder.inFlightCount;
     },
-    sweep,
+    get parkedCount() {
+      return [...parked.waiting()].length;
+    },
+    handOver: () => {
+      sessions.handOver();
+      connectionOwners.handOver();
+    },
+    sweep: (nowMs: number) => sweeper.sweep(nowMs),
+    dropCaches: () => {
+      resourceCache.clear();
+      pages.clear();
+    },
     views,
     sessions,
     groups,
@@ -427,11 +280,14 @@ function createCore(parts: CoreParts) {
       return upstream !== undefined && (await listRefresher.refreshAtStart(upstream));
     },
     refresh: () => listRefresher.refreshAll(),
+    prepare: (next: Config) => transports.prepare(next.upstreams),
     apply: configApplier({
       setConfig: (next) => {
         current = next;
       },
       views,
+      shares,
+      gate: common.gate,
       upstreams,
       upstreamChanges,
       factory,
@@ -447,27 +303,46 @@ function createCore(parts: CoreParts) {
     }),
     /** Reads the lists and start records that an earlier process has stored. */
     restore: async () => {
+      // Before the lists are read, so that no change is missed.
+      await upstreamEvents.sharedOffers.start();
       await offers.restore();
       await records.restore();
     },
     start: () => {
-      sweeping = setInterval(() => {
-        sweep(performance.now());
-        void reportProcesses();
-      }, SWEEP_MS).unref();
+      sweeper.start();
+      keyExpiry.apply();
       for (const upstream of upstreams.values()) {
         if (upstream.config.start === 'eager') void listRefresher.refreshAtStart(upstream);
       }
     },
+    rotateKeys: async (graceMs = current.sessions.maxAgeMs) => {
+      await sealer.rotate(graceMs);
+      keyExpiry.apply();
+      const untilMs = Date.now() + graceMs;
+      log.info({ until: new Date(untilMs).toISOString() }, 'sealing keys rotated');
+      if (graceMs === 0)
+        return 'A new key seals session ids, cursors and task ids. All older ones are invalid: sessions have ended.';
+      return `A new key seals session ids, cursors and task ids. Older ones are valid until ${new Date(untilMs).toISOString()}.`;
+    },
+    onKeysChanged: async () => {
+      await sealer.refresh();
+      keyExpiry.apply();
+    },
+    onKeysLost: async () => {
+      sessions.releaseAll(false);
+      await sealer.refresh();
+    },
     /** Stops the parts in the reverse order of their construction. */
     stop: async () => {
-      clearInterval(sweeping);
-      sessions.releaseAll();
+      sweeper.stop();
+      keyExpiry.close();
+      sessions.releaseAll(state.notice === undefined);
       parked.close();
       groups.releaseAll();
       upstreamEvents.close();
       await upstreams.stop();
       await transports[Symbol.asyncDispose]();
+      keyedCalls.close();
       recorder.flush();
       await offers.flush();
       await records.flush();

@@ -1,24 +1,43 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Logger } from 'pino';
-import { type Authenticator, createAuthenticator } from '../auth/authenticate.ts';
+import { type ConfigAuthenticator, createAuthenticator } from '../auth/authenticate.ts';
 import { revokedBy } from '../auth/revoked.ts';
 import type { Address, Config } from '../config/config.ts';
 import { isLoopback } from '../config/schema/address.ts';
+import type { IdentityKeys } from '../credentials/identity-keys.ts';
+import type { Egress } from '../egress/egress.ts';
+import type { Callers } from '../policy/callers.ts';
 import { StartError } from '../errors.ts';
 import { createApp, createEndpoints, type Endpoints } from '../downstream/http/app.ts';
-import { createEdgeMemory } from '../downstream/memory/edge-memory.ts';
+import { createEdgeMemory, type EdgeMemory } from '../downstream/memory/edge-memory.ts';
+import type { RefusalAudit } from '../downstream/admission/refusal-audit.ts';
+import type { EventLogs } from '../downstream/streams/event-log.ts';
 import { MemoryEventLogs } from '../downstream/streams/memory-event-log.ts';
+import { StoredEventLogs, type StoredEventLogsParts } from '../downstream/streams/stored-event-log.ts';
+import type { ApiKeyStore } from '../store/api-key-store.ts';
 import type { AdminApp } from '../operator/admin/admin-app.ts';
 import { createOperatorApp } from '../operator/app.ts';
 import type { ConfigControl } from '../operator/config-control.ts';
+import type { Principal } from '../policy/principal.ts';
+import { LoadGuard } from '../load/load-guard.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';
 import type { Core } from './core.ts';
+import { OPERATOR_CONNECTIONS } from './connection-limit.ts';
+import { ClientKeys } from './keys/client-keys.ts';
 import { type HttpHandler, Listener } from './listener.ts';
 import { fullUpstreamStatuses } from './upstream-status.ts';
 
 /** The number of ports that are tried for the operator if none was configured. */
 const OPERATOR_PORTS = 100;
+
+/**
+ * The interval in which streams end whose credentials have expired, or were revoked while the stream was opened. Streams whose rights have
+ * changed follow them.
+ */
+const OVER_SWEEP_MS = 1_000;
+/** The interval at which a process that accepts no more connections ends streams that it passes on. */
+const END_STREAMS_MS = 250;
 
 /** The parts that an {@link Edge} is constructed from. */
 export interface EdgeParts {
@@ -28,6 +47,18 @@ export interface EdgeParts {
   readonly startedAtMs: number;
   readonly control: Pick<ConfigControl, 'state'>;
   readonly admin: AdminApp;
+  /** Undefined if there is no audit log. */
+  readonly refusals?: RefusalAudit | undefined;
+  /** The store of events for other processes; undefined if there is none. */
+  readonly storedEvents?: Pick<StoredEventLogsParts, 'store' | 'onRefused'> | undefined;
+  /** The API keys that all replicas share; undefined if there are none. */
+  readonly sharedKeys?: ApiKeyStore | undefined;
+  /** Remembers the principals that were authenticated, for credentials of upstreams. Default: nobody needs them. */
+  readonly callers?: Callers | undefined;
+  /** Sends requests to issuers. Default: direct connections. */
+  readonly egress?: Egress | undefined;
+  /** The keys that are published for upstreams. */
+  readonly identity?: IdentityKeys | undefined;
   /** Returns whether to send traffic here, and all reasons against it in words. */
   ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
 }
@@ -45,7 +76,10 @@ export class Edge {
   readonly #parts: EdgeParts;
   readonly #endpoints: Endpoints;
   #config: Config;
-  #authenticator: Authenticator;
+  #authenticator: ConfigAuthenticator;
+  readonly #keys: ClientKeys;
+  readonly #sweeping: NodeJS.Timeout;
+  readonly #load: LoadGuard;
   #clients: Listener;
   #operator: Listener | undefined;
   /** Listeners that were replaced and still finish requests. */
@@ -55,40 +89,107 @@ export class Edge {
     config: Config,
     parts: EdgeParts,
     endpoints: Endpoints,
-    authenticator: Authenticator,
+    { authenticator, keys }: Access,
     clients: Listener,
+    load: LoadGuard,
   ) {
     this.#config = config;
     this.#parts = parts;
     this.#endpoints = endpoints;
     this.#authenticator = authenticator;
+    this.#keys = keys;
     this.#clients = clients;
+    this.#load = load;
+    this.#sweeping = setInterval(() => this.#sweep(), OVER_SWEEP_MS).unref();
   }
 
   /** Opens the listeners of a config. @throws {StartError} if an address cannot be used. */
   static async open(config: Config, parts: EdgeParts): Promise<Edge> {
-    const { core, log, metrics } = parts;
+    const { core, log, metrics, refusals } = parts;
     const memory = createEdgeMemory(config, metrics);
-    const { eventLimit, eventLimitBytes } = config.sessions;
-    const eventLogs = new MemoryEventLogs({ events: eventLimit, bytes: eventLimitBytes }, memory.events);
-    const endpoints = createEndpoints({ front: core.gateway, config, log, metrics, memory, eventLogs });
-    const authenticator = createAuthenticator(config.auth, { log });
-    const clients = await openClients(config, (origin) =>
-      clientsHandler(parts, config, endpoints, authenticator, origin),
-    );
-    const edge = new Edge(config, parts, endpoints, authenticator, clients);
+    const eventLogs = eventLogsOf(config, memory, parts);
+    let edge: Edge | undefined;
+    const keys = await ClientKeys.open(config, {
+      metrics,
+      log,
+      shared: parts.sharedKeys,
+      onChange: (lost) => {
+        if (edge !== undefined) edge.#onKeysChanged(lost);
+      },
+    });
+    const load = loadGuardOf(parts, memory, {
+      config: () => (edge === undefined ? config : edge.#config),
+      listens: () => (edge === undefined ? 0 : edge.#endpoints.mcp.listenCount),
+    });
     try {
+      const authenticator = createAuthenticator(config.auth, authenticatorDeps(parts, keys));
+      const current = () => (edge === undefined ? authenticator : edge.#authenticator);
+      const isOver = (principal: Principal) => current().isOver(principal);
+      const currentOf = (principal: Principal) => current().currentOf(principal);
+      const endpoints = createEndpoints({
+        front: core.gateway,
+        config,
+        log,
+        metrics,
+        memory,
+        eventLogs,
+        refusals,
+        load,
+        isOver,
+        currentOf,
+      });
+      const clients = await openClients(config, (origin) =>
+        clientsHandler(parts, config, endpoints, authenticator, origin),
+      );
+      edge = new Edge(config, parts, endpoints, { authenticator, keys }, clients, load);
       edge.#operator = await openOperator(config, (address) => operatorHandler(parts, config, address));
+      return edge;
     } catch (thrown) {
-      await clients.close();
+      load[Symbol.dispose]();
+      if (edge === undefined) await keys[Symbol.asyncDispose]();
+      else await edge.close();
       throw thrown;
     }
-    return edge;
   }
 
-  /** `http://host:port` for clients. */
+  /** Ends everything that removed API keys have open, and judges the rest by the present rights of the keys. @param lost keys of the principals that have no API key any more. */
+  #onKeysChanged(lost: ReadonlySet<string>): void {
+    const { core, log } = this.#parts;
+    this.#sweep();
+    if (lost.size === 0) return;
+    core.sessions
+      .endOf(lost)
+      .catch((thrown: unknown) =>
+        log.warn({ err: thrown }, 'sessions of a removed API key could not be ended for good'),
+      );
+  }
+
+  #sweep(): void {
+    const authenticator = this.#authenticator;
+    this.#endpoints.endStreams((principal) => authenticator.isOver(principal));
+    // The answer of a subscription stream names its resources, so the client asks again. Sessions tell their clients of changed lists.
+    this.#endpoints.mcp.endListens((principal) => authenticator.currentOf(principal) !== principal);
+    this.#parts.core.sessions.updatePrincipals((principal) => authenticator.currentOf(principal));
+  }
+
+  /** The endpoints behind the listeners. */
+  get endpoints(): Endpoints {
+    return this.#endpoints;
+  }
+
+  /** Returns the groups that the API keys of a name have now, or the reason why there are none to return. */
+  groupsOfKey(name: string): readonly string[] | string {
+    return this.#keys.current.groupsOf(name, Date.now());
+  }
+
+  /** `http://host:port` or `https://host:port` for clients. */
   get origin(): string {
     return this.#clients.origin;
+  }
+
+  /** The origin under which others reach the gateway, by the running config. */
+  get publicOrigin(): string {
+    return this.#config.publicUrl ?? this.#clients.origin;
   }
 
   get operatorOrigin(): string | undefined {
@@ -101,13 +202,25 @@ export class Edge {
    * @throws {StartError} if one of them cannot be used. Then nothing has changed.
    */
   async prepare(next: Config): Promise<EdgeChange> {
-    const { log } = this.#parts;
+    const keys = await this.#keys.prepare(next);
+    try {
+      return await this.#prepare(next, keys);
+    } catch (thrown) {
+      await keys.abandon();
+      throw thrown;
+    }
+  }
+
+  async #prepare(next: Config, keys: Awaited<ReturnType<ClientKeys['prepare']>>): Promise<EdgeChange> {
     // Verified tokens are cached there, so an equal one stays.
     const isSameAuth = isDeepStrictEqual(this.#config.auth, next.auth);
-    const authenticator = isSameAuth ? this.#authenticator : createAuthenticator(next.auth, { log });
+    const authenticator = isSameAuth
+      ? this.#authenticator
+      : createAuthenticator(next.auth, authenticatorDeps(this.#parts, this.#keys));
     const toClients = (origin: string) => clientsHandler(this.#parts, next, this.#endpoints, authenticator, origin);
     const toOperator = (address: Address) => operatorHandler(this.#parts, next, address);
-    const isMoved = !isSameAddress(this.#config.listen, next.listen);
+    const isTls = ({ tls }: Config) => tls !== undefined;
+    const isMoved = !isSameAddress(this.#config.listen, next.listen) || isTls(this.#config) !== isTls(next);
     const isOperatorMoved = !isSameAddress(this.#config.operator, next.operator);
     if (isMoved) assertOtherPort('gateway.listen', this.#config.listen, next.listen);
     if (isOperatorMoved) assertOtherPort('gateway.operator', this.#config.operator, next.operator);
@@ -122,8 +235,11 @@ export class Edge {
     return {
       apply: async () => {
         const before = { config: this.#config, clients: this.#clients, operator: this.#operator };
+        if (next.tls !== undefined) before.clients.setTls(next.tls);
         this.#config = next;
+        if (!isSameAuth) this.#authenticator.replaceBy(authenticator);
         this.#authenticator = authenticator;
+        keys.apply();
         this.#clients = clients;
         this.#operator = operator;
         // Open connections to an address that is about to close are served by the new config too.
@@ -139,6 +255,7 @@ export class Edge {
         ]);
       },
       abandon: async () => {
+        await keys.abandon();
         if (isMoved) await clients.close();
         if (isOperatorMoved) await operator?.close();
       },
@@ -153,14 +270,94 @@ export class Edge {
 
   /** Refuses new requests, and ends streams on which no answer is due. Requests in flight continue. */
   drain(): void {
+    this.#clients.isEnding = true;
     this.#endpoints.drain();
+  }
+
+  /** The reasons for which new requests are refused, in words. */
+  get loadReasons(): readonly string[] {
+    return this.#load.reasons;
+  }
+
+  /** Accepts no more connections, and closes each open one after its response, at the latest after `drainMs`. */
+  async retire(drainMs: number): Promise<void> {
+    const { mcp } = this.#endpoints;
+    mcp.endPassedOnStreams();
+    // One that was about to be opened ends in a later round.
+    const ending = setInterval(() => mcp.endPassedOnStreams(), END_STREAMS_MS);
+    try {
+      await this.#clients.retire(drainMs);
+    } finally {
+      clearInterval(ending);
+    }
   }
 
   /** Closes all listeners and their connections. */
   async close(): Promise<void> {
+    clearInterval(this.#sweeping);
+    this.#load[Symbol.dispose]();
+    await this.#keys[Symbol.asyncDispose]();
     const operator = this.#operator === undefined ? [] : [this.#operator];
     await Promise.all([this.#clients, ...operator, ...this.#retiring].map((listener) => listener.close()));
   }
+}
+
+/** The parts of an {@link Edge} that decide who may use it. */
+interface Access {
+  readonly authenticator: ConfigAuthenticator;
+  readonly keys: ClientKeys;
+}
+
+function authenticatorDeps(
+  { log, egress, callers, metrics }: EdgeParts,
+  keys: ClientKeys,
+): Parameters<typeof createAuthenticator>[1] {
+  return {
+    log,
+    egress,
+    keys: () => keys.current,
+    onKeyUsed: (principal, nowMs) => keys.onUsed(principal, nowMs),
+    onVerified: (principal, token) => callers?.remember(principal, token),
+    exchangesTokens: () => callers?.exchangesTokens === true,
+    onLimit: (limit) => metrics.countLimit(limit),
+  };
+}
+
+/** Guards the edge against more work than the process can do. */
+function loadGuardOf(
+  { core, metrics, log }: EdgeParts,
+  { unsent, events }: EdgeMemory,
+  current: { readonly config: () => Config; readonly listens: () => number },
+): LoadGuard {
+  const guard = new LoadGuard({
+    settings: current.config,
+    inFlight: () => core.inFlightCount - current.listens(),
+    dropCaches: () => core.dropCaches(),
+    closeReaders: () => {
+      for (const budget of [unsent, events]) budget.shedTo(budget.bytes / 2);
+    },
+    onShed: (reason) => metrics.countShed(reason),
+    log,
+  });
+  metrics.onScrape('loopDelay', () => guard.delayMs / 1_000);
+  metrics.onScrape('memoryUsed', () => guard.memory);
+  return guard;
+}
+
+/** Makes the event logs of sessions. */
+function eventLogsOf(
+  { sessions }: Config,
+  { events }: EdgeMemory,
+  { storedEvents, metrics, log }: EdgeParts,
+): EventLogs {
+  const memory = new MemoryEventLogs({ events: sessions.eventLimit, bytes: sessions.eventLimitBytes }, events);
+  if (storedEvents === undefined) return memory;
+  return new StoredEventLogs({
+    ...storedEvents,
+    memory,
+    onLimit: (limit) => metrics.countLimit(limit),
+    onError: (thrown) => log.error({ err: thrown }, 'events of a stream cannot be stored'),
+  });
 }
 
 function isSameAddress(a: Address | undefined, b: Address | undefined): boolean {
@@ -170,11 +367,13 @@ function isSameAddress(a: Address | undefined, b: Address | undefined): boolean 
 /** @throws {StartError} if both addresses have one port: the new one cannot be opened before the old one is closed. */
 function assertOtherPort(key: string, before: Address | undefined, after: Address | undefined): void {
   if (before?.port !== after?.port || before === undefined || before.port === 0) return;
-  throw new StartError(`${key}: another host at the same port (${before.port}) needs a restart, or another port`);
+  throw new StartError(
+    `${key}: another host or protocol at the same port (${before.port}) needs a restart, or another port`,
+  );
 }
 
 function openClients(config: Config, make: (origin: string) => HttpHandler): Promise<Listener> {
-  return Listener.open(config.listen, 'gateway.listen or --listen', make);
+  return Listener.open(config.listen, 'gateway.listen or --listen', make, { tls: config.tls });
 }
 
 async function openOperator(
@@ -183,17 +382,21 @@ async function openOperator(
 ): Promise<Listener | undefined> {
   if (operator === undefined) return undefined;
   const ports = operatorMayMove ? OPERATOR_PORTS : 1;
-  return await Listener.open(operator, 'gateway.operator or --operator', () => make(operator), ports);
+  return await Listener.open(operator, 'gateway.operator or --operator', () => make(operator), {
+    ports,
+    connections: OPERATOR_CONNECTIONS,
+  });
 }
 
 function clientsHandler(
-  { core, log, metrics }: EdgeParts,
+  { core, log, metrics, refusals, identity }: EdgeParts,
   config: Config,
   endpoints: Endpoints,
-  authenticator: Authenticator,
+  authenticator: ConfigAuthenticator,
   origin: string,
 ): HttpHandler {
-  return createApp({ front: core.gateway, endpoints, authenticator, config, origin, log, metrics });
+  const jwks = async () => await identity?.jwks(Date.now());
+  return createApp({ front: core.gateway, endpoints, authenticator, config, origin, log, metrics, refusals, jwks });
 }
 
 /** @param address of the listener that it handles, which may be about to close. */

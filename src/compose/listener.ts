@@ -1,8 +1,10 @@
 import { once } from 'node:events';
-import { createServer, type Server } from 'node:http';
+import { createServer, type RequestListener, type Server, type ServerOptions } from 'node:http';
+import type { Server as TlsServer } from 'node:https';
+import { Server as NetServer, type Socket } from 'node:net';
 import { getRequestListener, type HttpBindings } from '@hono/node-server';
 import type { Hono } from 'hono';
-import type { Address } from '../config/config.ts';
+import type { Address, ServerTls } from '../config/config.ts';
 import { connectionLimit, openFileLimit } from './connection-limit.ts';
 import { StartError } from '../errors.ts';
 
@@ -21,19 +23,36 @@ const REQUEST_TIMEOUT_MS = 30_000;
 const CHECK_MS = 5_000;
 /** The interval at which a retired listener closes idle connections. */
 const RETIRE_POLL_MS = 250;
+/** A turn of the event loop in which hardly anything happened. */
+const SHORT_TURN_MS = 0.05;
+const SHORT_TURN_TRIES = 1_000;
 /** Longer than load balancers keep idle connections, so that the load balancer closes them first. */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000;
 
+interface ListenerOptions {
+  readonly ports?: number;
+  readonly connections?: number;
+  readonly tls?: ServerTls | undefined;
+}
+
 /** One listening socket. */
 export class Listener {
-  /** `http://host:port`, with the port that the socket is bound to. */
+  /** `http://host:port` or `https://host:port`, with the port that the socket is bound to. */
   readonly origin: string;
   /** Handles new requests. Can be replaced at any time. */
   handler: HttpHandler;
-  readonly #server: Server;
+  /** If true, each connection closes after its next response, so that clients and load balancers open none that would be cut later. */
+  isEnding = false;
+  readonly #server: Server | TlsServer;
+  /** All open connections, also those that are in a handshake, which the server does not close. */
+  readonly #sockets = new Set<Socket>();
 
-  private constructor(server: Server, origin: string, handler: HttpHandler) {
+  private constructor(server: Server | TlsServer, origin: string, handler: HttpHandler) {
     this.#server = server;
+    server.on('connection', (socket: Socket) => {
+      this.#sockets.add(socket);
+      socket.once('close', () => this.#sockets.delete(socket));
+    });
     this.origin = origin;
     this.handler = handler;
   }
@@ -42,16 +61,15 @@ export class Listener {
    * Listens on an address.
    *
    * @param key the config key of the address, for messages.
-   * @param ports how many ports to try, upwards, if the first one is in use.
-   * @param connections how many connections to accept at once.
+   * @param options `ports`: how many ports to try, upwards, if the first one is in use. `connections`: how many connections to accept
+   * at once. `tls`: the certificate of an HTTPS listener.
    * @throws {StartError} if no port can be used; the message says what to do.
    */
   static async open(
     address: Address,
     key: string,
     make: (origin: string) => HttpHandler,
-    ports = 1,
-    connections: number = connectionLimit(openFileLimit() ?? Infinity),
+    { ports = 1, connections = connectionLimit(openFileLimit() ?? Infinity), tls }: ListenerOptions = {},
   ): Promise<Listener> {
     let listener: Listener | undefined;
     const routed = getRequestListener(
@@ -64,7 +82,8 @@ export class Listener {
       connectionsCheckingInterval: CHECK_MS,
       keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
     };
-    const server = createServer(options, (incoming, outgoing) => {
+    const server = await serverOf(tls, options, (incoming, outgoing) => {
+      if (listener?.isEnding === true) outgoing.shouldKeepAlive = false;
       if (listener?.handler.tryFastPath?.({ incoming, outgoing }) !== true) void routed(incoming, outgoing);
     });
     if (Number.isFinite(connections)) server.maxConnections = connections;
@@ -74,9 +93,14 @@ export class Listener {
     await listen(server, address, key, ports);
     const bound = server.address();
     const port = typeof bound === 'object' && bound !== null ? bound.port : address.port;
-    const origin = `http://${address.host.includes(':') ? `[${address.host}]` : address.host}:${port}`;
+    const origin = `${tls === undefined ? 'http' : 'https'}://${address.host.includes(':') ? `[${address.host}]` : address.host}:${port}`;
     listener = new Listener(server, origin, make(origin));
     return listener;
+  }
+
+  /** Uses a renewed certificate for new connections, if the listener speaks HTTPS. */
+  setTls({ cert, key }: ServerTls): void {
+    if ('setSecureContext' in this.#server) this.#server.setSecureContext({ cert, key });
   }
 
   /**
@@ -84,28 +108,68 @@ export class Listener {
    * after `drainMs`.
    */
   async retire(drainMs: number): Promise<void> {
-    const closed = new Promise((resolve) => this.#server.close(resolve));
+    const closed = this.#closeAfterAccepting();
     // Only connections without a request are idle; a connection that becomes idle later is closed by the next turn.
     const idle = setInterval(() => this.#server.closeIdleConnections(), RETIRE_POLL_MS);
-    const late = setTimeout(() => this.#server.closeAllConnections(), drainMs);
+    const late = setTimeout(() => this.#destroySockets(), drainMs);
     try {
       await closed;
     } finally {
       clearInterval(idle);
       clearTimeout(late);
+      // Ends the checks of connections.
+      this.#server.close();
     }
+  }
+
+  /**
+   * Closes the socket at a moment at which all connections are accepted: those in the queue of a socket that closes are reset, though their
+   * clients may have sent a request. After a turn of the event loop that has accepted none, the queue was empty; the socket closes in the same
+   * tick, and a short turn leaves hardly any time for another connection. Resolves when all connections are closed.
+   */
+  #closeAfterAccepting(): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    let accepted = 0;
+    const onConnection = () => void accepted++;
+    this.#server.on('connection', onConnection);
+    const next = (tries: number) => {
+      const [beganMs, before] = [performance.now(), accepted];
+      setImmediate(() => {
+        const isQuiet = accepted === before && performance.now() - beganMs < SHORT_TURN_MS;
+        if (!isQuiet && tries > 1) return next(tries - 1);
+        // `close` of an HTTP server would also end connections whose first request is on its way.
+        NetServer.prototype.close.call(this.#server, () => resolve());
+        this.#server.off('connection', onConnection);
+      });
+    };
+    next(SHORT_TURN_TRIES);
+    return promise;
   }
 
   /** Closes the socket and all its connections. */
   async close(): Promise<void> {
     const closed = new Promise((resolve) => this.#server.close(resolve));
-    this.#server.closeAllConnections();
+    this.#destroySockets();
     await closed;
+  }
+
+  #destroySockets(): void {
+    for (const socket of this.#sockets) socket.destroy();
   }
 }
 
+async function serverOf(
+  tls: ServerTls | undefined,
+  options: ServerOptions,
+  onRequest: RequestListener,
+): Promise<Server | TlsServer> {
+  if (tls === undefined) return createServer(options, onRequest);
+  const { createServer: createTlsServer } = await import('node:https');
+  return createTlsServer({ ...options, ...tls, handshakeTimeout: HEADERS_TIMEOUT_MS }, onRequest);
+}
+
 /** Binds to the address, or to one of the next ports if it is in use. @throws {StartError} */
-async function listen(server: Server, { host, port }: Address, key: string, ports: number): Promise<void> {
+async function listen(server: Server | TlsServer, { host, port }: Address, key: string, ports: number): Promise<void> {
   for (let next = port; ; next++) {
     try {
       server.listen(next, host);

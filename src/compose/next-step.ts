@@ -1,4 +1,5 @@
 import type { UpstreamStatus } from '../operator/status.ts';
+import { START_SETTING } from '../upstream/link/start-timeout.ts';
 
 /** The facts about an upstream that decide what an operator can do. */
 export interface UpstreamFacts extends Pick<UpstreamStatus, 'id' | 'transport' | 'state' | 'reason'> {
@@ -13,7 +14,18 @@ export function nextStepFor({ id, transport, state, reason = '', ...is }: Upstre
   if (is.isDisabled) return `Put it into service again with: ${restart}`;
   if (is.isMisconfigured) return 'Correct its entry in the config file, then reload the config or restart the gateway.';
   if (state === 'degraded') return `It is tried again by itself. To open new connections now: ${restart}`;
+  if (state === 'needs-authorization') {
+    const cause = 'Its server, or the authorization server, does not accept the credentials of the gateway.';
+    return `${cause} Correct "headers" or "auth" in its entry and reload the config. It is tried again by itself; to try now: ${restart}`;
+  }
   if (state !== 'failed') return undefined;
+  const isLate = reason.includes(START_SETTING);
+  if (transport === 'stdio' && isLate) {
+    return (
+      'If its command downloads packages first (npx and uvx do), run "linkspan prefetch" or raise timeouts.start. ' +
+      `If not, read what it printed with "linkspan logs". Then: ${restart}`
+    );
+  }
   if (transport === 'stdio') {
     const isLoop = reason.includes('crash loop');
     const cause = isLoop ? 'It ends soon after each start.' : 'Its program did not start or did not speak MCP.';

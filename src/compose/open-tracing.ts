@@ -11,16 +11,16 @@ export async function openTracing(config: Config, metrics: Metrics, log: Logger)
   let isFailing = false;
   return startTracing(config.tracing, VERSION, {
     onExported: (count) => {
-      metrics.spansEnded('exported', count);
+      metrics.countSpans('exported', count);
       if (isFailing) log.info('traces are exported again');
       isFailing = false;
     },
     onFailed: (count, error) => {
-      metrics.spansEnded('failed', count);
+      metrics.countSpans('failed', count);
       if (!isFailing) log.warn({ reason: error?.message }, 'traces cannot be exported');
       isFailing = true;
     },
-    onDropped: () => metrics.spansEnded('dropped', 1),
-    onContextTooLong: () => metrics.limitReached('traceContextChars'),
+    onDropped: () => metrics.countSpans('dropped', 1),
+    onContextTooLong: () => metrics.countLimit('traceContextChars'),
   });
 }

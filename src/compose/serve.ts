@@ -1,37 +1,65 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import type { AuditTrail } from '../audit/audit-trail.ts';
 import type { Config } from '../config/config.ts';
-import type { ConfigDiff } from '../config/diff.ts';
-import { FileWatch } from '../config/file-watch.ts';
+import { diffConfigs } from '../config/changes/diff.ts';
+import { IdentityKeys } from '../credentials/identity-keys.ts';
+import { Egress } from '../egress/egress.ts';
+import { Callers } from '../policy/callers.ts';
 import type { Loaded } from '../config/load.ts';
-import { StartError } from '../errors.ts';
+import { RefusalAudit } from '../downstream/admission/refusal-audit.ts';
+import { GatewayError, StartError } from '../errors.ts';
 import { createAdminApp } from '../operator/admin/admin-app.ts';
+import type { AdminPort } from '../operator/admin/admin-port.ts';
 import type { ConfigControl } from '../operator/config-control.ts';
-import { type Logger, setLogLevel } from '../telemetry/log.ts';
-import { createMetrics } from '../telemetry/metrics.ts';
-import { VERSION } from '../version.ts';
-import { createAdminPort } from './admin-port.ts';
+import type { Logger } from '../telemetry/log.ts';
+import { createMetrics, type Metrics } from '../telemetry/metrics.ts';
+import type { Tracing } from '../telemetry/tracing/tracing.ts';
+import { COMMIT, VERSION } from '../version.ts';
+import { createAdminPort } from './admin/admin-port.ts';
+import { ConfigChange, type PreparedConfig } from './reload/config-change.ts';
 import { type Core, startCore } from './core.ts';
+import { drain } from './drain.ts';
+import { lastLists } from './lists/last-lists.ts';
+import { lockSummary } from './lock-summary.ts';
 import { Edge } from './edge.ts';
-import { lastGoodKeeper } from './last-good-keeper.ts';
+import { lastGoodKeeper } from './reload/last-good-keeper.ts';
+import { openAuditLog } from './open-audit-log.ts';
 import { openTracing } from './open-tracing.ts';
 import { OperatorAccess } from './operator-access.ts';
-import { Reloader } from './reload.ts';
+import { Reloader } from './reload/reload.ts';
+import type { Replicas } from './replicas.ts';
 import { upstreamTransports } from './transports.ts';
+import { logUnmatchedGlobs } from './lists/unmatched-globs.ts';
 import { readiness } from './upstream-status.ts';
-
-/** The time that a stopping gateway waits for requests in flight. */
-const DRAIN_MS = 60_000;
-const DRAIN_POLL_MS = 50;
+import type { WorkerSide } from './workers/worker-replicas.ts';
 
 /** A gateway that listens. */
-export interface Running {
+export interface ListeningGateway {
   /** URL of the merged endpoint. */
   readonly url: string;
   readonly operatorUrl: string | undefined;
+  /** The lock file and what it withheld at the start, as one line; undefined if nothing is pinned. */
+  readonly lockSummary: string | undefined;
   /** Shows and reloads the config. */
   readonly config: ConfigControl;
+  /** Seals later handles with a new key. Older ones stay valid for the longest validity of a session. */
+  rotateKeys(): Promise<void>;
   /** Refuses new requests, waits for those in flight, and closes everything. */
   stop(): Promise<void>;
+}
+
+/** A gateway in this process, with what the parent of workers asks them for. */
+interface RunningProcess extends ListeningGateway {
+  readonly inside: {
+    readonly admin: AdminPort;
+    readonly metrics: Pick<Metrics, 'text'>;
+    readiness(): ReturnType<typeof readiness>;
+    /** Does everything for another config that can fail, and changes nothing. Gives up one that was prepared before. @throws if it cannot be applied. */
+    prepare(next: Config): Promise<void>;
+    /** Applies the config that was prepared last. */
+    apply(): Promise<void>;
+    /** Gives up the config that was prepared last, if there is one. */
+    abandon(): Promise<void>;
+  };
 }
 
 /** The options of {@link serve}. */
@@ -44,6 +72,15 @@ export interface ServeOptions {
   readonly keepsLastGood?: boolean;
   /** If set, reads the lists of all upstreams before listening, at most until this promise settles. */
   readonly warmUntil?: Promise<unknown>;
+  /** Set if this process is one of several workers. */
+  readonly worker?: WorkerSide;
+}
+
+/** The phases of a gateway in which it must get no traffic. */
+interface Phase {
+  isStopping: boolean;
+  /** True while an operator drains it. */
+  isDraining: boolean;
 }
 
 /**
@@ -51,124 +88,311 @@ export interface ServeOptions {
  *
  * @throws {StartError} if an address cannot be used; another error if the state directory cannot be used.
  */
-export async function serve(loaded: Loaded, log: Logger, options: ServeOptions): Promise<Running> {
-  const { load, preview, warmUntil, keepsLastGood = false } = options;
+export async function serve(loaded: Loaded, log: Logger, options: ServeOptions): Promise<RunningProcess> {
   const { config } = loaded;
   const startedAtMs = Date.now();
-  const metrics = createMetrics(VERSION);
+  const metrics = createMetrics(VERSION, COMMIT);
   const tracing = await openTracing(config, metrics, log);
-  const core = await startCore(config, metrics, await upstreamTransports(config, metrics, log), log, { tracing });
-  let isStopping = false;
-  const draining = { isDraining: false };
-  const ready = () => {
-    if (isStopping) return { ready: false, reasons: ['shutting down'] };
-    if (draining.isDraining) return { ready: false, reasons: ['an operator drains this gateway'] };
-    return readiness(core);
-  };
-  const { lastGood } = loaded;
-  metrics.configStarted(startedAtMs, lastGood === undefined ? undefined : Date.parse(lastGood.savedAt));
-  metrics.onScrape('ready', () => (ready().ready ? 1 : 0));
-
+  const callers = new Callers((limit) => metrics.countLimit(limit));
+  const replicas = await joinReplicas(config, metrics, log, callers, options.worker);
+  const audit = await openAuditWith(replicas, options.worker, config, metrics, log);
+  const identity = new IdentityKeys();
+  const egress = new Egress(config.egress, undefined, (limit) => metrics.countLimit(limit));
+  const core = await startCoreWith({ replicas, tracing, audit, callers, identity, egress }, config, metrics, log);
+  disableAsOthers(core, options.worker);
+  const phase: Phase = { isStopping: false, isDraining: false };
+  let edge: Edge | undefined;
+  const ready = () => readinessIn(phase, core, edge?.loadReasons);
+  registerStart(metrics, loaded, startedAtMs, ready);
+  // The parent of workers has the files of the state directory.
+  const ownsState = core.keepsState && options.worker === undefined;
+  const access = new OperatorAccess(config, { startedAtMs, ownsState, log });
+  const onFileChange = () => void reloader.reload('file');
+  const change = new ConfigChange({ loaded, core, access, log, onFileChange });
   const keepLastGood = lastGoodKeeper({
     stateDir: config.stateDir,
-    isWanted: keepsLastGood,
-    ownsState: core.keepsState,
+    isWanted: options.keepsLastGood === true,
+    ownsState,
     log,
   });
-  const access = new OperatorAccess(config, { startedAtMs, ownsState: core.keepsState, log });
-  let edge: Edge | undefined;
-  let watch: FileWatch | undefined;
-  let { files } = loaded;
-  let { logLevel } = config;
-  const setWatch = async (isOn: boolean) => {
-    if (!isOn) watch?.[Symbol.dispose]();
-    watch = isOn ? (watch ?? new FileWatch(() => void reloader.reload('file'))) : undefined;
-    await watch?.setFiles(files);
-  };
-  const apply = async (next: Config, diff: ConfigDiff) => {
-    if (edge === undefined) throw new StartError('the gateway is starting');
-    const change = await edge.prepare(next);
-    const applied = await core.apply(next, diff).catch(async (thrown: unknown) => {
-      await change.abandon();
-      throw thrown;
-    });
-    const moved = change.apply();
-    access.setConfig(next);
-    // The level that an operator has set stays until the file has another one.
-    if (next.logLevel !== logLevel) setLogLevel(log, next.logLevel);
-    ({ logLevel } = next);
-    await Promise.all([access.announce(edge.operatorOrigin), setWatch(next.reload.watch)]);
-    void Promise.all([applied.drained, moved]).catch((thrown: unknown) => log.error({ err: thrown }, 'drain failed'));
+  // The parent of workers does it once for all of them.
+  const judgeRules = (running: Config): void => {
+    if (options.worker === undefined) logUnmatchedGlobs(running, lastLists(core.offers, core.views), log);
   };
   const reloader = new Reloader({
     loaded,
     load: () => {
-      if (isStopping) throw new StartError('the gateway is shutting down');
-      return load();
+      if (phase.isStopping) throw new StartError('the gateway is shutting down');
+      return options.load();
     },
-    preview,
-    apply,
+    preview: options.preview,
+    apply: (next, diff) => change.apply(next, diff),
     metrics,
     log,
-    onApplied: keepLastGood,
-    onFiles: (next) => {
-      files = next;
-      void watch?.setFiles(files);
+    onApplied: async (applied) => {
+      judgeRules(applied.config);
+      await keepLastGood(applied);
     },
+    onFiles: (files) => change.setFiles(files),
+    onReloaded: (cause, outcome) => audit?.record({ kind: 'reload', event: outcome, reason: cause }),
   });
   const url = () => `${edge?.origin ?? ''}/mcp`;
+  const { stateDir } = config;
+  const refusals = audit === undefined ? undefined : new RefusalAudit(audit, (limit) => metrics.countLimit(limit));
+  const port = createAdminPort({
+    core,
+    control: reloader,
+    stateDir,
+    log,
+    startedAtMs,
+    url,
+    readiness: ready,
+    groupsOfKey: (name) => edge?.groupsOfKey(name) ?? 'the gateway is starting',
+    draining: phase,
+  });
   const admin = createAdminApp({
-    port: createAdminPort({
-      core,
-      control: reloader,
-      stateDir: config.stateDir,
-      log,
-      startedAtMs,
-      url,
-      readiness: ready,
-      draining,
-    }),
+    port,
     operators: () => access.keys,
     version: VERSION,
     log,
-    onRefused: (reason) => metrics.authFailed(`operator ${reason}`),
-    onLimit: (limit) => metrics.limitReached(limit),
+    onRefused: (reason) => {
+      metrics.countAuthFailure(`operator ${reason}`);
+      refusals?.record({ error: new GatewayError('unauthorized'), reason: `operator ${reason}` });
+    },
+    onOperation: (operator, operation, target) => {
+      audit?.record({ kind: 'operator', principal: `operator:${operator}`, method: operation, name: target });
+    },
+    onLimit: (limit) => metrics.countLimit(limit),
   });
-
   try {
-    if (warmUntil !== undefined) await Promise.race([core.refresh(), warmUntil]);
-    const open = await Edge.open(config, { core, metrics, log, startedAtMs, ready, control: reloader, admin });
-    edge = open;
-    await access.announce(open.operatorOrigin);
-    await setWatch(config.reload.watch);
-    await keepLastGood(loaded);
-    return {
-      get url() {
-        return url();
-      },
-      get operatorUrl() {
-        return open.operatorOrigin;
-      },
-      config: reloader,
-      stop: async () => {
-        isStopping = true;
-        watch?.[Symbol.dispose]();
-        open.drain();
-        await drain(core);
-        await access.withdraw();
-        await core.stop();
-        await open.close();
-      },
+    if (options.warmUntil !== undefined) await Promise.race([core.refresh(), options.warmUntil]);
+    const storedEvents = replicas?.events;
+    const sharedKeys = replicas?.apiKeys;
+    const parts = {
+      core,
+      metrics,
+      log,
+      startedAtMs,
+      ready,
+      control: reloader,
+      admin,
+      storedEvents,
+      refusals,
+      sharedKeys,
+      callers,
+      egress,
+      identity,
     };
+    identity.setIssuer(() => edge?.publicOrigin ?? '');
+    edge = await Edge.open(config, parts);
+    serveReplicas(replicas, config, core, edge);
+    await change.begin(edge);
+    await keepLastGood(loaded);
+    judgeRules(config);
+    const summary = lockSummary(config, core);
+    const own = running({
+      phase,
+      core,
+      edge,
+      replicas,
+      audit,
+      egress,
+      change,
+      access,
+      control: reloader,
+      summary,
+      log,
+    });
+    return Object.assign(own, { inside: { admin: port, metrics, readiness: ready, ...stepsOf(change, config) } });
   } catch (thrown) {
-    await core.stop();
-    await edge?.close();
+    await closeParts({ core, edge, replicas, audit, egress });
     throw thrown;
   }
 }
 
-/** Resolves when no request is in flight, or after the longest wait. */
-async function drain(core: Core): Promise<void> {
-  const untilMs = performance.now() + DRAIN_MS;
-  while (core.inFlightCount > 0 && performance.now() < untilMs) await sleep(DRAIN_POLL_MS);
+/** Joins the other replicas or workers, if there are any. Loads nothing of it otherwise. */
+async function joinReplicas(
+  config: Config,
+  metrics: Metrics,
+  log: Logger,
+  callers: Callers,
+  worker: WorkerSide | undefined,
+): Promise<Replicas | undefined> {
+  if (worker !== undefined) {
+    const { openWorkerReplicas } = await import('./workers/worker-replicas.ts');
+    return await openWorkerReplicas(worker, metrics, log, callers);
+  }
+  const { redis } = config;
+  if (redis === undefined) return undefined;
+  const { openReplicas } = await import('./replicas.ts');
+  return await openReplicas({ ...config, redis }, metrics, log, callers);
+}
+
+/** Opens the audit log, if the config has one. That of a worker is that of its parent. */
+async function openAuditWith(
+  replicas: Replicas | undefined,
+  worker: WorkerSide | undefined,
+  config: Config,
+  metrics: Metrics,
+  log: Logger,
+): Promise<AuditTrail | undefined> {
+  try {
+    if (worker === undefined) return await openAuditLog(config, metrics, log, replicas?.owners.name);
+    const { openWorkerAudit } = await import('./workers/worker-audit.ts');
+    return await openWorkerAudit(worker, metrics, log);
+  } catch (thrown) {
+    await replicas?.close();
+    throw thrown;
+  }
+}
+
+/** The parts that a core gets besides its config. */
+interface CoreSurroundings {
+  readonly replicas: Replicas | undefined;
+  readonly tracing: Tracing | undefined;
+  readonly audit: AuditTrail | undefined;
+  readonly callers: Callers;
+  readonly identity: IdentityKeys;
+  readonly egress: Egress;
+}
+
+async function startCoreWith(
+  { replicas, tracing, audit, callers, identity, egress }: CoreSurroundings,
+  config: Config,
+  metrics: Metrics,
+  log: Logger,
+): Promise<Core> {
+  try {
+    const transports = await upstreamTransports(config, metrics, log, { callers, identity, egress });
+    return await startCore(config, metrics, transports, log, { ...replicas, tracing, audit, identity });
+  } catch (thrown) {
+    await replicas?.close();
+    await audit?.close();
+    throw thrown;
+  }
+}
+
+/** Takes the upstreams out of service that operators have disabled at the other workers before this one was started. */
+function disableAsOthers({ upstreams, upstreamChanges }: Core, worker: WorkerSide | undefined): void {
+  for (const [id, reason] of worker?.setup.changes.disabled ?? []) {
+    if (upstreams.has(id)) void upstreamChanges.disable(id, reason, 0);
+  }
+}
+
+/** Returns the steps in which the parent of workers brings configs into effect, one after the other. */
+function stepsOf(change: ConfigChange, first: Config): Pick<RunningProcess['inside'], 'prepare' | 'apply' | 'abandon'> {
+  let current = first;
+  let due: { readonly next: Config; readonly prepared: PreparedConfig } | undefined;
+  const takeDue = () => {
+    const taken = due;
+    due = undefined;
+    return taken;
+  };
+  return {
+    prepare: async (next) => {
+      await takeDue()?.prepared.abandon();
+      due = { next, prepared: await change.prepare(next) };
+    },
+    apply: async () => {
+      const taken = takeDue();
+      if (taken === undefined) throw new Error('no config was prepared');
+      await taken.prepared.apply(diffConfigs(current, taken.next));
+      current = taken.next;
+    },
+    abandon: async () => await takeDue()?.prepared.abandon(),
+  };
+}
+
+/** Serves requests that other replicas forward. */
+function serveReplicas(replicas: Replicas | undefined, config: Config, core: Core, edge: Edge): void {
+  replicas?.serve(core.gateway, edge.endpoints, () => config.limits.bodyBytes, {
+    onRingChanged: () => core.onKeysChanged(),
+    onRingReplaced: () => core.onKeysLost(),
+  });
+}
+
+/** Returns whether to send traffic to the gateway, and all reasons against it in words. */
+function readinessIn(
+  { isStopping, isDraining }: Phase,
+  core: Core,
+  loadReasons: readonly string[] = [],
+): ReturnType<typeof readiness> {
+  if (isStopping) return { ready: false, reasons: ['shutting down'] };
+  if (isDraining) return { ready: false, reasons: ['an operator drains this gateway'] };
+  const { ready, reasons } = readiness(core);
+  return { ready, reasons: [...reasons, ...loadReasons] };
+}
+
+/** Sets the metrics about the start and the readiness. */
+function registerStart(
+  metrics: Metrics,
+  { lastGood }: Loaded,
+  startedAtMs: number,
+  ready: () => { readonly ready: boolean },
+): void {
+  metrics.recordStart(startedAtMs, lastGood === undefined ? undefined : Date.parse(lastGood.savedAt));
+  metrics.onScrape('ready', () => (ready().ready ? 1 : 0));
+}
+
+/** The parts of a {@link ListeningGateway} gateway. */
+interface RunningParts {
+  readonly phase: Phase;
+  readonly core: Core;
+  readonly edge: Edge;
+  readonly replicas: Replicas | undefined;
+  readonly audit: AuditTrail | undefined;
+  readonly egress: Egress;
+  readonly change: ConfigChange;
+  readonly access: OperatorAccess;
+  readonly control: ConfigControl;
+  readonly summary: string | undefined;
+  readonly log: Logger;
+}
+
+function running({
+  phase,
+  core,
+  edge,
+  replicas,
+  audit,
+  egress,
+  change,
+  access,
+  control,
+  summary,
+  log,
+}: RunningParts): ListeningGateway {
+  return {
+    lockSummary: summary,
+    get url() {
+      return `${edge.origin}/mcp`;
+    },
+    get operatorUrl() {
+      return edge.operatorOrigin;
+    },
+    config: control,
+    rotateKeys: async () => void (await core.rotateKeys()),
+    stop: async () => {
+      phase.isStopping = true;
+      change.endWatch();
+      await drain({ core, edge, replicas, log });
+      await access.withdraw();
+      await closeParts({ core, edge, replicas, audit, egress });
+    },
+  };
+}
+
+/** Closes the parts of a gateway, also of one that has not started completely. */
+async function closeParts({
+  core,
+  edge,
+  replicas,
+  audit,
+  egress,
+}: Pick<RunningParts, 'core' | 'replicas' | 'audit' | 'egress'> & { readonly edge: Edge | undefined }): Promise<void> {
+  await core.stop();
+  await edge?.close();
+  await replicas?.close();
+  await audit?.close();
+  await egress[Symbol.asyncDispose]();
 }

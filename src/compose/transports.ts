@@ -1,15 +1,29 @@
+import { getHeapStatistics } from 'node:v8';
 import type { Logger } from 'pino';
-import type { Config, HttpTarget, StdioTarget, UpstreamConfig, UpstreamTimeouts } from '../config/config.ts';
+import type { UpdatedSettings } from '../config/changes/change-effects.ts';
+import type { Config } from '../config/config.ts';
+import type { HttpTarget, StdioTarget, UpstreamConfig, UpstreamTimeouts } from '../config/upstream-config.ts';
+import { upstreamCredentials, type UpstreamCredentials } from '../credentials/upstream-credentials.ts';
+import { IdentityKeys } from '../credentials/identity-keys.ts';
+import { DIRECT_EGRESS, type EgressConfig } from '../config/credentials.ts';
+import { Egress } from '../egress/egress.ts';
+import { bypassesProxy } from '../egress/proxy-bypass.ts';
 import type { Wire } from '../http1/wire.ts';
 import type { LimitName } from '../limits.ts';
+import { Callers } from '../policy/callers.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
+import type { CredentialOutcome } from '../telemetry/upstream-metrics.ts';
 import type { CredentialSource } from '../upstream/connection-key.ts';
-import { httpTransport } from '../upstream/http/http.ts';
+import { ReceivingBudget } from '../upstream/rpc/receiving-budget.ts';
+import { AuthorizedWire } from '../upstream/http/authorized-wire.ts';
+import { type HttpOptions, httpTransport } from '../upstream/http/http.ts';
 import { modernHttpTransport } from '../upstream/http/http-modern.ts';
-import { WireOpeners } from '../upstream/http/http-wire.ts';
+import { type ProxyOf, WireOpeners } from '../upstream/http/http-wire.ts';
 import { sseTransport } from '../upstream/http/sse.ts';
-import type { TransportOption } from '../upstream/rpc/transport.ts';
-import { WrapperCommands } from '../upstream/stdio/wrapper-commands.ts';
+import { UndeliveredMessages } from '../upstream/http/undelivered-messages.ts';
+import type { StartTransport, TransportEvents, TransportOption } from '../upstream/rpc/transport.ts';
+import { WrapperCommands } from '../upstream/stdio/launch/wrapper-commands.ts';
+import { MemoryWatch } from '../upstream/stdio/memory-watch.ts';
 import { ProcessGuard } from '../upstream/stdio/process-guard.ts';
 import { type ProcessUsage, ProcessUsages } from '../upstream/stdio/process-usage.ts';
 import { stdioTransport } from '../upstream/stdio/stdio.ts';
@@ -37,22 +51,47 @@ export interface UpstreamTransports extends AsyncDisposable {
   processUsage(): Promise<ReadonlyMap<string, ProcessUsage>>;
 }
 
+const MAX_RECEIVING_BYTES = 64 * 1_048_576;
+/** The default of the budget of received messages is this fraction (1/n) of the heap limit. */
+const HEAP_FRACTION = 8;
+
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
+/** The parts that the credentials of upstreams share with other parts of the gateway. */
+export interface CredentialSurroundings {
+  /** The principals that the edge authenticates. */
+  readonly callers?: Callers | undefined;
+  /** The keys of identity tokens. */
+  readonly identity?: IdentityKeys | undefined;
+  /** Sends requests to issuers. Whoever gives it disposes of it. Default: one of the transports' own. */
+  readonly egress?: Egress | undefined;
+}
+
 /** Creates transports over stdio and HTTP. Disposing closes the resources that they share. */
-export async function upstreamTransports(config: Config, metrics: Metrics, log: Logger): Promise<UpstreamTransports> {
-  const wires = new WireOpeners();
+export async function upstreamTransports(
+  config: Config,
+  metrics: Metrics,
+  log: Logger,
+  surroundings: CredentialSurroundings = {},
+): Promise<UpstreamTransports> {
+  const onLimit = (limit: LimitName) => metrics.countLimit(limit);
+  const wires = new WireOpeners(proxyOf(config.egress), onLimit);
+  const { identity = new IdentityKeys(), egress = new Egress(config.egress, undefined, onLimit) } = surroundings;
   const prepare = (upstreams: readonly UpstreamConfig[]) => wires.prepare(upstreams.map(({ target }) => target));
   await prepare(config.upstreams);
   const guard = new ProcessGuard(log);
-  const onLimit = (limit: LimitName) => metrics.limitReached(limit);
+  const { callers = new Callers(onLimit) } = surroundings;
   const wrappers = new WrapperCommands(config.stateDir, guard, log, onLimit);
   const usages = new ProcessUsages(guard.tagged, onLimit);
+  const memory = new MemoryWatch(guard.tagged);
+  const hidden = [config.stateDir, config.file];
   const open = new Set<Wire>();
+  const receiving = receivingBudget(config.limits, metrics);
 
   const stdioTo = ({ id, era }: UpstreamConfig, target: StdioTarget, messageBytes: number): UpstreamTransport => {
-    const onNonProtocolOutput = () => metrics.stdioJunk(id);
-    const options = { upstream: id, messageBytes, log, guard, wrappers, onNonProtocolOutput, onLimit };
+    const onNonProtocolOutput = () => metrics.countNonProtocolOutput(id);
+    const shared = { receiving, log, guard, wrappers, memory, hidden, onLimit };
+    const options = { upstream: id, messageBytes, onNonProtocolOutput, ...shared };
     const start = stdioTransport(target, options);
     return {
       options: [{ era: era === 'auto' ? 'either' : era, isProcess: true, hasCallStreams: false, start }],
@@ -64,28 +103,50 @@ export async function upstreamTransports(config: Config, metrics: Metrics, log: 
     };
   };
 
+  const credentialsOf = ({ id }: UpstreamConfig, { auth }: HttpTarget): UpstreamCredentials | undefined => {
+    const onAttempt = (outcome: CredentialOutcome) => metrics.countCredentials(id, outcome);
+    const parts = { upstream: id, egress, callers, identity, log, onAttempt, onLimit };
+    return auth === undefined ? undefined : upstreamCredentials(auth, parts);
+  };
+
   const httpTo = (upstream: UpstreamConfig, configured: HttpTarget, messageBytes: number): UpstreamTransport => {
     const { id, era } = upstream;
     // The transports read these when they send.
-    const target: Mutable<HttpTarget> = { ...configured };
+    const target: HttpTarget = { ...configured };
     const timeouts: Mutable<UpstreamTimeouts> = { ...upstream.timeouts };
     const wire = wires.open(target, timeouts);
     open.add(wire);
-    const options = { upstream: id, timeouts, messageBytes, log, wire, userAgent: `linkspan/${VERSION}`, onLimit };
+    const userAgent = `linkspan/${VERSION}`;
+    const undelivered = new UndeliveredMessages(onLimit);
+    const options = { upstream: id, timeouts, messageBytes, receiving, undelivered, log, wire, userAgent, onLimit };
+    const credentials = credentialsOf(upstream, configured);
+    const startWith = (transport: HttpTransportOf): StartTransport =>
+      credentials === undefined
+        ? transport(target, options)
+        : authorized(transport, target, options, credentials, () => wires.open(target, timeouts));
     const isProcess = false;
-    const startSse = sseTransport(target, options);
+    const startSse = startWith(sseTransport);
     const sse: TransportOption = { era: 'legacy', isProcess, hasCallStreams: false, start: startSse };
-    const startModern = modernHttpTransport(target, options);
+    const startModern = startWith(modernHttpTransport);
     const modern: TransportOption = { era: 'modern', isProcess, hasCallStreams: true, start: startModern };
-    const startHttp = httpTransport(target, options);
-    const legacy: TransportOption = { era: 'legacy', isProcess, hasCallStreams: true, start: startHttp };
+    const startHttp = startWith(httpTransport);
+    const legacy: TransportOption = {
+      era: 'legacy',
+      isProcess,
+      hasCallStreams: true,
+      canAttach: true,
+      start: startHttp,
+    };
     const both = [...(era === 'legacy' ? [] : [modern]), ...(era === 'modern' ? [] : [legacy, sse])];
     return {
       options: target.kind === 'sse' ? [sse] : both,
-      // The headers in the config.
-      credentials: 'gateway',
+      credentials: credentials?.source ?? 'gateway',
       update: (next, limits) => {
-        if (next.target.kind !== 'stdio') target.headers = next.target.headers;
+        if (next.target.kind !== 'stdio') {
+          const updated: UpdatedSettings<HttpTarget> = { headers: next.target.headers };
+          Object.assign(target, updated);
+          if (next.target.auth !== undefined) credentials?.update(next.target.auth);
+        }
         Object.assign(timeouts, next.timeouts);
         options.messageBytes = limits.messageBytes;
       },
@@ -105,7 +166,62 @@ export async function upstreamTransports(config: Config, metrics: Metrics, log: 
     processUsage: () => usages.byUpstream(),
     [Symbol.asyncDispose]: async () => {
       await Promise.all([...open].map((wire) => wire.destroy()));
+      if (surroundings.egress === undefined) await egress[Symbol.asyncDispose]();
       await guard[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** Creates the budget of messages from upstreams, by default a fraction of the heap: a process with a small heap keeps less. */
+function receivingBudget({ messageTotalBytes }: Config['limits'], metrics: Metrics): ReceivingBudget {
+  const bytes = messageTotalBytes ?? Math.min(MAX_RECEIVING_BYTES, getHeapStatistics().heap_size_limit / HEAP_FRACTION);
+  const budget = new ReceivingBudget(bytes, () => metrics.countBudgetRefusal('messages'));
+  metrics.reportHeldBytes('messages', () => budget.bytes);
+  return budget;
+}
+
+/** Returns the choice of the proxy for upstreams; undefined if there is no proxy. */
+function proxyOf({ proxy, noProxy }: EgressConfig = DIRECT_EGRESS): ProxyOf | undefined {
+  if (proxy === undefined) return undefined;
+  return (host, port) => (bypassesProxy(noProxy, host, port) ? undefined : proxy);
+}
+
+type HttpTransportOf = (target: HttpTarget, options: HttpOptions) => StartTransport;
+
+/**
+ * Returns the start of a transport whose requests carry the credentials of its audience. The transports of each principal have sockets of their own.
+ */
+function authorized(
+  transport: HttpTransportOf,
+  target: HttpTarget,
+  options: HttpOptions,
+  { requests, source }: UpstreamCredentials,
+  openWire: () => Wire,
+): StartTransport {
+  const { upstream } = options;
+  return async (events, signal, request) => {
+    const { audience } = request;
+    const own = source === 'gateway' ? undefined : openWire();
+    const wire = new AuthorizedWire(own ?? options.wire, requests, { upstream, audience });
+    const start = transport(target, { ...options, wire });
+    if (own === undefined) return await start(events, signal, request);
+    try {
+      return await start(withSockets(events, own), signal, request);
+    } catch (thrown) {
+      await own.destroy();
+      throw thrown;
+    }
+  };
+}
+
+/** Returns the events of a transport whose sockets end with it. */
+function withSockets(events: TransportEvents, wire: Wire): TransportEvents {
+  return {
+    onMessage: (message, about) => events.onMessage(message, about),
+    onSendFailed: (id, error) => events.onSendFailed(id, error),
+    onClose: (error) => {
+      void wire.destroy();
+      events.onClose(error);
     },
   };
 }

@@ -1,12 +1,14 @@
 import type { Logger } from 'pino';
-import type { Config, UpstreamConfig } from '../config/config.ts';
+import type { Settings } from '../config/config.ts';
+import type { UpstreamConfig } from '../config/upstream-config.ts';
 import type { ConnectionHolder } from '../gateway/exchange/connection-holder.ts';
 import type { Exchange } from '../gateway/exchange/exchange.ts';
 import type { RawObject } from '../json/json.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Tracing } from '../telemetry/tracing/tracing.ts';
-import type { ConnectionQuota } from '../upstream/connection-quota.ts';
-import { processLimit, processQuota, remoteQuota } from '../upstream/quotas.ts';
+import type { Shares } from '../upstream/quota/fair-pool.ts';
+import type { ConnectionQuota } from '../upstream/quota/connection-quota.ts';
+import { processLimit, processQuota, remoteQuota } from '../upstream/quota/quotas.ts';
 import { Upstream } from '../upstream/upstream.ts';
 import type { UpstreamEvents } from '../upstream/upstream-events.ts';
 import { openFileLimit } from './connection-limit.ts';
@@ -14,8 +16,8 @@ import type { UpstreamTransport, UpstreamTransports } from './transports.ts';
 
 /** The parts that an {@link UpstreamFactory} is constructed from. */
 export interface UpstreamFactoryParts {
-  /** Read for each upstream, since a reload of the config may change them. */
-  readonly limits: () => Config['limits'];
+  readonly settings: Settings<'limits'>;
+  readonly shares: Shares;
   readonly transports: UpstreamTransports;
   readonly events: UpstreamEvents<Exchange, ConnectionHolder>;
   /** The `clientInfo` that the gateway sends to upstreams. */
@@ -35,46 +37,47 @@ export class UpstreamFactory {
 
   constructor(parts: UpstreamFactoryParts) {
     this.#parts = parts;
-    this.#processes = processQuota(parts.limits().processes, parts.metrics.processes);
-    this.#remote = remoteQuota(openFileLimit() ?? Infinity);
+    this.#processes = processQuota(parts.settings().limits.processes, parts.metrics.processes, parts.shares);
+    this.#remote = remoteQuota(openFileLimit() ?? Infinity, parts.shares);
   }
 
   /** Constructs one upstream. It starts no connection yet. */
   create(config: UpstreamConfig): Upstream<Exchange, ConnectionHolder> {
-    const { limits, transports, events, clientInfo, metrics, log, tracing } = this.#parts;
+    const { settings, shares, transports, events, clientInfo, metrics, log, tracing } = this.#parts;
     const { id } = config;
-    metrics.upstreamAdded(id);
-    metrics.upstreamState(id, 'configured');
-    const transport = transports.transportTo(config, limits());
+    metrics.addUpstream(id);
+    metrics.setUpstreamState(id, 'configured');
+    const transport = transports.transportTo(config, settings().limits);
     const upstream = new Upstream(
       {
         config,
         transports: transport.options,
         credentials: transport.credentials,
         quota: config.target.kind === 'stdio' ? this.#processes : this.#remote,
+        shares,
         clientInfo,
         log,
         tracing,
-        onLimit: (limit) => metrics.limitReached(limit),
-        onStartFailed: () => metrics.upstreamStartFailed(id),
-        onListed: (durationMs) => metrics.upstreamListed(id, durationMs / 1_000),
+        onLimit: (limit) => metrics.countLimit(limit),
+        onStartFailed: () => metrics.countStartFailure(id),
+        onListed: (durationMs) => metrics.recordListing(id, durationMs / 1_000),
       },
       events,
     );
     this.#transports.set(upstream, transport);
-    metrics.upstreamEras(id, upstream.eras);
+    metrics.setUpstreamEras(id, upstream.eras);
     return upstream;
   }
 
   /** Applies settings that its open connections do not depend on, and the current limits. */
   update(upstream: Upstream<Exchange, ConnectionHolder>, config: UpstreamConfig): void {
-    this.#transports.get(upstream)?.update(config, this.#parts.limits());
+    this.#transports.get(upstream)?.update(config, this.#parts.settings().limits);
     upstream.update(config);
   }
 
   /** Applies the limit on processes. */
   setLimits(): void {
-    this.#processes.setLimit(processLimit(this.#parts.limits().processes));
+    this.#processes.setLimit(processLimit(this.#parts.settings().limits.processes));
   }
 
   /** Closes the sockets of a stopped upstream. */

@@ -1,26 +1,29 @@
 import { commonKey } from '../catalog/offer.ts';
 import type { ListProblem } from '../catalog/problems.ts';
-import type { UpstreamConfig } from '../config/config.ts';
-import type { Upstream, Upstreams } from '../gateway/exchange/connection-holder.ts';
+import type { UpstreamConfig } from '../config/upstream-config.ts';
+import type { ConnectionHolder, Upstream, Upstreams } from '../gateway/exchange/connection-holder.ts';
+import { differenceLine } from '../lock/difference-text.ts';
 import type { Offers } from '../gateway/lists/offers.ts';
-import type { EraStatus, UpstreamStatus } from '../operator/status.ts';
+import type { LockState } from '../gateway/lists/pinned-offers.ts';
+import type { EraStatus, LockStatus, UpstreamStatus } from '../operator/status.ts';
 import type { Era } from '../protocol/revisions.ts';
 import type { UpstreamLoad } from '../telemetry/upstream-metrics.ts';
-import { isUp, type Lifecycle } from '../upstream/lifecycle.ts';
-import { widestKey } from './widest-key.ts';
+import { isUp, type Lifecycle } from '../upstream/lifecycle/lifecycle.ts';
+import { widestKey } from './lists/widest-key.ts';
 import type { ProcessUsage } from '../upstream/stdio/process-usage.ts';
 
 /** The parts of the core whose status is reported. */
 interface StatusSource {
   readonly upstreams: Upstreams;
   readonly offers: Offers;
+  readonly holders: Iterable<ConnectionHolder>;
 }
 
 function explanation({ reason, detail }: Lifecycle): string | undefined {
   return detail === undefined || detail === reason ? reason : `${reason} (${detail})`;
 }
 
-function statusOf(upstream: Upstream, offers: Offers): UpstreamStatus {
+function statusOf(upstream: Upstream, { offers, holders }: StatusSource): UpstreamStatus {
   const { id } = upstream;
   const key = widestKey(offers, [id], 'legacy');
   const { tools, prompts, lists, quarantined } = offers.catalog(id, key);
@@ -36,11 +39,20 @@ function statusOf(upstream: Upstream, offers: Offers): UpstreamStatus {
     reason: explanation(upstream.lifecycle),
     connections: upstream.connections,
     eras: { legacy: eraStatus(upstream, 'legacy', offers), modern: eraStatus(upstream, 'modern', offers) },
+    isListed: offer !== undefined,
     tools: tools.size,
     filteredTools: Math.max(listed - tools.size - bad, 0),
     prompts: prompts.size,
     resources: lists.resources.length,
+    lock: lockStatus(offers.lockState(id, holders)),
   };
+}
+
+function lockStatus(state: LockState | undefined): LockStatus | undefined {
+  if (state === undefined) return undefined;
+  const { onChange, differences, withheld } = state;
+  const details = differences.slice(0, MAX_PROBLEMS).map(differenceLine);
+  return { onChange, differences: differences.length, withheld, details };
 }
 
 function eraStatus(upstream: Upstream, era: Era, offers: Offers): EraStatus {
@@ -69,8 +81,8 @@ function listProblems(problems: readonly ListProblem[]): readonly string[] {
 }
 
 /** Returns the status of every upstream, in the order of the config. */
-export function upstreamStatuses({ upstreams, offers }: StatusSource): readonly UpstreamStatus[] {
-  return [...upstreams.values()].map((upstream) => statusOf(upstream, offers));
+export function upstreamStatuses(source: StatusSource): readonly UpstreamStatus[] {
+  return [...source.upstreams.values()].map((upstream) => statusOf(upstream, source));
 }
 
 /** Resolves with the same statuses, and the processes of each stdio upstream with their memory. */
@@ -79,7 +91,7 @@ export async function fullUpstreamStatuses(
 ): Promise<readonly UpstreamStatus[]> {
   const usage = await core.processUsage();
   return [...core.upstreams.values()].map((upstream) => {
-    const status = statusOf(upstream, core.offers);
+    const status = statusOf(upstream, core);
     if (status.transport !== 'stdio') return status;
     const { connections } = status;
     const advice = sharingAdvice(upstream.config, connections);
@@ -115,19 +127,28 @@ function sharingAdvice({ isolation }: UpstreamConfig, connections: number): stri
   );
 }
 
-/** Returns whether the gateway is ready for clients: the state can be written, and each required upstream is up. */
+/**
+ * Returns whether the gateway is ready for clients: the state can be written or is not needed by all requests, and each required upstream is up.
+ * A reason may be given although it is.
+ */
 export function readiness({
   upstreams,
   stateFailure,
-}: Pick<StatusSource, 'upstreams'> & { readonly stateFailure: string | undefined }): {
+  servesWithoutState,
+}: Pick<StatusSource, 'upstreams'> & {
+  readonly stateFailure: string | undefined;
+  readonly servesWithoutState: boolean;
+}): {
   readonly ready: boolean;
   readonly reasons: readonly string[];
 } {
-  const reasons: string[] = stateFailure === undefined ? [] : [stateFailure];
+  const reasons: string[] = [];
   for (const { id, config, lifecycle } of upstreams.values()) {
     if (!config.required || isUp(lifecycle)) continue;
     const why = explanation(lifecycle);
     reasons.push(`required upstream "${id}" is ${lifecycle.phase}${why === undefined ? '' : `: ${why}`}`);
   }
-  return { ready: reasons.length === 0, reasons };
+  const isStateUsable = stateFailure === undefined || servesWithoutState;
+  const ready = reasons.length === 0 && isStateUsable;
+  return { ready, reasons: stateFailure === undefined ? reasons : [stateFailure, ...reasons] };
 }

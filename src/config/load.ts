@@ -1,20 +1,38 @@
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 
-import { addressesOf, exposure, exposureWarnings, readOverrides } from './addresses.ts';
-import type { Addresses } from './addresses.ts';
+import { readAccess } from './sections/access.ts';
+import { addressesOf, exposure, exposureWarnings, readOverrides } from './sections/addresses.ts';
+import type { Addresses } from './sections/addresses.ts';
 import { findUpstreams } from './upstreams/client-file.ts';
-import type { Config, TracingConfig } from './config.ts';
+import { authProblems } from './sections/auth-checks.ts';
+import { workerProblems } from './sections/worker-checks.ts';
+import { isAuthRequired } from './auth-required.ts';
+import type {
+  AuditConfig,
+  AuditOtlpConfig,
+  AuthConfig,
+  Config,
+  OverloadConfig,
+  RedisConfig,
+  RepeatsConfig,
+  TracingConfig,
+} from './config.ts';
 import type { Document } from './document/document.ts';
 import { expandData, valueAt } from './document/expanded.ts';
 import { gatewaySchema } from './schema/gateway-schema.ts';
 import type { GatewaySettings } from './schema/gateway-schema.ts';
 import { parseFile } from './parse-file.ts';
+import { onChangeOf } from './on-change.ts';
+import { readableSecrets } from './readable-secrets.ts';
 import { places } from './document/places.ts';
 import type { Places } from './document/places.ts';
 import { ConfigError } from './document/problem.ts';
 import type { Problem } from './document/problem.ts';
-import { readProfiles } from './profiles.ts';
+import { readLock } from './sections/lock.ts';
+import { judgePinnedNames } from './sections/pinned-names.ts';
+import { readProfiles } from './sections/profiles.ts';
+import { readRates } from './sections/rates.ts';
 import { checkSection } from './schema/section.ts';
 import { type Setting, settingsOf } from './settings.ts';
 import { defaultStateDir } from './state-dir.ts';
@@ -41,7 +59,9 @@ export interface LoadOptions {
   /** The folder of the project in `~/.claude.json` whose servers are served as well. */
   readonly project?: string | undefined;
   /** Returns the SHA-256 of an API key for a config without authentication. Called only if the rest of the config is valid. */
-  readonly firstKeyHash?: ((config: Pick<Config, 'stateDir' | 'publicUrl' | 'listen'>) => string) | undefined;
+  readonly firstKeyHash?: ((config: Pick<Config, 'stateDir' | 'publicUrl' | 'listen' | 'tls'>) => string) | undefined;
+  /** Loads a config whose lock file is missing or broken, for the command that writes it. */
+  readonly ignoresLock?: boolean | undefined;
   /** Upstreams to use instead of those of the file. The settings of the gateway are always those of the file. */
   readonly lastGood?: LastGoodUpstreams | undefined;
 }
@@ -53,8 +73,10 @@ export interface Loaded {
   readonly warnings: readonly string[];
   /** Problems of entries. Each such upstream is listed as failed; the others are served. */
   readonly problems: readonly Problem[];
-  /** The absolute paths of all files that the config depends on: its own, and those of `envFile` and `${file:…}`. */
+  /** The absolute paths of all files that the config depends on: its own, those of `envFile` and `${file:…}`, and the lock file. */
   readonly files: readonly string[];
+  /** Absolute path of the lock file, also if there is none. */
+  readonly lockFile: string;
   /** Returns every setting with its origin, without secrets. */
   readonly settings: () => readonly Setting[];
   /** A copy of the file; undefined for a large file, most of which is the state of a client. */
@@ -96,13 +118,32 @@ export function loadConfig(file: string, options: LoadOptions): Loaded {
   if (settings === undefined) throw new ConfigError([...problems, ...wrongEntries]);
   const addresses = addressesOf(document, settings, overrides);
   const profiles = readProfiles(document, settings, upstreams, keys);
-  const isAuthConfigured = settings.auth.jwt.length > 0 || settings.auth.apiKeys.length > 0;
+  const rates = readRates(document, settings, { keys, profiles: profiles.profiles });
+  const isAuthConfigured = isAuthRequired(authOf(settings, where));
   const firstKeyHash = isAuthConfigured ? undefined : options.firstKeyHash;
   const hasAuth = isAuthConfigured || firstKeyHash !== undefined;
-  problems.push(...profiles.problems, ...exposure(document, hasAuth, addresses));
+  const { access, problems: accessProblems } = readAccess(document, settings, {
+    upstreams: keys,
+    profiles: profiles.profiles.map(({ id }) => id),
+  });
+  problems.push(...accessProblems, ...rates.problems);
+  problems.push(...profiles.problems, ...exposure(document, hasAuth, addresses), ...authProblems(document, settings));
+  problems.push(...workerProblems(document, settings));
   const hasNoUsableEntry = !hasUsable && wrongEntries.length > 0;
   if (problems.length > 0 || hasNoUsableEntry) throw new ConfigError([...problems, ...wrongEntries]);
   warnings.push(...profiles.warnings, ...exposureWarnings(document, settings, addresses));
+  warnings.push(...readableSecrets(absolute, document));
+  const lock = readLock(document, settings.lock, where, upstreams);
+  warnings.push(...lock.warnings);
+  if (lock.problem !== undefined && options.ignoresLock !== true)
+    throw new ConfigError([lock.problem, ...wrongEntries]);
+  if (access !== undefined && lock.config !== undefined && options.ignoresLock !== true) {
+    const names = judgePinnedNames(document, access, lock.config, upstreams, (upstream) =>
+      onChangeOf({ lock: lock.config }, upstream),
+    );
+    warnings.push(...names.warnings);
+    if (names.problems.length > 0) throw new ConfigError([...names.problems, ...wrongEntries]);
+  }
 
   const config = configOf(absolute, settings, addresses, where, env);
   const auth =
@@ -110,10 +151,19 @@ export function loadConfig(file: string, options: LoadOptions): Loaded {
       ? config.auth
       : { ...config.auth, apiKeys: [{ name: 'first', sha256: firstKeyHash(config) }] };
   return {
-    config: freeze({ ...config, auth, upstreams, profiles: profiles.profiles }),
+    config: freeze({
+      ...config,
+      ...(lock.config === undefined ? {} : { lock: lock.config }),
+      auth,
+      upstreams,
+      profiles: profiles.profiles,
+      access,
+      rates: rates.rates,
+    }),
     warnings,
     problems: wrongEntries.toSorted((a, b) => a.line - b.line || a.column - b.column),
-    files: [...new Set([absolute, ...where.files, ...source.where.files])],
+    files: [...new Set([absolute, ...where.files, ...source.where.files, lock.file])],
+    lockFile: lock.file,
     settings: () =>
       settingsOf({
         document,
@@ -167,7 +217,7 @@ function configOf(
   { listen, operator, operatorMayMove }: Addresses,
   where: Places,
   env: LoadOptions['env'],
-): Omit<Config, 'upstreams' | 'profiles'> {
+): Omit<Config, 'upstreams' | 'profiles' | 'access' | 'rates'> {
   const { limits, sessions } = settings;
   return {
     file,
@@ -177,22 +227,24 @@ function configOf(
     publicUrl: settings.publicUrl,
     allowedHosts: settings.allowedHosts,
     allowedOrigins: settings.allowedOrigins,
+    trustedProxies: settings.trustedProxies,
     stateDir: settings.stateDir === undefined ? defaultStateDir(file, where) : where.resolve(settings.stateDir),
-    auth: {
-      jwt: settings.auth.jwt,
-      apiKeys: settings.auth.apiKeys.map(({ name, sha256 }) => ({ name, sha256 })),
-    },
+    tls: settings.tls,
+    auth: authOf(settings, where),
     operatorKeys: settings.operatorKeys.map(({ name, sha256 }) => ({ name, sha256 })),
     limits: {
       bodyBytes: limits.body,
       messageBytes: limits.message,
       processes: limits.processes,
+      sessions: limits.sessions,
       sessionsPerPrincipal: limits.sessionsPerPrincipal,
       parkedPerPrincipal: limits.parkedPerPrincipal,
       parkedPerUpstream: limits.parkedPerUpstream,
       inFlightPerSession: limits.inFlightPerSession,
+      inFlightPerPrincipal: limits.inFlightPerPrincipal,
       streamsPerPrincipal: limits.streamsPerPrincipal,
       bodyTotalBytes: limits.bodyTotal,
+      messageTotalBytes: limits.messageTotal,
       unsentTotalBytes: limits.unsentTotal,
     },
     sessions: {
@@ -208,11 +260,78 @@ function configOf(
     logLevel: settings.logLevel,
     accessLog: settings.accessLog,
     tracing: tracingOf(settings.tracing, env),
+    audit: auditOf(settings.audit, where),
+    repeats: repeatsOf(settings.repeats),
+    overload: overloadOf(settings.overload),
+    idempotency: { keepMs: settings.idempotency.keep },
     names: settings.names,
     instructions: settings.instructions,
     lists: { waitMs: settings.lists.wait },
     reload: { watch: settings.reload.watch, drainMs: settings.reload.drain },
+    ...(settings.egress === undefined ? {} : { egress: settings.egress }),
+    workers: settings.workers,
+    redis: redisOf(settings.redis, where),
   };
+}
+
+function authOf({ auth }: Pick<GatewaySettings, 'auth'>, where: Places): AuthConfig {
+  const { jwt, apiKeys, introspection, keyFile, keysInRedis } = auth;
+  return {
+    jwt: jwt.map(({ types, leeway, ...issuer }) => ({ ...issuer, types, leewayMs: leeway })),
+    apiKeys: apiKeys.map(({ name, sha256, groups }) => ({ name, sha256, ...(groups === undefined ? {} : { groups }) })),
+    introspection,
+    keyFile: keyFile === undefined ? undefined : where.resolve(keyFile),
+    keysInRedis,
+  };
+}
+
+function redisOf(redis: GatewaySettings['redis'], where: Places): RedisConfig | undefined {
+  if (redis === undefined) return undefined;
+  const { url: target, caFile, prefix, wrappingKeys, internal, advertise, events } = redis;
+  return {
+    target,
+    caFile: caFile === undefined ? undefined : where.resolve(caFile),
+    prefix,
+    wrappingKeys,
+    internal,
+    advertise,
+    events,
+  };
+}
+
+type AuditOtlpSettings = NonNullable<NonNullable<GatewaySettings['audit']>['otlp']>;
+
+function auditOf(audit: GatewaySettings['audit'], where: Places): AuditConfig | undefined {
+  if (audit === undefined) return undefined;
+  const { file, otlp, maxSize, maxFiles, required, sync, queue, recordSize, chainKeys } = audit;
+  return {
+    file: file === undefined ? undefined : where.resolve(file),
+    otlp: otlp === undefined ? undefined : auditOtlpOf(otlp),
+    maxBytes: maxSize,
+    maxFiles,
+    arguments: audit.arguments,
+    required,
+    sync,
+    queueBytes: queue,
+    recordBytes: recordSize,
+    keys: chainKeys,
+  };
+}
+
+function auditOtlpOf({ endpoint, headers, tls }: AuditOtlpSettings): AuditOtlpConfig {
+  const { ca, cert, key } = tls ?? {};
+  return { endpoint, headers, tls: tls === undefined ? undefined : { ca, cert, key } };
+}
+
+function repeatsOf(repeats: GatewaySettings['repeats']): RepeatsConfig | undefined {
+  if (repeats === undefined) return undefined;
+  const { limit, window: windowMs, tools, exceptTools } = repeats;
+  return { limit, windowMs, tools, exceptTools };
+}
+
+function overloadOf({ loopDelay, memory }: GatewaySettings['overload']): OverloadConfig {
+  const limit = memory === false ? 'none' : (memory ?? 'of cgroup');
+  return { loopDelayMs: loopDelay === false ? 'off' : loopDelay, memory: limit };
 }
 
 const ENDPOINT_VARIABLES = ['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'];

@@ -1,4 +1,4 @@
-import type { UpstreamConfig } from './config.ts';
+import type { UpstreamConfig } from './upstream-config.ts';
 
 /**
  * Returns the upstreams that cannot be started although they could before, or that are new. A file with one of them is broken: a

@@ -25,7 +25,7 @@ export function stateRoot({ variable, home }: Pick<Places, 'variable' | 'home'>)
 
 /**
  * Returns the state directory of a config file without checking the rest of the file, so that a running gateway is found
- * although its file has been broken since. For a file that cannot be parsed at all, returns the default directory.
+ * although its file has been broken since. In a file that cannot be parsed at all, the setting is looked for as text.
  */
 export function stateDirOf(file: string, env: NodeJS.ProcessEnv): string {
   const absolute = resolve(file);
@@ -38,12 +38,26 @@ export function stateDirOf(file: string, env: NodeJS.ProcessEnv): string {
 }
 
 function settingIn(file: string): string | undefined {
+  let text: string;
   try {
-    const value = valueAt(parseFile(file, readFileSync(file, 'utf8')).data, ['gateway', 'stateDir']);
-    return typeof value === 'string' ? value : undefined;
+    text = readFileSync(file, 'utf8');
   } catch (thrown) {
-    const isUnreadable = thrown instanceof Error && 'code' in thrown;
-    if (thrown instanceof ConfigError || isUnreadable) return undefined;
+    if (thrown instanceof Error && 'code' in thrown) return undefined;
     throw thrown;
   }
+  try {
+    const value = valueAt(parseFile(file, text).data, ['gateway', 'stateDir']);
+    return typeof value === 'string' ? value : undefined;
+  } catch (thrown) {
+    if (thrown instanceof ConfigError) return settingInText(text);
+    throw thrown;
+  }
+}
+
+/** The setting with its value: quoted, or bare to the end of the line or of the map. */
+const SETTING = /(?:^|[{,])\s*["']?stateDir["']?\s*[:=]\s*(?:"([^"\n]+)"|'([^'\n]+)'|([^\s"'#,{}[\]][^\n#,}]*))/m;
+
+function settingInText(text: string): string | undefined {
+  const [, double, single, bare] = SETTING.exec(text) ?? [];
+  return double ?? single ?? bare?.trim();
 }

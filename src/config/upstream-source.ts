@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 
-import type { UpstreamConfig } from './config.ts';
+import type { UpstreamConfig } from './upstream-config.ts';
 import type { Document } from './document/document.ts';
 import { isRecord, valueAt } from './document/expanded.ts';
 import { type Places, places } from './document/places.ts';

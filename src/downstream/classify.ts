@@ -1,5 +1,5 @@
 import { GatewayError } from '../errors.ts';
-import type { LimitName } from '../limits.ts';
+import { type LimitName, LIMITS } from '../limits.ts';
 import {
   type Id,
   isBatch,
@@ -39,8 +39,6 @@ export type ClassifiedPost =
   | { readonly kind: 'initialize'; readonly request: Request }
   | { readonly kind: 'session'; readonly sessionId: string; readonly input: ClientInput };
 
-const MAX_BATCH = 20;
-
 /** Returns the error that answers an invalid message. */
 export function toRefusal({ code, message }: MessageError): GatewayError {
   return new GatewayError(code === RPC.parseError ? 'parse-error' : 'invalid-request', { message });
@@ -53,7 +51,7 @@ export function toRefusal({ code, message }: MessageError): GatewayError {
  * @throws {MessageError}
  */
 export function readInput(text: string): ClientInput {
-  return isBatch(text) ? parseClientBatch(text, MAX_BATCH) : parseClientMessage(text);
+  return isBatch(text) ? parseClientBatch(text, LIMITS.batchMessages) : parseClientMessage(text);
 }
 
 /** Checks the headers of a request in a session. Returns the session id, or the error that refuses the request. */
@@ -70,6 +68,17 @@ export function sessionOf({ sessionId, version }: SessionHeaders): string | Gate
     });
   }
   return sessionId;
+}
+
+/** Returns the messages of a POST; undefined if it is refused. */
+export function inputOf(posted: ClassifiedPost): ClientInput | undefined {
+  if ('request' in posted) return posted.request;
+  return 'input' in posted ? posted.input : undefined;
+}
+
+/** Returns the request id for the refusal of this input. */
+export function idOf(input: ClientInput): Id {
+  return 'kind' in input && input.kind === 'request' ? input.id : 'null';
 }
 
 /** Decides the era and the kind of a POST. The body decides, never a header alone. */

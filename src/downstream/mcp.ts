@@ -1,47 +1,54 @@
-import type { ServerResponse } from 'node:http';
-import type { HttpBindings } from '@hono/node-server';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
-import { GatewayError, toAnswer } from '../errors.ts';
-import type { ClientSession, Front, ModernCaller } from '../gateway/front.ts';
+import { failureOfRetry, GatewayError, toAnswer } from '../errors.ts';
+import type { ClientHttp, ClientResponse } from '../gateway/client-http.ts';
+import type { ClientSession, Front, ModernCall, ModernCaller } from '../gateway/front.ts';
 import type { Principal } from '../policy/principal.ts';
-import { eventText } from '../protocol/framing/event-stream.ts';
-import { oneLine } from '../json/json.ts';
+import { isRetry } from '../protocol/input-required.ts';
+import { jsonEventText } from '../protocol/framing/event-stream.ts';
 import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
-import { type Id, type Message, MessageError, type Request, responseText } from '../protocol/jsonrpc.ts';
+import { type Message, MessageError, type Request, responseText } from '../protocol/jsonrpc.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import { getShape, postShape, type Shape } from './admission/accept.ts';
+import { getForm, postForm, type AnswerForm } from './admission/accept.ts';
 import type { Admitted } from './admission/admission.ts';
-import { classify, refuseBatch, type ClientInput, sessionOf, toRefusal } from './classify.ts';
+import { refusalOfPost, refuseForLoad } from './new-work.ts';
+import type { Load } from '../load/load.ts';
+import { classify, type ClientInput, idOf, inputOf, refuseBatch, sessionOf, toRefusal } from './classify.ts';
 import { DisconnectWatcher } from './streams/disconnect-watcher.ts';
 import { headerLookup, modernCaller } from './modern-envelope.ts';
 import { ModernReply, type ModernReplyParts } from './modern-reply.ts';
+import { ProcessForwarder } from './process-forwarder.ts';
 import { browserHint } from './admission/browser-hint.ts';
 import { postedText } from './admission/posted-text.ts';
 import type { EdgeMemory } from './memory/edge-memory.ts';
 import type { EdgeTimers } from './streams/edge-timers.ts';
-import { refuse, refuseUnknownEndpoint, writeResponse } from './admission/refusal.ts';
+import type { RefusalAudit } from './admission/refusal-audit.ts';
+import { refuse, refuseOver, refuseUnknownEndpoint, writeAccepted, writeResponse } from './admission/refusal.ts';
 import { Reply, type ReplyParts, writeAnswer } from './reply.ts';
 import { SessionStreams, type StreamsParts } from './streams/session-streams.ts';
 import { StreamCounts } from './memory/stream-counts.ts';
+import { holdUnsent } from './streams/unsent-answer.ts';
 import { EVENT_STREAM_HEADERS } from './streams/event-stream.ts';
 
 export interface McpParts extends StreamsParts {
   readonly front: Front;
   readonly bodyBytes: number;
+  /** Undefined if there is no audit log. */
+  readonly refusals?: RefusalAudit | undefined;
+  /** Refuses new work under overload. Default: all is accepted. */
+  readonly load?: Load | undefined;
   /** Bounds `subscriptions/listen` streams. */
   readonly streamsPerPrincipal: number;
+  /** Returns whether the credentials of an authenticated principal are not accepted any more. */
+  isOver(principal: Principal): boolean;
+  /** Returns the principal with the rights that its credentials have now; the same object if they have not changed. */
+  currentOf(principal: Principal): Principal;
   /** Returns the response to a request whose handling threw. */
-  onFailure(thrown: unknown, outgoing: ServerResponse): Response;
+  onFailure(thrown: unknown, outgoing: ClientResponse): Response;
 }
 
 const VERBS = 'GET, POST, DELETE';
 /** The request without an end of its own: the client or the gateway ends it. */
-const LISTEN = 'subscriptions/listen';
-
-/** Returns the request id for the refusal of this input. */
-function idOf(input: ClientInput): Id {
-  return 'kind' in input && input.kind === 'request' ? input.id : 'null';
-}
+export const LISTEN = 'subscriptions/listen';
 
 /**
  * Serves Streamable HTTP for all revisions at one path.
@@ -52,14 +59,20 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   readonly #parts: McpParts;
   /** Streams of sessions that have opened one. */
   readonly #streams = new Map<ClientSession, SessionStreams>();
-  readonly #listens = new Set<ModernReply>();
+  /** Principals of the requests that opened the GET streams of sessions. Their credentials may be newer than those of the session. */
+  readonly #readers = new WeakMap<ClientSession, Principal>();
+  readonly #listens = new Map<ModernReply, Principal>();
+  /** Subscription streams that other processes have passed on. */
+  readonly forwardedListens = new Set<Pick<ModernCall, 'close'>>();
   readonly #listenCounts: StreamCounts;
   #bodyBytes: number;
   readonly disconnects = new DisconnectWatcher();
+  readonly #forwarder: ProcessForwarder;
   #isDraining = false;
 
   constructor(parts: McpParts) {
     this.#parts = parts;
+    this.#forwarder = new ProcessForwarder(parts.front);
     this.#listenCounts = new StreamCounts(parts.streamsPerPrincipal);
     this.#bodyBytes = parts.bodyBytes;
   }
@@ -78,7 +91,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     return this.#parts.memory;
   }
 
-  get metrics(): Metrics | undefined {
+  get metrics(): Metrics {
     return this.#parts.metrics;
   }
 
@@ -87,17 +100,35 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
    *
    * @param endpoint external URI, for the hint that browsers get.
    */
-  async answer(env: HttpBindings, view: string, admitted: Admitted, endpoint: string): Promise<Response> {
+  async answer(env: ClientHttp, view: string, admitted: Admitted, endpoint: string): Promise<Response> {
     const { front } = this.#parts;
-    if (!front.hasView(view)) return refuseUnknownEndpoint();
+    if (!front.hasView(view, admitted.principal)) return this.refuseEndpoint(view, admitted.principal);
     const { sessionId } = admitted.headers;
     if (sessionId !== undefined && !front.hasSession(sessionId)) {
-      const ownership = await front.ownerOfSession(sessionId);
-      if (ownership.kind === 'elsewhere') {
-        await ownership.owner.forward(env.incoming, env.outgoing);
-        return RESPONSE_ALREADY_SENT;
+      const passedOn = await this.#forwarder.forwardToOwner(env.outgoing, view, admitted, sessionId);
+      if (passedOn !== undefined) {
+        holdUnsent(env.outgoing, this.#parts.memory.unsent, admitted.principal.key);
+        return passedOn;
       }
     }
+    return await this.answerHere(env, view, admitted, endpoint);
+  }
+
+  /** The number of open `subscriptions/listen` streams, whose requests are not answered. */
+  get listenCount(): number {
+    return this.#listens.size;
+  }
+
+  /** Refuses a request to an endpoint that does not exist, or that the access policy hides from its principal. */
+  refuseEndpoint(view: string, principal: Principal): Response {
+    if (this.#parts.front.reportHiddenView(view, principal)) {
+      this.#parts.refusals?.record({ error: new GatewayError('not-found'), isDenied: true, view, principal });
+    }
+    return refuseUnknownEndpoint();
+  }
+
+  /** Handles a request to an endpoint in this process. */
+  async answerHere(env: ClientHttp, view: string, admitted: Admitted, endpoint: string): Promise<Response> {
     const { method = '' } = env.incoming;
     switch (method) {
       case 'POST':
@@ -112,23 +143,34 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   }
 
   /** Ends the streams of these principals on which no answer is due. A client may open another, with valid credentials. */
-  endStreams(isConcerned: (principal: string) => boolean): void {
+  endStreams(isConcerned: (principal: Principal) => boolean): void {
     for (const [session, streams] of this.#streams) {
-      if (isConcerned(session.caller.principal.key)) streams.drain();
+      if (isConcerned(this.#readers.get(session) ?? session.caller.principal)) streams.drain();
     }
-    for (const reply of this.#listens) if (isConcerned(reply.principal)) reply.close();
+    this.endListens(isConcerned);
+  }
+
+  /** Ends the subscription streams of these principals. A client may open another. */
+  endListens(isConcerned: (principal: Principal) => boolean): void {
+    for (const [reply, principal] of this.#listens) if (isConcerned(principal)) reply.close();
   }
 
   /** Ends the streams on which no answer is due, and refuses new requests. */
   drain(): void {
     this.#isDraining = true;
     for (const streams of this.#streams.values()) streams.drain();
-    for (const reply of this.#listens) reply.close();
+    for (const listen of [...this.#listens.keys(), ...this.forwardedListens]) listen.close();
+    this.endPassedOnStreams();
   }
 
-  async #post(env: HttpBindings, view: string, admitted: Admitted): Promise<Response> {
-    const shape = postShape(admitted.headers.accept);
-    if (shape === undefined) {
+  /** Ends the event streams of clients that come from other processes. The clients open them again. */
+  endPassedOnStreams(): void {
+    this.#forwarder.endStreams();
+  }
+
+  async #post(env: ClientHttp, view: string, admitted: Admitted): Promise<Response> {
+    const form = postForm(admitted.headers.accept);
+    if (form === undefined) {
       return refuse(
         new GatewayError('not-acceptable', { message: 'send Accept: application/json, text/event-stream' }),
       );
@@ -138,90 +180,117 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     const text = await postedText(env, admitted.headers, limits);
     if (typeof text !== 'string') return text;
     const lookup = headerLookup(env.incoming.headers);
-    return await this.post(env.outgoing, view, admitted, shape, lookup, text);
+    return await this.post(env.outgoing, view, admitted, form, lookup, text);
   }
 
   /** Answers the text of a POST. */
   async post(
-    outgoing: ServerResponse,
+    outgoing: ClientResponse,
     view: string,
-    { headers, principal }: Admitted,
-    shape: Shape,
+    admitted: Admitted,
+    form: AnswerForm,
     lookup: HeaderLookup,
     text: string,
   ): Promise<Response> {
+    const { headers } = admitted;
+    // The credentials may have been revoked, or got other rights, while the body was received.
+    if (this.#parts.isOver(admitted.principal)) return refuseOver();
+    const principal = this.#parts.currentOf(admitted.principal);
     const posted = classify(text, headers, lookup);
+    if (this.#isDraining) {
+      const passedOn = await this.#forwarder.forwardPost(outgoing, view, admitted, posted, text);
+      if (passedOn !== undefined) return passedOn;
+    }
+    const shed = refusalOfPost(this.#parts.load, posted);
+    if (shed !== undefined) {
+      this.#parts.refusals?.record({ error: shed.error, view, principal });
+      const input = inputOf(posted);
+      return refuseForLoad(shed, input === undefined ? undefined : idOf(input));
+    }
     switch (posted.kind) {
       case 'refused':
-        if ('limit' in posted && posted.limit !== undefined) this.#parts.metrics?.limitReached(posted.limit);
+        if ('limit' in posted && posted.limit !== undefined) this.#parts.metrics.countLimit(posted.limit);
+        this.#parts.refusals?.record({ error: posted.error, view, principal });
         return refuse(posted.error, posted.id);
       case 'modern': {
         const { request, envelope } = posted;
-        if (this.#isDraining) return refuse(new GatewayError('draining'), request.id);
-        return this.#answerModern(outgoing, request, modernCaller(envelope, principal, view), shape, lookup);
+        if (this.#isDraining) {
+          const draining = new GatewayError('draining');
+          return refuse(isRetry(request.params) ? failureOfRetry(draining) : draining, request.id);
+        }
+        return this.#answerModern(outgoing, request, modernCaller(envelope, principal, view), form, lookup);
       }
       case 'modern-notification':
         return writeAccepted(outgoing);
       case 'initialize':
-        return this.#initialize(outgoing, posted.request, principal, view, shape, headers.sessionId);
+        return this.#initialize(outgoing, posted.request, principal, view, form, headers.sessionId);
       case 'session': {
         const found = this.#find(posted.sessionId, principal, view);
         const session = found instanceof Promise ? await found : found;
-        return await this.#inSession(outgoing, session, posted.input, shape, lookup);
+        if (session instanceof GatewayError) this.#parts.refusals?.record({ error: session, view, principal });
+        return await this.#inSession(outgoing, session, posted.input, form, lookup, principal);
       }
     }
   }
 
   #inSession(
-    outgoing: ServerResponse,
+    outgoing: ClientResponse,
     session: SessionOrRefusal,
     input: ClientInput,
-    shape: Shape,
+    form: AnswerForm,
     lookup: HeaderLookup,
+    principal: Principal,
   ): Response | Promise<Response> {
     if (session instanceof GatewayError) return refuse(session, idOf(input));
-    if (!('kind' in input)) return this.#converseInBatch(outgoing, session, input, shape, lookup);
+    if (!('kind' in input)) return this.#converseInBatch(outgoing, session, input, form, lookup, principal);
     if (input.kind !== 'request') {
       this.#onNotification(session, input);
       return writeAccepted(outgoing);
     }
-    if (this.#isDraining) return refuse(new GatewayError('draining'), input.id);
-    void this.#converse(outgoing, session, input, shape, lookup);
+    if (this.#refusesRequests) return refuse(new GatewayError('draining'), input.id);
+    void this.#converse(outgoing, session, input, form, lookup, principal);
     return RESPONSE_ALREADY_SENT;
+  }
+
+  /** True if requests of sessions that are here are refused: this process ends, and cannot give them away. */
+  get #refusesRequests(): boolean {
+    return this.#isDraining && this.#parts.front.successor() === undefined;
   }
 
   /** Answers a request in a session. Never rejects. */
   async #converse(
-    outgoing: ServerResponse,
+    outgoing: ClientResponse,
     session: ClientSession,
     request: Request,
-    shape: Shape,
+    form: AnswerForm,
     lookup: HeaderLookup,
+    principal: Principal,
   ): Promise<void> {
     try {
-      const reply = new Reply(outgoing, { session, shape, request: request.id, expected: 1 }, this);
-      reply.answer(request.id, await this.#parts.front.handleRequest(session, request, reply, lookup));
+      const reply = new Reply(outgoing, { session, form, request: request.id, expected: 1 }, this);
+      const { front } = this.#parts;
+      reply.answer(request.id, await front.handleRequest(session, request, reply, lookup, principal));
     } catch (thrown) {
       this.onFailed(thrown, outgoing);
     }
   }
 
   #answerModern(
-    outgoing: ServerResponse,
+    outgoing: ClientResponse,
     request: Request,
     caller: ModernCaller,
-    shape: Shape,
+    form: AnswerForm,
     lookup: HeaderLookup,
   ): Response {
     const principal = caller.principal.key;
     const isListen = request.method === LISTEN;
     if (isListen && !this.#listenCounts.add(principal)) {
-      this.#parts.metrics?.shed('streams');
+      this.#parts.metrics.countShed('streams');
       const message = `you have ${this.#listenCounts.perPrincipal} ${LISTEN} streams open; close one first`;
       return refuse(new GatewayError('overloaded', { message }), request.id);
     }
-    const reply = new ModernReply(outgoing, request, principal, shape, this);
-    if (isListen) this.#listens.add(reply);
+    const reply = new ModernReply(outgoing, request, principal, form, this);
+    if (isListen) this.#listens.set(reply, caller.principal);
     reply.bind(this.#parts.front.handleModernRequest(request, caller, reply, lookup));
     return RESPONSE_ALREADY_SENT;
   }
@@ -230,16 +299,16 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     if (this.#listens.delete(reply)) this.#listenCounts.remove(reply.principal);
   }
 
-  onFailed(thrown: unknown, outgoing: ServerResponse): void {
+  onFailed(thrown: unknown, outgoing: ClientResponse): void {
     writeResponse(outgoing, this.#parts.onFailure(thrown, outgoing));
   }
 
   async #initialize(
-    outgoing: ServerResponse,
+    outgoing: ClientResponse,
     request: Request,
     principal: Principal,
     view: string,
-    shape: Shape,
+    form: AnswerForm,
     sessionId: string | undefined,
   ): Promise<Response> {
     if (this.#isDraining) return refuse(new GatewayError('draining'), request.id);
@@ -249,10 +318,14 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       return refuse(new GatewayError('invalid-request', { message }), request.id);
     }
     const { session, answer } = await this.#parts.front.initialize(request, principal, view);
-    if (shape === 'events') {
+    if (session !== undefined && this.#parts.isOver(principal)) {
+      await this.#parts.front.endSession(session);
+      return refuseOver(request.id);
+    }
+    if (form === 'events') {
       const id = session === undefined ? {} : { 'mcp-session-id': session.id };
       outgoing.writeHead(200, { ...EVENT_STREAM_HEADERS, ...id });
-      outgoing.end(eventText({ data: oneLine(responseText(request.id, answer)) }));
+      outgoing.end(jsonEventText({ data: responseText(request.id, answer) }));
     } else {
       writeAnswer(outgoing, request.id, answer, session?.id);
     }
@@ -260,32 +333,33 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   }
 
   async #converseInBatch(
-    outgoing: ServerResponse,
+    outgoing: ClientResponse,
     session: ClientSession,
     items: readonly (Message | MessageError)[],
-    shape: Shape,
+    form: AnswerForm,
     lookup: HeaderLookup,
+    principal: Principal,
   ): Promise<Response> {
     const { front, metrics } = this.#parts;
     for (const item of items) {
-      if (item instanceof MessageError && item.limit !== undefined) metrics?.limitReached(item.limit);
+      if (item instanceof MessageError && item.limit !== undefined) metrics.countLimit(item.limit);
     }
     const refused = refuseBatch(items, session.caller.revision);
     if (refused !== undefined) return refuse(refused);
     const expected = items.filter((item) => item instanceof MessageError || item.kind === 'request').length;
-    if (expected > 0 && this.#isDraining) return refuse(new GatewayError('draining'));
+    if (expected > 0 && this.#refusesRequests) return refuse(new GatewayError('draining'));
     if (expected === 0) {
       for (const item of items) {
         if (!(item instanceof MessageError)) this.#onNotification(session, item);
       }
       return writeAccepted(outgoing);
     }
-    const reply = new Reply(outgoing, { session, shape, request: undefined, expected }, this);
+    const reply = new Reply(outgoing, { session, form, request: undefined, expected }, this);
     await Promise.all(
       items.map(async (item) => {
         if (item instanceof MessageError) reply.answer(item.id, toAnswer(toRefusal(item)));
         else if (item.kind === 'request')
-          reply.answer(item.id, await front.handleRequest(session, item, reply, lookup));
+          reply.answer(item.id, await front.handleRequest(session, item, reply, lookup, principal));
         else this.#onNotification(session, item);
       }),
     );
@@ -299,12 +373,12 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   }
 
   async #get(
-    { outgoing }: HttpBindings,
+    { outgoing }: ClientHttp,
     view: string,
     { headers, principal }: Admitted,
     endpoint: string,
   ): Promise<Response> {
-    const wanted = getShape(headers.accept);
+    const wanted = getForm(headers.accept);
     if (wanted === 'hint') return browserHint(endpoint);
     if (wanted !== 'events' || headers.sessionId === undefined) {
       // Not 400: clients treat every status but 200 and 405 as a failure, and retry at once.
@@ -318,21 +392,22 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     if (this.#isDraining && lastEventId === undefined) return refuse(new GatewayError('draining'));
     const streams = this.streamsOf(session);
     if (streams === undefined) return refuse(new GatewayError('session-unknown', { message: 'initialize again' }));
+    if (this.#parts.isOver(principal)) return refuseOver();
+    const reader = this.#parts.currentOf(principal);
+    this.#readers.set(session, reader);
     if (!streams.mayOpen(performance.now(), lastEventId)) {
-      this.#parts.metrics?.limitReached('streamOpensPerMinute');
+      this.#parts.metrics.countLimit('streamOpensPerMinute');
       const message = 'this session opened its event stream too often within a minute; keep it open';
       return refuse(new GatewayError('too-many-requests', { message }), undefined, { 'retry-after': '60' });
     }
-    if (lastEventId === undefined) streams.listen(outgoing);
-    else if (!(await streams.resume(outgoing, lastEventId))) {
-      // Clients that see the empty stream end would resume it again and again; 405 ends that.
-      const message = 'this stream has ended, and every event of it was sent';
-      return refuse(new GatewayError('method-not-allowed', { message }), undefined, { allow: 'POST' });
+    if (lastEventId === undefined) {
+      streams.listen(outgoing, reader);
+      return RESPONSE_ALREADY_SENT;
     }
-    return RESPONSE_ALREADY_SENT;
+    return await resume(streams, outgoing, lastEventId, reader);
   }
 
-  async #delete({ outgoing }: HttpBindings, view: string, { headers, principal }: Admitted): Promise<Response> {
+  async #delete({ outgoing }: ClientHttp, view: string, { headers, principal }: Admitted): Promise<Response> {
     const session = await this.#sessionOf(headers, principal, view);
     if (session instanceof GatewayError) return refuse(session);
     try {
@@ -384,8 +459,19 @@ function orRethrow(thrown: unknown): GatewayError {
   throw thrown;
 }
 
-function writeAccepted(outgoing: ServerResponse): Response {
-  outgoing.writeHead(202, { 'content-length': 0 });
-  outgoing.end();
-  return RESPONSE_ALREADY_SENT;
+/** Resumes a stream, or refuses that. */
+async function resume(
+  streams: SessionStreams,
+  outgoing: ClientResponse,
+  lastEventId: string,
+  reader: Principal,
+): Promise<Response> {
+  try {
+    if (await streams.resume(outgoing, lastEventId, reader)) return RESPONSE_ALREADY_SENT;
+  } catch (thrown) {
+    return refuse(orRethrow(thrown));
+  }
+  // Clients that see the empty stream end would resume it again and again; 405 ends that.
+  const message = 'this stream has ended, and every event of it was sent';
+  return refuse(new GatewayError('method-not-allowed', { message }), undefined, { allow: 'POST' });
 }

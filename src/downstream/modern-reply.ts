@@ -1,12 +1,11 @@
-import type { ServerResponse } from 'node:http';
+import type { ClientResponse } from '../gateway/client-http.ts';
 import type { ModernCall, ModernSink } from '../gateway/front.ts';
-import { eventText } from '../protocol/framing/event-stream.ts';
-import { oneLine } from '../json/json.ts';
+import { jsonEventText } from '../protocol/framing/event-stream.ts';
 import { type Answer, type Request, responseText } from '../protocol/jsonrpc.ts';
 import { RPC } from '../protocol/rpc-codes.ts';
 import type { EdgeMemory } from './memory/edge-memory.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import type { Shape } from './admission/accept.ts';
+import type { AnswerForm } from './admission/accept.ts';
 import type { DisconnectWatcher, InFlightRequests } from './streams/disconnect-watcher.ts';
 import { StreamWriter } from './streams/stream-writer.ts';
 import type { EdgeTimers } from './streams/edge-timers.ts';
@@ -34,11 +33,11 @@ export interface ModernReplyParts {
   readonly timers: EdgeTimers;
   readonly disconnects: DisconnectWatcher;
   readonly memory: EdgeMemory;
-  readonly metrics: Metrics | undefined;
+  readonly metrics: Metrics;
   /** Called after the answer was written. */
   onReplied(reply: ModernReply): void;
   /** Called if the answer could not be written. */
-  onFailed(thrown: unknown, response: ServerResponse): void;
+  onFailed(thrown: unknown, response: ClientResponse): void;
 }
 
 /**
@@ -50,8 +49,8 @@ export class ModernReply implements ModernSink {
   readonly request: Request;
   /** Key of the principal that made the request. */
   readonly principal: string;
-  readonly #response: ServerResponse;
-  readonly #shape: Shape;
+  readonly #response: ClientResponse;
+  readonly #form: AnswerForm;
   readonly #parts: ModernReplyParts;
   readonly #inFlight: InFlightRequests;
   /** Starts the event stream when the answer does not come soon. */
@@ -61,13 +60,19 @@ export class ModernReply implements ModernSink {
   #isDisconnected = false;
   #call: ModernCall | undefined;
 
-  constructor(response: ServerResponse, request: Request, principal: string, shape: Shape, parts: ModernReplyParts) {
+  constructor(
+    response: ClientResponse,
+    request: Request,
+    principal: string,
+    form: AnswerForm,
+    parts: ModernReplyParts,
+  ) {
     this.#response = response;
     this.request = request;
     this.principal = principal;
-    this.#shape = shape;
+    this.#form = form;
     this.#parts = parts;
-    if (shape !== 'json') this.#deciding = setTimeout(() => this.commit(), DECIDE_MODERN_MS).unref();
+    if (form !== 'json') this.#deciding = setTimeout(() => this.commit(), DECIDE_MODERN_MS).unref();
     this.#inFlight = parts.disconnects.watch(response.req.socket, this);
   }
 
@@ -105,7 +110,7 @@ export class ModernReply implements ModernSink {
   #write(answer: Answer): void {
     const { id } = this.request;
     clearTimeout(this.#deciding);
-    if (this.#shape === 'events') this.#begin();
+    if (this.#form === 'events') this.#begin();
     this.#isFinished = true;
     if (this.#writer === undefined) {
       const status = answer.kind === 'error' ? STATUS.get(answer.error.code) : undefined;
@@ -118,14 +123,14 @@ export class ModernReply implements ModernSink {
   }
 
   send(text: string): boolean {
-    if (this.#isFinished || this.#shape === 'json') return false;
+    if (this.#isFinished || this.#form === 'json') return false;
     this.#begin();
     this.#event(text);
     return true;
   }
 
   #event(text: string): void {
-    const event = eventText({ data: oneLine(text) });
+    const event = jsonEventText({ data: text });
     this.#writer?.write({ seq: 0, text: event, bytes: textBytes(event), atMs: 0 }, text);
   }
 
@@ -145,9 +150,9 @@ export class ModernReply implements ModernSink {
       {
         onGone: () => {
           timers.removeStream(writer);
-          metrics?.streams.post.remove();
+          metrics.streams.post.remove();
         },
-        onDropped: () => metrics?.dropped('slow-client'),
+        onDropped: () => metrics.countDropped('slow-client'),
       },
       {
         isImpatient: true,
@@ -157,7 +162,7 @@ export class ModernReply implements ModernSink {
       },
     );
     this.#writer = writer;
-    metrics?.streams.post.add();
+    metrics.streams.post.add();
     timers.addStream(writer);
     response.writeHead(200, EVENT_STREAM_HEADERS);
   }

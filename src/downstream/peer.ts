@@ -41,30 +41,54 @@ function errorText(error: unknown, id = 'null'): string {
 export class Peer {
   readonly #parts: PeerParts;
   readonly #calls = new ArrayMap<Id, Pick<ModernCall, 'cancel' | 'close'>>();
+  /** The sender of the latest input. */
+  #principal: Principal;
   #session: ClientSession | undefined;
   #opening: Promise<void> | undefined;
   #isClosed = false;
+  /** Inputs that are being handled: a request until it is answered. */
+  #inputCount = 0;
 
   constructor(parts: PeerParts) {
     this.#parts = parts;
+    this.#principal = parts.principal;
   }
 
-  /** Handles input of the client and sends the answer. Never rejects. */
-  async receive(input: ClientInput): Promise<void> {
+  /** Returns whether an answer is due. */
+  get isAnswering(): boolean {
+    return this.#inputCount > 0;
+  }
+
+  /**
+   * Handles input of the client and sends the answer. Never rejects.
+   *
+   * @param principal the sender of this input, which may have other claims than before. Default: that of the input before.
+   */
+  async receive(input: ClientInput, principal: Principal = this.#principal): Promise<void> {
     const { sink, log } = this.#parts;
+    this.#inputCount++;
     try {
-      if (!('kind' in input)) await this.#receiveBatch(input);
+      if (principal !== this.#principal) await this.#setPrincipal(principal);
+      if (!('kind' in input)) await this.#receiveBatch(input, principal);
       else if (input.kind === 'request' && input.method === 'initialize' && this.#canOpen(input)) {
-        this.#opening = this.#initialize(input);
+        this.#opening = this.#initialize(input, principal);
         await this.#opening;
-      } else if (!(await this.#receiveModern(input))) {
-        const text = await this.#answer(input);
+      } else if (!(await this.#receiveModern(input, principal))) {
+        const text = await this.#answer(input, principal);
         if (text !== undefined) sink.send(text);
       }
     } catch (thrown) {
       log.error({ err: thrown }, 'message could not be handled');
       if ('kind' in input && input.kind === 'request') sink.send(errorText(thrown, input.id));
+    } finally {
+      this.#inputCount--;
     }
+  }
+
+  async #setPrincipal(principal: Principal): Promise<void> {
+    this.#principal = principal;
+    const session = this.#session;
+    if (session !== undefined) await this.#parts.front.findSession(session.id, principal, this.#parts.view);
   }
 
   /** Closes calls that have no end of their own, since no further input comes. */
@@ -87,7 +111,7 @@ export class Peer {
   }
 
   /** Handles a message of the modern era, which needs no session. Returns false for other messages. */
-  async #receiveModern(input: Message): Promise<boolean> {
+  async #receiveModern(input: Message, principal: Principal): Promise<boolean> {
     if (input.kind === 'notification' && input.method === 'notifications/cancelled') {
       const call = this.#calls.get(input.params?.raw('requestId') ?? '');
       if (call === undefined) return false;
@@ -98,12 +122,12 @@ export class Peer {
     const modern = readModern(input, undefined);
     if (modern === undefined) return false;
     if (modern.kind === 'refused') this.#parts.sink.send(errorText(modern.error, modern.id));
-    else if (modern.kind === 'modern') await this.#answerModern(modern.request, modern.envelope);
+    else if (modern.kind === 'modern') await this.#answerModern(modern.request, modern.envelope, principal);
     return true;
   }
 
-  async #answerModern(request: Request, envelope: Envelope): Promise<void> {
-    const { front, principal, view, sink } = this.#parts;
+  async #answerModern(request: Request, envelope: Envelope, principal: Principal): Promise<void> {
+    const { front, view, sink } = this.#parts;
     const { id } = request;
     if (this.#calls.has(id)) {
       const message = `a request with id ${id} is already in flight`;
@@ -131,8 +155,8 @@ export class Peer {
     own.send(responseText(id, answer));
   }
 
-  async #initialize(request: Request): Promise<void> {
-    const { front, principal, view, sink } = this.#parts;
+  async #initialize(request: Request, principal: Principal): Promise<void> {
+    const { front, view, sink } = this.#parts;
     const { session, answer } = await front.initialize(request, principal, view);
     sink.send(responseText(request.id, answer));
     this.#session = session;
@@ -140,11 +164,13 @@ export class Peer {
     if (session === undefined) this.#opening = undefined;
     else if (!this.#isClosed) {
       session.closed.addEventListener('abort', () => this.#parts.onEnd(), { once: true });
+      // Another input may have come with other claims meanwhile.
+      if (this.#principal !== principal) await front.findSession(session.id, this.#principal, view);
       session.setSink(sink);
     }
   }
 
-  async #answer(message: Message): Promise<string | undefined> {
+  async #answer(message: Message, principal: Principal): Promise<string | undefined> {
     const { front, sink } = this.#parts;
     if (this.#opening !== undefined) await this.#opening;
     const session = this.#session;
@@ -155,7 +181,7 @@ export class Peer {
     }
     switch (message.kind) {
       case 'request': {
-        const answer = await front.handleRequest(session, message, sink);
+        const answer = await front.handleRequest(session, message, sink, undefined, principal);
         return answer === undefined ? undefined : responseText(message.id, answer);
       }
       case 'notification':
@@ -168,7 +194,7 @@ export class Peer {
     }
   }
 
-  async #receiveBatch(items: readonly (Message | MessageError)[]): Promise<void> {
+  async #receiveBatch(items: readonly (Message | MessageError)[], principal: Principal): Promise<void> {
     if (this.#opening !== undefined) await this.#opening;
     const { sink, onLimit } = this.#parts;
     for (const item of items) if (item instanceof MessageError && item.limit !== undefined) onLimit(item.limit);
@@ -179,7 +205,7 @@ export class Peer {
     }
     const answers = await Promise.all(
       items.map(async (item) =>
-        item instanceof MessageError ? errorText(toRefusal(item), item.id) : await this.#answer(item),
+        item instanceof MessageError ? errorText(toRefusal(item), item.id) : await this.#answer(item, principal),
       ),
     );
     const texts = answers.filter((text) => text !== undefined);

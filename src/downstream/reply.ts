@@ -1,30 +1,32 @@
-import type { ServerResponse } from 'node:http';
+import type { ClientResponse } from '../gateway/client-http.ts';
 import type { ClientSession, MessageSink } from '../gateway/front.ts';
-import { type Answer, type Id, responseText } from '../protocol/jsonrpc.ts';
-import type { Shape } from './admission/accept.ts';
+import { type Answer, type Id, responseText, tailBytes } from '../protocol/jsonrpc.ts';
+import type { AnswerForm } from './admission/accept.ts';
 import type { EdgeMemory } from './memory/edge-memory.ts';
 import type { SessionStreams } from './streams/session-streams.ts';
 import { EVENT_STREAM_HEADERS, type EventStream } from './streams/event-stream.ts';
 import { holdUnsent } from './streams/unsent-answer.ts';
+import { writable } from './streams/writable.ts';
 
-function writeHead(response: ServerResponse, status: number, bytes: number, sessionId?: string): void {
+function writeHead(response: ClientResponse, status: number, bytes: number, sessionId?: string): void {
   const headers = ['content-type', 'application/json', 'content-length', String(bytes)];
   if (sessionId !== undefined) headers.push('mcp-session-id', sessionId);
   response.writeHead(status, headers);
 }
 
 /** Writes to the Node response directly: a web `Response` in between doubles the cost of a small answer. */
-function writeText(response: ServerResponse, status: number, text: string, bytes: number, sessionId?: string): void {
+function writeText(response: ClientResponse, status: number, text: string, bytes: number, sessionId?: string): void {
   writeHead(response, status, bytes, sessionId);
   // As many bytes as characters means ASCII, which latin1 copies without encoding.
-  response.end(text, bytes === text.length ? 'latin1' : 'utf8');
+  const encoding = bytes === text.length ? 'latin1' : 'utf8';
+  response.end(writable(text, encoding), encoding);
 }
 
 /**
  * Writes one answer as JSON. A large result is joined to the text around it as late as possible, because reading the
  * length of joined text copies it.
  */
-export function writeAnswer(response: ServerResponse, id: Id, answer: Answer, sessionId?: string, status = 200): void {
+export function writeAnswer(response: ClientResponse, id: Id, answer: Answer, sessionId?: string, status = 200): void {
   if (answer.kind === 'error') {
     const text = responseText(id, answer);
     writeText(response, status, text, Buffer.byteLength(text), sessionId);
@@ -37,9 +39,10 @@ export function writeAnswer(response: ServerResponse, id: Id, answer: Answer, se
     const bytes = Buffer.byteLength(head) + Buffer.byteLength(result) + 1;
     writeText(response, status, `${head}${result}}`, bytes, sessionId);
   } else {
-    writeHead(response, status, Buffer.byteLength(head) + tail.length, sessionId);
+    writeHead(response, status, Buffer.byteLength(head) + tailBytes(tail), sessionId);
     response.write(head);
-    response.end(tail);
+    for (const part of tail) response.write(part);
+    response.end();
   }
 }
 
@@ -49,7 +52,7 @@ const DECIDE_MS = 50;
 /** A POST, and the allowed forms of its answer. */
 export interface ReplyOptions {
   readonly session: ClientSession;
-  readonly shape: Shape;
+  readonly form: AnswerForm;
   /** The id of the request; undefined for a batch. */
   readonly request: Id | undefined;
   /** Number of answers that are due. */
@@ -66,7 +69,7 @@ export interface ReplyParts {
 
 /** Answers one POST: with a JSON body if the answer is the first message and comes soon, else with events. */
 export class Reply implements MessageSink {
-  readonly #response: ServerResponse;
+  readonly #response: ClientResponse;
   readonly #options: ReplyOptions;
   readonly #parts: ReplyParts;
   #answers: string[] | undefined;
@@ -74,15 +77,15 @@ export class Reply implements MessageSink {
   #stream: EventStream | undefined;
   #deciding: NodeJS.Timeout | undefined;
 
-  constructor(response: ServerResponse, options: ReplyOptions, parts: ReplyParts) {
+  constructor(response: ClientResponse, options: ReplyOptions, parts: ReplyParts) {
     this.#response = response;
     this.#options = options;
     this.#parts = parts;
-    if (options.shape !== 'json') this.#deciding = setTimeout(() => this.commit(), DECIDE_MS).unref();
+    if (options.form !== 'json') this.#deciding = setTimeout(() => this.commit(), DECIDE_MS).unref();
   }
 
   send(text: string): boolean {
-    if (this.#answered === this.#options.expected || this.#options.shape === 'json') return false;
+    if (this.#answered === this.#options.expected || this.#options.form === 'json') return false;
     if (this.#stream === undefined) this.commit();
     return this.#stream?.send(text) ?? false;
   }
@@ -93,10 +96,10 @@ export class Reply implements MessageSink {
    * @param answer undefined for a request that the client cancelled, which gets no response.
    */
   answer(id: Id, answer: Answer | undefined): void {
-    const { expected, request, shape } = this.#options;
+    const { expected, request, form } = this.#options;
     const isLast = ++this.#answered === expected;
     if (isLast) clearTimeout(this.#deciding);
-    if (isLast && answer !== undefined && shape === 'events' && this.#stream === undefined) this.commit();
+    if (isLast && answer !== undefined && form === 'events' && this.#stream === undefined) this.commit();
 
     if (this.#stream !== undefined) {
       const texts = answer === undefined ? [] : [responseText(id, answer)];
@@ -126,7 +129,7 @@ export class Reply implements MessageSink {
 
   /** Ends without an answer. Clients do not resume an event stream without an event id. */
   #endEmpty(): void {
-    if (this.#options.shape === 'json') this.#response.writeHead(202, { 'content-length': 0 });
+    if (this.#options.form === 'json') this.#response.writeHead(202, { 'content-length': 0 });
     else this.#response.writeHead(200, EVENT_STREAM_HEADERS);
     this.#response.end();
   }

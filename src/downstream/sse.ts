@@ -1,16 +1,14 @@
 import { randomBytes } from 'node:crypto';
-import type { ServerResponse } from 'node:http';
-import type { HttpBindings } from '@hono/node-server';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Logger } from 'pino';
 import { GatewayError } from '../errors.ts';
+import type { ClientHttp, ClientResponse } from '../gateway/client-http.ts';
 import type { Front, MessageSink } from '../gateway/front.ts';
-import { eventText } from '../protocol/framing/event-stream.ts';
-import { oneLine } from '../json/json.ts';
+import { eventText, jsonEventText } from '../protocol/framing/event-stream.ts';
 import { MessageError } from '../protocol/jsonrpc.ts';
 import type { Principal } from '../policy/principal.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import { getShape } from './admission/accept.ts';
+import { getForm } from './admission/accept.ts';
 import type { Admitted } from './admission/admission.ts';
 import { readInput, toRefusal } from './classify.ts';
 import { StreamCounts } from './memory/stream-counts.ts';
@@ -23,16 +21,24 @@ import { postedText } from './admission/posted-text.ts';
 import type { EdgeMemory } from './memory/edge-memory.ts';
 import type { EdgeTimers } from './streams/edge-timers.ts';
 import { refuse } from './admission/refusal.ts';
+import { refusalOfInput, refuseForLoad } from './new-work.ts';
+import type { Load } from '../load/load.ts';
 import { EVENT_STREAM_HEADERS, STUCK_MS } from './streams/event-stream.ts';
 
 export interface SseParts {
   readonly front: Front;
   readonly timers: EdgeTimers;
   readonly log: Logger;
-  readonly metrics: Metrics | undefined;
+  readonly metrics: Metrics;
   readonly memory: EdgeMemory;
   readonly bodyBytes: number;
   readonly streamsPerPrincipal: number;
+  /** Refuses new work under overload. Default: all is accepted. */
+  readonly load?: Load | undefined;
+  /** Returns whether the credentials of an authenticated principal are not accepted any more. */
+  isOver(principal: Principal): boolean;
+  /** Returns the principal with the rights that its credentials have now; the same object if they have not changed. */
+  currentOf(principal: Principal): Principal;
 }
 
 /** The event stream of a 2024-11-05 client, which carries all messages to it. */
@@ -41,7 +47,7 @@ class EventSink implements MessageSink {
   #seq = 0;
 
   constructor(
-    response: ServerResponse,
+    response: ClientResponse,
     principal: string,
     budget: ByteBudget,
     onGone: () => void,
@@ -60,28 +66,42 @@ class EventSink implements MessageSink {
   }
 
   send(text: string): boolean {
-    return this.#write('message', oneLine(text), text);
+    return this.#write(jsonEventText({ event: 'message', data: text }), text);
   }
 
   /** Sends the path to POST to. */
   sendEndpoint(path: string): void {
-    this.#write('endpoint', path, '');
+    this.#write(eventText({ event: 'endpoint', data: path }), '');
   }
 
-  #write(event: string, data: string, message: string): boolean {
+  #write(text: string, message: string): boolean {
     if (this.writer.isGone) return false;
-    const text = eventText({ event, data });
     this.writer.write({ seq: ++this.#seq, text, bytes: textBytes(text), atMs: 0 }, message);
     return true;
   }
 }
 
 interface SseClient {
-  readonly principal: Principal;
+  /** As in the latest request, whose credentials may be newer than those that opened the stream. */
+  principal: Principal;
   readonly view: string;
   readonly peer: Peer;
   /** Ends the stream. */
   end(): void;
+}
+
+const SECRET = /^(?<process>[\da-f-]{36})~(?<view>[a-z0-9-]*)~[\w-]+$/;
+
+/** Returns a secret for the POST path of a client. With several processes it names the one that has the stream. */
+function secretOf(process: string | undefined, view: string): string {
+  const random = randomBytes(24).toString('base64url');
+  return process === undefined ? random : `${process}~${view}~${random}`;
+}
+
+/** Returns the process and the view in a secret; undefined if there are none. */
+function partsOf(secret = ''): { readonly process: string; readonly view: string } | undefined {
+  const { process, view } = SECRET.exec(secret)?.groups ?? {};
+  return process === undefined || view === undefined ? undefined : { process, view };
 }
 
 /**
@@ -111,27 +131,22 @@ export class SseEndpoint {
   }
 
   /** Ends the streams of these principals, and so their sessions. */
-  endStreams(isConcerned: (principal: string) => boolean): void {
-    for (const client of this.#clients.values()) if (isConcerned(client.principal.key)) client.end();
+  endStreams(isConcerned: (principal: Principal) => boolean): void {
+    for (const client of this.#clients.values()) if (isConcerned(client.principal)) client.end();
   }
 
-  async open({ outgoing }: HttpBindings, view: string, { headers, principal }: Admitted): Promise<Response> {
-    const { front, timers, log, metrics, memory } = this.#parts;
-    if (getShape(headers.accept) !== 'events') {
+  open({ outgoing }: ClientHttp, view: string, { headers, principal }: Admitted): Response {
+    const { front, timers, log, metrics, memory, load } = this.#parts;
+    if (getForm(headers.accept) !== 'events') {
       return refuse(new GatewayError('not-acceptable', { message: 'send Accept: text/event-stream' }));
     }
-    const id = randomBytes(24).toString('base64url');
-    // The secret has no owner yet, so it becomes that of this process.
-    const ownership = await front.ownerOfSession(id);
-    if (ownership.kind !== 'here') {
-      return refuse(
-        new GatewayError('internal-error', { message: 'another process has this session; open /sse again' }),
-      );
-    }
+    const id = secretOf(front.processName, view);
     if (this.#isDraining) return refuse(new GatewayError('draining'));
     if (outgoing.destroyed) return RESPONSE_ALREADY_SENT;
+    const refusal = load?.refusalOf('session');
+    if (refusal !== undefined) return refuseForLoad(refusal);
     if (!this.#counts.add(principal.key)) {
-      metrics?.shed('streams');
+      metrics.countShed('streams');
       const message = `you have ${this.#counts.perPrincipal} SSE streams open; close one first`;
       return refuse(new GatewayError('overloaded', { message }));
     }
@@ -144,16 +159,16 @@ export class SseEndpoint {
         this.#clients.delete(id);
         this.#counts.remove(principal.key);
         timers.removeStream(sink.writer);
-        metrics?.streams.sse.remove();
+        metrics.streams.sse.remove();
         peer.close().catch((thrown: unknown) => log.error({ err: thrown }, 'session could not be closed'));
       },
-      () => metrics?.dropped('slow-client'),
+      () => metrics.countDropped('slow-client'),
     );
-    const onLimit = (limit: LimitName) => metrics?.limitReached(limit);
+    const onLimit = (limit: LimitName) => metrics.countLimit(limit);
     const peer = new Peer({ front, principal, view, sink, log, onLimit, onEnd: () => sink.writer.end() });
     this.#clients.set(id, { principal, view, peer, end: () => sink.writer.end() });
     timers.addStream(sink.writer);
-    metrics?.streams.sse.add();
+    metrics.streams.sse.add();
     outgoing.writeHead(200, EVENT_STREAM_HEADERS);
     sink.sendEndpoint(`/messages?sessionId=${id}`);
     return RESPONSE_ALREADY_SENT;
@@ -161,43 +176,57 @@ export class SseEndpoint {
 
   /** Returns the view of the client with this secret, for which its credentials are checked. */
   viewOf(id: string | undefined): string {
-    return this.#clients.get(id ?? '')?.view ?? '';
+    return this.#clients.get(id ?? '')?.view ?? partsOf(id)?.view ?? '';
   }
 
-  async post(env: HttpBindings, id: string | undefined, { headers, principal }: Admitted): Promise<Response> {
+  async post(env: ClientHttp, id: string | undefined, { headers, principal }: Admitted): Promise<Response> {
     const client = this.#clients.get(id ?? '');
-    if (client === undefined && id !== undefined) {
-      const ownership = await this.#parts.front.ownerOfSession(id);
+    const elsewhere = partsOf(id);
+    if (client === undefined && elsewhere !== undefined) {
+      const ownership = await this.#parts.front.ownerOfStream(elsewhere.process);
       if (ownership.kind === 'elsewhere') {
-        await ownership.owner.forward(env.incoming, env.outgoing);
-        return RESPONSE_ALREADY_SENT;
+        const { incoming, outgoing } = env;
+        // The stream is lost with its process, so it is of no use to try again.
+        if ((await ownership.owner.forward(incoming, outgoing, principal, elsewhere.view)) === 'answered') {
+          return RESPONSE_ALREADY_SENT;
+        }
       }
     }
-    if (client === undefined || client.principal.key !== principal.key) {
+    const isOwn = client?.principal.key === principal.key && this.#parts.front.hasView(client.view, principal);
+    if (client === undefined || !isOwn) {
       return refuse(new GatewayError('session-unknown', { message: 'open /sse again' }));
     }
+    client.principal = principal;
     const { memory } = this.#parts;
     const limits = { limitBytes: this.#bodyBytes, budget: memory.bodies, principal: principal.key };
     const text = await postedText(env, headers, limits);
     if (typeof text !== 'string') return text;
+    if (this.#parts.isOver(principal)) {
+      return refuse(new GatewayError('unauthorized', { message: 'the credentials have just expired or been revoked' }));
+    }
     let input;
     try {
       input = readInput(text);
     } catch (thrown) {
       if (!(thrown instanceof MessageError)) throw thrown;
-      if (thrown.limit !== undefined) this.#parts.metrics?.limitReached(thrown.limit);
+      if (thrown.limit !== undefined) this.#parts.metrics.countLimit(thrown.limit);
       return refuse(toRefusal(thrown), thrown.id);
     }
     if (this.#isDraining && 'kind' in input && input.kind === 'request') {
       return refuse(new GatewayError('draining'), input.id);
     }
+    const refusal = refusalOfInput(this.#parts.load, input);
+    if (refusal !== undefined)
+      return refuseForLoad(refusal, 'kind' in input && input.kind === 'request' ? input.id : undefined);
     env.outgoing.writeHead(202, { 'content-type': 'text/plain', 'content-length': 8 });
     env.outgoing.end('Accepted');
-    await client.peer.receive(input);
+    await client.peer.receive(input, this.#parts.currentOf(principal));
     return RESPONSE_ALREADY_SENT;
   }
 
+  /** Ends the streams on which no answer is due, and so their sessions. Refuses new streams and requests. */
   drain(): void {
     this.#isDraining = true;
+    for (const client of this.#clients.values()) if (!client.peer.isAnswering) client.end();
   }
 }

@@ -5,7 +5,7 @@ import { GatewayError, toAnswer } from '../errors.ts';
 import type { Front, MessageSink } from '../gateway/front.ts';
 import { LOCAL } from '../policy/principal.ts';
 import { oneLine } from '../json/json.ts';
-import type { LimitName } from '../limits.ts';
+import { type LimitName, LIMITS } from '../limits.ts';
 import { MessageError, responseText } from '../protocol/jsonrpc.ts';
 import { LineSplitter } from '../protocol/framing/lines.ts';
 import { readInput, toRefusal } from './classify.ts';
@@ -19,7 +19,6 @@ export interface StdioStreams {
   readonly output: Writable;
 }
 
-const MAX_LINE_BYTES = 16_777_216;
 /** The time for calls to end after the client closed its input, as at the end of a pipe. */
 const LAST_ANSWERS_MS = 5_000;
 
@@ -50,7 +49,7 @@ function refusal(error: GatewayError, id = 'null'): string {
 }
 
 /** Resolves when all promises are settled, or after `limitMs`. */
-async function settled(working: Iterable<Promise<void>>, limitMs: number): Promise<void> {
+async function waitUntilSettled(working: Iterable<Promise<void>>, limitMs: number): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   const timer = setTimeout(resolve, limitMs);
   await Promise.race([promise, Promise.all(working)]);
@@ -81,9 +80,11 @@ export async function serveStdio(
   );
   const peer = new Peer({ front, principal: LOCAL, view, sink, log, onLimit, onEnd: end });
 
-  const lines = new LineSplitter(MAX_LINE_BYTES, (line, isCut) => {
+  const lines = new LineSplitter(LIMITS.clientLineBytes, (line, isCut) => {
     if (isCut) {
-      sink.send(refusal(new GatewayError('parse-error', { message: `a line is longer than ${MAX_LINE_BYTES} bytes` })));
+      onLimit('clientLineBytes');
+      const message = `a line is longer than ${LIMITS.clientLineBytes} bytes`;
+      sink.send(refusal(new GatewayError('parse-error', { message })));
       return;
     }
     try {
@@ -105,6 +106,6 @@ export async function serveStdio(
 
   await ended;
   peer.drain();
-  await settled(working, LAST_ANSWERS_MS);
+  await waitUntilSettled(working, LAST_ANSWERS_MS);
   await peer.close();
 }

@@ -1,33 +1,50 @@
+import type { Owners } from './exchange/owners.ts';
 import type { Logger } from 'pino';
 import { capabilitiesAt } from '../catalog/merge.ts';
 import type { View } from '../catalog/view.ts';
+import type { Settings } from '../config/config.ts';
 import { GatewayError } from '../errors.ts';
+import { NO_HINTS } from '../policy/decide.ts';
 import type { Principal } from '../policy/principal.ts';
 import { JsonTextError, RawObject } from '../json/json.ts';
 import { type Answer, EMPTY_RESULT, type Notification, type Request, type Response } from '../protocol/jsonrpc.ts';
 import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
+import type { LimitName } from '../limits.ts';
 import { detach } from '../json/kept-text.ts';
 import { featuresOf, negotiate } from '../protocol/revisions.ts';
 import { TASK_METHODS } from '../protocol/tasks.ts';
 import { UPSTREAM_DIALECTS } from './dialects/upstream-dialect.ts';
 import { capabilityKeyOf, forwardableCapabilities } from './exchange/client-capabilities.ts';
+import type { AuditRecorder } from './records/audit-recorder.ts';
 import type { CallOutcome } from './calls/call-outcome.ts';
 import type { Calls } from './calls/calls.ts';
 import type { ClientTasks } from './questions/client-tasks.ts';
-import type { ClientSession, Front, ModernCall, ModernCaller, ModernSink, MessageSink, Ownership } from './front.ts';
+import type {
+  ClientSession,
+  Front,
+  ModernCall,
+  ModernCaller,
+  ModernSink,
+  MessageSink,
+  Owner,
+  Ownership,
+} from './front.ts';
 import type { HolderLinks } from './connections/holder-links.ts';
 import { LISTS, type ListAnswers } from './forward/list-answers.ts';
 import { isSeverity } from '../protocol/severity.ts';
 import type { ModernRequests } from './modern/modern-requests.ts';
 import { OpenExchange } from './exchange/open-exchange.ts';
-import type { Upstreams } from './exchange/connection-holder.ts';
-import type { RequestRecorder } from './exchange/request-recorder.ts';
-import { resolveUri } from './exchange/route.ts';
-import { noToolsNote, resolve } from './calls/resolve.ts';
-import type { Lifecycle } from '../upstream/lifecycle.ts';
+import type { Subscription, Upstreams } from './exchange/connection-holder.ts';
+import type { RequestRecorder } from './records/request-recorder.ts';
+import { findHidden, resolveUri, unknownResource } from './exchange/route.ts';
+import { noToolsNote, resolve, type ResolveParts } from './calls/resolve.ts';
+import type { Gate } from './exchange/gate.ts';
+import type { Lifecycle } from '../upstream/lifecycle/lifecycle.ts';
+import { isPrivate } from '../upstream/link/link.ts';
 import type { ListRefresher } from './lists/list-refresher.ts';
-import type { Session } from './clients/session.ts';
+import { Session } from './clients/session.ts';
 import type { SeenClients } from './clients/seen-clients.ts';
+import type { SessionClient } from './clients/session-client.ts';
 import type { Sessions } from './clients/sessions.ts';
 import type { Tasks } from './tasks/tasks.ts';
 
@@ -37,16 +54,22 @@ export interface GatewayParts {
   readonly sessions: Sessions;
   readonly seenClients: SeenClients;
   readonly listRefresher: ListRefresher;
+  readonly gate: Gate;
   readonly links: HolderLinks;
   readonly lists: ListAnswers;
   readonly calls: Calls;
   readonly tasks: Tasks;
   readonly clientTasks: ClientTasks;
   readonly modernRequests: ModernRequests;
+  readonly owners: Owners;
   readonly recorder: RequestRecorder;
   readonly log: Logger;
   readonly serverInfo: RawObject;
-  readonly inFlightPerSession: number;
+  readonly settings: Settings<'limits'>;
+  /** Records requests before they are sent; undefined unless the config requires that. */
+  readonly audit: Pick<AuditRecorder, 'begin'> | undefined;
+  /** Runs when a bound refuses a client. */
+  readonly onLimit: (limit: LimitName) => void;
 }
 
 /**
@@ -54,15 +77,27 @@ export interface GatewayParts {
  */
 export class Gateway implements Front {
   readonly #parts: GatewayParts;
+  readonly #resolving: ResolveParts;
 
   constructor(parts: GatewayParts) {
     this.#parts = parts;
+    const { listRefresher, gate } = parts;
+    this.#resolving = { listRefresher, gate, lifecycleOf: this.#lifecycleOf };
   }
 
   readonly #lifecycleOf = (upstream: string): Lifecycle | undefined => this.#parts.upstreams.get(upstream)?.lifecycle;
 
-  hasView(view: string): boolean {
-    return this.#parts.views.has(view);
+  hasView(view: string, principal?: Principal): boolean {
+    const { views, gate } = this.#parts;
+    const found = views.get(view);
+    return found !== undefined && (principal === undefined || gate.isOpen || gate.mayEnter(found, principal));
+  }
+
+  reportHiddenView(view: string, principal: Principal): boolean {
+    const { views, gate } = this.#parts;
+    const found = views.get(view);
+    if (found !== undefined) gate.reportHiddenView(found, principal);
+    return found !== undefined;
   }
 
   async initialize(
@@ -92,7 +127,7 @@ export class Gateway implements Front {
       const revision = negotiate(asked);
       // Copied, since the session outlives the text of the message.
       const capabilities = RawObject.parse(detach(params.object('capabilities')?.toString() ?? '{}'));
-      const clientCapabilities = forwardableCapabilities(capabilities, featuresOf(revision));
+      const clientCapabilities = forwardableCapabilities(capabilities, featuresOf(revision), this.#parts.onLimit);
       const capabilityKey = capabilityKeyOf(clientCapabilities);
       const client = { era: 'legacy', principal: principal.key, clientCapabilities, capabilityKey } as const;
       await this.#parts.listRefresher.beginFirstLists(view, client);
@@ -112,11 +147,29 @@ export class Gateway implements Front {
   }
 
   hasSession(id: string): boolean {
-    return this.#parts.sessions.has(id);
+    return this.#parts.sessions.isCertainlyHere(id);
   }
 
-  ownerOfSession(id: string): Ownership | Promise<Ownership> {
-    return this.#parts.sessions.ownerOf(id);
+  ownerOfSession(
+    id: string,
+    principal: Principal,
+    view: string,
+    isForwarded?: boolean,
+  ): Ownership | Promise<Ownership> {
+    return this.#parts.sessions.ownerOf(id, principal, view, isForwarded);
+  }
+
+  successor(): Owner | undefined {
+    return this.#parts.owners.successor();
+  }
+
+  get processName(): string | undefined {
+    const { owners } = this.#parts;
+    return owners.isAlone ? undefined : owners.name;
+  }
+
+  ownerOfStream(process: string): Ownership | Promise<Ownership> {
+    return this.#parts.owners.ownerOf({ kind: 'stream', process });
   }
 
   findSession(
@@ -128,30 +181,36 @@ export class Gateway implements Front {
   }
 
   async handleRequest(
-    session: Session,
+    clientSession: ClientSession,
     request: Request,
     sink: MessageSink,
     headers?: HeaderLookup,
+    principal?: Principal,
   ): Promise<Answer | undefined> {
+    const session = Session.from(clientSession);
+    // Another request may bring other claims while this one waits.
+    const client = session.clientOf(principal ?? session.caller.principal);
     const startedMs = performance.now();
     const span = this.#parts.recorder.begin(request, headers);
     let exchange: OpenExchange | undefined;
     let answer: Answer;
     try {
-      exchange = this.#begin(session, request, sink);
+      exchange = this.#begin(session, client, request, sink);
       exchange.span = span;
       const to = UPSTREAM_METHODS.has(request.method)
-        ? await resolve(this.#parts.listRefresher, this.#lifecycleOf, session, request)
+        ? await resolve(this.#resolving, client, session, request)
         : undefined;
       if (to?.kind === 'upstream') exchange.setTool(to);
-      if (to === undefined) answer = await this.#answer(session, exchange);
+      if (to === undefined) answer = await this.#answer(session, client, exchange);
       else answer = sessionAnswer(await this.#parts.calls.send(exchange, to));
     } catch (thrown) {
       answer = this.#parts.recorder.fail(thrown, request.method, span);
     }
     if (exchange !== undefined) session.removeExchange(exchange);
     session.usedMs = performance.now();
-    this.#parts.recorder.end(session.caller, session, request, exchange, answer, session.usedMs - startedMs, span);
+    const durationMs = session.usedMs - startedMs;
+    const answered = { caller: client.caller, describedBy: session.caller, holder: session, request, exchange };
+    this.#parts.recorder.end({ ...answered, answer, durationMs, span });
     return exchange?.isCancelledByClient === true ? undefined : answer;
   }
 
@@ -159,38 +218,39 @@ export class Gateway implements Front {
     request: Request,
     caller: ModernCaller,
     sink: ModernSink,
-    lookup: HeaderLookup | undefined,
+    headers: HeaderLookup | undefined,
   ): ModernCall {
     this.#parts.seenClients.record(caller, caller.clientInfo, Date.now());
-    return this.#parts.modernRequests.request(request, caller, sink, lookup);
+    return this.#parts.modernRequests.request(request, caller, sink, headers);
   }
 
-  #begin(session: Session, request: Request, sink: MessageSink): OpenExchange {
+  #begin(session: Session, client: SessionClient, request: Request, sink: MessageSink): OpenExchange {
     const { id } = request;
     if (session.inFlight.has(id)) {
       throw new GatewayError('invalid-request', { message: `a request with id ${id} is already in flight` });
     }
-    if (session.inFlight.size >= this.#parts.inFlightPerSession) {
+    if (session.inFlight.size >= this.#parts.settings().limits.inFlightPerSession) {
       throw new GatewayError('overloaded', { message: `this session has ${session.inFlight.size} requests in flight` });
     }
-    const exchange = new OpenExchange(session, session, request, sink);
+    const exchange = new OpenExchange(client, session, request, sink);
     session.addExchange(exchange);
     return exchange;
   }
 
-  #answer(session: Session, exchange: OpenExchange): Answer | Promise<Answer> {
+  #answer(session: Session, client: SessionClient, exchange: OpenExchange): Answer | Promise<Answer> {
     const { request } = exchange;
     if (TASK_METHODS.has(request.method)) return this.#runTask(exchange);
     const list = LISTS.get(request.method);
-    if (list !== undefined) return this.#parts.lists.answer(session, list, request);
+    if (list !== undefined) return this.#parts.lists.answer(session, list, request, client);
     switch (request.method) {
       case 'ping':
         return EMPTY_RESULT;
       case 'logging/setLevel':
-        return this.#setLevel(session, request);
+        return this.#setLevel(session, client, request);
       case 'resources/subscribe':
+        return this.#subscribe(session, client, request);
       case 'resources/unsubscribe':
-        return this.#setSubscription(session, request);
+        return this.#unsubscribe(session, client, request);
       case 'initialize':
         throw new GatewayError('invalid-request', { message: 'this session is initialized already' });
       default:
@@ -205,34 +265,49 @@ export class Gateway implements Front {
     return outcome;
   }
 
-  async #setLevel(session: Session, { params }: Request): Promise<Answer> {
+  async #setLevel(session: Session, { caller }: SessionClient, request: Request): Promise<Answer> {
+    const { params } = request;
     const level = params?.string('level');
     if (!isSeverity(level))
       throw new GatewayError('invalid-params', { message: `no such log level: ${level ?? '(none)'}` });
+    await this.#parts.audit?.begin(request, caller, undefined);
     await this.#parts.sessions.save(session, { kind: 'level', level });
     session.logLevel = level;
     await this.#parts.links.applyLogLevel(session);
     return EMPTY_RESULT;
   }
 
-  async #setSubscription(session: Session, { method, params }: Request): Promise<Answer> {
-    const uri = params?.string('uri');
-    if (uri === undefined) throw new GatewayError('invalid-params', { message: '"uri" must be a string' });
-    const resource = session.subscriptions.get(uri) ?? resolveUri(session.catalog, uri);
-    if (resource instanceof GatewayError) throw resource;
-    const to = { upstream: resource.upstream, uri: detach(resource.uri) };
-    const { links, sessions } = this.#parts;
-    const isSubscribe = method === 'resources/subscribe';
+  async #subscribe(session: Session, client: SessionClient, request: Request): Promise<Answer> {
+    const { caller } = client;
+    const { links, sessions, gate, audit } = this.#parts;
+    const { uri, to } = requestedResource(session, client, request.params, (hidden) =>
+      gate.reportHiddenResource(caller, request, hidden),
+    );
+    const item = { kind: 'resource', upstream: to.upstream, name: to.uri, hints: NO_HINTS } as const;
+    if (!gate.isOpen && !gate.allowsItem(caller, request, item)) throw unknownResource(uri);
+    await audit?.begin(request, caller, to.upstream);
     // Saved first, so that a subscription that cannot be stored is not sent to the upstream.
-    if (isSubscribe) await sessions.save(session, { kind: 'subscribe', uri });
+    await sessions.save(session, { kind: 'subscribe', uri });
     try {
-      return await (isSubscribe ? links.subscribe(session, uri, to) : links.unsubscribe(session, uri, to));
+      return await links.subscribe(session, uri, to);
     } finally {
       if (!session.subscriptions.has(uri)) await sessions.save(session, { kind: 'unsubscribe', uri });
     }
   }
 
-  handleNotification(session: Session, notification: Notification): void {
+  async #unsubscribe(session: Session, client: SessionClient, request: Request): Promise<Answer> {
+    const { uri, to } = requestedResource(session, client, request.params);
+    const { links, sessions, audit } = this.#parts;
+    await audit?.begin(request, client.caller, to.upstream);
+    try {
+      return await links.unsubscribe(session, uri, to);
+    } finally {
+      if (!session.subscriptions.has(uri)) await sessions.save(session, { kind: 'unsubscribe', uri });
+    }
+  }
+
+  handleNotification(clientSession: ClientSession, notification: Notification): void {
+    const session = Session.from(clientSession);
     this.#parts.recorder.logMessage(session, notification);
     try {
       this.#onNotification(session, notification);
@@ -242,16 +317,17 @@ export class Gateway implements Front {
     }
   }
 
-  #onNotification(session: Session, { method, params }: Notification): void {
+  #onNotification(session: Session, notification: Notification): void {
+    const { method, params } = notification;
     switch (method) {
       case 'notifications/initialized':
         session.isInitialized = true;
         return;
       case 'notifications/cancelled':
-        session.inFlight.get(params?.raw('requestId') ?? '')?.cancelByClient(params?.string('reason'));
+        if (!this.#cancel(session, params)) session.former?.handleMessage(session, notification);
         return;
       case 'notifications/progress':
-        if (params !== undefined) session.onProgress(params);
+        if (params !== undefined && !session.onProgress(params)) session.former?.handleMessage(session, notification);
         return;
       case 'notifications/roots/list_changed':
         this.#notifyRootsChanged(session);
@@ -264,6 +340,13 @@ export class Gateway implements Front {
     }
   }
 
+  /** Cancels a request for the client. Returns false if it is not in flight here. */
+  #cancel(session: Session, params: RawObject | undefined): boolean {
+    const exchange = session.inFlight.get(params?.raw('requestId') ?? '');
+    exchange?.cancelByClient(params?.string('reason'));
+    return exchange !== undefined;
+  }
+
   #notifyRootsChanged(session: Session): void {
     if (session.clientCapabilities.object('roots')?.raw('listChanged') !== 'true') return;
     for (const opening of session.linkPromises.values()) {
@@ -271,20 +354,28 @@ export class Gateway implements Front {
         (link) => {
           const knowsRoots =
             UPSTREAM_DIALECTS[link.era].keepsClientState && link.clientCapabilities.raw('roots') !== undefined;
-          if (!link.shared && knowsRoots) link.connection.notify('notifications/roots/list_changed');
+          if (isPrivate(link) && knowsRoots) link.connection.notify('notifications/roots/list_changed');
         },
         () => undefined,
       );
     }
   }
 
-  handleResponse(session: Session, response: Response): void {
+  handleResponse(clientSession: ClientSession, response: Response): void {
+    const session = Session.from(clientSession);
     this.#parts.recorder.logMessage(session, response);
-    session.onResponse(response.id, response);
+    if (!session.onResponse(response.id, response)) session.former?.handleMessage(session, response);
   }
 
-  endSession(session: Session): Promise<void> {
-    return this.#parts.sessions.end(session);
+  handleLateMessage(id: string, principal: Principal, view: string, message: Notification | Response): void {
+    const session = this.#parts.sessions.findLeaving(id, principal, view);
+    if (session === undefined) return;
+    if (message.kind === 'notification') this.handleNotification(session, message);
+    else this.handleResponse(session, message);
+  }
+
+  endSession(session: ClientSession): Promise<void> {
+    return this.#parts.sessions.end(Session.from(session));
   }
 }
 
@@ -296,3 +387,21 @@ function sessionAnswer(outcome: CallOutcome): Answer {
 
 /** Methods that exactly one upstream answers. */
 const UPSTREAM_METHODS = new Set(['tools/call', 'prompts/get', 'resources/read', 'completion/complete']);
+
+/** Returns the resource of a subscription: its published URI, and where it is. @param onHidden gets one that the access policy hides. */
+function requestedResource(
+  session: Session,
+  { catalog }: SessionClient,
+  params: RawObject | undefined,
+  onHidden?: (hidden: { readonly upstream: string; readonly uri: string }) => void,
+): { readonly uri: string; readonly to: Subscription } {
+  const uri = params?.string('uri');
+  if (uri === undefined) throw new GatewayError('invalid-params', { message: '"uri" must be a string' });
+  const resource = session.subscriptions.get(uri) ?? resolveUri(catalog, uri);
+  if (resource instanceof GatewayError) {
+    const hidden = findHidden(catalog, uri);
+    if (hidden !== undefined) onHidden?.(hidden);
+    throw resource;
+  }
+  return { uri, to: { upstream: resource.upstream, uri: detach(resource.uri) } };
+}

@@ -1,5 +1,7 @@
 import type { Logger } from 'pino';
+import { isShown } from '../catalog/catalog.ts';
 import { LIST_KINDS, type ListKind, type OfferKey } from '../catalog/offer.ts';
+import type { Restriction } from '../catalog/restriction.ts';
 import { loggerToClient } from '../catalog/rewrite.ts';
 import { uriToClient } from '../catalog/uri.ts';
 import type { RawObject } from '../json/json.ts';
@@ -17,6 +19,7 @@ import type { Offers } from './lists/offers.ts';
 import { PrivateLists } from './lists/private-lists.ts';
 import type { Recipient, Exchange } from './exchange/exchange.ts';
 import type { ConnectionHolder, Link, Upstreams } from './exchange/connection-holder.ts';
+import { isPrivate } from '../upstream/link/link.ts';
 import { UpdateCoalescer } from './update-coalescer.ts';
 import type { TaskMarks } from './handles/task-marks.ts';
 
@@ -31,6 +34,8 @@ export interface NotificationRouterParts {
   readonly resourceCache: ResourceCache;
   readonly marks: TaskMarks;
   readonly log: Logger;
+  /** Runs when the catalog of a holder is restricted in another way, so that some of its subscriptions may be denied. */
+  onRestricted(holder: ConnectionHolder, restriction: Restriction): void;
   onDropped(reason: string): void;
   onMerged(): void;
   readonly onLimit: (limit: LimitName) => void;
@@ -107,9 +112,9 @@ export class NotificationRouter {
    */
   #recipient(link: Link, about: Exchange | undefined): Recipient | undefined {
     if (about !== undefined) return { client: about.client, exchange: about, isUnambiguous: true };
-    if (link.shared || link.users.size !== 1) return undefined;
+    if (!isPrivate(link) || link.users.size !== 1) return undefined;
     const [only] = link.users;
-    return only?.recipientAt(link.upstream);
+    return only !== undefined && isShown(only.catalog, link.upstream) ? only.recipientAt(link.upstream) : undefined;
   }
 
   #routeLog(link: Link, { method, params }: Notification, about: Exchange | undefined): void {
@@ -127,6 +132,10 @@ export class NotificationRouter {
     const marked = this.#parts.marks.withTaskId(link, client, params);
     const { view } = client.catalog;
     const viewed = view.upstreams.find(({ id }) => id === link.upstream);
+    if (viewed === undefined && client.catalog.restriction !== undefined) {
+      this.#parts.onDropped('log-denied');
+      return;
+    }
     const labelled = viewed === undefined ? marked : loggerToClient(view, viewed, marked);
     if (!client.notify(method, labelled, exchange)) this.#parts.onDropped('log-undeliverable');
   }
@@ -143,6 +152,8 @@ export class NotificationRouter {
     for (const holder of subscribersOf(links, uri)) {
       const viewed = holder.catalog.view.upstreams.find(({ id }) => id === first?.upstream);
       if (viewed === undefined) continue;
+      // A part of a subscribed resource may be denied.
+      if (holder.catalog.restriction?.allowsUri(viewed.id, uri) === false) continue;
       const known = JSON.stringify(uriToClient(viewed, uri));
       holder.announce('notifications/resources/updated', params.with('uri', known));
     }
@@ -154,6 +165,7 @@ export class NotificationRouter {
     if (params === undefined || task === undefined) return;
     for (const holder of this.#parts.holders) holder.onTaskChange(link, task);
     for (const holder of link.users) {
+      if (!isShown(holder.catalog, link.upstream)) continue;
       const id = this.#parts.marks.idFor(link, holder, task);
       if (id !== undefined && featuresOf(holder.caller.revision).coreTasks) {
         holder.announce(method, params.with('taskId', JSON.stringify(id)));
@@ -187,7 +199,7 @@ export class NotificationRouter {
     this.#reported.set(link, report);
     const kinds = link.hasAnsweredCall ? report.afterwards : report.atStart;
     for (const kind of LIST_KINDS) if (method === listChanged(kind)) kinds.add(kind);
-    if (link.shared) {
+    if (!isPrivate(link)) {
       const relisted = this.#parts.upstreams.get(link.upstream)?.relist(link.era, link, link.audience);
       relisted?.then(
         () => this.#announceReported(link, this.#sharedHolders(link), false),
@@ -216,8 +228,32 @@ export class NotificationRouter {
       if (!isViewed || !holder.wantsListChanges) continue;
       // Announces differing lists together with the reported ones.
       this.refreshCatalog(holder);
+      // The reported change may be one of items that the client may not see.
+      if (holder.catalog.restriction !== undefined) continue;
       this.#announceLists(holder, [...kinds]);
     }
+  }
+
+  /** Announces the lists that may have changed while a restored session was in no process. */
+  onRestored(holder: ConnectionHolder): void {
+    const { capabilities } = holder.catalog;
+    this.#announceLists(
+      holder,
+      LIST_KINDS.filter((kind) => announcesChanges(capabilities, kind)),
+    );
+  }
+
+  /** Reads the lists of a session at an upstream that was continued, if they may have changed meanwhile. Only its client gets them. */
+  onReattached(link: Link): void {
+    const { capabilities } = link.hello;
+    if (LIST_KINDS.some((kind) => announcesChanges(capabilities, kind))) this.#privateLists.onChanged(link);
+  }
+
+  /** Reads the lists of a new process whose definitions are pinned: it may be of another version than the one that was listed. */
+  onOpen(link: Link): void {
+    const { offers, upstreams } = this.#parts;
+    if (!offers.isPinned(link.upstream) || !isPrivate(link)) return;
+    if (upstreams.get(link.upstream)?.isProcess === true) this.#privateLists.onChanged(link);
   }
 
   /** Gives the users of a closed link the lists for all clients again. */
@@ -240,12 +276,13 @@ export class NotificationRouter {
 
   /**
    * Lists an upstream again for clients with certain capabilities, after the lists for clients of any capabilities have changed.
-   * Removes offers for capabilities that no current holder has.
+   * Removes offers for capabilities that no current holder has. Never rejects.
    */
-  refreshVariants(upstreamId: string, changed: OfferKey): void {
+  async refreshVariants(upstreamId: string, changed: OfferKey): Promise<void> {
     const { offers, holders, upstreams, log } = this.#parts;
     const { era, audience } = changed;
     const upstream = upstreams.get(upstreamId);
+    const listings: Promise<void>[] = [];
     for (const key of offers.keysOf(upstreamId, era)) {
       const { capabilityKey } = key;
       if (capabilityKey === '' || key.audience !== audience || upstream === undefined) continue;
@@ -259,15 +296,17 @@ export class NotificationRouter {
         offers.remove(upstreamId, key);
         continue;
       }
-      upstream
-        .relist(holder.era, holder, audience)
-        .catch((thrown: unknown) =>
+      const listing = upstream.relist(holder.era, holder, audience);
+      listings.push(
+        listing.catch((thrown: unknown) =>
           log.warn(
             { err: thrown, upstream: upstreamId },
             'changed lists not fetched for clients with certain capabilities',
           ),
-        );
+        ),
+      );
     }
+    await Promise.all(listings);
   }
 
   /** Rebuilds the catalogs that show one of these upstreams, and announces the changes. */
@@ -289,6 +328,8 @@ export class NotificationRouter {
     const after = this.#parts.offers.catalogFor(holder);
     holder.catalog = after;
     holder.catalogVersion = this.#parts.offers.version;
+    if (before.restriction !== after.restriction) holder.onRightsChange();
+    if (before !== after && after.restriction !== undefined) this.#parts.onRestricted(holder, after.restriction);
     if (before === after || !holder.wantsListChanges) return;
     const kinds = LIST_KINDS.filter((kind) => before.digest[kind] !== after.digest[kind]);
     if (kinds.length > 0) this.#announceLists(holder, kinds);
@@ -305,7 +346,12 @@ export class NotificationRouter {
  */
 function updateKey(link: Link): Link | string {
   const [user] = link.users;
-  return link.shared || user?.siblingKey === undefined ? link : `${link.upstream} ${user.siblingKey}`;
+  return !isPrivate(link) || user?.siblingKey === undefined ? link : `${link.upstream} ${user.siblingKey}`;
+}
+
+/** Returns whether a server with these capabilities announces changes of a list. */
+function announcesChanges(capabilities: RawObject, kind: ListKind): boolean {
+  return capabilities.object(kind)?.raw('listChanged') === 'true';
 }
 
 function listChanged(kind: ListKind): string {

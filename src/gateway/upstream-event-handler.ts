@@ -1,26 +1,32 @@
 import type { Offer, OfferKey } from '../catalog/offer.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
 import { ERAS } from '../protocol/revisions.ts';
+import type { Logger } from '../telemetry/log.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Eras } from '../upstream/link/eras.ts';
-import type { Lifecycle } from '../upstream/lifecycle.ts';
-import type { CloseReason } from '../upstream/link/link.ts';
+import type { Lifecycle } from '../upstream/lifecycle/lifecycle.ts';
+import { type CloseReason, NO_FEATURES } from '../upstream/link/link.ts';
 import type { ServerRequest } from '../upstream/rpc/connection.ts';
 import type { UpstreamEvents } from '../upstream/upstream-events.ts';
 import type { HolderLinks } from './connections/holder-links.ts';
-import type { ConnectionHolder, Link } from './exchange/connection-holder.ts';
+import type { ConnectionHolder, Link, Upstreams } from './exchange/connection-holder.ts';
 import type { Exchange } from './exchange/exchange.ts';
 import { ChangeGatherer } from './lists/change-gatherer.ts';
 import type { Offers } from './lists/offers.ts';
+import { SharedOffers } from './lists/shared-offers.ts';
+import type { OfferStore } from '../store/offer-store.ts';
 import type { NotificationRouter } from './notification-router.ts';
 import type { ServerRequests } from './questions/server-requests.ts';
 
 export interface UpstreamEventHandlerParts {
   readonly offers: Offers;
+  readonly offerStore: OfferStore;
+  readonly upstreams: Upstreams;
   readonly links: HolderLinks;
   readonly notifications: NotificationRouter;
   readonly serverRequests: ServerRequests;
   readonly metrics: Metrics;
+  readonly log: Logger;
 }
 
 /** Passes events of upstreams to the parts of the gateway that handle them. */
@@ -28,10 +34,30 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
   readonly #parts: UpstreamEventHandlerParts;
   /** Gathers changes of lists, so that clients get them together. */
   readonly #changes: ChangeGatherer;
+  /** The lists of the other processes of this gateway. */
+  readonly sharedOffers: SharedOffers;
 
   constructor(parts: UpstreamEventHandlerParts) {
     this.#parts = parts;
-    const { offers, notifications } = parts;
+    const { offers, offerStore, notifications, upstreams } = parts;
+    this.sharedOffers = new SharedOffers({
+      offers,
+      store: offerStore,
+      onChanged: (upstream, key) => {
+        this.#changes.add(upstream, key.era, false);
+        this.#announcePinned(upstream);
+      },
+      isProcess: (upstream) => upstreams.get(upstream)?.isProcess === true,
+      relist: async (upstream, key) => {
+        // Those for certain capabilities are listed with the capabilities of a client.
+        if (key.capabilityKey !== '') await notifications.refreshVariants(upstream, key);
+        else
+          await upstreams
+            .get(upstream)
+            ?.relist(key.era, NO_FEATURES, key.audience)
+            .catch(() => undefined);
+      },
+    });
     this.#changes = new ChangeGatherer((changed) => {
       for (const [upstream, eras] of changed) for (const era of eras) offers.reportProblems(upstream, era);
       void notifications.onListsChanged(changed.keys());
@@ -47,7 +73,7 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
   }
 
   onLinkClosed(link: Link, reason: CloseReason): void {
-    if (reason === 'crash' || reason === 'forgotten') this.#parts.metrics.upstreamRestarted(link.upstream);
+    if (reason === 'crash' || reason === 'forgotten') this.#parts.metrics.countRestart(link.upstream);
     // Its users have links of the upstream that has taken the place.
     if (link.isRetired) return;
     this.#parts.links.onLinkClosed(link, reason);
@@ -55,11 +81,11 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
   }
 
   onStateChange(upstream: string, after: Lifecycle): void {
-    this.#parts.metrics.upstreamState(upstream, after.phase);
+    this.#parts.metrics.setUpstreamState(upstream, after.phase);
   }
 
   onEras(upstream: string, eras: Eras): void {
-    this.#parts.metrics.upstreamEras(upstream, eras);
+    this.#parts.metrics.setUpstreamEras(upstream, eras);
     if (!this.#parts.offers.setEras(upstream, eras)) return;
     for (const era of ERAS) this.#changes.add(upstream, era, true);
   }
@@ -68,9 +94,28 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
     const { offers, notifications } = this.#parts;
     const isStart = offers.ageMs(upstream, key) === undefined;
     const isChanged = offers.update(upstream, key, offer);
+    if ((isChanged || isStart) && key.audience === '') this.#logLists(upstream, key, offer);
     // Problems of lists that were read from disk are not in this process's log yet.
     if (isChanged || isStart) this.#changes.add(upstream, key.era, isStart);
-    if (isChanged && key.capabilityKey === '') notifications.refreshVariants(upstream, key);
+    if (isChanged) this.#announcePinned(upstream);
+    if (isChanged && key.capabilityKey === '') void notifications.refreshVariants(upstream, key);
+  }
+
+  /** Applies changed definitions at once where they are pinned: one that differs from the lock must not be callable until the next announcement is due. */
+  #announcePinned(upstream: string): void {
+    const { offers, notifications } = this.#parts;
+    if (offers.isPinned(upstream)) void notifications.onListsChanged([upstream]);
+  }
+
+  #logLists(upstream: string, { era }: OfferKey, offer: Offer): void {
+    const { tools, prompts, resources, templates } = offer;
+    const counts = {
+      tools: tools.length,
+      prompts: prompts.length,
+      resources: resources.length,
+      templates: templates.length,
+    };
+    this.#parts.log.info({ upstream, era, ...counts }, 'upstream lists');
   }
 
   /** Stops announcing changes of lists. */

@@ -1,14 +1,21 @@
+import { LIMITS } from '../limits.ts';
 import { WireError } from './error.ts';
 
-/** Bound on the line before a chunk: its size and the extensions, which are ignored. */
-const MAX_LINE_BYTES = 4_096;
-/** Bound on all trailers of one response together. */
-const MAX_TRAILER_BYTES = 65_536;
+/** More digits than the size of any chunk has. */
 const MAX_SIZE_DIGITS = 12;
 
 const [LF, CR, SEMICOLON, TAB, SPACE, DELETE] = [0x0a, 0x0d, 0x3b, 0x09, 0x20, 0x7f];
 
-type State = 'size' | 'extension' | 'size-lf' | 'data' | 'data-cr' | 'data-lf' | 'trailer' | 'trailer-lf' | 'complete';
+type ChunkStage =
+  | 'size'
+  | 'extension'
+  | 'size-lf'
+  | 'data'
+  | 'data-cr'
+  | 'data-lf'
+  | 'trailer'
+  | 'trailer-lf'
+  | 'complete';
 
 function broken(problem: string): WireError {
   return new WireError('not-http', problem);
@@ -30,7 +37,7 @@ function isText(code: number): boolean {
  * @see https://www.rfc-editor.org/rfc/rfc9112#section-7.1
  */
 export class ChunkReader {
-  #state: State = 'size';
+  #stage: ChunkStage = 'size';
   #bytesLeft = 0;
   #lineBytes = 0;
   #digits = 0;
@@ -38,18 +45,18 @@ export class ChunkReader {
 
   /** The number of the next bytes that belong to the current chunk; 0 if framing comes next. */
   get bytesLeft(): number {
-    return this.#state === 'data' ? this.#bytesLeft : 0;
+    return this.#stage === 'data' ? this.#bytesLeft : 0;
   }
 
   /** Returns whether the body is complete. */
   get isComplete(): boolean {
-    return this.#state === 'complete';
+    return this.#stage === 'complete';
   }
 
   /** Counts bytes of the current chunk that the caller has read. */
   consume(bytes: number): void {
     this.#bytesLeft -= bytes;
-    if (this.#bytesLeft === 0) this.#state = 'data-cr';
+    if (this.#bytesLeft === 0) this.#stage = 'data-cr';
   }
 
   /**
@@ -60,43 +67,43 @@ export class ChunkReader {
    */
   feed(bytes: Buffer, from: number, length: number): number {
     let at = from;
-    while (at < length && this.#state !== 'data' && this.#state !== 'complete') this.#read(bytes[at++] ?? 0);
+    while (at < length && this.#stage !== 'data' && this.#stage !== 'complete') this.#read(bytes[at++] ?? 0);
     return at;
   }
 
   #read(code: number): void {
-    switch (this.#state) {
+    switch (this.#stage) {
       case 'size':
         this.#readSizeDigit(code);
         return;
       case 'extension':
-        this.#countByte(MAX_LINE_BYTES);
-        if (code === CR) this.#state = 'size-lf';
+        this.#countByte('chunkLineBytes');
+        if (code === CR) this.#stage = 'size-lf';
         else if (!isText(code)) throw broken('a chunk has a stray control character in its extension');
         return;
       case 'size-lf':
         if (code !== LF) throw broken('the line of a chunk does not end properly');
         this.#lineBytes = 0;
-        this.#state = this.#bytesLeft > 0 ? 'data' : 'trailer';
+        this.#stage = this.#bytesLeft > 0 ? 'data' : 'trailer';
         return;
       case 'data-cr':
         if (code !== CR) throw broken('a chunk is longer than it said');
-        this.#state = 'data-lf';
+        this.#stage = 'data-lf';
         return;
       case 'data-lf':
         if (code !== LF) throw broken('a chunk is longer than it said');
         this.#digits = 0;
-        this.#state = 'size';
+        this.#stage = 'size';
         return;
       case 'trailer':
-        this.#countByte(MAX_TRAILER_BYTES);
-        if (code === CR) this.#state = 'trailer-lf';
+        this.#countByte('trailerBytes');
+        if (code === CR) this.#stage = 'trailer-lf';
         else if (isText(code)) this.#isLineEmpty = false;
         else throw broken('a trailer has a stray control character');
         return;
       case 'trailer-lf':
         if (code !== LF) throw broken('a trailer does not end properly');
-        this.#state = this.#isLineEmpty ? 'complete' : 'trailer';
+        this.#stage = this.#isLineEmpty ? 'complete' : 'trailer';
         this.#isLineEmpty = true;
         return;
       case 'data':
@@ -110,13 +117,14 @@ export class ChunkReader {
       if (++this.#digits > MAX_SIZE_DIGITS) throw broken('a chunk is larger than anything');
       this.#bytesLeft = this.#bytesLeft * 16 + digit;
     } else if (this.#digits > 0 && (code === CR || code === SEMICOLON)) {
-      this.#state = code === CR ? 'size-lf' : 'extension';
+      this.#stage = code === CR ? 'size-lf' : 'extension';
     } else {
       throw broken('a chunk has no proper size');
     }
   }
 
-  #countByte(limitBytes: number): void {
-    if (++this.#lineBytes > limitBytes) throw broken('what surrounds the chunks of a response is too long');
+  #countByte(limit: 'chunkLineBytes' | 'trailerBytes'): void {
+    if (++this.#lineBytes <= LIMITS[limit]) return;
+    throw new WireError('not-http', 'what surrounds the chunks of a response is too long', limit);
   }
 }

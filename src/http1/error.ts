@@ -1,3 +1,5 @@
+import type { LimitName } from '../limits.ts';
+
 /** The kind of a {@link WireError}. */
 export type WireFault =
   | 'connect-timeout'
@@ -9,15 +11,20 @@ export type WireFault =
   | 'not-http'
   /** The request has characters that a request head cannot carry. */
   | 'unsendable'
-  | 'destroyed';
+  | 'destroyed'
+  /** The proxy opened no tunnel. */
+  | 'proxy';
 
 /** A failure of a request over plain HTTP/1.1 for which the operating system has no error. */
 export class WireError extends Error {
   override readonly name = 'WireError';
   readonly code: WireFault;
+  /** The bound that the response exceeds; undefined for other failures. */
+  readonly limit: LimitName | undefined;
 
-  constructor(code: WireFault, message: string) {
+  constructor(code: WireFault, message: string, limit?: LimitName) {
     super(message);
     this.code = code;
+    this.limit = limit;
   }
 }

@@ -1,11 +1,10 @@
-import type { Wire, WireHandler, WireRequest } from './wire.ts';
+import type { LimitName } from '../limits.ts';
+import { NO_CONTROL, type Wire, type WireHandler, type WireRequest } from './wire.ts';
 import { WireError } from './error.ts';
-import { type SocketOwner, type WireAddress, WireSocket } from './socket.ts';
+import { type SocketEvents, type WireAddress, WireSocket } from './socket.ts';
 
 /** The accuracy of deadlines: they are checked this often. */
 const SWEEP_MS = 250;
-
-const NOTHING_IN_FLIGHT = { abort: (): void => undefined, pause: (): boolean => false };
 
 /** A request that waits until its reused socket is known to hold no unread bytes. */
 interface Reservation {
@@ -21,7 +20,7 @@ interface Reservation {
  * bytes on the socket, such as a response sent twice, are read in that phase and close the socket. The request, of which
  * nothing was written, then gets a new socket. Otherwise a busy event loop would read those bytes as its response.
  */
-export class WirePool implements Wire, SocketOwner {
+export class WirePool implements Wire, SocketEvents {
   readonly #address: WireAddress;
   readonly #sockets = new Set<WireSocket>();
   /** Idle sockets, the most recently used last. Closed ones stay here until the next sweep. */
@@ -33,15 +32,19 @@ export class WirePool implements Wire, SocketOwner {
   #sweeping: NodeJS.Timeout | undefined;
   #destroyed: PromiseWithResolvers<void> | undefined;
 
+  /** Called when a response exceeds a bound. */
+  readonly onLimit: (limit: LimitName) => void;
+
   /** @param url an `http:` URL, of which only host and port are used. */
-  constructor(url: URL, connectMs: number) {
+  constructor(url: URL, connectMs: number, onLimit: (limit: LimitName) => void = () => undefined) {
+    this.onLimit = onLimit;
     const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
     this.#address = { host, port: url.port === '' ? 80 : Number(url.port), connectMs };
   }
 
   dispatch(request: WireRequest, handler: WireHandler): void {
     if (this.#destroyed !== undefined) {
-      handler.onResponseError(NOTHING_IN_FLIGHT, destroyed());
+      handler.onResponseError(NO_CONTROL, destroyedError());
       return;
     }
     const socket = request.head.method === 'GET' ? undefined : this.#takeIdle();
@@ -55,9 +58,9 @@ export class WirePool implements Wire, SocketOwner {
   async destroy(): Promise<void> {
     if (this.#destroyed === undefined) {
       this.#destroyed = Promise.withResolvers<void>();
-      for (const socket of this.#sockets) socket.destroy(destroyed());
+      for (const socket of this.#sockets) socket.destroy(destroyedError());
       for (const { handler } of [...this.#polled, ...this.#reserved]) {
-        handler.onResponseError(NOTHING_IN_FLIGHT, destroyed());
+        handler.onResponseError(NO_CONTROL, destroyedError());
       }
       this.#polled = [];
       this.#reserved = [];
@@ -122,6 +125,6 @@ export class WirePool implements Wire, SocketOwner {
   }
 }
 
-function destroyed(): WireError {
+function destroyedError(): WireError {
   return new WireError('destroyed', 'the connections to the server were closed');
 }

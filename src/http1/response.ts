@@ -1,4 +1,4 @@
-import { LIMITS } from '../limits.ts';
+import { type LimitName, LIMITS } from '../limits.ts';
 import { WireError } from './error.ts';
 import { ChunkReader } from './chunks.ts';
 import { readHead, type ResponseHead } from './head.ts';
@@ -13,7 +13,6 @@ export interface ResponseSink {
   onEnd(isClean: boolean): void;
 }
 
-const MAX_HEAD_BYTES = 65_536;
 /** Bytes that are searched for the end of a head in one step: more than most heads have, but not all of a large response. */
 const HEAD_STEP_BYTES = 2_048;
 /** A head up to this size is kept with its text, because the next head is often equal. */
@@ -23,12 +22,12 @@ const MAX_KEPT_HEAD_BYTES = 1_024;
 const STRAY = /(?<!\r)\n|\r(?!\n|$)|\0/g;
 const PROTOCOL = 'HTTP/1.';
 
-type State = 'idle' | 'head' | 'fixed' | 'chunked' | 'close';
+type ResponseStage = 'idle' | 'head' | 'fixed' | 'chunked' | 'close';
 
 /** Reads the responses on one connection, one at a time, from chunks of bytes with any boundaries. */
 export class ResponseReader {
   readonly #sink: ResponseSink;
-  #state: State = 'idle';
+  #stage: ResponseStage = 'idle';
   /** The received part of an incomplete head. */
   #headStart = '';
   /** Bytes of a body of fixed length that have not arrived yet. */
@@ -45,14 +44,14 @@ export class ResponseReader {
 
   /** Starts to read a response. */
   start(): void {
-    this.#state = 'head';
+    this.#stage = 'head';
     this.#headStart = '';
     this.#interim = 0;
   }
 
   /** Stops reading: the sink receives nothing more of this response. */
   stop(): void {
-    this.#state = 'idle';
+    this.#stage = 'idle';
   }
 
   /**
@@ -64,7 +63,7 @@ export class ResponseReader {
   feed(bytes: Buffer, length: number): void {
     let at = 0;
     while (at < length) {
-      switch (this.#state) {
+      switch (this.#stage) {
         case 'head':
           at = this.#readHead(bytes, at, length);
           break;
@@ -85,13 +84,13 @@ export class ResponseReader {
 
   /** Handles the end of the connection. If that ends the response, calls `onEnd` of the sink and returns true. */
   onConnectionEnd(): boolean {
-    if (this.#state !== 'close') return false;
+    if (this.#stage !== 'close') return false;
     this.#end(true);
     return true;
   }
 
   #end(isClean: boolean): void {
-    this.#state = 'idle';
+    this.#stage = 'idle';
     this.#sink.onEnd(isClean);
   }
 
@@ -106,8 +105,8 @@ export class ResponseReader {
       STRAY.lastIndex = Math.max(0, before - 1);
       if (!isHttp || STRAY.test(text)) throw broken('something that is no HTTP/1.1 response');
     }
-    if ((blank < 0 ? text.length : blank + 4) > MAX_HEAD_BYTES) {
-      throw broken(`a response head of more than ${MAX_HEAD_BYTES} bytes`);
+    if ((blank < 0 ? text.length : blank + 4) > LIMITS.responseHeadBytes) {
+      throw broken(`a response head of more than ${LIMITS.responseHeadBytes} bytes`, 'responseHeadBytes');
     }
     if (blank < 0) {
       this.#headStart = text;
@@ -117,9 +116,7 @@ export class ResponseReader {
     const end = at + blank + 4 - before;
     const head = this.#parse(text.slice(0, blank + 4));
     if (head.status < 200) {
-      if (++this.#interim > LIMITS.interimResponses) {
-        throw broken(`more than ${LIMITS.interimResponses} interim responses before a response`);
-      }
+      if (++this.#interim > LIMITS.interimResponses) throw tooManyInterim();
       return end;
     }
     return this.#startBody(head, end === length) ? end : length;
@@ -140,7 +137,7 @@ export class ResponseReader {
     const { framing } = head;
     this.#bytesLeft = typeof framing === 'number' ? framing : 0;
     this.#chunks = framing === 'chunked' ? new ChunkReader() : undefined;
-    this.#state = typeof framing === 'number' ? 'fixed' : framing;
+    this.#stage = typeof framing === 'number' ? 'fixed' : framing;
     this.#sink.onHead(head);
     if (this.#isStopped()) return false;
     if (framing === 0) this.#end(isClean);
@@ -172,10 +169,15 @@ export class ResponseReader {
 
   /** Returns whether the sink has stopped the reader; to be checked after each call of the sink. */
   #isStopped(): boolean {
-    return this.#state === 'idle';
+    return this.#stage === 'idle';
   }
 }
 
-function broken(sent: string): WireError {
-  return new WireError('not-http', `the server sent ${sent}`);
+/** Returns the error of a response that follows too many interim ones. */
+export function tooManyInterim(): WireError {
+  return broken(`more than ${LIMITS.interimResponses} interim responses before a response`, 'interimResponses');
+}
+
+function broken(sent: string, limit?: LimitName): WireError {
+  return new WireError('not-http', `the server sent ${sent}`, limit);
 }

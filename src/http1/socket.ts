@@ -1,5 +1,6 @@
 import { connect, type Socket } from 'node:net';
 
+import type { LimitName } from '../limits.ts';
 import { KEEP_ALIVE_MS, type WireController, type WireHandler, type WireRequest } from './wire.ts';
 import { WireError, type WireFault } from './error.ts';
 import type { ResponseHead } from './head.ts';
@@ -14,11 +15,13 @@ export interface WireAddress {
 }
 
 /** The pool that a socket belongs to. */
-export interface SocketOwner {
+export interface SocketEvents {
   /** Called when the socket can take another request. */
   onIdle(socket: WireSocket): void;
   /** Called when the socket is closed. */
   onClosed(socket: WireSocket): void;
+  /** Called when a response exceeds a bound. */
+  onLimit(limit: LimitName): void;
 }
 
 const READ_BYTES = 65_536;
@@ -49,11 +52,19 @@ class InFlight implements WireController {
   pause(forMs: number): boolean {
     return this.#socket.pause(this, forMs);
   }
+
+  hold(): void {
+    this.#socket.hold(this);
+  }
+
+  resume(): void {
+    this.#socket.resume(this);
+  }
 }
 
 /** One connection, with at most one request on it. */
 export class WireSocket implements ResponseSink {
-  readonly #owner: SocketOwner;
+  readonly #events: SocketEvents;
   readonly #socket: Socket;
   readonly #reader = new ResponseReader(this);
   #connecting: NodeJS.Timeout | undefined;
@@ -65,12 +76,14 @@ export class WireSocket implements ResponseSink {
   #idleUntilMs = 0;
   /** The timer that ends a pause of reading. */
   #resuming: NodeJS.Timeout | undefined;
+  /** True if reading goes on only after `resume`. */
+  #isHeld = false;
   #isClosed = false;
 
   /** Connects, and then sends the request. */
-  constructor(address: WireAddress, request: WireRequest, handler: WireHandler, owner: SocketOwner) {
+  constructor(address: WireAddress, request: WireRequest, handler: WireHandler, events: SocketEvents) {
     const { host, port, connectMs } = address;
-    this.#owner = owner;
+    this.#events = events;
     this.#inFlight = new InFlight(this, request, handler);
     const buffer = SHARED_BUFFER ?? Buffer.allocUnsafeSlow(READ_BYTES);
     const callback = (length: number) => {
@@ -82,7 +95,7 @@ export class WireSocket implements ResponseSink {
     this.#connecting = setTimeout(() => {
       this.destroy(new WireError('connect-timeout', `no connection within ${connectMs} ms`));
     }, connectMs);
-    this.#socket.once('connect', () => this.#connected());
+    this.#socket.once('connect', () => this.#onConnect());
     this.#socket.once('end', () => {
       if (!this.#reader.onConnectionEnd())
         this.destroy(new WireError('closed', 'the other side closed the connection'));
@@ -90,7 +103,7 @@ export class WireSocket implements ResponseSink {
     this.#socket.on('error', (thrown) => this.destroy(thrown));
     this.#socket.once('close', () => {
       this.destroy(new WireError('closed', 'the connection was closed'));
-      this.#owner.onClosed(this);
+      this.#events.onClosed(this);
     });
   }
 
@@ -123,18 +136,36 @@ export class WireSocket implements ResponseSink {
     this.#deadlineMs = Infinity;
     this.#socket.pause();
     this.#resuming = setTimeout(() => {
-      this.#resume();
-      this.#awaitBody(inFlight.request.bodyMs);
+      this.#resuming = undefined;
+      this.#readOn(inFlight);
     }, forMs);
     this.#resuming.unref();
     return true;
   }
 
-  #resume(): void {
-    if (this.#resuming === undefined) return;
-    clearTimeout(this.#resuming);
-    this.#resuming = undefined;
+  /** Stops reading until `resume`. */
+  hold(inFlight: InFlight): void {
+    if (this.#inFlight !== inFlight) return;
+    this.#isHeld = true;
+    this.#deadlineMs = Infinity;
+    this.#socket.pause();
+  }
+
+  /** Ends what `hold` began. */
+  resume(inFlight: InFlight): void {
+    if (this.#inFlight !== inFlight || !this.#isHeld) return;
+    this.#isHeld = false;
+    this.#readOn(inFlight);
+  }
+
+  get #isStopped(): boolean {
+    return this.#isHeld || this.#resuming !== undefined;
+  }
+
+  #readOn({ request }: InFlight): void {
+    if (this.#isStopped) return;
     this.#socket.resume();
+    this.#awaitBody(request.bodyMs);
   }
 
   /** Closes the socket if it was idle for too long. Fails its request if the server was silent for too long. */
@@ -180,10 +211,10 @@ export class WireSocket implements ResponseSink {
     if (this.#inFlight !== inFlight) return;
     this.#endRequest();
     this.#idleUntilMs = performance.now() + keepMs;
-    this.#owner.onIdle(this);
+    this.#events.onIdle(this);
   }
 
-  #connected(): void {
+  #onConnect(): void {
     clearTimeout(this.#connecting);
     const nowMs = performance.now();
     this.#idleUntilMs = nowMs + KEEP_ALIVE_MS;
@@ -200,7 +231,7 @@ export class WireSocket implements ResponseSink {
       // Nothing was written, so the socket can take the next request.
       if (this.#inFlight === inFlight) {
         this.#endRequest();
-        this.#owner.onIdle(this);
+        this.#events.onIdle(this);
       }
       handler.onResponseError(inFlight, asError(thrown));
       return;
@@ -212,7 +243,7 @@ export class WireSocket implements ResponseSink {
   }
 
   #awaitBody(limitMs: number): void {
-    const isAwaited = limitMs > 0 && this.#resuming === undefined;
+    const isAwaited = limitMs > 0 && !this.#isStopped;
     this.#deadlineMs = isAwaited ? performance.now() + limitMs : Infinity;
   }
 
@@ -225,6 +256,7 @@ export class WireSocket implements ResponseSink {
     try {
       this.#reader.feed(bytes, length);
     } catch (thrown) {
+      if (thrown instanceof WireError && thrown.limit !== undefined) this.#events.onLimit(thrown.limit);
       this.destroy(asError(thrown));
     }
   }
@@ -235,7 +267,11 @@ export class WireSocket implements ResponseSink {
     this.#head = undefined;
     this.#deadlineMs = Infinity;
     this.#reader.stop();
-    this.#resume();
+    if (!this.#isStopped) return;
+    clearTimeout(this.#resuming);
+    this.#resuming = undefined;
+    this.#isHeld = false;
+    this.#socket.resume();
   }
 
   #close(): void {

@@ -1,5 +1,8 @@
-import { type Dispatcher, Pool } from 'undici';
-
+import { buildConnector, type Dispatcher, errors, Pool } from 'undici';
+import { type LimitName, LIMITS } from '../limits.ts';
+import { WireError } from './error.ts';
+import { tooManyInterim } from './response.ts';
+import { tunnelConnector } from './tunnel.ts';
 import {
   KEEP_ALIVE_MS,
   type ResponseHeaders,
@@ -8,6 +11,17 @@ import {
   type WireHandler,
   type WireRequest,
 } from './wire.ts';
+
+/** The way to a server. Texts in PEM: the certificates that sign that of the server, and the certificate of the client with its key. */
+interface TlsOptions {
+  readonly ca?: string | undefined;
+  readonly cert?: string | undefined;
+  readonly key?: string | undefined;
+  /** URL of the HTTP proxy; undefined for direct connections. */
+  readonly proxy?: string | undefined;
+  /** Called when a response exceeds a bound. */
+  readonly onLimit?: (limit: LimitName) => void;
+}
 
 /**
  * HTTP/1.1 over TLS, with undici.
@@ -19,14 +33,27 @@ import {
 export class TlsWire implements Wire {
   readonly #origin: string;
   readonly #connectMs: number;
+  readonly #certificates: Pick<TlsOptions, 'ca' | 'cert' | 'key'>;
+  readonly #proxy: string | undefined;
+  readonly #onLimit: (limit: LimitName) => void;
   #posts: Pool;
   /** The pool for GET requests, whose responses may be event streams that name no request. */
   #gets: Pool;
   readonly #retired = new Set<Pool>();
   #isDestroyed = false;
 
-  /** @param url an `https:` URL, of which only the origin is used. */
-  constructor(url: URL, connectMs: number) {
+  /**
+   * @param url an `https:` URL, of which only the origin is used.
+   * @throws {Error} if a certificate or key cannot be used.
+   */
+  constructor(url: URL, connectMs: number, { ca, cert, key, proxy, onLimit = () => undefined }: TlsOptions = {}) {
+    this.#certificates = {
+      ...(ca === undefined ? {} : { ca }),
+      ...(cert === undefined ? {} : { cert }),
+      ...(key === undefined ? {} : { key }),
+    };
+    this.#proxy = proxy;
+    this.#onLimit = onLimit;
     this.#origin = url.origin;
     this.#connectMs = connectMs;
     this.#posts = this.#connect();
@@ -38,7 +65,7 @@ export class TlsWire implements Wire {
     const pool = method === 'GET' ? this.#gets : this.#posts;
     pool.dispatch(
       { method, path, headers: [...headers], body: body ?? null, headersTimeout: headersMs, bodyTimeout: bodyMs },
-      new JudgedRequest(handler, () => this.#retire(pool)),
+      new JudgedRequest(handler, () => this.#retire(pool), this.#onLimit),
     );
   }
 
@@ -63,12 +90,20 @@ export class TlsWire implements Wire {
       // With more, undici could write a request twice that was queued behind an unanswered one.
       pipelining: 1,
       allowH2: false,
+      maxHeaderSize: LIMITS.responseHeadBytes,
       headersTimeout: 0,
       bodyTimeout: 0,
       keepAliveTimeout: KEEP_ALIVE_MS,
       keepAliveMaxTimeout: KEEP_ALIVE_MS,
-      connect: { timeout: this.#connectMs },
+      connect: this.#connector(),
     });
+  }
+
+  #connector(): buildConnector.connector | buildConnector.BuildOptions {
+    const connectMs = this.#connectMs;
+    const options = { timeout: connectMs, allowH2: false, ...this.#certificates };
+    if (this.#proxy === undefined) return options;
+    return tunnelConnector({ url: this.#proxy, connectMs }, buildConnector(options));
   }
 }
 
@@ -76,13 +111,19 @@ export class TlsWire implements Wire {
 class JudgedRequest implements Dispatcher.DispatchHandler, WireController {
   readonly #handler: WireHandler;
   readonly #onRejected: () => void;
+  readonly #onLimit: (limit: LimitName) => void;
   #controller: Dispatcher.DispatchController | undefined;
+  /** Interim heads (1xx) before the head of the response. */
+  #interim = 0;
   /** The timer that ends a pause of reading. */
   #resuming: NodeJS.Timeout | undefined;
+  /** True if reading goes on only after `resume`. */
+  #isHeld = false;
 
-  constructor(handler: WireHandler, onRejected: () => void) {
+  constructor(handler: WireHandler, onRejected: () => void, onLimit: (limit: LimitName) => void) {
     this.#handler = handler;
     this.#onRejected = onRejected;
+    this.#onLimit = onLimit;
   }
 
   /** Aborts the request. During `onResponseEnd` undici cannot close the socket any more, so the pool is replaced. */
@@ -98,10 +139,22 @@ class JudgedRequest implements Dispatcher.DispatchHandler, WireController {
     controller.pause();
     this.#resuming = setTimeout(() => {
       this.#resuming = undefined;
-      controller.resume();
+      if (!this.#isHeld) controller.resume();
     }, forMs);
     this.#resuming.unref();
     return true;
+  }
+
+  hold(): void {
+    if (this.#controller === undefined) return;
+    this.#isHeld = true;
+    this.#controller.pause();
+  }
+
+  resume(): void {
+    if (!this.#isHeld) return;
+    this.#isHeld = false;
+    if (this.#resuming === undefined) this.#controller?.resume();
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -109,7 +162,11 @@ class JudgedRequest implements Dispatcher.DispatchHandler, WireController {
     this.#handler.onRequestStart(this);
   }
 
-  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: ResponseHeaders): void {
+  onResponseStart(controller: Dispatcher.DispatchController, status: number, headers: ResponseHeaders): void {
+    if (status < 200) {
+      if (++this.#interim > LIMITS.interimResponses) controller.abort(tooManyInterim());
+      return;
+    }
     this.#handler.onResponseStart(this, status, headers);
   }
 
@@ -133,6 +190,14 @@ class JudgedRequest implements Dispatcher.DispatchHandler, WireController {
 
   onResponseError(_controller: Dispatcher.DispatchController, thrown: Error): void {
     clearTimeout(this.#resuming);
+    const limit = limitOf(thrown);
+    if (limit !== undefined) this.#onLimit(limit);
     this.#handler.onResponseError(this, thrown);
   }
+}
+
+/** Returns the bound that a response exceeds; undefined for other failures. */
+function limitOf(thrown: Error): LimitName | undefined {
+  if (thrown instanceof errors.HeadersOverflowError) return 'responseHeadBytes';
+  return thrown instanceof WireError ? thrown.limit : undefined;
 }

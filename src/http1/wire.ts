@@ -29,7 +29,19 @@ export interface WireController {
    * paused.
    */
   pause(forMs: number): boolean;
+  /** Stops reading the response until `resume`, like `pause`. Has no effect on a request that has ended. */
+  hold(): void;
+  /** Ends what `hold` began. */
+  resume(): void;
 }
+
+/** The controller of a request that was not sent, or has ended. */
+export const NO_CONTROL: WireController = {
+  abort: () => undefined,
+  pause: () => false,
+  hold: () => undefined,
+  resume: () => undefined,
+};
 
 /** Receives the events of one request. The last is `onResponseEnd` or `onResponseError`, unless the request was aborted. */
 export interface WireHandler {

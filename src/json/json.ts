@@ -22,7 +22,7 @@ import {
 } from './scan.ts';
 import { JsonTextError } from './json-text-error.ts';
 import { detach } from './kept-text.ts';
-import { RecentTexts, TextCache } from './memo.ts';
+import { RecentTexts, TextCache } from './text-cache.ts';
 
 export { JsonTextError } from './json-text-error.ts';
 export { CLIENT_BOUNDS, type JsonBounds, MAY_BE_BROKEN, UPSTREAM_BOUNDS } from './scan.ts';
@@ -45,7 +45,7 @@ export type Preparsed = 'params' | 'result';
 const sharedNames = new TextCache<readonly string[]>();
 
 /** The text that an object was read from: its range, and the start and raw text of each value. */
-interface Source {
+interface SourceText {
   readonly text: string;
   readonly from: number;
   readonly to: number;
@@ -64,14 +64,19 @@ export class RawObject {
   readonly #names: readonly string[];
   readonly #raws: readonly string[];
   /** The source it was read from. The first members are those of the source, possibly changed. */
-  readonly #source: Source | undefined;
+  readonly #source: SourceText | undefined;
   #text: string | undefined;
   #index: Map<string, number> | undefined;
   /** The member that was parsed together with the object. */
   #preparsedName: Preparsed | undefined;
   #preparsed: RawObject | undefined;
 
-  private constructor(names: readonly string[], raws: readonly string[], source: Source | undefined, text?: string) {
+  private constructor(
+    names: readonly string[],
+    raws: readonly string[],
+    source: SourceText | undefined,
+    text?: string,
+  ) {
     this.#names = names;
     this.#raws = raws;
     this.#source = source;
@@ -253,7 +258,7 @@ export class RawObject {
     return this.#text;
   }
 
-  #spliced({ text, from, to, starts, raws }: Source): string {
+  #spliced({ text, from, to, starts, raws }: SourceText): string {
     let spliced = '';
     let at = from;
     for (let i = 0; i < raws.length; i++) {

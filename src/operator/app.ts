@@ -5,11 +5,15 @@ import type { AdminApp } from './admin/admin-app.ts';
 import { ADMIN_PATH } from './admin/routes.ts';
 import type { ConfigState } from './config-control.ts';
 import { isOwnHost } from './host.ts';
-import type { UpstreamStatus } from './status.ts';
+
+interface Readiness {
+  readonly ready: boolean;
+  readonly reasons: readonly string[];
+}
 
 /** Data for the operator's port. Every request reads it afresh. */
 export interface OperatorView {
-  readonly metrics: Metrics;
+  readonly metrics: Pick<Metrics, 'text' | 'contentType'>;
   readonly version: string;
   /** Host names accepted besides loopback names and addresses. */
   readonly allowedHosts: readonly string[];
@@ -18,8 +22,9 @@ export interface OperatorView {
   readonly isLocal: boolean;
   readonly admin: AdminApp;
   /** Returns whether to send traffic here, and all reasons against it in words. */
-  ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
-  upstreams(): Promise<readonly UpstreamStatus[]>;
+  ready(): Readiness | Promise<Readiness>;
+  /** Returns the status of each upstream, as JSON. */
+  upstreams(): Promise<readonly object[]>;
   /** The running config and the one on disk. */
   config(): ConfigState;
 }
@@ -47,8 +52,8 @@ export function createOperatorApp(view: OperatorView): Hono {
   });
 
   app.get('/livez', (c) => c.json({ live: true }));
-  app.get('/readyz', (c) => {
-    const { ready, reasons } = view.ready();
+  app.get('/readyz', async (c) => {
+    const { ready, reasons } = await view.ready();
     return c.json(view.isLocal ? { ready, reasons } : { ready }, ready ? 200 : 503);
   });
   // The port opens after the gateway has started, so every answer means "started".
@@ -63,7 +68,13 @@ export function createOperatorApp(view: OperatorView): Hono {
       return c.json({ error: message }, 403);
     }
     const { version } = view;
-    return c.json({ version, startedAt, ...view.ready(), config: view.config(), upstreams: await view.upstreams() });
+    return c.json({
+      version,
+      startedAt,
+      ...(await view.ready()),
+      config: view.config(),
+      upstreams: await view.upstreams(),
+    });
   });
   app.route(ADMIN_PATH, view.admin);
   app.notFound((c) =>

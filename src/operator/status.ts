@@ -4,7 +4,7 @@ export interface UpstreamStatus {
   /** The key in the config file. */
   readonly title: string;
   readonly transport: 'stdio' | 'http' | 'sse';
-  readonly state: 'configured' | 'starting' | 'ready' | 'degraded' | 'failed' | 'stopped';
+  readonly state: 'configured' | 'starting' | 'ready' | 'degraded' | 'needs-authorization' | 'failed' | 'stopped';
   /** The reason for this state, in words; undefined if the state needs none. */
   readonly reason: string | undefined;
   readonly connections: number;
@@ -16,12 +16,27 @@ export interface UpstreamStatus {
   /** The setting that would need fewer processes, if several are running. */
   readonly advice?: string | undefined;
   readonly eras: Readonly<Record<'legacy' | 'modern', EraStatus>>;
+  /** True if the gateway has lists of it, read from the upstream or kept on disk. If not, the numbers of items are 0. */
+  readonly isListed: boolean;
   /** Number of items at `/mcp/<id>` for clients of the legacy era. */
   readonly tools: number;
   /** Number of tools removed by `includeTools` and `excludeTools`. */
   readonly filteredTools: number;
   readonly prompts: number;
   readonly resources: number;
+  /** Undefined if nothing of the upstream is pinned. */
+  readonly lock?: LockStatus | undefined;
+}
+
+/** The definitions of one upstream, compared with the lock. */
+export interface LockStatus {
+  /** The reaction to a definition that differs. */
+  readonly onChange: 'warn' | 'quarantine' | 'refuse';
+  /** Number of definitions that differ, and number of items that are withheld. */
+  readonly differences: number;
+  readonly withheld: number;
+  /** The first differences in words. */
+  readonly details: readonly string[];
 }
 
 /** The status of one era of an upstream. */

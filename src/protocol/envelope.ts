@@ -5,7 +5,7 @@
  */
 
 import { isObjectText, RawObject } from '../json/json.ts';
-import { TextCache } from '../json/memo.ts';
+import { TextCache } from '../json/text-cache.ts';
 import { addToken, META, metaText, splitToken, tokenText, withoutMeta } from './meta.ts';
 import { isModernRevision, type ModernRevision } from './revisions.ts';
 import { isSeverity, type Severity } from './severity.ts';

@@ -43,6 +43,11 @@ export function mayRequireInput(method: string): boolean {
   return INPUT_METHODS.has(method);
 }
 
+/** Returns whether a request with these parameters continues one that was answered with questions. */
+export function isRetry(params: RawObject | undefined): boolean {
+  return params?.raw('requestState') !== undefined;
+}
+
 /** Returns whether the client has anything to send back. If not, its retry would equal its first request. */
 export function isAnswerable({ inputRequests, requestState }: InputRequired): boolean {
   return inputRequests.length > 0 || requestState !== undefined;

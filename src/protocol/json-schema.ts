@@ -38,32 +38,32 @@ const NAMED_SCHEMAS = new Set([
  * @param keyword the keyword that holds the subschema.
  * @param name its name, if the keyword holds a map of schemas.
  */
-export type Visit = (schema: RawObject, keyword: string, name: string | undefined) => RawObject;
+export type SchemaTransform = (schema: RawObject, keyword: string, name: string | undefined) => RawObject;
 
-function mapOne(raw: string, keyword: string, visit: Visit, name?: string): string {
-  return isObjectText(raw) ? visit(RawObject.parse(raw), keyword, name).toString() : raw;
+function mapOne(raw: string, keyword: string, transform: SchemaTransform, name?: string): string {
+  return isObjectText(raw) ? transform(RawObject.parse(raw), keyword, name).toString() : raw;
 }
 
-function mapList(raw: string, keyword: string, visit: Visit): string {
+function mapList(raw: string, keyword: string, transform: SchemaTransform): string {
   const items = rawItems(raw);
-  const mapped = items.map((item) => mapOne(item, keyword, visit));
+  const mapped = items.map((item) => mapOne(item, keyword, transform));
   return mapped.every((item, index) => item === items[index]) ? raw : arrayText(mapped);
 }
 
 /**
- * Returns the schema with each direct subschema transformed by `visit`. To go deeper, `visit` calls this function
+ * Returns the schema with each direct subschema transformed by `transform`. To go deeper, `transform` calls this function
  * again.
  *
  * @throws {JsonTextError} if a part is not well-formed JSON, or names a member twice.
  */
-export function mapSubschemas(schema: RawObject, visit: Visit): RawObject {
+export function mapSubschemas(schema: RawObject, transform: SchemaTransform): RawObject {
   return schema.map((raw, keyword) => {
     if (NAMED_SCHEMAS.has(keyword) && isObjectText(raw)) {
       return RawObject.parse(raw)
-        .map((member, name) => mapOne(member, keyword, visit, name))
+        .map((member, name) => mapOne(member, keyword, transform, name))
         .toString();
     }
     if (!SCHEMAS.has(keyword)) return raw;
-    return isArrayText(raw) ? mapList(raw, keyword, visit) : mapOne(raw, keyword, visit);
+    return isArrayText(raw) ? mapList(raw, keyword, transform) : mapOne(raw, keyword, transform);
   });
 }

@@ -40,8 +40,13 @@ export interface Result {
   readonly result: string;
   /** The parsed `result`, if it was parsed together with its message. */
   readonly parsedResult?: RawObject;
-  /** For results that are sent repeatedly: `result` on one line plus the closing brace of a response, in UTF-8. */
-  readonly tail?: Buffer;
+  /** For results that are sent repeatedly: `result` on one line plus the closing brace of a response, in UTF-8, in parts. */
+  readonly tail?: readonly Buffer[];
+}
+
+/** Returns the size of the parts of a tail together. */
+export function tailBytes(tail: readonly Buffer[]): number {
+  return tail.reduce((bytes, part) => bytes + part.length, 0);
 }
 
 /** The outcome of a request: its result, or an error with all its members. */
@@ -319,7 +324,8 @@ export function parseBatch(text: string): (Message | MessageError)[] {
 export function parseClientBatch(text: string, maxItems: number): (Message | MessageError)[] {
   const items = splitBatch(text, CLIENT_BATCH_BOUNDS, maxItems);
   if (items.length === 0 || items.length > maxItems) {
-    throw new MessageError(RPC.invalidRequest, `a batch holds 1 to ${maxItems} messages`);
+    const limit = items.length === 0 ? undefined : 'batchMessages';
+    throw new MessageError(RPC.invalidRequest, `a batch holds 1 to ${maxItems} messages`, 'null', limit);
   }
   return items.map((item) => readItem(item, parseClientMessage));
 }

@@ -16,6 +16,8 @@ export const META = {
   immediateResponse: 'io.modelcontextprotocol/model-immediate-response',
   /** Our own: an upstream has lost the state that it kept for this client. `docs/isolation.md` describes it. */
   stateLost: 'io.linkspan/stateLost',
+  /** Our own: a client names a `tools/call` by it, which is then made once. `docs/idempotency.md` describes it. */
+  idempotencyKey: 'io.linkspan/idempotencyKey',
 } as const;
 
 const TOKEN = 'progressToken';
@@ -64,6 +66,23 @@ export function tokenText(raw: string | undefined, token: number): string {
 /** Appends a progress token to the text of a `_meta` that has none. */
 export function addToken(rest: string, token: number): string {
   return rest === '{}' ? `{"${TOKEN}":${token}}` : `${rest.slice(0, -1)},"${TOKEN}":${token}}`;
+}
+
+/**
+ * Returns the raw idempotency key of a call; undefined if it has none.
+ *
+ * @throws {JsonTextError}
+ */
+export function idempotencyKeyOf(params: RawObject | undefined): string | undefined {
+  const raw = params?.raw('_meta');
+  // A name with escapes could be the key's too.
+  if (raw === undefined || !(raw.includes(META.idempotencyKey) || raw.includes('\\'))) return undefined;
+  return isObjectText(raw) ? RawObject.parse(raw).raw(META.idempotencyKey) : undefined;
+}
+
+/** Returns the parameters of a call without its idempotency key. */
+export function withoutIdempotencyKey(params: RawObject): RawObject {
+  return withoutMeta(params, [META.idempotencyKey]);
 }
 
 /** Members of `_meta` in results and notifications that only 2026-07-28 has. */

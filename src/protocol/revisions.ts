@@ -45,6 +45,10 @@ export interface RevisionFeatures {
   readonly samplingTools: boolean;
   /** `tasks/…` methods are part of the protocol, in both directions. */
   readonly coreTasks: boolean;
+  /** Tasks are an extension, which peers declare. */
+  readonly tasksExtension: boolean;
+  /** Clients read lists with URIs that are not URLs. Python clients of other revisions refuse a whole list with one. */
+  readonly anyUris: boolean;
 }
 
 const BASE: RevisionFeatures = {
@@ -59,6 +63,8 @@ const BASE: RevisionFeatures = {
   completionContext: false,
   samplingTools: false,
   coreTasks: false,
+  tasksExtension: false,
+  anyUris: false,
 };
 
 const FEATURES: Readonly<Record<Revision, RevisionFeatures>> = {
@@ -96,6 +102,8 @@ const FEATURES: Readonly<Record<Revision, RevisionFeatures>> = {
     completionContext: true,
     urlElicitation: true,
     samplingTools: true,
+    tasksExtension: true,
+    anyUris: true,
   },
 };
 

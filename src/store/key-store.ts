@@ -26,6 +26,9 @@ export interface KeyStore {
 /** A replaced key is removed this long after it has expired. */
 const KEEP_MS = 24 * 3_600_000;
 
+/** The oldest key goes when there would be more, and its handles with it. */
+const MAX_KEYS = 64;
+
 /** Creates a random key. */
 export function freshKey(nowMs: number): KeyRecord {
   return {
@@ -39,5 +42,5 @@ export function freshKey(nowMs: number): KeyRecord {
 export function withFreshKey(keys: readonly KeyRecord[], nowMs: number, graceMs: number): readonly KeyRecord[] {
   const kept = keys.filter(({ until = Infinity }) => until + KEEP_MS > nowMs);
   const old = kept.map((key) => ({ ...key, until: Math.min(key.until ?? Infinity, nowMs + graceMs) }));
-  return [...old, freshKey(nowMs)];
+  return [...old.slice(1 - MAX_KEYS), freshKey(nowMs)];
 }

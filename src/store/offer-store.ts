@@ -15,6 +15,14 @@ export interface StoredOfferKey extends UpstreamKey {
   readonly audience: string;
 }
 
+/** Learns what other processes write. */
+export interface OfferListener {
+  /** Another process has written these lists. */
+  onWritten(key: StoredOfferKey): void;
+  /** Others may have written lists that this process was not told of. */
+  onMissed(): void;
+}
+
 /**
  * Stores the last good lists of upstreams, so that a restarted gateway serves them at once. A lost list costs one
  * listing, nothing more.
@@ -25,6 +33,8 @@ export interface OfferStore {
   /** Replaces the lists. @throws if they cannot be written. */
   write(key: StoredOfferKey, text: string): Promise<void>;
   remove(key: StoredOfferKey): Promise<void>;
+  /** Tells a listener from now on what other processes write. Undefined for a store of one process. @throws {GatewayError} `store-unavailable` */
+  watch?(listener: OfferListener): Promise<void>;
   /** Returns whether the last attempt to list the upstream failed. */
   hasFailed(key: UpstreamKey): Promise<boolean>;
   setFailed(key: UpstreamKey, hasFailed: boolean): Promise<void>;

@@ -4,11 +4,14 @@ import { DiskOfferStore } from './disk/offer-store.ts';
 import { DiskSessionStore, type SessionStoreEvents } from './disk/session-store.ts';
 import { makeStateDir, removeOldDrafts, systemCode } from './disk/state-file.ts';
 import { isStateLocked, lockState, type StateLock } from './disk/state-lock.ts';
+import type { KeyedCallStore } from './keyed-call-store.ts';
 import type { KeyStore } from './key-store.ts';
+import { MemoryKeyedCallStore } from './memory/keyed-call-store.ts';
 import { MemoryKeyStore } from './memory/key-store.ts';
 import { MemorySessionStore } from './memory/session-store.ts';
 import { MemoryTaskStore } from './memory/task-store.ts';
 import type { OfferStore } from './offer-store.ts';
+import type { OutcomeStore } from './outcome-store.ts';
 import type { SessionStore } from './session-store.ts';
 import type { TaskStore } from './task-store.ts';
 
@@ -18,8 +21,13 @@ export interface State extends AsyncDisposable {
   readonly sessions: SessionStore;
   readonly offers: OfferStore;
   readonly tasks: TaskStore;
+  readonly keyedCalls: KeyedCallStore;
+  /** Undefined if there is no other process that could need them. */
+  readonly outcomes: OutcomeStore | undefined;
   /** The reason why sessions and handles end with this process, in words; undefined if they are kept. */
   readonly notice: string | undefined;
+  /** True if the gateway is of use while the state cannot be written: it serves requests that need none. */
+  readonly servesWithout: boolean;
 }
 
 export interface StateOptions {
@@ -69,8 +77,11 @@ async function ownState(stateDir: string, lock: StateLock, events: SessionStoreE
     keys,
     sessions,
     offers: diskOffers(stateDir, events),
-    tasks: new MemoryTaskStore(),
+    tasks: new MemoryTaskStore((limit) => events.onLimit(limit)),
+    keyedCalls: new MemoryKeyedCallStore((limit) => events.onLimit(limit)),
+    outcomes: undefined,
     notice: undefined,
+    servesWithout: false,
     [Symbol.asyncDispose]: async () => {
       await sessions[Symbol.asyncDispose]();
       await lock.release();
@@ -78,7 +89,7 @@ async function ownState(stateDir: string, lock: StateLock, events: SessionStoreE
   };
 }
 
-/** Never fails: a process that serves one client needs no directory. */
+/** Opens state in memory, with the lists on disk if they can be read. Never fails: a process that serves one client needs no directory. */
 async function openShared(stateDir: string, events: SessionStoreEvents): Promise<State> {
   const offers = diskOffers(stateDir, events);
   // If another process owns the directory, that process writes the lists.
@@ -87,30 +98,40 @@ async function openShared(stateDir: string, events: SessionStoreEvents): Promise
 }
 
 function inMemory(offers: OfferStore, notice: string, events: SessionStoreEvents): State {
-  const sessions = new MemorySessionStore((limit) => events.limitReached(limit));
-  const [keys, tasks] = [new MemoryKeyStore(), new MemoryTaskStore()];
-  return { keys, sessions, offers, tasks, notice, [Symbol.asyncDispose]: () => sessions[Symbol.asyncDispose]() };
+  const sessions = new MemorySessionStore((limit) => events.onLimit(limit));
+  const [keys, tasks] = [new MemoryKeyStore(), new MemoryTaskStore((limit) => events.onLimit(limit))];
+  return {
+    keys,
+    sessions,
+    offers,
+    tasks,
+    keyedCalls: new MemoryKeyedCallStore((limit) => events.onLimit(limit)),
+    outcomes: undefined,
+    notice,
+    servesWithout: false,
+    [Symbol.asyncDispose]: () => sessions[Symbol.asyncDispose](),
+  };
 }
 
 /** Returns a store on disk that counts failed writes. */
 function diskOffers(stateDir: string, events: SessionStoreEvents): OfferStore {
-  const store = new DiskOfferStore(stateDir, (limit) => events.limitReached(limit));
-  const counted = async (write: Promise<void>): Promise<void> => {
+  const store = new DiskOfferStore(stateDir, (limit) => events.onLimit(limit));
+  const reportFailure = async (write: Promise<void>): Promise<void> => {
     try {
       await write;
     } catch (thrown) {
-      events.writeFailed(thrown);
+      events.onWriteFailed(thrown);
       throw thrown;
     }
   };
   return {
     read: (key) => store.read(key),
-    write: (key, text) => counted(store.write(key, text)),
-    remove: (key) => counted(store.remove(key)),
+    write: (key, text) => reportFailure(store.write(key, text)),
+    remove: (key) => reportFailure(store.remove(key)),
     hasFailed: (key) => store.hasFailed(key),
-    setFailed: (key, hasFailed) => counted(store.setFailed(key, hasFailed)),
+    setFailed: (key, hasFailed) => reportFailure(store.setFailed(key, hasFailed)),
     listedAtMs: (key) => store.listedAtMs(key),
-    setListed: (key) => counted(store.setListed(key)),
+    setListed: (key) => reportFailure(store.setListed(key)),
   };
 }
 

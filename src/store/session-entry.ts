@@ -3,7 +3,7 @@ import { z } from 'zod';
 const rangeSchema = z.tuple([z.int(), z.int(), z.int()]);
 
 const entrySchema = z.union([
-  /** Ended sessions of one owner: first and last serial number, and ms since the epoch when their ids expire. */
+  /** Ended sessions of one principal (its hash): first and last serial number, and ms since the epoch when their ids expire. */
   z.strictObject({ owner: z.string(), ended: z.array(rangeSchema) }),
   /** The complete record of a session. */
   z.strictObject({
@@ -17,6 +17,8 @@ const entrySchema = z.union([
   z.strictObject({ id: z.string(), expires: z.int(), subscribe: z.string() }),
   z.strictObject({ id: z.string(), expires: z.int(), unsubscribe: z.string() }),
   z.strictObject({ id: z.string(), expires: z.int(), use: z.string() }),
+  /** An upstream, and the text of its attachment. Never a part of the complete record, which earlier versions read too. */
+  z.strictObject({ id: z.string(), expires: z.int(), attach: z.tuple([z.string(), z.string()]) }),
 ]);
 
 /** One line of the session journal. Applying an entry twice has the same effect as applying it once. */

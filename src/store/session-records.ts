@@ -1,4 +1,4 @@
-import { detach, KeptSet, type KeptText } from '../json/kept-text.ts';
+import { detach, KeptMap, KeptSet, type KeptText } from '../json/kept-text.ts';
 import type { SessionRecord } from './session-store.ts';
 
 /** Memory of a record, and of each of its texts, besides the characters. */
@@ -6,11 +6,12 @@ const RECORD_BYTES = 256;
 const TEXT_BYTES = 64;
 
 interface StoredRecord {
-  readonly owner: string;
+  readonly principal: string;
   readonly expiresMs: number;
   level: KeptText | undefined;
   readonly uris: KeptSet;
   readonly upstreams: KeptSet;
+  readonly attachments: KeptMap<KeptText>;
   bytes: number;
 }
 
@@ -19,7 +20,7 @@ function textBytes(text: string): number {
   return 2 * text.length + TEXT_BYTES;
 }
 
-/** The records of sessions by session id, with their memory per owner and in total. */
+/** The records of sessions by session id, with their memory per principal and in total. */
 export class SessionRecords {
   readonly #records = new Map<string, StoredRecord>();
   readonly #bytesOf = new Map<string, number>();
@@ -29,8 +30,8 @@ export class SessionRecords {
     return this.#bytes;
   }
 
-  bytesOf(owner: string): number {
-    return this.#bytesOf.get(owner) ?? 0;
+  bytesOf(principal: string): number {
+    return this.#bytesOf.get(principal) ?? 0;
   }
 
   /** Returns how many bytes the records grow with this text in the record of a session. */
@@ -41,11 +42,14 @@ export class SessionRecords {
   get(id: string): SessionRecord | undefined {
     const record = this.#records.get(id);
     if (record === undefined) return undefined;
-    const { level, uris, upstreams } = record;
+    const { level, uris, upstreams, attachments } = record;
     return {
       ...(level === undefined ? {} : { logLevel: level }),
       subscriptions: [...uris],
       ...(upstreams.size === 0 ? {} : { upstreams: [...upstreams] }),
+      ...(attachments.size === 0
+        ? {}
+        : { attachments: [...attachments].map(([upstream, text]) => ({ upstream, text })) }),
     };
   }
 
@@ -58,8 +62,8 @@ export class SessionRecords {
   }
 
   /** Sets the log level. Returns false if the record has this level already. */
-  setLevel(id: string, owner: string, expiresMs: number, level: string): boolean {
-    const record = this.#records.get(id) ?? this.#create(id, owner, expiresMs);
+  setLevel(id: string, principal: string, expiresMs: number, level: string): boolean {
+    const record = this.#records.get(id) ?? this.#create(id, principal, expiresMs);
     if (record.level === level) return false;
     this.#grow(record, textBytes(level) - (record.level === undefined ? 0 : textBytes(record.level)));
     record.level = detach(level);
@@ -67,8 +71,8 @@ export class SessionRecords {
   }
 
   /** Adds a subscription. Returns false if the record has this URI already. */
-  addUri(id: string, owner: string, expiresMs: number, uri: string): boolean {
-    const record = this.#records.get(id) ?? this.#create(id, owner, expiresMs);
+  addUri(id: string, principal: string, expiresMs: number, uri: string): boolean {
+    const record = this.#records.get(id) ?? this.#create(id, principal, expiresMs);
     if (record.uris.has(uri)) return false;
     record.uris.add(detach(uri));
     this.#grow(record, textBytes(uri));
@@ -80,11 +84,22 @@ export class SessionRecords {
   }
 
   /** Adds an upstream. Returns false if the record has it already. */
-  addUpstream(id: string, owner: string, expiresMs: number, upstream: string): boolean {
-    const record = this.#records.get(id) ?? this.#create(id, owner, expiresMs);
+  addUpstream(id: string, principal: string, expiresMs: number, upstream: string): boolean {
+    const record = this.#records.get(id) ?? this.#create(id, principal, expiresMs);
     if (record.upstreams.has(upstream)) return false;
     record.upstreams.add(detach(upstream));
     this.#grow(record, textBytes(upstream));
+    return true;
+  }
+
+  /** Sets the attachment at an upstream. Returns false if the record has this one already. */
+  setAttachment(id: string, owner: string, expiresMs: number, upstream: string, text: string): boolean {
+    const record = this.#records.get(id) ?? this.#create(id, owner, expiresMs);
+    const before = record.attachments.get(upstream);
+    if (before === text) return false;
+    const key = detach(upstream);
+    record.attachments.set(key, detach(text));
+    this.#grow(record, textBytes(text) - (before === undefined ? -textBytes(upstream) : textBytes(before)));
     return true;
   }
 
@@ -93,7 +108,8 @@ export class SessionRecords {
     const record = this.#records.get(id);
     if (record === undefined || !record.uris.delete(uri)) return false;
     this.#grow(record, -textBytes(uri));
-    if (record.uris.size === 0 && record.upstreams.size === 0 && record.level === undefined) this.remove(id);
+    const { uris, upstreams, attachments, level } = record;
+    if (uris.size === 0 && upstreams.size === 0 && attachments.size === 0 && level === undefined) this.remove(id);
     return true;
   }
 
@@ -114,13 +130,14 @@ export class SessionRecords {
     for (const [id, { expiresMs }] of this.#records) yield { id, expiresMs };
   }
 
-  #create(id: string, owner: string, expiresMs: number): StoredRecord {
+  #create(id: string, principal: string, expiresMs: number): StoredRecord {
     const record: StoredRecord = {
-      owner,
+      principal,
       expiresMs,
       level: undefined,
       uris: new KeptSet(),
       upstreams: new KeptSet(),
+      attachments: new KeptMap(),
       bytes: 0,
     };
     this.#records.set(id, record);
@@ -131,8 +148,8 @@ export class SessionRecords {
   #grow(record: StoredRecord, bytes: number): void {
     record.bytes += bytes;
     this.#bytes += bytes;
-    const left = this.bytesOf(record.owner) + bytes;
-    if (left === 0) this.#bytesOf.delete(record.owner);
-    else this.#bytesOf.set(record.owner, left);
+    const left = this.bytesOf(record.principal) + bytes;
+    if (left === 0) this.#bytesOf.delete(record.principal);
+    else this.#bytesOf.set(record.principal, left);
   }
 }

@@ -17,13 +17,20 @@ export interface SessionRecord {
   readonly subscriptions: readonly string[];
   /** Ids of the upstreams that keep state for the session. */
   readonly upstreams?: readonly string[];
+  /** Texts by which this or another process continues the session at upstreams. */
+  readonly attachments?: readonly { readonly upstream: string; readonly text: string }[];
 }
 
 export type SessionChange =
   | { readonly kind: 'level'; readonly level: string }
   | { readonly kind: 'subscribe' | 'unsubscribe'; readonly uri: string }
   /** An upstream keeps state for the session from now on. */
-  | { readonly kind: 'use'; readonly upstream: string };
+  | { readonly kind: 'use'; readonly upstream: string }
+  /** The session can be continued at an upstream with this text, which replaces an earlier one. */
+  | { readonly kind: 'attach'; readonly upstream: string; readonly text: string };
+
+/** Attachments may take this part of the space for records, since the session goes on without them. */
+export const ATTACHMENTS_FRACTION = 0.5;
 
 /**
  * Stores the session state that must survive a restart.
@@ -42,8 +49,11 @@ export interface SessionStore extends AsyncDisposable {
   nextSerial(principal: string): Promise<number>;
   /** Returns the record of a session, or undefined if it has none or has ended. */
   load(session: SessionRef): Promise<SessionRecord | undefined>;
-  /** Changes the record of a session that has not ended. Returns undefined, or the limit that forbids the change. */
-  change(session: SessionRef, change: SessionChange): Promise<LimitName | undefined>;
+  /**
+   * Changes the record of a session that has not ended. Returns undefined, or why nothing was changed: the limit that forbids it, or `fenced` if
+   * the session does not belong to this process any more.
+   */
+  change(session: SessionRef, change: SessionChange): Promise<LimitName | 'fenced' | undefined>;
   /**
    * Ends a session permanently. Resolves with false if the end is not written yet, so that a restart could revive the
    * session.

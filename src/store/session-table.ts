@@ -4,7 +4,7 @@ import { LIMITS, type LimitName } from '../limits.ts';
 import { EndedSerials } from './ended-serials.ts';
 import type { SessionEntry } from './session-entry.ts';
 import { SessionRecords } from './session-records.ts';
-import type { SessionChange, SessionRecord, SessionRef } from './session-store.ts';
+import { ATTACHMENTS_FRACTION, type SessionChange, type SessionRecord, type SessionRef } from './session-store.ts';
 
 /** Longer than any session id is valid. */
 const MAX_VALIDITY_MS = 366 * 24 * 3_600_000;
@@ -17,7 +17,7 @@ const KEPT_FRACTION = 0.75;
 const SWEEP_MS = 10_000;
 
 /** One principal: the serial number of its next session in this process, and its ended sessions. */
-interface Owner {
+interface PrincipalSessions {
   next: number | undefined;
   readonly ended: EndedSerials;
 }
@@ -49,6 +49,8 @@ function entryOf(session: SessionRef, change: SessionChange): RecordEntry {
       return { ...head, unsubscribe: change.uri };
     case 'use':
       return { ...head, use: change.upstream };
+    case 'attach':
+      return { ...head, attach: [change.upstream, change.text] };
   }
 }
 
@@ -58,6 +60,8 @@ function textOf(change: SessionChange): string {
       return change.level;
     case 'use':
       return change.upstream;
+    case 'attach':
+      return change.upstream + change.text;
     case 'subscribe':
     case 'unsubscribe':
       return change.uri;
@@ -75,7 +79,7 @@ function endedEntry(name: string, { ranges }: EndedSerials): SessionEntry {
  */
 export class SessionTable {
   readonly #onLimit: (limit: LimitName) => void;
-  readonly #owners = new Map<string, Owner>();
+  readonly #principals = new Map<string, PrincipalSessions>();
   readonly #records = new SessionRecords();
   /** Higher than every serial number in use. */
   #unused: number;
@@ -92,34 +96,34 @@ export class SessionTable {
   /** See {@link SessionStore.nextSerial}. @throws {GatewayError} `overloaded` if there are too many principals. */
   nextSerial(principal: string, nowMs: number): number {
     const name = principalHash(principal);
-    if (!this.#owners.has(name)) this.#makeRoom(nowMs);
-    const owner = this.#owner(name);
-    const serial = owner.next ?? this.#unused;
-    owner.next = serial + 1;
-    this.#unused = Math.max(this.#unused, owner.next);
+    if (!this.#principals.has(name)) this.#makeRoom(nowMs);
+    const sessions = this.#principal(name);
+    const serial = sessions.next ?? this.#unused;
+    sessions.next = serial + 1;
+    this.#unused = Math.max(this.#unused, sessions.next);
     return serial;
   }
 
   /** Makes room for one more principal. */
   #makeRoom(nowMs: number): void {
-    if (this.#owners.size < LIMITS.sessionPrincipals) return;
+    if (this.#principals.size < LIMITS.sessionPrincipals) return;
     this.#sweep(nowMs);
-    for (const [name, { ended }] of this.#owners) {
-      if (ended.size === 0) this.#owners.delete(name);
+    for (const [name, { ended }] of this.#principals) {
+      if (ended.size === 0) this.#principals.delete(name);
     }
-    if (this.#owners.size < LIMITS.sessionPrincipals) return;
+    if (this.#principals.size < LIMITS.sessionPrincipals) return;
     this.#onLimit('sessionPrincipals');
-    const message = `${this.#owners.size} principals have ended sessions whose ids have not expired; try again later`;
+    const message = `${this.#principals.size} principals have ended sessions whose ids have not expired; try again later`;
     throw new GatewayError('overloaded', { message });
   }
 
-  #owner(name: string): Owner {
-    let owner = this.#owners.get(name);
-    if (owner === undefined) {
-      owner = { next: undefined, ended: new EndedSerials() };
-      this.#owners.set(name, owner);
+  #principal(name: string): PrincipalSessions {
+    let sessions = this.#principals.get(name);
+    if (sessions === undefined) {
+      sessions = { next: undefined, ended: new EndedSerials() };
+      this.#principals.set(name, sessions);
     }
-    return owner;
+    return sessions;
   }
 
   load(session: SessionRef, nowMs: number): SessionRecord | undefined {
@@ -128,7 +132,7 @@ export class SessionTable {
   }
 
   isEnded({ principal, serial }: SessionRef): boolean {
-    return this.#owners.get(principalHash(principal))?.ended.has(serial) ?? false;
+    return this.#principals.get(principalHash(principal))?.ended.has(serial) ?? false;
   }
 
   /**
@@ -155,16 +159,19 @@ export class SessionTable {
       if (this.#records.uriCount(id) >= LIMITS.subscriptionsPerSession) return 'subscriptionsPerSession';
     }
     if (change.kind === 'use' && this.#records.hasUpstream(id, change.upstream)) return undefined;
+    if (change.kind === 'attach' && Buffer.byteLength(change.text) > LIMITS.attachmentBytes) return 'attachmentBytes';
     const bytes = this.#records.bytesFor(id, textOf(change));
-    if (this.#bytesLimit(session.principal, bytes) === undefined) return undefined;
+    const fraction = change.kind === 'attach' ? ATTACHMENTS_FRACTION : 1;
+    if (this.#bytesLimit(session.principal, bytes, fraction) === undefined) return undefined;
     this.#sweep(nowMs);
-    return this.#bytesLimit(session.principal, bytes);
+    return this.#bytesLimit(session.principal, bytes, fraction);
   }
 
-  #bytesLimit(principal: string, bytes: number): LimitName | undefined {
+  #bytesLimit(principal: string, bytes: number, fraction: number): LimitName | undefined {
+    const { sessionRecordBytesPerPrincipal: mostOwn, sessionRecordBytes: most } = LIMITS;
     const own = this.#records.bytesOf(principalHash(principal));
-    if (own + bytes > LIMITS.sessionRecordBytesPerPrincipal) return 'sessionRecordBytesPerPrincipal';
-    return this.#records.bytes + bytes > LIMITS.sessionRecordBytes ? 'sessionRecordBytes' : undefined;
+    if (own + bytes > mostOwn * fraction) return 'sessionRecordBytesPerPrincipal';
+    return this.#records.bytes + bytes > most * fraction ? 'sessionRecordBytes' : undefined;
   }
 
   /** Ends a session. Returns the journal entries of the change. */
@@ -176,9 +183,9 @@ export class SessionTable {
     return joined === undefined ? [entry] : [entry, joined];
   }
 
-  /** Joins the oldest ranges of an owner that has too many. This also ends the sessions between them. */
+  /** Joins the oldest ranges of a principal that has too many. This also ends the sessions between them. */
   #keepWithinBounds(name: string, nowMs: number): SessionEntry | undefined {
-    const own = this.#owner(name).ended;
+    const own = this.#principal(name).ended;
     if (own.size <= LIMITS.endedRangesPerPrincipal && this.#ranges <= LIMITS.endedRanges) return undefined;
     this.#sweep(nowMs);
     if (own.size > LIMITS.endedRangesPerPrincipal) {
@@ -187,9 +194,9 @@ export class SessionTable {
     }
     if (this.#ranges <= LIMITS.endedRanges) return undefined;
     this.#onLimit('endedRanges');
-    // The owner with the most ranges is reduced, even if it is another one.
+    // The principal with the most ranges is reduced, even if it is another one.
     let [largestName, largest] = [name, own];
-    for (const [each, { ended }] of this.#owners) {
+    for (const [each, { ended }] of this.#principals) {
       if (ended.size > largest.size) [largestName, largest] = [each, ended];
     }
     return this.#join(largestName, largest, nowMs);
@@ -218,11 +225,11 @@ export class SessionTable {
     }
     const { name, serial } = parseId(entry.id);
     this.#unused = Math.max(this.#unused, serial + 1);
-    if (!(this.#owners.get(name)?.ended.has(serial) ?? false)) this.#applyChange(entry);
+    if (!(this.#principals.get(name)?.ended.has(serial) ?? false)) this.#applyChange(entry);
   }
 
   #applyEnded({ owner: name, ended: ranges }: Extract<SessionEntry, { readonly ended: unknown }>): void {
-    const { ended } = this.#owner(name);
+    const { ended } = this.#principal(name);
     for (const [first, last, untilMs] of ranges) {
       const size = ended.size;
       ended.add({ first, last, untilMs });
@@ -240,6 +247,7 @@ export class SessionTable {
     if ('subscribe' in entry) return this.#records.addUri(id, name, expires, entry.subscribe);
     if ('unsubscribe' in entry) return this.#records.removeUri(id, entry.unsubscribe);
     if ('use' in entry) return this.#records.addUpstream(id, name, expires, entry.use);
+    if ('attach' in entry) return this.#records.setAttachment(id, name, expires, ...entry.attach);
     if ('uris' in entry) {
       this.#records.remove(id);
       for (const uri of entry.uris) this.#records.addUri(id, name, expires, uri);
@@ -257,10 +265,10 @@ export class SessionTable {
     this.#sweptMs = nowMs;
     this.#records.removeExpired(nowMs);
     this.#ranges = 0;
-    for (const [name, owner] of this.#owners) {
-      owner.ended.removeExpired(nowMs);
-      this.#ranges += owner.ended.size;
-      if (owner.ended.size === 0 && owner.next === undefined) this.#owners.delete(name);
+    for (const [name, sessions] of this.#principals) {
+      sessions.ended.removeExpired(nowMs);
+      this.#ranges += sessions.ended.size;
+      if (sessions.ended.size === 0 && sessions.next === undefined) this.#principals.delete(name);
     }
   }
 
@@ -269,13 +277,13 @@ export class SessionTable {
    * it.
    */
   *entries(): Generator<SessionEntry> {
-    for (const [name, { ended }] of this.#owners) {
+    for (const [name, { ended }] of this.#principals) {
       if (ended.size > 0) yield endedEntry(name, ended);
     }
     for (const { id, expiresMs } of this.#records) {
       const record = this.#records.get(id);
       if (record === undefined) continue;
-      const { logLevel, subscriptions, upstreams } = record;
+      const { logLevel, subscriptions, upstreams, attachments = [] } = record;
       yield {
         id,
         expires: expiresMs,
@@ -283,6 +291,7 @@ export class SessionTable {
         uris: [...subscriptions],
         ...(upstreams === undefined ? {} : { used: [...upstreams] }),
       };
+      for (const { upstream, text } of attachments) yield { id, expires: expiresMs, attach: [upstream, text] };
     }
   }
 }

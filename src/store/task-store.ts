@@ -1,3 +1,8 @@
+import type { LimitName } from '../limits.ts';
+
+/** Receives the bound for which a store removes a task: it is not listed or announced any more, but can still be queried. */
+export type OnTaskLimit = (limit: Extract<LimitName, `knownTask${string}`>) => void;
+
 /** The address of a task: its upstream, its id there, and the connection holder. */
 export interface TaskAddress {
   readonly upstream: string;

@@ -1,3 +1,4 @@
+import fs from 'node:fs';
 import { isatty } from 'node:tty';
 import { styleText } from 'node:util';
 import { pino } from 'pino';
@@ -5,7 +6,7 @@ import type { DestinationStream, Logger as PinoLogger } from 'pino';
 
 import type { AccessLog, LogLevel } from '../config/config.ts';
 import { loggedError } from './log-error.ts';
-import { Repeats } from './repeats.ts';
+import { RepeatedEvents } from './repeated-events.ts';
 import { LogTail } from './log-tail.ts';
 import { redacted } from './redact.ts';
 import { RequestLog } from './request-log.ts';
@@ -99,6 +100,16 @@ export function logTailOf(log: Logger): LogTail | undefined {
   return destinations.get(log)?.tail;
 }
 
+/** Writes whole JSON lines of another process to the destination of a logger that {@link createLogger} has made. */
+export function writeLog(log: Logger, lines: string): void {
+  destinations.get(log)?.destination.write(lines);
+}
+
+/** Returns the requests that get a line in a logger that {@link createLogger} has made. */
+export function requestsOf(log: Logger): Exclude<AccessLog, 'auto'> {
+  return destinations.get(log)?.requests ?? 'none';
+}
+
 interface LogTarget {
   readonly destination: DestinationStream;
   readonly tail: LogTail;
@@ -124,7 +135,7 @@ export function requestLogBeside(log: Logger): RequestLog | undefined {
  * `repeated`; the line that an upstream serves again, the number of failures that no line has reported as `failures`.
  */
 function withoutRepeats(destination: DestinationStream, isEnabled: () => boolean): DestinationStream {
-  const repeats = new Repeats();
+  const repeats = new RepeatedEvents();
   return {
     write(line) {
       const failure = isEnabled() && line.includes('"upstream":') ? failureOf(line) : undefined;
@@ -137,12 +148,12 @@ function withoutRepeats(destination: DestinationStream, isEnabled: () => boolean
 }
 
 /** Returns the number of failures of an upstream that no line has reported, now that it serves again. */
-function unreported(repeats: Repeats, upstream: string): number {
+function unreported(repeats: RepeatedEvents, upstream: string): number {
   return FAILURES.reduce((sum, phase) => sum + repeats.takeUnreported(keyOf(upstream, STATE, phase)), 0);
 }
 
 const STATE = 'upstream state';
-const FAILURES = ['failed', 'degraded'];
+const FAILURES = ['failed', 'needs-authorization', 'degraded'];
 
 function keyOf(upstream: string, message: string, phase: string): string {
   return `${upstream} ${message} ${phase}`;
@@ -220,12 +231,32 @@ function batched(): DestinationStream {
     isGone = true;
   });
   const flushSync = destination.flushSync.bind(destination);
-  // pino flushes while the process exits, and sonic-boom 4 retries for ever to write to a terminal that hung up (EIO).
-  destination.flushSync = () => {
-    if (!isGone && isatty(STDERR) === isTerminal) flushSync();
+  // pino flushes while the process exits, and sonic-boom 4 retries for ever to write to a terminal that hung up (EIO) or a pipe without a reader (EPIPE).
+  const flushWhileRead = (): void => {
+    if (!isGone && isatty(STDERR) === isTerminal) withoutEndlessWrites(flushSync);
   };
+  destination.flushSync = flushWhileRead;
   setInterval(() => destination.flush(), FLUSH_MS).unref();
   return destination;
+}
+
+/** Runs a function in which bytes for a reader that has gone count as written. */
+function withoutEndlessWrites(flush: () => void): void {
+  const { writeSync } = fs;
+  const write = (fd: number, text: string): number => {
+    try {
+      return writeSync(fd, text);
+    } catch (thrown) {
+      if (thrown instanceof Error && 'code' in thrown && thrown.code === 'EAGAIN') throw thrown;
+      return Buffer.byteLength(text);
+    }
+  };
+  Object.assign(fs, { writeSync: write });
+  try {
+    flush();
+  } finally {
+    Object.assign(fs, { writeSync });
+  }
 }
 
 function terminal(): DestinationStream {

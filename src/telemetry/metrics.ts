@@ -3,10 +3,15 @@ import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client';
 
 import type { LimitName } from '../limits.ts';
 import { type Era, ERAS } from '../protocol/revisions.ts';
+import { knownCounter } from './known-counter.ts';
+import { type AuditMetrics, createAuditMetrics } from './audit-metrics.ts';
+import { type CallMetrics, createCallMetrics } from './call-metrics.ts';
 import { Bounded } from './bounded.ts';
 import { Durations } from './durations.ts';
 import type { Operation } from './operation.ts';
+import { createKeyMetrics, type KeyMetrics } from './key-metrics.ts';
 import { createReloadMetrics, type ReloadMetrics } from './reload-metrics.ts';
+import { createReplicaMetrics, type ReplicaMetrics } from './replica-metrics.ts';
 import { createUpstreamMetrics, type UpstreamMetrics } from './upstream-metrics.ts';
 
 /** A gauge that goes up and down by one. */
@@ -16,19 +21,19 @@ export interface Level {
 }
 
 /** Records metrics. `docs/metrics.md` lists every metric and the values of its labels. */
-export interface Metrics extends UpstreamMetrics, ReloadMetrics {
+export interface Metrics extends UpstreamMetrics, ReloadMetrics, ReplicaMetrics, AuditMetrics, KeyMetrics, CallMetrics {
   /** Records an answered request of a client. `seconds` is how long the client waited. */
-  served(operation: Operation, seconds: number): void;
+  recordRequest(operation: Operation, seconds: number): void;
   /** Records an answered request to an upstream. */
-  called(upstream: string, operation: Operation, seconds: number): void;
+  recordUpstreamRequest(upstream: string, operation: Operation, seconds: number): void;
 
   /**
    * Sets the number of tools that an endpoint lists for clients of an era, and the estimated number of tokens that the list takes
    * in the context of a model. `view` is `''` for the merged endpoint.
    */
-  catalogTools(view: string, era: Era, size: { readonly tools: number; readonly tokens: number }): void;
+  setCatalogTools(view: string, era: Era, size: { readonly tools: number; readonly tokens: number }): void;
   /** Removes the series of an endpoint that the config does not have any more. */
-  viewRemoved(view: string): void;
+  removeView(view: string): void;
 
   readonly sessions: Level;
   /** Parked calls. */
@@ -42,30 +47,36 @@ export interface Metrics extends UpstreamMetrics, ReloadMetrics {
    * Counts refused credentials. Every `reason` in this interface is one of a few constants, such as a row of the error
    * table: never text from a peer.
    */
-  authFailed(reason: string): void;
+  countAuthFailure(reason: string): void;
   /** Counts a request refused because of overload. */
-  shed(reason: string): void;
+  countShed(reason: string): void;
+  /** Counts a refusal of a principal above its share, for which other principals have or get the unit of a pool. */
+  countShareRefusal(pool: string): void;
   /** Counts a refusal or removal because of a bound in `limits.ts`. */
-  limitReached(limit: LimitName): void;
+  countLimit(limit: LimitName): void;
   /** Counts a list item that is changed or withheld. */
-  listRepaired(repair: string): void;
+  countRepair(repair: string): void;
   /** Counts a refused question of an upstream. */
-  questionRefused(reason: string): void;
+  countRefusedQuestion(reason: string): void;
   /** Counts a failed write to the state directory. */
-  stateWriteFailed(): void;
+  countStateWriteFailure(): void;
   /** Counts a refusal or removal because a byte budget was used up. */
-  budgetExceeded(kind: HeldKind): void;
+  countBudgetRefusal(kind: HeldKind): void;
   /** Registers a function that returns the bytes held of this kind; it is called at each scrape. */
   reportHeldBytes(kind: HeldKind, read: () => number): void;
   /** Counts a message without a recipient. */
-  dropped(reason: string): void;
+  countDropped(reason: string): void;
   /** Counts a notification that a later one about the same resource has replaced before it was sent. */
-  notificationMerged(): void;
+  countMergedNotification(): void;
+  /** Counts a request that the access policy denies. */
+  countDenial(upstream: string): void;
+  /** Counts a condition of an access rule that failed, so that it denies. */
+  countRuleFailure(rule: string): void;
   /** Counts a GET with `Last-Event-ID`. */
-  streamResumed(outcome: ResumeOutcome): void;
+  countResumption(outcome: ResumeOutcome): void;
 
   /** Counts ended spans of traces. */
-  spansEnded(outcome: SpanOutcome, count: number): void;
+  countSpans(outcome: SpanOutcome, count: number): void;
 
   /** Registers a function that returns the value of a gauge; it is called at each scrape. */
   onScrape(gauge: ScrapedGauge, read: () => number): void;
@@ -87,7 +98,7 @@ export type StreamKind = (typeof STREAM_KINDS)[number];
  * `continued`: the events after the named one are sent. `complete`: the client has received all of the stream.
  * `answer-lost`: the answer to a request is no longer kept. `unknown`: the client gets a new stream.
  */
-const RESUME_OUTCOMES = ['continued', 'complete', 'answer-lost', 'unknown'] as const;
+const RESUME_OUTCOMES = ['continued', 'recovered', 'complete', 'answer-lost', 'unknown'] as const;
 export type ResumeOutcome = (typeof RESUME_OUTCOMES)[number];
 
 /** `exported`: accepted by the receiver. `failed`: could not be exported. `dropped`: the queue was full. */
@@ -97,11 +108,13 @@ export type SpanOutcome = (typeof SPAN_OUTCOMES)[number];
 /** Gauges that are read at each scrape: name and help. */
 const SCRAPED = {
   ready: ['linkspan_ready', '1 while /readyz answers 200, else 0.'],
+  loopDelay: ['linkspan_loop_delay_seconds', 'Median of the latest delays of the event loop.'],
+  memoryUsed: ['linkspan_memory_used_ratio', 'Share of the memory limit that is used.'],
   readCacheBytes: ['linkspan_read_cache_bytes', 'Bytes of cached resources.'],
 } as const;
 export type ScrapedGauge = keyof typeof SCRAPED;
-/** `events`: events kept for resumption. `unsent`: output for slow readers. `bodies`: requests being received. */
-const HELD_KINDS = ['events', 'unsent', 'bodies'] as const;
+/** `events`: events kept for resumption. `unsent`: output for slow readers. `bodies`: requests being received. `messages`: those from upstreams. */
+const HELD_KINDS = ['events', 'unsent', 'bodies', 'messages'] as const;
 export type HeldKind = (typeof HELD_KINDS)[number];
 
 const MAX_VIEWS = 256;
@@ -169,7 +182,7 @@ function heldBytes(registry: Registry): (kind: HeldKind, read: () => number) => 
   const readers = new Map<HeldKind, () => number>();
   const gauge = new Gauge({
     name: 'linkspan_held_bytes',
-    help: "Memory that the client's edge holds for clients.",
+    help: 'Bytes that are held: of events and output for clients, and of what is being received.',
     labelNames: ['kind'],
     registers: [],
     collect() {
@@ -187,7 +200,7 @@ function tally(name: string, help: string, label: string, limit: number, registr
   return (value) => counter.inc({ [label]: values.label(value) });
 }
 
-function toolGauges(registry: Registry): Pick<Metrics, 'catalogTools' | 'viewRemoved'> {
+function toolGauges(registry: Registry): Pick<Metrics, 'setCatalogTools' | 'removeView'> {
   const gauge = (name: string, help: string) =>
     new Gauge({ name, help, labelNames: ['view', 'era'], registers: [registry] });
   const tools = gauge(
@@ -200,12 +213,12 @@ function toolGauges(registry: Registry): Pick<Metrics, 'catalogTools' | 'viewRem
   );
   const views = new Bounded(MAX_VIEWS);
   return {
-    catalogTools: (id, era, size) => {
+    setCatalogTools: (id, era, size) => {
       const view = id === '' ? '_merged' : views.label(id);
       tools.set({ view, era }, size.tools);
       tokens.set({ view, era }, size.tokens);
     },
-    viewRemoved: (id) => {
+    removeView: (id) => {
       const view = views.forget(id);
       if (view === undefined) return;
       for (const gauge of [tools, tokens]) for (const era of ERAS) gauge.remove({ view, era });
@@ -214,31 +227,35 @@ function toolGauges(registry: Registry): Pick<Metrics, 'catalogTools' | 'viewRem
 }
 
 function resumeCounter(registry: Registry): (outcome: ResumeOutcome) => void {
-  const counter = new Counter({
+  return knownCounter(registry, {
     name: 'linkspan_stream_resumes_total',
     help: 'GET requests with Last-Event-ID, by outcome.',
-    labelNames: ['outcome'],
-    registers: [registry],
+    label: 'outcome',
+    values: RESUME_OUTCOMES,
   });
-  for (const outcome of RESUME_OUTCOMES) counter.inc({ outcome }, 0);
-  return (outcome) => counter.inc({ outcome });
 }
 
 function spanCounter(registry: Registry): (outcome: SpanOutcome, count: number) => void {
-  const counter = new Counter({
+  return knownCounter(registry, {
     name: 'linkspan_trace_spans_total',
     help: 'Ended spans of traces, by outcome.',
-    labelNames: ['outcome'],
-    registers: [registry],
+    label: 'outcome',
+    values: SPAN_OUTCOMES,
   });
-  for (const outcome of SPAN_OUTCOMES) counter.inc({ outcome }, 0);
-  return (outcome, count) => counter.inc({ outcome }, count);
 }
 
-/** Creates all metrics in a registry of their own. */
-export function createMetrics(version: string): Metrics {
+/** Gauges of prom-client whose names end as those of counters do, which `promtool check metrics` refuses. */
+const MISNAMED = ['handles', 'requests', 'resources'].map((what) => `nodejs_active_${what}_total`);
+
+/**
+ * Creates all metrics in a registry of their own.
+ *
+ * @param commit of the build; `unknown` if it is not known.
+ */
+export function createMetrics(version: string, commit = 'unknown'): Metrics {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
+  for (const name of MISNAMED) registry.removeSingleMetric(name);
 
   const server = new Durations(
     'mcp_server_operation_duration_seconds',
@@ -251,10 +268,10 @@ export function createMetrics(version: string): Metrics {
   const updates: (() => Promise<void>)[] = [];
   new Gauge({
     name: 'linkspan_build_info',
-    help: 'Always 1; the label is the version of the gateway.',
-    labelNames: ['version'],
+    help: 'Always 1; the labels are the version of the gateway and the commit of its build.',
+    labelNames: ['version', 'commit'],
     registers: [registry],
-  }).set({ version }, 1);
+  }).set({ version, commit }, 1);
 
   const limits = new Counter({
     name: 'linkspan_limit_reached_total',
@@ -277,56 +294,81 @@ export function createMetrics(version: string): Metrics {
   return {
     ...createUpstreamMetrics(registry),
     ...createReloadMetrics(registry),
+    ...createKeyMetrics(registry),
+    ...createReplicaMetrics(registry),
+    ...createAuditMetrics(registry),
+    ...createCallMetrics(registry),
     ...toolGauges(registry),
-    served: (operation, seconds) => server.observe(operation, seconds),
-    called: (upstream, operation, seconds) => client.observe(operation, seconds, upstream),
+    recordRequest: (operation, seconds) => server.observe(operation, seconds),
+    recordUpstreamRequest: (upstream, operation, seconds) => client.observe(operation, seconds, upstream),
     sessions: level('linkspan_sessions', 'Sessions of clients held in memory.', registry),
     parked: level('linkspan_parked_calls', 'Parked calls, which wait for an answer of their client.', registry),
     requestsInFlight: level('linkspan_requests_in_flight', 'Requests of clients in flight.', registry),
     processes: level('linkspan_processes', 'Processes of stdio upstreams.', registry),
     streams: streamLevels(registry),
-    authFailed: tally(
+    countAuthFailure: tally(
       'linkspan_auth_failures_total',
       'Requests refused for their credentials.',
       'reason',
       MAX_REASONS,
       registry,
     ),
-    shed: tally(
+    countShed: tally(
       'linkspan_shed_total',
       'Requests and connections refused because of a limit.',
       'reason',
       MAX_REASONS,
       registry,
     ),
-    dropped: tally(
+    countShareRefusal: tally(
+      'linkspan_fair_share_refusals_total',
+      'Requests of principals above their share that were refused for the sake of others.',
+      'pool',
+      MAX_REASONS,
+      registry,
+    ),
+    countDropped: tally(
       'linkspan_dropped_messages_total',
       'Messages dropped before they reached a client.',
       'reason',
       MAX_REASONS,
       registry,
     ),
-    questionRefused: tally(
+    countDenial: tally(
+      'linkspan_access_denied_total',
+      'Requests that the access policy denied.',
+      'upstream',
+      MAX_VIEWS,
+      registry,
+    ),
+    countRuleFailure: tally(
+      'linkspan_access_rule_failures_total',
+      'Conditions of access rules that failed, so that they deny.',
+      'rule',
+      MAX_VIEWS,
+      registry,
+    ),
+    countRefusedQuestion: tally(
       'linkspan_questions_refused_total',
       'Questions of upstreams that were refused.',
       'reason',
       MAX_REASONS,
       registry,
     ),
-    notificationMerged: () => merged.inc(),
-    streamResumed: resumeCounter(registry),
-    spansEnded: spanCounter(registry),
-    stateWriteFailed: () => stateWriteFailures.inc(),
+    countMergedNotification: () => merged.inc(),
+    countResumption: resumeCounter(registry),
+    countSpans: spanCounter(registry),
+    countStateWriteFailure: () => stateWriteFailures.inc(),
     onScrape: scrapedGauges(registry),
-    limitReached: (limit) => limits.inc({ limit }),
-    listRepaired: tally(
+    countLimit: (limit) => limits.inc({ limit }),
+    countRepair: tally(
       'linkspan_list_repairs_total',
       'Items left out of lists, members left out of items, and items whose texts held hidden characters.',
       'repair',
       MAX_REASONS,
       registry,
     ),
-    budgetExceeded: tally(
+    countBudgetRefusal: tally(
       'linkspan_budget_exceeded_total',
       'Refusals and removals because a budget of bytes was exceeded.',
       'kind',

@@ -44,7 +44,7 @@ export function errorTypeOf(method: string, answer: Answer): ErrorType | undefin
   const { result, parsedResult } = answer;
   const isError =
     parsedResult === undefined
-      ? result.includes('isError"') && IS_ERROR.test(result)
+      ? result.includes('"isError"') && IS_ERROR.test(result)
       : parsedResult.raw('isError') === 'true';
   return isError ? 'tool_error' : undefined;
 }

@@ -1,4 +1,5 @@
-import { Counter, Gauge, type Registry } from 'prom-client';
+import { Gauge, type Registry } from 'prom-client';
+import { knownCounter } from './known-counter.ts';
 
 /** `unchanged`: the files mean the same as before. `rejected`: they cannot be used, and the running config stays in use. */
 const RELOAD_OUTCOMES = ['applied', 'unchanged', 'rejected'] as const;
@@ -11,19 +12,19 @@ export interface ReloadMetrics {
    *
    * @param lastGoodMs the time when its upstreams were saved, if the file is broken. Unix time.
    */
-  configStarted(nowMs: number, lastGoodMs?: number): void;
+  recordStart(nowMs: number, lastGoodMs?: number): void;
   /** Counts a reload. @param nowMs Unix time. */
-  configReloaded(outcome: ReloadOutcome, nowMs: number): void;
+  countReload(outcome: ReloadOutcome, nowMs: number): void;
 }
 
 /** Creates the metrics of reloads. */
 export function createReloadMetrics(registry: Registry): ReloadMetrics {
   const registers = [registry];
-  const reloads = new Counter({
+  const countReload = knownCounter(registry, {
     name: 'linkspan_config_reloads_total',
     help: 'Reloads of the config by outcome.',
-    labelNames: ['outcome'],
-    registers,
+    label: 'outcome',
+    values: RELOAD_OUTCOMES,
   });
   const successful = new Gauge({
     name: 'linkspan_config_last_reload_successful',
@@ -40,7 +41,6 @@ export function createReloadMetrics(registry: Registry): ReloadMetrics {
     help: '1 while the upstreams are those of the last good config, because the file was broken at the start; else 0.',
     registers,
   });
-  for (const outcome of RELOAD_OUTCOMES) reloads.inc({ outcome }, 0);
   const record = (outcome: ReloadOutcome, nowMs: number) => {
     successful.set(outcome === 'rejected' ? 0 : 1);
     if (outcome === 'rejected') return;
@@ -48,14 +48,14 @@ export function createReloadMetrics(registry: Registry): ReloadMetrics {
     lastGood.set(0);
   };
   return {
-    configStarted: (nowMs, lastGoodMs) => {
+    recordStart: (nowMs, lastGoodMs) => {
       record('applied', lastGoodMs ?? nowMs);
       if (lastGoodMs === undefined) return;
       successful.set(0);
       lastGood.set(1);
     },
-    configReloaded: (outcome, nowMs) => {
-      reloads.inc({ outcome });
+    countReload: (outcome, nowMs) => {
+      countReload(outcome);
       record(outcome, nowMs);
     },
   };

@@ -106,7 +106,7 @@ export class RequestLog {
       this.#last = line;
       this.#lastText = this.#describe(line);
     }
-    this.#lines += `{"level":30${this.#time()}${this.#lastText}${ownText(line)},"msg":"${line.kind}"}\n`;
+    this.#lines += `{"level":30${this.#time()}${this.#lastText}${varyingFields(line)},"msg":"${line.kind}"}\n`;
     if (++this.#count >= BATCH) this.flush();
     else this.#timer ??= setTimeout(() => this.flush(), FLUSH_MS).unref();
   }
@@ -120,7 +120,7 @@ export class RequestLog {
     this.#count = 0;
   }
 
-  /** Returns the text of the fields between the time and those of {@link ownText}. */
+  /** Returns the text of the fields between the time and those of {@link varyingFields}. */
   #describe(line: RequestLine): string {
     const { method, tool, upstreamTool, upstream, client, principal, view, era, revision, error, code, kind } = line;
     let text = `,"name":"linkspan","pid":${process.pid}`;
@@ -149,7 +149,7 @@ export class RequestLog {
   }
 }
 
-/** Returns whether two lines differ in the fields of {@link ownText} only. Without a loop, because it runs for every request. */
+/** Returns whether two lines differ in the fields of {@link varyingFields} only. Without a loop, because it runs for every request. */
 function hasSameFields(line: RequestLine, last: RequestLine | undefined): boolean {
   return (
     last !== undefined &&
@@ -168,7 +168,7 @@ function hasSameFields(line: RequestLine, last: RequestLine | undefined): boolea
 }
 
 /** Returns the text of the fields that differ in each line. */
-function ownText({ session, id, traceId, bytesIn, bytesOut, ms }: RequestLine): string {
+function varyingFields({ session, id, traceId, bytesIn, bytesOut, ms }: RequestLine): string {
   let text = session === undefined ? '' : `,"session":"${session}"`;
   if (id !== undefined) text += `,"requestId":${idText(id)}`;
   if (traceId !== undefined) text += `,"traceId":"${traceId}"`;

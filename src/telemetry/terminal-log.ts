@@ -1,4 +1,4 @@
-import { Repeats } from './repeats.ts';
+import { RepeatedEvents } from './repeated-events.ts';
 
 /** Text styles, by the names of `util.styleText`. */
 export type Style = 'bold' | 'dim' | 'green' | 'red' | 'yellow';
@@ -10,6 +10,8 @@ export interface Terminal {
   /** Undefined if the cursor cannot be moved. */
   readonly columns: number | undefined;
   readonly now: () => number;
+  /** Shows what a process has printed on stderr before its end. Default: false, because its state has the last error. */
+  readonly showsStderr?: boolean;
 }
 
 /** A label and its text. */
@@ -20,6 +22,9 @@ type Fields = Readonly<Record<string, unknown>>;
 /** An upstream that takes longer to start is shown as starting. */
 const SLOW_START_MS = 3_000;
 
+/** The time that the line of an upstream that serves waits for the number of its tools, whose lists come a moment later. */
+const LISTS_MS = 1_500;
+
 /** A longer detail is shown at `/status` only. */
 const MAX_DETAIL_CHARS = 160;
 
@@ -29,11 +34,15 @@ const MAX_CHARS = 1_000;
 /** Fields that are not shown, because every line has them or shows them elsewhere. */
 const UNSHOWN = new Set(['level', 'time', 'pid', 'msg', 'err', 'file', 'upstream']);
 
+/** Fields that are parts of the text of an error as well. */
+const OF_ERROR = new Set(['message', 'advice']);
+
 /** The `name` of every line. For a quarantined list item the field holds the item's name instead. */
 const PROGRAM = 'linkspan';
 
-/** Messages that are not shown, because the state of the upstream tells the same with its reason. */
-const SHOWN_BY_STATE = new Set(['upstream did not start', 'upstream connection lost', 'upstream process lost']);
+const LOST = 'upstream process lost';
+/** Messages without a line: the line of the upstream's state tells the same with its reason, or only `linkspan status` tells it. */
+const UNSHOWN_MESSAGES = new Set(['upstream did not start', 'upstream connection lost', LOST, 'era of the upstream']);
 
 /** The messages of the lines about messages of clients. */
 const REQUESTS = new Set(['request', 'notification', 'response']);
@@ -44,8 +53,13 @@ const WARN = 40;
 /** Shows pino's JSON log lines to a person: one line each, and repeated failures as one line with a count. */
 export class TerminalLog {
   readonly #terminal: Terminal;
-  readonly #repeats = new Repeats();
-  readonly #starting = new Map<string, NodeJS.Timeout>();
+  readonly #repeats = new RepeatedEvents();
+  /** The lines of states that are shown unless another state comes first. */
+  readonly #waiting = new Map<string, NodeJS.Timeout>();
+  /** The upstreams that serve. */
+  readonly #ready = new Set<string>();
+  /** The number of tools of each upstream, in its latest lists. */
+  readonly #tools = new Map<string, number>();
   /** The latest state of each upstream, and how often it occurred in a row. */
   readonly #counts = new Map<string, { text: string; count: number }>();
   /** The upstream whose state is the last line on the terminal, if that line can be overwritten. */
@@ -70,16 +84,18 @@ export class TerminalLog {
     const isWarning = Number(fields['level']) >= WARN;
     if (message === 'listening') this.#banner(fields);
     else if (message === 'upstream state') this.#state(fields);
+    else if (message === 'upstream lists') this.#lists(fields);
     else if (message === 'processes of upstreams') this.#processes(fields);
     else if (REQUESTS.has(message)) this.#request(message, fields);
     else if (message === 'stopping') this.#show('Stopping; once more to stop at once.');
     else if (message === 'stopped') this.#show('Stopped.');
-    else if (!SHOWN_BY_STATE.has(message)) this.#message(message, fields, isWarning);
+    else if (message === LOST && this.#terminal.showsStderr === true) this.#lost(fields);
+    else if (!UNSHOWN_MESSAGES.has(message)) this.#message(message, fields, isWarning);
   }
 
   #banner(fields: Fields): void {
     const { paint } = this.#terminal;
-    const { version, url, operatorUrl, upstreams, auth, lastGoodAt } = fields;
+    const { version, url, operatorUrl, upstreams, auth, lastGoodAt, lock } = fields;
     const header = auth === true ? ' --header "Authorization: Bearer <key>"' : '';
     const names = Array.isArray(upstreams) ? upstreams.map((name) => plain(String(name))) : [];
     const rows: Row[] = [
@@ -91,6 +107,7 @@ export class TerminalLog {
       ...(typeof lastGoodAt === 'string'
         ? [['', paint('red', `those of ${plain(lastGoodAt)}, because the config file is broken`)] satisfies Row]
         : []),
+      ...(typeof lock === 'string' ? [['Lock', plain(lock)] satisfies Row] : []),
       ['Status', operatorUrl === undefined ? 'no port for it' : `${textOf(operatorUrl)}/status`],
     ];
     const lines = rows.map(([label, text]) => `  ${paint('dim', label.padEnd(10))} ${text}`);
@@ -102,15 +119,35 @@ export class TerminalLog {
   #state(fields: Fields): void {
     const upstream = String(fields['upstream']);
     const phase = String(fields['phase']);
-    clearTimeout(this.#starting.get(upstream));
-    this.#starting.delete(upstream);
+    clearTimeout(this.#waiting.get(upstream));
+    this.#waiting.delete(upstream);
+    if (phase === 'ready') this.#ready.add(upstream);
+    else this.#ready.delete(upstream);
     if (phase === 'starting') {
-      const timer = setTimeout(() => this.#show(this.#stateLine(upstream, 'starting', '')), SLOW_START_MS).unref();
-      this.#starting.set(upstream, timer);
-      return;
-    }
-    if (phase === 'stopped') return;
-    this.#showState(upstream, phase, reasonOf(fields));
+      this.#showLater(upstream, SLOW_START_MS, () => this.#show(this.#stateLine(upstream, 'starting', '')));
+    } else if (phase === 'ready') {
+      const showReady = () => this.#showState(upstream, 'ready', toolsText(this.#tools.get(upstream)));
+      if (this.#tools.has(upstream)) showReady();
+      else this.#showLater(upstream, LISTS_MS, showReady);
+    } else if (phase !== 'stopped') this.#showState(upstream, phase, reasonOf(fields));
+  }
+
+  #showLater(upstream: string, delayMs: number, show: () => void): void {
+    const timer = setTimeout(() => {
+      this.#waiting.delete(upstream);
+      show();
+    }, delayMs).unref();
+    this.#waiting.set(upstream, timer);
+  }
+
+  /** Shows how many tools an upstream has, once it serves, and when the number changes. */
+  #lists({ upstream, tools }: Fields): void {
+    if (typeof upstream !== 'string' || typeof tools !== 'number' || this.#tools.get(upstream) === tools) return;
+    this.#tools.set(upstream, tools);
+    if (!this.#ready.has(upstream)) return;
+    clearTimeout(this.#waiting.get(upstream));
+    this.#waiting.delete(upstream);
+    this.#showState(upstream, 'ready', toolsText(tools));
   }
 
   /**
@@ -118,14 +155,15 @@ export class TerminalLog {
    * line at growing intervals.
    */
   #showState(upstream: string, phase: string, why: string): void {
-    const like = `${phase} ${why.replace(/\d+/g, '#')}`;
+    const like = phase === 'ready' ? phase : `${phase} ${why.replace(/\d+/g, '#')}`;
     const known = this.#counts.get(upstream);
-    const count = known?.text === like ? known.count + 1 : 1;
+    const isCounted = known?.text === like && phase !== 'ready';
+    const count = isCounted ? known.count + 1 : 1;
     this.#counts.set(upstream, { text: like, count });
     const due = this.#repeats.due(`${upstream} ${phase}`, why, this.#terminal.now());
     const line = this.#stateLine(upstream, phase, why, count);
     const fits = line.width < (this.#terminal.columns ?? 0);
-    if (count > 1 && this.#last === upstream && fits) {
+    if (known?.text === like && this.#last === upstream && fits) {
       this.#terminal.write(`\u001B[1A\r\u001B[2K${line.text}\n`);
     } else if (due !== undefined) {
       this.#terminal.write(`${line.text}\n`);
@@ -141,9 +179,18 @@ export class TerminalLog {
   ): { readonly text: string; readonly width: number } {
     const { paint } = this.#terminal;
     const [mark, style] = MARKS.get(phase) ?? ['·', 'dim'];
-    const rest = plain(`${phase}${why === '' ? '' : `: ${why}`}${count > 1 ? ` (${count} times)` : ''}`);
+    const separator = phase === 'ready' ? ', ' : ': ';
+    const rest = plain(`${phase}${why === '' ? '' : `${separator}${why}`}${count > 1 ? ` (${count} times)` : ''}`);
     const name = plain(upstream).padEnd(16);
     return { text: `  ${paint(style, mark)} ${name} ${rest}`, width: 5 + name.length + rest.length };
+  }
+
+  #lost({ upstream, reason, stderr }: Fields): void {
+    const { paint } = this.#terminal;
+    const lines = typeof stderr === 'string' ? stderr.split('\n').filter((line) => line !== '') : [];
+    const block = lines.map((line) => `\n    ${paint('dim', '|')} ${plain(line)}`).join('');
+    const what = lines.length === 0 ? 'It printed nothing on stderr.' : 'On stderr:';
+    this.#show(`${paint('yellow', '!')} ${plain(`${textOf(upstream)}: ${textOf(reason)}. ${what}`)}${block}`);
   }
 
   #processes({ processes, memoryBytes, byUpstream }: Fields): void {
@@ -169,13 +216,15 @@ export class TerminalLog {
   #message(message: string, fields: Fields, isWarning: boolean): void {
     const { paint } = this.#terminal;
     const upstream = fields['upstream'];
+    const error = errorText(fields['err']);
     const shown = Object.entries(fields)
       .filter(
         ([key, value]) =>
           !UNSHOWN.has(key) && value !== PROGRAM && (typeof value === 'string' || typeof value === 'number'),
       )
+      // The text of the error ends with the message and the advice for the client.
+      .filter(([key, value]) => !OF_ERROR.has(key) || error?.message.includes(String(value)) !== true)
       .map(([key, value]) => (key === 'reason' ? String(value) : `${key} ${String(value)}`));
-    const error = errorText(fields['err']);
     const times = this.#times(message, fields, error?.message);
     if (times === undefined) return;
     const parts = [...(error === undefined ? [] : [error.message]), ...shown];
@@ -204,12 +253,18 @@ export class TerminalLog {
 const MARKS: ReadonlyMap<string, readonly [string, Style]> = new Map([
   ['ready', ['✓', 'green']],
   ['failed', ['✗', 'red']],
+  ['needs-authorization', ['✗', 'red']],
   ['degraded', ['!', 'yellow']],
   ['starting', ['·', 'dim']],
 ]);
 
 function textOf(value: unknown): string {
   return typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
+}
+
+function toolsText(tools: number | undefined): string {
+  if (tools === undefined) return '';
+  return tools === 1 ? '1 tool' : `${tools} tools`;
 }
 
 function megabytes(bytes: number): string {

@@ -14,33 +14,51 @@ export interface UpstreamLoad {
   /** Processes including their descendants; undefined for a remote upstream, or if unknown. */
   readonly processes?: number | undefined;
   readonly memoryBytes?: number | undefined;
+  /** Items that the lock withholds; undefined if nothing of the upstream is pinned. */
+  readonly withheldItems?: number | undefined;
 }
 
 /** Records metrics with the label `upstream`. */
 export interface UpstreamMetrics {
   /** Starts the counters of an upstream at 0: Prometheus sees no increase in a series that begins with its first event. */
-  upstreamAdded(upstream: string): void;
-  upstreamState(upstream: string, state: string): void;
+  addUpstream(upstream: string): void;
+  setUpstreamState(upstream: string, state: string): void;
   /** Sets whether an upstream supports each era, as far as known. */
-  upstreamEras(upstream: string, eras: Readonly<Record<Era, { readonly speaks: 'yes' | 'no' | 'unknown' }>>): void;
+  setUpstreamEras(upstream: string, eras: Readonly<Record<Era, { readonly speaks: 'yes' | 'no' | 'unknown' }>>): void;
   /** Removes the series of an upstream that the config does not have any more. Further events of it begin new ones. */
-  upstreamRemoved(upstream: string): void;
+  removeUpstream(upstream: string): void;
   /** Counts a connection (for stdio: a process) that ended by itself. The next use starts another. */
-  upstreamRestarted(upstream: string): void;
+  countRestart(upstream: string): void;
   /** Counts a connection or process that could not be started. */
-  upstreamStartFailed(upstream: string): void;
+  countStartFailure(upstream: string): void;
   /** Counts the loss of the state that an upstream kept for one client. */
-  upstreamStateLost(upstream: string, reason: StateLossReason): void;
+  countStateLoss(upstream: string, reason: StateLossReason): void;
+  /** Counts whether an upstream has continued the session of a restored client. */
+  countReattachment(upstream: string, outcome: ReattachOutcome): void;
+  /** Counts an attempt to get credentials for an upstream from an authorization server. */
+  countCredentials(upstream: string, outcome: CredentialOutcome): void;
   /** Records that all lists of an upstream were read, and the time it took. */
-  upstreamListed(upstream: string, seconds: number): void;
+  recordListing(upstream: string, seconds: number): void;
+  /** Counts a definition that was found to differ from the lock. */
+  countLockDifference(upstream: string, status: LockStatus): void;
   /** Counts a line on an upstream's stdout that is not a message. */
-  stdioJunk(upstream: string): void;
+  countNonProtocolOutput(upstream: string): void;
   /** Sets the load of all upstreams. Series of other upstreams end. */
-  upstreamLoads(loads: readonly UpstreamLoad[]): void;
+  setUpstreamLoads(loads: readonly UpstreamLoad[]): void;
 }
 
 const STATE_LOSS_REASONS = ['idle', 'crash', 'forgotten', 'replaced', 'restored'] as const;
 export type StateLossReason = (typeof STATE_LOSS_REASONS)[number];
+
+const LOCK_STATUSES = ['added', 'changed', 'removed'] as const;
+type LockStatus = (typeof LOCK_STATUSES)[number];
+
+const REATTACH_OUTCOMES = ['continued', 'refused'] as const;
+export type ReattachOutcome = (typeof REATTACH_OUTCOMES)[number];
+
+const CREDENTIAL_OUTCOMES = ['ok', 'failed'] as const;
+/** The outcome of an attempt to get credentials. */
+export type CredentialOutcome = (typeof CREDENTIAL_OUTCOMES)[number];
 
 const MAX_UPSTREAMS = 256;
 const LISTING_BUCKETS_SECONDS = [0.05, 0.2, 1, 5, 20, 60];
@@ -65,6 +83,21 @@ export function createUpstreamMetrics(registry: Registry): UpstreamMetrics {
     'Clients whose state at an upstream was lost while they were connected.',
     'reason',
   );
+  const reattached = counter(
+    'linkspan_upstream_reattached_total',
+    'Sessions at an upstream that a restored session of a client tried to continue.',
+    'outcome',
+  );
+  const lockDifferences = counter(
+    'linkspan_lock_differences_total',
+    'Definitions that were found to differ from the lock, each time they changed.',
+    'status',
+  );
+  const credentials = counter(
+    'linkspan_upstream_credentials_total',
+    'Attempts to get credentials for an upstream from an authorization server.',
+    'outcome',
+  );
   const junk = counter('linkspan_stdio_junk_lines_total', 'Lines on the stdout of an upstream that are not messages.');
   const listings = new Histogram({
     name: 'linkspan_upstream_listing_duration_seconds',
@@ -76,28 +109,37 @@ export function createUpstreamMetrics(registry: Registry): UpstreamMetrics {
   const states = stateGauges(registry, label);
   const eras = eraGauge(registry, label);
   return {
-    upstreamAdded: (id) => {
+    addUpstream: (id) => {
       const upstream = label(id);
       for (const metric of [restarts, startFailures, junk]) metric.inc({ upstream }, 0);
       for (const reason of STATE_LOSS_REASONS) stateLost.inc({ upstream, reason }, 0);
+      for (const status of LOCK_STATUSES) lockDifferences.inc({ upstream, status }, 0);
+      for (const outcome of REATTACH_OUTCOMES) reattached.inc({ upstream, outcome }, 0);
+      for (const outcome of CREDENTIAL_OUTCOMES) credentials.inc({ upstream, outcome }, 0);
     },
-    upstreamRemoved: (id) => {
+    removeUpstream: (id) => {
       const upstream = upstreams.forget(id);
       // The series of the label for all others belong to several upstreams.
       if (upstream === undefined) return;
       for (const metric of [restarts, startFailures, junk, listings]) metric.remove({ upstream });
       for (const reason of STATE_LOSS_REASONS) stateLost.remove({ upstream, reason });
+      for (const status of LOCK_STATUSES) lockDifferences.remove({ upstream, status });
+      for (const outcome of REATTACH_OUTCOMES) reattached.remove({ upstream, outcome });
+      for (const outcome of CREDENTIAL_OUTCOMES) credentials.remove({ upstream, outcome });
       states.remove(upstream);
       eras.remove(upstream);
     },
-    upstreamState: states.set,
-    upstreamEras: eras.set,
-    upstreamRestarted: (id) => restarts.inc({ upstream: label(id) }),
-    upstreamStartFailed: (id) => startFailures.inc({ upstream: label(id) }),
-    upstreamStateLost: (id, reason) => stateLost.inc({ upstream: label(id), reason }),
-    upstreamListed: (id, seconds) => listings.observe({ upstream: label(id) }, seconds),
-    stdioJunk: (id) => junk.inc({ upstream: label(id) }),
-    upstreamLoads: loadGauges(registry, label),
+    setUpstreamState: states.set,
+    setUpstreamEras: eras.set,
+    countRestart: (id) => restarts.inc({ upstream: label(id) }),
+    countStartFailure: (id) => startFailures.inc({ upstream: label(id) }),
+    countStateLoss: (id, reason) => stateLost.inc({ upstream: label(id), reason }),
+    countReattachment: (id, outcome) => reattached.inc({ upstream: label(id), outcome }),
+    recordListing: (id, seconds) => listings.observe({ upstream: label(id) }, seconds),
+    countLockDifference: (id, status) => lockDifferences.inc({ upstream: label(id), status }),
+    countCredentials: (id, outcome) => credentials.inc({ upstream: label(id), outcome }),
+    countNonProtocolOutput: (id) => junk.inc({ upstream: label(id) }),
+    setUpstreamLoads: loadGauges(registry, label),
   };
 }
 
@@ -110,7 +152,7 @@ interface UpstreamGauges<Set> {
 function stateGauges(
   registry: Registry,
   label: (id: string) => string,
-): UpstreamGauges<UpstreamMetrics['upstreamState']> {
+): UpstreamGauges<UpstreamMetrics['setUpstreamState']> {
   const up = new Gauge({
     name: 'linkspan_upstream_up',
     help: '1 while the upstream serves requests, else 0.',
@@ -145,7 +187,10 @@ function stateGauges(
   };
 }
 
-function eraGauge(registry: Registry, label: (id: string) => string): UpstreamGauges<UpstreamMetrics['upstreamEras']> {
+function eraGauge(
+  registry: Registry,
+  label: (id: string) => string,
+): UpstreamGauges<UpstreamMetrics['setUpstreamEras']> {
   const gauge = new Gauge({
     name: 'linkspan_upstream_era',
     help: '1 if the upstream supports the era, 0 if not. Absent while that is unknown.',
@@ -174,9 +219,10 @@ const LOADS = [
   ['linkspan_upstream_connections', 'Open connections of an upstream; for stdio, its processes.', 'connections'],
   ['linkspan_upstream_processes', 'Processes of an upstream, including those that they have started.', 'processes'],
   ['linkspan_upstream_memory_bytes', 'Memory of the processes of an upstream.', 'memoryBytes'],
+  ['linkspan_lock_withheld_items', 'Items of an upstream that the lock withholds.', 'withheldItems'],
 ] as const;
 
-function loadGauges(registry: Registry, label: (id: string) => string): UpstreamMetrics['upstreamLoads'] {
+function loadGauges(registry: Registry, label: (id: string) => string): UpstreamMetrics['setUpstreamLoads'] {
   const gauges = LOADS.map(([name, help, member]) => {
     return { gauge: new Gauge({ name, help, labelNames: ['upstream'], registers: [registry] }), member };
   });

@@ -1,5 +1,6 @@
-import type { Isolation } from '../config/config.ts';
+import type { Isolation } from '../config/upstream-config.ts';
 import type { Era } from '../protocol/revisions.ts';
+import type { LinkPlace, LinkPurpose } from './link/link.ts';
 
 /** The credentials that an upstream gets: those of the gateway, or those of the principal that a connection serves. */
 export type CredentialSource = 'gateway' | 'principal';
@@ -20,6 +21,13 @@ export const EVERYBODY = '';
 /** Returns the audience of what an upstream sends for a principal: the key of the principal, or {@link EVERYBODY}. */
 export function audienceOf(credentials: CredentialSource, principal: string): string {
   return credentials === 'principal' ? principal : EVERYBODY;
+}
+
+/** The properties of an upstream that decide which clients share a state there. */
+interface StatefulUpstream {
+  readonly config: { readonly isolation: Isolation };
+  readonly isProcess: boolean;
+  servingEra(client: Era): Era | undefined;
 }
 
 /** The properties of a user by which its connections are separated from those of other users. */
@@ -61,24 +69,36 @@ export function discoveryKey(scope: ConnectionScope, capabilityKey: string, audi
   return keyOf('discovery', era, era === 'modern' ? '' : capabilityKey, audience);
 }
 
-/** Returns whether a connection with this key only reads lists. */
-export function isDiscoveryKey(key: string): boolean {
-  return isOfKind(key, 'discovery');
+/** Returns the place of the link with this key. */
+export function placeOf(key: string): LinkPlace {
+  return { key, purpose: purposeOf(key) };
 }
 
-/** Returns whether a connection with this key serves one call and is closed after it. */
-export function isCallKey(key: string): boolean {
-  return isOfKind(key, 'call');
-}
-
-/** Returns whether a connection with this key serves all users of its audience, or only reads lists. */
-export function isSharedKey(key: string): boolean {
-  return isOfKind(key, 'shared') || isDiscoveryKey(key);
+function purposeOf(key: string): LinkPurpose {
+  if (isOfKind(key, 'shared')) return 'all';
+  if (isOfKind(key, 'discovery')) return 'discovery';
+  return isOfKind(key, 'call') ? 'call' : 'clients';
 }
 
 /** Returns whether connections keep no state: over HTTP a modern upstream treats each request independently. */
 function isStateless({ era, isProcess }: ConnectionScope): boolean {
   return era === 'modern' && !isProcess;
+}
+
+/** The clients of a principal that share the state of a connection: all of them, or those at one endpoint. `none`: no client has a state. */
+export type StateScope = 'principal' | 'endpoint' | 'none';
+
+/**
+ * Returns which clients of this era share a state at an upstream. A remote upstream may keep one as long as no probe has decided its era.
+ *
+ * @see connectionKey
+ */
+export function stateScopeOf(upstream: StatefulUpstream, client: Era): StateScope {
+  const { isProcess } = upstream;
+  const { isolation } = upstream.config;
+  const isModern = upstream.servingEra(client) === 'modern';
+  if (isolation === 'shared' || isolation === 'call' || (isModern && !isProcess)) return 'none';
+  return isolation === 'principal' ? 'principal' : 'endpoint';
 }
 
 /**

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { ConcurrencyLimiter } from './concurrency-limiter.ts';
+import type { ConcurrencyLimiter } from './quota/concurrency-limiter.ts';
 import type { Link, LinkUser } from './link/link.ts';
 import { settlesWithin } from './settles-within.ts';
 
@@ -10,7 +10,7 @@ const POLL_MS = 100;
  * Waits until no request is in flight or in the queue, no call is parked and no task is running, at most this long (ms). Resolves
  * with the number of connections that are still in use.
  */
-export async function drained<Context, User extends LinkUser>(
+export async function drain<Context, User extends LinkUser>(
   limiter: ConcurrencyLimiter,
   links: Iterable<Link<Context, User>>,
   limitMs: number,

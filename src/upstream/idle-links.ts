@@ -1,17 +1,18 @@
-import type { UpstreamConfig } from '../config/config.ts';
-import { EVERYBODY, isDiscoveryKey } from './connection-key.ts';
-import { isIdle, type Link, type LinkUser } from './link/link.ts';
+import type { UpstreamConfig } from '../config/upstream-config.ts';
+import { EVERYBODY } from './connection-key.ts';
+import { isIdle, isPrivate, type Link, type LinkUser } from './link/link.ts';
 
 /** The time that an unused discovery connection stays open after the first client was served: it may report changes. */
 const DISCOVERY_IDLE_MS = 10_000;
 
 /** Returns whether a link stays open without users: a connection to a remote server, for its notifications; a shared process. */
 export function staysOpen<Context, User extends LinkUser>(
-  { shared, audience, capabilityKey }: Link<Context, User>,
+  link: Link<Context, User>,
   { target, isolation }: UpstreamConfig,
 ): boolean {
+  const { audience, capabilityKey } = link;
   const isStanding = target.kind !== 'stdio' || isolation === 'shared';
-  return shared && audience === EVERYBODY && capabilityKey === '' && isStanding;
+  return !isPrivate(link) && audience === EVERYBODY && capabilityKey === '' && isStanding;
 }
 
 /**
@@ -27,6 +28,6 @@ export function isExpired<Context, User extends LinkUser>(
   nowMs: number,
 ): boolean {
   const { idleMs } = config;
-  const limitMs = isDiscoveryKey(link.key) && hasServed ? Math.min(DISCOVERY_IDLE_MS, idleMs) : idleMs;
+  const limitMs = link.place.purpose === 'discovery' && hasServed ? Math.min(DISCOVERY_IDLE_MS, idleMs) : idleMs;
   return isIdle(link) && nowMs - link.usedMs > limitMs && !staysOpen(link, config);
 }

@@ -1,10 +1,11 @@
-import type { UpstreamConfig } from '../config/config.ts';
+import type { UpstreamConfig } from '../config/upstream-config.ts';
 import { GatewayError, toGatewayError } from '../errors.ts';
 import { EVERYBODY } from './connection-key.ts';
 import { endpointHint } from './http/endpoint-hint.ts';
-import type { FailureScope } from './lifecycle.ts';
+import type { FailureScope } from './lifecycle/lifecycle.ts';
 import { lacksCredentials } from './link/era-evidence.ts';
 import { detailOf, reasonOf } from './reason.ts';
+import { StartTimeoutError } from './link/start-timeout.ts';
 
 /** The failure of a start, in words. */
 export interface StartFailure {
@@ -12,6 +13,10 @@ export interface StartFailure {
   /** More about the reason, for operators. */
   readonly detail: string | undefined;
   readonly scope: FailureScope;
+  /** True if it took longer than `timeouts.start`. */
+  readonly isLate: boolean;
+  /** True if the credentials of the gateway are the cause. */
+  readonly lacksCredentials: boolean;
   readonly cause: GatewayError;
   /** The error for the client that waits. */
   readonly error: GatewayError;
@@ -24,8 +29,10 @@ export function startFailure({ id, target }: UpstreamConfig, audience: string, t
   const hint = target.kind === 'stdio' ? undefined : endpointHint(target.url, cause.cause);
   const message = `upstream "${id}" did not start: ${reason}`;
   const error = new GatewayError('upstream-unavailable', { upstream: id, message }, cause);
-  const scope = audience !== EVERYBODY && lacksCredentials(cause) ? 'connection' : 'upstream';
-  return { reason, detail: hint ?? detailOf(cause), scope, cause, error };
+  const isRefused = lacksCredentials(cause);
+  const scope = audience !== EVERYBODY && isRefused ? 'connection' : 'upstream';
+  const isLate = cause.cause instanceof StartTimeoutError;
+  return { reason, detail: hint ?? detailOf(cause), scope, isLate, lacksCredentials: isRefused, cause, error };
 }
 
 /** Returns the error for a listing of an upstream that was removed or replaced meanwhile. */

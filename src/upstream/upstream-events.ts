@@ -1,7 +1,7 @@
 import type { Offer, OfferKey } from '../catalog/offer.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
 import type { Eras } from './link/eras.ts';
-import type { Lifecycle } from './lifecycle.ts';
+import type { Lifecycle } from './lifecycle/lifecycle.ts';
 import type { CloseReason, Link, LinkUser } from './link/link.ts';
 import type { ServerRequest } from './rpc/connection.ts';
 
@@ -15,6 +15,6 @@ export interface UpstreamEvents<Context, User extends LinkUser> {
   onStateChange(upstream: string, after: Lifecycle): void;
   /** The lists of the upstream were read for the clients of this key. */
   onLists(upstream: string, key: OfferKey, offer: Offer): void;
-  /** A verdict on an era has changed. */
+  /** The known support of an era has changed. */
   onEras(upstream: string, eras: Eras): void;
 }

@@ -1,10 +1,11 @@
 import type { Logger } from 'pino';
-import type { UpstreamConfig } from '../config/config.ts';
+import type { UpstreamConfig } from '../config/upstream-config.ts';
 import type { RawObject } from '../json/json.ts';
 import type { LimitName } from '../limits.ts';
 import type { CredentialSource } from './connection-key.ts';
 import type { Tracing } from '../telemetry/tracing/tracing.ts';
-import type { ConnectionQuota } from './connection-quota.ts';
+import type { ConnectionQuota } from './quota/connection-quota.ts';
+import type { Shares } from './quota/fair-pool.ts';
 import type { TransportOption } from './rpc/transport.ts';
 
 /** The parts that an `Upstream` is constructed from. */
@@ -14,6 +15,8 @@ export interface UpstreamParts {
   readonly transports: readonly TransportOption[];
   /** The quota of all upstreams of its kind: stdio, or remote. */
   readonly quota: ConnectionQuota;
+  /** The shares of principals in its requests and connections. */
+  readonly shares: Shares;
   readonly credentials: CredentialSource;
   readonly clientInfo: RawObject;
   readonly log: Logger;

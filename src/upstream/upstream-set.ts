@@ -7,6 +7,7 @@ export class UpstreamSet<Context, User extends LinkUser> {
   /** Removed members that are not stopped yet. */
   readonly #leaving = new Set<Upstream<Context, User>>();
 
+  /** Returns the member of this id: the upstream that new calls go to. */
   get(id: string): Upstream<Context, User> | undefined {
     return this.#members.get(id);
   }
@@ -20,7 +21,7 @@ export class UpstreamSet<Context, User extends LinkUser> {
   }
 
   /** Returns the upstream of this id, also one that was removed and still finishes requests. */
-  find(id: string): Upstream<Context, User> | undefined {
+  getEvenIfLeaving(id: string): Upstream<Context, User> | undefined {
     const member = this.#members.get(id);
     if (member !== undefined) return member;
     for (const upstream of this.#leaving) if (upstream.id === id) return upstream;

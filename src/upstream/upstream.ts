@@ -1,44 +1,58 @@
 import type { Logger } from 'pino';
 import type { Offer } from '../catalog/offer.ts';
-import type { UpstreamConfig } from '../config/config.ts';
+import type { UpstreamConfig } from '../config/upstream-config.ts';
 import { type GatewayError, toGatewayError } from '../errors.ts';
 import type { RawObject } from '../json/json.ts';
 import type { Era, Revision } from '../protocol/revisions.ts';
 import { traceStart } from '../telemetry/tracing/mcp-spans.ts';
 import type { Span } from '../telemetry/tracing/tracing.ts';
-import { awaitAdmission } from './await-admission.ts';
-import { drained } from './drain.ts';
+import { awaitOpening } from './lifecycle/await-opening.ts';
+import { drain } from './drain.ts';
+import type { Attachment } from './link/attachment.ts';
 import { retiredError, startFailure } from './start-failure.ts';
-import { ConcurrencyLimiter } from './concurrency-limiter.ts';
-import {
-  audienceOf,
-  connectionKey,
-  type ConnectionScope,
-  discoveryKey,
-  isCallKey,
-  EVERYBODY,
-  isDiscoveryKey,
-  isSharedKey,
-} from './connection-key.ts';
+import { ConcurrencyLimiter } from './quota/concurrency-limiter.ts';
+import { audienceOf, connectionKey, type ConnectionScope, discoveryKey, EVERYBODY, placeOf } from './connection-key.ts';
 import type { Eras } from './link/eras.ts';
-import type { Lifecycle } from './lifecycle.ts';
-import { Lifecycles } from './lifecycles.ts';
-import { UpstreamQuotas } from './quotas.ts';
-import { type ClientFeatures, type CloseReason, isIdle, type Link, type LinkUser, NO_FEATURES } from './link/link.ts';
+import type { Lifecycle, Phase } from './lifecycle/lifecycle.ts';
+import { Lifecycles } from './lifecycle/lifecycles.ts';
+import type { ConnectionPermit } from './quota/connection-quota.ts';
+import { UpstreamQuotas } from './quota/quotas.ts';
+import {
+  type ClientFeatures,
+  type CloseReason,
+  isIdle,
+  isPrivate,
+  type Link,
+  type LinkUser,
+  NO_FEATURES,
+} from './link/link.ts';
 import { listOffer } from './link/listing.ts';
-import { type LinkNeed, LinksByKey } from './links-by-key.ts';
 import { isExpired, staysOpen } from './idle-links.ts';
 import { type LinkRequest, Opener } from './link/opener.ts';
-import { retryUntilDone } from './retry-until-done.ts';
+import { retryUntilDone } from './lifecycle/retry-until-done.ts';
 import { detailOf, reasonOf } from './reason.ts';
 import { settlesWithin } from './settles-within.ts';
 import { SingleRuns } from './single-runs.ts';
 import type { UpstreamEvents } from './upstream-events.ts';
+import { UpstreamLinks } from './upstream-links.ts';
 import type { UpstreamParts } from './upstream-parts.ts';
 import { type CapabilityFilter, capabilityFilter } from './link/usable-capabilities.ts';
 
 /** The time that a client waits for the end of a listing to get its process, before it gets a new process. */
 const ADOPTION_WAIT_MS = 1_000;
+
+/** Phases that an operator may have to know of. */
+const PROBLEMS: ReadonlySet<Phase> = new Set(['failed', 'needs-authorization', 'degraded']);
+
+/** The purpose of a link that is needed: the client or the listing that it is for. */
+interface LinkNeed extends Omit<LinkRequest, 'placeIn'> {
+  /** The principal that a free connection is waited for; the audience of a listing. */
+  readonly principal: string;
+  /** Returns the key of the link, which depends on the era of the connection. */
+  readonly keyIn: (era: Era) => string;
+  /** The span that a start of the upstream is a part of. */
+  readonly span?: Span | undefined;
+}
 
 /** One configured MCP server: its state in each era, its connections, and its lists. */
 export class Upstream<Context, User extends LinkUser> {
@@ -49,24 +63,17 @@ export class Upstream<Context, User extends LinkUser> {
   readonly #events: UpstreamEvents<Context, User>;
   readonly #log: Logger;
   readonly #opener: Opener<Context, User>;
-  readonly #links = new LinksByKey<Context, User>();
-  readonly #live = new Set<Link<Context, User>>();
+  readonly #links = new UpstreamLinks<Context, User>();
   readonly #stopping = new AbortController();
-  readonly #closing = new Set<Promise<void>>();
   readonly #listings = new SingleRuns();
-  readonly #slots = new WeakMap<Link<Context, User>, () => void>();
   readonly #lifecycles = new Lifecycles((after) => this.#onLifecycle(after));
   readonly #retryingListing = new Set<Era>();
-  /** The listing in progress, by link. */
-  readonly #reading = new Map<Link<Context, User>, Promise<Offer>>();
   /** The revision that was last negotiated in each era. */
   readonly #revisions: Partial<Record<Era, Revision>> = {};
   readonly #isProcess: boolean;
   readonly #quotas: UpstreamQuotas;
   #config: UpstreamConfig;
   readonly #retired = new AbortController();
-  /** Links that a client is about to use, or that read lists. */
-  readonly #claimed = new Set<Link<Context, User>>();
   /** True if a client has been served. Before that, the process that read the lists is kept for the first client. */
   #hasServed = false;
   #lastCall = 0;
@@ -74,16 +81,17 @@ export class Upstream<Context, User extends LinkUser> {
   constructor(parts: UpstreamParts, events: UpstreamEvents<Context, User>) {
     const { config } = parts;
     this.#config = config;
-    this.limiter = new ConcurrencyLimiter(config.id, config.concurrency, config.queue, config.queueMs);
+    const { id, concurrency, queue, queueMs, maxConnections } = config;
+    this.limiter = new ConcurrencyLimiter(id, concurrency, queue, queueMs, parts.shares);
     this.usableCapabilities = capabilityFilter(config.clientFeatures);
     this.#parts = parts;
     this.#events = events;
     this.#log = parts.log.child({ upstream: config.id });
-    const { transports, clientInfo } = parts;
+    const { transports, clientInfo, onLimit } = parts;
     const timeouts = () => this.#config.timeouts;
-    this.#opener = new Opener({ upstream: config.id, transports, clientInfo, timeouts, log: this.#log });
+    this.#opener = new Opener({ upstream: config.id, transports, clientInfo, timeouts, log: this.#log, onLimit });
     this.#isProcess = transports.some(({ isProcess }) => isProcess);
-    this.#quotas = new UpstreamQuotas(config.id, config.maxConnections, parts.quota, () => this.#findSpare());
+    this.#quotas = new UpstreamQuotas(id, maxConnections, parts.quota, parts.shares, () => this.#findSpare());
     if (config.problem !== undefined) {
       const reason = config.problem;
       const failure = { scope: 'upstream', reason, detail: undefined, permanent: true, startedMs: 0 } as const;
@@ -100,7 +108,7 @@ export class Upstream<Context, User extends LinkUser> {
   }
 
   /**
-   * Applies settings that open connections do not depend on. The others must be equal (`diffConfigs` in `config/diff.ts` decides);
+   * Applies settings that open connections do not depend on. The others must be equal (`diffConfigs` in `config/changes/diff.ts` decides);
    * a change of those needs another upstream.
    */
   update(config: UpstreamConfig): void {
@@ -117,15 +125,15 @@ export class Upstream<Context, User extends LinkUser> {
   /** Marks the upstream as removed or replaced. */
   retire(): void {
     this.#retired.abort();
-    for (const link of this.#live) link.isRetired = true;
+    for (const link of this.#links) link.isRetired = true;
   }
 
-  /** Its combined state in the eras in use. */
+  /** The combined state of the upstream in the eras in use. */
   get lifecycle(): Lifecycle {
     return this.#lifecycles.overall;
   }
 
-  /** The verdicts on its eras. */
+  /** Its known support of the eras. */
   get eras(): Eras {
     return this.#opener.eras;
   }
@@ -142,12 +150,12 @@ export class Upstream<Context, User extends LinkUser> {
 
   /** Number of open connections. */
   get connections(): number {
-    return this.#live.size;
+    return this.#links.size;
   }
 
   /** Returns the open links. */
   links(): Iterable<Link<Context, User>> {
-    return this.#live;
+    return this.#links;
   }
 
   /** Returns the audience of the connections and lists for a principal: the principal, or everybody. */
@@ -179,54 +187,63 @@ export class Upstream<Context, User extends LinkUser> {
    * Returns the link that serves this user. Opens it if necessary.
    *
    * @param span the span that a start of the upstream is a part of; undefined if there is none.
+   * @param kept the session of the upstream that an earlier link of this user had. Used if no other user shares it.
    * @throws {GatewayError} `upstream-unavailable`, `overloaded`
    */
-  async link(user: User, span?: Span): Promise<Link<Context, User>> {
+  async link(user: User, span?: Span, kept?: Attachment): Promise<Link<Context, User>> {
     const { isolation } = this.config;
+    const attachment = isolation === 'session' ? kept : undefined;
     const call = isolation === 'call' ? ++this.#lastCall : 0;
     // A connection for all clients declares no client capabilities.
     const { clientCapabilities, capabilityKey } = isolation === 'shared' ? NO_FEATURES : user;
     const { era: clientEra, principal } = user;
     const keyIn = (era: Era) => connectionKey(this.#scope(era), user, call);
     const audience = this.audienceOf(principal);
-    const need = { clientEra, clientCapabilities, capabilityKey, principal, audience, keyIn, span };
-    this.#adoptDiscovery(need);
-    const link = await this.#getLink(need);
+    const need = { clientEra, clientCapabilities, capabilityKey, principal, audience, attachment, keyIn, span };
+    const link = await (this.#adoptDiscovery(need) ?? this.#getLink(need));
     link.users.add(user);
-    this.#claimed.delete(link);
+    this.#endClaim(link);
     this.#hasServed = true;
     return link;
   }
 
   /**
    * Gives the discovery connection of these features to a client, so that no second process is started. That process has
-   * served no client, and got the same capabilities.
+   * served no client, and got the same capabilities. Returns undefined if there is none, or if the client has a link.
    */
-  #adoptDiscovery(need: LinkNeed): void {
+  #adoptDiscovery(need: LinkNeed): Promise<Link<Context, User>> | undefined {
     // A server asks for roots right after its start, when no client can answer yet.
-    if (this.usableCapabilities(need.clientCapabilities).raw('roots') !== undefined) return;
+    if (this.usableCapabilities(need.clientCapabilities).raw('roots') !== undefined) return undefined;
     const era = this.#likelyEra(need.clientEra);
-    const key = need.keyIn(era);
-    if (!this.#isProcess || isSharedKey(key) || this.#links.get(key) !== undefined) return;
+    const place = placeOf(need.keyIn(era));
+    const { key } = place;
+    if (!this.#isProcess || place.purpose === 'all' || this.#links.find(key) !== undefined) return undefined;
     const from = discoveryKey(this.#scope(era), need.capabilityKey, need.audience);
-    const opening = this.#links.get(from);
-    if (opening === undefined) return;
-    this.#links.remove(from);
+    const opening = this.#links.find(from);
+    if (opening === undefined) return undefined;
+    this.#links.removeKey(from);
     const adopted = opening.then(async (link) => {
       // A call of this client could change the lists while they are read, and they are for other clients too.
-      const reading = this.#reading.get(link);
+      const reading = this.#links.recordOf(link)?.reading;
       const isFree = reading === undefined || (await settlesWithin(reading, ADOPTION_WAIT_MS));
-      if (isFree && link.key === from && this.#live.has(link)) {
-        link.key = key;
-        link.shared = false;
-        this.#claimed.add(link);
+      const record = this.#links.recordOf(link);
+      if (isFree && link.place.key === from && record !== undefined) {
+        link.place = place;
+        record.isClaimed = true;
+        record.permit.assign(need.principal);
         return link;
       }
       // The link has another era than expected, or has closed.
-      this.#links.remove(key, adopted);
+      this.#links.removeKey(key, adopted);
       return this.#getLink(need);
     });
-    this.#links.set(key, adopted);
+    this.#links.setOpening(key, adopted);
+    return adopted;
+  }
+
+  #endClaim(link: Link<Context, User>): void {
+    const record = this.#links.recordOf(link);
+    if (record !== undefined) record.isClaimed = false;
   }
 
   #scope(era: Era): ConnectionScope {
@@ -237,21 +254,21 @@ export class Upstream<Context, User extends LinkUser> {
   /** Marks the end of a call on this link. Closes a link that serves one call only. */
   onCallEnd(link: Link<Context, User>): void {
     link.usedMs = performance.now();
-    if (isCallKey(link.key)) void this.#discard(link, 'released');
+    if (link.place.purpose === 'call') void this.#discard(link, 'released');
   }
 
   /** Releases the links of this user. Closes those that serve no other user. */
   releaseUser(user: User): void {
-    for (const link of this.#live) {
+    for (const link of this.#links) {
       if (!link.users.delete(user)) continue;
-      if (link.users.size === 0 && !link.shared && this.config.isolation !== 'principal')
+      if (link.users.size === 0 && isPrivate(link) && this.config.isolation !== 'principal')
         void this.#discard(link, 'released');
     }
   }
 
   /** Closes links that were not used for the configured time. @param nowMs monotonic. */
   closeIdleLinks(nowMs: number): void {
-    for (const link of this.#live) {
+    for (const link of this.#links) {
       if (isExpired(link, this.config, this.#hasServed, nowMs)) void this.#discard(link, 'idle');
     }
   }
@@ -264,6 +281,8 @@ export class Upstream<Context, User extends LinkUser> {
    */
   refresh(client: Era, features: ClientFeatures, audience: string): Promise<void> {
     if (this.isRetired) return Promise.reject(retiredError(this.id));
+    // Without a principal there are no credentials. Each principal lists for itself.
+    if (audience === EVERYBODY && this.#parts.credentials === 'principal') return Promise.resolve();
     const key = this.#listingKey(client, features, audience);
     return this.#listings.run(key, () => this.#refresh(client, features, audience));
   }
@@ -292,22 +311,28 @@ export class Upstream<Context, User extends LinkUser> {
       const need = { clientEra: client, clientCapabilities, capabilityKey, principal: audience, audience, keyIn };
       link = await this.#getLink(need);
       const reading = this.list(link, clientCapabilities);
-      this.#reading.set(link, reading);
+      this.#setReading(link, reading);
       const offer = await reading;
       if (!this.isRetired) this.#events.onLists(this.id, { era: link.era, capabilityKey, audience }, offer);
       this.#lifecycles.step(link.era, { kind: 'listed' });
       // Clients with these features get notifications of changes on their own connections.
       const isSpare = this.#hasServed || !this.#isProcess;
-      if (isSpare && link.capabilityKey !== '' && isDiscoveryKey(link.key)) void this.#discard(link, 'released');
+      if (isSpare && link.capabilityKey !== '' && link.place.purpose === 'discovery')
+        void this.#discard(link, 'released');
     } catch (thrown) {
       const error = toGatewayError(thrown);
       if (audience === EVERYBODY) this.#onListingFailed(client, features, error);
       throw error;
     } finally {
-      if (link !== undefined) this.#reading.delete(link);
-      if (link?.shared === true) this.#claimed.delete(link);
+      if (link !== undefined) this.#setReading(link, undefined);
+      if (link !== undefined && !isPrivate(link)) this.#endClaim(link);
       this.#quotas.closeSpares();
     }
+  }
+
+  #setReading(link: Link<Context, User>, reading: Promise<Offer> | undefined): void {
+    const record = this.#links.recordOf(link);
+    if (record !== undefined) record.reading = reading;
   }
 
   #onListingFailed(client: Era, features: ClientFeatures, error: GatewayError): void {
@@ -335,65 +360,56 @@ export class Upstream<Context, User extends LinkUser> {
    * with the number of connections that are still in use.
    */
   drain(limitMs: number): Promise<number> {
-    return drained(this.limiter, this.#live, limitMs);
+    return drain(this.limiter, this.#links, limitMs);
   }
 
   /** Closes every connection. No link can be opened afterwards. Resolves when all are closed, in bounded time. */
   async stop(): Promise<void> {
     this.#lifecycles.stepAll({ kind: 'stopped' });
     this.#stopping.abort();
-    for (const link of this.#live) void this.#discard(link, 'released');
-    await Promise.allSettled(this.#links.values());
-    for (const link of this.#live) void this.#discard(link, 'released');
-    await Promise.allSettled(this.#closing);
+    for (const link of this.#links) void this.#discard(link, 'released');
+    await this.#links.whenOpened();
+    for (const link of this.#links) void this.#discard(link, 'released');
+    await this.#links.whenClosed();
     this.#quotas.leave();
   }
 
   #onLifecycle(after: Lifecycle): void {
     const { phase, reason, detail } = after;
-    const level = phase === 'failed' || phase === 'degraded' ? 'warn' : 'info';
+    const level = PROBLEMS.has(phase) ? 'warn' : 'info';
     this.#log[level]({ phase, reason, detail }, 'upstream state');
     if (!this.isRetired) this.#events.onStateChange(this.id, after);
   }
 
   #getLink(need: LinkNeed): Promise<Link<Context, User>> {
     const key = need.keyIn(this.#likelyEra(need.clientEra));
-    const known = this.#links.get(key);
+    const known = this.#links.find(key);
     if (known !== undefined) return known;
-    const opening = this.#open(need).then((link) => this.#placeLink(key, link));
-    this.#links.set(key, opening);
+    const opening = this.#open(need).then((link) => this.#links.place(key, link));
+    this.#links.setOpening(key, opening);
     return opening;
   }
 
-  /** Stores a link under its key, which depends on its era. If there is already a link with that key, returns that one. */
-  #placeLink(expected: string, link: Link<Context, User>): Link<Context, User> | Promise<Link<Context, User>> {
-    const other = this.#links.move(expected, link);
-    if (other === undefined) return link;
-    this.#live.delete(link);
-    void this.#close(link);
-    return other;
-  }
-
   async #open(need: LinkNeed): Promise<Link<Context, User>> {
-    const { clientEra, principal, keyIn } = need;
-    await awaitAdmission(this.id, () => this.#lifecycles.in(this.#likelyEra(clientEra)), this.#stopping.signal);
+    const { clientEra, keyIn } = need;
+    await awaitOpening(this.id, () => this.#lifecycles.in(this.#likelyEra(clientEra)), this.#stopping.signal);
+    // A connection for all clients of an audience counts for none of them.
+    const isForAll = placeOf(keyIn(this.#likelyEra(clientEra))).purpose === 'all';
+    const principal = isForAll ? need.audience : need.principal;
     const request = { principal, waitMs: this.config.queueMs, signal: this.#stopping.signal };
-    const release = await this.#quotas.acquire(request);
+    const permit = await this.#quotas.acquire(request);
     try {
       const clientCapabilities = this.usableCapabilities(need.clientCapabilities);
-      const placeIn = (era: Era) => ({ key: keyIn(era), shared: isSharedKey(keyIn(era)) });
-      const starting = this.#start({ ...need, clientCapabilities, placeIn });
-      const link = await traceStart(this.#parts.tracing, need.span, this.id, starting);
-      if (this.#live.has(link)) this.#slots.set(link, release);
-      else release();
-      return link;
+      const placeIn = (era: Era) => placeOf(keyIn(era));
+      const starting = this.#start({ ...need, clientCapabilities, placeIn }, permit);
+      return await traceStart(this.#parts.tracing, need.span, this.id, starting);
     } catch (thrown) {
-      release();
+      permit.release();
       throw thrown;
     }
   }
 
-  async #start(order: LinkRequest): Promise<Link<Context, User>> {
+  async #start(order: LinkRequest, permit: ConnectionPermit): Promise<Link<Context, User>> {
     const startedMs = performance.now();
     const expected = this.#likelyEra(order.clientEra);
     const erasBefore = this.eras;
@@ -405,11 +421,11 @@ export class Upstream<Context, User extends LinkUser> {
         {
           onOpen: (link) => {
             link.isRetired = this.isRetired;
-            this.#live.add(link);
-            this.#claimed.add(link);
+            this.#links.add(link, permit);
           },
           onNotification: (link, notification, about) => this.#events.onNotification(link, notification, about),
           onServerRequest: (link, request) => this.#events.onServerRequest(link, request),
+          onUnauthorized: (link, error) => this.#onUnauthorized(link, error),
           onClose: (link, error) => this.#onLost(link, error),
         },
         signal,
@@ -421,66 +437,53 @@ export class Upstream<Context, User extends LinkUser> {
       if (this.eras !== erasBefore && !this.isRetired) this.#events.onEras(this.id, this.eras);
       return link;
     } catch (thrown) {
-      const { reason, detail, scope, cause, error } = startFailure(this.config, order.audience, thrown);
+      const { cause, error, ...failure } = startFailure(this.config, order.audience, thrown);
       this.#log.warn({ err: cause }, 'upstream did not start');
       this.#parts.onStartFailed();
       const isRemote = !this.#isProcess;
-      this.#lifecycles.step(expected, {
-        kind: 'start-failed',
-        scope,
-        reason,
-        detail,
-        permanent: false,
-        isRemote,
-        startedMs,
-      });
+      const why = { ...failure, permanent: false, isRemote };
+      this.#lifecycles.step(expected, { kind: 'start-failed', startedMs, ...why });
       throw error;
     }
   }
 
   /** Returns a function that closes a connection without a client; undefined if there is none. */
   #findSpare(): (() => Promise<void>) | undefined {
-    for (const link of this.#live) {
-      const isSpare =
-        link.users.size === 0 && isIdle(link) && !staysOpen(link, this.config) && !this.#claimed.has(link);
+    for (const link of this.#links) {
+      const isClaimed = this.#links.recordOf(link)?.isClaimed === true;
+      const isSpare = link.users.size === 0 && isIdle(link) && !staysOpen(link, this.config) && !isClaimed;
       if (isSpare) return () => this.#discard(link, 'released');
     }
     return undefined;
   }
 
-  #remove(link: Link<Context, User>): boolean {
-    if (!this.#live.delete(link)) return false;
-    this.#links.remove(link.key);
-    return true;
-  }
-
   #discard(link: Link<Context, User>, reason: CloseReason): Promise<void> {
-    if (!this.#remove(link)) return Promise.resolve();
+    const record = this.#links.remove(link);
+    if (record === undefined) return Promise.resolve();
     this.#events.onLinkClosed(link, reason);
-    return this.#close(link);
+    return this.#links.close(record);
   }
 
   #onLost(link: Link<Context, User>, error: GatewayError): void {
-    if (!this.#remove(link)) return;
+    const record = this.#links.remove(link);
+    if (record === undefined) return;
     // The loss of a session is not a crash.
     const isForgotten = error.code === 'upstream-session-lost';
     const early = !link.hasAnsweredCall && !isForgotten;
-    this.#lifecycles.step(link.era, { kind: 'lost', reason: reasonOf(error), detail: detailOf(error), early });
+    const why = { reason: reasonOf(error), detail: detailOf(error), isRemote: !this.#isProcess };
+    this.#lifecycles.step(link.era, { kind: 'lost', early, ...why });
     this.#log.warn({ err: error }, 'upstream connection lost');
     // The transport may still have a process that is ending.
-    void this.#close(link);
+    void this.#links.close(record);
     this.#events.onLinkClosed(link, isForgotten ? 'forgotten' : 'crash');
     if (staysOpen(link, this.config)) this.#retryListing(link.era);
   }
 
-  #close(link: Link<Context, User>): Promise<void> {
-    this.#claimed.delete(link);
-    const closing = link.connection.close().finally(() => {
-      this.#slots.get(link)?.();
-      this.#closing.delete(closing);
-    });
-    this.#closing.add(closing);
-    return closing;
+  /** Credentials of one principal say nothing about the upstream. The others are tried again, as an operator may have corrected them. */
+  #onUnauthorized(link: Link<Context, User>, error: GatewayError): void {
+    if (link.audience !== EVERYBODY) return;
+    this.#lifecycles.step(link.era, { kind: 'unauthorized', reason: reasonOf(error), detail: detailOf(error) });
+    this.#retryListing(link.era);
   }
 
   /** Repeats the listing until it succeeds, without a request of a client. */

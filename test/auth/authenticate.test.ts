@@ -360,7 +360,13 @@ test('only the exact API key is accepted', OPTIONS, async () => {
     const apiKeys = [apiKey('ci', key), apiKey('cd', 'another'), apiKey('ci', 'replacement')];
     const authenticator = createAuthenticator({ jwt, apiKeys }, { log: SILENT });
     const ci = principal(await ask(authenticator, key));
-    assert.deepEqual(ci, { key: 'key:ci', label: 'ci', scopes: [] });
+    assert.deepEqual(ci, {
+      key: 'key:ci',
+      label: 'ci',
+      scopes: [],
+      keyName: 'ci',
+      keyId: hash('sha256', key).slice(0, 12),
+    });
     assert.notEqual(principal(await ask(authenticator, 'another')).key, ci.key);
     assert.equal(principal(await ask(authenticator, 'replacement')).key, ci.key);
     for (const near of [key.slice(0, -1), `${key}=`, key.toUpperCase(), hash('sha256', key), 'ci']) {

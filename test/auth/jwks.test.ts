@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { test } from 'node:test';
 import { Jwks } from '../../src/auth/jwks.ts';
+import { Egress } from '../../src/egress/egress.ts';
 import { SILENT, signingKey, TestIssuer } from './issuer.ts';
 
 const OPTIONS = { timeout: 20_000 };
@@ -21,7 +22,7 @@ class Clock {
 async function open() {
   const issuer = await TestIssuer.start(first);
   const clock = new Clock();
-  const jwks = new Jwks(issuer.jwksUrl, { log: SILENT, clock: clock.read });
+  const jwks = new Jwks(issuer.jwksUrl, { log: SILENT, egress: new Egress(), clock: clock.read });
   const kind = async (kid: string | undefined, alg = 'ES256') => (await jwks.find(alg, kid)).kind;
   return { issuer, clock, jwks, kind, [Symbol.asyncDispose]: () => issuer.stop() };
 }
@@ -50,7 +51,7 @@ test('R18 a set of keys is fetched again before it is ten minutes old', OPTIONS,
   assert.equal(at.issuer.fetches, 2);
 });
 
-test('R18 a new key is accepted at once', OPTIONS, async () => {
+test('R18 REL-31 a new key is accepted at once', OPTIONS, async () => {
   await using at = await open();
   await at.kind('first');
   at.clock.nowMs += SECOND;
@@ -77,7 +78,7 @@ test('R18 a withdrawn key is refused within ten minutes', OPTIONS, async () => {
   assert.equal(await at.kind('first'), 'unknown');
 });
 
-test('R18 ten thousand made-up key ids cost at most one fetch in thirty seconds', OPTIONS, async () => {
+test('R18 REL-31 ten thousand made-up key ids cost at most one fetch in thirty seconds', OPTIONS, async () => {
   await using at = await open();
   await at.kind('first');
   for (let i = 0; i < 10_000; i++) {
@@ -113,7 +114,7 @@ test('a new key is fetched as soon as the fetch limit allows it', OPTIONS, async
   assert.equal(await at.kind('second'), 'keys');
 });
 
-test('R18 with the issuer down, known keys work for an hour, others are undecided', OPTIONS, async () => {
+test('R18 REL-31 with the issuer down, known keys work for an hour, others are undecided', OPTIONS, async () => {
   await using at = await open();
   await at.kind('first');
   await at.issuer.stop();
@@ -260,7 +261,7 @@ const URLS = [
 
 for (const { url, ok } of URLS) {
   test(`${url} is ${ok ? '' : 'not '}accepted as JWKS URL`, () => {
-    const make = () => new Jwks(url, { log: SILENT, clock: () => 0 });
+    const make = () => new Jwks(url, { log: SILENT, egress: new Egress(), clock: () => 0 });
     if (ok) make();
     else assert.throws(make, TypeError);
   });

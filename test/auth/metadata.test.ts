@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { challengeText } from '../../src/auth/challenge.ts';
 import { metadataPath, metadataUrl, protectedResourceMetadata } from '../../src/auth/metadata.ts';
 import type { JwtIssuerConfig } from '../../src/config/config.ts';
+import { shortened } from '../support/test-name.ts';
 
 function issuer(name: string, requiredScopes: readonly string[]): JwtIssuerConfig {
   const url = `https://${name}.example.com`;
@@ -67,5 +68,5 @@ const CHALLENGES = [
 ] as const;
 
 for (const { parts, expected } of CHALLENGES) {
-  test(`A-002 a challenge reads ${expected}`, () => assert.equal(challengeText(parts), expected));
+  test(`A-002 a challenge reads ${shortened(expected, 60)}`, () => assert.equal(challengeText(parts), expected));
 }

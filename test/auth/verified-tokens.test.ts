@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { VerifiedTokens } from '../../src/auth/verified-tokens.ts';
+import { LIMITS } from '../../src/limits.ts';
 import { LOCAL } from '../../src/policy/principal.ts';
 
 const T0 = 1_700_000_000_000;
@@ -26,10 +27,12 @@ for (const { expiresMs, atMs, found } of CASES) {
   });
 }
 
-test('SEC-05 the number of cached tokens is bounded, and the oldest is removed first', () => {
-  const verified = new VerifiedTokens();
-  for (let i = 0; i <= 10_000; i++) verified.add(`key ${i}`, LOCAL, T0, Infinity);
+test('SEC-05 limit verifiedTokens: the oldest one is removed, and verified again', () => {
+  const reached: string[] = [];
+  const verified = new VerifiedTokens((limit) => reached.push(limit));
+  for (let i = 0; i <= LIMITS.verifiedTokens; i++) verified.add(`key ${i}`, LOCAL, T0, Infinity);
   assert.equal(verified.find('key 0', T0), undefined);
   assert.equal(verified.find('key 1', T0), LOCAL);
-  assert.equal(verified.find('key 10000', T0), LOCAL);
+  assert.equal(verified.find(`key ${LIMITS.verifiedTokens}`, T0), LOCAL);
+  assert.deepEqual(reached, ['verifiedTokens']);
 });

@@ -31,7 +31,8 @@ const CASES: readonly {
 ];
 
 for (const { bound, value, isMet } of CASES) {
-  test(`the bound ${JSON.stringify(bound)} comes to ${value}`, () => {
+  const of = bound.of === undefined ? '' : ` times that of ${Object.values(bound.of).join()}`;
+  test(`${bound.column} at ${bound.point} of ${bound.atMost} at most${of} comes to ${value}`, () => {
     const [result] = boundResults([sheet([bound])], 'gateway');
     assert.equal(result?.value, value);
     assert.equal(result?.isMet, isMet);

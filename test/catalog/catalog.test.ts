@@ -85,7 +85,7 @@ const badTools = [
   { what: 'a broken escape', text: '{"name":"bad","inputSchema":{"type":"object"},"title":"\\q"}', name: 'bad' },
   { what: 'a broken escape in its name', text: '{"name":"\\q","inputSchema":{"type":"object"}}', name: '"\\q"' },
   {
-    what: 'user interface settings that say a thing twice',
+    what: 'a repeated user interface setting',
     text: '{"name":"bad","inputSchema":{},"_meta":{"ui":{"a":1,"a":2}}}',
     name: 'bad',
   },

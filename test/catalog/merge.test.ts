@@ -61,10 +61,10 @@ test('M-028 a malformed capability is not declared, and others are', () => {
 
 function instructions(
   shown: typeof pair,
-  said: Readonly<Record<string, string>>,
+  texts: Readonly<Record<string, string>>,
   maxChars: number,
 ): string | undefined {
-  const offers = Object.entries(said).map(([id, text]): [string, Offer] => [id, offer({ instructions: text })]);
+  const offers = Object.entries(texts).map(([id, text]): [string, Offer] => [id, offer({ instructions: text })]);
   return mergeInstructions(shown, new Map(offers), maxChars);
 }
 
@@ -78,6 +78,11 @@ test('instructions stand under the title of their upstream, in config order', ()
 
 test('without instructions of upstreams there are no instructions', () =>
   assert.equal(instructions(pair, {}, 1000), undefined));
+
+test('N-28 instructions have no characters that people cannot see', () => {
+  const hidden = 'Read.\u001b[2J\u{e0041}\u202e\u0007\nZWJ \u200d stays.';
+  assert.equal(instructions(view([bare('a')]), { a: hidden }, 1000), 'Read.\nZWJ \u200d stays.');
+});
 
 test('an endpoint with one unprefixed upstream has its instructions unchanged', () => {
   assert.equal(instructions(view([bare('a')]), { a: 'Read.' }, 1000), 'Read.');

@@ -135,14 +135,14 @@ test('M-007 an error names the resource by its published URI', () => {
 });
 
 const loggers = [
-  { params: '{"level":"info","logger":"db","data":1.0}', said: '{"level":"info","logger":"a/db","data":1.0}' },
-  { params: '{"level":"info","logger":"\\u0064b"}', said: '{"level":"info","logger":"a/\\u0064b"}' },
-  { params: '{"level":"info","data":1}', said: '{"level":"info","data":1,"logger":"a"}' },
+  { params: '{"level":"info","logger":"db","data":1.0}', expected: '{"level":"info","logger":"a/db","data":1.0}' },
+  { params: '{"level":"info","logger":"\\u0064b"}', expected: '{"level":"info","logger":"a/\\u0064b"}' },
+  { params: '{"level":"info","data":1}', expected: '{"level":"info","data":1,"logger":"a"}' },
 ];
 
-for (const { params, said } of loggers) {
+for (const { params, expected } of loggers) {
   test(`a log message ${params} names its upstream`, () => {
-    assert.equal(loggerToClient(view([a, upstream('b')]), a, RawObject.parse(params)).toString(), said);
+    assert.equal(loggerToClient(view([a, upstream('b')]), a, RawObject.parse(params)).toString(), expected);
     assert.equal(loggerToClient(view([a]), a, RawObject.parse(params)).toString(), params);
   });
 }

@@ -72,9 +72,16 @@ test('each message of a client has a line with its session, client and outcome',
   const memory = { command: process.execPath, args: [MEMORY], env: { MEMORY_FILE_PATH: '/nowhere/memory' } };
   await using gateway = await startGateway({ mcpServers: { memory }, gateway: { accessLog: 'all' } });
   const client = new Client({ name: 'reader', version: '1.5' });
-  const transport = new StreamableHTTPClientTransport(new URL(gateway.endpoint()));
+  const bodies: Promise<string>[] = [];
+  const recordingFetch = async (url: string | URL, init?: RequestInit): Promise<Response> => {
+    const response = await fetch(url, init);
+    if (init?.method === 'POST') bodies.push(response.clone().text());
+    return response;
+  };
+  const transport = new StreamableHTTPClientTransport(new URL(gateway.endpoint()), { fetch: recordingFetch });
   await client.connect(transport);
   await client.listTools();
+  const list = JSON.parse((await bodies.at(-1)) ?? '').result;
   await assert.rejects(client.callTool({ name: 'no-such-tool', arguments: {} }));
   await gateway.waitForLog((line) => (/"tools\/call".*"msg":"request"/.test(line) ? true : undefined));
   const state = ['--state-dir', join(gateway.dir, 'state'), '--json'];
@@ -98,6 +105,6 @@ test('each message of a client has a line with its session, client and outcome',
     assert.deepEqual([line['client'], line['clientVersion'], line['era']], ['reader', '1.5', 'legacy']);
   }
   assert.equal(lines[3]?.['code'], -32_602);
-  assert.ok(Number(lines[2]?.['bytesOut']) > 1_000);
+  assert.equal(lines[2]?.['bytesOut'], Buffer.byteLength(JSON.stringify(list)));
   assert.ok(handle !== undefined && !gateway.logs().includes(handle.slice(0, 40)), 'a handle is a credential');
 });

@@ -5,7 +5,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
-import { firstKeyHash } from '../../src/cli/first-key.ts';
+import { firstKeyHash } from '../../src/store/disk/first-key.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import { runCli } from '../support/cli.ts';
 import { startGateway } from '../support/gateway.ts';
@@ -70,50 +70,46 @@ test('without the option, an address that others can reach still needs authentic
   assert.deepEqual(config.auth.apiKeys, [{ name: 'first', sha256: sha256('x') }]);
 });
 
-test(
-  'a gateway started with --first-key accepts the key that it shows and no other, also after a reload',
-  { timeout: 30_000 },
-  async () => {
-    await mkdir(join(dir, 'state'));
-    const initialize = {
-      jsonrpc: '2.0',
-      id: 1,
-      method: 'initialize',
-      params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } },
-    };
-    const file = { mcpServers: {}, gateway: { listen: '0.0.0.0:0' } };
-    let key = '';
-    for (const round of ['first', 'second']) {
-      await using gateway = await startGateway(file, { args: ['--first-key'], dir });
-      const { port } = new URL(gateway.url);
-      const post = async (credential: string) => {
-        const response = await fetch(`http://127.0.0.1:${port}/mcp`, {
-          method: 'POST',
-          headers: {
-            'content-type': 'application/json',
-            accept: 'application/json, text/event-stream',
-            authorization: `Bearer ${credential}`,
-          },
-          body: JSON.stringify(initialize),
-        });
-        await response.body?.cancel();
-        return response.status;
-      };
-      const shown = /^ {4}([\w-]{43})$/m.exec(gateway.logs())?.[1];
-      if (round === 'first') key = shown ?? '';
-      else assert.equal(shown, undefined);
-      assert.equal(await post(key), 200, round);
-      assert.equal(await post('x'.repeat(43)), 401, round);
-      await gateway.configure({
-        ...file,
-        gateway: { ...file.gateway, lists: { wait: '1s' }, stateDir: join(dir, 'other') },
+test('--first-key shows the only key that is accepted, also after a reload', { timeout: 30_000 }, async () => {
+  await mkdir(join(dir, 'state'));
+  const initialize = {
+    jsonrpc: '2.0',
+    id: 1,
+    method: 'initialize',
+    params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } },
+  };
+  const file = { mcpServers: {}, gateway: { listen: '0.0.0.0:0' } };
+  let key = '';
+  for (const round of ['first', 'second']) {
+    await using gateway = await startGateway(file, { args: ['--first-key'], dir });
+    const { port } = new URL(gateway.url);
+    const post = async (credential: string) => {
+      const response = await fetch(`http://127.0.0.1:${port}/mcp`, {
+        method: 'POST',
+        headers: {
+          'content-type': 'application/json',
+          accept: 'application/json, text/event-stream',
+          authorization: `Bearer ${credential}`,
+        },
+        body: JSON.stringify(initialize),
       });
-      await gateway.waitForLog((line) => (line.includes('"config applied"') ? true : undefined));
-      assert.equal(await post(key), 200, `${round}, reloaded`);
-      assert.equal(await post('x'.repeat(43)), 401, `${round}, reloaded`);
-    }
-  },
-);
+      await response.body?.cancel();
+      return response.status;
+    };
+    const shown = /^ {4}([\w-]{43})$/m.exec(gateway.logs())?.[1];
+    if (round === 'first') key = shown ?? '';
+    else assert.equal(shown, undefined);
+    assert.equal(await post(key), 200, round);
+    assert.equal(await post('x'.repeat(43)), 401, round);
+    await gateway.configure({
+      ...file,
+      gateway: { ...file.gateway, lists: { wait: '1s' }, stateDir: join(dir, 'other') },
+    });
+    await gateway.waitForLog((line) => (line.includes('"config applied"') ? true : undefined));
+    assert.equal(await post(key), 200, `${round}, reloaded`);
+    assert.equal(await post('x'.repeat(43)), 401, `${round}, reloaded`);
+  }
+});
 
 test('a difference that would make a first key shows the change and makes none', { timeout: 30_000 }, async () => {
   await mkdir(join(dir, 'state'));

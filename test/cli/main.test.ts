@@ -40,7 +40,7 @@ test('version prints the version of package.json', BOUNDED, async () => {
 test('help names every verb and shows examples', BOUNDED, async () => {
   const { code, stdout, stderr } = await linkspan(['--help']);
   assert.deepEqual([code, stderr], [0, '']);
-  for (const verb of ['run', 'prefetch', 'validate', 'schema', 'stdio', 'version'])
+  for (const verb of ['run', 'prefetch', 'validate', 'schema', 'stdio', 'key', 'version'])
     assert.match(stdout, new RegExp(`^  ${verb} `, 'm'));
   assert.match(stdout, /Examples:\n {2}linkspan run --config/);
 });
@@ -181,8 +181,8 @@ test('validate --json prints the same as JSON', BOUNDED, async () => {
     '[::1]:1',
   ]);
   assert.deepEqual([code, stderr], [0, '']);
-  const said: unknown = JSON.parse(stdout);
-  assert.partialDeepStrictEqual(said, {
+  const printed: unknown = JSON.parse(stdout);
+  assert.partialDeepStrictEqual(printed, {
     valid: true,
     listen: '[::1]:1',
     operator: '127.0.0.1:3001',

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { Child } from '../support/child.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const MAIN = join(ROOT, 'src/main.ts');
@@ -71,7 +72,18 @@ test('N-04 stdio loads no HTTP server, and no TLS client for an upstream without
   for (const name of ['hono', '@hono/node-server', 'undici']) assert.ok(!loaded.includes(name), name);
 });
 
-test('the OpenTelemetry SDK is loaded only if the config or the environment asks for traces', BOUNDED, async () => {
+test('a gateway without Redis does not load its client', BOUNDED, async () => {
+  const RECORD = join(dir, 'run.json');
+  const args = ['--import', join(dir, 'recorder.mjs'), MAIN, 'run', '--config', config];
+  const child = await Child.start(process.execPath, args, { env: { RECORD } });
+  await child.waitForLine((line) => (line.includes('"listening"') ? true : undefined), 20_000);
+  await child.stop(10_000);
+  const { loaded }: Recorded = JSON.parse(await readFile(RECORD, 'utf8'));
+  assert.ok(loaded.includes('hono'));
+  assert.ok(!loaded.includes('ioredis'));
+});
+
+test('the OpenTelemetry SDK is loaded only if config or environment ask for traces', BOUNDED, async () => {
   // prom-client loads the API.
   const isSdk = (name: string) => name.startsWith('@opentelemetry/') && name !== '@opentelemetry/api';
   assert.deepEqual((await record(['stdio', '--config', config])).loaded.filter(isSdk), []);

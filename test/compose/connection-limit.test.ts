@@ -7,7 +7,7 @@ import { Listener } from '../../src/compose/listener.ts';
 
 const cases = [
   { openFiles: 256, connections: 64 },
-  { openFiles: 1_024, connections: 768 },
+  { openFiles: 1_024, connections: 512 },
   { openFiles: 20_000, connections: 15_000 },
 ];
 for (const { openFiles, connections } of cases) {
@@ -27,7 +27,7 @@ test('N-26 a connection beyond the limit is closed and counted; others stay open
     drain: () => undefined,
     onConnectionDropped: () => dropped++,
   };
-  const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => handler, 1, 2);
+  const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => handler, { connections: 2 });
   t.after(() => listener.close());
   const port = Number(new URL(listener.origin).port);
   const open = async (): Promise<Socket> => {

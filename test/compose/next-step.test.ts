@@ -23,6 +23,12 @@ const cases: readonly (Partial<UpstreamFacts> & { readonly what: string; readonl
     step: /soon after each start.*linkspan logs/,
   },
   { what: 'did not start', state: 'failed', reason: 'spawn ENOENT', step: /did not start.*correct its command/ },
+  {
+    what: 'did not start in time',
+    state: 'failed',
+    reason: 'too slow to start: failed 5 times; last: did not start within 30 s (timeouts.start)',
+    step: /linkspan prefetch.*raise timeouts\.start.*linkspan restart up/,
+  },
   { what: 'is remote and refuses', state: 'failed', transport: 'http', step: /Check its URL.*tried again by itself/ },
   { what: 'has a wrong entry', state: 'failed', isMisconfigured: true, step: /Correct its entry/ },
   {

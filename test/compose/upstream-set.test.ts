@@ -12,7 +12,7 @@ function waiting() {
   const { promise: released, resolve: release } = Promise.withResolvers<undefined>();
   const memory = memoryUpstream({
     lists: TOOLS,
-    request: (peer, request) => void released.then(() => peer.say(result(request, { content: [] }))),
+    request: (peer, request) => void released.then(() => peer.send(result(request, { content: [] }))),
   });
   return { memory, release: () => release(undefined) };
 }

@@ -17,7 +17,7 @@ interface Watched extends AsyncDisposable {
   readonly watch: FileWatch;
 }
 
-async function watched(more: readonly string[] = [], times = TIMES): Promise<Watched> {
+async function watchFile(more: readonly string[] = [], times = TIMES): Promise<Watched> {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-watch-'));
   const file = join(dir, 'config.yaml');
   await writeFile(file, 'one');
@@ -37,13 +37,13 @@ async function watched(more: readonly string[] = [], times = TIMES): Promise<Wat
 }
 
 test('a file that is written in place is reported', TIMEOUT, async () => {
-  await using at = await watched();
+  await using at = await watchFile();
   await writeFile(at.file, 'two');
   await waitUntil(() => at.changes() === 1);
 });
 
 test('a file that an editor replaces is reported, each time', TIMEOUT, async () => {
-  await using at = await watched();
+  await using at = await watchFile();
   for (const n of [1, 2, 3]) {
     await writeFile(join(at.dir, '.swap'), 'two');
     await rename(join(at.dir, '.swap'), at.file);
@@ -52,7 +52,7 @@ test('a file that an editor replaces is reported, each time', TIMEOUT, async () 
 });
 
 test('a file of equal size and time that replaces another is reported', TIMEOUT, async () => {
-  await using at = await watched();
+  await using at = await watchFile();
   const time = new Date(1_000_000);
   await utimes(at.file, time, time);
   await waitUntil(() => at.changes() === 1);
@@ -83,7 +83,7 @@ test('a ConfigMap that is updated through its directory link is reported', TIMEO
 });
 
 test('a second file, and one that does not exist yet, are reported', TIMEOUT, async () => {
-  await using at = await watched(['secrets/token']);
+  await using at = await watchFile(['secrets/token']);
   await mkdir(join(at.dir, 'secrets'));
   await writeFile(join(at.dir, 'secrets/token'), 'a');
   await waitUntil(() => at.changes() === 1);
@@ -92,7 +92,7 @@ test('a second file, and one that does not exist yet, are reported', TIMEOUT, as
 });
 
 test('other files of the folder are not reported, and a removed file is', TIMEOUT, async () => {
-  await using at = await watched();
+  await using at = await watchFile();
   await writeFile(join(at.dir, 'other'), 'x');
   await rm(at.file);
   await waitUntil(() => at.changes() === 1);
@@ -101,7 +101,7 @@ test('other files of the folder are not reported, and a removed file is', TIMEOU
 });
 
 test('a file that is no longer watched is not reported', TIMEOUT, async () => {
-  await using at = await watched(['other']);
+  await using at = await watchFile(['other']);
   await at.watch.setFiles([join(at.dir, 'other')]);
   await writeFile(at.file, 'two');
   await writeFile(join(at.dir, 'other'), 'x');
@@ -110,13 +110,13 @@ test('a file that is no longer watched is not reported', TIMEOUT, async () => {
 });
 
 test('a change is reported by its event, long before files are compared', TIMEOUT, async () => {
-  await using at = await watched([], { pollMs: 3_600_000, settleMs: 10 });
+  await using at = await watchFile([], { pollMs: 3_600_000, settleMs: 10 });
   await writeFile(at.file, 'two');
   await waitUntil(() => at.changes() === 1);
 });
 
 test('a file in a folder that did not exist before is reported', TIMEOUT, async () => {
-  await using at = await watched(['later/file.yaml']);
+  await using at = await watchFile(['later/file.yaml']);
   await mkdir(join(at.dir, 'later'));
   await writeFile(join(at.dir, 'later', 'file.yaml'), 'one');
   await waitUntil(() => at.changes() === 1);

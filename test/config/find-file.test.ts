@@ -40,6 +40,9 @@ const files = [
   { what: 'names one by a variable', text: 'gateway: {stateDir: "${WHERE}"}', isNamed: true },
   { what: 'is wrong elsewhere', text: 'gateway: {stateDir: state, listen: 7, nope: 1}\nmcpServers: []', isNamed: true },
   { what: 'names none', text: 'gateway: {}', isNamed: false },
+  { what: 'cannot be parsed elsewhere', text: 'gateway:\n  stateDir: state # here\nmcpServers: {{{', isNamed: true },
+  { what: 'is unfinished JSON', text: '{"gateway": {"stateDir": "state"}, "mcpServers": ', isNamed: true },
+  { what: 'is broken, with it commented', text: '# stateDir: state\nmcpServers: {{{', isNamed: false },
   { what: 'cannot be parsed', text: 'gateway: {stateDir: [', isNamed: false },
 ];
 

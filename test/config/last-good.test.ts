@@ -45,14 +45,14 @@ const broken: readonly { readonly name: string; readonly text: string; readonly 
   { name: 'two entries of one id', text: 'mcpServers: {a: {command: node}, A: {command: node}}\n', reason: /rename/ },
   { name: 'no map of upstreams', text: 'mcpServer: {a: {command: node}}\n', reason: /did you mean "mcpServers"/ },
   {
-    name: 'a variable that is not set any more',
+    name: 'a variable that is gone',
     text: 'mcpServers: {a: {command: node, args: ["${GONE}"]}}\n',
     reason: /GONE is not set/,
   },
 ];
 
 for (const { name, text, reason } of broken) {
-  test(`--last-good serves the earlier upstreams of a file with ${name}`, async () => {
+  test(`--last-good serves the earlier upstreams after ${name}`, async () => {
     const { config, lastGood } = await started(text, A);
     assert.deepEqual(
       config.upstreams.map(({ id, problem }) => [id, problem]),
@@ -99,7 +99,7 @@ test('access, authentication and limits are those of the broken file', async () 
 const refused: readonly { readonly name: string; readonly text: string; readonly earlier?: string }[] = [
   { name: 'that cannot be parsed', text: 'mcpServers: [' },
   { name: 'with a wrong setting of the gateway', text: `${BROKEN_A}gateway: {lissten: 1}\n` },
-  { name: 'with an address open to the network without a key', text: `${BROKEN_A}gateway: {listen: "0.0.0.0:1"}\n` },
+  { name: 'with an address open to all without a key', text: `${BROKEN_A}gateway: {listen: "0.0.0.0:1"}\n` },
   { name: 'with a misspelled gateway section', text: `${BROKEN_A}${withKey(KEY).replace('gateway', 'gatewey')}` },
   { name: 'with a setting of the gateway at the top', text: `${BROKEN_A}listen: 127.0.0.1:1\n` },
   { name: 'that has lost its gateway section', text: BROKEN_A, earlier: `${A}${withKey(KEY)}` },
@@ -107,7 +107,7 @@ const refused: readonly { readonly name: string; readonly text: string; readonly
 ];
 
 for (const { name, text, earlier = A } of refused) {
-  test(`--last-good refuses a file ${name}, and says why`, async () => {
+  test(`--last-good refuses a file ${name}`, async () => {
     await assert.rejects(started(text, earlier), /--last-good.*never come from an older file/);
   });
 }
@@ -139,7 +139,7 @@ test('an envFile of the last good version is used as it was', async () => {
   const [target] = config.upstreams.map((upstream) => upstream.target);
   assert.equal(target?.kind === 'stdio' ? target.env['TOKEN'] : undefined, 'old');
   assert.match(lastGood?.reason ?? '', /a\.env/);
-  assert.deepEqual(files, [file, envFile]);
+  assert.deepEqual(files, [file, envFile, join(dir, 'linkspan.lock')]);
   const command = settings().find(({ key }) => key === 'mcpServers.a.command');
   assert.match(command?.place ?? '', /linkspan\.yaml of 2026-11-20/);
 });

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { hash, randomBytes } from 'node:crypto';
+import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -7,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 
 import { loadConfig } from '../../src/config/load.ts';
 import { loadText, problemsOf } from '../support/config-file.ts';
+import { shortened } from '../support/test-name.ts';
 
 const ONE = 'mcpServers: {a: {url: https://example.com}}\n';
 const KEY = 'auth: {apiKeys: [{name: ci, sha256: ' + 'a'.repeat(64) + '}]}';
@@ -25,18 +27,24 @@ test('a file with only upstreams gets safe defaults', () => {
     publicUrl: undefined,
     allowedHosts: [],
     allowedOrigins: [],
-    auth: { jwt: [], apiKeys: [] },
+    trustedProxies: [],
+    tls: undefined,
+    auth: { jwt: [], apiKeys: [], introspection: [], keyFile: undefined, keysInRedis: undefined },
+    access: undefined,
     operatorKeys: [],
     limits: {
       bodyBytes: 4_194_304,
       messageBytes: 16_777_216,
       processes: 128,
+      sessions: 100_000,
       sessionsPerPrincipal: 1_000,
       parkedPerPrincipal: 256,
       parkedPerUpstream: 1_024,
       inFlightPerSession: 256,
+      inFlightPerPrincipal: undefined,
       streamsPerPrincipal: 1_000,
       bodyTotalBytes: undefined,
+      messageTotalBytes: undefined,
       unsentTotalBytes: undefined,
     },
     sessions: {
@@ -52,10 +60,17 @@ test('a file with only upstreams gets safe defaults', () => {
     logLevel: 'info',
     accessLog: 'auto',
     tracing: undefined,
+    audit: undefined,
+    rates: [],
+    repeats: undefined,
+    overload: { loopDelayMs: 500, memory: 'of cgroup' },
+    idempotency: { keepMs: 86_400_000 },
     names: { maxChars: 48 },
     instructions: { maxChars: 4_000 },
     lists: { waitMs: 8_000 },
     reload: { watch: true, drainMs: 60_000 },
+    workers: 1,
+    redis: undefined,
     profiles: [],
   });
 });
@@ -287,12 +302,30 @@ const safety = [
     refused: /expected one of "RS256"/,
   },
   { gateway: 'auth: {jwt: [{issuer: i, jwksUrl: "https://x", algorithms: []}]}', refused: /expected at least one/ },
+  ...['change-me', 'CHANGE_ME', 'secret', '<your-client-secret-here>', '****'].map((secret) => ({
+    gateway: `auth: {introspection: [{issuer: i, endpoint: "https://x", clientId: c, clientSecret: "${secret}"}]}`,
+    refused: /clientSecret: this is the text of an example/,
+  })),
+  {
+    gateway: 'auth: {introspection: [{issuer: i, endpoint: "https://x", clientId: c, clientSecret: "keyK-7f-secret"}]}',
+    refused: undefined,
+  },
+  ...['change-me', 'CHANGEME', 'your_api_key', 'foo\n'].map((key) => ({
+    gateway: `auth: {apiKeys: [{name: a, sha256: ${hash('sha256', key)}}]}`,
+    refused: /this is the hash of an example such as "change-me"; make a key with: openssl rand/,
+  })),
+  {
+    gateway: `operatorKeys: [{name: a, sha256: ${hash('sha256', 'password')}}]`,
+    refused: /this is the hash of an example/,
+  },
+  { gateway: 'trustedProxies: [10.0.0.1]', refused: /expected a network such as/ },
+  { gateway: 'trustedProxies: [proxy.example.com/8]', refused: /expected a network such as/ },
   { gateway: 'allowedOrigins: ["*"]', refused: /expected scheme, host and port alone/ },
   { gateway: 'allowedOrigins: ["https://a.example.com/path"]', refused: /expected scheme, host and port alone/ },
 ];
 
 for (const { gateway, refused } of safety) {
-  test(`SEC-14 {${gateway.replace(/a{64}/, '…')}} is ${refused === undefined ? 'accepted' : 'refused'}`, () => {
+  test(`SEC-14 {${shortened(gateway, 65)}} is ${refused === undefined ? 'accepted' : 'refused'}`, () => {
     const problems = problemsOf(`${ONE}gateway: {${gateway}}\n`).join('\n');
     if (refused === undefined) assert.equal(problems, '');
     else assert.match(problems, refused);
@@ -310,7 +343,46 @@ test('SEC-14 --listen overrides the file, and needs authentication beyond loopba
   const open = `${ONE}gateway: {listen: 0.0.0.0:3000}\n`;
   assert.deepEqual(loadText(open, { listen: '127.0.0.1:9' }).config.listen, { host: '127.0.0.1', port: 9 });
   const { warnings } = loadText(`${ONE}gateway: {${KEY}, operator: 0.0.0.0:1}\n`, { listen: '[::]:80' });
-  assert.match(warnings.join('\n'), /without publicUrl or allowedHosts.*\n.*need no key/);
+  assert.match(warnings.join('\n'), /without publicUrl or allowedHosts.*\n.*no access policy.*\n.*need no key/);
+});
+
+test('SEC-14 a secret in a file that every user can read is a warning, and not shown', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-load-'));
+  const file = join(dir, 'config.yaml');
+  const issuer = (secret: string) => `{issuer: i, endpoint: "https://x", clientId: c, clientSecret: "${secret}"}`;
+  const warningsOf = (secret: string, redis = '') => {
+    const env = { SECRET: 'canary-4711', KEY: randomBytes(32).toString('base64') };
+    const text = `${ONE}gateway: {auth: {introspection: [${issuer(secret)}]}${redis}}\n`;
+    return writeFile(file, text).then(() => loadConfig(file, { env }).warnings.join('\n'));
+  };
+  try {
+    await writeFile(file, '');
+    for (const [mode, isWarned] of [
+      [0o644, true],
+      [0o604, true],
+      [0o640, false],
+      [0o600, false],
+    ] as const) {
+      await chmod(file, mode);
+      const warnings = await warningsOf('canary-4711');
+      assert.equal(/clientSecret: a secret in a file that every user.*chmod o-r/.test(warnings), isWarned, warnings);
+      assert.doesNotMatch(warnings, /canary/);
+    }
+    await chmod(file, 0o644);
+    const exported = await warningsOf(
+      '${SECRET}',
+      ', audit: {otlp: {endpoint: "https://c", headers: {A: canary-4711}}}',
+    );
+    assert.match(exported, /audit\.otlp\.headers\.A: a secret in a file that every user/);
+    assert.equal(await warningsOf('${SECRET}'), '');
+    const literal = `, redis: {url: "redis://:canary-4711@127.0.0.1", wrappingKeys: ["${randomBytes(32).toString('base64')}"]}`;
+    const both = await warningsOf('${SECRET}', literal);
+    assert.match(both, /redis\.url: a secret .*\n.*redis\.wrappingKeys: a secret/);
+    assert.doesNotMatch(both, /canary/);
+    assert.equal(await warningsOf('${SECRET}', ', redis: {url: "redis://127.0.0.1", wrappingKeys: ["${KEY}"]}'), '');
+  } finally {
+    await rm(dir, { recursive: true });
+  }
 });
 
 test('public names are normalised', () => {
@@ -330,7 +402,7 @@ test('a file that is missing, too large, a folder or not text is refused', () =>
   assert.deepEqual(problemsOf(Buffer.from([0x61, 0xff])), ['config.yaml: is not UTF-8 text']);
 });
 
-test('N-28 sampling is off by default for URLs on other machines, and can be set', () => {
+test('SEC-37 N-28 sampling is off by default for URLs on other machines, and can be set', () => {
   const { config } = loadText(
     'mcpServers: {a: {command: x}, b: {url: "http://127.0.0.1/mcp"}, c: {url: "http://[::1]/mcp"}, d: {url: "http://server/mcp"}, ' +
       'e: {url: "https://x/mcp", clientFeatures: [sampling]}, f: {command: x, clientFeatures: []}}',
@@ -349,7 +421,83 @@ test('N-28 a wrong client feature is met with the names there are', () => {
   }
 });
 
-test('gateway.tracing and the variables of OpenTelemetry decide whether requests are traced', () => {
+test('SEC-38 hosts of elicitations are names, in lower case', () => {
+  const { config } = loadText('mcpServers: {b: {command: x, elicitationHosts: [Login.Example.com, "*.example.org"]}}');
+  assert.deepEqual(config.upstreams[0]?.elicitationHosts, ['login.example.com', '*.example.org']);
+  for (const value of [
+    '["https://a.example"]',
+    '["*"]',
+    '["a.*.example"]',
+    '["a.example:443"]',
+    '["a/b"]',
+    '[""]',
+    'a',
+  ]) {
+    const problems = problemsOf(`mcpServers: {b: {command: x, elicitationHosts: ${value}}}`);
+    assert.match(
+      problems.join('\n'),
+      /mcpServers\.b\.elicitationHosts.*expected a (?:host such as|list of hosts)/,
+      value,
+    );
+  }
+});
+
+const WRAPPING_KEY = randomBytes(32);
+test('workers do not go together with Redis', () => {
+  const file = (own: string) => `${ONE}gateway: {workers: 2, ${own}}`;
+  const redis = `redis: {url: "redis://h", wrappingKeys: ["${WRAPPING_KEY.toString('base64')}"]}`;
+  assert.match(problemsOf(file(redis)).join(), /gateway\.workers: needs a gateway without gateway\.redis/);
+  assert.match(problemsOf(file('workers: 0').replace('workers: 2, ', '')).join(), /gateway\.workers/);
+});
+
+const redisText = (redis: string) => `${ONE}gateway: {redis: {${redis}}}`;
+
+test('without gateway.redis there is none', () => assert.equal(loadText(ONE).config.redis, undefined));
+
+test('gateway.redis needs a URL and a key, and has defaults for the rest', () => {
+  const { config } = loadText(
+    redisText(`url: "redis://u:p@h:1/2", wrappingKeys: ["${WRAPPING_KEY.toString('base64')}"]`),
+  );
+  assert.deepEqual(config.redis, {
+    target: {
+      kind: 'single',
+      tls: false,
+      nodes: [{ host: 'h', port: 1 }],
+      master: '',
+      username: 'u',
+      password: 'p',
+      database: 2,
+    },
+    caFile: undefined,
+    prefix: 'linkspan',
+    wrappingKeys: [WRAPPING_KEY.toString('base64url')],
+    internal: undefined,
+    advertise: undefined,
+    events: false,
+  });
+  assert.match(problemsOf(redisText('url: "redis://h"')).join('\n'), /gateway\.redis\.wrappingKeys: missing/);
+  assert.match(problemsOf(redisText('wrappingKeys: []')).join('\n'), /gateway\.redis\.url: missing/);
+});
+
+test('SEC-14 a wrapping key that is short or not random is refused, and not shown', () => {
+  for (const key of ['secret', 'change-me', WRAPPING_KEY.toString('base64').slice(4), 'A'.repeat(43)]) {
+    const problems = problemsOf(redisText(`url: "redis://h", wrappingKeys: ["${key}"]`)).join('\n');
+    assert.match(problems, /gateway\.redis\.wrappingKeys\.?\[?0\]?.*openssl rand -base64 32/);
+    assert.ok(!problems.includes(key), problems);
+  }
+});
+
+test('no setting shows a wrapping key or the password of Redis', () => {
+  const key = WRAPPING_KEY.toString('base64');
+  for (const host of ['h:1', 'h:1,i:2/main']) {
+    const kind = host.includes(',') ? '+sentinel' : '';
+    const { settings } = loadText(redisText(`url: "redis${kind}://u:canary@${host}", wrappingKeys: ["${key}"]`));
+    const shown = JSON.stringify(settings());
+    assert.ok(!shown.includes(key) && !shown.includes('canary'), shown);
+  }
+});
+
+test('gateway.tracing and variables of OpenTelemetry decide what is traced', () => {
   const cases = [
     { tracing: undefined, env: {}, expected: undefined },
     { tracing: '{}', env: {}, expected: { endpoint: undefined, sampling: undefined } },
@@ -388,7 +536,7 @@ test('gateway.tracing and the variables of OpenTelemetry decide whether requests
   }
 });
 
-test('an endpoint of traces with credentials or without http is refused, and is not shown', () => {
+test('an endpoint of traces with credentials or without http is refused, not shown', () => {
   for (const endpoint of ['http://ann:secret@collector:4318', 'grpc://secret:4317', 'secret']) {
     assert.throws(
       () => loadText(`${ONE}gateway: {tracing: {endpoint: "${endpoint}"}}\n`),
@@ -401,3 +549,84 @@ test('an endpoint of traces with credentials or without http is refused, and is 
     );
   }
 });
+
+const AUDIT = (own: string): string => `gateway: {audit: {${own}}}\nmcpServers: {}\n`;
+
+test('an audit log has a file beside the config, and keys in one spelling', () => {
+  const key = randomBytes(32);
+  const { audit } = loadText(
+    AUDIT(`file: logs/audit.log, required: true, chainKeys: ['${key.toString('base64')}']`),
+  ).config;
+  assert.match(audit?.file ?? '', /^\/.*\/linkspan-config-[^/]+\/logs\/audit\.log$/);
+  assert.deepEqual(audit?.keys, [key.toString('base64url')]);
+  assert.deepEqual(
+    [audit?.required, audit?.sync, audit?.arguments, audit?.maxBytes],
+    [true, 'second', 'digest', 64 << 20],
+  );
+  assert.equal(loadText(AUDIT('stdout: true')).config.audit?.file, undefined);
+});
+
+test('an audit log goes to a receiver of OTLP logs, with a path for them', () => {
+  const endpoints = ['http://c:4318', 'https://c/', 'https://c/in/v1/logs?a=b'].map(
+    (url) => loadText(AUDIT(`otlp: {endpoint: "${url}", headers: {A: b}}`)).config.audit?.otlp,
+  );
+  assert.deepEqual(endpoints, [
+    { endpoint: 'http://c:4318/v1/logs', headers: { A: 'b' }, tls: undefined },
+    { endpoint: 'https://c/v1/logs', headers: { A: 'b' }, tls: undefined },
+    { endpoint: 'https://c/in/v1/logs?a=b', headers: { A: 'b' }, tls: undefined },
+  ]);
+});
+
+for (const [own, problem] of [
+  ['required: true', /expected one of "file", "stdout: true" and "otlp"/],
+  ['file: a, stdout: true', /expected one of "file", "stdout: true" and "otlp"/],
+  ['file: a, otlp: {endpoint: "http://c:4318"}', /expected one of "file", "stdout: true" and "otlp"/],
+  ['otlp: {}', /gateway\.audit\.otlp\.endpoint: missing; expected an http:\/\/ or https:\/\/ URL/],
+  ['otlp: {endpoint: "http://me:change-me@c"}', /URL without a user name; put credentials into "headers"/],
+  ['otlp: {endpoint: "http://c", headers: {"a b": change-me}}', /this cannot name a header/],
+  ['otlp: {endpoint: "http://c", headers: {Content-Type: x}}', /the gateway sets this header itself/],
+  ['otlp: {endpoint: "http://c", headers: {a: "change-me\\n"}}', /expected text that a header can carry/],
+  ['otlp: {endpoint: "http://c", tls: {}}', /gateway\.audit\.otlp: "tls" is for an https URL/],
+  ['file: a, sync: often', /gateway\.audit\.sync: expected one of "write", "second", "never"/],
+  ['file: a, chainKeys: [change-me]', /gateway\.audit\.chainKeys\[0\]: expected 32 random bytes in base64/],
+] as const) {
+  test(`an audit log is refused with: ${shortened(own, 40)}`, () => {
+    const problems = problemsOf(AUDIT(own)).join('\n');
+    assert.match(problems, problem);
+    assert.doesNotMatch(problems, /change-me/);
+  });
+}
+
+const RATES = (own: string): string =>
+  `gateway: {profiles: {ours: {}}, rates: [${own}]}\nmcpServers: {My Files: {command: x}}\n`;
+
+test('a rate names upstreams by id or key, and endpoints by path', () => {
+  const { rates, repeats } = loadText(
+    RATES(
+      '{name: a, to: {keys: [k]}, upstreams: [My Files], endpoints: [/mcp, /mcp/ours, /mcp/my-files], limit: 1, window: 1m}',
+    ),
+  ).config;
+  const [rate] = rates;
+  assert.deepEqual([rate?.upstreams, rate?.endpoints], [['my-files'], ['', 'ours', 'my-files']]);
+  assert.deepEqual([rate?.to.keys, rate?.to.anyone, rate?.per, rate?.windowMs], [['k'], false, 'principal', 60_000]);
+  assert.equal(repeats, undefined);
+});
+
+for (const [own, problem] of [
+  ['{name: a, to: {}, limit: 1, window: 1m}', /rates\[0\]\.to: names no principals; for all, write anyone: true/],
+  ['{name: a, to: {anyone: true, keys: [k]}, limit: 1, window: 1m}', /is for anyone, so it names no principals/],
+  ['{name: a, to: {anyone: true}, upstreams: [file], limit: 1, window: 1m}', /upstreams\[0\]: no such upstream/],
+  [
+    '{name: a, to: {anyone: true}, endpoints: [/mcp/our], limit: 1, window: 1m}',
+    /endpoints\[0\]: no such endpoint \(did you mean "\/mcp\/ours"/,
+  ],
+  ['{name: a, to: {anyone: true}, limit: 1, window: 1500ms}', /window: expected whole seconds/],
+  ['{name: a, to: {anyone: true}, limit: 0, window: 1m}', /limit: expected a whole number from 1/],
+  [
+    '{name: a, to: {anyone: true}, limit: 1, window: 1m}, {name: a, to: {anyone: true}, limit: 1, window: 1m}',
+    /rates\[1\]\.name: another rate has this name/,
+  ],
+] as const) {
+  test(`a rate is refused for: ${shortened(problem.source, 50)}`, () =>
+    assert.match(problemsOf(RATES(own)).join('\n'), problem));
+}

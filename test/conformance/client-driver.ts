@@ -34,7 +34,12 @@ if (url === undefined || step === undefined || revision === undefined) {
 
 if (direct) await play(url, revision, step);
 else {
-  const conf = step.isModernOnly === true ? { url, era: 'modern' } : { url };
+  const auth = await step.auth?.(url);
+  const conf = {
+    url,
+    ...(step.isModernOnly === true ? { era: 'modern' } : {}),
+    ...(auth === undefined ? {} : { auth }),
+  };
   await using gateway = await startGateway({ mcpServers: { conf } });
   try {
     await play(gateway.endpoint('conf'), revision, step);

@@ -13,6 +13,8 @@ export interface Step {
    * a legacy client. The config then names the era of the server.
    */
   readonly isModernOnly?: boolean;
+  /** Returns the credentials that the config has for the server. @param url of the server. */
+  readonly auth?: (url: string) => Promise<Readonly<Record<string, unknown>>>;
 }
 
 const CONTEXT = z.object({
@@ -20,7 +22,7 @@ const CONTEXT = z.object({
 });
 
 /** Returns the calls that the suite requests in the environment of the client. */
-function toldCalls(): z.infer<typeof CONTEXT>['toolCalls'] {
+function requestedCalls(): z.infer<typeof CONTEXT>['toolCalls'] {
   return CONTEXT.parse(JSON.parse(process.env['MCP_CONFORMANCE_CONTEXT'] ?? '{}')).toolCalls;
 }
 
@@ -33,9 +35,35 @@ const calls = (name: string, args?: Readonly<Record<string, unknown>>): Step => 
   play: (front) => front.call(name, args),
 });
 
+const CLIENT = z.object({
+  client_id: z.string(),
+  client_secret: z.string().optional(),
+  private_key_pem: z.string().optional(),
+});
+const RESOURCE = z.object({ authorization_servers: z.tuple([z.string()]) });
+
+/** Returns what an operator would configure: the issuer that the server names, and the client that the suite has registered. */
+async function configured(url: string): Promise<Readonly<Record<string, unknown>>> {
+  const {
+    client_id: clientId,
+    client_secret: clientSecret,
+    private_key_pem: privateKey,
+  } = CLIENT.parse(JSON.parse(process.env['MCP_CONFORMANCE_CONTEXT'] ?? '{}'));
+  const { origin, pathname } = new URL(url);
+  const response = await fetch(`${origin}/.well-known/oauth-protected-resource${pathname}`);
+  const [named] = RESOURCE.parse(await response.json()).authorization_servers;
+  const metadata = await fetch(`${new URL(named).origin}/.well-known/oauth-authorization-server`);
+  const { issuer } = z.object({ issuer: z.string() }).parse(await metadata.json());
+  return { kind: 'clientCredentials', issuer, clientId, clientSecret, privateKey };
+}
+
+const listing: Step = { tools: [], play: (front) => front.tools(), auth: configured };
+
 /** The actions of the client in each scenario, which make the gateway show the behaviour under test. */
 export const STEPS: Readonly<Record<string, Step>> = {
   initialize: { tools: [], play: (front) => front.tools() },
+  'auth/client-credentials-basic': listing,
+  'auth/client-credentials-jwt': listing,
   tools_call: calls('add_numbers', { a: 2, b: 3 }),
   'elicitation-sep1034-client-defaults': calls('test_client_elicitation_defaults'),
   'sse-retry': calls('test_reconnection'),
@@ -61,7 +89,7 @@ export const STEPS: Readonly<Record<string, Step>> = {
     tools: ['test_custom_headers', 'test_custom_headers_null'],
     async play(front) {
       await front.tools();
-      for (const { name, arguments: args } of toldCalls()) await front.call(name, args);
+      for (const { name, arguments: args } of requestedCalls()) await front.call(name, args);
     },
   },
   // Version 2 of the SDK drops these headers itself, so only a legacy client in front tests the gateway.

@@ -37,7 +37,7 @@ async function visit<T>(
   return await act(sdk.client);
 }
 
-async function askedForName(client: Client): Promise<unknown> {
+async function askForName(client: Client): Promise<unknown> {
   const { content } = await client.callTool({ name: 'test_input_required_result_elicitation', arguments: {} });
   return content;
 }
@@ -83,20 +83,20 @@ test('the fixtures answer equally in each era and over each transport', async ()
 for (const kind of TRANSPORTS) {
   for (const era of ['legacy', 'both'] as const) {
     test(`the ${era} fixture over ${kind} serves a session and asks during a call`, async () => {
-      assert.deepEqual(await visit(kind, era, 'legacy', askedForName), GREETING);
+      assert.deepEqual(await visit(kind, era, 'legacy', askForName), GREETING);
     });
   }
   for (const era of ['modern', 'both'] as const) {
     test(`the ${era} fixture over ${kind} serves 2026-07-28 and asks by input_required`, async () => {
-      assert.deepEqual(await visit(kind, era, MODERN, askedForName), GREETING);
+      assert.deepEqual(await visit(kind, era, MODERN, askForName), GREETING);
     });
   }
 
   test(`the legacy fixture over ${kind} refuses 2026-07-28`, async () => {
-    await assert.rejects(visit(kind, 'legacy', MODERN, askedForName));
+    await assert.rejects(visit(kind, 'legacy', MODERN, askForName));
   });
   test(`the modern fixture over ${kind} refuses a session`, async () => {
-    await assert.rejects(visit(kind, 'modern', 'legacy', askedForName));
+    await assert.rejects(visit(kind, 'modern', 'legacy', askForName));
   });
 
   for (const [era, mode] of [
@@ -105,12 +105,12 @@ for (const kind of TRANSPORTS) {
   ] as const) {
     test(`the ${era} fixture over ${kind} announces changes of its tools`, async () => {
       await visit(kind, era, mode, async (client) => {
-        const told = Promise.withResolvers<void>();
-        client.setNotificationHandler('notifications/tools/list_changed', () => told.resolve());
+        const changed = Promise.withResolvers<void>();
+        client.setNotificationHandler('notifications/tools/list_changed', () => changed.resolve());
         if (era === 'modern') await client.listen({ toolsListChanged: true });
         const before = (await client.listTools()).tools.length;
         await client.callTool({ name: 'test_trigger_tool_change', arguments: {} });
-        await told.promise;
+        await changed.promise;
         assert.equal((await client.listTools()).tools.length, before + 1);
       });
     });

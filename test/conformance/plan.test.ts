@@ -34,8 +34,8 @@ test('every revision runs with every era, transport and endpoint', () => {
 
 test('clients of both eras are in front of scripted servers of both eras', () => {
   assert.deepEqual(clients({}), [
-    '2025-11-25 2025-11-25 5',
-    '2026-07-28 2025-11-25 5',
+    '2025-11-25 2025-11-25 7',
+    '2026-07-28 2025-11-25 7',
     '2025-11-25 2026-07-28 8',
     '2026-07-28 2026-07-28 8',
   ]);

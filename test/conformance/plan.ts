@@ -50,7 +50,10 @@ export interface ClientPlan {
 const RACY = 'tools-call-with-progress';
 const RACY_TIMES = 5;
 
-/** The client scenarios without OAuth. */
+/** The gateway gets credentials for its upstream, which the client in front of it does not. */
+const CREDENTIALS: readonly string[] = ['auth/client-credentials-basic', 'auth/client-credentials-jwt'];
+
+/** The client scenarios without sign-in of users. */
 const CLIENT_SCENARIOS: Readonly<Record<FrontRevision, readonly string[]>> = {
   '2025-11-25': [
     'initialize',
@@ -58,6 +61,7 @@ const CLIENT_SCENARIOS: Readonly<Record<FrontRevision, readonly string[]>> = {
     'elicitation-sep1034-client-defaults',
     'sse-retry',
     'json-schema-2020-12-preservation',
+    ...CREDENTIALS,
   ],
   '2026-07-28': [
     'tools_call',
@@ -156,7 +160,9 @@ export function clientPlans(choice: Choice): ClientPlan[] {
     .flatMap((upstream) => {
       // Without a gateway there is no translation.
       const fronts = direct ? [upstream] : FRONTS;
-      const scenarios = CLIENT_SCENARIOS[upstream].filter((scenario) => only === undefined || scenario === only);
+      const scenarios = CLIENT_SCENARIOS[upstream].filter(
+        (scenario) => (only === undefined || scenario === only) && !(direct && CREDENTIALS.includes(scenario)),
+      );
       return fronts.map((front) => ({ front, revision: upstream, scenarios }));
     })
     .filter(({ scenarios }) => scenarios.length > 0);

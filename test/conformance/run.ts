@@ -4,8 +4,10 @@
  *     node test/conformance/run.ts [--direct] [--only SCENARIO] [--json FILE]
  *                                  [--leg server|tasks|client] [--upstream http|stdio] [--era legacy|modern|both]
  *                                  [--revision 2025-06-18|2025-11-25|2026-07-28|0.1.16|tasks] [--endpoint single|merged]
+ *                                  [--replicas N] [--workers N]
  *
- * `--direct` runs without the gateway.
+ * `--direct` runs without the gateway, `--replicas 3` with three of them, one Redis, and a balancer that sends each request to any of them.
+ * `--workers 2` runs one gateway with two workers.
  */
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { availableParallelism, tmpdir } from 'node:os';
@@ -30,6 +32,8 @@ const { values: options } = parseArgs({
     revision: { type: 'string' },
     endpoint: { type: 'string' },
     json: { type: 'string' },
+    replicas: { type: 'string', default: '1' },
+    workers: { type: 'string', default: '1' },
   },
 });
 const choice = choose(options);
@@ -87,7 +91,12 @@ async function server(plan: ServerPlan): Promise<void> {
   let target: Target | undefined;
   let why = '';
   try {
-    target = await (plan.direct ? direct(behind) : gateway(behind, transport, join(out, 'compiled')));
+    target = await (plan.direct
+      ? direct(behind)
+      : gateway(behind, transport, join(out, 'compiled'), {
+          replicas: Number(options.replicas),
+          workers: Number(options.workers),
+        }));
   } catch (error) {
     why = `the target did not start: ${String(error)}`;
   }
@@ -119,7 +128,7 @@ async function client({ front, revision, scenarios: wanted }: ClientPlan): Promi
     const scores: Score[] = [];
     for (const scenario of wanted) {
       const own = join(dir, scenario);
-      await mkdir(own);
+      await mkdir(own, { recursive: true });
       scores.push(await clientScenario(scenario, revision, command, own));
     }
     return scores;

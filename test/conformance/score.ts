@@ -16,12 +16,12 @@ export interface Score {
 }
 
 function reason({ id, status, errorMessage, description }: Check): string {
-  const said = (errorMessage ?? description ?? '').replaceAll(/\s+/g, ' ').trim().slice(0, 300);
-  return `${status === 'WARNING' ? 'warning ' : ''}${id}: ${said}`;
+  const text = (errorMessage ?? description ?? '').replaceAll(/\s+/g, ' ').trim().slice(0, 300);
+  return `${status === 'WARNING' ? 'warning ' : ''}${id}: ${text}`;
 }
 
 /**
- * Is strict: a warning is a failure, and so is a scenario that has checked only the wire schema.
+ * Returns the result of a scenario. A warning is a failure, and so is a scenario that has checked only the wire schema.
  *
  * @param checks undefined if the suite wrote none.
  * @param failure another failure, such as an exit code.

@@ -1,4 +1,5 @@
 import { startGateway } from '../support/gateway.ts';
+import { Replicas } from '../support/replicas.ts';
 import { connectSdk2 } from '../support/sdk-client.ts';
 import {
   OTHER_PROGRAM,
@@ -54,8 +55,14 @@ async function awaitTools(url: string, wanted: readonly string[]): Promise<void>
  * Starts a gateway in front of the fixture and a second upstream. Resolves when it lists their tools.
  *
  * @param cacheDir the folder of compiled code: over stdio each of some hundred sessions is a process.
+ * @param processes of the gateway: replicas, to any of which a balancer sends each request, or workers of one.
  */
-export async function gateway(behind: Behind, transport: TransportKind, cacheDir: string): Promise<Target> {
+export async function gateway(
+  behind: Behind,
+  transport: TransportKind,
+  cacheDir: string,
+  { replicas, workers }: { readonly replicas: number; readonly workers: number },
+): Promise<Target> {
   const stack = new AsyncDisposableStack();
   try {
     const program = programOf(behind);
@@ -63,7 +70,11 @@ export async function gateway(behind: Behind, transport: TransportKind, cacheDir
     const reached =
       served === undefined ? { ...overStdio(program), env: { NODE_COMPILE_CACHE: cacheDir } } : { url: served.url };
     const mcpServers = { conf: { ...reached, prefix: '' }, other: overStdio(OTHER_PROGRAM) };
-    const running = stack.use(await startGateway({ mcpServers }));
+    const running = stack.use(
+      replicas === 1
+        ? await startGateway({ mcpServers, gateway: { workers } })
+        : await Replicas.start(replicas, { mcpServers }, {}, 'at random'),
+    );
     const url = (endpoint: Endpoint) => running.endpoint(endpoint === 'single' ? 'conf' : undefined);
     await awaitTools(url('single'), [known(behind)]);
     await awaitTools(url('merged'), [known(behind), 'other__other_tool']);

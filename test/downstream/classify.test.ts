@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { classify, refuseBatch } from '../../src/downstream/classify.ts';
 import { parseBatch } from '../../src/protocol/jsonrpc.ts';
+import { shortened } from '../support/test-name.ts';
 
 const PING = '{"jsonrpc":"2.0","id":1,"method":"ping"}';
 const INITIALIZE = '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}';
@@ -13,7 +14,7 @@ const cases = [
   { says: 'initialize', text: INITIALIZE, headers: { sessionId: undefined, version: undefined }, is: 'initialize' },
   { says: 'initialize that names an old session', text: INITIALIZE, headers: SESSION, is: 'initialize' },
   {
-    says: 'initialize under a version we do not know',
+    says: 'initialize under an unknown version',
     text: INITIALIZE,
     headers: { sessionId: undefined, version: '2099-01-01' },
     is: 'initialize',
@@ -116,7 +117,7 @@ const batches = [
 ] as const;
 
 for (const { revision, text, ok } of batches) {
-  test(`T-033 T-034 ${text.slice(0, 60)} in a session of ${revision} is ${ok ? 'accepted' : 'refused'}`, () => {
+  test(`T-033 T-034 ${shortened(text, 40)} in a session of ${revision} is ${ok ? 'accepted' : 'refused'}`, () => {
     assert.equal(refuseBatch(parseBatch(text), revision) === undefined, ok);
   });
 }

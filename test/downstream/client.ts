@@ -72,7 +72,7 @@ export async function initialize(
   return id;
 }
 
-interface Said {
+interface ReceivedMessage {
   readonly id?: unknown;
   readonly method?: string;
   readonly params?: unknown;
@@ -81,9 +81,9 @@ interface Said {
 }
 
 /** Returns the messages of a complete answer, JSON or events. */
-export function messagesOf({ headers, text }: Got): Said[] {
+export function messagesOf({ headers, text }: Got): ReceivedMessage[] {
   if (!String(headers['content-type']).startsWith('text/event-stream')) return [JSON.parse(text)].flat();
-  const messages: Said[] = [];
+  const messages: ReceivedMessage[] = [];
   const parser = createParser({ onEvent: ({ data }) => data !== '' && messages.push(JSON.parse(data)) });
   parser.feed(text);
   return messages;

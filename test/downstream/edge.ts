@@ -1,5 +1,5 @@
 import { pino } from 'pino';
-import type { Config, LimitsConfig, SessionsConfig } from '../../src/config/config.ts';
+import { type Config, type LimitsConfig, type SessionsConfig } from '../../src/config/config.ts';
 import type { Authenticator, AuthVerdict } from '../../src/auth/authenticate.ts';
 import { createApp, createEndpoints } from '../../src/downstream/http/app.ts';
 import { createEdgeMemory } from '../../src/downstream/memory/edge-memory.ts';
@@ -16,9 +16,17 @@ const DEFAULTS: Config = {
   operatorMayMove: false,
   accessLog: 'all',
   tracing: undefined,
+  audit: undefined,
+  workers: 1,
+  rates: [],
+  repeats: undefined,
+  overload: { loopDelayMs: 500, memory: 'of cgroup' },
+  idempotency: { keepMs: 3_600_000 },
   publicUrl: undefined,
+  tls: undefined,
   allowedHosts: [],
   allowedOrigins: [],
+  trustedProxies: [],
   stateDir: '/nowhere',
   auth: { jwt: [], apiKeys: [] },
   operatorKeys: [],
@@ -26,6 +34,7 @@ const DEFAULTS: Config = {
     bodyBytes: 4_194_304,
     messageBytes: 4_194_304,
     processes: 8,
+    sessions: 1_000,
     sessionsPerPrincipal: 100,
     parkedPerPrincipal: 256,
     parkedPerUpstream: 1_024,
@@ -46,6 +55,7 @@ const DEFAULTS: Config = {
   instructions: { maxChars: 1_000 },
   lists: { waitMs: 8_000 },
   reload: { watch: true, drainMs: 60_000 },
+  redis: undefined,
   upstreams: [],
   profiles: [],
 };
@@ -99,6 +109,7 @@ export interface Edge extends AsyncDisposable {
   readonly front: HonestFront;
   readonly metrics: Metrics;
   drain(): void;
+  /** Returns the number of requests that are passed on to other processes at present. */
 }
 
 /** Starts the client's edge on a port of its own, in front of an in-memory core. */

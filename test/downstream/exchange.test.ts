@@ -4,6 +4,7 @@ import { Agent, request } from 'node:http';
 import { test } from 'node:test';
 import { type Edge, type Overrides, startEdge } from './edge.ts';
 import { BOTH, getEvents, initialize, post, postForEvents, rpc, send } from './client.ts';
+import { answerOf, modernPost } from '../support/modern-wire.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
 const OPTIONS = { timeout: 20_000 };
@@ -223,7 +224,7 @@ test('the end of a session closes its streams', OPTIONS, async () => {
 test('a released session still works', OPTIONS, async () => {
   await using at = await setUp();
   const listening = await getEvents(at.url, at.id);
-  await at.front.letGo(at.id);
+  await at.front.releaseSession(at.id);
   await listening.ended();
   const again = await getEvents(at.url, at.id, { 'last-event-id': listening.lastId });
   at.front.own(at.id).notify(5);
@@ -251,6 +252,18 @@ test('while draining, answers arrive, streams end and new requests are refused',
   await post(at.url, JSON.stringify({ jsonrpc: '2.0', id: question?.id, result: {} }), at.id);
   await asking.ended();
   assert.equal(asking.messages.at(-1)?.id, 1);
+});
+
+test('while draining, the retry of a call is refused, and its call is not denied', OPTIONS, async () => {
+  await using at = await setUp();
+  at.edge.drain();
+  for (const [retry, executed] of [
+    [{}, 'no'],
+    [{ requestState: 'of a call that waits' }, 'unknown'],
+  ] as const) {
+    const { error } = answerOf(await modernPost(at.url, 'tools/call', { name: 'echo', ...retry }));
+    assert.deepEqual(error?.data, { code: 'draining', executed, retryable: true });
+  }
 });
 
 test('many requests over one connection are each answered with their own answer', OPTIONS, async () => {

@@ -1,12 +1,15 @@
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { type IncomingMessage, request, type ServerResponse } from 'node:http';
 import { pipeline } from 'node:stream/promises';
 import { test } from 'node:test';
-import { GatewayError } from '../../src/errors.ts';
+import type { ClientRequest } from '../../src/gateway/client-http.ts';
 import type { Owner } from '../../src/gateway/front.ts';
-import { initialize, post, responseTo, rpc, send } from './client.ts';
+import { waitUntil } from '../support/wait-until.ts';
+import { BOTH, initialize, post, responseTo, rpc, send } from './client.ts';
 import { type Edge, startEdge } from './edge.ts';
+import { HonestSession } from './honest-front.ts';
 
 const BOUNDED = { timeout: 20_000 };
 
@@ -22,14 +25,15 @@ function processOf({ port }: Edge): { readonly owner: Owner; readonly forwarded:
     const response = await responseTo(sent);
     outgoing.writeHead(response.statusCode ?? 0, response.rawHeaders);
     await Promise.allSettled([sending, pipeline(response, outgoing)]);
+    return 'answered' as const;
   };
   const handleModernRequest = () => {
     throw new Error('no modern requests');
   };
-  return { owner: { forward, handleModernRequest }, forwarded };
+  return { owner: { forward, handleModernRequest, handleMessage: () => undefined }, forwarded };
 }
 
-test('requests of a session in another process are answered there: POST, GET and DELETE', BOUNDED, async () => {
+test('POST, GET and DELETE of a session in another process are answered there', BOUNDED, async () => {
   await using there = await startEdge();
   await using here = await startEdge();
   const { owner, forwarded } = processOf(there);
@@ -53,11 +57,13 @@ test('a POST of a 2024-11-05 client reaches the process with its stream', BOUNDE
   await using there = await startEdge();
   await using here = await startEdge();
   const { owner, forwarded } = processOf(there);
+  const name = randomUUID();
+  there.front.processName = name;
+  here.front.streamsElsewhere.set(name, owner);
   const opening = request(`${there.url}/sse`, { headers: { accept: 'text/event-stream' }, agent: false }).end();
   const stream = await responseTo(opening);
   const [first] = await once(stream, 'data');
   const path = /data: (\S+)/.exec(String(first))?.[1] ?? '';
-  here.front.elsewhere.set(new URL(path, here.url).searchParams.get('sessionId') ?? '', owner);
   const answered = received(stream, '"id":1');
   const { status } = await post(`${here.url}${path}`, rpc(1, 'ping'));
   assert.equal(status, 202);
@@ -66,25 +72,96 @@ test('a POST of a 2024-11-05 client reaches the process with its stream', BOUNDE
   opening.on('error', () => undefined).destroy();
 });
 
-test('a 2024-11-05 stream is opened only by the process that owns its secret', BOUNDED, async () => {
+test('R10 a process that leaves passes new requests on, and serves its sessions', BOUNDED, async () => {
+  await using there = await startEdge();
+  await using here = await startEdge();
+  const { owner, texts } = textsTo(there);
+  const own = await initialize(`${here.url}/mcp`);
+  here.front.next = owner;
+  here.drain();
+  const { status } = await post(`${here.url}/mcp`, rpc(1, 'echo', {}), own);
+  assert.equal(status, 200, 'a session that is still here is served');
+  const next = await initialize(`${here.url}/mcp`);
+  assert.deepEqual([...there.front.sessions.keys()], [next]);
+  assert.equal(here.front.initialized, 1);
+  here.front.elsewhere.set(next, owner);
+  const answered = await post(`${here.url}/mcp`, rpc(2, 'echo', { text: 'ü' }), next);
+  assert.deepEqual(JSON.parse(answered.text).result, { text: 'ü' });
+  assert.equal(texts.length, 1, 'what names a session is passed on unread');
+  here.front.next = undefined;
+  const refused = await post(`${here.url}/mcp`, rpc(3, 'echo', {}), own);
+  assert.equal(JSON.parse(refused.text).error.data.code, 'draining');
+});
+
+test('R10 a session that moves while its request is read is served elsewhere', BOUNDED, async () => {
+  await using there = await startEdge();
+  await using here = await startEdge();
+  const { owner, texts } = textsTo(there);
+  const id = await initialize(`${there.url}/mcp`);
+  const { caller } = there.front.own(id);
+  here.front.sessions.set(id, new HonestSession(id, caller));
+  const headers = { accept: BOTH, 'content-type': 'application/json', 'mcp-session-id': id };
+  const sending = request(`${here.url}/mcp`, { method: 'POST', headers, agent: false });
+  const body = rpc(1, 'echo', { text: 'x' });
+  sending.write(body.slice(0, 10));
+  await here.front.askedFor(id);
+  here.front.sessions.delete(id);
+  here.front.elsewhere.set(id, owner);
+  here.front.next = owner;
+  here.drain();
+  sending.end(body.slice(10));
+  const response = await responseTo(sending);
+  const [chunk] = await once(response, 'data');
+  assert.deepEqual(JSON.parse(String(chunk)).result, { text: 'x' });
+  assert.deepEqual(texts, [body]);
+});
+
+test('R10 streams that are passed on end when a replica leaves, requests do not', BOUNDED, async () => {
   await using there = await startEdge();
   await using here = await startEdge();
   const { owner } = processOf(there);
-  const ask = here.front.ownerOfSession.bind(here.front);
-  here.front.ownerOfSession = async () => ({ kind: 'elsewhere', owner });
-  const refused = await send(`${here.url}/sse`, { headers: { accept: 'text/event-stream' } });
-  assert.equal(refused.status, 500);
-  assert.match(refused.text, /open \/sse again/);
-  here.front.ownerOfSession = async () => {
-    throw new GatewayError('overloaded', { message: 'the store is away' });
-  };
-  const failed = await send(`${here.url}/sse`, { headers: { accept: 'text/event-stream' } });
-  assert.deepEqual([failed.status, /the store is away/.test(failed.text)], [503, true], failed.text);
-  here.front.ownerOfSession = ask;
-  const opening = request(`${here.url}/sse`, { headers: { accept: 'text/event-stream' }, agent: false }).end();
-  assert.equal((await responseTo(opening)).statusCode, 200);
-  opening.on('error', () => undefined).destroy();
+  const id = await initialize(`${there.url}/mcp`);
+  here.front.elsewhere.set(id, owner);
+  const stream = await openStream(`${here.url}/mcp`, id);
+  there.front.own(id).notify(1);
+  await received(stream, 'notifications/progress');
+  const waiting = post(`${here.url}/mcp`, rpc(1, 'wait'), id);
+  await waitUntil(() => there.front.began.includes('wait'));
+  const ended = once(stream, 'end');
+  stream.resume();
+  here.drain();
+  await ended;
+  there.front.release('gate');
+  assert.equal((await waiting).status, 200, 'a request that was passed on is answered');
 });
+
+/** Returns the process of this edge as another one reaches it. It keeps the bodies that were read before. */
+function textsTo(edge: Edge): { readonly owner: Owner; readonly texts: string[] } {
+  const { owner } = processOf(edge);
+  const texts: string[] = [];
+  const forward: Owner['forward'] = async (incoming, outgoing, principal, view, { text } = {}) => {
+    if (text === undefined) return await owner.forward(incoming, outgoing, principal, view);
+    texts.push(text);
+    const got = await send(`${edge.url}/mcp`, {
+      method: 'POST',
+      headers: { accept: BOTH, 'content-type': 'application/json', 'mcp-session-id': sessionOf(incoming) },
+      body: text,
+    });
+    const id = got.headers['mcp-session-id'];
+    outgoing.writeHead(got.status, {
+      'content-type': 'application/json',
+      ...(id === undefined ? {} : { 'mcp-session-id': id }),
+    });
+    outgoing.end(got.text);
+    return 'answered';
+  };
+  return { owner: { ...owner, forward }, texts };
+}
+
+function sessionOf({ headers }: ClientRequest): string | undefined {
+  const id = headers['mcp-session-id'];
+  return typeof id === 'string' ? id : undefined;
+}
 
 /** Resolves when a stream has sent this text. */
 async function received(stream: IncomingMessage, wanted: string): Promise<void> {

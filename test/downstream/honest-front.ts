@@ -14,10 +14,14 @@ import {
   type Response,
 } from '../../src/protocol/jsonrpc.ts';
 import { negotiate } from '../../src/protocol/revisions.ts';
+import type { SessionRef } from '../../src/store/session-store.ts';
+
+let lastSerial = 0;
 
 /** A session that implements the contract and nothing more. */
 export class HonestSession implements ClientSession {
   readonly id: string;
+  readonly ref: SessionRef;
   readonly caller: Caller;
   readonly ending = new AbortController();
   readonly waiting: string[] = [];
@@ -27,6 +31,7 @@ export class HonestSession implements ClientSession {
 
   constructor(id: string, caller: Caller) {
     this.id = id;
+    this.ref = { principal: caller.principal.key, serial: ++lastSerial, expiresMs: Date.now() + 3_600_000 };
     this.caller = caller;
   }
 
@@ -36,14 +41,14 @@ export class HonestSession implements ClientSession {
 
   setSink(sink: MessageSink): void {
     this.sink = sink;
-    for (const text of this.waiting.splice(0)) this.say(text);
+    for (const text of this.waiting.splice(0)) this.send(text);
   }
 
   removeSink(sink: MessageSink): void {
     if (this.sink === sink) this.sink = undefined;
   }
 
-  say(text: string, sink?: MessageSink): void {
+  send(text: string, sink?: MessageSink): void {
     if (sink?.send(text) || this.sink?.send(text)) return;
     this.waiting.push(text);
   }
@@ -54,7 +59,7 @@ export class HonestSession implements ClientSession {
       progress: n,
       ...(pad === 0 ? {} : { message: '.'.repeat(pad) }),
     });
-    this.say(notificationText('notifications/progress', params), sink);
+    this.send(notificationText('notifications/progress', params), sink);
   }
 }
 
@@ -79,6 +84,8 @@ export class HonestFront implements Front {
   /** Sessions that were opened, whether or not they have ended. */
   initialized = 0;
   readonly #gates = new Map<string, PromiseWithResolvers<void>>();
+  /** Ids of the sessions that the edge has asked for. */
+  readonly #asks: string[] = [];
   readonly #asked = new Map<string, (response: Response) => void>();
   #last = 0;
 
@@ -106,10 +113,39 @@ export class HonestFront implements Front {
   }
 
   hasSession(id: string): boolean {
+    this.#asks.push(id);
     return this.sessions.has(id);
   }
 
+  /** Resolves when the edge has asked whether a session is here. */
+  async askedFor(id: string): Promise<void> {
+    while (!this.#asks.includes(id)) await delay(1);
+  }
+
+  reportHiddenView(): boolean {
+    return false;
+  }
+
+  /** Streams of other processes, by the name of the process. */
+  readonly streamsElsewhere = new Map<string, Owner>();
+  processName: string | undefined = undefined;
+  /** The process that gets new requests while this one leaves. */
+  next: Owner | undefined;
+
+  successor(): Owner | undefined {
+    return this.next;
+  }
+
+  async ownerOfStream(process: string): Promise<Ownership> {
+    const owner = this.streamsElsewhere.get(process);
+    return owner === undefined ? HERE : { kind: 'elsewhere', owner };
+  }
+
+  /** The failure of each question who has a session; undefined if it can be answered. */
+  ownersFailure: Error | undefined;
+
   async ownerOfSession(id: string): Promise<Ownership> {
+    if (this.ownersFailure !== undefined) throw this.ownersFailure;
     const owner = this.elsewhere.get(id);
     return owner === undefined ? HERE : { kind: 'elsewhere', owner };
   }
@@ -155,7 +191,7 @@ export class HonestFront implements Front {
         const { promise, resolve } = Promise.withResolvers<Response>();
         const id = `${++this.#last}`;
         this.#asked.set(id, resolve);
-        session.say(requestText(Number(id), 'roots/list', undefined), sink);
+        session.send(requestText(Number(id), 'roots/list', undefined), sink);
         const response = await promise;
         return result({ answered: response.kind === 'result' ? JSON.parse(response.result) : response.error });
       }
@@ -210,6 +246,10 @@ export class HonestFront implements Front {
     this.#asked.get(response.id)?.(response);
   }
 
+  handleLateMessage(): never {
+    throw new Error('this front gives no sessions away');
+  }
+
   async endSession(session: ClientSession): Promise<void> {
     const own = this.own(session.id);
     this.sessions.delete(session.id);
@@ -219,7 +259,7 @@ export class HonestFront implements Front {
   /**
    * Releases a session as the gateway does with an idle one: its state in memory is removed, and its id stays valid.
    */
-  async letGo(id: string): Promise<void> {
+  async releaseSession(id: string): Promise<void> {
     const { caller, ending } = this.own(id);
     const ended = once(ending.signal, 'abort');
     ending.abort();

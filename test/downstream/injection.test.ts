@@ -36,7 +36,7 @@ test('SEC-27 a client reads exactly the message that was sent, whatever it conta
   const listening = await getEvents(url, id);
   const session = edge.front.own(id);
   for (const text of PAYLOADS) {
-    session.say(notificationText('notifications/message', RawObject.of({ level: 'info', data: text, [text]: 1 })));
+    session.send(notificationText('notifications/message', RawObject.of({ level: 'info', data: text, [text]: 1 })));
   }
   await listening.until(({ messages }) => messages.length === PAYLOADS.length);
   assert.deepEqual(
@@ -62,7 +62,7 @@ test('SEC-27 JSON over several lines becomes one event', { timeout: 20_000 }, as
   const url = `${edge.url}/mcp`;
   const id = await initialize(url);
   const listening = await getEvents(url, id);
-  edge.front.own(id).say('{\r"jsonrpc"\n:\r\n"2.0",\n\n"method":"notifications/x"\r}');
+  edge.front.own(id).send('{\r"jsonrpc"\n:\r\n"2.0",\n\n"method":"notifications/x"\r}');
   await listening.until(({ messages }) => messages.length === 1);
   assert.deepEqual(listening.messages, [{ jsonrpc: '2.0', method: 'notifications/x' }]);
   listening.close();

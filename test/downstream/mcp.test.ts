@@ -22,10 +22,12 @@ const call = (id: number, name: string) => rpc(id, 'tools/call', { name, argumen
 async function endpoint() {
   const upstream = holdingUpstream();
   const gateway = await testCore({ up: { memory: upstream.memory } });
-  const memory = createEdgeMemory(configWith({}), undefined);
+  const memory = createEdgeMemory(configWith({}), gateway.metrics);
   const mcp = new McpEndpoint({
     front: gateway.core.gateway,
     bodyBytes: 10_000,
+    isOver: () => false,
+    currentOf: (principal) => principal,
     streamsPerPrincipal: 1,
     eventLogs: new MemoryEventLogs({ events: 100, bytes: 100_000 }, memory.events),
     timers: new EdgeTimers(60_000),

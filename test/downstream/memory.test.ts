@@ -6,7 +6,7 @@ import { LIMITS } from '../../src/limits.ts';
 import { usedBytes } from '../support/used-bytes.ts';
 import { waitUntil } from '../support/wait-until.ts';
 import { getEvents, initialize, post, postForEvents, rpc } from './client.ts';
-import { type Edge, startEdge } from './edge.ts';
+import { BY_NAME, type Edge, startEdge } from './edge.ts';
 
 const MIB = 1_048_576;
 const OPTIONS = { timeout: 60_000 };
@@ -46,7 +46,7 @@ test('N-24 an ended session gives its events back', OPTIONS, async () => {
   const id = await initialize(url);
   await (await postForEvents(url, rpc(1, 'count', { to: 3 }), id)).ended();
   assert.ok((await metric(edge, 'linkspan_held_bytes', 'events')) > 0);
-  await edge.front.letGo(id);
+  await edge.front.releaseSession(id);
   await waitUntil(async () => (await metric(edge, 'linkspan_held_bytes', 'events')) === 0);
 });
 
@@ -83,13 +83,13 @@ for (const accept of ['application/json', 'text/event-stream']) {
 }
 
 /** Sends the headers of a POST and a part of its body. */
-async function postPartly(edge: Edge, length: number, part: Buffer): Promise<Socket> {
+async function postPartly(edge: Edge, length: number, part: Buffer, name = 'ann'): Promise<Socket> {
   const socket = connect(edge.port, '127.0.0.1');
   await once(socket, 'connect');
   socket.on('error', () => undefined);
   socket.write(
     `POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: application/json\r\n` +
-      `Content-Length: ${length}\r\n\r\n`,
+      `Authorization: Bearer ${name}\r\nContent-Length: ${length}\r\n\r\n`,
   );
   socket.write(part);
   return socket;
@@ -111,6 +111,18 @@ test('N-26 unfinished bodies stay within their budget, and the next one gets 503
   assert.ok((await metric(edge, 'linkspan_held_bytes', 'bodies')) <= 16 * MIB);
   // A small request needs no budget.
   assert.equal((await initialize(`${edge.url}/mcp`)).startsWith('session-'), true);
+  for (const socket of sockets) socket.destroy();
+  await waitUntil(async () => (await metric(edge, 'linkspan_held_bytes', 'bodies')) === 0);
+});
+
+test('N-26 unfinished bodies of one principal leave room for those of another', OPTIONS, async () => {
+  await using edge = await startEdge({ limits: { bodyTotalBytes: 32 * MIB } }, BY_NAME);
+  const part = Buffer.alloc(3 * MIB, ' ');
+  const sockets = [];
+  for (let n = 0; n < 6; n++) sockets.push(await postPartly(edge, 4 * MIB, part));
+  await waitUntil(async () => (await metric(edge, 'linkspan_budget_exceeded_total', 'bodies')) > 0);
+  for (let n = 0; n < 2; n++) sockets.push(await postPartly(edge, 4 * MIB, part, 'bob'));
+  await waitUntil(async () => (await metric(edge, 'linkspan_held_bytes', 'bodies')) > 16 * MIB);
   for (const socket of sockets) socket.destroy();
   await waitUntil(async () => (await metric(edge, 'linkspan_held_bytes', 'bodies')) === 0);
 });

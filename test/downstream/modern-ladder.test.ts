@@ -43,7 +43,7 @@ before(async () => {
       'tools/call': (served) => {
         const { params } = served;
         if (params['name'] !== 'needy') {
-          return { resultType: 'complete', content: [], structuredContent: { said: params['arguments'] } };
+          return { resultType: 'complete', content: [], structuredContent: { echoed: params['arguments'] } };
         }
         const data = { requiredCapabilities: { elicitation: { form: {} } } };
         served.error(-32021, 'Missing required client capability', data);
@@ -88,7 +88,7 @@ const NOT_THERE = { status: 404, code: -32601 };
 const cases: readonly Case[] = [
   { name: 'T-003 a request without MCP-Protocol-Version', headers: { 'mcp-protocol-version': undefined }, ...MISMATCH },
   {
-    name: 'T-004 a header that names another revision than the body',
+    name: 'SEC-22 T-004 a header that names another revision than the body',
     headers: { 'mcp-protocol-version': '2025-11-25' },
     ...MISMATCH,
   },
@@ -120,7 +120,7 @@ const cases: readonly Case[] = [
   { name: 'T-008 a client that does not say who it is', meta: { [`${KEY}clientInfo`]: undefined } },
 
   { name: 'T-009 a request without Mcp-Method', headers: { 'mcp-method': undefined }, ...MISMATCH },
-  { name: 'T-009 another method in the header', headers: { 'mcp-method': 'tools/list' }, ...MISMATCH },
+  { name: 'SEC-22 T-009 another method in the header', headers: { 'mcp-method': 'tools/list' }, ...MISMATCH },
   { name: 'T-009 the method in capitals', headers: { 'mcp-method': 'TOOLS/CALL' }, ...MISMATCH },
   {
     name: 'T-009 names of headers in capitals',
@@ -128,7 +128,7 @@ const cases: readonly Case[] = [
   },
 
   { name: 'T-010 a call without Mcp-Name', headers: { 'mcp-name': undefined }, ...MISMATCH },
-  { name: 'T-010 a call under another name', headers: { 'mcp-name': 'up__report' }, ...MISMATCH },
+  { name: 'SEC-22 T-010 a call under another name', headers: { 'mcp-name': 'up__report' }, ...MISMATCH },
   { name: 'T-010 white space around the name', headers: { 'mcp-name': '  up__echo\t' } },
   { name: 'T-010 a name in base64', headers: { 'mcp-name': base64('up__echo') } },
   { name: 'T-010 another name in base64', headers: { 'mcp-name': base64('up__ech0') }, ...MISMATCH },
@@ -172,7 +172,7 @@ const cases: readonly Case[] = [
   },
   { name: 'T-012 an argument without its header', params: report({ region: 'eu' }), ...MISMATCH },
   {
-    name: 'T-012 an argument whose header says something else',
+    name: 'SEC-22 T-012 an argument whose header says something else',
     params: report({ region: 'eu' }),
     headers: { 'mcp-param-region': 'us' },
     ...MISMATCH,
@@ -290,7 +290,7 @@ for (const [times, status] of [
   [1, 200],
   [2, 400],
 ] as const) {
-  test(`T-009 Mcp-Method sent ${times} times is answered ${status}`, TIMEOUT, async () => {
+  test(`SEC-22 T-009 Mcp-Method sent ${times} times is answered ${status}`, TIMEOUT, async () => {
     const { host, port, pathname } = new URL(url);
     const body = modernText('tools/list');
     const headers = { host, accept: 'application/json, text/event-stream', 'content-type': 'application/json' };
@@ -362,9 +362,9 @@ test('T-002 both eras are served on one path, as the body of each request says',
     }),
   );
   for (const [old, modern] of both) {
-    assert.deepEqual(old, { content: [], structuredContent: { said: { era: 'old' } } });
+    assert.deepEqual(old, { content: [], structuredContent: { echoed: { era: 'old' } } });
     assert.equal(modern?.['resultType'], 'complete');
-    assert.deepEqual(modern?.['structuredContent'], { said: { era: 'modern' } });
+    assert.deepEqual(modern?.['structuredContent'], { echoed: { era: 'modern' } });
   }
 });
 

@@ -10,6 +10,7 @@ import { EdgeTimers } from '../../src/downstream/streams/edge-timers.ts';
 import { LOCAL } from '../../src/policy/principal.ts';
 import { type Answer, parseMessage } from '../../src/protocol/jsonrpc.ts';
 import { RPC } from '../../src/protocol/rpc-codes.ts';
+import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { type TestCore, testCore, UPSTREAM } from '../support/core.ts';
 import { modernText } from '../support/modern-wire.ts';
 import { postForEvents, send } from './client.ts';
@@ -29,7 +30,7 @@ interface Replied {
 /** Answers each POST with a reply to a modern request. */
 async function replying(
   respond: (replied: Replied) => void,
-  shape: 'any' | 'json' | 'events' = 'any',
+  form: 'any' | 'json' | 'events' = 'any',
   method = 'tools/list',
   params: Readonly<Record<string, unknown>> = {},
 ) {
@@ -37,16 +38,17 @@ async function replying(
   assert.ok(message.kind === 'request');
   const failures: unknown[] = [];
   const replies: ModernReply[] = [];
+  const metrics = createMetrics('0');
   const parts = {
     timers: new EdgeTimers(60_000),
     disconnects: new DisconnectWatcher(),
-    memory: createEdgeMemory(configWith({}), undefined),
-    metrics: undefined,
+    memory: createEdgeMemory(configWith({}), metrics),
+    metrics,
     onReplied: (reply: ModernReply) => void replies.push(reply),
     onFailed: (thrown: unknown) => void failures.push(thrown),
   };
   const server = await serving((_incoming, response) => {
-    respond({ reply: new ModernReply(response, message, LOCAL.key, shape, parts), response });
+    respond({ reply: new ModernReply(response, message, LOCAL.key, form, parts), response });
   });
   /** Passes the request of a reply to a gateway, as the endpoint does. */
   const begin = ({ core }: TestCore, reply: ModernReply) => {
@@ -133,8 +135,8 @@ test('a disconnect cancels the call at its upstream', OPTIONS, async () => {
   leaving.abort();
   await assert.rejects(got);
   await memory.until(() =>
-    memory.peers.some(({ heard }) =>
-      heard.some((message) => message.kind === 'notification' && message.method === 'notifications/cancelled'),
+    memory.peers.some(({ received }) =>
+      received.some((message) => message.kind === 'notification' && message.method === 'notifications/cancelled'),
     )
       ? true
       : undefined,

@@ -111,9 +111,9 @@ for (const id of ['new', 'old']) {
       assert.equal(got.status, 200);
       assert.equal(got.headers['content-type'], 'text/event-stream');
       assert.equal(got.headers['x-accel-buffering'], 'no');
-      const told = messagesOf(got);
+      const messages = messagesOf(got);
       assert.deepEqual(
-        told.slice(0, -1).map(({ params }) => params),
+        messages.slice(0, -1).map(({ params }) => params),
         [1, 2].map((progress) => ({ progressToken: 'mine', progress })),
       );
       assert.equal(answerOf(got).result?.['resultType'], 'complete');
@@ -219,11 +219,11 @@ test('L-017 a request inherits nothing from the previous one on its connection',
   for (const capabilities of [{ sampling: {}, elicitation: { form: {} } }, {}, { roots: {} }]) {
     await modernPost(url, 'tools/call', call('new', 'quick'), { capabilities, headers: { connection: 'keep-alive' } });
   }
-  const told = modern.received.items
+  const messages = modern.received.items
     .slice(seen)
     .filter(({ rpc }) => rpc === 'tools/call')
     .map(({ body }) => JSON.parse(body).params._meta['io.modelcontextprotocol/clientCapabilities']);
-  assert.deepEqual(told, [{ sampling: {}, elicitation: { form: {} } }, {}, { roots: {} }]);
+  assert.deepEqual(messages, [{ sampling: {}, elicitation: { form: {} } }, {}, { roots: {} }]);
 });
 
 test('T-022 X-032 X-033 a listen stream starts with an acknowledgement, and idles with comments', TIMEOUT, async () => {
@@ -242,10 +242,10 @@ test('T-022 X-032 X-033 a listen stream starts with an acknowledgement, and idle
       },
     },
   ]);
-  modern.tell('notifications/resources/updated', { uri: 'file:///b' });
-  modern.tell('notifications/prompts/list_changed');
-  modern.tell('notifications/message', { level: 'error', data: 'x' });
-  modern.tell('notifications/resources/updated', { uri: 'file:///a' });
+  modern.notify('notifications/resources/updated', { uri: 'file:///b' });
+  modern.notify('notifications/prompts/list_changed');
+  modern.notify('notifications/message', { level: 'error', data: 'x' });
+  modern.notify('notifications/resources/updated', { uri: 'file:///a' });
   await events.until(({ messages }) => messages.length === 2);
   assert.deepEqual(events.messages.at(-1), {
     jsonrpc: '2.0',

@@ -35,7 +35,7 @@ export function holdingUpstream(): HoldingUpstream {
   const memory: MemoryUpstream = memoryUpstream({
     lists: { tools },
     request: (peer, request) => {
-      const answer = () => peer.say(result(request, { content: [{ type: 'text', text: 'fine' }] }));
+      const answer = () => peer.send(result(request, { content: [{ type: 'text', text: 'fine' }] }));
       if (request.params?.string('name') === 'hold') held.push(answer);
       else answer();
     },

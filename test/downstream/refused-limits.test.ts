@@ -36,3 +36,15 @@ test('N-27 each item of a batch that exceeds a bound is counted', OPTIONS, async
   assert.equal(status, 200);
   assert.match(await edge.metrics.text(), /^linkspan_limit_reached_total\{limit="requestIdChars"\} 2$/m);
 });
+
+test('limit batchMessages: a longer batch is refused as a whole', OPTIONS, async () => {
+  await using edge = await startEdge();
+  const session = await initialize(`${edge.url}/mcp`, '2025-03-26');
+  const batchOf = (count: number) =>
+    `[${Array.from({ length: count }, (_, n) => `{"jsonrpc":"2.0","id":${n},"method":"ping"}`).join(',')}]`;
+  assert.equal((await post(`${edge.url}/mcp`, batchOf(LIMITS.batchMessages), session)).status, 200);
+  const { status, text } = await post(`${edge.url}/mcp`, batchOf(LIMITS.batchMessages + 1), session);
+  assert.equal(status, 400);
+  assert.match(text, /-32600/);
+  assert.match(await edge.metrics.text(), /^linkspan_limit_reached_total\{limit="batchMessages"\} 1$/m);
+});

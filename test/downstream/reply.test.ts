@@ -9,6 +9,7 @@ import { MemoryEventLogs } from '../../src/downstream/streams/memory-event-log.t
 import { SessionStreams } from '../../src/downstream/streams/session-streams.ts';
 import type { ClientSession } from '../../src/gateway/front.ts';
 import type { Answer } from '../../src/protocol/jsonrpc.ts';
+import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { type TestCore, testCore } from '../support/core.ts';
 import { postForEvents, send } from './client.ts';
 import { configWith } from './edge.ts';
@@ -31,17 +32,18 @@ async function replying(
   options: Partial<Omit<ReplyOptions, 'session'>> = {},
 ) {
   const { session } = await gateway.connect();
-  const memory = createEdgeMemory(configWith({}), undefined);
+  const metrics = createMetrics('0');
+  const memory = createEdgeMemory(configWith({}), metrics);
   const eventLogs = new MemoryEventLogs({ events: 100, bytes: 100_000 }, memory.events);
   const streams = new SessionStreams(session, {
     eventLogs,
     timers: new EdgeTimers(60_000),
-    metrics: undefined,
+    metrics,
     memory,
   });
   const parts: ReplyParts = { memory, streamsOf: ({ closed }) => (closed.aborted ? undefined : streams) };
   return await serving((_incoming, response) => {
-    const all: ReplyOptions = { session, shape: 'any', request: '1', expected: 1, ...options };
+    const all: ReplyOptions = { session, form: 'any', request: '1', expected: 1, ...options };
     respond(new Reply(response, all, parts), response, session);
   });
 }
@@ -83,7 +85,7 @@ test('a request that is not answered soon gets an event stream', OPTIONS, async 
 });
 
 test('a client that accepts only events gets the answer as an event', OPTIONS, async () => {
-  await using server = await replying((reply) => reply.answer('1', answerOf(1)), { shape: 'events' });
+  await using server = await replying((reply) => reply.answer('1', answerOf(1)), { form: 'events' });
   assert.deepEqual((await (await postForEvents(server.url, '')).ended()).messages, [resultOf(1)]);
 });
 
@@ -93,7 +95,7 @@ test('a client that accepts only JSON gets no other message in its response', OP
       assert.ok(!reply.send(LOG));
       reply.answer('1', answerOf(1));
     },
-    { shape: 'json' },
+    { form: 'json' },
   );
   assert.deepEqual(JSON.parse((await send(server.url, { method: 'POST' })).text), resultOf(1));
 });
@@ -126,12 +128,12 @@ test('a message between the answers to a batch turns all of them into events', O
   );
 });
 
-for (const { shape, status, type } of [
-  { shape: 'json', status: 202, type: undefined },
-  { shape: 'any', status: 200, type: 'text/event-stream' },
+for (const { form, status, type } of [
+  { form: 'json', status: 202, type: undefined },
+  { form: 'any', status: 200, type: 'text/event-stream' },
 ] as const) {
-  test(`a cancelled request ends with an empty response (${shape})`, OPTIONS, async () => {
-    await using server = await replying((reply) => reply.answer('1', undefined), { shape });
+  test(`a cancelled request ends with an empty response (${form})`, OPTIONS, async () => {
+    await using server = await replying((reply) => reply.answer('1', undefined), { form });
     const got = await send(server.url, { method: 'POST' });
     assert.deepEqual([got.status, got.headers['content-type'], got.text], [status, type, '']);
   });
@@ -149,7 +151,7 @@ test('after the end of the session an answer is JSON, and messages are refused',
 
 test('an answer to a client that has disconnected is dropped', OPTIONS, async () => {
   const { promise, resolve } = Promise.withResolvers<{ reply: Reply; response: ServerResponse }>();
-  await using server = await replying((reply, response) => resolve({ reply, response }), { shape: 'json' });
+  await using server = await replying((reply, response) => resolve({ reply, response }), { form: 'json' });
   const leaving = new AbortController();
   const got = fetch(server.url, { method: 'POST', signal: leaving.signal });
   const { reply, response } = await promise;

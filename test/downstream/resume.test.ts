@@ -307,34 +307,38 @@ test('a client without event ids loses its answer; other messages go to the sess
   listening.close();
 });
 
-test('REL-20 a stalled reader loses only droppable messages, and uses little memory', { timeout: 60_000 }, async () => {
-  await using edge = await startEdge();
-  const url = `${edge.url}/mcp`;
-  const id = await initialize(url);
-  const usedBefore = usedBytes();
-  const slow = await postForEvents(url, rpc(1, 'count', { to: 1, gate: 'never' }), id);
-  slow.pause();
-  const call = await postForEvents(url, rpc(2, 'count', { to: 15_000, pad: 4_000 }), id);
-  await call.until(({ seen }) => seen.length > 0);
-  call.pause();
-  await waitUntil(() => edge.front.finished.length > 0);
-  // The messages have 60 MB in total.
-  const heldBytes = usedBytes() - usedBefore;
-  assert.ok(heldBytes < 20 * 1_048_576, `${heldBytes / 1_048_576} MiB`);
-  call.resume();
-  await call.ended();
-  const { numbers } = call;
-  assert.ok(numbers.length < 15_000);
-  assert.deepEqual(
-    numbers,
-    numbers.toSorted((a, b) => Number(a) - Number(b)),
-  );
-  assert.deepEqual(call.messages.at(-1)?.result, { counted: 15_000 });
-  const [, dropped] =
-    /^linkspan_dropped_messages_total\{reason="slow-client"\} (\d+)$/m.exec(await edge.metrics.text()) ?? [];
-  assert.equal(Number(dropped) + numbers.length, 15_000);
-  slow.close();
-});
+test(
+  'R15 REL-20 a stalled reader loses only droppable messages, and uses little memory',
+  { timeout: 60_000 },
+  async () => {
+    await using edge = await startEdge();
+    const url = `${edge.url}/mcp`;
+    const id = await initialize(url);
+    const usedBefore = usedBytes();
+    const slow = await postForEvents(url, rpc(1, 'count', { to: 1, gate: 'never' }), id);
+    slow.pause();
+    const call = await postForEvents(url, rpc(2, 'count', { to: 15_000, pad: 4_000 }), id);
+    await call.until(({ seen }) => seen.length > 0);
+    call.pause();
+    await waitUntil(() => edge.front.finished.length > 0);
+    // The messages have 60 MB in total.
+    const heldBytes = usedBytes() - usedBefore;
+    assert.ok(heldBytes < 20 * 1_048_576, `${heldBytes / 1_048_576} MiB`);
+    call.resume();
+    await call.ended();
+    const { numbers } = call;
+    assert.ok(numbers.length < 15_000);
+    assert.deepEqual(
+      numbers,
+      numbers.toSorted((a, b) => Number(a) - Number(b)),
+    );
+    assert.deepEqual(call.messages.at(-1)?.result, { counted: 15_000 });
+    const [, dropped] =
+      /^linkspan_dropped_messages_total\{reason="slow-client"\} (\d+)$/m.exec(await edge.metrics.text()) ?? [];
+    assert.equal(Number(dropped) + numbers.length, 15_000);
+    slow.close();
+  },
+);
 
 test('an answer larger than the queue reaches a slow reader completely', { timeout: 60_000 }, async () => {
   await using edge = await startEdge();

@@ -81,13 +81,13 @@ test('REL-05 T-030 the SDK client gets the answer of a call whose connection was
   await using wire = await startWire(edge.port);
   await using sdk = await connectSdk1(`http://127.0.0.1:${wire.port}/mcp`);
   const progress: number[] = [];
-  const { promise: told, resolve } = Promise.withResolvers<void>();
+  const { promise: notified, resolve } = Promise.withResolvers<void>();
   sdk.client.setNotificationHandler(ProgressNotificationSchema, ({ params }) => {
     progress.push(params.progress);
     if (params.progress === 3) resolve();
   });
   const answer = sdk.client.request({ method: 'count', params: { to: 3, gate: 'g' } }, ResultSchema);
-  await told;
+  await notified;
   wire.cut();
   edge.front.release('g');
   assert.deepEqual(await answer, { counted: 3 });

@@ -8,7 +8,7 @@ const OPTIONS = { timeout: 20_000 };
 
 interface Line {
   readonly events: Events;
-  say(body: string): Promise<Got>;
+  send(body: string): Promise<Got>;
 }
 
 async function open(edge: Edge, path = '/sse', headers: Readonly<Record<string, string>> = {}): Promise<Line> {
@@ -17,28 +17,28 @@ async function open(edge: Edge, path = '/sse', headers: Readonly<Record<string, 
   const [endpoint] = events.seen.splice(0, 1);
   assert.equal(endpoint?.event, 'endpoint');
   const url = new URL(endpoint?.data ?? '', `${edge.url}${path}`);
-  return { events, say: async (body) => await post(url.href, body, undefined, headers) };
+  return { events, send: async (body) => await post(url.href, body, undefined, headers) };
 }
 
 function hello(protocolVersion = '2024-11-05'): string {
   return rpc(0, 'initialize', { protocolVersion, capabilities: {}, clientInfo: { name: 'old', version: '1' } });
 }
 
-async function greeted(overrides: Overrides = {}, protocolVersion?: string) {
+async function greet(overrides: Overrides = {}, protocolVersion?: string) {
   const edge = await startEdge(overrides);
   const line = await open(edge);
-  assert.equal((await line.say(hello(protocolVersion))).status, 202);
+  assert.equal((await line.send(hello(protocolVersion))).status, 202);
   await line.events.until(({ messages }) => messages.length === 1);
   return { edge, ...line, front: edge.front, [Symbol.asyncDispose]: () => edge[Symbol.asyncDispose]() };
 }
 
 test('T-035 a GET stream names the POST path first, and then carries the answers', OPTIONS, async () => {
-  await using at = await greeted();
-  const accepted = await at.say(rpc(1, 'echo', { a: 1 }));
+  await using at = await greet();
+  const accepted = await at.send(rpc(1, 'echo', { a: 1 }));
   assert.equal(accepted.status, 202);
   assert.equal(accepted.text, 'Accepted');
-  await at.say('{"jsonrpc":"2.0","method":"notifications/initialized"}');
-  await at.say(rpc('two', 'count', { to: 2 }));
+  await at.send('{"jsonrpc":"2.0","method":"notifications/initialized"}');
+  await at.send(rpc('two', 'count', { to: 2 }));
   await at.events.until(({ messages }) => messages.length === 5);
   assert.deepEqual(
     at.events.messages.map(({ id }) => id),
@@ -51,24 +51,24 @@ test('T-035 a GET stream names the POST path first, and then carries the answers
 });
 
 test('questions come on the only stream, and the answer reaches the gateway', OPTIONS, async () => {
-  await using at = await greeted();
-  await at.say(rpc(1, 'ask'));
+  await using at = await greet();
+  await at.send(rpc(1, 'ask'));
   await at.events.until(({ messages }) => messages.length === 2);
   const id = at.events.messages[1]?.id;
-  await at.say(JSON.stringify({ jsonrpc: '2.0', id, result: { roots: [] } }));
+  await at.send(JSON.stringify({ jsonrpc: '2.0', id, result: { roots: [] } }));
   await at.events.until(({ messages }) => messages.length === 3);
   assert.deepEqual(at.events.messages[2]?.result, { answered: { roots: [] } });
 });
 
 test('the session ends with the stream', OPTIONS, async () => {
-  await using at = await greeted();
+  await using at = await greet();
   at.events.close();
   await waitUntil(() => at.front.sessions.size === 0);
-  assert.equal((await at.say(rpc(1, 'ping'))).status, 404);
+  assert.equal((await at.send(rpc(1, 'ping'))).status, 404);
 });
 
 test('the stream ends with the session', OPTIONS, async () => {
-  await using at = await greeted();
+  await using at = await greet();
   await at.front.endSession(at.front.onlySession);
   await at.events.ended();
 });
@@ -76,7 +76,7 @@ test('the stream ends with the session', OPTIONS, async () => {
 test('a disconnect before initialize is answered leaves no session', OPTIONS, async () => {
   await using edge = await startEdge();
   const line = await open(edge);
-  const greeting = line.say(hello());
+  const greeting = line.send(hello());
   line.events.close();
   const accepted = await greeting.catch(() => undefined);
   if (accepted?.status === 202) {
@@ -88,19 +88,19 @@ test('a disconnect before initialize is answered leaves no session', OPTIONS, as
 });
 
 test('an idle stream carries comments', OPTIONS, async () => {
-  await using at = await greeted({ sessions: { keepAliveMs: 20 } });
+  await using at = await greet({ sessions: { keepAliveMs: 20 } });
   await at.events.until(({ comments }) => comments >= 3);
 });
 
 test('before initialize only ping is answered', OPTIONS, async () => {
   await using edge = await startEdge();
   const line = await open(edge);
-  await line.say(rpc(1, 'tools/list'));
-  await line.say(rpc(2, 'ping'));
-  await line.say('{"jsonrpc":"2.0","method":"notifications/x"}');
-  await line.say(rpc(3, 'initialize', {}));
+  await line.send(rpc(1, 'tools/list'));
+  await line.send(rpc(2, 'ping'));
+  await line.send('{"jsonrpc":"2.0","method":"notifications/x"}');
+  await line.send(rpc(3, 'initialize', {}));
   await line.events.until(({ messages }) => messages.length === 3);
-  await line.say(hello());
+  await line.send(hello());
   await line.events.until(({ messages }) => messages.length === 4);
   const [refused, ping, failed, welcome] = line.events.messages;
   assert.deepEqual([refused?.id, ping?.id, failed?.id, welcome?.id], [1, 2, 3, 0]);
@@ -111,21 +111,21 @@ test('before initialize only ping is answered', OPTIONS, async () => {
 });
 
 test('an invalid message is refused in the response to its POST', OPTIONS, async () => {
-  await using at = await greeted();
+  await using at = await greet();
   for (const [body, code] of [
     ['{', -32700],
     ['{}', -32600],
     ['[]', -32600],
   ] as const) {
-    const got = await at.say(body);
+    const got = await at.send(body);
     assert.equal(got.status, 400);
     assert.equal(JSON.parse(got.text).error.code, code);
   }
 });
 
 test('T-033 T-034 batches are accepted only from clients of 2025-03-26', OPTIONS, async () => {
-  await using at = await greeted({}, '2025-03-26');
-  await at.say(`[${rpc(1, 'ping')},${rpc(2, 'echo', { b: 2 })}]`);
+  await using at = await greet({}, '2025-03-26');
+  await at.send(`[${rpc(1, 'ping')},${rpc(2, 'echo', { b: 2 })}]`);
   await at.events.until(({ seen }) => seen.length === 2);
   const answers: { id: number }[] = JSON.parse(at.events.seen[1]?.data ?? '');
   assert.deepEqual(
@@ -133,8 +133,8 @@ test('T-033 T-034 batches are accepted only from clients of 2025-03-26', OPTIONS
     [1, 2],
   );
 
-  await using old = await greeted();
-  await old.say(`[${rpc(1, 'ping')}]`);
+  await using old = await greet();
+  await old.send(`[${rpc(1, 'ping')}]`);
   await old.events.until(({ messages }) => messages.length === 2);
   assert.ok(old.events.messages[1]?.error !== undefined);
 });
@@ -143,7 +143,7 @@ test('S-001 a POST to the path of another user gets 404', OPTIONS, async () => {
   await using edge = await startEdge({}, BY_NAME);
   const alice = await open(edge, '/sse/files', { authorization: 'Bearer alice' });
   const bob = await open(edge, '/sse', { authorization: 'Bearer bob' });
-  await alice.say(hello());
+  await alice.send(hello());
   await alice.events.until(({ messages }) => messages.length === 1);
   assert.equal(edge.front.onlySession.caller.view, 'files');
 
@@ -157,12 +157,22 @@ test('S-001 a POST to the path of another user gets 404', OPTIONS, async () => {
   assert.deepEqual(bob.events.messages, []);
 });
 
+test('draining ends an SSE stream on which no answer is due, and no other one', OPTIONS, async () => {
+  await using at = await greet();
+  await at.send(rpc(1, 'wait'));
+  const idle = await open(at.edge);
+  at.edge.drain();
+  await idle.events.until(({ isEnded }) => isEnded);
+  at.front.release('gate');
+  await at.events.until(({ messages }) => messages.length === 2);
+});
+
 test('while draining, new streams and requests are refused, and answers arrive', OPTIONS, async () => {
-  await using at = await greeted();
-  await at.say(rpc(1, 'wait'));
+  await using at = await greet();
+  await at.send(rpc(1, 'wait'));
   at.edge.drain();
   assert.equal((await getEvents(`${at.edge.url}/sse`, undefined)).status, 503);
-  assert.equal((await at.say(rpc(2, 'ping'))).status, 503);
+  assert.equal((await at.send(rpc(2, 'ping'))).status, 503);
   at.front.release('gate');
   await at.events.until(({ messages }) => messages.length === 2);
 });

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { BY_NAME, type Edge, startEdge } from './edge.ts';
 import { BOTH, initialize, post, rpc, send } from './client.ts';
+import { shortened } from '../support/test-name.ts';
 
 /** `$S` is a session of alice's at 2025-11-25, `$M` one that may batch, `$V` one at the view `files`, `$E` one that ended. */
 const SESSIONS = ['$S', '$M', '$V', '$E'] as const;
@@ -192,7 +193,7 @@ const cases: readonly Case[] = [
   },
   { when: 'DELETE without token', verb: 'DELETE', headers: { ...S, ...NOBODY }, status: 401 },
   {
-    when: 'metadata where tokens are handed out by people',
+    when: 'metadata without an issuer',
     verb: 'GET',
     path: '/.well-known/oauth-protected-resource/mcp',
     status: 404,
@@ -223,7 +224,7 @@ function filled(headers: Headers): Headers {
 }
 
 for (const { when, verb = 'POST', path = '/mcp', headers = {}, body, status, code, allow } of cases) {
-  test(`${verb} ${path} is answered ${status}: ${when}`, { timeout: 20_000 }, async () => {
+  test(`${verb} ${shortened(path, 36)} gets ${status}: ${when}`, { timeout: 20_000 }, async () => {
     const usual: Headers =
       verb === 'POST' ? { 'content-type': 'application/json', accept: BOTH } : { accept: 'text/event-stream' };
     const got = await send(`${edge.url}${path}`, {

@@ -3,6 +3,7 @@ import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { serveStdio } from '../../src/downstream/stdio.ts';
+import { LIMITS } from '../../src/limits.ts';
 import { rpc } from './client.ts';
 import { HonestFront } from './honest-front.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -38,7 +39,7 @@ class Pipes {
     return this;
   }
 
-  say(...texts: readonly string[]): void {
+  send(...texts: readonly string[]): void {
     for (const text of texts) this.input.write(`${text}\n`);
   }
 
@@ -60,12 +61,12 @@ function hello(protocolVersion = '2025-11-25'): string {
 test('a stdio client exchanges one message per line, in both directions', OPTIONS, async () => {
   await using pipes = new Pipes().read();
   // Does not wait for the answer to initialize, like a shell pipe.
-  pipes.say(hello(), '{"jsonrpc":"2.0","method":"notifications/initialized"}', rpc(1, 'count', { to: 2 }));
+  pipes.send(hello(), '{"jsonrpc":"2.0","method":"notifications/initialized"}', rpc(1, 'count', { to: 2 }));
   await pipes.until(4);
-  pipes.say(rpc('a', 'ask'));
+  pipes.send(rpc('a', 'ask'));
   const [, , , , question] = await pipes.until(5);
   assert.equal(question?.method, 'roots/list');
-  pipes.say(JSON.stringify({ jsonrpc: '2.0', id: question?.id, result: {} }));
+  pipes.send(JSON.stringify({ jsonrpc: '2.0', id: question?.id, result: {} }));
   pipes.front.onlySession.notify(9);
   const all = await pipes.until(7);
   assert.deepEqual(
@@ -81,7 +82,7 @@ test('a stdio client exchanges one message per line, in both directions', OPTION
 
 test('an invalid message gets an error, and the next one is handled', OPTIONS, async () => {
   await using pipes = new Pipes().read();
-  pipes.say('{', '{"jsonrpc":"2.0","id":7}', `[${rpc(1, 'ping')}]`, rpc(2, 'ping'));
+  pipes.send('{', '{"jsonrpc":"2.0","id":7}', `[${rpc(1, 'ping')}]`, rpc(2, 'ping'));
   const answers = await pipes.until(4);
   assert.deepEqual(
     answers.map(({ id, error }) => [id, error?.code]).toSorted((a, b) => String(a).localeCompare(String(b))),
@@ -96,7 +97,7 @@ test('an invalid message gets an error, and the next one is handled', OPTIONS, a
 
 test('T-033 a batch gets a batch at 2025-03-26, and is refused at other revisions', OPTIONS, async () => {
   await using pipes = new Pipes().read();
-  pipes.say(hello('2025-03-26'), `[${rpc(1, 'ping')},{"jsonrpc":"2.0","method":"notifications/x"},7]`);
+  pipes.send(hello('2025-03-26'), `[${rpc(1, 'ping')},{"jsonrpc":"2.0","method":"notifications/x"},7]`);
   await pipes.until(2);
   const answers: { id: unknown }[] = JSON.parse(pipes.lines[1] ?? '');
   assert.deepEqual(
@@ -104,16 +105,16 @@ test('T-033 a batch gets a batch at 2025-03-26, and is refused at other revision
     [1, null],
   );
   await using newer = new Pipes().read();
-  newer.say(hello('2025-06-18'), `[${rpc(1, 'ping')}]`);
+  newer.send(hello('2025-06-18'), `[${rpc(1, 'ping')}]`);
   assert.equal((await newer.until(2))[1]?.error?.code, -32600);
 });
 
 test('input of a client that does not read is paused; it loses only notifications', OPTIONS, async () => {
   await using pipes = new Pipes(1_000);
-  pipes.say(hello(), rpc(1, 'count', { to: 2_000, pad: 1_000 }));
+  pipes.send(hello(), rpc(1, 'count', { to: 2_000, pad: 1_000 }));
   await waitUntil(() => pipes.front.finished.length > 0);
   assert.ok(pipes.input.isPaused());
-  pipes.say(rpc(2, 'echo', { last: true }));
+  pipes.send(rpc(2, 'echo', { last: true }));
   assert.deepEqual(pipes.front.began, ['count']);
   pipes.read();
   await waitUntil(() => pipes.front.began.includes('echo'));
@@ -126,7 +127,7 @@ test('input of a client that does not read is paused; it loses only notification
 
 test('after the end of input, pending answers are sent and the session ends', OPTIONS, async () => {
   const pipes = new Pipes().read();
-  pipes.say(hello());
+  pipes.send(hello());
   pipes.input.end(`${rpc(1, 'count', { to: 3 })}\n${rpc(2, 'ping')}`);
   await pipes.over;
   const answers = await pipes.until(6);
@@ -136,7 +137,7 @@ test('after the end of input, pending answers are sent and the session ends', OP
 
 test('serveStdio resolves when the client closes its output', OPTIONS, async () => {
   const pipes = new Pipes().read();
-  pipes.say(hello());
+  pipes.send(hello());
   await pipes.until(1);
   pipes.output.destroy();
   await pipes.over;
@@ -145,7 +146,7 @@ test('serveStdio resolves when the client closes its output', OPTIONS, async () 
 
 test('serveStdio resolves when the gateway ends the session', OPTIONS, async () => {
   const pipes = new Pipes().read();
-  pipes.say(hello());
+  pipes.send(hello());
   await pipes.until(1);
   await pipes.front.endSession(pipes.front.onlySession);
   await pipes.over;
@@ -153,10 +154,19 @@ test('serveStdio resolves when the gateway ends the session', OPTIONS, async () 
 
 test('N-27 a refused line counts the bound that it exceeds', OPTIONS, async () => {
   const pipes = new Pipes().read();
-  pipes.say(`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":${'['.repeat(65)}${']'.repeat(65)}}}`);
+  pipes.send(`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":${'['.repeat(65)}${']'.repeat(65)}}}`);
   const [refusal] = await pipes.until(1);
   assert.equal(refusal?.error?.code, -32600);
   assert.deepEqual(pipes.limits, ['jsonDepth']);
   pipes.input.end();
   await pipes.over;
+});
+
+test('limit clientLineBytes: a longer line is refused, and the next one is read', OPTIONS, async () => {
+  await using pipes = new Pipes().read();
+  pipes.send('x'.repeat(LIMITS.clientLineBytes + 1), hello());
+  const [refused, answer] = await pipes.until(2);
+  assert.equal(refused?.error?.code, -32_700);
+  assert.notEqual(answer?.result, undefined);
+  assert.deepEqual(pipes.limits, ['clientLineBytes']);
 });

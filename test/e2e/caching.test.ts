@@ -37,7 +37,7 @@ class Library implements AsyncDisposable {
     return `http://127.0.0.1:${typeof address === 'object' && address !== null ? address.port : 0}/mcp`;
   }
 
-  get isHeard(): boolean {
+  get isReceived(): boolean {
     return this.#listening !== undefined;
   }
 
@@ -141,7 +141,7 @@ test('M-013 M-014 M-015 a resource is cached as its server declares, until it ch
     'lib://public',
   ]);
 
-  assert.ok(library.isHeard);
+  assert.ok(library.isReceived);
   library.changed('lib://public');
   const before = library.reads.length;
   for (let i = 0; i < 200 && library.reads.length === before; i++) {

@@ -91,7 +91,7 @@ for (const era of ['legacy', 'modern'] as const) {
         for (const [n, name] of PEOPLE.entries()) {
           const old = await post(gateway.url, rpc(round + 1, 'tools/call', params), sessions[n], as(name));
           const { text } = await modernPost(gateway.url, 'tools/call', params, { headers: as(name) });
-          for (const said of [old.text, text]) assert.ok(said.includes(`account ${ACCOUNTS[id]}`), said);
+          for (const shown of [old.text, text]) assert.ok(shown.includes(`account ${ACCOUNTS[id]}`), shown);
         }
       }
     }

@@ -8,6 +8,7 @@ import { Checkout, type Ran, STEP_MS } from '../support/checkout.ts';
 import { Child } from '../support/child.ts';
 import { npmPrograms } from '../support/programs.ts';
 import { type Block, blocksOf, isRun } from '../support/shell-blocks.ts';
+import { shortened } from '../support/test-name.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const NODE = '24.21.0';
@@ -139,7 +140,7 @@ for (const block of BLOCKS) {
   const found = clients.length === 0 ? undefined : await npmPrograms(clients.map((name) => CLIENTS[name]));
   const skip = found !== undefined && 'missing' in found ? found.missing : false;
   const [first = ''] = block.text.split('\n');
-  test(`${block.page}:${block.line} runs: ${first.slice(0, 50)}`, { ...BOUNDED, skip }, async () => {
+  test(`${block.page}:${block.line} runs: ${shortened(first)}`, { ...BOUNDED, skip }, async () => {
     const bins = found !== undefined && 'path' in found ? found.path.split(delimiter) : [];
     const isOnGateway = /^linkspan /m.test(block.text);
     const home = isOnGateway ? work : await mkdtemp(join(checkout.dir, 'home-'));
@@ -189,7 +190,7 @@ test('each command of linkspan that a page names exists, with its options', BOUN
   for (const { page, words } of named) {
     const [verb = '', sub = ''] = words;
     assert.match(top, new RegExp(`^  ${verb}\\b`, 'm'), `${page}: linkspan ${words.join(' ')}`);
-    const text = await (verb === 'config' ? help(verb, sub) : help(verb));
+    const text = await (['audit', 'config', 'key', 'policy'].includes(verb) ? help(verb, sub) : help(verb));
     for (const option of words.filter((word) => /^\[?-/.test(word)).map((word) => word.replaceAll(/[[\]]/g, ''))) {
       assert.match(text, new RegExp(`(?:^|[ ,])${option}\\b`, 'm'), `${page}: linkspan ${words.join(' ')}`);
     }

@@ -94,7 +94,7 @@ async function attack(
 
 for (const kind of ['json', 'events', 'sse'] satisfies Doubling[]) {
   for (const isHeld of [false, true]) {
-    const name = `${kind}${isHeld ? ', seen only when the next request is written' : ''}`;
+    const name = `${kind}${isHeld ? ', read late' : ''}`;
     test(`N-20 a response sent twice (${name}) reaches no other user`, TIMEOUT, async () => {
       for (const delayMs of isHeld ? [5] : DELAYS_MS) {
         await using server = await doublingHttp(kind, delayMs, isHeld);

@@ -135,34 +135,34 @@ suite('a program with state, used with two API keys', { concurrency: 2 }, () => 
   ]) {
     test(`N-40 keeps modern principals apart with isolation ${isolation}`, TIMEOUT, async () => {
       await using gateway = await openGateway({ up: { ...dual(), isolation } }, { auth: AUTH });
-      const said: string[] = [];
+      const results: string[] = [];
       for (const headers of [anna, anna, bert, anna, bert]) {
-        said.push(await modernCall(gateway.url, 'up__count', headers));
+        results.push(await modernCall(gateway.url, 'up__count', headers));
       }
-      assert.deepEqual(said, counts);
+      assert.deepEqual(results, counts);
     });
   }
 
   test('N-40 keeps the endpoints of one principal apart in the modern era', TIMEOUT, async () => {
     await using gateway = await openGateway({ up: dual() }, { auth: AUTH });
     const own = `${gateway.url}/up`;
-    const said = [];
+    const results = [];
     for (const [url, name] of [
       [gateway.url, 'up__count'],
       [gateway.url, 'up__count'],
       [own, 'count'],
     ] as const) {
-      said.push(await modernCall(url, name, anna));
+      results.push(await modernCall(url, name, anna));
     }
-    assert.deepEqual(said, ['1', '2', '1']);
+    assert.deepEqual(results, ['1', '2', '1']);
   });
 
   test('N-40 keeps two sessions apart if it supports only the modern era', TIMEOUT, async () => {
     await using gateway = await openGateway({ up: { ...dual(), era: 'modern' } });
     const first = await initialize(gateway.url);
     const second = await initialize(gateway.url);
-    const said = [];
-    for (const session of [first, first, second]) said.push(await sessionCall(gateway.url, session, 'up__count'));
-    assert.deepEqual(said, ['1', '2', '1']);
+    const results = [];
+    for (const session of [first, first, second]) results.push(await sessionCall(gateway.url, session, 'up__count'));
+    assert.deepEqual(results, ['1', '2', '1']);
   });
 });

@@ -129,7 +129,7 @@ test('X-037 REL-06 a cancelled call ends at once, and is cancelled at the server
   }
 });
 
-test('REL-05 a disconnect of a legacy client cancels nothing', TIMEOUT, async () => {
+test('R8 REL-05 a disconnect of a legacy client cancels nothing', TIMEOUT, async () => {
   const cancelled = ledgers.count('hang', 'cancelled');
   const client = await connect('SDK v1', gateway.endpoint());
   const leaving = new AbortController();

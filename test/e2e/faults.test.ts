@@ -38,7 +38,7 @@ const OUTCOMES: readonly Outcome[] = [
   { ...LARGE, way: 'giant', is: 'sends a line of 1 GiB', says: /more than 262144 bytes/ },
   { ...LATE, way: 'wrong-id', is: 'answers with other ids', says: /did not answer/ },
   { ...LATE, way: 'half-json', is: 'sends half an answer', says: /did not answer/ },
-  { ...BROKEN, way: 'no-result', is: 'answers with a result that is no object', says: /not JSON-RPC/ },
+  { ...BROKEN, way: 'no-result', is: 'answers with no object', says: /not JSON-RPC/ },
   { way: 'double', is: 'answers three times', answer: 'first', ran: 1 },
   { way: 'junk', is: 'prints other text between messages', answer: 'found', ran: 1 },
   { ...REFUSED, way: 'http-500', is: 'answers HTTP 500', says: /answered HTTP 500$/ },
@@ -124,10 +124,10 @@ async function useHealthyServer(until: Promise<unknown>): Promise<number> {
   return rounds;
 }
 
-suite('beside a healthy server', { concurrency: 4 }, () => {
+suite('a call of a server beside a healthy one that works on,', { concurrency: 4 }, () => {
   for (const { way, is, answer, code, row, executed, retryable, says, ran } of OUTCOMES) {
     const outcome = answer === undefined ? `${row}, executed ${executed}` : 'one answer';
-    test(`R5 a call of a server that ${is} gets ${outcome}; others work (${way})`, TIMEOUT, async () => {
+    test(`R5 that ${is} gets ${outcome}`, TIMEOUT, async () => {
       const call = inTime(client.call(`${way}__bad`));
       const healthyRounds = useHealthyServer(call);
       if (answer === undefined) {

@@ -83,7 +83,7 @@ test('a start with a broken file serves the last good upstreams and says so ever
   await waitUntil(async () => (await label(gateway.endpoint())).includes(' new'));
 });
 
-test('keys of a broken file hold from its start on, and those of the last good one never', TIMEOUT, async () => {
+test('keys of a broken file are valid, and those of the last good one are not', TIMEOUT, async () => {
   const keys = (name: string) => ({
     auth: { apiKeys: [{ name, sha256: createHash('sha256').update(name).digest('hex') }] },
   });
@@ -94,13 +94,13 @@ test('keys of a broken file hold from its start on, and those of the last good o
   assert.match(await label(gateway.endpoint(), { authorization: 'Bearer new' }), /content/);
 });
 
-test('a start with a wrong gateway section fails with words in spite of --last-good', TIMEOUT, async () => {
+test('a start with a wrong gateway section fails with a reason in spite of --last-good', TIMEOUT, async () => {
   await runOnce({ mcpServers: { a: server } });
   const start2 = start({ ...broken, gateway: { limits: { processes: 'many' } } });
   await assert.rejects(start2, /--last-good: .*never come from an older file[^]*gateway\.limits\.processes/);
 });
 
-test('a start without --last-good fails as before, and the next good one removes the copy', TIMEOUT, async () => {
+test('a start without --last-good fails; the next good one removes the copy', TIMEOUT, async () => {
   await assert.rejects(start(broken), /--last-good: there is no last good version[^]*isolation/);
   await runOnce({ mcpServers: { a: server } });
   await assert.rejects(start(broken, []), /isolation/);
@@ -109,7 +109,7 @@ test('a start without --last-good fails as before, and the next good one removes
   assert.ok(!(await readdir(join(dir, 'state'))).includes(COPY));
 });
 
-test('an applied reload renews the copy, and a copy that others could write is not used', TIMEOUT, async () => {
+test('a reload renews the copy, and a copy that others could write is not used', TIMEOUT, async () => {
   {
     await using gateway = await start({ mcpServers: {} });
     await gateway.configure({ mcpServers: { a: { ...server, env: { LABEL: 'reloaded' } } } });

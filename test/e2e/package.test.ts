@@ -13,6 +13,8 @@ const TIMEOUT_MS = 150_000;
 
 const exec = promisify(execFile);
 
+const COMMIT = '0123456789abcdef0123456789abcdef01234567';
+
 let dir = '';
 let source = '';
 let consumer = '';
@@ -20,7 +22,11 @@ let consumer = '';
 /** Runs a command with the Node of this process. */
 async function run(cwd: string, command: string, ...args: readonly string[]): Promise<string> {
   const PATH = [dirname(process.execPath), process.env['PATH']].join(delimiter);
-  const { stdout } = await exec(command, args, { cwd, timeout: TIMEOUT_MS, env: { ...process.env, PATH } });
+  const { stdout } = await exec(command, args, {
+    cwd,
+    timeout: TIMEOUT_MS,
+    env: { ...process.env, PATH, LINKSPAN_COMMIT: COMMIT },
+  });
   return stdout;
 }
 
@@ -76,8 +82,15 @@ test('the package has the program, the example config and documents, and no sour
 test('the installed command prints its version', async () => {
   const manifest: unknown = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8'));
   assert.ok(typeof manifest === 'object' && manifest !== null && 'version' in manifest);
-  const said = await run(consumer, 'npx', '--no-install', 'linkspan', 'version');
-  assert.ok(said.includes(String(manifest.version)), said);
+  const printed = await run(consumer, 'npx', '--no-install', 'linkspan', 'version');
+  assert.ok(printed.includes(String(manifest.version)), printed);
+});
+
+test('the package has the commit that it was built from', async () => {
+  const dist = join(consumer, 'node_modules', 'linkspan', 'dist');
+  const scripts = (await readdir(dist)).filter((name) => name.endsWith('.js'));
+  const texts = await Promise.all(scripts.map((name) => readFile(join(dist, name), 'utf8')));
+  assert.equal(texts.filter((text) => text.includes(`"${COMMIT}"`)).length, 1);
 });
 
 test('the installed command accepts a valid config and refuses an invalid one', async () => {

@@ -10,7 +10,7 @@ import { send } from '../downstream/client.ts';
 import { Ledger } from '../matrix/ledger.ts';
 import { Child } from '../support/child.ts';
 import { type GatewayFile, type RunningGateway, startGateway } from '../support/gateway.ts';
-import { type Asked, askedIn, type ModernReply, toldIn } from '../support/modern-client.ts';
+import { type Asked, askedIn, type ModernReply, answersIn } from '../support/modern-client.ts';
 import { answerOf, modernPost } from '../support/modern-wire.ts';
 
 const TIMEOUT = { timeout: 90_000 };
@@ -127,7 +127,7 @@ function retryOf({ inputRequests, requestState, nonce }: Waiting, mail = `${nonc
 
 function assertAnswered(reply: ModernReply, { nonce }: Question): void {
   const content = { mail: `${nonce}@example.org` };
-  assert.deepEqual(toldIn(reply), { nonce, form: { action: 'accept', content } });
+  assert.deepEqual(answersIn(reply), { nonce, form: { action: 'accept', content } });
 }
 
 async function gauge(gateway: RunningGateway, name: string): Promise<number> {
@@ -206,7 +206,7 @@ suite('calls that wait for their clients', { concurrency: 1 }, () => {
     const [left] = mixed.slice(800);
     assert.ok(left !== undefined);
     // The gateway answered the question with `cancel` when it expired, and the server returned a result.
-    assert.partialDeepStrictEqual(toldIn(await call(gateway, left, retryOf(left))), { form: { action: 'cancel' } });
+    assert.partialDeepStrictEqual(answersIn(await call(gateway, left, retryOf(left))), { form: { action: 'cancel' } });
     assert.equal(await gauge(gateway, 'linkspan_requests_in_flight'), 0);
     assert.deepEqual(servers.violations, []);
   });
@@ -252,7 +252,7 @@ suite('calls that wait for their clients', { concurrency: 1 }, () => {
         }
       }
       await using gateway = await startGateway(servers.file('1m'), { dir });
-      for (const one of waiting) assert.equal((await call(gateway, one, retryOf(one))).error?.code, -32602);
+      for (const one of waiting) assert.equal((await call(gateway, one, retryOf(one))).error?.code, -31017);
       assert.equal(await gauge(gateway, 'linkspan_parked_calls'), 0);
       assert.deepEqual(servers.violations, []);
     } finally {

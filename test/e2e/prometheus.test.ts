@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,10 +11,6 @@ import { Prometheus } from '../support/prometheus.ts';
 import { connectSdk1 } from '../support/sdk-client.ts';
 
 const SERVER = fileURLToPath(new URL('../fixtures/servers/may-refuse-stdio.ts', import.meta.url));
-const DASHBOARD = new URL('../../deploy/grafana/dashboards/linkspan.json', import.meta.url);
-const PANELS = z.object({
-  panels: z.array(z.object({ title: z.string(), targets: z.array(z.object({ expr: z.string() })).default([]) })),
-});
 
 const PROGRAM = await debianProgram('prometheus', 'prometheus', 'usr/bin/prometheus');
 const options = { timeout: 150_000, ...('missing' in PROGRAM ? { skip: PROGRAM.missing } : {}) };
@@ -23,16 +18,6 @@ const prometheus = 'path' in PROGRAM ? PROGRAM.path : '';
 
 const authority = (url: string): string => new URL(url).host;
 const CALL = z.object({ content: z.tuple([z.object({ text: z.string() })]) });
-
-/** Returns the queries of the dashboard, with its variables replaced. */
-function dashboardQueries(): string[] {
-  const { panels } = PANELS.parse(JSON.parse(readFileSync(DASHBOARD, 'utf8')));
-  return panels.flatMap(({ targets }) =>
-    targets.map(({ expr }) =>
-      expr.replaceAll('$__rate_interval', '1m').replaceAll(/\$(?:job|instance|upstream)\b/g, '.*'),
-    ),
-  );
-}
 
 test('a real Prometheus reads the gateway, and the alerts fire for its failures only', options, async () => {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-prometheus-'));
@@ -60,10 +45,6 @@ test('a real Prometheus reads the gateway, and the alerts fire for its failures 
       [['files', 1]],
     );
     assert.equal((await scraper.query('linkspan_catalog_tools{view="_merged",era="legacy"}'))[0]?.value, 1);
-
-    let answered = 0;
-    for (const query of dashboardQueries()) answered += (await scraper.query(query)).length > 0 ? 1 : 0;
-    assert.ok(answered >= 30, `${answered} queries of the dashboard have data`);
 
     // A file that cannot be used raises its alert alone, and a good one ends it.
     await writeFile(gateway.configFile, '{"mcpServers": ');
@@ -107,7 +88,7 @@ test('a real Prometheus reads the gateway, and the alerts fire for its failures 
   }
 });
 
-test('a gateway whose upstreams offer nothing, and one that is gone, raise their alerts', options, async () => {
+test('a gateway without offers and one that is gone raise their alerts', options, async () => {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-prometheus-'));
   const flag = join(dir, 'refuse');
   try {

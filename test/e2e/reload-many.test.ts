@@ -16,6 +16,8 @@ const RELOADS = Number(process.env['LINKSPAN_RELOADS'] ?? 500);
 /** Of ten reloads, three are of a file that cannot be used. */
 const INVALID = 3;
 const RATE = 200;
+/** The fewest calls per reload, on average, that show anything: each reload then meets calls before, during and after it. */
+const CALLS_PER_RELOAD = 5;
 /** A machine that cannot keep up with the rate gets fewer calls: more in flight would be refused as overload. */
 const IN_FLIGHT = 30;
 const STREAMS = 10;
@@ -25,6 +27,9 @@ const UPSTREAMS = 4;
 const SPARE_DESCRIPTORS = 20;
 /** The latest log lines and the events of open streams are kept up to a bound, which the warm-up does not reach. */
 const SPARE_HEAP_MIB = 6;
+const MEASURES = 10;
+/** V8's young generation keeps its pages (docs/sizing.md) and still grows after the warm-up; a leak of 0.5 MiB a reload is found. */
+const SPARE_RESIDENT_MIB = 200;
 const HEAP = fileURLToPath(new URL('../fixtures/heap-on-signal.ts', import.meta.url));
 const TIMEOUT = { timeout: 30_000 + RELOADS * 2_000 };
 
@@ -61,7 +66,7 @@ async function residentMiB(pid: number): Promise<number> {
 async function heapMiB(gateway: RunningGateway): Promise<number> {
   const reports = () => [...gateway.logs().matchAll(/^\{"msg":"heap","bytes":(\d+)\}$/gm)];
   const before = reports().length;
-  gateway.kill('SIGUSR2');
+  gateway.kill('SIGPWR');
   await waitUntil(async () => {
     await sleep(5);
     return reports().length > before;
@@ -83,7 +88,7 @@ async function reloaderOf(gateway: RunningGateway): Promise<() => Promise<unknow
   };
 }
 
-test(`${RELOADS} reloads under load are not noticed by users of untouched upstreams`, TIMEOUT, async (t) => {
+test(`R14 REL-30 ${RELOADS} reloads under load are not noticed by users of untouched upstreams`, TIMEOUT, async (t) => {
   await using gateway = await startGateway(fileOf(0), { env: { NODE_OPTIONS: `--import=${HEAP}` } });
   const reload = await reloaderOf(gateway);
   const url = gateway.endpoint();
@@ -138,6 +143,7 @@ test(`${RELOADS} reloads under load are not noticed by users of untouched upstre
       return (await processes(gateway)) === UPSTREAMS;
     });
   };
+  const startedMs = performance.now();
   const warmUp = Math.ceil(RELOADS / 5);
   let before;
   let after;
@@ -145,18 +151,28 @@ test(`${RELOADS} reloads under load are not noticed by users of untouched upstre
     await reloads(1, warmUp);
     before = await measure();
     await reloads(warmUp, RELOADS);
-    after = await measure();
+    // What a reload has left to the collector, or to a connection that closes later, is no leak.
+    for (let n = 0; n < MEASURES; n++) {
+      after = await measure();
+      if (after.heapMiB <= before.heapMiB + SPARE_HEAP_MIB) break;
+      await sleep(1_000);
+    }
+    assert.ok(after !== undefined);
   } finally {
     over.abort();
     await load;
     await Promise.all(inFlight);
   }
 
-  t.diagnostic(`${calls} calls; before ${JSON.stringify(before)}, after ${JSON.stringify(after)}`);
+  const seconds = (performance.now() - startedMs) / 1_000;
+  t.diagnostic(
+    `${calls} calls in ${seconds.toFixed(0)} s; before ${JSON.stringify(before)}, after ${JSON.stringify(after)}`,
+  );
   assert.deepEqual([...new Set(wrong)].slice(0, 5), []);
-  assert.ok(calls > RELOADS);
+  assert.ok(calls >= CALLS_PER_RELOAD * RELOADS, `${calls} calls`);
   assert.equal(streams.filter(({ isEnded }) => isEnded).length, 0);
   assert.ok(after.descriptors <= before.descriptors + SPARE_DESCRIPTORS, `${after.descriptors} descriptors`);
   assert.ok(after.heapMiB <= before.heapMiB + SPARE_HEAP_MIB, `${after.heapMiB} MiB of heap`);
+  assert.ok(after.residentMiB <= before.residentMiB + SPARE_RESIDENT_MIB, `${after.residentMiB} MiB resident`);
   for (const stream of streams) stream.close();
 });

@@ -102,6 +102,10 @@ test('a level that an operator has set stays until the file has another one', TI
   await gateway.configure({ mcpServers: { local }, gateway: { reload: RELOAD, logLevel: 'warn' } });
   assert.deepEqual((await reload(gateway)).changes, ['~ gateway.logLevel: "info" → "warn"']);
   assert.equal(await level(), 'warn');
+  await ask(gateway, z.looseObject({}), '/log-level', { method: 'PUT', body: { level: 'error' } });
+  await gateway.configure({ mcpServers: {}, gateway: { reload: RELOAD, logLevel: 'warn' } });
+  assert.equal((await reload(gateway)).outcome, 'applied');
+  assert.equal(await level(), 'error');
 });
 
 test('a removed key of an operator is refused at once, and its log stream ends', TIMEOUT, async () => {

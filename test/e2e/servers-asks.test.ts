@@ -7,7 +7,7 @@ import { connect, type EitherClient, type Human, type Sdk, SDKS, textOf } from '
 import type { RunningGateway } from '../support/gateway.ts';
 import { startReferenceGateway } from '../support/reference-servers.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 60_000 };
 
 let reference: Awaited<ReturnType<typeof startReferenceGateway>>;
 let gateway: RunningGateway;

@@ -4,7 +4,7 @@ import { connect, type EitherClient, SDKS, textOf } from '../support/either-sdk.
 import type { RunningGateway } from '../support/gateway.ts';
 import { startReferenceGateway } from '../support/reference-servers.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 60_000 };
 const DOCUMENT = 'everything+demo://resource/static/document/features.md';
 const OTHER = 'everything+demo://resource/static/document/startup.md';
 
@@ -33,7 +33,7 @@ async function operation(client: EitherClient, duration: number, steps: number):
   return progressed;
 }
 
-function heardOf(client: EitherClient, method: string) {
+function receivedBy(client: EitherClient, method: string) {
   return client.notifications.items.filter((notification) => notification.method === method);
 }
 
@@ -82,7 +82,7 @@ for (const sdk of SDKS) {
       assert.equal(params['logger'], 'everything');
       assert.match(String(params['data']), /Received Subscribe Resource request/);
       await calm.call('everything__echo', { message: 'x' });
-      assert.deepEqual(heardOf(calm, 'notifications/message'), []);
+      assert.deepEqual(receivedBy(calm, 'notifications/message'), []);
     });
 
     test('simulated log messages arrive after their level is set', TIMEOUT, async () => {
@@ -103,7 +103,7 @@ for (const sdk of SDKS) {
       const { params } = await subscriber.waitForNotification('notifications/resources/updated');
       assert.deepEqual(params, { uri: DOCUMENT });
       await other.call('everything__echo', { message: 'x' });
-      assert.deepEqual(heardOf(other, 'notifications/resources/updated'), []);
+      assert.deepEqual(receivedBy(other, 'notifications/resources/updated'), []);
     });
 
     test('a resource that a call creates is announced, listed and read in its own session', TIMEOUT, async () => {
@@ -121,7 +121,7 @@ for (const sdk of SDKS) {
 
       assert.ok(!(await other.resources()).some(({ uri }) => uri === link));
       await assert.rejects(other.read(link));
-      assert.deepEqual(heardOf(other, 'notifications/resources/list_changed'), []);
+      assert.deepEqual(receivedBy(other, 'notifications/resources/list_changed'), []);
     });
 
     test('lists do not change while the servers start for a session', TIMEOUT, async () => {

@@ -7,7 +7,7 @@ import type { RunningGateway } from '../support/gateway.ts';
 import { startReferenceGateway } from '../support/reference-servers.ts';
 import { connectSdk2 } from '../support/sdk-client.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 60_000 };
 
 let reference: Awaited<ReturnType<typeof startReferenceGateway>>;
 let gateway: RunningGateway;

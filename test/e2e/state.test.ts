@@ -201,12 +201,13 @@ suite('a disk that is full', { concurrency: 2 }, () => {
       const gateway = { listen: '127.0.0.1:0', operator: false, stateDir };
       await writeFile(file, JSON.stringify({ mcpServers: {}, gateway }));
       const child = spawn(process.execPath, [MAIN, 'run', '--config', file]);
-      let said = '';
-      for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk: Buffer) => (said += String(chunk)));
+      let output = '';
+      for (const stream of [child.stdout, child.stderr])
+        stream.on('data', (chunk: Buffer) => (output += String(chunk)));
       const code = await new Promise((resolve) => child.once('close', resolve));
-      assert.equal(code, 1, said);
+      assert.equal(code, 1, output);
       const words = `The state directory ${stateDir} cannot be used: its file system is read-only (EROFS). Set gateway.stateDir`;
-      assert.ok(said.includes(words), said);
+      assert.ok(output.includes(words), output);
     }
   });
 });

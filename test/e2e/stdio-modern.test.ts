@@ -60,7 +60,7 @@ class Program implements AsyncDisposable {
       .map((line) => JSON.parse(line));
   }
 
-  say(text: string): void {
+  send(text: string): void {
     this.#child.stdin.write(`${text}\n`);
   }
 
@@ -71,7 +71,7 @@ class Program implements AsyncDisposable {
   }
 
   ask(method: string, params?: Readonly<Record<string, unknown>>, options: WireOptions = {}): Promise<Line> {
-    this.say(modernText(method, params, options));
+    this.send(modernText(method, params, options));
     return this.answer(options.id ?? 1);
   }
 
@@ -103,14 +103,14 @@ test('T-002 T-008 L-001 a modern client is served from its first line without in
 test('T-002 clients of both eras on one connection each get their own answers', TIMEOUT, async () => {
   await using program = new Program();
   const clientInfo = { name: 'old', version: '1' };
-  program.say(rpc(0, 'initialize', { protocolVersion: '2025-06-18', capabilities: {}, clientInfo }));
-  program.say('{"jsonrpc":"2.0","method":"notifications/initialized"}');
-  program.say(rpc('old', 'tools/list'));
-  program.say(modernText('tools/list', {}, { id: 'modern' }));
+  program.send(rpc(0, 'initialize', { protocolVersion: '2025-06-18', capabilities: {}, clientInfo }));
+  program.send('{"jsonrpc":"2.0","method":"notifications/initialized"}');
+  program.send(rpc('old', 'tools/list'));
+  program.send(modernText('tools/list', {}, { id: 'modern' }));
   assert.equal((await program.answer(0)).result?.['protocolVersion'], '2025-06-18');
   assert.equal('resultType' in ((await program.answer('old')).result ?? {}), false);
   assert.equal((await program.answer('modern')).result?.['resultType'], 'complete');
-  program.say(rpc('p', 'ping'));
+  program.send(rpc('p', 'ping'));
   assert.deepEqual((await program.answer('p')).result, {});
 });
 
@@ -137,21 +137,22 @@ test('T-005 T-007 T-013 an invalid modern message gets the same error as over HT
 test('L-014 an id that is in flight, or a missing one, is refused', TIMEOUT, async () => {
   await using program = new Program();
   await program.ask('tools/list', {}, { id: 'l' });
-  program.say(modernText('tools/call', call('waits'), { id: 7 }));
+  program.send(modernText('tools/call', call('waits'), { id: 7 }));
   assert.equal((await program.ask('tools/list', {}, { id: 7 })).error?.code, -32_600);
-  program.say(modernText('tools/list').replace('"id":1', '"id":null'));
+  program.send(modernText('tools/list').replace('"id":1', '"id":null'));
   await until(() => program.lines.some(({ id, error }) => id === null && error?.code === -32_600), 'null is refused');
 });
 
 test('T-020 T-021 a cancelled request is cancelled at the upstream and gets no message', TIMEOUT, async () => {
   await using program = new Program();
   await program.ask('tools/list', {}, { id: 'l' });
-  program.say(modernText('tools/call', call('waits'), { id: 'w' }));
-  const heard = async (id: string) => JSON.stringify((await program.ask('tools/call', call('heard'), { id })).result);
-  assert.doesNotMatch(await heard('h1'), /cancelled/);
-  program.say('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"w"}}');
+  program.send(modernText('tools/call', call('waits'), { id: 'w' }));
+  const received = async (id: string) =>
+    JSON.stringify((await program.ask('tools/call', call('heard'), { id })).result);
+  assert.doesNotMatch(await received('h1'), /cancelled/);
+  program.send('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"w"}}');
   // Messages of the connection itself may come between.
-  assert.match(await heard('h2'), /notifications\/cancelled/);
+  assert.match(await received('h2'), /notifications\/cancelled/);
   await program.end();
   assert.ok(!program.lines.some(({ id }) => id === 'w'));
 });
@@ -159,7 +160,7 @@ test('T-020 T-021 a cancelled request is cancelled at the upstream and gets no m
 test('X-032 X-036 listen requests share the connection by their ids, and are answered', TIMEOUT, async () => {
   await using program = new Program();
   for (const id of [5, '5']) {
-    program.say(modernText('subscriptions/listen', { notifications: { toolsListChanged: true } }, { id }));
+    program.send(modernText('subscriptions/listen', { notifications: { toolsListChanged: true } }, { id }));
   }
   const acknowledged = () =>
     program.lines.filter(({ method }) => method === 'notifications/subscriptions/acknowledged');
@@ -178,8 +179,8 @@ test('T-019 T-042 a modern client gets no requests, and its stray responses no a
   await program.ask('tools/list', {}, { id: 'l' });
   const capabilities = { sampling: {}, elicitation: {}, roots: {} };
   await program.ask('tools/call', call('asks'), { id: 'a', capabilities });
-  program.say('{"jsonrpc":"2.0","id":"x","result":{}}');
-  program.say('{"jsonrpc":"2.0","method":"notifications/whatever"}');
+  program.send('{"jsonrpc":"2.0","id":"x","result":{}}');
+  program.send('{"jsonrpc":"2.0","method":"notifications/whatever"}');
   await program.ask('tools/list', {}, { id: 'end' });
   assert.deepEqual(
     program.lines.filter(({ id, method }) => id !== undefined && method !== undefined),

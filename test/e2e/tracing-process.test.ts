@@ -21,26 +21,22 @@ const SCRIPT = {
   answers: { 'tools/call': () => ({ resultType: 'complete', content: [] }) },
 };
 
-test(
-  'OTEL_EXPORTER_OTLP_ENDPOINT alone turns tracing on, with the headers and names of its variables',
-  TIMEOUT,
-  async () => {
-    await using collector = await startCollector();
-    await using up = await modernUpstream(SCRIPT);
-    const env = {
-      OTEL_EXPORTER_OTLP_ENDPOINT: collector.endpoint,
-      OTEL_EXPORTER_OTLP_HEADERS: 'authorization=Bearer%20of-the-collector',
-      OTEL_SERVICE_NAME: 'gateway-of-the-test',
-    };
-    await using gateway = await startGateway({ mcpServers: { up: { url: up.url } } }, { env });
-    await modernResult(gateway.endpoint(), 'tools/call', { name: 'up__act' });
-    await gateway.stop();
-    const span = collector.spans.items.find(({ name }) => name === 'tools/call up__act');
-    assert.equal(span?.resource['service.name'], 'gateway-of-the-test');
-    const [first] = collector.requests;
-    assert.deepEqual([first?.path, first?.headers.authorization], ['/v1/traces', 'Bearer of-the-collector']);
-  },
-);
+test('OTEL_EXPORTER_OTLP_ENDPOINT alone turns tracing on, with names and headers', TIMEOUT, async () => {
+  await using collector = await startCollector();
+  await using up = await modernUpstream(SCRIPT);
+  const env = {
+    OTEL_EXPORTER_OTLP_ENDPOINT: collector.endpoint,
+    OTEL_EXPORTER_OTLP_HEADERS: 'authorization=Bearer%20of-the-collector',
+    OTEL_SERVICE_NAME: 'gateway-of-the-test',
+  };
+  await using gateway = await startGateway({ mcpServers: { up: { url: up.url } } }, { env });
+  await modernResult(gateway.endpoint(), 'tools/call', { name: 'up__act' });
+  await gateway.stop();
+  const span = collector.spans.items.find(({ name }) => name === 'tools/call up__act');
+  assert.equal(span?.resource['service.name'], 'gateway-of-the-test');
+  const [first] = collector.requests;
+  assert.deepEqual([first?.path, first?.headers.authorization], ['/v1/traces', 'Bearer of-the-collector']);
+});
 
 test('a gateway whose collector never answers stops all the same', TIMEOUT, async () => {
   const silent = createServer();

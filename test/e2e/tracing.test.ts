@@ -235,6 +235,60 @@ test('a call that starts its own process has the start in its trace', TIMEOUT, a
   assert.equal(only(own, 'start up', 'internal').parentId, connect.spanId);
 });
 
+const TASKS = 'io.modelcontextprotocol/tasks';
+const TIMES = { createdAt: '2026-01-01T00:00:00Z', lastUpdatedAt: '2026-01-01T00:00:00Z' };
+const WORKING = { taskId: 't-1', status: 'working', ...TIMES };
+/** An upstream with a tool that creates a task, by its era. */
+const TASK_SCRIPTS = {
+  legacy: {
+    capabilities: { tools: {}, tasks: { requests: { tools: { call: {} } } } },
+    task: { task: { ...WORKING, ttl: 60_000 } },
+    state: { ...WORKING, ttl: 60_000 },
+  },
+  modern: {
+    capabilities: { tools: {}, extensions: { [TASKS]: {} } },
+    task: { resultType: 'task', ...WORKING, ttlMs: 60_000 },
+    state: { resultType: 'complete', ...WORKING, ttlMs: 60_000 },
+  },
+} as const;
+
+for (const era of ERAS) {
+  test(`the waits of a task request at a ${era} upstream are spans of its trace`, TIMEOUT, async () => {
+    await using collector = await startCollector();
+    const { capabilities, task, state } = TASK_SCRIPTS[era];
+    const held = Promise.withResolvers<void>();
+    const tools = [
+      { name: 'act', inputSchema: { type: 'object' } },
+      { name: 'job', inputSchema: { type: 'object' }, execution: { taskSupport: 'required' } },
+    ];
+    const toolsCall = (served: Served) => {
+      if (served.params['name'] === 'job') return task;
+      void held.promise.then(() => served.result(DONE));
+      return undefined;
+    };
+    const answers = { 'tools/call': toolsCall, 'tasks/get': () => state };
+    await using up = await UPSTREAMS[era]({ capabilities, tools, answers });
+    const entry = { url: up.url, era, concurrency: 1 };
+    // With this isolation, a request about a task opens a connection of its own. A legacy task ends with its connection.
+    const own = era === 'modern' ? { isolation: 'call' } : {};
+    await using gateway = await openGateway({ up: { ...entry, ...own } }, traced(collector));
+    const knowing = { capabilities: { extensions: { [TASKS]: {} } } };
+    const { taskId } = await modernResult(gateway.url, 'tools/call', { name: 'up__job', arguments: {} }, knowing);
+    const first = call(gateway, 'modern');
+    await up.received.find(({ rpc: method, params }) => method === 'tools/call' && params['name'] === 'act');
+    const asking = modernResult(gateway.url, 'tasks/get', { taskId }, { ...knowing, meta: CONTEXT });
+    await untilQueued(gateway);
+    held.resolve();
+    assert.equal((await asking)['status'], 'working');
+    await first;
+    await gateway.stop();
+    const spans = collector.spans.items.filter(({ traceId }) => traceId === TRACE);
+    const server = only(spans, 'tasks/get', 'server');
+    assert.equal(only(spans, 'queue up', 'internal').parentId, server.spanId);
+    if (era === 'modern') assert.equal(only(spans, 'connect up', 'internal').parentId, server.spanId);
+  });
+}
+
 test('a parked call is one span until its client comes back, and the retry is linked', TIMEOUT, async () => {
   await using collector = await startCollector();
   const up = { command: process.execPath, args: [TRACED], era: 'legacy' };
@@ -314,8 +368,8 @@ const FAILURES = [
 ] as const;
 
 for (const { client, name, capabilities } of FAILURES) {
-  const can = 'elicitation' in capabilities ? ' that can be asked' : '';
-  test(`a failed call of a ${client} client${can} names its trace in error.data and the log`, TIMEOUT, async () => {
+  const can = 'elicitation' in capabilities ? ' with elicitation' : '';
+  test(`a failed call of a ${client} client${can} has its trace in data and log`, TIMEOUT, async () => {
     await using collector = await startCollector();
     await using up = await legacyUpstream({ ...SCRIPT, answers: { 'tools/call': () => undefined } });
     const timeouts = { call: '300ms' };
@@ -404,7 +458,7 @@ test('with sampling 0 only clients that trace their requests are traced', TIMEOU
   assert.deepEqual(new Set(collector.spans.items.map(({ traceId }) => traceId)), new Set([TRACE]));
 });
 
-test('requests are answered while traces cannot be exported, which log and metric report', TIMEOUT, async () => {
+test('requests are answered while traces cannot be exported; log and metric say so', TIMEOUT, async () => {
   // 400 is not repeated.
   await using collector = await startCollector(400);
   await using up = await modernUpstream(SCRIPT);

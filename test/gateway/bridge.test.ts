@@ -44,7 +44,7 @@ function missing(requiredCapabilities: object): (served: Served) => void {
 }
 
 /** Calls the tool as a legacy client that answers every question this way. */
-async function called(
+async function callTool(
   client: TestClient,
   reply: (asked: Message) => object | number,
   params: object = CALL,
@@ -55,9 +55,9 @@ async function called(
     onMessage: (message) => {
       if (message.kind !== 'request') return;
       asked.push(message);
-      const said = reply(message);
-      if (typeof said === 'number') client.refuse(message.id, said);
-      else client.answer(message.id, said);
+      const content = reply(message);
+      if (typeof content === 'number') client.refuse(message.id, content);
+      else client.answer(message.id, content);
     },
   });
   return { asked, answer };
@@ -109,7 +109,7 @@ suite('X-009 a legacy client that answers a question with an error', () => {
   test('cancels a form, and the call continues', TIMEOUT, async () => {
     await using up = await upstream({ request: asking({ who: FORM }) });
     await using gateway = await testCore({ up: up.config });
-    const { asked, answer } = await called(await gateway.connect({ capabilities }), () => -1);
+    const { asked, answer } = await callTool(await gateway.connect({ capabilities }), () => -1);
     assert.equal(asked.length, 1);
     assert.ok(answer.kind === 'result', JSON.stringify(answer));
     assert.deepEqual(JSON.parse(JSON.parse(answer.result).content[0].text), { who: { action: 'cancel' } });
@@ -120,7 +120,7 @@ suite('X-009 a legacy client that answers a question with an error', () => {
       await using up = await upstream({ request: asking({ q: question }) });
       await using gateway = await testCore({ up: up.config });
       const client = await gateway.connect({ capabilities });
-      const { answer } = await called(client, () => -1);
+      const { answer } = await callTool(client, () => -1);
       assert.ok(answer.kind === 'result', JSON.stringify(answer));
       assert.partialDeepStrictEqual(JSON.parse(answer.result), { isError: true });
       assert.equal(up.requests('tools/call').length, 1);
@@ -134,12 +134,12 @@ suite('X-003 X-005 all questions of a modern upstream reach a legacy client', ()
     await using gateway = await testCore({ up: up.config });
     const capabilities = { elicitation: { form: {} }, sampling: {}, roots: {} };
     const client = await gateway.connect({ capabilities });
-    const said: Record<string, object> = {
+    const content: Record<string, object> = {
       'elicitation/create': { action: 'accept', content: { who: 'Ada' } },
       'sampling/createMessage': { role: 'assistant', content: { type: 'text', text: 'ho' }, model: 'm' },
       'roots/list': { roots: [{ uri: 'file:///a' }] },
     };
-    const { asked, answer } = await called(client, (one) => ('method' in one ? (said[one.method] ?? {}) : {}));
+    const { asked, answer } = await callTool(client, (one) => ('method' in one ? (content[one.method] ?? {}) : {}));
     assert.equal(asked.length, 3);
     assert.equal(new Set(asked.map((one) => ('id' in one ? one.id : ''))).size, 3);
     assert.deepEqual(
@@ -148,16 +148,16 @@ suite('X-003 X-005 all questions of a modern upstream reach a legacy client', ()
     );
     assert.ok(answer.kind === 'result', JSON.stringify(answer));
     assert.deepEqual(JSON.parse(JSON.parse(answer.result).content[0].text), {
-      who: said['elicitation/create'],
-      what: said['sampling/createMessage'],
-      where: said['roots/list'],
+      who: content['elicitation/create'],
+      what: content['sampling/createMessage'],
+      where: content['roots/list'],
     });
     const [first, second] = up.requests('tools/call');
     assert.ok(first !== undefined && second !== undefined);
     assert.notEqual(second.id, first.id);
     assert.equal(second.params['requestState'], 'plain');
     assert.deepEqual(second.params['arguments'], first.params['arguments']);
-    await called(client, () => -1);
+    await callTool(client, () => -1);
     const third = up.requests('tools/call')[2];
     assert.ok(third !== undefined && !('inputResponses' in third.params) && !('requestState' in third.params));
   });
@@ -203,18 +203,18 @@ suite('X-013 a request is asked only what it declared', () => {
 });
 
 suite('X-046 the requestState of an upstream', () => {
-  const stateful = (name: string, heard: unknown[]) => (served: Served) => {
+  const stateful = (name: string, states: unknown[]) => (served: Served) => {
     const { requestState } = served.params;
-    heard.push(requestState);
+    states.push(requestState);
     if (requestState === undefined) {
       served.result({ resultType: 'input_required', inputRequests: { q: FORM }, requestState: `of ${name}` });
     } else served.result(textOf(name));
   };
 
   test('comes back to this upstream only, byte for byte', TIMEOUT, async () => {
-    const heard: Record<string, unknown[]> = { a: [], b: [] };
-    await using a = await upstream({ request: stateful('a "\u00fc\\u0041', heard['a'] ?? []) });
-    await using b = await upstream({ request: stateful('b', heard['b'] ?? []) });
+    const states: Record<string, unknown[]> = { a: [], b: [] };
+    await using a = await upstream({ request: stateful('a "\u00fc\\u0041', states['a'] ?? []) });
+    await using b = await upstream({ request: stateful('b', states['b'] ?? []) });
     await using gateway = await testCore({ a: a.config, b: b.config });
     const options = { capabilities: { elicitation: {} } };
     const asked = askedIn(await modernRequest(gateway, 'tools/call', toolCall('a__t'), options).reply);
@@ -227,7 +227,7 @@ suite('X-046 the requestState of an upstream', () => {
     assert.equal(forged.error?.code, -32602);
     const right = await modernRequest(gateway, 'tools/call', { ...toolCall('a__t'), ...retry }, options).reply;
     assert.equal(right.result?.['resultType'], 'complete');
-    assert.deepEqual(heard, { a: [undefined, 'of a "\u00fc\\u0041'], b: [] });
+    assert.deepEqual(states, { a: [undefined, 'of a "\u00fc\\u0041'], b: [] });
   });
 
   test('X-004 is absent from the retry if the upstream gave none', TIMEOUT, async () => {
@@ -336,12 +336,12 @@ test('X-030 a session’s log level is sent with each of its requests, and with 
   await using gateway = await testCore({ up: up.config });
   const [loud, quiet] = [await gateway.connect(), await gateway.connect()];
   await loud.result('logging/setLevel', { level: 'warning' });
-  const heard = await loud.request('tools/call', CALL);
+  const states = await loud.request('tools/call', CALL);
   assert.deepEqual(
-    heard.said.map((one) => 'method' in one && one.method),
+    states.messages.map((one) => 'method' in one && one.method),
     ['notifications/message'],
   );
-  assert.deepEqual((await quiet.request('tools/call', CALL)).said, []);
+  assert.deepEqual((await quiet.request('tools/call', CALL)).messages, []);
   assert.deepEqual(
     up.requests('tools/call').map((one) => one.meta[META.logLevel]),
     ['warning', undefined],

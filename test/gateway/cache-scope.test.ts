@@ -24,7 +24,7 @@ for (const [isolation, reads] of [
   ['shared', 1],
 ] as const) {
   test(
-    `N-33 isolation ${isolation}: a public result is private with authentication, ${reads} reads`,
+    `SEC-39 N-33 isolation ${isolation}: a public result is private with authentication, ${reads} reads`,
     TIMEOUT,
     async () => {
       await using upstream = await library();

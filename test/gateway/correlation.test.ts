@@ -20,14 +20,14 @@ function asking(method: string, params: object = {}) {
     lists: { tools: [ECHO] },
     request: (peer, request) => {
       waiting.set(peer, request.id);
-      peer.say(
+      peer.send(
         `{"jsonrpc":"2.0","id":"ask-${++asked}","method":"${method}","params":${JSON.stringify(params)}}`,
         Number(request.id),
       );
     },
     response: (peer, response) => {
-      const said = response.kind === 'result' ? response.result : JSON.stringify(response.error);
-      peer.say(`{"jsonrpc":"2.0","id":${waiting.get(peer)},"result":${JSON.stringify(text(said))}}`);
+      const outcome = response.kind === 'result' ? response.result : JSON.stringify(response.error);
+      peer.send(`{"jsonrpc":"2.0","id":${waiting.get(peer)},"result":${JSON.stringify(text(outcome))}}`);
     },
   });
 }
@@ -47,8 +47,8 @@ test('X-022 a question of an upstream reaches only the client of its call', TIME
       }),
     ),
   );
-  for (const [n, { answer, said }] of answers.entries()) {
-    assert.deepEqual(methods(said), ['elicitation/create']);
+  for (const [n, { answer, messages }] of answers.entries()) {
+    assert.deepEqual(methods(messages), ['elicitation/create']);
     assert.ok(answer.kind === 'result' && answer.result.includes(`{\\"n\\":${n}}`), answer.kind);
   }
   assert.deepEqual(
@@ -61,9 +61,9 @@ test('X-021 a shared connection declares no capabilities, and its questions are 
   const memory = asking('elicitation/create', { message: 'Who?' });
   await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
   const client = await gateway.connect({ capabilities: { elicitation: {}, sampling: {}, roots: {} } });
-  const { answer, said } = await client.request('tools/call', toolCall('up__echo'));
+  const { answer, messages } = await client.request('tools/call', toolCall('up__echo'));
   assert.ok(answer.kind === 'result' && answer.result.includes('-32602'));
-  assert.deepEqual(said, []);
+  assert.deepEqual(messages, []);
   assert.equal(memory.peers[0]?.capabilities.size, 0);
 });
 
@@ -81,8 +81,8 @@ test('X-023 an upstream gets exactly the client’s capabilities, per connection
   await able.result('tools/call', toolCall('up__echo'));
   await plain.result('tools/call', toolCall('up__echo'));
   const declared = memory.peers.map((peer) => peer.capabilities.toString());
-  const told = '{"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"tasks":{}}';
-  assert.ok(declared.includes(told), declared.join());
+  const expected = '{"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"tasks":{}}';
+  assert.ok(declared.includes(expected), declared.join());
   assert.ok(declared.includes('{}'));
 });
 
@@ -90,8 +90,8 @@ test('X-007 a client never gets a question for which it declared no capability',
   const memory = asking('sampling/createMessage', { messages: [], maxTokens: 1 });
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect({ capabilities: { elicitation: {} } });
-  const { answer, said } = await client.request('tools/call', toolCall('up__echo'));
-  assert.deepEqual(said, []);
+  const { answer, messages } = await client.request('tools/call', toolCall('up__echo'));
+  assert.deepEqual(messages, []);
   assert.ok(answer.kind === 'result' && answer.result.includes('cannot be asked'));
 });
 
@@ -99,10 +99,10 @@ test('S-007 on the merged endpoint a question names its upstream', TIMEOUT, asyn
   const memory = asking('elicitation/create', { message: 'Delete it?' });
   await using gateway = await testCore({ up: { memory, title: 'Files' }, other: { memory: memoryUpstream({}) } });
   const client = await gateway.connect({ capabilities: { elicitation: {} } });
-  const { said } = await client.request('tools/call', toolCall('up__echo'), {
+  const { messages } = await client.request('tools/call', toolCall('up__echo'), {
     onMessage: (message) => message.kind === 'request' && client.answer(message.id, { action: 'decline' }),
   });
-  const [ask] = said;
+  const [ask] = messages;
   assert.ok(ask?.kind === 'request');
   assert.equal(ask.params?.string('message'), '[Files] Delete it?');
 });
@@ -113,22 +113,22 @@ test('M-019 M-020 progress has the client’s token and type, in order, before t
     request: (peer, request) => {
       const token = request.params?.object('_meta')?.raw('progressToken');
       for (const progress of [1, 2, 3]) {
-        peer.say(
+        peer.send(
           `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":${progress}}}`,
         );
       }
-      peer.say(result(request, text('done')));
+      peer.send(result(request, text('done')));
     },
   });
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
   for (const progressToken of ['"a-b"', '17']) {
-    const said: Message[] = [];
+    const messages: Message[] = [];
     const meta = { progressToken: JSON.parse(progressToken) };
     await client.request('tools/call', toolCall('up__echo', {}, meta), {
-      onMessage: (message) => said.push(message),
+      onMessage: (message) => messages.push(message),
     });
-    const tokens = said.map((message) => (message.kind === 'notification' ? message.params?.toString() : ''));
+    const tokens = messages.map((message) => (message.kind === 'notification' ? message.params?.toString() : ''));
     assert.deepEqual(
       tokens,
       [1, 2, 3].map((progress) => `{"progressToken":${progressToken},"progress":${progress}}`),
@@ -150,7 +150,7 @@ test('X-037 N-48 a cancellation has the upstream’s id, and the request gets no
   const client = await gateway.connect();
   const call = client.send('tools/call', toolCall('up__echo'), { id: '"0"' });
   const peer = await started.promise;
-  const theirs = peer.heard.find((message) => message.kind === 'request' && message.method === 'tools/call');
+  const theirs = peer.received.find((message) => message.kind === 'request' && message.method === 'tools/call');
   client.notify('notifications/cancelled', { requestId: '0', reason: 'enough' });
   assert.ok(theirs?.kind === 'request');
   assert.equal(await cancelled.promise, theirs.id);
@@ -162,12 +162,12 @@ test('a log message is filtered by the level of each session', TIMEOUT, async ()
     lists: { tools: [ECHO] },
     request: (peer, request) => {
       for (const level of ['debug', 'info', 'error']) {
-        peer.say(
+        peer.send(
           `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"${level}","data":"x"}}`,
           Number(request.id),
         );
       }
-      peer.say(result(request, request.method === 'tools/call' ? text('done') : {}));
+      peer.send(result(request, request.method === 'tools/call' ? text('done') : {}));
     },
   });
   await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
@@ -176,8 +176,8 @@ test('a log message is filtered by the level of each session', TIMEOUT, async ()
   await quiet.result('logging/setLevel', { level: 'error' });
   await chatty.result('logging/setLevel', { level: 'debug' });
   const levels = async (client: typeof quiet) => {
-    const { said } = await client.request('tools/call', toolCall('up__echo'));
-    return said.map((message) => (message.kind === 'notification' ? message.params?.string('level') : undefined));
+    const { messages } = await client.request('tools/call', toolCall('up__echo'));
+    return messages.map((message) => (message.kind === 'notification' ? message.params?.string('level') : undefined));
   };
   assert.deepEqual(await levels(quiet), ['error']);
   assert.deepEqual(await levels(chatty), ['debug', 'info', 'error']);

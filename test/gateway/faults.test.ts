@@ -32,7 +32,7 @@ function after(first: Script['request'], count = 1) {
     lists: { tools: [ECHO] },
     request: (peer, request) => {
       if (request.method === 'tools/call' && ++calls <= count) return first?.(peer, request);
-      peer.say(result(request, request.method === 'tools/call' ? DONE : {}));
+      peer.send(result(request, request.method === 'tools/call' ? DONE : {}));
     },
   });
 }
@@ -77,7 +77,7 @@ test('G1 one call refused for a lost session does not repeat another one', TIMEO
       if (calls === 2) {
         peer.fail(request.id, REFUSED());
         peer.end(FORGOTTEN());
-      } else if (calls > 2) peer.say(result(request, DONE));
+      } else if (calls > 2) peer.send(result(request, DONE));
     },
   });
   await using gateway = await testCore({ up: { memory } });
@@ -110,7 +110,7 @@ test('R2 a call without an answer fails at its deadline and is cancelled upstrea
   const [call] = memory.requests('tools/call');
   const cancelled = await memory.until(() =>
     memory.peers
-      .flatMap(({ heard }) => heard)
+      .flatMap(({ received }) => received)
       .find((message) => message.kind === 'notification' && message.method === 'notifications/cancelled'),
   );
   assert.ok(cancelled.kind === 'notification');
@@ -124,16 +124,16 @@ test('REL-04 progress extends the deadline up to the maximum', TIMEOUT, async ()
     let progress = 0;
     ticking = setInterval(() => {
       const params = `{"progressToken":${token},"progress":${++progress}}`;
-      peer.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":${params}}`);
+      peer.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":${params}}`);
     }, 10);
   });
   const timeouts = { startMs: 2_000, connectMs: 2_000, firstByteMs: 2_000, callMs: 100, maxMs: 400 };
   await using gateway = await testCore({ up: { memory, timeouts } });
   const client = await gateway.connect();
-  const { answer, said } = await client.request('tools/call', toolCall('up__echo', {}, { progressToken: 1 }));
+  const { answer, messages } = await client.request('tools/call', toolCall('up__echo', {}, { progressToken: 1 }));
   clearInterval(ticking);
   assert.partialDeepStrictEqual(failure(answer), { code: 'upstream-timeout' });
-  assert.ok(said.length > 10, `${said.length} messages of progress`);
+  assert.ok(messages.length > 10, `${messages.length} messages of progress`);
 });
 
 test('M-028 an upstream that does not start affects only its own items', TIMEOUT, async () => {
@@ -151,7 +151,7 @@ test('R1 many sessions at an upstream that is down briefly do not keep it down',
     lists: { tools: [ECHO] },
     start: () =>
       isDown ? Promise.reject(new GatewayError('upstream-unavailable', { message: 'down' })) : Promise.resolve(),
-    request: (peer, request) => peer.say(result(request, DONE)),
+    request: (peer, request) => peer.send(result(request, DONE)),
   });
   await using gateway = await testCore({ up: { memory } });
   // The first client gets the process that read the lists.
@@ -185,10 +185,10 @@ test('R5 a malformed message before the initialize answer does not prevent the s
     isRaw: true,
     lists: { tools: [ECHO] },
     request: (peer, request) => {
-      if (request.method !== 'initialize') return peer.say(result(request, DONE));
+      if (request.method !== 'initialize') return peer.send(result(request, DONE));
       const params = '{"level":"info","data":1,"_meta":{"a":1,"a":2}}';
-      peer.say(`{"jsonrpc":"2.0","method":"notifications/message","params":${params}}`);
-      peer.say(result(request, { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: {} }));
+      peer.send(`{"jsonrpc":"2.0","method":"notifications/message","params":${params}}`);
+      peer.send(result(request, { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: {} }));
     },
   });
   await using gateway = await testCore({ up: { memory } });
@@ -202,26 +202,26 @@ test('R5 a question with malformed params gets an error and reaches no client', 
     lists: { tools: [ECHO] },
     request: (peer) => {
       const params = '{"message":"Who?","requestedSchema":{"type":"object","type":"object"}}';
-      peer.say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":${params}}`);
+      peer.send(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":${params}}`);
     },
     response: (peer, response) => {
       answers.push(response.kind === 'error' ? String(response.error.code) : response.kind);
       const [call] = memory.requests('tools/call');
-      if (call !== undefined) peer.say(result(call, DONE));
+      if (call !== undefined) peer.send(result(call, DONE));
     },
   });
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect({ capabilities: { elicitation: {} }, revision: '2025-06-18' });
-  const { answer, said } = await client.request('tools/call', toolCall('up__echo'));
+  const { answer, messages } = await client.request('tools/call', toolCall('up__echo'));
   assert.equal(answer.kind, 'result');
   assert.deepEqual(answers, ['-32602']);
-  assert.deepEqual(said, []);
+  assert.deepEqual(messages, []);
 });
 
 test('R5 a malformed result fails the call with executed "yes"', TIMEOUT, async () => {
   const memory = after((peer, { id }) => {
     const block = '{"type":"resource_link","uri":"file:///a","uri":"file:///b"}';
-    peer.say(`{"jsonrpc":"2.0","id":${id},"result":{"content":[${block}]}}`);
+    peer.send(`{"jsonrpc":"2.0","id":${id},"result":{"content":[${block}]}}`);
   });
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();

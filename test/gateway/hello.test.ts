@@ -15,8 +15,8 @@ test('L-005 an upstream gets initialize, then initialized, then everything else'
   await client.result('tools/list');
   await client.request('tools/call', { name: 'up__echo' });
   assert.ok(memory.peers.length > 0);
-  for (const { heard } of memory.peers) {
-    const methods = heard.map((message) => ('method' in message ? message.method : message.kind));
+  for (const { received } of memory.peers) {
+    const methods = received.map((message) => ('method' in message ? message.method : message.kind));
     assert.deepEqual(methods.slice(0, 2), ['initialize', 'notifications/initialized']);
     assert.ok(!methods.slice(2).some((method) => method === 'initialize' || method === 'notifications/initialized'));
   }
@@ -28,9 +28,9 @@ test('L-004 a client gets no questions and notifications before it sends initial
     listsOf: () => ({ tools }),
     // As servers do that want to know where they may work.
     notification: (peer, { method }) => {
-      if (method === 'notifications/initialized') peer.say('{"jsonrpc":"2.0","id":"r","method":"roots/list"}');
+      if (method === 'notifications/initialized') peer.send('{"jsonrpc":"2.0","id":"r","method":"roots/list"}');
     },
-    request: (peer, request) => peer.say(result(request, {})),
+    request: (peer, request) => peer.send(result(request, {})),
   });
   await using gateway = await testCore({ up: { memory, start: 'eager' } });
   const params = RawObject.of({
@@ -42,17 +42,17 @@ test('L-004 a client gets no questions and notifications before it sends initial
   const { session, answer } = await gateway.core.gateway.initialize(request, LOCAL, '');
   assert.ok(session !== undefined && answer.kind === 'result');
   const client = new TestClient(() => gateway.core, session, RawObject.parse(answer.result), true);
-  await memory.until(() => memory.peers[0]?.heard.find(({ kind }) => kind === 'error'));
+  await memory.until(() => memory.peers[0]?.received.find(({ kind }) => kind === 'error'));
 
   tools = [TOOL, { ...TOOL, name: 'more' }];
-  memory.peers[0]?.say('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
+  memory.peers[0]?.send('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
   // Twice each: for clients without capabilities, and for those of this client.
   await memory.until(() => (memory.requests('tools/list').length === 4 ? true : undefined));
   assert.deepEqual(client.listened, []);
 
   client.notify('notifications/initialized');
   tools = [TOOL, { ...TOOL, name: 'other' }];
-  memory.peers[0]?.say('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
-  await client.heard('notifications/tools/list_changed');
+  memory.peers[0]?.send('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
+  await client.waitForMessage('notifications/tools/list_changed');
   assert.equal(client.listened.length, 1);
 });

@@ -16,7 +16,7 @@ function counting(script: Partial<Parameters<typeof memoryUpstream>[0]> = {}): M
   const memory = memoryUpstream({
     lists: { tools: [ECHO], resources: [FILE] },
     capabilities: RESOURCES,
-    request: (peer, request) => peer.say(result(request, { conversation: memory.peers.indexOf(peer) })),
+    request: (peer, request) => peer.send(result(request, { conversation: memory.peers.indexOf(peer) })),
     ...script,
   });
   return memory;
@@ -27,7 +27,7 @@ async function conversation(client: TestClient): Promise<unknown> {
 }
 
 function methodsOf(peer: Peer | undefined): string[] {
-  return (peer?.heard ?? []).flatMap((message) => ('method' in message ? [message.method] : []));
+  return (peer?.received ?? []).flatMap((message) => ('method' in message ? [message.method] : []));
 }
 
 test('D6 isolation by session: each session has its own connection, and keeps it', TIMEOUT, async () => {
@@ -141,7 +141,7 @@ test('D4 lists of one session’s own connection do not reach another session', 
     listsOf: (peer) => ({ tools: unlocked.has(peer) ? [ECHO, { ...ECHO, name: 'secret' }] : [ECHO] }),
     request: (peer, request) => {
       if (request.method === 'tools/call') unlocked.add(peer);
-      peer.say(result(request, {}));
+      peer.send(result(request, {}));
     },
   });
   await using gateway = await testCore({ up: { memory } });
@@ -160,9 +160,9 @@ test('X-022 a message of no call reaches no client if two sessions share a conne
   const clients = [await gateway.connect(), await gateway.connect()];
   await Promise.all(clients.map(conversation));
   const [peer] = memory.peers.filter((one) => methodsOf(one).includes('tools/call'));
-  peer?.say('{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"whose?"}}');
-  peer?.say('{"jsonrpc":"2.0","id":"q","method":"roots/list"}');
-  const answer = await memory.until(() => peer?.heard.find(({ kind }) => kind === 'error' || kind === 'result'));
+  peer?.send('{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"whose?"}}');
+  peer?.send('{"jsonrpc":"2.0","id":"q","method":"roots/list"}');
+  const answer = await memory.until(() => peer?.received.find(({ kind }) => kind === 'error' || kind === 'result'));
   assert.equal(answer.kind, 'error');
   assert.deepEqual(
     clients.flatMap(({ listened }) => listened),
@@ -198,7 +198,7 @@ test('D6 concurrent opens never exceed the connections that the config allows', 
       most = Math.max(most, memory.open.size + 1);
     },
   });
-  await using gateway = await testCore({ up: { memory, maxConnections: 3 } });
+  await using gateway = await testCore({ up: { memory, maxConnections: 3, queueMs: 1_000 } });
   const clients = await Promise.all(Array.from({ length: 10 }, () => gateway.connect()));
   await Promise.all(clients.map((client) => client.request('tools/call', toolCall('up__echo'))));
   assert.ok(memory.open.size <= 3 && most <= 3, `${memory.open.size} open, at most ${most}`);
@@ -208,10 +208,10 @@ test('REL-14 the quota of processes covers all upstreams; a released process fre
   const held: (() => void)[] = [];
   const memory: MemoryUpstream = counting({
     request: (peer, request) => {
-      held.push(() => peer.say(result(request, {})));
+      held.push(() => peer.send(result(request, {})));
     },
   });
-  await using gateway = await testCore({ up: { memory } }, { limits: { processes: 3 } });
+  await using gateway = await testCore({ up: { memory, queueMs: 1_000 } }, { limits: { processes: 3 } });
   const clients: TestClient[] = [];
   let refused: Awaited<ReturnType<TestClient['request']>> | undefined;
   while (refused === undefined) {
@@ -308,7 +308,7 @@ test('N-07 a process serves no client while its lists are read', TIMEOUT, async 
     listsOf: (peer) => ({ tools: grown.has(peer) ? tools : tools.slice(0, 1) }),
     request: (peer, request) => {
       grown.add(peer);
-      peer.say(result(request, { content: [] }));
+      peer.send(result(request, { content: [] }));
     },
   });
   await using gateway = await testCore({ up: { memory } });

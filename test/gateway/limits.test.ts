@@ -15,14 +15,14 @@ function holding() {
     lists: { tools: [ECHO] },
     request: (peer, request) => {
       if (request.method === 'tools/call') held.push({ peer, request });
-      else peer.say(result(request, {}));
+      else peer.send(result(request, {}));
     },
   });
   const arrived = (count: number) => memory.until(() => (held.length >= count ? true : undefined));
   const release = () => {
     const next = held.shift();
     assert.ok(next);
-    next.peer.say(result(next.request, {}));
+    next.peer.send(result(next.request, {}));
   };
   return { memory, held, arrived, release };
 }
@@ -131,13 +131,13 @@ test('a call releases its slot while its client answers a question', TIMEOUT, as
   const memory = memoryUpstream({
     lists: { tools: [ECHO] },
     request: (peer, request) => {
-      if (request.params?.object('arguments')?.raw('ask') === undefined) return peer.say(result(request, {}));
+      if (request.params?.object('arguments')?.raw('ask') === undefined) return peer.send(result(request, {}));
       const params = '{"message":"Sure?","requestedSchema":{"type":"object","properties":{}}}';
-      peer.say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":${params}}`);
+      peer.send(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":${params}}`);
     },
     response: (peer) => {
-      const call = peer.heard.find((m) => m.kind === 'request' && m.method === 'tools/call');
-      if (call?.kind === 'request') peer.say(result(call, {}));
+      const call = peer.received.find((m) => m.kind === 'request' && m.method === 'tools/call');
+      if (call?.kind === 'request') peer.send(result(call, {}));
     },
   });
   await using gateway = await testCore({ up: { memory, concurrency: 1 } });

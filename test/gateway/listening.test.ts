@@ -1,18 +1,19 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
+import { LIMITS } from '../../src/limits.ts';
 import type { Message } from '../../src/protocol/jsonrpc.ts';
 import { META } from '../../src/protocol/meta.ts';
 import { testCore, toolCall } from '../support/core.ts';
 import { modernUpstream, type ServerScript } from '../support/http-upstream.ts';
 import { memoryUpstream, type MemoryUpstream, result } from '../support/memory-upstream.ts';
 import { modernRequest, type ModernRequest } from '../support/modern-client.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 20_000 };
 const URI = 'up+test://a';
 const HTTP = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
 const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
 const UPDATED = 'notifications/resources/updated';
-const UNTIL_MS = 5_000;
 
 function older(tools: () => object[] = () => []): MemoryUpstream {
   const memory = memoryUpstream({
@@ -20,7 +21,7 @@ function older(tools: () => object[] = () => []): MemoryUpstream {
     listsOf: () => ({ tools: tools(), resources: [{ uri: 'test://a', name: 'a' }] }),
     request: (peer, request) => {
       const isRefused = request.params?.string('uri') === 'test://refused';
-      peer.say(
+      peer.send(
         isRefused ? `{"jsonrpc":"2.0","id":${request.id},"error":{"code":-32602,"message":"No"}}` : result(request, {}),
       );
     },
@@ -28,32 +29,22 @@ function older(tools: () => object[] = () => []): MemoryUpstream {
   return memory;
 }
 
-function named(said: readonly Message[], method: string): Record<string, unknown>[] {
-  return said.flatMap((one) =>
+function named(messages: readonly Message[], method: string): Record<string, unknown>[] {
+  return messages.flatMap((one) =>
     'method' in one && one.method === method ? [JSON.parse(one.params?.toString() ?? '{}')] : [],
   );
 }
 
-async function until(holds: () => boolean): Promise<void> {
-  const deadline = performance.now() + UNTIL_MS;
-  while (!holds()) {
-    assert.ok(performance.now() < deadline, `not within ${UNTIL_MS} ms: ${holds.toString()}`);
-    await new Promise((resolve) => {
-      setTimeout(resolve, 5);
-    });
-  }
-}
-
-async function acknowledged({ said }: ModernRequest): Promise<unknown> {
-  await until(() => said.length > 0);
-  const [first] = said;
+async function waitForAcknowledgement({ messages }: ModernRequest): Promise<unknown> {
+  await waitUntil(() => messages.length > 0);
+  const [first] = messages;
   assert.ok(first !== undefined && 'method' in first);
   assert.equal(first.method, ACKNOWLEDGED);
-  return named(said, ACKNOWLEDGED)[0]?.['notifications'];
+  return named(messages, ACKNOWLEDGED)[0]?.['notifications'];
 }
 
 function updates(memory: MemoryUpstream, uri = 'test://a'): void {
-  for (const peer of memory.open) peer.say(JSON.stringify({ jsonrpc: '2.0', method: UPDATED, params: { uri } }));
+  for (const peer of memory.open) peer.send(JSON.stringify({ jsonrpc: '2.0', method: UPDATED, params: { uri } }));
 }
 
 suite('X-032 X-036 subscriptions/listen', () => {
@@ -63,13 +54,13 @@ suite('X-032 X-036 subscriptions/listen', () => {
       await using gateway = await testCore({ up: { memory } });
       const notifications = { resourceSubscriptions: [URI, 'up+test://refused', 'nobody://a'], toolsListChanged: true };
       const listen = modernRequest(gateway, 'subscriptions/listen', { notifications }, { id });
-      assert.deepEqual(await acknowledged(listen), { toolsListChanged: true, resourceSubscriptions: [URI] });
+      assert.deepEqual(await waitForAcknowledgement(listen), { toolsListChanged: true, resourceSubscriptions: [URI] });
       updates(memory);
-      await until(() => named(listen.said, UPDATED).length === 1);
+      await waitUntil(() => named(listen.messages, UPDATED).length === 1);
       listen.call.close();
       const { result: ended } = await listen.reply;
       assert.partialDeepStrictEqual(ended, { resultType: 'complete' });
-      const metas = listen.said.map((one) => ('params' in one ? one.params?.object('_meta') : undefined));
+      const metas = listen.messages.map((one) => ('params' in one ? one.params?.object('_meta') : undefined));
       for (const meta of metas) assert.equal(meta?.raw(META.subscriptionId), id);
       assert.ok(JSON.stringify(ended?.['_meta']).includes(`"${META.subscriptionId}":${id}`));
     });
@@ -85,18 +76,33 @@ suite('X-032 X-036 subscriptions/listen', () => {
       wants({ resourceSubscriptions: [URI], toolsListChanged: false }),
       wants({}),
     ];
-    for (const one of [lists, updated, nothing]) await acknowledged(one);
+    for (const one of [lists, updated, nothing]) await waitForAcknowledgement(one);
     tools = [{ name: 'new', inputSchema: { type: 'object' } }];
-    for (const peer of memory.open) peer.say('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
+    for (const peer of memory.open) peer.send('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
     updates(memory);
-    await until(() => lists.said.length === 2 && updated.said.length === 2);
+    await waitUntil(() => lists.messages.length === 2 && updated.messages.length === 2);
     for (const one of [lists, updated, nothing]) one.call.close();
     for (const one of [lists, updated, nothing]) await one.reply;
     const methods = (one: ModernRequest) =>
-      one.said.flatMap((message) => ('method' in message ? [message.method] : []));
+      one.messages.flatMap((message) => ('method' in message ? [message.method] : []));
     assert.deepEqual(methods(lists), [ACKNOWLEDGED, 'notifications/tools/list_changed']);
     assert.deepEqual(methods(updated), [ACKNOWLEDGED, UPDATED]);
     assert.deepEqual(methods(nothing), [ACKNOWLEDGED]);
+  });
+
+  test('X-033 a resource named without its prefix has that name in its updates', TIMEOUT, async () => {
+    const memory = older();
+    await using gateway = await testCore({ up: { memory } });
+    const notifications = { resourceSubscriptions: ['test://a'] };
+    const listen = modernRequest(gateway, 'subscriptions/listen', { notifications });
+    assert.deepEqual(await waitForAcknowledgement(listen), { resourceSubscriptions: ['test://a'] });
+    updates(memory);
+    updates(memory, 'test://a/part');
+    await waitUntil(() => named(listen.messages, UPDATED).length === 2);
+    const uris = named(listen.messages, UPDATED).map((params) => params['uri']);
+    assert.deepEqual(new Set(uris), new Set(['test://a', 'up+test://a/part']));
+    listen.call.close();
+    await listen.reply;
   });
 
   test('X-034 subscribes at a legacy upstream once, and unsubscribes after the last listener', TIMEOUT, async () => {
@@ -105,12 +111,12 @@ suite('X-032 X-036 subscriptions/listen', () => {
     const listen = () =>
       modernRequest(gateway, 'subscriptions/listen', { notifications: { resourceSubscriptions: [URI] } });
     const [a, b] = [listen(), listen()];
-    for (const one of [a, b]) assert.deepEqual(await acknowledged(one), { resourceSubscriptions: [URI] });
+    for (const one of [a, b]) assert.deepEqual(await waitForAcknowledgement(one), { resourceSubscriptions: [URI] });
     assert.equal(memory.requests('resources/subscribe').length, 1);
     a.call.cancel('gone');
     await a.reply;
     updates(memory);
-    await until(() => named(b.said, UPDATED).length === 1);
+    await waitUntil(() => named(b.messages, UPDATED).length === 1);
     assert.equal(memory.requests('resources/unsubscribe').length, 0);
     b.call.cancel('gone');
     await b.reply;
@@ -129,15 +135,15 @@ suite('X-032 X-036 subscriptions/listen', () => {
     const listen = (...uris: string[]) =>
       modernRequest(gateway, 'subscriptions/listen', { notifications: { resourceSubscriptions: uris } });
     const first = listen(URI);
-    await acknowledged(first);
+    await waitForAcknowledgement(first);
     const second = listen(URI, 'slow+test://b');
     const waits = await slow.until(() => slow.requests('resources/subscribe')[0]);
     first.call.cancel('gone');
     await first.reply;
-    for (const peer of slow.open) peer.say(result(waits, {}));
-    assert.deepEqual(await acknowledged(second), { resourceSubscriptions: [URI, 'slow+test://b'] });
+    for (const peer of slow.open) peer.send(result(waits, {}));
+    assert.deepEqual(await waitForAcknowledgement(second), { resourceSubscriptions: [URI, 'slow+test://b'] });
     updates(memory);
-    await until(() => named(second.said, UPDATED).length === 1);
+    await waitUntil(() => named(second.messages, UPDATED).length === 1);
     assert.equal(memory.requests('resources/unsubscribe').length, 0);
   });
 
@@ -172,9 +178,9 @@ suite('X-035 a legacy client that subscribes at a modern server', () => {
     const client = await gateway.connect();
     assert.equal((await client.request('resources/subscribe', { uri: URI })).answer.kind, 'result');
     assert.equal((await client.request('resources/subscribe', { uri: 'up+test://b' })).answer.kind, 'error');
-    await until(() => up.listens().length > 0);
-    up.listens().at(-1)?.tell(UPDATED, { uri: 'test://a' });
-    await client.heard(UPDATED);
+    await waitUntil(() => up.listens().length > 0);
+    up.listens().at(-1)?.notifySubscriber(UPDATED, { uri: 'test://a' });
+    await client.waitForMessage(UPDATED);
   });
 
   test('gets updates of all resources after a second subscription', TIMEOUT, async () => {
@@ -182,9 +188,9 @@ suite('X-035 a legacy client that subscribes at a modern server', () => {
     await using gateway = await testCore({ up: up.config });
     const client = await gateway.connect();
     for (const uri of [URI, 'up+test://b']) await client.result('resources/subscribe', { uri });
-    await until(() => up.listens().length === 1);
-    for (const uri of ['test://a', 'test://b']) up.tell(UPDATED, { uri });
-    await until(() => named(client.listened, UPDATED).length === 2);
+    await waitUntil(() => up.listens().length === 1);
+    for (const uri of ['test://a', 'test://b']) up.notify(UPDATED, { uri });
+    await waitUntil(() => named(client.listened, UPDATED).length === 2);
     assert.deepEqual(named(client.listened, UPDATED), [{ uri: URI }, { uri: 'up+test://b' }]);
   });
 
@@ -195,7 +201,7 @@ suite('X-035 a legacy client that subscribes at a modern server', () => {
     await client.result('resources/subscribe', { uri: URI });
     const before = up.requests('subscriptions/listen').length;
     for (const listen of up.listens()) listen.breakOff();
-    await client.heard(UPDATED);
+    await client.waitForMessage(UPDATED);
     assert.deepEqual(named(client.listened, UPDATED), [{ uri: URI }]);
     const again = up.requests('subscriptions/listen').slice(before).at(-1);
     assert.partialDeepStrictEqual(again?.params, { notifications: { resourceSubscriptions: ['test://a'] } });
@@ -212,19 +218,19 @@ suite('X-029 log messages reach a modern client', () => {
           for (const level of ['debug', 'warning', 'error']) {
             const params = { level, data: request.params?.object('arguments')?.string('nonce') };
             const text = JSON.stringify({ jsonrpc: '2.0', method: 'notifications/message', params });
-            peer.say(text, isAttributed ? Number(request.id) : undefined);
+            peer.send(text, isAttributed ? Number(request.id) : undefined);
           }
         }
-        peer.say(result(request, { content: [] }));
+        peer.send(result(request, { content: [] }));
       },
     });
-  const levels = ({ said }: ModernRequest) => named(said, 'notifications/message').map(({ level }) => level);
+  const levels = ({ messages }: ModernRequest) => named(messages, 'notifications/message').map(({ level }) => level);
   const call = (gateway: Parameters<typeof modernRequest>[0], nonce: string, options: object) =>
     modernRequest(gateway, 'tools/call', toolCall('up__t', { nonce }), options);
 
   for (const isAttributed of [true, false]) {
-    const how = isAttributed ? 'where the server says what they are about' : 'on a connection of its own';
-    test(`from the level in its request, or none without a level, ${how}`, TIMEOUT, async () => {
+    const how = isAttributed ? 'if the server relates them' : 'on a connection of its own';
+    test(`from the level in its request, or none without one, ${how}`, TIMEOUT, async () => {
       const where = isAttributed ? { target: HTTP } : {};
       await using gateway = await testCore({ up: { memory: logging(isAttributed), ...where } });
       const wants = call(gateway, 'a', { logLevel: 'warning' });
@@ -245,7 +251,7 @@ suite('X-029 log messages reach a modern client', () => {
     for (const { nonce, call: one } of calls) {
       await one.reply;
       assert.deepEqual(
-        named(one.said, 'notifications/message').map(({ data }) => data),
+        named(one.messages, 'notifications/message').map(({ data }) => data),
         [nonce],
       );
     }
@@ -255,6 +261,50 @@ suite('X-029 log messages reach a modern client', () => {
     await using gateway = await testCore({ up: { memory: logging(false), isolation: 'shared' } });
     const wants = call(gateway, 'a', { logLevel: 'debug' });
     await wants.reply;
-    assert.deepEqual(wants.said, []);
+    assert.deepEqual(wants.messages, []);
   });
+});
+
+test('N-23 limit subscriptionUriBytes: a longer URI is left out of the acknowledgement', TIMEOUT, async () => {
+  await using gateway = await testCore({ up: { memory: older() } });
+  const long = `up+test://${'x'.repeat(LIMITS.subscriptionUriBytes)}`;
+  const stream = modernRequest(gateway, 'subscriptions/listen', {
+    notifications: { resourceSubscriptions: [URI, long] },
+  });
+  assert.deepEqual(await waitForAcknowledgement(stream), { resourceSubscriptions: [URI] });
+  assert.match(await gateway.metrics.text(), /limit_reached_total\{limit="subscriptionUriBytes"\} 1/);
+});
+
+test('limit listenEntries: a stream for more URIs is refused', TIMEOUT, async () => {
+  await using gateway = await testCore({ up: { memory: older() } });
+  const uris = Array.from({ length: LIMITS.listenEntries }, (_, n) => `up+test://${n}`);
+  const listen = (resourceSubscriptions: readonly string[]) =>
+    modernRequest(gateway, 'subscriptions/listen', { notifications: { resourceSubscriptions } });
+  const stream = listen(uris);
+  assert.deepEqual(await waitForAcknowledgement(stream), { resourceSubscriptions: uris });
+  stream.call.close();
+  assert.equal((await listen([...uris, URI]).reply).error?.code, -32_602);
+  assert.match(await gateway.metrics.text(), /limit_reached_total\{limit="listenEntries"\} 1/);
+});
+
+test('N-23 URIs beyond the bytes of a principal are not subscribed, those of others are', TIMEOUT, async () => {
+  await using gateway = await testCore({ up: { memory: older() } });
+  const resourceSubscriptions = Array.from({ length: 300 }, (_, n) => `up+test://${n}`.padEnd(4_000, 'x'));
+  const listen = (key: string) => {
+    const principal = { key, label: key, scopes: [] };
+    return modernRequest(gateway, 'subscriptions/listen', { notifications: { resourceSubscriptions } }, { principal });
+  };
+  const countOf = async (request: ModernRequest) => {
+    const { resourceSubscriptions: uris = [] } = Object(await waitForAcknowledgement(request));
+    return uris.length;
+  };
+  const first = listen('ann');
+  const room = await countOf(first);
+  assert.ok(room > 200 && room < 300, `${room} of 300`);
+  const empty = listen('ann');
+  assert.equal(await countOf(empty), 0);
+  assert.equal(await countOf(listen('bob')), room);
+  first.call.close();
+  await first.reply;
+  assert.equal(await countOf(listen('ann')), room);
 });

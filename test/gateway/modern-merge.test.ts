@@ -92,7 +92,7 @@ test('M-011 all pages of a list have the same caching, though the upstream chang
   assert.equal(first['cacheScope'], 'public');
   const relisted = upstream.requests('tools/list').length;
   cacheScope = 'private';
-  upstream.tell('notifications/tools/list_changed');
+  upstream.notify('notifications/tools/list_changed');
   await upstream.received.find(({ rpc }) => rpc === 'tools/list' && upstream.requests('tools/list').length > relisted);
   for (;;) {
     const now = await modernResult(gateway.url, 'tools/list');
@@ -197,14 +197,14 @@ test('M-024 a remote tool with wrong header annotations is left out and logged',
 });
 
 test('M-027 unknown _meta passes both ways, and no reserved member is added', TIMEOUT, async () => {
-  const said = {
+  const meta = {
     'com.example/trail': [1.0, 'x'],
     traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
   };
   const answers: ServerScript['answers'] = {
     'tools/call': ({ params }) => ({
       content: [],
-      structuredContent: { heard: params['_meta'] },
+      structuredContent: { received: params['_meta'] },
       _meta: { 'org.example/from': { deep: true } },
     }),
   };
@@ -215,12 +215,12 @@ test('M-027 unknown _meta passes both ways, and no reserved member is added', TI
     ['new__echo', ['clientCapabilities', 'clientInfo', 'protocolVersion']],
     ['old__echo', []],
   ] as const) {
-    const result = await modernResult(gateway.url, 'tools/call', { name, arguments: {} }, { meta: said });
+    const result = await modernResult(gateway.url, 'tools/call', { name, arguments: {} }, { meta: meta });
     const { structuredContent, _meta } = JSON.parse(JSON.stringify(result));
-    const { heard } = structuredContent;
-    assert.equal(heard['com.example/trail'].length, 2);
-    assert.equal(heard['traceparent'], said.traceparent);
-    const own = Object.keys(heard).filter((key) => key.startsWith(KEY));
+    const { received } = structuredContent;
+    assert.equal(received['com.example/trail'].length, 2);
+    assert.equal(received['traceparent'], meta.traceparent);
+    const own = Object.keys(received).filter((key) => key.startsWith(KEY));
     assert.deepEqual(
       own.toSorted(),
       reserved.map((key) => `${KEY}${key}`),

@@ -123,7 +123,7 @@ function asks(method: string, params: object): Act {
   return ({ params: { inputResponses } }) =>
     inputResponses === undefined
       ? { resultType: 'input_required', inputRequests: { k: { method, params } }, requestState: 'inner' }
-      : { ...DONE, structuredContent: { heard: inputResponses } };
+      : { ...DONE, structuredContent: { received: inputResponses } };
 }
 
 for (const { name, method, params, capabilities } of [
@@ -179,7 +179,7 @@ test('X-046 the state of one upstream is not sent to another one or another tool
 for (const { method, params, ends } of [
   { method: 'sampling/createMessage', params: SAMPLING, ends: /"isError":true/ },
   { method: 'roots/list', params: {}, ends: /"isError":true/ },
-  { method: 'elicitation/create', params: FORM, ends: /"heard":\{"k":\{"action":"cancel"\}\}/ },
+  { method: 'elicitation/create', params: FORM, ends: /"received":\{"k":\{"action":"cancel"\}\}/ },
 ]) {
   test(`X-009 the call of a legacy client that refuses ${method} ends`, TIMEOUT, async () => {
     await using at = await withTool(asks(method, params));

@@ -33,7 +33,7 @@ function guarded(): MemoryUpstream & { readonly opened: () => void } {
     },
     request: (peer, request) => {
       const error = { code: -32042, message: 'Sign in first', data: { elicitations: [PAGE] } };
-      peer.say(
+      peer.send(
         isOpen
           ? result(request, DONE[request.method] ?? {})
           : `{"jsonrpc":"2.0","id":${request.id},"error":${JSON.stringify(error)}}`,
@@ -44,7 +44,7 @@ function guarded(): MemoryUpstream & { readonly opened: () => void } {
     isOpen = true;
     const params = JSON.stringify({ elicitationId: PAGE.elicitationId });
     for (const peer of memory.open) {
-      peer.say(`{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":${params}}`);
+      peer.send(`{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":${params}}`);
     }
   };
   return { ...memory, opened };

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Isolation } from '../../src/config/config.ts';
+import type { Isolation } from '../../src/config/upstream-config.ts';
 import { GatewayError } from '../../src/errors.ts';
 import type { Principal } from '../../src/policy/principal.ts';
 import { HttpStatusError } from '../../src/upstream/rpc/http-status-error.ts';
@@ -20,7 +20,7 @@ function personal() {
       if (audience !== 'mallory') return;
       throw new GatewayError('upstream-unavailable', { message: 'refused' }, new HttpStatusError(401));
     },
-    request: (peer, request) => peer.say(result(request, { for: peer.audience })),
+    request: (peer, request) => peer.send(result(request, { for: peer.audience })),
   });
   const upstream = (isolation: Isolation) =>
     ({ up: { memory, isolation, target: TARGET, credentials: 'principal' } }) as const;
@@ -80,8 +80,8 @@ test('a change of lists is announced to the clients of its principal alone', TIM
   await anna.result('tools/call', toolCall('up__of_anna'));
   const listed = memory.requests('tools/list').length;
   const peer = memory.peers.find(({ audience }) => audience === 'anna');
-  peer?.say('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
-  await anna.heard('notifications/tools/list_changed');
+  peer?.send('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
+  await anna.waitForMessage('notifications/tools/list_changed');
   assert.equal(memory.requests('tools/list').length, listed + 1);
   assert.deepEqual(bert.listened, []);
 });

@@ -17,7 +17,9 @@ function mirror(): MemoryUpstream {
       resourceTemplates: [{ uriTemplate: 'file:///logs/{day}', name: 'logs' }],
     },
     request: (peer, request) =>
-      peer.say(result(request, { asked: JSON.parse(request.params?.toString() ?? 'null'), content: [], contents: [] })),
+      peer.send(
+        result(request, { asked: JSON.parse(request.params?.toString() ?? 'null'), content: [], contents: [] }),
+      ),
   });
 }
 
@@ -90,7 +92,7 @@ test('M-006 M-007 unknown items are refused with the code of their kind, and not
     assert.ok(answer.kind === 'error', method);
     assert.equal(answer.error.code, code, method);
   }
-  const asked = memory.peers.flatMap(({ heard }) => heard.map((m) => ('method' in m ? m.method : '')));
+  const asked = memory.peers.flatMap(({ received }) => received.map((m) => ('method' in m ? m.method : '')));
   assert.ok(!asked.some((method) => ['tools/call', 'prompts/get', 'resources/read'].includes(method)), asked.join());
 });
 
@@ -112,7 +114,7 @@ test('a second request with an id in flight is refused, and the first continues'
   const held = Promise.withResolvers<() => void>();
   const memory = memoryUpstream({
     lists: { tools: [ECHO] },
-    request: (peer: Peer, request) => held.resolve(() => peer.say(result(request, { content: [] }))),
+    request: (peer: Peer, request) => held.resolve(() => peer.send(result(request, { content: [] }))),
   });
   await using gateway = await testCore({ up: { memory } });
   const [client, other] = [await gateway.connect(), await gateway.connect()];
@@ -137,7 +139,7 @@ test('X-044 a result is translated to the client’s revision', TIMEOUT, async (
   const link = { type: 'resource_link', uri: 'file:///a', name: 'a' };
   const memory = memoryUpstream({
     lists: { tools: [{ ...ECHO, outputSchema: { type: 'object' } }] },
-    request: (peer, request) => peer.say(result(request, { content: [link], structuredContent: { n: 1 } })),
+    request: (peer, request) => peer.send(result(request, { content: [link], structuredContent: { n: 1 } })),
   });
   await using gateway = await testCore({ up: { memory } });
   const now = await gateway.connect();

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import type { UpstreamConfig } from '../../src/config/config.ts';
+import type { UpstreamConfig } from '../../src/config/upstream-config.ts';
 import { LIMITS } from '../../src/limits.ts';
 import type { Principal } from '../../src/policy/principal.ts';
 import { testCore, type TestCore, toolCall } from '../support/core.ts';
@@ -39,9 +39,9 @@ function keeper(resources: readonly string[] = ['test://a']): MemoryUpstream {
       if (tool === 'touch' && of(peer).has('test://a')) update(peer);
       if (tool === 'grow') {
         grown.add(peer);
-        peer.say(`{"jsonrpc":"2.0","method":"${LIST_CHANGED}"}`);
+        peer.send(`{"jsonrpc":"2.0","method":"${LIST_CHANGED}"}`);
       }
-      peer.say(result(request, { content: [] }));
+      peer.send(result(request, { content: [] }));
     },
   });
 }
@@ -51,9 +51,9 @@ function modernKeeper(): MemoryUpstream {
   const listening = new WeakMap<Peer, string>();
   const complete = { resultType: 'complete', ttlMs: 0, cacheScope: 'private' };
   const meta = (id: string) => ({ _meta: { 'io.modelcontextprotocol/subscriptionId': Number(id) } });
-  const say = (peer: Peer, method: string, params: object = {}) => {
+  const send = (peer: Peer, method: string, params: object = {}) => {
     const id = listening.get(peer);
-    if (id !== undefined) peer.say(JSON.stringify({ jsonrpc: '2.0', method, params: { ...params, ...meta(id) } }));
+    if (id !== undefined) peer.send(JSON.stringify({ jsonrpc: '2.0', method, params: { ...params, ...meta(id) } }));
   };
   return memoryUpstream({
     isRaw: true,
@@ -61,25 +61,25 @@ function modernKeeper(): MemoryUpstream {
     request: (peer, request) => {
       if (request.method === 'server/discover') {
         const capabilities = { tools: { listChanged: true } };
-        return peer.say(result(request, { ...complete, supportedVersions: ['2026-07-28'], capabilities }));
+        return peer.send(result(request, { ...complete, supportedVersions: ['2026-07-28'], capabilities }));
       }
       if (request.method === 'subscriptions/listen') {
         listening.set(peer, request.id);
         const notifications: unknown = JSON.parse(request.params?.raw('notifications') ?? '{}');
-        return say(peer, ACKNOWLEDGED, { notifications });
+        return send(peer, ACKNOWLEDGED, { notifications });
       }
-      if (request.params?.string('name') === 'grow') say(peer, LIST_CHANGED);
-      return peer.say(result(request, { ...complete, content: [] }));
+      if (request.params?.string('name') === 'grow') send(peer, LIST_CHANGED);
+      return peer.send(result(request, { ...complete, content: [] }));
     },
   });
 }
 
 function update(peer: Peer): void {
-  peer.say(JSON.stringify({ jsonrpc: '2.0', method: UPDATED, params: { uri: 'test://a' } }));
+  peer.send(JSON.stringify({ jsonrpc: '2.0', method: UPDATED, params: { uri: 'test://a' } }));
 }
 
 function listen(gateway: TestCore, notifications: object, options: ModernOptions = {}): Listener {
-  const said = Promise.withResolvers<void>();
+  const acknowledged = Promise.withResolvers<void>();
   const waiting = new Map<string, () => void>();
   const request = modernRequest(
     gateway,
@@ -89,19 +89,19 @@ function listen(gateway: TestCore, notifications: object, options: ModernOptions
       ...options,
       onMessage: (message) => {
         if (!('method' in message)) return;
-        if (message.method === ACKNOWLEDGED) said.resolve();
+        if (message.method === ACKNOWLEDGED) acknowledged.resolve();
         waiting.get(message.method)?.();
       },
     },
   );
-  const heard = () => request.said.flatMap((message) => ('method' in message ? [message.method] : [])).slice(1);
+  const received = () => request.messages.flatMap((message) => ('method' in message ? [message.method] : [])).slice(1);
   return {
     request,
-    acknowledged: said.promise,
-    heard,
-    hears: (method) =>
+    acknowledged: acknowledged.promise,
+    received,
+    waitFor: (method) =>
       new Promise((resolve) => {
-        if (heard().includes(method)) resolve();
+        if (received().includes(method)) resolve();
         else waiting.set(method, resolve);
       }),
   };
@@ -111,8 +111,8 @@ interface Listener {
   readonly request: ModernRequest;
   readonly acknowledged: Promise<void>;
   /** The notifications after the acknowledgement, by method. */
-  heard(): readonly string[];
-  hears(method: string): Promise<void>;
+  received(): readonly string[];
+  waitFor(method: string): Promise<void>;
 }
 
 async function call(gateway: TestCore, tool: string, options: ModernOptions = CAN_BE_ASKED): Promise<void> {
@@ -126,7 +126,7 @@ const TOOLS = { toolsListChanged: true };
 /** The conversations in which this was asked. */
 function askedIn(memory: MemoryUpstream, method: string): readonly Peer[] {
   return memory.peers.filter((peer) =>
-    peer.heard.some((message) => message.kind === 'request' && message.method === method),
+    peer.received.some((message) => message.kind === 'request' && message.method === method),
   );
 }
 
@@ -138,8 +138,8 @@ suite('N-47 a listener gets changes made by a call of the same principal', () =>
       const listener = listen(gateway, RESOURCE);
       await listener.acknowledged;
       await call(gateway, 'touch');
-      await listener.hears(UPDATED);
-      assert.deepEqual(listener.heard(), [UPDATED]);
+      await listener.waitFor(UPDATED);
+      assert.deepEqual(listener.received(), [UPDATED]);
     });
 
     test(`in the lists, over another connection, isolation ${isolation}`, TIMEOUT, async () => {
@@ -148,7 +148,7 @@ suite('N-47 a listener gets changes made by a call of the same principal', () =>
       const listener = listen(gateway, TOOLS);
       await listener.acknowledged;
       await call(gateway, 'grow');
-      await listener.hears(LIST_CHANGED);
+      await listener.waitFor(LIST_CHANGED);
     });
   }
 
@@ -159,7 +159,7 @@ suite('N-47 a listener gets changes made by a call of the same principal', () =>
     const listener = listen(gateway, RESOURCE);
     await listener.acknowledged;
     await call(gateway, 'touch');
-    await listener.hears(UPDATED);
+    await listener.waitFor(UPDATED);
   });
 
   test('over the connection of one call beside another', TIMEOUT, async () => {
@@ -171,9 +171,9 @@ suite('N-47 a listener gets changes made by a call of the same principal', () =>
     await memory.until(() => memory.requests('tools/call')[0]);
     await call(gateway, 'touch');
     assert.equal(askedIn(memory, 'tools/call').length, 2, 'not a connection of its own');
-    await listener.hears(UPDATED);
+    await listener.waitFor(UPDATED);
     await call(gateway, 'grow');
-    await listener.hears(LIST_CHANGED);
+    await listener.waitFor(LIST_CHANGED);
     held.call.cancel('enough');
     await held.reply;
   });
@@ -184,9 +184,9 @@ suite('N-47 a listener gets changes made by a call of the same principal', () =>
     const listener = listen(gateway, { resourceSubscriptions: ['test://a'], ...TOOLS }, { view: 'up' });
     await listener.acknowledged;
     await call(gateway, 'touch');
-    await listener.hears(UPDATED);
+    await listener.waitFor(UPDATED);
     await call(gateway, 'grow');
-    await listener.hears(LIST_CHANGED);
+    await listener.waitFor(LIST_CHANGED);
   });
 
   test('in the lists of a modern process, without another subscription', TIMEOUT, async () => {
@@ -198,7 +198,7 @@ suite('N-47 a listener gets changes made by a call of the same principal', () =>
     await call(gateway, 'touch');
     await memory.until(() => askedIn(memory, 'subscriptions/listen').length > 0 || undefined);
     await call(gateway, 'grow');
-    await listener.hears(LIST_CHANGED);
+    await listener.waitFor(LIST_CHANGED);
   });
 });
 
@@ -212,12 +212,12 @@ suite('N-47 a listener gets no change', () => {
     ];
     await Promise.all([own.acknowledged, foreign.acknowledged]);
     for (const tool of ['touch', 'grow']) await call(gateway, tool);
-    await Promise.all([own.hears(UPDATED), own.hears(LIST_CHANGED)]);
-    assert.deepEqual(foreign.heard(), []);
+    await Promise.all([own.waitFor(UPDATED), own.waitFor(LIST_CHANGED)]);
+    assert.deepEqual(foreign.received(), []);
     // A change by its own principal arrives.
     await call(gateway, 'grow', { ...CAN_BE_ASKED, principal: OTHER });
-    await foreign.hears(LIST_CHANGED);
-    assert.deepEqual(foreign.heard(), [LIST_CHANGED]);
+    await foreign.waitFor(LIST_CHANGED);
+    assert.deepEqual(foreign.received(), [LIST_CHANGED]);
   });
 
   test('of what a session of the same principal changes on its own connection', TIMEOUT, async () => {
@@ -227,8 +227,8 @@ suite('N-47 a listener gets no change', () => {
     await listener.acknowledged;
     const session = await gateway.connect();
     for (const tool of ['touch', 'grow']) await session.result('tools/call', toolCall(`up__${tool}`));
-    await session.heard(LIST_CHANGED);
-    assert.deepEqual(listener.heard(), []);
+    await session.waitForMessage(LIST_CHANGED);
+    assert.deepEqual(listener.received(), []);
   });
 });
 
@@ -254,7 +254,7 @@ suite('N-47 subscriptions on the connections of sibling groups', () => {
     a.request.call.close();
     await a.request.reply;
     await call(gateway, 'touch');
-    await b.hears(UPDATED);
+    await b.waitFor(UPDATED);
     b.request.call.close();
     await b.request.reply;
     await memory.until(() => memory.requests('resources/unsubscribe').length === 3 || undefined);
@@ -288,7 +288,7 @@ suite('N-47 subscriptions on the connections of sibling groups', () => {
     }
     await call(gateway, 'touch');
     const [called] = askedIn(memory, 'tools/call');
-    const asked = called?.heard.filter((one) => one.kind === 'request' && one.method === 'resources/subscribe');
+    const asked = called?.received.filter((one) => one.kind === 'request' && one.method === 'resources/subscribe');
     assert.equal(asked?.length, LIMITS.siblingSubscriptions);
     assert.match(await gateway.metrics.text(), /linkspan_limit_reached_total\{limit="siblingSubscriptions"\} 1/);
   });
@@ -303,9 +303,9 @@ test('N-47 one change reported by many connections is announced at once and once
   await listener.acknowledged;
   for (const peer of memory.open) update(peer);
   await call(gateway, 'grow');
-  await listener.hears(LIST_CHANGED);
+  await listener.waitFor(LIST_CHANGED);
   assert.deepEqual(
-    listener.heard().filter((method) => method === UPDATED),
+    listener.received().filter((method) => method === UPDATED),
     [UPDATED, UPDATED],
   );
 });

@@ -20,11 +20,11 @@ function watched(script: Script = {}): MemoryUpstream {
 }
 
 function updated(peer: Peer | undefined, uri = 'file:///a'): void {
-  peer?.say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"${uri}"}}`);
+  peer?.send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"${uri}"}}`);
 }
 
 function asked(peer: Peer | undefined, method: string): string[] {
-  return (peer?.heard ?? []).flatMap((message) =>
+  return (peer?.received ?? []).flatMap((message) =>
     message.kind === 'request' && message.method === method ? [message.params?.toString() ?? ''] : [],
   );
 }
@@ -49,7 +49,7 @@ test('M-016 an update has the published URI, and reaches no other session', TIME
   await subscriber.result('resources/subscribe', { uri: URI });
   await other.result('tools/call', toolCall('up__echo'));
   for (const peer of memory.open) updated(peer);
-  await subscriber.heard('notifications/resources/updated');
+  await subscriber.waitForMessage('notifications/resources/updated');
   assert.deepEqual(uris(subscriber.listened), [URI]);
   assert.deepEqual(other.listened, []);
 });
@@ -63,8 +63,8 @@ test('X-034 a shared connection subscribes once, and unsubscribes after the last
   assert.equal(memory.requests('resources/subscribe').length, 1);
 
   updated(memory.peers[0]);
-  await a.heard('notifications/resources/updated');
-  await b.heard('notifications/resources/updated');
+  await a.waitForMessage('notifications/resources/updated');
+  await b.waitForMessage('notifications/resources/updated');
   assert.deepEqual(other.listened, []);
 
   await a.result('resources/unsubscribe', { uri: URI });
@@ -79,7 +79,7 @@ test('X-034 a shared connection subscribes once, and unsubscribes after the last
 test('a session that ends while it subscribes on a shared connection leaves none', TIMEOUT, async () => {
   const memory = watched({
     request: (peer, request) => {
-      if (request.method !== 'resources/subscribe') peer.say(result(request, {}));
+      if (request.method !== 'resources/subscribe') peer.send(result(request, {}));
     },
   });
   await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
@@ -87,7 +87,7 @@ test('a session that ends while it subscribes on a shared connection leaves none
   const subscribing = client.request('resources/subscribe', { uri: URI });
   const request = await memory.until(() => memory.requests('resources/subscribe')[0]);
   await gateway.core.gateway.endSession(client.session);
-  memory.peers[0]?.say(result(request, {}));
+  memory.peers[0]?.send(result(request, {}));
   await subscribing;
   await memory.until(() => memory.requests('resources/unsubscribe')[0]);
 });
@@ -95,8 +95,8 @@ test('a session that ends while it subscribes on a shared connection leaves none
 test('a refused subscription is not sent again on the next connection', TIMEOUT, async () => {
   const memory = watched({
     request: (peer, request) => {
-      if (request.method !== 'resources/subscribe') return peer.say(result(request, {}));
-      peer.say(`{"jsonrpc":"2.0","id":${request.id},"error":{"code":-32002,"message":"no such resource"}}`);
+      if (request.method !== 'resources/subscribe') return peer.send(result(request, {}));
+      peer.send(`{"jsonrpc":"2.0","id":${request.id},"error":{"code":-32002,"message":"no such resource"}}`);
     },
   });
   await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
@@ -127,7 +127,7 @@ for (const isolation of ['session', 'shared'] as const) {
     assert.deepEqual(asked(fresh, 'resources/subscribe'), ['{"uri":"file:///a"}']);
     assert.deepEqual(asked(fresh, 'logging/setLevel'), ['{"level":"warning"}']);
     updated(fresh);
-    await client.heard('notifications/resources/updated');
+    await client.waitForMessage('notifications/resources/updated');
   });
 
   test(`REL-16 isolation ${isolation}: subscriptions survive an upstream that is down`, TIMEOUT, async () => {
@@ -148,7 +148,7 @@ for (const isolation of ['session', 'shared'] as const) {
       memory.peers.slice(before).find((peer) => asked(peer, 'resources/subscribe').length > 0),
     );
     updated(fresh);
-    await client.heard('notifications/resources/updated');
+    await client.waitForMessage('notifications/resources/updated');
   });
 }
 
@@ -196,7 +196,7 @@ test('a connection gets the lowest log level of its sessions', TIMEOUT, async ()
 test('R3 an unanswered logging/setLevel does not delay the client or its calls', TIMEOUT, async () => {
   const hung = watched({
     request: (peer, request) => {
-      if (request.method === 'tools/call') peer.say(result(request, {}));
+      if (request.method === 'tools/call') peer.send(result(request, {}));
     },
   });
   const timeouts = { startMs: 2_000, connectMs: 2_000, firstByteMs: 2_000, callMs: 1_500, maxMs: 5_000 };
@@ -206,8 +206,10 @@ test('R3 an unanswered logging/setLevel does not delay the client or its calls',
   await client.result('logging/setLevel', { level: 'error' });
   // Messages that were sent before the answer have arrived by now.
   for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve));
-  const told = [...hung.open].flatMap(({ heard }) => heard.map((message) => 'method' in message && message.method));
-  assert.ok(!told.includes('notifications/cancelled'), 'it was waited for until it timed out');
+  const methods = [...hung.open].flatMap(({ received }) =>
+    received.map((message) => 'method' in message && message.method),
+  );
+  assert.ok(!methods.includes('notifications/cancelled'), 'it was waited for until it timed out');
 });
 
 test('N-23 limit subscriptionUriBytes, subscriptionsPerSession: refused, and not sent', TIMEOUT, async () => {
@@ -241,12 +243,12 @@ test('N-23 a subscription that the upstream refuses is not stored', TIMEOUT, asy
   const memory = watched({
     request: (peer, request) => {
       const isRefused = request.method === 'resources/subscribe' && request.params?.string('uri') === 'file:///no';
-      if (isRefused) peer.say(`{"jsonrpc":"2.0","id":${request.id},"error":{"code":-32002,"message":"No"}}`);
-      else peer.say(result(request, {}));
+      if (isRefused) peer.send(`{"jsonrpc":"2.0","id":${request.id},"error":{"code":-32002,"message":"No"}}`);
+      else peer.send(result(request, {}));
     },
   });
   await using gateway = await testCore({ up: { memory } });
-  const { session } = await subscribedTo(gateway, ['up+file:///no', URI]);
+  const { session } = await subscribeTo(gateway, ['up+file:///no', URI]);
   await gateway.restart();
   const first = memory.requests('resources/subscribe').length;
   const woken = await gateway.core.gateway.findSession(session.id, LOCAL, '');
@@ -261,7 +263,7 @@ test('N-23 a subscription that the upstream refuses is not stored', TIMEOUT, asy
   );
 });
 
-async function subscribedTo(gateway: TestCore, all: readonly string[]): Promise<TestClient> {
+async function subscribeTo(gateway: TestCore, all: readonly string[]): Promise<TestClient> {
   const client = await gateway.connect();
   for (const uri of all) await client.request('resources/subscribe', { uri });
   return client;
@@ -298,9 +300,9 @@ test('N-48 several list_changed are announced once, also if the list turns out e
     const client = await gateway.connect();
     await client.result('tools/call', toolCall('up__echo'));
     for (const peer of memory.open) {
-      for (let n = 0; n < 5; n++) peer.say('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
+      for (let n = 0; n < 5; n++) peer.send('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
     }
-    await client.heard('notifications/tools/list_changed');
+    await client.waitForMessage('notifications/tools/list_changed');
     const methods = client.listened.map((message) => ('method' in message ? message.method : undefined));
     assert.deepEqual(methods, ['notifications/tools/list_changed'], isolation);
   }
@@ -311,7 +313,7 @@ test('N-05 list_changed during a start is not announced if the lists are equal',
     capabilities: { tools: { listChanged: true } },
     notification: (peer, { method }) => {
       if (method === 'notifications/initialized')
-        peer.say('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
+        peer.send('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
     },
   });
   await using gateway = await testCore({ up: { memory, isolation: 'session' } });
@@ -320,8 +322,8 @@ test('N-05 list_changed during a start is not announced if the lists are equal',
   await client.result('tools/call', toolCall('up__echo'));
   // The last process was listed again after its report, and the lists are equal.
   await memory.until(() => asked(memory.peers.at(-1), 'tools/list')[0]);
-  for (const peer of memory.open) peer.say('{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}');
-  await client.heard('notifications/prompts/list_changed');
+  for (const peer of memory.open) peer.send('{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}');
+  await client.waitForMessage('notifications/prompts/list_changed');
   const methods = client.listened.map((message) => ('method' in message ? message.method : undefined));
   assert.deepEqual(methods, ['notifications/prompts/list_changed']);
 });
@@ -334,20 +336,20 @@ test('a change of lists in one session makes the next client’s lists be fetche
     listsOf: () => ({ tools }),
     request: (peer, request) => {
       tools = [ECHO, { ...ECHO, name: 'more' }];
-      peer.say('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
-      peer.say(result(request, { content: [] }));
+      peer.send('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
+      peer.send(result(request, { content: [] }));
     },
   });
   await using gateway = await testCore({ up: { memory, isolation: 'session' } });
   const first = await gateway.connect();
   await first.result('tools/list');
   await first.result('tools/call', toolCall('up__echo'));
-  await first.heard('notifications/tools/list_changed');
+  await first.waitForMessage('notifications/tools/list_changed');
   const next = await gateway.connect();
   const count = async () => {
     const { tools: listed } = await next.result('tools/list');
     return Array.isArray(listed) ? listed.length : 0;
   };
-  if ((await count()) === 1) await next.heard('notifications/tools/list_changed');
+  if ((await count()) === 1) await next.waitForMessage('notifications/tools/list_changed');
   assert.equal(await count(), 2);
 });

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { LIMITS } from '../../src/limits.ts';
 import type { Answer, Message } from '../../src/protocol/jsonrpc.ts';
 import { testCore, type TestClient, type TestCore, toolCall } from '../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
@@ -17,7 +18,7 @@ class Asker {
     lists: { tools: [{ name: 'hi', inputSchema: { type: 'object' } }] },
     request: (peer, request) => {
       if (request.method === 'tools/call') this.peer = peer;
-      peer.say(result(request, { content: [] }));
+      peer.send(result(request, { content: [] }));
     },
   });
   peer: Peer | undefined;
@@ -25,29 +26,29 @@ class Asker {
 
   async ask(method: string, params: object): Promise<Answer> {
     const id = String(++this.#lastId);
-    this.peer?.say(`{"jsonrpc":"2.0","id":${id},"method":"${method}","params":${JSON.stringify(params)}}`);
+    this.peer?.send(`{"jsonrpc":"2.0","id":${id},"method":"${method}","params":${JSON.stringify(params)}}`);
     const isAnswer = (message: Message) => message.kind !== 'request' && message.kind !== 'notification';
     return await this.memory.until(() =>
-      this.peer?.heard.find((one): one is Answer & Message => isAnswer(one) && 'id' in one && one.id === id),
+      this.peer?.received.find((one): one is Answer & Message => isAnswer(one) && 'id' in one && one.id === id),
     );
   }
 }
 
-/** Says this to the next request of this method. */
+/** Answers the next request of this method. Returns its params. */
 async function answer(client: TestClient, method: string, value: object): Promise<string> {
-  const asked = await client.heard(method);
+  const asked = await client.waitForMessage(method);
   if (asked.kind !== 'request') throw new Error(`${method} is no request`);
   client.listened.splice(client.listened.indexOf(asked), 1);
   client.answer(asked.id, value);
   return asked.params?.toString() ?? '';
 }
 
-function parsed(said: Answer): Record<string, unknown> {
-  if (said.kind === 'error') throw new Error(JSON.stringify(said.error));
-  return JSON.parse(said.result);
+function parsed(answered: Answer): Record<string, unknown> {
+  if (answered.kind === 'error') throw new Error(JSON.stringify(answered.error));
+  return JSON.parse(answered.result);
 }
 
-async function introduced(gateway: TestCore, capabilities: object): Promise<TestClient> {
+async function introduce(gateway: TestCore, capabilities: object): Promise<TestClient> {
   const client = await gateway.connect({ capabilities });
   await client.result('tools/call', toolCall('up__hi'));
   return client;
@@ -56,7 +57,7 @@ async function introduced(gateway: TestCore, capabilities: object): Promise<Test
 test('a client answers a question with a task, which its upstream follows to the end', TIMEOUT, async () => {
   const asker = new Asker();
   await using gateway = await testCore({ up: { memory: asker.memory } });
-  const client = await introduced(gateway, CAPABILITIES);
+  const client = await introduce(gateway, CAPABILITIES);
   assert.deepEqual(asker.peer?.capabilities.value('tasks'), RUNS);
   const [created, asked] = await Promise.all([
     asker.ask('sampling/createMessage', SAMPLING),
@@ -80,16 +81,16 @@ test('a client answers a question with a task, which its upstream follows to the
   assert.deepEqual(parsed(listed), { tasks: [{ ...STATE, taskId }] });
 
   client.notify('notifications/tasks/status', { ...STATE, status: 'completed' });
-  const told = await asker.memory.until(() =>
-    asker.peer?.heard.find((one) => one.kind === 'notification' && one.method === 'notifications/tasks/status'),
+  const status = await asker.memory.until(() =>
+    asker.peer?.received.find((one) => one.kind === 'notification' && one.method === 'notifications/tasks/status'),
   );
-  assert.equal(told.kind === 'notification' && told.params?.string('taskId'), taskId);
+  assert.equal(status.kind === 'notification' && status.params?.string('taskId'), taskId);
 });
 
 test('S-004 an upstream gets only tasks that this client runs for it', TIMEOUT, async () => {
   const [asker, other] = [new Asker(), new Asker()];
   await using gateway = await testCore({ up: { memory: asker.memory }, other: { memory: other.memory } });
-  const client = await introduced(gateway, CAPABILITIES);
+  const client = await introduce(gateway, CAPABILITIES);
   await client.result('tools/call', toolCall('other__hi'));
   const [created] = await Promise.all([
     asker.ask('sampling/createMessage', SAMPLING),
@@ -97,8 +98,8 @@ test('S-004 an upstream gets only tasks that this client runs for it', TIMEOUT, 
   ]);
   const task = parsed(created)['task'];
   for (const taskId of ['mine', typeof task === 'object' && task !== null && 'taskId' in task ? task.taskId : '']) {
-    const said = await other.ask('tasks/get', { taskId });
-    assert.equal(said.kind === 'error' && said.error.code, -32602);
+    const answered = await other.ask('tasks/get', { taskId });
+    assert.equal(answered.kind === 'error' && answered.error.code, -32602);
   }
   assert.deepEqual(parsed(await other.ask('tasks/list', {})), { tasks: [] });
   assert.deepEqual(client.listened, []);
@@ -111,10 +112,33 @@ for (const { title, capabilities, method } of [
   test(`${title} gets the question without a task`, TIMEOUT, async () => {
     const asker = new Asker();
     await using gateway = await testCore({ up: { memory: asker.memory } });
-    const client = await introduced(gateway, capabilities);
+    const client = await introduce(gateway, capabilities);
     const params = { message: 'Sure?', requestedSchema: { type: 'object' }, messages: [], task: { ttl: 1 } };
-    const [said, asked] = await Promise.all([asker.ask(method, params), answer(client, method, { action: 'decline' })]);
+    const [answered, asked] = await Promise.all([
+      asker.ask(method, params),
+      answer(client, method, { action: 'decline' }),
+    ]);
     assert.equal(JSON.parse(asked).task, undefined);
-    assert.deepEqual(parsed(said), { action: 'decline' });
+    assert.deepEqual(parsed(answered), { action: 'decline' });
   });
 }
+
+test('limit clientTasksPerConnection: the upstream loses the oldest task', TIMEOUT, async () => {
+  const asker = new Asker();
+  await using gateway = await testCore({ up: { memory: asker.memory } });
+  const client = await introduce(gateway, CAPABILITIES);
+  const ids: string[] = [];
+  while (ids.length <= LIMITS.clientTasksPerConnection) {
+    const [created] = await Promise.all([
+      asker.ask('sampling/createMessage', SAMPLING),
+      answer(client, 'sampling/createMessage', { task: STATE }),
+    ]);
+    const task = parsed(created)['task'];
+    ids.push(typeof task === 'object' && task !== null && 'taskId' in task ? String(task.taskId) : '');
+  }
+  const lost = await asker.ask('tasks/get', { taskId: ids[0] });
+  assert.equal(lost.kind === 'error' && lost.error.code, -32_602);
+  const [kept] = await Promise.all([asker.ask('tasks/get', { taskId: ids[1] }), answer(client, 'tasks/get', STATE)]);
+  assert.equal(parsed(kept)['taskId'], ids[1]);
+  assert.match(await gateway.metrics.text(), /limit_reached_total\{limit="clientTasksPerConnection"\} 1/);
+});

@@ -2,7 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { RawObject } from '../../src/json/json.ts';
+import { LIMITS } from '../../src/limits.ts';
 import { testCore, toolCall } from '../support/core.ts';
+import { memoryUpstream, result } from '../support/memory-upstream.ts';
 import { ModernClient } from '../support/modern-client.ts';
 import { coreTaskUpstream, extensionUpstream, SECRET } from '../support/task-upstreams.ts';
 
@@ -92,8 +94,8 @@ test('X-038 a call that becomes a task is cancelled as a task, not as a call', T
   assert.equal((await calling).answer, undefined);
   const cancelled = await memory.until(() => memory.requests('tasks/cancel')[0]);
   assert.equal(cancelled.params?.string('taskId'), tasks[0]?.id);
-  const heard = memory.peers.flatMap((peer) => peer.heard);
-  assert.ok(!heard.some((message) => 'method' in message && message.method === 'notifications/cancelled'));
+  const received = memory.peers.flatMap((peer) => peer.received);
+  assert.ok(!received.some((message) => 'method' in message && message.method === 'notifications/cancelled'));
 });
 
 for (const revision of ['2024-11-05', '2025-06-18', '2025-11-25']) {
@@ -117,19 +119,19 @@ test('X-042 a task-only tool asks its client while it runs, and its error is the
   const { memory, tasks } = coreTaskUpstream((task, peer) => {
     task.status = 'input_required';
     const params = { message: 'Sure?', requestedSchema: { type: 'object' }, _meta: { [RELATED]: { taskId: task.id } } };
-    peer.say(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":${JSON.stringify(params)}}`);
+    peer.send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":${JSON.stringify(params)}}`);
   });
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect({ capabilities: { elicitation: {} } });
-  const { answer, said } = await client.request('tools/call', toolCall('up__job'), {
+  const { answer, messages } = await client.request('tools/call', toolCall('up__job'), {
     onMessage: (message) => {
       if (message.kind !== 'request') return;
       client.answer(message.id, { action: 'decline' });
       Object.assign(tasks[0] ?? {}, { status: 'failed', error: { code: 7, message: 'declined' } });
     },
   });
-  await memory.until(() => memory.peers.find(({ heard }) => heard.some(({ kind }) => kind === 'result')));
-  const asked = said.map((message) => ('params' in message ? String(message.params) : ''));
+  await memory.until(() => memory.peers.find(({ received }) => received.some(({ kind }) => kind === 'result')));
+  const asked = messages.map((message) => ('params' in message ? String(message.params) : ''));
   assert.match(asked.join(), /Sure\?/);
   assert.doesNotMatch(asked.join(), new RegExp(`${SECRET}|related-task`), 'the client knows of no task');
   assert.deepEqual(answer.kind === 'error' && answer.error, { code: 7, message: 'declined' });
@@ -158,13 +160,15 @@ test('M-009 notifications and questions about a task have the client’s id and 
   const status = { taskId: task.id, status: 'input_required', ttl: 1, createdAt: '', lastUpdatedAt: '' };
   const params = { message: 'Sure?', requestedSchema: { type: 'object' }, _meta: { [RELATED]: { taskId: task.id } } };
   for (const peer of memory.open) {
-    peer.say(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":${JSON.stringify(status)}}`);
+    peer.send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":${JSON.stringify(status)}}`);
   }
-  const made = memory.peers.find(({ heard }) => heard.some((one) => one.kind === 'request' && isTask(one.params)));
-  made?.say(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":${JSON.stringify(params)}}`);
-  const told = await client.heard('notifications/tasks/status');
-  assert.deepEqual(told.kind === 'notification' && told.params?.value('taskId'), taskId);
-  const asked = await client.heard('elicitation/create');
+  const made = memory.peers.find(({ received }) =>
+    received.some((one) => one.kind === 'request' && isTask(one.params)),
+  );
+  made?.send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":${JSON.stringify(params)}}`);
+  const notification = await client.waitForMessage('notifications/tasks/status');
+  assert.deepEqual(notification.kind === 'notification' && notification.params?.value('taskId'), taskId);
+  const asked = await client.waitForMessage('elicitation/create');
   assert.deepEqual(asked.kind === 'request' && asked.params?.value('_meta'), { [RELATED]: { taskId } });
   assert.deepEqual(other.listened, []);
 });
@@ -178,20 +182,62 @@ test('M-020 progress with the client’s token continues until the task ends', T
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
   const call = { ...asTask('up__job'), _meta: { progressToken: 'mine' } };
-  const { answer, said } = await client.request('tools/call', call);
+  const { answer, messages } = await client.request('tools/call', call);
   const taskId = member(member(answer.kind === 'result' && JSON.parse(answer.result), 'task'), 'taskId');
   const token = memory.requests('tools/call')[0]?.params?.object('_meta')?.raw('progressToken');
   const progress = (n: number) => {
     const params = `{"progressToken":${token},"progress":${n}}`;
-    for (const peer of memory.open) peer.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":${params}}`);
+    for (const peer of memory.open) peer.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":${params}}`);
   };
   progress(1);
-  const [told] = said;
-  assert.ok(told !== undefined);
-  assert.deepEqual(told.kind === 'notification' && told.params?.value('progressToken'), 'mine');
+  const [notification] = messages;
+  assert.ok(notification !== undefined);
+  assert.deepEqual(notification.kind === 'notification' && notification.params?.value('progressToken'), 'mine');
   Object.assign(tasks[0] ?? {}, { status: 'completed', result: DONE });
   await client.result('tasks/get', { taskId });
   progress(2);
   await client.result('tools/call', toolCall('up__either'));
-  assert.equal(said.length, 1);
+  assert.equal(messages.length, 1);
+});
+
+test('limit tasksPerConnection: the progress of the oldest task is not passed on', TIMEOUT, async () => {
+  const { memory } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  const call = (meta?: object) => client.request('tools/call', { ...asTask('up__job'), ...meta });
+  const oldest = await call({ _meta: { progressToken: 'oldest' } });
+  const next = await call({ _meta: { progressToken: 'next' } });
+  for (let n = 2; n <= LIMITS.tasksPerConnection; n++) await call();
+  for (const request of memory.requests('tools/call').slice(0, 2)) {
+    const token = request.params?.object('_meta')?.raw('progressToken');
+    const params = { progressToken: Number(token), progress: 1 };
+    const progress = JSON.stringify({ jsonrpc: '2.0', method: 'notifications/progress', params });
+    for (const peer of memory.open) peer.send(progress);
+  }
+  assert.deepEqual([oldest.messages.length, next.messages.length], [0, 1]);
+  assert.match(await gateway.metrics.text(), /limit_reached_total\{limit="tasksPerConnection"\} 1\n/);
+  // Its id stays valid.
+  const { answer } = oldest;
+  const taskId = member(member(answer.kind === 'result' && JSON.parse(answer.result), 'task'), 'taskId');
+  assert.equal((await client.result('tasks/get', { taskId }))['status'], 'working');
+});
+
+test('limit upstreamTaskIdChars: a call that creates a task with a longer id fails', TIMEOUT, async () => {
+  for (const chars of [LIMITS.upstreamTaskIdChars, LIMITS.upstreamTaskIdChars + 1]) {
+    const memory = memoryUpstream({
+      capabilities: { tools: {}, tasks: { requests: { tools: { call: {} } } } },
+      lists: { tools: [{ name: 'job', inputSchema: { type: 'object' }, execution: { taskSupport: 'optional' } }] },
+      request: (peer, request) => {
+        const times = { createdAt: '2026-01-01T00:00:00Z', lastUpdatedAt: '2026-01-01T00:00:00Z', ttl: 60_000 };
+        peer.send(result(request, { task: { taskId: 'x'.repeat(chars), status: 'working', ...times } }));
+      },
+    });
+    await using gateway = await testCore({ up: { memory } });
+    const client = await gateway.connect();
+    const { answer } = await client.request('tools/call', asTask('up__job'));
+    const isLong = chars > LIMITS.upstreamTaskIdChars;
+    assert.equal(answer.kind, isLong ? 'error' : 'result');
+    assert.equal(JSON.stringify(answer).includes('upstream-protocol'), isLong);
+    assert.equal((await gateway.metrics.text()).includes('limit="upstreamTaskIdChars"'), isLong);
+  }
 });

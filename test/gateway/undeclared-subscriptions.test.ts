@@ -17,14 +17,14 @@ function silent(hasSubscriptions: boolean, resources: object = { subscribe: fals
     request: (peer, request) => {
       const error = { code: METHOD_NOT_FOUND, message: 'Method not found', data: 'no handler' };
       const refusal = JSON.stringify({ jsonrpc: '2.0', id: Number(request.id), error });
-      peer.say(hasSubscriptions ? result(request, {}) : refusal);
+      peer.send(hasSubscriptions ? result(request, {}) : refusal);
     },
   });
 }
 
 function update(memory: MemoryUpstream): void {
   for (const peer of memory.open) {
-    peer.say(JSON.stringify({ jsonrpc: '2.0', method: UPDATED, params: { uri: 'test://a' } }));
+    peer.send(JSON.stringify({ jsonrpc: '2.0', method: UPDATED, params: { uri: 'test://a' } }));
   }
 }
 
@@ -37,7 +37,7 @@ for (const resources of [{ subscribe: false }, {}]) {
     assert.equal(client.initialized.object('capabilities')?.object('resources')?.raw('subscribe'), undefined);
     await client.result('resources/subscribe', { uri: URI });
     update(memory);
-    await client.heard(UPDATED);
+    await client.waitForMessage(UPDATED);
     await client.result('resources/unsubscribe', { uri: URI });
     await memory.until(() => memory.requests('resources/unsubscribe')[0]);
   });

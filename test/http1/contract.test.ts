@@ -1,14 +1,19 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { after, test } from 'node:test';
 
+import { type LimitName, LIMITS } from '../../src/limits.ts';
 import type { Wire, WireController } from '../../src/http1/wire.ts';
 import { WirePool } from '../../src/http1/pool.ts';
 import { TlsWire } from '../../src/http1/tls.ts';
+import { startConnectProxy } from '../support/connect-proxy.ts';
 import { ask, closed, line, ok } from '../support/wire.ts';
 
 const LIMIT = { timeout: 20_000 };
+const INTERIM = 'HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n';
 
-function wireContract(name: string, connect: (url: URL) => Wire): void {
+type OnLimit = (limit: LimitName) => void;
+
+function wireContract(name: string, connect: (url: URL, onLimit?: OnLimit) => Wire): void {
   test(`${name}: successive requests share a socket`, LIMIT, async () => {
     await using to = await line((socket) => socket.write(ok('hello', 'X-One: a', 'x-one: b')));
     const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
@@ -123,6 +128,59 @@ function wireContract(name: string, connect: (url: URL) => Wire): void {
     await wire.destroy();
   });
 
+  test(`REL-23 ${name}: a held response is read on after resume, and its socket is reused`, LIMIT, async () => {
+    const piece = 'x'.repeat(10_000);
+    const pieces = 200;
+    await using to = await line((socket) => socket.write(ok(piece.repeat(pieces))));
+    const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
+    let holds = 0;
+    let isHeld = false;
+    const onResponseData = (controller: WireController) => {
+      assert.equal(isHeld, false, 'reads nothing while it is held');
+      if (holds === 3) return;
+      holds++;
+      isHeld = true;
+      controller.hold();
+      // A pause that ends earlier does not end the hold.
+      if (holds === 2) assert.equal(controller.pause(5), true);
+      setTimeout(
+        () => {
+          isHeld = false;
+          controller.resume();
+        },
+        holds === 1 ? 1_000 : 20,
+      );
+    };
+    // The server is not silent: nobody reads what it sends.
+    const { body } = await ask(wire, { bodyMs: 500, on: { onResponseData } }).answer;
+    assert.equal(body.length, pieces * piece.length);
+    assert.equal(holds, 3);
+    await new Promise((resolve) => {
+      setImmediate(resolve);
+    });
+    await ask(wire).answer;
+    assert.equal(to.sockets.length, 1);
+    await wire.destroy();
+  });
+
+  test(`REL-23 ${name}: a held request can be aborted`, LIMIT, async () => {
+    await using to = await line((socket) => socket.write(ok('x'.repeat(2_000_000))));
+    const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
+    const onResponseData = (controller: WireController) => {
+      controller.hold();
+      setImmediate(() => {
+        controller.abort(new Error('aborted by the test'));
+        controller.resume();
+      });
+    };
+    ask(wire, { on: { onResponseData } });
+    await new Promise((resolve) => {
+      to.server.once('connection', resolve);
+    });
+    await closed(to.sockets[0] ?? assert.fail());
+    await wire.destroy();
+  });
+
   test(`N-20 ${name}: a GET does not get the socket of a POST`, LIMIT, async () => {
     await using to = await line((socket) => socket.write(ok('x')));
     const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
@@ -134,6 +192,29 @@ function wireContract(name: string, connect: (url: URL) => Wire): void {
     assert.equal(to.sockets.length, 2);
     await wire.destroy();
   });
+
+  const longHead = (bytes: number) => ok('x', `x-long: ${'y'.repeat(bytes)}`);
+  const interimFirst = (count: number) => `${INTERIM.repeat(count)}${ok('x')}`;
+  for (const { title, limit, answer } of [
+    { title: 'limit responseHeadBytes', limit: 'responseHeadBytes', answer: longHead },
+    { title: 'limit interimResponses', limit: 'interimResponses', answer: interimFirst },
+  ] as const) {
+    test(`N-29 ${title}: ${name} fails the request, and closes its socket`, LIMIT, async () => {
+      // Heads have a few other bytes.
+      const most = limit === 'responseHeadBytes' ? LIMITS[limit] - 200 : LIMITS[limit];
+      await using to = await line((socket, soFar) => {
+        socket.write(answer(soFar.includes('"much"') ? LIMITS[limit] + 1 : most));
+      });
+      const reached: LimitName[] = [];
+      const wire = connect(new URL(`http://127.0.0.1:${to.port}`), (one) => reached.push(one));
+      assert.equal((await ask(wire).answer).body.toString(), 'x');
+      assert.deepEqual(reached, []);
+      await ask(wire, { body: '{"much":1}' }).failure;
+      assert.deepEqual(reached, [limit]);
+      await closed(to.sockets.at(-1) ?? assert.fail());
+      await wire.destroy();
+    });
+  }
 
   test(`${name}: destroy() fails requests in flight, and later ones fail as not sent`, LIMIT, async () => {
     const { promise: heard, resolve } = Promise.withResolvers<void>();
@@ -151,6 +232,12 @@ function wireContract(name: string, connect: (url: URL) => Wire): void {
   });
 }
 
-wireContract('WirePool', (url) => new WirePool(url, 2_000));
+wireContract('WirePool', (url, onLimit) => new WirePool(url, 2_000, onLimit));
 // TlsWire supports plain HTTP as well, so this test needs no certificate.
-wireContract('TlsWire', (url) => new TlsWire(url, 2_000));
+wireContract('TlsWire', (url, onLimit = () => undefined) => new TlsWire(url, 2_000, { onLimit }));
+
+const proxy = await startConnectProxy();
+wireContract('tunnel', (url, onLimit = () => undefined) => {
+  return new TlsWire(url, 2_000, { proxy: `http://127.0.0.1:${proxy.port}`, onLimit });
+});
+after(() => proxy[Symbol.asyncDispose]());

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { readHead } from '../../src/http1/head.ts';
+import { quote } from '../support/test-name.ts';
 
 function head(...lines: readonly string[]): string {
   return `${lines.join('\r\n')}\r\n\r\n`;
@@ -27,7 +28,7 @@ const readable = [
 ];
 
 for (const { lines, framing, keepMs } of readable) {
-  test(`the body after ${JSON.stringify(lines.join(' | '))} is ${framing}`, () => {
+  test(`the body after ${quote(lines.join(' | '), 58)} is ${framing}`, () => {
     const read = readHead(head(...lines));
     assert.equal(read.framing, framing);
     assert.equal(read.keepMs, keepMs);
@@ -74,7 +75,7 @@ const refused = [
 ];
 
 for (const lines of refused) {
-  test(`the head ${JSON.stringify(lines.join(' | '))} is refused`, () => {
+  test(`the head ${quote(lines.join(' | '), 58)} is refused`, () => {
     assert.throws(() => readHead(head(...lines)), { code: 'not-http' });
   });
 }

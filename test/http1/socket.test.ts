@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { RequestHead } from '../../src/http1/request.ts';
-import { type SocketOwner, WireSocket } from '../../src/http1/socket.ts';
+import { type SocketEvents, WireSocket } from '../../src/http1/socket.ts';
 import type { WireController, WireHandler, WireRequest } from '../../src/http1/wire.ts';
 import { Waitlist } from '../fixtures/servers/http-harness.ts';
 import { closed, ok } from '../support/wire.ts';
@@ -17,7 +17,7 @@ const request = (bodyMs = 0): WireRequest => ({
 });
 
 /** Records the events of requests on one socket: of their handler, and of the owner of the socket. */
-class Recorder implements WireHandler, SocketOwner {
+class Recorder implements WireHandler, SocketEvents {
   readonly events = new Waitlist<string>();
   readonly errors: Error[] = [];
   controller: WireController | undefined;
@@ -50,6 +50,10 @@ class Recorder implements WireHandler, SocketOwner {
 
   onClosed(): void {
     this.events.push('closed');
+  }
+
+  onLimit(limit: string): void {
+    this.events.push(`limit ${limit}`);
   }
 
   async until(event: string): Promise<void> {

@@ -3,8 +3,10 @@ import { lookup } from 'node:dns/promises';
 import { networkInterfaces } from 'node:os';
 import { test } from 'node:test';
 
+import { WirePool } from '../../src/http1/pool.ts';
 import { LIMITS } from '../../src/limits.ts';
 import { ask, closed, holds, line, neverAccepting, ok, wireTo } from '../support/wire.ts';
+import { quote } from '../support/test-name.ts';
 
 const LIMIT = { timeout: 20_000 };
 
@@ -190,7 +192,7 @@ for (const text of [
   'HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n',
   `HTTP/1.1 200 OK\r\nx: ${'y'.repeat(70_000)}`,
 ]) {
-  test(`SEC-18 a response that begins ${JSON.stringify(text.slice(0, 60))} closes the socket`, LIMIT, async () => {
+  test(`SEC-18 ${quote(text, 55)} closes the socket`, LIMIT, async () => {
     await using to = await line((socket) => socket.write(text));
     const asked = to.ask();
     assertCode(await asked.failure, 'not-http');
@@ -395,15 +397,25 @@ test('destroy() fails requests in every stage, and leaves no socket', LIMIT, asy
   await to.wire.destroy();
 });
 
-test('N-29 limit interimResponses: a flood of interim responses ends the request', LIMIT, async () => {
-  const interim = 'HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n';
-  for (const [count, isAnswered] of [
-    [LIMITS.interimResponses, true],
-    [LIMITS.interimResponses + 1, false],
-  ] as const) {
-    await using to = await line((socket) => socket.write(interim.repeat(count) + ok('x')));
-    const asked = to.ask();
-    if (isAnswered) assert.equal((await asked.answer).body.toString(), 'x');
-    else assertCode(await asked.failure, 'not-http');
-  }
-});
+const longExtension = (bytes: number) => `1;${'x'.repeat(bytes)}\r\nx\r\n0\r\n\r\n`;
+const longTrailer = (bytes: number) => `1\r\nx\r\n0\r\nx: ${'y'.repeat(bytes)}\r\n\r\n`;
+
+for (const { title, limit, framing } of [
+  { title: 'limit chunkLineBytes', limit: 'chunkLineBytes', framing: longExtension },
+  { title: 'limit trailerBytes', limit: 'trailerBytes', framing: longTrailer },
+] as const) {
+  test(`${title}: the request fails, and its socket is closed`, LIMIT, async () => {
+    const chunked = (bytes: number) => `HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n${framing(bytes)}`;
+    await using to = await line((socket, soFar) =>
+      socket.write(chunked(soFar.includes('"much"') ? LIMITS[limit] + 1 : LIMITS[limit] - 10)),
+    );
+    const reached: string[] = [];
+    const wire = new WirePool(new URL(`http://127.0.0.1:${to.port}`), 2_000, (one) => reached.push(one));
+    assert.equal((await ask(wire).answer).body.toString(), 'x');
+    assert.deepEqual(reached, []);
+    assertCode(await ask(wire, { body: '{"much":1}' }).failure, 'not-http');
+    assert.deepEqual(reached, [limit]);
+    await closed(to.sockets.at(-1) ?? assert.fail());
+    await wire.destroy();
+  });
+}

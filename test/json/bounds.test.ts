@@ -50,12 +50,12 @@ for (const [name, bounds] of [
   });
 }
 
-test('N-27 limit jsonDepth: deeper nesting is an invalid request, not invalid JSON', () => {
+test('SEC-24 N-27 limit jsonDepth: deeper nesting is an invalid request, not invalid JSON', () => {
   assert.equal(refusedAs(`{"a":${nested(LIMITS.jsonDepth)}}`, CLIENT_BOUNDS), undefined);
   assert.equal(refusedAs(`{"a":${nested(LIMITS.jsonDepth + 1)}}`, CLIENT_BOUNDS)?.refused, 'jsonDepth');
 });
 
-test('N-27 a batch is bounded as a whole, before its items are parsed', () => {
+test('SEC-24 N-27 a batch is bounded as a whole, before its items are parsed', () => {
   const half = `[${'0,'.repeat(LIMITS.clientMessageValues / 2)}0]`;
   const item = `{"jsonrpc":"2.0","method":"x","params":{"a":${half}}}`;
   assert.equal(parseClientBatch(`[${item}]`, 20).length, 1);

@@ -13,6 +13,7 @@ import {
   rawItems,
   UPSTREAM_BOUNDS,
 } from '../../src/json/json.ts';
+import { quote } from '../support/test-name.ts';
 
 const object = fc.dictionary(fc.string(), fc.jsonValue());
 
@@ -314,7 +315,7 @@ const refused = [
 ];
 
 for (const { text, what } of refused) {
-  test(`${JSON.stringify(text).slice(0, 60)} is refused with its reason and place`, () => {
+  test(`${quote(text)} is refused with its reason and place`, () => {
     assert.throws(
       () => RawObject.parse(text),
       (thrown) => thrown instanceof JsonTextError && what.test(thrown.message),

@@ -1,6 +1,6 @@
 /** A client that begins with `initialize`, over any transport. */
-import type { Asked, Call, CallOptions, Client, Disconnect, Heard, Reply } from './client.ts';
-import { News } from './client.ts';
+import type { Asked, Call, CallOptions, Client, Disconnect, Received, Reply } from './client.ts';
+import { Notifications } from './client.ts';
 import { HttpWire, SseWire, StdioWire, type Wire } from './client-wire.ts';
 import { idOf, isMembers, object, same, string, type Id, type Members, type Message } from './json.ts';
 import { clientCapabilities } from './offering.ts';
@@ -16,7 +16,7 @@ interface Pending {
   readonly method: string;
   readonly params: Members;
   readonly options: CallOptions;
-  readonly heard: Heard[];
+  readonly received: Received[];
   readonly answered: PromiseWithResolvers<Reply>;
   isCancelled: boolean;
 }
@@ -36,7 +36,7 @@ export async function inTime<T>(promise: Promise<T>, what: string): Promise<T> {
 
 export class LegacyClient implements Client {
   readonly revision: Revision;
-  readonly news = new News();
+  readonly notifications = new Notifications();
   readonly violations: string[] = [];
   capabilities: Members = {};
   instructions: string | undefined;
@@ -110,7 +110,7 @@ export class LegacyClient implements Client {
       method,
       params,
       options,
-      heard: [],
+      received: [],
       answered: Promise.withResolvers<Reply>(),
       isCancelled: false,
     };
@@ -118,8 +118,8 @@ export class LegacyClient implements Client {
     // A call may be cancelled before its answer is awaited.
     pending.answered.promise.catch(() => undefined);
     const call: Call = {
-      reply: inTime(this.#say(own, pending), method),
-      heard: pending.heard,
+      reply: inTime(this.#send(own, pending), method),
+      received: pending.received,
       cancel: () => {
         pending.isCancelled = true;
         pending.answered.reject(new Error('cancelled'));
@@ -133,7 +133,7 @@ export class LegacyClient implements Client {
     return call;
   }
 
-  async #say(id: Id, { method, params, options, answered }: Pending): Promise<Reply> {
+  async #send(id: Id, { method, params, options, answered }: Pending): Promise<Reply> {
     const { progressToken, logLevel, asked } = options;
     this.#asked = asked;
     if (logLevel !== undefined && logLevel !== this.#level) {
@@ -204,7 +204,7 @@ export class LegacyClient implements Client {
     pending.answered.resolve({
       result: isMembers(result) ? result : undefined,
       error: isMembers(error) ? error : undefined,
-      heard: pending.heard,
+      received: pending.received,
     });
   }
 
@@ -232,22 +232,22 @@ export class LegacyClient implements Client {
   }
 
   #noted(method: string, params: Members, on: Id | null | undefined): void {
-    const heard = { method, params };
+    const received = { method, params };
     if (method === 'notifications/progress') {
       const token = params['progressToken'];
       const whose = [...this.#pending].find(([, { options }]) => same(options.progressToken, token));
       if (whose === undefined) this.violations.push(`progress for ${JSON.stringify(token)}, which is not under way`);
       else {
         if (on !== undefined && on !== whose[0]) this.violations.push('progress on the stream of another request');
-        whose[1].heard.push(heard);
+        whose[1].received.push(received);
       }
     } else if (method === 'notifications/message') {
       // Without a stream per request, the message belongs to the only call in flight.
       const whose = typeof on === 'number' || (on !== undefined && on !== null) ? this.#pending.get(on) : undefined;
-      const underWay = [...this.#pending.values()].findLast(({ isCancelled }) => !isCancelled);
-      (whose ?? underWay)?.heard.push(heard);
-      this.news.heard.push(heard);
-    } else this.news.heard.push(heard);
+      const inFlight = [...this.#pending.values()].findLast(({ isCancelled }) => !isCancelled);
+      (whose ?? inFlight)?.received.push(received);
+      this.notifications.received.push(received);
+    } else this.notifications.received.push(received);
   }
 }
 

@@ -1,17 +1,17 @@
 /** A client of 2026-07-28: its requests are independent, and are sent again with answers if the server needs input. */
-import type { Call, CallOptions, Client, Disconnect, Heard, Reply } from './client.ts';
-import { News } from './client.ts';
+import type { Call, CallOptions, Client, Disconnect, Received, Reply } from './client.ts';
+import { Notifications } from './client.ts';
 import { type Address, inTime } from './client-legacy.ts';
 import { HttpWire, StdioWire, type Wire } from './client-wire.ts';
 import { array, idOf, isMembers, object, same, string, type Id, type Members, type Message } from './json.ts';
 import { clientCapabilities } from './offering.ts';
 import { errorProblems, messageProblems, resultProblems } from './strict.ts';
-import { META, MODERN } from './words.ts';
+import { NAME_PARAMS, META, MODERN } from './words.ts';
 
 interface Pending {
   readonly method: string;
   readonly options: CallOptions;
-  readonly heard: Heard[];
+  readonly received: Received[];
   readonly answered: PromiseWithResolvers<Message>;
   /** The filter of a `subscriptions/listen`. */
   readonly filter: Members | undefined;
@@ -20,14 +20,6 @@ interface Pending {
 
 const MAX_ROUNDS = 6;
 const ASKING = new Set(['tools/call', 'prompts/get', 'resources/read']);
-const NAMES: Readonly<Record<string, string>> = {
-  'tools/call': 'name',
-  'prompts/get': 'name',
-  'resources/read': 'uri',
-  'tasks/get': 'taskId',
-  'tasks/update': 'taskId',
-  'tasks/cancel': 'taskId',
-};
 const LIST_FILTER: Readonly<Record<string, string>> = {
   'notifications/tools/list_changed': 'toolsListChanged',
   'notifications/prompts/list_changed': 'promptsListChanged',
@@ -41,7 +33,7 @@ function headerText(value: string): string {
 
 export class ModernClient implements Client {
   readonly revision = MODERN;
-  readonly news = new News();
+  readonly notifications = new Notifications();
   readonly violations: string[] = [];
   capabilities: Members = {};
   instructions: string | undefined;
@@ -99,7 +91,7 @@ export class ModernClient implements Client {
     const method = string(message['method']);
     const params = object(message['params']);
     const headers: Record<string, string> = { 'mcp-protocol-version': MODERN, 'mcp-method': method };
-    const name = NAMES[method];
+    const name = NAME_PARAMS[method];
     if (name !== undefined) headers['mcp-name'] = headerText(string(params[name]));
     const mirrored = method === 'tools/call' ? this.#mirrored.get(string(params['name'])) : undefined;
     for (const [argument, header] of mirrored ?? []) {
@@ -111,15 +103,15 @@ export class ModernClient implements Client {
 
   call(method: string, params: Members, options: CallOptions = {}): Call {
     let current: Id | undefined;
-    const heard: Heard[] = [];
+    const received: Received[] = [];
     const call: Call = {
       reply: inTime(
-        this.#rounds(method, params, options, heard, (id) => {
+        this.#rounds(method, params, options, received, (id) => {
           current = id;
         }),
         method,
       ),
-      heard,
+      received,
       cancel: () => current !== undefined && this.#cancel(current),
       disconnect: () => current !== undefined && this.#wire?.drop(current),
     };
@@ -131,23 +123,23 @@ export class ModernClient implements Client {
     method: string,
     params: Members,
     options: CallOptions,
-    heard: Heard[],
+    received: Received[],
     began: (id: Id) => void,
   ): Promise<Reply> {
     let more: Members = {};
     for (let round = 1; round <= MAX_ROUNDS; round++) {
-      const { id, answered } = this.#send(method, { ...params, ...more }, options, heard);
+      const { id, answered } = this.#send(method, { ...params, ...more }, options, received);
       began(id);
       const { result, error } = await answered;
       if (!isMembers(result)) {
         this.violations.push(...errorProblems(MODERN, object(error)['code']));
-        return { result: undefined, error: object(error), heard };
+        return { result: undefined, error: object(error), received };
       }
-      if (result['resultType'] === 'task') return { result, error: undefined, heard };
+      if (result['resultType'] === 'task') return { result, error: undefined, received };
       if (result['resultType'] !== 'input_required') {
         const shape = method.startsWith('tasks/') ? '' : method;
         this.violations.push(...resultProblems(MODERN, shape, result));
-        return { result, error: undefined, heard };
+        return { result, error: undefined, received };
       }
       if (!ASKING.has(method)) this.violations.push(`input_required for ${method}`);
       more = this.#answers(result, options);
@@ -173,14 +165,14 @@ export class ModernClient implements Client {
     method: string,
     params: Members,
     options: CallOptions,
-    heard: Heard[],
+    received: Received[],
   ): { readonly id: Id; readonly answered: Promise<Message> } {
     const number = ++this.#lastId;
     const id: Id = number % 2 === 0 ? `id-${number}` : number;
     const pending: Pending = {
       method,
       options,
-      heard,
+      received,
       answered: Promise.withResolvers<Message>(),
       filter: method === 'subscriptions/listen' ? object(params['notifications']) : undefined,
       isCancelled: false,
@@ -225,10 +217,10 @@ export class ModernClient implements Client {
       resourcesListChanged: true,
       ...(uris.length === 0 ? {} : { resourceSubscriptions: uris }),
     };
-    const since = this.news.heard.length;
+    const since = this.notifications.received.length;
     const { id, answered } = this.#send('subscriptions/listen', { notifications: filter }, {}, []);
     answered.catch(() => undefined);
-    const acknowledged = this.news.wait(
+    const acknowledged = this.notifications.wait(
       'notifications/subscriptions/acknowledged',
       (params) => same(object(params['_meta'])[META.subscription], id),
       since,
@@ -282,12 +274,12 @@ export class ModernClient implements Client {
     const params = object(message['params']);
     this.violations.push(...messageProblems(MODERN, method, params));
     const subscription = object(params['_meta'])[META.subscription];
-    const heard = { method, params };
+    const received = { method, params };
     if (method === 'notifications/progress') {
       const whose = [...this.#pending].find(([, { options }]) => same(options.progressToken, params['progressToken']));
       if (whose === undefined || (on !== undefined && on !== whose[0])) {
         this.violations.push(`progress for ${JSON.stringify(params['progressToken'])} where it does not belong`);
-      } else whose[1].heard.push(heard);
+      } else whose[1].received.push(received);
       return;
     }
     if (method === 'notifications/message') {
@@ -296,14 +288,14 @@ export class ModernClient implements Client {
           ? [...this.#pending.values()].find(({ options }) => options.logLevel !== undefined)
           : this.#pending.get(on);
       if (whose?.options.logLevel === undefined) this.violations.push('a log message for a request that wants none');
-      whose?.heard.push(heard);
+      whose?.received.push(received);
       return;
     }
-    this.#listened(heard, subscription, on);
-    this.news.heard.push(heard);
+    this.#listened(received, subscription, on);
+    this.notifications.received.push(received);
   }
 
-  #listened({ method }: Heard, subscription: unknown, on: Id | null | undefined): void {
+  #listened({ method }: Received, subscription: unknown, on: Id | null | undefined): void {
     const [id, pending] = [...this.#pending].find(([id]) => same(id, subscription)) ?? [];
     if (pending?.filter === undefined || (on !== undefined && on !== id)) {
       if (pending?.isCancelled !== true) this.violations.push(`${method} of no subscription of ours`);

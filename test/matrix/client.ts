@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Id, Members } from './json.ts';
 import type { Revision } from './words.ts';
 
-export interface Heard {
+export interface Received {
   readonly method: string;
   readonly params: Members;
 }
@@ -12,7 +12,7 @@ export interface Reply {
   readonly result: Members | undefined;
   readonly error: Members | undefined;
   /** The messages about this request before its answer. */
-  readonly heard: readonly Heard[];
+  readonly received: readonly Received[];
 }
 
 /** Answers a question of the server. */
@@ -27,7 +27,7 @@ export interface CallOptions {
 export interface Call {
   readonly reply: Promise<Reply>;
   /** The messages about this call so far. */
-  readonly heard: readonly Heard[];
+  readonly received: readonly Received[];
   /** Cancels the call as the revision defines it. */
   cancel(): void;
   /** Breaks the connection that waits for the answer. */
@@ -43,7 +43,7 @@ export interface Client {
   readonly instructions: string | undefined;
   readonly disconnectMeans: Disconnect;
   /** The notifications that belong to no request, in order. */
-  readonly news: News;
+  readonly notifications: Notifications;
   /** The received messages that the revision does not define. */
   readonly violations: string[];
   call(method: string, params: Members, options?: CallOptions): Call;
@@ -57,18 +57,18 @@ export interface Client {
 }
 
 const POLL_MS = 5;
-const NEWS_MS = 5_000;
+const WAIT_MS = 5_000;
 
-export class News {
-  readonly heard: Heard[] = [];
+export class Notifications {
+  readonly received: Received[] = [];
 
   /** Resolves with the first matching notification from `since` on. @throws {Error} if none arrives in time. */
   async wait(method: string, fits: (params: Members) => boolean, since = 0): Promise<Members> {
-    const deadline = performance.now() + NEWS_MS;
+    const deadline = performance.now() + WAIT_MS;
     for (;;) {
-      const found = this.heard.slice(since).find((one) => one.method === method && fits(one.params));
+      const found = this.received.slice(since).find((one) => one.method === method && fits(one.params));
       if (found !== undefined) return found.params;
-      if (performance.now() > deadline) throw new Error(`${method} was never heard`);
+      if (performance.now() > deadline) throw new Error(`${method} was never received`);
       await delay(POLL_MS);
     }
   }

@@ -27,11 +27,11 @@ function mustBeTool(expected: Members, actual: Members, hows: Set<string>): void
 
 /** Lists again when the lists change. */
 async function list(scene: Scene): Promise<Outcome> {
-  const since = scene.client.news.heard.length;
+  const since = scene.client.notifications.received.length;
   try {
     return await listOnce(scene);
   } catch (thrown) {
-    await scene.client.news
+    await scene.client.notifications
       .wait('notifications/tools/list_changed', () => true, since)
       .catch(() => {
         throw thrown;

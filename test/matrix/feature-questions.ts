@@ -1,5 +1,5 @@
 /** Drivers of the questions of an upstream during a call. */
-import { isOffered, listening, newNonce, said, toolResult, type Driver, type Scene } from './features.ts';
+import { isOffered, listening, newNonce, toolAnswer, toolResult, type Driver, type Scene } from './features.ts';
 import { array, object, string, without, type Members } from './json.ts';
 import { formQuestion, ROOTS_QUESTION, samplingQuestion, shortSampling, textResult, urlQuestion } from './offering.ts';
 import { degraded, HOW, LOSSLESS, mustEqual, NOT_DEFINED, type Outcome } from './outcome.ts';
@@ -30,7 +30,7 @@ async function sampling(scene: Scene): Promise<Outcome> {
   const { asked, listen } = listening(() => sampled(`answer ${nonce}`));
   const result = await toolResult(scene, 'samples', { nonce }, { asked: listen });
   const withTools = upstream >= '2025-11-25' && client.revision >= '2025-11-25';
-  mustEqual({ nonce, withTools, sample: sampled(`answer ${nonce}`) }, said(result), 'what the tool got');
+  mustEqual({ nonce, withTools, sample: sampled(`answer ${nonce}`) }, toolAnswer(result), 'what the tool got');
   const { method, params } = samplingQuestion(upstream, nonce, withTools);
   const isSplit = upstream >= '2025-11-25' && client.revision < '2025-11-25';
   mustEqual([{ method, params: isSplit ? splitMessages(params) : params }], asked, 'question');
@@ -41,7 +41,7 @@ async function roots(scene: Scene): Promise<Outcome> {
   const nonce = newNonce();
   const { asked, listen } = listening(() => rootsOf(nonce));
   const result = await toolResult(scene, 'roots', { nonce }, { asked: listen });
-  mustEqual({ nonce, roots: rootsOf(nonce) }, said(result), 'what the tool got');
+  mustEqual({ nonce, roots: rootsOf(nonce) }, toolAnswer(result), 'what the tool got');
   mustEqual(
     ['roots/list'],
     asked.map(({ method }) => method),
@@ -92,7 +92,7 @@ async function elicitationForm(scene: Scene): Promise<Outcome> {
     const nonce = newNonce();
     const { asked, listen } = listening(() => answer);
     const result = await toolResult(scene, 'elicits', { nonce }, { asked: listen });
-    mustEqual({ nonce, form: answer }, said(result), 'what the tool got');
+    mustEqual({ nonce, form: answer }, toolAnswer(result), 'what the tool got');
     const { params } = formQuestion(scene.upstream, nonce);
     const wanted = scene.client.revision === '2025-06-18' ? oldForm(params) : params;
     mustEqual(
@@ -120,7 +120,7 @@ async function urlFirst(scene: Scene): Promise<void> {
     const { error } = await client.call('tools/call', call).reply;
     mustEqual([-32042, { elicitations: [params] }], [error?.['code'], error?.['data']], 'error');
     const id = params['elicitationId'];
-    await client.news.wait('notifications/elicitation/complete', (told) => told['elicitationId'] === id);
+    await client.notifications.wait('notifications/elicitation/complete', (params) => params['elicitationId'] === id);
   }
   const result = await toolResult(scene, 'needs_url', { nonce }, { asked: listen });
   mustEqual(textResult(`visited: ${nonce}`), result, 'result');
@@ -140,7 +140,7 @@ async function elicitationUrl(scene: Scene): Promise<Outcome> {
   const nonce = newNonce();
   const { asked, listen } = listening(() => ({ action: 'accept' }));
   const result = await toolResult(scene, 'elicits_url', { nonce }, { asked: listen });
-  mustEqual({ nonce, visit: { action: 'accept' } }, said(result), 'what the tool got');
+  mustEqual({ nonce, visit: { action: 'accept' } }, toolAnswer(result), 'what the tool got');
   const { params } = urlQuestion(upstream, nonce);
   const [question] = asked.map((one) => object(one['params']));
   mustEqual(1, asked.length, 'questions');
@@ -152,7 +152,7 @@ async function elicitationUrl(scene: Scene): Promise<Outcome> {
   }
   mustEqual('string', typeof id, 'type of elicitationId');
   if (upstream !== '2025-11-25') return degraded(HOW.noCompletion);
-  await client.news.wait('notifications/elicitation/complete', (told) => told['elicitationId'] === id);
+  await client.notifications.wait('notifications/elicitation/complete', (params) => params['elicitationId'] === id);
   return LOSSLESS;
 }
 
@@ -161,7 +161,11 @@ async function rounds(scene: Scene): Promise<Outcome> {
   let count = 0;
   const { asked, listen } = listening((method) => (method === 'roots/list' ? rootsOf(nonce) : sampled(`n${++count}`)));
   const result = await toolResult(scene, 'rounds', { nonce }, { asked: listen });
-  mustEqual({ nonce, roots: rootsOf(nonce), sample: sampled('n1'), last: sampled('n2') }, said(result), 'the tool got');
+  mustEqual(
+    { nonce, roots: rootsOf(nonce), sample: sampled('n1'), last: sampled('n2') },
+    toolAnswer(result),
+    'the tool got',
+  );
   const first = asked
     .slice(0, 2)
     .toSorted((one, other) => string(one['method']).localeCompare(string(other['method'])));

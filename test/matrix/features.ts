@@ -72,7 +72,7 @@ export async function isOffered(scene: Scene, tool: string): Promise<boolean> {
 }
 
 /** Returns the parsed only text of a tool result. */
-export function said(result: Members): Members {
+export function toolAnswer(result: Members): Members {
   const value = tryParse(string(object(array(result['content'])[0])['text']));
   if (!isMembers(value)) throw new Error(`the tool said ${JSON.stringify(result)}`);
   return value;
@@ -103,10 +103,10 @@ async function progresses(scene: Scene): Promise<Outcome> {
     mustEqual(textResult(`progressed: ${nonce}`), resultOf(reply, 'progresses'), 'result');
     const steps = Array.from({ length: PROGRESS_STEPS }, (_, i) => i + 1);
     const expected = steps.map((step) => ({ progressToken, ...progress(scene.upstream, nonce, step) }));
-    const heard = reply.heard.filter(({ method }) => method === 'notifications/progress');
+    const received = reply.received.filter(({ method }) => method === 'notifications/progress');
     mustEqual(
       expected,
-      heard.map(({ params }) => params),
+      received.map(({ params }) => params),
       'progress',
     );
   }
@@ -123,10 +123,10 @@ async function cancel(scene: Scene): Promise<Outcome> {
 }
 
 /** @throws {Error} if no message about the call arrives in time. */
-async function heardSomething(call: Call): Promise<void> {
+async function waitForProgress(call: Call): Promise<void> {
   const deadline = performance.now() + UPSTREAM_MS;
-  while (call.heard.length === 0) {
-    if (performance.now() > deadline) throw new Error('no progress was heard before the connection was to break');
+  while (call.received.length === 0) {
+    if (performance.now() > deadline) throw new Error('no progress was received before the connection was to break');
     await delay(POLL_MS);
   }
 }
@@ -145,7 +145,7 @@ async function disconnect(scene: Scene): Promise<Outcome> {
       return LOSSLESS;
     }
     // A stream cannot be resumed before its first event.
-    await heardSomething(call);
+    await waitForProgress(call);
     call.disconnect();
     mustEqual(textResult('released'), await toolResult(own, 'release', { nonce }), 'result of release');
     await scene.ledger.wait(['released'], nonce, UPSTREAM_MS);
@@ -162,11 +162,11 @@ async function log(scene: Scene): Promise<Outcome> {
   const nonce = newNonce();
   const reply = await callTool(scene, 'logs', { nonce }, { logLevel: 'warning' }).reply;
   mustEqual(textResult(`logged: ${nonce}`), resultOf(reply, 'logs'), 'result');
-  const heard = reply.heard.filter(({ method }) => method === 'notifications/message');
+  const received = reply.received.filter(({ method }) => method === 'notifications/message');
   const wanted = LOGGED.filter((level) => level === 'warning' || level === 'error');
   mustEqual(
     wanted.map((level) => logged(level, nonce)),
-    heard.map(({ params }) => params),
+    received.map(({ params }) => params),
     'log',
   );
   if (scene.client.revision === MODERN) {
@@ -218,7 +218,7 @@ async function subscribe(scene: Scene): Promise<Outcome> {
   const watching = await client.watch([uri]);
   await ledger.wait(['subscribed'], uri, UPSTREAM_MS);
   await toolResult(scene, 'touch', { nonce });
-  await client.news.wait('notifications/resources/updated', (params) => params['uri'] === uri);
+  await client.notifications.wait('notifications/resources/updated', (params) => params['uri'] === uri);
   await watching.end();
   await ledger.wait(['unsubscribed'], uri, UPSTREAM_MS);
   return LOSSLESS;
@@ -234,11 +234,11 @@ async function listUntil(
   isThere: boolean,
   before: number,
 ): Promise<void> {
-  const { news } = scene.client;
+  const { notifications } = scene.client;
   const grown = list === 'resources' ? `test://grown/${nonce}` : `grown_${nonce}`;
   for (let since = before; ;) {
-    await news.wait(`notifications/${list}/list_changed`, () => true, since);
-    since = news.heard.length;
+    await notifications.wait(`notifications/${list}/list_changed`, () => true, since);
+    since = notifications.received.length;
     const items = await listAll(scene, `${list}/list`, list);
     if (items.some((item) => item[list === 'resources' ? 'uri' : 'name'] === grown) === isThere) return;
   }
@@ -252,7 +252,7 @@ async function listChanged(scene: Scene): Promise<Outcome> {
     ['grow', true],
     ['shrink', false],
   ] as const) {
-    const before = client.news.heard.length;
+    const before = client.notifications.received.length;
     await toolResult(scene, tool, { nonce });
     for (const list of LISTS) await listUntil(scene, list, nonce, isThere, before);
   }
@@ -274,11 +274,11 @@ async function tasks(scene: Scene): Promise<Outcome> {
   }
   const { result, error } = await callTool(scene, 'task', { nonce }).reply;
   if (result?.['resultType'] === 'task') return await extensionTasks(scene, result, done);
-  mustEqual(done, resultOf({ result, error, heard: [] }, 'task'), 'result');
+  mustEqual(done, resultOf({ result, error, received: [] }, 'task'), 'result');
   return degraded(HOW.held);
 }
 
-async function polled(client: Client, taskId: string): Promise<Members> {
+async function pollTask(client: Client, taskId: string): Promise<Members> {
   for (let time = 0; time < 200; time++) {
     const { result, error } = await client.call('tasks/get', { taskId }).reply;
     if (result === undefined) throw new Error(`tasks/get: ${JSON.stringify(error)}`);
@@ -298,7 +298,7 @@ async function coreTasks({ client }: Scene, nonce: string, done: Members): Promi
     return taskId;
   };
   const taskId = await create({ nonce });
-  mustEqual('completed', (await polled(client, taskId))['status'], 'status');
+  mustEqual('completed', (await pollTask(client, taskId))['status'], 'status');
   const result = resultOf(await client.call('tasks/result', { taskId }).reply, 'tasks/result');
   mustEqual({ ...done, _meta: { [META.task]: { taskId } } }, result, 'tasks/result');
   const list = resultOf(await client.call('tasks/list', {}).reply, 'tasks/list');
@@ -307,20 +307,20 @@ async function coreTasks({ client }: Scene, nonce: string, done: Members): Promi
   const other = await create({ nonce, patient: true });
   const cancelled = resultOf(await client.call('tasks/cancel', { taskId: other }).reply, 'tasks/cancel');
   mustEqual('cancelled', cancelled['status'], 'status of tasks/cancel');
-  mustEqual('cancelled', (await polled(client, other))['status'], 'status');
+  mustEqual('cancelled', (await pollTask(client, other))['status'], 'status');
   return LOSSLESS;
 }
 
 async function extensionTasks(scene: Scene, created: Members, done: Members): Promise<Outcome> {
   const { client } = scene;
-  const ended = await polled(client, string(created['taskId']));
+  const ended = await pollTask(client, string(created['taskId']));
   mustEqual('completed', ended['status'], 'status');
-  const result = resultOf({ result: object(ended['result']), error: undefined, heard: [] }, 'result');
+  const result = resultOf({ result: object(ended['result']), error: undefined, received: [] }, 'result');
   mustEqual(done, without(result, '_meta'), 'result of the task');
   const other = await callTool(scene, 'task', { nonce: newNonce(), patient: true }).reply;
   const taskId = string(other.result?.['taskId']);
   resultOf(await client.call('tasks/cancel', { taskId }).reply, 'tasks/cancel');
-  mustEqual('cancelled', (await polled(client, taskId))['status'], 'status');
+  mustEqual('cancelled', (await pollTask(client, taskId))['status'], 'status');
   return LOSSLESS;
 }
 

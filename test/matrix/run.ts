@@ -2,13 +2,12 @@
  * Tries every feature with every revision of clients, every revision of upstreams, and every transport:
  *
  *     node test/matrix/run.ts [--check] [--direct] [--client REVISION] [--upstream REVISION] [--transport stdio|http]
- *                             [--feature FEATURE] [--json FILE] [--verbose]
+ *                             [--feature FEATURE] [--json FILE] [--verbose] [--replicas N]
  *
  * `legacy` and `modern` stand for revisions too, `dual` for upstreams of both eras. `--direct` connects clients to
- * upstreams of their own
- * revision without a gateway, which shows that both are correct. A full run without failures writes
- * `docs/interop.md`; with `--check` it
- * fails if that would change the file.
+ * upstreams of their own revision without a gateway, which shows that both are correct. `--replicas 3` tries three of them with one Redis, and a
+ * balancer that sends each request to any of them. A full run without failures writes `docs/interop.md`; with `--check` it fails if that would
+ * change the file.
  */
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -45,6 +44,7 @@ const { values: options } = parseArgs({
     transport: { type: 'string' },
     feature: { type: 'string' },
     json: { type: 'string' },
+    replicas: { type: 'string', default: '1' },
   },
 });
 
@@ -187,7 +187,7 @@ let logs = '';
 try {
   await using stage = await (options.direct
     ? direct([...places, ...duals], root)
-    : throughGateway([...places, ...duals], root));
+    : throughGateway([...places, ...duals], root, Number(options.replicas)));
   observed.push(...(await runAll(stage.targets)));
   logs = stage.logs();
 } catch (thrown) {

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Child } from '../support/child.ts';
 import { startGateway } from '../support/gateway.ts';
+import { Replicas } from '../support/replicas.ts';
 import type { Client } from './client.ts';
 import { type Address, LegacyClient } from './client-legacy.ts';
 import { ModernClient } from './client-modern.ts';
@@ -69,13 +70,16 @@ async function stopAll(started: readonly Started[]): Promise<void> {
   await Promise.all(started.flatMap(({ child }) => (child === undefined ? [] : [child.stop()])));
 }
 
-export async function throughGateway(places: readonly Place[], root: string): Promise<Stage> {
+/** @param replicas the number of processes of the gateway. A balancer sends each request to any of them. */
+export async function throughGateway(places: readonly Place[], root: string, replicas: number): Promise<Stage> {
   const started = await Promise.all(places.map((place) => start(place, root)));
   const servers = started.map(({ id, transport, args, url }): [string, Readonly<Record<string, unknown>>] => [
     id,
     url === undefined ? { command: process.execPath, args } : { type: transport === 'HTTP+SSE' ? 'sse' : 'http', url },
   ]);
-  const gateway = await startGateway({ mcpServers: Object.fromEntries(servers) });
+  const file = { mcpServers: Object.fromEntries(servers) };
+  const gateway = replicas === 1 ? await startGateway(file) : await Replicas.start(replicas, file, {}, 'at random');
+  const { origin } = new URL(gateway.endpoint());
   return {
     targets: started.map(({ id, upstream, isDual, transport, ledger }) => ({
       upstream,
@@ -84,12 +88,12 @@ export async function throughGateway(places: readonly Place[], root: string): Pr
       ledger,
       addressFor: (client) => ({
         kind: 'http',
-        url: client === '2024-11-05' ? `${gateway.url}/sse/${id}` : gateway.endpoint(id),
+        url: client === '2024-11-05' ? `${origin}/sse/${id}` : gateway.endpoint(id),
       }),
     })),
     logs: () => gateway.logs(),
     async [Symbol.asyncDispose]() {
-      await gateway.stop();
+      await gateway[Symbol.asyncDispose]();
       await stopAll(started);
     },
   };

@@ -79,11 +79,11 @@ const VISIT_MS = 30;
 /** Calls of `waits` that `release` ends, by nonce. */
 const waiting = new Map<string, () => void>();
 
-async function waits({ nonce, ledger, signal, revision, progress: tell }: Act): Promise<Members> {
+async function waits({ nonce, ledger, signal, revision, progress: notify }: Act): Promise<Members> {
   const { promise, resolve } = Promise.withResolvers<'released' | 'cancelled'>();
   waiting.set(nonce, () => resolve('released'));
   signal.addEventListener('abort', () => resolve('cancelled'), { once: true });
-  tell(progress(revision, nonce, 1));
+  notify(progress(revision, nonce, 1));
   ledger.note('started', nonce);
   const ending = signal.aborted ? 'cancelled' : await promise;
   waiting.delete(nonce);
@@ -100,8 +100,8 @@ async function samples({ revision, nonce, capabilities, ask }: Act): Promise<Mem
 /** Asks two questions at once, and then one that depends on their answers. */
 async function rounds({ nonce, ask }: Act): Promise<Members> {
   const first = await ask({ roots: ROOTS_QUESTION, sample: shortSampling(`one ${nonce}`) });
-  const heard = string(object(object(first['sample'])['content'])['text']);
-  const second = await ask({ last: shortSampling(`two ${nonce} after ${heard}`) });
+  const received = string(object(object(first['sample'])['content'])['text']);
+  const second = await ask({ last: shortSampling(`two ${nonce} after ${received}`) });
   return textResult(JSON.stringify({ nonce, ...first, ...second }));
 }
 

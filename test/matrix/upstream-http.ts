@@ -48,11 +48,11 @@ class Session {
 
   constructor(revision: Revision, ledger: LedgerWriter, world: World) {
     this.#revision = revision;
-    this.upstream = new LegacyUpstream(revision, ledger, world, (message, about) => this.#say(message, about));
+    this.upstream = new LegacyUpstream(revision, ledger, world, (message, about) => this.#send(message, about));
   }
 
   /** Sends a single answer as JSON. Any earlier message opens a stream. */
-  #say(message: Message, about: Id | undefined): void {
+  #send(message: Message, about: Id | undefined): void {
     if (about === undefined) {
       this.standing.send(JSON.stringify(message));
       return;

@@ -10,7 +10,7 @@ import { META, TASKS_EXTENSION, type Revision } from './words.ts';
 import type { World } from './world.ts';
 
 /** @param about id of the request on whose stream it is sent, if the transport has such streams. */
-type Say = (message: Message, about: Id | undefined) => void;
+type Send = (message: Message, about: Id | undefined) => void;
 
 const LEVELS = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency'];
 const TASK_MS = 30;
@@ -27,7 +27,7 @@ export class LegacyUpstream {
   readonly #revision: Revision;
   readonly #ledger: LedgerWriter;
   readonly #world: World;
-  readonly #say: Say;
+  readonly #send: Send;
   readonly #running = new Map<Id, AbortController>();
   readonly #asked = new Map<number, PromiseWithResolvers<Members>>();
   readonly #subscribed = new Set<string>();
@@ -38,11 +38,11 @@ export class LegacyUpstream {
   #level = 'debug';
   #lastAsk = 0;
 
-  constructor(revision: Revision, ledger: LedgerWriter, world: World, say: Say) {
+  constructor(revision: Revision, ledger: LedgerWriter, world: World, send: Send) {
     this.#revision = revision;
     this.#ledger = ledger;
     this.#world = world;
-    this.#say = say;
+    this.#send = send;
     this.#unlisten = world.listen((change) => {
       if (this.#state !== 'ready' || change.kind === 'visited') return;
       if (change.kind === 'touched') {
@@ -109,8 +109,8 @@ export class LegacyUpstream {
     this.#running.set(id, running);
     try {
       const result = await this.#result(id, method, params, running.signal);
-      if (!running.signal.aborted) this.#say({ jsonrpc: '2.0', id, result }, id);
-      else this.#say({}, id);
+      if (!running.signal.aborted) this.#send({ jsonrpc: '2.0', id, result }, id);
+      else this.#send({}, id);
     } catch (thrown) {
       if (thrown instanceof Refusal) this.#fail(id, thrown.error);
       else this.#fail(id, { code: -32603, message: String(thrown) });
@@ -120,7 +120,7 @@ export class LegacyUpstream {
   }
 
   #fail(id: Id, error: Members): void {
-    this.#say({ jsonrpc: '2.0', id, error }, id);
+    this.#send({ jsonrpc: '2.0', id, error }, id);
   }
 
   async #result(id: Id, method: string, params: Members, signal: AbortSignal): Promise<Members> {
@@ -210,14 +210,14 @@ export class LegacyUpstream {
       const id = ++this.#lastAsk;
       const asked = Promise.withResolvers<Members>();
       this.#asked.set(id, asked);
-      this.#say({ jsonrpc: '2.0', id, method, params }, about);
+      this.#send({ jsonrpc: '2.0', id, method, params }, about);
       return [key, await asked.promise];
     });
     return Object.fromEntries(await Promise.all(answers));
   }
 
   #notify(method: string, params?: Members, about?: Id): void {
-    this.#say({ jsonrpc: '2.0', method, ...(params === undefined ? {} : { params }) }, about);
+    this.#send({ jsonrpc: '2.0', method, ...(params === undefined ? {} : { params }) }, about);
   }
 
   #begin(nonce: string, isPatient: boolean): Members {

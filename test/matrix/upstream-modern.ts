@@ -212,7 +212,7 @@ export class ModernUpstream {
   async #listen(id: Id, filter: Members, { notify, signal }: Served): Promise<Members> {
     const uris = array(filter['resourceSubscriptions']).map(string);
     const _meta = { [META.subscription]: id };
-    const say = (method: string, params: Members) => notify({ jsonrpc: '2.0', method, params: { ...params, _meta } });
+    const send = (method: string, params: Members) => notify({ jsonrpc: '2.0', method, params: { ...params, _meta } });
     for (const key of Object.keys(filter)) {
       const known = [
         'toolsListChanged',
@@ -223,19 +223,19 @@ export class ModernUpstream {
       ];
       if (!known.includes(key)) this.#ledger.violation(`subscriptions/listen for ${key}`);
     }
-    say('notifications/subscriptions/acknowledged', { notifications: filter });
+    send('notifications/subscriptions/acknowledged', { notifications: filter });
     for (const uri of uris) {
       this.#listened.set(uri, (this.#listened.get(uri) ?? 0) + 1);
       this.#ledger.note('subscribed', uri);
     }
     const unlisten = this.#world.listen((change: Change) => {
       if (change.kind === 'touched') {
-        if (uris.includes(change.uri)) say('notifications/resources/updated', { uri: change.uri });
+        if (uris.includes(change.uri)) send('notifications/resources/updated', { uri: change.uri });
         return;
       }
       if (change.kind === 'visited') return;
       for (const list of ['tools', 'prompts', 'resources']) {
-        if (filter[`${list}ListChanged`] === true) say(`notifications/${list}/list_changed`, {});
+        if (filter[`${list}ListChanged`] === true) send(`notifications/${list}/list_changed`, {});
       }
     });
     await new Promise((resolve) => {

@@ -5,17 +5,8 @@ import { idOf, object, parse, string, type Members, type Message } from './json.
 import type { LedgerWriter } from './ledger.ts';
 import { ModernUpstream } from './upstream-modern.ts';
 import { META, MODERN } from './words.ts';
+import { NAME_PARAMS } from './words.ts';
 import type { World } from './world.ts';
-
-/** The param that `Mcp-Name` repeats, by method. */
-const NAMES: Readonly<Record<string, string>> = {
-  'tools/call': 'name',
-  'prompts/get': 'name',
-  'resources/read': 'uri',
-  'tasks/get': 'taskId',
-  'tasks/update': 'taskId',
-  'tasks/cancel': 'taskId',
-};
 
 const STATUS: Readonly<Record<number, number>> = {
   [-32601]: 404,
@@ -37,14 +28,14 @@ function mismatch(headers: IncomingMessage['headers'], method: string, params: M
   if (headers['mcp-protocol-version'] !== version)
     return `MCP-Protocol-Version: ${String(headers['mcp-protocol-version'])}`;
   if (headers['mcp-method'] !== method) return `Mcp-Method: ${String(headers['mcp-method'])} for ${method}`;
-  const member = NAMES[method];
+  const member = NAME_PARAMS[method];
   if (member !== undefined && decoded(headers['mcp-name']) !== params[member]) {
     return `Mcp-Name: ${String(headers['mcp-name'])} for ${string(params[member])}`;
   }
   if (method !== 'tools/call' || params['name'] !== 'values') return undefined;
   const { region } = object(params['arguments']);
-  const said = decoded(headers['mcp-param-region']);
-  return said === region ? undefined : `Mcp-Param-Region: ${String(said)} for ${String(region)}`;
+  const sent = decoded(headers['mcp-param-region']);
+  return sent === region ? undefined : `Mcp-Param-Region: ${String(sent)} for ${String(region)}`;
 }
 
 export class StatelessHttp {

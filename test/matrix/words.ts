@@ -64,3 +64,13 @@ const FIRST: Partial<Record<Feature, Revision>> = {
 export function defines(revision: Revision, feature: Feature): boolean {
   return revision >= (FIRST[feature] ?? REVISIONS[0]);
 }
+
+/** The param that `Mcp-Name` repeats, by method. */
+export const NAME_PARAMS: Readonly<Record<string, string>> = {
+  'tools/call': 'name',
+  'prompts/get': 'name',
+  'resources/read': 'uri',
+  'tasks/get': 'taskId',
+  'tasks/update': 'taskId',
+  'tasks/cancel': 'taskId',
+};

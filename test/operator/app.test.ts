@@ -38,6 +38,7 @@ const FILES: UpstreamStatus = {
   reason: 'spawn npx ENOENT',
   connections: 0,
   eras: { legacy: ERA, modern: ERA },
+  isListed: true,
   tools: 12,
   filteredTools: 0,
   prompts: 0,
@@ -95,7 +96,7 @@ test('/status shows the state, the reason and the offer of each upstream', async
 test('/metrics is what Prometheus reads', async () => {
   const response = await get('/metrics');
   assert.match(response.headers.get('content-type') ?? '', /^text\/plain; version=0\.0\.4/);
-  assert.match(await response.text(), /^linkspan_build_info\{version="1\.2\.3"\} 1$/m);
+  assert.match(await response.text(), /^linkspan_build_info\{version="1\.2\.3",commit="unknown"\} 1$/m);
 });
 
 test('/version names the program and its Node', async () => {

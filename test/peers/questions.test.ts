@@ -42,7 +42,7 @@ for (const id of ['python1-http', 'python1-sse', 'python1-stdio', 'python2-sse',
 }
 
 for (const id of ['typescript1-http', 'python2-sse']) {
-  test(`N-41 a listen on ${id} right after a refused question gets its subscriptions`, async () => {
+  test(`N-41 a listen on ${id} after a refused question gets its subscriptions`, async () => {
     await using setting = await startSetting(id);
     const endpoint = setting.gateway.endpoint(id);
     const uri = setting.uri('watched');

@@ -12,7 +12,8 @@
  * starts late. Over HTTP
  * and SSE the port refuses connections until 5 s after the gateway listens.
  *
- * A check that fails directly is not counted. The checks in `known-losses.ts` must fail.
+ * A check that fails directly is not counted. The checks in `known-losses.ts` must fail. A few checks that took too long are tried once more when
+ * nothing else runs, because a machine with other work is slow.
  */
 import { writeFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -60,7 +61,17 @@ interface Loss {
   readonly why: string;
 }
 
+/** A failed check that took too long, and a second trial of it. */
+interface Slow extends Loss {
+  readonly again: () => Promise<string | undefined>;
+}
+
+const TOO_LONG = /timed out|took longer/i;
+/** More slow checks than these have another cause than a slow machine. */
+const MAX_SLOW = 10;
+
 let passed = 0;
+const slow: Slow[] = [];
 const losses: Loss[] = [];
 /** The losses that `known-losses.ts` lists and that have occurred. */
 const known: Loss[] = [];
@@ -138,13 +149,9 @@ async function compare(server: RunningServer, client: ClientCell, gateway: Runni
   for (const way of WAYS) {
     const where = `${id} ← ${client.client} ${client.mode}, ${way}`;
     const place: Place = { kind: 'http', url: gateway.endpoint(way === 'single' ? id : undefined) };
-    const through = await tryAll(
-      (declares) => connectClient(client, place, declares),
-      id,
-      client.mode,
-      WAIT_MS.through,
-      (name) => able.includes(name),
-    );
+    const tryThrough = (wanted: (name: string) => boolean) =>
+      tryAll((declares) => connectClient(client, place, declares), id, client.mode, WAIT_MS.through, wanted);
+    const through = await tryThrough((name) => able.includes(name));
     const kept = [...through].filter(([, why]) => why === undefined).length;
     console.log(`${where.padEnd(56)} direct ${able.length}/${direct.size}, kept ${kept}${seconds(began)}`);
     for (const [check, why] of through) {
@@ -152,7 +159,10 @@ async function compare(server: RunningServer, client: ClientCell, gateway: Runni
       if (why === undefined && expected?.isRace !== false) passed++;
       else if (why === undefined)
         record(losses, 'LOST', { where, check, why: 'passes now: take it out of known-losses.ts' });
-      else if (expected === undefined) record(losses, 'LOST', { where, check, why });
+      else if (expected === undefined && TOO_LONG.test(why)) {
+        const again = async () => (await tryThrough((name) => name === check)).get(check);
+        slow.push({ where, check, why, again });
+      } else if (expected === undefined) record(losses, 'LOST', { where, check, why });
       else record(known, 'known', { where, check, why: expected.why });
     }
   }
@@ -238,6 +248,13 @@ await inLanes(
   LANES,
 );
 
+for (const [index, { again, ...loss }] of slow.entries()) {
+  const why = index < MAX_SLOW ? await again() : loss.why;
+  console.log(`${loss.where}: ${loss.check}: ${loss.why}; ${why === undefined ? 'passes alone' : 'fails alone too'}`);
+  if (why === undefined) passed++;
+  else record(losses, 'LOST', { ...loss, why });
+}
+
 const byCheck = Map.groupBy(losses, ({ check }) => check);
 console.log('');
 for (const { check, why } of KNOWN_LOSSES) {
@@ -245,7 +262,8 @@ for (const { check, why } of KNOWN_LOSSES) {
   if (count > 0) console.log(`known ${count} × ${check}: ${why}`);
 }
 for (const [check, same] of byCheck) console.log(`LOST ${same.length} × ${check}`);
+const failures = losses.map(({ where, check, why }) => `${where}: ${check}: ${why}`);
 if (options.json !== undefined)
-  await writeFile(options.json, JSON.stringify({ passed, failed: losses.length, losses }));
+  await writeFile(options.json, JSON.stringify({ passed, failed: losses.length, failures }));
 console.log(`${passed} passed, ${losses.length} failed in ${((performance.now() - began) / 1000).toFixed(0)} s`);
 process.exitCode = losses.length === 0 && passed > 0 ? 0 : 1;

@@ -14,6 +14,7 @@ import {
   requestText,
   responseText,
 } from '../../src/protocol/jsonrpc.ts';
+import { shortened } from '../support/test-name.ts';
 
 function refusal(text: string): { code: number; id: string; message: string } {
   try {
@@ -78,7 +79,7 @@ const refused = [
 ];
 
 for (const { text, code, id } of refused) {
-  test(`${JSON.stringify(text).slice(0, 90)} is refused with ${code} for id ${id}`, () => {
+  test(`${shortened(text, 50)} is refused with ${code}, id ${id}`, () => {
     const { message: _, ...rest } = refusal(text);
     assert.deepEqual(rest, { code, id });
   });
@@ -162,7 +163,7 @@ test('a batch is split into messages, and an invalid item affects no other', () 
   assert.deepEqual(parseBatch('[]'), []);
 });
 
-test('N-48 limit requestIdChars: ids are kept as text, up to 1 KiB', () => {
+test('SEC-25 N-48 limit requestIdChars: ids are kept as text, up to 1 KiB', () => {
   const long = (chars: number): string => `"${'x'.repeat(chars)}"`;
   for (const id of ['9007199254740993', '-9007199254740993', `1${'0'.repeat(99)}`, long(129), long(1_022)]) {
     const message = parseMessage(`{"jsonrpc":"2.0","id":${id},"method":"ping"}`);

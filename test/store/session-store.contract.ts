@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
+import { LIMITS } from '../../src/limits.ts';
 import type { SessionRef, SessionStore } from '../../src/store/session-store.ts';
 
 const OPTIONS = { timeout: 20_000 };
@@ -47,6 +48,56 @@ export function sessionStoreContract(name: string, open: () => Promise<SessionSt
     assert.deepEqual(await store.load(two), { subscriptions: ['b'] });
     await store.change(two, { kind: 'unsubscribe', uri: 'b' });
     assert.equal(await store.load(two), undefined);
+  });
+
+  test(`${name}: a session that has unsubscribed from everything can be ended`, OPTIONS, async () => {
+    await using store = await open();
+    const session = await newSession(store);
+    await subscribe(store, session, 'a');
+    await store.change(session, { kind: 'unsubscribe', uri: 'a' });
+    assert.equal(await store.end(session), true);
+    assert.equal(await store.isEnded(session), true);
+  });
+
+  test(`${name}: an attachment is loaded as it was stored last`, OPTIONS, async () => {
+    await using store = await open();
+    const session = await newSession(store);
+    const attach = (upstream: string, text: string) => store.change(session, { kind: 'attach', upstream, text });
+    for (const [upstream, text] of [
+      ['up', 'one'],
+      ['__proto__', 'ü\ud800'],
+      ['up', 'two'],
+    ] as const) {
+      assert.equal(await attach(upstream, text), undefined);
+    }
+    await subscribe(store, session, 'a');
+    await store.change(session, { kind: 'unsubscribe', uri: 'a' });
+    const { attachments = [], subscriptions } = (await store.load(session)) ?? {};
+    assert.deepEqual(
+      new Map(attachments.map(({ upstream, text }) => [upstream, text])),
+      new Map([
+        ['up', 'two'],
+        ['__proto__', 'ü\ud800'],
+      ]),
+    );
+    assert.deepEqual(subscriptions, []);
+    await store.end(session);
+    assert.equal(await store.load(session), undefined);
+  });
+
+  test(`${name}: limit attachmentBytes refuses, and leaves room for subscriptions`, OPTIONS, async () => {
+    await using store = await open();
+    const principal = randomUUID();
+    const session = await newSession(store, principal);
+    const attach = (upstream: string, text: string) => store.change(session, { kind: 'attach', upstream, text });
+    const long = 'x'.repeat(LIMITS.attachmentBytes);
+    assert.equal(await attach('up', `${long}x`), 'attachmentBytes');
+    let limit: string | undefined;
+    for (let n = 0; limit === undefined; n++) limit = await attach(`up${n}`, long);
+    assert.equal(limit, 'sessionRecordBytesPerPrincipal');
+    assert.equal(await attach('up0', 'short'), undefined, 'one that takes less is stored');
+    const other = await newSession(store, principal);
+    for (let n = 0; n < 100; n++) assert.equal(await subscribe(store, other, `${n}`.padEnd(4_000, 'y')), undefined);
   });
 
   test(`${name}: a record that was loaded does not change`, OPTIONS, async () => {

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
-import type { KnownTask, TaskStore } from '../../src/store/task-store.ts';
+import { LIMITS } from '../../src/limits.ts';
+import type { KnownTask, OnTaskLimit, TaskStore } from '../../src/store/task-store.ts';
 
 const OPTIONS = { timeout: 20_000 };
 
 /** The contract of every task store. */
-export function taskStoreContract(name: string, open: () => TaskStore): void {
+export function taskStoreContract(name: string, open: (onLimit: OnTaskLimit) => TaskStore | Promise<TaskStore>): void {
   const taskOf = (own: Partial<KnownTask> = {}): KnownTask => ({
     upstream: 'up',
     task: 't',
@@ -16,7 +17,7 @@ export function taskStoreContract(name: string, open: () => TaskStore): void {
   });
 
   test(`${name}: tasks that were added are found and listed, the first one first`, OPTIONS, async () => {
-    const store = open();
+    const store = await open(() => undefined);
     const client = randomUUID();
     assert.deepEqual(await store.list(client), []);
     const tasks = ['b', 'ü\n', '__proto__', 'a'].map((task) => taskOf({ task }));
@@ -26,7 +27,7 @@ export function taskStoreContract(name: string, open: () => TaskStore): void {
   });
 
   test(`${name}: every part of the address and the client tell tasks apart`, OPTIONS, async () => {
-    const store = open();
+    const store = await open(() => undefined);
     const client = randomUUID();
     const one = taskOf();
     const others = [{ upstream: 'up2' }, { task: 't2' }, { holder: 'h2' }, { holder: 'h t', task: '' }];
@@ -39,7 +40,7 @@ export function taskStoreContract(name: string, open: () => TaskStore): void {
   });
 
   test(`${name}: a task that is added again has its new id`, OPTIONS, async () => {
-    const store = open();
+    const store = await open(() => undefined);
     const client = randomUUID();
     await store.add(client, taskOf());
     const again = taskOf();
@@ -48,7 +49,7 @@ export function taskStoreContract(name: string, open: () => TaskStore): void {
   });
 
   test(`${name}: a removed task is unknown`, OPTIONS, async () => {
-    const store = open();
+    const store = await open(() => undefined);
     const client = randomUUID();
     const [one, two] = [taskOf(), taskOf({ task: 'two' })];
     for (const task of [one, two]) await store.add(client, task);
@@ -59,11 +60,13 @@ export function taskStoreContract(name: string, open: () => TaskStore): void {
     assert.deepEqual(await store.list(client), [two]);
   });
 
-  test(`${name}: a client keeps its latest 256 tasks`, OPTIONS, async () => {
-    const store = open();
+  test(`limit knownTasksPerClient: with ${name}, a client keeps its latest tasks`, OPTIONS, async () => {
+    const reached: string[] = [];
+    const store = await open((limit) => reached.push(limit));
     const client = randomUUID();
-    const tasks = Array.from({ length: 257 }, (_, n) => taskOf({ task: `t${n}` }));
+    const tasks = Array.from({ length: LIMITS.knownTasksPerClient + 1 }, (_, n) => taskOf({ task: `t${n}` }));
     for (const task of tasks) await store.add(client, task);
     assert.deepEqual(await store.list(client), tasks.slice(1));
+    assert.deepEqual(reached, ['knownTasksPerClient']);
   });
 }

@@ -8,7 +8,7 @@ export interface AskingCall {
   readonly peer: Peer;
   readonly request: Request;
   /** The answers to its questions, results or errors, by the name of the question. */
-  readonly told: Map<string, unknown[]>;
+  readonly answers: Map<string, unknown[]>;
   isCancelled: boolean;
 }
 
@@ -47,12 +47,12 @@ export function asker({ isAttributed = false, isQuiet = false, script = {} }: As
     const { peer, request } = call(nonce);
     const id = JSON.stringify(`${question} ${nonce}`);
     const text = `{"jsonrpc":"2.0","id":${id},"method":"${method}","params":${JSON.stringify(params)}}`;
-    peer.say(text, isAttributed ? Number(request.id) : undefined);
+    peer.send(text, isAttributed ? Number(request.id) : undefined);
   };
   const finish = (nonce: string) => {
-    const { peer, request, told } = call(nonce);
-    const text = JSON.stringify({ nonce, told: Object.fromEntries(told) });
-    peer.say(result(request, { content: [{ type: 'text', text }] }));
+    const { peer, request, answers } = call(nonce);
+    const text = JSON.stringify({ nonce, answers: Object.fromEntries(answers) });
+    peer.send(result(request, { content: [{ type: 'text', text }] }));
   };
   const memory = memoryUpstream({
     capabilities: { tools: {}, prompts: {}, resources: {}, logging: {}, completions: {} },
@@ -67,12 +67,12 @@ export function asker({ isAttributed = false, isQuiet = false, script = {} }: As
     ...script,
     request: (peer, request) => {
       if (request.params?.string('name') !== 'ask') {
-        if (script.request === undefined) peer.say(result(request, {}));
+        if (script.request === undefined) peer.send(result(request, {}));
         else script.request(peer, request);
         return;
       }
       const nonce = nonceOf(request);
-      calls.set(nonce, { peer, request, told: new Map(), isCancelled: false });
+      calls.set(nonce, { peer, request, answers: new Map(), isCancelled: false });
       if (!isQuiet) ask(nonce, 'q', 'elicitation/create', formOf(nonce));
     },
     notification: (peer, { method, params }) => {
@@ -83,9 +83,9 @@ export function asker({ isAttributed = false, isQuiet = false, script = {} }: As
     },
     response: (_peer, response) => {
       const [question = '', nonce = ''] = String(JSON.parse(response.id)).split(' ');
-      const { told } = call(nonce);
+      const { answers } = call(nonce);
       const value: unknown = response.kind === 'result' ? JSON.parse(response.result) : { error: response.error };
-      told.set(question, [...(told.get(question) ?? []), value]);
+      answers.set(question, [...(answers.get(question) ?? []), value]);
       if (!isQuiet) finish(nonce);
     },
   });

@@ -3,9 +3,11 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
+import type { AuditTrail } from '../../src/audit/audit-trail.ts';
 import { type Core, startCore } from '../../src/compose/core.ts';
 import { type UpstreamTransports, upstreamTransports } from '../../src/compose/transports.ts';
-import { CLIENT_FEATURES, type Config, type LimitsConfig, type UpstreamConfig } from '../../src/config/config.ts';
+import type { Config, LimitsConfig } from '../../src/config/config.ts';
+import { CLIENT_FEATURES, type UpstreamConfig } from '../../src/config/upstream-config.ts';
 import type { ClientSession, MessageSink } from '../../src/gateway/front.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
 import { RawObject } from '../../src/json/json.ts';
@@ -14,8 +16,7 @@ import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts';
 import type { CredentialSource } from '../../src/upstream/connection-key.ts';
 import type { MemoryUpstream } from './memory-upstream.ts';
 import type { JoinedProcess, JoinedProcesses } from './joined-processes.ts';
-
-const UNTIL_MS = 3_000;
+import { Changes } from './changes.ts';
 
 /** The core with scripted upstreams and scripted clients, without sockets and processes. */
 export interface TestCore extends AsyncDisposable {
@@ -45,10 +46,10 @@ export const UPSTREAM: Omit<UpstreamConfig, 'id' | 'title' | 'prefix'> = {
   era: 'legacy',
   start: 'lazy',
   required: false,
-  timeouts: { startMs: 2_000, connectMs: 2_000, firstByteMs: 2_000, callMs: 2_000, maxMs: 5_000 },
+  timeouts: { startMs: 15_000, connectMs: 15_000, firstByteMs: 15_000, callMs: 15_000, maxMs: 30_000 },
   concurrency: 32,
   queue: 64,
-  queueMs: 1_000,
+  queueMs: 15_000,
   idleMs: 60_000,
   maxConnections: 64,
   includeTools: undefined,
@@ -59,6 +60,8 @@ export const UPSTREAM: Omit<UpstreamConfig, 'id' | 'title' | 'prefix'> = {
 interface RequestOptions {
   readonly id?: string;
   readonly session?: ClientSession;
+  /** The principal of the request. Default: that of the session. */
+  readonly principal?: Principal;
   readonly onMessage?: (message: Message) => void;
 }
 
@@ -69,7 +72,7 @@ export class TestClient {
   /** The messages on the stream that belongs to no request. */
   readonly listened: Message[] = [];
   readonly #core: () => Core;
-  readonly #arrived = new Set<() => void>();
+  readonly #arrivals = new Changes();
   readonly #sink: MessageSink;
   #lastId = 0;
 
@@ -85,7 +88,7 @@ export class TestClient {
     return {
       send: (text) => {
         into.push(parseMessage(text));
-        for (const tell of this.#arrived) tell();
+        this.#arrivals.announce();
         return true;
       },
     };
@@ -96,32 +99,34 @@ export class TestClient {
     method: string,
     params: object = {},
     options: RequestOptions = {},
-  ): Promise<{ readonly answer: Answer; readonly said: Message[] }> {
-    const { answer, said } = await this.send(method, params, options);
+  ): Promise<{ readonly answer: Answer; readonly messages: Message[] }> {
+    const { answer, messages } = await this.send(method, params, options);
     assert.ok(answer !== undefined, `${method} was cancelled`);
-    return { answer, said };
+    return { answer, messages };
   }
 
-  /** Like `request`, for a request that may be cancelled and then has no answer. */
+  /** Sends a request that may be cancelled, and then has no answer. */
   async send(
     method: string,
     params: object = {},
     options: RequestOptions = {},
-  ): Promise<{ readonly answer: Answer | undefined; readonly said: Message[] }> {
-    const said: Message[] = [];
+  ): Promise<{ readonly answer: Answer | undefined; readonly messages: Message[] }> {
+    const messages: Message[] = [];
     const id = options.id ?? String(++this.#lastId);
     const sink: MessageSink = {
       send: (text) => {
         const message = parseMessage(text);
-        said.push(message);
+        messages.push(message);
         options.onMessage?.(message);
-        for (const tell of this.#arrived) tell();
+        this.#arrivals.announce();
         return true;
       },
     };
     const request = { kind: 'request', id, method, params: RawObject.of(params) } as const;
-    const answer = await this.#core().gateway.handleRequest(options.session ?? this.session, request, sink);
-    return { answer, said };
+    const { gateway } = this.#core();
+    const { session = this.session, principal } = options;
+    const answer = await gateway.handleRequest(session, request, sink, undefined, principal);
+    return { answer, messages };
   }
 
   /** Returns the parsed result of a request that must succeed. */
@@ -150,32 +155,12 @@ export class TestClient {
    * Resolves with the first defined value of `found`, which runs again after each message to this client. Bounded in
    * time.
    */
-  async until<T>(found: () => T | undefined): Promise<T> {
-    let isLate = false;
-    const timer = setTimeout(() => {
-      isLate = true;
-      for (const tell of this.#arrived) tell();
-    }, UNTIL_MS);
-    try {
-      for (;;) {
-        const value = found();
-        if (value !== undefined) return value;
-        assert.ok(!isLate, `not within ${UNTIL_MS} ms: ${found.toString()}`);
-        await new Promise<void>((resolve) => {
-          const tell = () => {
-            this.#arrived.delete(tell);
-            resolve();
-          };
-          this.#arrived.add(tell);
-        });
-      }
-    } finally {
-      clearTimeout(timer);
-    }
+  until<T>(found: () => T | undefined): Promise<T> {
+    return this.#arrivals.until(found);
   }
 
-  /** Resolves when a notification of this method has arrived on the stream that belongs to no request. */
-  heard(method: string): Promise<Message> {
+  /** Resolves when a message of this method has arrived on the stream that belongs to no request. */
+  waitForMessage(method: string): Promise<Message> {
     return this.until(() => this.listened.find((message) => 'method' in message && message.method === method));
   }
 
@@ -197,18 +182,25 @@ export async function testCore(
   { limits, ...overrides }: Overrides = {},
   /** The processes of one gateway, if the core is one of several. */
   processes?: JoinedProcesses,
+  audit?: AuditTrail,
 ): Promise<TestCore> {
   const stateDir = await mkdtemp(join(tmpdir(), 'linkspan-core-'));
   const config: Config = {
     file: join(stateDir, 'config.json'),
     listen: { host: '127.0.0.1', port: 0 },
+    workers: 1,
     operator: undefined,
     operatorMayMove: false,
     accessLog: 'all',
     tracing: undefined,
+    audit: undefined,
+    rates: [],
+    repeats: undefined,
     publicUrl: undefined,
+    tls: undefined,
     allowedHosts: [],
     allowedOrigins: [],
+    trustedProxies: [],
     stateDir,
     auth: { jwt: [], apiKeys: [] },
     operatorKeys: [],
@@ -216,6 +208,7 @@ export async function testCore(
       bodyBytes: 4 << 20,
       messageBytes: 16 << 20,
       processes: 64,
+      sessions: 10_000,
       sessionsPerPrincipal: 1000,
       parkedPerPrincipal: 256,
       parkedPerUpstream: 1_024,
@@ -233,10 +226,13 @@ export async function testCore(
     },
     legacySse: true,
     logLevel: 'silent',
+    overload: { loopDelayMs: 500, memory: 'of cgroup' },
+    idempotency: { keepMs: 3_600_000 },
     names: { maxChars: 48 },
     instructions: { maxChars: 4000 },
-    lists: { waitMs: 2_000 },
+    lists: { waitMs: 15_000 },
     reload: { watch: true, drainMs: 60_000 },
+    redis: undefined,
     profiles: [],
     upstreams: Object.entries(upstreams).map(([id, { memory: _memory, credentials: _credentials, ...own }]) => ({
       ...UPSTREAM,
@@ -271,7 +267,10 @@ export async function testCore(
       [Symbol.asyncDispose]: () => wire[Symbol.asyncDispose](),
     };
     joined = processes?.join();
-    const started = await startCore(config, metrics, reach, log, joined === undefined ? {} : { owners: joined });
+    const started = await startCore(config, metrics, reach, log, {
+      audit,
+      ...(joined === undefined ? {} : { owners: joined }),
+    });
     joined?.serve(started.gateway);
     return started;
   };

@@ -1,14 +1,30 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 
-/** Returns a port of 127.0.0.1 that is free now, for programs that cannot choose one themselves. */
-export async function freePort(): Promise<number> {
+/**
+ * Ports below those that systems choose for port 0 and for outgoing connections (Linux: 32768, others: 49152), so that
+ * nothing takes the port before its program does.
+ */
+const LOWEST = 20_000;
+const HIGHEST = 32_000;
+const TRIES = 100;
+
+async function isFree(port: number): Promise<boolean> {
   const server = createServer();
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  if (address === null || typeof address === 'string') throw new Error('no port');
-  return address.port;
+  try {
+    await once(server.listen(port, '127.0.0.1'), 'listening');
+  } catch {
+    return false;
+  }
+  await once(server.close(), 'close');
+  return true;
+}
+
+/** Returns a port of 127.0.0.1 that is free now, for programs that cannot choose one themselves. @throws {Error} if it finds none. */
+export async function freePort(): Promise<number> {
+  for (let tries = 0; tries < TRIES; tries++) {
+    const port = LOWEST + Math.floor(Math.random() * (HIGHEST - LOWEST));
+    if (await isFree(port)) return port;
+  }
+  throw new Error(`no free port among ${TRIES} between ${LOWEST} and ${HIGHEST}`);
 }

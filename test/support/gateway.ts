@@ -24,11 +24,16 @@ interface GatewayOptions {
   readonly dir?: string;
   /** Longest time until the gateway listens. */
   readonly timeoutMs?: number;
+  /** A command that starts the command after it, such as in a network namespace. */
+  readonly via?: readonly string[];
+  /** The path of another `main.ts`, such as that of an older version. */
+  readonly program?: string | undefined;
 }
 
 const LISTENING = z.object({ msg: z.literal('listening'), url: z.url(), operatorUrl: z.url().optional() });
 type Listening = z.infer<typeof LISTENING>;
 
+const START_MS = 60_000;
 const STOP_MS = 15_000;
 
 function parseLine(line: string): Listening | undefined {
@@ -101,12 +106,25 @@ export class RunningGateway implements AsyncDisposable {
   }
 
   /** Resolves with the first value that `find` returns for a line of the log. @throws {Error} after `timeoutMs`. */
-  waitForLog<T>(find: (line: string) => T | undefined, timeoutMs = 10_000): Promise<T> {
+  waitForLog<T>(find: (line: string) => T | undefined, timeoutMs = 30_000): Promise<T> {
     return this.#child.waitForLine(find, timeoutMs);
   }
 
   get ended(): Child['ended'] {
     return this.#child.ended;
+  }
+
+  get isRunning(): boolean {
+    return this.#child.running;
+  }
+
+  /** Stops the process without ending it. */
+  pause(): void {
+    this.#child.kill('SIGSTOP');
+  }
+
+  resume(): void {
+    this.#child.kill('SIGCONT');
   }
 
   kill(signal: NodeJS.Signals): void {
@@ -115,18 +133,18 @@ export class RunningGateway implements AsyncDisposable {
   }
 
   /** @throws {Error} with the log, if the gateway had died by itself, or does not end on SIGTERM. */
-  stop(): Promise<void> {
-    this.#stopped ??= this.#stop();
+  stop(patienceMs = STOP_MS): Promise<void> {
+    this.#stopped ??= this.#stop(patienceMs);
     return this.#stopped;
   }
 
-  async #stop(): Promise<void> {
+  async #stop(patienceMs: number): Promise<void> {
     const died = !this.#child.running && !this.#killed;
-    const ending = await this.#child.stop(STOP_MS);
+    const ending = await this.#child.stop(patienceMs);
     if (!this.#keepDir) await rm(this.dir, { recursive: true, force: true });
     if (died) throw new Error(`the gateway died (${ending?.signal ?? ending?.code}); it said:\n${this.logs()}`);
     if (ending === undefined) {
-      throw new Error(`the gateway did not end within ${STOP_MS} ms of SIGTERM; it said:\n${this.logs()}`);
+      throw new Error(`the gateway did not end within ${patienceMs} ms of SIGTERM; it said:\n${this.logs()}`);
     }
   }
 
@@ -140,10 +158,18 @@ export async function startGateway(file: GatewayFile, options: GatewayOptions = 
   const dir = options.dir ?? (await mkdtemp(join(tmpdir(), 'linkspan-test-')));
   const configFile = join(dir, 'config.json');
   await writeFile(configFile, JSON.stringify(complete(file, dir), undefined, 2));
-  const args = [MAIN, 'run', '--config', configFile, ...(options.args ?? [])];
-  const child = await Child.start(process.execPath, args, options.env === undefined ? {} : { env: options.env });
+  const [command = process.execPath, ...args] = [
+    ...(options.via ?? []),
+    process.execPath,
+    options.program ?? MAIN,
+    'run',
+    '--config',
+    configFile,
+    ...(options.args ?? []),
+  ];
+  const child = await Child.start(command, args, options.env === undefined ? {} : { env: options.env });
   try {
-    const listening = await child.waitForLine(parseLine, options.timeoutMs ?? 20_000);
+    const listening = await child.waitForLine(parseLine, options.timeoutMs ?? START_MS);
     return new RunningGateway(child, listening, dir, configFile, options.dir !== undefined);
   } catch (error) {
     await child.stop();

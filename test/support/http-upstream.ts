@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
-import type { UpstreamConfig } from '../../src/config/config.ts';
+import type { UpstreamConfig } from '../../src/config/upstream-config.ts';
 import {
   event,
   json,
@@ -38,7 +38,7 @@ export interface HttpUpstream extends Omit<Upstream, 'received'> {
   /** The number of `subscriptions/listen` streams that are open. */
   listens(): readonly Served[];
   /** Sends a message on each open `subscriptions/listen` stream. */
-  tell(method: string, params?: Members): void;
+  notify(method: string, params?: Members): void;
 }
 
 const LISTS = {
@@ -98,7 +98,7 @@ export class Served {
   }
 
   /** Sends a notification on the subscription stream that this request opened. */
-  tell(method: string, params: object): void {
+  notifySubscriber(method: string, params: object): void {
     this.notify(method, { ...params, _meta: { [SUBSCRIPTION]: this.id } });
   }
 
@@ -156,8 +156,8 @@ async function started(
     config: { target: { kind: 'http', url: upstream.url, headers: {} }, era },
     requests,
     listens,
-    tell: (method, params = {}) => {
-      for (const listen of listens()) listen.tell(method, params);
+    notify: (method, params = {}) => {
+      for (const listen of listens()) listen.notifySubscriber(method, params);
     },
   };
 }
@@ -176,7 +176,7 @@ export async function modernUpstream(script: ServerScript): Promise<HttpUpstream
     if (isList(rpc)) return { resultType: 'complete', [LISTS[rpc]]: script[LISTS[rpc]] ?? [], ...caching };
     if (rpc === 'subscriptions/listen') {
       const notifications = honoured(membersOf(params['notifications']));
-      served.tell('notifications/subscriptions/acknowledged', { notifications });
+      served.notifySubscriber('notifications/subscriptions/acknowledged', { notifications });
     } else request(served);
     return undefined;
   });

@@ -1,6 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { GONE, HERE, type Owned, type Owners } from '../../src/gateway/exchange/owners.ts';
+import { type ConnectionRef, GONE, HERE, type OwnedState, type Owners } from '../../src/gateway/exchange/owners.ts';
+import type { SessionRef } from '../../src/store/session-store.ts';
 import type { Front, Owner, Ownership } from '../../src/gateway/front.ts';
+
+const nameOfConnection = ({ principal, name }: ConnectionRef) => JSON.stringify([principal, name]);
 
 /** One of the {@link JoinedProcesses}. */
 export interface JoinedProcess extends Owners {
@@ -25,22 +28,38 @@ export class JoinedProcesses {
       const found = this.#owners.get(owner);
       return found === undefined ? GONE : { kind: 'elsewhere', owner: found };
     };
+    const nameOf = ({ principal, serial }: SessionRef) => JSON.stringify([principal, serial]);
     return {
       name,
+      isAlone: false,
+      isCurrent: true,
+      stillOwns: (session) => this.#sessions.get(nameOf(session)) === name,
+      onLost: (session, listener) => {
+        if (this.#sessions.get(nameOf(session)) !== name) listener();
+      },
+      formerOf: () => undefined,
+      holds: (ref) => this.#sessions.get(nameOfConnection(ref)) === name,
+      onConnectionLost: () => undefined,
+      releaseConnection: (ref) => void this.#sessions.delete(nameOfConnection(ref)),
+      successor: () => undefined,
+      release: (session) => void this.#sessions.delete(nameOf(session)),
       // Asks as another machine would, so that callers cannot count on an answer at once.
-      ownerOf: async (owned: Owned) => {
-        if (owned.kind !== 'session') return isHere(owned.process);
-        const claimed = this.#sessions.get(owned.id);
+      ownerOf: async (owned: OwnedState) => {
+        if (owned.kind !== 'session' && owned.kind !== 'connection') return isHere(owned.process);
+        const key = owned.kind === 'session' ? nameOf(owned.session) : nameOfConnection(owned.ref);
+        const claimed = this.#sessions.get(key);
         if (claimed !== undefined && isHere(claimed).kind !== 'gone') return isHere(claimed);
         if (this.claimant instanceof Error) throw this.claimant;
         if (this.claimant !== undefined) return isHere(this.claimant);
-        this.#sessions.set(owned.id, name);
+        this.#sessions.set(key, name);
         return HERE;
       },
       serve: (front, forward = () => Promise.reject(new Error('this process has no HTTP'))) => {
         this.#owners.set(name, {
           forward,
-          handleModernRequest: (request, caller, sink) => front.handleModernRequest(request, caller, sink, undefined),
+          handleMessage: () => undefined,
+          handleModernRequest: (request, caller, sink) =>
+            front.handleModernRequest(request, { ...caller, hops: (caller.hops ?? 0) + 1 }, sink, undefined),
         });
       },
       leave: () => void this.#owners.delete(name),

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { RawObject } from '../../src/json/json.ts';
 import {
   type Message,
@@ -9,19 +8,17 @@ import {
 } from '../../src/protocol/jsonrpc.ts';
 import type { StartTransport, TransportEvents, TransportRequest } from '../../src/upstream/rpc/transport.ts';
 import { GatewayError } from '../../src/errors.ts';
-
-/** Longest wait for an event. Events come at once, or after a backoff of the gateway. */
-const UNTIL_MS = 3_000;
+import { Changes } from './changes.ts';
 
 /** One connection to a scripted server, seen from the server's side. */
 export interface Peer {
   /** The capabilities that `initialize` declared. */
   readonly capabilities: RawObject;
-  readonly heard: Message[];
+  readonly received: Message[];
   /** The principal that the connection is for; empty for all. */
   readonly audience: string;
   /** Sends a message. @param about id of the request on whose stream it is sent, as in Streamable HTTP. */
-  say(text: string, about?: number): void;
+  send(text: string, about?: number): void;
   crash(why?: string): void;
   /** Closes the connection with this error, as a transport reports it. */
   end(error: GatewayError): void;
@@ -41,7 +38,7 @@ export interface Script {
   start?(request: TransportRequest): Promise<void>;
   /** Lets the script answer `initialize` too. */
   readonly isRaw?: boolean;
-  /** Answers a request with `peer.say`. Other methods get an empty result. */
+  /** Answers a request with `peer.send`. Other methods get an empty result. */
   request?(peer: Peer, request: Request): void;
   notification?(peer: Peer, notification: Notification): void;
   response?(peer: Peer, response: Response): void;
@@ -88,15 +85,10 @@ export function memoryUpstream(script: Script): MemoryUpstream {
   const open = new Set<Peer>();
   const requests: Request[] = [];
   let starts = 0;
-  let waiting: (() => void)[] = [];
-  const tell = () => {
-    const told = waiting;
-    waiting = [];
-    for (const resolve of told) resolve();
-  };
+  const changes = new Changes();
   const start: StartTransport = async (events: TransportEvents, signal: AbortSignal, request: TransportRequest) => {
     starts++;
-    tell();
+    changes.announce();
     if (script.start !== undefined) await Promise.race([script.start(request), aborted(signal)]);
     let isClosed = false;
     const close = (error: GatewayError) => {
@@ -104,17 +96,17 @@ export function memoryUpstream(script: Script): MemoryUpstream {
       isClosed = true;
       open.delete(peer);
       events.onClose(error);
-      tell();
+      changes.announce();
     };
-    const heard: Message[] = [];
+    const received: Message[] = [];
     let capabilities = RawObject.EMPTY;
     const peer: Peer = {
       get capabilities() {
         return capabilities;
       },
-      heard,
+      received,
       audience: request.audience,
-      say: (text, about) => {
+      send: (text, about) => {
         if (!isClosed) events.onMessage(parseMessage(text), about);
       },
       crash: (why = 'crashed') => close(new GatewayError('upstream-lost', { message: why })),
@@ -123,12 +115,12 @@ export function memoryUpstream(script: Script): MemoryUpstream {
     };
     peers.push(peer);
     open.add(peer);
-    tell();
+    changes.announce();
     const hear = (message: Message) => {
       if (isClosed) return;
-      heard.push(message);
+      received.push(message);
       if (message.kind === 'request') requests.push(message);
-      tell();
+      changes.announce();
       if (message.kind === 'notification') return script.notification?.(peer, message);
       if (message.kind !== 'request') return script.response?.(peer, message);
       if (message.method === 'initialize' && script.isRaw !== true) {
@@ -136,18 +128,18 @@ export function memoryUpstream(script: Script): MemoryUpstream {
         const declared = script.capabilities ?? { tools: { listChanged: true }, logging: {} };
         const serverInfo = { name: 'memory', version: '1' };
         const protocolVersion = script.revision ?? '2025-11-25';
-        return peer.say(result(message, { protocolVersion, capabilities: declared, serverInfo }));
+        return peer.send(result(message, { protocolVersion, capabilities: declared, serverInfo }));
       }
       const list = [...LISTS].find(([method]) => method === message.method)?.[1];
       if (list !== undefined) {
         const answer = () => {
           const lists = script.listsOf?.(peer) ?? script.lists;
-          peer.say(result(message, { [list]: lists?.[list] ?? [] }));
+          peer.send(result(message, { [list]: lists?.[list] ?? [] }));
         };
         if (script.hold === undefined) return answer();
         return void script.hold(peer, message).then(answer);
       }
-      if (script.request === undefined) return peer.say(result(message, {}));
+      if (script.request === undefined) return peer.send(result(message, {}));
       return script.request(peer, message);
     };
     return {
@@ -160,25 +152,6 @@ export function memoryUpstream(script: Script): MemoryUpstream {
       },
     };
   };
-  const until = async <T>(found: () => T | undefined): Promise<T> => {
-    let isLate = false;
-    const timer = setTimeout(() => {
-      isLate = true;
-      tell();
-    }, UNTIL_MS);
-    try {
-      for (;;) {
-        const value = found();
-        if (value !== undefined) return value;
-        assert.ok(!isLate, `not within ${UNTIL_MS} ms: ${found.toString()}`);
-        await new Promise<void>((resolve) => {
-          waiting.push(resolve);
-        });
-      }
-    } finally {
-      clearTimeout(timer);
-    }
-  };
   return {
     start,
     peers,
@@ -187,6 +160,6 @@ export function memoryUpstream(script: Script): MemoryUpstream {
       return starts;
     },
     requests: (method) => requests.filter((request) => request.method === method),
-    until,
+    until: (found) => changes.until(found),
   };
 }

@@ -14,6 +14,8 @@ export interface ModernOptions {
   readonly view?: string;
   readonly logLevel?: Severity;
   readonly progressToken?: string | number;
+  /** Further members of `_meta`. */
+  readonly meta?: object;
   /** The id as raw JSON; by default a new number. */
   readonly id?: string;
   readonly onMessage?: (message: Message) => void;
@@ -27,7 +29,7 @@ export interface ModernReply {
 /** One request in flight: the messages about it so far, and its outcome. */
 export interface ModernRequest {
   readonly call: ModernCall;
-  readonly said: readonly Message[];
+  readonly messages: readonly Message[];
   readonly reply: Promise<ModernReply>;
 }
 
@@ -47,13 +49,14 @@ export function modernRequest(
   options: ModernOptions = {},
 ): ModernRequest {
   const { capabilities = {}, principal = LOCAL, view = '', logLevel, progressToken, id = String(++lastId) } = options;
-  const said: Message[] = [];
+  const messages: Message[] = [];
   const _meta = {
     [META.protocolVersion]: MODERN,
     [META.clientInfo]: { name: 'test', version: '1' },
     [META.clientCapabilities]: capabilities,
     ...(logLevel === undefined ? {} : { [META.logLevel]: logLevel }),
     ...(progressToken === undefined ? {} : { progressToken }),
+    ...options.meta,
   };
   const request = { kind: 'request', id, method, params: RawObject.of({ ...params, _meta }) } as const;
   const caller: ModernCaller = {
@@ -69,7 +72,7 @@ export function modernRequest(
     answer: resolve,
     send: (text: string) => {
       const message = parseMessage(text);
-      said.push(message);
+      messages.push(message);
       options.onMessage?.(message);
       return true;
     },
@@ -80,7 +83,7 @@ export function modernRequest(
       ? { result: JSON.parse(answer.result), error: undefined }
       : { result: undefined, error: answer.error },
   );
-  return { call, said, reply };
+  return { call, messages, reply };
 }
 
 /** A client whose requests all have the same envelope, and the ids 1, 2, 3 and so on. */
@@ -126,7 +129,7 @@ export function askedIn({ result, error }: ModernReply): Asked {
 }
 
 /** Returns the parsed first text of a result that must be complete. */
-export function toldIn({ result, error }: ModernReply): unknown {
+export function answersIn({ result, error }: ModernReply): unknown {
   assert.equal(result?.['resultType'], 'complete', JSON.stringify(result ?? error));
   const { content } = result;
   assert.ok(Array.isArray(content), JSON.stringify(result));

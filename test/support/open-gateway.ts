@@ -12,6 +12,10 @@ type Members = Readonly<Record<string, unknown>>;
 export interface OpenGateway extends AsyncDisposable {
   /** URL of the merged endpoint. */
   readonly url: string;
+  /** Origin of the operator's port. */
+  readonly operatorUrl: string | undefined;
+  /** The config file. */
+  readonly file: string;
   /** Returns the text of `/metrics`. */
   metrics(): Promise<string>;
   /** The log: one JSON object with its line break each. */
@@ -50,6 +54,8 @@ export async function openGateway(
   const stop = () => (stopped ??= running.stop());
   return {
     url: running.url,
+    operatorUrl: running.operatorUrl,
+    file,
     metrics: async () => (await fetch(`${running.operatorUrl}/metrics`)).text(),
     lines,
     stop,

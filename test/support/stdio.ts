@@ -9,8 +9,10 @@ import { requestText } from '../../src/protocol/jsonrpc.ts';
 import { RawObject } from '../../src/json/json.ts';
 import { ProcessGuard } from '../../src/upstream/stdio/process-guard.ts';
 import { stdioTransport } from '../../src/upstream/stdio/stdio.ts';
+import type { ReceivingBudget } from '../../src/upstream/rpc/receiving-budget.ts';
 import type { Transport, TransportEvents } from '../../src/upstream/rpc/transport.ts';
 import { marker } from './leftovers.ts';
+import { UNBOUNDED } from './receiving.ts';
 
 const PATIENCE_MS = 15_000;
 
@@ -46,6 +48,7 @@ export function childrenOf(pid: number): number[] {
 
 interface StartOptions {
   readonly messageBytes?: number;
+  readonly receiving?: ReceivingBudget;
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
   readonly log?: Logger;
@@ -96,6 +99,7 @@ export class Stdio implements AsyncDisposable {
       {
         upstream: 'files',
         messageBytes: options.messageBytes ?? 4_194_304,
+        receiving: options.receiving ?? UNBOUNDED,
         log,
         guard: stdio.#guard,
         onNonProtocolOutput: () => stdio.junk++,

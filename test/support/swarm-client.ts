@@ -22,6 +22,8 @@ export interface ClientOptions {
   readonly onMessage?: OnMessage;
   /** The id of an endpoint; by default the merged one. */
   readonly endpoint?: string;
+  /** Headers of every request, such as credentials. */
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 /** Returns a pool of sockets to a gateway. */
@@ -53,8 +55,9 @@ export class SwarmClient {
   #headers: Record<string, string> = { 'content-type': 'application/json', accept: BOTH };
   #listening: AbortController | undefined;
 
-  private constructor(pool: Pool, { revision, endpoint, onMessage = () => {} }: ClientOptions) {
+  private constructor(pool: Pool, { revision, endpoint, headers = {}, onMessage = () => {} }: ClientOptions) {
     this.#pool = pool;
+    this.#headers = { ...this.#headers, ...headers };
     this.#revision = revision;
     this.#path = `${revision === '2024-11-05' ? '/sse' : '/mcp'}${endpoint === undefined ? '' : `/${endpoint}`}`;
     this.#onMessage = onMessage;

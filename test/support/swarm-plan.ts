@@ -40,7 +40,7 @@ const REVISIONS = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'] as co
 const ASKING: readonly Step[] = ['elicit', 'sample'];
 
 /** Mulberry32: the same numbers in [0, 1) for the same seed. */
-function randomFrom(seed: number): () => number {
+export function randomFrom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
     state = (state + 0x6d2b79f5) >>> 0;

@@ -1,5 +1,5 @@
 /**
- * Loaded into a gateway with `--import`. On SIGUSR2 it reports on stderr which objects are alive after a full
+ * Loaded into a gateway with `--import`. On SIGPWR it reports on stderr which objects are alive after a full
  * collection.
  */
 import { Socket } from 'node:net';
@@ -9,7 +9,7 @@ import { StreamWriter } from '../../src/downstream/streams/stream-writer.ts';
 import { OpenExchange } from '../../src/gateway/exchange/open-exchange.ts';
 import { Session } from '../../src/gateway/clients/session.ts';
 import { Connection } from '../../src/upstream/rpc/connection.ts';
-import { PostExchange } from '../../src/upstream/http/http-post.ts';
+import { UpstreamPost } from '../../src/upstream/http/http-post.ts';
 import { ProcessGroup } from '../../src/upstream/stdio/process-group.ts';
 
 const { constructor: Timeout } = setTimeout(() => {}, 0);
@@ -21,7 +21,7 @@ const KINDS: readonly (readonly [string, Function])[] = [
   ['outflow', StreamWriter],
   ['event stream', EventStream],
   ['connection', Connection],
-  ['post', PostExchange],
+  ['post', UpstreamPost],
   ['process group', ProcessGroup],
   ['socket', Socket],
   ['timer', Timeout],
@@ -34,7 +34,7 @@ function listeners(): number {
 
 let probes = 0;
 
-process.on('SIGUSR2', () => {
+process.on('SIGPWR', () => {
   const alive = Object.fromEntries(KINDS.map(([name, kind]) => [name, queryObjects(kind, { format: 'count' })]));
   alive['process listener'] = listeners();
   const { heapUsed: heapBytes } = process.memoryUsage();

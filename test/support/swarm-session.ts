@@ -10,6 +10,7 @@ import { Witness } from './swarm-witness.ts';
 /** Calls of one session that are in flight at once. */
 const LANES = 4;
 
+const listResult = z.object({ tools: z.array(z.object({ name: z.string() })) });
 const ledgerResult = z.object({ content: z.tuple([z.object({ text: z.string() })]) });
 
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
@@ -43,6 +44,7 @@ export class SwarmSession {
     pool: Pool,
     planned: PlannedSession,
     logsReach: (call: PlannedCall, step: Step) => boolean,
+    headers: Readonly<Record<string, string>> = {},
   ): Promise<SwarmSession> {
     const witness = new Witness(planned, (call, step) => logsReach(call, step));
     const onFirstMessage = new Map<string, () => void>();
@@ -50,6 +52,7 @@ export class SwarmSession {
     const answers = new Set<Promise<void>>();
     const client: SwarmClient = await SwarmClient.open(pool, {
       revision: planned.revision,
+      headers,
       capabilities: planned.revision >= '2025-06-18' ? { sampling: {}, elicitation: {} } : { sampling: {} },
       onMessage: (message, text) => {
         const nonce = witness.onMessage(message, text);
@@ -76,6 +79,13 @@ export class SwarmSession {
       }),
     );
     await Promise.all(this.#answering);
+  }
+
+  /** Returns the names of the tools that this session sees. One at a time. */
+  async tools(): Promise<readonly string[]> {
+    const { result, error } = await this.#client.request('list', 'tools/list');
+    if (error !== undefined) throw new Error(`tools/list was refused: ${error.message}`);
+    return listResult.parse(result).tools.map(({ name }) => name);
   }
 
   /** Returns the ledger of a server that reports it only to its clients. */

@@ -19,14 +19,14 @@ const GAUGES = [
   'linkspan_requests_in_flight',
 ];
 
-const told = z.object({ probe: z.int(), alive: z.record(z.string(), z.int()), heapBytes: z.int() });
+const report = z.object({ probe: z.int(), alive: z.record(z.string(), z.int()), heapBytes: z.int() });
 
 /** The number of each kind of thing that sessions may leave behind, by name. */
 export type Counts = Readonly<Record<string, number>>;
 
-function readTold(line: string): z.output<typeof told> | undefined {
+function readReport(line: string): z.output<typeof report> | undefined {
   if (!line.startsWith('{"probe"')) return undefined;
-  return told.parse(JSON.parse(line));
+  return report.parse(JSON.parse(line));
 }
 
 /** Returns the open files of a process by kind: `socket`, `pipe` and others. */
@@ -76,9 +76,9 @@ export class Onlooker {
   /** Returns the live objects after a full collection. Stops the gateway for seconds. */
   async inside(): Promise<{ readonly counts: Counts; readonly heapBytes: number }> {
     const number = ++this.#probes;
-    process.kill(this.#gateway.pid, 'SIGUSR2');
+    process.kill(this.#gateway.pid, 'SIGPWR');
     const { alive, heapBytes } = await this.#gateway.waitForLog((line) => {
-      const found = readTold(line);
+      const found = readReport(line);
       return found?.probe === number ? found : undefined;
     }, PROBE_MS);
     return { counts: alive, heapBytes };

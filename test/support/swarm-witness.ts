@@ -56,8 +56,9 @@ export class Witness {
 
   /** Checks one message. @returns the nonce in it, if there is one. */
   onMessage(message: Rpc, text: string): string | undefined {
-    // The ledger is requested after the last call, and names the calls of all sessions.
+    // The ledger is requested after the last call, and names the calls of all sessions. A list names none.
     if (message.id === 'init' || message.id === 'ledger') return undefined;
+    if (message.id === 'list' && !NONCE.test(text)) return undefined;
     // Lists that are ready after `initialize` are announced to every session.
     if (
       message.method !== undefined &&
@@ -81,27 +82,34 @@ export class Witness {
   /** Records the messages that are missing after the last one. */
   finish(): void {
     for (const text of this.#early.values()) this.#fault(`takes back what was not asked: ${text}`);
-    for (const account of this.#byId.values()) {
-      const { planned, isCancelled, answers, progress, logs, asked } = account;
-      const { act, upstream } = planned;
-      // The answer may have been sent before the gateway received the cancellation.
-      const isAnswered = answers === 1 || (answers === 0 && isCancelled);
-      if (!isAnswered) this.#fault(`${act.nonce} was answered ${answers} times`);
-      if (isCancelled) continue;
-      const isExact = (step: Step) => (step === 'log' || step === 'aside') && this.#logsReach(planned, step);
-      const received = { progress, logs: logs.size, asked };
-      const due = {
-        progress: count(act.steps, 'progress'),
-        logs: act.steps.filter((step) => isExact(step)).length,
-        asked: count(act.steps, 'elicit', 'sample'),
-      };
-      const hasAll = received.progress === due.progress && received.logs >= due.logs && received.asked === due.asked;
-      if (!hasAll) {
-        this.#fault(
-          `${act.nonce} at ${upstream} received ${JSON.stringify(received)} instead of ${JSON.stringify(due)}`,
-        );
-      }
-    }
+    for (const account of this.#byId.values()) for (const what of this.#missing(account)) this.#fault(what);
+  }
+
+  /** Returns whether each call has all its messages. Those on another stream than that of the call may come after its answer. */
+  get isComplete(): boolean {
+    return [...this.#byId.values()].every((account) => this.#missing(account).length === 0);
+  }
+
+  /** Returns what is missing of the messages about one call. */
+  #missing({ planned, isCancelled, answers, progress, logs, asked }: Account): string[] {
+    const { act, upstream } = planned;
+    // The answer may have been sent before the gateway received the cancellation.
+    const isAnswered = answers === 1 || (answers === 0 && isCancelled);
+    const missing = isAnswered ? [] : [`${act.nonce} was answered ${answers} times`];
+    if (isCancelled) return missing;
+    const isExact = (step: Step) => (step === 'log' || step === 'aside') && this.#logsReach(planned, step);
+    const received = { progress, logs: logs.size, asked };
+    const due = {
+      progress: count(act.steps, 'progress'),
+      logs: act.steps.filter((step) => isExact(step)).length,
+      asked: count(act.steps, 'elicit', 'sample'),
+    };
+    const hasAll = received.progress === due.progress && received.logs >= due.logs && received.asked === due.asked;
+    if (hasAll) return missing;
+    return [
+      ...missing,
+      `${act.nonce} at ${upstream} received ${JSON.stringify(received)} instead of ${JSON.stringify(due)}`,
+    ];
   }
 
   #fault(what: string): void {

@@ -47,7 +47,7 @@ function find(tasks: readonly ScriptedTask[], params: RawObject | undefined): Sc
 }
 
 function unknown(peer: Peer, request: Request): void {
-  peer.say(error(request, { code: -32602, message: `no task ${request.params?.string('taskId')}` }));
+  peer.send(error(request, { code: -32602, message: `no task ${request.params?.string('taskId')}` }));
 }
 
 /** A server of 2025-11-25 with the tools `job` (always a task) and `either` (a task if the client asks for one). */
@@ -66,8 +66,8 @@ export function coreTaskUpstream(onTask: (task: ScriptedTask, peer: Peer) => voi
       const { method, params } = request;
       if (method === 'tools/call') {
         if (params?.raw('task') === undefined) {
-          if (params?.string('name') === 'either') return peer.say(result(request, { content: [], plain: true }));
-          return peer.say(error(request, { code: -32601, message: 'a task only' }));
+          if (params?.string('name') === 'either') return peer.send(result(request, { content: [], plain: true }));
+          return peer.send(error(request, { code: -32601, message: 'a task only' }));
         }
         let waiting: Request[] = [];
         const task = newTask(tasks, () => {
@@ -75,24 +75,24 @@ export function coreTaskUpstream(onTask: (task: ScriptedTask, peer: Peer) => voi
           waiting = [];
         });
         waits.set(task, (one) => waiting.push(one));
-        peer.say(result(request, { task: show(task) }));
+        peer.send(result(request, { task: show(task) }));
         return onTask(task, peer);
       }
-      if (!method.startsWith('tasks/')) return peer.say(result(request, {}));
+      if (!method.startsWith('tasks/')) return peer.send(result(request, {}));
       const task = find(tasks, params);
       if (task === undefined) return unknown(peer, request);
       if (method === 'tasks/cancel') task.status = 'cancelled';
-      if (method !== 'tasks/result') return peer.say(result(request, show(task)));
+      if (method !== 'tasks/result') return peer.send(result(request, show(task)));
       if (task.result !== undefined || task.error !== undefined) return ended(peer, request, task);
       waits.get(task)?.(request);
     },
   });
   const waits = new Map<ScriptedTask, (request: Request) => void>();
   const ended = (peer: Peer, request: Request, task: ScriptedTask) => {
-    if (task.error !== undefined) peer.say(error(request, task.error));
+    if (task.error !== undefined) peer.send(error(request, task.error));
     else {
       const _meta = { 'io.modelcontextprotocol/related-task': { taskId: task.id } };
-      peer.say(result(request, { ...task.result, _meta }));
+      peer.send(result(request, { ...task.result, _meta }));
     }
   };
   return { memory, tasks };
@@ -119,33 +119,36 @@ export function extensionUpstream(onTask: (task: ScriptedTask) => void = () => u
     lists: { tools: [{ name: 'job', inputSchema: SCHEMA }] },
     request: (peer, request) => {
       const { method, params } = request;
-      const say = (value: object) => peer.say(result(request, { resultType: 'complete', ...value }));
+      const send = (value: object) => peer.send(result(request, { resultType: 'complete', ...value }));
       if (method === 'server/discover') {
         const capabilities = { tools: {}, extensions: { 'io.modelcontextprotocol/tasks': {} } };
-        return say({ supportedVersions: ['2026-07-28'], capabilities, ttlMs: 0, cacheScope: 'private' });
+        return send({ supportedVersions: ['2026-07-28'], capabilities, ttlMs: 0, cacheScope: 'private' });
       }
       if (method === 'subscriptions/listen') {
         const notifications = params?.value('notifications');
-        const said = { _meta: { 'io.modelcontextprotocol/subscriptionId': Number(request.id) }, notifications };
+        const acknowledgement = {
+          _meta: { 'io.modelcontextprotocol/subscriptionId': Number(request.id) },
+          notifications,
+        };
         const acknowledged = 'notifications/subscriptions/acknowledged';
-        peer.say(`{"jsonrpc":"2.0","method":"${acknowledged}","params":${JSON.stringify(said)}}`);
+        peer.send(`{"jsonrpc":"2.0","method":"${acknowledged}","params":${JSON.stringify(acknowledgement)}}`);
         return;
       }
       const declared = params?.object('_meta')?.object('io.modelcontextprotocol/clientCapabilities');
       if (declared?.object('extensions')?.raw('io.modelcontextprotocol/tasks') === undefined) {
-        return peer.say(error(request, { code: -32021, message: 'declare tasks' }));
+        return peer.send(error(request, { code: -32021, message: 'declare tasks' }));
       }
       if (method === 'tools/call') {
         const task = newTask(tasks, () => undefined);
-        say({ ...show(task), resultType: 'task' });
+        send({ ...show(task), resultType: 'task' });
         return onTask(task);
       }
       const task = find(tasks, params);
       if (task === undefined) return unknown(peer, request);
-      if (method === 'tasks/get') return say(show(task));
+      if (method === 'tasks/get') return send(show(task));
       if (method === 'tasks/cancel') task.status = 'cancelled';
       else task.status = 'working';
-      return say({});
+      return send({});
     },
   });
   return { memory, tasks };

@@ -4,6 +4,7 @@ import { test } from 'node:test';
 
 import { GatewayError } from '../../src/errors.ts';
 import { createLogger } from '../../src/telemetry/log.ts';
+import { shortened } from '../support/test-name.ts';
 
 function capture(): { lines: string[]; write(line: string): void } {
   const lines: string[] = [];
@@ -49,7 +50,7 @@ const secrets = [
 ];
 
 for (const record of secrets) {
-  test(`a secret is not logged from ${JSON.stringify(record).replaceAll('hunter2', '…')}`, () => {
+  test(`a secret is not logged from ${shortened(JSON.stringify(record).replaceAll('hunter2', ''), 50)}`, () => {
     const sink = capture();
     createLogger('info', sink).info(record, 'text');
     assert.ok(!sink.lines.join('').includes('hunter2'), sink.lines.join(''));
@@ -74,4 +75,17 @@ test('lines logged just before the exit are written, to stderr only', () => {
   assert.equal(run.status, 3, run.stderr);
   assert.equal(run.stdout, '');
   assert.equal(run.stderr.trim().split('\n').length, 500);
+});
+
+test('a process ends although the reader of its log has gone', () => {
+  const url = new URL('../../src/telemetry/log.ts', import.meta.url).href;
+  const script = `const { createLogger } = await import(${JSON.stringify(url)});
+    const log = createLogger('info', undefined, { format: 'json' });
+    log.info('begun');
+    setTimeout(() => { log.info('last'); process.exit(7); }, 1_000);`;
+  // The reader ends after the first byte.
+  const pipe = '{ { "$0" --input-type=module -e "$1"; echo "code $?" >&3; } 2>&1 | head -c 1 > /dev/null; } 3>&1';
+  const run = spawnSync('sh', ['-c', pipe, process.execPath, script], { encoding: 'utf8', timeout: 20_000 });
+
+  assert.equal(run.stdout, 'code 7\n', String(run.error));
 });

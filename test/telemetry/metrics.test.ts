@@ -12,8 +12,8 @@ async function lines(metrics: { text(): Promise<string> }, start: string): Promi
 
 test('a served request is counted with its labels and falls into its bucket', async () => {
   const metrics = createMetrics('1.2.3');
-  metrics.served(CALL, 0.03);
-  metrics.served(CALL, 0.03);
+  metrics.recordRequest(CALL, 0.03);
+  metrics.recordRequest(CALL, 0.03);
 
   const labels =
     'mcp_method_name="tools/call",gen_ai_tool_name="files__read",error_type="",mcp_protocol_version="2025-11-25",network_transport="tcp"';
@@ -25,7 +25,7 @@ test('a served request is counted with its labels and falls into its bucket', as
 
 test('a request to an upstream is counted under that upstream', async () => {
   const metrics = createMetrics('1.2.3');
-  metrics.called('files', { ...CALL, error: 'upstream-timeout', transport: 'pipe' }, 60);
+  metrics.recordUpstreamRequest('files', { ...CALL, error: 'upstream-timeout', transport: 'pipe' }, 60);
 
   const [count = ''] = await lines(metrics, 'mcp_client_operation_duration_seconds_count');
   assert.match(count, /upstream="files"/);
@@ -36,7 +36,7 @@ test('a request to an upstream is counted under that upstream', async () => {
 test('an unknown method is counted as _other', async () => {
   const metrics = createMetrics('1.2.3');
   for (let i = 0; i < 5_000; i++) {
-    metrics.served({ method: `tools/call-${i}`, revision: '2025-11-25', transport: 'tcp' }, 0.001);
+    metrics.recordRequest({ method: `tools/call-${i}`, revision: '2025-11-25', transport: 'tcp' }, 0.001);
   }
 
   const counts = await lines(metrics, 'mcp_server_operation_duration_seconds_count');
@@ -46,8 +46,8 @@ test('an unknown method is counted as _other', async () => {
 
 test('tool names beyond the limit share one series, earlier ones keep theirs', async () => {
   const metrics = createMetrics('1.2.3');
-  for (let i = 0; i < 1_000; i++) metrics.served({ ...CALL, tool: `files__t${i}` }, 0.001);
-  metrics.served({ ...CALL, tool: 'files__t0' }, 0.001);
+  for (let i = 0; i < 1_000; i++) metrics.recordRequest({ ...CALL, tool: `files__t${i}` }, 0.001);
+  metrics.recordRequest({ ...CALL, tool: 'files__t0' }, 0.001);
 
   const counts = await lines(metrics, 'mcp_server_operation_duration_seconds_count');
   assert.equal(counts.length, 257);
@@ -58,10 +58,10 @@ test('tool names beyond the limit share one series, earlier ones keep theirs', a
 test('the series of a histogram are bounded, whatever the labels', async () => {
   const metrics = createMetrics('1.2.3');
   const revisions = ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25'];
-  const errors = ['tool_error', 'rpc_error', 'upstream-lost', 'upstream-timeout', 'denied', 'overloaded'] as const;
+  const errors = ['tool_error', 'rpc_error', 'upstream-lost', 'upstream-timeout', 'draining', 'overloaded'] as const;
   for (let i = 0; i < 256; i++) {
     for (const revision of revisions) {
-      for (const error of errors) metrics.served({ ...CALL, tool: `t${i}`, revision, error }, 0.001);
+      for (const error of errors) metrics.recordRequest({ ...CALL, tool: `t${i}`, revision, error }, 0.001);
     }
   }
 
@@ -88,7 +88,7 @@ test('an upstream is in one state at a time, and up while it serves', async () =
   const metrics = createMetrics('1.2.3');
   const seen: string[][] = [];
   for (const state of ['starting', 'ready', 'degraded', 'degraded', 'failed']) {
-    metrics.upstreamState('files', state);
+    metrics.setUpstreamState('files', state);
     seen.push(await lines(metrics, 'linkspan_upstream_'));
   }
 
@@ -106,7 +106,7 @@ test('an upstream is in one state at a time, and up while it serves', async () =
 
 test('the number of reasons is bounded', async () => {
   const metrics = createMetrics('1.2.3');
-  for (let i = 0; i < 100; i++) metrics.authFailed(`reason-${i}`);
+  for (let i = 0; i < 100; i++) metrics.countAuthFailure(`reason-${i}`);
 
   const found = await lines(metrics, 'linkspan_auth_failures_total');
   assert.equal(found.length, 33);
@@ -115,8 +115,8 @@ test('the number of reasons is bounded', async () => {
 
 test('the merged endpoint, the version and the process itself are there', async () => {
   const metrics = createMetrics('1.2.3');
-  metrics.catalogTools('', 'legacy', { tools: 12, tokens: 3_400 });
-  metrics.catalogTools('files', 'modern', { tools: 5, tokens: 900 });
+  metrics.setCatalogTools('', 'legacy', { tools: 12, tokens: 3_400 });
+  metrics.setCatalogTools('files', 'modern', { tools: 5, tokens: 900 });
 
   assert.deepEqual(await lines(metrics, 'linkspan_catalog_tools'), [
     'linkspan_catalog_tools{view="_merged",era="legacy"} 12',
@@ -126,6 +126,8 @@ test('the merged endpoint, the version and the process itself are there', async 
     'linkspan_catalog_tokens{view="_merged",era="legacy"} 3400',
     'linkspan_catalog_tokens{view="files",era="modern"} 900',
   ]);
-  assert.deepEqual(await lines(metrics, 'linkspan_build_info'), ['linkspan_build_info{version="1.2.3"} 1']);
+  assert.deepEqual(await lines(metrics, 'linkspan_build_info'), [
+    'linkspan_build_info{version="1.2.3",commit="unknown"} 1',
+  ]);
   assert.equal((await lines(metrics, 'process_cpu_seconds_total')).length, 1);
 });

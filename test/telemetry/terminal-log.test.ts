@@ -6,7 +6,11 @@ import { createLogger } from '../../src/telemetry/log.ts';
 import { TerminalLog } from '../../src/telemetry/terminal-log.ts';
 
 /** Returns the text that a terminal shows for these lines, without colours. */
-function shown(columns: number | undefined, write: (log: ReturnType<typeof createLogger>) => void): string {
+function shown(
+  columns: number | undefined,
+  write: (log: ReturnType<typeof createLogger>) => void,
+  showsStderr = false,
+): string {
   let text = '';
   const terminal = new TerminalLog({
     write: (more) => {
@@ -15,6 +19,7 @@ function shown(columns: number | undefined, write: (log: ReturnType<typeof creat
     paint: (_style, plain) => plain,
     columns,
     now: () => 0,
+    showsStderr,
   });
   write(createLogger('info', terminal, { format: 'pretty' }));
   return text;
@@ -50,18 +55,60 @@ test('N-10 a repeated failure that cannot be overwritten gets no line', () => {
   assert.equal(fixed, '  ✗ a                failed: refused\n');
 });
 
-test('N-10 a failed request and another failure of an upstream are shown once, others each time', () => {
+test('N-10 a failed request or upstream is shown once, other failures each time', () => {
   const text = shown(80, (log) => {
     for (let i = 0; i < 3; i++) {
       log.info({ upstream: 'web', err: new GatewayError('upstream-timeout') }, 'request not answered by an upstream');
       log.warn({ upstream: 'web', reason: 'refused' }, 'log level not set');
-      log.info({ upstream: 'web' }, 'era of the upstream');
     }
   });
   const count = (part: string) => text.split(part).length - 1;
   assert.equal(count('request not answered'), 1);
   assert.equal(count('log level not set'), 1);
-  assert.equal(count('era of the upstream'), 3);
+});
+
+test('N-10 an upstream that serves is one line, with its tools, and no line about its era', () => {
+  const text = shown(80, (log) => {
+    const child = log.child({ upstream: 'web' });
+    child.info({ phase: 'starting' }, 'upstream state');
+    child.info({ era: 'modern', speaks: 'yes', evidence: 'it answered' }, 'era of the upstream');
+    child.info({ phase: 'ready' }, 'upstream state');
+    child.info({ tools: 9, prompts: 1 }, 'upstream lists');
+    child.info({ tools: 9, prompts: 1 }, 'upstream lists');
+  });
+  assert.equal(text, '  ✓ web              ready, 9 tools\n');
+});
+
+test('N-10 another number of tools overwrites the line of the upstream', () => {
+  const text = shown(80, (log) => {
+    const child = log.child({ upstream: 'web' });
+    child.info({ tools: 1 }, 'upstream lists');
+    child.info({ phase: 'ready' }, 'upstream state');
+    child.info({ tools: 2 }, 'upstream lists');
+    child.info({ tools: 3 }, 'upstream lists');
+  });
+  const line = (tools: string) => `  ✓ web              ready, ${tools}\n`;
+  assert.equal(text, `${line('1 tool')}${REWRITE}${line('2 tools')}${REWRITE}${line('3 tools')}`);
+});
+
+test('N-10 an upstream without lists is shown as ready after a moment', (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  let text = '';
+  const terminal = new TerminalLog({
+    write: (more) => {
+      text += more;
+    },
+    paint: (_style, plain) => plain,
+    columns: 80,
+    now: () => 0,
+  });
+  const log = createLogger('info', terminal, { format: 'pretty' });
+  log.info({ upstream: 'a', phase: 'ready' }, 'upstream state');
+  log.info({ upstream: 'b', phase: 'ready' }, 'upstream state');
+  log.warn({ upstream: 'b', phase: 'failed', reason: 'it exited' }, 'upstream state');
+  assert.equal(text, '  ✗ b                failed: it exited\n');
+  t.mock.timers.tick(1_500);
+  assert.equal(text, '  ✗ b                failed: it exited\n  ✓ a                ready\n');
 });
 
 test('N-10 text of an upstream cannot move the cursor or fill the screen', () => {
@@ -69,6 +116,16 @@ test('N-10 text of an upstream cannot move the cursor or fill the screen', () =>
   const text = shown(80, (log) => log.warn({ upstream: 'a', phase: 'failed', reason }, 'upstream state'));
   assert.doesNotMatch(text.trimEnd(), /[\p{Cc}\u202E]/u);
   assert.ok(text.length < 1_100);
+});
+
+test('N-10 the stderr of a lost process is shown where the log is asked for', () => {
+  const write = (log: ReturnType<typeof createLogger>) =>
+    log.warn(
+      { upstream: 'a', reason: 'it exited with code 3', stderr: 'boom\n\u001B[31mat x\n' },
+      'upstream process lost',
+    );
+  assert.equal(shown(80, write), '');
+  assert.equal(shown(80, write, true), '! a: it exited with code 3. On stderr:\n    | boom\n    |  [31mat x\n');
 });
 
 test('N-07 processes and memory are one line, with the setting that would share them', () => {
@@ -84,4 +141,10 @@ test('N-07 processes and memory are one line, with the setting that would share 
     '  · processes        3 in all, 120 MB: thinking 2 (120 MB; isolation: shared takes one), ' +
       'git 1 (memory unknown: the system does not let us read it)\n',
   );
+});
+
+test('the message of an error is in its line once', () => {
+  const err = new GatewayError('upstream-unavailable', { message: 'it is starting' });
+  const text = shown(80, (log) => log.info({ err, code: err.code, ...err.detail }, 'request not answered'));
+  assert.equal(text, 'request not answered: Upstream unavailable: it is starting, code upstream-unavailable\n');
 });

@@ -13,7 +13,7 @@ const IDLE: UpstreamLoad = { id: 'files', isRequired: false, inFlight: 0, queued
 test('the counters of an upstream begin at 0, so that its first event is an increase', async () => {
   const registry = new Registry();
   const metrics = createUpstreamMetrics(registry);
-  metrics.upstreamAdded('files');
+  metrics.addUpstream('files');
 
   assert.deepEqual(await lines(registry, 'linkspan_upstream_restarts_total'), [
     'linkspan_upstream_restarts_total{upstream="files"} 0',
@@ -27,8 +27,8 @@ test('the counters of an upstream begin at 0, so that its first event is an incr
 test('the load of an upstream that is gone is not shown any longer', async () => {
   const registry = new Registry();
   const metrics = createUpstreamMetrics(registry);
-  metrics.upstreamLoads([IDLE, { ...IDLE, id: 'mail', queued: 3 }]);
-  metrics.upstreamLoads([{ ...IDLE, isRequired: true, processes: 2, memoryBytes: 4_096 }]);
+  metrics.setUpstreamLoads([IDLE, { ...IDLE, id: 'mail', queued: 3 }]);
+  metrics.setUpstreamLoads([{ ...IDLE, isRequired: true, processes: 2, memoryBytes: 4_096 }]);
 
   assert.deepEqual(await lines(registry, 'linkspan_upstream_requests_queued'), [
     'linkspan_upstream_requests_queued{upstream="files"} 0',
@@ -46,16 +46,16 @@ test('a removed upstream has no series, and the others keep theirs', async () =>
   const metrics = createUpstreamMetrics(registry);
   const eras = { legacy: { speaks: 'yes' }, modern: { speaks: 'no' } } as const;
   for (const id of ['files', 'mail']) {
-    metrics.upstreamAdded(id);
-    metrics.upstreamState(id, 'ready');
-    metrics.upstreamEras(id, eras);
-    metrics.upstreamListed(id, 1);
+    metrics.addUpstream(id);
+    metrics.setUpstreamState(id, 'ready');
+    metrics.setUpstreamEras(id, eras);
+    metrics.recordListing(id, 1);
   }
   const before = (await lines(registry, 'linkspan')).filter((line) => line.includes('"mail"'));
-  metrics.upstreamRemoved('files');
+  metrics.removeUpstream('files');
 
   assert.deepEqual(await lines(registry, 'linkspan'), before);
-  metrics.upstreamState('files', 'ready');
+  metrics.setUpstreamState('files', 'ready');
   assert.deepEqual(await lines(registry, 'linkspan_upstream_up{upstream="files"}'), [
     'linkspan_upstream_up{upstream="files"} 1',
   ]);
@@ -64,7 +64,7 @@ test('a removed upstream has no series, and the others keep theirs', async () =>
 test('upstreams beyond the bound of the label are added up', async () => {
   const registry = new Registry();
   const metrics = createUpstreamMetrics(registry);
-  metrics.upstreamLoads(Array.from({ length: 300 }, (_, i) => ({ ...IDLE, id: `u${i}`, inFlight: 1 })));
+  metrics.setUpstreamLoads(Array.from({ length: 300 }, (_, i) => ({ ...IDLE, id: `u${i}`, inFlight: 1 })));
 
   const found = await lines(registry, 'linkspan_upstream_requests_in_flight');
   assert.equal(found.length, 257);
@@ -74,10 +74,10 @@ test('upstreams beyond the bound of the label are added up', async () => {
 test('a rejected reload leaves the time of the last successful one', async () => {
   const registry = new Registry();
   const metrics = createReloadMetrics(registry);
-  metrics.configStarted(1_000);
-  metrics.configReloaded('applied', 4_000);
-  metrics.configReloaded('unchanged', 5_000);
-  metrics.configReloaded('rejected', 9_000);
+  metrics.recordStart(1_000);
+  metrics.countReload('applied', 4_000);
+  metrics.countReload('unchanged', 5_000);
+  metrics.countReload('rejected', 9_000);
 
   assert.deepEqual(await lines(registry, 'linkspan_config'), [
     'linkspan_config_reloads_total{outcome="applied"} 1',
@@ -93,10 +93,10 @@ test('a start with the last good upstreams is no success, until a config is acce
   const registry = new Registry();
   const metrics = createReloadMetrics(registry);
   const state = async () => (await lines(registry, 'linkspan_config_last')).map((line) => line.split(' ')[1]);
-  metrics.configStarted(9_000, 2_000);
+  metrics.recordStart(9_000, 2_000);
   assert.deepEqual(await state(), ['0', '2', '1']);
-  metrics.configReloaded('rejected', 10_000);
+  metrics.countReload('rejected', 10_000);
   assert.deepEqual(await state(), ['0', '2', '1']);
-  metrics.configReloaded('unchanged', 11_000);
+  metrics.countReload('unchanged', 11_000);
   assert.deepEqual(await state(), ['1', '11', '0']);
 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import type { Isolation } from '../../src/config/config.ts';
+import type { Isolation } from '../../src/config/upstream-config.ts';
 import type { Era } from '../../src/protocol/revisions.ts';
 import {
   audienceOf,
@@ -9,9 +9,7 @@ import {
   type ConnectionUser,
   discoveryKey,
   EVERYBODY,
-  isCallKey,
-  isDiscoveryKey,
-  isSharedKey,
+  placeOf,
 } from '../../src/upstream/connection-key.ts';
 
 const USER: ConnectionUser = { key: 'u1', era: 'legacy', principal: 'anna', view: '', capabilityKey: 'c1' };
@@ -169,7 +167,7 @@ suite('users that share a connection', () => {
     });
   }
 
-  test('the kind of a connection is read from its key, whatever its user is called', () => {
+  test('the key of a connection shows its purpose, whatever its user is called', () => {
     const names = ['call x', 'discovery ', 'shared ["legacy",""]'];
     for (const place of PLACES) {
       for (const credentials of ['gateway', 'principal'] as const) {
@@ -178,12 +176,10 @@ suite('users that share a connection', () => {
           const user = { ...USER, key: name, principal: name, view: name };
           const key = connectionKey(scope, user, 1);
           const isShared = place.isolation === 'shared' || (place.era === 'modern' && !place.isProcess);
-          assert.equal(isSharedKey(key), isShared, key);
-          assert.equal(isCallKey(key), place.isolation === 'call' && !isShared, key);
-          assert.equal(isDiscoveryKey(key), false, key);
+          const ofClients = place.isolation === 'call' ? 'call' : 'clients';
+          assert.deepEqual(placeOf(key), { key, purpose: isShared ? 'all' : ofClients });
           const discovery = discoveryKey(scope, 'c1', audienceOf(credentials, name));
-          assert.equal(isSharedKey(discovery), true, discovery);
-          assert.equal(isDiscoveryKey(discovery), !isShared, discovery);
+          assert.deepEqual(placeOf(discovery), { key: discovery, purpose: isShared ? 'all' : 'discovery' });
         }
       }
     }

@@ -2,7 +2,7 @@ import { RawObject } from '../../json/json.ts';
 import { downgradeListItem } from '../../protocol/translation/downgrade.ts';
 import { downgradeModernTool } from '../../protocol/translation/downgrade-modern.ts';
 import { upgradeListItem } from '../../protocol/translation/upgrade.ts';
-import { MODERN, type Revision } from '../../protocol/revisions.ts';
+import { featuresOf, MODERN, type Revision } from '../../protocol/revisions.ts';
 import { isMalformed } from '../malformed.ts';
 import { isCompilable } from './compilable.ts';
 
@@ -65,10 +65,7 @@ export function losesOutputSchema(tool: RawObject, isModern: boolean): boolean {
   );
 }
 
-/**
- * Returns whether clients of a revision can read a URI. Python clients before 2026-07-28 refuse a whole list if it
- * contains a URI that is not a URL.
- */
+/** Returns whether clients of a revision can read a URI in a list. */
 export function canReadUri(revision: Revision, uri: string): boolean {
-  return revision === MODERN || URL.canParse(uri);
+  return featuresOf(revision).anyUris || URL.canParse(uri);
 }

@@ -16,18 +16,33 @@ export type Resolution =
   | { readonly kind: 'many'; readonly upstreams: readonly string[] }
   | { readonly kind: 'none' };
 
+/** A listed resource or template: its upstream, and its URI or template in the upstream's own form. */
+interface Origin {
+  readonly upstream: string;
+  readonly uri: string;
+}
+
 /** The resources and resource templates of a view. */
 export interface Resources {
   readonly texts: readonly string[];
   readonly templateTexts: readonly string[];
+  /** The upstream and its own form of the URI or template of each text, at the same positions. */
+  readonly origins: readonly Origin[];
+  readonly templateOrigins: readonly Origin[];
   /** Ids of the upstreams whose URIs are published with their id. */
   readonly prefixed: ReadonlySet<string>;
   /** Ids of upstreams by the URIs and templates that they list, in the upstream's own form. */
   readonly listed: ReadonlyMap<string, readonly string[]>;
   readonly templates: ReadonlyMap<string, readonly string[]>;
   readonly index: TemplateIndex;
-  /** Keys of quarantined items, made by {@link resourceKey}. */
+  /** Keys of quarantined and withheld items, made by {@link resourceKey}. */
   readonly hidden: ReadonlySet<string>;
+  /** Keys of withheld items among them. */
+  readonly withheld: ReadonlySet<string>;
+  /** Templates that the lock withholds; undefined if there are none. */
+  readonly withheldIndex: TemplateIndex | undefined;
+  /** Ids of upstreams that the lock refuses, or that must be listed before it can judge them. */
+  readonly refused: ReadonlySet<string>;
   readonly quarantined: readonly Quarantined[];
   readonly repaired: readonly Repaired[];
 }
@@ -97,8 +112,12 @@ export function publishResources(
     return templates.slice(0, LIMITS.templatesPerUpstream);
   }
 
-  function locate(kind: 'resource' | 'template', upstreamsByKey: Map<string, string[]>): string[] {
+  function locate(
+    kind: 'resource' | 'template',
+    upstreamsByKey: Map<string, string[]>,
+  ): { readonly texts: string[]; readonly origins: Origin[] } {
     const texts: string[] = [];
+    const origins: Origin[] = [];
     const publisherByUri = new Map<string, string>();
     for (const upstream of view.upstreams) {
       const { id } = upstream;
@@ -122,6 +141,7 @@ export function publishResources(
         if (publisher === undefined) {
           publisherByUri.set(published, id);
           texts.push(publishedText(kind, upstream, item));
+          origins.push({ upstream: id, uri: key });
           const repair = repairOf(id, kind, reading);
           if (repair !== undefined) repaired.push(repair);
           if (kind === 'resource' && !canReadUri(LATEST_LEGACY, published)) repaired.push(urlRepair(id, key));
@@ -134,16 +154,75 @@ export function publishResources(
         }
       }
     }
-    return texts;
+    return { texts, origins };
   }
 
-  const texts = locate('resource', listed);
-  const templateTexts = locate('template', templates);
+  const { texts, origins } = locate('resource', listed);
+  const { texts: templateTexts, origins: templateOrigins } = locate('template', templates);
   const index = new TemplateIndex(indexed, onLimit);
-  return { texts, templateTexts, prefixed, listed, templates, index, hidden, quarantined, repaired };
+  const { withheld, withheldIndex, refused } = withheldResources(view, offers, onLimit);
+  for (const key of withheld) hidden.add(key);
+  return {
+    texts,
+    templateTexts,
+    origins,
+    templateOrigins,
+    prefixed,
+    listed,
+    templates,
+    index,
+    hidden,
+    withheld,
+    withheldIndex,
+    refused,
+    quarantined,
+    repaired,
+  };
 }
 
-function toResolution(upstreams: readonly string[], uri: string): Resolution {
+/** Returns what the lock withholds. */
+function withheldResources(
+  view: View,
+  offers: ReadonlyMap<string, Offer>,
+  onLimit?: (limit: LimitName) => void,
+): Pick<Resources, 'withheld' | 'withheldIndex' | 'refused'> {
+  const withheld = new Set<string>();
+  const templates: { upstream: string; template: string }[] = [];
+  const refused = new Set<string>();
+  for (const { id, onChange } of view.upstreams) {
+    const offer = offers.get(id);
+    if (onChange === 'refuse' && (offer === undefined || offer.isRefused === true)) refused.add(id);
+    for (const { kind, key } of offer?.withheld ?? []) {
+      if (kind === 'resource' || kind === 'template') withheld.add(resourceKey(id, key));
+      if (kind === 'template') templates.push({ upstream: id, template: key });
+    }
+  }
+  return {
+    withheld,
+    withheldIndex: templates.length === 0 ? undefined : new TemplateIndex(templates, onLimit),
+    refused,
+  };
+}
+
+/** Returns whether the lock withholds a resource: its upstream is refused, or only withheld templates match its URI. */
+function isWithheld(resources: Resources, upstream: string, uri: string): boolean {
+  if (resources.refused.has(upstream)) return true;
+  if (resources.withheldIndex?.find(uri).has(upstream) !== true) return false;
+  return !isListedBy(resources, upstream, uri);
+}
+
+/** Returns whether the lock withholds the resource of a published URI, or of a URI as an upstream of the view lists it. */
+export function isWithheldUri(resources: Resources, upstreams: readonly ViewUpstream[], uri: string): boolean {
+  const named = resolveById(resources, uri);
+  if (named?.kind === 'one') {
+    const { upstream, uri: own } = named;
+    return resources.withheld.has(resourceKey(upstream, own)) || isWithheld(resources, upstream, own);
+  }
+  return upstreams.some(({ id }) => resources.withheld.has(resourceKey(id, uri)));
+}
+
+/** Returns the resolution of a URI that these upstreams have. */
+export function toResolution(upstreams: readonly string[], uri: string): Resolution {
   const [upstream, ...others] = upstreams;
   if (upstream === undefined) return { kind: 'none' };
   return others.length === 0 ? { kind: 'one', upstream, uri } : { kind: 'many', upstreams };
@@ -182,9 +261,13 @@ export function locateResource(
   if (found.kind === 'none' && fallback !== undefined && (isOnlyUpstream || !isWeb(uri))) {
     found = { kind: 'one', upstream: fallback, uri };
   }
-  return found.kind === 'one' && resources.hidden.has(resourceKey(found.upstream, found.uri))
-    ? { kind: 'none' }
-    : found;
+  if (found.kind !== 'one') return found;
+  return isHiddenAt(resources, found.upstream, found.uri) ? { kind: 'none' } : found;
+}
+
+/** Returns whether clients must not use a resource of an upstream, by its own URI: it is quarantined, or the lock withholds it. */
+export function isHiddenAt(resources: Resources, upstream: string, own: string): boolean {
+  return resources.hidden.has(resourceKey(upstream, own)) || isWithheld(resources, upstream, own);
 }
 
 /**

@@ -21,7 +21,7 @@ export class TemplateIndex {
   /**
    * Ignores templates that cannot be parsed.
    *
-   * @param onLimit runs when a URI is too long or takes too many steps.
+   * @param onLimit runs when a URI or template is too long, takes too many steps or has too many expressions.
    */
   constructor(
     templates: readonly { readonly upstream: string; readonly template: string }[],
@@ -30,7 +30,7 @@ export class TemplateIndex {
     this.#onLimit = onLimit;
     const entries = new Map<string, Entry>();
     for (const { upstream, template } of templates) {
-      const matcher = parseTemplate(template);
+      const matcher = parseTemplate(template, onLimit);
       if (matcher === undefined) continue;
       const { start } = matcher;
       const entry = entries.get(start) ?? { start, templates: [], shorter: undefined };

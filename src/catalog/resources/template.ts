@@ -1,6 +1,5 @@
-import { LIMITS } from '../../limits.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
 
-const MAX_EXPRESSIONS = 32;
 const SLASH = 0x2f;
 
 interface Step {
@@ -34,11 +33,20 @@ export function isTooLong(uri: string): boolean {
  * Parses an RFC 6570 template. Returns undefined if its braces do not pair up, it is too long, or it has too many
  * expressions. Ignores variable names, which do not matter for matching, and uses operators only as {@link Step}
  * describes.
+ *
+ * @param onLimit called if it is too long, or has too many expressions.
  */
-export function parseTemplate(template: string): Matcher | undefined {
-  if (isTooLong(template)) return undefined;
+export function parseTemplate(template: string, onLimit?: (limit: LimitName) => void): Matcher | undefined {
+  if (isTooLong(template)) {
+    onLimit?.('templateUriBytes');
+    return undefined;
+  }
   const [start = '', ...parts] = template.split('{');
-  if (start.includes('}') || parts.length > MAX_EXPRESSIONS) return undefined;
+  if (parts.length > LIMITS.templateExpressions) {
+    onLimit?.('templateExpressions');
+    return undefined;
+  }
+  if (start.includes('}')) return undefined;
   const steps: Step[] = [];
   let minChars = start.length;
   for (const part of parts) {

@@ -1,10 +1,17 @@
 import { LOG_LEVELS } from '../../config/config.ts';
-import { configDiffAnswer, doneAnswer, logLevelAnswer, reloadAnswer } from '../../operator/admin/answers.ts';
+import { DURATION, durationMs } from '../../config/schema/units.ts';
+import {
+  configDiffAnswer,
+  doneAnswer,
+  logLevelAnswer,
+  reloadAnswer,
+  restartAnswer,
+} from '../../operator/admin/answers.ts';
 import { type AdminCall, askGateway } from './admin-client.ts';
 import { CliError, EXIT } from './cli-error.ts';
 import { jsonText, plain, print } from './output.ts';
 import type { PrintOptions } from './status.ts';
-import { findGateway } from './target.ts';
+import { findGateway } from './running-gateway.ts';
 
 export interface DrainOptions extends PrintOptions {
   /** Longest wait for calls in flight, in seconds. */
@@ -16,9 +23,13 @@ export interface DrainOptions extends PrintOptions {
 const CLOSING_MS = 30_000;
 const MAX_DRAIN_MS = 600_000;
 
-/** Opens new connections to an upstream. @throws {CliError} */
+/** Opens new connections to an upstream. Resolves with 1 if it does not run afterwards. @throws {CliError} */
 export async function restart(upstream: string, options: Omit<DrainOptions, 'undo'>): Promise<number> {
-  return await act(options, upstreamCall(upstream, 'restart', options.wait));
+  const call = upstreamCall(upstream, 'restart', options.wait);
+  const target = await findGateway(options, process.cwd(), process.env);
+  const answer = await askGateway(target, restartAnswer, call);
+  print(options.json ? jsonText(answer) : `${plain(answer.message)}\n`);
+  return answer.isStarted ? EXIT.ok : EXIT.failed;
 }
 
 /** Takes an upstream out of service; without one, makes `/readyz` refuse new clients. @throws {CliError} */
@@ -34,6 +45,15 @@ export async function drain(upstream: string | undefined, options: DrainOptions)
 /** Ends a session. @throws {CliError} */
 export async function endSession(id: string, options: PrintOptions): Promise<number> {
   return await act(options, { method: 'DELETE', path: `/sessions/${encodeURIComponent(id)}` });
+}
+
+/** Adds a sealing key. `grace` is a duration such as `30d`. @throws {CliError} */
+export async function rotateKeys({ grace, ...options }: PrintOptions & { readonly grace?: string }): Promise<number> {
+  if (grace !== undefined && !DURATION.test(grace)) {
+    throw new CliError(EXIT.usage, `--grace: expected a duration such as "1h", got ${JSON.stringify(grace)}`);
+  }
+  const body = grace === undefined ? {} : { graceSeconds: durationMs(grace) / 1_000 };
+  return await act(options, { method: 'POST', path: '/keys/rotate', body });
 }
 
 /** Prints the level of the log, or sets it. @throws {CliError} */

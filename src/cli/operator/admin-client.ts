@@ -2,7 +2,7 @@ import type { z } from 'zod';
 import { refusalAnswer } from '../../operator/admin/answers.ts';
 import { ADMIN_PATH } from '../../operator/admin/routes.ts';
 import { CliError, EXIT } from './cli-error.ts';
-import type { Target } from './target.ts';
+import type { RunningGateway } from './running-gateway.ts';
 
 const TIMEOUT_MS = 15_000;
 
@@ -17,7 +17,7 @@ export interface AdminCall {
 
 /** Sends a request to the admin API of a gateway. Resolves with the checked answer. @throws {CliError} */
 export async function askGateway<S extends z.ZodType>(
-  target: Target,
+  target: RunningGateway,
   schema: S,
   call: AdminCall,
 ): Promise<z.output<S>> {
@@ -30,7 +30,7 @@ export async function askGateway<S extends z.ZodType>(
 
 /** Sends a request, and resolves with its response if the gateway accepts it. @throws {CliError} */
 export async function send(
-  target: Target,
+  target: RunningGateway,
   { method = 'GET', path, body }: AdminCall,
   signal: AbortSignal,
 ): Promise<Response> {
@@ -65,7 +65,7 @@ export async function send(
 }
 
 /** Returns the failure of a request that got no answer. */
-export function unreachable({ url, file }: Target, thrown: unknown): CliError {
+export function unreachable({ url, file }: RunningGateway, thrown: unknown): CliError {
   if (thrown instanceof Error && thrown.name === 'TimeoutError') {
     return new CliError(EXIT.unreachable, `${url} did not answer in time; it may be overloaded`, thrown);
   }
@@ -83,7 +83,7 @@ function codeOf(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
 }
 
-async function textOf(response: Response, target: Target): Promise<string> {
+async function textOf(response: Response, target: RunningGateway): Promise<string> {
   try {
     return await response.text();
   } catch (thrown) {

@@ -3,9 +3,9 @@ import { askGateway } from './admin-client.ts';
 import { CliError, EXIT } from './cli-error.ts';
 import { jsonText, plain, print } from './output.ts';
 import type { PrintOptions } from './status.ts';
-import { findGateway } from './target.ts';
+import { findGateway } from './running-gateway.ts';
 
-export interface CallOptions extends PrintOptions {
+export interface CallCommandOptions extends PrintOptions {
   /** The endpoint; default: the merged one. */
   readonly view?: string;
 }
@@ -19,7 +19,7 @@ const TIMEOUT_MS = 3_600_000;
  * @param args `name=value` pairs, or one JSON object.
  * @throws {CliError}
  */
-export async function call(tool: string, args: readonly string[], options: CallOptions): Promise<number> {
+export async function call(tool: string, args: readonly string[], options: CallCommandOptions): Promise<number> {
   const given = argumentsOf(args);
   const target = await findGateway(options, process.cwd(), process.env);
   const answer = await askGateway(target, toolCallAnswer, {
@@ -32,9 +32,16 @@ export async function call(tool: string, args: readonly string[], options: CallO
   else {
     process.stderr.write(`called as ${plain(answer.as)}, ${answer.seconds.toFixed(2)} s\n`);
     if (answer.error === undefined) print(resultText(answer.result));
-    else process.stderr.write(`${plain(answer.error.message)}\n`);
+    else process.stderr.write(`linkspan: ${plain(failureText(answer.error))}\n`);
   }
   return codeOf(answer);
+}
+
+/** Returns the message of a failure, with its row of docs/errors.md if the gateway reports it, and with the next step for a wrong name. */
+function failureText({ message, data }: NonNullable<ToolCallAnswer['error']>): string {
+  const row: unknown = Object(data).code;
+  if (typeof row !== 'string') return message;
+  return `${message} (${row})${row === 'unknown-tool' ? '; "linkspan ls items" lists the names' : ''}`;
 }
 
 function codeOf({ outcome }: ToolCallAnswer): number {

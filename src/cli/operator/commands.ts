@@ -1,7 +1,9 @@
 import { Argument, type Command, Option } from 'commander';
+import { KEY_WORDS } from '../keys/commands.ts';
 import type { DrainOptions } from './actions.ts';
-import type { CallOptions } from './call.ts';
+import type { CallCommandOptions } from './call.ts';
 import type { Completable } from './completion.ts';
+import type { ExplainOptions, ExplainedKind } from './explain.ts';
 import type { HealthcheckOptions } from './healthcheck.ts';
 import type { LogsOptions } from './logs.ts';
 import type { List, LsOptions } from './ls.ts';
@@ -12,9 +14,11 @@ import type { PrintOptions } from './status.ts';
 /** Words that may follow a command, by command. They equal those of the commands themselves; a test compares them. */
 export const WORDS = {
   ls: ['upstreams', 'items', 'clients', 'sessions', 'streams', 'calls', 'config'],
+  explain: ['tool', 'prompt', 'resource'],
   completion: ['bash', 'zsh', 'fish'],
   'log-level': ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'],
   config: ['diff'],
+  key: KEY_WORDS,
 } as const;
 
 /** Adds the options that choose a running gateway, and `--json`. */
@@ -41,7 +45,7 @@ export function addOperatorCommands(program: Command, onCode: (code: number) => 
 
   onGateway(program.command('ls'))
     .description('List what the running gateway has.')
-    .addArgument(new Argument('[list]', 'what to list').choices(WORDS.ls).default('upstreams'))
+    .addArgument(new Argument('[list]', 'the list to print').choices(WORDS.ls).default('upstreams'))
     .option('--view <endpoint>', 'items: the endpoint /mcp/<endpoint> (default: /mcp)')
     .option('--upstream <id>', 'items: only those of this upstream')
     .addOption(new Option('--era <era>', 'items: those for clients of this era').choices(['legacy', 'modern']))
@@ -66,9 +70,23 @@ export function addOperatorCommands(program: Command, onCode: (code: number) => 
     .argument('<tool>', 'the published name, as in "linkspan ls items"')
     .argument('[arguments...]', 'name=value for each, or one JSON object')
     .option('--view <endpoint>', 'the endpoint /mcp/<endpoint> (default: /mcp)')
-    .action(async (tool: string, args: readonly string[], options: CallOptions) => {
+    .action(async (tool: string, args: readonly string[], options: CallCommandOptions) => {
       const { call } = await import('./call.ts');
       onCode(await call(tool, args, options));
+    });
+
+  onGateway(program.command('explain'))
+    .description('Say whether a principal may use an item, and why. Exits with 1 if it may not.')
+    .usage('[options] --as <who> <kind> <name>')
+    .addArgument(new Argument('<kind>', 'the kind of the item').choices(WORDS.explain))
+    .argument('<name>', 'the published name or URI, as in "linkspan ls items"')
+    .requiredOption('--as <who>', 'the principal: JSON, a file with the payload of a token, or the name of an API key')
+    .option('--args <json>', 'the arguments of the call')
+    .option('--offline', 'ask the config file and the last lists, and no running gateway', false)
+    .option('--view <endpoint>', 'the endpoint /mcp/<endpoint> (default: /mcp)')
+    .action(async (kind: ExplainedKind, name: string, options: ExplainOptions) => {
+      const { explain } = await import('./explain.ts');
+      onCode(await explain(kind, name, options));
     });
 
   onGateway(program.command('restart'))
@@ -96,6 +114,14 @@ export function addOperatorCommands(program: Command, onCode: (code: number) => 
     .action(async (id: string, options: PrintOptions) => {
       const { endSession } = await import('./actions.ts');
       onCode(await endSession(id, options));
+    });
+
+  onGateway(program.command('rotate-keys'))
+    .description('Seal session ids, cursors and task ids with a new key.')
+    .option('--grace <duration>', 'validity of older ones; 0s ends all sessions (default: sessions.maxAge)')
+    .action(async (options: PrintOptions & { readonly grace?: string }) => {
+      const { rotateKeys } = await import('./actions.ts');
+      onCode(await rotateKeys(options));
     });
 
   onGateway(program.command('log-level'))

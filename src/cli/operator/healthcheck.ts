@@ -2,7 +2,7 @@ import { unreachable } from './admin-client.ts';
 import { CliError, EXIT } from './cli-error.ts';
 import { jsonText, plain, print } from './output.ts';
 import type { PrintOptions } from './status.ts';
-import { findGateway } from './target.ts';
+import { findGateway } from './running-gateway.ts';
 
 export interface HealthcheckOptions extends PrintOptions {
   /** Fails if the gateway is not ready, and not only if it is not alive. */

@@ -1,10 +1,11 @@
 import { styleText } from 'node:util';
+import { upstreamsAnswer } from '../../operator/admin/answers.ts';
 import { TerminalLog } from '../../telemetry/terminal-log.ts';
-import { send, unreachable } from './admin-client.ts';
+import { askGateway, send, unreachable } from './admin-client.ts';
 import { EXIT } from './cli-error.ts';
 import { print } from './output.ts';
 import type { PrintOptions } from './status.ts';
-import { findGateway } from './target.ts';
+import { findGateway, type RunningGateway } from './running-gateway.ts';
 
 export interface LogsOptions extends PrintOptions {
   readonly follow: boolean;
@@ -15,6 +16,7 @@ export interface LogsOptions extends PrintOptions {
 /** Prints the latest lines of the log; with `follow`, further ones until a signal or the end of the gateway. @throws {CliError} */
 export async function logs(options: LogsOptions): Promise<number> {
   const target = await findGateway(options, process.cwd(), process.env);
+  if (options.upstream !== undefined) await warnIfUnknown(options.upstream, target);
   const stop = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
   process.stdout.on('error', () => stop.abort());
@@ -29,6 +31,14 @@ export async function logs(options: LogsOptions): Promise<number> {
   }
 }
 
+/** Writes to stderr if the gateway has no such upstream. The log may have lines about it all the same, from before a reload. */
+async function warnIfUnknown(id: string, target: RunningGateway): Promise<void> {
+  const { upstreams } = await askGateway(target, upstreamsAnswer, { path: '/upstreams' });
+  if (upstreams.some((one) => one.id === id)) return;
+  const ids = upstreams.map((one) => one.id).join(', ');
+  process.stderr.write(`linkspan: There is no upstream ${JSON.stringify(id)} now. There are: ${ids}.\n`);
+}
+
 function forPeople(): (text: string) => void {
   const { stdout } = process;
   const terminal = new TerminalLog({
@@ -37,6 +47,7 @@ function forPeople(): (text: string) => void {
     // Lines are never overwritten, because they may come in bursts from the past.
     columns: undefined,
     now: () => performance.now(),
+    showsStderr: true,
   });
   return (text) => terminal.write(text);
 }

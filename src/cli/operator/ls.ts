@@ -1,9 +1,9 @@
 import * as answers from '../../operator/admin/answers.ts';
 import { askGateway } from './admin-client.ts';
 import { EXIT } from './cli-error.ts';
-import { durationText, jsonText, plain, print, table } from './output.ts';
+import { countText, durationText, jsonText, plain, print, table } from './output.ts';
 import { type PrintOptions, upstreamTable } from './status.ts';
-import { findGateway, type Target } from './target.ts';
+import { findGateway, type RunningGateway } from './running-gateway.ts';
 
 /** The lists that `linkspan ls` prints. */
 export const LISTS = ['upstreams', 'items', 'clients', 'sessions', 'streams', 'calls', 'config'] as const;
@@ -44,7 +44,7 @@ function titled(
   return `${table([headings, ...rows.map((row) => row.map(plain))])}${isCut ? CUT : ''}`;
 }
 
-const READERS: Readonly<Record<List, (target: Target, options: LsOptions) => Promise<Printed>>> = {
+const READERS: Readonly<Record<List, (target: RunningGateway, options: LsOptions) => Promise<Printed>>> = {
   upstreams: async (target) => {
     const answer = await askGateway(target, answers.upstreamsAnswer, { path: '/upstreams' });
     return { answer, text: upstreamTable(answer.upstreams) };
@@ -85,8 +85,8 @@ const READERS: Readonly<Record<List, (target: Target, options: LsOptions) => Pro
       one.client ?? '',
       one.principal,
       one.view === '' ? '/mcp' : `/mcp/${one.view}`,
-      `${one.requestsInFlight} requests`,
-      `${one.streams} streams`,
+      countText(one.requestsInFlight, 'request'),
+      countText(one.streams, 'stream'),
       one.upstreams.join(', '),
       durationText(one.idleSeconds),
     ]);

@@ -20,6 +20,11 @@ export function plain(text: string): string {
   return text.replace(/[\p{Cc}\u202A-\u202E\u2066-\u2069]+/gu, ' ');
 }
 
+/** Returns a number with its noun: `1 tool`, `2 tools`. */
+export function countText(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : noun.endsWith('ss') ? 'es' : 's'}`;
+}
+
 /** Returns a value as JSON for machines. */
 export function jsonText(value: unknown): string {
   return `${JSON.stringify(value, undefined, 2)}\n`;

@@ -1,8 +1,8 @@
 import { statusAnswer, type StatusAnswer, type UpstreamAnswer, upstreamsAnswer } from '../../operator/admin/answers.ts';
 import { askGateway } from './admin-client.ts';
 import { EXIT } from './cli-error.ts';
-import { durationText, jsonText, megabytes, plain, print, table } from './output.ts';
-import { findGateway, type TargetOptions } from './target.ts';
+import { countText, durationText, jsonText, megabytes, plain, print, table } from './output.ts';
+import { findGateway, type TargetOptions } from './running-gateway.ts';
 
 /** The options of commands that print an answer. */
 export interface PrintOptions extends TargetOptions {
@@ -32,7 +32,12 @@ function statusText(state: StatusAnswer, upstreams: readonly UpstreamAnswer[], n
     ['Ready', state.isReady ? 'yes' : `no: ${plain(state.reasons.join('; '))}`],
     [
       'Load',
-      `${sessions} sessions, ${clientGroups} modern groups, ${requestsInFlight} requests, ${parkedCalls} parked`,
+      [
+        countText(sessions, 'session'),
+        `${countText(clientGroups, 'group')} of modern clients`,
+        countText(requestsInFlight, 'request'),
+        `${parkedCalls} parked`,
+      ].join(', '),
     ],
   ];
   return `${table(rows)}\n${upstreamTable(upstreams)}`;
@@ -51,6 +56,21 @@ function configRows({ file, lastGoodAt, rejected, atRestart }: StatusAnswer['con
   ];
 }
 
+const SHOWN_DIFFERENCES = 5;
+
+/** Returns the differences from the lock, and how to accept them. */
+function lockNotes({ id, lock }: UpstreamAnswer): readonly string[] {
+  if (lock === undefined || lock.differences === 0) return [];
+  const { differences, withheld, details } = lock;
+  const effect = withheld === 0 ? 'they are served' : `${withheld} items are withheld`;
+  const more = differences - SHOWN_DIFFERENCES;
+  return [
+    `${differences} definitions differ from the lock, and ${effect}. Review them with: linkspan lock --check --upstream ${id}`,
+    ...details.slice(0, SHOWN_DIFFERENCES).map((line) => `  ${line}`),
+    ...(more > 0 ? [`  and ${more} more`] : []),
+  ];
+}
+
 /** Returns the upstreams for people, each with its reason and the next step below it. */
 export function upstreamTable(upstreams: readonly UpstreamAnswer[]): string {
   if (upstreams.length === 0) return 'There are no upstreams.\n';
@@ -58,14 +78,14 @@ export function upstreamTable(upstreams: readonly UpstreamAnswer[]): string {
     one.id,
     one.isDisabled ? 'disabled' : one.state,
     one.transport,
-    `${one.tools} tools`,
-    `${one.connections} connections`,
-    one.memoryBytes === undefined ? '' : `${one.processes ?? 0} processes, ${megabytes(one.memoryBytes)}`,
+    one.isListed ? countText(one.tools, 'tool') : 'never listed',
+    countText(one.connections, 'connection'),
+    one.memoryBytes === undefined ? '' : `${countText(one.processes ?? 0, 'process')}, ${megabytes(one.memoryBytes)}`,
   ]);
   const lines = table(rows).split('\n');
   return upstreams
     .map((one, index) => {
-      const notes = [one.reason, one.nextStep]
+      const notes = [one.reason, one.nextStep, ...lockNotes(one)]
         .filter((note) => note !== undefined)
         .map((note) => `    ${plain(note)}\n`);
       return `${lines[index] ?? ''}\n${notes.join('')}`;

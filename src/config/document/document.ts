@@ -5,6 +5,7 @@ import { jsonFault } from './json-problem.ts';
 import { blankComments, isJson } from './jsonc.ts';
 import { ConfigError, keyText } from './problem.ts';
 import type { Path, Problem } from './problem.ts';
+import { yamlMessage } from './yaml-problem.ts';
 
 /** Any value of a config file. */
 export type Data = string | number | boolean | null | readonly Data[] | { readonly [key: string]: Data };
@@ -33,6 +34,10 @@ interface Spot {
 /** Bounds against anchors and merge keys that expand a small file; real files stay far below. */
 const MAX_VALUES = 20_000;
 const MAX_DEPTH = 64;
+
+// A text without quotes, such as a password, may begin with these characters. So no message quotes the name.
+const UNKNOWN_ALIAS = 'no anchor of this name stands before this; a text that begins with "*" needs quotes';
+const EMPTY_ANCHOR = 'an anchor without a value; a text that begins with "&" needs quotes';
 
 class ReadError extends Error {
   readonly offset: number;
@@ -70,10 +75,12 @@ class Reader {
   #resolve(node: unknown, path: Path): unknown {
     if (isAlias(node)) {
       const target = this.#anchors.get(node.source);
-      if (target === undefined) throw new ReadError(`no anchor &${node.source} before this`, startOf(node) ?? 0, path);
+      if (target === undefined) throw new ReadError(UNKNOWN_ALIAS, startOf(node) ?? 0, path);
       return target;
     }
     if ((isScalar(node) || isMap(node) || isSeq(node)) && node.anchor !== undefined) {
+      if (isScalar(node) && node.value === null && node.source === '')
+        throw new ReadError(EMPTY_ANCHOR, startOf(node) ?? 0, path);
       this.#anchors.set(node.anchor, node);
     }
     return node;
@@ -143,10 +150,12 @@ export function parseText(file: string, raw: string): Document {
     if (wrong.length > 0) {
       const fault = json ? jsonFault(unmarked) : undefined;
       if (fault !== undefined) throw new ConfigError([problemAt(fault.offset, [], fault.message)]);
-      const problems = wrong.slice(0, 3).map(({ pos: [offset], message }) => {
-        return problemAt(offset, [], `${message}${quoteHint(text, offset)}`);
-      });
-      throw new ConfigError(problems);
+      const problems = wrong
+        .slice(0, 20)
+        .map((fault) => problemAt(fault.pos[0], [], `${yamlMessage(fault)}${quoteHint(text, fault.pos[0])}`));
+      // The parser reports a place once for each bracket that is open there.
+      const different = new Map(problems.map((one) => [JSON.stringify(one), one]));
+      throw new ConfigError([...different.values()].slice(0, 3));
     }
     return reader.read(document.contents, [], undefined);
   };

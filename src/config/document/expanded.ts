@@ -1,6 +1,6 @@
 import type { Data } from './document.ts';
 import { expand } from './interpolate.ts';
-import type { Dialect, Lookup } from './interpolate.ts';
+import type { ExpansionSyntax, Lookup } from './interpolate.ts';
 import type { Path } from './problem.ts';
 
 /** A text that could not be expanded, with the reason. */
@@ -19,13 +19,13 @@ export interface Expanded {
 }
 
 /** Expands `${…}` in every text at and below `path`, but not in keys. */
-export function expandData(path: Path, data: Data, lookup: Lookup, dialect: Dialect): Expanded {
+export function expandData(path: Path, data: Data, lookup: Lookup, syntax: ExpansionSyntax): Expanded {
   const replaced = new Set<string>();
   const unexpanded: Unexpanded[] = [];
 
   const walk = (value: Data, at: Path): Data => {
     if (typeof value === 'string') {
-      const expansion = expand(value, lookup, dialect);
+      const expansion = expand(value, lookup, syntax);
       if ('problem' in expansion) {
         unexpanded.push({ path: at, reason: expansion.problem });
         return value;

@@ -23,14 +23,14 @@ export interface Lookup {
 }
 
 /** Additional variable syntax of some clients: Gemini CLI `$NAME`, OpenCode `{env:NAME}` and `{file:path}`. */
-export type Dialect = 'plain' | 'gemini' | 'opencode';
+export type ExpansionSyntax = 'plain' | 'gemini' | 'opencode';
 
 export type Expansion = { readonly text: string } | { readonly problem: string };
 
 const NAME = /^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?:(:-|:\?)([^]*))?$/;
 /** Matches `{ secrets.NAME }` as written by Continue. */
 const SECRET = /^\{\s*(?:secrets|inputs)\.([A-Za-z_][A-Za-z0-9_]*)\s*\}$/;
-const DIALECT_VARIABLE = /\$[A-Za-z_][A-Za-z0-9_]*|\{(?:env|file):[^{}]+\}/y;
+const OTHER_REFERENCE = /\$[A-Za-z_][A-Za-z0-9_]*|\{(?:env|file):[^{}]+\}/y;
 
 const FORMS = 'write ${NAME}, ${NAME:-default}, ${NAME:?message}, ${env:NAME}, ${file:/path}, or $$ for a dollar sign';
 
@@ -40,16 +40,16 @@ class Unexpandable extends Error {}
  * Expands `${…}` in a text. Returns the text, or one clause that says why it cannot be expanded. The clause holds names
  * and words of the file, never a value.
  */
-export function expand(text: string, lookup: Lookup, dialect: Dialect = 'plain'): Expansion {
+export function expand(text: string, lookup: Lookup, syntax: ExpansionSyntax = 'plain'): Expansion {
   try {
-    return { text: expandText(text, lookup, dialect) };
+    return { text: expandText(text, lookup, syntax) };
   } catch (thrown) {
     if (thrown instanceof Unexpandable) return { problem: thrown.message };
     throw thrown;
   }
 }
 
-function expandText(text: string, lookup: Lookup, dialect: Dialect): string {
+function expandText(text: string, lookup: Lookup, syntax: ExpansionSyntax): string {
   let out = '';
   let i = 0;
   while (i < text.length) {
@@ -58,12 +58,12 @@ function expandText(text: string, lookup: Lookup, dialect: Dialect): string {
       i += 2;
     } else if (text.startsWith('${', i)) {
       const end = closingBrace(text, i + 2);
-      out += evaluate(text.slice(i + 2, end), lookup, dialect);
+      out += evaluate(text.slice(i + 2, end), lookup, syntax);
       i = end + 1;
     } else {
-      const dialectMatch = matchDialect(text, i, dialect);
-      out += dialectMatch === undefined ? text[i] : evaluate(dialectMatch.body, lookup, dialect);
-      i += dialectMatch?.length ?? 1;
+      const found = matchReference(text, i, syntax);
+      out += found === undefined ? text[i] : evaluate(found.body, lookup, syntax);
+      i += found?.length ?? 1;
     }
   }
   return out;
@@ -80,20 +80,24 @@ function closingBrace(text: string, from: number): number {
   throw new Unexpandable(`"\${" without "}" (${FORMS})`);
 }
 
-function matchDialect(text: string, at: number, dialect: Dialect): { body: string; length: number } | undefined {
-  if (dialect === 'plain' || text[at] !== (dialect === 'gemini' ? '$' : '{')) return undefined;
-  DIALECT_VARIABLE.lastIndex = at;
-  const found = DIALECT_VARIABLE.exec(text)?.[0];
+function matchReference(
+  text: string,
+  at: number,
+  syntax: ExpansionSyntax,
+): { body: string; length: number } | undefined {
+  if (syntax === 'plain' || text[at] !== (syntax === 'gemini' ? '$' : '{')) return undefined;
+  OTHER_REFERENCE.lastIndex = at;
+  const found = OTHER_REFERENCE.exec(text)?.[0];
   if (found === undefined) return undefined;
-  return { body: dialect === 'gemini' ? found.slice(1) : found.slice(1, -1), length: found.length };
+  return { body: syntax === 'gemini' ? found.slice(1) : found.slice(1, -1), length: found.length };
 }
 
-function evaluate(body: string, lookup: Lookup, dialect: Dialect): string {
+function evaluate(body: string, lookup: Lookup, syntax: ExpansionSyntax): string {
   const place = lookup.place(body);
   if (place !== undefined) return place;
 
   if (body.startsWith('file:')) {
-    const path = expandText(body.slice('file:'.length), lookup, dialect);
+    const path = expandText(body.slice('file:'.length), lookup, syntax);
     const content = lookup.file(path);
     if (content === undefined) throw new Unexpandable(`the file of "\${${body}}" cannot be read`);
     return content.replace(/\r?\n$/, '');
@@ -118,7 +122,7 @@ function evaluate(body: string, lookup: Lookup, dialect: Dialect): string {
     return value;
   }
   if (value !== undefined && value !== '') return value;
-  if (operator === ':-') return expandText(operand, lookup, dialect);
+  if (operator === ':-') return expandText(operand, lookup, syntax);
   const state = value === undefined ? 'not set' : 'empty';
   throw new Unexpandable(`environment variable ${name} is ${state}${operand === '' ? '' : `: ${operand}`}`);
 }

@@ -28,6 +28,11 @@ export class ConfigError extends Error {
   }
 }
 
+/** Returns the problems for stderr, one per line. A line that names no place in the file begins as other errors of the command line. */
+export function problemsText({ problems }: ConfigError): string {
+  return problems.map((problem) => `${problem.line === 0 ? 'linkspan: ' : ''}${problemLine(problem)}\n`).join('');
+}
+
 /** Returns a problem as in `config.yaml:5:16 mcpServers.github.timeouts.call: expected …`. */
 export function problemLine({ file, line, column, key, message }: Problem): string {
   const at = line === 0 ? file : `${file}:${line}:${column}`;

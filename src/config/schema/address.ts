@@ -29,3 +29,25 @@ export function suggestAddress(value: unknown): string | undefined {
 export function isLoopback(host: string): boolean {
   return host.toLowerCase() === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'));
 }
+
+/** Returns whether only this machine serves a URL. */
+export function isLoopbackUrl({ hostname }: URL): boolean {
+  return isLoopback(hostname.replace(/^\[|\]$/g, ''));
+}
+
+/** Returns whether nobody on the network can read what is sent to a URL: https, or http to this machine. */
+export function isPrivateUrl(url: URL): boolean {
+  return url.protocol === 'https:' || (url.protocol === 'http:' && isLoopbackUrl(url));
+}
+
+/** Returns whether a text is a URL of that kind, without user name and password. */
+export function isSecureUrl(text: string): boolean {
+  const url = URL.parse(text);
+  return url !== null && url.username === '' && url.password === '' && isPrivateUrl(url);
+}
+
+/** Returns whether a text is a host name as a URL may have it, or one after `*.`. */
+export function isHostPattern(text: string): boolean {
+  const name = text.replace(/^\*\./, '').toLowerCase();
+  return !name.includes('*') && URL.parse(`https://${name}`)?.hostname === name;
+}

@@ -1,8 +1,18 @@
 import { z } from 'zod';
 
-import { isLoopback } from './address.ts';
+import { accessSchema } from './access-schema.ts';
+import { ON_CHANGE } from '../../lock/pins.ts';
+import { isPrivateUrl } from './address.ts';
 import { ACCESS_LOGS, LOG_LEVELS } from '../config.ts';
-import { address, count, duration, flag, oneOf, origin, refused, size, text, texts } from './scalars.ts';
+import { auditSchema } from './audit-schema.ts';
+import { isPlaceholder, isPlaceholderHash } from './placeholder.ts';
+import { egressSchema } from './credentials-schema.ts';
+import { otlpEndpoint } from './otlp-schema.ts';
+import { KEY_COMMAND, randomKey } from './random-key.ts';
+import { parseRedisUrl } from './redis-url.ts';
+import { serverTls } from './tls-schema.ts';
+import { ratesSchema, repeatsSchema } from './rates-schema.ts';
+import { address, count, duration, flag, networks, oneOf, origin, refused, size, text, texts } from './scalars.ts';
 
 /** Asymmetric algorithms only: a key that verifies a symmetric signature can also create one. */
 const ALGORITHMS = [
@@ -19,23 +29,44 @@ const ALGORITHMS = [
   'Ed25519',
 ] as const;
 
+const issuerUrl = () =>
+  text('expected an https:// URL').refine(
+    (value) => {
+      const url = URL.parse(value);
+      return url !== null && isPrivateUrl(url);
+    },
+    { error: 'expected an https:// URL (http:// only to this machine)' },
+  );
+
+const introspection = z.strictObject({
+  issuer: text('expected the issuer').describe(
+    'The issuer, as its metadata spell it. Clients are sent there to sign in.',
+  ),
+  endpoint: issuerUrl().describe('URL that is asked about each token: https, or http to this machine.'),
+  clientId: text().describe('The client id of the gateway at the issuer.'),
+  clientSecret: text()
+    .refine((secret) => !isPlaceholder(secret), {
+      error: 'this is the text of an example; write the secret of the issuer',
+    })
+    .describe('Its secret, sent as HTTP Basic credentials.'),
+  audiences: texts()
+    .prefault([])
+    .describe("Accepted `aud` values. Empty: the endpoint's own URI, made from publicUrl."),
+  requiredScopes: texts().prefault([]).describe('Scopes that every token must have.'),
+  tokenPrefix: z
+    .string({ error: 'expected text' })
+    .prefault('')
+    .describe(
+      'Beginning of the tokens of this issuer. Needed for all entries but one: a token is shown to one issuer only.',
+    ),
+});
+
 const HASH_COMMAND = `printf %s "$KEY" | sha256sum`;
 const EMPTY_SHA256 = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855';
 
-const jwksUrl = text('expected an https:// URL')
-  .refine(
-    (value) => {
-      if (!URL.canParse(value)) return false;
-      const { protocol, hostname } = new URL(value);
-      return protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname.replace(/^\[|\]$/g, '')));
-    },
-    { error: 'expected an https:// URL (http:// only to this machine)' },
-  )
-  .describe("URL of the issuer's public keys (JWK Set): https, or http to this machine.");
-
 const jwt = z.strictObject({
   issuer: text('expected the issuer, exactly as the tokens spell it').describe('`iss` of the tokens, exactly.'),
-  jwksUrl,
+  jwksUrl: issuerUrl().describe("URL of the issuer's public keys (JWK Set): https, or http to this machine."),
   audiences: texts()
     .prefault([])
     .describe("Accepted `aud` values. Empty: the endpoint's own URI, made from publicUrl."),
@@ -45,6 +76,16 @@ const jwt = z.strictObject({
     .prefault(['RS256', 'ES256', 'EdDSA'])
     .describe('Accepted signature algorithms. Symmetric ones are never accepted.'),
   requiredScopes: texts().prefault([]).describe('Scopes that every token must have.'),
+  types: z
+    .array(text(), { error: 'expected a list of types' })
+    .min(1, { error: 'expected at least one type' })
+    .optional()
+    .describe(
+      'Accepted values of `typ` in the header of tokens, such as `at+jwt`; a token without one is then refused. Default: `JWT`, `at+jwt` or none.',
+    ),
+  leeway: duration('0s', '1m')
+    .prefault('30s')
+    .describe('Tolerated difference between the clock of the issuer and that of the gateway.'),
 });
 
 const apiKey = z.strictObject({
@@ -53,19 +94,42 @@ const apiKey = z.strictObject({
     .regex(/^[0-9a-fA-F]{64}$/, { error: `expected 64 hex digits; make them with: ${HASH_COMMAND}` })
     .toLowerCase()
     .refine((hash) => hash !== EMPTY_SHA256, { error: 'this is the hash of an empty key' })
+    .refine((hash) => !isPlaceholderHash(hash), {
+      error: `this is the hash of an example such as "change-me"; make a key with: ${KEY_COMMAND}`,
+    })
     .describe(`SHA-256 of the key, hex: ${HASH_COMMAND}`),
   key: refused(`keys are not kept in plain text; write sha256 instead, made with: ${HASH_COMMAND}`),
 });
 
+const clientKey = apiKey.extend({
+  groups: texts().optional().describe('Groups of the client or user of the key, for access rules.'),
+});
+
 const auth = z.strictObject({
   jwt: z.array(jwt, { error: 'expected a list' }).prefault([]).describe('Issuers whose bearer tokens are accepted.'),
-  apiKeys: z.array(apiKey, { error: 'expected a list' }).prefault([]).describe('Static keys, sent as bearer tokens.'),
+  introspection: z
+    .array(introspection, { error: 'expected a list' })
+    .prefault([])
+    .describe('Issuers of opaque tokens. They are asked about each token (RFC 7662).'),
+  apiKeys: z
+    .array(clientKey, { error: 'expected a list' })
+    .prefault([])
+    .describe('Static keys, sent as bearer tokens.'),
+  keyFile: text()
+    .optional()
+    .describe(
+      'File with further keys, relative to this file. `linkspan key` changes it; the gateway reads it again when it changes.',
+    ),
+  keysInRedis: flag()
+    .optional()
+    .describe('Keeps such keys in the Redis of `gateway.redis` instead, so that a change holds on every replica.'),
 });
 
 const limits = z.strictObject({
   body: size('1KiB', '1GiB').prefault('4MiB').describe('One HTTP request from a client.'),
   message: size('1KiB', '1GiB').prefault('16MiB').describe('One message from an upstream.'),
   processes: count(0, 100_000).prefault(128).describe('stdio processes, all upstreams together.'),
+  sessions: count(1, 10_000_000).prefault(100_000).describe('Open sessions of all principals in one process.'),
   sessionsPerPrincipal: count(1, 1_000_000).prefault(1_000).describe('Open sessions of one principal.'),
   parkedPerPrincipal: count(1, 1_000_000)
     .prefault(256)
@@ -74,6 +138,9 @@ const limits = z.strictObject({
     ),
   parkedPerUpstream: count(1, 1_000_000).prefault(1_024).describe('The same calls at one upstream.'),
   inFlightPerSession: count(1, 100_000).prefault(256).describe('Requests in flight in one session.'),
+  inFlightPerPrincipal: count(1, 1_000_000)
+    .optional()
+    .describe('Requests of one principal at upstreams, in all its sessions together. Default: no limit.'),
   streamsPerPrincipal: count(1, 1_000_000)
     .prefault(1_000)
     .describe('Open subscriptions/listen streams of one principal, and as many GET /sse streams.'),
@@ -82,6 +149,12 @@ const limits = z.strictObject({
     .describe(
       'All unfinished request bodies together; half of it for one principal. ' +
         'Default: an eighth of the heap limit, at most 128MiB, at least four times body.',
+    ),
+  messageTotal: size('1MiB', '1024GiB')
+    .optional()
+    .describe(
+      'All unfinished messages from upstreams together; half of it for one upstream. Beyond it, upstreams have to wait. ' +
+        'Default: an eighth of the heap limit, at most 64MiB.',
     ),
   unsentTotal: size('1MiB', '1024GiB')
     .optional()
@@ -119,18 +192,7 @@ const tracing = z.strictObject({
       'Whether requests are traced. Default: true if the config has `tracing`, or if OTEL_EXPORTER_OTLP_ENDPOINT or ' +
         'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set.',
     ),
-  endpoint: text('expected an http:// or https:// URL')
-    .transform((value, context) => {
-      const url = URL.parse(value);
-      const isHttp = url?.protocol === 'http:' || url?.protocol === 'https:';
-      if (url !== null && isHttp && url.username === '' && url.password === '') {
-        return url.pathname === '/' ? new URL(TRACES_PATH, url).href : url.href;
-      }
-      const message =
-        'expected an http:// or https:// URL without a user name; put credentials into OTEL_EXPORTER_OTLP_HEADERS';
-      context.addIssue({ code: 'custom', message });
-      return z.NEVER;
-    })
+  endpoint: otlpEndpoint(TRACES_PATH, 'OTEL_EXPORTER_OTLP_HEADERS')
     .optional()
     .describe(
       'URL of an OTLP receiver over HTTP with protobuf; /v1/traces is added to a URL without a path. ' +
@@ -165,6 +227,49 @@ const profile = z.strictObject({
     .describe('Published tool name → its name in this profile.'),
 });
 
+const REDIS_URL = 'expected a URL such as "redis://user:password@host:6379/0"';
+
+const redis = z.strictObject({
+  url: z
+    .string({ error: REDIS_URL })
+    .transform((value, context) => {
+      const target = parseRedisUrl(value);
+      if (target !== undefined) return target;
+      context.addIssue({ code: 'custom', message: REDIS_URL });
+      return z.NEVER;
+    })
+    .describe(
+      'redis://user:password@host:port/database; redis+sentinel://…@host:port,host:port/master; redis+cluster://…@host:port,host:port. ' +
+        'With rediss instead of redis: over TLS.',
+    ),
+  caFile: text()
+    .optional()
+    .describe('PEM file with the certificates that sign the one of Redis. Default: those of the system.'),
+  prefix: text()
+    .regex(/^[A-Za-z0-9._-]{1,32}$/, { error: 'expected at most 32 letters, digits, ".", "_" and "-"' })
+    .prefault('linkspan')
+    .describe('Beginning of every key. Replicas of one gateway have the same, other gateways another.'),
+  wrappingKeys: z
+    .array(randomKey, { error: 'expected a list of keys' })
+    .min(1, { error: `expected at least one key; make it with: ${KEY_COMMAND}` })
+    .max(8, { error: 'expected at most 8 keys' })
+    .describe(
+      `Keys that encrypt all that Redis gets, the same for all replicas: ${KEY_COMMAND}. The first one encrypts, all of them decrypt.`,
+    ),
+  internal: address()
+    .optional()
+    .describe(
+      'host:port where other replicas connect. Default: the address by which this machine reaches Redis, and a free port.',
+    ),
+  advertise: address().optional().describe('host:port under which other replicas reach `internal`. Default: the same.'),
+  events: flag()
+    .prefault(false)
+    .describe(
+      'Keeps the events of streams in Redis too, so that a client resumes a stream after the loss of its replica. Each event of a session then ' +
+        'waits for Redis before it is sent.',
+    ),
+});
+
 /** Settings of the gateway itself: everything under `gateway`. */
 export const gatewaySchema = z.strictObject({
   listen: address()
@@ -176,7 +281,12 @@ export const gatewaySchema = z.strictObject({
     .describe(
       'host:port for health, metrics and status, or false for none. If the default port is in use, the next free one.',
     ),
-  publicUrl: origin().optional().describe('Origin by which clients reach the gateway. Default: http:// and `listen`.'),
+  tls: serverTls
+    .optional()
+    .describe('Certificate for clients. With it, `listen` speaks HTTPS. A renewed file is used at once.'),
+  publicUrl: origin()
+    .optional()
+    .describe('Origin by which clients reach the gateway. Default: http:// (https:// with `tls`) and `listen`.'),
   allowedHosts: z
     .array(
       text()
@@ -190,6 +300,11 @@ export const gatewaySchema = z.strictObject({
     .array(origin(), { error: 'expected a list of origins' })
     .prefault([])
     .describe('Origins of web pages that may send requests, besides those of the gateway itself.'),
+  trustedProxies: networks()
+    .prefault([])
+    .describe(
+      'Networks, such as "10.0.0.0/8", of proxies in front of the gateway. Their `X-Forwarded-For` says which client has sent a request. It is read from no one else.',
+    ),
   stateDir: text()
     .optional()
     .describe(
@@ -199,6 +314,7 @@ export const gatewaySchema = z.strictObject({
   auth: auth
     .prefault({})
     .describe('Accepted credentials. Without any, no authentication, which is allowed only on loopback.'),
+  access: accessSchema.optional().describe('Who may use what. Default: every principal may use everything.'),
   operatorKeys: z
     .array(apiKey, { error: 'expected a list' })
     .prefault([])
@@ -217,6 +333,39 @@ export const gatewaySchema = z.strictObject({
         'connect (no publicUrl), and `all` elsewhere. Lines of requests have the level info.',
     ),
   tracing: tracing.optional().describe('Export of OpenTelemetry traces.'),
+  audit: auditSchema.optional().describe('The audit log: who called what, with which outcome. Default: none.'),
+  rates: ratesSchema.prefault([]).describe('Bounds on how often upstreams are called.'),
+  repeats: repeatsSchema
+    .optional()
+    .describe('Refuses equal calls of a tool, as of a model in a loop. Default: equal calls are not counted.'),
+  overload: z
+    .strictObject({
+      loopDelay: z
+        .union([z.literal(false), duration('10ms', '1m')], { error: 'expected a duration such as "500ms", or false' })
+        .prefault('500ms')
+        .describe(
+          'Delay of the event loop beyond which a growing share of new calls and sessions is refused, while at least 100 requests are ' +
+            'in flight. false: never.',
+        ),
+      memory: z
+        .union([z.literal(false), size('64MiB', '1024GiB')], { error: 'expected a size such as "1GiB", or false' })
+        .optional()
+        .describe(
+          'Memory of the gateway, without its upstreams. From 80% on it drops caches, from 90% on it refuses new calls, sessions and streams, ' +
+            'from 95% on it closes the connections of slow readers. Default: the limit of the cgroup, for all its processes together. The ' +
+            'limit of the heap counts always; false: it alone.',
+        ),
+    })
+    .prefault({})
+    .describe('When new work is refused, so that the work that has begun is done.'),
+  idempotency: z
+    .strictObject({
+      keep: duration('1m', '30d')
+        .prefault('24h')
+        .describe('The time for which a call with the same idempotency key gets the answer of the first one.'),
+    })
+    .prefault({})
+    .describe('Calls that clients name by an idempotency key, and that are made once.'),
   names: z
     .strictObject({
       maxChars: count(16, 128)
@@ -252,6 +401,39 @@ export const gatewaySchema = z.strictObject({
     })
     .prefault({})
     .describe('How a changed config is loaded while the gateway runs.'),
+  egress: egressSchema.optional().describe('Connections of the gateway to upstreams and authorization servers.'),
+  lock: z
+    .strictObject({
+      file: text()
+        .optional()
+        .describe(
+          'The lock file that "linkspan lock" writes; relative to this file. Default: linkspan.lock beside this file.',
+        ),
+      onChange: oneOf(ON_CHANGE)
+        .prefault('warn')
+        .describe(
+          'The reaction to a definition that differs from the lock file: `warn` serves it and logs the difference, `quarantine` ' +
+            'withholds it, `refuse` withholds all items of its upstream.',
+        ),
+    })
+    .optional()
+    .describe(
+      'Definitions of tools, prompts, resources and instructions that were reviewed; see docs/lock.md. Without this setting, a lock ' +
+        'file beside this file is used with `warn`.',
+    ),
+  workers: z
+    .int()
+    .min(1)
+    .max(64)
+    .prefault(1)
+    .describe(
+      'Processes that serve clients, on one machine and without Redis; at most one for each core is of use. 1: one process does everything. See docs/workers.md.',
+    ),
+  redis: redis
+    .optional()
+    .describe(
+      'Redis 7 or newer, which several replicas of the gateway share. Default: one process, with its state in `stateDir`.',
+    ),
   profiles: z
     .record(z.string().regex(/^[a-z][a-z0-9-]{0,63}$/), profile, {
       error: (issue) =>

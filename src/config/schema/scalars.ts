@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import { z } from 'zod';
 
 import { parseAddress, suggestAddress } from './address.ts';
@@ -62,8 +63,21 @@ export function texts(expected = 'expected a list of texts') {
   return z.array(text(), { error: expected });
 }
 
+const NETWORK = 'expected a network such as "10.0.0.0/8"';
+
+function isNetwork(value: string): boolean {
+  const [address = '', bits = ''] = value.split('/');
+  const family = isIP(address);
+  return family !== 0 && /^\d{1,3}$/.test(bits) && Number(bits) <= (family === 4 ? 32 : 128);
+}
+
+/** Schema of networks in CIDR notation. */
+export function networks() {
+  return z.array(text(NETWORK).refine(isNetwork, { error: NETWORK }), { error: 'expected a list of networks' });
+}
+
 /** Schema of text for which people also write numbers: arguments, environment, headers. */
-export function loose() {
+export function textOrScalar() {
   return z.union([z.string(), z.number(), z.boolean()], { error: 'expected text' }).transform(String);
 }
 

@@ -11,6 +11,8 @@ export type Secrecy = 'value' | 'map' | 'url';
 export const SECRET_FIELDS: ReadonlyMap<string, Secrecy> = new Map([
   ['sha256', 'value'],
   ['key', 'value'],
+  ['wrappingKeys', 'value'],
+  ['chainKeys', 'value'],
   ['bearer_token', 'value'],
   ['args', 'value'],
   ['envFile', 'value'],
@@ -24,5 +26,10 @@ export const SECRET_FIELDS: ReadonlyMap<string, Secrecy> = new Map([
   ['httpUrl', 'url'],
   ['uri', 'url'],
   ['jwksUrl', 'url'],
+  ['clientSecret', 'value'],
+  ['privateKey', 'value'],
+  ['parameters', 'map'],
+  ['tokenUrl', 'url'],
+  ['proxy', 'url'],
   ['endpoint', 'url'],
 ]);

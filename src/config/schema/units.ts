@@ -69,7 +69,7 @@ const SIZE_WORDS: readonly (readonly [RegExp, string])[] = [
   [/^(?:g|gb|gib)$/i, 'GiB'],
 ];
 
-function respell(text: string, words: readonly (readonly [RegExp, string])[]): string | undefined {
+function withStandardUnit(text: string, words: readonly (readonly [RegExp, string])[]): string | undefined {
   const [, amount = '', word = ''] = /^\s*(\d{1,12})\s*([A-Za-z]+)\s*$/.exec(text) ?? [];
   const unit = words.find(([pattern]) => pattern.test(word))?.[1];
   return unit === undefined ? undefined : `${amount}${unit}`;
@@ -84,12 +84,12 @@ export function suggestDuration(value: unknown): string | undefined {
   if (typeof number === 'number' && Number.isSafeInteger(number) && number > 0) {
     return number < 1_000 ? `${number}s` : durationText(number);
   }
-  return typeof value === 'string' ? respell(value, DURATION_WORDS) : undefined;
+  return typeof value === 'string' ? withStandardUnit(value, DURATION_WORDS) : undefined;
 }
 
 /** Suggests a valid size for a value that is not one, or undefined. A bare number counts as bytes. */
 export function suggestSize(value: unknown): string | undefined {
   const number = typeof value === 'string' && /^\d{1,12}$/.test(value) ? Number(value) : value;
   if (typeof number === 'number' && Number.isSafeInteger(number) && number > 0) return sizeText(number);
-  return typeof value === 'string' ? respell(value, SIZE_WORDS) : undefined;
+  return typeof value === 'string' ? withStandardUnit(value, SIZE_WORDS) : undefined;
 }

@@ -1,7 +1,12 @@
 import { z } from 'zod';
 
-import { CLIENT_FEATURES, ERAS, ISOLATIONS } from '../config.ts';
-import { count, duration, flag, loose, oneOf, refused, text, texts } from './scalars.ts';
+import { ON_CHANGE } from '../../lock/pins.ts';
+import { CLIENT_FEATURES, ERA_SETTINGS, ISOLATIONS } from '../upstream-config.ts';
+import { isHostPattern } from './address.ts';
+import { upstreamAuth } from './credentials-schema.ts';
+import { processLimits, sandbox } from './process-schema.ts';
+import { clientTls } from './tls-schema.ts';
+import { count, duration, flag, textOrScalar, oneOf, refused, text, texts } from './scalars.ts';
 
 /** Transports by the names that clients give them. `own`: the client runs such a server itself. */
 export const TYPES = {
@@ -32,6 +37,8 @@ const TYPE_NAMES = [
 ] as const;
 const OWN_TYPE_NAMES = ['builtin', 'platform', 'frontend', 'inline_python', 'sdk'] as const;
 
+const HOST = 'expected a host such as "login.example.com" or "*.example.com"';
+
 const limit = (least: string, most: string, fallback: string, what: string) =>
   duration(least, most).prefault(fallback).describe(what);
 
@@ -46,7 +53,7 @@ const timeouts = z.strictObject(
   { error: 'expected a map such as {call: 30s}' },
 );
 
-const textMap = (expected: string) => z.record(z.string(), loose().nullable(), { error: expected });
+const textMap = (expected: string) => z.record(z.string(), textOrScalar().nullable(), { error: expected });
 const variables = (what: string) => textMap('expected a map of environment variables').optional().describe(what);
 const headers = (what: string) => textMap('expected a map of headers').optional().describe(what);
 const tools = (what: string) => texts('expected a list of tool names').optional().describe(what);
@@ -73,23 +80,33 @@ const OWN = {
     .union(
       [
         text(),
-        z.array(loose()).min(1, { error: 'expected a program' }),
+        z.array(textOrScalar()).min(1, { error: 'expected a program' }),
         z.strictObject({
           path: text(),
-          args: z.array(loose()).nullish(),
-          env: z.record(z.string(), loose().nullable()).nullish(),
+          args: z.array(textOrScalar()).nullish(),
+          env: z.record(z.string(), textOrScalar().nullable()).nullish(),
         }),
       ],
       { error: 'expected a program' },
     )
     .optional()
     .describe('stdio: the program. No shell is involved. OpenCode writes a list, Zed a map.'),
-  args: z.array(loose(), { error: 'expected a list of arguments' }).optional().describe('stdio: its arguments.'),
+  args: z.array(textOrScalar(), { error: 'expected a list of arguments' }).optional().describe('stdio: its arguments.'),
   env: variables('stdio: environment variables, besides the few that every child gets (PATH, HOME and others).'),
   envFile: text().optional().describe('stdio: a file of NAME=value lines, relative to this file; `env` overrides it.'),
   cwd: text().optional().describe('stdio: working directory, relative to this file.'),
+  processLimits: processLimits.optional().describe('stdio: what one process may use.'),
+  sandbox: sandbox
+    .optional()
+    .describe(
+      'stdio: runs the process in a sandbox of bubblewrap (Linux), which sees the programs of the system and what is named here.',
+    ),
   url: text('expected a URL').optional().describe('http, sse: the endpoint.'),
   headers: headers('http, sse: headers sent with every request.'),
+  auth: upstreamAuth
+    .optional()
+    .describe('http, sse: credentials that the gateway gets for the upstream. Default: only `headers`.'),
+  tls: clientTls.optional().describe('http, sse with an https URL: certificates.'),
   disabled: flag().optional().describe('Leaves this upstream out.'),
   enabled: flag().optional().describe('false leaves this upstream out.'),
 
@@ -114,7 +131,7 @@ const OWN = {
       'Which clients share a connection (for stdio: a process): each session has its own, each principal, all clients share one (`shared`; ' +
         'no client features are declared to the upstream), or each call has its own.',
     ),
-  era: oneOf(ERAS)
+  era: oneOf(ERA_SETTINGS)
     .prefault('auto')
     .describe(
       'The era in which the upstream is used: `modern` is revision 2026-07-28, `legacy` all before it. `auto` is the era of each client if the upstream supports both, else the one that it supports.',
@@ -127,6 +144,15 @@ const OWN = {
     .describe(
       'The client features that the upstream may use. The others are not declared to it. Default: all for stdio and for a URL on this ' +
         'machine; `elicitation` and `roots` for any other URL.',
+    ),
+  elicitationHosts: z
+    .array(text(HOST).refine(isHostPattern, { error: HOST }), {
+      error: 'expected a list of hosts',
+    })
+    .optional()
+    .describe(
+      'Hosts of the pages that the upstream may send users to (URL elicitation), such as `login.example.com`, or `*.example.com` for all below one. Default: ' +
+        'any host with https.',
     ),
   start: oneOf(['eager', 'lazy'])
     .prefault('lazy')
@@ -162,6 +188,12 @@ const OWN = {
   excludeTools: texts('expected a list of tool names; * matches any text')
     .prefault([])
     .describe('Tool names of the upstream to leave out; * matches any text.'),
+  lock: oneOf([...ON_CHANGE, 'off'])
+    .optional()
+    .describe(
+      'The reaction to a definition that differs from the lock file; comes before `gateway.lock.onChange`. `off` pins nothing of ' +
+        'this upstream.',
+    ),
 };
 
 /** The same settings in the spelling of clients. */

@@ -2,21 +2,21 @@ import { basename, resolve } from 'node:path';
 
 import type { Data, Document } from '../document/document.ts';
 import { isList, isRecord, valueAt } from '../document/expanded.ts';
-import type { Dialect } from '../document/interpolate.ts';
+import type { ExpansionSyntax } from '../document/interpolate.ts';
 import type { Path, Problem } from '../document/problem.ts';
 import { problemLine } from '../document/problem.ts';
 import { MAP_KEYS, WEAK_MAP_KEYS } from '../schema/schema.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
 
 /** One entry of the map (or list) of upstreams: its name and its path in the file. */
-export interface UpstreamPlace {
+export interface EntryPath {
   readonly key: string;
   readonly path: Path;
 }
 
 /** The conventions of the client that wrote a file. */
 export interface ClientStyle {
-  readonly dialect: Dialect;
+  readonly syntax: ExpansionSyntax;
   /** The unit of the number `timeout` in an entry, and the wait that it bounds. */
   readonly timeout: { readonly unit: 'guess' | 'ms' | 's'; readonly bounds: 'call' | 'start' };
 }
@@ -25,14 +25,14 @@ export interface ClientStyle {
 export interface UpstreamMap extends ClientStyle {
   readonly path: Path;
   /** In the order of the file. */
-  readonly entries: readonly UpstreamPlace[];
+  readonly entries: readonly EntryPath[];
   readonly warnings: readonly string[];
 }
 
 /** Settings of ours that belong under `gateway`. No client's file has them at the top level. */
 const OURS = ['listen', 'operator', 'publicUrl', 'allowedHosts', 'allowedOrigins', 'stateDir', 'legacySse'];
 
-const PLAIN = { dialect: 'plain', timeout: { unit: 'guess', bounds: 'call' } } as const;
+const PLAIN = { syntax: 'plain', timeout: { unit: 'guess', bounds: 'call' } } as const;
 
 /** Returns a problem for each setting of the gateway that is not under `gateway`, and for a misspelled `gateway`. */
 export function misplacedSettings(document: Document): readonly Problem[] {
@@ -64,7 +64,7 @@ export function findUpstreams(
   if (project !== undefined && chosen === undefined) {
     return { problems: [document.problem(['projects'], noSuchProject(project, projects), 'key')] };
   }
-  const own = chosen === undefined ? [] : placesIn(document, ['projects', chosen, 'mcpServers']);
+  const own = chosen === undefined ? [] : entriesIn(document, ['projects', chosen, 'mcpServers']);
 
   const strong = MAP_KEYS.filter((key) => Object.hasOwn(data, key));
   const [first, second] = strong;
@@ -85,14 +85,14 @@ export function findUpstreams(
   }
   // As in Claude Code, the servers of a project override those of the user.
   const names = new Set(own.map(({ key }) => key));
-  const entries = [...own, ...placesIn(document, found.path).filter(({ key }) => !names.has(key))];
+  const entries = [...own, ...entriesIn(document, found.path).filter(({ key }) => !names.has(key))];
   const others = [...projects].filter(([name]) => name !== chosen);
   const warnings = project === undefined && others.length > 0 ? [problemLine(leftOutProjects(document, projects))] : [];
   return { ...found, entries, warnings };
 }
 
 /** Returns the entries at a path, in file order. Continue writes a list of entries with a `name` each. */
-function placesIn(document: Document, path: Path): readonly UpstreamPlace[] {
+function entriesIn(document: Document, path: Path): readonly EntryPath[] {
   const map = valueAt(document.data, path);
   if (isList(map)) {
     return map.map((item, index) => ({
@@ -154,17 +154,17 @@ function mapAt(
   data: { readonly [key: string]: Data },
   key: string,
 ): ClientStyle & { readonly path: Path } {
-  if (key === 'extensions') return { path: [key], dialect: 'plain', timeout: { unit: 's', bounds: 'call' } };
+  if (key === 'extensions') return { path: [key], syntax: 'plain', timeout: { unit: 's', bounds: 'call' } };
   if (key === 'mcp') {
     // Settings of older VS Code versions nest the servers one level deeper.
     const servers = valueAt(data, ['mcp', 'servers']);
     const nested =
       isRecord(servers) && !['command', 'url', 'type', 'enabled'].some((name) => Object.hasOwn(servers, name));
     if (nested) return { path: ['mcp', 'servers'], ...PLAIN };
-    return { path: [key], dialect: 'opencode', timeout: { unit: 'ms', bounds: 'start' } };
+    return { path: [key], syntax: 'opencode', timeout: { unit: 'ms', bounds: 'start' } };
   }
   if (key === 'mcpServers' && basename(document.file) === 'settings.json') {
-    return { path: [key], dialect: 'gemini', timeout: { unit: 'ms', bounds: 'call' } };
+    return { path: [key], syntax: 'gemini', timeout: { unit: 'ms', bounds: 'call' } };
   }
   return { path: [key], ...PLAIN };
 }

@@ -39,7 +39,7 @@ export function checkEntry(
   document: Document,
   path: Path,
   lookup: Lookup,
-  { dialect }: ClientStyle,
+  { syntax }: ClientStyle,
 ): CheckedEntry | { readonly problems: readonly Problem[] } {
   const raw = valueAt(document.data, path) ?? null;
   const problems: Problem[] = [];
@@ -52,7 +52,8 @@ export function checkEntry(
       known[key] = SOURCE_TEXT_KEYS.has(key) ? sourceText(document, [...path, key], value) : value;
       continue;
     }
-    const near = suggest(key, OWN_KEYS);
+    // Clients have a setting `oauth` of their own, which is no misspelled `auth`.
+    const near = key === 'oauth' ? undefined : suggest(key, OWN_KEYS);
     const problem = document.problem(
       [...path, key],
       near === undefined ? 'unknown key; ignored' : `unknown key${didYouMean(near)}`,
@@ -62,7 +63,7 @@ export function checkEntry(
     else problems.push(problem);
   }
 
-  const expanded = expandData(path, isRecord(raw) ? known : raw, lookup, dialect);
+  const expanded = expandData(path, isRecord(raw) ? known : raw, lookup, syntax);
   const section = checkSection(upstreamSchema, document, path, expanded);
   if ('problems' in section) return { problems: [...problems, ...section.problems] };
   if (problems.length > 0) return { problems };
@@ -71,7 +72,7 @@ export function checkEntry(
     entry: section.value,
     given: givenKeys(known),
     reasons: expanded.unexpanded.map(({ path, reason }) => `${reason} (${place(document, path)})`),
-    warnings: dialect === 'plain' ? [...warnings, ...bareVariableWarnings(document, path, known)] : warnings,
+    warnings: syntax === 'plain' ? [...warnings, ...bareVariableWarnings(document, path, known)] : warnings,
   };
 }
 

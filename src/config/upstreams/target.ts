@@ -1,9 +1,11 @@
 import { parseEnv } from 'node:util';
 
-import type { HttpTarget, StdioTarget } from '../config.ts';
+import type { HttpTarget, StdioTarget } from '../upstream-config.ts';
 import type { CheckedEntry } from './entry.ts';
 import type { Places } from '../document/places.ts';
 import type { UpstreamEntry } from '../schema/upstream-schema.ts';
+import { isSecureUrl } from '../schema/address.ts';
+import { authOf } from '../schema/credentials-schema.ts';
 import { TYPES } from '../schema/upstream-schema.ts';
 
 /** A problem of an entry, at one of its keys; without a key, of the entry as a whole. */
@@ -52,6 +54,7 @@ export function targetOf({ entry, reasons }: CheckedEntry, places: Places): Targ
   }
   if (kind === 'stdio') {
     if (command === undefined) return missing('command', type, entry);
+    if (entry.auth !== undefined) return { fault: { key: 'auth', message: 'is for a "url"; a program gets "env"' } };
     return stdio(entry, places);
   }
   if (url === undefined) return missing('url', type, entry);
@@ -59,7 +62,8 @@ export function targetOf({ entry, reasons }: CheckedEntry, places: Places): Targ
     urls.length > 1
       ? [{ key: 'url', message: '"httpUrl" comes before it; it falls back by itself where that is needed' }]
       : [];
-  return { ...http(entry, kind, url, places, reasons.length > 0), ...(warnings.length > 0 ? { warnings } : {}) };
+  const found = http(entry, kind, url, places, reasons.length > 0);
+  return 'target' in found ? { ...found, warnings: [...warnings, ...found.warnings] } : found;
 }
 
 function present<const K extends keyof UpstreamEntry>(entry: UpstreamEntry, keys: readonly K[]): K[] {
@@ -115,9 +119,32 @@ function stdio(entry: UpstreamEntry, places: Places): TargetOf {
       args: [...first, ...(inner.args ?? []), ...args],
       env,
       cwd,
+      ...confinementOf(entry, places),
     },
     reasons,
     warnings: [],
+  };
+}
+
+/** Returns the limits and the sandbox of an entry, without members that it does not set. */
+function confinementOf(
+  { processLimits, sandbox }: UpstreamEntry,
+  places: Places,
+): Pick<StdioTarget, 'processLimits' | 'sandbox'> {
+  const paths = (names: readonly string[]) => names.map((name) => places.resolve(name));
+  return {
+    ...(processLimits === undefined
+      ? {}
+      : {
+          processLimits: {
+            memoryBytes: processLimits.memory,
+            openFiles: processLimits.openFiles,
+            cpuMs: processLimits.cpuTime,
+          },
+        }),
+    ...(sandbox === undefined
+      ? {}
+      : { sandbox: { read: paths(sandbox.read), write: paths(sandbox.write), network: sandbox.network } }),
   };
 }
 
@@ -127,7 +154,7 @@ function http(
   key: 'url' | 'serverUrl' | 'httpUrl' | 'uri',
   places: Places,
   unexpanded: boolean,
-): TargetOf {
+): Exclude<TargetOf, { readonly leftOut: string }> {
   const url = entry[key] ?? '';
   const reasons: Fault[] = [];
   if (/^(?:unix|pipe):/.test(url)) {
@@ -159,8 +186,23 @@ function http(
       reasons.push({ key: 'headers', message: `${name} holds a character that no header can carry` });
     }
   }
+  if (entry.tls !== undefined && !unexpanded && !/^https:/i.test(url)) {
+    return { fault: { key: 'tls', message: 'the URL is not https; remove "tls", or write https://' } };
+  }
+  const { ca, cert, key: privateKey } = entry.tls ?? {};
+  const tls = entry.tls === undefined ? {} : { tls: { ca, cert, key: privateKey } };
   // A URL with an unset variable may be invalid. Its upstream is listed as failed and never connected to.
-  return { target: { kind, url: URL.canParse(url) ? url : UNUSABLE_URL, headers }, reasons, warnings: [] };
+  const target = { kind, url: URL.canParse(url) ? url : UNUSABLE_URL, headers, ...tls };
+  const auth = authOf(entry.auth, target.url);
+  if (auth === undefined) return { target, reasons, warnings: [] };
+  if (Object.keys(headers).some((name) => name.toLowerCase() === 'authorization')) {
+    return { fault: { key: 'auth', message: 'headers give an "Authorization" too; keep one' } };
+  }
+  const isOpen = !unexpanded && !isSecureUrl(target.url);
+  const warnings = isOpen
+    ? [{ key: 'url', message: 'is not https, so that others may read the token on its way' }]
+    : [];
+  return { target: { ...target, auth }, reasons, warnings };
 }
 
 function urlFault(text: string): string | undefined {

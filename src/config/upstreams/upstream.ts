@@ -1,6 +1,6 @@
-import type { ClientStyle, UpstreamPlace } from './client-file.ts';
-import { isLoopback } from '../schema/address.ts';
-import { CLIENT_FEATURES, type ClientFeature, type UpstreamConfig, type UpstreamTimeouts } from '../config.ts';
+import type { ClientStyle, EntryPath } from './client-file.ts';
+import { isLoopbackUrl } from '../schema/address.ts';
+import { CLIENT_FEATURES, type ClientFeature, type UpstreamConfig, type UpstreamTimeouts } from '../upstream-config.ts';
 import type { Data, Document } from '../document/document.ts';
 import { checkEntry, place } from './entry.ts';
 import type { CheckedEntry } from './entry.ts';
@@ -28,7 +28,7 @@ export interface UpstreamRead {
 }
 
 /** Reads one upstream entry. A mistake in it fails this upstream alone. */
-export function readUpstream(document: Document, style: ClientStyle, at: UpstreamPlace, places: Places): UpstreamRead {
+export function readUpstream(document: Document, style: ClientStyle, at: EntryPath, places: Places): UpstreamRead {
   const { key: name, path } = at;
   const checked = checkEntry(document, path, places, style);
   if ('problems' in checked) return unusable(document, at, checked.problems, []);
@@ -53,6 +53,13 @@ export function readUpstream(document: Document, style: ClientStyle, at: Upstrea
 
   const timeouts = timeoutsOf(checked, style, warn);
   if (timeouts.callMs > timeouts.maxMs) return wrong(['timeouts', 'max'], 'is shorter than timeouts.call');
+  const personal = found.target.kind === 'stdio' ? undefined : found.target.auth?.kind;
+  if (entry.isolation === 'shared' && personal !== undefined && personal !== 'clientCredentials') {
+    return wrong(
+      ['isolation'],
+      `"shared" is one connection for all, but auth.kind "${personal}" is for each principal; write "principal"`,
+    );
+  }
   const include = [entry.includeTools, entry.enabled_tools, toolNames(entry.tools), emptyIsAll(entry.available_tools)];
   const includes = include.filter((list) => list !== undefined);
   if (includes.length > 1) return wrong([], 'says twice which tools to include; keep includeTools');
@@ -82,6 +89,7 @@ function configOf(
   const prefix = entry.prefix ?? defaultPrefix(name);
   const defaults = target.kind === 'stdio' ? STDIO_DEFAULTS : REMOTE_DEFAULTS;
   const concurrency = entry.concurrency ?? defaults.concurrency;
+  const hosts = entry.elicitationHosts?.map((host) => host.toLowerCase());
   return {
     id,
     title: name,
@@ -91,6 +99,7 @@ function configOf(
     isolation: entry.isolation,
     era: entry.era,
     clientFeatures: entry.clientFeatures ?? defaultFeatures(target),
+    ...(hosts === undefined ? {} : { elicitationHosts: hosts }),
     start: entry.start,
     required: entry.required,
     timeouts,
@@ -101,20 +110,21 @@ function configOf(
     maxConnections: entry.maxConnections ?? defaults.maxConnections,
     includeTools,
     excludeTools: [...entry.excludeTools, ...(entry.disabled_tools ?? []), ...(entry.disabledTools ?? [])],
+    ...(entry.lock === undefined ? {} : { lock: entry.lock }),
     problem,
   };
 }
 
 /** Sampling spends the client's money, and its user is not shown which of the gateway's upstreams asks. */
 function defaultFeatures(target: UpstreamConfig['target']): readonly ClientFeature[] {
-  const isLocal = target.kind === 'stdio' || isLoopback(new URL(target.url).hostname.replace(/^\[|\]$/g, ''));
+  const isLocal = target.kind === 'stdio' || isLoopbackUrl(new URL(target.url));
   return isLocal ? CLIENT_FEATURES : CLIENT_FEATURES.filter((feature) => feature !== 'sampling');
 }
 
 /** Returns an upstream that is listed as failed, with every problem of its entry as the reason. */
 function unusable(
   document: Document,
-  { key, path }: UpstreamPlace,
+  { key, path }: EntryPath,
   problems: readonly Problem[],
   warnings: readonly string[],
 ): UpstreamRead {

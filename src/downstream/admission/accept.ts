@@ -1,5 +1,5 @@
 /** The allowed forms of an answer to a POST. */
-export type Shape = 'any' | 'json' | 'events';
+export type AnswerForm = 'any' | 'json' | 'events';
 
 /** The header of every client that follows the specification. */
 const USUAL = 'application/json, text/event-stream';
@@ -16,7 +16,7 @@ function ranges(accept: string): string[] {
 }
 
 /** Returns the allowed forms of an answer, or undefined if the client accepts neither JSON nor events. */
-export function postShape(accept: string | undefined): Shape | undefined {
+export function postForm(accept: string | undefined): AnswerForm | undefined {
   if (accept === undefined || accept === USUAL || accept.trim() === '') return 'any';
   const taken = ranges(accept);
   const json = taken.some((range) => range === 'application/json' || range === 'application/*' || range === '*/*');
@@ -26,7 +26,7 @@ export function postShape(accept: string | undefined): Shape | undefined {
 }
 
 /** Returns the resource that a GET requests. The address bar of a browser accepts anything, and gets a hint. */
-export function getShape(accept: string | undefined): 'events' | 'hint' | 'nothing' {
+export function getForm(accept: string | undefined): 'events' | 'hint' | 'nothing' {
   const taken = ranges(accept ?? '*/*');
   if (taken.includes('text/event-stream')) return 'events';
   if (taken.includes('text/html')) return 'hint';

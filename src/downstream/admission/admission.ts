@@ -3,16 +3,21 @@ import type { Logger } from 'pino';
 import type { Authenticator } from '../../auth/authenticate.ts';
 import type { Config } from '../../config/config.ts';
 import { type ErrorCode, GatewayError } from '../../errors.ts';
+import type { PassedOn } from '../../gateway/front.ts';
 import type { Principal } from '../../policy/principal.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
+import { ClientAddresses, networkOf } from './client-address.ts';
 import { type HeaderForms, readHeaders, type RequestHeaders } from './headers.ts';
 import { type AllowedHosts, allowedHostsOf, refuseSender, refuseTarget } from './origin.ts';
 import { refuse } from './refusal.ts';
+import type { RefusalAudit } from './refusal-audit.ts';
 
 /** A request whose target, sender and credentials are accepted. */
 export interface Admitted {
   readonly headers: RequestHeaders;
   readonly principal: Principal;
+  /** Set if another process has passed the request on. */
+  readonly passedOn?: Omit<PassedOn, 'text'>;
 }
 
 export interface AdmissionParts {
@@ -21,7 +26,9 @@ export interface AdmissionParts {
   /** `http://host:port` with the port that was bound. */
   readonly origin: string;
   readonly log: Logger;
-  readonly metrics: Metrics | undefined;
+  readonly metrics: Metrics;
+  /** Undefined if there is no audit log. */
+  readonly refusals?: RefusalAudit | undefined;
 }
 
 const MAX_LOGGED_CHARS = 200;
@@ -42,10 +49,12 @@ export class Admission {
   readonly #parts: AdmissionParts;
   readonly #allowedHosts: AllowedHosts;
   readonly #merged: string;
+  readonly #addresses: ClientAddresses;
 
   constructor(parts: AdmissionParts) {
     this.#parts = parts;
     this.#allowedHosts = allowedHostsOf(parts.config);
+    this.#addresses = new ClientAddresses(parts.config.trustedProxies);
     this.#merged = `${parts.config.publicUrl ?? parts.origin}/mcp`;
   }
 
@@ -62,6 +71,8 @@ export class Admission {
     const headers = readHeaders(incoming);
     const sender = refuseSender(headers, this.#allowedHosts);
     if (sender !== undefined) {
+      const address = this.#addresses.of(incoming);
+      this.#parts.refusals?.record({ error: sender, reason: sender.code, address });
       const [host, origin] = [headers.host, headers.origin].map((name) => name?.slice(0, MAX_LOGGED_CHARS));
       this.#parts.log.warn({ host, origin, why: sender.message }, 'request refused');
       return refuse(sender);
@@ -98,18 +109,17 @@ export class Admission {
     if (env.incoming.method === 'OPTIONS' && env.outgoing.hasHeader('access-control-allow-origin'))
       return preflight(env.incoming.headers['access-control-request-headers']);
 
-    const { authenticator, log, metrics } = this.#parts;
-    const found = await authenticator.authenticate(headers, this.endpoint(view));
+    const { authenticator, log, metrics, refusals } = this.#parts;
+    const address = this.#addresses.of(env.incoming);
+    const found = await authenticator.authenticate(headers, this.endpoint(view), networkOf(address));
     if (found.kind === 'principal') return { headers, principal: found.principal };
 
     const { status, challenge, why } = found;
-    metrics?.authFailed(why);
+    metrics.countAuthFailure(why);
     log.info({ status, why }, 'request refused');
-    return refuse(
-      new GatewayError(ROWS[status], { message: why }),
-      undefined,
-      challenge === undefined ? {} : { 'www-authenticate': challenge },
-    );
+    const error = new GatewayError(ROWS[status], { message: why });
+    refusals?.record({ error, reason: why, view, address });
+    return refuse(error, undefined, challenge === undefined ? {} : { 'www-authenticate': challenge });
   }
 }
 

@@ -1,4 +1,4 @@
-import type { IncomingMessage } from 'node:http';
+import type { ClientRequest } from '../../gateway/client-http.ts';
 
 /** The headers that the client's edge reads. */
 export interface RequestHeaders {
@@ -34,7 +34,7 @@ const SINGLE: ReadonlyMap<string, Single> = new Map([
 const NONE: readonly string[] = [];
 
 /** The two forms in which Node keeps the headers of a request. */
-export type HeaderForms = Pick<IncomingMessage, 'headers' | 'rawHeaders'>;
+export type HeaderForms = Pick<ClientRequest, 'headers' | 'rawHeaders'>;
 
 /** Reads the headers of a request: from Node's `headers`, unless that hides a repetition. */
 export function readHeaders({ headers, rawHeaders }: HeaderForms): RequestHeaders {

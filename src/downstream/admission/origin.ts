@@ -54,7 +54,12 @@ export function refuseTarget(target: string): GatewayError | undefined {
 }
 
 function isOwnOrigin(origin: string, host: string, { origins, onLoopback }: AllowedHosts): boolean {
-  return origins.has(origin) || origin === `http://${host}` || (onLoopback && LOOPBACK_ORIGIN.test(origin));
+  return (
+    origins.has(origin) ||
+    origin === `http://${host}` ||
+    origin === `https://${host}` ||
+    (onLoopback && LOOPBACK_ORIGIN.test(origin))
+  );
 }
 
 /**

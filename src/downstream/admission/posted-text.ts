@@ -1,6 +1,6 @@
-import type { HttpBindings } from '@hono/node-server';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { GatewayError } from '../../errors.ts';
+import type { ClientHttp } from '../../gateway/client-http.ts';
 import { isJson } from './accept.ts';
 import { type BodyLimits, readBody, refuseBody } from './request-body.ts';
 import type { RequestHeaders } from './headers.ts';
@@ -27,7 +27,7 @@ export function refuseMedia({ contentType, contentEncoding }: RequestHeaders): G
  * @param contentLength the Content-Length header, if present.
  */
 export function receiveText(
-  { incoming, outgoing }: HttpBindings,
+  { incoming, outgoing }: ClientHttp,
   contentLength: string | undefined,
   limits: BodyLimits,
   take: (text: string | Response) => void,
@@ -68,7 +68,7 @@ export function receiveText(
 }
 
 /** Returns the text of a POST, or the response that refuses it. */
-export function postedText(env: HttpBindings, headers: RequestHeaders, limits: BodyLimits): Promise<string | Response> {
+export function postedText(env: ClientHttp, headers: RequestHeaders, limits: BodyLimits): Promise<string | Response> {
   const refused = refuseMedia(headers);
   if (refused !== undefined) return Promise.resolve(refuse(refused));
   return new Promise((resolve) => receiveText(env, headers.contentLength, limits, resolve));

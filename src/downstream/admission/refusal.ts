@@ -1,6 +1,6 @@
-import type { ServerResponse } from 'node:http';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { GatewayError, toRpcError } from '../../errors.ts';
+import type { ClientResponse } from '../../gateway/client-http.ts';
 import type { Id } from '../../protocol/jsonrpc.ts';
 
 /**
@@ -15,11 +15,11 @@ export function refusalText(error: GatewayError, id: Id = 'null'): string {
 /**
  * Writes a {@link Response} for a request that bypassed the router. Does nothing if the response is written already.
  */
-export function writeResponse(outgoing: ServerResponse, response: Response): void {
+export function writeResponse(outgoing: ClientResponse, response: Response): void {
   if (response !== RESPONSE_ALREADY_SENT) void write(outgoing, response);
 }
 
-async function write(outgoing: ServerResponse, response: Response): Promise<void> {
+async function write(outgoing: ClientResponse, response: Response): Promise<void> {
   const text = await response.text();
   const bytes = Buffer.byteLength(text);
   outgoing.writeHead(response.status, [...[...response.headers].flat(), 'content-length', String(bytes)]);
@@ -39,4 +39,17 @@ export function refuseUnknownEndpoint(): Response {
   const message =
     'no such endpoint: the configuration of the gateway has no upstream or profile of this name (any more)';
   return refuse(new GatewayError('not-found', { message }));
+}
+
+/** Returns the response to a request whose credentials were revoked while it was received. */
+export function refuseOver(id?: Id): Response {
+  const error = new GatewayError('unauthorized', { message: 'the credentials have just expired or been revoked' });
+  return refuse(error, id, { 'www-authenticate': 'Bearer error="invalid_token"' });
+}
+
+/** Answers a notification or a response with 202 and no body. */
+export function writeAccepted(outgoing: ClientResponse): Response {
+  outgoing.writeHead(202, { 'content-length': 0 });
+  outgoing.end();
+  return RESPONSE_ALREADY_SENT;
 }

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { ClientRequest, ClientResponse } from '../../gateway/client-http.ts';
 import { LIMITS } from '../../limits.ts';
 import type { BodyBudget } from '../memory/body-budget.ts';
 
@@ -90,7 +90,7 @@ class PartialBody {
  * @param announced the Content-Length header, if present.
  */
 export function readBody(
-  incoming: IncomingMessage,
+  incoming: ClientRequest,
   limits: BodyLimits,
   announced: string | undefined,
   take: (body: RequestBody) => void,
@@ -153,8 +153,8 @@ export function readBody(
  * resets it, and the reset can overtake the answer.
  */
 export function refuseBody(
-  incoming: IncomingMessage,
-  outgoing: ServerResponse,
+  incoming: ClientRequest,
+  outgoing: ClientResponse,
   status: number,
   text: string,
   headers: Readonly<Record<string, string>> = {},

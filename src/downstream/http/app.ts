@@ -1,12 +1,19 @@
-import type { ServerResponse } from 'node:http';
 import type { HttpBindings } from '@hono/node-server';
 import type { Logger } from 'pino';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { type Context, Hono } from 'hono';
-import { metadataPath, protectedResourceMetadata } from '../../auth/metadata.ts';
+import {
+  AUTHORIZATION_SERVER_PATH,
+  issuerMetadataUrl,
+  metadataPath,
+  protectedResourceMetadata,
+} from '../../auth/metadata.ts';
 import type { Config } from '../../config/config.ts';
 import { GatewayError, toGatewayError } from '../../errors.ts';
+import type { ClientResponse } from '../../gateway/client-http.ts';
 import type { Front } from '../../gateway/front.ts';
+import type { Principal } from '../../policy/principal.ts';
+import type { Load } from '../../load/load.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { Admission, type AdmissionParts } from '../admission/admission.ts';
 import { McpEndpoint } from '../mcp.ts';
@@ -15,9 +22,10 @@ import type { BodyBudget } from '../memory/body-budget.ts';
 import type { EdgeMemory } from '../memory/edge-memory.ts';
 import type { EventLogs } from '../streams/event-log.ts';
 import { EdgeTimers } from '../streams/edge-timers.ts';
-import { refuse, refuseUnknownEndpoint } from '../admission/refusal.ts';
+import type { RefusalAudit } from '../admission/refusal-audit.ts';
+import { refuse } from '../admission/refusal.ts';
 import { SseEndpoint } from '../sse.ts';
-import { getShape } from '../admission/accept.ts';
+import { getForm } from '../admission/accept.ts';
 import { browserHint } from '../admission/browser-hint.ts';
 
 /** The endpoints that clients speak to. They keep streams and events, and outlive every {@link HttpApp} in front of them. */
@@ -27,8 +35,8 @@ export interface Endpoints {
   readonly bodies: BodyBudget;
   /** Applies the limits of another config that do not concern open streams. */
   setConfig(config: Pick<Config, 'limits'>): void;
-  /** Ends open streams of these principals, by their keys. */
-  endStreams(isConcerned: (principal: string) => boolean): void;
+  /** Ends open streams of these principals on which no answer is due. */
+  endStreams(isConcerned: (principal: Principal) => boolean): void;
   /** Refuses new requests, and ends streams on which no answer is due. Requests in flight continue. */
   drain(): void;
 }
@@ -40,12 +48,25 @@ export interface EndpointsParts {
   readonly metrics: Metrics;
   readonly memory: EdgeMemory;
   readonly eventLogs: EventLogs;
+  /** Refuses new work under overload. Default: all is accepted. */
+  readonly load?: Load | undefined;
+  /** Undefined if there is no audit log. */
+  readonly refusals?: RefusalAudit | undefined;
+  /** Returns whether the credentials of an authenticated principal are not accepted any more. Default: they always are. */
+  readonly isOver?: (principal: Principal) => boolean;
+  /** Returns the principal with the rights that its credentials have now. Default: the same one. */
+  readonly currentOf?: (principal: Principal) => Principal;
 }
 
 export interface AppParts extends AdmissionParts {
   readonly front: Front;
   readonly endpoints: Endpoints;
+  /** Returns the JWK Set of tokens that upstreams get from the gateway; undefined if none do. */
+  readonly jwks?: () => Promise<object | undefined>;
 }
+
+/** The public keys of tokens that upstreams get from the gateway. */
+const JWKS_PATH = '/.well-known/jwks.json';
 
 type Env = { Bindings: HttpBindings };
 
@@ -62,11 +83,13 @@ function notAllowed(allow: string): Response {
 }
 
 /** Creates the endpoints. */
-export function createEndpoints({ front, config, log, metrics, memory, eventLogs }: EndpointsParts): Endpoints {
+export function createEndpoints(parts: EndpointsParts): Endpoints {
+  const { front, config, log, metrics, memory, eventLogs, refusals, load, isOver = () => false } = parts;
+  const { currentOf = (principal: Principal) => principal } = parts;
   const timers = new EdgeTimers(config.sessions.keepAliveMs);
   const { bodyBytes, streamsPerPrincipal } = config.limits;
-  const shared = { front, timers, metrics, memory, bodyBytes, streamsPerPrincipal };
-  const mcp = new McpEndpoint({ ...shared, eventLogs, onFailure: failureHandler(log) });
+  const shared = { front, timers, metrics, memory, bodyBytes, streamsPerPrincipal, load, isOver, currentOf };
+  const mcp = new McpEndpoint({ ...shared, eventLogs, refusals, onFailure: failureHandler(log) });
   const sse = new SseEndpoint({ ...shared, log });
   return {
     mcp,
@@ -88,7 +111,7 @@ export function createEndpoints({ front, config, log, metrics, memory, eventLogs
 }
 
 /** Returns a function that logs a failure, and returns the response to the request whose handling threw. */
-function failureHandler(log: Logger): (thrown: unknown, outgoing: ServerResponse) => Response {
+function failureHandler(log: Logger): (thrown: unknown, outgoing: ClientResponse) => Response {
   return (thrown, outgoing) => {
     log.error({ err: thrown }, 'request failed');
     if (!outgoing.headersSent) return refuse(toGatewayError(thrown));
@@ -114,7 +137,7 @@ export function createApp(parts: AppParts): HttpApp {
   const openSse = async (env: HttpBindings, view: string): Promise<Response> => {
     const admitted = await admission.admit(env, view);
     if (admitted instanceof Response) return admitted;
-    if (!front.hasView(view)) return refuseUnknownEndpoint();
+    if (!front.hasView(view, admitted.principal)) return mcp.refuseEndpoint(view, admitted.principal);
     // This status tells a client that tried Streamable HTTP to use HTTP+SSE.
     return env.incoming.method === 'GET' ? sse.open(env, view, admitted) : notAllowed('GET');
   };
@@ -126,6 +149,23 @@ export function createApp(parts: AppParts): HttpApp {
     if (metadata === undefined) return await c.notFound();
     if (c.req.method !== 'GET' && c.req.method !== 'HEAD') return notAllowed('GET, HEAD');
     return c.json(metadata, 200, { 'Cache-Control': 'max-age=3600' });
+  };
+
+  const redirectToIssuer = async (c: Context<Env>): Promise<Response> => {
+    const headers = admission.checkSender(c.env);
+    if (headers instanceof Response) return headers;
+    const url = issuerMetadataUrl(config.auth);
+    if (url === undefined) return await c.notFound();
+    return c.req.method === 'GET' || c.req.method === 'HEAD' ? c.redirect(url, 302) : notAllowed('GET, HEAD');
+  };
+
+  const serveJwks = async (c: Context<Env>): Promise<Response> => {
+    const headers = admission.checkSender(c.env);
+    if (headers instanceof Response) return headers;
+    const set = await parts.jwks?.();
+    if (set === undefined) return await c.notFound();
+    if (c.req.method !== 'GET' && c.req.method !== 'HEAD') return notAllowed('GET, HEAD');
+    return c.json(set, 200, { 'Cache-Control': 'max-age=300' });
   };
 
   const app = new Hono<Env>();
@@ -147,11 +187,14 @@ export function createApp(parts: AppParts): HttpApp {
   app.all(metadataPath('/mcp'), (c) => serveMetadata(c, ''));
   app.all(`${metadataPath('/mcp')}/:view`, (c) => serveMetadata(c, c.req.param('view')));
 
+  app.all(AUTHORIZATION_SERVER_PATH, redirectToIssuer);
+  app.all(JWKS_PATH, serveJwks);
+
   app.notFound((c) => {
     const headers = admission.checkSender(c.env);
     if (headers instanceof Response) return headers;
     const endpoint = admission.endpoint('');
-    const isBrowser = c.req.method === 'GET' && getShape(headers.accept) === 'hint';
+    const isBrowser = c.req.method === 'GET' && getForm(headers.accept) === 'hint';
     if (isBrowser) return browserHint(endpoint, 404);
     return refuse(
       new GatewayError('not-found', { message: `nothing is served here; the MCP endpoint is ${endpoint}` }),
@@ -163,6 +206,6 @@ export function createApp(parts: AppParts): HttpApp {
   return {
     app,
     tryFastPath: (env) => posts.take(env),
-    onConnectionDropped: () => metrics?.shed('connections'),
+    onConnectionDropped: () => metrics.countShed('connections'),
   };
 }

@@ -1,10 +1,10 @@
-import type { ServerResponse } from 'node:http';
 import type { HttpBindings } from '@hono/node-server';
+import type { ClientResponse } from '../../gateway/client-http.ts';
 import type { Front } from '../../gateway/front.ts';
 import type { BodyBudget } from '../memory/body-budget.ts';
 import type { Admission, Admitted } from '../admission/admission.ts';
 import type { McpEndpoint } from '../mcp.ts';
-import { postShape, type Shape } from '../admission/accept.ts';
+import { postForm, type AnswerForm } from '../admission/accept.ts';
 import { headerLookup } from '../modern-envelope.ts';
 import { receiveText, refuseMedia } from '../admission/posted-text.ts';
 import { writeResponse } from '../admission/refusal.ts';
@@ -16,7 +16,7 @@ export interface PostFastPathParts {
   readonly bodyBytes: number;
   readonly bodies: BodyBudget;
   /** Returns the response to a request whose handling threw. */
-  readonly onFailure: (thrown: unknown, outgoing: ServerResponse) => Response;
+  readonly onFailure: (thrown: unknown, outgoing: ClientResponse) => Response;
 }
 
 const MERGED = '/mcp';
@@ -48,26 +48,41 @@ export class PostFastPath {
     const view = incoming.method === 'POST' ? viewOf(incoming.url) : undefined;
     if (view === undefined || !front.hasView(view)) return false;
     const headers = admission.admitPlain(incoming);
-    if (headers === undefined || refuseMedia(headers) !== undefined) return false;
-    // The session may be in another process.
-    if (headers.sessionId !== undefined && !front.hasSession(headers.sessionId)) return false;
-    const shape = postShape(headers.accept);
+    if (headers === undefined) return false;
     const principal = admission.principalOf(headers, view);
-    if (shape === undefined || principal === undefined) return false;
+    if (principal === undefined || !front.hasView(view, principal)) return false;
+    if (headers.sessionId !== undefined && !front.hasSession(headers.sessionId)) {
+      // The session may be in another process.
+      void this.#answerAnywhere(env, view, { headers, principal });
+      return true;
+    }
+    const form = postForm(headers.accept);
+    if (form === undefined || refuseMedia(headers) !== undefined) return false;
     const limits = { limitBytes: bodyBytes, budget: bodies, principal: principal.key };
     receiveText(env, headers.contentLength, limits, (text) => {
-      if (typeof text === 'string') void this.#answer(env, view, { headers, principal }, shape, text);
+      if (typeof text === 'string') void this.#answer(env, view, { headers, principal }, form, text);
       else writeResponse(env.outgoing, text);
     });
     return true;
   }
 
-  async #answer(env: HttpBindings, view: string, admitted: Admitted, shape: Shape, text: string): Promise<void> {
+  /** Answers a request whose body is not read, because another process may have its session. */
+  async #answerAnywhere(env: HttpBindings, view: string, admitted: Admitted): Promise<void> {
+    const { admission, mcp, onFailure } = this.#parts;
+    const { outgoing } = env;
+    try {
+      writeResponse(outgoing, await mcp.answer(env, view, admitted, admission.endpoint(view)));
+    } catch (thrown) {
+      writeResponse(outgoing, onFailure(thrown, outgoing));
+    }
+  }
+
+  async #answer(env: HttpBindings, view: string, admitted: Admitted, form: AnswerForm, text: string): Promise<void> {
     const { mcp, onFailure } = this.#parts;
     const { incoming, outgoing } = env;
     try {
       const lookup = headerLookup(incoming.headers);
-      writeResponse(outgoing, await mcp.post(outgoing, view, admitted, shape, lookup, text));
+      writeResponse(outgoing, await mcp.post(outgoing, view, admitted, form, lookup, text));
     } catch (thrown) {
       writeResponse(outgoing, onFailure(thrown, outgoing));
     }

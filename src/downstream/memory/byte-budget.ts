@@ -75,13 +75,18 @@ export class ByteBudget {
     };
   }
 
+  /** Makes the biggest holders shed until this many bytes are left, or nothing more can be shed. */
+  shedTo(bytes: number): void {
+    while (this.#bytes > bytes) {
+      const most = biggest(this.#shares.values(), (share) => share.bytes);
+      if (most === undefined || !this.#shed(most, this.#bytes - bytes)) return;
+    }
+  }
+
   #enforce(share: Share): void {
     const { principalBytes, totalBytes } = this.#limits;
     while (share.bytes > principalBytes && this.#shed(share, share.bytes - principalBytes));
-    while (this.#bytes > totalBytes) {
-      const most = biggest(this.#shares.values(), ({ bytes }) => bytes);
-      if (most === undefined || !this.#shed(most, this.#bytes - totalBytes)) return;
-    }
+    this.shedTo(totalBytes);
   }
 
   /** Makes the biggest holder shed. Returns false if nothing more can be shed. */

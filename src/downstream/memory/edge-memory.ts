@@ -34,21 +34,21 @@ function limitsOf(totalBytes: number): BudgetLimits {
 /** Creates the budgets. @param heapBytes the heap limit of this process. */
 export function createEdgeMemory(
   { sessions, limits }: Pick<Config, 'sessions' | 'limits'>,
-  metrics: Metrics | undefined,
+  metrics: Metrics,
   heapBytes: number = getHeapStatistics().heap_size_limit,
 ): EdgeMemory {
   const eventBytes = sessions.eventTotalBytes ?? fractionOfHeap(heapBytes, 8, 128 * MIB);
   const unsentBytes = limits.unsentTotalBytes ?? fractionOfHeap(heapBytes, 4, 256 * MIB);
   const bodyBytes =
     limits.bodyTotalBytes ?? Math.max(fractionOfHeap(heapBytes, 8, 128 * MIB), LARGEST_BODIES * limits.bodyBytes);
-  const events = new ByteBudget(limitsOf(eventBytes), () => metrics?.budgetExceeded('events'));
-  const unsent = new ByteBudget(limitsOf(unsentBytes), () => metrics?.budgetExceeded('unsent'));
+  const events = new ByteBudget(limitsOf(eventBytes), () => metrics.countBudgetRefusal('events'));
+  const unsent = new ByteBudget(limitsOf(unsentBytes), () => metrics.countBudgetRefusal('unsent'));
   const bodies = new BodyBudget(limitsOf(bodyBytes), {
-    onRefused: () => metrics?.budgetExceeded('bodies'),
-    onStalled: () => metrics?.limitReached('bodyStallMs'),
+    onRefused: () => metrics.countBudgetRefusal('bodies'),
+    onStalled: () => metrics.countLimit('bodyStallMs'),
   });
-  metrics?.reportHeldBytes('events', () => events.bytes);
-  metrics?.reportHeldBytes('unsent', () => unsent.bytes);
-  metrics?.reportHeldBytes('bodies', () => bodies.bytes);
+  metrics.reportHeldBytes('events', () => events.bytes);
+  metrics.reportHeldBytes('unsent', () => unsent.bytes);
+  metrics.reportHeldBytes('bodies', () => bodies.bytes);
   return { events, unsent, bodies };
 }

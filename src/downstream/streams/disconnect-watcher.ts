@@ -1,4 +1,4 @@
-import type { Socket } from 'node:net';
+import type { Closing } from '../../gateway/client-http.ts';
 import { ArraySet } from '../../small-collections.ts';
 
 /** A request that ends when its client disconnects. */
@@ -13,10 +13,10 @@ export type InFlightRequests = Pick<ArraySet<Disconnectable>, 'delete'>;
  * exceed Node's limit of listeners with one per request.
  */
 export class DisconnectWatcher {
-  readonly #inFlight = new WeakMap<Socket, ArraySet<Disconnectable>>();
+  readonly #inFlight = new WeakMap<Closing, ArraySet<Disconnectable>>();
 
   /** Watches the connection of a request. Returns the set that the request must be deleted from when it is answered. */
-  watch(socket: Socket, request: Disconnectable): InFlightRequests {
+  watch(socket: Closing, request: Disconnectable): InFlightRequests {
     const requests = this.#inFlight.get(socket) ?? this.#listenTo(socket);
     requests.add(request);
     // The `close` event has been emitted already.
@@ -24,7 +24,7 @@ export class DisconnectWatcher {
     return requests;
   }
 
-  #listenTo(socket: Socket): ArraySet<Disconnectable> {
+  #listenTo(socket: Closing): ArraySet<Disconnectable> {
     const requests = new ArraySet<Disconnectable>();
     this.#inFlight.set(socket, requests);
     socket.once('close', () => {

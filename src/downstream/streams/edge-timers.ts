@@ -9,6 +9,8 @@ interface ExpiringState {
 const SWEEP_MS = 400;
 /** Event logs are checked once in this many sweeps, because they keep events for minutes. */
 const EXPIRE_SWEEPS = 16;
+/** Keep-alives are sent in this many parts, each to other streams: to 10 000 streams at once they take the loop up to a second. */
+const KEEP_ALIVE_PARTS = 50;
 
 /**
  * Runs the timers that all streams share: one for streams and event logs, and one for keep-alives. A timer runs only while it
@@ -21,15 +23,18 @@ export class EdgeTimers {
   #sweeping: NodeJS.Timeout | undefined;
   #keepingAlive: NodeJS.Timeout | undefined;
   #sweeps = 0;
+  #lastPart = 0;
+  #added = 0;
 
   constructor(keepAliveMs: number) {
     this.#keepAliveMs = keepAliveMs;
   }
 
   addStream(writer: StreamWriter): void {
+    writer.keepAlivePart = ++this.#added % KEEP_ALIVE_PARTS;
     this.#open.add(writer);
     this.#run();
-    this.#keepingAlive ??= setInterval(() => this.#keepAlive(), this.#keepAliveMs).unref();
+    this.#keepingAlive ??= setInterval(() => this.#keepAlive(), this.#keepAliveMs / KEEP_ALIVE_PARTS).unref();
   }
 
   removeStream(writer: StreamWriter): void {
@@ -61,7 +66,8 @@ export class EdgeTimers {
   }
 
   #keepAlive(): void {
-    for (const writer of this.#open) writer.comment(COMMENT);
+    this.#lastPart = (this.#lastPart + 1) % KEEP_ALIVE_PARTS;
+    for (const writer of this.#open) if (writer.keepAlivePart === this.#lastPart) writer.comment(COMMENT);
     if (this.#open.size > 0) return;
     clearInterval(this.#keepingAlive);
     this.#keepingAlive = undefined;

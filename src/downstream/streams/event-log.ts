@@ -19,12 +19,17 @@ export interface EventLog {
    * Keeps an event of an open stream. The caller appends events in the order of `seq`. An event that {@link takeAfter} has returned
    * is appended again, and kept once.
    *
-   * @returns a promise if the event must not be written to the client before it is kept. Never rejects: an event that cannot be
-   *   kept is only lost for a client that resumes.
+   * @returns a promise if the event must not be written to the client before it is kept: of false if it must not be written at all,
+   *   because another process writes the stream. Never rejects: an event that cannot be kept is only lost for a client that resumes.
    */
-  append(stream: string, streamEvent: StreamEvent): Promise<void> | undefined;
-  /** The stream has ended. Its last events may still be appended, after a slow reader has received them. @param nowMs monotonic. */
-  finish(stream: string, nowMs: number): void;
+  append(stream: string, streamEvent: StreamEvent): Promise<boolean> | undefined;
+  /**
+   * The stream has ended. Its last events may still be appended, after a slow reader has received them.
+   *
+   * @param nowMs monotonic.
+   * @param last number of its last event.
+   */
+  finish(stream: string, nowMs: number, last: number): void;
   /** Returns whether an event with a higher number is kept. */
   hasAfter(stream: string, seq: number): boolean | Promise<boolean>;
   /**
@@ -33,11 +38,39 @@ export interface EventLog {
    * {@link append} has begun, since their writer may have gone before the acknowledgement. Never rejects.
    */
   takeAfter(stream: string, seq: number): readonly StreamEvent[] | Promise<readonly StreamEvent[]>;
+  /**
+   * Opens a stream of this session that another process has written, or that was removed from memory. Resolves with undefined if nothing of it is
+   * kept. @throws {GatewayError} `store-unavailable`
+   */
+  recover(stream: string): Promise<RecoveredStream | undefined>;
+  /**
+   * Returns the events that another process has added since the last call. The caller appends them. Resolves with undefined if nothing of the
+   * stream is kept any more. @throws {GatewayError} `store-unavailable`
+   */
+  follow(stream: string): Promise<FollowedEvents | undefined>;
+  /** Removes a stream from memory. A store keeps its events for other processes until they expire. */
   remove(stream: string): void;
   /** Removes events that are too old to be resumed. @param nowMs monotonic. */
   expire(nowMs: number): void;
-  /** Removes all streams. */
+  /** Closes the log, as its session has left this process. A store keeps the events for other processes. */
   close(): void;
+}
+
+/** A stream that {@link EventLog.recover} has opened. */
+export interface RecoveredStream {
+  readonly isEndless: boolean;
+  readonly isFinished: boolean;
+  /** The highest number of its events. */
+  readonly seq: number;
+  /** True if another process still writes the stream. Its further events come from {@link EventLog.follow}. */
+  readonly isFollowed: boolean;
+}
+
+/** The events that another process has added to a stream. */
+export interface FollowedEvents {
+  readonly events: readonly StreamEvent[];
+  /** `orphaned`: its writer has gone, and this process writes it from now on. */
+  readonly state: 'running' | 'finished' | 'orphaned';
 }
 
 /** Makes the event logs of sessions. */
@@ -47,7 +80,7 @@ export interface EventLogs {
    *
    * @param onRemoved called when nothing of a stream is kept any more.
    */
-  open(session: Pick<ClientSession, 'id' | 'caller'>, onRemoved: (stream: string) => void): EventLog;
+  open(session: Pick<ClientSession, 'ref' | 'caller'>, onRemoved: (stream: string) => void): EventLog;
 }
 
 /**

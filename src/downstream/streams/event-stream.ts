@@ -1,7 +1,7 @@
-import type { ServerResponse } from 'node:http';
+import { randomInt } from 'node:crypto';
+import type { ClientResponse } from '../../gateway/client-http.ts';
 import type { MessageSink } from '../../gateway/front.ts';
-import { eventText } from '../../protocol/framing/event-stream.ts';
-import { oneLine } from '../../json/json.ts';
+import { eventText, jsonEventText } from '../../protocol/framing/event-stream.ts';
 import type { Id } from '../../protocol/jsonrpc.ts';
 import type { Metrics, StreamKind } from '../../telemetry/metrics.ts';
 import type { ByteBudget } from '../memory/byte-budget.ts';
@@ -10,6 +10,9 @@ import { type EventLog, type StreamEvent, textBytes } from './event-log.ts';
 import { StreamWriter } from './stream-writer.ts';
 import type { EdgeTimers } from './edge-timers.ts';
 
+/** Delays after which a client should open the stream again that a leaving process has ended. */
+const MIN_REOPEN_MS = 100;
+const MAX_REOPEN_MS = 1_000;
 /** Delay after which a client should resume a stream that ended before its answer. */
 const RETRY_MS = 1_000;
 /** A client that reads nothing for this long is disconnected. */
@@ -24,10 +27,10 @@ export const EVENT_STREAM_HEADERS = {
   'x-accel-buffering': 'no',
 } as const;
 
-export interface StreamParts {
+export interface EventStreamParts {
   readonly log: EventLog;
   readonly timers: EdgeTimers;
-  readonly metrics: Metrics | undefined;
+  readonly metrics: Metrics;
   /** Bounds the events that wait for slow readers. */
   readonly unsent: ByteBudget;
   readonly principal: string;
@@ -45,7 +48,7 @@ export class EventStream implements MessageSink {
   readonly name: string;
   readonly kind: StreamKind;
   readonly #suffix: string;
-  readonly #parts: StreamParts;
+  readonly #parts: EventStreamParts;
   readonly #onGone: (() => void) | undefined;
   #seq = 0;
   /** True if an event id was written. Without one, a client cannot resume. */
@@ -56,14 +59,28 @@ export class EventStream implements MessageSink {
   /**
    * @param request the request whose answer ends the stream; undefined if there is not exactly one.
    * @param onGone called when the client disconnected.
+   * @param recovered the state of a stream that another process has begun; the log has it already.
    */
-  constructor(name: string, kind: StreamKind, request: Id | undefined, parts: StreamParts, onGone?: () => void) {
+  constructor(
+    name: string,
+    kind: StreamKind,
+    request: Id | undefined,
+    parts: EventStreamParts,
+    onGone?: () => void,
+    recovered?: { readonly seq: number; readonly isFinished: boolean },
+  ) {
     this.name = name;
     this.kind = kind;
     this.#suffix = requestSuffix(request);
     this.#parts = parts;
     this.#onGone = onGone;
-    parts.log.open(name, kind === 'get');
+    if (recovered === undefined) {
+      parts.log.open(name, kind === 'get');
+      return;
+    }
+    this.#seq = recovered.seq;
+    this.#isFinished = recovered.isFinished;
+    this.#isResumable = true;
   }
 
   get isFinished(): boolean {
@@ -81,7 +98,7 @@ export class EventStream implements MessageSink {
   }
 
   /** Connects the stream to this response. Writes all kept events with a higher number than `afterSeq` first. */
-  attach(response: ServerResponse, afterSeq?: number): void {
+  attach(response: ClientResponse, afterSeq?: number): void {
     const { log, timers, metrics, unsent, principal, isPriming } = this.#parts;
     this.#detach();
     const writer: StreamWriter = new StreamWriter(
@@ -93,7 +110,7 @@ export class EventStream implements MessageSink {
           return kept;
         },
         onGone: (events) => this.#onDisconnect(writer, events),
-        onDropped: () => metrics?.dropped('slow-client'),
+        onDropped: () => metrics.countDropped('slow-client'),
       },
       {
         isImpatient: true,
@@ -105,7 +122,7 @@ export class EventStream implements MessageSink {
       },
     );
     this.#writer = writer;
-    metrics?.streams[this.kind].add();
+    metrics.streams[this.kind].add();
     timers.addStream(writer);
 
     response.writeHead(200, EVENT_STREAM_HEADERS);
@@ -130,11 +147,18 @@ export class EventStream implements MessageSink {
     return true;
   }
 
+  /** Sends an event that another process has added to this stream. */
+  relay(streamEvent: StreamEvent): void {
+    this.#seq = Math.max(this.#seq, streamEvent.seq);
+    if (this.#writer === undefined) void this.#keep(streamEvent);
+    else this.#writer.write(streamEvent, '');
+  }
+
   /** Sends the last messages, if any, and ends the stream. */
   finish(...texts: readonly string[]): void {
     for (const text of texts) this.send(text);
     this.#isFinished = true;
-    this.#parts.log.finish(this.name, performance.now());
+    this.#parts.log.finish(this.name, performance.now(), this.#seq);
     this.#writer?.end();
   }
 
@@ -145,16 +169,22 @@ export class EventStream implements MessageSink {
     this.#parts.log.remove(this.name);
   }
 
+  /** Ends the stream as {@link close} does, and tells the client when to open another one. Clients do so at different times. */
+  endForNow(): void {
+    this.#writer?.comment(`retry: ${randomInt(MIN_REOPEN_MS, MAX_REOPEN_MS)}\n\n`);
+    this.close();
+  }
+
   #append(text: string): void {
     const seq = ++this.#seq;
-    const event = eventText({ id: this.#eventId(seq), data: oneLine(text) });
+    const event = jsonEventText({ id: this.#eventId(seq), data: text });
     const streamEvent: StreamEvent = { seq, text: event, bytes: textBytes(event), atMs: performance.now() };
     if (this.#writer === undefined) void this.#keep(streamEvent);
     else this.#writer.write(streamEvent, text);
   }
 
   /** Returns a promise if the event must not be written before it is kept. */
-  #keep(streamEvent: StreamEvent): Promise<void> | undefined {
+  #keep(streamEvent: StreamEvent): Promise<boolean> | undefined {
     // A client without an earlier event id cannot ask for this event.
     return this.#isResumable ? this.#parts.log.append(this.name, streamEvent) : undefined;
   }
@@ -181,6 +211,6 @@ export class EventStream implements MessageSink {
 
   #removeWriter(writer: StreamWriter): void {
     this.#parts.timers.removeStream(writer);
-    this.#parts.metrics?.streams[this.kind].remove();
+    this.#parts.metrics.streams[this.kind].remove();
   }
 }

@@ -50,6 +50,7 @@ export class MemoryEventLog implements EventLog, ByteHolder {
   open(stream: string, isEndless: boolean): void {
     this.#streams.set(stream, { events: [], finishedMs: undefined, isEndless });
     this.#add(STREAM_BYTES);
+    this.#trim();
   }
 
   has(stream: string): boolean {
@@ -62,8 +63,7 @@ export class MemoryEventLog implements EventLog, ByteHolder {
     streamLog.events.push(streamEvent);
     this.#count++;
     this.#add(EVENT_BYTES + streamEvent.bytes);
-    while (this.#count > this.#limits.events && this.#removeOldest());
-    while (this.#bytes > this.#limits.bytes && this.#removeOldest());
+    this.#trim();
   }
 
   finish(stream: string, nowMs: number): void {
@@ -84,6 +84,14 @@ export class MemoryEventLog implements EventLog, ByteHolder {
     const taken = streamLog.events.splice(from);
     for (const streamEvent of taken) this.#subtract(streamEvent);
     return taken;
+  }
+
+  async recover(): Promise<undefined> {
+    // Nothing outlives this process.
+  }
+
+  async follow(): Promise<undefined> {
+    // Nobody else writes here.
   }
 
   remove(stream: string): void {
@@ -117,6 +125,12 @@ export class MemoryEventLog implements EventLog, ByteHolder {
   close(): void {
     for (const stream of this.#streams.keys()) this.remove(stream);
     this.#account.leave();
+  }
+
+  /** Removes the oldest kept data beyond the limits of the session. */
+  #trim(): void {
+    while (this.#count > this.#limits.events && this.#removeOldest());
+    while (this.#bytes > this.#limits.bytes && this.#removeOldest());
   }
 
   /** Removes the oldest kept data. Returns false if only unfinished streams without events are left. */

@@ -1,21 +1,23 @@
 import { createHmac, hash, randomBytes } from 'node:crypto';
-import type { ServerResponse } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { ClientResponse } from '../../gateway/client-http.ts';
 import { GatewayError, toAnswer } from '../../errors.ts';
 import type { ClientSession } from '../../gateway/front.ts';
 import { LIMITS } from '../../limits.ts';
+import type { Principal } from '../../policy/principal.ts';
 import { type Id, responseText } from '../../protocol/jsonrpc.ts';
 import { featuresOf } from '../../protocol/revisions.ts';
 import type { Metrics, StreamKind } from '../../telemetry/metrics.ts';
 import type { EdgeMemory } from '../memory/edge-memory.ts';
-import { parseEventId } from './event-id.ts';
+import { type EventId, parseEventId } from './event-id.ts';
 import type { EventLogs } from './event-log.ts';
 import type { EdgeTimers } from './edge-timers.ts';
-import { EventStream, type StreamParts } from './event-stream.ts';
+import { EventStream, type EventStreamParts } from './event-stream.ts';
 
 export interface StreamsParts {
   readonly eventLogs: EventLogs;
   readonly timers: EdgeTimers;
-  readonly metrics: Metrics | undefined;
+  readonly metrics: Metrics;
   readonly memory: EdgeMemory;
 }
 
@@ -27,8 +29,16 @@ const OUTCOME_UNKNOWN = toAnswer(
   }),
 );
 
+/** The interval at which events of another process are read. */
+const FOLLOW_MS = 250;
+
 const NONCE_CHARS = 8;
 const MAC_CHARS = 12;
+
+/** Returns the last messages of a stream whose process has gone. A batch has no single request to answer. */
+function unknownOutcome(request: Id | undefined): readonly string[] {
+  return request === undefined ? [] : [responseText(request, OUTCOME_UNKNOWN)];
+}
 
 /**
  * Returns a proof that a nonce belongs to this session. It stays valid after a restart, and only the client knows the
@@ -41,7 +51,7 @@ function macOf(sessionId: string, nonce: string): string {
 /** The event streams of one session, and the events kept for their resumption. No other session can reach them. */
 export class SessionStreams {
   readonly #session: ClientSession;
-  readonly #parts: StreamParts;
+  readonly #parts: EventStreamParts;
   /** Beginning of all stream names; differs after each restart. */
   readonly #namePrefix: string;
   readonly #streams = new Map<string, EventStream>();
@@ -66,8 +76,8 @@ export class SessionStreams {
   }
 
   /** Opens a stream for the answers to one POST. @param request undefined for a batch. */
-  open(response: ServerResponse, request?: Id): EventStream {
-    const stream = this.#create('post', request);
+  open(response: ClientResponse, request?: Id): EventStream {
+    const stream = this.#create(this.#nextName(), 'post', request);
     stream.attach(response);
     return stream;
   }
@@ -89,49 +99,97 @@ export class SessionStreams {
     return ++this.#opens <= LIMITS.streamOpensPerMinute;
   }
 
-  /** Opens the GET stream of the session, and closes the previous one. */
-  listen(response: ServerResponse): void {
+  /** Opens the GET stream of the session, and closes the previous one. @param reader the principal of the GET. */
+  listen(response: ClientResponse, reader?: Principal): void {
     // A session with a GET stream never becomes idle, so the stream needs a connected client.
     if (response.destroyed) return;
     this.#listening?.close();
-    const stream = this.#create('get', undefined, () => this.#session.removeSink(stream));
+    const stream = this.#create(this.#nextName(), 'get', undefined, () => this.#session.removeSink(stream));
     this.#listening = stream;
     stream.attach(response);
-    this.#session.setSink(stream);
+    this.#session.setSink(stream, reader);
   }
 
   /**
-   * Resumes the stream of an event id. Resolves with false if the stream has ended and the client has received all of it.
+   * Resumes the stream of an event id. Resolves with false if the stream has ended and the client has received all of it. A stream that another
+   * process has begun continues here; if its request was not answered, nobody knows whether it has run.
    *
    * A request of this session whose answer is no longer kept gets `outcome-unknown`. An event id of another session is
    * unknown here: the client gets a new stream. Not 404, because it would end the client's session.
+   *
+   * @param reader the principal of the GET.
+   * @throws {GatewayError} `store-unavailable` if the events that another process has kept cannot be read, or the session leaves this process meanwhile.
    */
-  async resume(response: ServerResponse, lastEventId: string): Promise<boolean> {
+  async resume(response: ClientResponse, lastEventId: string, reader?: Principal): Promise<boolean> {
     const id = parseEventId(lastEventId);
-    const stream = id === undefined ? undefined : this.#streams.get(id.stream);
+    const own = id !== undefined && this.#isOwn(id.stream) ? id : undefined;
+    const known = own && this.#streams.get(own.stream);
+    const recovered = own !== undefined && known === undefined ? await this.#recover(own) : undefined;
+    const stream = known ?? recovered;
     const missing = id !== undefined && stream?.isFinished === true ? await stream.missingAfter(id.seq) : undefined;
     if (response.destroyed) return true;
+    if (this.#session.closed.aborted) {
+      throw new GatewayError('store-unavailable', { message: 'the session has just moved or ended; send this again' });
+    }
     if (missing === 'nothing') {
-      this.#parts.metrics?.streamResumed('complete');
+      this.#parts.metrics.countResumption('complete');
       return false;
     }
     if (id !== undefined && stream !== undefined && missing !== 'lost') {
-      this.#parts.metrics?.streamResumed('continued');
+      this.#parts.metrics.countResumption(recovered === undefined ? 'continued' : 'recovered');
       stream.attach(response, id.seq);
-      if (stream === this.#listening) this.#session.setSink(stream);
-    } else if (id?.request !== undefined && this.#isOwn(id.stream)) {
-      this.#parts.metrics?.streamResumed('answer-lost');
-      this.open(response, id.request).finish(responseText(id.request, OUTCOME_UNKNOWN));
+      if (stream === this.#listening) this.#session.setSink(stream, reader);
+    } else if (own?.request !== undefined) {
+      this.#parts.metrics.countResumption('answer-lost');
+      this.open(response, own.request).finish(responseText(own.request, OUTCOME_UNKNOWN));
     } else {
-      this.#parts.metrics?.streamResumed('unknown');
-      this.listen(response);
+      this.#parts.metrics.countResumption('unknown');
+      this.listen(response, reader);
     }
     return true;
   }
 
-  /** Closes the GET stream, on which no answer is due. */
+  /** Opens a stream that another process has begun. Returns undefined if nothing of it is kept, or the session has ended meanwhile. */
+  async #recover({ stream: name, seq, request }: EventId): Promise<EventStream | undefined> {
+    const found = await this.#parts.log.recover(name);
+    // Another request of the client may have been faster.
+    const known = this.#streams.get(name);
+    if (known !== undefined || found === undefined || this.#session.closed.aborted) return known;
+    const { isEndless, isFinished } = found;
+    const recovered = { seq: Math.max(seq, found.seq), isFinished };
+    if (isEndless) {
+      this.#listening?.close();
+      const stream = this.#create(name, 'get', undefined, () => this.#session.removeSink(stream), recovered);
+      this.#listening = stream;
+      return stream;
+    }
+    const stream = this.#create(name, 'post', request, undefined, recovered);
+    if (found.isFollowed) void this.#follow(stream, request);
+    else if (!isFinished) stream.finish(...unknownOutcome(request));
+    return stream;
+  }
+
+  /** Passes on what another process adds to a stream, until it has ended or its process has gone. Never rejects. */
+  async #follow(stream: EventStream, request: Id | undefined): Promise<void> {
+    const { closed } = this.#session;
+    while (!stream.isFinished) {
+      try {
+        await sleep(FOLLOW_MS, undefined, { signal: closed, ref: false });
+        const next = await this.#parts.log.follow(stream.name);
+        for (const streamEvent of next?.events ?? []) stream.relay(streamEvent);
+        if (next?.state === 'finished') stream.finish();
+        else if (next?.state !== 'running') stream.finish(...unknownOutcome(request));
+      } catch (thrown) {
+        if (closed.aborted) return;
+        // The store is asked again.
+        if (!(thrown instanceof GatewayError)) throw thrown;
+      }
+    }
+  }
+
+  /** Ends the GET stream, on which no answer is due. The client opens it again soon, at any process. */
   drain(): void {
-    this.#listening?.close();
+    this.#listening?.endForNow();
   }
 
   /** Returns whether a stream of this name belongs to this session, possibly from before a restart. */
@@ -140,9 +198,18 @@ export class SessionStreams {
     return stream.startsWith(`${nonce}${macOf(this.#session.id, nonce)}-`);
   }
 
-  #create(kind: StreamKind, request: Id | undefined, onGone?: () => void): EventStream {
-    const name = `${this.#namePrefix}-${++this.#opened}`;
-    const stream = new EventStream(name, kind, request, this.#parts, onGone);
+  #nextName(): string {
+    return `${this.#namePrefix}-${++this.#opened}`;
+  }
+
+  #create(
+    name: string,
+    kind: StreamKind,
+    request: Id | undefined,
+    onGone?: () => void,
+    recovered?: { readonly seq: number; readonly isFinished: boolean },
+  ): EventStream {
+    const stream = new EventStream(name, kind, request, this.#parts, onGone, recovered);
     this.#streams.set(name, stream);
     return stream;
   }

@@ -1,12 +1,19 @@
-import type { Writable } from 'node:stream';
+import type { ClientResponse } from '../../gateway/client-http.ts';
 import { LIMITS } from '../../limits.ts';
 import type { ByteAccount, ByteBudget, ByteHolder } from '../memory/byte-budget.ts';
 import type { StreamEvent } from './event-log.ts';
+import { writable } from './writable.ts';
+
+/** The response to a client, or the standard output of the program. */
+type Output = Pick<ClientResponse, 'write' | 'end' | 'destroy' | 'writableLength' | 'on' | 'once'>;
 
 /** Receives the outcome of the events given to a {@link StreamWriter}. */
-export interface StreamWriterOwner {
-  /** Called before an event is written to the socket. If it returns a promise, the writer waits for it. */
-  beforeWrite?(streamEvent: StreamEvent): Promise<void> | undefined;
+export interface StreamWriterHandler {
+  /**
+   * Called before an event is written to the socket. If it returns a promise, the writer waits for it, and disconnects the reader if it resolves
+   * with false.
+   */
+  beforeWrite?(streamEvent: StreamEvent): Promise<boolean> | undefined;
   /** Called once, as the last callback: the reader has disconnected, and these events were not written. */
   onGone(unsent: readonly StreamEvent[]): void;
   /** Called when a message is dropped because the reader is too slow. */
@@ -63,8 +70,10 @@ function notificationMethod(message: string): string | undefined {
  */
 export class StreamWriter implements ByteHolder {
   readonly openedMs: number = performance.now();
-  readonly #out: Writable;
-  readonly #owner: StreamWriterOwner;
+  /** The part of the interval in which it gets its keep-alives; set by the timers. */
+  keepAlivePart = 0;
+  readonly #out: Output;
+  readonly #handler: StreamWriterHandler;
   readonly #options: StreamWriterOptions;
   #queue: Queued[] = [];
   /** Number of queued messages, except replays, which the event log bounds already. */
@@ -82,14 +91,14 @@ export class StreamWriter implements ByteHolder {
   #isEnding = false;
   #isGone = false;
 
-  constructor(out: Writable, owner: StreamWriterOwner, options: StreamWriterOptions) {
+  constructor(out: Output, handler: StreamWriterHandler, options: StreamWriterOptions) {
     this.#out = out;
-    this.#owner = owner;
+    this.#handler = handler;
     this.#options = options;
-    const gone = (): void => this.#finish();
+    const finish = (): void => this.#finish();
     out.on('drain', () => this.#flush());
-    out.once('close', gone);
-    out.on('error', gone);
+    out.once('close', finish);
+    out.on('error', finish);
   }
 
   get isGone(): boolean {
@@ -116,7 +125,7 @@ export class StreamWriter implements ByteHolder {
     if (!this.#hasRoom(streamEvent)) this.#dropUntilRoom(streamEvent);
     const hasRoom = this.#hasRoom(streamEvent);
     if (!hasRoom && notification !== undefined && DROPPABLE.has(notification)) {
-      this.#owner.onDropped();
+      this.#handler.onDropped();
       return;
     }
     this.#waiting++;
@@ -218,15 +227,19 @@ export class StreamWriter implements ByteHolder {
   }
 
   #put(streamEvent: StreamEvent): void {
-    const kept = this.#owner.beforeWrite?.(streamEvent);
+    const kept = this.#handler.beforeWrite?.(streamEvent);
     if (kept === undefined) {
       this.#send(streamEvent.text);
       return;
     }
     this.#isAwaiting = true;
-    void kept.then(() => {
+    void kept.then((mayWrite) => {
       this.#isAwaiting = false;
       if (this.#isGone) return;
+      if (!mayWrite) {
+        this.destroy();
+        return;
+      }
       this.#send(streamEvent.text);
       if (!this.#isBlocked) this.#flush();
     });
@@ -237,7 +250,7 @@ export class StreamWriter implements ByteHolder {
   }
 
   #send(text: string): void {
-    if (this.#out.write(text)) return;
+    if (this.#out.write(writable(text))) return;
     this.#isBlocked = true;
     this.#options.onStall?.(true);
     this.#blockedBytes = this.#out.writableLength;
@@ -282,13 +295,13 @@ export class StreamWriter implements ByteHolder {
       const [dropped] = oldest < 0 ? [] : this.#queue.splice(oldest, 1);
       if (dropped === undefined) return;
       this.#dequeue(dropped);
-      this.#owner.onDropped();
+      this.#handler.onDropped();
     }
   }
 
   #finish(): void {
     if (this.#isGone) return;
     this.#isGone = true;
-    this.#owner.onGone(this.#clear());
+    this.#handler.onGone(this.#clear());
   }
 }

@@ -1,4 +1,4 @@
-import type { ServerResponse } from 'node:http';
+import type { ClientResponse } from '../../gateway/client-http.ts';
 import type { ByteBudget } from '../memory/byte-budget.ts';
 import { STUCK_MS } from './event-stream.ts';
 
@@ -9,7 +9,7 @@ const SMALL_BYTES = 16_384;
  * Counts the unread bytes of an ended response in the budget. Closes the connection if the client reads nothing for
  * {@link STUCK_MS}, or if the budget is exceeded and this is the biggest holder.
  */
-export function holdUnsent(response: ServerResponse, budget: ByteBudget, principal: string): void {
+export function holdUnsent(response: ClientResponse, budget: ByteBudget, principal: string): void {
   const bytes = response.writableLength;
   if (bytes < SMALL_BYTES) return;
   let isHeld = true;

@@ -19,7 +19,7 @@ export type CallOutcome =
   | { readonly kind: 'urls-required'; readonly elicitations: readonly UrlElicitation[] };
 
 /** @throws {GatewayError} `missing-capability`, `upstream-protocol`: the request did not declare the capability for this question. */
-function mustBeDeclared(
+function assertDeclared(
   upstream: string,
   { client }: Exchange,
   { method, params = RawObject.EMPTY }: InputRequest,
@@ -44,7 +44,7 @@ function mustBeDeclared(
  * @throws {GatewayError} `missing-capability`, `upstream-protocol`: the request did not declare the capability for one of them.
  */
 export function inputRequired(upstream: string, exchange: Exchange, asked: InputRequired): CallOutcome {
-  for (const request of asked.inputRequests) mustBeDeclared(upstream, exchange, request);
+  for (const request of asked.inputRequests) assertDeclared(upstream, exchange, request);
   return { kind: 'input-required', inputRequired: asked };
 }
 

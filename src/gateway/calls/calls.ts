@@ -4,24 +4,28 @@ import { isListedResource, sourceOf } from '../../catalog/catalog.ts';
 import { GatewayError } from '../../errors.ts';
 import { type InputRequired, type Retry, withRetry } from '../../protocol/input-required.ts';
 import type { RawObject } from '../../json/json.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
 import { type Answer, parsed } from '../../protocol/jsonrpc.ts';
 import { type Header, paramHeaders } from '../../protocol/framing/mcp-headers.ts';
 import { type Era, featuresOf, type Revision } from '../../protocol/revisions.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
-import { endAfter, traceWait } from '../../telemetry/tracing/mcp-spans.ts';
 import { NO_FEATURES } from '../../upstream/link/link.ts';
 import { type ResultTranslator, toolFailure, type UpstreamResult } from '../forward/result-translator.ts';
+import type { AuditRecorder } from '../records/audit-recorder.ts';
 import { waitAtMost } from '../exchange/at-most.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
-import { collectInput, MAX_ROUNDS } from '../questions/collect-input.ts';
+import { collectInput } from '../questions/collect-input.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { withStateLoss } from '../connections/state-losses.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
-import type { Link, Upstream, Upstreams } from '../exchange/connection-holder.ts';
-import type { ResourceCache } from '../forward/resource-cache.ts';
-import type { UpstreamRoute, Route } from '../exchange/route.ts';
+import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
+import type { ConnectionHolder, Link, Upstream, Upstreams } from '../exchange/connection-holder.ts';
+import type { ResourceRead, ResourceCache } from '../forward/resource-cache.ts';
+import { type UpstreamRoute, type Route, route } from '../exchange/route.ts';
 import type { Sender } from '../forward/sender.ts';
+import type { CallLimits } from './call-limits.ts';
+import type { KeyedCalls } from './keyed-calls.ts';
 import { type CallOutcome, inputRequired, urlsRequired, readIncomplete } from './call-outcome.ts';
 import type { TaskCalls } from './task-calls.ts';
 
@@ -34,7 +38,18 @@ export interface CallsParts {
   readonly resourceCache: ResourceCache;
   readonly sender: Sender;
   readonly taskCalls: TaskCalls;
+  /** Returns whether the definitions of an upstream are compared with the lock. */
+  readonly isPinned: (upstream: string) => boolean;
+  readonly limits: Pick<CallLimits, 'isOff' | 'admit'>;
+  readonly keyed: Pick<KeyedCalls, 'keyOf' | 'run'>;
+  /** Records requests before they are sent; undefined unless the config requires that. */
+  readonly audit: Pick<AuditRecorder, 'begin'> | undefined;
+  /** Runs when a call ends because its upstream asks again and again. */
+  readonly onLimit: (limit: LimitName) => void;
 }
+
+/** An answer whose result is parsed. */
+type ParsedAnswer = ReturnType<typeof parsed> | Extract<Answer, { kind: 'error' }>;
 
 /** A call at one upstream that has a slot there. */
 type UpstreamCall = (exchange: OpenExchange, upstream: Upstream, link: Link, to: UpstreamRoute) => Promise<CallOutcome>;
@@ -60,27 +75,56 @@ export class Calls {
 
   /**
    * Sends a request to the upstream of its route, as soon as the upstream has a free slot. Sends it again if the upstream was
-   * lost before it could receive it. Only the call of a modern client can end with questions or URLs: a client with a
-   * session is asked during its call.
+   * lost before it could receive it. A cached read needs no slot and no link. Only the call of a modern client can end with
+   * questions or URLs: a client with a session is asked during its call.
    *
-   * @throws {GatewayError} if the upstream has not answered.
+   * @throws {GatewayError} if the upstream has not answered; `audit-unavailable` if the request cannot be
+   *   recorded; `rate-limited`, `repeated-call`, `overloaded` if the principal has used up a limit; those of
+   *   {@link KeyedCalls.run} if it has an idempotency key.
    */
   async send(exchange: OpenExchange, to: Route): Promise<CallOutcome> {
     if (to.kind === 'nowhere') throw to.error;
+    exchange.upstream = to.upstream;
+    const { limits, keyed } = this.#parts;
+    const key = keyed.keyOf(exchange);
+    if (key !== undefined) return await keyed.run(exchange, to, key, (sent) => this.#sendWithinLimits(exchange, sent));
+    return limits.isOff ? await this.#send(exchange, to) : await this.#sendWithinLimits(exchange, to);
+  }
+
+  /** Sends a request that the limits of its principal allow. */
+  async #sendWithinLimits(exchange: OpenExchange, to: UpstreamRoute): Promise<CallOutcome> {
+    const { limits } = this.#parts;
+    if (limits.isOff) return await this.#send(exchange, to);
+    const release = await limits.admit(exchange, to);
+    try {
+      return await this.#send(exchange, to);
+    } finally {
+      release?.();
+    }
+  }
+
+  async #send(exchange: OpenExchange, to: UpstreamRoute): Promise<CallOutcome> {
     const upstream = this.#parts.upstreams.get(to.upstream);
     if (upstream === undefined) {
       const message = `upstream "${to.upstream}" was removed from the configuration`;
       throw new GatewayError('upstream-unavailable', { upstream: to.upstream, message, executed: 'no' });
     }
-    exchange.upstream = to.upstream;
-    const { holder, span } = exchange;
-    const queued = exchange.acquireSlot(upstream.limiter);
-    if (queued !== undefined) await traceWait(span, 'queue', upstream.id, queued);
+    const { holder, request } = exchange;
+    const { audit } = this.#parts;
+    if (audit !== undefined) await audit.begin(request, exchange.client.caller, to.upstream, to.upstreamTool);
+    const cached = this.#readCached(exchange, upstream, to);
+    if (cached !== undefined) return cached;
+    const queued = exchange.acquireSlot(upstream);
+    if (queued !== undefined) await queued;
     const { links } = this.#parts;
     try {
+      // Another request may have read the resource while this one was in the queue.
+      const read = queued === undefined ? undefined : this.#readCached(exchange, upstream, to);
+      if (read !== undefined) return read;
       for (let attempt = 1; ; attempt++) {
-        const ready = links.findOpen(holder, upstream);
-        const link = ready ?? (await this.#openLink(exchange, upstream));
+        const open = links.findOpen(holder, upstream);
+        const link = open ?? (await links.openFor(exchange, holder, upstream));
+        if (queued !== undefined || open === undefined) this.#assertOffered(exchange, to.upstream);
         try {
           return await this.#callIn[link.era](exchange, upstream, link, to);
         } catch (thrown) {
@@ -96,10 +140,16 @@ export class Calls {
     }
   }
 
-  #openLink(exchange: OpenExchange, upstream: Upstream): Promise<Link> {
-    const span = exchange.span?.child('internal', `connect ${upstream.id}`);
-    const opening = exchange.unlessCancelled(this.#parts.links.openAt(exchange.holder, upstream, span));
-    return span === undefined ? opening : endAfter(span, upstream.id, opening);
+  /**
+   * Compares a call that has waited with the lists of now: one that was read meanwhile may differ from the lock.
+   *
+   * @throws {GatewayError} `unknown-tool`, `unknown-prompt`, `unknown-resource`, `invalid-params`
+   */
+  #assertOffered({ client, holder, request }: OpenExchange, upstream: string): void {
+    if (!this.#parts.isPinned(upstream)) return;
+    this.#parts.listRefresher.bringUpToDate(holder);
+    const again = route(client.catalog, request);
+    if (again.kind === 'nowhere') throw again.error;
   }
 
   /** Makes a call at a legacy upstream, as a task if the client or the tool asks for one. */
@@ -140,10 +190,31 @@ export class Calls {
     if (refreshing !== undefined) await waitAtMost([refreshing], LISTS_WAIT_MS);
   }
 
-  /** Translates an answer for the client, and adds a loss of the upstream's state that is not reported yet. */
-  #toOutcome(exchange: OpenExchange, from: UpstreamResult, answer: Answer): CallOutcome {
+  /**
+   * Translates an answer for the client, and adds a loss of the upstream's state that is not reported yet. Waits while that state is being recorded:
+   * another process, or this one after a restart, could not report its loss.
+   */
+  #toOutcome(exchange: OpenExchange, from: UpstreamResult, answer: Answer): CallOutcome | Promise<CallOutcome> {
+    const storing = exchange.holder.stateRecords?.get(from.upstream);
+    if (storing === undefined) return this.#translate(exchange, from, answer);
+    return storing.then(() => this.#translate(exchange, from, answer));
+  }
+
+  #translate(exchange: OpenExchange, from: UpstreamResult, answer: Answer): CallOutcome {
     const translated = this.#parts.translator.toClient(exchange, from, answer);
     return { kind: 'answer', answer: withStateLoss(exchange.holder, from.upstream, translated) };
+  }
+
+  /** Returns the outcome of a read that a cached result answers; undefined if there is none. */
+  #readCached(exchange: OpenExchange, upstream: Upstream, { params, source }: UpstreamRoute): CallOutcome | undefined {
+    if (exchange.request.method !== 'resources/read') return undefined;
+    const { holder } = exchange;
+    const era = upstream.servingEra(holder.era);
+    if (era === undefined || !UPSTREAM_DIALECTS[era].allowsCaching) return undefined;
+    const cached = this.#parts.resourceCache.find(readOf(holder, upstream, params), performance.now());
+    if (cached === undefined) return undefined;
+    const from = { upstream: upstream.id, era, source };
+    return { kind: 'answer', answer: this.#parts.translator.toClient(exchange, from, cached) };
   }
 
   /** Makes a call at a modern upstream. While the upstream asks, asks a client with a session and sends the call again. */
@@ -153,49 +224,30 @@ export class Calls {
     link: Link,
     { params, source: listed }: UpstreamRoute,
   ): Promise<CallOutcome> {
-    const { method } = exchange.request;
-    const { resourceCache } = this.#parts;
-    const isRead = method === 'resources/read';
-    let source = listed;
-    const { holder } = exchange;
-    const privateScope = `${holder.principal} ${holder.capabilityKey}`;
-    const { isolation } = upstream.config;
-    const audience = upstream.audienceOf(holder.principal);
-    // The answer may depend on the principal, unless one connection serves all clients.
-    const publicScope = isolation === 'shared' ? audience : holder.principal;
-    const read = { upstream: upstream.id, privateScope, publicScope };
-    const cached = isRead ? resourceCache.find({ ...read, params }, performance.now()) : undefined;
-    if (cached !== undefined) {
-      const from = { upstream: upstream.id, era: link.era, source };
-      return { kind: 'answer', answer: this.#parts.translator.toClient(exchange, from, cached) };
-    }
+    const { resourceCache, taskCalls } = this.#parts;
+    const isRead = exchange.request.method === 'resources/read';
     const version = isRead ? resourceCache.versionOf(upstream.id) : 0;
+    let source = listed;
     let sent = params;
-    let hasRefreshed = false;
-    for (let round = 1; round <= MAX_ROUNDS; round++) {
-      const unparsed = await this.#parts.sender.send(exchange, upstream, link, {
-        // A modern upstream itself decides whether to create a task.
-        params: method === 'tools/call' ? sent.with('task', undefined) : sent,
-        headers: headersOf(source, sent),
-      }).answer;
-      const answer = unparsed.kind === 'result' ? parsed(unparsed) : unparsed;
-      if (answer.kind === 'error' && answer.error.code === RPC.headerMismatch && !hasRefreshed) {
-        // The upstream refused the request before it ran: the tool's schema in the catalog is old.
-        hasRefreshed = true;
-        await upstream.relist(holder.era, upstream.isPersonal ? holder : NO_FEATURES, audience);
-        this.#parts.listRefresher.bringUpToDate(holder);
-        source = sourceAfterRelist(exchange) ?? source;
-        continue;
+    for (let round = 1; round <= LIMITS.inputRounds; round++) {
+      let answer = await this.#sendModern(exchange, upstream, link, sent, source);
+      if (isSchemaOld(answer)) {
+        const relisted = await this.#relistSource(exchange, upstream);
+        // A tool that is not listed any more, or withheld by the lock, is not called again.
+        if (relisted !== undefined) {
+          source = relisted;
+          answer = await this.#sendModern(exchange, upstream, link, sent, source);
+        }
       }
       const incomplete =
         answer.kind === 'result' ? readIncomplete(upstream.id, exchange, answer.parsedResult) : undefined;
       if (incomplete === undefined) {
         if (answer.kind === 'error') await this.#awaitLists(exchange);
-        if (isRead) resourceCache.store({ ...read, params: sent }, version, answer, performance.now());
+        if (isRead) resourceCache.store(readOf(exchange.holder, upstream, sent), version, answer, performance.now());
         return this.#toOutcome(exchange, { upstream: upstream.id, era: link.era, source }, answer);
       }
       if (incomplete.kind === 'task') {
-        const created = this.#parts.taskCalls.onCreated(exchange, upstream, link, incomplete.state, source);
+        const created = taskCalls.onCreated(exchange, upstream, link, incomplete.state, source);
         return { kind: 'answer', answer: await created };
       }
       const { asked } = incomplete;
@@ -204,11 +256,37 @@ export class Calls {
       if (!('requestState' in retry)) return { kind: 'answer', answer: retry };
       sent = withRetry(params, retry);
       exchange.releaseSlot();
-      const queued = exchange.acquireSlot(upstream.limiter);
-      if (queued !== undefined) await traceWait(exchange.span, 'queue', upstream.id, queued);
+      await exchange.acquireSlot(upstream);
+      this.#assertOffered(exchange, upstream.id);
     }
-    const message = `upstream "${upstream.id}" asked ${MAX_ROUNDS} times and is not done`;
+    this.#parts.onLimit('inputRounds');
+    const message = `upstream "${upstream.id}" asked ${LIMITS.inputRounds} times and is not done`;
     throw new GatewayError('upstream-protocol', { upstream: upstream.id, message });
+  }
+
+  /** Sends a call to a modern upstream once. @param source the called tool, whose schema names the parameters in headers. */
+  async #sendModern(
+    exchange: OpenExchange,
+    upstream: Upstream,
+    link: Link,
+    params: RawObject,
+    source: Source | undefined,
+  ): Promise<ParsedAnswer> {
+    const answer = await this.#parts.sender.send(exchange, upstream, link, {
+      // A modern upstream itself decides whether to create a task.
+      params: exchange.request.method === 'tools/call' ? params.with('task', undefined) : params,
+      paramHeaders: headersOf(source, params),
+    }).answer;
+    return answer.kind === 'result' ? parsed(answer) : answer;
+  }
+
+  /** Reads the lists of the upstream again. Returns the called tool in the new catalog; undefined if it is not there. */
+  async #relistSource(exchange: OpenExchange, upstream: Upstream): Promise<Source | undefined> {
+    const { holder } = exchange;
+    const audience = upstream.audienceOf(holder.principal);
+    await upstream.relist(holder.era, upstream.isPersonal ? holder : NO_FEATURES, audience);
+    this.#parts.listRefresher.bringUpToDate(holder);
+    return currentSource(exchange);
   }
 
   /** Returns the client's answers, or the result of the call if the client refuses. */
@@ -229,6 +307,18 @@ function paramsKnownTo(method: string, revision: Revision, params: RawObject): R
   return params.with('context', undefined);
 }
 
+/** Returns a read with the clients that its result may answer. */
+function readOf({ principal, capabilityKey }: ConnectionHolder, upstream: Upstream, params: RawObject): ResourceRead {
+  // The answer may depend on the principal, unless one connection serves all clients.
+  const publicScope = upstream.config.isolation === 'shared' ? upstream.audienceOf(principal) : principal;
+  return { upstream: upstream.id, params, privateScope: `${principal} ${capabilityKey}`, publicScope };
+}
+
+/** Returns whether the upstream refused the call before it ran, because the schema of the tool in the catalog is old. */
+function isSchemaOld(answer: ParsedAnswer): boolean {
+  return answer.kind === 'error' && answer.error.code === RPC.headerMismatch;
+}
+
 const NO_HEADERS: readonly Header[] = [];
 
 /** Returns the `Mcp-Param-…` headers of a call, by the schema of the tool. */
@@ -238,7 +328,7 @@ function headersOf(source: Source | undefined, params: RawObject): readonly Head
 }
 
 /** Returns the called tool in the current catalog. */
-function sourceAfterRelist({ client: { catalog }, tool }: OpenExchange): Source | undefined {
+function currentSource({ client: { catalog }, tool }: OpenExchange): Source | undefined {
   const target = tool === undefined ? undefined : catalog.tools.get(tool);
   return target === undefined ? undefined : sourceOf(catalog, target);
 }
@@ -246,6 +336,6 @@ function sourceAfterRelist({ client: { catalog }, tool }: OpenExchange): Source 
 /** Returns whether the upstream has not received the request, so that it may be sent again. */
 function wasNeverSeen(thrown: unknown): boolean {
   if (!(thrown instanceof GatewayError)) return false;
-  const executed = thrown.detail.executed ?? thrown.row.executed;
-  return executed === 'no' && (thrown.code === 'upstream-session-lost' || thrown.code === 'upstream-lost');
+  const { code, executed } = thrown;
+  return executed === 'no' && (code === 'upstream-session-lost' || code === 'upstream-lost');
 }

@@ -1,33 +1,72 @@
+import type { Catalog } from '../../catalog/catalog.ts';
 import { prefixesOf } from '../../catalog/names/prefixes.ts';
 import type { View } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';
-import { isUp, type Lifecycle } from '../../upstream/lifecycle.ts';
+import { isFailed, isUp, type Lifecycle } from '../../upstream/lifecycle/lifecycle.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
-import { type Route, route } from '../exchange/route.ts';
+import type { Caller } from '../exchange/caller.ts';
+import type { Client } from '../exchange/exchange.ts';
+import type { Gate, Verdict } from '../exchange/gate.ts';
+import { type Route, route, unknownItem } from '../exchange/route.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
 
 /** State of an upstream by its id. */
 export type LifecycleOf = (upstream: string) => Lifecycle | undefined;
 
+/** The parts that {@link resolve} asks. */
+export interface ResolveParts {
+  readonly listRefresher: ListRefresher;
+  readonly gate: Gate;
+  readonly lifecycleOf: LifecycleOf;
+}
+
 /**
- * Decides where a request goes. A name that is in no list is looked for once more after the lists were refreshed, since a
- * client may call before it lists.
+ * Decides where a request goes, and whether it may. A name that is in no list is looked for once more after the lists were refreshed, since
+ * a client may call before it lists. A name that the access policy denies has the answer of an unknown one.
+ *
+ * @param client the sender, with the credentials of this request.
+ * @param holder has the lists.
  */
 export async function resolve(
-  listRefresher: ListRefresher,
-  lifecycleOf: LifecycleOf,
+  { listRefresher, gate, lifecycleOf }: ResolveParts,
+  client: Pick<Client, 'caller' | 'catalog'>,
   holder: ConnectionHolder,
   request: Request,
 ): Promise<Route> {
-  const first = route(holder.catalog, request);
-  if (first.kind !== 'nowhere') return first;
+  const first = judgedRoute(gate, client.caller, client.catalog, request);
+  if (first.to.kind !== 'nowhere') return reportVerdict(gate, first);
   await listRefresher.refreshFor(holder);
-  const again = route(holder.catalog, request);
-  if (again.kind !== 'nowhere') return again;
-  const { view } = holder.catalog;
+  const again = judgedRoute(gate, client.caller, client.catalog, request);
+  const to = reportVerdict(gate, again);
+  if (to.kind !== 'nowhere') return to;
+  const { view } = client.catalog;
   const error = unavailableOwner(view, lifecycleOf, request, performance.now());
-  return error === undefined ? again : { kind: 'nowhere', error };
+  return error === undefined ? to : { ...to, error };
+}
+
+/** A route with the verdict about it; undefined if there is no access policy, or if the request names nothing that is known. */
+interface JudgedRoute {
+  readonly to: Route;
+  readonly verdict: Verdict | undefined;
+}
+
+/** Returns the route of a request if the access policy allows it, else the answer that an unknown name gets. */
+function judgedRoute(gate: Gate, caller: Caller, catalog: Catalog, request: Request): JudgedRoute {
+  const to = route(catalog, request);
+  if (gate.isOpen) return { to, verdict: undefined };
+  if (to.kind === 'upstream') {
+    const verdict = gate.judge(caller, request, to);
+    return { to: verdict?.effect === 'deny' ? unknownItem(request) : to, verdict };
+  }
+  const whole = catalog.whole === undefined ? to : route(catalog.whole, request);
+  return { to, verdict: whole.kind === 'upstream' ? gate.judgeHidden(caller, request, whole) : undefined };
+}
+
+/** Reports the verdict about a request, and returns its route. */
+function reportVerdict(gate: Gate, { to, verdict }: JudgedRoute): Route {
+  if (verdict !== undefined) gate.report(verdict);
+  return to;
 }
 
 /** The member that names an item, and the kind of the item, by method. */
@@ -54,7 +93,7 @@ export function unavailableOwner(
   const upstream = name === undefined ? undefined : ownerByPrefix(view, name, kind === 'resource');
   const lifecycle = upstream === undefined ? undefined : lifecycleOf(upstream);
   if (name === undefined || upstream === undefined || lifecycle === undefined || isUp(lifecycle)) return undefined;
-  const message = `${kind} "${name}" belongs to upstream "${upstream}", which ${explained(lifecycle, nowMs)}`;
+  const message = `${kind} "${name}" belongs to upstream "${upstream}", which ${stateText(lifecycle, nowMs)}`;
   return new GatewayError('upstream-unavailable', {
     upstream,
     message,
@@ -63,7 +102,8 @@ export function unavailableOwner(
   });
 }
 
-function ownerByPrefix(view: View, name: string, isUri: boolean): string | undefined {
+/** Returns the upstream whose prefix a name or URI has; undefined if there is none, or more than one. */
+export function ownerByPrefix(view: View, name: string, isUri: boolean): string | undefined {
   const prefixes = isUri
     ? view.upstreams.map(({ id, rawUris }) => [rawUris ? '' : `${id}+`, id] as const)
     : prefixesOf(view);
@@ -79,12 +119,16 @@ function isPermanent({ phase, retryAtMs }: Lifecycle): boolean {
 }
 
 /** State, reason and next step of an upstream that is not up, as the end of a sentence. */
-function explained(lifecycle: Lifecycle, nowMs: number): string {
+function stateText(lifecycle: Lifecycle, nowMs: number): string {
   const { phase, reason, retryAtMs } = lifecycle;
   if (phase === 'stopped') return 'is stopped';
-  if (phase !== 'failed') return 'is starting; try again in a moment';
+  if (!isFailed(lifecycle)) return 'is starting; try again in a moment';
   const because = reason === undefined ? '' : `: ${reason}`;
-  if (isPermanent(lifecycle)) return `cannot be started${because}; an operator has to correct the config`;
+  if (isPermanent(lifecycle)) {
+    // The reason of an upstream that an operator has disabled says what enables it.
+    const advice = reason?.includes('linkspan restart') === true ? '' : '; an operator has to correct the config';
+    return `cannot be started${because}${advice}`;
+  }
   const waitSeconds = Math.ceil((retryAtMs - nowMs) / 1_000);
   return `is down${because}; ${waitSeconds > 0 ? `it is tried again in ${waitSeconds} s` : 'try again'}`;
 }
@@ -100,7 +144,7 @@ export function noToolsNote(view: View, lifecycleOf: LifecycleOf, nowMs: number)
   const lines = view.upstreams.flatMap(({ id }) => {
     const lifecycle = lifecycleOf(id);
     // An upstream that only starts announces its tools by list_changed.
-    return lifecycle?.phase === 'failed' ? [`upstream "${id}" ${explained(lifecycle, nowMs)}`] : [];
+    return lifecycle !== undefined && isFailed(lifecycle) ? [`upstream "${id}" ${stateText(lifecycle, nowMs)}`] : [];
   });
   if (lines.length === 0) return undefined;
   const more = lines.length > MAX_NAMED ? [`and ${lines.length - MAX_NAMED} more upstreams`] : [];

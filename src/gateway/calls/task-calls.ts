@@ -1,6 +1,7 @@
 import type { Source } from '../../catalog/names/named-items.ts';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { withoutCoreTaskMeta } from '../../protocol/meta.ts';
 import { featuresOf } from '../../protocol/revisions.ts';
@@ -22,6 +23,8 @@ export interface TaskCallsParts {
   readonly ids: TaskIds;
   readonly driver: TaskDriver;
   readonly upgradedTasks: UpgradedTasks;
+  /** Runs when a bound on the tasks of an upstream is reached. */
+  readonly onLimit: (limit: LimitName) => void;
 }
 
 /**
@@ -59,7 +62,7 @@ export class TaskCalls {
     link: Link,
     params: RawObject,
   ): Promise<CalledAsTask> {
-    const { sender, driver, ids, upgradedTasks } = this.#parts;
+    const { sender, driver, ids, upgradedTasks, onLimit } = this.#parts;
     const { client, holder } = exchange;
     const ttl = plan === 'upgraded' ? UPGRADED_TTL_MS : upstream.config.timeouts.maxMs;
     const sent = plan === 'client' ? params : params.with('task', JSON.stringify({ ttl }));
@@ -70,15 +73,16 @@ export class TaskCalls {
     const state = result?.object('task');
     // The upstream may have run the call without a task.
     if (result === undefined || state === undefined) return { answer, isTranslated: false };
-    const task = taskIdOf(upstream.id, state);
+    const task = taskIdOf(upstream.id, state, onLimit);
     const site = { upstream, link, task };
     if (plan === 'driven') {
       const outcome = await driver.finish(exchange, site, state);
       return { answer: outcome.kind === 'error' ? outcome : withoutTaskMeta(outcome.result), isTranslated: false };
     }
-    hold(site, state, exchange);
+    hold(site, state, exchange, onLimit);
     const created = plan === 'upgraded' ? upgradedTasks.begin(exchange, { ...site, holder }, state) : undefined;
-    const id = JSON.stringify(await ids.seal(client.caller, { upstream: upstream.id, task, holder: holder.key }));
+    const address = { upstream: upstream.id, task, holder: holder.key };
+    const id = JSON.stringify(await ids.seal(client.caller, address, exchange.upstreamTool));
     const named = created?.with('taskId', id) ?? result.with('task', state.with('taskId', id).toString());
     return { answer: { kind: 'result', result: named.toString() }, isTranslated: true };
   }
@@ -95,14 +99,15 @@ export class TaskCalls {
     state: RawObject,
     source: Source | undefined,
   ): Promise<Answer> {
-    const { driver, ids, translator } = this.#parts;
+    const { driver, ids, translator, onLimit } = this.#parts;
     const { client, holder } = exchange;
-    const task = taskIdOf(upstream.id, state);
+    const task = taskIdOf(upstream.id, state, onLimit);
     const from = { upstream: upstream.id, era: link.era, source };
     if (client.dialect.taskRole(client.caller.capabilities) === 'waits') {
       return translator.toClient(exchange, from, await driver.finish(exchange, { upstream, link, task }, state));
     }
-    const id = await ids.seal(client.caller, { upstream: upstream.id, task, holder: holder.key });
+    const address = { upstream: upstream.id, task, holder: holder.key };
+    const id = await ids.seal(client.caller, address, exchange.upstreamTool);
     const named = state.with('taskId', JSON.stringify(id));
     return translator.toClient(exchange, from, { kind: 'result', result: named.toString() });
   }
@@ -127,10 +132,13 @@ export class TaskCalls {
 }
 
 /** Returns the id in the state of a task. @throws {GatewayError} `upstream-protocol` */
-function taskIdOf(upstream: string, state: RawObject): string {
+function taskIdOf(upstream: string, state: RawObject, onLimit: (limit: LimitName) => void): string {
   const task = state.string('taskId');
-  if (task !== undefined) return task;
-  const message = `upstream "${upstream}" made a task without an id`;
+  const isLong = task !== undefined && task.length > LIMITS.upstreamTaskIdChars;
+  if (task !== undefined && !isLong) return task;
+  if (isLong) onLimit('upstreamTaskIdChars');
+  const fault = isLong ? `with an id of more than ${LIMITS.upstreamTaskIdChars} characters` : 'without an id';
+  const message = `upstream "${upstream}" made a task ${fault}`;
   throw new GatewayError('upstream-protocol', { upstream, message });
 }
 

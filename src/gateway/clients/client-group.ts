@@ -1,15 +1,21 @@
 import { ArraySet } from '../../small-collections.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
+import type { Settings } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { featuresOf } from '../../protocol/revisions.ts';
+import { FairPool, type Shares } from '../../upstream/quota/fair-pool.ts';
+import { noRoom } from './session-refusals.ts';
 import type { Caller } from '../exchange/caller.ts';
 import type { Recipient, Exchange } from '../exchange/exchange.ts';
+import type { LimitName } from '../../limits.ts';
 import { forwardableCapabilities, capabilityKeyOf } from '../exchange/client-capabilities.ts';
 import { ConnectionHolder, type Link } from '../exchange/connection-holder.ts';
 
 /** A `subscriptions/listen` stream: receives notifications that belong to no request. */
 export interface Subscriber {
+  /** The sender of the request that opened the stream. */
+  readonly caller: Caller;
   /** Returns whether the stream gets updates of the resource with this published URI. */
   isSubscribedTo(uri: string): boolean;
   announce(method: string, params: RawObject | undefined): void;
@@ -19,7 +25,7 @@ export interface Subscriber {
 }
 
 /**
- * All modern requests of one principal to one endpoint that declare the same capabilities. Modern requests do not
+ * All modern requests of one principal with the same rights to one endpoint that declare the same capabilities. Modern requests do not
  * identify their client, so legacy upstreams keep for a group the state that they would keep for a client.
  */
 export class ClientGroup extends ConnectionHolder {
@@ -128,8 +134,21 @@ export class ClientGroup extends ConnectionHolder {
     for (const subscriber of this.subscribers) subscriber.onTaskChange(link, task);
   }
 
-  onStateKept(): void {
+  onStateKept(): undefined {
     // Groups are not stored, so a restart has no loss to report.
+    return undefined;
+  }
+
+  onRightsChange(): void {
+    // Each stream is judged by the rights that it was opened with.
+  }
+
+  onSubscriptionDenied(): void {
+    // Groups are not stored.
+  }
+
+  onLinkOpen(): void {
+    // Groups are not stored, so no other process continues their sessions at upstreams.
   }
 
   sendLog(): void {
@@ -160,12 +179,17 @@ export class ClientGroup extends ConnectionHolder {
 export interface ClientGroupsParts {
   /** Returns the catalog of a holder, made of offers in memory and on disk. */
   loadCatalog(holder: ConnectionHolder): Promise<Catalog>;
+  /** Returns a text that is equal for callers with the same rights; empty if there is no access policy. */
+  rightsKeyOf(caller: Caller): string;
   /** Runs before a group is released. */
   onRelease(group: ClientGroup): void;
-  readonly idleMs: number;
-  readonly perPrincipal: number;
+  readonly settings: Settings<'sessions' | 'limits'>;
+  /** The shares of principals in the groups of this process. */
+  readonly shares: Shares;
   /** Returns the endpoint's catalog for clients without capabilities. */
   defaultCatalog(view: string): Catalog;
+  /** Runs when a bound refuses a client. */
+  readonly onLimit: (limit: LimitName) => void;
 }
 
 /** The client groups in use, by caller and by principal. */
@@ -173,14 +197,21 @@ export class ClientGroups {
   readonly #parts: ClientGroupsParts;
   readonly #pending = new Map<string, Promise<ClientGroup>>();
   readonly #ready = new Map<string, ClientGroup>();
+  /** The key of each group in the map of ready ones. It changes with the access policy, the group's own key does not. */
+  readonly #readyKeys = new WeakMap<ClientGroup, string>();
+  /** The number of changes of the access policy. A group that is made later has another key than one that was made before. */
+  #policies = 0;
   readonly #byPrincipal = new Map<string, Set<ClientGroup>>();
   /** Groups by caller object: most requests of one client have the same one. */
   #byCaller = new WeakMap<Caller, ClientGroup>();
   /** Capability keys by declared capabilities, which are mostly the same object too. */
   readonly #capabilityKeys = new WeakMap<RawObject, string>();
 
+  readonly #pool: FairPool;
+
   constructor(parts: ClientGroupsParts) {
     this.#parts = parts;
+    this.#pool = new FairPool(parts.shares, parts.settings().limits.sessions);
   }
 
   *[Symbol.iterator](): Iterator<ClientGroup> {
@@ -219,8 +250,7 @@ export class ClientGroups {
       claimed.usedMs = nowMs;
       return claimed;
     }
-    const capabilityKey = this.#capabilityKeyOf(caller);
-    const key = `modern ${capabilityKey} ${caller.view} ${caller.principal.key}`;
+    const key = this.#keyOf(caller);
     const known = this.#ready.get(key);
     if (known !== undefined) {
       known.usedMs = nowMs;
@@ -235,10 +265,17 @@ export class ClientGroups {
     return making;
   }
 
+  /** Returns the key of the group that serves a caller by the access policy of now. */
+  #keyOf(caller: Caller): string {
+    const rights = this.#parts.rightsKeyOf(caller);
+    const policy = rights === '' ? '' : `${this.#policies} ${rights}`;
+    return `modern ${this.#capabilityKeyOf(caller)} ${caller.view} ${policy}${caller.principal.key}`;
+  }
+
   #capabilityKeyOf({ capabilities, revision }: Caller): string {
     let capabilityKey = this.#capabilityKeys.get(capabilities);
     if (capabilityKey === undefined) {
-      capabilityKey = capabilityKeyOf(forwardableCapabilities(capabilities, featuresOf(revision)));
+      capabilityKey = capabilityKeyOf(forwardableCapabilities(capabilities, featuresOf(revision), this.#parts.onLimit));
       this.#capabilityKeys.set(capabilities, capabilityKey);
     }
     return capabilityKey;
@@ -246,21 +283,33 @@ export class ClientGroups {
 
   async #make(key: string, caller: Caller): Promise<ClientGroup> {
     try {
-      this.#makeRoom(caller.principal.key);
-      const group = new ClientGroup(key, caller, this.#parts.defaultCatalog(caller.view));
-      group.catalog = await this.#parts.loadCatalog(group);
-      this.#ready.set(key, group);
-      const ofPrincipal = this.#byPrincipal.get(group.principal) ?? new Set();
-      this.#byPrincipal.set(group.principal, ofPrincipal.add(group));
-      return group;
+      return await this.#makeIn(key, caller);
     } finally {
       this.#pending.delete(key);
     }
   }
 
+  async #makeIn(key: string, caller: Caller): Promise<ClientGroup> {
+    const { principal } = caller;
+    this.#makeRoom(principal.key);
+    this.#pool.take(principal.key);
+    try {
+      const group = new ClientGroup(key, caller, this.#parts.defaultCatalog(caller.view));
+      group.catalog = await this.#parts.loadCatalog(group);
+      this.#ready.set(key, group);
+      this.#readyKeys.set(group, key);
+      const ofPrincipal = this.#byPrincipal.get(group.principal) ?? new Set();
+      this.#byPrincipal.set(group.principal, ofPrincipal.add(group));
+      return group;
+    } catch (thrown) {
+      this.#pool.release(principal.key);
+      throw thrown;
+    }
+  }
+
   /**
-   * Releases the least recently used group of a principal without loss, if the principal has as many groups as allowed.
-   * The number is bounded, since clients choose their capabilities.
+   * Releases the least recently used group of a principal without loss, if the principal has as many groups as allowed, or if there is
+   * no room for another one of all principals. The number is bounded, since clients choose their capabilities.
    *
    * @throws {GatewayError} `overloaded`: no group can be released without loss.
    */
@@ -271,7 +320,15 @@ export class ClientGroups {
     for (const group of groups) {
       if (group.isReleasable && (oldest === undefined || group.usedMs < oldest.usedMs)) oldest = group;
     }
-    if (count < this.#parts.perPrincipal) return;
+    const { settings, shares } = this.#parts;
+    const { sessions, sessionsPerPrincipal } = settings().limits;
+    this.#pool.setCapacity(sessions);
+    const hasRoom = this.#pool.hasRoomFor(principal);
+    if (count < sessionsPerPrincipal && hasRoom) return;
+    if (oldest === undefined && !hasRoom) {
+      if (this.#pool.hasFree) shares.onRefused('sessions');
+      throw noRoom(this.#pool, principal, sessions);
+    }
     if (oldest === undefined) {
       const message =
         `clients of yours with ${count} different sets of capabilities are in use, as many as ` +
@@ -281,11 +338,33 @@ export class ClientGroups {
     this.#release(oldest);
   }
 
+  /**
+   * Finds the group of each caller again, since its rights may have changed: a group serves callers with the rights that its own caller has now.
+   * Ends the streams of callers that have other rights now, which open another one in the group of these rights.
+   */
+  onPolicyChange(): void {
+    this.#policies++;
+    this.#byCaller = new WeakMap();
+    const groups = [...this.#ready.values()];
+    this.#ready.clear();
+    for (const group of groups) {
+      const key = this.#keyOf(group.caller);
+      // Of groups with equal rights one serves later requests. The others end when they are idle.
+      const readyKey = this.#ready.has(key) ? `former ${group.key}` : key;
+      this.#ready.set(readyKey, group);
+      this.#readyKeys.set(group, readyKey);
+      const rights = this.#parts.rightsKeyOf(group.caller);
+      for (const subscriber of group.subscribers) {
+        if (this.#parts.rightsKeyOf(subscriber.caller) !== rights) subscriber.close();
+      }
+    }
+  }
+
   /** Releases groups that have not been used for `idleMs`. */
   sweep(nowMs: number): void {
     for (const group of this.#ready.values()) {
       group.removeIdleExclusives((exclusive) => this.#parts.onRelease(exclusive));
-      if (group.isQuiet && nowMs - group.usedMs > this.#parts.idleMs) this.#release(group);
+      if (group.isQuiet && nowMs - group.usedMs > this.#parts.settings().sessions.idleMs) this.#release(group);
     }
   }
 
@@ -300,11 +379,12 @@ export class ClientGroups {
   }
 
   #release(group: ClientGroup): void {
-    this.#ready.delete(group.key);
+    this.#ready.delete(this.#readyKeys.get(group) ?? '');
     const ofPrincipal = this.#byPrincipal.get(group.principal);
     ofPrincipal?.delete(group);
     if (ofPrincipal?.size === 0) this.#byPrincipal.delete(group.principal);
     this.#byCaller = new WeakMap();
+    this.#pool.release(group.principal);
     for (const exclusive of group.exclusiveGroups()) this.#parts.onRelease(exclusive);
     this.#parts.onRelease(group);
     group.close();

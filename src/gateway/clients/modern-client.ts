@@ -36,6 +36,10 @@ export class ModernClient<Holder extends ConnectionHolder = ClientGroup> impleme
     this.rounds = rounds;
   }
 
+  get lasting(): this {
+    return this;
+  }
+
   get dialect(): ClientDialect {
     return this.group.dialect;
   }

@@ -4,6 +4,8 @@ import type { Catalog } from '../../catalog/catalog.ts';
 import type { SessionRef } from '../../store/session-store.ts';
 import { GatewayError, toAnswer } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
+import type { Principal } from '../../policy/principal.ts';
 import { type Answer, errorAnswer, type Id, notificationText, requestText } from '../../protocol/jsonrpc.ts';
 import { withToken } from '../../protocol/meta.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
@@ -11,11 +13,12 @@ import { endOfQuestion, nameOf } from '../../telemetry/tracing/mcp-spans.ts';
 import type { Caller } from '../exchange/caller.ts';
 import type { ClientQuestion } from '../exchange/client-question.ts';
 import type { Recipient, Client, Exchange } from '../exchange/exchange.ts';
-import type { ClientSession, MessageSink } from '../front.ts';
+import type { ClientSession, MessageSink, Owner } from '../front.ts';
 import type { Severity } from '../../protocol/severity.ts';
+import { SessionClient } from './session-client.ts';
 import { WaitingMessages } from './waiting-messages.ts';
 import { isWanted } from '../exchange/log-level.ts';
-import { ConnectionHolder } from '../exchange/connection-holder.ts';
+import { ConnectionHolder, type Link } from '../exchange/connection-holder.ts';
 
 /** A request of the gateway that the client has not answered yet. */
 interface PendingQuestion {
@@ -23,10 +26,24 @@ interface PendingQuestion {
   readonly onProgress: (params: RawObject) => void;
 }
 
-const MAX_QUESTIONS = 64;
-
 /** The time that a user has to answer. Then the upstream gets an error. */
 const ASK_LIMIT_MS = 600_000;
+
+/** Receives the events of sessions. */
+export interface SessionEvents {
+  /** An upstream begins to keep state for the session. See {@link ConnectionHolder.onStateKept}. */
+  onStateKept(session: Session, upstream: string): Promise<void> | undefined;
+  /** The session has lost a subscription, because the access policy denies its resource. */
+  onSubscriptionDenied(session: Session, uri: string): void;
+  /** A link of the session has opened. */
+  onLinkOpen(session: Session, link: Link): void;
+  /** Another principal object, whose claims may differ, judges what runs without a request from now on. */
+  onPrincipalChange(session: Session): void;
+  /** Returns the catalog of the session for the claims of this principal object. */
+  catalogOf(session: Session, principal: Principal): Catalog;
+  /** A bound of a session is reached. */
+  readonly onLimit: (limit: LimitName) => void;
+}
 
 /** The session of a legacy client: the state between its requests. */
 export class Session extends ConnectionHolder implements Client, ClientSession {
@@ -39,6 +56,8 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   readonly inFlight = new ArrayMap<Id, Exchange>();
   /** True if the client has sent `notifications/initialized`. Before that it gets only answers to its requests. */
   isInitialized = false;
+  /** The process that had the session before this one, and may have requests of it in flight. */
+  former: Owner | undefined;
   readonly #questions = new Map<Id, PendingQuestion>();
   /**
    * Begins at a random number, so that an answer to a question from before a restart answers no question of this
@@ -46,27 +65,73 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
    */
   #lastQuestion = randomInt(2 ** 47);
   #sink: MessageSink | undefined;
+  /** True if the sink is an event stream that was opened with the credentials of {@link caller}. */
+  #hasReader = false;
+  /** The client with the credentials of the latest request. */
+  #client: SessionClient | undefined;
   readonly #waiting = new WaitingMessages();
 
-  readonly #onStateKept: (session: Session, upstream: string) => void;
+  readonly #events: SessionEvents;
+  /** The object of `caller`, whose principal changes. */
+  readonly #caller: { principal: Principal };
 
-  /** @param onStateKept runs when an upstream begins to keep state for the session. */
-  constructor(
-    id: string,
-    key: string,
-    ref: SessionRef,
-    caller: Caller,
-    catalog: Catalog,
-    onStateKept: (session: Session, upstream: string) => void,
-  ) {
-    super(key, caller, catalog);
+  constructor(id: string, key: string, ref: SessionRef, caller: Caller, catalog: Catalog, events: SessionEvents) {
+    const own = { ...caller };
+    super(key, own, catalog);
+    this.#caller = own;
     this.id = id;
     this.ref = ref;
-    this.#onStateKept = onStateKept;
+    this.#events = events;
   }
 
-  onStateKept(upstream: string): void {
-    this.#onStateKept(this, upstream);
+  /** Returns the session that the client's edge passes on. @throws {TypeError} if another front has made it. */
+  static from(session: ClientSession): Session {
+    if (#sink in session) return session;
+    throw new TypeError('this session belongs to another front');
+  }
+
+  get lasting(): this {
+    return this;
+  }
+
+  /**
+   * Handles the arrival of a request. What runs without a request, such as notifications, has the rights of the request that opened the event
+   * stream. Without such a stream it has those of the latest request.
+   */
+  onRequestOf(principal: Principal): void {
+    if (!this.#hasReader) this.setPrincipal(principal);
+  }
+
+  /** Sets the claims by which is judged what runs without a request. It is the same principal. */
+  setPrincipal(principal: Principal): void {
+    if (this.#caller.principal === principal) return;
+    this.#caller.principal = principal;
+    this.#events.onPrincipalChange(this);
+  }
+
+  /** Returns the client with the credentials of one request. */
+  clientOf(principal: Principal): SessionClient {
+    if (this.#client?.caller.principal !== principal) {
+      this.#client = new SessionClient(this, principal, (one) => this.#events.catalogOf(this, one));
+    }
+    return this.#client;
+  }
+
+  onRightsChange(): void {
+    // Messages that wait were made with other rights.
+    this.#waiting.removeContents();
+  }
+
+  onStateKept(upstream: string): Promise<void> | undefined {
+    return this.#events.onStateKept(this, upstream);
+  }
+
+  onLinkOpen(link: Link): void {
+    this.#events.onLinkOpen(this, link);
+  }
+
+  onSubscriptionDenied(uri: string): void {
+    this.#events.onSubscriptionDenied(this, uri);
   }
 
   get handle(): string {
@@ -112,14 +177,19 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     return this.#sink === undefined ? 0 : 1;
   }
 
-  setSink(sink: MessageSink): void {
+  setSink(sink: MessageSink, reader?: Principal): void {
+    if (reader !== undefined) this.setPrincipal(reader);
+    this.#hasReader = reader !== undefined;
     this.#sink = sink;
     this.usedMs = performance.now();
     for (const text of this.#waiting.removeAll()) this.#queue(text);
   }
 
   removeSink(sink: MessageSink): void {
-    if (this.#sink === sink) this.#sink = undefined;
+    if (this.#sink === sink) {
+      this.#sink = undefined;
+      this.#hasReader = false;
+    }
     this.usedMs = performance.now();
   }
 
@@ -185,7 +255,8 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   }
 
   ask(question: ClientQuestion, exchange: Exchange | undefined): void {
-    if (this.#questions.size >= MAX_QUESTIONS) {
+    if (this.#questions.size >= LIMITS.questionsPerSession) {
+      this.#events.onLimit('questionsPerSession');
       const message = 'The client has too many unanswered questions';
       question.answer(errorAnswer(RPC.internalError, message));
       return;
@@ -228,15 +299,20 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     this.#deliver(text, exchange);
   }
 
-  onResponse(id: Id, answer: Answer): void {
+  /** Handles an answer of the client. Returns false if the gateway has not asked this question here. */
+  onResponse(id: Id, answer: Answer): boolean {
     const question = this.#questions.get(id);
-    if (question === undefined) return;
+    if (question === undefined) return false;
     this.#questions.delete(id);
     question.resolve(answer);
+    return true;
   }
 
-  onProgress(params: RawObject): void {
-    this.#questions.get(params.raw('progressToken') ?? '')?.onProgress(params);
+  /** Handles progress of the client with a question. Returns false if the gateway has not asked it here. */
+  onProgress(params: RawObject): boolean {
+    const question = this.#questions.get(params.raw('progressToken') ?? '');
+    question?.onProgress(params);
+    return question !== undefined;
   }
 
   override close(): void {

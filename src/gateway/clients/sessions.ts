@@ -1,43 +1,84 @@
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
+import { isShown } from '../../catalog/catalog.ts';
 import { commonKey } from '../../catalog/offer.ts';
+import type { Settings } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { Principal } from '../../policy/principal.ts';
 import { RawObject } from '../../json/json.ts';
 import { detach } from '../../json/kept-text.ts';
-import { isLegacyRevision, featuresOf } from '../../protocol/revisions.ts';
+import type { LimitName } from '../../limits.ts';
+import { isLegacyRevision, featuresOf, type LegacyRevision } from '../../protocol/revisions.ts';
 import type { Level } from '../../telemetry/metrics.ts';
-import { LIMITS, type LimitName } from '../../limits.ts';
+import type { Counters } from '../../store/shared-counters.ts';
 import type { SessionChange, SessionRecord, SessionRef, SessionStore } from '../../store/session-store.ts';
+import type { Attachment } from '../../upstream/link/attachment.ts';
+import type { Shares } from '../../upstream/quota/fair-pool.ts';
 import type { Caller } from '../exchange/caller.ts';
 import { assertClaimed, HERE, type Owners } from '../exchange/owners.ts';
-import type { Ownership } from '../front.ts';
+import type { Owner, Ownership } from '../front.ts';
+import type { Link, Upstreams } from '../exchange/connection-holder.ts';
 import { forwardableCapabilities } from '../exchange/client-capabilities.ts';
 import { isSeverity } from '../../protocol/severity.ts';
 import type { Offers } from '../lists/offers.ts';
+import { Attachments } from '../handles/attachments.ts';
 import type { Sealer } from '../handles/sealer.ts';
 import { resolveUri } from '../exchange/route.ts';
-import { Session } from './session.ts';
-
-export interface SessionLimits {
-  readonly idleMs: number;
-  readonly maxAgeMs: number;
-  readonly perPrincipal: number;
-}
+import { KnownRefs, tagOf } from './known-refs.ts';
+import { Session, type SessionEvents } from './session.ts';
+import { refusal } from './session-refusals.ts';
+import { sessionCounterOf, SessionRoom } from './session-room.ts';
+import { recordState } from './state-record.ts';
 
 export interface SessionsParts {
   readonly sealer: Sealer;
   readonly owners: Owners;
   readonly store: SessionStore;
   readonly offers: Offers;
-  readonly limits: SessionLimits;
+  readonly settings: Settings<'sessions' | 'limits'>;
+  /** The shares of principals in the sessions of this process. */
+  readonly shares: Shares;
+  /** Counts the sessions of a principal in all processes; undefined if there is no other one. */
+  readonly counters: Counters | undefined;
   readonly log: Logger;
   /** The gauge of sessions in memory. */
   readonly gauge: Level;
-  /** Runs when a released session is in memory again. */
-  onRestored(session: Session, record: SessionRecord | undefined): void;
-  /** Runs before a session is released or ended. */
-  onRelease(session: Session): void;
+  /** Runs when a released session is in memory again. @param used the upstreams that may have kept state for it. */
+  onRestored(session: Session, used: readonly string[]): void;
+  /**
+   * Runs before a session is released or ended.
+   *
+   * @param isLeft true if another process may continue the session, with those that it has at upstreams.
+   */
+  onRelease(session: Session, isLeft: boolean): void;
+  /** Runs when what runs without a request of a session is judged by another principal object, whose claims may differ. */
+  onPrincipalChange(session: Session): void;
+  /** Runs when a session has ended for good. */
+  onEnd(session: Session): void;
+  /** Runs when other processes may have a session, whose requests in flight end here. */
+  onLeave(session: Session): void;
+  /** Runs when an upstream begins to keep state for a session that other processes may have. None of them learns of that state. */
+  onStateOfLeft(session: Session, upstream: string): void;
+  readonly upstreams: Upstreams;
+  /** Runs when a bound of a session is reached. */
+  readonly onLimit: (limit: LimitName) => void;
+}
+
+/** Everything that is stored about a session. */
+interface StoredSession {
+  readonly isEnded: boolean;
+  readonly record: SessionRecord | undefined;
+  /** The process that had it before; see {@link Owners.formerOf}. */
+  readonly former: Owner | undefined;
+}
+
+/** The content of a session id. */
+interface UnsealedSession {
+  readonly key: string;
+  readonly ref: SessionRef;
+  readonly revision: LegacyRevision;
+  /** As text. */
+  readonly capabilities: string;
 }
 
 /**
@@ -48,14 +89,23 @@ export interface SessionsParts {
  */
 export class Sessions {
   readonly #parts: SessionsParts;
+  readonly #attachments: Attachments;
   /** By the tag of the id. */
   readonly #active = new Map<string, Session>();
+  /** Sessions that other processes may have by now, by the tag of the id. Their requests in flight end here. */
+  readonly #leaving = new Map<string, Session>();
   readonly #restoring = new Map<string, Promise<Session | undefined>>();
-  /** The number of sessions that are being opened or restored, by principal. They count as open. */
-  readonly #opening = new Map<string, number>();
+  /** The ids of sessions that other processes have. Empty if there are none. */
+  readonly #refs: KnownRefs;
+  readonly #room: SessionRoom;
 
   constructor(parts: SessionsParts) {
     this.#parts = parts;
+    this.#attachments = new Attachments(parts.sealer, parts.upstreams);
+    this.#refs = new KnownRefs(parts.onLimit);
+    const { settings, shares, counters } = parts;
+    const release = (session: Session) => this.#release(session, true);
+    this.#room = new SessionRoom({ settings, shares, counters, active: this.#active, release });
   }
 
   [Symbol.iterator](): Iterator<Session> {
@@ -67,14 +117,38 @@ export class Sessions {
     return this.#active.size;
   }
 
-  /** Returns whether the session of this id is in memory. */
-  has(id: string): boolean {
-    return this.#active.get(tagOf(id))?.id === id;
+  /** Returns whether the session of this id is in memory, and no other process can have claimed it. */
+  isCertainlyHere(id: string): boolean {
+    return this.#active.get(tagOf(id))?.id === id && this.#parts.owners.isCurrent;
   }
 
-  /** Returns where the session of this id is, which may belong to anybody. */
-  ownerOf(id: string): Ownership | Promise<Ownership> {
-    return this.has(id) ? HERE : this.#parts.owners.ownerOf({ kind: 'session', id });
+  /** Returns where the session of this id is. {@link find} refuses one that does not belong to this principal and view. */
+  ownerOf(id: string, principal: Principal, view: string, isForwarded = false): Ownership | Promise<Ownership> {
+    const { owners } = this.#parts;
+    if (owners.isAlone || this.isCertainlyHere(id)) return HERE;
+    const session = this.#refs.find(id, principal, view);
+    const isLookedUp = session === undefined || this.#active.has(tagOf(id));
+    if (isLookedUp) return this.#lookUpOwner(id, principal, view, isForwarded);
+    return owners.ownerOf({ kind: 'session', session, isForwarded });
+  }
+
+  /** Opens the id before it asks, so that an invented id costs nobody a place in the table of owners. */
+  async #lookUpOwner(id: string, principal: Principal, view: string, isForwarded: boolean): Promise<Ownership> {
+    const { owners } = this.#parts;
+    const session = await this.#refOf(id, principal, view);
+    if (session === undefined) return HERE;
+    if (this.#active.get(tagOf(id))?.id === id && (await owners.stillOwns(session))) return HERE;
+    return await owners.ownerOf({ kind: 'session', session, isForwarded });
+  }
+
+  /** Returns the reference in an id; undefined if it is invalid, or belongs to another principal or view. */
+  async #refOf(id: string, principal: Principal, view: string): Promise<SessionRef | undefined> {
+    const known = this.#refs.find(id, principal, view);
+    if (known !== undefined) return known;
+    const unsealed = await this.#unseal(id, principal, view);
+    if (unsealed === undefined) return undefined;
+    this.#refs.add(id, unsealed.ref, view);
+    return unsealed.ref;
   }
 
   /**
@@ -82,15 +156,18 @@ export class Sessions {
    * released without loss.
    */
   async open(caller: Caller): Promise<Session> {
-    return await this.#withReservation(caller.principal, () => this.#open(caller));
+    const { principal } = caller;
+    const nextSerial = () => this.#parts.store.nextSerial(principal.key);
+    const session = await this.#room.reserve(principal, nextSerial, (serial) => this.#open(caller, serial));
+    return this.#assertHere(session);
   }
 
-  async #open(caller: Caller): Promise<Session> {
+  async #open(caller: Caller, serial: number): Promise<Session> {
     const key = randomUUID();
     const ref: SessionRef = {
       principal: caller.principal.key,
-      serial: await this.#parts.store.nextSerial(caller.principal.key),
-      expiresMs: Date.now() + this.#parts.limits.maxAgeMs,
+      serial,
+      expiresMs: Date.now() + this.#parts.settings().sessions.maxAgeMs,
     };
     const payload = {
       key,
@@ -102,11 +179,32 @@ export class Sessions {
       capabilities: forwardableCapabilities(caller.capabilities, featuresOf(caller.revision)).toString(),
     };
     const id = await this.#parts.sealer.seal('session', payload, ref.expiresMs);
-    // The id has no owner yet, so it becomes that of this process.
-    assertClaimed(await this.#parts.owners.ownerOf({ kind: 'session', id }));
-    const session = await this.#make(id, key, ref, caller);
-    this.#active.set(tagOf(id), session);
+    const { owners } = this.#parts;
+    assertClaimed(await owners.ownerOf({ kind: 'session', session: ref, isNew: true }));
+    return this.#add(await this.#makeOwned(id, key, ref, caller));
+  }
+
+  /** Returns the session. @throws {GatewayError} `store-unavailable` if another process has got it meanwhile. */
+  #assertHere(session: Session): Session {
+    if (this.#active.get(tagOf(session.id)) === session) return session;
+    const message = 'the session moved to another process at this moment; send the request again';
+    throw new GatewayError('store-unavailable', { message });
+  }
+
+  /** Makes a session of this process. If that fails, other processes may have it. */
+  async #makeOwned(id: string, key: string, ref: SessionRef, caller: Caller): Promise<Session> {
+    try {
+      return await this.#make(id, key, ref, caller);
+    } catch (thrown) {
+      this.#parts.owners.release(ref);
+      throw thrown;
+    }
+  }
+
+  #add(session: Session): Session {
+    this.#active.set(tagOf(session.id), session);
     this.#parts.gauge.add();
+    this.#parts.owners.onLost(session.ref, () => this.#release(session, true));
     return session;
   }
 
@@ -117,82 +215,178 @@ export class Sessions {
   find(id: string, principal: Principal, view: string): Session | undefined | Promise<Session | undefined> {
     const session = this.#active.get(tagOf(id));
     if (session?.id !== id) return this.#findRestored(id, principal, view);
-    return session.isExpired(Date.now()) ? undefined : touchIfOwned(session, principal, view);
+    return session.isExpired(Date.now()) ? undefined : this.#touchIfOwned(session, principal, view);
+  }
+
+  /**
+   * Returns the session and marks it as used by this principal, whose claims may have changed. Undefined when it belongs to another principal
+   * or view.
+   */
+  #touchIfOwned(session: Session, principal: Principal, view: string): Session | undefined {
+    if (session.principal !== principal.key || session.caller.view !== view) return undefined;
+    session.usedMs = performance.now();
+    session.onRequestOf(principal);
+    return session;
   }
 
   async #findRestored(id: string, principal: Principal, view: string): Promise<Session | undefined> {
     // Another principal with the same id must not get the same result.
-    const claim = JSON.stringify([id, principal.key, view]);
-    let restoring = this.#restoring.get(claim);
+    const key = JSON.stringify([id, principal.key, view]);
+    let restoring = this.#restoring.get(key);
     if (restoring === undefined) {
-      restoring = this.#restore(id, principal, view).finally(() => this.#restoring.delete(claim));
-      this.#restoring.set(claim, restoring);
+      restoring = this.#restore(id, principal, view).finally(() => this.#restoring.delete(key));
+      this.#restoring.set(key, restoring);
     }
     const session = await restoring;
-    return session && touchIfOwned(session, principal, view);
+    return session && this.#touchIfOwned(session, principal, view);
   }
 
   async #restore(id: string, principal: Principal, view: string): Promise<Session | undefined> {
-    const payload = await this.#parts.sealer.unseal('session', id, Date.now());
-    if (payload === undefined || payload['principal'] !== principal.key || payload['view'] !== view) return undefined;
-    const { key, serial, expires, revision, capabilities } = payload;
-    if (typeof serial !== 'number' || typeof expires !== 'number') return undefined;
-    if (typeof key !== 'string' || typeof revision !== 'string' || !isLegacyRevision(revision)) return undefined;
-    if (typeof capabilities !== 'string') return undefined;
-    const ref: SessionRef = { principal: principal.key, serial, expiresMs: expires };
-    if (await this.#parts.store.isEnded(ref)) return undefined;
-    const record = await this.#parts.store.load(ref);
+    const unsealed = await this.#unseal(id, principal, view);
+    if (unsealed === undefined) return undefined;
+    const { ref } = unsealed;
+    const { owners, upstreams } = this.#parts;
+    const loading = this.#load(ref);
+    try {
+      const session = await this.#room.reserve(
+        principal,
+        () => loading,
+        async (stored) =>
+          stored.isEnded ? undefined : this.#add(await this.#makeRestored(id, unsealed, principal, view, stored)),
+      );
+      if (session === undefined) {
+        owners.release(ref);
+        return undefined;
+      }
+      const { record } = await loading;
+      const used = (record?.upstreams ?? []).filter((one) => upstreams.has(one) && isShown(session.catalog, one));
+      this.#parts.onRestored(this.#assertHere(session), used);
+      return session;
+    } catch (thrown) {
+      owners.release(ref);
+      // The client learns that, whatever else has failed.
+      if ((await loading.catch(() => undefined))?.isEnded === true) return undefined;
+      throw thrown;
+    }
+  }
 
-    const caller: Caller = {
-      principal,
-      view,
-      revision,
-      capabilities: RawObject.parse(capabilities),
-    };
-    const session = await this.#withReservation(principal, () => this.#make(id, key, ref, caller));
+  /** Reads all that is stored about a session at once, since each answer may take a while. */
+  async #load(ref: SessionRef): Promise<StoredSession> {
+    const { store, owners } = this.#parts;
+    const finding = owners.isAlone ? undefined : owners.formerOf(ref);
+    const [isEnded, record, former] = await Promise.all([store.isEnded(ref), store.load(ref), finding]);
+    return { isEnded, record, former };
+  }
+
+  async #makeRestored(
+    id: string,
+    { key, ref, revision, capabilities }: UnsealedSession,
+    principal: Principal,
+    view: string,
+    { record, former }: StoredSession,
+  ): Promise<Session> {
+    const caller: Caller = { principal, view, revision, capabilities: RawObject.parse(capabilities) };
+    const session = await this.#make(id, key, ref, caller);
     session.isInitialized = true;
+    session.attachments = await this.#attachmentsOf(session, record);
     if (isSeverity(record?.logLevel)) session.logLevel = record.logLevel;
     for (const uri of record?.subscriptions ?? []) {
       const resource = resolveUri(session.catalog, uri);
       if (!(resource instanceof GatewayError))
         session.subscriptions.set(detach(uri), { upstream: resource.upstream, uri: detach(resource.uri) });
     }
-    this.#active.set(tagOf(id), session);
-    this.#parts.gauge.add();
-    this.#parts.onRestored(session, record);
+    session.former = former;
     return session;
+  }
+
+  /** Returns the sessions at upstreams that an earlier process has stored, of those that the session may still use. */
+  async #attachmentsOf(
+    { catalog }: Session,
+    record: SessionRecord | undefined,
+  ): Promise<Map<string, Attachment> | undefined> {
+    const found = new Map<string, Attachment>();
+    for (const { upstream, text } of record?.attachments ?? []) {
+      if (!isShown(catalog, upstream)) continue;
+      const attachment = await this.#attachments.unseal(upstream, text);
+      if (attachment !== undefined) found.set(upstream, attachment);
+    }
+    return found.size === 0 ? undefined : found;
+  }
+
+  /** Opens an id. Returns undefined if it is invalid, or belongs to another principal or view. */
+  async #unseal(id: string, principal: Principal, view: string): Promise<UnsealedSession | undefined> {
+    const payload = await this.#parts.sealer.unseal('session', id, Date.now());
+    if (payload === undefined || payload['principal'] !== principal.key || payload['view'] !== view) return undefined;
+    const { key, serial, expires, revision, capabilities } = payload;
+    if (typeof serial !== 'number' || typeof expires !== 'number') return undefined;
+    if (typeof key !== 'string' || typeof revision !== 'string' || !isLegacyRevision(revision)) return undefined;
+    if (typeof capabilities !== 'string') return undefined;
+    return { key, ref: { principal: principal.key, serial, expiresMs: expires }, revision, capabilities };
   }
 
   /** Makes a session with the catalog for its capabilities, which may be read from disk. */
   async #make(id: string, key: string, ref: SessionRef, caller: Caller): Promise<Session> {
     const { offers } = this.#parts;
-    const session = new Session(
-      id,
-      key,
-      ref,
-      caller,
-      offers.catalog(caller.view, commonKey('legacy')),
-      this.#onStateKept,
-    );
+    const session = new Session(id, key, ref, caller, offers.catalog(caller.view, commonKey('legacy')), this.#events);
     session.catalog = await offers.loadCatalog(session);
     return session;
   }
 
-  /** Stores the name of the upstream, so that the gateway can report the loss of the state after a restart. */
-  readonly #onStateKept = (session: Session, upstream: string): void => {
-    this.save(session, { kind: 'use', upstream }).catch((thrown: unknown) => {
-      this.#parts.log.debug({ err: thrown, upstream }, 'a restart will not report the loss of state');
-    });
+  readonly #events: SessionEvents = {
+    // Stores the name of the upstream, so that the gateway can report the loss of the state after a restart.
+    onStateKept: (session, upstream) => {
+      if (this.#leaving.get(tagOf(session.id)) === session) {
+        // Another process continues what is attachable.
+        this.#reportLeft(session, upstream);
+        return undefined;
+      }
+      return recordState(this.#parts, session, upstream).then((outcome) => {
+        // The answer that began the state reports its loss.
+        if (outcome === 'moved') this.#reportLeft(session, upstream);
+      });
+    },
+    onSubscriptionDenied: (session, uri) => {
+      this.save(session, { kind: 'unsubscribe', uri }).catch((thrown: unknown) => {
+        this.#parts.log.warn({ err: thrown }, 'a denied subscription stays stored');
+      });
+    },
+    onLinkOpen: (session, link) => {
+      this.#saveAttachment(session, link).catch((thrown: unknown) => {
+        this.#parts.log.debug(
+          { err: thrown, upstream: link.upstream },
+          'a restart will not continue the session there',
+        );
+      });
+    },
+    onPrincipalChange: (session) => this.#parts.onPrincipalChange(session),
+    catalogOf: (session, principal) => this.#parts.offers.catalogOf(session, principal),
+    onLimit: (limit) => this.#parts.onLimit(limit),
   };
+
+  /** Reports the loss of a state that the process which has the session by now can neither continue nor know. */
+  #reportLeft(session: Session, upstream: string): void {
+    if (session.attachable?.has(upstream) !== true) this.#parts.onStateOfLeft(session, upstream);
+  }
+
+  /** Stores the session that a link has at its upstream, so that a later process continues it. */
+  async #saveAttachment(session: Session, link: Link): Promise<void> {
+    const { upstream } = link;
+    session.attachable?.delete(upstream);
+    const text = await this.#attachments.seal(link, session.ref.expiresMs);
+    if (text === undefined) return;
+    await this.save(session, { kind: 'attach', upstream, text });
+    if (!link.connection.isClosed) (session.attachable ??= new Set()).add(upstream);
+  }
 
   /**
    * Stores a change of a session, so that it is known when the session is restored.
    *
-   * @throws {GatewayError} `overloaded` or `invalid-params` if a limit forbids the change. Then nothing is stored.
+   * @throws {GatewayError} `overloaded` or `invalid-params` if a limit forbids the change, `store-unavailable` if the session has moved. Then nothing
+   *   is stored.
    */
   async save(session: Session, change: SessionChange): Promise<void> {
-    const limit = await this.#parts.store.change(session.ref, change);
-    if (limit !== undefined) throw refusal(limit);
+    const refused = await this.#parts.store.change(session.ref, change);
+    if (refused !== undefined) throw refusal(refused);
   }
 
   /**
@@ -202,7 +396,8 @@ export class Sessions {
    *   restart could restore it.
    */
   async end(session: Session): Promise<void> {
-    this.#release(session);
+    this.#release(session, false);
+    this.#parts.onEnd(session);
     if (await this.#parts.store.end(session.ref)) return;
     const { failure = 'state directory cannot be written' } = this.#parts.store;
     const message = `the session has ended, but a restart of the gateway before this is saved would revive it (${failure})`;
@@ -210,14 +405,18 @@ export class Sessions {
   }
 
   /**
-   * Releases sessions that have been idle for too long, and sessions with an expired id when their calls are answered.
+   * Releases sessions that have been idle for too long, sessions beyond the share of this process, and sessions with an expired id when their
+   * calls are answered.
    */
   sweep(nowMs: number): void {
     const dateMs = Date.now();
     for (const session of this.#active.values()) {
-      if (session.isExpired(dateMs) && session.inFlight.size === 0) this.#release(session);
-      else if (session.isQuiet && nowMs - session.usedMs > this.#parts.limits.idleMs) this.#release(session);
+      const isIdle = session.isQuiet && nowMs - session.usedMs > this.#parts.settings().sessions.idleMs;
+      // While the lease may have lapsed, another process may have the session.
+      const isLeft = !this.#parts.owners.isCurrent;
+      if (isIdle || (session.isExpired(dateMs) && session.inFlight.size === 0)) this.#release(session, isLeft);
     }
+    this.#room.shrink();
   }
 
   /** Ends the sessions of an endpoint that was removed, for good. */
@@ -226,75 +425,67 @@ export class Sessions {
     await Promise.all(ending.map((session) => this.end(session)));
   }
 
-  /** Releases all sessions. */
-  releaseAll(): void {
-    for (const session of this.#active.values()) this.#release(session);
-  }
-
-  #release(session: Session): void {
-    if (!this.#active.delete(tagOf(session.id))) return;
-    this.#parts.gauge.remove();
-    this.#parts.onRelease(session);
-    session.close();
-  }
-
-  async #withReservation(principal: Principal, make: () => Promise<Session>): Promise<Session> {
-    this.#makeRoom(principal);
-    const { key } = principal;
-    this.#opening.set(key, (this.#opening.get(key) ?? 0) + 1);
-    try {
-      return await make();
-    } finally {
-      const left = (this.#opening.get(key) ?? 1) - 1;
-      if (left === 0) this.#opening.delete(key);
-      else this.#opening.set(key, left);
-    }
+  /** Ends the sessions of principals in this process for good. @param principals keys of principals. */
+  async endOf(principals: ReadonlySet<string>): Promise<void> {
+    const ending = [...this.#active.values()].filter(({ principal }) => principals.has(principal));
+    await Promise.all(ending.map((session) => this.end(session)));
   }
 
   /**
-   * Releases the least recently used session of a principal without loss, if the principal has as many as allowed. A
-   * released session is restored from its id.
+   * Judges what runs without a request of sessions by the rights that their credentials have now.
+   *
+   * @param current returns the principal object with the rights of now; the same one if they have not changed.
    */
-  #makeRoom(principal: Principal): void {
-    let count = this.#opening.get(principal.key) ?? 0;
-    if (this.#active.size + count < this.#parts.limits.perPrincipal) return;
-    let oldest: Session | undefined;
-    for (const session of this.#active.values()) {
-      if (session.principal !== principal.key) continue;
-      count++;
-      if (session.isReleasable && (oldest === undefined || session.usedMs < oldest.usedMs)) oldest = session;
-    }
-    if (count < this.#parts.limits.perPrincipal) return;
-    if (oldest === undefined) {
-      const message =
-        `you have ${count} sessions that are in use, as many as gateway.limits.sessionsPerPrincipal allows; ` +
-        'end one with DELETE, or try again later';
-      throw new GatewayError('overloaded', { message });
-    }
-    this.#release(oldest);
+  updatePrincipals(current: (principal: Principal) => Principal): void {
+    for (const session of this.#active.values()) session.setPrincipal(current(session.caller.principal));
   }
-}
 
-/** Returns the authentication tag that ends a sealed id. Each id has its own; hashing a whole id would take 2 % of a call. */
-function tagOf(id: string): string {
-  return id.slice(id.lastIndexOf('.') + 1);
-}
-
-/** Returns the error that names the limit that forbids a change, and the client's remedy. */
-function refusal(limit: LimitName): GatewayError {
-  if (limit === 'subscriptionUriBytes') {
-    return new GatewayError('invalid-params', { message: `"uri" is longer than ${LIMITS.subscriptionUriBytes} bytes` });
+  /**
+   * Lets other processes have all sessions from now on. Requests in flight end here, and streams are open until {@link releaseAll}, since
+   * answers may not have been read yet.
+   */
+  handOver(): void {
+    for (const [tag, session] of this.#active) {
+      this.#active.delete(tag);
+      this.#parts.gauge.remove();
+      this.#room.leave(session.principal);
+      this.#parts.counters?.release(sessionCounterOf(session.principal));
+      this.#parts.owners.release(session.ref, session.inFlight.size > 0);
+      this.#leaving.set(tag, session);
+      this.#parts.onLeave(session);
+    }
   }
-  const message =
-    limit === 'subscriptionsPerSession'
-      ? `this session has ${LIMITS.subscriptionsPerSession} subscriptions already; unsubscribe from some first`
-      : `the subscriptions of ${limit === 'sessionRecordBytes' ? 'all' : 'your'} sessions take ${LIMITS[limit]} bytes already; end sessions that are not used any more`;
-  return new GatewayError('overloaded', { message, data: { limit } });
-}
 
-/** Returns the session and marks it as used. Undefined when it belongs to another principal or view. */
-function touchIfOwned(session: Session, principal: Principal, view: string): Session | undefined {
-  if (session.principal !== principal.key || session.caller.view !== view) return undefined;
-  session.usedMs = performance.now();
-  return session;
+  /** Returns a session that was given away, and has requests in flight here. */
+  findLeaving(id: string, principal: Principal, view: string): Session | undefined {
+    const session = this.#leaving.get(tagOf(id));
+    return session?.id === id ? this.#touchIfOwned(session, principal, view) : undefined;
+  }
+
+  /** Releases the sessions in memory whose ids are not valid any more. */
+  releaseInvalid(isValid: (id: string) => boolean): void {
+    this.#refs.clear();
+    for (const session of this.#active.values()) if (!isValid(session.id)) this.#release(session, false);
+  }
+
+  /** Releases all sessions. @param areLeft true if other processes may continue them, with those that they have at upstreams. */
+  releaseAll(areLeft: boolean): void {
+    this.#refs.clear();
+    for (const session of this.#active.values()) this.#release(session, areLeft);
+    for (const session of this.#leaving.values()) {
+      this.#parts.onRelease(session, true);
+      session.close();
+    }
+    this.#leaving.clear();
+  }
+
+  #release(session: Session, isLeft: boolean): void {
+    if (!this.#active.delete(tagOf(session.id))) return;
+    this.#parts.gauge.remove();
+    this.#room.leave(session.principal);
+    this.#parts.counters?.release(sessionCounterOf(session.principal));
+    this.#parts.owners.release(session.ref);
+    this.#parts.onRelease(session, isLeft);
+    session.close();
+  }
 }

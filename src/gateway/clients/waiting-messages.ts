@@ -3,6 +3,11 @@ import { LIMITS } from '../../limits.ts';
 /** The start of every notification that the gateway sends. */
 const NOTIFICATION = '{"jsonrpc":"2.0","method":';
 
+/** The starts of notifications that name resources, or have text of an upstream. */
+const CONTENTS = ['notifications/resources/updated', 'notifications/message'].map(
+  (method) => `${NOTIFICATION}${JSON.stringify(method)}`,
+);
+
 /**
  * Messages of one session that wait until its client opens a stream. Beyond the limits, the oldest notifications are
  * dropped.
@@ -30,6 +35,13 @@ export class WaitingMessages {
     this.#texts = [];
     this.#bytes = 0;
     return texts;
+  }
+
+  /** Removes the notifications that say more than that a list has changed. */
+  removeContents(): void {
+    const kept = this.#texts.filter((text) => !CONTENTS.some((start) => text.startsWith(start)));
+    this.removeAll();
+    for (const text of kept) this.add(text);
   }
 
   #dropOldest(): void {

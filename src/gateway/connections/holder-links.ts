@@ -1,17 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
+import { isShown } from '../../catalog/catalog.ts';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import { type Answer, EMPTY_RESULT } from '../../protocol/jsonrpc.ts';
 import { detach } from '../../json/kept-text.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import { backoffMs } from '../../upstream/rpc/backoff.ts';
+import { endAfter } from '../../telemetry/tracing/mcp-spans.ts';
 import type { Span } from '../../telemetry/tracing/tracing.ts';
-import { isCallKey } from '../../upstream/connection-key.ts';
-import type { CloseReason } from '../../upstream/link/link.ts';
+import { type CloseReason, isPrivate } from '../../upstream/link/link.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import { waitAtMost } from '../exchange/at-most.ts';
 import { isWanted, lowestLevel } from '../exchange/log-level.ts';
+import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { ConnectionHolder, Link, Subscription, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import type { LimitName } from '../../limits.ts';
 import { canSubscribe, LinkSubscriptions } from './link-subscriptions.ts';
@@ -27,8 +29,12 @@ export interface HolderLinksParts {
   readonly log: Logger;
   /** Returns the other client groups of a holder's principal; none for a session. */
   readonly siblingsOf: (holder: ConnectionHolder) => Iterable<ConnectionHolder>;
+  /** Runs when a link continues a session that an earlier process had at its upstream. */
+  readonly onReattached: (link: Link) => void;
   /** Runs before a link of a holder is opened. */
   readonly beforeOpen: (holder: ConnectionHolder, upstream: string) => void;
+  /** Runs when a link of a holder is open. */
+  readonly onOpen: (link: Link) => void;
   readonly onLimit: (limit: LimitName) => void;
 }
 
@@ -44,11 +50,16 @@ export class HolderLinks {
     this.#call(link, method, RawObject.of({ uri })),
   );
   readonly #siblings: SiblingSubscriptions;
+  readonly #onReattached: (link: Link) => void;
   readonly #beforeOpen: (holder: ConnectionHolder, upstream: string) => void;
+  readonly #onOpen: (link: Link) => void;
   /** Keys `<upstream> <holder>` of subscriptions that are being restored. */
   readonly #restoring = new Set<string>();
 
-  constructor({ upstreams, stateLosses, log, siblingsOf, beforeOpen, onLimit }: HolderLinksParts) {
+  constructor(parts: HolderLinksParts) {
+    const { upstreams, stateLosses, log, siblingsOf, onReattached, beforeOpen, onOpen, onLimit } = parts;
+    this.#onOpen = onOpen;
+    this.#onReattached = onReattached;
     this.#beforeOpen = beforeOpen;
     this.#upstreams = upstreams;
     this.#losses = stateLosses;
@@ -71,9 +82,20 @@ export class HolderLinks {
    */
   open(holder: ConnectionHolder, upstreamId: string): Promise<Link> {
     const upstream = this.#upstreams.get(upstreamId);
-    if (upstream !== undefined) return this.openAt(holder, upstream);
+    if (upstream !== undefined) return this.#openAt(holder, upstream);
     const message = `upstream "${upstreamId}" was removed from the configuration`;
     return Promise.reject(new GatewayError('upstream-unavailable', { upstream: upstreamId, message }));
+  }
+
+  /**
+   * Opens the link of a holder for a request. The wait is a span of the request, and ends if the request is cancelled.
+   *
+   * @throws {GatewayError} `upstream-unavailable`, `overloaded`, `cancelled`
+   */
+  openFor(exchange: OpenExchange, holder: ConnectionHolder, upstream: Upstream): Promise<Link> {
+    const span = exchange.span?.child('internal', `connect ${upstream.id}`);
+    const opening = exchange.unlessCancelled(this.#openAt(holder, upstream, span));
+    return span === undefined ? opening : endAfter(span, upstream.id, opening);
   }
 
   /**
@@ -82,7 +104,7 @@ export class HolderLinks {
    * @param span of the request that needs the link, if it is traced.
    * @throws {GatewayError} `upstream-unavailable`, `overloaded`
    */
-  openAt(holder: ConnectionHolder, upstream: Upstream, span?: Span): Promise<Link> {
+  #openAt(holder: ConnectionHolder, upstream: Upstream, span?: Span): Promise<Link> {
     const upstreamId = upstream.id;
     // The holder keeps links of the upstream that has taken the place.
     if (upstream.isRetired) return this.#open(holder, upstream, span);
@@ -106,11 +128,21 @@ export class HolderLinks {
   }
 
   async #open(holder: ConnectionHolder, upstream: Upstream, span: Span | undefined): Promise<Link> {
-    const link = await upstream.link(holder, span);
+    const attachment = holder.attachments?.get(upstream.id);
+    const link = await upstream.link(holder, span, attachment);
     if (holder.closed.aborted) {
+      // Another process may have the session, and continue it at the upstream.
+      if (link.isReattached) link.connection.setLeft(true);
       upstream.releaseUser(holder);
       throw new GatewayError('session-unknown', { message: 'the session ended' });
     }
+    if (attachment !== undefined) {
+      holder.attachments?.delete(upstream.id);
+      if (link.isReattached) this.#onReattached(link);
+      this.#losses.onAttachmentTried(holder, link);
+    }
+    holder.onLinkOpen(link);
+    this.#onOpen(link);
     const resubscribing = [...holder.subscriptions]
       .filter(([, to]) => to.upstream === link.upstream)
       .map(([publishedUri, { uri }]) => this.#resubscribe(link, holder, publishedUri, uri));
@@ -154,10 +186,16 @@ export class HolderLinks {
     }
   }
 
-  /** Opens links to the upstreams where a restored session has subscriptions, before its first call. */
+  /** Opens links to the upstreams where a restored session has subscriptions or a session, before its first call. */
   onRestored(holder: ConnectionHolder): void {
     const upstreams = new Set([...holder.subscriptions.values()].map(({ upstream }) => upstream));
     for (const upstream of upstreams) this.#restoreSubscriptions(holder, upstream);
+    for (const upstream of holder.attachments?.keys() ?? []) {
+      if (upstreams.has(upstream)) continue;
+      this.open(holder, upstream).catch((thrown: unknown) => {
+        this.#log.debug({ err: thrown, upstream }, 'session at the upstream not continued yet');
+      });
+    }
   }
 
   /** Tries to open a link until it succeeds, or until the holder has no subscriptions there. */
@@ -223,9 +261,10 @@ export class HolderLinks {
     const link = await this.open(holder, to.upstream);
     if (!canSubscribe(link)) {
       this.#upstreams.get(to.upstream)?.onCallEnd(link);
-      const why = isCallKey(link.key)
-        ? 'is connected for each call alone and keeps no subscriptions'
-        : 'has no subscriptions';
+      const why =
+        link.place.purpose === 'call'
+          ? 'is connected for each call alone and keeps no subscriptions'
+          : 'has no subscriptions';
       throw new GatewayError('method-not-found', {
         upstream: to.upstream,
         message: `upstream "${to.upstream}" ${why}`,
@@ -253,13 +292,35 @@ export class HolderLinks {
     return (link && (await this.#subscriptions.remove(link, holder, to.uri))) ?? EMPTY_RESULT;
   }
 
-  /** Releases all links and subscriptions of a holder. */
-  releaseHolder(holder: ConnectionHolder): void {
+  /** Releases the link of a holder to an upstream, because another process has it, or the holder may not use it any more. */
+  releaseAt(holder: ConnectionHolder, upstreamId: string): void {
+    removeLink(holder, upstreamId);
+    this.#upstreams.getEvenIfLeaving(upstreamId)?.releaseUser(holder);
+  }
+
+  /** Releases the links of a holder to upstreams that the access policy hides from it. One with a call in flight stays until it is idle. */
+  releaseHidden(holder: ConnectionHolder): void {
+    const busy = new Set([...holder.exchanges()].map(({ upstream }) => upstream));
+    for (const id of holder.links.keys()) {
+      if (!busy.has(id) && !isShown(holder.catalog, id)) this.releaseAt(holder, id);
+    }
+  }
+
+  /** Leaves the sessions of a holder at upstreams to another process. Requests in flight end on these links. */
+  leaveSessions(holder: ConnectionHolder): void {
+    for (const link of holder.links.values()) {
+      if (holder.attachable?.has(link.upstream) === true) link.connection.setLeft(true);
+    }
+  }
+
+  /** Releases all links and subscriptions of a holder. @param isLeft leaves its sessions at upstreams to another process. */
+  releaseHolder(holder: ConnectionHolder, isLeft = false): void {
     this.#siblings.release(holder);
+    if (isLeft) this.leaveSessions(holder);
     for (const link of holder.links.values()) {
       const isOwn = link.users.size === 1 && this.#upstreams.get(link.upstream)?.config.isolation === 'session';
       // A link that only this holder uses closes with it, and so do its subscriptions.
-      if (isOwn && !link.shared) continue;
+      if (isOwn && isPrivate(link)) continue;
       for (const [uri, holders] of link.subscribers) {
         if (!holders.has(holder)) continue;
         this.#subscriptions.remove(link, holder, uri).catch((thrown: unknown) => {
@@ -288,7 +349,7 @@ export class HolderLinks {
   }
 
   #call(link: Link, method: string, params: RawObject): Promise<Answer> {
-    const timeoutMs = this.#upstreams.find(link.upstream)?.config.timeouts.callMs ?? 0;
+    const timeoutMs = this.#upstreams.getEvenIfLeaving(link.upstream)?.config.timeouts.callMs ?? 0;
     link.usedMs = performance.now();
     const limits = { timeoutMs, maxMs: timeoutMs, progress: false, context: undefined } as const;
     return link.connection.call(method, params, limits).answer;

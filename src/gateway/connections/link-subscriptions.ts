@@ -1,7 +1,6 @@
 import { GatewayError, toAnswer } from '../../errors.ts';
 import { detach } from '../../json/kept-text.ts';
 import { type Answer, EMPTY_RESULT } from '../../protocol/jsonrpc.ts';
-import { isCallKey } from '../../upstream/connection-key.ts';
 import type { UpstreamSubscription } from '../../upstream/link/upstream-subscription.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import type { ConnectionHolder, Link } from '../exchange/connection-holder.ts';
@@ -87,9 +86,9 @@ export class LinkSubscriptions {
 }
 
 /** Returns whether a subscription may be sent on this link. */
-export function canSubscribe({ era, hello, key }: Link): boolean {
+export function canSubscribe({ era, hello, place }: Link): boolean {
   const resources = hello.capabilities.object('resources');
-  if (resources === undefined || isCallKey(key)) return false;
+  if (resources === undefined || place.purpose === 'call') return false;
   return UPSTREAM_DIALECTS[era].acceptsSubscriptions(resources);
 }
 

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import type { ConnectionHolder, Link, Subscription } from '../exchange/connection-holder.ts';
+import { isPrivate } from '../../upstream/link/link.ts';
 import { canSubscribe, type LinkSubscriptions } from './link-subscriptions.ts';
 
 export interface SiblingSubscriptionsParts {
@@ -102,9 +103,9 @@ export class SiblingSubscriptions {
   }
 }
 
-/** Returns whether the link accepts subscriptions and is not shared by all clients. */
+/** Returns whether the link accepts subscriptions, and gets messages only for its users. */
 function needsSubscriptions(link: Link): boolean {
-  return !link.shared && !link.connection.isClosed && canSubscribe(link);
+  return isPrivate(link) && !link.connection.isClosed && canSubscribe(link);
 }
 
 /** Returns whether the holder is still subscribed to the resource. */

@@ -1,9 +1,9 @@
+import { isShown } from '../../catalog/catalog.ts';
 import type { Logger } from 'pino';
 import { RawObject } from '../../json/json.ts';
 import { type Answer, type Result, parsed } from '../../protocol/jsonrpc.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
-import { isCallKey } from '../../upstream/connection-key.ts';
 import type { CloseReason } from '../../upstream/link/link.ts';
 import type { ConnectionHolder, Link, StateLoss } from '../exchange/connection-holder.ts';
 
@@ -31,14 +31,19 @@ export class StateLosses {
     this.#parts = parts;
   }
 
-  /** Records that a call was answered on a link: the upstream may keep state for the holder from then on. */
+  /**
+   * Records that a call was answered on a link: the upstream may keep state for the holder from then on. A record that could not be stored is tried
+   * again by the next answer.
+   */
   onAnswered(holder: ConnectionHolder, link: Link): void {
     link.hasAnsweredCall = true;
-    if (holder.usedUpstreams?.has(link.upstream) === true) return;
-    if (!link.connection.mayKeepState || isCallKey(link.key)) return;
+    const isUsed = holder.usedUpstreams?.has(link.upstream) === true;
+    if (isUsed && holder.unrecordedStates?.has(link.upstream) !== true) return;
+    if (!link.connection.mayKeepState || link.place.purpose === 'call') return;
     holder.usedUpstreams ??= new Set();
     holder.usedUpstreams.add(link.upstream);
-    holder.onStateKept(link.upstream);
+    const storing = holder.onStateKept(link.upstream);
+    if (storing !== undefined) addRecord(holder, link.upstream, storing);
   }
 
   /** Reports the loss for every user of a link that has closed. */
@@ -48,11 +53,30 @@ export class StateLosses {
     if (users.length > 0) this.#report(link.upstream, reason, users);
   }
 
-  /** Reports the loss for a session that was restored from its id, at the upstreams that kept state for it. */
+  /**
+   * Reports the loss for a session that was restored from its id, at the upstreams that kept state for it. Those that may still keep it are asked
+   * first.
+   */
   onRestored(holder: ConnectionHolder, upstreams: readonly string[]): void {
     if (upstreams.length === 0) return;
     holder.usedUpstreams = new Set(upstreams);
-    for (const upstream of upstreams) this.#report(upstream, 'restored', [holder]);
+    for (const upstream of upstreams) {
+      if (holder.attachments?.has(upstream) !== true) this.#report(upstream, 'restored', [holder]);
+    }
+  }
+
+  /**
+   * Reports the loss of state that an upstream keeps here for a session which another process has by now. The answer that began the state
+   * reports it, since the other process does not know of it.
+   */
+  onKeptForLeft(holder: ConnectionHolder, upstream: string): void {
+    this.#report(upstream, 'restored', [holder]);
+  }
+
+  /** Counts whether an upstream has continued the session of a restored holder. If it has not, reports the loss of its state. */
+  onAttachmentTried(holder: ConnectionHolder, { upstream, isReattached }: Link): void {
+    this.#parts.metrics.countReattachment(upstream, isReattached ? 'continued' : 'refused');
+    if (!isReattached && holder.usedUpstreams?.has(upstream) === true) this.#report(upstream, 'restored', [holder]);
   }
 
   #report(upstream: string, reason: StateLoss['reason'], holders: readonly ConnectionHolder[]): void {
@@ -63,11 +87,21 @@ export class StateLosses {
     for (const holder of holders) {
       holder.stateLosses ??= new Map();
       holder.stateLosses.set(upstream, loss);
-      holder.sendLog('warning', params);
-      metrics.upstreamStateLost(upstream, reason);
+      if (isShown(holder.catalog, upstream)) holder.sendLog('warning', params);
+      metrics.countStateLoss(upstream, reason);
     }
     log.warn({ upstream, reason, clients: holders.length }, 'upstream lost the state that it kept for clients');
   }
+}
+
+/** Lets answers of an upstream wait for the record of its state. */
+function addRecord(holder: ConnectionHolder, upstream: string, storing: Promise<void>): void {
+  const records = (holder.stateRecords ??= new Map());
+  const stored = storing.then(() => {
+    records.delete(upstream);
+    if (records.size === 0 && holder.stateRecords === records) holder.stateRecords = undefined;
+  });
+  records.set(upstream, stored);
 }
 
 /**

@@ -30,6 +30,8 @@ export interface UpstreamDialect {
   readonly hasCoreTasks: boolean;
   /** True if the upstream sends its server requests in answers, and never during a call. */
   readonly asksInAnswers: boolean;
+  /** True if results of reads say how long they may be cached. */
+  readonly allowsCaching: boolean;
   /** Returns the client capabilities for the envelope of a request; undefined if there is no envelope. */
   envelopeCapabilities(upstream: CapabilityFilter, client: DeclaringClient): RawObject | undefined;
   /** Returns the log level for the envelope of a request; undefined for none. */
@@ -44,6 +46,7 @@ const LEGACY_UPSTREAM: UpstreamDialect = {
   keepsClientState: true,
   hasCoreTasks: true,
   asksInAnswers: false,
+  allowsCaching: false,
   envelopeCapabilities: () => undefined,
   envelopeLogLevel: () => undefined,
   // Servers of the Python SDK 1.x declare `subscribe: false` and still support subscriptions, and other servers refuse by
@@ -60,6 +63,7 @@ const MODERN_UPSTREAM: UpstreamDialect = {
   keepsClientState: false,
   hasCoreTasks: false,
   asksInAnswers: true,
+  allowsCaching: true,
   envelopeCapabilities: (upstream, client) => upstream.usableCapabilities(modernCapabilities(client)),
   envelopeLogLevel: ({ logLevel }) => logLevel,
   acceptsSubscriptions: (resources) => resources.raw('subscribe') === 'true',

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
 import type { RevisionFeatures } from '../../protocol/revisions.ts';
 
 /** The client capabilities that the gateway can forward. It cannot forward `experimental`. */
@@ -12,18 +13,19 @@ const EXTENSIONS = ['io.modelcontextprotocol/ui'] as const;
 const FORMS = RawObject.of({ form: {} });
 
 /**
- * The largest declaration that is accepted. It is sealed into the session id, which must fit a header. Honest clients
- * declare much less.
- */
-const MAX_CHARS = 2_000;
-
-/**
  * Returns the capabilities that a connection made for this client declares to the upstream: those of the client,
  * without those that the gateway cannot forward or that the client's revision does not have.
  *
- * @throws {GatewayError} `invalid-params`: they are longer than {@link MAX_CHARS}.
+ * They are sealed into the session id, which must fit a header, so their length is bounded.
+ *
+ * @param onLimit runs when they are too long. Default: the caller was judged before.
+ * @throws {GatewayError} `invalid-params`: they are too long.
  */
-export function forwardableCapabilities(declared: RawObject, features: RevisionFeatures): RawObject {
+export function forwardableCapabilities(
+  declared: RawObject,
+  features: RevisionFeatures,
+  onLimit?: (limit: LimitName) => void,
+): RawObject {
   let clientCapabilities = RawObject.EMPTY;
   for (const name of FORWARDED) {
     const raw = declared.raw(name);
@@ -39,8 +41,10 @@ export function forwardableCapabilities(declared: RawObject, features: RevisionF
   let forwarded = RawObject.EMPTY;
   for (const name of EXTENSIONS) forwarded = forwarded.with(name, extensions?.raw(name));
   if (forwarded.size > 0) clientCapabilities = clientCapabilities.with('extensions', forwarded.toString());
-  if (clientCapabilities.toString().length > MAX_CHARS) {
-    throw new GatewayError('invalid-params', { message: `"capabilities" is longer than ${MAX_CHARS} characters` });
+  const most = LIMITS.clientCapabilityChars;
+  if (clientCapabilities.toString().length > most) {
+    onLimit?.('clientCapabilityChars');
+    throw new GatewayError('invalid-params', { message: `"capabilities" is longer than ${most} characters` });
   }
   return clientCapabilities;
 }

@@ -3,6 +3,7 @@ import type { Offer } from '../../catalog/offer.ts';
 import type { RawObject } from '../../json/json.ts';
 import { KeptMap, type KeptText } from '../../json/kept-text.ts';
 import { type Era, featuresOf } from '../../protocol/revisions.ts';
+import type { Attachment } from '../../upstream/link/attachment.ts';
 import type { Link as LinkOf, LinkUser } from '../../upstream/link/link.ts';
 import type { Upstream as UpstreamOf } from '../../upstream/upstream.ts';
 import type { UpstreamSet } from '../../upstream/upstream-set.ts';
@@ -57,8 +58,16 @@ export abstract class ConnectionHolder implements LinkUser {
   readonly subscriptions = new KeptMap<Subscription>();
   /** Upstreams that may keep state for this holder. Undefined until the first one. */
   usedUpstreams: Set<string> | undefined;
+  /** Records of kept states that are being stored, by upstream. Undefined while there are none. None rejects. */
+  stateRecords: Map<string, Promise<void>> | undefined;
+  /** Upstreams whose state could not be recorded. Undefined until the first one. */
+  unrecordedStates: Set<string> | undefined;
   /** Losses of state that no answer has reported yet, by upstream. Undefined until the first one. */
   stateLosses: Map<string, StateLoss> | undefined;
+  /** Sessions of upstreams that an earlier process had for this holder, until a link continues or replaces them. Undefined for none. */
+  attachments: Map<string, Attachment> | undefined;
+  /** Upstreams whose sessions another process can continue. Undefined until the first one. */
+  attachable: Set<string> | undefined;
   /** The lowest level of log messages that the client wants; undefined if it has set none. */
   logLevel: Severity | undefined;
   catalog: Catalog;
@@ -144,8 +153,20 @@ export abstract class ConnectionHolder implements LinkUser {
    */
   abstract latestExchangeAt(upstream: string): Exchange | undefined;
 
-  /** Runs when an upstream begins to keep state for this holder. */
-  abstract onStateKept(upstream: string): void;
+  /**
+   * Runs when an upstream begins to keep state for this holder. Returns a promise that never rejects if the answer that begins the state must wait
+   * until other processes can know of it.
+   */
+  abstract onStateKept(upstream: string): Promise<void> | undefined;
+
+  /** Runs when the rights have changed by which is judged what runs without a request of this holder. */
+  abstract onRightsChange(): void;
+
+  /** Runs when a subscription of this holder was removed, because the access policy denies its resource. */
+  abstract onSubscriptionDenied(uri: string): void;
+
+  /** Runs when a link of this holder has opened. */
+  abstract onLinkOpen(link: Link): void;
 
   /** Returns the client that a server request without a related call is for; undefined if that is ambiguous. */
   abstract recipientAt(upstream: string): Recipient | undefined;

@@ -13,6 +13,8 @@ import type { MessageSink } from '../front.ts';
 /** The client of an exchange: a session, or the client of one modern request. */
 export interface Client {
   readonly caller: Caller;
+  /** The same client beyond one request: equal for all requests of a session. */
+  readonly lasting: Client;
   /** The rules by which the gateway answers and asks the client. */
   readonly dialect: ClientDialect;
   readonly catalog: Catalog;

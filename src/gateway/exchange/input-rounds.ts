@@ -1,5 +1,6 @@
 import type { InputRequest } from '../../protocol/input-required.ts';
 import { JsonTextError, type RawObject } from '../../json/json.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
 import { errorAnswer } from '../../protocol/jsonrpc.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { downgradeInputResponse } from '../../protocol/translation/input-response.ts';
@@ -9,7 +10,8 @@ import type { ClientQuestion } from './client-question.ts';
 
 /** Questions within this time are part of the same round. */
 const COALESCE_MS = 20;
-const MAX_OPEN = 64;
+/** Questions of one call with readable names. Finding a free name takes a step for each earlier one. */
+const MAX_NAMED = 1_000;
 
 const NAME = /^[A-Za-z0-9_-]{1,64}$/;
 
@@ -27,25 +29,32 @@ function questionName(method: string, params: RawObject): string {
 export class InputRounds {
   readonly #open = new Map<string, ClientQuestion>();
   readonly #asked = new Set<string>();
+  /** Number of questions without readable names. */
+  #unnamed = 0;
+  readonly #onLimit: (limit: LimitName) => void;
   readonly #knownResponses: RawObject | undefined;
   /** True if there are open questions that the last round did not contain, or that it left unanswered. */
   #hasNewQuestions = false;
   /** Resolved when there is a question to ask. */
   #waiter: PromiseWithResolvers<'asked'> | undefined;
 
-  /** @param knownResponses input responses in the request itself, by the keys that questions will get. */
-  constructor(knownResponses?: RawObject) {
+  /**
+   * @param onLimit runs when a question is refused, because too many are open.
+   * @param knownResponses input responses in the request itself, by the keys that questions will get.
+   */
+  constructor(onLimit: (limit: LimitName) => void, knownResponses?: RawObject) {
+    this.#onLimit = onLimit;
     this.#knownResponses = knownResponses;
   }
 
   /** Adds a question to the next round. Answers it at once if the request contained the response. */
   add(question: ClientQuestion): void {
-    if (this.#open.size >= MAX_OPEN) {
+    if (this.#open.size >= LIMITS.questionsPerCall) {
+      this.#onLimit('questionsPerCall');
       question.answer(errorAnswer(RPC.internalError, 'The client has too many unanswered questions'));
       return;
     }
     const key = this.#keyFor(question);
-    this.#asked.add(key);
     const response = this.#knownResponses?.raw(key);
     const result =
       response === undefined ? undefined : downgradeInputResponse(question.method, LATEST_LEGACY, response);
@@ -68,21 +77,25 @@ export class InputRounds {
    * further questions.
    */
   transfer(): InputRounds {
-    const successor = new InputRounds(this.#knownResponses);
+    const successor = new InputRounds(this.#onLimit, this.#knownResponses);
     for (const key of this.#asked) successor.#asked.add(key);
+    successor.#unnamed = this.#unnamed;
     for (const [key, question] of this.#open) successor.#register(key, question);
     this.#open.clear();
     return successor;
   }
 
   /**
-   * Returns the key of a question. It is the same each time the call is made, so that a client that repeats the call
+   * Returns a new key for a question. It is the same each time the call is made, so that a client that repeats the call
    * can send the response with it.
    */
   #keyFor({ method, params }: ClientQuestion): string {
+    // No readable name begins like this.
+    if (this.#asked.size >= MAX_NAMED) return `question_${++this.#unnamed}`;
     const name = questionName(method, params);
     let key = name;
     for (let n = 2; this.#asked.has(key); n++) key = `${name}_${n}`;
+    this.#asked.add(key);
     return key;
   }
 

@@ -2,12 +2,13 @@ import { GatewayError } from '../../errors.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import { progressTokenOf } from '../../protocol/meta.ts';
 import type { ErrorType } from '../../telemetry/operation.ts';
+import { traceWait } from '../../telemetry/tracing/mcp-spans.ts';
 import type { Span } from '../../telemetry/tracing/tracing.ts';
 import type { Call } from '../../upstream/rpc/call.ts';
-import type { ConcurrencyLimiter, QueueTicket } from '../../upstream/concurrency-limiter.ts';
+import type { ConcurrencyLimiter, QueueTicket } from '../../upstream/quota/concurrency-limiter.ts';
 import type { MessageSink } from '../front.ts';
 import type { Client, Exchange } from './exchange.ts';
-import type { ConnectionHolder } from './connection-holder.ts';
+import type { ConnectionHolder, Upstream } from './connection-holder.ts';
 import type { UpstreamRoute } from './route.ts';
 
 /** The time that an upstream has to end the call after its server request was refused. Then the call is cancelled. */
@@ -26,11 +27,15 @@ export class OpenExchange implements Exchange {
   sink: MessageSink;
   progressToken: string | undefined;
   upstream: string | undefined;
+  /** The upstream of the task that the request is about, which the audit log names. */
+  taskUpstream: string | undefined;
   /** The published name of the called tool, for metrics. */
   tool: string | undefined;
   /** The upstream's own name for it, for logs. */
   upstreamTool: string | undefined;
   span: Span | undefined;
+  /** True if the answer is that of an earlier call with the same idempotency key. */
+  isReplay = false;
   /** The upstream's answer, and the error type under which metrics count it. */
   outcome: { readonly answer: Answer | GatewayError; readonly error: ErrorType | undefined } | undefined;
   /** The error that ends the exchange regardless of the upstream's answer. */
@@ -58,21 +63,23 @@ export class OpenExchange implements Exchange {
   }
 
   /**
-   * Acquires a slot of the upstream. Returns undefined if one was free, else a promise that resolves when one is.
+   * Acquires a slot of the upstream. Returns undefined if one was free, else a promise that resolves when one is: the wait is a span
+   * of the exchange.
    *
    * @throws {GatewayError} `overloaded`, `cancelled`
    */
-  acquireSlot(limiter: ConcurrencyLimiter): Promise<void> | undefined {
+  acquireSlot({ id, limiter }: Pick<Upstream, 'id' | 'limiter'>): Promise<void> | undefined {
     this.#throwIfCancelled();
     const ticket = limiter.acquire(this.client.caller.principal.key);
-    if (ticket !== undefined) return this.#wait(ticket, limiter);
+    if (ticket !== undefined) return traceWait(this.span, 'queue', id, this.#wait(ticket, limiter));
     this.#limiter = limiter;
     return undefined;
   }
 
   async #wait(ticket: QueueTicket, limiter: ConcurrencyLimiter): Promise<void> {
-    this.#onCancel = () => ticket.giveUp(new GatewayError('cancelled', { executed: 'no' }));
-    await ticket.admitted;
+    const giveUp = () => ticket.giveUp(new GatewayError('cancelled', { executed: 'no' }));
+    this.#onCancel = giveUp;
+    await ticket.ready;
     this.#limiter = limiter;
     if (this.#cancelled) this.releaseSlot();
     this.#throwIfCancelled();
@@ -83,7 +90,8 @@ export class OpenExchange implements Exchange {
     this.#throwIfCancelled();
     const { promise: cancelled, reject } = Promise.withResolvers<never>();
     const executed = this.#call === undefined ? 'no' : 'unknown';
-    this.#onCancel = () => reject(new GatewayError('cancelled', { executed }));
+    const onCancel = () => reject(new GatewayError('cancelled', { executed }));
+    this.#onCancel = onCancel;
     try {
       return await Promise.race([wanted, cancelled]);
     } finally {
@@ -122,7 +130,7 @@ export class OpenExchange implements Exchange {
   }
 
   releaseSlot(): void {
-    this.#limiter?.release();
+    this.#limiter?.release(this.client.caller.principal.key);
     this.#limiter = undefined;
   }
 

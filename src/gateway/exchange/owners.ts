@@ -1,13 +1,26 @@
 import { randomUUID } from 'node:crypto';
 import { GatewayError } from '../../errors.ts';
-import type { Ownership } from '../front.ts';
+import type { SessionRef } from '../../store/session-store.ts';
+import type { Owner, Ownership } from '../front.ts';
 
-/** State that lives in one process, as the text that a client sends names it. */
-export type Owned =
-  /** The `Mcp-Session-Id`, or the secret in the POST path of a 2024-11-05 client. */
-  | { readonly kind: 'session'; readonly id: string }
-  /** The name of the process that sealed the handle; see {@link Owners.name}. */
-  | { readonly kind: 'parked-call' | 'task'; readonly process: string };
+/** Names a connection of a principal to an upstream. */
+export interface ConnectionRef {
+  readonly principal: string;
+  /** The name of the connection, unique for the principal. */
+  readonly name: string;
+}
+
+/**
+ * State that lives in one process. `isForwarded` is true if another process has passed the request on, because this one has the state by
+ * its knowledge, which is newer.
+ */
+export type OwnedState =
+  /** A session, as its sealed id names it. A new one belongs to the process that asks, even if it leaves. */
+  | { readonly kind: 'session'; readonly session: SessionRef; readonly isNew?: boolean; readonly isForwarded?: boolean }
+  /** The connection of client groups to an upstream. */
+  | { readonly kind: 'connection'; readonly ref: ConnectionRef; readonly isForwarded?: boolean }
+  /** The name of the process that sealed the handle, or has the stream of a 2024-11-05 client; see {@link Owners.name}. */
+  | { readonly kind: 'parked-call' | 'keyed-call' | 'task' | 'stream'; readonly process: string };
 
 /**
  * Finds the process that has a session, a parked call or a task. State in a process stays there, and requests that name it go
@@ -16,12 +29,39 @@ export type Owned =
 export interface Owners {
   /** The name of this process. It cannot be guessed, and is never used again. */
   readonly name: string;
+  /** True if there is no other process, so that every session is here and nobody needs to be asked. */
+  readonly isAlone: boolean;
+  /** True if no other process can have claimed a session of this one, so that it may be served without asking. */
+  readonly isCurrent: boolean;
   /**
    * Returns where the owner is; a promise only if it must be looked up. A session without an owner belongs to the process that
-   * asks, from then on.
+   * asks, from then on. @throws {GatewayError} `store-unavailable` if it cannot be looked up.
    */
-  ownerOf(owned: Owned): Ownership | Promise<Ownership>;
+  ownerOf(owned: OwnedState): Ownership | Promise<Ownership>;
+  /** Returns whether a session of this process still belongs to it. Asks only if {@link isCurrent} is false. */
+  stillOwns(session: SessionRef): boolean | Promise<boolean>;
+  /** Sets the function that runs if another process gets a session of this one, or ends it; at once if that has happened already. */
+  onLost(session: SessionRef, listener: () => void): void;
+  /**
+   * Lets other processes have a session of this one.
+   *
+   * @param hasRequests true if requests of the session are in flight here; see {@link formerOf}.
+   */
+  release(session: SessionRef, hasRequests?: boolean): void;
+  /** Returns whether a connection certainly belongs to this process. */
+  holds(ref: ConnectionRef): boolean;
+  /** Sets the function that runs if another process gets a connection of this one. */
+  onConnectionLost(ref: ConnectionRef, listener: () => void): void;
+  /** Lets other processes have a connection of this one. */
+  releaseConnection(ref: ConnectionRef): void;
+  /** Returns the process that had a session before, and may have requests of it in flight. Never rejects. */
+  formerOf(session: SessionRef): Owner | undefined | Promise<Owner | undefined>;
+  /** Returns another process that accepts new requests; undefined if this one does not leave, or there is none. */
+  successor(): Owner | undefined;
 }
+
+/** A request that reaches a process which leaves is passed on again, at most this often. */
+export const MAX_HOPS = 2;
 
 export const HERE: Ownership = { kind: 'here' };
 export const GONE: Ownership = { kind: 'gone' };
@@ -35,8 +75,42 @@ export function assertClaimed(ownership: Ownership): void {
 /** The owners of a gateway of one process. */
 export class LocalOwners implements Owners {
   readonly name: string = randomUUID();
+  readonly isAlone = true;
+  readonly isCurrent = true;
 
-  ownerOf(owned: Owned): Ownership {
-    return owned.kind === 'session' || owned.process === this.name ? HERE : GONE;
+  ownerOf(owned: OwnedState): Ownership {
+    return owned.kind === 'session' || owned.kind === 'connection' || owned.process === this.name ? HERE : GONE;
+  }
+
+  stillOwns(): boolean {
+    return true;
+  }
+
+  onLost(): void {
+    // Nobody else can get it.
+  }
+
+  release(): void {
+    // Nobody else asks for it.
+  }
+
+  holds(): boolean {
+    return true;
+  }
+
+  onConnectionLost(): void {
+    // Nobody else can get it.
+  }
+
+  releaseConnection(): void {
+    // Nobody else asks for it.
+  }
+
+  formerOf(): undefined {
+    return undefined;
+  }
+
+  successor(): undefined {
+    return undefined;
   }
 }

@@ -46,7 +46,7 @@ export function resolveUri(
     case 'one':
       return resolution;
     case 'none':
-      return new GatewayError('unknown-resource', { message: uri, data: { uri } });
+      return unknownResource(uri);
     case 'many':
       return new GatewayError('ambiguous-resource', {
         message: `${uri} is offered by ${resolution.upstreams.join(', ')}; use the URI from resources/list`,
@@ -55,21 +55,56 @@ export function resolveUri(
   }
 }
 
-function routeCompletion(catalog: Catalog, params: RawObject): Route {
+/** Finds a resource that the access policy hides from the client of a catalog. Returns undefined if no upstream has it. */
+export function findHidden(
+  catalog: Catalog,
+  uri: string,
+): { readonly upstream: string; readonly uri: string } | undefined {
+  const found = catalog.whole === undefined ? undefined : resolveUri(catalog.whole, uri);
+  return found instanceof GatewayError ? undefined : found;
+}
+
+function routeCompletion(catalog: Catalog, request: Request, params: RawObject): Route {
   const ref = params.object('ref');
   const type = ref?.string('type');
   if (ref !== undefined && type === 'ref/prompt') {
     const name = ref.string('name') ?? '';
     const target = resolvePrompt(catalog, name);
-    if (target === undefined) return refuse('unknown-prompt', name);
+    if (target === undefined) return unknownItem(request);
     return toUpstream(target.upstream, params.with('ref', ref.with('name', quoted(target.name)).toString()));
   }
   if (ref !== undefined && type === 'ref/resource') {
     const target = resolveTemplate(catalog, ref.string('uri') ?? '');
-    if (target.kind !== 'one') return refuse('invalid-params', `no such resource template: ${ref.string('uri') ?? ''}`);
+    if (target.kind !== 'one') return unknownItem(request);
     return toUpstream(target.upstream, params.with('ref', ref.with('uri', quoted(target.uri)).toString()));
   }
   return refuse('invalid-params', '"ref" must be a ref/prompt or a ref/resource');
+}
+
+/** Returns the answer to a request that names an item which is not in the catalog. */
+export function unknownItem({ method, params }: Request): Route {
+  const name = params?.string('name');
+  switch (method) {
+    case 'tools/call':
+      return refuse('unknown-tool', name ?? NO_NAME);
+    case 'prompts/get':
+      return refuse('unknown-prompt', name ?? NO_NAME);
+    case 'resources/read':
+      return { kind: 'nowhere', error: unknownResource(params?.string('uri') ?? '') };
+    default: {
+      const ref = params?.object('ref');
+      return ref?.string('type') === 'ref/prompt'
+        ? refuse('unknown-prompt', ref.string('name') ?? '')
+        : refuse('invalid-params', `no such resource template: ${ref?.string('uri') ?? ''}`);
+    }
+  }
+}
+
+const NO_NAME = '"name" must be a string';
+
+/** Returns the error for a URI that no upstream has. */
+export function unknownResource(uri: string): GatewayError {
+  return new GatewayError('unknown-resource', { message: uri, data: { uri } });
 }
 
 /**
@@ -83,7 +118,7 @@ export function route(catalog: Catalog, request: Request): Route {
     case 'tools/call': {
       const name = params.string('name');
       const target = name === undefined ? undefined : resolveTool(catalog, name);
-      if (name === undefined || target === undefined) return refuse('unknown-tool', name ?? '"name" must be a string');
+      if (name === undefined || target === undefined) return unknownItem(request);
       return {
         kind: 'upstream',
         upstream: target.upstream,
@@ -96,7 +131,7 @@ export function route(catalog: Catalog, request: Request): Route {
     case 'prompts/get': {
       const name = params.string('name');
       const target = name === undefined ? undefined : resolvePrompt(catalog, name);
-      if (target === undefined) return refuse('unknown-prompt', name ?? '"name" must be a string');
+      if (target === undefined) return unknownItem(request);
       return toUpstream(target.upstream, params.with('name', quoted(target.name)));
     }
     case 'resources/read': {
@@ -107,6 +142,6 @@ export function route(catalog: Catalog, request: Request): Route {
       return toUpstream(target.upstream, params.with('uri', quoted(target.uri)));
     }
     default:
-      return routeCompletion(catalog, params);
+      return routeCompletion(catalog, request, params);
   }
 }

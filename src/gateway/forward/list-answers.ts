@@ -2,11 +2,14 @@ import { type Catalog, listTexts, partsOf, prepareTexts } from '../../catalog/ca
 import { cursorText, kindOf, type ListName, page, parseCursor } from '../../catalog/page.ts';
 import { GatewayError } from '../../errors.ts';
 import { oneLine } from '../../json/json.ts';
+import type { LimitName } from '../../limits.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import { isAnonymous } from '../../policy/principal.ts';
+import { ListSnapshots } from './list-snapshots.ts';
 import type { PageCache } from './page-cache.ts';
 import type { ResultTranslator } from './result-translator.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { Client } from '../exchange/exchange.ts';
 import { inSlices } from '../lists/in-slices.ts';
 import type { ListAnnouncer } from '../lists/list-announcer.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
@@ -26,104 +29,127 @@ const PAGE_ITEMS = 1_000;
 /** The lifetime of a cursor. */
 const CURSOR_MS = 3_600_000;
 
-/** The number of earlier lists that are kept for cursors. */
-const MAX_SNAPSHOTS = 32;
+/** The client of a request for a list, with the rights of that request. */
+type Asker = Pick<Client, 'catalog' | 'caller' | 'dialect'>;
 
-/** Answers `…/list` from a holder's catalog. The text of a list or page is made once per revision. */
+export interface ListAnswersParts {
+  readonly sealer: Sealer;
+  readonly translator: ResultTranslator;
+  readonly listRefresher: ListRefresher;
+  readonly announcer: ListAnnouncer;
+  readonly pages: PageCache;
+  /** Runs when an earlier list is removed, to which a cursor may point. */
+  readonly onLimit: (limit: LimitName) => void;
+}
+
+/** Answers `…/list` from the catalog of a client. The text of a list or page is made once per revision. */
 export class ListAnswers {
   readonly #sealer: Sealer;
   readonly #translator: ResultTranslator;
   readonly #listRefresher: ListRefresher;
   readonly #announcer: ListAnnouncer;
-  /** Lists that fit on one page, by catalog, then by list and revision. */
+  /**
+   * Lists that fit on one page, by catalog, then by list and revision. All clients of a catalog get the same answer, so it depends
+   * on nothing else: not on the session, and on the principal only by the key of the catalog (`lists/offers.ts`).
+   */
   readonly #whole = new WeakMap<Catalog, Map<string, Answer>>();
-  /** The items of longer lists, by list, digest and revision. */
-  readonly #snapshots = new Map<string, readonly string[]>();
+  /** The items of longer lists, by list, digest and revision: they too are shared, by all clients whose lists have this digest. */
+  readonly #snapshots: ListSnapshots;
   readonly #pages: PageCache;
   /** Ids of item arrays, for the keys of cached pages. */
   readonly #ids = new WeakMap<readonly string[], number>();
   #lastId = 0;
 
-  constructor(
-    sealer: Sealer,
-    translator: ResultTranslator,
-    listRefresher: ListRefresher,
-    announcer: ListAnnouncer,
-    pages: PageCache,
-  ) {
+  constructor({ sealer, translator, listRefresher, announcer, pages, onLimit }: ListAnswersParts) {
     this.#pages = pages;
     this.#sealer = sealer;
     this.#translator = translator;
     this.#listRefresher = listRefresher;
     this.#announcer = announcer;
+    this.#snapshots = new ListSnapshots(onLimit);
   }
 
-  /** Returns a list or a page of it; a promise unless the whole list is cached. @throws {GatewayError} `invalid-cursor` */
-  answer(holder: ConnectionHolder, list: ListName, request: Request): Answer | Promise<Answer> {
+  /**
+   * Returns a list or a page of it; a promise unless the whole list is cached.
+   *
+   * @param asker has the catalog that the request may see. Default: the one of the holder.
+   * @throws {GatewayError} `invalid-cursor`
+   */
+  answer(holder: ConnectionHolder, list: ListName, request: Request, asker: Asker = holder): Answer | Promise<Answer> {
     const refreshing = this.#listRefresher.refreshFor(holder);
     return refreshing === undefined
-      ? this.#answer(holder, list, request)
-      : refreshing.then(() => this.#answer(holder, list, request));
+      ? this.#answer(holder, asker, list, request)
+      : refreshing.then(() => this.#answer(holder, asker, list, request));
   }
 
-  #answer(holder: ConnectionHolder, list: ListName, request: Request): Answer | Promise<Answer> {
+  #answer(holder: ConnectionHolder, asker: Asker, list: ListName, request: Request): Answer | Promise<Answer> {
     const cursor = request.params?.raw('cursor');
     if (cursor !== undefined && cursor !== '""' && cursor !== 'null') {
-      return this.#next(holder, list, request.method, request.params?.string('cursor') ?? '');
+      return this.#next(asker, list, request.method, request.params?.string('cursor') ?? '');
     }
-    const { catalog, caller } = holder;
-    this.#announcer.onListed(holder, kindOf(list));
+    const { catalog, caller } = asker;
+    // With other rights it is another list than the one that changed.
+    if (catalog === holder.catalog) this.#announcer.onListed(holder, kindOf(list));
     let answers = this.#whole.get(catalog);
     if (answers === undefined) this.#whole.set(catalog, (answers = new Map()));
     const key = `${list} ${caller.revision}`;
-    return answers.get(key) ?? this.#first(holder, list, request.method, answers, key);
+    const isShared = holder.ownOffers.size === 0;
+    return (
+      answers.get(key) ??
+      this.#first({ catalog, caller, dialect: asker.dialect }, isShared, list, request.method, answers, key)
+    );
   }
 
+  /** @param isShared whether the list is that of all clients of the principal's rights. */
   async #first(
-    holder: ConnectionHolder,
+    asker: Asker,
+    isShared: boolean,
     list: ListName,
     method: string,
     answers: Map<string, Answer>,
     key: string,
   ): Promise<Answer> {
-    const { catalog } = holder;
-    const { revision } = holder.caller;
+    const { catalog, caller } = asker;
+    const { revision } = caller;
     await inSlices(partsOf(catalog, list), (part) => prepareTexts(part, revision));
     const items = listTexts(catalog, list, revision);
     // A list depends on the principal if there is authentication, or if the holder's own link has other items.
-    const isPublic = catalog.caching.isPublic && holder.ownOffers.size === 0 && isAnonymous(holder.caller.principal);
+    const isPublic = catalog.caching.isPublic && isShared && isAnonymous(caller.principal);
     const digest = catalog.digest[kindOf(list)];
     // A page with a cursor is not kept, since the cursor expires.
-    if (items.length > PAGE_ITEMS) return await this.#page(holder, list, method, items, digest, 0, isPublic);
-    const result = this.#stamp(holder, method, `{"${list}":[${items.join(',')}]}`, isPublic);
-    const answer: Answer = { kind: 'result', result, tail: Buffer.from(`${oneLine(result)}}`) };
+    if (items.length > PAGE_ITEMS) return await this.#page(asker, list, method, items, digest, 0, isPublic);
+    const result = this.#stamp(asker, method, `{"${list}":[${items.join(',')}]}`, isPublic);
+    const answer: Answer = { kind: 'result', result, tail: [Buffer.from(`${oneLine(result)}}`)] };
     answers.set(key, answer);
     return answer;
   }
 
-  async #next(holder: ConnectionHolder, list: ListName, method: string, cursor: string): Promise<Answer> {
+  async #next(asker: Asker, list: ListName, method: string, cursor: string): Promise<Answer> {
     const payload = await this.#sealer.unseal('cursor', cursor, Date.now());
     const position = typeof payload?.['at'] === 'string' ? parseCursor(payload['at']) : undefined;
-    const items = position === undefined ? undefined : this.#itemsOf(holder, list, position.digest);
-    const isOwn = payload?.['for'] === `${holder.principal} ${holder.caller.view}`;
+    const items = position === undefined ? undefined : this.#itemsOf(asker, list, position.digest);
+    const isOwn = payload?.['for'] === claimOf(asker);
     if (position === undefined || items === undefined || position.list !== list || !isOwn) {
       throw new GatewayError('invalid-cursor', {
         message: 'it is not ours or out of date; list again without a cursor',
       });
     }
     const isPublic = payload['public'] === true;
-    return await this.#page(holder, list, method, items, position.digest, position.offset, isPublic);
+    return await this.#page(asker, list, method, items, position.digest, position.offset, isPublic);
   }
 
   /** Returns the items of the list with this digest: an earlier list that is kept, or the current one. */
-  #itemsOf({ catalog, caller }: ConnectionHolder, list: ListName, digest: string): readonly string[] | undefined {
+  #itemsOf({ catalog, caller }: Asker, list: ListName, digest: string): readonly string[] | undefined {
+    const isCurrent = catalog.digest[kindOf(list)] === digest;
+    // An earlier list may have items that its client may not use any more.
+    if (!isCurrent && catalog.restriction !== undefined) return undefined;
     const earlier = this.#snapshots.get(`${list} ${digest} ${caller.revision}`);
-    return earlier ?? (catalog.digest[kindOf(list)] === digest ? listTexts(catalog, list, caller.revision) : undefined);
+    return earlier ?? (isCurrent ? listTexts(catalog, list, caller.revision) : undefined);
   }
 
   /** @param isPublic whether the first page was public: all pages of one list have the same scope. */
   async #page(
-    holder: ConnectionHolder,
+    asker: Asker,
     list: ListName,
     method: string,
     all: readonly string[],
@@ -132,18 +158,18 @@ export class ListAnswers {
     isPublic: boolean,
   ): Promise<Answer> {
     const { items, next } = page(all, offset, PAGE_ITEMS);
-    const { revision } = holder.caller;
+    const { revision } = asker.caller;
     let nextCursor = '';
     if (next !== undefined) {
-      this.#keep(`${list} ${digest} ${revision}`, all);
+      this.#snapshots.keep(`${list} ${digest} ${revision}`, all);
       const payload = {
         at: cursorText({ list, digest, offset: next }),
-        for: `${holder.principal} ${holder.caller.view}`,
+        for: claimOf(asker),
         public: isPublic,
       };
       nextCursor = `,"nextCursor":${JSON.stringify(await this.#sealer.seal('cursor', payload, Date.now() + CURSOR_MS))}`;
     }
-    const shell = oneLine(this.#stamp(holder, method, `{"${list}":[]${nextCursor}}`, isPublic));
+    const shell = oneLine(this.#stamp(asker, method, `{"${list}":[]${nextCursor}}`, isPublic));
     const array = this.#pages.get(`${this.#idOf(all)} ${offset}`, () => Buffer.from(`[${items.join(',')}]`));
     return pageAnswer(shell, list, array);
   }
@@ -155,31 +181,29 @@ export class ListAnswers {
     return id;
   }
 
-  #stamp({ dialect, catalog }: ConnectionHolder, method: string, result: string, isPublic: boolean): string {
+  #stamp({ dialect, catalog }: Asker, method: string, result: string, isPublic: boolean): string {
     return this.#translator.stampOwn(dialect, method, result, { ttlMs: catalog.caching.ttlMs, isPublic });
-  }
-
-  #keep(key: string, items: readonly string[]): void {
-    this.#snapshots.delete(key);
-    this.#snapshots.set(key, items);
-    const [oldest] = this.#snapshots.keys();
-    if (this.#snapshots.size > MAX_SNAPSHOTS && oldest !== undefined) this.#snapshots.delete(oldest);
   }
 }
 
-/** Returns the result `shell` with `array` instead of its empty list. The array is copied, not encoded again. */
+/** Returns the text that binds a cursor to a principal at an endpoint. */
+function claimOf({ caller: { principal, view } }: Asker): string {
+  return `${principal.key} ${view}`;
+}
+
+/** Returns the result `shell` with `array` instead of its empty list. The array is neither copied nor encoded again. */
 function pageAnswer(shell: string, list: ListName, array: Buffer): Answer {
   const empty = `"${list}":[]`;
   const start = shell.indexOf(empty);
   if (start < 0) throw new RangeError(`a page without "${list}"`);
   const before = Buffer.from(shell.slice(0, start + empty.length - 2));
   const after = Buffer.from(`${shell.slice(start + empty.length)}}`);
-  const tail = Buffer.concat([before, array, after]);
+  const tail = [before, array, after];
   return {
     kind: 'result',
     // Only the stdio edge reads the text.
     get result() {
-      return tail.toString('utf8', 0, tail.length - 1);
+      return Buffer.concat(tail).toString('utf8').slice(0, -1);
     },
     tail,
   };

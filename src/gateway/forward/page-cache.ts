@@ -15,6 +15,12 @@ export class PageCache {
     return this.#bytes;
   }
 
+  /** Removes all pages. */
+  clear(): void {
+    this.#pages.clear();
+    this.#bytes = 0;
+  }
+
   /** Returns the page of the key. Makes the page if it is not cached. */
   get(key: string, make: () => Buffer): Buffer {
     const known = this.#pages.get(key);

@@ -12,13 +12,13 @@ interface CachedRead {
 }
 
 /** The cached reads of one upstream, the oldest first. */
-interface Shelf {
+interface UpstreamReads {
   readonly reads: KeptMap<CachedRead>;
   bytes: number;
 }
 
 /** One `resources/read` request: the upstream, its parameters, and the requests that may share its answer. */
-export interface Read {
+export interface ResourceRead {
   readonly upstream: string;
   readonly params: RawObject;
   /** Equal for requests that a private result may answer: same principal, same client capabilities. */
@@ -37,7 +37,7 @@ const MAX_TTL_MS = 3_600_000;
  * @see https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
  */
 export class ResourceCache {
-  readonly #shelves = new Map<string, Shelf>();
+  readonly #byUpstream = new Map<string, UpstreamReads>();
   /** The number of changes that each upstream has announced. */
   readonly #changes = new Map<string, number>();
   readonly #onLimit: (limit: LimitName) => void;
@@ -52,18 +52,24 @@ export class ResourceCache {
     return this.#bytes;
   }
 
+  /** Removes all results. */
+  clear(): void {
+    this.#byUpstream.clear();
+    this.#bytes = 0;
+  }
+
   /** Returns a number that changes with each change of the upstream's resources. */
   versionOf(upstream: string): number {
     return this.#changes.get(upstream) ?? 0;
   }
 
   /** Returns the cached result as the upstream sent it; undefined if there is no fresh one. */
-  find({ upstream, params, privateScope, publicScope }: Read, nowMs: number): Result | undefined {
+  find({ upstream, params, privateScope, publicScope }: ResourceRead, nowMs: number): Result | undefined {
     const uri = params.string('uri');
-    const shelf = this.#shelves.get(upstream);
-    if (shelf === undefined || uri === undefined || isRetry(params)) return undefined;
+    const own = this.#byUpstream.get(upstream);
+    if (own === undefined || uri === undefined || isRetry(params)) return undefined;
     for (const key of [keyOf('public', publicScope, uri), keyOf('private', privateScope, uri)]) {
-      const read = shelf.reads.get(key);
+      const read = own.reads.get(key);
       if (read !== undefined && nowMs < read.untilMs) return read.answer;
     }
     return undefined;
@@ -74,7 +80,12 @@ export class ResourceCache {
    *
    * @param version from {@link versionOf}, before the request was sent.
    */
-  store({ upstream, params, privateScope, publicScope }: Read, version: number, answer: Answer, nowMs: number): void {
+  store(
+    { upstream, params, privateScope, publicScope }: ResourceRead,
+    version: number,
+    answer: Answer,
+    nowMs: number,
+  ): void {
     if (answer.kind !== 'result' || isRetry(params)) return;
     // The result may be older than a change that the upstream has announced since.
     if (version !== this.versionOf(upstream)) return;
@@ -87,44 +98,44 @@ export class ResourceCache {
       this.#onLimit('readCacheEntryBytes');
       return;
     }
-    const shelf = this.#shelves.get(upstream) ?? { reads: new KeptMap<CachedRead>(), bytes: 0 };
-    this.#shelves.set(upstream, shelf);
-    this.#remove(shelf, key);
+    const own = this.#byUpstream.get(upstream) ?? { reads: new KeptMap<CachedRead>(), bytes: 0 };
+    this.#byUpstream.set(upstream, own);
+    this.#remove(own, key);
     // The text is part of a message, all of which would stay in memory.
     const kept = { kind: 'result', result: detach(answer.result) } as const;
-    shelf.reads.set(key, { answer: kept, untilMs: nowMs + Math.min(caching.ttlMs, MAX_TTL_MS), bytes });
-    shelf.bytes += bytes;
+    own.reads.set(key, { answer: kept, untilMs: nowMs + Math.min(caching.ttlMs, MAX_TTL_MS), bytes });
+    own.bytes += bytes;
     this.#bytes += bytes;
-    this.#makeRoom(shelf);
+    this.#makeRoom(own);
   }
 
-  #makeRoom(shelf: Shelf): void {
-    while (shelf.bytes > LIMITS.readCacheUpstreamBytes) this.#removeOldest(shelf, 'readCacheUpstreamBytes');
+  #makeRoom(own: UpstreamReads): void {
+    while (own.bytes > LIMITS.readCacheUpstreamBytes) this.#removeOldest(own, 'readCacheUpstreamBytes');
     while (this.#bytes > LIMITS.readCacheBytes) {
-      const [first = shelf, ...others] = this.#shelves.values();
+      const [first = own, ...others] = this.#byUpstream.values();
       const largest = others.reduce((most, other) => (other.bytes > most.bytes ? other : most), first);
       this.#removeOldest(largest, 'readCacheBytes');
     }
   }
 
-  #removeOldest(shelf: Shelf, limit: LimitName): void {
-    const [oldest] = shelf.reads.keys();
-    if (oldest !== undefined) this.#remove(shelf, oldest);
+  #removeOldest(own: UpstreamReads, limit: LimitName): void {
+    const [oldest] = own.reads.keys();
+    if (oldest !== undefined) this.#remove(own, oldest);
     this.#onLimit(limit);
   }
 
-  #remove(shelf: Shelf, key: string): void {
-    const bytes = shelf.reads.get(key)?.bytes ?? 0;
-    shelf.reads.delete(key);
-    shelf.bytes -= bytes;
+  #remove(own: UpstreamReads, key: string): void {
+    const bytes = own.reads.get(key)?.bytes ?? 0;
+    own.reads.delete(key);
+    own.bytes -= bytes;
     this.#bytes -= bytes;
   }
 
   /** Removes all results of an upstream: the changed resource may contain the cached ones. */
   invalidate(upstream: string): void {
     this.#changes.set(upstream, this.versionOf(upstream) + 1);
-    this.#bytes -= this.#shelves.get(upstream)?.bytes ?? 0;
-    this.#shelves.delete(upstream);
+    this.#bytes -= this.#byUpstream.get(upstream)?.bytes ?? 0;
+    this.#byUpstream.delete(upstream);
   }
 }
 

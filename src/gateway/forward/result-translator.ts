@@ -18,7 +18,6 @@ import { unknownResourceError, upgradeError, upgradeResult, withStamp } from '..
 import type { ClientDialect } from '../dialects/client-dialect.ts';
 import { declaresAll } from '../exchange/client-capabilities.ts';
 import type { Client, Exchange } from '../exchange/exchange.ts';
-import { elicitationIdToClient } from '../questions/question-labels.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
 
 /** Codes of a modern upstream for faults in the gateway's part of a request. */
@@ -190,7 +189,7 @@ export function toolFailure(text: string): Answer {
   return { kind: 'result', result: result.toString() };
 }
 
-/** Returns the data of a URL elicitation error with the ids that the client knows. @throws {GatewayError} if the policy refuses. */
+/** Returns the data of a URL elicitation error with the name of the upstream, and the ids that the client knows. @throws {GatewayError} if the policy refuses. */
 function elicitationsToClient(policy: QuestionPolicy, client: Client, upstream: string, data: unknown): unknown {
   if (typeof data !== 'object' || data === null || !('elicitations' in data)) return data;
   const { elicitations } = data;
@@ -201,10 +200,11 @@ function elicitationsToClient(policy: QuestionPolicy, client: Client, upstream: 
   });
   policy.assertAllowed(upstream, questions);
   const mapped = elicitations.map((elicitation: unknown) => {
-    if (typeof elicitation !== 'object' || elicitation === null || !('elicitationId' in elicitation))
-      return elicitation;
-    const id = elicitationIdToClient(client, upstream, String(elicitation.elicitationId));
-    return { ...elicitation, elicitationId: id };
+    const params = RawObject.of(Object(elicitation));
+    const shown: unknown = JSON.parse(
+      policy.toClient(client, upstream, { method: 'elicitation/create', params }).toString(),
+    );
+    return shown;
   });
   return { ...data, elicitations: mapped };
 }

@@ -12,11 +12,11 @@ import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { Link, Upstream } from '../exchange/connection-holder.ts';
 
 /** A request to an upstream on behalf of an exchange. */
-export interface Sending {
+export interface SendOptions {
   /** Default: the method of the exchange. */
   readonly method?: string;
   readonly params: RawObject;
-  readonly headers?: readonly Header[];
+  readonly paramHeaders?: readonly Header[];
   /** The time without a message of the upstream after which the request fails. Default: `timeouts.callMs`. */
   readonly silentMs?: number;
   /** For a call that may become a task: returns the call with another way to cancel it. */
@@ -34,9 +34,9 @@ export class Sender {
   }
 
   /** Sends a request. Does not wait for the answer. */
-  send(exchange: OpenExchange, upstream: Upstream, link: Link, sending: Sending): Call<Exchange> {
+  send(exchange: OpenExchange, upstream: Upstream, link: Link, sending: SendOptions): Call<Exchange> {
     const { request, progressToken, client } = exchange;
-    const { method = request.method, params, headers, silentMs, asCancellable } = sending;
+    const { method = request.method, params, paramHeaders, silentMs, asCancellable } = sending;
     const { callMs, maxMs } = upstream.config.timeouts;
     const progress = progressToken !== undefined && method === request.method;
     const dialect = UPSTREAM_DIALECTS[link.era];
@@ -50,7 +50,7 @@ export class Sender {
       context: exchange,
       capabilities: dialect.envelopeCapabilities(upstream, client),
       logLevel: dialect.envelopeLogLevel(client),
-      headers,
+      paramHeaders,
       trace: span?.context,
       onEnd: (answer, durationMs) => {
         const isAnswer = !(answer instanceof GatewayError);
@@ -59,7 +59,7 @@ export class Sender {
         exchange.outcome = { answer, error };
         const transport = upstream.config.target.kind === 'stdio' ? 'pipe' : 'tcp';
         const operation = { method, tool: exchange.tool, error, revision: link.hello.revision, transport } as const;
-        this.#metrics.called(upstream.id, operation, durationMs / 1000);
+        this.#metrics.recordUpstreamRequest(upstream.id, operation, durationMs / 1000);
         if (span === undefined) return;
         const names = namesIn(method, params);
         span.end(endOfOperation({ ...operation, ...names, id, answer, upstream: upstream.id }));

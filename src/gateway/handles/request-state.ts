@@ -11,8 +11,10 @@ export type RequestState =
   | { readonly kind: 'park'; readonly owner: string; readonly park: string; readonly round: number }
   /** The `requestState` of a modern upstream, as raw JSON text in `inner`. */
   | { readonly kind: 'relay'; readonly upstream: string; readonly inner: string | undefined }
-  /** The URL elicitations that the user was sent to, by the upstream's ids. */
-  | { readonly kind: 'pages'; readonly upstream: string; readonly ids: readonly string[] };
+  /**
+   * The URL elicitations that the user was sent to, by the upstream's ids, and the process that hears of visits. Undefined in states of an older version.
+   */
+  | { readonly kind: 'pages'; readonly upstream: string; readonly ids: readonly string[]; readonly owner?: string };
 
 /** Returns a digest of the caller and the request that a state is valid for. No other caller or request can use it. */
 function claimOf({ principal, view }: Caller, { method, params }: Request): string {
@@ -70,7 +72,7 @@ export async function unsealState(
     return { kind, upstream, inner: typeof inner === 'string' ? inner : undefined };
   }
   if (kind === 'pages' && typeof upstream === 'string' && Array.isArray(ids)) {
-    return { kind, upstream, ids: ids.map(String) };
+    return { kind, upstream, ids: ids.map(String), ...(typeof owner === 'string' ? { owner } : {}) };
   }
   throw new GatewayError('invalid-state');
 }

@@ -1,10 +1,10 @@
-import { compactDecrypt, CompactEncrypt, type CryptoKey, errors } from 'jose';
+import { compactDecrypt, CompactEncrypt, type CryptoKey, decodeProtectedHeader, errors } from 'jose';
+import { LIMITS } from '../../limits.ts';
 import type { KeyRecord, KeyStore } from '../../store/key-store.ts';
 
 /** The purpose of a handle. A handle cannot be unsealed for another purpose. */
-export type Purpose = 'session' | 'cursor' | 'state' | 'task';
+export type Purpose = 'session' | 'cursor' | 'state' | 'task' | 'attachment';
 
-const MAX_CHARS = 128 * 1024;
 /** A handle with an unknown key id makes the sealer read the keys again, at most once in this time. */
 const REREAD_MS = 1_000;
 
@@ -51,6 +51,9 @@ export class Sealer {
   /** The time of the last read of the keys; monotonic ms. */
   #readMs = performance.now();
   #reading: Promise<void> | undefined;
+  #rotating: Promise<void> = Promise.resolve();
+  /** The failure of the last read; undefined if it succeeded. */
+  #failure: { readonly thrown: unknown } | undefined;
 
   private constructor(store: KeyStore, keys: readonly SealingKey[], newest: SealingKey) {
     this.#store = store;
@@ -71,15 +74,20 @@ export class Sealer {
 
   /**
    * Adds a key, which seals all later handles. Handles of the earlier keys stay valid for `graceMs`. Other processes
-   * with the same store read the key when they receive a handle of it. Only one process may rotate at a time.
+   * with the same store read the key when they receive a handle of it. Only one process may rotate at a time; rotations of this one follow each other.
    */
   async rotate(graceMs: number): Promise<void> {
-    await this.#store.add(Date.now(), graceMs);
-    await this.#read();
+    const add = async (): Promise<void> => {
+      await this.#store.add(Date.now(), graceMs);
+      await this.#read();
+    };
+    const rotating = this.#rotating.then(add, add);
+    this.#rotating = rotating.catch(() => undefined);
+    await rotating;
   }
 
   /**
-   * Seals a payload, which must be JSON.
+   * Seals a payload, which must be JSON. A text of more than `LIMITS.handleChars` cannot be unsealed.
    *
    * @param expiresAtMs ms since the epoch; the handle is invalid from then on.
    */
@@ -91,9 +99,13 @@ export class Sealer {
       .encrypt(key);
   }
 
-  /** Returns the payload of a handle. Returns undefined if the text was not sealed for this purpose, or has expired. */
+  /**
+   * Returns the payload of a handle. Returns undefined if the text was not sealed for this purpose, or has expired.
+   *
+   * @throws {GatewayError} `store-unavailable` if its key is not known, and the keys cannot be read.
+   */
   async unseal(purpose: Purpose, text: string, nowMs: number): Promise<Record<string, unknown> | undefined> {
-    if (text.length > MAX_CHARS || !isCanonical(text)) return undefined;
+    if (text.length > LIMITS.handleChars || !isCanonical(text)) return undefined;
     try {
       const { plaintext, protectedHeader } = await compactDecrypt(text, ({ kid = '' }) => this.#keyFor(kid, nowMs), {
         keyManagementAlgorithms: ['dir'],
@@ -111,8 +123,28 @@ export class Sealer {
   async #keyFor(kid: string, nowMs: number): Promise<CryptoKey> {
     if (!this.#keys.has(kid)) await this.#reread();
     const key = this.#keys.get(kid);
+    // Another process may have added the key. A client would discard a valid session.
+    if (key === undefined && this.#failure !== undefined) throw this.#failure.thrown;
     if (key === undefined || nowMs >= key.untilMs) throw new errors.JWEDecryptionFailed();
     return key.key;
+  }
+
+  /** Returns whether the key of a handle that was opened before is still valid. @param nowMs ms since the epoch. */
+  mayOpen(handle: string, nowMs: number): boolean {
+    const key = this.#keys.get(decodeProtectedHeader(handle).kid ?? '');
+    return key !== undefined && nowMs < key.untilMs;
+  }
+
+  /** Returns the time at which the next key expires, in ms since the epoch; undefined if none does. */
+  nextExpiryMs(nowMs: number): number | undefined {
+    const times = [...this.#keys.values()].map(({ untilMs }) => untilMs).filter((untilMs) => untilMs > nowMs);
+    const next = Math.min(...times);
+    return Number.isFinite(next) ? next : undefined;
+  }
+
+  /** Reads the keys again. Handles of keys that the store does not have any more are invalid from then on. */
+  async refresh(): Promise<void> {
+    await this.#read();
   }
 
   #reread(): Promise<void> {
@@ -126,7 +158,14 @@ export class Sealer {
 
   async #read(): Promise<void> {
     this.#readMs = performance.now();
-    const keys = await Promise.all((await this.#store.read()).map(importKey));
+    let keys: readonly SealingKey[];
+    try {
+      keys = await Promise.all((await this.#store.read()).map(importKey));
+      this.#failure = undefined;
+    } catch (thrown) {
+      this.#failure = { thrown };
+      throw thrown;
+    }
     this.#keys = new Map(keys.map((key) => [key.kid, key]));
     this.#newest = keys.at(-1) ?? this.#newest;
   }

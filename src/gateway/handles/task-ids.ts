@@ -7,6 +7,8 @@ import type { Sealer } from './sealer.ts';
 export interface OpenedTask extends TaskAddress {
   /** The process that sealed the id, which may have the task; undefined in ids of earlier versions. */
   readonly process: string | undefined;
+  /** The upstream's name of the tool whose call is the task; undefined if it is not known. */
+  readonly tool: string | undefined;
 }
 
 /** The lifetime of an id. The upstream decides how long it keeps a task, so this is only an upper bound. */
@@ -28,11 +30,16 @@ export class TaskIds {
     this.#process = process;
   }
 
-  /** Returns the id of a task for this client. */
-  async seal(caller: Caller, address: TaskAddress): Promise<string> {
+  /** Returns the id of a task for this client. @param tool the upstream's name of the tool that was called. */
+  async seal(caller: Caller, address: TaskAddress, tool: string | undefined): Promise<string> {
     const known = this.find(caller, address);
     if (known !== undefined) return known.id;
-    const payload = { for: claimOf(caller), ...address, process: this.#process };
+    const payload = {
+      for: claimOf(caller),
+      ...address,
+      process: this.#process,
+      ...(tool === undefined ? {} : { tool }),
+    };
     const id = await this.#sealer.seal('task', payload, Date.now() + ID_MS);
     await this.#store.add(claimOf(caller), { ...address, id });
     return id;
@@ -44,14 +51,18 @@ export class TaskIds {
    */
   async open(caller: Caller, id: string): Promise<OpenedTask> {
     const payload = await this.#sealer.unseal('task', id, Date.now());
-    const { upstream, task, holder, process } = payload ?? {};
+    const { upstream, task, holder, process, tool } = payload ?? {};
     const isOwn = payload?.['for'] === claimOf(caller);
     if (!isOwn || typeof upstream !== 'string' || typeof task !== 'string' || typeof holder !== 'string') {
       throw new GatewayError('unknown-task');
     }
     const address = { upstream, task, holder };
     if (this.find(caller, address)?.id !== id) await this.#store.add(claimOf(caller), { ...address, id });
-    return { ...address, process: typeof process === 'string' ? process : undefined };
+    return {
+      ...address,
+      process: typeof process === 'string' ? process : undefined,
+      tool: typeof tool === 'string' ? tool : undefined,
+    };
   }
 
   /** Returns the task if this process has sealed or opened an id of it for this client. */

@@ -24,7 +24,7 @@ export class TaskMarks {
   withTaskId(link: Link, client: Client, params: RawObject): RawObject {
     if (!mayBeMarked(params)) return params;
     const task = relatedTask(params);
-    const id = task === undefined ? undefined : this.idFor(link, client, task);
+    const id = task === undefined ? undefined : this.idFor(link, client.lasting, task);
     return id === undefined ? withoutCoreTaskMeta(params) : withRelatedTask(params, id);
   }
 

@@ -5,12 +5,21 @@ import { COALESCE_MS, LEAST_GAP_MS } from './pace.ts';
 
 /** Announces changed lists to clients, to each client at most once a second. */
 export class ListAnnouncer {
+  readonly #saved: () => Promise<void> | undefined;
   /** Changed lists that are not announced yet. */
   readonly #pending = new Map<ConnectionHolder, Set<ListKind>>();
   /** The time of the last announcement; monotonic ms. */
   readonly #announcedMs = new WeakMap<ConnectionHolder, number>();
   /** Holders whose announcements are due. */
   #due: ConnectionHolder[] = [];
+
+  /**
+   * @param saved resolves when all processes of the gateway can have the lists of this one, so that a client finds a change wherever it asks; returns
+   * undefined if there are no others.
+   */
+  constructor(saved: () => Promise<void> | undefined) {
+    this.#saved = saved;
+  }
 
   /** Adds changed kinds of lists of a holder, which are announced after a short delay. */
   add(holder: ConnectionHolder, kinds: Iterable<ListKind>): void {
@@ -37,6 +46,7 @@ export class ListAnnouncer {
   }
 
   async #announceDue(): Promise<void> {
+    await this.#saved();
     const due = this.#due;
     this.#due = [];
     await inSlices(due, (holder) => this.#announce(holder));

@@ -1,11 +1,13 @@
 import { availableParallelism } from 'node:os';
-import type { OfferKey } from '../../catalog/offer.ts';
+import { type OfferKey, offerKeyText } from '../../catalog/offer.ts';
 import type { View } from '../../catalog/view.ts';
+import type { Settings } from '../../config/config.ts';
 import type { Era } from '../../protocol/revisions.ts';
+import { isFailed } from '../../upstream/lifecycle/lifecycle.ts';
 import { type ClientFeatures, NO_FEATURES } from '../../upstream/link/link.ts';
 import { workTurn } from '../../work-turn.ts';
 import { waitAtMost } from '../exchange/at-most.ts';
-import { offerKeyText, type Offers } from './offers.ts';
+import type { Offers } from './offers.ts';
 import type { ConnectionHolder, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import { StartQueue } from './start-queue.ts';
 import type { StartRecords } from './start-records.ts';
@@ -27,6 +29,9 @@ const FRESH_ON_DISK_MS = 3_600_000;
 /** The age of a holder's lists is checked at most once in this time. */
 const CHECKED_MS = 30_000;
 
+/** The longest that a list request waits for lists that another process has changed. */
+const READ_WAIT_MS = 250;
+
 /** The largest number of late listings that are remembered. */
 const MAX_SLOW = 1_024;
 
@@ -47,8 +52,8 @@ interface Awaited {
   readonly wasListed: boolean;
   /** Resolves with true if the lists were fetched. */
   readonly refreshing: Promise<boolean>;
-  /** The {@link listingKey}. */
-  readonly key: string;
+  /** As {@link refreshIdOf} makes it. */
+  readonly refreshId: string;
 }
 
 /** A client that an upstream is listed for. */
@@ -66,8 +71,10 @@ export interface ListRefresherParts {
   readonly upstreams: Upstreams;
   readonly offers: Offers;
   readonly records: StartRecords;
-  /** The longest that a list request waits for an upstream that was never listed. */
-  readonly waitMs: number;
+  /** With the longest time that a list request waits for an upstream that was never listed. */
+  readonly settings: Settings<'lists'>;
+  /** Resolves when lists are read that another process has changed; undefined if there are none. */
+  reading(): Promise<unknown> | undefined;
   /** Gives a holder the catalog of the current offers. */
   refreshCatalog(holder: ConnectionHolder): void;
 }
@@ -79,7 +86,7 @@ export class ListRefresher {
   readonly #remoteStarts = new StartQueue(REMOTE_STARTS);
   /** The last check of each holder. Requests during a check wait for it. */
   #recent = new WeakMap<ConnectionHolder, Check>();
-  /** Queued and running fetches, by upstream and {@link offerKeyText}. */
+  /** Queued and running fetches, by {@link refreshIdOf}. */
   readonly #refreshing = new Map<string, { readonly upstream: Upstream; readonly fetched: Promise<boolean> }>();
   /**
    * Upstreams that were not listed in time for clients with certain capabilities, by the keys of {@link #refreshing}.
@@ -97,19 +104,21 @@ export class ListRefresher {
    * @param client its features are those that a process is started with, so that it can serve this client afterwards.
    */
   async beginFirstLists(view: string, client: ListingClient): Promise<void> {
-    const { offers, records, waitMs } = this.#parts;
+    const { offers, records, settings } = this.#parts;
+    const { waitMs } = settings().lists;
     const upstreams = this.#usableUpstreams(view);
     const [only, ...others] = upstreams;
     for (const upstream of upstreams) {
       const own = upstream.isPersonal && upstream.isProcess ? client : { ...client, ...NO_FEATURES };
-      const key = listedKey(upstream, own);
+      const key = offerKeyFor(upstream, own);
       if (key.capabilityKey !== '') await offers.load(upstream.id, key);
       const refreshing = this.#refreshIfStale(upstream, own);
       if (upstream !== only || others.length > 0 || refreshing === undefined) continue;
       // Instructions cannot be corrected later, so lists of the other era are not enough.
       const isKnown = offers.offerIn(upstream.id, key) !== undefined;
       if (isKnown || records.hasFailed(upstream.id)) continue;
-      await this.#await([{ id: upstream.id, wasListed: false, refreshing, key: listingKey(upstream, key) }], waitMs);
+      const first = [{ id: upstream.id, wasListed: false, refreshing, refreshId: refreshIdOf(upstream, key) }];
+      await this.#await(first, waitMs, this.#recordLate);
     }
   }
 
@@ -118,6 +127,16 @@ export class ListRefresher {
    * wait.
    */
   refreshFor(holder: ConnectionHolder): Promise<void> | undefined {
+    const reading = this.#parts.reading();
+    return reading === undefined ? this.#check(holder) : this.#checkAfter(reading, holder);
+  }
+
+  async #checkAfter(reading: Promise<unknown>, holder: ConnectionHolder): Promise<void> {
+    await waitAtMost([reading], READ_WAIT_MS);
+    await this.#check(holder);
+  }
+
+  #check(holder: ConnectionHolder): Promise<void> | undefined {
     const now = performance.now();
     const before = this.#recent.get(holder);
     if (before !== undefined && now - before.atMs <= CHECKED_MS) {
@@ -169,38 +188,38 @@ export class ListRefresher {
   }
 
   async #refreshFor(holder: ConnectionHolder): Promise<void> {
-    const { offers, records, waitMs } = this.#parts;
+    const { offers, records, settings } = this.#parts;
+    const { waitMs } = settings().lists;
     const unlisted: Awaited[] = [];
     for (const upstream of this.#usableUpstreams(holder.view)) {
       const { id } = upstream;
       const client = listingClient(upstream, holder);
-      const key = listedKey(upstream, client);
+      const key = offerKeyFor(upstream, client);
       const isKnown = await offers.load(id, key);
       const refreshing = this.#refreshIfStale(upstream, client);
       if (isKnown || refreshing === undefined || records.hasFailed(id)) continue;
       const wasListed = offers.offerFor(id, { ...key, era: holder.era, capabilityKey: '' }) !== undefined;
-      const keyOfListing = listingKey(upstream, key);
-      if (wasListed && this.#slow.has(keyOfListing)) continue;
-      unlisted.push({ id, wasListed, refreshing, key: keyOfListing });
+      const refreshId = refreshIdOf(upstream, key);
+      if (wasListed && this.#slow.has(refreshId)) continue;
+      unlisted.push({ id, wasListed, refreshing, refreshId });
     }
     const variants = unlisted.filter(({ wasListed }) => wasListed);
     const firsts = unlisted.filter(({ wasListed }) => !wasListed);
     await Promise.all([
-      this.#await(firsts, waitMs),
+      this.#await(firsts, waitMs, this.#recordLate),
       this.#await(variants, Math.min(FEATURES_WAIT_MS, waitMs), (one) => {
         // Clients choose the capabilities in the key. Without an entry, a request waits once more.
         if (this.#slow.size >= MAX_SLOW) this.#slow.clear();
-        this.#slow.add(one.key);
+        this.#slow.add(one.refreshId);
       }),
     ]);
   }
 
-  /** Waits in bounded time. Later clients do not wait for an upstream that is not listed by then. */
-  async #await(
-    awaited: readonly Awaited[],
-    limitMs: number,
-    onLate: (one: Awaited) => void = ({ id }) => this.#parts.records.record(id, true),
-  ): Promise<void> {
+  /** Records that an upstream is not listed in time, so that later clients do not wait for it. */
+  readonly #recordLate = ({ id }: Awaited) => this.#parts.records.record(id, true);
+
+  /** Waits in bounded time, and calls `onLate` for each upstream that is not listed by then. */
+  async #await(awaited: readonly Awaited[], limitMs: number, onLate: (one: Awaited) => void): Promise<void> {
     if (awaited.length === 0) return;
     const late = new Set(awaited);
     await waitAtMost(
@@ -229,7 +248,7 @@ export class ListRefresher {
   }
 
   #refreshIfStale(upstream: Upstream, client: ListingClient): Promise<boolean> | undefined {
-    const key = listedKey(upstream, client);
+    const key = offerKeyFor(upstream, client);
     const ageMs = this.#parts.offers.ageMs(upstream.id, key);
     if (ageMs === undefined && this.#isFreshOnDisk(upstream, key)) return undefined;
     if (ageMs !== undefined && ageMs < this.#ttlMs(upstream, key)) return undefined;
@@ -254,15 +273,15 @@ export class ListRefresher {
     const upstream = this.#parts.upstreams.get(upstreamId);
     if (upstream === undefined || !upstream.isProcess || upstream.config.problem !== undefined) return;
     const client = listingClient(upstream, holder);
-    if (this.#parts.offers.ageMs(upstreamId, listedKey(upstream, client)) !== undefined) return;
+    if (this.#parts.offers.ageMs(upstreamId, offerKeyFor(upstream, client)) !== undefined) return;
     // The listing must request the process before the holder does.
     void this.#refresh(upstream, client, 'now');
   }
 
   /** Resolves with true if the lists were fetched. The upstream's state has the reason of a failure. */
   #refresh(upstream: Upstream, client: ListingClient, begin: 'now' | 'in turn' = 'in turn'): Promise<boolean> {
-    const { audience } = listedKey(upstream, client);
-    const key = listingKey(upstream, listedKey(upstream, client));
+    const { audience } = offerKeyFor(upstream, client);
+    const key = refreshIdOf(upstream, offerKeyFor(upstream, client));
     const running = this.#refreshing.get(key);
     // One that a reload has replaced meanwhile may still be listing under the same id.
     if (running?.upstream === upstream) return running.fetched;
@@ -280,7 +299,7 @@ export class ListRefresher {
           return true;
         },
         () => {
-          if (upstream.lifecycle.phase === 'failed' && !upstream.isRetired) records.record(upstream.id, true);
+          if (isFailed(upstream.lifecycle) && !upstream.isRetired) records.record(upstream.id, true);
           return false;
         },
       )
@@ -292,12 +311,13 @@ export class ListRefresher {
   }
 }
 
-function listingKey({ id }: Upstream, key: OfferKey): string {
+/** Returns the id of a fetch: requests for the same lists of an upstream share one. */
+function refreshIdOf({ id }: Upstream, key: OfferKey): string {
   return `${id} ${offerKeyText(key)}`;
 }
 
 /** Returns the key of the offer that an upstream is listed for, as far as its era is known. */
-function listedKey(upstream: Upstream, { era, capabilityKey, principal }: ListingClient): OfferKey {
+function offerKeyFor(upstream: Upstream, { era, capabilityKey, principal }: ListingClient): OfferKey {
   return { era: upstream.servingEra(era) ?? era, capabilityKey, audience: upstream.audienceOf(principal) };
 }
 

@@ -1,37 +1,38 @@
 import type { Logger } from 'pino';
-import { type ToolListSize, toolListSize } from '../../catalog/callable.ts';
-import { buildCatalog, type Catalog, type CatalogLimits, prepareOffer } from '../../catalog/catalog.ts';
+import type { ToolListSize } from '../../catalog/callable.ts';
+import type { Catalog } from '../../catalog/catalog.ts';
 import { type ListProblem, problemsOf } from '../../catalog/problems.ts';
-import { commonKey, isSameOffer, type Offer, type OfferKey, offerText, parseOffer } from '../../catalog/offer.ts';
+import {
+  commonKey,
+  isCommonKey,
+  isSameOffer,
+  type Offer,
+  type OfferKey,
+  offerKeyText,
+  offerText,
+  parseOffer,
+} from '../../catalog/offer.ts';
 import type { View } from '../../catalog/view.ts';
-import { CLIENT_FEATURES, type Config, type UpstreamConfig } from '../../config/config.ts';
+import type { Config } from '../../config/config.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { OfferStore, StoredOfferKey, UpstreamKey } from '../../store/offer-store.ts';
 import { type Era, ERAS, eraOf, otherEra } from '../../protocol/revisions.ts';
 import type { Eras } from '../../upstream/link/eras.ts';
+import type { Rights } from '../../policy/rights.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { Gate } from '../exchange/gate.ts';
+import { BuiltCatalogs } from './built-catalogs.ts';
+import { type LockState, PinnedOffers } from './pinned-offers.ts';
+import { ProblemReports } from './problem-reports.ts';
+import { targetText } from './target-text.ts';
+import type { Principal } from '../../policy/principal.ts';
 
-/** Offers kept for one upstream, one for each {@link OfferKey}. Further clients get the offer for clients of any capabilities. */
-const MAX_OFFERS = 16;
-/** Problems of one upstream's lists that are logged individually, each time they change. */
-const MAX_LOGGED = 50;
-/** Problems of one upstream's lists that are kept, so as not to log them twice. */
-const MAX_REPORTED = 1_000;
 /** Keys that are known not to be on disk. Clients choose their capabilities, so there are more keys than upstreams. */
 const MAX_ABSENT = 16_384;
-/** Catalogs kept in memory. A removed one is built again when it is needed. */
-const MAX_CATALOGS = 256;
-
 interface KeptOffer {
   readonly key: OfferKey;
   readonly offer: Offer;
-}
-
-/** A catalog with the offers that it is made of. */
-interface BuiltCatalog {
-  readonly view: string;
-  readonly catalog: Catalog;
-  readonly offers: ReadonlyMap<string, Offer>;
 }
 
 export interface OffersParts {
@@ -39,6 +40,7 @@ export interface OffersParts {
   readonly views: ReadonlyMap<string, View>;
   /** Returns the audience of an upstream's lists for a principal; see `audienceOf` in `upstream/connection-key.ts`. */
   readonly audienceOf: (upstream: string, principal: string) => string;
+  readonly gate: Gate;
   readonly store: OfferStore;
   readonly log: Logger;
   readonly metrics: Metrics;
@@ -51,12 +53,13 @@ export interface OffersParts {
 export class Offers {
   readonly #views: ReadonlyMap<string, View>;
   readonly #audienceOf: OffersParts['audienceOf'];
-  #limits: CatalogLimits;
+  readonly #gate: Gate;
+  readonly #catalogs: BuiltCatalogs;
+  readonly #problems: ProblemReports;
+  readonly #pins: PinnedOffers;
   readonly #store: OfferStore;
   readonly #log: Logger;
-  readonly #metrics: Metrics;
-  /** The problems that were logged, by upstream and era. */
-  readonly #reported = new Map<string, ReadonlySet<string>>();
+  readonly #onLimit: (limit: LimitName) => void;
   /** The text of {@link targetText} by upstream. */
   readonly #targets = new Map<string, string>();
   /** Offers by upstream, then by {@link offerKeyText}. */
@@ -65,24 +68,29 @@ export class Offers {
   readonly #listedMs = new Map<string, number>();
   /** The era that an upstream is known not to support. Its offers of that era are outdated. */
   readonly #withoutEra = new Map<string, Era>();
-  readonly #catalogs = new Map<string, BuiltCatalog>();
-  /** The sizes of lists of tools by view and era, for those that were measured. */
-  readonly #toolListSizes = new Map<string, { readonly view: string; readonly size: ToolListSize }>();
-  /** The ids of the views of each upstream. */
-  readonly #viewsOf = new Map<string, Set<string>>();
   /** Keys of offers that are not on disk, so that the disk is not read for each client. */
   readonly #absent = new Set<string>();
+  /** Offers of other processes in the store that differ from those in memory, by upstream and {@link offerKeyText}. */
+  readonly #storedByOthers = new Map<string, Offer>();
+  /** The number of finished writes. */
+  #writes = 0;
+  /** Offers that could not be stored. */
+  #unsaved = new WeakSet<Offer>();
   /** Increases with every change of an offer. */
   #version = 1;
   #writing: Promise<void> = Promise.resolve();
 
-  constructor({ config, views, audienceOf, store, log, metrics }: OffersParts) {
+  constructor({ config, views, audienceOf, gate, store, log, metrics }: OffersParts) {
     this.#views = views;
     this.#audienceOf = audienceOf;
+    this.#gate = gate;
     this.#store = store;
     this.#log = log;
-    this.#metrics = metrics;
-    this.#limits = this.#limitsOf(config);
+    this.#problems = new ProblemReports(log, metrics);
+    this.#pins = new PinnedOffers(log, metrics);
+    const onLimit = (limit: LimitName): void => metrics.countLimit(limit);
+    this.#onLimit = onLimit;
+    this.#catalogs = new BuiltCatalogs(config, views, onLimit);
     this.setConfig(config);
   }
 
@@ -92,11 +100,6 @@ export class Offers {
    * ones {@link restore} reads.
    */
   setConfig(config: Config): ReadonlySet<string> {
-    const { maxNameChars, instructionsMaxChars } = this.#limits;
-    // Catalogs are cached by the identity of the limits.
-    if (maxNameChars !== config.names.maxChars || instructionsMaxChars !== config.instructions.maxChars) {
-      this.#limits = this.#limitsOf(config);
-    }
     const targets = new Map(config.upstreams.map((upstream) => [upstream.id, targetText(upstream)]));
     for (const [id, target] of this.#targets) if (targets.get(id) !== target) this.#forget(id);
     const fresh = new Set<string>();
@@ -106,23 +109,10 @@ export class Offers {
       this.#offers.set(id, new Map());
       this.#targets.set(id, target);
     }
-    this.#viewsOf.clear();
-    for (const id of targets.keys()) this.#viewsOf.set(id, new Set());
-    for (const view of this.#views.values()) {
-      for (const { id } of view.upstreams) this.#viewsOf.get(id)?.add(view.id);
-    }
     this.#version++;
-    this.#catalogs.clear();
-    this.#toolListSizes.clear();
+    this.#pins.setConfig(config);
+    this.#catalogs.setConfig(config);
     return fresh;
-  }
-
-  #limitsOf({ names, instructions }: Config): CatalogLimits {
-    return {
-      maxNameChars: names.maxChars,
-      instructionsMaxChars: instructions.maxChars,
-      onLimit: (limit) => this.#metrics.limitReached(limit),
-    };
   }
 
   /** Removes everything about an upstream from memory. Its last good offers stay on disk: it may come back. */
@@ -130,7 +120,10 @@ export class Offers {
     this.#offers.delete(upstream);
     this.#targets.delete(upstream);
     this.onReplaced(upstream);
-    for (const era of ERAS) this.#reported.delete(`${upstream} ${era}`);
+    this.#problems.remove(upstream);
+    for (const key of this.#storedByOthers.keys()) {
+      if (key.startsWith(`${upstream} `)) this.#storedByOthers.delete(key);
+    }
     for (const key of this.#absent) if (key.startsWith(`${upstream} `)) this.#absent.delete(key);
   }
 
@@ -150,18 +143,25 @@ export class Offers {
     return [...this.#targets].map(([upstream, target]) => ({ upstream, target }));
   }
 
+  /** True if other processes of the gateway get these offers. */
+  get areShared(): boolean {
+    return this.#store.watch !== undefined;
+  }
+
+  /** Returns the text that identifies the server behind an upstream's id. */
+  targetOf(upstream: string): string | undefined {
+    return this.#targets.get(upstream);
+  }
+
   /** Returns the ids of the views of this upstream. */
   viewsWith(upstream: string): ReadonlySet<string> {
-    return this.#viewsOf.get(upstream) ?? new Set();
+    return this.#catalogs.viewsWith(upstream);
   }
 
   /** Removes the catalogs and sizes that were made of the offers of this upstream. */
   #invalidate(upstream: string): void {
     this.#version++;
-    const views = this.viewsWith(upstream);
-    for (const made of [this.#catalogs, this.#toolListSizes]) {
-      for (const [key, { view }] of made) if (views.has(view)) made.delete(key);
-    }
+    this.#catalogs.removeOf(upstream);
   }
 
   /** Reads the last good offers of these upstreams from disk. Ignores one that cannot be read. */
@@ -178,7 +178,7 @@ export class Offers {
         // The config has changed meanwhile, or the upstream was listed.
         if (this.#offers.get(upstream) !== offers || offers.has(offerKeyText(key))) continue;
         offers.set(offerKeyText(key), { key, offer });
-        prepareOffer(this.#view(''), upstream, offer, this.#limits);
+        this.#prepare(upstream, offer);
         this.#invalidate(upstream);
       }
     }
@@ -221,11 +221,19 @@ export class Offers {
 
   /** Marks the offers of an era for an audience as outdated: the next list request fetches them again. */
   expire(upstream: string, era: Era, audience: string): void {
-    for (const offerKey of this.keysOf(upstream, era)) {
-      if (offerKey.audience !== audience) continue;
-      const key = `${upstream} ${offerKeyText(offerKey)}`;
-      if (this.#listedMs.has(key)) this.#listedMs.set(key, Number.NEGATIVE_INFINITY);
+    for (const key of this.keysOf(upstream, era)) if (key.audience === audience) this.#expire(upstream, key);
+  }
+
+  /** Marks the offers for clients of certain capabilities as outdated. @param common the key of the offer for all of them, which has changed. */
+  #expireVariants(upstream: string, { era, audience }: OfferKey): void {
+    for (const key of this.keysOf(upstream, era)) {
+      if (key.audience === audience && key.capabilityKey !== '') this.#expire(upstream, key);
     }
+  }
+
+  #expire(upstream: string, offerKey: OfferKey): void {
+    const key = `${upstream} ${offerKeyText(offerKey)}`;
+    if (this.#listedMs.has(key)) this.#listedMs.set(key, Number.NEGATIVE_INFINITY);
   }
 
   /** Loads the offer of exactly this key from disk, if it is not in memory. Resolves with true if there is one. */
@@ -247,19 +255,108 @@ export class Offers {
     return true;
   }
 
-  /** Stores an offer. Returns true if it differs from the one before. */
+  /**
+   * Reads the lists that another process has stored. Resolves with true if they differ from those in memory. Lists that this process reads from the
+   * upstream meanwhile are newer.
+   *
+   * @param replaces whether different lists replace those in memory.
+   */
+  async readStored(upstream: string, key: OfferKey, replaces: boolean): Promise<boolean> {
+    const keyOfOffer = `${upstream} ${offerKeyText(key)}`;
+    this.#absent.delete(keyOfOffer);
+    const offers = this.#offers.get(upstream);
+    const before = this.exactOffer(upstream, key);
+    // Others are loaded when a client needs them.
+    if (offers === undefined || (before === undefined && !isCommonKey(key))) return false;
+    const listedMs = this.#listedMs.get(keyOfOffer);
+    const writes = this.#writes;
+    this.#storedByOthers.delete(keyOfOffer);
+    const offer = parseOffer(await this.#read(upstream, key));
+    if (offer === undefined || eraOf(offer.revision) !== key.era) return false;
+    if (this.#offers.get(upstream) !== offers || this.#listedMs.get(keyOfOffer) !== listedMs) return false;
+    if (before !== undefined && isSameOffer(before, offer)) return false;
+    if (!replaces) {
+      // A write of this process may have replaced it meanwhile.
+      if (this.#writes === writes) this.#storedByOthers.set(keyOfOffer, offer);
+      return true;
+    }
+    this.#set(upstream, key, offer);
+    this.#prepare(upstream, offer);
+    if (key.capabilityKey === '') this.#expireVariants(upstream, key);
+    return true;
+  }
+
+  /** Returns the keys of all offers in memory, by upstream. */
+  *keys(): Iterable<readonly [upstream: string, key: OfferKey]> {
+    for (const [upstream, offers] of this.#offers) for (const { key } of offers.values()) yield [upstream, key];
+  }
+
+  /** Stores the offers that could not be stored before. */
+  saveAgain(): void {
+    const unsaved = this.#unsaved;
+    this.#unsaved = new WeakSet();
+    for (const [upstream, key] of this.keys()) {
+      const offer = this.exactOffer(upstream, key);
+      if (offer !== undefined && unsaved.has(offer)) this.#save(upstream, key, offer);
+    }
+  }
+
+  /**
+   * Keeps an offer that was read from the upstream, and stores it. Returns true if it differs from the one before. One that another process has
+   * stored already is not stored again: it could replace a newer one.
+   */
   update(upstream: string, key: OfferKey, offer: Offer): boolean {
-    this.#listedMs.set(`${upstream} ${offerKeyText(key)}`, performance.now());
+    const keyOfOffer = `${upstream} ${offerKeyText(key)}`;
+    this.#listedMs.set(keyOfOffer, performance.now());
     const before = this.exactOffer(upstream, key);
     if (before !== undefined && isSameOffer(before, offer)) {
       this.#touch(upstream, key, before);
       return false;
     }
     this.#set(upstream, key, offer);
-    prepareOffer(this.#view(''), upstream, offer, this.#limits);
-    const stored = this.#storeKey(upstream, key);
-    this.#write(() => this.#store.write(stored, offerText(offer)), upstream);
+    this.#prepare(upstream, offer);
+    const stored = this.#storedByOthers.get(keyOfOffer);
+    if (stored === undefined || !isSameOffer(stored, offer)) this.#save(upstream, key, offer);
     return true;
+  }
+
+  #save(upstream: string, key: OfferKey, offer: Offer): void {
+    const stored = this.#storeKey(upstream, key);
+    const write = async () => {
+      try {
+        await this.#store.write(stored, offerText(offer));
+      } catch (thrown) {
+        this.#unsaved.add(offer);
+        throw thrown;
+      } finally {
+        this.#writes++;
+        this.#storedByOthers.delete(`${upstream} ${offerKeyText(key)}`);
+      }
+    };
+    this.#write(write, upstream);
+  }
+
+  /** Makes the parts of an offer that all catalogs share. */
+  #prepare(upstream: string, offer: Offer): void {
+    this.#catalogs.prepare(upstream, this.#pins.pinned(upstream, offer) ?? offer);
+  }
+
+  /** Returns whether the definitions of an upstream are compared with the lock. */
+  isPinned(upstream: string): boolean {
+    return this.#pins.onChange(upstream) !== undefined;
+  }
+
+  /**
+   * Returns the state of the pinned definitions of an upstream; undefined if nothing of it is pinned.
+   *
+   * @param holders whose private lists are compared too.
+   */
+  lockState(upstream: string, holders: Iterable<ConnectionHolder> = []): LockState | undefined {
+    if (!this.isPinned(upstream)) return undefined;
+    const isCurrent = (era: Era) => this.#withoutEra.get(upstream) !== era;
+    const common = ERAS.filter(isCurrent).map((era) => this.offerIn(upstream, commonKey(era)));
+    const own = [...holders].map(({ ownOffers }) => ownOffers.get(upstream));
+    return this.#pins.state(upstream, new Set([...common, ...own]));
   }
 
   /** Returns the differences between the lists of an upstream and those that clients of this era get. */
@@ -269,24 +366,7 @@ export class Offers {
 
   /** Logs and counts new problems in the lists for all clients of this era. */
   reportProblems(upstream: string, era: Era): void {
-    const key = `${upstream} ${era}`;
-    const before = this.#reported.get(key);
-    const problems = this.problemsOf(upstream, era);
-    const keyOf = ({ kind, name, repair, detail }: ListProblem) => JSON.stringify([kind, name, repair, detail]);
-    const fresh = problems.filter((problem) => before?.has(keyOf(problem)) !== true);
-    this.#reported.set(key, new Set(problems.slice(0, MAX_REPORTED).map(keyOf)));
-    for (const { kind, name, repair, detail } of fresh.slice(0, MAX_LOGGED)) {
-      const isLeftOut = repair === 'item left out';
-      const fields = isLeftOut ? { why: detail } : { repair, detail };
-      const text = isLeftOut ? 'left out of the lists' : 'list item repaired';
-      this.#log.warn({ upstream, era, kind, name, ...fields }, text);
-    }
-    for (const { repair, limit } of fresh) {
-      this.#metrics.listRepaired(repair);
-      if (limit !== undefined) this.#metrics.limitReached(limit);
-    }
-    if (fresh.length > MAX_LOGGED)
-      this.#log.warn({ upstream, era, more: fresh.length - MAX_LOGGED }, 'further list items repaired or left out');
+    this.#problems.report(upstream, era, this.problemsOf(upstream, era));
   }
 
   /** Runs writes one after another. Offers that cannot be written are still served; only a restart loses them. */
@@ -325,8 +405,10 @@ export class Offers {
     if (offers === undefined) return;
     this.#touch(upstream, key, offer);
     for (const { key: oldest } of offers.values()) {
-      if (offers.size <= MAX_OFFERS) break;
-      if (!isCommon(oldest)) this.#remove(upstream, offers, oldest);
+      if (offers.size <= LIMITS.offersPerUpstream) break;
+      if (isCommonKey(oldest)) continue;
+      this.#onLimit('offersPerUpstream');
+      this.#remove(upstream, offers, oldest);
     }
     this.#invalidate(upstream);
   }
@@ -338,29 +420,41 @@ export class Offers {
   #remove(upstream: string, offers: Map<string, KeptOffer>, key: OfferKey): void {
     offers.delete(offerKeyText(key));
     this.#listedMs.delete(`${upstream} ${offerKeyText(key)}`);
+    this.#storedByOthers.delete(`${upstream} ${offerKeyText(key)}`);
     const stored = this.#storeKey(upstream, key);
     this.#write(() => this.#store.remove(stored), upstream);
   }
 
   /**
-   * Returns the catalog of a holder, made of the offers of its own links, else of those for its era, capability key and audience.
+   * Returns the catalog of a holder, made of the offers of its own links, else of those for its era, capability key and audience. It has the
+   * items that its principal may use.
+   *
+   * @param principal with other claims, for one request. Default: the one by which is judged what runs without a request.
    */
-  catalogFor(holder: ConnectionHolder): Catalog {
+  catalogFor(holder: ConnectionHolder, principal = holder.caller.principal): Catalog {
     const { view } = holder;
     // The endpoint was removed, and its holders are about to be closed.
     if (!this.#views.has(view)) return holder.catalog;
     const key = this.#keyOf(holder);
-    if (holder.ownOffers.size === 0) return this.catalog(view, key);
-    const offers = this.#offersOf(
+    const rights = this.#gate.rightsOf(principal, view);
+    if (holder.ownOffers.size === 0) return this.catalog(view, key, rights);
+    return this.#catalogs.build(
       view,
-      (upstream) => holder.ownOffers.get(upstream) ?? this.#offerForClients(upstream, key),
+      (upstream) => this.#pins.pinned(upstream, holder.ownOffers.get(upstream)) ?? this.#offerForClients(upstream, key),
+      rights,
     );
-    return buildCatalog(this.#view(view), offers, this.#limits);
+  }
+
+  /** Returns the catalog of a holder for the claims of a principal object: the one that it has, if the rights are the same. */
+  catalogOf(holder: ConnectionHolder, principal: Principal): Catalog {
+    const { caller, view, catalog } = holder;
+    const isSame = this.#gate.rightsOf(principal, view) === this.#gate.rightsOf(caller.principal, view);
+    return isSame ? catalog : this.catalogFor(holder, principal);
   }
 
   /** Returns the key of the catalog of a holder. Its audience is everybody if no upstream of the endpoint tells principals apart. */
   #keyOf({ view, era, capabilityKey, principal }: ConnectionHolder): OfferKey {
-    for (const { id } of this.#view(view).upstreams) {
+    for (const { id } of this.#catalogs.view(view).upstreams) {
       const audience = this.#audienceOf(id, principal);
       if (audience !== '') return { era, capabilityKey, audience };
     }
@@ -369,7 +463,8 @@ export class Offers {
 
   /** Returns the offer for the clients of a catalog. Only some of its upstreams may tell principals apart. */
   #offerForClients(upstream: string, key: OfferKey): Offer | undefined {
-    return this.offerFor(upstream, { ...key, audience: this.#audienceOf(upstream, key.audience) });
+    const audience = this.#audienceOf(upstream, key.audience);
+    return this.#pins.pinned(upstream, this.offerFor(upstream, { ...key, audience }));
   }
 
   /** Returns the catalog of a holder, after loading its offers from disk. */
@@ -382,47 +477,16 @@ export class Offers {
     return this.catalogFor(holder);
   }
 
-  /** Returns the catalog of an endpoint for clients of this key. */
-  catalog(view: string, clients: OfferKey): Catalog {
-    const key = catalogKey(view, clients);
-    const known = this.#catalogs.get(key);
-    if (known !== undefined) return known.catalog;
-    const offers = this.#offersOf(view, (upstream) => this.#offerForClients(upstream, clients));
-    // If no upstream supports both eras, clients of both eras share one catalog.
-    const other = this.#catalogs.get(catalogKey(view, { ...clients, era: otherEra(clients.era) }));
-    const catalog =
-      other !== undefined && haveSameOffers(other.offers, offers)
-        ? other.catalog
-        : buildCatalog(this.#view(view), offers, this.#limits);
-    if (this.#catalogs.size >= MAX_CATALOGS) this.#catalogs.clear();
-    this.#catalogs.set(key, { view, catalog, offers });
-    return catalog;
+  /** Returns the catalog of an endpoint for clients of this key; the part that these rights allow, if they are given. */
+  catalog(view: string, clients: OfferKey, rights?: Rights): Catalog {
+    return this.#catalogs.get(view, clients, (upstream) => this.#offerForClients(upstream, clients), rights);
   }
 
   /** Returns the size of the list of tools of an endpoint for clients of this era. */
   toolListSize(view: string, client: Era): ToolListSize {
-    const key = `${client} ${view}`;
-    const known = this.#toolListSizes.get(key)?.size;
-    if (known !== undefined) return known;
-    const offers = this.#offersOf(view, (upstream) => this.offerFor(upstream, commonKey(client)));
-    const size = toolListSize(this.#view(view), offers, this.#limits.maxNameChars);
-    this.#toolListSizes.set(key, { view, size });
-    return size;
-  }
-
-  #view(id: string): View {
-    const view = this.#views.get(id);
-    if (view === undefined) throw new RangeError(`no view "${id}"`);
-    return view;
-  }
-
-  #offersOf(view: string, offerOf: (upstream: string) => Offer | undefined): Map<string, Offer> {
-    const offers = new Map<string, Offer>();
-    for (const { id } of this.#view(view).upstreams) {
-      const offer = offerOf(id);
-      if (offer !== undefined) offers.set(id, offer);
-    }
-    return offers;
+    return this.#catalogs.toolListSize(view, client, (upstream) =>
+      this.#pins.pinned(upstream, this.offerFor(upstream, commonKey(client))),
+    );
   }
 
   #storeKey(upstream: string, key: OfferKey): StoredOfferKey {
@@ -432,34 +496,4 @@ export class Offers {
   async #read(upstream: string, key: OfferKey): Promise<string> {
     return (await this.#store.read(this.#storeKey(upstream, key))) ?? '';
   }
-}
-
-/** Returns a text that is equal only for equal keys. */
-export function offerKeyText({ era, capabilityKey, audience }: OfferKey): string {
-  return `${era} ${capabilityKey} ${audience}`;
-}
-
-/** Returns whether this is the key of the offer for all clients. */
-function isCommon({ capabilityKey, audience }: OfferKey): boolean {
-  return capabilityKey === '' && audience === '';
-}
-
-/** The audience comes last, since any text may be a principal. */
-function catalogKey(view: string, key: OfferKey): string {
-  return `${view} ${offerKeyText(key)}`;
-}
-
-function haveSameOffers(a: ReadonlyMap<string, Offer>, b: ReadonlyMap<string, Offer>): boolean {
-  return a.size === b.size && [...a].every(([id, offer]) => b.get(id) === offer);
-}
-
-/**
- * Returns a text that identifies the server behind an upstream's id. A different command or URL is a different server,
- * whose lists are not valid.
- */
-function targetText({ target, clientFeatures }: UpstreamConfig): string {
-  const parts = target.kind === 'stdio' ? [target.command, ...target.args] : [target.url];
-  // A server may list less for clients with fewer features.
-  const isLimited = CLIENT_FEATURES.some((feature) => !clientFeatures.includes(feature));
-  return JSON.stringify(isLimited ? [...parts, { clientFeatures }] : parts);
 }

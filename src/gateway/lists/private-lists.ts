@@ -1,11 +1,17 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { isSameOffer } from '../../catalog/offer.ts';
-import type { ClientFeatures } from '../../upstream/link/link.ts';
+import { isSameOffer, type Offer } from '../../catalog/offer.ts';
+import type { LimitName } from '../../limits.ts';
+import { type ClientFeatures, NO_FEATURES } from '../../upstream/link/link.ts';
+import { waitAtMost } from '../exchange/at-most.ts';
 import type { ConnectionHolder, Link, Upstreams } from '../exchange/connection-holder.ts';
 import type { ListingQueue } from './listing-queue.ts';
 import type { Offers } from './offers.ts';
+import { PrivateOfferBudget } from '../connections/private-offer-budget.ts';
 import { LEAST_GAP_MS } from './pace.ts';
+
+/** The longest wait for the lists of all clients, before those of a connection count as its own. */
+const SHARED_MS = 5_000;
 
 export interface PrivateListsParts {
   readonly upstreams: Upstreams;
@@ -14,6 +20,8 @@ export interface PrivateListsParts {
   readonly log: Logger;
   /** Gives a holder the catalog of the current offers. */
   refreshCatalog(holder: ConnectionHolder): void;
+  /** Runs when the lists of a link are not kept because of a limit. */
+  readonly onLimit: (limit: LimitName) => void;
   /** Runs when the lists of the link were compared with those for all clients, or could not be fetched. */
   readonly onListed: (link: Link, outcome: 'equal' | 'differs' | 'failed') => void;
 }
@@ -21,6 +29,7 @@ export interface PrivateListsParts {
 /** Fetches the lists of private connections again after they changed. Only the users of the connection get them. */
 export class PrivateLists {
   readonly #parts: PrivateListsParts;
+  readonly #budget = new PrivateOfferBudget();
   /** Links whose lists are being fetched; true if they have changed again meanwhile. */
   readonly #listing = new Map<Link, boolean>();
   #lastTurn: Promise<void> = Promise.resolve();
@@ -90,21 +99,57 @@ export class PrivateLists {
     await this.#nextTurn();
     if (link.connection.isClosed || link.isRetired) return false;
     const { upstream, era, audience } = link;
-    const common = offers.offerIn(upstream, { era, capabilityKey, audience });
-    const isOwn = common === undefined || !isSameOffer(common, offer);
+    const differs = () => {
+      const common = offers.offerIn(upstream, { era, capabilityKey, audience });
+      return common === undefined || !isSameOffer(common, offer);
+    };
+    // Lists of a connection do not reach the other processes, which answer the same client.
+    if (offers.areShared && differs()) await this.#relistShared(link, { clientCapabilities, capabilityKey });
+    const isOwn = differs();
     // The changed state may be outside of the process, and concern other clients too.
     if (isOwn) offers.expire(upstream, era, audience);
+    const own = isOwn ? this.#keep(link, capabilityKey, offer) : undefined;
+    if (!isOwn) this.#budget.remove(link, capabilityKey);
     for (const holder of link.users) {
       if (holder.capabilityKey !== capabilityKey) continue;
-      if (isOwn) holder.ownOffers.set(link.upstream, offer);
+      if (own !== undefined) holder.ownOffers.set(link.upstream, own);
       else holder.ownOffers.delete(link.upstream);
       this.#parts.refreshCatalog(holder);
     }
     return isOwn;
   }
 
+  /** Returns the lists that clients of the connection get; undefined for those of all clients, if there is no room for more. */
+  #keep(link: Link, capabilityKey: string, offer: Offer): Offer | undefined {
+    const { upstream } = link;
+    const limit = this.#budget.keep(link, capabilityKey, offer);
+    if (limit === undefined) return offer;
+    this.#parts.onLimit(limit);
+    this.#parts.log.warn({ upstream, limit }, 'lists of a single connection are not kept: they take too much memory');
+    // The definitions of this connection may differ from the lock, so its clients get none instead of others.
+    if (!this.#parts.offers.isPinned(upstream)) return undefined;
+    return { ...offer, tools: [], prompts: [], resources: [], templates: [] };
+  }
+
+  /**
+   * Lists the upstream for all clients, and for those with these features if they have had other lists, in bounded time. Never rejects: then the
+   * lists of the connection are its own.
+   */
+  async #relistShared({ upstream: id, era, audience }: Link, features: ClientFeatures): Promise<void> {
+    const { upstreams, offers } = this.#parts;
+    const upstream = upstreams.get(id);
+    if (upstream === undefined) return;
+    const { capabilityKey } = features;
+    const hasVariant = capabilityKey !== '' && offers.exactOffer(id, { era, capabilityKey, audience }) !== undefined;
+    const listings = [NO_FEATURES, ...(hasVariant ? [features] : [])].map((each) =>
+      upstream.relist(era, each, audience).catch(() => undefined),
+    );
+    await waitAtMost(listings, SHARED_MS);
+  }
+
   /** Removes the offers of a closed link from the catalogs of its users. */
   onLinkClosed(link: Link): void {
+    this.#budget.removeAll(link);
     for (const holder of link.users) {
       if (holder.ownOffers.delete(link.upstream)) this.#parts.refreshCatalog(holder);
     }

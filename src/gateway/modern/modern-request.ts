@@ -1,4 +1,5 @@
 import type { GatewayError } from '../../errors.ts';
+import { isRetry } from '../../protocol/input-required.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import type { HeaderLookup } from '../../protocol/framing/mcp-headers.ts';
 import type { Span } from '../../telemetry/tracing/tracing.ts';
@@ -27,6 +28,10 @@ export class ModernRequest implements ModernCall {
   /** Undefined if requests are not traced. */
   readonly span: Span | undefined;
   exchange: OpenExchange | undefined;
+  /** True if an upstream may be running the call already, which an earlier request has begun. */
+  continuesCall: boolean;
+  /** True if another process has answered the request. */
+  isAnsweredElsewhere = false;
   /** The group of the client; undefined before it is found. */
   group: ClientGroup | undefined;
   #stream: SubscriptionStream | undefined;
@@ -37,6 +42,8 @@ export class ModernRequest implements ModernCall {
   #countedIn: ClientGroup | undefined;
   /** The group of its exchange, if the exchange ends with the request. */
   #boundTo: ClientGroup | undefined;
+  /** Runs when the request is answered. */
+  onRelease: (() => void) | undefined;
   #isCancelled = false;
   #isClosed = false;
 
@@ -50,6 +57,7 @@ export class ModernRequest implements ModernCall {
   ) {
     this.#host = host;
     this.request = request;
+    this.continuesCall = isRetry(request.params);
     this.caller = caller;
     this.sink = sink;
     this.lookup = lookup;
@@ -133,6 +141,7 @@ export class ModernRequest implements ModernCall {
   /** Removes the request and its exchange from their groups. */
   release(): void {
     if (this.#countedIn !== undefined) this.#countedIn.inFlightCount--;
+    this.onRelease?.();
     if (this.exchange !== undefined) this.#boundTo?.removeExchange(this.exchange);
   }
 }

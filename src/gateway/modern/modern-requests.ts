@@ -1,5 +1,7 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { capabilitiesAt } from '../../catalog/merge.ts';
-import { GatewayError } from '../../errors.ts';
+import type { Settings } from '../../config/config.ts';
+import { failureOfRetry, GatewayError } from '../../errors.ts';
 import {
   type InputRequest,
   inputRequiredResult,
@@ -8,11 +10,13 @@ import {
   withRetry,
 } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import { type HeaderLookup, paramHeaderFault } from '../../protocol/framing/mcp-headers.ts';
 import { isAnonymous } from '../../policy/principal.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { TASK_METHODS } from '../../protocol/tasks.ts';
+import type { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
 import { NO_FEATURES } from '../../upstream/link/link.ts';
 import { ClientGroup, type ClientGroups } from '../clients/client-group.ts';
 import { type ResultTranslator, toolFailure, upgradedAnswer } from '../forward/result-translator.ts';
@@ -20,21 +24,27 @@ import type { QuestionPolicy } from '../questions/question-policy.ts';
 import type { CallOutcome } from '../calls/call-outcome.ts';
 import type { Calls } from '../calls/calls.ts';
 import type { UrlElicitations } from '../questions/url-elicitations.ts';
-import type { ModernCaller, ModernSink, Owner } from '../front.ts';
-import { SubscriptionStream, readFilter } from './subscription-stream.ts';
+import type { Counters } from '../../store/shared-counters.ts';
+import type { ModernCaller, ModernSink, Owner, Ownership } from '../front.ts';
+import { readFilter } from './listen-filter.ts';
+import { RemoteListens, splitFilter } from './remote-listens.ts';
+import { SubscriptionStream } from './subscription-stream.ts';
+import type { ConnectionOwners } from '../connections/connection-owners.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { LISTS, type ListAnswers } from '../forward/list-answers.ts';
 import { assertDeclaresTasks } from '../dialects/client-dialect.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
+import type { Gate } from '../exchange/gate.ts';
 import { OpenExchange } from '../exchange/open-exchange.ts';
+import type { AuditRecorder } from '../records/audit-recorder.ts';
 import { InputRounds } from '../exchange/input-rounds.ts';
-import type { Owners } from '../exchange/owners.ts';
-import type { RequestRecorder } from '../exchange/request-recorder.ts';
+import { HERE, MAX_HOPS, type Owners } from '../exchange/owners.ts';
+import type { RequestRecorder } from '../records/request-recorder.ts';
 import type { ParkedCalls } from '../questions/parked-calls.ts';
 import type { Upstreams } from '../exchange/connection-holder.ts';
 import type { UpstreamRoute } from '../exchange/route.ts';
-import { noToolsNote, resolve } from '../calls/resolve.ts';
-import type { Lifecycle } from '../../upstream/lifecycle.ts';
+import { noToolsNote, resolve, type ResolveParts } from '../calls/resolve.ts';
+import type { Lifecycle } from '../../upstream/lifecycle/lifecycle.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
 import type { Sealer } from '../handles/sealer.ts';
 import { type RequestState, sealState, unsealState } from '../handles/request-state.ts';
@@ -52,16 +62,30 @@ export interface ModernRequestsParts {
   readonly taskIds: TaskIds;
   readonly parked: ParkedCalls;
   readonly listRefresher: ListRefresher;
+  readonly gate: Gate;
   readonly links: HolderLinks;
   readonly lists: ListAnswers;
   readonly translator: ResultTranslator;
   readonly sealer: Sealer;
   readonly questionPolicy: QuestionPolicy;
   readonly urlElicitations: UrlElicitations;
-  readonly inFlightPerSession: number;
+  readonly settings: Settings<'limits'>;
+  /** Counts the requests of a group in all processes; undefined if there is no other one. */
+  readonly counters: Counters | undefined;
   readonly owners: Owners;
+  readonly connectionOwners: ConnectionOwners;
   readonly recorder: RequestRecorder;
+  /** Records requests before they are sent; undefined unless the config requires that. */
+  readonly audit: Pick<AuditRecorder, 'begin'> | undefined;
+  /** Bounds the resources that all streams are subscribed to. */
+  readonly streamBytes: ByteBounds;
+  /** Runs when a bound refuses a question of an upstream, or a part of a stream. */
+  readonly onLimit: (limit: LimitName) => void;
 }
+
+/** The time that a request waits for the lease of an owner that cannot be reached to lapse. */
+const OWNER_WAIT_MS = 8_000;
+const OWNER_RETRY_MS = 250;
 
 /** The lifetime of a `requestState` that no parked call belongs to. A user may need that long to answer. */
 const STATE_MS = 3_600_000;
@@ -72,9 +96,12 @@ const VISIT_MS = 20_000;
 /** Answers the requests of modern clients, each of which is independent of the others. */
 export class ModernRequests implements ModernRequestHost {
   readonly #parts: ModernRequestsParts;
+  readonly #resolving: ResolveParts;
 
   constructor(parts: ModernRequestsParts) {
     this.#parts = parts;
+    const { listRefresher, gate } = parts;
+    this.#resolving = { listRefresher, gate, lifecycleOf: this.#lifecycleOf };
   }
 
   readonly #lifecycleOf = (upstream: string): Lifecycle | undefined => this.#parts.upstreams.get(upstream)?.lifecycle;
@@ -95,10 +122,12 @@ export class ModernRequests implements ModernRequestHost {
   }
 
   finish(modernRequest: ModernRequest, answer: Answer): void {
-    const { caller, group, request, exchange, sink, span } = modernRequest;
+    const { caller, group, request, exchange, sink, span, isAnsweredElsewhere } = modernRequest;
     modernRequest.release();
     try {
-      this.#parts.recorder.end(caller, group, request, exchange, answer, performance.now() - sink.receivedMs, span);
+      const durationMs = performance.now() - sink.receivedMs;
+      const answered = { caller, holder: group, request, exchange, answer, durationMs, span, isAnsweredElsewhere };
+      this.#parts.recorder.end(answered);
     } catch (thrown) {
       // The client gets its answer even if it cannot be recorded.
       this.#parts.recorder.fail(thrown, request.method, span);
@@ -106,8 +135,9 @@ export class ModernRequests implements ModernRequestHost {
     sink.answer(answer);
   }
 
-  toFailure({ request, span }: ModernRequest, thrown: unknown): Answer {
-    return upgradedAnswer(this.#parts.recorder.fail(thrown, request.method, span));
+  toFailure({ request, span, continuesCall }: ModernRequest, thrown: unknown): Answer {
+    const failure = continuesCall && thrown instanceof GatewayError ? failureOfRetry(thrown) : thrown;
+    return upgradedAnswer(this.#parts.recorder.fail(failure, request.method, span));
   }
 
   #answer(modernRequest: ModernRequest, group: ClientGroup): Answer | Promise<Answer> {
@@ -115,7 +145,7 @@ export class ModernRequests implements ModernRequestHost {
     const { method, params } = request;
     const { listRefresher, lists } = this.#parts;
     const canBeAsked = group.capabilityKey !== '';
-    const rounds = canBeAsked ? new InputRounds(params?.object('inputResponses')) : undefined;
+    const rounds = canBeAsked ? new InputRounds(this.#parts.onLimit, params?.object('inputResponses')) : undefined;
     const modernClient = new ModernClient(caller, group, caller.logLevel, rounds);
     const list = LISTS.get(method);
     if (list !== undefined) return lists.answer(group, list, request);
@@ -144,12 +174,20 @@ export class ModernRequests implements ModernRequestHost {
     const { caller, sink } = modernRequest;
     const { id, method, params } = modernRequest.request;
     const { group } = modernClient;
-    const { kinds, uris, taskIds } = readFilter(params);
-    if (taskIds.length > 0) assertDeclaresTasks(caller.capabilities, method);
+    const { onLimit } = this.#parts;
+    const filter = readFilter(params, onLimit);
+    if (filter.taskIds.length > 0) assertDeclaresTasks(caller.capabilities, method);
     await this.#parts.listRefresher.refreshFor(group);
-    const { links, tasks, taskIds: ids } = this.#parts;
+    const { links, gate, tasks, taskIds: ids, owners, audit, streamBytes } = this.#parts;
+    if (audit !== undefined) await audit.begin(modernRequest.request, caller, undefined);
+    const isWhole = owners.isAlone || (caller.hops ?? 0) > 0;
+    const split = isWhole ? undefined : await splitFilter(this.#parts, modernClient, filter);
+    const { kinds, uris, taskIds } = split?.here ?? filter;
+    const remote =
+      split === undefined ? undefined : new RemoteListens(modernRequest.request, caller, sink, split.elsewhere);
     const taskSubscriptions = new TaskSubscriptions({ ids, links, tasks }, modernClient);
-    const stream = new SubscriptionStream(id, sink, group, links, kinds, taskSubscriptions);
+    const subscribing = { id, sink, caller, group, links, gate, kinds, tasks: taskSubscriptions, remote };
+    const stream = new SubscriptionStream(subscribing, { bytes: streamBytes, onLimit });
     modernRequest.attachStream(stream);
     return this.#stamp(group, method, await stream.run(uris, taskIds));
   }
@@ -159,9 +197,9 @@ export class ModernRequests implements ModernRequestHost {
     const exchange = new OpenExchange(modernClient, group, modernRequest.request, modernRequest.sink);
     // The group does not list this exchange, since a question of an upstream is never about a task request.
     modernRequest.bind(exchange);
-    this.#countIn(modernRequest, group);
+    await this.#countIn(modernRequest, group);
     const outcome = await this.#parts.tasks.request(exchange);
-    return outcome.kind === 'elsewhere' ? await this.#delegate(modernRequest, outcome.owner) : outcome;
+    return outcome.kind === 'elsewhere' ? await this.#delegateOnly(modernRequest, outcome.owner) : outcome;
   }
 
   #discover({ catalog, caller, dialect }: ClientGroup): Answer {
@@ -183,29 +221,42 @@ export class ModernRequests implements ModernRequestHost {
     return { kind: 'result', result: this.#parts.translator.stampOwn(dialect, method, answer.result) };
   }
 
-  /** Counts the request among those of its group. @throws {GatewayError} `overloaded` */
-  #countIn(modernRequest: ModernRequest, group: ClientGroup): void {
-    if (group.inFlightCount >= this.#parts.inFlightPerSession) {
-      throw new GatewayError('overloaded', { message: `you have ${group.inFlightCount} requests under way` });
-    }
+  /** Counts the request among those of its group. Returns a promise only if other processes must be asked. @throws {GatewayError} `overloaded` */
+  #countIn(modernRequest: ModernRequest, group: ClientGroup): Promise<void> | undefined {
+    const { counters, settings } = this.#parts;
+    const { inFlightPerSession: limit } = settings().limits;
+    if (group.inFlightCount >= limit) throw tooManyRequests(group.inFlightCount);
     modernRequest.countIn(group);
+    // The process that has passed the request on counts it.
+    if (counters === undefined || (modernRequest.caller.hops ?? 0) > 0) return undefined;
+    const name = `requests ${group.key}`;
+    const acquired = counters.acquire(name, limit);
+    const onAcquired = (isAcquired: boolean) => {
+      if (!isAcquired) throw tooManyRequests(limit);
+      const release = () => counters.release(name);
+      modernRequest.onRelease = release;
+    };
+    if (acquired instanceof Promise) return acquired.then(onAcquired);
+    onAcquired(acquired);
+    return undefined;
   }
 
   async #route(modernRequest: ModernRequest, modernClient: ModernClient): Promise<Answer> {
     const { request, lookup } = modernRequest;
     const { group } = modernClient;
-    this.#countIn(modernRequest, group);
+    const counting = this.#countIn(modernRequest, group);
+    if (counting !== undefined) await counting;
     const retry = request.params === undefined ? undefined : readRetry(request.params);
     if (request.params !== undefined && retry === undefined) {
       throw new GatewayError('invalid-params', {
         message: '"inputResponses" must be an object, "requestState" a string',
       });
     }
-    const to = await resolve(this.#parts.listRefresher, this.#lifecycleOf, group, request);
+    const to = await resolve(this.#resolving, modernClient, group, request);
     if (to.kind === 'nowhere') throw to.error;
     if (lookup !== undefined) checkHeaders(request, to, lookup);
     return retry?.requestState === undefined
-      ? await this.#send(modernRequest, modernClient, to)
+      ? await this.#sendToOwner(modernRequest, modernClient, to)
       : await this.#retry(modernRequest, modernClient, to, retry, retry.requestState);
   }
 
@@ -221,19 +272,61 @@ export class ModernRequests implements ModernRequestHost {
     const state = await unsealState(this.#parts.sealer, requestState, modernClient.caller, request);
     if (state.kind === 'park') {
       const ownership = await this.#parts.owners.ownerOf({ kind: 'parked-call', process: state.owner });
-      if (ownership.kind === 'here') return await this.#resume(modernRequest, modernClient, state, retry);
-      if (ownership.kind === 'elsewhere') return await this.#delegate(modernRequest, ownership.owner);
-      throw new GatewayError('invalid-state', { message: 'the call is over; make it again' });
+      if (ownership.kind === 'here') return await this.#resume(modernRequest, modernClient, to.upstream, state, retry);
+      if (ownership.kind === 'elsewhere') return await this.#delegateOnly(modernRequest, ownership.owner);
+      const outcome = await this.#parts.parked.findOutcome(state.park);
+      if (outcome !== undefined) return outcome;
+      const message = 'the process that made this call is gone; check what the call did before you make it again';
+      throw new GatewayError('outcome-unknown', { upstream: to.upstream, message });
     }
+    // The upstream has answered the earlier request instead of running it.
+    modernRequest.continuesCall = false;
     if (state.upstream !== to.upstream) throw new GatewayError('invalid-state');
     let forwarded: Retry = { inputResponses: undefined, requestState: undefined };
     if (state.kind === 'relay') {
       forwarded = { inputResponses: retry.inputResponses, requestState: state.inner };
     } else {
-      const refused = await this.#awaitVisits(modernClient, request.method, state, retry.inputResponses);
+      const ownership = await this.#listenerOf(modernRequest, modernClient, state);
+      if (ownership.kind === 'elsewhere') {
+        const answer = await this.#delegate(modernRequest, ownership.owner);
+        if (answer !== undefined) return answer;
+      }
+      // Nobody hears of visits when that process is gone, so the upstream is asked at once.
+      const waitMs = ownership.kind === 'here' ? VISIT_MS : 0;
+      const refused = await this.#awaitVisits(modernClient, request.method, state, retry.inputResponses, waitMs);
       if (refused !== undefined) return refused;
     }
-    return await this.#send(modernRequest, modernClient, { ...to, params: withRetry(to.params, forwarded) });
+    return await this.#sendToOwner(modernRequest, modernClient, { ...to, params: withRetry(to.params, forwarded) });
+  }
+
+  /** Finds the process that hears of visits to pages. A state of an older version does not name it: it is the one that has the connection of the group. */
+  async #listenerOf(
+    { caller }: ModernRequest,
+    { group }: ModernClient,
+    { upstream, owner }: { readonly upstream: string; readonly owner?: string },
+  ): Promise<Ownership> {
+    const { owners, connectionOwners } = this.#parts;
+    if (owner !== undefined) return await owners.ownerOf({ kind: 'parked-call', process: owner });
+    // A process that has passed the request on has looked already.
+    return (caller.hops ?? 0) > 0 ? HERE : await connectionOwners.ownerOf(group, upstream);
+  }
+
+  /** Sends a request to the process that has the connection of the group, which may be this one. */
+  async #sendToOwner(modernRequest: ModernRequest, modernClient: ModernClient, to: UpstreamRoute): Promise<Answer> {
+    const { connectionOwners } = this.#parts;
+    const { group } = modernClient;
+    const { hops = 0 } = modernRequest.caller;
+    const lateMs = performance.now() + OWNER_WAIT_MS;
+    for (;;) {
+      let ownership = connectionOwners.ownerOf(group, to.upstream, hops > 0);
+      if (ownership instanceof Promise) ownership = await ownership;
+      if (ownership.kind !== 'elsewhere') return await this.#send(modernRequest, modernClient, to);
+      const isLate = hops > MAX_HOPS || performance.now() > lateMs;
+      const answer = isLate ? undefined : await this.#delegate(modernRequest, ownership.owner);
+      if (answer !== undefined) return answer;
+      if (isLate) throw unreachable();
+      await sleep(OWNER_RETRY_MS);
+    }
   }
 
   #send(modernRequest: ModernRequest, modernClient: ModernClient, to: UpstreamRoute): Promise<Answer> {
@@ -293,7 +386,12 @@ export class ModernRequests implements ModernRequestHost {
           method: 'elicitation/create',
           params: RawObject.of({ mode: 'url', message, url }),
         }));
-        return this.#inputRequired(exchange, upstream, requests, { kind: 'pages', upstream, ids });
+        return this.#inputRequired(exchange, upstream, requests, {
+          kind: 'pages',
+          upstream,
+          ids,
+          owner: this.#parts.owners.name,
+        });
       }
     }
   }
@@ -308,6 +406,11 @@ export class ModernRequests implements ModernRequestHost {
     const { sealer, questionPolicy } = this.#parts;
     questionPolicy.assertAllowed(upstream, requests);
     const sealed = await sealState(sealer, state, client.caller, request, Date.now() + STATE_MS);
+    if (sealed.length > LIMITS.handleChars) {
+      this.#parts.onLimit('handleChars');
+      const message = `upstream "${upstream}" asks with a state that is too long`;
+      throw new GatewayError('upstream-protocol', { upstream, message });
+    }
     const inputRequests = requests.map((one) => ({
       ...one,
       // `params` is optional for roots/list, but the Go SDK cannot read the request without it.
@@ -318,7 +421,7 @@ export class ModernRequests implements ModernRequestHost {
   }
 
   /**
-   * Waits until the upstream has reported the visits that the user completed. If the client says nothing about the URLs,
+   * Waits at most `waitMs` until the upstream has reported the visits that the user completed. If the client says nothing about the URLs,
    * the upstream is asked again without waiting.
    *
    * @returns a tool failure if the user did not open a URL; undefined if the call can be sent.
@@ -329,6 +432,7 @@ export class ModernRequests implements ModernRequestHost {
     method: string,
     { upstream, ids }: { readonly upstream: string; readonly ids: readonly string[] },
     responses: RawObject | undefined,
+    waitMs: number,
   ): Promise<Answer | undefined> {
     const actions = ids.map((_, i) => responses?.object(`url${i + 1}`)?.string('action'));
     if (actions.some((action) => action !== undefined && action !== 'accept')) {
@@ -336,31 +440,52 @@ export class ModernRequests implements ModernRequestHost {
       if (method !== 'tools/call') throw new GatewayError('client-unreachable', { upstream, executed: 'no', message });
       return this.#stamp(client, method, toolFailure(message));
     }
-    if (actions.every((action) => action === 'accept')) await this.#parts.urlElicitations.wait(upstream, ids, VISIT_MS);
+    if (actions.every((action) => action === 'accept')) await this.#parts.urlElicitations.wait(upstream, ids, waitMs);
     return undefined;
   }
 
-  /** Passes a request on to the process of its parked call or task. */
-  async #delegate(modernRequest: ModernRequest, owner: Owner): Promise<Answer> {
+  /** Passes a request on to the process of its connection, parked call or task. Returns undefined if the process did not get it. */
+  async #delegate(modernRequest: ModernRequest, owner: Owner): Promise<Answer | undefined> {
     const { request, caller, sink } = modernRequest;
-    const { promise, resolve } = Promise.withResolvers<Answer>();
+    const { promise, resolve } = Promise.withResolvers<Answer | undefined>();
     const back = { receivedMs: sink.receivedMs, send: (text: string) => sink.send(text), answer: resolve };
-    modernRequest.delegateTo(owner.handleModernRequest(request, caller, back));
-    return await promise;
+    modernRequest.delegateTo(owner.handleModernRequest(request, caller, back, () => resolve(undefined)));
+    const answer = await promise;
+    modernRequest.isAnsweredElsewhere = answer !== undefined;
+    return answer;
+  }
+
+  /** Passes a request on to the only process that can answer it. @throws {GatewayError} `store-unavailable` if the process did not get it. */
+  async #delegateOnly(modernRequest: ModernRequest, owner: Owner): Promise<Answer> {
+    const answer = await this.#delegate(modernRequest, owner);
+    if (answer === undefined) throw unreachable();
+    return answer;
   }
 
   /** Attaches a retry to its parked call. */
-  #resume(
+  async #resume(
     modernRequest: ModernRequest,
     { caller, group, logLevel }: ModernClient,
+    upstream: string,
     state: { readonly park: string; readonly round: number },
     retry: Retry,
   ): Promise<Answer> {
-    return this.#parts.parked.resume(state, retry.inputResponses, (exchange, rounds) => {
+    const { audit, parked } = this.#parts;
+    if (audit !== undefined) await audit.begin(modernRequest.request, caller, upstream);
+    return await parked.resume(state, retry.inputResponses, (exchange, rounds) => {
       exchange.attach(new ModernClient(caller, group, logLevel, rounds), modernRequest.request, modernRequest.sink);
       modernRequest.bind(exchange);
     });
   }
+}
+
+function unreachable(): GatewayError {
+  const message = 'the process that has this cannot be reached; send the request again';
+  return new GatewayError('store-unavailable', { message });
+}
+
+function tooManyRequests(count: number): GatewayError {
+  return new GatewayError('overloaded', { message: `you have ${count} requests under way` });
 }
 
 /** Compares the `Mcp-Param-…` headers with the arguments. @throws {GatewayError} `header-mismatch` */

@@ -1,55 +1,48 @@
 import { GatewayError } from '../../errors.ts';
-import { JsonTextError, RawObject, rawItems } from '../../json/json.ts';
-import { detach, KeptSet } from '../../json/kept-text.ts';
+import { RawObject } from '../../json/json.ts';
+import { detach, KeptMap, type KeptText } from '../../json/kept-text.ts';
 import { type Answer, type Id, notificationText } from '../../protocol/jsonrpc.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
+import { NO_HINTS } from '../../policy/decide.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
 import { LIST_KINDS, type ListKind } from '../../catalog/offer.ts';
+import { uriToClient } from '../../catalog/uri.ts';
 import type { ClientGroup, Subscriber } from '../clients/client-group.ts';
 import type { MessageSink } from '../front.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { isWithin } from '../connections/link-subscriptions.ts';
 import type { Link } from '../exchange/connection-holder.ts';
-import { resolveUri } from '../exchange/route.ts';
+import type { Caller } from '../exchange/caller.ts';
+import type { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
+import type { Gate } from '../exchange/gate.ts';
+import { findHidden, resolveUri } from '../exchange/route.ts';
 import type { TaskSubscriptions } from '../tasks/task-subscriptions.ts';
+import type { RemoteListens } from './remote-listens.ts';
 
-/** The notifications that a `subscriptions/listen` request asks for. */
-interface Filter {
+export interface SubscriptionStreamParts {
+  readonly id: Id;
+  readonly sink: MessageSink;
+  readonly caller: Caller;
+  readonly group: ClientGroup;
+  readonly links: HolderLinks;
+  readonly gate: Gate;
   readonly kinds: ReadonlySet<ListKind>;
-  /** Published URIs. */
-  readonly uris: readonly string[];
-  /** Ids that the client uses. */
-  readonly taskIds: readonly string[];
+  readonly tasks: TaskSubscriptions;
+  readonly remote: RemoteListens | undefined;
 }
 
-/** The largest number of URIs, and of task ids. */
-const MAX_ENTRIES = 1_000;
-
-/** Reads the filter of a `subscriptions/listen` request. @throws {GatewayError} `invalid-params` */
-export function readFilter(params: RawObject | undefined): Filter {
-  const filter = params?.object('notifications');
-  if (filter === undefined) throw new GatewayError('invalid-params', { message: '"notifications" must be an object' });
-  const kinds = LIST_KINDS.filter((kind) => filter.raw(`${kind}ListChanged`) === 'true');
-  const uris = readTexts(filter, 'resourceSubscriptions');
-  return { kinds: new Set(kinds), uris, taskIds: readTexts(filter, 'taskIds') };
+/** The bounds on the resources that all streams are subscribed to. */
+interface StreamBounds {
+  readonly bytes: ByteBounds;
+  /** Runs when a URI is too long. */
+  readonly onLimit: (limit: LimitName) => void;
 }
 
-/** Returns the different strings of an array member. @throws {GatewayError} `invalid-params` */
-function readTexts(filter: RawObject, name: string): readonly string[] {
-  const texts = new Set<string>();
-  try {
-    for (const item of rawItems(filter.raw(name) ?? '[]')) {
-      if (!item.startsWith('"')) throw new JsonTextError('not a string', 0);
-      texts.add(String(JSON.parse(item)));
-    }
-  } catch (thrown) {
-    if (!(thrown instanceof JsonTextError)) throw thrown;
-    throw new GatewayError('invalid-params', { message: `"${name}" must be an array of strings` });
-  }
-  if (texts.size > MAX_ENTRIES) {
-    throw new GatewayError('invalid-params', { message: `"${name}" may hold ${MAX_ENTRIES} entries` });
-  }
-  return [...texts];
-}
+/** Memory of a subscription besides its URI, and of each character: streams, groups and links keep the URI. */
+const ENTRY_BYTES = 256;
+const CHAR_BYTES = 8;
+
+const LISTEN = { method: 'subscriptions/listen' };
 
 /**
  * One `subscriptions/listen` stream of a client, from its acknowledgement to its end.
@@ -57,48 +50,62 @@ function readTexts(filter: RawObject, name: string): readonly string[] {
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
  */
 export class SubscriptionStream implements Subscriber {
+  readonly caller: Caller;
   readonly #id: Id;
   readonly #sink: MessageSink;
   readonly #group: ClientGroup;
   readonly #links: HolderLinks;
+  readonly #gate: Gate;
   readonly #kinds: ReadonlySet<ListKind>;
   /** The published URIs whose updates the client gets. */
-  readonly #uris = new KeptSet();
+  /** The published URIs of the resources, by the URIs of the client, which may leave out the prefix. */
+  readonly #uris = new KeptMap<KeptText>();
   readonly #tasks: TaskSubscriptions;
+  readonly #remote: RemoteListens | undefined;
+  readonly #bounds: StreamBounds;
+  /** Give back the bytes of the subscriptions. */
+  readonly #releases: (() => void)[] = [];
   readonly #closed = Promise.withResolvers<void>();
   /** Before the acknowledgement, nothing else may be sent. */
   #isAcknowledged = false;
 
   constructor(
-    id: Id,
-    sink: MessageSink,
-    group: ClientGroup,
-    links: HolderLinks,
-    kinds: ReadonlySet<ListKind>,
-    tasks: TaskSubscriptions,
+    { id, sink, caller, group, links, gate, kinds, tasks, remote }: SubscriptionStreamParts,
+    bounds: StreamBounds,
   ) {
+    this.caller = caller;
     this.#id = id;
     this.#sink = sink;
     this.#group = group;
     this.#links = links;
+    this.#gate = gate;
     this.#kinds = kinds;
     this.#tasks = tasks;
+    this.#remote = remote;
+    this.#bounds = bounds;
   }
 
   /** Subscribes, and resolves with the answer when the stream is closed. Never rejects. */
   async run(uris: readonly string[], taskIds: readonly string[]): Promise<Answer> {
     // Added before it subscribes, so that another stream that closes does not remove a subscription of this one.
     this.#group.subscribers.add(this);
-    await Promise.all([...uris.map((uri) => this.#subscribe(uri)), ...taskIds.map((id) => this.#tasks.follow(id))]);
+    await Promise.all([
+      ...uris.map((uri) => this.#subscribe(uri)),
+      ...taskIds.map((id) => this.#tasks.follow(id)),
+      this.#remote?.open(() => this.close()),
+    ]);
     this.#isAcknowledged = true;
+    this.#remote?.onAcknowledged();
     this.#send(
       'notifications/subscriptions/acknowledged',
       RawObject.EMPTY.with('notifications', this.#acknowledgedFilter()),
     );
     await this.#closed.promise;
     this.#group.subscribers.delete(this);
-    for (const uri of this.#uris) this.#unsubscribe(uri);
+    for (const uri of this.#uris.keys()) this.#unsubscribe(uri);
+    for (const release of this.#releases) release();
     this.#tasks.close();
+    this.#remote?.close();
     const meta = RawObject.EMPTY.with(META.subscriptionId, this.#id);
     return { kind: 'result', result: RawObject.EMPTY.with('_meta', meta.toString()).toString() };
   }
@@ -107,8 +114,9 @@ export class SubscriptionStream implements Subscriber {
   #acknowledgedFilter(): string {
     let filter = RawObject.EMPTY;
     for (const kind of this.#kinds) filter = filter.with(`${kind}ListChanged`, 'true');
-    if (this.#uris.size > 0) filter = filter.with('resourceSubscriptions', JSON.stringify([...this.#uris]));
-    const { ids } = this.#tasks;
+    const uris = [...this.#uris.keys(), ...(this.#remote?.uris ?? [])];
+    if (uris.length > 0) filter = filter.with('resourceSubscriptions', JSON.stringify(uris));
+    const ids = [...this.#tasks.ids, ...(this.#remote?.taskIds ?? [])];
     if (ids.length > 0) filter = filter.with('taskIds', JSON.stringify(ids));
     return filter.toString();
   }
@@ -117,7 +125,20 @@ export class SubscriptionStream implements Subscriber {
   async #subscribe(uri: string): Promise<void> {
     const group = this.#group;
     const resource = group.subscriptions.get(uri) ?? resolveUri(group.catalog, uri);
-    if (resource instanceof GatewayError) return;
+    if (resource instanceof GatewayError) {
+      const hidden = findHidden(group.catalog, uri);
+      if (hidden !== undefined) this.#gate.reportHiddenResource(this.caller, LISTEN, hidden);
+      return;
+    }
+    const item = { kind: 'resource', upstream: resource.upstream, name: resource.uri, hints: NO_HINTS } as const;
+    if (!this.#gate.isOpen && !this.#gate.allowsItem(this.caller, LISTEN, item)) return;
+    if (Buffer.byteLength(uri) > LIMITS.subscriptionUriBytes) {
+      this.#bounds.onLimit('subscriptionUriBytes');
+      return;
+    }
+    const release = this.#bounds.bytes.take(group.principal, ENTRY_BYTES + CHAR_BYTES * uri.length);
+    if (release === undefined) return;
+    this.#releases.push(release);
     try {
       if (!group.subscriptions.has(uri)) {
         const to = { upstream: resource.upstream, uri: detach(resource.uri) };
@@ -128,7 +149,8 @@ export class SubscriptionStream implements Subscriber {
         );
         if (answer.kind === 'error') return;
       }
-      this.#uris.add(detach(uri));
+      const viewed = group.catalog.view.upstreams.find(({ id }) => id === resource.upstream);
+      this.#uris.set(detach(uri), detach(viewed === undefined ? uri : uriToClient(viewed, resource.uri)));
     } catch {
       // Its upstream is down or has no subscriptions. The acknowledgement shows it.
     }
@@ -149,12 +171,23 @@ export class SubscriptionStream implements Subscriber {
   announce(method: string, params: RawObject | undefined): void {
     if (!this.#isAcknowledged) return;
     if (method === 'notifications/resources/updated') {
-      const updated = params?.string('uri');
-      if (updated === undefined || ![...this.#uris].some((uri) => isWithin(updated, uri))) return;
-    } else if (!LIST_KINDS.some((kind) => this.#kinds.has(kind) && method === `notifications/${kind}/list_changed`)) {
+      this.#announceUpdate(method, params);
+      return;
+    }
+    if (!LIST_KINDS.some((kind) => this.#kinds.has(kind) && method === `notifications/${kind}/list_changed`)) {
       return;
     }
     this.#send(method, params ?? RawObject.EMPTY);
+  }
+
+  /** Names a resource as the client has named it. A part of one has its published URI. */
+  #announceUpdate(method: string, params: RawObject | undefined): void {
+    const updated = params?.string('uri');
+    if (params === undefined || updated === undefined) return;
+    const subscribed = [...this.#uris].find(([, published]) => isWithin(updated, published));
+    if (subscribed === undefined) return;
+    const [own, published] = subscribed;
+    this.#send(method, updated === published ? params.with('uri', JSON.stringify(own)) : params);
   }
 
   onTaskChange(link: Link, task: string): void {

@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto';
+import { isShown } from '../../catalog/catalog.ts';
 import { arrayText, RawObject } from '../../json/json.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
 import { detach, type KeptText } from '../../json/kept-text.ts';
 import { type Answer, errorAnswer } from '../../protocol/jsonrpc.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
@@ -15,9 +17,6 @@ interface HostedTask {
   readonly task: KeptText;
 }
 
-/** Tasks kept for one connection. The oldest one beyond this is removed. */
-const MAX_HOSTED = 256;
-
 const METHODS = new Set(['tasks/get', 'tasks/result', 'tasks/list', 'tasks/cancel']);
 
 /**
@@ -27,6 +26,12 @@ const METHODS = new Set(['tasks/get', 'tasks/result', 'tasks/list', 'tasks/cance
 export class ClientTasks {
   /** Tasks by connection, then by the upstream's id. */
   readonly #hosted = new WeakMap<Link, Map<string, HostedTask>>();
+  readonly #onLimit: (limit: LimitName) => void;
+
+  /** @param onLimit runs when the oldest task of a connection is removed. */
+  constructor(onLimit: (limit: LimitName) => void) {
+    this.#onLimit = onLimit;
+  }
 
   /** Returns whether this client may answer the question with a task. */
   mayCreateTask(client: Client, method: string, params: RawObject): boolean {
@@ -41,9 +46,12 @@ export class ClientTasks {
     if (result === undefined || state === undefined || task === undefined) return answer;
     const id = randomUUID();
     const hosted = this.#tasksOf(link);
-    hosted.set(id, { client, task: detach(task) });
+    hosted.set(id, { client: client.lasting, task: detach(task) });
     const [oldest] = hosted.keys();
-    if (hosted.size > MAX_HOSTED && oldest !== undefined) hosted.delete(oldest);
+    if (hosted.size > LIMITS.clientTasksPerConnection && oldest !== undefined) {
+      this.#onLimit('clientTasksPerConnection');
+      hosted.delete(oldest);
+    }
     const named = result.with('task', state.with('taskId', JSON.stringify(id)).toString());
     return { kind: 'result', result: named.toString() };
   }
@@ -61,7 +69,8 @@ export class ClientTasks {
     }
     const id = request.params.string('taskId') ?? '';
     const hosted = this.#tasksOf(link).get(id);
-    if (hosted === undefined) {
+    // The access policy may have hidden the upstream since the client was asked.
+    if (hosted === undefined || !isShown(hosted.client.catalog, link.upstream)) {
       request.answer(errorAnswer(RPC.invalidParams, `No client runs a task ${JSON.stringify(id)} for this connection`));
       return;
     }
@@ -69,7 +78,8 @@ export class ClientTasks {
   }
 
   async #list(link: Link, request: ServerRequest<Exchange>): Promise<void> {
-    const states = [...this.#tasksOf(link)].map(async ([id, hosted]) => {
+    const shown = [...this.#tasksOf(link)].filter(([, { client }]) => isShown(client.catalog, link.upstream));
+    const states = shown.map(async ([id, hosted]) => {
       const { promise, resolve } = Promise.withResolvers<Answer>();
       const params = RawObject.EMPTY;
       askClient(link, hosted, { ...request, method: 'tasks/get', params }, resolve);

@@ -8,9 +8,6 @@ import type { Answer } from '../../protocol/jsonrpc.ts';
 import { canBeAsked } from '../exchange/client-capabilities.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 
-/** The largest number of input rounds of one call. */
-export const MAX_ROUNDS = 8;
-
 /** The pause before a retry if the server asks no questions. */
 const PACE_MS = 250;
 

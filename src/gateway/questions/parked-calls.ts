@@ -1,15 +1,21 @@
 import { randomUUID } from 'node:crypto';
+import type { Logger } from 'pino';
+import type { Settings } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
 import { inputRequiredResult } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import type { Level } from '../../telemetry/metrics.ts';
 import { endOfStep } from '../../telemetry/tracing/mcp-spans.ts';
+import { FairPool, type Shares } from '../../upstream/quota/fair-pool.ts';
 import type { Span } from '../../telemetry/tracing/tracing.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import { sealState } from '../handles/request-state.ts';
 import type { InputRounds } from '../exchange/input-rounds.ts';
 import type { Sealer } from '../handles/sealer.ts';
+import { answerText, parseAnswerText } from '../exchange/answer-text.ts';
+import type { OutcomeStore } from '../../store/outcome-store.ts';
+import type { Counters } from '../../store/shared-counters.ts';
 
 /** A call at a legacy upstream that outlives its first request: it waits for the client's answers. */
 interface ParkedCall {
@@ -29,7 +35,7 @@ interface ParkedCall {
   isAbandoned: boolean;
   /** The time when the call expires; monotonic ms. Infinite while a request of the client is attached. */
   dueMs: number;
-  keepAliveCount: number;
+  sweepCount: number;
   /** The span of the current wait for the client; undefined if there is none, or calls are not traced. */
   wait: Span | undefined;
 }
@@ -38,34 +44,50 @@ export interface ParkedCallsParts {
   readonly sealer: Sealer;
   /** The name of this process, for retries that reach another one; see `Owners.name`. */
   readonly process: string;
+  /** Stores the ends of calls for other processes; undefined if there are none. */
+  readonly outcomes: OutcomeStore | undefined;
+  readonly log: Logger;
   readonly gauge: Level;
-  /** The time that a call waits for a retry. */
-  readonly ttlMs: number;
-  readonly perPrincipal: number;
-  readonly perUpstream: number;
+  readonly settings: Settings<'sessions' | 'limits'>;
+  /** The shares of principals in the parked calls of an upstream. */
+  readonly shares: Shares;
+  /** Counts the calls of a principal in all processes; undefined if there is no other one. */
+  readonly counters: Counters | undefined;
 }
 
 /** Attaches the retry to the exchange, so that it gets the messages and the answer of the call. */
 type Attach = (exchange: OpenExchange, rounds: InputRounds) => void;
 
 /** The content of the sealed state of a parked call. */
-interface State {
+interface ParkedState {
   readonly park: string;
   readonly round: number;
 }
 
 const SWEEP_MS = 1_000;
-/** The interval of progress for upstreams that wait for answers. SDKs give up after 60 s. */
-const KEEP_ALIVE_MS = 10_000;
+/** Sweeps from one report of progress to the next, to upstreams that wait for answers. SDKs give up after 60 s. */
+const SWEEPS_PER_KEEP_ALIVE = 10;
 /** The time that the answer of a call is kept, for a client whose connection broke just then. */
 const RETAIN_MS = 60_000;
 /** The time that an upstream has to end the call after its questions were cancelled. */
 const GRACE_MS = 5_000;
 
+/** Returns the name of the counter of a principal's parked calls. */
+function counterOf(principal: string): string {
+  return `parked ${principal}`;
+}
+
+function tooMany(upstream: string, calls: string, rest?: string): GatewayError {
+  const message = `${calls} wait for answers already${rest === undefined ? '' : `, and ${rest}`}`;
+  return new GatewayError('overloaded', { upstream, executed: 'unknown', retryable: false, message });
+}
+
 /** The parked calls of this process, in the order of parking. */
 export class ParkedCalls {
   readonly #parts: ParkedCallsParts;
   readonly #calls = new Map<string, ParkedCall>();
+  /** The calls that have not ended, by upstream. */
+  readonly #pools = new Map<string, FairPool>();
   #sweeping: NodeJS.Timeout | undefined;
 
   constructor(parts: ParkedCallsParts) {
@@ -88,50 +110,75 @@ export class ParkedCalls {
     void work.then(() => rounds.cancelAll('the call is over'));
     const first = await Promise.race([work, rounds.nextQuestions()]);
     if (first !== 'asked') return first;
-    const refused = this.#refusal(exchange, upstream);
+    const refused = await this.#enter(exchange, upstream);
     if (refused !== undefined) {
       rounds.cancelAll('the client cannot be asked now');
       exchange.cancel('too many calls wait for their clients');
       throw refused;
     }
+    const id = randomUUID();
     const call: ParkedCall = {
-      id: randomUUID(),
+      id,
       exchange,
       upstream,
       principal: exchange.client.caller.principal.key,
       rounds,
-      work,
+      work: this.#parts.outcomes === undefined ? work : this.#stored(id, work),
       round: 0,
       outcomes: new Map(),
       hasEnded: false,
       isAbandoned: false,
       dueMs: Infinity,
-      keepAliveCount: 0,
+      sweepCount: 0,
       wait: undefined,
     };
     this.#calls.set(call.id, call);
     this.#parts.gauge.add();
     this.#sweeping ??= setInterval(() => this.#sweep(), SWEEP_MS).unref();
-    void work.then(() => this.#onEnd(call));
+    void call.work.then(() => this.#onEnd(call));
     return await this.#park(call);
   }
 
-  #refusal(exchange: OpenExchange, upstream: string): GatewayError | undefined {
-    const { perPrincipal, perUpstream } = this.#parts;
-    let [ofPrincipal, ofUpstream] = [0, 0];
-    for (const call of this.#calls.values()) {
-      if (call.hasEnded) continue;
-      if (call.principal === exchange.client.caller.principal.key) ofPrincipal++;
-      if (call.upstream === upstream) ofUpstream++;
+  /** Takes a place among the parked calls of the principal and of the upstream. Returns the refusal if there is none. */
+  async #enter(exchange: OpenExchange, upstream: string): Promise<GatewayError | undefined> {
+    const { settings, shares } = this.#parts;
+    const { parkedPerPrincipal, parkedPerUpstream } = settings().limits;
+    const { key } = exchange.client.caller.principal;
+    let ofPrincipal = 0;
+    for (const call of this.#calls.values()) if (!call.hasEnded && call.principal === key) ofPrincipal++;
+    if (ofPrincipal >= parkedPerPrincipal) return tooMany(upstream, `${ofPrincipal} calls of yours`);
+    const pool = this.#pools.get(upstream) ?? new FairPool(shares, parkedPerUpstream);
+    pool.setCapacity(parkedPerUpstream);
+    if (!pool.hasRoomFor(key)) {
+      if (!pool.hasFree) return tooMany(upstream, `${pool.used} calls at upstream "${upstream}"`);
+      shares.onRefused('parked');
+      const rest = `the rest of ${parkedPerUpstream} (gateway.limits.parkedPerUpstream) is kept for other clients`;
+      return tooMany(upstream, `${pool.usedBy(key)} calls of yours at upstream "${upstream}"`, rest);
     }
-    if (ofPrincipal < perPrincipal && ofUpstream < perUpstream) return undefined;
-    const place = ofPrincipal < perPrincipal ? `at upstream "${upstream}"` : 'of yours';
-    return new GatewayError('overloaded', {
-      upstream,
-      executed: 'unknown',
-      retryable: false,
-      message: `${Math.max(ofPrincipal, ofUpstream)} calls ${place} wait for answers already`,
-    });
+    pool.take(key);
+    this.#pools.set(upstream, pool);
+    const refused = await this.#count(exchange, upstream);
+    if (refused !== undefined) this.#leave(upstream, key);
+    return refused;
+  }
+
+  #leave(upstream: string, principal: string): void {
+    const pool = this.#pools.get(upstream);
+    pool?.release(principal);
+    if (pool?.isUnused === true) this.#pools.delete(upstream);
+  }
+
+  /** Counts a call among those of its principal in all processes. Returns the refusal if there are too many. */
+  async #count({ client }: OpenExchange, upstream: string): Promise<GatewayError | undefined> {
+    const { counters, settings } = this.#parts;
+    const { parkedPerPrincipal } = settings().limits;
+    if (
+      counters === undefined ||
+      (await counters.acquire(counterOf(client.caller.principal.key), parkedPerPrincipal))
+    ) {
+      return undefined;
+    }
+    return tooMany(upstream, `${parkedPerPrincipal} calls of yours`);
   }
 
   /**
@@ -140,7 +187,7 @@ export class ParkedCalls {
    * @throws {GatewayError} `invalid-state`; `invalid-params` if a response is not a valid answer: the call stays
    *   parked, and the same `requestState` accepts corrected responses.
    */
-  resume(state: State, responses: RawObject | undefined, attach: Attach): Promise<Answer> {
+  resume(state: ParkedState, responses: RawObject | undefined, attach: Attach): Promise<Answer> {
     const call = this.#calls.get(state.park);
     if (call === undefined || (call.isAbandoned && !call.hasEnded))
       throw new GatewayError('invalid-state', { message: 'the call is over; make it again' });
@@ -170,18 +217,19 @@ export class ParkedCalls {
 
   async #park(call: ParkedCall): Promise<Answer> {
     const { exchange, rounds } = call;
-    const { sealer, ttlMs } = this.#parts;
+    const { sealer, settings } = this.#parts;
+    const { parkMs } = settings().sessions;
     const inputRequests = rounds.openQuestions();
     // The upstream has withdrawn the questions meanwhile.
     if (inputRequests.length === 0) return await this.#next(call);
     call.round++;
-    call.dueMs = performance.now() + ttlMs;
+    call.dueMs = performance.now() + parkMs;
     call.wait = exchange.span?.child('internal', `parked ${call.upstream}`);
     exchange.detach();
     const { client, request } = exchange;
     const waiting = { kind: 'park', owner: this.#parts.process, park: call.id, round: call.round } as const;
     // Valid a little longer than the call waits, so that a late client gets the right error.
-    const state = await sealState(sealer, waiting, client.caller, request, Date.now() + ttlMs + RETAIN_MS);
+    const state = await sealState(sealer, waiting, client.caller, request, Date.now() + parkMs + RETAIN_MS);
     const result = inputRequiredResult({ inputRequests, requestState: JSON.stringify(state) });
     return { kind: 'result', result: result.toString() };
   }
@@ -192,14 +240,36 @@ export class ParkedCalls {
     call.wait?.end(endOfStep(call.upstream, call.isAbandoned ? 'client-timeout' : 'cancelled'));
     call.dueMs = performance.now() + RETAIN_MS;
     this.#parts.gauge.remove();
+    this.#leave(call.upstream, call.principal);
+    this.#parts.counters?.release(counterOf(call.principal));
+  }
+
+  /** Resolves with the answer of a call once it is stored for other processes, so that no client knows an end that they do not. */
+  async #stored(id: string, work: Promise<Answer>): Promise<Answer> {
+    const answer = await work;
+    const { outcomes, settings, log } = this.#parts;
+    try {
+      await outcomes?.settle(id, answerText(answer), settings().sessions.parkMs + RETAIN_MS);
+    } catch (thrown) {
+      log.debug({ err: thrown }, 'the end of a parked call is not stored for other replicas');
+    }
+    return answer;
+  }
+
+  /** Returns the end of a call of a process that does not exist any more; undefined if it did not end, or its end is not stored. */
+  async findOutcome(park: string): Promise<Answer | undefined> {
+    const text = await this.#parts.outcomes?.find(park);
+    return text === undefined ? undefined : parseAnswerText(text);
   }
 
   #sweep(): void {
     const nowMs = performance.now();
     for (const call of this.#calls.values()) {
       if (nowMs >= call.dueMs) this.#expire(call);
-      else if (!call.hasEnded && call.dueMs !== Infinity && ++call.keepAliveCount % (KEEP_ALIVE_MS / SWEEP_MS) === 0) {
-        call.rounds.reportProgress(RawObject.of({ progress: call.keepAliveCount, message: 'waiting for the client' }));
+      else if (!call.hasEnded && call.dueMs !== Infinity) {
+        call.sweepCount++;
+        if (call.sweepCount % SWEEPS_PER_KEEP_ALIVE !== 0) continue;
+        call.rounds.reportProgress(RawObject.of({ progress: call.sweepCount, message: 'waiting for the client' }));
       }
     }
     if (this.#calls.size > 0) return;

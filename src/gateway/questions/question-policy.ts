@@ -1,12 +1,12 @@
 import type { Logger } from 'pino';
-import type { ClientFeature } from '../../config/config.ts';
+import type { ClientFeature, UpstreamConfig } from '../../config/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import type { InputRequest } from '../../protocol/input-required.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { Client } from '../exchange/exchange.ts';
 import { labelled } from './question-labels.ts';
-import { boundedSampling, unsafeReason } from './safe-question.ts';
+import { boundedSampling, unsafeReason, visibleForm } from './safe-question.ts';
 
 /** The client feature that each question uses. */
 const FEATURES: ReadonlyMap<string, ClientFeature> = new Map([
@@ -16,9 +16,9 @@ const FEATURES: ReadonlyMap<string, ClientFeature> = new Map([
 ]);
 
 export interface QuestionPolicyParts {
-  /** Returns the client features that an upstream may use; undefined for an unknown upstream. */
-  readonly featuresOf: (upstream: string) => readonly ClientFeature[] | undefined;
-  readonly metrics: Pick<Metrics, 'limitReached' | 'questionRefused'>;
+  /** Returns what an upstream may ask for; undefined for an unknown upstream. */
+  readonly rulesOf: (upstream: string) => Pick<UpstreamConfig, 'clientFeatures' | 'elicitationHosts'> | undefined;
+  readonly metrics: Pick<Metrics, 'countLimit' | 'countRefusedQuestion'>;
   readonly log: Logger;
 }
 
@@ -37,11 +37,12 @@ export class QuestionPolicy {
   /** Returns the reason why a question must not reach the client; undefined if it may. Counts the refusal. */
   refusal(upstream: string, method: string, params: RawObject): string | undefined {
     const feature = FEATURES.get(method);
-    if (feature !== undefined && this.#parts.featuresOf(upstream)?.includes(feature) !== true) {
+    const rules = this.#parts.rulesOf(upstream);
+    if (feature !== undefined && rules?.clientFeatures.includes(feature) !== true) {
       const reason = `upstream "${upstream}" may not use ${feature} of clients; its clientFeatures in the config allow it`;
       return this.#recordRefusal(upstream, feature, reason);
     }
-    const unsafe = unsafeReason(method, params);
+    const unsafe = unsafeReason(method, params, rules?.elicitationHosts);
     return unsafe === undefined ? undefined : this.#recordRefusal(upstream, 'url', unsafe);
   }
 
@@ -60,17 +61,17 @@ export class QuestionPolicy {
     switch (method) {
       case 'sampling/createMessage': {
         const isOnlyServer = client.catalog.view.upstreams.length === 1;
-        return boundedSampling(params, isOnlyServer, () => this.#parts.metrics.limitReached('samplingTokens'));
+        return boundedSampling(params, isOnlyServer, () => this.#parts.metrics.countLimit('samplingTokens'));
       }
       case 'elicitation/create':
-        return labelled(client, upstream, params);
+        return labelled(client, upstream, visibleForm(params));
       default:
         return params;
     }
   }
 
   #recordRefusal(upstream: string, cause: ClientFeature | 'url', reason: string): string {
-    this.#parts.metrics.questionRefused(cause);
+    this.#parts.metrics.countRefusedQuestion(cause);
     const key = `${upstream} ${cause}`;
     if (!this.#logged.has(key)) {
       this.#logged.add(key);

@@ -1,6 +1,9 @@
-import { isLoopback } from '../../config/schema/address.ts';
+import { cleanItemText, visibleText } from '../../catalog/items/texts.ts';
+import { isSecureUrl } from '../../config/schema/address.ts';
 import type { RawObject } from '../../json/json.ts';
 import { LIMITS } from '../../limits.ts';
+
+const NO_LABELS: ReadonlySet<string> = new Set();
 
 /**
  * Returns whether a URL may be shown to a user: https, or http on this machine, without user name and password, since
@@ -9,17 +12,43 @@ import { LIMITS } from '../../limits.ts';
  * @see https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#safe-url-handling
  */
 export function isSafeUrl(text: string): boolean {
-  if (!URL.canParse(text)) return false;
-  const { protocol, hostname, username, password } = new URL(text);
-  if (username !== '' || password !== '') return false;
-  return protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname.replace(/^\[|\]$/g, '')));
+  return isSecureUrl(text);
 }
 
-/** Returns the reason why a server request must not reach the client; undefined if it may. */
-export function unsafeReason(method: string, params: RawObject): string | undefined {
+/** Returns whether a host name is one of the listed ones, or below one of those that begin with `*.`. */
+function isListed(host: string, hosts: readonly string[]): boolean {
+  return hosts.some((listed) => (listed.startsWith('*.') ? host.endsWith(listed.slice(1)) : host === listed));
+}
+
+const MAX_HOST_CHARS = 100;
+
+/**
+ * Returns the reason why a server request must not reach the client; undefined if it may.
+ *
+ * @param hosts those of the URLs that users may be sent to; undefined for any.
+ */
+export function unsafeReason(
+  method: string,
+  params: RawObject,
+  hosts: readonly string[] | undefined,
+): string | undefined {
   if (method !== 'elicitation/create' || params.string('mode') !== 'url') return undefined;
-  if (isSafeUrl(params.string('url') ?? '')) return undefined;
-  return 'the URL of an elicitation must be https (http for this machine alone), without user name and password';
+  const url = params.string('url') ?? '';
+  if (!isSafeUrl(url)) {
+    return 'the URL of an elicitation must be https (http for this machine alone), without user name and password';
+  }
+  const { hostname } = new URL(url);
+  if (hosts === undefined || isListed(hostname, hosts)) return undefined;
+  return `the URL of an elicitation is at ${hostname.slice(0, MAX_HOST_CHARS)}, which is none of the elicitationHosts in the config`;
+}
+
+/** Returns the params of `elicitation/create` without characters that people cannot see in its message, titles and descriptions. */
+export function visibleForm(params: RawObject): RawObject {
+  const message = params.string('message') ?? '';
+  const visible = visibleText(message);
+  const withMessage = visible === message ? params : params.with('message', JSON.stringify(visible));
+  const { json, cleaned } = cleanItemText(params.raw('requestedSchema') ?? '{}', NO_LABELS);
+  return cleaned === 0 ? withMessage : withMessage.with('requestedSchema', json);
 }
 
 /**

@@ -1,13 +1,19 @@
+import { isShown } from '../../catalog/catalog.ts';
 import { errorAnswer } from '../../protocol/jsonrpc.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { progressTokenOf } from '../../protocol/meta.ts';
+import { isPrivate } from '../../upstream/link/link.ts';
 import type { ServerRequest } from '../../upstream/rpc/connection.ts';
 import { canBeAsked } from '../exchange/client-capabilities.ts';
+import type { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
 import type { Recipient, Exchange } from '../exchange/exchange.ts';
 import type { Link } from '../exchange/connection-holder.ts';
 import type { QuestionPolicy } from './question-policy.ts';
 import type { ClientTasks } from './client-tasks.ts';
 import type { TaskMarks } from '../handles/task-marks.ts';
+
+/** A character of a text takes up to two bytes. */
+const CHAR_BYTES = 2;
 
 const ASKABLE = new Set(['sampling/createMessage', 'elicitation/create', 'roots/list']);
 
@@ -16,11 +22,13 @@ const ASKABLE = new Set(['sampling/createMessage', 'elicitation/create', 'roots/
  * Returns undefined when the recipient is ambiguous.
  */
 function recipientOf(link: Link, request: ServerRequest<Exchange>): Recipient | undefined {
-  if (link.shared) return undefined;
+  if (!isPrivate(link)) return undefined;
   if (request.about !== undefined)
     return { client: request.about.client, exchange: request.about, isUnambiguous: true };
   const [only] = link.users;
-  return link.users.size === 1 ? only?.recipientAt(link.upstream) : undefined;
+  // The access policy may have hidden the upstream since the connection was opened.
+  if (only === undefined || link.users.size !== 1 || !isShown(only.catalog, link.upstream)) return undefined;
+  return only.recipientAt(link.upstream);
 }
 
 /** Sends server requests to the right clients, and their answers back. */
@@ -28,9 +36,11 @@ export class ServerRequests {
   readonly #marks: TaskMarks;
   readonly #clientTasks: ClientTasks;
   readonly #policy: QuestionPolicy;
+  readonly #open: ByteBounds;
 
-  constructor(marks: TaskMarks, clientTasks: ClientTasks, policy: QuestionPolicy) {
+  constructor(marks: TaskMarks, clientTasks: ClientTasks, policy: QuestionPolicy, open: ByteBounds) {
     this.#policy = policy;
+    this.#open = open;
     this.#marks = marks;
     this.#clientTasks = clientTasks;
   }
@@ -66,6 +76,11 @@ export class ServerRequests {
       client.onUnsupportedRequest(request.method, request.params, exchange);
       return;
     }
+    const release = this.#open.take(link.upstream, CHAR_BYTES * request.params.toString().length);
+    if (release === undefined) {
+      request.answer(errorAnswer(RPC.internalError, 'Too many large questions wait for answers of clients'));
+      return;
+    }
     // Other calls may use the slot while the client's user decides.
     if (recipient.isUnambiguous) exchange?.releaseSlot();
     const token = progressTokenOf(request.params);
@@ -75,12 +90,19 @@ export class ServerRequests {
         upstream: link.upstream,
         method: request.method,
         params: mayBeTask ? params : params.with('task', undefined),
-        answer: (answer) => request.answer(mayBeTask ? this.#clientTasks.onCreated(link, client, answer) : answer),
+        answer: (answer) => {
+          release();
+          request.answer(mayBeTask ? this.#clientTasks.onCreated(link, client, answer) : answer);
+        },
         onProgress:
           token === undefined
             ? undefined
             : (progress) => link.connection.notify('notifications/progress', progress.with('progressToken', token)),
-        onWithdrawn: (run) => request.onWithdrawn(run),
+        onWithdrawn: (run) =>
+          request.onWithdrawn(() => {
+            release();
+            run();
+          }),
       },
       exchange,
     );

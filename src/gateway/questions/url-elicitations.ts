@@ -1,23 +1,42 @@
-import { detach, KeptMap, KeptSet } from '../../json/kept-text.ts';
+import { createHash } from 'node:crypto';
+import { detach, KeptMap, KeptSet, type KeptText } from '../../json/kept-text.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
+
+/** Returns a key of constant length: the ids are texts of upstreams, and may be long. */
+function keyOf(upstream: string, elicitationId: string): KeptText {
+  return detach(createHash('sha256').update(`${upstream} ${elicitationId}`).digest('base64'));
+}
 
 /** The URL elicitations that upstreams have reported as complete, and the calls that wait for such reports. */
 export class UrlElicitations {
   readonly #waiting = new KeptMap<Set<() => void>>();
-  /** Completed elicitations, the latest last: a report may come before the wait. */
-  readonly #done = new KeptSet();
+  /** Completed elicitations of each upstream, the latest last: a report may come before the wait. */
+  readonly #done = new Map<string, KeptSet>();
+  readonly #onLimit: (limit: LimitName) => void;
+
+  /** @param onLimit runs when the oldest completed elicitation of an upstream is removed. */
+  constructor(onLimit: (limit: LimitName) => void) {
+    this.#onLimit = onLimit;
+  }
 
   /** Records a completed elicitation, and ends the waits for it. */
   complete(upstream: string, elicitationId: string): void {
-    const key = detach(`${upstream} ${elicitationId}`);
-    this.#done.add(key);
-    const [oldest] = this.#done;
-    if (this.#done.size > MAX_DONE && oldest !== undefined) this.#done.delete(oldest);
+    const key = keyOf(upstream, elicitationId);
+    const done = this.#done.get(upstream) ?? new KeptSet();
+    this.#done.set(upstream, done);
+    done.add(key);
+    const [oldest] = done;
+    if (done.size > LIMITS.completedElicitationsPerUpstream && oldest !== undefined) {
+      this.#onLimit('completedElicitationsPerUpstream');
+      done.delete(oldest);
+    }
     for (const wake of this.#waiting.get(key) ?? []) wake();
   }
 
   /** Resolves when all of these elicitations are complete, or after `limitMs`. */
   async wait(upstream: string, elicitationIds: readonly string[], limitMs: number): Promise<void> {
-    const keys = elicitationIds.map((id) => detach(`${upstream} ${id}`)).filter((key) => !this.#done.has(key));
+    const done = this.#done.get(upstream);
+    const keys = elicitationIds.map((id) => keyOf(upstream, id)).filter((key) => done?.has(key) !== true);
     if (keys.length === 0) return;
     const { promise, resolve } = Promise.withResolvers<void>();
     const timer = setTimeout(resolve, limitMs);
@@ -40,6 +59,3 @@ export class UrlElicitations {
     }
   }
 }
-
-/** Completed elicitations that are kept. */
-const MAX_DONE = 10_000;

@@ -67,7 +67,11 @@ export class TaskDriver {
     for (let state = first; ;) {
       if (state.string('status') === 'cancelled') throw cancelledByUpstream(site);
       const step = dialect.taskStep(state);
-      if (step.kind === 'end') return step.answer;
+      if (step.kind === 'end') {
+        // The error is the upstream's, though it came in a result: its data may look like that of the gateway.
+        if (step.answer.kind === 'error') exchange.outcome = { answer: step.answer, error: 'rpc_error' };
+        return step.answer;
+      }
       if (step.kind === 'fetch') return await this.#send(exchange, site, 'tasks/result', {}, dueMs - performance.now());
       if (step.kind === 'ask') await this.#answerQuestions(exchange, site, state, asked);
       await pause(exchange, site, state, dueMs);

@@ -1,22 +1,35 @@
 import type { RawObject } from '../../json/json.ts';
 import { detach } from '../../json/kept-text.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 import type { TaskSite } from './task-driver.ts';
 
 /** The longest time that a link is kept open for a task. */
 const HOLD_MS = 3_600_000;
 
-/** Keeps the link open, and routes progress, while the upstream works on a task that nobody polls. */
-export function hold(site: TaskSite, state: RawObject, owner: Exchange): void {
+/**
+ * Keeps the link open, and routes progress, while the upstream works on a task that nobody polls.
+ *
+ * @param onLimit runs when the oldest task of the link is released for this one.
+ */
+export function hold(site: TaskSite, state: RawObject, owner: Exchange, onLimit: (limit: LimitName) => void): void {
   const ttlMs = Number(state.raw('ttl') ?? Infinity);
-  site.link.tasks.set(detach(site.task), owner);
-  setTimeout(() => release(site), Math.min(HOLD_MS, Number.isFinite(ttlMs) ? ttlMs : HOLD_MS)).unref();
+  const { link } = site;
+  const task = detach(site.task);
+  release({ link, task });
+  const forMs = Math.min(HOLD_MS, Number.isFinite(ttlMs) ? ttlMs : HOLD_MS);
+  link.tasks.set(task, { owner, timer: setTimeout(() => release({ link, task }), forMs).unref() });
+  const [oldest] = link.tasks.keys();
+  if (link.tasks.size <= LIMITS.tasksPerConnection || oldest === undefined) return;
+  onLimit('tasksPerConnection');
+  release({ link, task: oldest });
 }
 
 /** Releases the link after the client has got the outcome of the task. */
-export function release({ link, task }: TaskSite): void {
-  const owner = link.tasks.get(task);
-  if (owner === undefined) return;
+export function release({ link, task }: Pick<TaskSite, 'link' | 'task'>): void {
+  const running = link.tasks.get(task);
+  if (running === undefined) return;
   link.tasks.delete(task);
-  link.connection.forgetProgress(owner);
+  clearTimeout(running.timer);
+  link.connection.forgetProgress(running.owner);
 }

@@ -41,10 +41,11 @@ export class TaskSubscriptions {
 
   /** Adds a task, unless it belongs to another client or its upstream is down. Never rejects. */
   async follow(id: string): Promise<void> {
-    const { ids, links } = this.#parts;
+    const { ids, links, tasks } = this.#parts;
     const { caller, group } = this.#modernClient;
     try {
       const address = await ids.open(caller, id);
+      tasks.assertAllowed(this.#modernClient, { method: 'subscriptions/listen' }, address);
       const { subscription } = await links.open(group.byKey(address.holder), address.upstream);
       if (subscription === undefined || (await subscription.addTask(address.task))) {
         this.#followed.set(detach(id), { ...address, task: detach(address.task), subscription });

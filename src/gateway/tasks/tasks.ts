@@ -1,3 +1,4 @@
+import { sourceByName } from '../../catalog/catalog.ts';
 import { toClient as urisToClient } from '../../catalog/rewrite.ts';
 import type { ViewUpstream } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
@@ -10,14 +11,16 @@ import { isTerminal, withRelatedTask } from '../../protocol/tasks.ts';
 import type { KnownTask } from '../../store/task-store.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
+import type { AuditRecorder } from '../records/audit-recorder.ts';
 import type { Upstreams } from '../exchange/connection-holder.ts';
 import type { Client } from '../exchange/exchange.ts';
+import { type Asked, type Gate, hintsOf } from '../exchange/gate.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import { HERE, type Owners } from '../exchange/owners.ts';
 import type { Elsewhere } from '../front.ts';
 import type { ResultTranslator } from '../forward/result-translator.ts';
 import type { Sender } from '../forward/sender.ts';
-import type { TaskIds } from '../handles/task-ids.ts';
+import type { OpenedTask, TaskIds } from '../handles/task-ids.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
 import type { TaskSite } from './task-driver.ts';
 import { release } from './task-holds.ts';
@@ -29,9 +32,12 @@ export interface TasksParts {
   readonly sender: Sender;
   readonly translator: ResultTranslator;
   readonly ids: TaskIds;
+  readonly gate: Gate;
   readonly owners: Owners;
   readonly upgradedTasks: UpgradedTasks;
   readonly questionPolicy: QuestionPolicy;
+  /** Records requests before they are sent; undefined unless the config requires that. */
+  readonly audit: Pick<AuditRecorder, 'begin'> | undefined;
 }
 
 /** The task of a request. */
@@ -72,11 +78,15 @@ export class Tasks {
   async request(exchange: OpenExchange): Promise<Answer | Elsewhere> {
     const { request, client, holder } = exchange;
     client.dialect.assertTaskMethod(request.method, client.caller.capabilities, client.catalog.capabilities);
-    if (request.method === 'tasks/list') return await this.#list(exchange);
+    const { ids, owners, upstreams, links, audit } = this.#parts;
+    if (request.method === 'tasks/list') {
+      if (audit !== undefined) await audit.begin(request, client.caller, undefined);
+      return await this.#list(exchange);
+    }
     const id = request.params?.string('taskId');
     if (id === undefined) throw new GatewayError('invalid-params', { message: '"taskId" must be a string' });
-    const { ids, owners, upstreams, links } = this.#parts;
     const address = await ids.open(client.caller, id);
+    this.assertAllowed(client, request, address);
     const { process } = address;
     const ownership = process === undefined ? HERE : await owners.ownerOf({ kind: 'task', process });
     // A task whose process is gone may be known to its upstream still.
@@ -84,14 +94,29 @@ export class Tasks {
     const viewed = client.catalog.view.upstreams.find((one) => one.id === address.upstream);
     const upstream = upstreams.withTask(address.upstream, address.task);
     if (viewed === undefined || upstream === undefined) throw new GatewayError('unknown-task');
+    exchange.taskUpstream = address.upstream;
+    if (audit !== undefined) await audit.begin(request, client.caller, address.upstream);
     const creator = holder.byKey(address.holder);
-    const link = links.findOpen(creator, upstream) ?? (await exchange.unlessCancelled(links.openAt(creator, upstream)));
+    const link = links.findOpen(creator, upstream) ?? (await links.openFor(exchange, creator, upstream));
     try {
       const task = { upstream, link, task: address.task, holder: creator, id, viewed };
       return await this.#conversations[client.dialect.era][link.era](exchange, task);
     } finally {
       upstream.onCallEnd(link);
     }
+  }
+
+  /** @throws {GatewayError} `unknown-task` if the client may not use the tool of a task any more. */
+  assertAllowed(client: Client, asked: Asked, task: OpenedTask): void {
+    if (!this.#isAllowed(client, asked, task)) throw new GatewayError('unknown-task');
+  }
+
+  #isAllowed({ caller, catalog }: Client, asked: Asked, { upstream, tool }: OpenedTask): boolean {
+    const { gate } = this.#parts;
+    if (gate.isOpen) return true;
+    if (tool === undefined) return catalog.view.upstreams.some(({ id }) => id === upstream);
+    const hints = hintsOf(sourceByName(catalog, upstream, tool));
+    return gate.allowsItem(caller, asked, { kind: 'tool', upstream, name: tool, hints });
   }
 
   /** Answers a request about an upgraded task. */
@@ -142,7 +167,7 @@ export class Tasks {
       const { maxMs } = upstream.config.timeouts;
       return await sender.send(exchange, upstream, link, { params, silentMs: maxMs }).answer;
     }
-    await exchange.acquireSlot(upstream.limiter);
+    await exchange.acquireSlot(upstream);
     try {
       return await sender.send(exchange, upstream, link, { params }).answer;
     } finally {
@@ -153,10 +178,22 @@ export class Tasks {
   /** Answers `tasks/list` with the states of the client's tasks. The list of an upstream may contain tasks of other clients. */
   async #list(exchange: OpenExchange): Promise<Answer> {
     const { ids } = this.#parts;
-    const own = await ids.list(exchange.client.caller);
+    const own = await this.#selectAllowed(exchange, await ids.list(exchange.client.caller));
     const states = await Promise.all(own.map((known) => this.#state(exchange, known)));
     const tasks = arrayText(states.flatMap((state) => (state === undefined ? [] : [state])));
     return { kind: 'result', result: `{"tasks":${tasks}}` };
+  }
+
+  /** Returns the tasks of tools that the client may use. */
+  async #selectAllowed({ client, request }: OpenExchange, own: readonly KnownTask[]): Promise<readonly KnownTask[]> {
+    const { ids, gate } = this.#parts;
+    if (gate.isOpen) return own;
+    // A stored id may be older than the keys that open it.
+    const open = (id: string) => ids.open(client.caller, id).catch(() => undefined);
+    const opened = await Promise.all(own.map(async (known) => ({ known, task: await open(known.id) })));
+    return opened
+      .filter(({ task }) => task !== undefined && this.#isAllowed(client, { method: request.method }, task))
+      .map(({ known }) => known);
   }
 
   /** Returns the state of a task; undefined if its upstream does not know it or is not connected. */

@@ -1,6 +1,8 @@
+import type { Settings } from '../../config/config.ts';
 import { toRpcError } from '../../errors.ts';
 import { inputRequestsText, type InputRequest } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
+import type { LimitName } from '../../limits.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { isTerminal, upgradeTask } from '../../protocol/tasks.ts';
 import { waitAtMost } from '../exchange/at-most.ts';
@@ -17,7 +19,9 @@ import { ModernClient } from '../clients/modern-client.ts';
 export interface UpgradedTasksParts {
   readonly sender: Sender;
   readonly translator: ResultTranslator;
-  readonly perPrincipal: number;
+  readonly settings: Settings<'limits'>;
+  /** Runs when a question about a task is refused, because too many are open. */
+  readonly onLimit: (limit: LimitName) => void;
 }
 
 /** An upgraded task at its upstream, with the holder whose link created it. */
@@ -56,21 +60,21 @@ export class UpgradedTasks {
   hasRoom(principal: string): boolean {
     let own = 0;
     for (const running of this.#running.values()) if (running.principal === principal) own++;
-    return own < this.#parts.perPrincipal;
+    return own < this.#parts.settings().limits.parkedPerPrincipal;
   }
 
   /** Adds the task that an upstream has made of a call. Returns the result for the client, without a task id. */
   begin(exchange: OpenExchange, site: UpgradedSite, state: RawObject): RawObject {
     const { client } = exchange;
     // The upstream may have asked before the task existed.
-    this.#add(client, site, client.rounds?.transfer() ?? new InputRounds());
+    this.#add(client, site, client.rounds?.transfer() ?? new InputRounds(this.#parts.onLimit));
     site.holder.removeExchange(exchange);
     return this.#parts.translator.stamp(upgradeTask(state).with('resultType', '"task"'));
   }
 
   /** Answers `tasks/get` with the translated state or the upstream's error, without a task id. */
   async get(exchange: OpenExchange, site: UpgradedSite): Promise<Answer> {
-    const running = this.#find(site) ?? this.#add(exchange.client, site, new InputRounds());
+    const running = this.#find(site) ?? this.#add(exchange.client, site, new InputRounds(this.#parts.onLimit));
     this.#onClientContact(running, site);
     const { failure } = running.exchange;
     const answer = await this.#send(exchange, site, 'tasks/get');
@@ -165,7 +169,7 @@ export class UpgradedTasks {
   }
 
   async #send(exchange: OpenExchange, { upstream, link, task }: UpgradedSite, method: string): Promise<Answer> {
-    await exchange.acquireSlot(upstream.limiter);
+    await exchange.acquireSlot(upstream);
     try {
       const params = RawObject.of({ taskId: task });
       return await this.#parts.sender.send(exchange, upstream, link, { method, params }).answer;

@@ -16,6 +16,8 @@ export interface AdminParts {
   readonly version: string;
   readonly log: Logger;
   readonly onRefused: (reason: string) => void;
+  /** Runs before an operation that changes something. @param target what it changes, if that has an id. */
+  readonly onOperation?: (operator: string, operation: string, target: string | undefined) => void;
   readonly onLimit: (limit: LimitName) => void;
 }
 
@@ -43,7 +45,8 @@ function refuse(c: Context, error: RefusalCode, message: string, headers: Record
 }
 
 /** Creates the app of the admin API. Every route but the OpenAPI document needs the key of an operator. */
-export function createAdminApp({ port, operators, version, log, onRefused, onLimit }: AdminParts): AdminApp {
+export function createAdminApp(parts: AdminParts): AdminApp {
+  const { port, operators, version, log, onRefused, onOperation, onLimit } = parts;
   const app = new Hono<Env>();
   let document: object | undefined;
 
@@ -78,6 +81,7 @@ export function createAdminApp({ port, operators, version, log, onRefused, onLim
       const body = await readBody(c, route, onLimit);
       const operator = c.get('operator');
       if (route.method !== 'get') {
+        onOperation?.(operator, route.operationId, c.req.param('id'));
         log.info({ operator, operation: route.operationId, target: c.req.param('id') }, 'operator request');
       }
       const request = {

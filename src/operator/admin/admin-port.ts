@@ -1,9 +1,11 @@
 import type { LogLevel } from '../../config/config.ts';
 import type { ConfigControl } from '../config-control.ts';
 import type {
+  RestartAnswer,
   CallsAnswer,
   CatalogAnswer,
   ClientsAnswer,
+  ExplainAnswer,
   RefusalCode,
   SessionsAnswer,
   StatusAnswer,
@@ -31,6 +33,16 @@ export interface OperatorCall {
   readonly view: string;
 }
 
+/** A question of an operator: may this principal use an item? */
+export interface ExplainRequest {
+  /** The description of the principal; see `readPrincipal` in `config/sections/described-principal.ts`. */
+  readonly as: unknown;
+  readonly view: string;
+  readonly kind: 'tool' | 'prompt' | 'resource';
+  readonly name: string;
+  readonly args: Readonly<Record<string, unknown>> | undefined;
+}
+
 /** Selects a part of a catalog. */
 export interface CatalogQuery {
   readonly view: string;
@@ -39,25 +51,29 @@ export interface CatalogQuery {
   readonly upstream: string | undefined;
 }
 
+type Later<Value> = Value | Promise<Value>;
+
 /** The running gateway, as the admin API sees it. Every answer is read afresh. */
 export interface AdminPort {
-  status(): StatusAnswer;
+  status(): Later<StatusAnswer>;
   upstreams(): Promise<readonly UpstreamAnswer[]>;
   /** @throws {AdminError} `not-found` */
-  catalog(query: CatalogQuery): CatalogAnswer;
-  clients(): ClientsAnswer;
-  sessions(): SessionsAnswer;
-  streams(): StreamsAnswer;
-  calls(): CallsAnswer;
+  catalog(query: CatalogQuery): Later<CatalogAnswer>;
+  /** Explains what the access policy decides. @throws {AdminError} `not-found`, `invalid-request` */
+  explain(request: ExplainRequest): Later<ExplainAnswer>;
+  clients(): Later<ClientsAnswer>;
+  sessions(): Later<SessionsAnswer>;
+  streams(): Later<StreamsAnswer>;
+  calls(): Later<CallsAnswer>;
   /**
    * Opens new connections to an upstream and closes the old ones, after their calls or after `drainMs`. Puts an upstream
-   * into service again if an operator has disabled it. Resolves with a sentence.
+   * into service again if an operator has disabled it. Resolves with a sentence, and whether it runs.
    *
    * @throws {AdminError} `not-found`
    */
-  restartUpstream(id: string, drainMs: number): Promise<string>;
+  restartUpstream(id: string, drainMs: number): Promise<RestartAnswer>;
   /**
-   * Takes an upstream out of service: refuses new calls with words, and closes its connections after their calls or after
+   * Takes an upstream out of service: refuses new calls with a reason, and closes its connections after their calls or after
    * `drainMs`. Resolves with a sentence.
    *
    * @throws {AdminError} `not-found`
@@ -65,6 +81,11 @@ export interface AdminPort {
   disableUpstream(id: string, drainMs: number): Promise<string>;
   /** Ends the session with this digest for good. Resolves with a sentence. @throws {AdminError} `not-found` */
   endSession(digest: string): Promise<string>;
+  /**
+   * Adds a key, which seals all later handles. Older handles stay valid for `graceMs`, by default for the longest validity of a session;
+   * with 0 all sessions end now. Resolves with a sentence.
+   */
+  rotateKeys(graceMs: number | undefined): Promise<string>;
   /** Sets whether `/readyz` asks load balancers to send no new clients. Returns a sentence. */
   setDraining(isDraining: boolean): string;
   readonly logLevel: LogLevel;

@@ -33,7 +33,7 @@ export const upstreamAnswer = z
     id: z.string(),
     title: words('The key in the config file.'),
     transport: z.enum(['stdio', 'http', 'sse']),
-    state: z.enum(['configured', 'starting', 'ready', 'degraded', 'failed', 'stopped']),
+    state: z.enum(['configured', 'starting', 'ready', 'degraded', 'needs-authorization', 'failed', 'stopped']),
     reason: words('Why it is in this state; absent if the state needs no reason.').optional(),
     nextStep: words('What an operator can do about the state; absent if there is nothing to do.').optional(),
     isDisabled: z.boolean().describe('Whether an operator has taken it out of service.'),
@@ -45,10 +45,24 @@ export const upstreamAnswer = z
     memoryNote: words('How the memory was measured, or why it is not known.').optional(),
     advice: words('The setting that would need fewer processes.').optional(),
     eras: z.object({ legacy: era, modern: era }),
+    isListed: z
+      .boolean()
+      .describe('Whether the gateway has lists of it. If not, the numbers of its items are 0 and mean nothing.'),
     tools: count().describe('Items at `/mcp/<id>` for clients of the legacy era.'),
     filteredTools: count().describe('Tools removed by `includeTools` and `excludeTools`.'),
     prompts: count(),
     resources: count(),
+    lock: z
+      .object({
+        onChange: z
+          .enum(['warn', 'quarantine', 'refuse'])
+          .describe('The reaction to a definition that differs from the lock.'),
+        differences: count().describe('Definitions that differ from the lock.'),
+        withheld: count().describe('Items that clients do not get for that reason.'),
+        details: z.array(z.string()).describe('The first 50 differences in words.'),
+      })
+      .optional()
+      .describe('The definitions of the upstream, compared with the lock; absent if nothing of it is pinned.'),
   })
   .register(components, { id: 'Upstream' });
 
@@ -109,9 +123,9 @@ export const catalogAnswer = z
         upstream: words('Id of the upstream that lists it.'),
         upstreamName: words('The upstream’s own name, URI or URI template.').optional(),
         status: z
-          .enum(['published', 'repaired', 'filtered', 'quarantined'])
+          .enum(['published', 'repaired', 'filtered', 'quarantined', 'withheld'])
           .describe(
-            '`repaired`: published with changes. `filtered`: left out by the config. `quarantined`: clients could not read it.',
+            '`repaired`: published with changes. `filtered`: left out by the config. `quarantined`: clients could not read it. `withheld`: it differs from the lock.',
           ),
         why: words('Why it is not published, or what was changed.').optional(),
       }),
@@ -208,6 +222,13 @@ export const doneAnswer = z
   .object({ message: words('What was done, as a sentence.') })
   .register(components, { id: 'Done' });
 
+export const restartAnswer = z
+  .object({
+    message: words('What was done, as a sentence, with the reason if the upstream does not run.'),
+    isStarted: z.boolean().describe('False if the upstream has failed, or is still starting.'),
+  })
+  .register(components, { id: 'Restart' });
+
 export const logLevelAnswer = z
   .object({
     level: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']),
@@ -226,6 +247,31 @@ export const toolCallAnswer = z
     seconds: z.number().min(0),
   })
   .register(components, { id: 'ToolCall' });
+
+export const explainAnswer = z
+  .object({
+    principal: z.string(),
+    view: z.string().describe('The endpoint: empty for `/mcp`.'),
+    kind: z.enum(['tool', 'prompt', 'resource']),
+    name: z.string(),
+    upstream: z.string().optional(),
+    upstreamName: words("The upstream's own name or URI.").optional(),
+    effect: z
+      .enum(['allow', 'deny', 'depends', 'unknown'])
+      .describe('`depends`: the arguments or the time of the call decide. `unknown`: no upstream has it.'),
+    isListed: z.boolean().describe('Whether it is in the lists of the principal.'),
+    arguments: z.boolean().optional().describe('True if the answer is about one call with arguments.'),
+    reasons: z
+      .array(
+        z.object({
+          about: z.enum(['endpoint', 'upstream', 'list', 'rule', 'decision']),
+          text: z.string(),
+          place: z.string().optional().describe('File and line of the rule.'),
+        }),
+      )
+      .describe('In the order in which a request meets them.'),
+  })
+  .register(components, { id: 'Explanation' });
 
 export const reloadAnswer = z
   .object({
@@ -276,4 +322,6 @@ export type SessionsAnswer = z.output<typeof sessionsAnswer>;
 export type StreamsAnswer = z.output<typeof streamsAnswer>;
 export type CallsAnswer = z.output<typeof callsAnswer>;
 export type ToolCallAnswer = z.output<typeof toolCallAnswer>;
+export type ExplainAnswer = z.output<typeof explainAnswer>;
+export type RestartAnswer = z.output<typeof restartAnswer>;
 export type RefusalCode = z.output<typeof refusalAnswer>['error'];

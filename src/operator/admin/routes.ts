@@ -7,11 +7,11 @@ import { diffAnswerOf, reloadAnswerOf, stateOf } from './config-answers.ts';
 /** The path of the admin API. Its version changes when an answer loses a member or changes its meaning. */
 export const ADMIN_PATH = '/admin/v1';
 
-export type Method = 'get' | 'post' | 'put' | 'delete';
+export type HttpMethod = 'get' | 'post' | 'put' | 'delete';
 
 /** One operation of the admin API. */
 export interface AdminRoute {
-  readonly method: Method;
+  readonly method: HttpMethod;
   /** Below {@link ADMIN_PATH}, with `{id}` for a part that the caller chooses. */
   readonly path: string;
   /** Unique; for clients that are generated from the document. */
@@ -46,7 +46,7 @@ interface Input<Q extends z.ZodObject, B extends z.ZodObject> {
 }
 
 interface RouteParts<Q extends z.ZodObject, B extends z.ZodObject, A extends z.ZodType> {
-  readonly method: Method;
+  readonly method: HttpMethod;
   readonly path: string;
   readonly operationId: string;
   readonly summary: string;
@@ -102,6 +102,9 @@ const drainSeconds = (seconds: number) =>
     .default(seconds)
     .describe('Longest wait for calls in flight; later they fail with an unknown outcome.');
 
+/** A year: the longest validity of a session. */
+const MAX_GRACE_SECONDS = 31_536_000;
+
 const RESTART_DRAIN_SECONDS = 30;
 const DISABLE_DRAIN_SECONDS = 60;
 const MS = 1_000;
@@ -155,8 +158,8 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
     summary: 'Opens new connections to an upstream and closes the old ones. Also enables a disabled one.',
     query: NONE,
     body: z.object({ drainSeconds: drainSeconds(RESTART_DRAIN_SECONDS) }),
-    answer: answers.doneAnswer,
-    handle: async (port, { id, body }) => ({ message: await port.restartUpstream(id, body.drainSeconds * MS) }),
+    answer: answers.restartAnswer,
+    handle: async (port, { id, body }) => await port.restartUpstream(id, body.drainSeconds * MS),
   }),
   route({
     method: 'post',
@@ -181,6 +184,24 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
     }),
     answer: answers.catalogAnswer,
     handle: (port, { query }) => port.catalog({ ...query, upstream: query.upstream }),
+  }),
+  route({
+    method: 'post',
+    path: '/explain',
+    operationId: 'explain',
+    summary: 'Whether a principal may use an item, with every reason in order.',
+    query: NONE,
+    body: z.object({
+      as: z
+        .record(z.string(), z.unknown())
+        .describe('The principal: the payload of a token, or key, groups, scopes, subject, issuer, client, claims.'),
+      view,
+      kind: z.enum(['tool', 'prompt', 'resource']),
+      name: z.string().describe('The published name or URI.'),
+      args: z.record(z.string(), z.unknown()).optional().describe('The arguments of the call.'),
+    }),
+    answer: answers.explainAnswer,
+    handle: (port, { body }) => port.explain({ ...body, args: body.args }),
   }),
   route({
     method: 'get',
@@ -285,6 +306,25 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
     body: z.object({ isDraining: z.boolean().default(true) }),
     answer: answers.doneAnswer,
     handle: (port, { body }) => ({ message: port.setDraining(body.isDraining) }),
+  }),
+  route({
+    method: 'post',
+    path: '/keys/rotate',
+    operationId: 'rotateKeys',
+    summary: 'Adds a key that seals session ids, cursors and task ids from now on. Older ones stay valid for a time.',
+    query: NONE,
+    body: z.object({
+      graceSeconds: z
+        .number()
+        .min(0)
+        .max(MAX_GRACE_SECONDS)
+        .optional()
+        .describe('Validity of older handles from now on; 0 ends all sessions. Default: `sessions.maxAge`.'),
+    }),
+    answer: answers.doneAnswer,
+    handle: async (port, { body: { graceSeconds } }) => ({
+      message: await port.rotateKeys(graceSeconds === undefined ? undefined : graceSeconds * MS),
+    }),
   }),
   route({
     method: 'get',

@@ -1,5 +1,7 @@
 import { StringDecoder } from 'node:string_decoder';
 
+import { oneLine } from '../../json/json.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
 import { createParser, type EventSourceParser } from 'eventsource-parser';
 
 /** An SSE comment: keeps a connection alive, and readers ignore it. */
@@ -7,7 +9,7 @@ export const COMMENT = ':\n\n';
 
 /** The position of a reader in an event stream, from which it can resume. */
 export interface StreamPosition {
-  /** Id of the last event with an id; empty before the first one. */
+  /** Id of the last event with an id; empty before the first one, and after one that is too long. */
   lastEventId: string;
   /** Delay before a reconnect, as the server asked, in milliseconds. */
   retryMs: number | undefined;
@@ -30,23 +32,36 @@ export class EventTooLargeError extends Error {
 export class EventReader {
   readonly #parser: EventSourceParser;
   readonly #decoder = new StringDecoder('utf8');
+  #pendingBytes = 0;
 
   /**
    * @param position is updated before `onEvent` is called, also by events without data.
    * @param limitChars the largest accepted event, in UTF-16 code units.
+   * @param onLimit called for an event id that is too long. From such an event on, the stream cannot be resumed.
    */
-  constructor(position: StreamPosition, limitChars: number, onEvent: (type: string, data: string) => void) {
+  constructor(
+    position: StreamPosition,
+    limitChars: number,
+    onEvent: (type: string, data: string) => void,
+    onLimit?: (limit: LimitName) => void,
+  ) {
     this.#parser = createParser({
       maxBufferSize: limitChars,
       onId(id) {
-        position.lastEventId = id;
+        const isLong = id.length > LIMITS.upstreamEventIdChars;
+        if (isLong) onLimit?.('upstreamEventIdChars');
+        position.lastEventId = isLong ? '' : id;
       },
       onRetry(retryMs) {
         position.retryMs = retryMs;
       },
-      onEvent({ event, data }) {
+      onEvent: ({ event, data }) => {
+        this.#pendingBytes = 0;
         if (data.length > limitChars) throw new EventTooLargeError(limitChars);
         onEvent(event ?? 'message', data);
+      },
+      onComment: (comment) => {
+        this.#pendingBytes = Math.max(0, this.#pendingBytes - comment.length - COMMENT.length);
       },
       onError(error) {
         // The other errors concern fields that the specification tells readers to ignore.
@@ -55,8 +70,14 @@ export class EventReader {
     });
   }
 
+  /** Bytes since the last event, without comments: about the size of the unfinished one. */
+  get pendingBytes(): number {
+    return this.#pendingBytes;
+  }
+
   /** Parses the next bytes. @throws {EventTooLargeError} The reader cannot be used afterwards. */
   feed(chunk: Buffer): void {
+    this.#pendingBytes += chunk.length;
     this.#parser.feed(this.#decoder.write(chunk));
   }
 }
@@ -69,6 +90,7 @@ export interface EventFields {
   readonly retryMs?: number | undefined;
 }
 
+const EVENT_END = '\n\n';
 const ID = /^[A-Za-z0-9_.-]{1,200}$/;
 const TYPE = /^[A-Za-z0-9_-]{1,64}$/;
 
@@ -77,8 +99,35 @@ const TYPE = /^[A-Za-z0-9_-]{1,64}$/;
  *
  * @throws {TypeError} if a field cannot be represented.
  */
-export function eventText({ id, event, data, retryMs }: EventFields): string {
-  if (data.includes('\n') || data.includes('\r')) throw new TypeError('event data must be one line');
+export function eventText(fields: EventFields): string {
+  const head = headOf(fields);
+  const text = withData(head, fields.data);
+  if (!isOneLine(text, head)) throw new TypeError('event data must be one line');
+  return text;
+}
+
+/**
+ * Returns the text of an event whose data is JSON. Line breaks, which JSON allows only between tokens, become spaces.
+ *
+ * @throws {TypeError} if another field cannot be represented.
+ */
+export function jsonEventText(fields: EventFields): string {
+  const head = headOf(fields);
+  const text = withData(head, fields.data);
+  return isOneLine(text, head) ? text : withData(head, oneLine(fields.data));
+}
+
+/** Returns whether the data after the head has no line break. Searches the whole text, since searching joined data would copy it once more. */
+function isOneLine(text: string, head: string): boolean {
+  return text.indexOf('\n', head.length) === text.length - EVENT_END.length && !text.includes('\r');
+}
+
+function withData(head: string, data: string): string {
+  return `${head}data: ${data}${EVENT_END}`;
+}
+
+/** Returns the lines before the data. */
+function headOf({ id, event, retryMs }: EventFields): string {
   let text = '';
   if (id !== undefined) {
     if (!ID.test(id)) throw new TypeError('event id has characters outside A-Z a-z 0-9 _ . - or is too long');
@@ -92,5 +141,5 @@ export function eventText({ id, event, data, retryMs }: EventFields): string {
     if (!Number.isSafeInteger(retryMs) || retryMs < 0) throw new TypeError('retry must be a whole number of ms');
     text += `retry: ${retryMs}\n`;
   }
-  return `${text}data: ${data}\n\n`;
+  return text;
 }

@@ -33,6 +33,11 @@ export class LineSplitter {
     this.#onLine = onLine;
   }
 
+  /** Bytes of the unfinished line. */
+  get pendingBytes(): number {
+    return this.#partialBytes;
+  }
+
   push(chunk: Buffer): void {
     let start = 0;
     for (;;) {

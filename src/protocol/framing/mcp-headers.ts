@@ -9,7 +9,7 @@
 import { decodeHeaderValue, encodeHeaderValue, trimBlanks } from './header-value.ts';
 import { isArrayText, isObjectText, type RawObject } from '../../json/json.ts';
 import type { Notification, Request } from '../jsonrpc.ts';
-import { TextCache } from '../../json/memo.ts';
+import { TextCache } from '../../json/text-cache.ts';
 import type { MirroredParam } from './mirrored-params.ts';
 
 /** Name and value of a header. The value holds no control character. */

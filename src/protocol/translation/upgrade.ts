@@ -4,7 +4,7 @@
 
 import { RawObject } from '../../json/json.ts';
 import type { RpcError } from '../jsonrpc.ts';
-import { TextCache } from '../../json/memo.ts';
+import { TextCache } from '../../json/text-cache.ts';
 import { META, metaText, withoutCoreTaskMeta } from '../meta.ts';
 import { publishedSchema } from '../framing/mirrored-params.ts';
 import { RPC } from '../rpc-codes.ts';

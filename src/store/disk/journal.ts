@@ -21,11 +21,11 @@ const FIRST_RETRY_MS = 1_000;
 const LAST_RETRY_MS = 30_000;
 
 export interface JournalEvents {
-  writeFailed(error: unknown): void;
+  onWriteFailed(error: unknown): void;
   /** Called when writing begins to fail. The journal retries on its own. */
-  failing(error: unknown): void;
+  onFailing(error: unknown): void;
   /** Called when everything is written again. */
-  recovered(): void;
+  onRecovered(): void;
 }
 
 /**
@@ -225,8 +225,8 @@ export class Journal implements AsyncDisposable {
   }
 
   #fail(thrown: unknown): void {
-    this.#events.writeFailed(thrown);
-    if (this.#failure === undefined) this.#events.failing(thrown);
+    this.#events.onWriteFailed(thrown);
+    if (this.#failure === undefined) this.#events.onFailing(thrown);
     this.#failure = thrown;
     if (this.#retry !== undefined) return;
     this.#retry = setTimeout(() => {
@@ -242,7 +242,7 @@ export class Journal implements AsyncDisposable {
     clearTimeout(this.#retry);
     this.#retry = undefined;
     this.#retryMs = FIRST_RETRY_MS;
-    this.#events.recovered();
+    this.#events.onRecovered();
   }
 
   /** Writes the waiting lines, with one more attempt after a failure. */

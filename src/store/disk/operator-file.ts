@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { jsonOf, readOwnFile } from './own-file.ts';
+import { jsonOf, type AllowedOwners, readOwnFile } from './own-file.ts';
 import { replaceFile } from './state-file.ts';
 
 const NAME = 'operator.json';
@@ -42,11 +42,15 @@ export async function removeOperatorFile(stateDir: string, token: string): Promi
 /**
  * Returns the file of the gateway that owns a state directory; undefined if there is none.
  *
+ * @param owners the users besides this one whose file is read.
  * @throws {Error} with a message for the operator, if the file cannot be read, or others can write it.
  */
-export async function readOperatorFile(stateDir: string): Promise<OperatorFile | undefined> {
+export async function readOperatorFile(
+  stateDir: string,
+  owners: AllowedOwners = 'self',
+): Promise<OperatorFile | undefined> {
   const path = join(stateDir, NAME);
-  const text = await readOwnFile(path, FILE_LIMIT_BYTES);
+  const text = await readOwnFile(path, FILE_LIMIT_BYTES, owners);
   if (text === undefined) return undefined;
   const parsed = schema.safeParse(jsonOf(text));
   if (parsed.success) return parsed.data;

@@ -8,7 +8,7 @@ import { systemCode } from './state-file.ts';
 
 export interface SessionStoreEvents extends JournalEvents {
   /** Called when a bound refuses or removes something. */
-  limitReached(limit: LimitName): void;
+  onLimit(limit: LimitName): void;
 }
 
 /** Stores session state in memory and in a journal. One process at a time may open it. */
@@ -18,7 +18,7 @@ export class DiskSessionStore implements SessionStore {
   readonly #stateDir: string;
 
   private constructor(stateDir: string, events: SessionStoreEvents) {
-    const table = new SessionTable((limit) => events.limitReached(limit), Date.now());
+    const table = new SessionTable((limit) => events.onLimit(limit), Date.now());
     this.#stateDir = stateDir;
     this.#table = table;
     this.#journal = new Journal(join(stateDir, 'sessions.jsonl'), () => lines(table), events);

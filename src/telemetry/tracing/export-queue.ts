@@ -5,11 +5,11 @@ import { LIMITS } from '../../limits.ts';
 
 /** Receives the outcome of exports. */
 export interface ExportEvents {
-  /** The receiver has accepted this number of spans. */
+  /** Called with the number of spans that the receiver has accepted. */
   onExported(count: number): void;
-  /** This number of spans could not be exported, and is lost. */
+  /** Called with the number of spans that could not be exported and are lost. */
   onFailed(count: number, error: Error | undefined): void;
-  /** A span was dropped, because {@link LIMITS.traceSpans} wait already. */
+  /** Called when a span was dropped, because {@link LIMITS.traceSpans} wait already. */
   onDropped(): void;
 }
 

@@ -10,6 +10,8 @@ export interface ErrorResponse {
   /** The body, if its media type is JSON and it may be read. */
   readonly body: string | undefined;
   readonly retryAfterMs: number | undefined;
+  /** The scopes that a 403 asks for; empty for unknown ones, undefined if it does not. */
+  readonly missingScopes?: string | undefined;
 }
 
 /** The meaning of an {@link ErrorResponse}. */
@@ -74,12 +76,17 @@ export function interpretErrorResponse(
  */
 export function statusFailure(
   upstream: string,
-  { status, retryAfterMs }: ErrorResponse,
+  { status, retryAfterMs, missingScopes }: ErrorResponse,
   reason?: string,
 ): GatewayError {
   const cause = new HttpStatusError(status);
   const subject = `upstream "${upstream}"`;
   const data = retryAfterMs === undefined ? {} : { data: { retryAfterMs } };
+  if (status === 403 && missingScopes !== undefined) {
+    const which = missingScopes === '' ? 'further scopes' : `the scopes "${missingScopes}"`;
+    const message = `${subject} needs ${which} for this request (HTTP 403), which our credentials lack; an operator has to add them`;
+    return new GatewayError('upstream-unavailable', { upstream, message, executed: 'no', retryable: false }, cause);
+  }
   if (status === 401 || status === 403) {
     const message = `${subject} refused our credentials (HTTP ${status}); an operator has to configure ones it accepts`;
     return new GatewayError('upstream-unavailable', { upstream, message, executed: 'no', retryable: false }, cause);
@@ -105,6 +112,7 @@ export function statusFailure(
 /** The reason why no connection could be opened, by error code; follows the name of the upstream in a sentence. */
 const NO_CONNECTION: ReadonlyMap<string, string> = new Map([
   ['unsendable', 'has a header in its config that HTTP cannot carry; check for line breaks and special characters'],
+  ['proxy', 'cannot be reached through the proxy of the gateway; check gateway.egress'],
   ['ECONNREFUSED', 'refused the connection; check that it is running'],
   ['ENOTFOUND', 'has a host name that does not exist'],
   ['EAI_AGAIN', 'has a host name that could not be looked up'],

@@ -1,7 +1,9 @@
 import { GatewayError } from '../../errors.ts';
+import type { LimitName } from '../../limits.ts';
 import { EventReader, type StreamPosition } from '../../protocol/framing/event-stream.ts';
 import { wireFailure } from './http-failure.ts';
 import { isEncoded, mediaType, retryAfterMs } from './http-headers.ts';
+import type { ReceivedMessage, ReceivingBudget } from '../rpc/receiving-budget.ts';
 import type { ResponseHeaders, WireController, WireHandler } from '../../http1/wire.ts';
 
 /** The end of one GET of an event stream. */
@@ -23,21 +25,41 @@ export interface EventGetHandler {
   onEnd(end: StreamEnd): void;
 }
 
+export interface EventGetOptions {
+  readonly upstream: string;
+  /** The largest accepted event. */
+  readonly messageBytes: number;
+  readonly receiving: ReceivingBudget;
+  /** Called when an event id is too long. */
+  readonly onLimit?: ((limit: LimitName) => void) | undefined;
+}
+
 /** One GET of an event stream. */
 export class EventGet implements WireHandler {
   readonly #upstream: string;
   readonly #events: EventGetHandler;
   readonly #reader: EventReader;
+  /** Counts the event that is being received. */
+  readonly #received: ReceivedMessage;
   #controller: WireController | undefined;
   #isWritten = false;
   #isOpen = false;
   #isDone = false;
 
-  constructor(upstream: string, position: StreamPosition, messageBytes: number, events: EventGetHandler) {
+  constructor(
+    { upstream, messageBytes, receiving, onLimit }: EventGetOptions,
+    position: StreamPosition,
+    events: EventGetHandler,
+  ) {
     this.#upstream = upstream;
     this.#events = events;
-    this.#reader = new EventReader(position, messageBytes, (type, data) => {
+    const onEvent = (type: string, data: string) => {
       if (!this.#isDone) events.onEvent(type, data);
+    };
+    this.#reader = new EventReader(position, messageBytes, onEvent, onLimit);
+    this.#received = receiving.join(upstream, {
+      hold: () => this.#controller?.hold(),
+      resume: () => this.#controller?.resume(),
     });
   }
 
@@ -51,6 +73,7 @@ export class EventGet implements WireHandler {
     if (this.#isDone) return;
     this.#isDone = true;
     this.#controller?.abort(new GatewayError('cancelled', { upstream: this.#upstream }));
+    this.#received.update(0);
   }
 
   /** Stops reading for this long (ms). Returns false if nothing is being read, or reading is already paused. */
@@ -84,7 +107,10 @@ export class EventGet implements WireHandler {
   }
 
   onResponseData(_controller: WireController, chunk: Buffer): void {
-    if (!this.#isDone) this.#reader.feed(chunk);
+    if (this.#isDone) return;
+    this.#reader.feed(chunk);
+    if (this.#isDone) return;
+    this.#received.update(this.#reader.pendingBytes);
   }
 
   onResponseEnd(): void {

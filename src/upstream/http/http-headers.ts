@@ -1,4 +1,4 @@
-import type { HttpTarget } from '../../config/config.ts';
+import type { HttpTarget } from '../../config/upstream-config.ts';
 import type { ResponseHeaders } from '../../http1/wire.ts';
 import type { HeaderList, RequestHead } from '../../http1/request.ts';
 import type { TraceContext } from '../../protocol/trace-context.ts';
@@ -65,11 +65,24 @@ export function retryAfterMs(headers: ResponseHeaders, nowMs: number): number | 
   return Number.isNaN(dateMs) ? undefined : Math.max(0, dateMs - nowMs);
 }
 
-const MAX_EVENT_ID_CHARS = 4_096;
+const MAX_SCOPES_CHARS = 200;
+
+/**
+ * Returns the scopes, separated by spaces, that a 403 asks for with `insufficient_scope`; empty if it names none that can be shown, undefined for any
+ * other challenge.
+ *
+ * @see https://www.rfc-editor.org/rfc/rfc6750#section-3
+ */
+export function missingScopes({ 'www-authenticate': header = '' }: ResponseHeaders): string | undefined {
+  const challenge = [header].flat().find((one) => /^Bearer\b.*\berror="?insufficient_scope\b/i.test(one));
+  if (challenge === undefined) return undefined;
+  const [, scopes = ''] = /[\s,]scope="([\x21\x23-\x5b\x5d-\x7e ]*)"/i.exec(challenge) ?? [];
+  return scopes.length > MAX_SCOPES_CHARS ? '' : scopes.trim();
+}
 
 /** Returns `Last-Event-ID` as header text (UTF-8, by the specification); undefined if a header cannot carry the id. */
 export function lastEventIdHeader(id: string): string | undefined {
-  if (id === '' || id.length > MAX_EVENT_ID_CHARS || /\p{Cc}/u.test(id)) return undefined;
+  if (id === '' || /\p{Cc}/u.test(id)) return undefined;
   return Buffer.from(id, 'utf8').toString('latin1');
 }
 

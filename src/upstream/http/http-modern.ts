@@ -1,18 +1,19 @@
 import { malformedAnswer } from '../rpc/malformed-answer.ts';
 import { ArrayMap } from '../../small-collections.ts';
 import type { Logger } from 'pino';
-import type { HttpTarget, UpstreamTimeouts } from '../../config/config.ts';
+import type { HttpTarget, UpstreamTimeouts } from '../../config/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { Message } from '../../protocol/jsonrpc.ts';
-import { TextCache } from '../../json/memo.ts';
+import { TextCache } from '../../json/text-cache.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { interpretErrorResponse, type ErrorResponse } from './http-failure.ts';
 import { configuredHeaders, tracedHead } from './http-headers.ts';
 import { readMessages } from './http-messages.ts';
-import { PostExchange, type PostExchangeOwner } from './http-post.ts';
+import { UpstreamPost, type UpstreamPostHandler } from './http-post.ts';
 import { type HttpOptions, RESPONSE_MARGIN_MS } from './http.ts';
 import type { Header } from '../../protocol/framing/mcp-headers.ts';
 import { type HeaderList, RequestHead } from '../../http1/request.ts';
+import type { ReceivingBudget } from '../rpc/receiving-budget.ts';
 import type { Wire } from '../../http1/wire.ts';
 import {
   type Outgoing,
@@ -40,9 +41,10 @@ function parseHeader(line: string): Header {
   return [line.slice(0, at), line.slice(at + 1)];
 }
 
-class ModernHttpTransport implements Transport, PostExchangeOwner {
+class ModernHttpTransport implements Transport, UpstreamPostHandler {
   readonly upstream: string;
   readonly messageBytes: number;
+  readonly receiving: ReceivingBudget;
   /** Modern requests are independent of each other. */
   readonly mayKeepState = false;
   readonly #authority: string;
@@ -60,14 +62,15 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
   readonly #timeouts: UpstreamTimeouts;
   readonly #log: Logger;
   readonly #events: TransportEvents;
-  readonly #onLimit: HttpOptions['onLimit'];
-  readonly #inFlight = new ArrayMap<number, PostExchange>();
+  readonly onLimit: HttpOptions['onLimit'];
+  readonly #inFlight = new ArrayMap<number, UpstreamPost>();
   #isClosed = false;
 
   constructor(target: HttpTarget, options: HttpOptions, events: TransportEvents) {
     const { host, pathname, search } = new URL(target.url);
     this.upstream = options.upstream;
     this.messageBytes = options.messageBytes;
+    this.receiving = options.receiving;
     this.#authority = host;
     this.#path = pathname + search;
     this.#target = target;
@@ -76,17 +79,17 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
     this.#timeouts = options.timeouts;
     this.#log = options.log;
     this.#events = events;
-    this.#onLimit = options.onLimit;
+    this.onLimit = options.onLimit;
   }
 
   /** Sends requests only. Notifications are not sent: in this era, closing the response stream cancels a request. */
-  send({ id, method, text, headers = NO_HEADERS, params = NO_HEADERS, trace }: Outgoing): void {
+  send({ id, method, text, standardHeaders = NO_HEADERS, paramHeaders = NO_HEADERS, trace }: Outgoing): void {
     if (this.#isClosed || id === undefined) return;
-    const post = new PostExchange(this, id, method, true);
+    const post = new UpstreamPost(this, id, method, true);
     this.#inFlight.set(id, post);
     const { firstByteMs, callMs } = this.#timeouts;
     const headersMs = Math.max(firstByteMs, callMs + RESPONSE_MARGIN_MS);
-    const repeated = this.#head(headers, params);
+    const repeated = this.#head(standardHeaders, paramHeaders);
     const head = trace === undefined ? repeated : tracedHead(repeated, trace);
     this.#wire.dispatch({ head, body: text, headersMs, bodyMs: 0 }, post);
   }
@@ -107,15 +110,15 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
     this.#headsWithParams = new TextCache();
   }
 
-  #head(headers: readonly Header[], params: readonly Header[]): RequestHead {
+  #head(standard: readonly Header[], params: readonly Header[]): RequestHead {
     if (this.#headersFrom !== this.#target.headers) this.#setHeaders();
     if (params.length > 0) {
       // Values have no line breaks, and names have no colons.
-      const lines = [...headers, ...params].map(([name, value]) => `${name}:${value}`).join('\n');
+      const lines = [...standard, ...params].map(([name, value]) => `${name}:${value}`).join('\n');
       return this.#headsWithParams.of(lines, (text) => this.#buildHead(text.split('\n').map(parseHeader)));
     }
-    let head = this.#headsByHeaders.get(headers);
-    if (head === undefined) this.#headsByHeaders.set(headers, (head = this.#buildHead(headers)));
+    let head = this.#headsByHeaders.get(standard);
+    if (head === undefined) this.#headsByHeaders.set(standard, (head = this.#buildHead(standard)));
     return head;
   }
 
@@ -135,7 +138,7 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
 
   pause(forMs: number, about: number | undefined): void {
     if (about !== undefined && this.#inFlight.get(about)?.pause(forMs) === true)
-      this.#onLimit?.('notificationsPerSecond');
+      this.onLimit?.('notificationsPerSecond');
   }
 
   close(): Promise<void> {
@@ -154,7 +157,7 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
     // The response headers have no information that the transport needs.
   }
 
-  onText(post: PostExchange, text: string): void {
+  onText(post: UpstreamPost, text: string): void {
     readMessages(
       text,
       (message) => this.#deliver(message, post),
@@ -163,7 +166,7 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
           { upstream: this.upstream, method: post.method, err: error },
           'invalid message of the upstream dropped',
         );
-        if (error.limit !== undefined) this.#onLimit?.(error.limit);
+        if (error.limit !== undefined) this.onLimit?.(error.limit);
         post.blockSocketReuse();
         if (!post.isAnswered) post.fail(malformedAnswer(this.upstream, error));
       },
@@ -171,7 +174,7 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
     );
   }
 
-  #deliver(message: Message, post: PostExchange): void {
+  #deliver(message: Message, post: UpstreamPost): void {
     const { id } = post;
     // The protocol allows no message after the answer.
     if (post.isAnswered) post.blockSocketReuse();
@@ -191,11 +194,11 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
     }
   }
 
-  onDone(post: PostExchange): void {
+  onDone(post: UpstreamPost): void {
     if (post.id !== undefined) this.#inFlight.delete(post.id);
   }
 
-  onRefused(post: PostExchange, refused: ErrorResponse): boolean {
+  onRefused(post: UpstreamPost, refused: ErrorResponse): boolean {
     const refusal = interpretErrorResponse(this.upstream, refused, post.id, post.method, false);
     if (refusal.kind === 'failed') this.onFailed(post, refusal.error);
     if (refusal.kind !== 'answer' || post.id === undefined) return false;
@@ -205,13 +208,13 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
   }
 
   /** Fails the request, because the modern era has no event ids and no resumption. */
-  onInterrupted(post: PostExchange): void {
+  onInterrupted(post: UpstreamPost): void {
     const { upstream } = this;
     const message = `upstream "${upstream}" broke the stream of the answer`;
     this.onFailed(post, new GatewayError('upstream-lost', { upstream, message }));
   }
 
-  onFailed(post: PostExchange, error: GatewayError): void {
+  onFailed(post: UpstreamPost, error: GatewayError): void {
     if (post.id === undefined || !this.#inFlight.delete(post.id)) return;
     this.#events.onSendFailed(post.id, error);
   }

@@ -1,28 +1,33 @@
 import { GatewayError } from '../../errors.ts';
+import type { LimitName } from '../../limits.ts';
 import { EventReader, type StreamPosition } from '../../protocol/framing/event-stream.ts';
 import { ResponseBody } from './response-body.ts';
 import { type ErrorResponse, wireFailure } from './http-failure.ts';
-import { isEncoded, mediaType, retryAfterMs } from './http-headers.ts';
+import { isEncoded, mediaType, missingScopes, retryAfterMs } from './http-headers.ts';
+import { type ReceivedMessage, type ReceivingBudget, UNCOUNTED_BYTES } from '../rpc/receiving-budget.ts';
 import type { ResponseHeaders, WireController, WireHandler } from '../../http1/wire.ts';
 
 /**
  * Receives the events of its POSTs. The last event is `onDone`, `onRefused`, `onInterrupted` or `onFailed`, once, unless the POST
  * was cancelled.
  */
-export interface PostExchangeOwner {
+export interface UpstreamPostHandler {
   readonly upstream: string;
   readonly messageBytes: number;
+  readonly receiving: ReceivingBudget;
+  /** Called when an event id is too long. */
+  readonly onLimit?: ((limit: LimitName) => void) | undefined;
   /** The status is 2xx. The body follows. */
-  onAccepted(post: PostExchange, headers: ResponseHeaders): void;
+  onAccepted(post: UpstreamPost, headers: ResponseHeaders): void;
   /** Receives the text of a message or batch. Calls `markAnswered` of the POST if it contains the answer. */
-  onText(post: PostExchange, text: string): void;
+  onText(post: UpstreamPost, text: string): void;
   /** The POST has ended and is complete. */
-  onDone(post: PostExchange): void;
+  onDone(post: UpstreamPost): void;
   /** The status is not 2xx. Returns whether the body is nevertheless the JSON-RPC answer to this request. */
-  onRefused(post: PostExchange, refused: ErrorResponse): boolean;
+  onRefused(post: UpstreamPost, refused: ErrorResponse): boolean;
   /** The event stream has ended before the answer, and can be resumed from `position`. */
-  onInterrupted(post: PostExchange, position: StreamPosition): void;
-  onFailed(post: PostExchange, error: GatewayError): void;
+  onInterrupted(post: UpstreamPost, position: StreamPosition): void;
+  onFailed(post: UpstreamPost, error: GatewayError): void;
 }
 
 /** Longest wait for the end of an event stream after the answer. If it ends, the socket can be reused. */
@@ -31,10 +36,10 @@ const LINGER_MS = 1_000;
 type Stage = 'queued' | 'sent' | 'json' | 'events' | 'refusal' | 'ignored' | 'done';
 
 /** One message to an upstream by POST, with its response. It is never sent twice. */
-export class PostExchange implements WireHandler {
+export class UpstreamPost implements WireHandler {
   readonly id: number | undefined;
   readonly method: string | undefined;
-  readonly #owner: PostExchangeOwner;
+  readonly #handler: UpstreamPostHandler;
   readonly #wantsAnswer: boolean;
   #controller: WireController | undefined;
   #stage: Stage = 'queued';
@@ -46,13 +51,15 @@ export class PostExchange implements WireHandler {
   #isUnexpectedBody = false;
   #body: ResponseBody | undefined;
   #reader: EventReader | undefined;
+  /** Counts the message that is being received, if it is large. */
+  #received: ReceivedMessage | undefined;
   #position: StreamPosition | undefined;
   #refused: ErrorResponse | undefined;
   #lingerTimer: NodeJS.Timeout | undefined;
 
   /** @param wantsAnswer whether the response must contain the answer. */
-  constructor(owner: PostExchangeOwner, id: number | undefined, method: string | undefined, wantsAnswer: boolean) {
-    this.#owner = owner;
+  constructor(handler: UpstreamPostHandler, id: number | undefined, method: string | undefined, wantsAnswer: boolean) {
+    this.#handler = handler;
     this.id = id;
     this.method = method;
     this.#wantsAnswer = wantsAnswer;
@@ -81,7 +88,7 @@ export class PostExchange implements WireHandler {
     if (this.#isAnswered) return;
     this.#isAnswered = true;
     if (this.#stage === 'ignored' || this.#isDone()) return;
-    this.#lingerTimer = setTimeout(() => this.#end(() => this.#owner.onDone(this)), LINGER_MS);
+    this.#lingerTimer = setTimeout(() => this.#end(() => this.#handler.onDone(this)), LINGER_MS);
     this.#lingerTimer.unref();
   }
 
@@ -97,13 +104,13 @@ export class PostExchange implements WireHandler {
 
   /** Ends the POST with `onFailed`. */
   fail(error: GatewayError): void {
-    this.#end(() => this.#owner.onFailed(this, error));
+    this.#end(() => this.#handler.onFailed(this, error));
   }
 
   onRequestStart(controller: WireController): void {
     if (this.#isDone()) {
       // Cancelled before a byte was written. Unlike abort(), an error here lets the next request use the socket.
-      throw new GatewayError('cancelled', { upstream: this.#owner.upstream, executed: 'no' });
+      throw new GatewayError('cancelled', { upstream: this.#handler.upstream, executed: 'no' });
     }
     this.#controller = controller;
     this.#stage = 'sent';
@@ -116,7 +123,7 @@ export class PostExchange implements WireHandler {
       return;
     }
     const type = mediaType(headers);
-    this.#owner.onAccepted(this, headers);
+    this.#handler.onAccepted(this, headers);
     if (this.#isDone()) return;
     if (type === 'text/event-stream') {
       this.#readEvents();
@@ -136,12 +143,14 @@ export class PostExchange implements WireHandler {
     switch (this.#stage) {
       case 'events':
         this.#reader?.feed(chunk);
+        this.#count(this.#reader?.pendingBytes ?? 0);
         return;
       case 'json':
       case 'refusal':
         if (this.#body === undefined) return;
-        if (this.#body.bytes + chunk.length > this.#owner.messageBytes) this.#overflow();
+        if (this.#body.bytes + chunk.length > this.#handler.messageBytes) this.#overflow();
         else this.#body.add(chunk);
+        this.#count(this.#body.bytes);
         return;
       case 'ignored':
         if (this.#isUnexpectedBody) this.#isReuseBlocked = true;
@@ -157,7 +166,7 @@ export class PostExchange implements WireHandler {
     switch (this.#stage) {
       case 'json':
         this.#stage = 'ignored';
-        this.#owner.onText(this, this.#body?.text() ?? '');
+        this.#handler.onText(this, this.#body?.text() ?? '');
         if (this.#isDone()) return;
         if (this.#isAnswered) this.#complete();
         else this.fail(this.#protocolError('answered with something that is no answer to the request'));
@@ -171,8 +180,8 @@ export class PostExchange implements WireHandler {
         const controller = this.#controller;
         this.#controller = undefined;
         this.#end(() => {
-          const isAnswer = refused !== undefined && this.#owner.onRefused(this, { ...refused, body });
-          if (!isAnswer) controller?.abort(this.#cancelled());
+          const isAnswer = refused !== undefined && this.#handler.onRefused(this, { ...refused, body });
+          if (!isAnswer) controller?.abort(this.#cancelledError());
         });
         return;
       }
@@ -189,13 +198,29 @@ export class PostExchange implements WireHandler {
     if (this.#isDone()) return;
     const refused = this.#refused;
     if (this.#stage === 'events') this.#onEventStreamEnd(thrown);
-    else if (this.#stage === 'ignored') this.#end(() => this.#owner.onDone(this));
-    else if (refused !== undefined) this.#end(() => this.#owner.onRefused(this, refused));
-    else this.fail(wireFailure(this.#owner.upstream, thrown, this.#stage !== 'queued'));
+    else if (this.#stage === 'ignored') this.#end(() => this.#handler.onDone(this));
+    else if (refused !== undefined) this.#end(() => this.#handler.onRefused(this, refused));
+    else this.fail(wireFailure(this.#handler.upstream, thrown, this.#stage !== 'queued'));
+  }
+
+  /** Counts the unfinished message. Reading stops while there is no room for it. */
+  #count(bytes: number): void {
+    if (this.#isDone() || (bytes <= UNCOUNTED_BYTES && this.#received === undefined)) return;
+    const { receiving, upstream } = this.#handler;
+    this.#received ??= receiving.join(upstream, {
+      hold: () => this.#controller?.hold(),
+      resume: () => this.#controller?.resume(),
+    });
+    this.#received.update(bytes);
   }
 
   #refuse(status: number, headers: ResponseHeaders): void {
-    const refused = { status, body: undefined, retryAfterMs: retryAfterMs(headers, Date.now()) };
+    const refused = {
+      status,
+      body: undefined,
+      retryAfterMs: retryAfterMs(headers, Date.now()),
+      missingScopes: status === 403 ? missingScopes(headers) : undefined,
+    };
     // The body of a 401 or 403 is about our credentials, so it is not forwarded.
     const isReadable = status >= 400 && status !== 401 && status !== 403 && mediaType(headers) === 'application/json';
     if (isReadable && !isEncoded(headers)) {
@@ -203,7 +228,7 @@ export class PostExchange implements WireHandler {
       this.#body = new ResponseBody(headers['content-length']);
       this.#stage = 'refusal';
     } else {
-      this.#end(() => this.#owner.onRefused(this, refused));
+      this.#end(() => this.#handler.onRefused(this, refused));
     }
   }
 
@@ -216,13 +241,15 @@ export class PostExchange implements WireHandler {
     const position = { lastEventId: '', retryMs: undefined };
     this.#position = position;
     this.#stage = 'events';
-    this.#reader = new EventReader(position, this.#owner.messageBytes, (type, data) => {
-      if (type === 'message' && data !== '' && this.#stage === 'events') this.#owner.onText(this, data);
-    });
+    const onEvent = (type: string, data: string) => {
+      if (type === 'message' && data !== '' && this.#stage === 'events') this.#handler.onText(this, data);
+    };
+    const { messageBytes, onLimit } = this.#handler;
+    this.#reader = new EventReader(position, messageBytes, onEvent, onLimit);
   }
 
   #onEventStreamEnd(thrown: Error | undefined): void {
-    const { upstream } = this.#owner;
+    const { upstream } = this.#handler;
     const position = this.#position;
     if (this.#isAnswered || !this.#wantsAnswer) {
       this.#complete();
@@ -233,7 +260,7 @@ export class PostExchange implements WireHandler {
         ? new GatewayError('upstream-lost', { upstream, message: `upstream "${upstream}" ended the stream unanswered` })
         : wireFailure(upstream, thrown, true);
     if (failure.code === 'upstream-lost' && position !== undefined && position.lastEventId !== '') {
-      this.#end(() => this.#owner.onInterrupted(this, position));
+      this.#end(() => this.#handler.onInterrupted(this, position));
     } else {
       this.fail(failure);
     }
@@ -242,16 +269,16 @@ export class PostExchange implements WireHandler {
   #overflow(): void {
     const refused = this.#refused;
     if (refused !== undefined) {
-      this.#end(() => this.#owner.onRefused(this, refused));
+      this.#end(() => this.#handler.onRefused(this, refused));
       return;
     }
-    const { upstream, messageBytes } = this.#owner;
+    const { upstream, messageBytes } = this.#handler;
     const message = `upstream "${upstream}" answered with more than ${messageBytes} bytes`;
     this.fail(new GatewayError('too-large', { upstream, message }));
   }
 
   #protocolError(problem: string): GatewayError {
-    const { upstream } = this.#owner;
+    const { upstream } = this.#handler;
     return new GatewayError('upstream-protocol', { upstream, message: `upstream "${upstream}" ${problem}` });
   }
 
@@ -262,19 +289,21 @@ export class PostExchange implements WireHandler {
   /** Ends the POST successfully. Its socket can be reused if the response is complete and contained nothing unexpected. */
   #complete(): void {
     if (this.#hasEnded && !this.#isReuseBlocked) this.#controller = undefined;
-    this.#end(() => this.#owner.onDone(this));
+    this.#end(() => this.#handler.onDone(this));
   }
 
   #end(report: () => void): void {
     if (this.#isDone()) return;
     this.#stage = 'done';
     clearTimeout(this.#lingerTimer);
-    this.#controller?.abort(this.#cancelled());
+    this.#controller?.abort(this.#cancelledError());
     report();
+    // After the report: the message is kept until it was passed on.
+    this.#received?.update(0);
   }
 
-  #cancelled(): GatewayError {
-    return new GatewayError('cancelled', { upstream: this.#owner.upstream });
+  #cancelledError(): GatewayError {
+    return new GatewayError('cancelled', { upstream: this.#handler.upstream });
   }
 }
 

@@ -1,4 +1,4 @@
-import type { HttpTarget } from '../../config/config.ts';
+import type { HttpTarget } from '../../config/upstream-config.ts';
 import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
 import type { TraceContext } from '../../protocol/trace-context.ts';
 import { configuredHeaders, lastEventIdHeader, tracedHead } from './http-headers.ts';

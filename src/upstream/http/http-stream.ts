@@ -1,7 +1,8 @@
 import { GatewayError } from '../../errors.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
 import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
 import { backoffMs } from '../rpc/backoff.ts';
-import { EventGet, type StreamEnd } from './http-get.ts';
+import { EventGet, type EventGetOptions, type StreamEnd } from './http-get.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
 
 /** The recent attempts to open a stream. */
@@ -15,8 +16,8 @@ export interface Attempts {
 /** The decision after the end of a stream. `fromStart`: without `Last-Event-ID`. */
 export type NextStep =
   | { readonly kind: 'again'; readonly delayMs: number; readonly fromStart?: boolean }
-  /** The upstream has no such stream for us. `reason` is undefined if the specification allows that. */
-  | { readonly kind: 'give-up'; readonly reason?: GatewayError }
+  /** The upstream has no such stream for us. `reason` is undefined if the specification allows that; `limit` is the bound that ends the attempts. */
+  | { readonly kind: 'give-up'; readonly reason?: GatewayError; readonly limit?: LimitName }
   | { readonly kind: 'session-lost' };
 
 /** Decides how to continue after the end of a stream: {@link afterServerStreamEnd} or {@link afterResumedStreamEnd}. */
@@ -32,7 +33,6 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 const JITTER_MS = 100;
 /** A stream that ends sooner than this without an event counts as empty. */
 const EMPTY_MS = 5_000;
-const MAX_FAILED_ATTEMPTS = 5;
 
 /** Added to the number of failures, so that `backoffMs` returns 1 s, 2 s, 4 s … 30 s. */
 const BACKOFF_SKIP = 2;
@@ -87,20 +87,21 @@ export const afterServerStreamEnd: NextStepDecider = (end, attempts, position, i
 /** Decides about the stream of one request that ended before the answer: retries until the answer cannot be expected any more. */
 export const afterResumedStreamEnd: NextStepDecider = (end, attempts, position, inSession) => {
   const delayMs = waitMs(end, attempts.failed, position);
-  const isExhausted = attempts.failed >= MAX_FAILED_ATTEMPTS;
+  const isExhausted = attempts.failed >= LIMITS.resumeAttempts;
   switch (end.kind) {
     case 'ended':
       // Some servers let clients poll: each stream is empty until the answer is available.
       return { kind: 'again', delayMs: attempts.empty > 1 ? Math.max(delayMs, RETRY_MS / 4) : delayMs };
     case 'broken':
-      return isExhausted ? { kind: 'give-up', reason: end.error } : { kind: 'again', delayMs };
+      return isExhausted ? { kind: 'give-up', reason: end.error, limit: 'resumeAttempts' } : { kind: 'again', delayMs };
     case 'unreadable':
       return { kind: 'give-up', reason: end.error };
     case 'refused':
       if (end.status === 404 && inSession) return { kind: 'session-lost' };
-      return isTransientStatus(end.status) && !isExhausted
-        ? { kind: 'again', delayMs }
-        : { kind: 'give-up', reason: streamRefused(end.status) };
+      if (!isTransientStatus(end.status)) return { kind: 'give-up', reason: streamRefused(end.status) };
+      return isExhausted
+        ? { kind: 'give-up', reason: streamRefused(end.status), limit: 'resumeAttempts' }
+        : { kind: 'again', delayMs };
   }
 };
 
@@ -113,9 +114,7 @@ function streamRefused(status: number): GatewayError {
 }
 
 /** The parts that a {@link ReconnectingStream} is constructed from. */
-export interface StreamParts {
-  readonly upstream: string;
-  readonly messageBytes: number;
+export interface ReconnectingStreamParts extends EventGetOptions {
   readonly position: StreamPosition;
   readonly decide: NextStepDecider;
   /** Sends the GET, with the `Last-Event-ID` of the position. */
@@ -132,14 +131,14 @@ export interface StreamParts {
 
 /** An event stream by GET that is opened again after each end, until it is closed or given up. */
 export class ReconnectingStream {
-  readonly #parts: StreamParts;
+  readonly #parts: ReconnectingStreamParts;
   readonly #position: StreamPosition;
   #get: EventGet | undefined;
   #timer: NodeJS.Timeout | undefined;
   #attempts: Attempts = { failed: 0, empty: 0 };
   #isClosed = false;
 
-  constructor(parts: StreamParts) {
+  constructor(parts: ReconnectingStreamParts) {
     this.#parts = parts;
     this.#position = parts.position;
   }
@@ -163,12 +162,11 @@ export class ReconnectingStream {
   }
 
   #open(): void {
-    const { upstream, messageBytes } = this.#parts;
     const position = this.#position;
     const openedMs = performance.now();
     const startEventId = position.lastEventId;
     let hasEvent = false;
-    const get = new EventGet(upstream, position, messageBytes, {
+    const get = new EventGet(this.#parts, position, {
       onEvent: (type, data) => {
         hasEvent = true;
         if (type === 'message' && data !== '') this.#parts.onText(data);

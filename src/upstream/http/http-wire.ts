@@ -1,6 +1,8 @@
-import type { HttpTarget, StdioTarget, UpstreamTimeouts } from '../../config/config.ts';
+import type { ClientTls, HttpTarget, StdioTarget, UpstreamTimeouts } from '../../config/upstream-config.ts';
+import type { LimitName } from '../../limits.ts';
 import type { Wire } from '../../http1/wire.ts';
 import { WirePool } from '../../http1/pool.ts';
+import { addressOf } from '../../http1/tunnel.ts';
 
 /**
  * Opens the HTTP client for one upstream and one set of credentials. The number of its sockets is not bounded here: every open
@@ -10,23 +12,42 @@ import { WirePool } from '../../http1/pool.ts';
  */
 export type WireOpener = (target: HttpTarget, timeouts: UpstreamTimeouts) => Wire;
 
+/** Returns the URL of the proxy for a host and port; undefined for direct connections. */
+export type ProxyOf = (host: string, port: number) => string | undefined;
+
 /** Opens HTTP clients. Loads the TLS client, which takes long, only if a target needs it. */
 export class WireOpeners {
-  #openTls: ((url: URL, connectMs: number) => Wire) | undefined;
+  readonly #proxyOf: ProxyOf | undefined;
+  readonly #onLimit: (limit: LimitName) => void;
+  #openTls: ((url: URL, connectMs: number, tls: ClientTls | undefined) => Wire) | undefined;
+
+  /**
+   * @param proxyOf asked for `https:` targets. Plain ones are on private networks, and most proxies refuse tunnels to their ports.
+   * @param onLimit called when a response exceeds a bound.
+   */
+  constructor(proxyOf?: ProxyOf, onLimit: (limit: LimitName) => void = () => undefined) {
+    this.#proxyOf = proxyOf;
+    this.#onLimit = onLimit;
+  }
 
   /** Resolves when clients can be opened for these targets. */
   async prepare(targets: readonly (HttpTarget | StdioTarget)[]): Promise<void> {
     const needsTls = targets.some((target) => target.kind !== 'stdio' && isHttps(new URL(target.url)));
     if (!needsTls || this.#openTls !== undefined) return;
     const { TlsWire } = await import('../../http1/tls.ts');
-    this.#openTls = (url, connectMs) => new TlsWire(url, connectMs);
+    const openTls = (url: URL, connectMs: number, clientTls: ClientTls | undefined): Wire => {
+      const { host, port } = addressOf(url);
+      const proxy = this.#proxyOf?.(host, port);
+      return new TlsWire(url, connectMs, { ...clientTls, proxy, onLimit: this.#onLimit });
+    };
+    this.#openTls = openTls;
   }
 
   readonly open: WireOpener = (target, { connectMs }) => {
     const url = new URL(target.url);
-    if (!isHttps(url)) return new WirePool(url, connectMs);
+    if (!isHttps(url)) return new WirePool(url, connectMs, this.#onLimit);
     if (this.#openTls === undefined) throw new TypeError(`no TLS client was loaded for ${url.origin}`);
-    return this.#openTls(url, connectMs);
+    return this.#openTls(url, connectMs, target.tls);
   };
 }
 

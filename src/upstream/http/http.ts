@@ -1,8 +1,7 @@
 import { malformedAnswer } from '../rpc/malformed-answer.ts';
-import { ArrayMap, ArraySet } from '../../small-collections.ts';
 import type { Logger } from 'pino';
 
-import type { HttpTarget, UpstreamTimeouts } from '../../config/config.ts';
+import type { HttpTarget, UpstreamTimeouts } from '../../config/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { LimitName } from '../../limits.ts';
 import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
@@ -13,7 +12,9 @@ import { interpretErrorResponse, type ErrorResponse } from './http-failure.ts';
 import { isSessionId } from './http-headers.ts';
 import { readMessages } from './http-messages.ts';
 import { INITIALIZED, HandshakeQueue } from './handshake-queue.ts';
-import { PostExchange, type PostExchangeOwner } from './http-post.ts';
+import { OpenPosts } from './open-posts.ts';
+import type { UndeliveredMessages, UndeliveredPosts } from './undelivered-messages.ts';
+import { UpstreamPost, type UpstreamPostHandler } from './http-post.ts';
 import { HttpSession } from './http-session.ts';
 import {
   type NextStep,
@@ -29,6 +30,7 @@ import {
   type TransportEvents,
   startUnlessAborted,
 } from '../rpc/transport.ts';
+import type { ReceivingBudget } from '../rpc/receiving-budget.ts';
 import type { ResponseHeaders, Wire, WireHandler } from '../../http1/wire.ts';
 
 /** The options of all transports over HTTP. */
@@ -36,12 +38,16 @@ export interface HttpOptions {
   readonly upstream: string;
   readonly timeouts: UpstreamTimeouts;
   readonly messageBytes: number;
+  /** Bounds the messages that are being received from all upstreams. */
+  readonly receiving: ReceivingBudget;
+  /** Bounds the messages without an answer that the upstream has not accepted. */
+  readonly undelivered: UndeliveredMessages;
   readonly log: Logger;
   /** Shared by all transports with the same credentials. The transport does not destroy it. */
   readonly wire: Wire;
   /** `linkspan/<version>` */
   readonly userAgent: string;
-  /** Called when a message exceeds a bound, or reading is paused because the upstream sends too many notifications. */
+  /** Called when a message exceeds a bound, or reading is paused because the upstream sends too many notifications and requests. */
   readonly onLimit?: (limit: LimitName) => void;
 }
 
@@ -64,29 +70,34 @@ export function httpTransport(target: HttpTarget, options: HttpOptions): StartTr
     startUnlessAborted(options.upstream, signal, () => new HttpTransport(target, options, events));
 }
 
-class HttpTransport implements Transport, PostExchangeOwner {
+class HttpTransport implements Transport, UpstreamPostHandler {
   readonly upstream: string;
   readonly messageBytes: number;
+  readonly receiving: ReceivingBudget;
+  readonly onLimit: HttpOptions['onLimit'];
   readonly #options: HttpOptions;
   readonly #events: TransportEvents;
   readonly #session: HttpSession;
-  readonly #handshakeQueue = new HandshakeQueue((message) => this.#post(message));
-  /** Requests in flight: the POST, and the stream that has replaced its response, if any. */
-  readonly #inFlight = new ArrayMap<number, { readonly post: PostExchange; stream: ReconnectingStream | undefined }>();
-  /** POSTs whose answer is not awaited: notifications, responses, and answered requests. */
-  readonly #otherPosts = new ArraySet<PostExchange>();
+  readonly #handshakeQueue: HandshakeQueue;
+  readonly #posts = new OpenPosts();
+  readonly #undelivered: UndeliveredPosts;
   #serverStream: ReconnectingStream | undefined;
   /** Set when `notifications/initialized` is accepted. */
   #listenTimer: NodeJS.Timeout | undefined;
+  /** True if another connection continues the session. */
+  #isLeft = false;
   #isClosed = false;
   #closing: Promise<void> | undefined;
-  #onOtherPostsDone: (() => void) | undefined;
 
   constructor(target: HttpTarget, options: HttpOptions, events: TransportEvents) {
     this.upstream = options.upstream;
     this.messageBytes = options.messageBytes;
+    this.receiving = options.receiving;
+    this.onLimit = options.onLimit;
+    this.#handshakeQueue = new HandshakeQueue((message) => this.#post(message), options.onLimit);
     this.#options = options;
     this.#events = events;
+    this.#undelivered = options.undelivered.join();
     this.#session = new HttpSession(target, options.userAgent);
   }
 
@@ -96,32 +107,45 @@ class HttpTransport implements Transport, PostExchangeOwner {
 
   forget(id: number): void {
     this.#handshakeQueue.forget(id);
-    const { post, stream } = this.#inFlight.get(id) ?? {};
-    this.#inFlight.delete(id);
-    post?.cancel();
-    stream?.close();
+    this.#posts.cancel(id);
   }
 
   get mayKeepState(): boolean {
     return this.#session.id !== undefined;
   }
 
+  get sessionId(): string | undefined {
+    return this.#session.id;
+  }
+
   setRevision(revision: string): void {
     this.#session.setRevision(revision);
   }
 
+  attach(sessionId: string, revision: string): void {
+    this.#session.setId(sessionId);
+    this.#session.setRevision(revision);
+    // As after `initialize`, the first message waits for the server's stream.
+    this.#handshakeQueue.hold();
+    this.#openServerStream();
+    this.#listenTimer = setTimeout(() => this.#releaseHandshakeQueue(), LISTEN_MS);
+  }
+
+  setLeft(isLeft: boolean): void {
+    this.#isLeft = isLeft;
+    // Many servers allow one such stream for each session.
+    if (isLeft) this.#serverStream?.close();
+  }
+
   pause(forMs: number, about: number | undefined): void {
-    const entry = about === undefined ? undefined : this.#inFlight.get(about);
-    const isPaused =
-      entry === undefined ? this.#pauseOtherStreams(forMs) : (entry.stream?.pause(forMs) ?? entry.post.pause(forMs));
-    if (isPaused) this.#options.onLimit?.('notificationsPerSecond');
+    const isPaused = this.#posts.pause(about, forMs) ?? this.#pauseOtherStreams(forMs);
+    if (isPaused) this.onLimit?.('notificationsPerSecond');
   }
 
   /** Pauses the server's stream, and the streams of answered POSTs. */
   #pauseOtherStreams(forMs: number): boolean {
-    let isPaused = this.#serverStream?.pause(forMs) === true;
-    for (const post of this.#otherPosts) if (post.pause(forMs)) isPaused = true;
-    return isPaused;
+    const isPaused = this.#serverStream?.pause(forMs) === true;
+    return this.#posts.pauseAnswered(forMs) || isPaused;
   }
 
   close(): Promise<void> {
@@ -129,7 +153,7 @@ class HttpTransport implements Transport, PostExchangeOwner {
     return this.#closing;
   }
 
-  onAccepted(post: PostExchange, headers: ResponseHeaders): void {
+  onAccepted(post: UpstreamPost, headers: ResponseHeaders): void {
     if (post.method === 'initialize') {
       const sessionId = headers['mcp-session-id'];
       if (isSessionId(sessionId)) {
@@ -143,15 +167,15 @@ class HttpTransport implements Transport, PostExchangeOwner {
     }
   }
 
-  onText(post: PostExchange, text: string): void {
+  onText(post: UpstreamPost, text: string): void {
     this.#read(text, post);
   }
 
-  onDone(post: PostExchange): void {
+  onDone(post: UpstreamPost): void {
     this.#settle(post);
   }
 
-  onRefused(post: PostExchange, refused: ErrorResponse): boolean {
+  onRefused(post: UpstreamPost, refused: ErrorResponse): boolean {
     const inSession = this.#session.id !== undefined && post.method !== 'initialize';
     const refusal = interpretErrorResponse(this.upstream, refused, post.id, post.method, inSession);
     switch (refusal.kind) {
@@ -168,21 +192,21 @@ class HttpTransport implements Transport, PostExchangeOwner {
     }
   }
 
-  onInterrupted(post: PostExchange, position: StreamPosition): void {
-    const entry = post.id === undefined ? undefined : this.#inFlight.get(post.id);
-    if (entry === undefined) return;
+  onInterrupted(post: UpstreamPost, position: StreamPosition): void {
+    const open = this.#posts.get(post.id);
+    if (open === undefined) return;
     this.#options.log.debug({ upstream: this.upstream, method: post.method }, 'response stream ended early, resuming');
-    entry.stream = new ReconnectingStream({
+    open.stream = new ReconnectingStream({
       ...this.#streamParts(position),
       decide: afterResumedStreamEnd,
       onText: (text) => this.#read(text, post),
       onAttempt: () => undefined,
       onEnd: (why) => this.#onNotResumed(post, why),
     });
-    entry.stream.start(reconnectMs(position.retryMs, 0, Math.random()));
+    open.stream.start(reconnectMs(position.retryMs, 0, Math.random()));
   }
 
-  onFailed(post: PostExchange, error: GatewayError): void {
+  onFailed(post: UpstreamPost, error: GatewayError): void {
     this.#settle(post);
     if (post.id !== undefined) {
       this.#events.onSendFailed(post.id, error);
@@ -198,9 +222,9 @@ class HttpTransport implements Transport, PostExchangeOwner {
     if (this.#isClosed) return;
     const { id, method } = message;
     const isRequest = id !== undefined;
-    const post = new PostExchange(this, id, method, isRequest);
-    if (isRequest) this.#inFlight.set(id, { post, stream: undefined });
-    else this.#otherPosts.add(post);
+    const post = new UpstreamPost(this, id, method, isRequest);
+    if (!this.#undelivered.add(post)) return;
+    this.#posts.add(post);
     const { firstByteMs, callMs } = this.#options.timeouts;
     // A server may send the headers with its answer. The connection ends late calls with forget().
     const headersMs = isRequest ? Math.max(firstByteMs, callMs + RESPONSE_MARGIN_MS) : firstByteMs;
@@ -209,15 +233,14 @@ class HttpTransport implements Transport, PostExchangeOwner {
   }
 
   /** Removes an ended POST, and lets the messages continue that wait for it. */
-  #settle(post: PostExchange): void {
-    if (post.id !== undefined && this.#inFlight.get(post.id)?.post === post) this.#inFlight.delete(post.id);
-    this.#otherPosts.delete(post);
+  #settle(post: UpstreamPost): void {
+    this.#posts.remove(post);
+    this.#undelivered.remove(post);
     // After `notifications/initialized` was accepted, messages wait for the server's stream as well.
     if (this.#listenTimer === undefined) this.#handshakeQueue.onAccepted(post.method);
-    if (this.#otherPosts.size === 0) this.#onOtherPostsDone?.();
   }
 
-  #read(text: string, about: PostExchange | undefined): void {
+  #read(text: string, about: UpstreamPost | undefined): void {
     readMessages(
       text,
       (message) => this.#deliver(message, about),
@@ -225,7 +248,7 @@ class HttpTransport implements Transport, PostExchangeOwner {
     );
   }
 
-  #deliver(message: Message, about: PostExchange | undefined): void {
+  #deliver(message: Message, about: UpstreamPost | undefined): void {
     if (this.#isClosed) return;
     if (message.kind === 'result' || message.kind === 'error') {
       this.#onAnswer(message, about);
@@ -234,12 +257,11 @@ class HttpTransport implements Transport, PostExchangeOwner {
     }
   }
 
-  #onAnswer(response: Response, about: PostExchange | undefined): void {
+  #onAnswer(response: Response, about: UpstreamPost | undefined): void {
     const id = about === undefined ? Number(response.id) : about.id;
-    const entry = id === undefined ? undefined : this.#inFlight.get(id);
     // On the stream of a request, only the answer to that request is accepted.
     const isOwn = about === undefined || response.id === String(id) || response.id === 'null';
-    if (id === undefined || entry === undefined || !isOwn) {
+    if (id === undefined || !isOwn || !this.#posts.markAnswered(id)) {
       this.#options.log.warn(
         { upstream: this.upstream, method: about?.method },
         'answer to an unknown request dropped',
@@ -248,27 +270,22 @@ class HttpTransport implements Transport, PostExchangeOwner {
       return;
     }
     if (response.id === 'null') about?.blockSocketReuse();
-    this.#inFlight.delete(id);
-    entry.stream?.close();
-    entry.post.markAnswered();
-    // The stream of the POST may stay open, so close() has to find it.
-    if (entry.stream === undefined && !entry.post.hasEnded) this.#otherPosts.add(entry.post);
     this.#events.onMessage(response.id === 'null' ? { ...response, id: String(id) } : response, about?.id);
   }
 
-  #onMalformed(error: MessageError, about: PostExchange | undefined): void {
+  #onMalformed(error: MessageError, about: UpstreamPost | undefined): void {
     this.#options.log.warn(
       { upstream: this.upstream, method: about?.method, err: error },
       'invalid message of the upstream dropped',
     );
-    if (error.limit !== undefined) this.#options.onLimit?.(error.limit);
+    if (error.limit !== undefined) this.onLimit?.(error.limit);
     about?.blockSocketReuse();
     // Text that is not JSON was most likely the answer. A malformed message with another id was not.
     if (about?.id === undefined || about.isAnswered) return;
     const isWhole = error.code === RPC.parseError || (error.refused !== undefined && error.limit !== 'requestIdChars');
     if (!isWhole && error.id !== String(about.id)) return;
     const failure = malformedAnswer(this.upstream, error);
-    const stream = this.#inFlight.get(about.id)?.stream;
+    const stream = this.#posts.get(about.id)?.stream;
     if (stream === undefined) {
       about.fail(failure);
     } else {
@@ -277,7 +294,7 @@ class HttpTransport implements Transport, PostExchangeOwner {
     }
   }
 
-  #onNotResumed(post: PostExchange, why: Exclude<NextStep, { kind: 'again' }>): void {
+  #onNotResumed(post: UpstreamPost, why: Exclude<NextStep, { kind: 'again' }>): void {
     if (why.kind === 'session-lost') {
       this.#settle(post);
       // Unlike a POST that was answered 404, this request has reached the upstream.
@@ -286,7 +303,8 @@ class HttpTransport implements Transport, PostExchangeOwner {
       return;
     }
     const { upstream } = this;
-    const { reason } = why;
+    const { reason, limit } = why;
+    if (limit !== undefined) this.onLimit?.(limit);
     const message = `upstream "${upstream}" broke the stream of the answer, and it could not be resumed`;
     const isItsOwn = reason?.code === 'upstream-protocol' || reason?.code === 'too-large';
     this.onFailed(post, isItsOwn ? reason : new GatewayError('upstream-lost', { upstream, message }, reason));
@@ -316,10 +334,12 @@ class HttpTransport implements Transport, PostExchangeOwner {
   }
 
   #streamParts(position: StreamPosition) {
-    const { upstream, messageBytes } = this;
+    const { upstream, messageBytes, receiving, onLimit } = this;
     return {
       upstream,
       messageBytes,
+      receiving,
+      onLimit,
       position,
       open: (get: WireHandler, at: StreamPosition) => {
         this.#options.wire.dispatch(this.#session.get(at), get);
@@ -346,7 +366,7 @@ class HttpTransport implements Transport, PostExchangeOwner {
   }
 
   /** Fails a message that the upstream refused because it does not know the session, and closes the transport. */
-  #onSessionUnknown(post: PostExchange): void {
+  #onSessionUnknown(post: UpstreamPost): void {
     const { upstream } = this;
     this.#settle(post);
     if (post.id !== undefined) {
@@ -360,45 +380,27 @@ class HttpTransport implements Transport, PostExchangeOwner {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#cancelRequests();
-    for (const post of this.#otherPosts) post.cancel();
-    this.#otherPosts.clear();
+    this.#posts.cancelOthers();
+    this.#undelivered.clear();
     this.#events.onClose(error);
   }
 
   #cancelRequests(): void {
     clearTimeout(this.#listenTimer);
     this.#serverStream?.close();
-    for (const { post, stream } of this.#inFlight.values()) {
-      post.cancel();
-      stream?.close();
-    }
-    this.#inFlight.clear();
+    this.#posts.cancelRequests();
   }
 
   async #close(): Promise<void> {
     this.#isClosed = true;
     this.#cancelRequests();
-    await this.#awaitOtherPosts(CLOSE_MS);
-    for (const post of this.#otherPosts) post.cancel();
-    this.#otherPosts.clear();
-    if (this.#session.id !== undefined) await deleteSession(this.#options.wire, this.#session.delete(), CLOSE_MS);
+    await this.#posts.awaitDelivery(CLOSE_MS);
+    this.#posts.cancelOthers();
+    this.#undelivered.clear();
+    if (this.#session.id !== undefined && !this.#isLeft)
+      await deleteSession(this.#options.wire, this.#session.delete(), CLOSE_MS);
     const { upstream } = this;
     const message = `the connection to upstream "${upstream}" was closed`;
     this.#events.onClose(new GatewayError('upstream-lost', { upstream, message }));
-  }
-
-  /** Waits for the delivery of messages without an answer, such as a cancellation, at most this long. */
-  async #awaitOtherPosts(limitMs: number): Promise<void> {
-    for (const post of this.#otherPosts) {
-      if (!post.isAnswered) continue;
-      post.cancel();
-      this.#otherPosts.delete(post);
-    }
-    if (this.#otherPosts.size === 0) return;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#onOtherPostsDone = resolve;
-    const timer = setTimeout(resolve, limitMs);
-    await promise;
-    clearTimeout(timer);
   }
 }

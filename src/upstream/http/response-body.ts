@@ -1,17 +1,20 @@
-/** Up to this length, a body is collected in one buffer of its declared length. */
-const MAX_PREALLOCATED_BYTES = 1_048_576;
+/** The first buffer of a body that arrives in several chunks, and the factor by which the next ones are larger. */
+const FIRST_BYTES = 131_072;
+const GROWTH = 4;
+
+const EMPTY = Buffer.alloc(0);
 
 /** Collects the chunks of a UTF-8 body. The chunks are valid only during `add`. A body in a single chunk is not copied. */
 export class ResponseBody {
-  /** The declared length; NaN without one. */
+  /** The declared length; `Infinity` without one. */
   readonly #length: number;
   #bytes = 0;
   #text: string | undefined;
-  #buffer: Buffer | undefined;
-  #chunks: Buffer[] = [];
+  #buffer = EMPTY;
 
   constructor(contentLength: string | string[] | undefined) {
-    this.#length = typeof contentLength === 'string' ? Number(contentLength) : Number.NaN;
+    const length = typeof contentLength === 'string' ? Number(contentLength) : Infinity;
+    this.#length = Number.isNaN(length) ? Infinity : length;
   }
 
   /** Number of bytes so far. */
@@ -27,15 +30,20 @@ export class ResponseBody {
       this.#text = chunk.toString('utf8');
       return;
     }
-    if (at === 0 && this.#length <= MAX_PREALLOCATED_BYTES) this.#buffer = Buffer.allocUnsafeSlow(this.#length);
-    if (this.#buffer === undefined) this.#chunks.push(Buffer.from(chunk));
-    else chunk.copy(this.#buffer, at);
+    if (this.#bytes > this.#buffer.length) this.#grow();
+    chunk.copy(this.#buffer, at);
   }
 
   /** Returns the whole body. To be called once, at the end. */
   text(): string {
-    if (this.#text !== undefined) return this.#text;
-    if (this.#buffer !== undefined) return this.#buffer.toString('utf8', 0, this.#bytes);
-    return Buffer.concat(this.#chunks, this.#bytes).toString('utf8');
+    return this.#text ?? this.#buffer.toString('utf8', 0, this.#bytes);
+  }
+
+  /** Makes the buffer larger, by and by: a server may declare more than it sends. */
+  #grow(): void {
+    const wanted = Math.max(FIRST_BYTES, GROWTH * this.#buffer.length);
+    const grown = Buffer.allocUnsafeSlow(Math.max(this.#bytes, Math.min(this.#length, wanted)));
+    this.#buffer.copy(grown);
+    this.#buffer = grown;
   }
 }

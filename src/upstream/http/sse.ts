@@ -1,5 +1,5 @@
 import { malformedAnswer } from '../rpc/malformed-answer.ts';
-import type { HttpTarget } from '../../config/config.ts';
+import type { HttpTarget } from '../../config/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { MessageError } from '../../protocol/jsonrpc.ts';
 import type { HttpOptions } from './http.ts';
@@ -7,8 +7,10 @@ import { interpretErrorResponse, type ErrorResponse, statusFailure } from './htt
 import { EventGet, type StreamEnd } from './http-get.ts';
 import { readMessages } from './http-messages.ts';
 import { HandshakeQueue } from './handshake-queue.ts';
-import { PostExchange, type PostExchangeOwner } from './http-post.ts';
+import { UpstreamPost, type UpstreamPostHandler } from './http-post.ts';
 import { HttpSession } from './http-session.ts';
+import type { UndeliveredPosts } from './undelivered-messages.ts';
+import type { ReceivingBudget } from '../rpc/receiving-budget.ts';
 import type { Outgoing, StartTransport, Transport, TransportEvents } from '../rpc/transport.ts';
 
 /**
@@ -25,15 +27,18 @@ export function sseTransport(target: HttpTarget, options: HttpOptions): StartTra
   };
 }
 
-class SseTransport implements Transport, PostExchangeOwner {
+class SseTransport implements Transport, UpstreamPostHandler {
   readonly upstream: string;
   readonly messageBytes: number;
+  readonly receiving: ReceivingBudget;
+  readonly onLimit: HttpOptions['onLimit'];
   readonly #target: HttpTarget;
   readonly #options: HttpOptions;
   readonly #events: TransportEvents;
   readonly #stream: EventGet;
-  readonly #posts = new Set<PostExchange>();
-  readonly #handshakeQueue = new HandshakeQueue((message) => this.#post(message));
+  readonly #posts = new Set<UpstreamPost>();
+  readonly #undelivered: UndeliveredPosts;
+  readonly #handshakeQueue: HandshakeQueue;
   readonly #endpointNamed = Promise.withResolvers<void>();
   #endpoint: HttpSession | undefined;
   #isClosed = false;
@@ -41,11 +46,15 @@ class SseTransport implements Transport, PostExchangeOwner {
   constructor(target: HttpTarget, options: HttpOptions, events: TransportEvents) {
     this.upstream = options.upstream;
     this.messageBytes = options.messageBytes;
+    this.receiving = options.receiving;
+    this.onLimit = options.onLimit;
+    this.#handshakeQueue = new HandshakeQueue((message) => this.#post(message), options.onLimit);
     this.#target = target;
     this.#options = options;
     this.#events = events;
+    this.#undelivered = options.undelivered.join();
     const position = { lastEventId: '', retryMs: undefined };
-    this.#stream = new EventGet(this.upstream, position, this.messageBytes, {
+    this.#stream = new EventGet(options, position, {
       onOpen: () => undefined,
       onEvent: (type, data) => this.#onEvent(type, data),
       onEnd: (end) => this.#onEnd(end),
@@ -100,7 +109,7 @@ class SseTransport implements Transport, PostExchangeOwner {
   }
 
   pause(forMs: number): void {
-    if (this.#stream.pause(forMs)) this.#options.onLimit?.('notificationsPerSecond');
+    if (this.#stream.pause(forMs)) this.onLimit?.('notificationsPerSecond');
   }
 
   close(): Promise<void> {
@@ -110,19 +119,19 @@ class SseTransport implements Transport, PostExchangeOwner {
     return Promise.resolve();
   }
 
-  onAccepted(post: PostExchange): void {
+  onAccepted(post: UpstreamPost): void {
     this.#handshakeQueue.onAccepted(post.method);
   }
 
-  onText(_post: PostExchange, text: string): void {
+  onText(_post: UpstreamPost, text: string): void {
     this.#read(text);
   }
 
-  onDone(post: PostExchange): void {
+  onDone(post: UpstreamPost): void {
     this.#settle(post);
   }
 
-  onRefused(post: PostExchange, refused: ErrorResponse): boolean {
+  onRefused(post: UpstreamPost, refused: ErrorResponse): boolean {
     const refusal = interpretErrorResponse(this.upstream, refused, post.id, post.method, false);
     if (refusal.kind === 'answer') {
       this.#settle(post);
@@ -133,11 +142,11 @@ class SseTransport implements Transport, PostExchangeOwner {
     return false;
   }
 
-  onInterrupted(post: PostExchange): void {
+  onInterrupted(post: UpstreamPost): void {
     this.#settle(post);
   }
 
-  onFailed(post: PostExchange, error: GatewayError): void {
+  onFailed(post: UpstreamPost, error: GatewayError): void {
     this.#settle(post);
     if (post.id !== undefined) this.#events.onSendFailed(post.id, error);
     else
@@ -149,15 +158,17 @@ class SseTransport implements Transport, PostExchangeOwner {
 
   #post(message: Outgoing): void {
     if (this.#endpoint === undefined || this.#isClosed) return;
-    const post = new PostExchange(this, message.id, message.method, false);
+    const post = new UpstreamPost(this, message.id, message.method, false);
+    if (!this.#undelivered.add(post)) return;
     this.#posts.add(post);
     const { firstByteMs } = this.#options.timeouts;
     const request = this.#endpoint.post(message.text, firstByteMs, firstByteMs, message.trace);
     this.#options.wire.dispatch(request, post);
   }
 
-  #settle(post: PostExchange): void {
+  #settle(post: UpstreamPost): void {
     this.#posts.delete(post);
+    this.#undelivered.remove(post);
     this.#handshakeQueue.onAccepted(post.method);
   }
 
@@ -194,7 +205,7 @@ class SseTransport implements Transport, PostExchangeOwner {
   #onMalformed(error: MessageError): void {
     const { upstream } = this;
     this.#options.log.warn({ upstream, err: error }, 'invalid message of the upstream dropped');
-    if (error.limit !== undefined) this.#options.onLimit?.(error.limit);
+    if (error.limit !== undefined) this.onLimit?.(error.limit);
     if (this.#isClosed || !/^\d+$/.test(error.id)) return;
     this.#events.onSendFailed(Number(error.id), malformedAnswer(upstream, error));
   }
@@ -231,6 +242,7 @@ class SseTransport implements Transport, PostExchangeOwner {
     this.#stream.cancel();
     for (const post of this.#posts) post.cancel();
     this.#posts.clear();
+    this.#undelivered.clear();
     this.#events.onClose(error);
   }
 }

@@ -8,11 +8,11 @@ import type { ServerHello } from './initialize.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { isModernError, isRefusedByStatus, supportedBy } from './era-evidence.ts';
 
-/** The verdict after `server/discover`. `legacy`: the upstream does not support the modern era. */
-export type Verdict =
+/** The outcome of `server/discover`. `legacy`: the upstream does not support the modern era. */
+export type DiscoverOutcome =
   | { readonly kind: 'modern'; readonly hello: ServerHello }
   | { readonly kind: 'legacy' }
-  /** No verdict, because of `error`. `isModern`: only a server of the modern era answers with this error. */
+  /** Undecided, because of `error`. `isModern`: only a server of the modern era answers with this error. */
   | { readonly kind: 'unknown'; readonly error: GatewayError; readonly isModern: boolean };
 
 function readHello(result: RawObject): ServerHello {
@@ -32,7 +32,7 @@ function supportsModern({ code, data }: RpcError): boolean {
   return code === RPC.unsupportedVersion && supportedBy(data).includes(MODERN);
 }
 
-function verdictOnError(upstream: string, error: RpcError): Verdict {
+function verdictOnError(upstream: string, error: RpcError): DiscoverOutcome {
   if (!isModernError(error)) return { kind: 'legacy' };
   const newer = supportedBy(error.data).filter((version) => String(version) > MODERN);
   const message =
@@ -53,7 +53,7 @@ export async function discover<Context>(
   connection: Connection<Context>,
   clientInfo: RawObject,
   timeoutMs: number,
-): Promise<Verdict> {
+): Promise<DiscoverOutcome> {
   try {
     const options = { timeoutMs, maxMs: timeoutMs, progress: false, isBackground: true, context: undefined } as const;
     const sendDiscover = () => {

@@ -2,6 +2,7 @@ import type { GatewayError } from '../../errors.ts';
 import type { RpcError } from '../../protocol/jsonrpc.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
+import { NeedsAuthorizationError } from '../rpc/needs-authorization-error.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
 
 /** Errors that only servers of the modern era send. */
@@ -34,9 +35,15 @@ export function isTransientFailure({ cause }: GatewayError): boolean {
   return cause instanceof HttpStatusError && (cause.status === 408 || cause.status === 429 || cause.status >= 500);
 }
 
-/** Returns whether the server asks for credentials, which it does in either era. */
+/** Returns whether the server asks for credentials, which it does in either era, or the gateway has none for it. */
 export function lacksCredentials({ cause }: GatewayError): boolean {
+  if (cause instanceof NeedsAuthorizationError) return true;
   return cause instanceof HttpStatusError && (cause.status === 401 || cause.status === 403);
+}
+
+/** Returns whether a request was refused for the credentials of the gateway. A 403 may be about that one request. */
+export function isUnauthorized({ cause }: GatewayError): boolean {
+  return cause instanceof NeedsAuthorizationError || (cause instanceof HttpStatusError && cause.status === 401);
 }
 
 /** Statuses with which a server of 2024-11-05 answers an unexpected POST. */

@@ -1,18 +1,18 @@
 import { type Era, ERAS, otherEra } from '../../protocol/revisions.ts';
 
 /** States whether an upstream supports one era, with the evidence. */
-export interface EraVerdict {
+export interface EraSupport {
   readonly speaks: 'yes' | 'no' | 'unknown';
   /** A few words for operators, such as `initialize answered`. Empty while `speaks` is `unknown`. */
   readonly evidence: string;
   /** The time of the evidence. Monotonic ms. */
   readonly sinceMs: number;
-  /** The time for which the verdict is valid, from `sinceMs`. */
+  /** The time for which this is valid, from `sinceMs`. */
   readonly validMs: number;
 }
 
-/** The verdicts on the eras of one upstream. Immutable. */
-export type Eras = Readonly<Record<Era, EraVerdict>>;
+/** The known support of each era by one upstream. Immutable. */
+export type Eras = Readonly<Record<Era, EraSupport>>;
 
 /** The result of a probe of one era. */
 export interface Finding {
@@ -32,19 +32,19 @@ export const NO_MS = 3_600_000;
 /** The time for which a `no` is valid that rests on a transient failure. */
 export const DOUBTFUL_NO_MS = 60_000;
 
-/** The age from which a failed start drops verdicts. Not less: each probe of a program that exits on it costs a start. */
+/** The age from which a failed start drops a `yes` or `no`. Not less: each probe of a program that exits on it costs a start. */
 export const REJUDGE_MS = 60_000;
 
-const UNKNOWN: EraVerdict = { speaks: 'unknown', evidence: '', sinceMs: 0, validMs: Infinity };
-const EXCLUDED: EraVerdict = { speaks: 'no', evidence: 'configured', sinceMs: 0, validMs: Infinity };
+const UNKNOWN: EraSupport = { speaks: 'unknown', evidence: '', sinceMs: 0, validMs: Infinity };
+const EXCLUDED: EraSupport = { speaks: 'no', evidence: 'configured', sinceMs: 0, validMs: Infinity };
 
-/** Returns the initial verdicts: `unknown` for the eras of the configured transports, and a permanent `no` for the others. */
+/** Returns the initial support: `unknown` for the eras of the configured transports, and a permanent `no` for the others. */
 export function erasOver(carried: ReadonlySet<Era>): Eras {
-  const verdict = (era: Era) => (carried.has(era) ? UNKNOWN : EXCLUDED);
-  return { legacy: verdict('legacy'), modern: verdict('modern') };
+  const support = (era: Era) => (carried.has(era) ? UNKNOWN : EXCLUDED);
+  return { legacy: support('legacy'), modern: support('modern') };
 }
 
-/** Returns the verdicts after a finding. An era that the config excludes stays excluded. */
+/** Returns the support after a finding. An era that the config excludes stays excluded. */
 export function recordFinding(eras: Eras, { era, speaks, evidence, isDoubtful = false }: Finding, nowMs: number): Eras {
   const before = eras[era];
   if (before === EXCLUDED) return eras;
@@ -53,29 +53,29 @@ export function recordFinding(eras: Eras, { era, speaks, evidence, isDoubtful = 
   return { ...eras, [era]: { speaks, evidence, sinceMs: nowMs, validMs } };
 }
 
-/** Returns the verdicts without those that have expired. */
+/** Returns the support without what has expired. */
 export function dropExpired(eras: Eras, nowMs: number): Eras {
   return dropWhere(eras, ({ sinceMs, validMs }) => nowMs - sinceMs >= validMs);
 }
 
-/** Returns the verdicts after a failed start, without the old ones: the upstream may have been replaced. */
+/** Returns the support after a failed start, without old findings: the upstream may have been replaced. */
 export function dropAfterFailure(eras: Eras, nowMs: number): Eras {
   return dropWhere(eras, ({ sinceMs }) => nowMs - sinceMs >= REJUDGE_MS);
 }
 
-function dropWhere(eras: Eras, isOld: (verdict: EraVerdict) => boolean): Eras {
+function dropWhere(eras: Eras, isOld: (support: EraSupport) => boolean): Eras {
   let after = eras;
   for (const era of ERAS) {
-    const verdict = eras[era];
-    if (verdict === EXCLUDED || verdict.speaks === 'unknown' || !isOld(verdict)) continue;
+    const support = eras[era];
+    if (support === EXCLUDED || support.speaks === 'unknown' || !isOld(support)) continue;
     after = { ...after, [era]: UNKNOWN };
   }
   return after;
 }
 
 /**
- * Returns the handshakes to try for a client of this era: first of its own era, then of the other era. An era with the verdict
- * `no` is left out, unless both have it.
+ * Returns the handshakes to try for a client of this era: first of its own era, then of the other era. An era that the upstream
+ * does not support is left out, unless that is so for both.
  */
 export function planHandshakes(eras: Eras, client: Era): HandshakePlan {
   const other = otherEra(client);

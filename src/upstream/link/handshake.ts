@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { MODERN } from '../../protocol/revisions.ts';
-import { discover, type Verdict } from './discover.ts';
+import { discover, type DiscoverOutcome } from './discover.ts';
 import { isTransientFailure, lacksCredentials } from './era-evidence.ts';
 import type { Eras, Finding, HandshakePlan } from './eras.ts';
 import { initialize, type InitializeOutcome, type ServerHello } from './initialize.ts';
@@ -61,8 +61,8 @@ export async function modernOnly<Context>(
   { upstream, connection, clientInfo, eras }: HandshakeParts<Context>,
   patienceMs: number,
 ): Promise<HandshakeOutcome> {
-  const verdict = await discover(upstream, connection, clientInfo, patienceMs);
-  return verdict.kind === 'modern' ? openModern(verdict.hello) : rejectModern(upstream, eras, verdict);
+  const discovered = await discover(upstream, connection, clientInfo, patienceMs);
+  return discovered.kind === 'modern' ? openModern(discovered.hello) : rejectModern(upstream, eras, discovered);
 }
 
 async function legacyFirst<Context>(parts: HandshakeParts<Context>, mayBeModern: boolean): Promise<HandshakeOutcome> {
@@ -72,11 +72,11 @@ async function legacyFirst<Context>(parts: HandshakeParts<Context>, mayBeModern:
   const reason = outcome.error;
   if (!mayBeModern) return { kind: 'unsuitable', reason, findings: [LEGACY_REFUSED], next: undefined };
   if (connection.isClosed) return { kind: 'unsuitable', reason, findings: [LEGACY_REFUSED], next: ['modern'] };
-  const verdict = await discover(upstream, connection, clientInfo, startMs);
-  if (verdict.kind === 'modern') return openModern(verdict.hello, [LEGACY_REFUSED]);
+  const discovered = await discover(upstream, connection, clientInfo, startMs);
+  if (discovered.kind === 'modern') return openModern(discovered.hello, [LEGACY_REFUSED]);
   // The upstream supports the modern era, but its SDK answers nothing more after the refusal.
-  const next: HandshakePlan | undefined = outcome.isModern && verdict.kind === 'unknown' ? ['modern'] : undefined;
-  const error = verdict.kind === 'unknown' && verdict.isModern ? verdict.error : reason;
+  const next: HandshakePlan | undefined = outcome.isModern && discovered.kind === 'unknown' ? ['modern'] : undefined;
+  const error = discovered.kind === 'unknown' && discovered.isModern ? discovered.error : reason;
   return { kind: 'unsuitable', reason: error, findings: [LEGACY_REFUSED], next };
 }
 
@@ -108,7 +108,7 @@ async function fallBackToInitialize<Context>(
 /** Sends `initialize` while `server/discover` is in flight on the same connection. */
 async function raceHandshakes<Context>(
   parts: HandshakeParts<Context>,
-  discovering: Promise<Verdict>,
+  discovering: Promise<DiscoverOutcome>,
 ): Promise<HandshakeOutcome> {
   const { upstream, connection, clientInfo, eras } = parts;
   const initializing = initializeOn(parts).catch((thrown: unknown) => {
@@ -122,7 +122,7 @@ async function raceHandshakes<Context>(
     return openLegacy(first.hello, [silent]);
   }
   if (first.kind === 'modern') {
-    const second = await settledWithin(initializing, SECOND_ANSWER_MS);
+    const second = await resultWithin(initializing, SECOND_ANSWER_MS);
     if (second?.kind === 'refused' && !connection.isClosed) {
       connection.setModernClientInfo(clientInfo);
       return openModern(first.hello);
@@ -134,10 +134,10 @@ async function raceHandshakes<Context>(
     const { error } = first;
     if (connection.isClosed) return { kind: 'unsuitable', reason: error, findings: [silent], next: ['legacy'] };
     const isProof = first.kind === 'refused' && first.isModern;
-    const verdict = isProof ? await settledWithin(discovering, SECOND_ANSWER_MS) : await discovering;
-    if (verdict?.kind === 'modern') {
+    const discovered = isProof ? await resultWithin(discovering, SECOND_ANSWER_MS) : await discovering;
+    if (discovered?.kind === 'modern') {
       connection.setModernClientInfo(clientInfo);
-      return openModern(verdict.hello);
+      return openModern(discovered.hello);
     }
     return isProof
       ? restartModern(error.message)
@@ -181,14 +181,14 @@ function restartModern(message: string): HandshakeOutcome {
 function rejectModern(
   upstream: string,
   eras: Eras,
-  verdict: Exclude<Verdict, { kind: 'modern' }>,
+  discovered: Exclude<DiscoverOutcome, { kind: 'modern' }>,
 ): Extract<HandshakeOutcome, { kind: 'unsuitable' }> {
-  if (verdict.kind === 'legacy') {
+  if (discovered.kind === 'legacy') {
     const message = `upstream "${upstream}" does not support revision ${MODERN}`;
     const reason = new GatewayError('upstream-unavailable', { upstream, message });
     return { kind: 'unsuitable', reason, findings: [MODERN_REFUSED], next: undefined };
   }
-  const { error, isModern } = verdict;
+  const { error, isModern } = discovered;
   // A server with the errors of the modern era gets a legacy handshake only if that era has worked before.
   if ((isModern && eras.legacy.speaks !== 'yes') || lacksCredentials(error)) throw error;
   const evidence = isTransientFailure(error) ? 'server/discover failed' : 'server/discover not answered';
@@ -196,12 +196,12 @@ function rejectModern(
   return { kind: 'unsuitable', reason: error, findings: [finding], next: undefined };
 }
 
-/** Resolves with the verdict, or with `silent` if the program does not answer for a while. */
+/** Resolves with the outcome, or with `silent` if the program does not answer for a while. */
 async function answerOrSilence<Context>(
-  discovering: Promise<Verdict>,
+  discovering: Promise<DiscoverOutcome>,
   connection: Connection<Context>,
   startMs: number,
-): Promise<Verdict | 'silent'> {
+): Promise<DiscoverOutcome | 'silent'> {
   const stop = new AbortController();
   const { signal } = stop;
   const after = (ms: number) =>
@@ -214,7 +214,7 @@ async function answerOrSilence<Context>(
 }
 
 /** Resolves with the result of a promise, or with undefined if it takes longer than this. */
-async function settledWithin<T>(promise: Promise<T>, ms: number): Promise<T | undefined> {
+async function resultWithin<T>(promise: Promise<T>, ms: number): Promise<T | undefined> {
   const stop = new AbortController();
   const late = sleep(ms, undefined, { signal: stop.signal, ref: false }).catch(() => undefined);
   try {

@@ -26,10 +26,30 @@ export interface LinkUser extends ClientFeatures {
   readonly era: Era;
 }
 
+/**
+ * The users that a link serves: `all` of its audience, the `clients` with its key, or one of them for one `call`. With
+ * `discovery` it serves none: it only reads lists.
+ */
+export type LinkPurpose = 'all' | 'clients' | 'call' | 'discovery';
+
+/** The key of a link among the links of its upstream, and the purpose that the key shows. */
+export interface LinkPlace {
+  readonly key: string;
+  readonly purpose: LinkPurpose;
+}
+
+/** A task that an upstream runs. */
+export interface RunningTask<Context> {
+  /** The context of the call that has created it. */
+  readonly owner: Context;
+  /** Ends the time for which the link is kept open for it. */
+  readonly timer: NodeJS.Timeout;
+}
+
 /** One connection after its handshake, and the users that it serves. */
 export interface Link<Context, User extends LinkUser> extends ClientFeatures {
-  /** Its key among the links of its upstream. Changes if a discovery connection becomes the connection of a client. */
-  key: string;
+  /** Changes if a discovery connection becomes the connection of a client. */
+  place: LinkPlace;
   readonly upstream: string;
   /** The key of the principal whose credentials the upstream gets; empty for those of the gateway, for all principals. */
   readonly audience: string;
@@ -39,16 +59,14 @@ export interface Link<Context, User extends LinkUser> extends ClientFeatures {
   readonly era: Era;
   /** The `subscriptions/listen` stream of a modern connection. A legacy connection sends notifications without one. */
   readonly subscription: UpstreamSubscription | undefined;
-  /** True if it serves all clients of its audience, or only reads lists for the gateway. */
-  shared: boolean;
   readonly users: Set<User>;
   /**
    * Subscribed resources by the upstream's URI, with the users that get their updates. The link is not idle while it serves one
    * of them; the others have subscribed on links of their own.
    */
   readonly subscribers: KeptMap<Set<User>>;
-  /** Running tasks by id, with the contexts of their calls. Clients poll them, so the link is not idle while there are any. */
-  readonly tasks: KeptMap<Context>;
+  /** Running tasks by id. Clients poll them, so the link is not idle while there are any. */
+  readonly tasks: KeptMap<RunningTask<Context>>;
   /** Time of the last start or end of a call. Monotonic ms. */
   usedMs: number;
   /**
@@ -56,6 +74,8 @@ export interface Link<Context, User extends LinkUser> extends ClientFeatures {
    * that has taken the place, if any.
    */
   isRetired: boolean;
+  /** True if it continues a session of the upstream that an earlier connection has initialized. */
+  readonly isReattached: boolean;
   /** True if it has answered a call, so that its end does not count toward a crash loop. */
   hasAnsweredCall: boolean;
 }
@@ -66,6 +86,11 @@ export interface Link<Context, User extends LinkUser> extends ClientFeatures {
  * place. `released`: it has no users left, or the gateway stops.
  */
 export type CloseReason = 'idle' | 'crash' | 'forgotten' | 'replaced' | 'released';
+
+/** Returns whether messages of the upstream over this link are for its users only. */
+export function isPrivate<Context, User extends LinkUser>({ place: { purpose } }: Link<Context, User>): boolean {
+  return purpose === 'clients' || purpose === 'call';
+}
 
 /** Returns whether no call, subscription or task uses the link at this moment. */
 export function isIdle<Context, User extends LinkUser>(link: Link<Context, User>): boolean {

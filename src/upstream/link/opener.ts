@@ -1,10 +1,13 @@
 import type { Logger } from 'pino';
 import { GatewayError } from '../../errors.ts';
-import { JsonTextError, type RawObject } from '../../json/json.ts';
+import type { RawObject } from '../../json/json.ts';
 import { KeptMap } from '../../json/kept-text.ts';
-import type { Notification } from '../../protocol/jsonrpc.ts';
+import type { LimitName } from '../../limits.ts';
+import { errorAnswer, type Notification } from '../../protocol/jsonrpc.ts';
 import { type Era, eraOf } from '../../protocol/revisions.ts';
-import { isNotStreamable } from './era-evidence.ts';
+import { RPC } from '../../protocol/rpc-codes.ts';
+import { EarlyMessages } from './early-messages.ts';
+import { isNotStreamable, isUnauthorized } from './era-evidence.ts';
 import {
   dropExpired,
   dropAfterFailure,
@@ -18,9 +21,11 @@ import {
 } from './eras.ts';
 import { handshake, type HandshakeOutcome, modernOnly } from './handshake.ts';
 import { type ServerRequest, Connection } from '../rpc/connection.ts';
-import { type ClientFeatures, type Link, type LinkUser, NO_FEATURES } from './link.ts';
+import { type Attachment, reattach } from './attachment.ts';
+import { type ClientFeatures, type Link, type LinkPlace, type LinkUser, NO_FEATURES } from './link.ts';
 import { UpstreamSubscription } from './upstream-subscription.ts';
 import type { TransportOption } from '../rpc/transport.ts';
+import { isOutOfTime, START_SETTING, StartTimeoutError } from './start-timeout.ts';
 
 /** Receives the events of a link, in the order of arrival. */
 export interface LinkEvents<Context, User extends LinkUser> {
@@ -28,14 +33,10 @@ export interface LinkEvents<Context, User extends LinkUser> {
   onOpen(link: Link<Context, User>): void;
   onNotification(link: Link<Context, User>, notification: Notification, about: Context | undefined): void;
   onServerRequest(link: Link<Context, User>, request: ServerRequest<Context>): void;
+  /** A request was refused for the credentials of the gateway. */
+  onUnauthorized(link: Link<Context, User>, error: GatewayError): void;
   /** The connection has closed, on either side. */
   onClose(link: Link<Context, User>, error: GatewayError): void;
-}
-
-/** The key of a link among the links of its upstream, and whether it is shared. */
-export interface LinkPlace {
-  readonly key: string;
-  readonly shared: boolean;
 }
 
 /** A request for a link, with the client capabilities that a legacy upstream gets in `initialize`. */
@@ -44,6 +45,8 @@ export interface LinkRequest extends ClientFeatures {
   readonly clientEra: Era;
   /** The audience of the link; see `audienceOf` in `connection-key.ts`. */
   readonly audience: string;
+  /** A session of the upstream to continue. If that is not possible, another one is opened. */
+  readonly attachment?: Attachment | undefined;
   /** Returns the place of the link, which depends on the era of the connection. */
   placeIn(era: Era): LinkPlace;
 }
@@ -57,24 +60,19 @@ export interface OpenerParts {
   /** Read for each link, since a reload of the config may change them. */
   readonly timeouts: () => { readonly startMs: number; readonly callMs: number };
   readonly log: Logger;
-}
-
-/** Delivers an early message. Ignores invalid JSON inside of it, which must not fail a successful handshake. */
-function deliverSafely<Value>(deliver: (value: Value) => void, value: Value): void {
-  try {
-    deliver(value);
-  } catch (thrown) {
-    if (!(thrown instanceof JsonTextError)) throw thrown;
-  }
+  /** Called when the upstream sends too much before the end of a handshake. */
+  readonly onLimit: (limit: LimitName) => void;
 }
 
 /** A transport, and the eras whose handshakes to try over it. */
 interface Attempt {
   readonly transport: TransportOption;
   readonly eras: HandshakePlan;
+  /** The session to continue, instead of a handshake. */
+  readonly attachment?: Attachment;
 }
 
-/** Opens links to one upstream. Keeps the verdicts on its eras, and the transport that has worked for legacy links. */
+/** Opens links to one upstream. Keeps its known support of the eras, and the transport that has worked for legacy links. */
 export class Opener<Context, User extends LinkUser> {
   readonly #parts: OpenerParts;
   #eras: Eras;
@@ -89,7 +87,7 @@ export class Opener<Context, User extends LinkUser> {
     this.#eras = erasOver(new Set(carried));
   }
 
-  /** The verdicts on the eras of the upstream. */
+  /** The known support of the eras. */
   get eras(): Eras {
     return this.#eras;
   }
@@ -139,7 +137,10 @@ export class Opener<Context, User extends LinkUser> {
     events: LinkEvents<Context, User>,
     signal: AbortSignal,
   ): Promise<Link<Context, User>> {
-    const attempts = this.#attempts(planHandshakes(this.#eras, request.clientEra));
+    const attempts = [
+      ...this.#reattachment(request.attachment),
+      ...this.#attempts(planHandshakes(this.#eras, request.clientEra)),
+    ];
     const findings: Finding[] = [];
     let reason: GatewayError | undefined;
     let legacyReason: GatewayError | undefined;
@@ -155,6 +156,7 @@ export class Opener<Context, User extends LinkUser> {
           if (outcome.link.era === 'legacy') this.#legacyTransport = attempt.transport;
           return outcome.link;
         }
+        if (attempt.attachment !== undefined) continue;
         if (attempt.eras[0] === 'legacy' && attempt.transport.era === 'legacy') legacyReason = outcome.reason;
         // A failure in the era of the client explains more than one in the other era.
         if (reason === undefined || attempt.eras[0] === request.clientEra || attempts.length === 0)
@@ -166,6 +168,11 @@ export class Opener<Context, User extends LinkUser> {
       this.#eras = dropAfterFailure(this.#eras, performance.now());
       throw thrown;
     }
+  }
+
+  #reattachment(attachment: Attachment | undefined): Attempt[] {
+    const transport = this.#parts.transports.find(({ canAttach }) => canAttach === true);
+    return attachment === undefined || transport === undefined ? [] : [{ transport, eras: ['legacy'], attachment }];
   }
 
   #attempts(eras: HandshakePlan): Attempt[] {
@@ -195,18 +202,18 @@ export class Opener<Context, User extends LinkUser> {
     events: LinkEvents<Context, User>,
     signal: AbortSignal,
   ): Promise<Exclude<HandshakeOutcome, { kind: 'open' }> | OpenedLink<Context, User>> {
-    const { upstream, timeouts, log } = this.#parts;
+    const { upstream, timeouts, log, onLimit } = this.#parts;
     const { callMs } = timeouts();
     const { audience } = request;
     let link: Link<Context, User> | undefined;
-    // A server may send messages before the end of the handshake. They are delivered right after it.
-    const earlyEvents: ((link: Link<Context, User>) => void)[] = [];
-    const whenOpen = (report: (link: Link<Context, User>) => void) => {
-      if (link === undefined) earlyEvents.push(report);
-      else report(link);
+    const messages = new EarlyMessages<Link<Context, User>>(onLimit);
+    const onNotification = (notification: Notification, about: Context | undefined) => {
+      messages.add(notification.params, (opened) => events.onNotification(opened, notification, about));
     };
-    const onNotification = (notification: Notification, about: Context | undefined) =>
-      whenOpen((opened) => events.onNotification(opened, notification, about));
+    const onServerRequest = (request: ServerRequest<Context>) => {
+      if (messages.add(request.params, (opened) => events.onServerRequest(opened, request))) return;
+      request.answer(errorAnswer(RPC.internalError, 'Too many requests before the end of the handshake'));
+    };
     let connection: Connection<Context>;
     try {
       connection = await Connection.open(
@@ -214,7 +221,11 @@ export class Opener<Context, User extends LinkUser> {
         attempt.transport.start,
         {
           onNotification,
-          onServerRequest: (serverRequest) => whenOpen((opened) => events.onServerRequest(opened, serverRequest)),
+          onServerRequest,
+          onLimit,
+          onSendFailed: (error) => {
+            if (link !== undefined && isUnauthorized(error)) events.onUnauthorized(link, error);
+          },
           onClose: (error) => {
             if (link === undefined) return;
             link.subscription?.close();
@@ -225,6 +236,7 @@ export class Opener<Context, User extends LinkUser> {
         { audience },
       );
     } catch (thrown) {
+      if (isOutOfTime(signal)) throw this.#abortedError(signal, thrown, 'start', attempt.transport);
       if (!(thrown instanceof GatewayError) || !isNotStreamable(thrown)) throw thrown;
       return { kind: 'unsuitable', reason: thrown, findings: [], next: undefined };
     }
@@ -242,7 +254,7 @@ export class Opener<Context, User extends LinkUser> {
       const isModern = era === 'modern';
       const { clientCapabilities, capabilityKey } = isModern ? NO_FEATURES : request;
       link = {
-        ...request.placeIn(era),
+        place: request.placeIn(era),
         audience,
         clientCapabilities,
         capabilityKey,
@@ -258,14 +270,15 @@ export class Opener<Context, User extends LinkUser> {
         tasks: new KeptMap(),
         usedMs: performance.now(),
         isRetired: false,
-        hasAnsweredCall: false,
+        isReattached: attempt.attachment !== undefined,
+        hasAnsweredCall: attempt.attachment !== undefined,
       };
       events.onOpen(link);
-      for (const report of earlyEvents) deliverSafely(report, link);
+      messages.deliverTo(link);
       return { kind: 'open', link, findings };
     } catch (thrown) {
       await connection.close();
-      throw signal.aborted ? this.#abortedError(signal, thrown) : thrown;
+      throw signal.aborted ? this.#abortedError(signal, thrown, 'answer initialize', attempt.transport) : thrown;
     } finally {
       signal.removeEventListener('abort', abort);
     }
@@ -273,28 +286,47 @@ export class Opener<Context, User extends LinkUser> {
 
   /** Performs the handshakes of an attempt. @throws {GatewayError} if another attempt cannot succeed either. */
   async #handshake(
-    { transport, eras }: Attempt,
+    { transport, eras, attachment }: Attempt,
     mayFallBack: boolean,
     connection: Connection<Context>,
     { clientCapabilities }: LinkRequest,
   ): Promise<HandshakeOutcome> {
     const { upstream, clientInfo, timeouts } = this.#parts;
     const { startMs } = timeouts();
+    if (attachment !== undefined) return await reattach(upstream, connection, attachment, startMs / 2);
     const parts = { upstream, connection, clientInfo, clientCapabilities, eras: this.#eras, startMs };
     if (transport.era === 'modern') return await modernOnly(parts, mayFallBack ? startMs / 2 : startMs);
     return await handshake(parts, eras);
   }
 
-  /** Returns the error for an aborted attempt. It names the reason of the abort instead of the closed connection. */
-  #abortedError(signal: AbortSignal, cause: unknown): GatewayError {
+  /**
+   * Returns the error for an aborted attempt. It names the reason of the abort instead of the closed connection.
+   *
+   * @param step what the upstream did not do in time.
+   */
+  #abortedError(
+    signal: AbortSignal,
+    cause: unknown,
+    step: 'start' | 'answer initialize' = 'start',
+    transport?: TransportOption,
+  ): GatewayError {
     const { upstream, timeouts } = this.#parts;
+    if (!isOutOfTime(signal)) {
+      return new GatewayError('upstream-unavailable', { upstream, message: 'it was stopped' }, cause);
+    }
     const { startMs } = timeouts();
-    const isLate = signal.reason instanceof DOMException && signal.reason.name === 'TimeoutError';
-    const message = isLate
-      ? `upstream "${upstream}" did not answer initialize within ${startMs / 1000} s`
-      : 'it was stopped';
-    return new GatewayError('upstream-unavailable', { upstream, message }, cause);
+    const message = `upstream "${upstream}" did not ${step} within ${startMs / 1000} s ${START_SETTING}`;
+    return new GatewayError('upstream-unavailable', { upstream, message }, lateStart(transport, cause));
   }
+}
+
+/** Returns the cause of a start that took too long, with what an operator can do about it. */
+function lateStart(transport: TransportOption | undefined, cause: unknown): StartTimeoutError {
+  const advice =
+    transport?.isProcess === true
+      ? 'a first start of npx or uvx downloads packages: run "linkspan prefetch", or raise timeouts.start'
+      : 'it accepts connections, and is slow or hangs';
+  return new StartTimeoutError(advice, { cause });
 }
 
 interface OpenedLink<Context, User extends LinkUser> {

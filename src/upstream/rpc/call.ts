@@ -22,7 +22,7 @@ export interface CallOptions<Context> {
   readonly capabilities?: RawObject | undefined;
   readonly logLevel?: Severity | undefined;
   /** In the modern era: the `Mcp-Param-…` headers. */
-  readonly headers?: readonly Header[] | undefined;
+  readonly paramHeaders?: readonly Header[] | undefined;
   /** The trace and span that the request belongs to, in place of those in `_meta` of its parameters. */
   readonly trace?: TraceContext | undefined;
   /** Called at the end of the call, before `answer` settles. */

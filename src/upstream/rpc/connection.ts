@@ -15,7 +15,7 @@ import {
   type Response,
   responseText,
 } from '../../protocol/jsonrpc.ts';
-import { LIMITS } from '../../limits.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
 import { standardHeaders } from '../../protocol/framing/mcp-headers.ts';
 import { META, withToken } from '../../protocol/meta.ts';
 import { MODERN } from '../../protocol/revisions.ts';
@@ -47,14 +47,15 @@ export interface ConnectionEvents<Context> {
    */
   onNotification(notification: Notification, about: Context | undefined): void;
   onServerRequest(request: ServerRequest<Context>): void;
+  /** The transport has failed to send a request, or to receive its answer. */
+  onSendFailed?(error: GatewayError): void;
+  /** The progress of the oldest answered call is not routed any more. */
+  readonly onLimit?: (limit: LimitName) => void;
   onClose(error: GatewayError): void;
 }
 
 /** The longest wait of a timer in Node. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
-
-/** Number of answered calls whose progress is still routed; beyond it, the oldest are removed. */
-const MAX_OUTLIVING_CALLS = 256;
 
 interface OpenServerRequest {
   onWithdrawn: (() => void) | undefined;
@@ -95,7 +96,10 @@ export class Connection<Context> {
       {
         onMessage: (message, about) => connection.#receive(message, about),
         onFirstByte: () => connection.#firstByte.resolve(),
-        onSendFailed: (id, error) => connection.#settle(id)?.settle(error),
+        onSendFailed: (id, error) => {
+          connection.#settle(id)?.settle(error);
+          events.onSendFailed?.(error);
+        },
         onClose: (error) => connection.#onTransportClose(error),
       },
       signal,
@@ -117,6 +121,21 @@ export class Connection<Context> {
   /** Returns whether the upstream may keep state for this connection: it is a process, or has given out a session id. */
   get mayKeepState(): boolean {
     return this.#transport?.mayKeepState ?? true;
+  }
+
+  /** The id of the upstream's session, by which another connection can continue it; undefined if there is none. */
+  get sessionId(): string | undefined {
+    return this.#transport?.sessionId;
+  }
+
+  /** Continues a session that an earlier connection has initialized. */
+  attach(sessionId: string, revision: string): void {
+    this.#transport?.attach?.(sessionId, revision);
+  }
+
+  /** @param isLeft leaves the session to another connection: closing this one does not end it. */
+  setLeft(isLeft: boolean): void {
+    this.#transport?.setLeft?.(isLeft);
   }
 
   /** Returns whether the connection is closed or closing, so that it takes no more requests. */
@@ -246,6 +265,7 @@ export class Connection<Context> {
         }
         return;
       case 'request':
+        this.#limitRate(about);
         if (this.#modernClientInfo !== undefined) {
           this.#refuseModern(message, about);
           return;
@@ -274,7 +294,7 @@ export class Connection<Context> {
     this.#cancel(about, 'requests are not allowed here', new GatewayError('upstream-protocol', { upstream, message }));
   }
 
-  /** Pauses reading from an upstream that exceeds the limit on notifications per second. */
+  /** Pauses reading from an upstream that exceeds the limit on notifications and requests per second. */
   #limitRate(about: number | undefined): void {
     const waitMs = this.#notificationRate.take(performance.now());
     if (waitMs > 0) this.#transport?.pause?.(waitMs, about);
@@ -291,7 +311,9 @@ export class Connection<Context> {
   #keepProgress(token: number, context: Context): void {
     this.#outliving.set(token, context);
     const [oldest] = this.#outliving.keys();
-    if (this.#outliving.size > MAX_OUTLIVING_CALLS && oldest !== undefined) this.#outliving.delete(oldest);
+    if (this.#outliving.size <= LIMITS.answeredCallsWithProgress || oldest === undefined) return;
+    this.#events.onLimit?.('answeredCallsWithProgress');
+    this.#outliving.delete(oldest);
   }
 
   #onNotification(notification: Notification, about: number | undefined): void {
@@ -393,7 +415,7 @@ function modernRequest<Context>(
   method: string,
   params: RawObject | undefined,
   clientInfo: RawObject,
-  { capabilities, logLevel, headers, progress, trace }: CallOptions<Context>,
+  { capabilities, logLevel, paramHeaders, progress, trace }: CallOptions<Context>,
 ): Outgoing {
   const clientCapabilities = capabilities ?? RawObject.EMPTY;
   const envelope: Envelope = { version: MODERN, clientInfo, clientCapabilities, logLevel };
@@ -403,8 +425,8 @@ function modernRequest<Context>(
     text: requestText(id, method, sent),
     id,
     method,
-    headers: standardHeaders({ method, params: sent }),
-    params: headers,
+    standardHeaders: standardHeaders({ method, params: sent }),
+    paramHeaders,
     trace,
   };
 }

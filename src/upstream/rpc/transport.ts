@@ -12,9 +12,9 @@ export interface Outgoing {
   /** JSON-RPC method, if the message is a request or notification. */
   readonly method?: string;
   /** In the modern era, the standard headers for HTTP. Equal requests have the same array. */
-  readonly headers?: readonly Header[];
+  readonly standardHeaders?: readonly Header[];
   /** In the modern era, the `Mcp-Param-…` headers for HTTP. */
-  readonly params?: readonly Header[] | undefined;
+  readonly paramHeaders?: readonly Header[] | undefined;
   /** The trace and span that the request belongs to, for HTTP. The text has it already. */
   readonly trace?: TraceContext | undefined;
 }
@@ -61,6 +61,12 @@ export interface Transport {
   close(): Promise<void>;
   /** True if the upstream may keep state for this connection. Default: true. */
   readonly mayKeepState?: boolean;
+  /** The id of the upstream's session, by which another connection can continue it; undefined if there is none. */
+  readonly sessionId?: string | undefined;
+  /** Continues a session that an earlier connection has initialized. */
+  attach?(sessionId: string, revision: string): void;
+  /** @param isLeft leaves the session to another connection: closing this one does not end it. */
+  setLeft?(isLeft: boolean): void;
 }
 
 /** Starts a transport, unless the signal is aborted. @throws {GatewayError} `upstream-unavailable` */
@@ -102,5 +108,7 @@ export interface TransportOption {
   readonly isProcess: boolean;
   /** True if a server request of a legacy upstream arrives on the stream of its call. */
   readonly hasCallStreams: boolean;
+  /** True if its connections can continue sessions of earlier ones. */
+  readonly canAttach?: boolean;
   readonly start: StartTransport;
 }

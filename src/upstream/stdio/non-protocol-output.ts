@@ -1,6 +1,6 @@
-/** A server that prints more lines or bytes than this within the window, which are no messages, counts as broken. */
-const LIMIT_LINES = 100;
-const LIMIT_BYTES = 1_048_576;
+import { LIMITS } from '../../limits.ts';
+
+/** A server that prints too many lines or bytes within this time, which are no messages, counts as broken. */
 const WINDOW_MS = 10_000;
 
 /** Counts the lines on stdout that are no messages. */
@@ -24,9 +24,9 @@ export class NonProtocolOutput {
    * Counts one line.
    *
    * @param nowMs monotonic.
-   * @returns whether the limit is exceeded.
+   * @returns the bound that is exceeded; undefined if there is none.
    */
-  add(bytes: number, nowMs: number): boolean {
+  add(bytes: number, nowMs: number): 'nonProtocolLines' | 'nonProtocolBytes' | undefined {
     if (nowMs - this.#windowMs >= WINDOW_MS) {
       this.#windowMs = nowMs;
       this.#windowLines = 0;
@@ -35,6 +35,7 @@ export class NonProtocolOutput {
     this.#lines++;
     this.#windowLines++;
     this.#windowBytes += bytes;
-    return this.#windowLines > LIMIT_LINES || this.#windowBytes > LIMIT_BYTES;
+    if (this.#windowLines > LIMITS.nonProtocolLines) return 'nonProtocolLines';
+    return this.#windowBytes > LIMITS.nonProtocolBytes ? 'nonProtocolBytes' : undefined;
   }
 }

@@ -16,14 +16,14 @@ const REUSE_MS = 1_000;
 
 /** Reads the number and memory of the processes of all upstreams. Works only with `/proc`; elsewhere it finds none. */
 export class ProcessUsages {
-  readonly #tagged: Pick<TaggedProcesses, 'pidsByOwner'>;
+  readonly #tagged: Pick<TaggedProcesses, 'pidsByUpstream'>;
   readonly #onLimit: (limit: LimitName) => void;
   readonly #procDir: string;
   #reading: Promise<ReadonlyMap<string, ProcessUsage>> | undefined;
   #readMs = -Infinity;
 
   /** @param procDir the directory in which the system shows processes. */
-  constructor(tagged: Pick<TaggedProcesses, 'pidsByOwner'>, onLimit: (limit: LimitName) => void, procDir = '/proc') {
+  constructor(tagged: Pick<TaggedProcesses, 'pidsByUpstream'>, onLimit: (limit: LimitName) => void, procDir = '/proc') {
     this.#tagged = tagged;
     this.#procDir = procDir;
     this.#onLimit = onLimit;
@@ -40,14 +40,14 @@ export class ProcessUsages {
   }
 
   async #read(): Promise<ReadonlyMap<string, ProcessUsage>> {
-    const found = await this.#tagged.pidsByOwner();
+    const found = await this.#tagged.pidsByUpstream();
     const total = [...found.values()].reduce((sum, pids) => sum + pids.length, 0);
     const isAboveLimit = total > LIMITS.statusProcesses;
     if (isAboveLimit) this.#onLimit('statusProcesses');
     const usages = new Map<string, ProcessUsage>();
-    for (const [owner, pids] of found) {
+    for (const [upstream, pids] of found) {
       const memory = isAboveLimit ? TOO_MANY : await memoryOf(pids, this.#procDir);
-      usages.set(owner, { processes: pids.length, ...memory });
+      usages.set(upstream, { processes: pids.length, ...memory });
     }
     return usages;
   }
@@ -61,7 +61,8 @@ const TOO_MANY: Memory = {
 };
 const UNREADABLE: Memory = { memoryBytes: undefined, memoryNote: 'unknown: the system does not let us read it' };
 
-async function memoryOf(pids: readonly number[], procDir: string): Promise<Memory> {
+/** Resolves with the memory of processes together. */
+export async function memoryOf(pids: readonly number[], procDir: string): Promise<Memory> {
   const pss = await sumOfKnown(pids, (pid) => pssBytes(pid, procDir));
   if (pss !== undefined)
     return { memoryBytes: pss, memoryNote: 'PSS: a page that processes share is divided among them' };

@@ -35,6 +35,11 @@ export class RecentLines {
     return this.#lines.at(-1);
   }
 
+  /** Returns the latest line that fits; undefined if none does. */
+  findLast(fits: (line: string) => boolean): string | undefined {
+    return this.#lines.findLast(fits);
+  }
+
   toString(): string {
     return this.#lines.join('\n');
   }

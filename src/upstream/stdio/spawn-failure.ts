@@ -1,8 +1,9 @@
 import { constants } from 'node:fs';
-import { access, stat } from 'node:fs/promises';
-import { basename, delimiter, resolve } from 'node:path';
-import type { StdioTarget } from '../../config/config.ts';
+import { stat } from 'node:fs/promises';
+import { basename, dirname, resolve } from 'node:path';
+import type { StdioTarget } from '../../config/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
+import { firstFile, isAllowed, programCandidates } from './launch/program-file.ts';
 
 /** The product that installs a launcher. */
 const INSTALLED_WITH = new Map([
@@ -59,17 +60,15 @@ async function findCause(code: string, target: StdioTarget, path: string): Promi
     return { message, note: `working directory ${resolve(cwd)} may not be entered` };
   }
 
-  const isPath = command.includes('/');
-  const folders = isPath ? [] : path.split(delimiter).filter((folder) => folder !== '');
-  const candidates = isPath ? [resolve(cwd ?? '.', command)] : folders.map((folder) => resolve(folder, command));
+  const candidates = programCandidates(command, cwd, path);
   const found = await firstFile(candidates);
   if (found === undefined) {
     const advice = `${installAdvice(name)}give the full path of the command, or set PATH in its "env"`;
-    return isPath
+    return command.includes('/')
       ? { message: `command "${name}" was not found`, note: `there is no file ${candidates.join()}` }
       : {
           message: `command "${name}" was not found; ${advice}`,
-          note: `searched PATH: ${folders.join(', ') || '(empty)'}`,
+          note: `searched PATH: ${candidates.map((path) => dirname(path)).join(', ') || '(empty)'}`,
         };
   }
   if (!(await isAllowed(found, constants.X_OK))) {
@@ -89,22 +88,4 @@ async function isDirectory(path: string): Promise<boolean> {
     (found) => found.isDirectory(),
     () => false,
   );
-}
-
-async function isAllowed(path: string, mode: number): Promise<boolean> {
-  return access(path, mode).then(
-    () => true,
-    () => false,
-  );
-}
-
-async function firstFile(candidates: readonly string[]): Promise<string | undefined> {
-  for (const candidate of candidates) {
-    const isFile = await stat(candidate).then(
-      (found) => found.isFile(),
-      () => false,
-    );
-    if (isFile) return candidate;
-  }
-  return undefined;
 }

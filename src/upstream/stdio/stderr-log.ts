@@ -43,6 +43,21 @@ export function severityOf(line: string): Severity | undefined {
   return undefined;
 }
 
+/** The first line of an error with its stack: `TypeError: …`, `Error [ERR_X]: …`, `a.b.SomeException: …`. */
+const THROWN = /^\W*(?:[\w$]+[.:]+)*[\w$]*(?:Error|Exception|Panic)(?: \[\w+\])?:/;
+
+/** The cause of an error, in a line of its own: uv and Rust programs print the name of the missing package there. */
+const CAUSE = /^\s*(?:cause|caused by): ./i;
+
+/** Returns whether a line of stderr looks like the message of an error. */
+function isErrorLine(line: string): boolean {
+  if (THROWN.test(line) || CAUSE.test(line)) return true;
+  // The error follows the stack.
+  if (line.startsWith('Traceback')) return false;
+  const severity = severityOf(line);
+  return severity === 'error' || severity === 'critical';
+}
+
 /** The parts that a {@link StderrLog} is constructed from. */
 export interface StderrLogParts {
   /** Names the upstream in each line. */
@@ -83,6 +98,11 @@ export class StderrLog {
   /** The latest line; undefined before the first. */
   get last(): string | undefined {
     return this.#recent.last;
+  }
+
+  /** The latest line that names an error, or else the latest line; undefined before the first. */
+  get likelyCause(): string | undefined {
+    return this.#recent.findLast(isErrorLine) ?? this.#recent.last;
   }
 
   /** The latest lines. */

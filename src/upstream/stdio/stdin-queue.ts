@@ -2,10 +2,8 @@ import type { Writable } from 'node:stream';
 import type { Logger } from 'pino';
 import { GatewayError } from '../../errors.ts';
 import { oneLine } from '../../json/json.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
 import type { Outgoing } from '../rpc/transport.ts';
-
-/** Beyond this, no further message is accepted. A single message may exceed it, so that each can be sent. */
-const LIMIT_BYTES = 1_048_576;
 
 /** Bytes that are written to the pipe at once. Messages that are not written yet can still be removed. */
 const WRITE_BYTES = 65_536;
@@ -28,6 +26,7 @@ export class StdinQueue {
   readonly #pipe: Writable;
   readonly #onFailed: (id: number, error: GatewayError) => void;
   readonly #log: Logger;
+  readonly #onLimit: ((limit: LimitName) => void) | undefined;
   #waiting: WaitingMessage[] = [];
   /** Bytes in the queue and in the write in flight. */
   #bytes = 0;
@@ -37,14 +36,25 @@ export class StdinQueue {
   #stallTimer: NodeJS.Timeout | undefined;
   #dropped = 0;
   #isEnding = false;
-  #isClosed = false;
+  #isBroken = false;
+  #endReason: GatewayError | undefined;
 
-  /** @param onFailed called for each request that fails; no byte of it was written. */
-  constructor(upstream: string, pipe: Writable, onFailed: (id: number, error: GatewayError) => void, log: Logger) {
+  /**
+   * @param onFailed called for each request that fails; no byte of it was written.
+   * @param onLimit called for each message that is refused because the queue is full.
+   */
+  constructor(
+    upstream: string,
+    pipe: Writable,
+    onFailed: (id: number, error: GatewayError) => void,
+    log: Logger,
+    onLimit?: (limit: LimitName) => void,
+  ) {
     this.#upstream = upstream;
     this.#pipe = pipe;
     this.#onFailed = onFailed;
     this.#log = log;
+    this.#onLimit = onLimit;
   }
 
   /** Number of dropped notifications and responses. */
@@ -54,11 +64,14 @@ export class StdinQueue {
 
   /** Queues a message, or fails it if the queue is full or the process is ending. */
   add(message: Outgoing): void {
-    if (this.#isEnding || this.#isClosed) {
+    if (this.#isEnding || this.#endReason !== undefined) {
       this.#refuse(message, this.#closedError());
       return;
     }
-    if (this.#isStalled || this.#bytes >= LIMIT_BYTES) {
+    // A single message may exceed the bound, so that each can be sent.
+    const isFull = this.#bytes >= LIMITS.stdinQueueBytes;
+    if (isFull) this.#onLimit?.('stdinQueueBytes');
+    if (this.#isStalled || isFull) {
       this.#refuse(message, this.#overloadedError());
       return;
     }
@@ -66,7 +79,7 @@ export class StdinQueue {
     const bytes = Buffer.byteLength(line);
     this.#waiting.push({ message, line, bytes });
     this.#bytes += bytes;
-    if (this.#isScheduled || this.#isWriting) return;
+    if (this.#isScheduled || this.#isWriting || this.#isBroken) return;
     this.#isScheduled = true;
     // One write after all sockets of this turn: with 32 callers this saves a third of the CPU, and one caller loses nothing.
     setImmediate(this.#flush);
@@ -86,16 +99,25 @@ export class StdinQueue {
     if (!this.#isWriting) this.#flush();
   }
 
-  /** Fails the queued messages, because the pipe cannot be written any more. */
-  close(): void {
-    this.#isClosed = true;
+  /**
+   * Stops writing, because the pipe is broken. Messages wait until {@link close} has the reason, which is often the exit of the
+   * process: the broken pipe may be seen first.
+   */
+  stopWriting(): void {
+    this.#isBroken = true;
     clearTimeout(this.#stallTimer);
+  }
+
+  /** Fails the queued messages, and all that follow. @param reason why the process is not there any more. */
+  close(reason: GatewayError): void {
+    this.stopWriting();
+    this.#endReason ??= reason;
     this.#refuseWaiting(this.#closedError());
   }
 
   readonly #flush = () => {
     this.#isScheduled = false;
-    if (this.#isClosed || this.#isWriting) return;
+    if (this.#isBroken || this.#isWriting) return;
     let text = '';
     let count = 0;
     let bytes = 0;
@@ -120,7 +142,7 @@ export class StdinQueue {
 
   #onWritten(bytes: number, error: Error | null | undefined): void {
     clearTimeout(this.#stallTimer);
-    // The owner of the pipe gets the error event, and closes this queue.
+    // The transport gets the error event of the pipe, and closes this queue.
     if (error !== null && error !== undefined) return;
     this.#isWriting = false;
     this.#isStalled = false;
@@ -158,12 +180,15 @@ export class StdinQueue {
   }
 
   #closedError(): GatewayError {
-    const message = `the process of upstream "${this.#upstream}" is ending; try again`;
-    return new GatewayError('upstream-lost', {
+    const message = this.#endReason?.detail.message;
+    const ending = `the process of upstream "${this.#upstream}" is ending`;
+    const detail = {
       upstream: this.#upstream,
-      message,
+      message: message ?? ending,
+      advice: 'the request was not sent, try again',
       executed: 'no',
       retryable: true,
-    });
+    } as const;
+    return new GatewayError('upstream-lost', detail, this.#endReason?.cause);
   }
 }

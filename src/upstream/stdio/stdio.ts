@@ -2,21 +2,24 @@ import { malformedAnswer } from '../rpc/malformed-answer.ts';
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Logger } from 'pino';
-import type { StdioTarget } from '../../config/config.ts';
+import type { StdioTarget } from '../../config/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
 import { type Preparsed, RawObject } from '../../json/json.ts';
 import type { LimitName } from '../../limits.ts';
 import { isBatch, type Message, MessageError, parseBatch, parseMessage } from '../../protocol/jsonrpc.ts';
 import { LineSplitter } from '../../protocol/framing/lines.ts';
-import { childEnvironment } from './environment.ts';
+import { confine } from './launch/confinement.ts';
+import { childEnvironment } from './launch/environment.ts';
+import type { MemoryWatch } from './memory-watch.ts';
 import { NonProtocolOutput } from './non-protocol-output.ts';
 import { isModernRevision } from '../../protocol/revisions.ts';
 import { StdinQueue } from './stdin-queue.ts';
 import { ProcessGroup } from './process-group.ts';
 import type { ProcessGuard } from './process-guard.ts';
+import type { ReceivedMessage, ReceivingBudget } from '../rpc/receiving-budget.ts';
 import { spawnFailure } from './spawn-failure.ts';
 import { TAG_NAME } from './tagged-processes.ts';
-import { configSecrets } from './config-secrets.ts';
+import { configSecrets } from './launch/config-secrets.ts';
 import { printable } from './recent-lines.ts';
 import { StderrLog } from './stderr-log.ts';
 import {
@@ -27,17 +30,23 @@ import {
   disconnectedError,
   startUnlessAborted,
 } from '../rpc/transport.ts';
-import type { WrapperCommands } from './wrapper-commands.ts';
+import type { WrapperCommands } from './launch/wrapper-commands.ts';
 
 /** The options of the stdio transport. */
 export interface StdioOptions {
   readonly upstream: string;
   /** The longest accepted line. */
   readonly messageBytes: number;
+  /** Bounds the messages that are being received from all upstreams. */
+  readonly receiving: ReceivingBudget;
   readonly log: Logger;
   readonly guard: ProcessGuard;
   /** Finds the command that an `npx` or `uvx` runs. Without it, the wrapper keeps running beside the server. */
   readonly wrappers?: WrapperCommands;
+  /** Measures processes with a limit of memory. */
+  readonly memory?: MemoryWatch;
+  /** Files and folders of the gateway that no sandbox shows. */
+  readonly hidden?: readonly string[];
   /** Called for each line on stdout that is no message. */
   readonly onNonProtocolOutput?: () => void;
   /** Called when a message exceeds a bound, or reading is paused because the process sends too many notifications. */
@@ -48,7 +57,11 @@ export interface StdioOptions {
 interface ProcessOptions extends StdioOptions {
   /** Values of the config that its stderr must not show. */
   readonly secrets: readonly string[];
+  readonly memoryBytes: number | undefined;
 }
+
+/** The reason for which stdout is not read for a while. */
+type StopReason = 'too many notifications' | 'no room for the message';
 
 /** The time between the end of stdin and SIGTERM, and between SIGTERM and SIGKILL. */
 const GRACE_MS = 2_000;
@@ -70,17 +83,19 @@ const OUR_ID = /^\d+$/;
 /**
  * Returns the transport to a child process, with one JSON-RPC message per line. Starting runs the program and sends nothing.
  *
- * Details for operators only, such as the searched PATH and the last line on stderr, are in the message of an error's cause.
+ * Details for operators only, such as the searched PATH and the last error on stderr, are in the message of an error's cause.
  *
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio
  */
 export function stdioTransport(target: StdioTarget, options: StdioOptions): StartTransport {
-  const { upstream, guard, wrappers } = options;
+  const { upstream, guard, wrappers, hidden = [] } = options;
   const secrets = configSecrets(target);
+  const memoryBytes = target.processLimits?.memoryBytes;
   const start = async (events: TransportEvents, signal: AbortSignal): Promise<Transport> => {
     const tag = guard.tagged.next(upstream);
     const own = childEnvironment(process.env, target.env);
-    const launch = (await wrappers?.find(upstream, target, own, signal)) ?? { ...target, env: own };
+    const found = (await wrappers?.find(upstream, target, own, signal)) ?? { ...target, env: own };
+    const launch = await confine(upstream, found, target, hidden);
     if (signal.aborted) throw disconnectedError(upstream, signal);
     const env = { ...launch.env, [TAG_NAME]: tag };
     try {
@@ -88,7 +103,9 @@ export function stdioTransport(target: StdioTarget, options: StdioOptions): Star
       // The child leads a process group, so that the processes that it starts can be ended with it.
       const child = spawn(command, args, { cwd, env, detached: true, stdio: 'pipe' });
       // If the child has started, its listeners must be attached without an await in between.
-      if (child.pid !== undefined) return new StdioTransport(child, child.pid, tag, events, { ...options, secrets });
+      if (child.pid !== undefined) {
+        return new StdioTransport(child, child.pid, tag, events, { ...options, secrets, memoryBytes });
+      }
       const [error] = await once(child, 'error');
       throw error;
     } catch (thrown) {
@@ -112,7 +129,12 @@ class StdioTransport implements Transport {
   readonly #stdinQueue: StdinQueue;
   readonly #nonProtocolOutput = new NonProtocolOutput();
   readonly #stderr: StderrLog;
+  /** Counts the line that is being received. */
+  readonly #received: ReceivedMessage;
   readonly #finished = Promise.withResolvers<void>();
+  #endWatch: (() => void) | undefined;
+  /** The reasons for which stdout is not read. */
+  readonly #stops = new Set<StopReason>();
   #drainTimer: NodeJS.Timeout | undefined;
   #hasSentMessage = false;
   #isFinished = false;
@@ -123,8 +145,11 @@ class StdioTransport implements Transport {
     pid: number,
     tag: string,
     events: TransportEvents,
-    { upstream, messageBytes, log, guard, secrets, onNonProtocolOutput, onLimit }: ProcessOptions,
+    options: ProcessOptions,
   ) {
+    const { upstream, messageBytes, receiving, log, guard, secrets, memory, memoryBytes, onNonProtocolOutput } =
+      options;
+    const { onLimit } = options;
     this.#upstream = upstream;
     this.#messageBytes = messageBytes;
     this.#child = child;
@@ -134,8 +159,16 @@ class StdioTransport implements Transport {
     this.#log = log.child({ upstream, childPid: pid });
     this.#stderr = new StderrLog({ log: this.#log, secrets, onLimit });
     this.#group = new ProcessGroup(child, pid, tag, guard, this.#log);
-    this.#stdinQueue = new StdinQueue(upstream, child.stdin, (id, error) => events.onSendFailed(id, error), this.#log);
+    const onFailed = (id: number, error: GatewayError) => events.onSendFailed(id, error);
+    this.#stdinQueue = new StdinQueue(upstream, child.stdin, onFailed, this.#log, onLimit);
+    this.#received = receiving.join(upstream, {
+      hold: () => this.#stopReading('no room for the message'),
+      resume: () => this.#readOn('no room for the message'),
+    });
     this.#attachListeners(child);
+    if (memoryBytes !== undefined) {
+      this.#endWatch = memory?.add(tag, memoryBytes, (bytes) => this.#tooMuchMemory(bytes, memoryBytes));
+    }
     this.#log.debug('upstream process started');
   }
 
@@ -152,19 +185,21 @@ class StdioTransport implements Transport {
   }
 
   pause(forMs: number): void {
-    const { stdout } = this.#child;
-    if (this.#isFinished || this.#group.hasExited || stdout.isPaused()) return;
+    if (!this.#stopReading('too many notifications')) return;
     this.#onLimit?.('notificationsPerSecond');
-    stdout.pause();
-    // After the exit of the process, the rest of its output is read at once.
-    const resume = (): void => {
-      clearTimeout(timer);
-      this.#child.off('exit', resume);
-      stdout.resume();
-    };
-    const timer = setTimeout(resume, forMs);
-    timer.unref();
-    this.#child.once('exit', resume);
+    setTimeout(() => this.#readOn('too many notifications'), forMs).unref();
+  }
+
+  /** Stops reading stdout. Returns false if it is not read any more, or stopped for this reason already. */
+  #stopReading(reason: StopReason): boolean {
+    if (this.#isFinished || this.#group.hasExited || this.#stops.has(reason)) return false;
+    this.#stops.add(reason);
+    this.#child.stdout.pause();
+    return true;
+  }
+
+  #readOn(reason: StopReason): void {
+    if (this.#stops.delete(reason) && this.#stops.size === 0) this.#child.stdout.resume();
   }
 
   close(): Promise<void> {
@@ -189,7 +224,10 @@ class StdioTransport implements Transport {
     const onFirstByte = () => this.#events.onFirstByte?.();
     child.stdout.once('data', onFirstByte);
     child.stderr.once('data', onFirstByte);
-    child.stdout.on('data', (chunk: Buffer) => lines.push(chunk));
+    child.stdout.on('data', (chunk: Buffer) => {
+      lines.push(chunk);
+      if (!this.#isFinished) this.#received.update(lines.pendingBytes);
+    });
     child.stdout.on('end', () => {
       lines.end();
       this.#awaitRest('closed its output');
@@ -201,12 +239,14 @@ class StdioTransport implements Transport {
     child.stderr.on('error', (error) => this.#log.debug({ err: error }, 'cannot read the stderr of the upstream'));
 
     child.stdin.on('error', () => {
-      this.#stdinQueue.close();
+      this.#stdinQueue.stopWriting();
       this.#awaitRest('closed its input');
     });
     child.on('error', (error) => this.#log.warn({ err: error }, 'error of the upstream process'));
     child.once('exit', () => {
-      this.#stdinQueue.close();
+      this.#stdinQueue.stopWriting();
+      // The rest of its output is read at once.
+      for (const reason of this.#stops) this.#readOn(reason);
       this.#awaitRest('exited');
     });
     // `close` follows the exit and the end of all streams.
@@ -285,13 +325,14 @@ class StdioTransport implements Transport {
   #addNonProtocolOutput(text: string, reason: unknown): void {
     this.#onNonProtocolOutput?.();
     if (reason instanceof MessageError && reason.limit !== undefined) this.#onLimit?.(reason.limit);
-    const isTooMuch = this.#nonProtocolOutput.add(Buffer.byteLength(text), performance.now());
+    const limit = this.#nonProtocolOutput.add(Buffer.byteLength(text), performance.now());
     if (this.#nonProtocolOutput.windowLines <= LOGGED_LINES) {
       const level = this.#nonProtocolOutput.windowLines === 1 ? 'warn' : 'debug';
       const why = reason instanceof Error ? reason.message : undefined;
       this.#log[level]({ line: printable(text, QUOTED_CHARS), why }, 'line on stdout is no message, skipped');
     }
-    if (!isTooMuch) return;
+    if (limit === undefined) return;
+    this.#onLimit?.(limit);
     const detail = this.#detail('printed too much that is no message on its stdout, and was ended');
     this.#finish(new GatewayError('upstream-protocol', detail), 'at once');
   }
@@ -299,6 +340,12 @@ class StdioTransport implements Transport {
   #tooLarge(): void {
     const detail = this.#detail(`sent a message of more than ${this.#messageBytes} bytes, and was ended`);
     this.#finish(new GatewayError('too-large', detail), 'at once');
+  }
+
+  #tooMuchMemory(bytes: number, limitBytes: number): void {
+    const used = `used ${mebibytes(bytes)} of memory, more than its limit of ${mebibytes(limitBytes)}`;
+    const detail = this.#detail(`${used} (processLimits.memory), and was ended`);
+    this.#finish(new GatewayError('upstream-lost', detail), 'at once');
   }
 
   #detail(event: string): { readonly upstream: string; readonly message: string } {
@@ -313,8 +360,10 @@ class StdioTransport implements Transport {
     const { exitCode, signalCode } = this.#child;
     const how = signalCode === null ? `exited with code ${exitCode}` : `was killed by ${signalCode}`;
     const message = `the process of upstream "${upstream}" ${how}${this.#hasSentMessage ? '' : ' before it answered'}`;
-    const last = this.#stderr.last;
-    const cause = last === undefined ? undefined : new Error(`last line on stderr: ${printable(last, QUOTED_CHARS)}`);
+    const { likelyCause, last } = this.#stderr;
+    const which = likelyCause === last ? 'last line' : 'last error';
+    const quoted = likelyCause === undefined ? undefined : printable(likelyCause, QUOTED_CHARS);
+    const cause = quoted === undefined ? undefined : new Error(`${which} on stderr: ${quoted}`);
     return new GatewayError('upstream-lost', { upstream, message }, cause);
   }
 
@@ -322,6 +371,8 @@ class StdioTransport implements Transport {
   #finish(error: GatewayError, haste?: 'at once'): void {
     if (this.#isFinished) return;
     this.#isFinished = true;
+    this.#endWatch?.();
+    this.#received.update(0);
     clearTimeout(this.#drainTimer);
     const { stdin, stdout, stderr, exitCode: code, signalCode: signal } = this.#child;
     for (const stream of [stdin, stdout, stderr]) stream.destroy();
@@ -335,10 +386,14 @@ class StdioTransport implements Transport {
     if (this.#closing !== undefined) this.#log.debug(counts, 'upstream process ended');
     else this.#log.warn({ ...counts, reason: error.message, stderr: this.#stderr.toString() }, 'upstream process lost');
 
-    this.#stdinQueue.close();
+    this.#stdinQueue.close(error);
     if (haste !== undefined) this.#group.kill();
     void this.#group.end(0, GRACE_MS);
     this.#events.onClose(error);
     this.#finished.resolve();
   }
+}
+
+function mebibytes(bytes: number): string {
+  return `${Math.ceil(bytes / 2 ** 20)} MiB`;
 }

@@ -22,19 +22,19 @@ export class TaggedProcesses {
   #lastTag = 0;
   #scanning: Promise<ReadonlyMap<string, readonly number[]>> | undefined;
 
-  /** Returns a new tag for a child. @param owner id of the upstream that the child belongs to, without a colon. */
-  next(owner: string): string {
-    return `${this.prefix}${++this.#lastTag}:${owner}`;
+  /** Returns a new tag for a child. @param upstream id of the upstream that the child belongs to, without a colon. */
+  next(upstream: string): string {
+    return `${this.prefix}${++this.#lastTag}:${upstream}`;
   }
 
-  /** Resolves with the ids of running processes, by the owners of their tags. */
-  async pidsByOwner(): Promise<ReadonlyMap<string, readonly number[]>> {
-    const owners = new Map<string, number[]>();
-    for (const [tag, pids] of await this.#scan()) {
-      const owner = tag.slice(tag.lastIndexOf(':') + 1);
-      owners.set(owner, [...(owners.get(owner) ?? []), ...pids]);
+  /** Resolves with the ids of running processes, by the upstream of their tags. */
+  async pidsByUpstream(): Promise<ReadonlyMap<string, readonly number[]>> {
+    const pidsByUpstream = new Map<string, number[]>();
+    for (const [tag, pids] of await this.pidsByTag()) {
+      const upstream = tag.slice(tag.lastIndexOf(':') + 1);
+      pidsByUpstream.set(upstream, [...(pidsByUpstream.get(upstream) ?? []), ...pids]);
     }
-    return owners;
+    return pidsByUpstream;
   }
 
   /** Sends SIGTERM to all processes with this tag. */
@@ -54,12 +54,13 @@ export class TaggedProcesses {
 
   /** Resolves with whether there was a process to signal. */
   async #signal(tag: string, signal: NodeJS.Signals): Promise<boolean> {
-    const pids = (await this.#scan()).get(tag) ?? [];
+    const pids = (await this.pidsByTag()).get(tag) ?? [];
     for (const pid of pids) kill(pid, signal);
     return pids.length > 0;
   }
 
-  #scan(): Promise<ReadonlyMap<string, readonly number[]>> {
+  /** Resolves with the ids of running processes, by their tags. */
+  pidsByTag(): Promise<ReadonlyMap<string, readonly number[]>> {
     this.#scanning ??= sleep(GATHER_MS).then(() => {
       this.#scanning = undefined;
       return pidsByTag(this.prefix);

@@ -4,6 +4,7 @@ import * as fc from 'fast-check';
 import { hasUnseen, publishedName, printable } from '../../../src/catalog/names/name.ts';
 import { resolveTool } from '../../../src/catalog/catalog.ts';
 import { bare, catalogOf, tool, upstream, view } from '../fixtures.ts';
+import { quote } from '../../support/test-name.ts';
 
 const cases = [
   { prefix: 'git__', name: 'log', published: 'git__log' },
@@ -15,7 +16,7 @@ const cases = [
 ];
 
 for (const { prefix, name, published } of cases) {
-  test(`"${printable(name)}" behind "${prefix}" is published as "${printable(published)}"`, () => {
+  test(`${quote(name, 24)} behind "${prefix}" is published as ${quote(published, 24)}`, () => {
     assert.equal(publishedName(upstream('git', { prefix }), name, 48), published);
   });
 }
@@ -35,7 +36,7 @@ for (const { prefix, name, published } of [
   { prefix: 'a-very-long-upstream-name-for-testing__', name: 'x'.repeat(99), published: /^a-very_x{34}_[0-9a-f]{6}$/ },
   { prefix: 'github__', name: 'list.'.repeat(7), published: /^github__(?:list_){6}lis_[0-9a-f]{6}$/ },
 ]) {
-  test(`N-11 "${name}" with prefix "${prefix}" keeps its own name as far as it fits`, () => {
+  test(`N-11 ${quote(name, 20)} behind ${quote(prefix, 20)} stays as far as it fits`, () => {
     const short = publishedName(upstream('a', { prefix }), name, 48);
     assert.match(short, published);
     assert.ok(short.length <= 48);

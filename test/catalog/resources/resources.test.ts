@@ -2,14 +2,15 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { resolveResource, resolveTemplate } from '../../../src/catalog/catalog.ts';
+import type { Resolution } from '../../../src/catalog/resources/resources.ts';
 import { RawObject, rawItems } from '../../../src/json/json.ts';
 import { toClient } from '../../../src/catalog/rewrite.ts';
 import { bare, catalogOf, member, resource, template, upstream, view } from '../fixtures.ts';
 
 const pair = view([upstream('a'), upstream('b')]);
-const NONE = { kind: 'none' };
+const NONE: Resolution = { kind: 'none' };
 
-function one(id: string, uri: string): object {
+function one(id: string, uri: string): Resolution {
   return { kind: 'one', upstream: id, uri };
 }
 
@@ -34,7 +35,7 @@ const known = catalogOf(pair, {
   },
 });
 
-const cases = [
+const cases: readonly { readonly uri: string; readonly to: Resolution }[] = [
   { uri: 'a+file:///1', to: one('a', 'file:///1') },
   { uri: 'a+file:///unlisted', to: one('a', 'file:///unlisted') },
   { uri: 'b+file:///1', to: one('b', 'file:///1') },
@@ -56,8 +57,13 @@ const cases = [
   { uri: '', to: NONE },
 ];
 
+/** Returns a resolution for the name of a test. */
+function shown(to: Resolution): string {
+  return to.kind === 'one' ? `${to.uri} of ${to.upstream}` : to.kind;
+}
+
 for (const { uri, to } of cases) {
-  test(`M-023 "${uri}" resolves to ${JSON.stringify(to)}`, () => assert.deepEqual(resolveResource(known, uri), to));
+  test(`M-023 "${uri}" resolves to ${shown(to)}`, () => assert.deepEqual(resolveResource(known, uri), to));
 }
 
 const completions = [
@@ -70,7 +76,7 @@ const completions = [
 ];
 
 for (const { ref, to } of completions) {
-  test(`M-017 a completion for "${ref}" resolves to ${JSON.stringify(to)}`, () => {
+  test(`M-017 a completion for "${ref}" resolves to ${shown(to)}`, () => {
     assert.deepEqual(resolveTemplate(known, ref), to);
   });
 }

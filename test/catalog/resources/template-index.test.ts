@@ -69,3 +69,16 @@ test('N-22 limit templatesPerUpstream: the first are listed, and one record coun
     },
   ]);
 });
+
+test('N-22 limit templateExpressions: a template with more of them matches no URI', () => {
+  const reached: string[] = [];
+  const templateOf = (count: number) => `x:${'{a}/'.repeat(count)}`;
+  const templates = [LIMITS.templateExpressions, LIMITS.templateExpressions + 1].map((count) => ({
+    upstream: String(count),
+    template: templateOf(count),
+  }));
+  const index = new TemplateIndex(templates, (limit) => reached.push(limit));
+  assert.deepEqual(reached, ['templateExpressions']);
+  assert.deepEqual([...index.find(`x:${'v/'.repeat(LIMITS.templateExpressions)}`)], [templates[0]?.upstream]);
+  assert.deepEqual([...index.find(`x:${'v/'.repeat(LIMITS.templateExpressions + 1)}`)], []);
+});

@@ -6,22 +6,24 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { SHELLS } from '../../../src/cli/operator/completion.ts';
-import { WORDS } from '../../../src/cli/operator/commands.ts';
 import { LISTS } from '../../../src/cli/operator/ls.ts';
-import { LOG_LEVELS } from '../../../src/config/config.ts';
 import { MAIN, type Ran, runCli } from '../../support/cli.ts';
 import { type RunningGateway, startGateway } from '../../support/gateway.ts';
 
 const SERVER = fileURLToPath(new URL('../../fixtures/servers/pid-stdio.ts', import.meta.url));
-const BOUNDED = { timeout: 60_000 };
+const BOUNDED = { timeout: 120_000 };
 
 let gateway: RunningGateway;
 let empty = '';
 
 before(async () => {
   empty = await mkdtemp(join(tmpdir(), 'linkspan-empty-'));
-  gateway = await startGateway({ mcpServers: { local: { command: process.execPath, args: [SERVER] } } });
+  gateway = await startGateway({
+    mcpServers: {
+      local: { command: process.execPath, args: [SERVER] },
+      crash: { command: 'sh', args: ['-c', 'echo boom >&2; exit 3'] },
+    },
+  });
 });
 
 after(async () => {
@@ -44,9 +46,10 @@ test('status shows process, endpoint and upstreams, and exits with 0 while ready
   assert.deepEqual([code, stderr], [0, '']);
   assert.match(stdout, new RegExp(`process ${gateway.pid}, up \\d+ (?:s|min)`));
   assert.match(stdout, new RegExp(`Clients +${gateway.endpoint()}`));
-  assert.match(stdout, /^local +configured +stdio/m);
+  assert.match(stdout, /^local +configured +stdio +never listed +0 connections$/m);
+  assert.match(stdout, /^Load +0 sessions, 0 groups of modern clients, 0 requests, 0 parked$/m);
   const json = JSON.parse((await on('status', '--json')).stdout);
-  assert.deepEqual([json.pid, json.upstreams.length], [gateway.pid, 1]);
+  assert.deepEqual([json.pid, json.upstreams.length], [gateway.pid, 2]);
 });
 
 test('call prints the result on stdout, and on stderr as whom it was called', BOUNDED, async () => {
@@ -60,7 +63,7 @@ test('the exit code tells the failure of a tool from a refused call', BOUNDED, a
   assert.equal((await on('call', 'local__fail')).code, 5);
   const refused = await on('call', 'local__nothing');
   assert.equal(refused.code, 1);
-  assert.match(refused.stderr, /Unknown tool/);
+  assert.match(refused.stderr, /Unknown tool.* \(unknown-tool\); "linkspan ls items" lists the names\n$/);
   const wrong = await on('call', 'local__pid', '{"a":');
   assert.equal(wrong.code, 2);
 });
@@ -86,7 +89,27 @@ test('restart and drain say what they did, and the next call works again', BOUND
   assert.equal((await on('call', 'local__pid')).code, 0);
   const wrong = await on('restart', 'nope');
   assert.equal(wrong.code, 1);
-  assert.match(wrong.stderr, /^linkspan: There is no upstream "nope"\. There are: local\.\n$/);
+  assert.match(wrong.stderr, /^linkspan: There is no upstream "nope"\. There are: local, crash\.\n$/);
+});
+
+test('restart of an upstream that ends exits with 1; logs has what it printed', BOUNDED, async () => {
+  const { code, stdout } = await on('restart', 'crash');
+  assert.equal(code, 1);
+  assert.match(
+    stdout,
+    /crash" was restarted, and is failed: .* exited with code 3 before it answered \(last line on stderr: boom\)/,
+  );
+  assert.doesNotMatch(stdout, /the request was not sent/);
+  const json = await on('restart', 'crash', '--json');
+  assert.deepEqual([json.code, JSON.parse(json.stdout).isStarted], [1, false]);
+  const logs = await on('logs', '--upstream', 'crash');
+  assert.match(logs.stdout, /^! crash: .*exited with code 3 before it answered\. On stderr:\n +\| boom$/m);
+});
+
+test('logs of an upstream that does not exist names those that do', BOUNDED, async () => {
+  const { code, stdout, stderr } = await on('logs', '--upstream', 'lcoal');
+  assert.deepEqual([code, stdout], [0, '']);
+  assert.equal(stderr, 'linkspan: There is no upstream "lcoal" now. There are: local, crash.\n');
 });
 
 test('logs prints the latest lines; with --follow, further ones until it is stopped', BOUNDED, async () => {
@@ -107,6 +130,13 @@ test('logs prints the latest lines; with --follow, further ones until it is stop
   child.kill('SIGINT');
   const [exitCode] = await once(child, 'exit');
   assert.equal(exitCode, 0);
+});
+
+test('N-07 prefetch downloads beside a running gateway, which stores the lists', BOUNDED, async () => {
+  const { code, stdout, stderr } = await on('prefetch');
+  assert.equal(code, 1, 'the other upstream fails');
+  assert.match(stdout, /^local: \d+ tools.*\ncrash: FAILED/);
+  assert.match(stderr, /a running gateway uses .* and stores the lists itself; each upstream is started once/);
 });
 
 test('healthcheck needs no key, and exits with 1 while the gateway is not ready', BOUNDED, async () => {
@@ -145,14 +175,5 @@ test('a gateway is found although its config file was broken since', BOUNDED, as
     assert.equal((await linkspan(['status', '--config', file])).code, 0);
   } finally {
     await rm(dir, { recursive: true, force: true });
-  }
-});
-
-test('completions name every command, and their words are those of the commands', BOUNDED, async () => {
-  assert.deepEqual([WORDS.ls, WORDS.completion, WORDS['log-level']], [LISTS, SHELLS, LOG_LEVELS]);
-  for (const shell of SHELLS) {
-    const { code, stdout } = await linkspan(['completion', shell]);
-    assert.equal(code, 0);
-    for (const word of ['status', 'healthcheck', 'sessions']) assert.match(stdout, new RegExp(`\\b${word}\\b`), shell);
   }
 });

@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import * as fc from 'fast-check';
+
 import { parseText } from '../../../src/config/document/document.ts';
 import { ConfigError } from '../../../src/config/document/problem.ts';
+import { parseFile } from '../../../src/config/parse-file.ts';
 
 function refusal(file: string, text: string): string {
   try {
@@ -63,8 +66,37 @@ const refusals = [
   },
   { name: '__proto__', text: '__proto__: {a: 1}\n', message: 'x.yaml:1:1: "__proto__" cannot be a key' },
   { name: 'a list as a key', text: '? [a]\n: 1\n', message: 'x.yaml:1:3: expected a name as the key' },
-  { name: 'an unknown alias', text: 'a: *b\n', message: 'x.yaml:1:4 a: no anchor &b before this' },
-  { name: 'an unknown tag', text: 'a: !secret x\n', message: 'x.yaml:1:4: Unresolved tag: !secret' },
+  {
+    name: 'an unknown alias',
+    text: 'a: *b\n',
+    message: 'x.yaml:1:4 a: no anchor of this name stands before this; a text that begins with "*" needs quotes',
+  },
+  { name: 'an unknown tag', text: 'a: !secret x\n', message: 'x.yaml:1:4: a text that begins with "!" needs quotes' },
+  {
+    name: 'a block scalar with text in its header',
+    text: 'a: |secret\n',
+    message: 'x.yaml:1:5: a text that begins with "|" or ">" needs quotes',
+  },
+  {
+    name: 'an anchor without a value',
+    text: 'a: &secret\n',
+    message: 'x.yaml:1:11 a: an anchor without a value; a text that begins with "&" needs quotes',
+  },
+  {
+    name: 'a reserved character',
+    text: 'a: @secret\n',
+    message: 'x.yaml:1:4: a text that begins with this character needs quotes',
+  },
+  {
+    name: 'an unknown escape',
+    text: 'a: "\\q"\n',
+    message: 'x.yaml:1:5: this escape is not YAML; in double quotes, a backslash is written "\\\\"',
+  },
+  {
+    name: 'a second document',
+    text: 'a: 1\n---\nb: 2\n',
+    message: 'x.yaml:2:1: expected one document; this line begins another',
+  },
   { name: 'a tab', text: 'a:\n\tb: 1\n', message: 'x.yaml:2:1: Tabs are not allowed as indentation' },
   { name: 'a merge of no map', text: 'a: {<<: 3}\n', message: 'x.yaml:1:9 a: expected a map to merge' },
 ];
@@ -88,4 +120,42 @@ test('endless brackets are refused', { timeout: 20_000 }, () => {
 test('a variable that YAML reads as a map is refused with advice to quote it', () => {
   assert.match(refusal('x.yaml', 'a: {b: ${X}}\n'), /needs quotes/);
   assert.doesNotMatch(refusal('x.yaml', 'a: {b: ]}\n'), /needs quotes/);
+});
+
+test('a syntax error that the parser reports more than once is one problem', () => {
+  const text = 'mcpServers: {{{\n';
+  assert.throws(
+    () => parseText('config.yaml', text),
+    (thrown) => {
+      assert.ok(thrown instanceof ConfigError);
+      const lines = thrown.problems.map(({ line, column, message }) => `${line}:${column} ${message}`);
+      assert.deepEqual(lines, [...new Set(lines)]);
+      return true;
+    },
+  );
+});
+
+const PUNCTUATION = '|>!*&@%`"\'?:-,[]{}#~=\\ \n'.split('');
+
+test('no syntax error quotes the file, which may hold secrets', () => {
+  const marks = fc.string({ unit: fc.constantFrom(...PUNCTUATION), maxLength: 4 });
+  const places = fc.constantFrom(
+    (text: string) => `a:\n  b: ${text}\n`,
+    (text: string) => `a:\n  - ${text}\n  - c\n`,
+    (text: string) => `a: {b: ${text}, c: 1}\n`,
+    (text: string) => `"a"\nb: ${text}\n`,
+  );
+  fc.assert(
+    fc.property(places, marks, marks, fc.constantFrom('yaml', 'json', 'toml'), (place, before, after, ending) => {
+      const file = `x.${ending}`;
+      const text = ending === 'toml' ? `a = ${before}hunter2${after}\n` : place(`${before}hunter2${after}`);
+      try {
+        parseFile(file, text);
+      } catch (thrown) {
+        assert.ok(thrown instanceof ConfigError);
+        for (const { message } of thrown.problems) assert.ok(!message.includes('hunter'), message);
+      }
+    }),
+    { numRuns: 2_000 },
+  );
 });

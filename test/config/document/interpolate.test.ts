@@ -3,8 +3,9 @@ import { test } from 'node:test';
 
 import * as fc from 'fast-check';
 
-import type { Dialect, Lookup } from '../../../src/config/document/interpolate.ts';
+import type { ExpansionSyntax, Lookup } from '../../../src/config/document/interpolate.ts';
 import { expand } from '../../../src/config/document/interpolate.ts';
+import { quote, shortened } from '../../support/test-name.ts';
 
 const VARIABLES: Readonly<Record<string, string>> = {
   NAME: 'value',
@@ -21,7 +22,7 @@ const lookup: Lookup = {
   place: (name) => (name === 'workspaceFolder' ? '/work' : undefined),
 };
 
-const expansions: readonly { text: string; to: string; dialect?: Dialect }[] = [
+const expansions: readonly { text: string; to: string; dialect?: ExpansionSyntax }[] = [
   { text: 'plain', to: 'plain' },
   { text: '', to: '' },
   { text: '${NAME}', to: 'value' },
@@ -75,7 +76,8 @@ const problems = [
 ];
 
 for (const { text, problem } of problems) {
-  test(`${JSON.stringify(text)} fails: ${problem}`, () => assert.deepEqual(expand(text, lookup), { problem }));
+  test(`${quote(text, 24)} fails: ${shortened(problem, 45)}`, () =>
+    assert.deepEqual(expand(text, lookup), { problem }));
 }
 
 for (const text of [

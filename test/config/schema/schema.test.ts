@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { test } from 'node:test';
+import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 import { Ajv2020 } from 'ajv/dist/2020.js';
@@ -9,6 +10,7 @@ import { parse } from 'yaml';
 import { schemaText } from '../../../src/cli/schema.ts';
 import { loadConfig } from '../../../src/config/load.ts';
 import { FOREIGN_KEYS, OWN_KEYS } from '../../../src/config/schema/upstream-schema.ts';
+import { makeCertificate } from '../../support/certificate.ts';
 
 const CONFIG = new URL('../../../config/', import.meta.url);
 const CLIENTS = ['claude-code.json', 'cursor.json', 'copilot.json', 'windsurf.json', 'cline.json', 'codex.yaml'];
@@ -40,11 +42,21 @@ test('config/linkspan.schema.json is what `npm run schema` writes', () => {
   assert.equal(readFileSync(new URL('linkspan.schema.json', CONFIG), 'utf8'), schemaText());
 });
 
+const made = await makeCertificate();
+after(() => made[Symbol.asyncDispose]());
+
 for (const name of ['example.yaml', 'reference.yaml']) {
   test(`config/${name} is valid to an editor and to the gateway`, () => {
     assert.ok(validate(read(new URL(name, CONFIG))), JSON.stringify(validate.errors));
-    const env = { HOME: '/home/me', EXAMPLE_TOKEN: 'x' };
-    assert.deepEqual(loadConfig(fileURLToPath(new URL(name, CONFIG)), { env }).warnings, []);
+    const LINKSPAN_WRAPPING_KEY = randomBytes(32).toString('base64');
+    const tls = { EXAMPLE_CERT: made.cert, EXAMPLE_KEY: made.key };
+    const env = { HOME: '/home/me', EXAMPLE_TOKEN: 'x', REDIS_PASSWORD: 'x', LINKSPAN_WRAPPING_KEY, ...tls };
+    const { warnings } = loadConfig(fileURLToPath(new URL(name, CONFIG)), { env });
+    // The reference names a lock file, and there is none beside it.
+    assert.deepEqual(
+      warnings.filter((warning) => !/there is no lock file/.test(warning)),
+      [],
+    );
   });
 }
 
@@ -76,8 +88,18 @@ test('an editor takes a variable for any value', () => {
   assert.ok(validate({ mcpServers: { a: entry }, gateway: { listen: '${L}', operator: '${O}' } }));
 });
 
-const reference = read(new URL('reference.yaml', CONFIG));
 const referenceText = readFileSync(new URL('reference.yaml', CONFIG), 'utf8');
+/** Settings that cannot stand beside others, which are comments in the reference. */
+const COMMENTED = /^( {4})# ((?:otlp| +(?:endpoint|headers|tls|ca|cert|key)):)/gm;
+const reference: unknown = parse(referenceText.replaceAll(COMMENTED, '$1$2'));
+
+/** Returns the members of two items of a list, those of the second one first. Maps in them are merged too. */
+function merged(later: unknown, item: unknown): unknown {
+  const isMap = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value);
+  if (!isMap(later) || !isMap(item)) return item;
+  const members = Object.entries(Object(item)).map(([key, value]) => [key, merged(member(later, key), value)]);
+  return { ...Object(later), ...Object.fromEntries(members) };
+}
 
 /** Returns every key below a schema with the sample value of the reference. */
 function* keysOf(
@@ -92,7 +114,7 @@ function* keysOf(
     yield* keysOf(below, inside, `${path}.${key}`);
   }
   if (at.items?.properties !== undefined)
-    yield* keysOf(at.items, Array.isArray(value) ? value[0] : undefined, `${path}[]`);
+    yield* keysOf(at.items, Array.isArray(value) ? value.reduceRight(merged, {}) : undefined, `${path}[]`);
   if (typeof at.additionalProperties === 'object' && at.additionalProperties.properties !== undefined) {
     const [first] = typeof value === 'object' && value !== null ? Object.values(value) : [];
     yield* keysOf(at.additionalProperties, first, `${path}.*`);
@@ -114,7 +136,8 @@ test('the reference lists every gateway key, and the schema describes each', () 
 });
 
 /** Keys whose value in the reference is an example, not the default. */
-const EXAMPLES = /^gateway\.(?:auth(?:\.jwt|\.apiKeys)?|operatorKeys|profiles(?:\..*)?)$/;
+const EXAMPLES =
+  /^gateway\.(?:auth(?:\.jwt|\.introspection|\.apiKeys)?|operatorKeys|profiles(?:\..*)?|access(?:\..*)?|audit\.otlp\.headers|rates(?:\[\]\..*)?)$/;
 
 test('the gateway values in the reference are the defaults', () => {
   for (const { path, schema, value } of gatewayKeys) {
@@ -126,7 +149,9 @@ test('the gateway values in the reference are the defaults', () => {
 test('the reference lists every upstream key, its default and clients’ spellings', () => {
   const upstream = schema.$defs?.['upstream'] ?? {};
   const servers = member(reference, 'mcpServers');
-  const sample = Object.assign({}, member(servers, 'remote'), member(servers, 'local'));
+  const all = Object.values(Object(servers));
+  const auth = Object.assign({}, ...all.map((server) => member(server, 'auth')));
+  const sample = Object.assign({}, member(servers, 'remote'), member(servers, 'local'), { auth });
   const keys = [
     ...keysOf(
       { ...upstream, properties: Object.fromEntries(OWN_KEYS.map((key) => [key, upstream.properties?.[key] ?? {}])) },

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 import { loadText, problemsOf } from '../../support/config-file.ts';
-import type { UpstreamConfig } from '../../../src/config/config.ts';
+import type { UpstreamConfig } from '../../../src/config/upstream-config.ts';
 import { loadConfig } from '../../../src/config/load.ts';
 
 const FOLDER = fileURLToPath(new URL('../../fixtures/config/', import.meta.url));
@@ -428,7 +428,7 @@ const BROKEN = [
 ];
 
 for (const { text, says } of BROKEN) {
-  test(`N-12 broken JSON is reported as JSON: ${says}`, () => {
+  test(`N-12 broken JSON: ${says}`, () => {
     assert.deepEqual(problemsOf(text, { name: 'config.json' }), [says]);
   });
 }

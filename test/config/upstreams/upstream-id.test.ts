@@ -12,7 +12,7 @@ const cases = [
 ];
 
 for (const { key, id, prefix } of cases) {
-  test(`N-11 "${key}" has the id "${id}" and the default prefix "${prefix}"`, () => {
+  test(`N-11 "${key}" has the id "${id}" and the prefix "${prefix}"`, () => {
     assert.equal(upstreamId(key), id);
     assert.equal(defaultPrefix(key), prefix);
   });

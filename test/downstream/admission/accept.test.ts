@@ -1,42 +1,43 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { getShape, isJson, postShape } from '../../../src/downstream/admission/accept.ts';
+import { getForm, isJson, postForm } from '../../../src/downstream/admission/accept.ts';
+import { shortened } from '../../support/test-name.ts';
 
 const posts = [
-  { accept: undefined, shape: 'any' },
-  { accept: '', shape: 'any' },
-  { accept: 'application/json, text/event-stream', shape: 'any' },
-  { accept: 'text/event-stream;q=0.5,APPLICATION/JSON', shape: 'any' },
-  { accept: '*/*', shape: 'any' },
-  { accept: 'application/*, text/*', shape: 'any' },
-  { accept: 'application/json', shape: 'json' },
-  { accept: 'application/json; charset=utf-8', shape: 'json' },
-  { accept: 'application/json, text/event-stream;q=0', shape: 'json' },
-  { accept: 'text/event-stream', shape: 'events' },
-  { accept: 'text/event-stream, application/json; q=0.0', shape: 'events' },
-  { accept: 'text/html', shape: undefined },
-  { accept: 'application/jsonx', shape: undefined },
-  { accept: 'text/plain, image/*', shape: undefined },
+  { accept: undefined, form: 'any' },
+  { accept: '', form: 'any' },
+  { accept: 'application/json, text/event-stream', form: 'any' },
+  { accept: 'text/event-stream;q=0.5,APPLICATION/JSON', form: 'any' },
+  { accept: '*/*', form: 'any' },
+  { accept: 'application/*, text/*', form: 'any' },
+  { accept: 'application/json', form: 'json' },
+  { accept: 'application/json; charset=utf-8', form: 'json' },
+  { accept: 'application/json, text/event-stream;q=0', form: 'json' },
+  { accept: 'text/event-stream', form: 'events' },
+  { accept: 'text/event-stream, application/json; q=0.0', form: 'events' },
+  { accept: 'text/html', form: undefined },
+  { accept: 'application/jsonx', form: undefined },
+  { accept: 'text/plain, image/*', form: undefined },
 ];
 
-for (const { accept, shape } of posts) {
-  test(`a POST with Accept ${accept ?? 'absent'} gets ${shape ?? '406'}`, () => {
-    assert.equal(postShape(accept), shape);
+for (const { accept, form } of posts) {
+  test(`a POST with Accept ${accept ?? 'absent'} gets ${form ?? '406'}`, () => {
+    assert.equal(postForm(accept), form);
   });
 }
 
 const gets = [
-  { accept: undefined, shape: 'events' },
-  { accept: '*/*', shape: 'events' },
-  { accept: 'text/event-stream', shape: 'events' },
-  { accept: 'text/html, text/event-stream', shape: 'events' },
-  { accept: 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8', shape: 'hint' },
-  { accept: 'application/json', shape: 'nothing' },
+  { accept: undefined, form: 'events' },
+  { accept: '*/*', form: 'events' },
+  { accept: 'text/event-stream', form: 'events' },
+  { accept: 'text/html, text/event-stream', form: 'events' },
+  { accept: 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8', form: 'hint' },
+  { accept: 'application/json', form: 'nothing' },
 ];
 
-for (const { accept, shape } of gets) {
-  test(`T-024 a GET with Accept ${accept ?? 'absent'} requests ${shape}`, () => {
-    assert.equal(getShape(accept), shape);
+for (const { accept, form } of gets) {
+  test(`T-024 a GET with Accept ${shortened(accept ?? 'absent', 40)} requests ${form}`, () => {
+    assert.equal(getForm(accept), form);
   });
 }
 

@@ -5,15 +5,18 @@ import { createAuthenticator } from '../../../src/auth/authenticate.ts';
 import { Admission } from '../../../src/downstream/admission/admission.ts';
 import { readRawHeaders } from '../../../src/downstream/admission/headers.ts';
 import { LOCAL } from '../../../src/policy/principal.ts';
-import { configWith, type Overrides } from '../edge.ts';
+import { createMetrics } from '../../../src/telemetry/metrics.ts';
+import { post, rpc } from '../client.ts';
+import { BY_NAME, configWith, type Overrides, startEdge } from '../edge.ts';
 
 const ORIGIN = 'http://127.0.0.1:3000';
+const metrics = createMetrics('0');
 
 function admissionOf(overrides: Overrides = {}): Admission {
   const config = configWith(overrides);
   const log = pino({ level: 'silent' });
   const authenticator = createAuthenticator(config.auth, { log });
-  return new Admission({ authenticator, config, origin: ORIGIN, log, metrics: undefined });
+  return new Admission({ authenticator, config, origin: ORIGIN, log, metrics });
 }
 
 test('A-001 the endpoint of a view is below the public URL, or the bound address', () => {
@@ -43,6 +46,22 @@ function headersOf(raw: readonly string[]): Record<string, string> {
 for (const { is, raw, isAdmitted } of cases) {
   test(`SEC-15 ${is}: ${isAdmitted ? 'admitted by its headers alone' : 'left to the complete check'}`, () => {
     assert.equal(admissionOf().admitPlain({ headers: headersOf(raw), rawHeaders: raw }) !== undefined, isAdmitted);
+  });
+}
+
+for (const [trustedProxies, expected] of [
+  [['127.0.0.0/8'], '2001:db8:1:2'],
+  [[], '127.0.0.1'],
+] as const) {
+  test(`credentials come from ${expected} with ${trustedProxies.length} trusted proxies`, async () => {
+    const addresses: (string | undefined)[] = [];
+    const authenticate: typeof BY_NAME.authenticate = (headers, endpoint, address) => {
+      addresses.push(address);
+      return BY_NAME.authenticate(headers, endpoint, address);
+    };
+    await using edge = await startEdge({ trustedProxies }, { ...BY_NAME, authenticate });
+    await post(`${edge.url}/mcp`, rpc(1, 'ping'), undefined, { 'x-forwarded-for': '2001:db8:1:2:3::4' });
+    assert.deepEqual(addresses, [expected]);
   });
 }
 

@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import { readHeaders, readRawHeaders } from '../../../src/downstream/admission/headers.ts';
 
 /** Sends this head to a server of Node. Returns the request as the server has parsed it. */
-async function parsedByNode(lines: readonly string[]): Promise<IncomingMessage> {
+async function parseByNode(lines: readonly string[]): Promise<IncomingMessage> {
   const server = createServer((_incoming, outgoing) => outgoing.end());
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -45,12 +45,12 @@ const heads: Readonly<Record<string, readonly string[]>> = {
   'a repeated accept': [...USUAL, 'accept: text/html'],
   'a repeated origin': [...USUAL, 'origin: http://a', 'Origin: http://a'],
   'another repeated header': [...USUAL, 'x-forwarded-for: a', 'x-forwarded-for: b'],
-  'names of members that every object has': [...USUAL, '__proto__: a', 'constructor: b'],
+  'names that every object has': [...USUAL, '__proto__: a', 'constructor: b'],
 };
 
 for (const [has, lines] of Object.entries(heads)) {
   test(`SEC-15 a request with ${has} is read as from its raw headers`, async () => {
-    const incoming = await parsedByNode(lines);
+    const incoming = await parseByNode(lines);
     assert.deepEqual(readHeaders(incoming), readRawHeaders(incoming.rawHeaders));
   });
 }

@@ -35,15 +35,15 @@ async function connection(): Promise<AsyncDisposable & { readonly socket: Socket
 test('T-020 a disconnect reaches each request in flight, and none that was answered', LIMIT, async () => {
   await using line = await connection();
   const watcher = new DisconnectWatcher();
-  const told: string[] = [];
-  const request = (name: string) => ({ onDisconnect: () => void told.push(name) });
+  const disconnected: string[] = [];
+  const request = (name: string) => ({ onDisconnect: () => void disconnected.push(name) });
   const answered = request('answered');
   watcher.watch(line.socket, request('first'));
   watcher.watch(line.socket, answered).delete(answered);
   watcher.watch(line.socket, request('second'));
   assert.equal(line.socket.listenerCount('close'), 1, 'one listener per connection');
   await line.disconnect();
-  assert.deepEqual(told, ['first', 'second']);
+  assert.deepEqual(disconnected, ['first', 'second']);
 });
 
 test('T-020 a request on a closed connection is told at once', LIMIT, async () => {

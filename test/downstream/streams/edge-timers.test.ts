@@ -34,3 +34,20 @@ test('an open stream gets a comment at each keep-alive, a removed one gets none'
   t.mock.timers.tick(1_000);
   assert.match(String(stream.read()), /^:/);
 });
+
+test('keep-alives of many streams are spread over the interval', (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  const timers = new EdgeTimers(1_000);
+  const streams = Array.from({ length: 100 }, () => new PassThrough());
+  for (const stream of streams) {
+    timers.addStream(new StreamWriter(stream, { onGone() {}, onDropped() {} }, { isImpatient: true }));
+  }
+  const counts = Array.from({ length: 50 }, () => {
+    t.mock.timers.tick(20);
+    return streams.filter((stream) => stream.read() !== null).length;
+  });
+  assert.deepEqual(
+    counts,
+    counts.map(() => 2),
+  );
+});

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { parseEventId, requestSuffix } from '../../../src/downstream/streams/event-id.ts';
 import { eventText } from '../../../src/protocol/framing/event-stream.ts';
+import { quote } from '../../support/test-name.ts';
 
 test('an event id holds its stream, its number and its request', () => {
   const id = `Ab-_9-12.34${requestSuffix('"q\\"1"')}`;
@@ -48,7 +49,7 @@ const strangers = [
 ];
 
 for (const text of strangers) {
-  test(`S-003 ${JSON.stringify(text.slice(0, 50))} is not an event id of the gateway`, () => {
+  test(`S-003 ${quote(text)} is not an event id of the gateway`, () => {
     assert.equal(parseEventId(text), undefined);
   });
 }

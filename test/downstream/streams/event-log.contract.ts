@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import type { EventLog, EventLogs, StreamEvent } from '../../../src/downstream/streams/event-log.ts';
+import type { ClientSession } from '../../../src/gateway/front.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { LOCAL } from '../../../src/policy/principal.ts';
 
@@ -11,12 +12,18 @@ function streamEvent(seq: number, text = `${seq}`): StreamEvent {
   return { seq, text, bytes: 2 * text.length, atMs: 0 };
 }
 
+let lastSerial = 0;
+
+/** Returns a session of a principal of its own, unless another one is given. */
+export function eventSession(principal: string = randomUUID()): Pick<ClientSession, 'ref' | 'caller'> {
+  const caller = { principal: LOCAL, view: '', revision: '2025-11-25', capabilities: RawObject.EMPTY } as const;
+  return { ref: { principal, serial: ++lastSerial, expiresMs: Date.now() + 3_600_000 }, caller };
+}
+
 /** The contract of every kind of event log, with room for 100 events of a session. */
 export function eventLogContract(name: string, open: () => EventLogs): void {
-  const logOf = (logs: EventLogs, removed: string[] = [], id: string = randomUUID()): EventLog => {
-    const caller = { principal: LOCAL, view: '', revision: '2025-11-25', capabilities: RawObject.EMPTY } as const;
-    return logs.open({ id, caller }, (stream) => removed.push(stream));
-  };
+  const logOf = (logs: EventLogs, removed: string[] = []): EventLog =>
+    logs.open(eventSession(), (stream) => removed.push(stream));
   const append = async (log: EventLog, stream: string, seqs: readonly number[]): Promise<void> => {
     for (const seq of seqs) await log.append(stream, streamEvent(seq));
   };
@@ -41,7 +48,7 @@ export function eventLogContract(name: string, open: () => EventLogs): void {
     const log = logOf(open());
     log.open('a', false);
     const appended = [1, 2, 3].map((seq) => log.append('a', streamEvent(seq)));
-    log.finish('a', 0);
+    log.finish('a', 0, 3);
     const taken = await log.takeAfter('a', 1);
     assert.deepEqual(
       taken.map(({ seq }) => seq),
@@ -90,11 +97,19 @@ export function eventLogContract(name: string, open: () => EventLogs): void {
     log.close();
   });
 
+  test(`${name}: a stream that nobody has opened is not recovered`, OPTIONS, async () => {
+    const log = logOf(open());
+    log.open('b', false);
+    await append(log, 'b', [1]);
+    for (const stream of ['a', '__proto__']) assert.equal(await log.recover(stream), undefined);
+    log.close();
+  });
+
   test(`${name}: a finished stream can be read, and hasAfter finds its end`, OPTIONS, async () => {
     const log = logOf(open());
     log.open('a', false);
     await append(log, 'a', [1, 2]);
-    log.finish('a', 0);
+    log.finish('a', 0, 2);
     assert.equal(await log.hasAfter('a', 1), true);
     assert.equal(await log.hasAfter('a', 2), false);
     assert.deepEqual(await read(log, 'a', 1), [2]);

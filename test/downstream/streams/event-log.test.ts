@@ -66,6 +66,15 @@ test('finished streams expire after five minutes, endless ones event by event', 
   assert.equal(log.has('get'), true);
 });
 
+test('G5 a stream that opens counts toward the bytes of its session', () => {
+  const log = logOf({ events: 8, bytes: 10_000 }, new ByteBudget(PLENTY, () => undefined));
+  log.open('a', false);
+  for (const seq of [1, 2]) log.append('a', streamEvent(seq, 4_000));
+  log.open('b', false);
+  assert.ok(log.heldBytes <= 10_000, `${log.heldBytes}`);
+  assert.deepEqual(kept(log, 'a'), [2]);
+});
+
 test('G5 the log never exceeds its limits', () => {
   const step = fc.record({
     what: fc.constantFrom('open', 'keep', 'keep', 'keep', 'finish', 'take', 'remove'),

@@ -5,6 +5,7 @@ import { EdgeTimers } from '../../../src/downstream/streams/edge-timers.ts';
 import type { EventLog } from '../../../src/downstream/streams/event-log.ts';
 import { EventStream } from '../../../src/downstream/streams/event-stream.ts';
 import { MemoryEventLog } from '../../../src/downstream/streams/memory-event-log.ts';
+import { createMetrics } from '../../../src/telemetry/metrics.ts';
 import { responder } from './responses.ts';
 
 const LIMIT = { timeout: 20_000 };
@@ -18,7 +19,7 @@ function memoryLog(): MemoryEventLog {
 function streamOf(isPriming: boolean, onGone?: () => void, log: EventLog = memoryLog()) {
   const budget = new ByteBudget(PLENTY, () => undefined);
   const timers = new EdgeTimers(60_000);
-  const parts = { log, timers, metrics: undefined, unsent: budget, principal: 'alice', isPriming };
+  const parts = { log, timers, metrics: createMetrics('0'), unsent: budget, principal: 'alice', isPriming };
   return { log, stream: new EventStream('s', 'post', '7', parts, onGone) };
 }
 
@@ -73,28 +74,34 @@ test('the end of a stream whose events are gone is lost', async () => {
 });
 
 /** Returns a log that keeps an event only when it is told so, like one behind a network. */
-function remoteLog(): { readonly log: EventLog; acknowledge(): void; readonly pending: number } {
+function remoteLog(mayWrite = true): { readonly log: EventLog; acknowledge(): void; readonly pending: number } {
   const kept = memoryLog();
   let waiting: (() => void)[] = [];
-  const whenTold = async <T>(act: () => T): Promise<T> => {
+  const whenReleased = async <T>(act: () => T): Promise<T> => {
     await new Promise<void>((resolve) => waiting.push(resolve));
     return act();
   };
   return {
     log: {
       open: (stream, isEndless) => kept.open(stream, isEndless),
-      append: (stream, streamEvent) => whenTold(() => kept.append(stream, streamEvent)),
+      append: (stream, streamEvent) =>
+        whenReleased(() => {
+          kept.append(stream, streamEvent);
+          return mayWrite;
+        }),
       finish: (stream, nowMs) => kept.finish(stream, nowMs),
-      hasAfter: (stream, seq) => whenTold(() => kept.hasAfter(stream, seq)),
-      takeAfter: (stream, seq) => whenTold(() => kept.takeAfter(stream, seq)),
+      hasAfter: (stream, seq) => whenReleased(() => kept.hasAfter(stream, seq)),
+      takeAfter: (stream, seq) => whenReleased(() => kept.takeAfter(stream, seq)),
+      recover: () => kept.recover(),
+      follow: () => kept.follow(),
       remove: (stream) => kept.remove(stream),
       expire: (nowMs) => kept.expire(nowMs),
       close: () => kept.close(),
     },
     acknowledge: () => {
-      const told = waiting;
+      const resolvers = waiting;
       waiting = [];
-      for (const resolve of told) resolve();
+      for (const resolve of resolvers) resolve();
     },
     get pending() {
       return waiting.length;
@@ -148,4 +155,17 @@ test('events during the reading of a log come after those that were read', LIMIT
   });
   await acknowledgeAll();
   assert.deepEqual(await second.data(), ['"b"', '"c"', '"d"']);
+});
+
+test('REL-27 an event of a stream that another process writes does not reach the client', LIMIT, async () => {
+  await using server = await responder();
+  const remote = remoteLog(false);
+  const gone = Promise.withResolvers<void>();
+  const { stream } = streamOf(true, () => gone.resolve(), remote.log);
+  const reply = await server.get((response) => stream.attach(response));
+  for (const text of ['"a"', '"b"']) stream.send(text);
+  const data = reply.data();
+  remote.acknowledge();
+  await gone.promise;
+  await assert.rejects(data);
 });

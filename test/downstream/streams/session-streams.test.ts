@@ -2,22 +2,29 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createEdgeMemory } from '../../../src/downstream/memory/edge-memory.ts';
 import { EdgeTimers } from '../../../src/downstream/streams/edge-timers.ts';
+import type { EventLogs } from '../../../src/downstream/streams/event-log.ts';
 import { MemoryEventLogs } from '../../../src/downstream/streams/memory-event-log.ts';
+import type { EventStream } from '../../../src/downstream/streams/event-stream.ts';
 import { SessionStreams } from '../../../src/downstream/streams/session-streams.ts';
 import type { ClientSession, MessageSink } from '../../../src/gateway/front.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import { LOCAL } from '../../../src/policy/principal.ts';
+import { createMetrics } from '../../../src/telemetry/metrics.ts';
+import { redisConfig, sharedRedis } from '../../support/redis.ts';
 import { configWith } from '../edge.ts';
-import { responder } from './responses.ts';
+import { EventProcess } from './event-process.ts';
+import { type Responder, responder } from './responses.ts';
 
 const LIMIT = { timeout: 20_000 };
+const redis = sharedRedis();
 
-function streamsOf(id = 'sealed-id') {
+function streamsOf(id = 'sealed-id', logs?: EventLogs) {
   const ending = new AbortController();
   const sinks: (MessageSink | undefined)[] = [];
   const session: ClientSession = {
     id,
+    ref: { principal: LOCAL.key, serial: 1, expiresMs: Date.now() + 3_600_000 },
     caller: {
       principal: LOCAL,
       view: '',
@@ -28,14 +35,15 @@ function streamsOf(id = 'sealed-id') {
     setSink: (sink) => void sinks.push(sink),
     removeSink: () => void sinks.push(undefined),
   };
-  const memory = createEdgeMemory(configWith({}), undefined);
+  const metrics = createMetrics('0');
+  const memory = createEdgeMemory(configWith({}), metrics);
   const streams = new SessionStreams(session, {
-    eventLogs: new MemoryEventLogs({ events: 100, bytes: 100_000 }, memory.events),
+    eventLogs: logs ?? new MemoryEventLogs({ events: 100, bytes: 100_000 }, memory.events),
     timers: new EdgeTimers(60_000),
-    metrics: undefined,
+    metrics,
     memory,
   });
-  return { streams, sinks, end: () => ending.abort() };
+  return { streams, session, sinks, end: () => ending.abort() };
 }
 
 test('a session opens its stream a bounded number of times; progress is not counted', () => {
@@ -97,4 +105,52 @@ test('N-43 a request of the session before a restart is answered with outcome-un
   const { id, error } = JSON.parse(answer);
   assert.deepEqual([id, error.data.code], [7, 'outcome-unknown']);
   end();
+});
+
+/** Two processes that have the same session, one after the other. The first one has sent an event. */
+async function moveStream(server: Responder) {
+  const config = redisConfig((await redis).url);
+  const [one, two] = [await EventProcess.start(config), await EventProcess.start(config)];
+  const [before, after] = [streamsOf('sealed-id', one.logs), streamsOf('sealed-id', two.logs)];
+  await one.claim(before.session.ref);
+  const { promise: opened, resolve } = Promise.withResolvers<EventStream>();
+  const first = await server.get((response) => resolve(before.streams.open(response, '7')));
+  const stream = await opened;
+  stream.send('"a"');
+  assert.deepEqual(await first.data(1), ['"a"']);
+  await two.claim(after.session.ref);
+  const resume = (seq: number) =>
+    server.get(async (response) => {
+      const id = `${stream.name}.${seq}.${Buffer.from('7').toString('base64url')}`;
+      assert.equal(await after.streams.resume(response, id), true);
+    });
+  return { one, two, stream, resume, end: [before.end, after.end] };
+}
+
+test('R10 a client gets the answer of a process that has given the session away', LIMIT, async () => {
+  await using server = await responder();
+  const { one, two, stream, resume, end } = await moveStream(server);
+  two.alive.add(one.name);
+  const resumed = await resume(0);
+  assert.deepEqual(await resumed.data(1), ['"a"']);
+  stream.send('"b"');
+  stream.finish('"answer"');
+  assert.deepEqual(await resumed.data(), ['"a"', '"b"', '"answer"']);
+  assert.deepEqual(await (await resume(2)).data(), ['"answer"']);
+  for (const each of end) each();
+});
+
+test('R11 a stream that is followed ends with outcome-unknown if its process dies', LIMIT, async () => {
+  await using server = await responder();
+  const { one, two, stream, resume, end } = await moveStream(server);
+  two.alive.add(one.name);
+  const resumed = await resume(1);
+  stream.send('"b"');
+  assert.deepEqual(await resumed.data(1), ['"b"']);
+  two.alive.clear();
+  const [, answer = ''] = await resumed.data();
+  assert.match(answer, /"outcome-unknown"/);
+  stream.finish('"too late"');
+  assert.deepEqual(await (await resume(2)).data(), [answer]);
+  for (const each of end) each();
 });

@@ -164,7 +164,7 @@ test('N-29 an unread update of one resource is queued only once', async () => {
 
 test('no comment is written while an event waits for the log', async () => {
   const reader = new Reader();
-  const kept = Promise.withResolvers<void>();
+  const kept = Promise.withResolvers<boolean>();
   const writer = new StreamWriter(
     reader,
     { beforeWrite: () => kept.promise, onGone: () => undefined, onDropped: () => undefined },
@@ -172,7 +172,7 @@ test('no comment is written while an event waits for the log', async () => {
   );
   writer.write({ seq: 1, text: 'event ', bytes: 6, atMs: 0 }, ANSWER);
   writer.comment('comment ');
-  kept.resolve();
+  kept.resolve(true);
   await kept.promise;
   await reader.drain();
   assert.equal(reader.taken.join(''), 'event ');

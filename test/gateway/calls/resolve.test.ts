@@ -3,7 +3,7 @@ import { suite, test } from 'node:test';
 import type { View } from '../../../src/catalog/view.ts';
 import { noToolsNote, unavailableOwner } from '../../../src/gateway/calls/resolve.ts';
 import { RawObject } from '../../../src/json/json.ts';
-import { CONFIGURED, type Lifecycle } from '../../../src/upstream/lifecycle.ts';
+import { CONFIGURED, type Lifecycle } from '../../../src/upstream/lifecycle/lifecycle.ts';
 import { testCore, toolCall } from '../../support/core.ts';
 import { memoryUpstream } from '../../support/memory-upstream.ts';
 import { modernRequest } from '../../support/modern-client.ts';

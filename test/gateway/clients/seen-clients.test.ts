@@ -11,7 +11,7 @@ function caller(capabilities: object = {}) {
 
 const INFO = RawObject.of({ name: 'editor', version: '1' });
 
-test('clients that declare the same are one entry, with the times of the first and the last', () => {
+test('clients with equal declarations are one entry, with first and last times', () => {
   const seen = new SeenClients(() => undefined);
   seen.record(caller({ roots: {} }), INFO, 1);
   seen.record(caller({ roots: {} }), INFO, 2);

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { GatewayError } from '../../../src/errors.ts';
-import { testCore } from '../../support/core.ts';
+import { RawObject } from '../../../src/json/json.ts';
+import { testCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
-import { memoryUpstream } from '../../support/memory-upstream.ts';
+import { memoryUpstream, result } from '../../support/memory-upstream.ts';
 
 const TIMEOUT = { timeout: 20_000 };
 
@@ -30,4 +31,153 @@ test('a session is opened only by the process that owns it', TIMEOUT, async () =
   assert.equal(gateway.core.sessions.size, 0);
   processes.claimant = undefined;
   await gateway.connect();
+});
+
+test('a session that is released, or has ended, may be had by other processes', TIMEOUT, async () => {
+  const processes = new JoinedProcesses();
+  await using gateway = await testCore({ up: { memory: memoryUpstream({}) } }, {}, processes);
+  const other = processes.join();
+  const { session: opened } = await gateway.connect();
+  const [session] = gateway.core.sessions;
+  assert.ok(session !== undefined);
+  const owned = { kind: 'session', session: session.ref } as const;
+  assert.equal((await other.ownerOf(owned)).kind, 'elsewhere');
+  gateway.core.sessions.releaseAll(true);
+  assert.equal((await other.ownerOf(owned)).kind, 'here');
+  other.release(session.ref);
+
+  const { id, caller } = opened;
+  const { gateway: front } = gateway.core;
+  const restore = async () => {
+    assert.equal((await front.ownerOfSession(id, caller.principal, caller.view)).kind, 'here');
+    return await front.findSession(id, caller.principal, caller.view);
+  };
+  const restored = await restore();
+  assert.ok(restored !== undefined);
+  assert.equal((await other.ownerOf(owned)).kind, 'elsewhere');
+  await front.endSession(restored);
+  assert.equal(await restore(), undefined);
+  assert.equal((await other.ownerOf(owned)).kind, 'here');
+});
+
+test('a session that another process gets while it is restored is not served', TIMEOUT, async () => {
+  const processes = new JoinedProcesses();
+  await using gateway = await testCore({ up: { memory: memoryUpstream({}) } }, {}, processes);
+  const other = processes.join();
+  const { session: opened } = await gateway.connect();
+  const [session] = gateway.core.sessions;
+  assert.ok(session !== undefined);
+  gateway.core.sessions.releaseAll(true);
+  const { gateway: front, sessions } = gateway.core;
+  const { id, caller } = opened;
+  const find = async () => await front.findSession(id, caller.principal, caller.view);
+  assert.equal((await front.ownerOfSession(id, caller.principal, caller.view)).kind, 'here');
+  other.release(session.ref);
+  await other.ownerOf({ kind: 'session', session: session.ref });
+  await assert.rejects(find, { code: 'store-unavailable' });
+  assert.equal(sessions.size, 0);
+  other.release(session.ref);
+  assert.equal((await front.ownerOfSession(id, caller.principal, caller.view)).kind, 'here');
+  assert.equal((await find())?.id, id);
+});
+
+test('SEC-10 nobody is asked for the owner of an id that is invented, or of another principal', TIMEOUT, async () => {
+  const processes = new JoinedProcesses();
+  await using gateway = await testCore({ up: { memory: memoryUpstream({}) } }, {}, processes);
+  const { session } = await gateway.connect();
+  const { id, caller } = session;
+  const { gateway: front, sessions } = gateway.core;
+  sessions.releaseAll(true);
+  processes.claimant = new GatewayError('overloaded', { message: 'somebody was asked' });
+  const bob = { key: 'bob', label: 'bob', scopes: [] };
+  for (const [text, principal, view] of [
+    ['invented', caller.principal, caller.view],
+    [`${id}x`, caller.principal, caller.view],
+    [id, bob, caller.view],
+    [id, caller.principal, 'up'],
+  ] as const) {
+    assert.equal((await front.ownerOfSession(text, principal, view)).kind, 'here');
+    assert.equal(await front.findSession(text, principal, view), undefined);
+  }
+  await assert.rejects(async () => await front.ownerOfSession(id, caller.principal, caller.view), /somebody was asked/);
+});
+
+test('R10 a session that is given away moves, and its requests finish where they are', TIMEOUT, async () => {
+  const processes = new JoinedProcesses();
+  const memory = memoryUpstream({
+    lists: { tools: [{ name: 'act', inputSchema: { type: 'object' } }] },
+    // The script answers when the test says so.
+    request: () => undefined,
+  });
+  await using gateway = await testCore({ up: { memory } }, {}, processes);
+  const other = processes.join();
+  const client = await gateway.connect();
+  const { session } = client;
+  const calling = client.request('tools/call', toolCall('up__act'), { id: '7' });
+  const called = await memory.until(() => memory.requests('tools/call')[0]);
+  const [own] = gateway.core.sessions;
+  assert.ok(own !== undefined);
+  const owned = { kind: 'session', session: own.ref } as const;
+  assert.equal((await other.ownerOf(owned)).kind, 'elsewhere');
+
+  gateway.core.handOver();
+  assert.equal(gateway.core.gateway.hasSession(session.id), false);
+  assert.equal(gateway.core.sessions.size, 0);
+  assert.equal((await other.ownerOf(owned)).kind, 'here');
+  const { principal, view } = session.caller;
+  const { gateway: front } = gateway.core;
+  const cancel = { kind: 'notification', method: 'notifications/cancelled' } as const;
+  const params = RawObject.of({ requestId: 8 });
+  // Only its own client can reach what is left of it.
+  front.handleLateMessage(session.id, { ...principal, key: 'other' }, view, {
+    ...cancel,
+    params: RawObject.of({ requestId: 7 }),
+  });
+  front.handleLateMessage(`x${session.id}`, principal, view, { ...cancel, params: RawObject.of({ requestId: 7 }) });
+  front.handleLateMessage(session.id, principal, view, { ...cancel, params });
+  memory.peers.at(-1)?.send(result(called, { content: [] }));
+  assert.equal((await calling).answer.kind, 'result');
+});
+
+test('R10 a session that was given away is told once of the state that stays behind', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    lists: { tools: [{ name: 'act', inputSchema: { type: 'object' } }] },
+    request: () => undefined,
+  });
+  await using gateway = await testCore({ up: { memory } }, {}, new JoinedProcesses());
+  const client = await gateway.connect();
+  const calls = ['7', '8'].map((id) => client.request('tools/call', toolCall('up__act'), { id }));
+  await memory.until(() => memory.requests('tools/call')[1]);
+  gateway.core.handOver();
+  const losses: unknown[] = [];
+  for (const [index, calling] of calls.entries()) {
+    const called = memory.requests('tools/call')[index];
+    assert.ok(called !== undefined);
+    memory.peers.at(-1)?.send(result(called, { content: [] }));
+    const { answer } = await calling;
+    assert.ok(answer.kind === 'result');
+    losses.push(JSON.parse(answer.result)._meta?.['io.linkspan/stateLost']);
+  }
+  assert.partialDeepStrictEqual(losses, [{ upstream: 'up', reason: 'restored' }, undefined]);
+});
+
+test('R10 a cancellation reaches a request of a session that was given away', TIMEOUT, async () => {
+  const processes = new JoinedProcesses();
+  const memory = memoryUpstream({
+    lists: { tools: [{ name: 'act', inputSchema: { type: 'object' } }] },
+    request: () => undefined,
+  });
+  await using gateway = await testCore({ up: { memory } }, {}, processes);
+  const client = await gateway.connect();
+  const { session } = client;
+  const calling = client.send('tools/call', toolCall('up__act'), { id: '7' });
+  await memory.until(() => memory.requests('tools/call')[0]);
+  gateway.core.handOver();
+  const params = RawObject.of({ requestId: 7 });
+  gateway.core.gateway.handleLateMessage(session.id, session.caller.principal, session.caller.view, {
+    kind: 'notification',
+    method: 'notifications/cancelled',
+    params,
+  });
+  assert.equal((await calling).answer, undefined);
 });

@@ -12,7 +12,7 @@ const KEY = 'io.linkspan/stateLost';
 function scripted(): MemoryUpstream {
   return memoryUpstream({
     lists: { tools: [ECHO] },
-    request: (peer, request) => peer.say(result(request, { content: [], _meta: { own: 1 } })),
+    request: (peer, request) => peer.send(result(request, { content: [], _meta: { own: 1 } })),
   });
 }
 

@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import type { Owners } from '../../../src/gateway/exchange/owners.ts';
 import type { ModernCaller, Owner } from '../../../src/gateway/front.ts';
 import { RawObject } from '../../../src/json/json.ts';
+import { waitUntil } from '../../support/wait-until.ts';
 import { LOCAL } from '../../../src/policy/principal.ts';
 
 const OPTIONS = { timeout: 20_000 };
@@ -17,6 +18,10 @@ const CALLER: ModernCaller = {
 };
 const SINK = { receivedMs: 0, send: () => true, answer: () => undefined };
 
+function newSession() {
+  return { kind: 'session', session: { principal: randomUUID(), serial: 1, expiresMs: Date.now() + 60_000 } } as const;
+}
+
 /** The contract of every implementation. `open` returns the owners of a new process, which is the only one of its gateway. */
 export function ownersContract(name: string, open: () => Owners): void {
   test(`${name}: each process has a name of its own, which cannot be guessed`, OPTIONS, () => {
@@ -25,14 +30,14 @@ export function ownersContract(name: string, open: () => Owners): void {
     for (const one of names) assert.ok(one.length >= 32);
   });
 
-  test(`${name}: a process owns the parked calls and tasks whose handles it sealed`, OPTIONS, async () => {
+  test(`${name}: a process owns the calls and tasks whose handles it sealed`, OPTIONS, async () => {
     const owners = open();
     for (const kind of ['parked-call', 'task'] as const) {
       assert.deepEqual(await owners.ownerOf({ kind, process: owners.name }), { kind: 'here' });
     }
   });
 
-  test(`${name}: parked calls and tasks of a process that does not exist are gone`, OPTIONS, async () => {
+  test(`${name}: calls and tasks of an unknown process are gone`, OPTIONS, async () => {
     const owners = open();
     for (const process of [open().name, '', randomUUID()]) {
       for (const kind of ['parked-call', 'task'] as const) {
@@ -41,10 +46,16 @@ export function ownersContract(name: string, open: () => Owners): void {
     }
   });
 
-  test(`${name}: a session without an owner belongs to the process that asks, and stays there`, OPTIONS, async () => {
+  test(`${name}: a session without owner belongs to the first process that asks`, OPTIONS, async () => {
     const owners = open();
-    for (const id of [randomUUID(), '', '__proto__']) {
-      for (let n = 0; n < 2; n++) assert.deepEqual(await owners.ownerOf({ kind: 'session', id }), { kind: 'here' });
+    for (const principal of [randomUUID(), '', '__proto__']) {
+      const session = { principal, serial: 1, expiresMs: Date.now() + 60_000 };
+      for (let n = 0; n < 2; n++)
+        assert.deepEqual(await owners.ownerOf({ kind: 'session', session }), { kind: 'here' });
+      assert.equal(owners.isCurrent, true);
+      assert.equal(await owners.stillOwns(session), true);
+      owners.release(session);
+      assert.deepEqual(await owners.ownerOf({ kind: 'session', session }), { kind: 'here' });
     }
   });
 }
@@ -67,6 +78,7 @@ export function joinedOwnersContract(name: string, open: () => () => TestProcess
     for (const process of processes) {
       process.serve({
         forward: () => Promise.reject(new Error('there is no HTTP here')),
+        handleMessage: () => undefined,
         handleModernRequest: () => {
           calls.push(process.owners.name);
           return { cancel: () => undefined, close: () => undefined };
@@ -78,7 +90,7 @@ export function joinedOwnersContract(name: string, open: () => () => TestProcess
 
   test(`${name}: a session belongs to one process, whichever asks`, OPTIONS, async () => {
     const { first, second } = two();
-    const session = { kind: 'session', id: randomUUID() } as const;
+    const session = newSession();
     const answers = await Promise.all(
       [first, second, first, second].map(async ({ owners }) => await owners.ownerOf(session)),
     );
@@ -87,24 +99,34 @@ export function joinedOwnersContract(name: string, open: () => () => TestProcess
     assert.equal(kinds[0], kinds[2]);
   });
 
-  test(`${name}: a request for a task or call of another process reaches that process`, OPTIONS, async () => {
+  test(`${name}: a request for another process’s task or call reaches it`, OPTIONS, async () => {
     const { first, second, calls } = two();
     for (const kind of ['parked-call', 'task'] as const) {
       const found = await second.owners.ownerOf({ kind, process: first.owners.name });
       assert.ok(found.kind === 'elsewhere');
-      found.owner.handleModernRequest(REQUEST, CALLER, SINK);
+      found.owner.handleModernRequest(REQUEST, CALLER, SINK, () => undefined);
     }
     assert.deepEqual(calls, [first.owners.name, first.owners.name]);
   });
 
-  test(`${name}: the calls of a process that left are gone, its sessions belong to who asks`, OPTIONS, async () => {
+  test(`${name}: calls of a process that left are gone, its sessions are free`, OPTIONS, async () => {
     const { first, second } = two();
-    const session = { kind: 'session', id: randomUUID() } as const;
+    const session = newSession();
     assert.equal((await first.owners.ownerOf(session)).kind, 'here');
     assert.equal((await second.owners.ownerOf(session)).kind, 'elsewhere');
     first.leave();
     const parked = { kind: 'parked-call', process: first.owners.name } as const;
     assert.deepEqual(await second.owners.ownerOf(parked), { kind: 'gone' });
     assert.deepEqual(await second.owners.ownerOf(session), { kind: 'here' });
+  });
+
+  test(`${name}: a session that its process releases belongs to who asks next`, OPTIONS, async () => {
+    const { first, second } = two();
+    const owned = newSession();
+    assert.equal((await first.owners.ownerOf(owned)).kind, 'here');
+    first.owners.release(owned.session);
+    await waitUntil(async () => (await second.owners.ownerOf(owned)).kind === 'here');
+    assert.equal((await first.owners.ownerOf(owned)).kind, 'elsewhere');
+    assert.equal(first.owners.isAlone, false);
   });
 }

@@ -1,4 +1,5 @@
 import { LocalOwners } from '../../../src/gateway/exchange/owners.ts';
+import type { Front } from '../../../src/gateway/front.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { joinedOwnersContract, ownersContract } from './owners.contract.ts';
 
@@ -10,7 +11,13 @@ joinedOwnersContract('joined processes', () => {
     const joined = processes.join();
     return {
       owners: joined,
-      serve: (owner) => joined.serve(owner, (incoming, outgoing) => owner.forward(incoming, outgoing)),
+      serve: (owner) => {
+        const front = {
+          handleModernRequest: (...[request, caller, sink]: Parameters<Front['handleModernRequest']>) =>
+            owner.handleModernRequest(request, caller, sink, () => undefined),
+        };
+        joined.serve(front, (...args) => owner.forward(...args));
+      },
       leave: () => joined.leave(),
     };
   };

@@ -18,10 +18,10 @@ async function toolNames(client: TestClient): Promise<string[]> {
 
 /** Returns the connection of this client. */
 async function ownPeer(memory: MemoryUpstream, client: TestClient, tool = 'up__echo'): Promise<Peer> {
-  const before = new Map(memory.peers.map((peer) => [peer, peer.heard.length]));
+  const before = new Map(memory.peers.map((peer) => [peer, peer.received.length]));
   await client.result('tools/call', toolCall(tool));
   const peer = memory.peers.find((one) =>
-    one.heard.slice(before.get(one) ?? 0).some((m) => m.kind === 'request' && m.method === 'tools/call'),
+    one.received.slice(before.get(one) ?? 0).some((m) => m.kind === 'request' && m.method === 'tools/call'),
   );
   assert.ok(peer);
   return peer;
@@ -44,8 +44,8 @@ test('D4 a change on a session’s own connection is announced to that session o
   const own = await ownPeer(memory, a);
   await ownPeer(memory, b);
   extra.set(own, [named('new')]);
-  own.say(LIST_CHANGED);
-  await a.heard('notifications/tools/list_changed');
+  own.send(LIST_CHANGED);
+  await a.waitForMessage('notifications/tools/list_changed');
   assert.deepEqual(await toolNames(a), ['up__echo', 'up__new']);
   assert.deepEqual(await toolNames(b), ['up__echo']);
   assert.deepEqual(b.listened, []);
@@ -59,9 +59,9 @@ test('D4 a change of a shared upstream is announced at the endpoints that have i
   const alone = await gateway.connect({ view: 'up' });
   const elsewhere = await gateway.connect({ view: 'other' });
   everywhere.push(named('new'));
-  memory.peers[0]?.say(LIST_CHANGED);
-  await merged.heard('notifications/tools/list_changed');
-  await alone.heard('notifications/tools/list_changed');
+  memory.peers[0]?.send(LIST_CHANGED);
+  await merged.waitForMessage('notifications/tools/list_changed');
+  await alone.waitForMessage('notifications/tools/list_changed');
   assert.deepEqual(elsewhere.listened, []);
   assert.ok((await toolNames(merged)).includes('up__new'));
   assert.deepEqual(await toolNames(alone), ['echo', 'new']);
@@ -73,12 +73,12 @@ test('changes within a short time are announced once', TIMEOUT, async () => {
   const client = await gateway.connect();
   for (const name of ['b', 'c', 'd']) {
     everywhere.push(named(name));
-    memory.peers[0]?.say(LIST_CHANGED);
+    memory.peers[0]?.send(LIST_CHANGED);
   }
-  await client.heard('notifications/tools/list_changed');
+  await client.waitForMessage('notifications/tools/list_changed');
   assert.deepEqual(await toolNames(client), ['up__echo', 'up__b', 'up__c', 'up__d']);
   everywhere.push(named('e'));
-  memory.peers[0]?.say(LIST_CHANGED);
+  memory.peers[0]?.send(LIST_CHANGED);
   await client.until(() => (client.listened.length >= 2 ? true : undefined));
   assert.equal(client.listened.length, 2);
 });
@@ -88,11 +88,11 @@ test('a change without effect is announced together with the next one', TIMEOUT,
   await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
   const client = await gateway.connect();
   const lists = memory.requests('tools/list').length;
-  memory.peers[0]?.say(LIST_CHANGED);
+  memory.peers[0]?.send(LIST_CHANGED);
   await memory.until(() => memory.requests('tools/list')[lists]);
   everywhere.push(named('new'));
-  memory.peers[0]?.say(LIST_CHANGED);
-  await client.heard('notifications/tools/list_changed');
+  memory.peers[0]?.send(LIST_CHANGED);
+  await client.waitForMessage('notifications/tools/list_changed');
   assert.equal(client.listened.length, 1);
 });
 
@@ -101,10 +101,10 @@ test('a change is announced when the client opens its stream', TIMEOUT, async ()
   await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
   const [late, witness] = [await gateway.connect({ listens: false }), await gateway.connect()];
   everywhere.push(named('new'));
-  memory.peers[0]?.say(LIST_CHANGED);
-  await witness.heard('notifications/tools/list_changed');
+  memory.peers[0]?.send(LIST_CHANGED);
+  await witness.waitForMessage('notifications/tools/list_changed');
   late.listen();
-  await late.heard('notifications/tools/list_changed');
+  await late.waitForMessage('notifications/tools/list_changed');
 });
 
 test('REL-16 after a lost connection the session has the lists for all clients again', TIMEOUT, async () => {
@@ -113,8 +113,8 @@ test('REL-16 after a lost connection the session has the lists for all clients a
   const client = await gateway.connect();
   const own = await ownPeer(memory, client);
   extra.set(own, [named('unlocked')]);
-  own.say(LIST_CHANGED);
-  await client.heard('notifications/tools/list_changed');
+  own.send(LIST_CHANGED);
+  await client.waitForMessage('notifications/tools/list_changed');
   own.crash();
   await client.result('tools/call', toolCall('up__echo'));
   assert.deepEqual(await toolNames(client), ['up__echo']);
@@ -177,8 +177,8 @@ test('M-003 all pages are of one list, though the list changes meanwhile', TIMEO
   const client = await gateway.connect();
   const { nextCursor: cursor } = await client.result('tools/list');
   everywhere.unshift(named('first'));
-  memory.peers[0]?.say(LIST_CHANGED);
-  await client.heard('notifications/tools/list_changed');
+  memory.peers[0]?.send(LIST_CHANGED);
+  await client.waitForMessage('notifications/tools/list_changed');
   const { tools: rest } = await client.result('tools/list', { cursor });
   assert.ok(Array.isArray(rest));
   assert.deepEqual(rest.at(0), named('up__tool1000'));
@@ -191,14 +191,14 @@ test('M-009 a list of an upstream without a cursor is read by one request', TIME
     isRaw: true,
     request: (peer, request) => {
       if (request.method === 'initialize') {
-        return peer.say(
+        return peer.send(
           result(request, { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name: 'x' } }),
         );
       }
-      peer.say(result(request, {}));
+      peer.send(result(request, {}));
     },
     listsOf: (peer) => {
-      const request = peer.heard.at(-1);
+      const request = peer.received.at(-1);
       const cursor = request?.kind === 'request' ? request.params?.string('cursor') : undefined;
       cursors.push(cursor);
       return { tools: [named(`t${cursors.length}`)] };

@@ -47,7 +47,7 @@ test(
       do {
         const { answer } = await client.request('tools/list', cursor === undefined ? {} : { cursor });
         assert.ok(answer.kind === 'result' && answer.tail !== undefined);
-        assert.equal(answer.tail.toString(), `${answer.result}}`);
+        assert.equal(Buffer.concat(answer.tail).toString(), `${answer.result}}`);
         const page: { tools: { name: string; description: string }[]; nextCursor?: string } = JSON.parse(answer.result);
         assert.ok(page.tools.every(({ description }) => description === tools[0]?.description));
         names.push(...page.tools.map(({ name }) => name));

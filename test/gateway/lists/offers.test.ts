@@ -7,7 +7,9 @@ import { pino } from 'pino';
 import { commonKey, EMPTY_OFFER, type Offer } from '../../../src/catalog/offer.ts';
 import { viewsOf } from '../../../src/catalog/view.ts';
 import type { Config } from '../../../src/config/config.ts';
+import { Gate } from '../../../src/gateway/exchange/gate.ts';
 import { Offers } from '../../../src/gateway/lists/offers.ts';
+import { LIMITS } from '../../../src/limits.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { DiskOfferStore } from '../../../src/store/disk/offer-store.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
@@ -21,6 +23,7 @@ const MODERN: Offer = { ...EMPTY_OFFER, revision: '2026-07-28', tools: [tool('ne
 const BOTH = erasOver(new Set(['legacy', 'modern']));
 
 interface Place extends AsyncDisposable {
+  metrics(): Promise<string>;
   open(): Promise<Offers>;
 }
 
@@ -30,16 +33,19 @@ async function place(personal = ''): Promise<Place> {
   const upstreams = ['up', 'other'].map((id) => ({ ...UPSTREAM, id, title: id, prefix: '' }));
   const config: Config = configWith({ stateDir, upstreams });
   const opened: Offers[] = [];
+  const metrics = createMetrics('0');
   return {
+    metrics: () => metrics.text(),
     open: async () => {
       const store = new DiskOfferStore(stateDir, () => undefined);
       const offers = new Offers({
         config,
         views: viewsOf(config),
+        gate: new Gate(undefined, []),
         audienceOf: (id, principal) => (id === personal ? principal : ''),
         store,
         log: pino({ level: 'silent' }),
-        metrics: createMetrics('0'),
+        metrics,
       });
       await offers.restore();
       opened.push(offers);
@@ -88,7 +94,7 @@ test('N-40 an offer of an era that the upstream no longer supports is not used',
   assert.deepEqual(seen(offers), [['old'], ['new']]);
 });
 
-test('a principal gets its own offer of an upstream and the common ones of others, also after a restart', async () => {
+test('after a restart a principal still has its own offer and the common ones', async () => {
   await using at = await place('up');
   const before = await at.open();
   const anna = { ...commonKey('legacy'), audience: 'anna' };
@@ -107,4 +113,44 @@ test('a principal gets its own offer of an upstream and the common ones of other
   assert.equal(await after.load('up', anna), true);
   assert.deepEqual(toolsOf(after, 'anna'), ['old', 'common']);
   assert.deepEqual(toolsOf(after, 'bert'), ['common']);
+});
+
+test('limit offersPerUpstream: the oldest is replaced by that for all clients', async () => {
+  await using at = await place();
+  const offers = await at.open();
+  offers.update('up', commonKey('legacy'), LEGACY);
+  const keyOf = (n: number) => ({ ...commonKey('legacy'), capabilityKey: `c${n}` });
+  // One of the lists is that for all clients.
+  for (let n = 1; n <= LIMITS.offersPerUpstream; n++) {
+    offers.update('up', keyOf(n), { ...LEGACY, tools: [tool(`t${n}`)] });
+  }
+  const toolsOf = (n: number) => [...offers.catalog('', keyOf(n)).tools.keys()];
+  assert.deepEqual([toolsOf(1), toolsOf(2)], [['old'], ['t2']]);
+  assert.deepEqual(seen(offers), [['old'], ['old']]);
+  assert.match(await at.metrics(), /limit_reached_total\{limit="offersPerUpstream"\} 1\n/);
+});
+
+test('lists that another process has stored do not replace its newer ones', async () => {
+  await using at = await place();
+  const [first, second] = [await at.open(), await at.open()];
+  const key = commonKey('legacy');
+  const GROWN: Offer = { ...LEGACY, tools: [tool('old'), tool('grown')] };
+  for (const offers of [first, second]) {
+    offers.update('up', key, LEGACY);
+    await offers.flush();
+  }
+  first.update('up', key, GROWN);
+  await first.flush();
+  assert.equal(await second.readStored('up', key, false), true);
+  first.update('up', key, LEGACY);
+  await first.flush();
+  // The second one has read the lists between the two changes.
+  assert.equal(second.update('up', key, GROWN), true);
+  await second.flush();
+  assert.deepEqual(seen(await at.open())[0], ['old']);
+
+  assert.equal(await second.readStored('up', key, false), true);
+  second.update('up', key, { ...LEGACY, tools: [tool('third')] });
+  await second.flush();
+  assert.deepEqual(seen(await at.open())[0], ['third']);
 });

@@ -7,6 +7,7 @@ import type { Message, Request } from '../../../src/protocol/jsonrpc.ts';
 import { type TestClient, testCore, type TestCore, toolCall } from '../../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../../support/memory-upstream.ts';
 import { modernRequest } from '../../support/modern-client.ts';
+import { waitUntil } from '../../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 60_000 };
 const LIST_CHANGED = 'notifications/tools/list_changed';
@@ -38,7 +39,7 @@ class Gate {
   }
 
   /** Releases the list requests held at present. */
-  letGo(): void {
+  release(): void {
     const waiting = [...this.#waiting.keys()];
     this.#waiting.clear();
     for (const go of waiting) go();
@@ -54,7 +55,7 @@ class Gate {
       this.#waiting.set(resolve, upstream);
       this.peaks.set(upstream, Math.max(this.peaks.get(upstream) ?? 0, this.count(upstream)));
       this.peak = Math.max(this.peak, this.#waiting.size);
-      for (const tell of this.#onChange) tell();
+      for (const onChange of this.#onChange) onChange();
     });
   }
 
@@ -62,11 +63,11 @@ class Gate {
   async until(holds: () => boolean): Promise<void> {
     while (!holds()) {
       await new Promise<void>((resolve) => {
-        const tell = () => {
-          this.#onChange.delete(tell);
+        const onChange = () => {
+          this.#onChange.delete(onChange);
           resolve();
         };
-        this.#onChange.add(tell);
+        this.#onChange.add(onChange);
       });
     }
   }
@@ -89,7 +90,7 @@ async function sessions(gateway: TestCore, count: number, upstreams: readonly st
 
 /** Reports a change of lists on every connection of a session. */
 function storm(memory: MemoryUpstream): void {
-  for (const peer of memory.open) if (peer.heard.some(isCall)) peer.say(STORM);
+  for (const peer of memory.open) if (peer.received.some(isCall)) peer.send(STORM);
 }
 
 /** Resolves after the tasks that are queued in this process have run. */
@@ -112,7 +113,7 @@ test('N-63 many list_changed at once are queued: limit privateListingsPerUpstrea
   await gate.until(() => gate.count('up') === LIMITS.privateListingsPerUpstream);
   await turns();
   gate.open();
-  for (const client of clients) await client.heard(LIST_CHANGED);
+  for (const client of clients) await client.waitForMessage(LIST_CHANGED);
   assert.equal(gate.peak, LIMITS.privateListingsPerUpstream);
   const waited = CLIENTS - LIMITS.privateListingsPerUpstream;
   assert.equal(await limitsReached(gateway, 'privateListingsPerUpstream'), waited);
@@ -130,7 +131,7 @@ test('N-63 an upstream with many connections does not delay listings of others',
   storm(small);
   await gate.until(() => gate.count('small') === 1);
   gate.open();
-  await client?.heard(LIST_CHANGED);
+  await client?.waitForMessage(LIST_CHANGED);
 });
 
 test('N-63 listings of all upstreams are queued: limit privateListings', TIMEOUT, async () => {
@@ -149,10 +150,10 @@ test('N-63 listings of all upstreams are queued: limit privateListings', TIMEOUT
   // The last upstream comes next, whichever listing ends.
   const last = ids.at(-1) ?? '';
   assert.equal(gate.count(last), 0);
-  gate.letGo();
+  gate.release();
   await gate.until(() => gate.count(last) > 0);
   gate.open();
-  for (const client of clients) await client.heard(LIST_CHANGED);
+  for (const client of clients) await client.waitForMessage(LIST_CHANGED);
   assert.equal(gate.peak, LIMITS.privateListings);
   assert.equal(await limitsReached(gateway, 'privateListings'), LIMITS.privateListingsPerUpstream);
 });
@@ -162,14 +163,15 @@ test('N-63 a connection that always reports changes does not delay others', TIME
   const memory = held(gate, 'up');
   await using gateway = await testCore({ up: { memory, ...PRIVATE } });
   await sessions(gateway, 2 * LIMITS.privateListingsPerUpstream, ['up']);
-  const peers = [...memory.open].filter((peer) => peer.heard.some(isCall));
+  const peers = [...memory.open].filter((peer) => peer.received.some(isCall));
   const noisy = peers.slice(0, LIMITS.privateListingsPerUpstream);
-  const listed = () => new Set(peers.filter((peer) => peer.heard.findLastIndex(isList) > peer.heard.findIndex(isCall)));
+  const listed = () =>
+    new Set(peers.filter((peer) => peer.received.findLastIndex(isList) > peer.received.findIndex(isCall)));
   gate.shut();
-  for (const peer of peers) peer.say(STORM);
+  for (const peer of peers) peer.send(STORM);
   await gate.until(() => listed().size === noisy.length);
-  for (const peer of noisy) peer.say(STORM);
-  gate.letGo();
+  for (const peer of noisy) peer.send(STORM);
+  gate.release();
   await gate.until(() => listed().size === peers.length);
   gate.open();
 });
@@ -187,7 +189,7 @@ test('N-63 a connection that closes while it waits is not listed, and others are
   assert.ok(gone !== undefined);
   await gateway.core.gateway.endSession(gone.session);
   gate.open();
-  for (const client of kept) await client.heard(LIST_CHANGED);
+  for (const client of kept) await client.waitForMessage(LIST_CHANGED);
   assert.equal(memory.requests('tools/list').length, count + kept.length);
 });
 
@@ -202,13 +204,13 @@ test('N-63 connections that listen again after a break are listed in the queue',
     request: (peer, request) => {
       if (request.method === 'server/discover') {
         const capabilities = { tools: { listChanged: true } };
-        return peer.say(result(request, { ...complete, supportedVersions: ['2026-07-28'], capabilities }));
+        return peer.send(result(request, { ...complete, supportedVersions: ['2026-07-28'], capabilities }));
       }
-      if (request.method !== 'subscriptions/listen') return peer.say(result(request, { ...complete, content: [] }));
+      if (request.method !== 'subscriptions/listen') return peer.send(result(request, { ...complete, content: [] }));
       listens.set(peer, request);
       const method = 'notifications/subscriptions/acknowledged';
       const _meta = { 'io.modelcontextprotocol/subscriptionId': Number(request.id) };
-      return peer.say(JSON.stringify({ jsonrpc: '2.0', method, params: { notifications: {}, _meta } }));
+      return peer.send(JSON.stringify({ jsonrpc: '2.0', method, params: { notifications: {}, _meta } }));
     },
   });
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
@@ -219,12 +221,42 @@ test('N-63 connections that listen again after a break are listed in the queue',
   }
   gate.shut();
   const before = memory.requests('subscriptions/listen').length;
-  for (const [peer, request] of listens) peer.say(result(request, {}));
+  for (const [peer, request] of listens) peer.send(result(request, {}));
   await memory.until(() => memory.requests('subscriptions/listen').length >= before + listens.size || undefined);
   await turns();
   gate.open();
   await memory.until(() => memory.requests('tools/list').length > listens.size || undefined);
   assert.equal(gate.peak, LIMITS.privateListingsPerUpstream);
+});
+
+test('N-21 N-63 large lists of single connections beyond the limit are not kept', TIMEOUT, async () => {
+  const large = Array.from({ length: 60 }, (_, n) => ({ ...TOOL, name: `own${n}`, description: 'x'.repeat(250_000) }));
+  const memory = memoryUpstream({
+    lists: { tools: [TOOL] },
+    listsOf: (peer) => {
+      const at = memory.peers.indexOf(peer);
+      return { tools: peer.received.some(isCall) ? [{ ...TOOL, name: `of${at}` }, ...large] : [TOOL] };
+    },
+  });
+  await using gateway = await testCore({ up: { memory, ...PRIVATE } });
+  const clients = await sessions(gateway, 3, ['up']);
+  const peers = [...memory.open].filter((peer) => peer.received.some(isCall));
+  const names = async (client: TestClient | undefined) => {
+    const { tools } = Object((await client?.result('tools/list')) ?? {});
+    return tools.map(({ name }: { readonly name: string }) => name).slice(0, 1);
+  };
+  for (const peer of peers) {
+    peer.send(STORM);
+    await clients[peers.indexOf(peer)]?.waitForMessage(LIST_CHANGED);
+  }
+  const own = peers.map((peer) => `up__of${memory.peers.indexOf(peer)}`);
+  assert.deepEqual(await Promise.all(clients.map(names)), [[own[0]], [own[1]], ['up__echo']]);
+  assert.equal(await limitsReached(gateway, 'privateListBytesPerUpstream'), 1);
+  const [first, , last] = clients;
+  assert.ok(first !== undefined);
+  await gateway.core.gateway.endSession(first.session);
+  peers[2]?.send(STORM);
+  await waitUntil(async () => (await names(last))[0] === own[2]);
 });
 
 function isCall(message: Message): boolean {

@@ -78,7 +78,7 @@ test('N-04 a list waits for a failed upstream again after it was listed', TIMEOU
   const first = await gateway.connect();
   assert.deepEqual(await toolNames(first), []);
   fails = false;
-  await first.heard(LIST_CHANGED);
+  await first.waitForMessage(LIST_CHANGED);
   assert.deepEqual(await toolNames(first), ['up__echo']);
   await gateway.restart();
   assert.deepEqual(await toolNames(await gateway.connect()), ['up__echo']);
@@ -95,7 +95,7 @@ test('N-05 lists that arrive one after another are announced together', TIMEOUT,
     release();
     await new Promise(setImmediate);
   }
-  await client.heard(LIST_CHANGED);
+  await client.waitForMessage(LIST_CHANGED);
   const announced = () => client.listened.filter((message) => 'method' in message && message.method === LIST_CHANGED);
   // On a busy machine some lists come after the first announcement, and the next one gathers these.
   for (let seen = 1; (await toolNames(client)).length < 10; seen++)
@@ -112,8 +112,8 @@ test('N-05 a change that is in the client’s list already is not announced', TI
   late.release();
   assert.deepEqual(await listing, ['up__echo', 'late__echo']);
   late.tools.push({ ...ECHO, name: 'more' });
-  late.memory.peers[0]?.say(`{"jsonrpc":"2.0","method":"${LIST_CHANGED}"}`);
-  await client.heard(LIST_CHANGED);
+  late.memory.peers[0]?.send(`{"jsonrpc":"2.0","method":"${LIST_CHANGED}"}`);
+  await client.waitForMessage(LIST_CHANGED);
   assert.equal(client.listened.filter((message) => 'method' in message && message.method === LIST_CHANGED).length, 1);
   assert.deepEqual(await toolNames(client), ['up__echo', 'late__echo', 'late__more']);
 });
@@ -138,8 +138,8 @@ test('N-62 the gauge of listed tools is right at each scrape, for every endpoint
 });
 
 /** Restarts the gateway on lists that an earlier process has read. */
-async function restarted(tools: object[]) {
-  const memory = memoryUpstream({ lists: { tools }, request: (peer, request) => peer.say(result(request, {})) });
+async function restartWith(tools: object[]) {
+  const memory = memoryUpstream({ lists: { tools }, request: (peer, request) => peer.send(result(request, {})) });
   const gateway = await testCore({ up: { memory } });
   assert.deepEqual(await toolNames(await gateway.connect()), ['up__echo']);
   await gateway.restart();
@@ -147,7 +147,7 @@ async function restarted(tools: object[]) {
 }
 
 test('N-07 no process is started after a restart for lists that are fresh on disk', TIMEOUT, async () => {
-  const { memory, gateway } = await restarted([ECHO]);
+  const { memory, gateway } = await restartWith([ECHO]);
   await using _gateway = gateway;
   const [before, client] = [memory.starts, await gateway.connect()];
   assert.deepEqual(await toolNames(client), ['up__echo']);
@@ -158,18 +158,18 @@ test('N-07 no process is started after a restart for lists that are fresh on dis
 
 test('N-07 lists that changed meanwhile are announced when the upstream is first used', TIMEOUT, async () => {
   const tools: object[] = [ECHO];
-  const { gateway } = await restarted(tools);
+  const { gateway } = await restartWith(tools);
   await using _gateway = gateway;
   tools.push({ ...ECHO, name: 'later' });
   const client = await gateway.connect();
   assert.deepEqual(await toolNames(client), ['up__echo']);
   await client.result('tools/call', toolCall('up__echo'));
-  await client.heard(LIST_CHANGED);
+  await client.waitForMessage(LIST_CHANGED);
   assert.deepEqual(await toolNames(client), ['up__echo', 'up__later']);
 });
 
 test('N-07 a process is started for lists that are old on disk', TIMEOUT, async () => {
-  const { memory, gateway } = await restarted([ECHO]);
+  const { memory, gateway } = await restartWith([ECHO]);
   await using _gateway = gateway;
   const dir = join(gateway.config.stateDir, 'offers');
   const old = (await readdir(dir)).filter((name) => name.endsWith('.listed'));

@@ -3,13 +3,14 @@ import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Principal } from '../../../src/policy/principal.ts';
 import { accepted, asker, formOf } from '../../support/asker.ts';
 import { testCore, type TestCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { memoryUpstream, result } from '../../support/memory-upstream.ts';
-import { askedIn, type ModernOptions, modernRequest, toldIn } from '../../support/modern-client.ts';
+import { waitUntil } from '../../support/wait-until.ts';
+import { askedIn, type ModernOptions, modernRequest, answersIn } from '../../support/modern-client.ts';
 
 const TIMEOUT = { timeout: 30_000 };
 const HTTP = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
@@ -24,8 +25,8 @@ function call(gateway: TestCore, nonce: string, retry: object = {}, options: Mod
   return modernRequest(gateway, 'tools/call', params, { capabilities: FORM, ...options });
 }
 
-/** Of a parked call: its questions and its state. */
-async function parked(gateway: TestCore, nonce: string, options: ModernOptions = {}) {
+/** Parks a call. Returns its questions and its state. */
+async function parkCall(gateway: TestCore, nonce: string, options: ModernOptions = {}) {
   return askedIn(await call(gateway, nonce, {}, options).reply);
 }
 
@@ -40,11 +41,11 @@ function answers(requests: object, who: string): object {
 test('X-010 a retry with the answer gets the result of the call', TIMEOUT, async () => {
   const { memory, call: at } = asker();
   await using gateway = await testCore({ up: { memory } });
-  const { inputRequests, requestState } = await parked(gateway, 'n');
+  const { inputRequests, requestState } = await parkCall(gateway, 'n');
   assert.deepEqual(Object.values(inputRequests), [{ method: 'elicitation/create', params: formOf('n') }]);
   assert.equal(await parkedCalls(gateway), 1);
   const { reply } = call(gateway, 'n', { requestState, inputResponses: answers(inputRequests, 'Ada') });
-  assert.deepEqual(toldIn(await reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
+  assert.deepEqual(answersIn(await reply), { nonce: 'n', answers: { q: [accepted('Ada')] } });
   assert.equal(at('n').isCancelled, false);
   assert.equal(memory.requests('tools/call').length, 1);
   assert.equal(await parkedCalls(gateway), 0);
@@ -59,29 +60,32 @@ test('X-015 a retry at another replica continues the call while its owner exists
   await cp(join(first.config.stateDir, 'keys.json'), join(stateDir, 'keys.json'));
   {
     await using second = await testCore({ up: { memory } }, { stateDir }, processes);
-    const { inputRequests, requestState } = await parked(first, 'n');
+    const { inputRequests, requestState } = await parkCall(first, 'n');
     const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
-    assert.deepEqual(toldIn(await call(second, 'n', retry).reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
+    assert.deepEqual(answersIn(await call(second, 'n', retry).reply), {
+      nonce: 'n',
+      answers: { q: [accepted('Ada')] },
+    });
     // A client that has lost the answer may retry at any replica.
-    assert.deepEqual(toldIn(await call(first, 'n', retry).reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
+    assert.deepEqual(answersIn(await call(first, 'n', retry).reply), { nonce: 'n', answers: { q: [accepted('Ada')] } });
     assert.equal(memory.requests('tools/call').length, 1);
     assert.equal(await parkedCalls(first), 0);
 
-    const hungUp = await parked(first, 'm');
+    const hungUp = await parkCall(first, 'm');
     const nothing = call(second, 'm', { requestState: hungUp.requestState, inputResponses: {} });
     const again = askedIn(await nothing.reply);
     const last = call(second, 'm', {
       requestState: again.requestState,
       inputResponses: answers(again.inputRequests, 'Bo'),
     });
-    assert.deepEqual(toldIn(await last.reply), { nonce: 'm', told: { q: [accepted('Bo')] } });
+    assert.deepEqual(answersIn(await last.reply), { nonce: 'm', answers: { q: [accepted('Bo')] } });
     assert.equal(at('m').isCancelled, false);
   }
   await rm(stateDir, { recursive: true });
-  const { inputRequests, requestState } = await parked(first, 'o');
+  const { inputRequests, requestState } = await parkCall(first, 'o');
   await first.restart();
   const { error } = await call(first, 'o', { requestState, inputResponses: answers(inputRequests, 'Cy') }).reply;
-  assert.equal(error?.code, -32602);
+  assert.equal(error?.code, -31017, 'the call may have run');
 });
 
 const NOT_ANSWERS: Readonly<Record<string, unknown>> = {
@@ -96,7 +100,7 @@ suite('N-45 an invalid response is refused, and the call stays parked', () => {
     test(name, TIMEOUT, async () => {
       const { memory, call: at } = asker();
       await using gateway = await testCore({ up: { memory } });
-      const { inputRequests, requestState } = await parked(gateway, 'n');
+      const { inputRequests, requestState } = await parkCall(gateway, 'n');
       const [key = ''] = Object.keys(inputRequests);
       const { error } = await call(gateway, 'n', { requestState, inputResponses: { [key]: response } }).reply;
       assert.equal(error?.code, -32602);
@@ -107,7 +111,7 @@ suite('N-45 an invalid response is refused, and the call stays parked', () => {
       assert.equal(await parkedCalls(gateway), 1);
       assert.equal(at('n').isCancelled, false);
       const { reply } = call(gateway, 'n', { requestState, inputResponses: answers(inputRequests, 'Ada') });
-      assert.deepEqual(toldIn(await reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
+      assert.deepEqual(answersIn(await reply), { nonce: 'n', answers: { q: [accepted('Ada')] } });
       assert.equal(memory.requests('tools/call').length, 1);
     });
   }
@@ -145,26 +149,26 @@ suite('X-014 a requestState of another request is refused and not forwarded', ()
     test(name, TIMEOUT, async () => {
       const { memory, call: at } = asker();
       await using gateway = await testCore({ up: { memory } });
-      const { inputRequests, requestState } = await parked(gateway, 'n', { principal: ANN });
-      const heard = memory.peers.map((peer) => peer.heard.length);
+      const { inputRequests, requestState } = await parkCall(gateway, 'n', { principal: ANN });
+      const received = memory.peers.map((peer) => peer.received.length);
       const { error } = await make(gateway, { requestState, inputResponses: answers(inputRequests, 'Eve') }).reply;
       assert.equal(error?.code, -32602);
-      assert.deepEqual(at('n').told, new Map());
+      assert.deepEqual(at('n').answers, new Map());
       assert.deepEqual(
-        memory.peers.slice(0, heard.length).map((peer) => peer.heard.length),
-        heard,
+        memory.peers.slice(0, received.length).map((peer) => peer.received.length),
+        received,
       );
       // Its own client can still use it.
       const retry = { requestState, inputResponses: answers(inputRequests, 'Ann') };
-      const told = toldIn(await call(gateway, 'n', retry, { principal: ANN }).reply);
-      assert.deepEqual(told, { nonce: 'n', told: { q: [accepted('Ann')] } });
+      const ended = answersIn(await call(gateway, 'n', retry, { principal: ANN }).reply);
+      assert.deepEqual(ended, { nonce: 'n', answers: { q: [accepted('Ann')] } });
     });
   }
 
   test('with any single bit flipped', TIMEOUT, async () => {
     const { memory, call: at } = asker();
     await using gateway = await testCore({ up: { memory } });
-    const { inputRequests, requestState } = await parked(gateway, 'n');
+    const { inputRequests, requestState } = await parkCall(gateway, 'n');
     const inputResponses = answers(inputRequests, 'Eve');
     const bytes = Buffer.from(requestState, 'latin1');
     for (let bit = 0; bit < bytes.length * 8; bit++) {
@@ -174,7 +178,7 @@ suite('X-014 a requestState of another request is refused and not forwarded', ()
       const { error } = await reply;
       assert.equal(error?.code, -32602, `bit ${bit}: ${JSON.stringify(error)}`);
     }
-    assert.deepEqual(at('n').told, new Map());
+    assert.deepEqual(at('n').answers, new Map());
     assert.equal(memory.requests('tools/call').length, 1);
     assert.equal(await parkedCalls(gateway), 1);
   });
@@ -182,12 +186,12 @@ suite('X-014 a requestState of another request is refused and not forwarded', ()
   test('from before a restart, which ended the call', TIMEOUT, async () => {
     const { memory } = asker();
     await using gateway = await testCore({ up: { memory } });
-    const { inputRequests, requestState } = await parked(gateway, 'n');
+    const { inputRequests, requestState } = await parkCall(gateway, 'n');
     await gateway.restart();
     assert.equal(memory.open.size, 0);
     assert.equal(await parkedCalls(gateway), 0);
     const { reply } = call(gateway, 'n', { requestState, inputResponses: answers(inputRequests, 'Ada') });
-    assert.equal((await reply).error?.code, -32602);
+    assert.equal((await reply).error?.code, -31017, 'what the call did is not known');
     assert.equal(memory.requests('tools/call').length, 1);
   });
 });
@@ -195,15 +199,15 @@ suite('X-014 a requestState of another request is refused and not forwarded', ()
 test('X-016 repeated retries answer the question once, and each gets the call’s result', TIMEOUT, async () => {
   const { memory, call: at } = asker();
   await using gateway = await testCore({ up: { memory } });
-  const { inputRequests, requestState } = await parked(gateway, 'n');
+  const { inputRequests, requestState } = await parkCall(gateway, 'n');
   const retries = Array.from({ length: 20 }, (_, i) =>
     call(gateway, 'n', { requestState, inputResponses: answers(inputRequests, `number ${i}`) }),
   );
-  const told = await Promise.all(retries.map(async ({ reply }) => toldIn(await reply)));
-  for (const one of told) assert.deepEqual(one, told[0]);
-  assert.equal(at('n').told.get('q')?.length, 1);
+  const ended = await Promise.all(retries.map(async ({ reply }) => answersIn(await reply)));
+  for (const one of ended) assert.deepEqual(one, ended[0]);
+  assert.equal(at('n').answers.get('q')?.length, 1);
   const late = call(gateway, 'n', { requestState, inputResponses: answers(inputRequests, 'late') });
-  assert.deepEqual(toldIn(await late.reply), told[0]);
+  assert.deepEqual(answersIn(await late.reply), ended[0]);
   assert.equal(memory.requests('tools/call').length, 1);
 });
 
@@ -215,7 +219,6 @@ test('X-010 a question asked during a round is part of the next round', TIMEOUT,
   ask('n', 'a', 'elicitation/create', formOf('a'));
   const one = askedIn(await first.reply);
   ask('n', 'b', 'elicitation/create', formOf('b'));
-  await sleep(50);
   const second = call(gateway, 'n', {
     requestState: one.requestState,
     inputResponses: answers(one.inputRequests, 'A'),
@@ -223,9 +226,9 @@ test('X-010 a question asked during a round is part of the next round', TIMEOUT,
   const two = askedIn(await second.reply);
   assert.deepEqual(Object.values(two.inputRequests), [{ method: 'elicitation/create', params: formOf('b') }]);
   const third = call(gateway, 'n', { requestState: two.requestState, inputResponses: answers(two.inputRequests, 'B') });
-  await memory.until(() => at('n').told.size === 2 || undefined);
+  await memory.until(() => at('n').answers.size === 2 || undefined);
   finish('n');
-  assert.deepEqual(toldIn(await third.reply), { nonce: 'n', told: { a: [accepted('A')], b: [accepted('B')] } });
+  assert.deepEqual(answersIn(await third.reply), { nonce: 'n', answers: { a: [accepted('A')], b: [accepted('B')] } });
 });
 
 suite('X-017', () => {
@@ -240,46 +243,49 @@ suite('X-017', () => {
     const half = { requestState: both.requestState, inputResponses: { [some]: accepted('A'), unheard: accepted('E') } };
     const rest = askedIn(await call(gateway, 'n', half).reply);
     assert.deepEqual(rest.inputRequests, { [other]: both.inputRequests[other] });
-    await memory.until(() => at('n').told.size === 1 || undefined);
+    await memory.until(() => at('n').answers.size === 1 || undefined);
     const whole = {
       requestState: rest.requestState,
       inputResponses: { [other]: accepted('B'), [some]: accepted('Z') },
     };
     const last = call(gateway, 'n', whole);
-    await memory.until(() => at('n').told.size === 2 || undefined);
+    await memory.until(() => at('n').answers.size === 2 || undefined);
     finish('n');
-    assert.deepEqual(toldIn(await last.reply), { nonce: 'n', told: { a: [accepted('A')], b: [accepted('B')] } });
+    assert.deepEqual(answersIn(await last.reply), { nonce: 'n', answers: { a: [accepted('A')], b: [accepted('B')] } });
   });
 
   test('a retry without responses gets the same questions again', TIMEOUT, async () => {
     const { memory } = asker();
     await using gateway = await testCore({ up: { memory } });
-    const first = await parked(gateway, 'n');
+    const first = await parkCall(gateway, 'n');
     const again = askedIn(await call(gateway, 'n', { requestState: first.requestState }).reply);
     assert.deepEqual(again.inputRequests, first.inputRequests);
     const retry = { requestState: again.requestState, inputResponses: answers(again.inputRequests, 'Ada') };
-    assert.deepEqual(toldIn(await call(gateway, 'n', retry).reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
+    assert.deepEqual(answersIn(await call(gateway, 'n', retry).reply), {
+      nonce: 'n',
+      answers: { q: [accepted('Ada')] },
+    });
   });
 });
 
 test('X-018 a result that arrived before the retry is returned to the retry', TIMEOUT, async () => {
   const { memory, finish } = asker();
   await using gateway = await testCore({ up: { memory } });
-  const { inputRequests, requestState } = await parked(gateway, 'n');
+  const { inputRequests, requestState } = await parkCall(gateway, 'n');
   finish('n');
   const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
-  assert.partialDeepStrictEqual(toldIn(await call(gateway, 'n', retry).reply), { nonce: 'n' });
+  assert.partialDeepStrictEqual(answersIn(await call(gateway, 'n', retry).reply), { nonce: 'n' });
   assert.equal(memory.requests('tools/call').length, 1);
   assert.equal(await parkedCalls(gateway), 0);
 });
 
 suite('X-019 a client that does not retry', { concurrency: 3 }, () => {
   const cases = [
-    { method: 'elicitation/create', params: formOf('n'), told: { action: 'cancel' } },
-    { method: 'sampling/createMessage', params: { messages: [], maxTokens: 1 }, told: { error: { code: -32603 } } },
-    { method: 'roots/list', params: {}, told: { error: { code: -32603 } } },
+    { method: 'elicitation/create', params: formOf('n'), expected: { action: 'cancel' } },
+    { method: 'sampling/createMessage', params: { messages: [], maxTokens: 1 }, expected: { error: { code: -32603 } } },
+    { method: 'roots/list', params: {}, expected: { error: { code: -32603 } } },
   ];
-  for (const { method, params, told } of cases) {
+  for (const { method, params, expected } of cases) {
     test(`${method} is cancelled for it, and then the call is cancelled`, TIMEOUT, async () => {
       const { memory, ask, call: at } = asker({ isQuiet: true });
       const sessions = {
@@ -295,13 +301,12 @@ suite('X-019 a client that does not retry', { concurrency: 3 }, () => {
       await memory.until(() => memory.requests('tools/call')[0]);
       ask('n', 'q', method, params);
       const { inputRequests, requestState } = askedIn(await first.reply);
-      await memory.until(() => at('n').told.get('q'));
-      assert.partialDeepStrictEqual(at('n').told.get('q'), [told]);
+      await memory.until(() => at('n').answers.get('q'));
+      assert.partialDeepStrictEqual(at('n').answers.get('q'), [expected]);
       const retry = { requestState, inputResponses: answers(inputRequests, 'late') };
       assert.equal((await call(gateway, 'n', retry, { capabilities }).reply).error?.code, -32602);
-      await called(at('n'));
-      await sleep(50);
-      assert.equal(await parkedCalls(gateway), 0);
+      await untilCancelled(at('n'));
+      await waitUntil(async () => (await parkedCalls(gateway)) === 0);
       // The connection it had to itself is there for the next.
       const before = memory.peers.length;
       const next = call(gateway, 'm', {}, { capabilities });
@@ -313,9 +318,8 @@ suite('X-019 a client that does not retry', { concurrency: 3 }, () => {
   }
 });
 
-async function called(one: { readonly isCancelled: boolean }): Promise<void> {
-  for (let i = 0; i < 1_000 && !one.isCancelled; i++) await sleep(10);
-  assert.ok(one.isCancelled, 'the server was not told');
+async function untilCancelled(one: { readonly isCancelled: boolean }): Promise<void> {
+  await waitUntil(() => one.isCancelled);
 }
 
 test('X-020 a client that disconnects from its retry ends the call at the upstream', TIMEOUT, async () => {
@@ -327,9 +331,9 @@ test('X-020 a client that disconnects from its retry ends the call at the upstre
   const { inputRequests, requestState } = askedIn(await first.reply);
   const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
   const second = call(gateway, 'n', retry);
-  await memory.until(() => at('n').told.get('q'));
+  await memory.until(() => at('n').answers.get('q'));
   second.call.cancel('the client disconnected');
-  await called(at('n'));
+  await untilCancelled(at('n'));
   assert.ok((await second.reply).error !== undefined);
   assert.equal(await parkedCalls(gateway), 0);
 });
@@ -342,12 +346,12 @@ suite('X-021 a question that may belong to several calls reaches no client', () 
     await memory.until(() => memory.requests('tools/call')[1]);
     assert.equal(at('a').peer, at('b').peer);
     ask('a', 'q', 'elicitation/create', formOf('a'));
-    await memory.until(() => at('a').told.get('q'));
-    assert.partialDeepStrictEqual(at('a').told.get('q'), [{ error: { code: -32602 } }]);
+    await memory.until(() => at('a').answers.get('q'));
+    assert.partialDeepStrictEqual(at('a').answers.get('q'), [{ error: { code: -32602 } }]);
     for (const nonce of ['a', 'b']) finish(nonce);
-    for (const { reply, said } of calls) {
-      toldIn(await reply);
-      assert.deepEqual(said, []);
+    for (const { reply, messages } of calls) {
+      answersIn(await reply);
+      assert.deepEqual(messages, []);
     }
   });
 });
@@ -360,7 +364,7 @@ for (const isolation of ['session', 'principal', 'call'] as const) {
       const { memory } = asker();
       await using gateway = await testCore({ up: { memory, isolation } });
       const options = [ANN, BOB].map((one) => ({ principal: one, capabilities: FORM }));
-      const asked = await Promise.all(options.map((one) => parked(gateway, `of-${one.principal.key}`, one)));
+      const asked = await Promise.all(options.map((one) => parkCall(gateway, `of-${one.principal.key}`, one)));
       for (const [i, { inputRequests, requestState }] of asked.entries()) {
         const own = options[i] ?? {};
         const key = options[i]?.principal.key ?? '';
@@ -371,8 +375,8 @@ for (const isolation of ['session', 'principal', 'call'] as const) {
         const retry = { requestState, inputResponses: answers(inputRequests, key) };
         const stranger = options[1 - i] ?? {};
         assert.equal((await call(gateway, `of-${key}`, retry, stranger).reply).error?.code, -32602);
-        const told = toldIn(await call(gateway, `of-${key}`, retry, own).reply);
-        assert.deepEqual(told, { nonce: `of-${key}`, told: { q: [accepted(key)] } });
+        const ended = answersIn(await call(gateway, `of-${key}`, retry, own).reply);
+        assert.deepEqual(ended, { nonce: `of-${key}`, answers: { q: [accepted(key)] } });
       }
     },
   );
@@ -384,11 +388,12 @@ test('X-022 a shared upstream gets no capabilities, and its questions reach no c
   const calls = [ANN, BOB].map((one) => call(gateway, one.key, {}, { principal: one }));
   for (const { key } of [ANN, BOB]) {
     await memory.until(() => memory.requests('tools/call')[1]);
-    await memory.until(() => at(key).told.get('q'));
-    assert.partialDeepStrictEqual(at(key).told.get('q'), [{ error: { code: -32602 } }]);
+    await memory.until(() => at(key).answers.get('q'));
+    assert.partialDeepStrictEqual(at(key).answers.get('q'), [{ error: { code: -32602 } }]);
     finish(key);
   }
-  for (const { reply } of calls) assert.partialDeepStrictEqual(toldIn(await reply), { told: { q: [{ error: {} }] } });
+  for (const { reply } of calls)
+    assert.partialDeepStrictEqual(answersIn(await reply), { answers: { q: [{ error: {} }] } });
   assert.deepEqual(
     memory.peers.map(({ capabilities }) => capabilities.toString()),
     ['{}'],
@@ -400,7 +405,7 @@ for (const isolation of ['session', 'call'] as const) {
     const { memory } = asker();
     await using gateway = await testCore({ up: { memory, isolation } });
     const nonces = ['a', 'b', 'c'];
-    const asked = await Promise.all(nonces.map((nonce) => parked(gateway, nonce)));
+    const asked = await Promise.all(nonces.map((nonce) => parkCall(gateway, nonce)));
     for (const [i, { inputRequests }] of asked.entries()) {
       assert.deepEqual(
         Object.values(inputRequests).map(({ params }) => params),
@@ -421,9 +426,11 @@ test('X-024 an upstream that waits with a progress token gets increasing progres
   assert.deepEqual(Object.values(inputRequests), [{ method: 'elicitation/create', params: formOf('n') }]);
   for (let second = 0; second < 35; second++) t.mock.timers.tick(1_000);
   const progress = await memory.until(() => {
-    const heard = memory.peers.flatMap((peer) => peer.heard);
-    const said = heard.flatMap((one) => (one.kind === 'notification' && one.method.endsWith('/progress') ? [one] : []));
-    return said.length === 3 ? said.map(({ params }) => params) : undefined;
+    const received = memory.peers.flatMap((peer) => peer.received);
+    const messages = received.flatMap((one) =>
+      one.kind === 'notification' && one.method.endsWith('/progress') ? [one] : [],
+    );
+    return messages.length === 3 ? messages.map(({ params }) => params) : undefined;
   });
   const numbers = progress.map((params) => Number(params?.raw('progress')));
   assert.deepEqual(
@@ -447,10 +454,10 @@ test('X-010 concurrent questions form one round, and one retry ends the call', T
   const { inputRequests, requestState } = askedIn(await first.reply);
   assert.equal(Object.keys(inputRequests).length, 3);
   const retry = call(gateway, 'n', { requestState, inputResponses: answers(inputRequests, 'Ada') });
-  await memory.until(() => at('n').told.size === 3 || undefined);
+  await memory.until(() => at('n').answers.size === 3 || undefined);
   finish('n');
-  const { told } = Object(toldIn(await retry.reply));
-  assert.deepEqual(told, { a: [accepted('Ada')], b: [accepted('Ada')], c: [accepted('Ada')] });
+  const { answers: got } = Object(answersIn(await retry.reply));
+  assert.deepEqual(got, { a: [accepted('Ada')], b: [accepted('Ada')], c: [accepted('Ada')] });
 });
 
 test('X-010 a question withdrawn before it was sent makes no round', TIMEOUT, async () => {
@@ -461,13 +468,12 @@ test('X-010 a question withdrawn before it was sent makes no round', TIMEOUT, as
   ask('n', 'a', 'elicitation/create', formOf('a'));
   const one = askedIn(await first.reply);
   ask('n', 'b', 'elicitation/create', formOf('b'));
-  await sleep(50);
-  at('n').peer.say('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"b n"}}');
+  at('n').peer.send('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"b n"}}');
   const retry = { requestState: one.requestState, inputResponses: answers(one.inputRequests, 'A') };
   const second = call(gateway, 'n', retry);
-  await memory.until(() => at('n').told.get('a'));
+  await memory.until(() => at('n').answers.get('a'));
   finish('n');
-  assert.deepEqual(toldIn(await second.reply), { nonce: 'n', told: { a: [accepted('A')] } });
+  assert.deepEqual(answersIn(await second.reply), { nonce: 'n', answers: { a: [accepted('A')] } });
 });
 
 test('X-018 a question that is open when the call ends is cancelled for the client', TIMEOUT, async () => {
@@ -478,8 +484,8 @@ test('X-018 a question that is open when the call ends is cancelled for the clie
   ask('n', 'q', 'elicitation/create', formOf('n'));
   askedIn(await first.reply);
   finish('n');
-  await memory.until(() => at('n').told.get('q'));
-  assert.deepEqual(at('n').told.get('q'), [{ action: 'cancel' }]);
+  await memory.until(() => at('n').answers.get('q'));
+  assert.deepEqual(at('n').answers.get('q'), [{ action: 'cancel' }]);
 });
 
 test('X-016 a cancelled duplicate does not end the call of the later retry', TIMEOUT, async () => {
@@ -491,32 +497,32 @@ test('X-016 a cancelled duplicate does not end the call of the later retry', TIM
   const { inputRequests, requestState } = askedIn(await first.reply);
   const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
   const before = call(gateway, 'n', retry);
-  await memory.until(() => at('n').told.get('q'));
+  await memory.until(() => at('n').answers.get('q'));
   const after = call(gateway, 'n', retry, { progressToken: 'after' });
   // Progress goes to the latest retry.
-  for (let progress = 1; after.said.length === 0; progress++) {
+  for (let progress = 1; after.messages.length === 0; progress++) {
     const params = { progress, progressToken: Number(at('n').request.id) };
-    at('n').peer.say(JSON.stringify({ jsonrpc: '2.0', method: 'notifications/progress', params }));
-    await sleep(5);
+    at('n').peer.send(JSON.stringify({ jsonrpc: '2.0', method: 'notifications/progress', params }));
+    await nextTurn();
   }
   before.call.cancel('the client disconnected');
   finish('n');
-  assert.deepEqual(toldIn(await after.reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
+  assert.deepEqual(answersIn(await after.reply), { nonce: 'n', answers: { q: [accepted('Ada')] } });
 });
 
 test('X-012 a question of a request that may not require input reaches no client', TIMEOUT, async () => {
-  const told: unknown[] = [];
+  const answers: unknown[] = [];
   const memory = memoryUpstream({
     capabilities: { prompts: {}, completions: {} },
     lists: { prompts: [{ name: 'p', arguments: [{ name: 'a' }] }] },
     request: (peer, request) => {
       const question = { id: 'q', method: 'elicitation/create', params: formOf('n') };
-      peer.say(JSON.stringify({ jsonrpc: '2.0', ...question }), Number(request.id));
+      peer.send(JSON.stringify({ jsonrpc: '2.0', ...question }), Number(request.id));
     },
     response: (peer, response) => {
-      told.push(response);
+      answers.push(response);
       for (const request of memory.requests('completion/complete')) {
-        peer.say(result(request, { completion: { values: ['x'] } }));
+        peer.send(result(request, { completion: { values: ['x'] } }));
       }
     },
   });
@@ -524,7 +530,7 @@ test('X-012 a question of a request that may not require input reaches no client
   const params = { ref: { type: 'ref/prompt', name: 'up__p' }, argument: { name: 'a', value: '' } };
   const completed = await modernRequest(gateway, 'completion/complete', params, { capabilities: FORM }).reply;
   assert.partialDeepStrictEqual(completed.result, { resultType: 'complete', completion: { values: ['x'] } });
-  assert.partialDeepStrictEqual(told, [{ kind: 'error', error: { code: -32602 } }]);
+  assert.partialDeepStrictEqual(answers, [{ kind: 'error', error: { code: -32602 } }]);
 });
 
 for (const [kind, target] of [
@@ -538,19 +544,19 @@ for (const [kind, target] of [
       const { memory, call: at } = asker({ isAttributed: target !== undefined });
       const limits = { parkedPerPrincipal: 3 };
       await using gateway = await testCore({ up: { memory, ...where } }, { limits });
-      for (const nonce of ['a', 'b', 'c']) await parked(gateway, nonce);
+      for (const nonce of ['a', 'b', 'c']) await parkCall(gateway, nonce);
       const { error } = await call(gateway, 'd').reply;
       assert.partialDeepStrictEqual(error, { code: -31013, data: { executed: 'unknown', retryable: false } });
-      await called(at('d'));
+      await untilCancelled(at('d'));
       // Other principals are not affected.
-      await parked(gateway, 'e', { principal: BOB });
+      await parkCall(gateway, 'e', { principal: BOB });
     });
 
     test('does not affect the principal’s other requests', TIMEOUT, async () => {
       const { memory } = asker({ isAttributed: target !== undefined });
       const limits = { inFlightPerSession: 3 };
       await using gateway = await testCore({ up: { memory, ...where } }, { limits });
-      for (const nonce of ['a', 'b', 'c', 'd']) await parked(gateway, nonce);
+      for (const nonce of ['a', 'b', 'c', 'd']) await parkCall(gateway, nonce);
       const other = modernRequest(gateway, 'tools/call', toolCall('up__other'), { capabilities: FORM });
       assert.equal((await other.reply).error, undefined);
     });
@@ -563,7 +569,32 @@ for (const [kind, target] of [
       await memory.until(() => memory.requests('tools/call')[2]);
       assert.equal((await call(gateway, 'd').reply).error?.code, -31013);
       for (const nonce of ['a', 'b', 'c']) finish(nonce);
-      for (const { reply } of calls) toldIn(await reply);
+      for (const { reply } of calls) answersIn(await reply);
     });
   });
 }
+
+test('one principal parks all calls of an upstream but the last eighth, and keeps them', TIMEOUT, async () => {
+  const { memory, call: at } = asker({ isAttributed: true });
+  const auth = { jwt: [], apiKeys: [{ name: 'ann', sha256: '00' }] };
+  const limits = { parkedPerUpstream: 8 };
+  await using gateway = await testCore({ up: { memory, target: HTTP } }, { auth, limits });
+  const nonces = ['a', 'b', 'c', 'd', 'e', 'f', 'g'];
+  const questions = [];
+  for (const nonce of nonces) questions.push(await parkCall(gateway, nonce, { principal: ANN }));
+  const { error } = await call(gateway, 'h', {}, { principal: ANN }).reply;
+  assert.match(error?.message ?? '', /7 calls of yours at upstream "up" wait for answers already, and the rest of 8/);
+  await untilCancelled(at('h'));
+  await parkCall(gateway, 'i', { principal: BOB });
+  const full = await call(gateway, 'j', {}, { principal: principal('cy') }).reply;
+  assert.match(full.error?.message ?? '', /8 calls at upstream "up" wait for answers already/);
+  assert.match(await gateway.metrics.text(), /^linkspan_fair_share_refusals_total\{pool="parked"\} 1$/m);
+  const [first] = questions;
+  assert.ok(first !== undefined);
+  const retry = { requestState: first.requestState, inputResponses: answers(first.inputRequests, 'Ada') };
+  assert.deepEqual(answersIn(await call(gateway, 'a', retry, { principal: ANN }).reply), {
+    nonce: 'a',
+    answers: { q: [accepted('Ada')] },
+  });
+  await parkCall(gateway, 'k', { principal: principal('cy') });
+});

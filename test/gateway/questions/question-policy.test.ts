@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ClientFeature } from '../../../src/config/config.ts';
+import type { ClientFeature } from '../../../src/config/upstream-config.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import { usableCapabilities } from '../../../src/upstream/link/usable-capabilities.ts';
@@ -46,12 +46,12 @@ function asking(method: string, params: object): MemoryUpstream {
     lists: { tools: [{ name: 'ask', inputSchema: { type: 'object' } }] },
     request: (peer, request) => {
       const question = { jsonrpc: '2.0', id: 'q', method, params };
-      peer.say(JSON.stringify(question), Number(request.id));
+      peer.send(JSON.stringify(question), Number(request.id));
     },
     response: (peer, response) => {
-      const call = peer.heard.findLast((m) => m.kind === 'request' && m.method === 'tools/call');
-      const said = response.kind === 'result' ? JSON.parse(response.result) : response.error;
-      if (call?.kind === 'request') peer.say(result(call, { said }));
+      const call = peer.received.findLast((m) => m.kind === 'request' && m.method === 'tools/call');
+      const got = response.kind === 'result' ? JSON.parse(response.result) : response.error;
+      if (call?.kind === 'request') peer.send(result(call, { got }));
     },
   });
 }
@@ -67,7 +67,7 @@ async function call(client: TestClient, reply: object) {
     },
   });
   assert.ok(answer.kind === 'result', JSON.stringify(answer));
-  return { asked, said: RawObject.parse(answer.result).value('said') };
+  return { asked, got: RawObject.parse(answer.result).value('got') };
 }
 
 const refusals = [
@@ -77,13 +77,13 @@ const refusals = [
 ] as const;
 
 for (const { method, params, clientFeatures, feature } of refusals) {
-  test(`N-28 ${method} without ${feature} is counted, and reaches no client`, TIMEOUT, async () => {
+  test(`SEC-37 N-28 ${method} without ${feature} is counted, and reaches no client`, TIMEOUT, async () => {
     const memory = asking(method, params);
     await using gateway = await testCore({ up: { memory, clientFeatures } });
-    const { asked, said } = await call(await gateway.connect({ capabilities: EVERYTHING }), {});
+    const { asked, got } = await call(await gateway.connect({ capabilities: EVERYTHING }), {});
     assert.deepEqual(asked, []);
-    assert.partialDeepStrictEqual(said, { code: -32602 });
-    assert.match(JSON.stringify(said), new RegExp(`may not use ${feature}.*clientFeatures`));
+    assert.partialDeepStrictEqual(got, { code: -32602 });
+    assert.match(JSON.stringify(got), new RegExp(`may not use ${feature}.*clientFeatures`));
     assert.match(await gateway.metrics.text(), new RegExp(`questions_refused_total\\{reason="${feature}"\\} 1`));
     const declared = memory.peers.map(({ capabilities }) => Object.keys(JSON.parse(capabilities.toString())));
     assert.ok(!declared.flat().includes(feature));
@@ -97,7 +97,7 @@ test('N-28 changed roots are not announced to an upstream that may not use them'
   await call(client, { action: 'decline' });
   client.notify('notifications/roots/list_changed');
   await call(client, { action: 'decline' });
-  const methods = memory.peers.flatMap(({ heard }) => heard.map((m) => ('method' in m ? m.method : '')));
+  const methods = memory.peers.flatMap(({ received }) => received.map((m) => ('method' in m ? m.method : '')));
   assert.ok(!methods.includes('notifications/roots/list_changed'));
 });
 
@@ -109,12 +109,12 @@ test('N-28 a client of 2026-07-28 is not asked for a feature that the upstream m
   });
   await upstream.memory.until(() => upstream.calls.get('n'));
   upstream.ask('n', 'q', 'sampling/createMessage', SAMPLING);
-  await upstream.memory.until(() => upstream.call('n').told.get('q'));
+  await upstream.memory.until(() => upstream.call('n').answers.get('q'));
   upstream.finish('n');
   assert.match(JSON.stringify((await reply).result), /may not use sampling/);
 });
 
-test('limit samplingTokens: a larger maxTokens is capped and counted', TIMEOUT, async () => {
+test('SEC-37 limit samplingTokens: a larger maxTokens is capped and counted', TIMEOUT, async () => {
   const memory = asking('sampling/createMessage', { ...SAMPLING, maxTokens: 1e8 });
   await using gateway = await testCore({ up: { memory } });
   const { asked } = await call(await gateway.connect({ capabilities: { sampling: {} } }), { role: 'assistant' });

@@ -19,7 +19,7 @@ test('N-41 an upstream that ends the call after a refused question gets no cance
   // A second call of the same client shows that the first has long ended at the server.
   const again = await modernRequest(gateway, 'tools/call', toolCall('up__other', {}), { capabilities: {} }).reply;
   assert.ok(again.result);
-  assert.equal(call('n').told.size, 1);
+  assert.equal(call('n').answers.size, 1);
   assert.equal(call('n').isCancelled, false);
 });
 
@@ -43,14 +43,14 @@ test('N-41 a subscription whose link is lost is acknowledged after one on a new 
     request: (peer, request) => {
       if (request.method === 'resources/subscribe' && losses++ === 0) {
         peer.end(new GatewayError('upstream-session-lost', { upstream: 'up', message: 'gone' }));
-      } else peer.say(result(request, {}));
+      } else peer.send(result(request, {}));
     },
   });
   await using gateway = await testCore({ up: { memory } });
   const notifications = { resourceSubscriptions: ['up+test://a'] };
-  const { said, call, reply } = modernRequest(gateway, 'subscriptions/listen', { notifications });
-  await until(() => said.length > 0, 'an acknowledgement');
-  const [acknowledged] = said;
+  const { messages, call, reply } = modernRequest(gateway, 'subscriptions/listen', { notifications });
+  await until(() => messages.length > 0, 'an acknowledgement');
+  const [acknowledged] = messages;
   assert.ok(acknowledged !== undefined && 'params' in acknowledged);
   assert.deepEqual(JSON.parse(acknowledged.params?.raw('notifications') ?? ''), notifications);
   assert.equal(memory.requests('resources/subscribe').length, 2);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { boundedSampling, isSafeUrl, unsafeReason } from '../../../src/gateway/questions/safe-question.ts';
+import { boundedSampling, isSafeUrl, unsafeReason, visibleForm } from '../../../src/gateway/questions/safe-question.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { asker } from '../../support/asker.ts';
 import { testCore, toolCall } from '../../support/core.ts';
@@ -29,9 +29,45 @@ for (const [url, isSafe] of URLS) {
   test(`N-28 a page at ${url === '' ? 'no URL' : url} is ${isSafe ? 'shown' : 'not shown'}`, () => {
     assert.equal(isSafeUrl(url), isSafe);
     const params = RawObject.of({ mode: 'url', url, message: 'm' });
-    assert.equal(unsafeReason('elicitation/create', params) === undefined, isSafe);
+    assert.equal(unsafeReason('elicitation/create', params, undefined) === undefined, isSafe);
   });
 }
+
+const HOSTS = ['login.example.com', '*.example.org', 'localhost'];
+const LISTED: readonly (readonly [url: string, isShown: boolean])[] = [
+  ['https://login.example.com/in?to=https://evil.example', true],
+  ['https://LOGIN.example.com:8443/', true],
+  ['https://a.example.org/', true],
+  ['https://b.a.example.org/', true],
+  ['http://localhost:1/', true],
+  ['https://example.org/', false],
+  ['https://example.com/', false],
+  ['https://a.login.example.com/', false],
+  ['https://login.example.com./', false],
+  ['https://login.example.com.evil.example/', false],
+  ['https://evilexample.org/', false],
+  ['https://evil.example/login.example.com', false],
+  ['https://evil.example\\@login.example.com/', false],
+  ['http://127.0.0.1/', false],
+  ['http://login.example.com/', false],
+  ['https://user@login.example.com/', false],
+];
+
+for (const [url, isShown] of LISTED) {
+  test(`SEC-38 by a list, ${url} is ${isShown ? 'shown' : 'not shown'}`, () => {
+    const params = RawObject.of({ mode: 'url', url, message: 'm' });
+    assert.equal(unsafeReason('elicitation/create', params, HOSTS) === undefined, isShown);
+  });
+}
+
+test('SEC-38 an empty list of hosts shows no page, and forms have none', () => {
+  const page = RawObject.of({ mode: 'url', url: 'https://example.org/', message: 'm' });
+  assert.match(
+    unsafeReason('elicitation/create', page, []) ?? '',
+    /is at example\.org, which is none of the elicitationHosts/,
+  );
+  assert.equal(unsafeReason('elicitation/create', RawObject.of({ message: 'm' }), []), undefined);
+});
 
 const SAMPLING = [
   { from: { maxTokens: 100 }, isOnlyServer: true, to: { maxTokens: 100 } },
@@ -45,42 +81,80 @@ const SAMPLING = [
 
 for (const { from, isOnlyServer, to } of SAMPLING) {
   const where = isOnlyServer ? 'alone' : 'among others';
-  test(`N-28 sampling ${JSON.stringify(from)} of an upstream ${where} becomes ${JSON.stringify(to)}`, () => {
+  test(`N-28 sampling ${JSON.stringify(from)} ${where} becomes ${Object.values(to).join()}`, () => {
     assert.deepEqual(JSON.parse(boundedSampling(RawObject.of(from), isOnlyServer, () => undefined).toString()), to);
   });
 }
 
-suite('N-28 an unsafe page never reaches a client', () => {
-  const page = { mode: 'url', message: 'Sign in', url: 'javascript:alert(1)', elicitationId: 'e' };
-  const capabilities = { elicitation: { form: {}, url: {} } };
+const REFUSED_PAGES = [
+  { kind: 'unsafe', numbers: 'N-28', page: 'javascript:alert(1)', hosts: {}, reason: /must be https/ },
+  {
+    kind: 'foreign',
+    numbers: 'SEC-38',
+    page: 'https://evil.example/',
+    hosts: { elicitationHosts: ['login.example.com'] },
+    reason: /is at evil\.example, which is none of the elicitationHosts/,
+  },
+] as const;
 
-  test('as a question: the upstream gets the reason', TIMEOUT, async () => {
-    const { memory, calls, call, ask, finish } = asker({ isAttributed: true, isQuiet: true });
-    await using gateway = await testCore({ up: { memory } });
-    const { reply } = modernRequest(gateway, 'tools/call', toolCall('up__ask', { nonce: 'n' }), { capabilities });
-    await memory.until(() => calls.get('n'));
-    ask('n', 'q', 'elicitation/create', page);
-    await memory.until(() => call('n').told.get('q'));
-    finish('n');
-    assert.match(JSON.stringify((await reply).result), /must be https/);
-  });
+for (const { kind, numbers, page: url, hosts, reason } of REFUSED_PAGES) {
+  suite(`${numbers} the page at the ${kind} URL never reaches a client`, () => {
+    const page = { mode: 'url', message: 'Sign in', url, elicitationId: 'e' };
+    const capabilities = { elicitation: { form: {}, url: {} } };
 
-  test('as an error that asks for it: the call fails with the reason', TIMEOUT, async () => {
-    const error = { code: -32042, message: 'Sign in first', data: { elicitations: [page] } };
-    const memory = memoryUpstream({
-      capabilities: { tools: {} },
-      lists: { tools: [{ name: 't', inputSchema: { type: 'object' } }] },
-      request: (peer, request) =>
-        peer.say(
-          request.method === 'tools/call'
-            ? `{"jsonrpc":"2.0","id":${request.id},"error":${JSON.stringify(error)}}`
-            : result(request, {}),
-        ),
+    test('as a question: the upstream gets the reason', TIMEOUT, async () => {
+      const { memory, calls, call, ask, finish } = asker({ isAttributed: true, isQuiet: true });
+      await using gateway = await testCore({ up: { memory, ...hosts } });
+      const { reply } = modernRequest(gateway, 'tools/call', toolCall('up__ask', { nonce: 'n' }), { capabilities });
+      await memory.until(() => calls.get('n'));
+      ask('n', 'q', 'elicitation/create', page);
+      await memory.until(() => call('n').answers.get('q'));
+      finish('n');
+      assert.match(JSON.stringify((await reply).result), reason);
     });
-    await using gateway = await testCore({ up: { memory } });
-    const { error: failure } = await modernRequest(gateway, 'tools/call', toolCall('up__t', {}), { capabilities })
-      .reply;
-    assert.equal(failure?.code, -31012);
-    assert.match(failure?.message ?? '', /must be https/);
+
+    test('as an error that asks for it: the call fails with the reason', TIMEOUT, async () => {
+      const error = { code: -32042, message: 'Sign in first', data: { elicitations: [page] } };
+      const memory = memoryUpstream({
+        capabilities: { tools: {} },
+        lists: { tools: [{ name: 't', inputSchema: { type: 'object' } }] },
+        request: (peer, request) =>
+          peer.send(
+            request.method === 'tools/call'
+              ? `{"jsonrpc":"2.0","id":${request.id},"error":${JSON.stringify(error)}}`
+              : result(request, {}),
+          ),
+      });
+      await using gateway = await testCore({ up: { memory, ...hosts } });
+      const { error: failure } = await modernRequest(gateway, 'tools/call', toolCall('up__t', {}), { capabilities })
+        .reply;
+      assert.equal(failure?.code, -31012);
+      assert.match(failure?.message ?? '', reason);
+
+      const legacy = await gateway.connect({ capabilities });
+      const refused = await legacy
+        .request('tools/call', toolCall('up__t', {}))
+        .then(({ answer }) => JSON.stringify(answer), String);
+      assert.match(refused, reason);
+    });
   });
+}
+
+test('N-28 the texts of a form have no characters that people cannot see; its data stays', () => {
+  const odd = 'a\u001b[2Jb\u{e0041}';
+  const schema = {
+    type: 'object',
+    properties: { [odd]: { type: 'string', title: odd, description: odd, default: odd } },
+  };
+  const cleaned = visibleForm(RawObject.of({ message: odd, requestedSchema: schema, other: odd }));
+  assert.deepEqual(JSON.parse(cleaned.toString()), {
+    message: 'ab',
+    requestedSchema: {
+      type: 'object',
+      properties: { [odd]: { type: 'string', title: 'ab', description: 'ab', default: odd } },
+    },
+    other: odd,
+  });
+  const plain = RawObject.of({ message: 'a' });
+  assert.equal(visibleForm(plain), plain);
 });

@@ -13,15 +13,15 @@ function asking(method: string, params: object): MemoryUpstream {
   return memoryUpstream({
     lists: { tools: [ECHO] },
     request: (peer, request) => {
-      peer.say(
+      peer.send(
         `{"jsonrpc":"2.0","id":"q","method":"${method}","params":${JSON.stringify(params)}}`,
         Number(request.id),
       );
     },
     response: (peer, response) => {
-      const call = peer.heard.findLast((m) => m.kind === 'request' && m.method === 'tools/call');
-      const told = response.kind === 'result' ? JSON.parse(response.result) : response.error;
-      if (call?.kind === 'request') peer.say(result(call, { told }));
+      const call = peer.received.findLast((m) => m.kind === 'request' && m.method === 'tools/call');
+      const got = response.kind === 'result' ? JSON.parse(response.result) : response.error;
+      if (call?.kind === 'request') peer.send(result(call, { got }));
     },
   });
 }
@@ -37,7 +37,7 @@ async function exchange(client: TestClient, reply: object) {
     },
   });
   assert.ok(answer.kind === 'result', JSON.stringify(answer));
-  return { asked, told: RawObject.parse(answer.result).value('told') };
+  return { asked, got: RawObject.parse(answer.result).value('got') };
 }
 
 const IMAGE = { type: 'image', data: 'aGk=', mimeType: 'image/png' };
@@ -53,17 +53,17 @@ test('sampling and its answer pass unchanged', TIMEOUT, async () => {
   await using gateway = await testCore({ up: { memory: asking('sampling/createMessage', params) } });
   const client = await gateway.connect({ capabilities: { sampling: { tools: {}, context: {} } } });
   const reply = { role: 'assistant', content: [{ type: 'text', text: 'ho' }], model: 'm', stopReason: 'endTurn' };
-  const { asked, told } = await exchange(client, reply);
+  const { asked, got } = await exchange(client, reply);
   assert.deepEqual(JSON.parse(asked[0]?.params?.toString() ?? ''), params);
-  assert.deepEqual(told, reply);
+  assert.deepEqual(got, reply);
 });
 
 test('X-007 sampling with tools is refused for a client without that capability', TIMEOUT, async () => {
   const memory = asking('sampling/createMessage', { messages: [], maxTokens: 1, tools: [] });
   await using gateway = await testCore({ up: { memory } });
-  const { asked, told } = await exchange(await gateway.connect({ capabilities: { sampling: {} } }), {});
+  const { asked, got } = await exchange(await gateway.connect({ capabilities: { sampling: {} } }), {});
   assert.deepEqual(asked, []);
-  assert.partialDeepStrictEqual(told, { code: -32602 });
+  assert.partialDeepStrictEqual(got, { code: -32602 });
 });
 
 test('X-044 an older client gets sampling messages with one content each', TIMEOUT, async () => {
@@ -92,16 +92,16 @@ test('roots come from the client, and their changes go to its own connections', 
   const roots = [{ uri: 'file:///home', name: 'home' }];
   const client = await gateway.connect({ capabilities: { roots: { listChanged: true } } });
   const other = await gateway.connect({ capabilities: { roots: { listChanged: true } } });
-  assert.deepEqual((await exchange(client, { roots })).told, { roots });
+  assert.deepEqual((await exchange(client, { roots })).got, { roots });
   await exchange(other, { roots: [] });
   client.notify('notifications/roots/list_changed');
-  const told = () =>
+  const got = () =>
     memory.peers.filter((peer) =>
-      peer.heard.some((m) => m.kind === 'notification' && m.method === 'notifications/roots/list_changed'),
+      peer.received.some((m) => m.kind === 'notification' && m.method === 'notifications/roots/list_changed'),
     );
-  await memory.until(() => told()[0]);
+  await memory.until(() => got()[0]);
   await exchange(other, { roots: [] });
-  assert.equal(told().length, 1);
+  assert.equal(got().length, 1);
 });
 
 test('L-003 changed roots of a client that did not declare them are not forwarded', TIMEOUT, async () => {
@@ -111,8 +111,8 @@ test('L-003 changed roots of a client that did not declare them are not forwarde
   await exchange(client, { roots: [] });
   client.notify('notifications/roots/list_changed');
   await exchange(client, { roots: [] });
-  const told = memory.peers.flatMap(({ heard }) => heard.map((m) => ('method' in m ? m.method : '')));
-  assert.ok(!told.includes('notifications/roots/list_changed'));
+  const got = memory.peers.flatMap(({ received }) => received.map((m) => ('method' in m ? m.method : '')));
+  assert.ok(!got.includes('notifications/roots/list_changed'));
 });
 
 test('X-028 equal elicitation ids of two upstreams are distinct for the client', TIMEOUT, async () => {
@@ -125,24 +125,25 @@ test('X-028 equal elicitation ids of two upstreams are distinct for the client',
   const mine = memory.peers.at(-1);
   await exchange(other, { action: 'accept' });
   assert.equal(asked[0]?.params?.string('elicitationId'), 'up:e1');
-  mine?.say('{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"e1"}}');
-  const complete = await client.heard('notifications/elicitation/complete');
+  mine?.send('{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"e1"}}');
+  const complete = await client.waitForMessage('notifications/elicitation/complete');
   assert.ok(complete.kind === 'notification');
   assert.equal(complete.params?.string('elicitationId'), 'up:e1');
   assert.deepEqual(other.listened, []);
 });
 
-test('−32042 has the elicitation ids of later completions', TIMEOUT, async () => {
+test('SEC-38 −32042 has the name of the upstream, and the ids of later completions', TIMEOUT, async () => {
   const elicitation = { mode: 'url', elicitationId: 'e1', url: 'https://example.com/', message: 'Sign in' };
   const error = { code: -32042, message: 'Sign in first', data: { elicitations: [elicitation], more: true } };
   const memory = memoryUpstream({
     lists: { tools: [ECHO] },
-    request: (peer, { id }) => peer.say(`{"jsonrpc":"2.0","id":${id},"error":${JSON.stringify(error)}}`),
+    request: (peer, { id }) => peer.send(`{"jsonrpc":"2.0","id":${id},"error":${JSON.stringify(error)}}`),
   });
   await using gateway = await testCore({ up: { memory }, other: { memory: memoryUpstream({}) } });
   const merged = await gateway.connect({ capabilities: { elicitation: { url: {} } } });
   const alone = await gateway.connect({ capabilities: { elicitation: { url: {} } }, view: 'up' });
-  const mapped = { ...error, data: { ...error.data, elicitations: [{ ...elicitation, elicitationId: 'up:e1' }] } };
+  const named = { ...elicitation, message: '[up] Sign in', elicitationId: 'up:e1' };
+  const mapped = { ...error, data: { ...error.data, elicitations: [named] } };
   assert.deepEqual((await merged.request('tools/call', toolCall('up__echo'))).answer, { kind: 'error', error: mapped });
   assert.deepEqual((await alone.request('tools/call', toolCall('echo'))).answer, { kind: 'error', error });
 });
@@ -166,8 +167,8 @@ test('progress of an elicitation has the upstream’s own token', TIMEOUT, async
     },
   });
   await call;
-  const heard = memory.peers.flatMap((peer) => peer.heard);
-  const progress = heard.find((m) => m.kind === 'notification' && m.method === 'notifications/progress');
+  const received = memory.peers.flatMap((peer) => peer.received);
+  const progress = received.find((m) => m.kind === 'notification' && m.method === 'notifications/progress');
   assert.ok(progress?.kind === 'notification');
   assert.equal(progress.params?.toString(), '{"progressToken":"theirs","progress":1}');
 });
@@ -176,15 +177,15 @@ test('a question that the upstream withdraws is cancelled at the client, by its 
   const memory = memoryUpstream({
     lists: { tools: [ECHO] },
     request: (peer, request) => {
-      peer.say('{"jsonrpc":"2.0","id":"q","method":"roots/list"}');
-      peer.say('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q"}}');
-      peer.say(result(request, {}));
+      peer.send('{"jsonrpc":"2.0","id":"q","method":"roots/list"}');
+      peer.send('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q"}}');
+      peer.send(result(request, {}));
     },
   });
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect({ capabilities: { roots: {} } });
-  const { said } = await client.request('tools/call', toolCall('up__echo'));
-  const [question, cancelled] = said;
+  const { messages } = await client.request('tools/call', toolCall('up__echo'));
+  const [question, cancelled] = messages;
   assert.ok(question?.kind === 'request' && cancelled?.kind === 'notification');
   assert.equal(cancelled.method, 'notifications/cancelled');
   assert.equal(cancelled.params?.raw('requestId'), question.id);
@@ -199,7 +200,7 @@ test('an upstream gets an answer when the asked session ends', TIMEOUT, async ()
   await asked.promise;
   await gateway.core.gateway.endSession(client.session);
   const answer = await memory.until(() =>
-    memory.peers.flatMap(({ heard }) => heard).find(({ kind }) => kind === 'error' || kind === 'result'),
+    memory.peers.flatMap(({ received }) => received).find(({ kind }) => kind === 'error' || kind === 'result'),
   );
   assert.equal(answer.kind, 'error');
   assert.equal((await call).answer.kind, 'error');
@@ -217,7 +218,7 @@ test('a second answer to a question is ignored', TIMEOUT, async () => {
       client.answer('"unknown"', {});
     },
   });
-  const answers = memory.peers.flatMap(({ heard }) => heard.filter(({ kind }) => kind === 'result'));
+  const answers = memory.peers.flatMap(({ received }) => received.filter(({ kind }) => kind === 'result'));
   assert.equal(answers.length, 1);
 });
 
@@ -225,23 +226,62 @@ test('an unknown method of an upstream is refused, and a ping is answered', TIME
   const memory = memoryUpstream({
     lists: { tools: [ECHO] },
     request: (peer) => {
-      peer.say('{"jsonrpc":"2.0","id":"p","method":"ping"}');
-      peer.say('{"jsonrpc":"2.0","id":"u","method":"tools/list"}');
+      peer.send('{"jsonrpc":"2.0","id":"p","method":"ping"}');
+      peer.send('{"jsonrpc":"2.0","id":"u","method":"tools/list"}');
     },
     response: (peer, response) => {
-      const call = peer.heard.find((m) => m.kind === 'request' && m.method === 'tools/call');
-      if (response.id === '"u"' && call?.kind === 'request') peer.say(result(call, {}));
+      const call = peer.received.find((m) => m.kind === 'request' && m.method === 'tools/call');
+      if (response.id === '"u"' && call?.kind === 'request') peer.send(result(call, {}));
     },
   });
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
-  const { said } = await client.request('tools/call', toolCall('up__echo'));
-  assert.deepEqual(said, []);
-  const responses = memory.peers.flatMap(({ heard }) =>
-    heard.filter(({ kind }) => kind === 'result' || kind === 'error'),
+  const { messages } = await client.request('tools/call', toolCall('up__echo'));
+  assert.deepEqual(messages, []);
+  const responses = memory.peers.flatMap(({ received }) =>
+    received.filter(({ kind }) => kind === 'result' || kind === 'error'),
   );
   assert.deepEqual(
     responses.map((response) => (response.kind === 'error' ? response.error.code : response.kind)),
     ['result', -32601],
   );
+});
+
+test('N-28 a large question beyond the limit is refused until another is answered', TIMEOUT, async () => {
+  const text = 'x'.repeat(3_700_000);
+  const ask = (id: string) =>
+    `{"jsonrpc":"2.0","id":"${id}","method":"elicitation/create","params":{"message":"${text}","requestedSchema":{"type":"object","properties":{}}}}`;
+  const responses: string[] = [];
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO] },
+    request: (peer, request) => {
+      for (const id of ['q0', 'q1', 'q2', 'q3', 'q4']) peer.send(ask(id), Number(request.id));
+    },
+    response: (peer, response) => {
+      const isFirst = responses.push(`${response.kind} ${JSON.parse(response.id)}`) === 2;
+      const call = peer.received.findLast((m) => m.kind === 'request' && m.method === 'tools/call');
+      if (call?.kind !== 'request') return;
+      if (isFirst) peer.send(ask('q5'), Number(call.id));
+      if (responses.length === 6) peer.send(result(call, {}));
+    },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect({ capabilities: { elicitation: {} } });
+  let together = 4;
+  const asked: Request[] = [];
+  const { answer } = await client.request('tools/call', toolCall('up__echo'), {
+    onMessage: (message) => {
+      if (message.kind !== 'request') return;
+      if (asked.push(message) < together) return;
+      together = 1;
+      const now = asked.splice(0);
+      // The upstream has sent all its questions by then.
+      setImmediate(() => {
+        for (const { id } of now) client.answer(id, { action: 'decline' });
+      });
+    },
+  });
+  assert.equal(answer.kind, 'result');
+  assert.equal(responses.filter((one) => one.startsWith('error')).join(), 'error q4');
+  assert.match(await gateway.metrics.text(), /limit_reached_total\{limit="openQuestionBytesPerUpstream"\} 1/);
 });

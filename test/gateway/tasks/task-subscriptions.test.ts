@@ -13,19 +13,19 @@ const BOB = { key: 'bob', label: 'bob', scopes: [] };
 /** Opens a `subscriptions/listen` stream for these tasks; `heard` resolves with its next notification. */
 function listen(client: ModernClient, taskIds: readonly unknown[]) {
   const waiting: ((message: Message) => void)[] = [];
-  const said: Message[] = [];
+  const messages: Message[] = [];
   const onMessage = (message: Message): void => {
     const next = waiting.shift();
-    if (next === undefined) said.push(message);
+    if (next === undefined) messages.push(message);
     else next(message);
   };
   const { call, reply } = client.request('subscriptions/listen', { notifications: { taskIds } }, { onMessage });
-  const heard = async (): Promise<Record<string, unknown>> => {
-    const message = said.shift() ?? (await new Promise<Message>((resolve) => waiting.push(resolve)));
+  const next = async (): Promise<Record<string, unknown>> => {
+    const message = messages.shift() ?? (await new Promise<Message>((resolve) => waiting.push(resolve)));
     if (message.kind !== 'notification') throw new Error(`a ${message.kind}`);
     return { method: message.method, ...JSON.parse(String(message.params)) };
   };
-  return { call, reply, heard, said };
+  return { call, reply, next, messages };
 }
 
 test('X-034 a listener of a task gets its changes in the form of tasks/get', TIMEOUT, async () => {
@@ -34,7 +34,7 @@ test('X-034 a listener of a task gets its changes in the form of tasks/get', TIM
   const client = new ModernClient(gateway, KNOWS);
   const { taskId } = await client.result('tools/call', toolCall('up__job'));
   const listening = listen(client, [taskId, 'made-up']);
-  const acknowledged = await listening.heard();
+  const acknowledged = await listening.next();
   assert.deepEqual(acknowledged['notifications'], { taskIds: [taskId] });
   assert.deepEqual(acknowledged['_meta'], { [SUBSCRIPTION]: 2 });
   const asked = await memory.until(() => memory.requests('subscriptions/listen').at(-1));
@@ -43,12 +43,12 @@ test('X-034 a listener of a task gets its changes in the form of tasks/get', TIM
   Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [] } });
   const _meta = { [SUBSCRIPTION]: Number(asked.id) };
   const params = JSON.stringify({ taskId: tasks[0]?.id, status: 'completed', _meta });
-  for (const peer of memory.open) peer.say(`{"jsonrpc":"2.0","method":"notifications/tasks","params":${params}}`);
-  const told = await listening.heard();
-  const { method, taskId: toldId, status, result, resultType, _meta: marks } = told;
-  assert.deepEqual([method, toldId, status, result], ['notifications/tasks', taskId, 'completed', { content: [] }]);
+  for (const peer of memory.open) peer.send(`{"jsonrpc":"2.0","method":"notifications/tasks","params":${params}}`);
+  const notification = await listening.next();
+  const { method, taskId: notifiedId, status, result, resultType, _meta: marks } = notification;
+  assert.deepEqual([method, notifiedId, status, result], ['notifications/tasks', taskId, 'completed', { content: [] }]);
   assert.deepEqual([resultType, marks], [undefined, { [SUBSCRIPTION]: 2 }]);
-  assert.ok(!JSON.stringify(told).includes(SECRET));
+  assert.ok(!JSON.stringify(notification).includes(SECRET));
   listening.call.close();
   assert.ok((await listening.reply).result !== undefined);
 });
@@ -58,7 +58,7 @@ test('S-004 a client without tasks, or of another principal, cannot listen to a 
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
   const { taskId } = await new ModernClient(gateway, KNOWS).result('tools/call', toolCall('up__job'));
   const listening = listen(new ModernClient(gateway, KNOWS, BOB), [taskId]);
-  assert.deepEqual((await listening.heard())['notifications'], {});
+  assert.deepEqual((await listening.next())['notifications'], {});
   assert.deepEqual(memory.requests('subscriptions/listen'), []);
   listening.call.close();
   await listening.reply;
@@ -73,14 +73,17 @@ test('a change of a task of 2025-11-25 is announced in the form of the extension
   const client = new ModernClient(gateway, KNOWS);
   const { taskId } = await client.result('tools/call', toolCall('up__job'));
   const listening = listen(client, [taskId]);
-  assert.deepEqual((await listening.heard())['notifications'], { taskIds: [taskId] });
+  assert.deepEqual((await listening.next())['notifications'], { taskIds: [taskId] });
   Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [] } });
   const params = JSON.stringify({ taskId: tasks[0]?.id, status: 'completed' });
   for (const peer of memory.open) {
-    peer.say(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":${params}}`);
+    peer.send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":${params}}`);
   }
-  const told = await listening.heard();
-  assert.deepEqual([told['method'], told['taskId'], told['status']], ['notifications/tasks', taskId, 'completed']);
+  const notification = await listening.next();
+  assert.deepEqual(
+    [notification['method'], notification['taskId'], notification['status']],
+    ['notifications/tasks', taskId, 'completed'],
+  );
   listening.call.close();
   await listening.reply;
 });

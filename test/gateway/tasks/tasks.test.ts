@@ -119,8 +119,8 @@ test('X-042 a legacy client is asked by a modern task, and gets its outcome', TI
   });
   await memory.until(() => memory.requests('tasks/update')[0]);
   Object.assign(tasks[0] ?? {}, { status: 'completed' });
-  const { answer, said } = await calling;
-  assert.equal(said.length, 1);
+  const { answer, messages } = await calling;
+  assert.equal(messages.length, 1);
   assert.deepEqual(answer.kind === 'result' && JSON.parse(answer.result), {
     content: [{ type: 'text', text: 'done' }],
   });

@@ -47,8 +47,8 @@ test('a task-only tool of 2025-11-25 becomes a task of the extension with the re
   for (const time of ['first', 'second']) {
     const done = await client.result('tasks/get', { taskId });
     assert.equal(done['status'], 'completed', time);
-    const told = { resultType: 'complete', content: [{ ...content[0], uri: 'up+file:///a' }] };
-    assert.deepEqual(without(done['result'], '_meta'), told, time);
+    const expected = { resultType: 'complete', content: [{ ...content[0], uri: 'up+file:///a' }] };
+    assert.deepEqual(without(done['result'], '_meta'), expected, time);
     assert.ok(!JSON.stringify(done).includes(SECRET), time);
   }
 });
@@ -73,7 +73,7 @@ test('X-041 a failed tool completes its task; a protocol error fails the task', 
 test('questions of an upgraded task are in its state, each with a key of its own', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream((task, peer) => {
     task.status = 'input_required';
-    peer.say(`${ASK}${JSON.stringify(QUESTION)}}`);
+    peer.send(`${ASK}${JSON.stringify(QUESTION)}}`);
   });
   await using gateway = await testCore({ up: { memory } });
   const client = new ModernClient(gateway, ASKABLE);
@@ -90,11 +90,11 @@ test('questions of an upgraded task are in its state, each with a key of its own
     await client.result('tasks/update', { taskId, inputResponses: { [key]: { action: 'decline' }, other: {} } });
     const answered = await memory.until(() =>
       memory.peers
-        .flatMap(({ heard }) => heard)
+        .flatMap(({ received }) => received)
         .find((message) => message.kind === 'result' && message.id === `"${id}"`),
     );
     assert.equal(answered.kind === 'result' && answered.result, '{"action":"decline"}');
-    if (id === 'e') memory.peers.at(-1)?.say(`${ASK.replace('"e"', '"f"')}${JSON.stringify(QUESTION)}}`);
+    if (id === 'e') memory.peers.at(-1)?.send(`${ASK.replace('"e"', '"f"')}${JSON.stringify(QUESTION)}}`);
   }
   assert.equal(new Set(keys).size, 2);
   Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [] } });
@@ -107,8 +107,8 @@ test('a task with a question that its client did not declare fails with the capa
   await using gateway = await testCore({ up: { memory } });
   const client = new ModernClient(gateway, { ...EXTENSIONS, sampling: {} });
   const { taskId } = await client.result('tools/call', toolCall('up__job'));
-  memory.peers.at(-1)?.say(`${ASK}${JSON.stringify(QUESTION)}}`);
-  await memory.until(() => memory.peers.flatMap(({ heard }) => heard).find(({ kind }) => kind === 'error'));
+  memory.peers.at(-1)?.send(`${ASK}${JSON.stringify(QUESTION)}}`);
+  await memory.until(() => memory.peers.flatMap(({ received }) => received).find(({ kind }) => kind === 'error'));
   const failed = await client.result('tasks/get', { taskId });
   assert.equal(failed['status'], 'failed');
   assert.match(JSON.stringify(failed['error']), /-32021/);
@@ -135,7 +135,7 @@ test('S-004 upgraded tasks belong to their principal', TIMEOUT, async () => {
 
 test('two tasks with questions have separate processes', TIMEOUT, async () => {
   const { memory } = coreTaskUpstream((task, peer) => {
-    peer.say(`${ASK}${JSON.stringify({ ...QUESTION, message: task.id })}}`);
+    peer.send(`${ASK}${JSON.stringify({ ...QUESTION, message: task.id })}}`);
   });
   await using gateway = await testCore({ up: { memory } });
   const client = new ModernClient(gateway, ASKABLE);
@@ -154,7 +154,7 @@ test('two tasks with questions have separate processes', TIMEOUT, async () => {
   assert.equal(asked.size, 2);
 });
 
-test('a task request at another process of the gateway reaches the one that has the task', TIMEOUT, async () => {
+test('a task request at another process reaches the one that has the task', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();
   const processes = new JoinedProcesses();
   await using first = await testCore({ up: { memory } }, {}, processes);

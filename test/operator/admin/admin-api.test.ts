@@ -116,6 +116,7 @@ test('the OpenAPI document describes every operation, and every live answer matc
   ajv.addSchema({ $id: 'https://linkspan.test/openapi', components: document.components });
   const bodies: Readonly<Record<string, object>> = {
     '/call': { tool: 'local__pid' },
+    '/explain': { as: { key: 'alice' }, kind: 'tool', name: 'local__pid' },
     '/log-level': { level: 'info' },
     '/drain': { isDraining: false },
   };
@@ -221,7 +222,7 @@ test('clients are listed with name, version and what they declare', BOUNDED, asy
   await client.close();
 });
 
-test('a restarted upstream answers in another process, and the session of its client stays', BOUNDED, async () => {
+test('a restarted upstream answers elsewhere; the session of its client stays', BOUNDED, async () => {
   const client = await connect();
   const textOf = async () => JSON.stringify((await client.callTool({ name: 'local__pid', arguments: {} })).content);
   const first = await textOf();
@@ -232,11 +233,14 @@ test('a restarted upstream answers in another process, and the session of its cl
   await client.close();
 });
 
-test('a disabled upstream refuses calls with words until it is restarted', BOUNDED, async () => {
+test('a disabled upstream refuses calls with a reason until it is restarted', BOUNDED, async () => {
   await answerOf(DONE, '/upstreams/local/disable', { method: 'POST', body: { drainSeconds: 1 } });
   const refused = await callTool('local__pid');
   assert.equal(refused.outcome, 'error');
-  assert.match(refused.error?.message ?? '', /an operator has disabled it/);
+  assert.match(
+    refused.error?.message ?? '',
+    /an operator has disabled it at \S+; "linkspan restart local" enables it$/,
+  );
   const upstream = await answerOf(z.looseObject({ isDisabled: z.boolean(), nextStep: z.string() }), '/upstreams/local');
   assert.equal(upstream.isDisabled, true);
   await answerOf(DONE, '/upstreams/local/restart', { method: 'POST', body: {} });

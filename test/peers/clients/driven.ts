@@ -68,11 +68,11 @@ export async function connectPython(set: PythonSet, place: Place, options: Conne
   const { child, port } = await driverOf(set);
   const socket = connect(port, '127.0.0.1');
   await once(socket, 'connect');
-  return await connected(socket, `the ${set} client`, () => child.logs(), { ...place, ...options });
+  return await connectDriven(socket, `the ${set} client`, () => child.logs(), { ...place, ...options });
 }
 
 /** Returns a client over a connection to a driver. */
-async function connected(socket: Socket, name: string, logs: () => string, settings: object): Promise<PeerClient> {
+async function connectDriven(socket: Socket, name: string, logs: () => string, settings: object): Promise<PeerClient> {
   const closed = new Promise<void>((resolve) => void socket.once('close', () => resolve()));
   const notifications = new Notifications();
   const pending = new Map<number, PromiseWithResolvers<unknown>>();

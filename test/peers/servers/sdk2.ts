@@ -27,7 +27,7 @@ let touched = 0;
 const NAME = { type: 'object' as const, properties: { name: { type: 'string' as const } }, required: ['name'] };
 const ANSWER = z.object({ action: z.string(), content: z.object({ name: z.string() }).optional() });
 
-const text = (said: string) => ({ content: [{ type: 'text' as const, text: said }] });
+const text = (value: string) => ({ content: [{ type: 'text' as const, text: value }] });
 const starting = (all: readonly string[], start: string) => all.filter((one) => one.startsWith(start));
 const hello = (answer: unknown) => {
   const { action, content } = ANSWER.parse(answer);

@@ -10,6 +10,7 @@ import {
   EventTooLargeError,
   type StreamPosition,
 } from '../../../src/protocol/framing/event-stream.ts';
+import { quote } from '../../support/test-name.ts';
 
 interface Seen {
   readonly events: readonly (readonly [type: string, data: string])[];
@@ -141,7 +142,7 @@ const refused = [
 ];
 
 for (const fields of refused) {
-  test(`SEC-27 ${JSON.stringify(fields).slice(0, 60)} is refused as an event`, () => {
+  test(`SEC-27 ${quote(fields)} is refused as an event`, () => {
     assert.throws(() => eventText(fields), TypeError);
   });
 }

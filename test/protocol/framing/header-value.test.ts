@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import * as fc from 'fast-check';
 
 import { decodeHeaderValue, encodeHeaderValue, trimBlanks } from '../../../src/protocol/framing/header-value.ts';
+import { quote } from '../../support/test-name.ts';
 
 const encoded = [
   { text: 'us-west1', value: 'us-west1' },
@@ -27,7 +28,7 @@ const encoded = [
 ];
 
 for (const { text, value } of encoded) {
-  test(`T-039 ${JSON.stringify(text)} is encoded as ${JSON.stringify(value)}`, () => {
+  test(`T-039 ${quote(text, 30)} is encoded as ${quote(value, 30)}`, () => {
     assert.equal(encodeHeaderValue(text), value);
     assert.equal(decodeHeaderValue(value), text);
   });

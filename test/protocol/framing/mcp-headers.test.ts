@@ -14,6 +14,7 @@ import {
   standardHeaders,
 } from '../../../src/protocol/framing/mcp-headers.ts';
 import type { MirroredParam } from '../../../src/protocol/framing/mirrored-params.ts';
+import { quote, shortened } from '../../support/test-name.ts';
 
 function request(method: string, params?: object): Request {
   return { kind: 'request', id: '1', method, params: params === undefined ? undefined : RawObject.of(params) };
@@ -131,7 +132,7 @@ const refused: { name: string; message: Request | Notification; headers: Header[
     why: /Mcp-Method header does not match/,
   },
   {
-    name: 'T-009 a method with a strange space behind it',
+    name: 'T-009 a method before a strange space',
     message: CALL,
     headers: [
       ['Mcp-Method', 'tools/call\u00a0'],
@@ -225,7 +226,7 @@ const mirrored: { name: string; args: string; headers: Header[] }[] = [
 ];
 
 for (const { name, args, headers } of mirrored) {
-  test(`T-039 ${name}: the headers repeat ${args}`, () => {
+  test(`T-039 the headers repeat ${name}`, () => {
     assert.deepEqual(paramHeaders(PARAMS, RawObject.parse(args)), headers);
     assert.equal(paramHeaderFault(PARAMS, RawObject.parse(args), received(headers)), undefined);
   });
@@ -261,7 +262,7 @@ const compared: { args: string; headers: Header[]; why: RegExp | undefined }[] =
 ];
 
 for (const { args, headers, why } of compared) {
-  test(`T-012 ${JSON.stringify(headers)} for ${args} is ${why === undefined ? 'fine' : 'refused'}`, () => {
+  test(`T-012 ${quote(headers, 32)} for ${shortened(args, 28)} is ${why === undefined ? 'fine' : 'refused'}`, () => {
     const fault = paramHeaderFault(PARAMS, RawObject.parse(args), received(headers));
     if (why === undefined) assert.equal(fault, undefined);
     else assert.match(fault ?? '', why);

@@ -90,7 +90,7 @@ for (const keyword of ['$defs', 'definitions', 'patternProperties', 'dependentSc
 }
 
 for (const { name, root, why } of invalid) {
-  test(`M-024 a schema with ${name} is invalid, with the reason`, () => {
+  test(`SEC-28 M-024 a schema with ${name} is invalid, with the reason`, () => {
     const found = readMirrored(root);
     assert.ok(found.kind === 'invalid');
     assert.match(found.why, why);
@@ -121,7 +121,7 @@ test('a schema with valid annotations stays unchanged', () => {
   assert.equal(publishedSchema(root), root);
 });
 
-test('a schema with very many properties is searched in linear time', { timeout: 20_000 }, () => {
+test('SEC-28 a schema with very many properties is searched in linear time', { timeout: 20_000 }, () => {
   const properties = Object.fromEntries(
     Array.from({ length: 20_000 }, (_, i) => [`p${i}`, { type: 'string', 'x-mcp-header': `H${i}` }]),
   );

@@ -107,7 +107,7 @@ const untouched: { name: string; method: string; revisions: readonly LegacyRevis
   { name: 'audio', method: 'tools/call', revisions: ['2025-03-26'], result: `{ "content": [${AUDIO}] }` },
   { name: 'plain text', method: 'tools/call', revisions: OLD, result: '{ "content": [ {"type":"text","text":""} ] }' },
   {
-    name: 'structured content that is only talked about',
+    name: 'structured content in _meta alone',
     method: 'tools/call',
     revisions: OLD,
     result: '{ "content": [], "_meta": {"structuredContent":1} }',
@@ -268,8 +268,8 @@ const asks: readonly AskCase[] = [
 
 for (const { name, method, revisions, params, lowered } of asks) {
   for (const revision of revisions) {
-    const how = lowered === undefined ? ' cannot be asked of' : lowered === params ? ' is asked as it is of' : ' for';
-    test(`X-007 ${method}: ${name}${how} a client of ${revision}`, () => {
+    const how = lowered === undefined ? ' is not sent' : lowered === params ? ' is sent as it is' : '';
+    test(`X-007 ${name}${how} at ${revision}`, () => {
       assert.equal(downgradeServerRequest(method, revision, RawObject.parse(params))?.toString(), lowered);
     });
   }

@@ -132,7 +132,7 @@ const answers: {
 
 for (const { name, method, revisions, from, to } of answers) {
   for (const revision of revisions) {
-    test(`X-010 ${name} ${to === undefined ? 'is not an answer' : 'answers'} to ${method} at ${revision}`, () => {
+    test(`X-010 ${name} ${to === undefined ? 'does not answer' : 'answers'} ${method} at ${revision}`, () => {
       assert.equal(downgradeInputResponse(method, revision, from), to);
     });
   }

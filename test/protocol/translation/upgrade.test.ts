@@ -100,7 +100,7 @@ const items = [
     to: '{"name":"a","execution":{"x":1}}',
   },
   {
-    name: 'a tool whose upstream knows nothing of headers is not dropped for a wrong annotation',
+    name: 'a wrong annotation removes no tool of an upstream without header support',
     from: '{"name":"a","inputSchema":{"type":"object","properties":{"b":{"type":"array","x-mcp-header":"B"}}}}',
     to: '{"name":"a","inputSchema":{"type":"object","properties":{"b":{"type":"array"}}}}',
   },

@@ -20,9 +20,9 @@ function journalOf({ dir = join(root, String(++count)), state = (): Iterable<str
   const path = join(dir, 'journal');
   const events: string[] = [];
   const journal = new Journal(path, state, {
-    writeFailed: () => events.push('write failed'),
-    failing: () => events.push('failing'),
-    recovered: () => events.push('recovered'),
+    onWriteFailed: () => events.push('write failed'),
+    onFailing: () => events.push('failing'),
+    onRecovered: () => events.push('recovered'),
   });
   return { dir, path, journal, events };
 }

@@ -38,7 +38,7 @@ test('a kept config that others can write is refused, because it names programs 
   await assert.rejects(readLastGood(dir), /another user/);
 });
 
-test('a broken file is refused without quoting it, and a config that is too large is not kept', async () => {
+test('a broken file is refused without a quote; a config too large is not kept', async () => {
   await rm(join(dir, NAME), { force: true });
   await writeFile(join(dir, NAME), '{"copy": "secret', { mode: 0o600 });
   await assert.rejects(readLastGood(dir), (error: Error) => !error.message.includes('secret'));

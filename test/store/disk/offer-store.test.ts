@@ -34,7 +34,7 @@ test('lists survive the process, in one file that only this user can read', OPTI
   assert.equal(await new DiskOfferStore(dir.path, () => undefined).read(KEY), 'text');
 });
 
-test('lists for all principals are in the files of earlier versions, and name no principal', OPTIONS, async () => {
+test('lists for all principals name none, as in the files of earlier versions', OPTIONS, async () => {
   await using dir = await testStore();
   await dir.store.write({ ...KEY, era: 'legacy', capabilityKey: 'c' }, 'text');
   await dir.store.write({ ...KEY, era: 'legacy', audience: 'anna@example.com' }, 'text');
@@ -56,7 +56,7 @@ test('lists of another principal are unknown, even in a file of the same name', 
   assert.equal(await dir.store.read({ ...KEY, audience: 'bob' }), undefined);
 });
 
-test('limit storedOffersPerUpstream: lists of principals count too, and those for all stay', OPTIONS, async () => {
+test('limit storedOffersPerUpstream: lists of principals count, those for all stay', OPTIONS, async () => {
   await using dir = await testStore();
   const common = { ...KEY, upstream: 'up.c-a-' };
   await dir.store.write(common, 'common');
@@ -111,7 +111,7 @@ test('limit storedOffersPerUpstream: the oldest lists for capabilities are remov
 test('N-67 a process that does not own the directory reads lists and writes none', OPTIONS, async () => {
   await using dir = await testStore();
   const ignore = () => undefined;
-  const events = { writeFailed: ignore, failing: ignore, recovered: ignore, limitReached: ignore };
+  const events = { onWriteFailed: ignore, onFailing: ignore, onRecovered: ignore, onLimit: ignore };
   await using owner = await openState(dir.path, { mayOwn: true, events });
   await owner.offers.write(KEY, 'of the owner');
   for (const mayOwn of [true, false]) {
@@ -127,7 +127,7 @@ test('N-67 a process that does not own the directory reads lists and writes none
 test('a process that never owns the directory keeps lists in it while nobody does', OPTIONS, async () => {
   await using dir = await testStore();
   const ignore = () => undefined;
-  const events = { writeFailed: ignore, failing: ignore, recovered: ignore, limitReached: ignore };
+  const events = { onWriteFailed: ignore, onFailing: ignore, onRecovered: ignore, onLimit: ignore };
   await using state = await openState(dir.path, { mayOwn: false, events });
   await state.offers.write(KEY, 'text');
   await using owner = await openState(dir.path, { mayOwn: true, events });

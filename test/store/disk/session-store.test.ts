@@ -18,10 +18,10 @@ import { sessionStoreContract } from '../session-store.contract.ts';
 const OPTIONS = { timeout: 40_000 };
 const HOUR = 3_600_000;
 const IGNORE = {
-  writeFailed: () => undefined,
-  failing: () => undefined,
-  recovered: () => undefined,
-  limitReached: () => undefined,
+  onWriteFailed: () => undefined,
+  onFailing: () => undefined,
+  onRecovered: () => undefined,
+  onLimit: () => undefined,
 };
 
 async function testDir() {
@@ -54,6 +54,24 @@ sessionStoreContract('disk', async () => {
       await dir[Symbol.asyncDispose]();
     },
   };
+});
+
+test('attachments are known after restarts, on lines that earlier versions skip', OPTIONS, async () => {
+  await using dir = await testDir();
+  let session: SessionRef | undefined;
+  {
+    await using store = await dir.open();
+    session = await newSession(store);
+    await subscribe(store, session, 'a');
+    for (const text of ['old', 'new']) await store.change(session, { kind: 'attach', upstream: 'up', text });
+  }
+  const expected = { subscriptions: ['a'], attachments: [{ upstream: 'up', text: 'new' }] };
+  for (let n = 0; n < 2; n++) {
+    await using store = await dir.open();
+    assert.deepEqual(await store.load(session), expected);
+  }
+  const whole = (await dir.lines()).find((line) => line.includes('"uris"')) ?? '';
+  assert.deepEqual(Object.keys(JSON.parse(whole)), ['id', 'expires', 'uris'], 'as earlier versions write it');
 });
 
 test('records and ends are known after a restart, and numbers continue', OPTIONS, async () => {
@@ -257,7 +275,7 @@ test('N-31 an end during a write failure is valid, reported and written later', 
   await using dir = await testDir();
   const failures: unknown[] = [];
   let recovered = 0;
-  const events = { ...IGNORE, writeFailed: (error: unknown) => failures.push(error), recovered: () => recovered++ };
+  const events = { ...IGNORE, onWriteFailed: (error: unknown) => failures.push(error), onRecovered: () => recovered++ };
   let session: SessionRef;
   {
     await using store = await DiskSessionStore.open(dir.path, events);

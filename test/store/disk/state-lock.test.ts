@@ -111,9 +111,9 @@ test('N-67 of 20 processes that start at once one is the owner, also after it wa
   await using all = await startAll(dir.path, 20);
   let living = all.contenders;
   for (let round = 0; round < 3; round++) {
-    const said = await Promise.all(living.map((each) => each.lock()));
-    assert.equal(said.filter((each) => each === 'owner').length, 1, said.join());
-    const owner = living[said.indexOf('owner')];
+    const states = await Promise.all(living.map((each) => each.lock()));
+    assert.equal(states.filter((each) => each === 'owner').length, 1, states.join());
+    const owner = living[states.indexOf('owner')];
     await owner?.kill();
     living = living.filter((each) => each !== owner);
   }

@@ -49,7 +49,7 @@ function queue() {
   };
 }
 
-test('limit traceSpans: spans beyond it are dropped and counted, also while some are being exported', async () => {
+test('limit traceSpans: spans beyond it are dropped and counted, also during an export', async () => {
   await using slow = queue();
   const { exporter, counts, end } = slow;
   end(LIMITS.traceSpans + 3);

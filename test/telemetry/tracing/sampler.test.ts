@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { samplerOf } from '../../../src/telemetry/tracing/sampler.ts';
+import { shortened } from '../../support/test-name.ts';
 
 const ROOT_ON = 'ParentBased{root=AlwaysOnSampler';
 const ROOT_OFF = 'ParentBased{root=AlwaysOffSampler';
@@ -26,7 +27,7 @@ const cases = [
 ];
 
 for (const { share, env, begins } of cases) {
-  test(`sampling ${share} with ${JSON.stringify(env)} is ${begins}`, () => {
+  test(`sampling ${share} with ${Object.values(env).join(' ')} is ${shortened(begins, 24)}`, () => {
     const shown = samplerOf(share, env).toString();
     assert.ok(shown.startsWith(begins), shown);
   });

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { LIMITS } from '../../../src/limits.ts';
 import { HandshakeQueue, INITIALIZED } from '../../../src/upstream/http/handshake-queue.ts';
 import type { Outgoing } from '../../../src/upstream/rpc/transport.ts';
 
@@ -35,4 +36,20 @@ test('a request that is forgotten while it waits is not posted', () => {
   queue.forget(2);
   queue.onAccepted(INITIALIZED);
   assert.deepEqual(posted, [INITIALIZED, 'prompts/list']);
+});
+
+test('limit undeliveredMessages: of messages that wait, answers are dropped', () => {
+  const posted: Outgoing[] = [];
+  const reached: string[] = [];
+  const queue = new HandshakeQueue(
+    (one) => posted.push(one),
+    (limit) => reached.push(limit),
+  );
+  queue.send(message(INITIALIZED));
+  for (let n = 0; n <= LIMITS.undeliveredMessages; n++) queue.send({ text: String(n) });
+  queue.send(message('tools/list', 2));
+  queue.onAccepted(INITIALIZED);
+  assert.equal(posted.length, 1 + LIMITS.undeliveredMessages + 1);
+  assert.equal(posted.at(-1)?.method, 'tools/list');
+  assert.deepEqual(reached, ['undeliveredMessages']);
 });

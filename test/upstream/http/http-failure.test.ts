@@ -19,9 +19,38 @@ import {
   stream,
   TIMEOUTS,
 } from '../../fixtures/servers/http-harness.ts';
+import { shortened } from '../../support/test-name.ts';
 import { neverAccepting } from '../../support/wire.ts';
 
 const LIMIT = { timeout: 20_000 };
+
+const CHALLENGES: readonly (readonly [header: string | string[], says: RegExp])[] = [
+  [
+    'Bearer error="insufficient_scope", scope="files:read files:write", resource_metadata="https://canary.example"',
+    /needs the scopes "files:read files:write" for this request \(HTTP 403\), which our credentials lack; an operator/,
+  ],
+  [['Basic realm="x"', 'bearer realm="a", scope="a b",error=insufficient_scope'], /needs the scopes "a b"/],
+  ['Bearer error="insufficient_scope"', /needs further scopes for this request/],
+  ['Bearer error="insufficient_scope", scope="a\\canary"', /needs further scopes for this request/],
+  [`Bearer error="insufficient_scope", scope="${'canary '.repeat(40)}"`, /needs further scopes for this request/],
+  ['Bearer error="invalid_token", scope="canary"', /refused our credentials \(HTTP 403\)/],
+  ['Basic error="insufficient_scope", scope="canary"', /refused our credentials \(HTTP 403\)/],
+];
+
+for (const [header, says] of CHALLENGES) {
+  test(`HTTP 403 with ${shortened(String(header), 42)} says what is missing`, LIMIT, async () => {
+    await using server = await serve((_request, response) => {
+      response.writeHead(403, { 'www-authenticate': header });
+      response.end();
+    });
+    await using peer = await connect(server.url);
+    peer.request(2);
+    const rpc = toRpcError(await peer.failure(2));
+    assert.match(rpc.message, says);
+    assert.doesNotMatch(JSON.stringify(rpc), /canary/);
+    assert.equal(Object(rpc.data).executed, 'no');
+  });
+}
 
 const statuses = [
   { status: 301, code: 'upstream-protocol', executed: 'unknown', says: /redirect \(HTTP 301\), which is not followed/ },

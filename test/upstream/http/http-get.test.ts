@@ -5,6 +5,7 @@ import { WirePool } from '../../../src/http1/pool.ts';
 import { RequestHead } from '../../../src/http1/request.ts';
 import { EventGet, type StreamEnd } from '../../../src/upstream/http/http-get.ts';
 import { serve, stream, type Upstream, Waitlist } from '../../fixtures/servers/http-harness.ts';
+import { UNBOUNDED } from '../../support/receiving.ts';
 
 const LIMIT = { timeout: 20_000 };
 const LIMIT_CHARS = 1_000;
@@ -23,7 +24,7 @@ class Reader implements AsyncDisposable {
 
   constructor({ url, port }: Pick<Upstream, 'url' | 'port'>) {
     this.#wire = new WirePool(new URL(url), 2_000);
-    this.get = new EventGet('notes', this.position, LIMIT_CHARS, {
+    this.get = new EventGet({ upstream: 'notes', messageBytes: LIMIT_CHARS, receiving: UNBOUNDED }, this.position, {
       onOpen: () => this.events.push({ kind: 'open' }),
       onEvent: (type, data) => this.events.push({ kind: 'event', type, data }),
       onEnd: (end) => this.events.push({ kind: 'end', end }),

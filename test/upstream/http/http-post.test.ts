@@ -6,7 +6,7 @@ import { WirePool } from '../../../src/http1/pool.ts';
 import { RequestHead } from '../../../src/http1/request.ts';
 import type { StreamPosition } from '../../../src/protocol/framing/event-stream.ts';
 import type { ErrorResponse } from '../../../src/upstream/http/http-failure.ts';
-import { PostExchange, type PostExchangeOwner } from '../../../src/upstream/http/http-post.ts';
+import { UpstreamPost, type UpstreamPostHandler } from '../../../src/upstream/http/http-post.ts';
 import {
   event,
   json,
@@ -18,6 +18,7 @@ import {
   type Upstream,
   Waitlist,
 } from '../../fixtures/servers/http-harness.ts';
+import { UNBOUNDED } from '../../support/receiving.ts';
 
 const LIMIT = { timeout: 20_000 };
 
@@ -41,9 +42,10 @@ type OwnerEvent =
   | { readonly kind: 'failed'; readonly error: GatewayError };
 
 /** Sends POSTs, and records their events. A text with a result counts as the answer. */
-class Owner implements PostExchangeOwner, AsyncDisposable {
+class Owner implements UpstreamPostHandler, AsyncDisposable {
   readonly upstream = 'notes';
   readonly messageBytes = 1_000;
+  readonly receiving = UNBOUNDED;
   readonly events = new Waitlist<OwnerEvent>();
   readonly #server: Upstream;
   readonly #wire: WirePool;
@@ -56,9 +58,9 @@ class Owner implements PostExchangeOwner, AsyncDisposable {
     this.#isRefusalAnAnswer = isRefusalAnAnswer;
   }
 
-  post(wantsAnswer = true): PostExchange {
+  post(wantsAnswer = true): UpstreamPost {
     const id = ++this.#lastId;
-    const post = new PostExchange(this, id, 'tools/call', wantsAnswer);
+    const post = new UpstreamPost(this, id, 'tools/call', wantsAnswer);
     const head = new RequestHead('POST', `127.0.0.1:${this.#server.port}`, '/mcp', ['accept', 'text/event-stream']);
     const body = JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/call' });
     this.#wire.dispatch({ head, body, headersMs: 0, bodyMs: 0 }, post);
@@ -84,7 +86,7 @@ class Owner implements PostExchangeOwner, AsyncDisposable {
     this.events.push({ kind: 'accepted' });
   }
 
-  onText(post: PostExchange, text: string): void {
+  onText(post: UpstreamPost, text: string): void {
     this.events.push({ kind: 'text', text });
     if (text.includes('"result"')) post.markAnswered();
   }
@@ -93,16 +95,16 @@ class Owner implements PostExchangeOwner, AsyncDisposable {
     this.events.push({ kind: 'done' });
   }
 
-  onRefused(_post: PostExchange, refused: ErrorResponse): boolean {
+  onRefused(_post: UpstreamPost, refused: ErrorResponse): boolean {
     this.events.push({ kind: 'refused', refused });
     return this.#isRefusalAnAnswer;
   }
 
-  onInterrupted(_post: PostExchange, position: StreamPosition): void {
+  onInterrupted(_post: UpstreamPost, position: StreamPosition): void {
     this.events.push({ kind: 'interrupted', position });
   }
 
-  onFailed(_post: PostExchange, error: GatewayError): void {
+  onFailed(_post: UpstreamPost, error: GatewayError): void {
     this.events.push({ kind: 'failed', error });
   }
 
@@ -151,7 +153,7 @@ test('an interrupted stream reports the position from which it can be resumed', 
 
 const failures: readonly { what: string; code: string; answer: Answer }[] = [
   {
-    what: 'a stream that ends unanswered without event ids',
+    what: 'an unanswered stream without event ids',
     code: 'upstream-lost',
     answer: (_request, response) => {
       stream(response, event(progress(1)));
@@ -214,7 +216,7 @@ for (const { status, type, body } of refusals) {
       await using owner = new Owner(server);
       const end = await owner.ending();
       assert.ok(end.kind === 'refused', end.kind);
-      assert.deepEqual(end.refused, { status, body, retryAfterMs: 3_000 });
+      assert.deepEqual(end.refused, { status, body, retryAfterMs: 3_000, missingScopes: undefined });
       await owner.ending();
       assert.equal(server.used.size, 2);
     },

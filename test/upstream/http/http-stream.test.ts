@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { GatewayError } from '../../../src/errors.ts';
+import { LIMITS } from '../../../src/limits.ts';
 import { reconnectMs, afterResumedStreamEnd, afterServerStreamEnd } from '../../../src/upstream/http/http-stream.ts';
 import { connect, event, greeted, json, progress, result, serve, stream } from '../../fixtures/servers/http-harness.ts';
 
@@ -294,5 +295,43 @@ for (const { decide, end, tries = once, next } of decisions) {
   const what = end.kind === 'refused' ? `HTTP ${end.status}` : end.kind;
   test(`${decide.name}: ${what} after ${tries.failed} failures means ${next}`, () => {
     assert.equal(decide(end, tries, position, true).kind, next);
+  });
+}
+
+test('limit resumeAttempts: the stream of an answer is given up', () => {
+  for (const end of [broken, refused(503)]) {
+    const decide = (failed: number) => afterResumedStreamEnd(end, { failed, empty: 0 }, position, true);
+    assert.equal(decide(LIMITS.resumeAttempts - 1).kind, 'again');
+    assert.partialDeepStrictEqual(decide(LIMITS.resumeAttempts), { kind: 'give-up', limit: 'resumeAttempts' });
+  }
+  // This one ends for another reason.
+  assert.ok(!('limit' in afterResumedStreamEnd(refused(405), once, position, true)));
+});
+
+for (const isLong of [false, true]) {
+  const what = isLong ? 'longer id is not resumed' : 'long id is resumed';
+  test(`limit upstreamEventIdChars: a stream cut after a ${what}`, LIMIT, async () => {
+    const id = 'x'.repeat(LIMITS.upstreamEventIdChars + (isLong ? 1 : 0));
+    let call: unknown;
+    await using server = await serve((request, response) => {
+      if (request.headers['last-event-id'] !== undefined) {
+        stream(response, event(result(call)));
+      } else if (request.method === 'GET') {
+        response.writeHead(405).end();
+      } else if (request.rpc === 'tools/call') {
+        call = request.id;
+        stream(response, `retry: 1\n${event(progress(1), id)}`);
+        response.end();
+      } else {
+        greeted(request, response);
+      }
+    });
+    const reached: string[] = [];
+    await using peer = await connect(server.url, { onLimit: (limit) => reached.push(limit) });
+    await peer.greet('2025-11-25');
+    peer.request(2);
+    if (isLong) assert.equal((await peer.failure(2)).code, 'upstream-lost');
+    else assert.equal((await peer.answer(2)).kind, 'result');
+    assert.deepEqual(reached, isLong ? ['upstreamEventIdChars'] : []);
   });
 }

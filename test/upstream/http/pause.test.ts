@@ -1,13 +1,20 @@
 import assert from 'node:assert/strict';
+import type { ServerResponse } from 'node:http';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { RawObject } from '../../../src/json/json.ts';
+import { LIMITS } from '../../../src/limits.ts';
 import { Connection } from '../../../src/upstream/rpc/connection.ts';
 import { httpTransport } from '../../../src/upstream/http/http.ts';
+import { sseTransport } from '../../../src/upstream/http/sse.ts';
 import { modernHttpTransport } from '../../../src/upstream/http/http-modern.ts';
 import { WireOpeners } from '../../../src/upstream/http/http-wire.ts';
+import { UndeliveredMessages } from '../../../src/upstream/http/undelivered-messages.ts';
 import { event, result, serve, stream, TIMEOUTS } from '../../fixtures/servers/http-harness.ts';
+import { UNBOUNDED } from '../../support/receiving.ts';
+import { waitUntil } from '../../support/wait-until.ts';
 
+const BOUNDED = { timeout: 60_000 };
 const COUNT = 5_000;
 const SAID = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}';
 
@@ -15,37 +22,97 @@ for (const [era, transport] of [
   ['legacy', httpTransport],
   ['modern', modernHttpTransport],
 ] as const) {
-  test(
-    `N-29 limit notificationsPerSecond: a flood over HTTP is paused, not lost, ${era}`,
-    { timeout: 30_000 },
-    async () => {
-      await using server = await serve((request, response) => {
-        if (request.rpc !== 'tools/call') response.writeHead(202).end();
-        else stream(response, event(SAID).repeat(COUNT), event(result(request.id)));
-      });
-      const target = { kind: 'http', url: server.url, headers: {} } as const;
-      const timeouts = { ...TIMEOUTS, callMs: 20_000, maxMs: 20_000 };
-      const wire = new WireOpeners().open(target, timeouts);
-      let pauses = 0;
-      let heard = 0;
-      const start = transport(target, {
-        upstream: 'up',
-        timeouts,
-        messageBytes: 4_194_304,
-        log: pino({ level: 'silent' }),
-        wire,
-        userAgent: 'linkspan/test',
-        onLimit: () => pauses++,
-      });
-      const events = { onNotification: () => heard++, onServerRequest: () => undefined, onClose: () => undefined };
-      const connection = await Connection.open('up', start, events, new AbortController().signal, { audience: '' });
-      const limits = { timeoutMs: 20_000, maxMs: 20_000, progress: false, context: undefined } as const;
-      const answer = await connection.call('tools/call', RawObject.of({ name: 'x' }), limits).answer;
-      assert.ok(answer.kind === 'result');
-      assert.equal(heard, COUNT);
-      assert.ok(pauses > 0);
-      await connection.close();
-      await wire.destroy();
-    },
-  );
+  test(`N-29 limit notificationsPerSecond: a flood over HTTP is paused, not lost, ${era}`, BOUNDED, async () => {
+    await using server = await serve((request, response) => {
+      if (request.rpc !== 'tools/call') response.writeHead(202).end();
+      else stream(response, event(SAID).repeat(COUNT), event(result(request.id)));
+    });
+    const target = { kind: 'http', url: server.url, headers: {} } as const;
+    const timeouts = { ...TIMEOUTS, callMs: 20_000, maxMs: 20_000 };
+    const wire = new WireOpeners().open(target, timeouts);
+    let pauses = 0;
+    let heard = 0;
+    const start = transport(target, {
+      upstream: 'up',
+      timeouts,
+      messageBytes: 4_194_304,
+      receiving: UNBOUNDED,
+      undelivered: new UndeliveredMessages(),
+      log: pino({ level: 'silent' }),
+      wire,
+      userAgent: 'linkspan/test',
+      onLimit: () => pauses++,
+    });
+    const events = { onNotification: () => heard++, onServerRequest: () => undefined, onClose: () => undefined };
+    const connection = await Connection.open('up', start, events, new AbortController().signal, { audience: '' });
+    const limits = { timeoutMs: 20_000, maxMs: 20_000, progress: false, context: undefined } as const;
+    const answer = await connection.call('tools/call', RawObject.of({ name: 'x' }), limits).answer;
+    assert.ok(answer.kind === 'result');
+    assert.equal(heard, COUNT);
+    assert.ok(pauses > 0);
+    await connection.close();
+    await wire.destroy();
+  });
+}
+
+const PING = '{"jsonrpc":"2.0","id":"p","method":"ping"}';
+const PINGS = 5_000;
+const EVENTS = { 'content-type': 'text/event-stream' };
+
+for (const [name, transport] of [
+  ['http', httpTransport],
+  ['sse', sseTransport],
+] as const) {
+  test(`N-29 limit undeliveredMessages: pings of an upstream that takes no answers, ${name}`, BOUNDED, async () => {
+    const answers = Promise.withResolvers<void>();
+    let waiting = 0;
+    let most = 0;
+    let events: ServerResponse | undefined;
+    await using server = await serve((request, response) => {
+      if (request.method === 'GET') {
+        response.writeHead(200, EVENTS).write('event: endpoint\ndata: /mcp\n\n');
+        events = response;
+      } else if (request.rpc === 'tools/call') {
+        if (name === 'sse') response.writeHead(202).end();
+        else events = response.writeHead(200, EVENTS);
+        events?.write(event(PING).repeat(PINGS) + event(result(request.id)));
+      } else {
+        waiting++;
+        most = Math.max(most, waiting);
+        void answers.promise.then(() => {
+          waiting--;
+          response.writeHead(202).end();
+        });
+      }
+    });
+    const target = { kind: name, url: server.url, headers: {} } as const;
+    const timeouts = { ...TIMEOUTS, firstByteMs: 20_000, callMs: 20_000, maxMs: 20_000 };
+    const wire = new WireOpeners().open(target, timeouts);
+    const reached = new Set<string>();
+    const undelivered = new UndeliveredMessages((limit) => reached.add(limit));
+    const start = transport(target, {
+      upstream: 'up',
+      timeouts,
+      messageBytes: 4_194_304,
+      receiving: UNBOUNDED,
+      undelivered,
+      log: pino({ level: 'silent' }),
+      wire,
+      userAgent: 'linkspan/test',
+      onLimit: (limit) => reached.add(limit),
+    });
+    const heard = { onNotification: () => undefined, onServerRequest: () => undefined, onClose: () => undefined };
+    const connection = await Connection.open('up', start, heard, new AbortController().signal, { audience: '' });
+    const limits = { timeoutMs: 20_000, maxMs: 20_000, progress: false, context: undefined } as const;
+    const answer = await connection.call('tools/call', RawObject.of({ name: 'x' }), limits).answer;
+    assert.equal(answer.kind, 'result');
+    assert.deepEqual([...reached].toSorted(), ['notificationsPerSecond', 'undeliveredMessages']);
+    assert.ok(most <= LIMITS.undeliveredMessages, `${most} answers at once`);
+    answers.resolve();
+    await waitUntil(() => undelivered.count === 0);
+    connection.notify('notifications/roots/list_changed');
+    await server.received.find(({ rpc }) => rpc === 'notifications/roots/list_changed');
+    await connection.close();
+    await wire.destroy();
+  });
 }

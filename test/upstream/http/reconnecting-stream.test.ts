@@ -13,6 +13,7 @@ import {
   type Upstream,
   Waitlist,
 } from '../../fixtures/servers/http-harness.ts';
+import { UNBOUNDED } from '../../support/receiving.ts';
 
 const LIMIT = { timeout: 20_000 };
 
@@ -33,6 +34,7 @@ class Reader implements AsyncDisposable {
     this.stream = new ReconnectingStream({
       upstream: 'notes',
       messageBytes: 1_000,
+      receiving: UNBOUNDED,
       position: { lastEventId, retryMs: undefined },
       decide: afterServerStreamEnd,
       open: (get, position) => wire.dispatch(session.get(position), get),

@@ -26,14 +26,14 @@ const after = (eras: Eras, ...findings: readonly Finding[]): Eras =>
 suite('handshake plan and serving era', () => {
   for (const { given, eras, legacy, modern, serves } of [
     {
-      given: 'both verdicts are unknown',
+      given: 'both eras are unknown',
       eras: BOTH,
       legacy: ['legacy', 'modern'],
       modern: ['modern', 'legacy'],
       serves: [undefined, undefined],
     },
     {
-      given: 'both verdicts are yes',
+      given: 'both eras are supported',
       eras: after(BOTH, yes('legacy'), yes('modern')),
       legacy: ['legacy', 'modern'],
       modern: ['modern', 'legacy'],
@@ -61,7 +61,7 @@ suite('handshake plan and serving era', () => {
       serves: ['modern', 'modern'],
     },
     {
-      given: 'both verdicts are no',
+      given: 'no era is supported',
       eras: after(BOTH, no('legacy'), no('modern')),
       legacy: ['legacy', 'modern'],
       modern: ['modern', 'legacy'],
@@ -103,7 +103,7 @@ suite('handshake plan and serving era', () => {
   }
 });
 
-suite('validity of verdicts', () => {
+suite('validity of findings', () => {
   const doubtful: Finding = { ...no('modern'), isDoubtful: true };
   for (const { name, eras, speaks } of [
     {

@@ -14,7 +14,7 @@ function tool(name: string, bytes = 10): object {
 }
 
 /** Lists the tools of a gateway with one server that gives these answers. Counts the requests to the server. */
-async function listedOf(answer: (page: number) => Readonly<Record<string, unknown>>, script: ServerScript = {}) {
+async function listOf(answer: (page: number) => Readonly<Record<string, unknown>>, script: ServerScript = {}) {
   let page = 0;
   const toolsList = (_served: Served) => answer(page++);
   const capabilities = { tools: {} };
@@ -34,7 +34,7 @@ async function listedOf(answer: (page: number) => Readonly<Record<string, unknow
 
 test('N-21 limit listingBytes: an endless listing of large tools keeps the first tools', TIMEOUT, async () => {
   const before = usedBytes();
-  const { tools, requests, metrics } = await listedOf((page) => ({
+  const { tools, requests, metrics } = await listOf((page) => ({
     tools: Array.from({ length: 50 }, (_, i) => tool(`t${page}-${i}`, 30_000)),
     nextCursor: `c${page}`,
   }));
@@ -47,7 +47,7 @@ test('N-21 limit listingBytes: an endless listing of large tools keeps the first
 });
 
 test('N-21 limit listingItems: items beyond the limit are left out', TIMEOUT, async () => {
-  const { tools, metrics } = await listedOf((page) => ({
+  const { tools, metrics } = await listOf((page) => ({
     tools: Array.from({ length: 20_000 }, (_, i) => tool(`t${page}-${i}`)),
     nextCursor: `c${page}`,
   }));
@@ -56,7 +56,7 @@ test('N-21 limit listingItems: items beyond the limit are left out', TIMEOUT, as
 });
 
 test('N-21 limit listingPages: an endless listing of empty pages ends', TIMEOUT, async () => {
-  const { tools, requests, metrics } = await listedOf((page) => ({
+  const { tools, requests, metrics } = await listOf((page) => ({
     tools: page === 0 ? [tool('only')] : [],
     nextCursor: `c${page}`,
   }));
@@ -66,7 +66,7 @@ test('N-21 limit listingPages: an endless listing of empty pages ends', TIMEOUT,
 });
 
 test('N-21 a repeated cursor ends the listing', TIMEOUT, async () => {
-  const { tools, requests } = await listedOf((page) => ({ tools: [tool(`t${page}`)], nextCursor: `c${page % 2}` }));
+  const { tools, requests } = await listOf((page) => ({ tools: [tool(`t${page}`)], nextCursor: `c${page % 2}` }));
   assert.deepEqual(tools, ['up__t0', 'up__t1', 'up__t2']);
   assert.equal(requests, 3);
 });

@@ -3,16 +3,19 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { GatewayError } from '../../../src/errors.ts';
 import { RawObject } from '../../../src/json/json.ts';
+import { LIMITS } from '../../../src/limits.ts';
+import type { Notification } from '../../../src/protocol/jsonrpc.ts';
 import type { LinkUser } from '../../../src/upstream/link/link.ts';
 import { HttpStatusError } from '../../../src/upstream/rpc/http-status-error.ts';
 import { type LinkRequest, Opener } from '../../../src/upstream/link/opener.ts';
 import type { StartTransport, TransportOption } from '../../../src/upstream/rpc/transport.ts';
-import { memoryUpstream } from '../../support/memory-upstream.ts';
+import { memoryUpstream, type Peer, result } from '../../support/memory-upstream.ts';
 
 const EVENTS = {
   onOpen: () => undefined,
   onNotification: () => undefined,
   onServerRequest: () => undefined,
+  onUnauthorized: () => undefined,
   onClose: () => undefined,
 };
 const ORDER: LinkRequest = {
@@ -20,12 +23,14 @@ const ORDER: LinkRequest = {
   audience: '',
   clientCapabilities: RawObject.EMPTY,
   capabilityKey: '',
-  placeIn: () => ({ key: 'a', shared: false }),
+  placeIn: () => ({ key: 'a', purpose: 'clients' }),
 };
 
 function opener(...transports: StartTransport[]): Opener<string, LinkUser> {
   return openerIn('legacy', ...transports);
 }
+
+const reached: string[] = [];
 
 function openerIn(era: TransportOption['era'], ...transports: StartTransport[]): Opener<string, LinkUser> {
   return new Opener<string, LinkUser>({
@@ -34,6 +39,7 @@ function openerIn(era: TransportOption['era'], ...transports: StartTransport[]):
     clientInfo: RawObject.EMPTY,
     timeouts: () => ({ startMs: 2_000, callMs: 2_000 }),
     log: pino({ level: 'silent' }),
+    onLimit: (limit) => reached.push(limit),
   });
 }
 
@@ -102,4 +108,63 @@ test('credentials that are refused during a probe fail their audience alone', as
     opened.map((one) => (one.status === 'rejected' ? String(one.reason).split(': ').at(-1) : undefined)),
     ['refused mallory', 'refused anna', 'refused bert', 'refused mallory'],
   );
+});
+
+/** A server that says this before it answers `initialize`. */
+function talking(say: (peer: Peer) => void) {
+  return memoryUpstream({
+    isRaw: true,
+    request: (peer, request) => {
+      if (request.method !== 'initialize') return;
+      say(peer);
+      const serverInfo = { name: 'early', version: '1' };
+      peer.send(result(request, { protocolVersion: '2025-11-25', capabilities: {}, serverInfo }));
+    },
+  });
+}
+
+test('limit earlyMessages: further notifications are dropped, and requests refused', async () => {
+  const memory = talking((peer) => {
+    for (let n = 0; n <= LIMITS.earlyMessages; n++)
+      peer.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":${n}}}`);
+    peer.send('{"jsonrpc":"2.0","id":"q","method":"roots/list"}');
+  });
+  const got: (string | undefined)[] = [];
+  const asked: string[] = [];
+  const events = {
+    ...EVENTS,
+    onNotification: (_link: unknown, { params }: Notification) => got.push(params?.raw('data')),
+    onServerRequest: (_link: unknown, { method }: { readonly method: string }) => asked.push(method),
+  };
+  const from = reached.length;
+  const link = await opener(memory.start).open(ORDER, events, signal());
+  assert.deepEqual(
+    got,
+    Array.from({ length: LIMITS.earlyMessages }, (_, n) => String(n)),
+  );
+  assert.deepEqual(asked, []);
+  const refusal = await memory.until(() => memory.peers[0]?.received.find((one) => 'id' in one && one.id === '"q"'));
+  assert.equal(refusal.kind === 'error' && refusal.error.code, -32_603);
+  assert.deepEqual(reached.slice(from), ['earlyMessages', 'earlyMessages']);
+  // Later messages are not counted.
+  memory.peers[0]?.send('{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"late"}}');
+  assert.equal(got.at(-1), '"late"');
+  await link.connection.close();
+});
+
+test('limit earlyMessageBytes: large messages during the handshake are dropped', async () => {
+  const text = 'x'.repeat(LIMITS.earlyMessageBytes / 5);
+  const memory = talking((peer) => {
+    for (let n = 0; n < 10; n++)
+      peer.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"${text}"}}`);
+  });
+  let count = 0;
+  const from = reached.length;
+  const link = await opener(memory.start).open(ORDER, { ...EVENTS, onNotification: () => count++ }, signal());
+  assert.equal(count, 2);
+  assert.deepEqual(
+    reached.slice(from),
+    Array.from({ length: 8 }, () => 'earlyMessageBytes'),
+  );
+  await link.connection.close();
 });

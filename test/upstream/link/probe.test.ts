@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
 import { pino } from 'pino';
 import { upstreamTransports } from '../../../src/compose/transports.ts';
-import type { HttpTarget, StdioTarget, UpstreamConfig } from '../../../src/config/config.ts';
+import type { HttpTarget, StdioTarget, UpstreamConfig } from '../../../src/config/upstream-config.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import type { Era } from '../../../src/protocol/revisions.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
@@ -22,6 +22,7 @@ const EVENTS = {
   onOpen: () => undefined,
   onNotification: () => undefined,
   onServerRequest: () => undefined,
+  onUnauthorized: () => undefined,
   onClose: () => undefined,
 };
 const orderOf = (clientEra: Era): LinkRequest => ({
@@ -29,7 +30,7 @@ const orderOf = (clientEra: Era): LinkRequest => ({
   audience: '',
   clientCapabilities: RawObject.EMPTY,
   capabilityKey: '',
-  placeIn: () => ({ key: 'a', shared: false }),
+  placeIn: () => ({ key: 'a', purpose: 'clients' }),
 });
 
 /** Half of it is the longest wait for an answer to server/discover. */
@@ -62,6 +63,7 @@ async function prober(
     clientInfo: RawObject.of({ name: 'linkspan', version: '1' }),
     timeouts: () => ({ startMs: START_MS, callMs: START_MS }),
     log: LOG,
+    onLimit: () => undefined,
   });
   return {
     open: async () => {
@@ -118,32 +120,32 @@ const openings = ({ received }: Upstream) =>
   received.items.map(({ rpc }) => rpc).filter((rpc) => rpc === 'server/discover' || rpc === 'initialize');
 
 suite('a program', { concurrency: 2 }, () => {
-  for (const { mode, why, revision, heard } of [
+  for (const { mode, why, revision, methods } of [
     { mode: 'modern', why: 'L-001 that answers server/discover', revision: '2026-07-28' },
     {
       mode: 'silent',
       why: 'L-007 that sends nothing',
       revision: '2025-11-25',
-      heard: /^server\/discover .*initialize$/,
+      methods: /^server\/discover .*initialize$/,
     },
-    { mode: 'exits', why: 'L-007 that exits on server/discover', revision: '2025-11-25', heard: /^initialize$/ },
+    { mode: 'exits', why: 'L-007 that exits on server/discover', revision: '2025-11-25', methods: /^initialize$/ },
     ...[-32_601, -32_600, -32_602, -32_000, -32_002, 1].map((code) => ({
       mode: `refuses:${code}`,
       why: `L-007 that answers ${code}`,
       revision: '2025-11-25',
-      heard: /^server\/discover .*initialize$|^server\/discover initialize$/,
+      methods: /^server\/discover .*initialize$|^server\/discover initialize$/,
     })),
     {
       mode: 'lists:2025-06-18:2025-11-25',
       why: 'L-012 that discovers only older revisions',
       revision: '2025-11-25',
-      heard: /initialize$/,
+      methods: /initialize$/,
     },
     {
       mode: 'supports:2025-11-25',
       why: 'L-010 that supports only an older revision',
       revision: '2025-11-25',
-      heard: /initialize$/,
+      methods: /initialize$/,
     },
     {
       mode: 'supports:2025-11-25:2026-07-28',
@@ -155,7 +157,7 @@ suite('a program', { concurrency: 2 }, () => {
       await using links = await prober(program(mode));
       const opened = await links.open();
       assert.equal(opened.revision, revision);
-      if (heard !== undefined) assert.match(opened.instructions ?? '', heard);
+      if (methods !== undefined) assert.match(opened.instructions ?? '', methods);
     });
   }
 
@@ -176,7 +178,7 @@ suite('a remote server', { concurrency: 4 }, () => {
     ['405', refuses(405)],
     ['422', refuses(422)],
     ['200 and −32601', refuses(200, error(-32_601))],
-    ['400 and −32022 naming older revisions alone', refuses(400, error(-32_022, { supported: ['2025-11-25'] }))],
+    ['400, −32022 and older revisions alone', refuses(400, error(-32_022, { supported: ['2025-11-25'] }))],
   ] as const) {
     test(`L-008 that answers ${name} gets revision 2025-11-25`, TIMEOUT, async () => {
       await using server = await probed(() => discover);
@@ -233,7 +235,7 @@ suite('a remote server', { concurrency: 4 }, () => {
   });
 
   for (const status of [401, 403]) {
-    test(`L-009 that answers ${status} gives no verdict, and may be modern later`, TIMEOUT, async () => {
+    test(`L-009 that answers ${status} decides nothing, and may be modern later`, TIMEOUT, async () => {
       let isOpen = false;
       await using server = await probed(() => (isOpen ? discovers : refuses(status)));
       await using links = await prober(remote(server));
@@ -250,7 +252,7 @@ suite('a remote server', { concurrency: 4 }, () => {
     ['429', refuses(429)],
     ['nothing', () => undefined],
   ] as const) {
-    test(`L-009 that is down and answers ${name} gives no verdict`, TIMEOUT, async () => {
+    test(`L-009 that is down and answers ${name} decides nothing`, TIMEOUT, async () => {
       let isUp = false;
       await using server = await probed(
         () => (isUp ? discovers : answer),
@@ -272,7 +274,7 @@ function clock(t: TestContext): { aheadMs: number } {
   return state;
 }
 
-test('L-011 a legacy server is not probed again until the verdict expires', TIMEOUT, async (t) => {
+test('L-011 a legacy server is not probed again until the finding expires', TIMEOUT, async (t) => {
   const time = clock(t);
   let discover: Answer = refuses(404);
   await using server = await probed(() => discover);

@@ -6,11 +6,13 @@ import { RawObject } from '../../../src/json/json.ts';
 import type { Notification } from '../../../src/protocol/jsonrpc.ts';
 import { MODERN } from '../../../src/protocol/revisions.ts';
 import { modernHttpTransport } from '../../../src/upstream/http/http-modern.ts';
+import { UndeliveredMessages } from '../../../src/upstream/http/undelivered-messages.ts';
 import { UpstreamSubscription } from '../../../src/upstream/link/upstream-subscription.ts';
 import { Connection } from '../../../src/upstream/rpc/connection.ts';
 import { TIMEOUTS, Waitlist } from '../../fixtures/servers/http-harness.ts';
 import { type HttpUpstream, modernUpstream, type Served } from '../../support/http-upstream.ts';
 import { waitUntil } from '../../support/wait-until.ts';
+import { UNBOUNDED } from '../../support/receiving.ts';
 
 const LIMIT = { timeout: 20_000 };
 const LISTEN = 'subscriptions/listen';
@@ -29,7 +31,16 @@ async function subscribe({ url }: HttpUpstream, capabilities: object, callMs = 5
   const wire = new WirePool(new URL(url), 2_000);
   const start = modernHttpTransport(
     { kind: 'http', url, headers: {} },
-    { upstream: 'notes', timeouts: TIMEOUTS, messageBytes: 100_000, log, wire, userAgent: 'linkspan/test' },
+    {
+      upstream: 'notes',
+      timeouts: TIMEOUTS,
+      messageBytes: 100_000,
+      receiving: UNBOUNDED,
+      undelivered: new UndeliveredMessages(),
+      log,
+      wire,
+      userAgent: 'linkspan/test',
+    },
   );
   const ignore = () => undefined;
   const connection = await Connection.open<string>(
@@ -75,7 +86,7 @@ test('an upstream whose lists can change gets one stream for them at once', LIMI
   await using to = await subscribe(server, LISTS);
   await nextListen(server, 0);
   assert.deepEqual(filters(server), [{ toolsListChanged: true, resourcesListChanged: true }]);
-  server.tell('notifications/tools/list_changed');
+  server.notify('notifications/tools/list_changed');
   const { method, params } = await to.notifications.at(0);
   assert.deepEqual([method, params?.toString()], ['notifications/tools/list_changed', '{}']);
 });
@@ -94,7 +105,7 @@ test('each further resource opens a new stream, and then closes the old one', LI
   assert.equal(await to.subscription.add('notes://b'), true);
   assert.deepEqual(filters(server).at(-1), { resourceSubscriptions: ['notes://a', 'notes://b'] });
   await waitUntil(() => server.listens().length === 1);
-  server.tell(UPDATED, { uri: 'notes://b' });
+  server.notify(UPDATED, { uri: 'notes://b' });
   assert.equal((await to.notifications.at(0)).params?.string('uri'), 'notes://b');
 });
 

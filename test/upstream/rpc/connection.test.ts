@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { GatewayError } from '../../../src/errors.ts';
 import { RawObject } from '../../../src/json/json.ts';
+import { LIMITS } from '../../../src/limits.ts';
 import type { Notification } from '../../../src/protocol/jsonrpc.ts';
 import type { CallOptions } from '../../../src/upstream/rpc/call.ts';
 import { type ServerRequest, Connection } from '../../../src/upstream/rpc/connection.ts';
@@ -16,6 +17,7 @@ async function connect(script: Script) {
   const asks: ServerRequest<string>[] = [];
   const notifications: { notification: Notification; about: string | undefined }[] = [];
   const closed: GatewayError[] = [];
+  const reached: string[] = [];
   const connection = await Connection.open<string>(
     'up',
     upstream.start,
@@ -23,20 +25,21 @@ async function connect(script: Script) {
       onServerRequest: (ask) => asks.push(ask),
       onNotification: (notification, about) => notifications.push({ notification, about }),
       onClose: (error) => closed.push(error),
+      onLimit: (limit) => reached.push(limit),
     },
     AbortSignal.timeout(5_000),
     { audience: '' },
   );
   const [peer] = upstream.peers;
   assert.ok(peer);
-  return { connection, peer, asks, notifications, closed };
+  return { connection, peer, asks, notifications, closed, reached };
 }
 
 const HASTY = { ...OPTIONS, timeoutMs: 40 };
 
 /** Waits until the upstream has received this number of messages. */
 function received(peer: Peer, count: number): Promise<void> {
-  return until(() => peer.heard.length >= count, `the upstream has received ${count} messages`);
+  return until(() => peer.received.length >= count, `the upstream has received ${count} messages`);
 }
 
 test('SEC-26 answers are matched to calls by our own ids, in any order', async () => {
@@ -45,8 +48,8 @@ test('SEC-26 answers are matched to calls by our own ids, in any order', async (
   const first = connection.call('a', undefined, OPTIONS);
   const second = connection.call('b', undefined, OPTIONS);
   await received(peer, 2);
-  peer.say(`{"jsonrpc":"2.0","id":${second.id},"result":{"n":2}}`);
-  peer.say(`{"jsonrpc":"2.0","id":${first.id},"result":{"n":1}}`);
+  peer.send(`{"jsonrpc":"2.0","id":${second.id},"result":{"n":2}}`);
+  peer.send(`{"jsonrpc":"2.0","id":${first.id},"result":{"n":1}}`);
   assert.deepEqual(requests, [String(first.id), String(second.id)]);
   assert.partialDeepStrictEqual(await first.answer, { kind: 'result', result: '{"n":1}' });
   assert.partialDeepStrictEqual(await second.answer, { kind: 'result', result: '{"n":2}' });
@@ -66,16 +69,16 @@ test('a request that cannot be serialised throws, and is not in flight', async (
 test('R5 repeated and unknown answers, and ids of other types, have no effect', async () => {
   const { connection, peer } = await connect({
     request: (peer, request) => {
-      peer.say(`{"jsonrpc":"2.0","id":"${request.id}","result":{"wrong":"type"}}`);
-      peer.say(`{"jsonrpc":"2.0","id":${Number(request.id) ^ 1},"result":{"wrong":"id"}}`);
-      peer.say(result(request, { right: true }));
-      peer.say(result(request, { second: true }));
+      peer.send(`{"jsonrpc":"2.0","id":"${request.id}","result":{"wrong":"type"}}`);
+      peer.send(`{"jsonrpc":"2.0","id":${Number(request.id) ^ 1},"result":{"wrong":"id"}}`);
+      peer.send(result(request, { right: true }));
+      peer.send(result(request, { second: true }));
     },
   });
   const call = connection.call('a', undefined, OPTIONS);
   assert.partialDeepStrictEqual(await call.answer, { result: '{"right":true}' });
   assert.equal(connection.inFlight, 0);
-  assert.equal(peer.heard.length, 1);
+  assert.equal(peer.received.length, 1);
 });
 
 test('L-015 a call without an answer times out, and is cancelled at the upstream', async () => {
@@ -83,7 +86,7 @@ test('L-015 a call without an answer times out, and is cancelled at the upstream
   const call = connection.call('tools/call', undefined, HASTY);
   await assert.rejects(call.answer, { code: 'upstream-timeout', message: /"up" did not answer tools\/call within/ });
   await received(peer, 2);
-  const [, cancelled] = peer.heard;
+  const [, cancelled] = peer.received;
   assert.partialDeepStrictEqual(cancelled, { kind: 'notification', method: 'notifications/cancelled' });
   assert.ok(cancelled?.kind === 'notification' && cancelled.params?.raw('requestId') === String(call.id));
 });
@@ -96,8 +99,8 @@ test('L-015 each call ends after its own timeout, with many in flight', async ()
   const limited = connection.call('tools/call', undefined, { ...OPTIONS, maxMs: HASTY.timeoutMs });
   await Promise.all([hasty, limited].map(({ answer }) => assert.rejects(answer, { code: 'upstream-timeout' })));
   assert.equal(connection.inFlight, 2);
-  peer.say(`{"jsonrpc":"2.0","id":${patient.id},"result":{}}`);
-  peer.say(`{"jsonrpc":"2.0","id":${endless.id},"result":{}}`);
+  peer.send(`{"jsonrpc":"2.0","id":${patient.id},"result":{}}`);
+  peer.send(`{"jsonrpc":"2.0","id":${endless.id},"result":{}}`);
   assert.equal((await patient.answer).kind, 'result');
   assert.equal((await endless.answer).kind, 'result');
   await assert.rejects(connection.call('tools/call', undefined, HASTY).answer, { code: 'upstream-timeout' });
@@ -106,18 +109,18 @@ test('L-015 each call ends after its own timeout, with many in flight', async ()
 test('L-015 progress extends the timeout, up to the longest time of a call', async () => {
   const { connection, peer } = await connect({ request: () => undefined });
   const limits = { ...OPTIONS, timeoutMs: 300, progress: true };
-  const heardOf = connection.call('tools/call', undefined, limits);
+  const inFlight = connection.call('tools/call', undefined, limits);
   const tooLong = connection.call('tools/call', undefined, { ...limits, maxMs: 600 });
   while (connection.inFlight === 2) {
-    for (const { id: token } of [heardOf, tooLong]) {
-      peer.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":1}}`);
+    for (const { id: token } of [inFlight, tooLong]) {
+      peer.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":1}}`);
     }
     // Time is the subject here: progress comes more often than the timeout, until the longest time of a call is over.
     await sleep(20);
   }
   await assert.rejects(tooLong.answer, { code: 'upstream-timeout' });
   await connection.close();
-  await assert.rejects(heardOf.answer, { code: 'upstream-lost' });
+  await assert.rejects(inFlight.answer, { code: 'upstream-lost' });
 });
 
 test('L-006 initialize is never cancelled', async () => {
@@ -126,7 +129,7 @@ test('L-006 initialize is never cancelled', async () => {
   await assert.rejects(silent.answer, { code: 'upstream-timeout' });
   await new Promise((resolve) => setImmediate(resolve));
   assert.deepEqual(
-    peer.heard.map((message) => ('method' in message ? message.method : message.kind)),
+    peer.received.map((message) => ('method' in message ? message.method : message.kind)),
     ['initialize'],
   );
 });
@@ -136,11 +139,11 @@ test('M-019 the upstream gets our token, and its progress is routed to its call'
   const params = RawObject.parse('{"name":"x","_meta":{"progressToken":"mine","other":1}}');
   connection.call('tools/call', params, { ...OPTIONS, progress: true, context: 'caller' });
   await received(peer, 1);
-  const [request] = peer.heard;
+  const [request] = peer.received;
   assert.ok(request?.kind === 'request');
   assert.equal(request.params?.toString(), `{"name":"x","_meta":{"other":1,"progressToken":${request.id}}}`);
   for (const token of [request.id, '7']) {
-    peer.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":1}}`);
+    peer.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":1}}`);
   }
   assert.equal(notifications.length, 1);
   assert.equal(notifications[0]?.about, 'caller');
@@ -149,37 +152,37 @@ test('M-019 the upstream gets our token, and its progress is routed to its call'
 
 test('L-013 a ping is answered at once', async () => {
   const { peer } = await connect({});
-  peer.say('{"jsonrpc":"2.0","id":"p","method":"ping"}');
+  peer.send('{"jsonrpc":"2.0","id":"p","method":"ping"}');
   await received(peer, 1);
-  assert.partialDeepStrictEqual(peer.heard[0], { kind: 'result', id: '"p"', result: '{}' });
+  assert.partialDeepStrictEqual(peer.received[0], { kind: 'result', id: '"p"', result: '{}' });
 });
 
 test('calls do not time out while the upstream waits for a client', async () => {
   const { connection, peer, asks } = await connect({ request: () => undefined });
   const call = connection.call('tools/call', undefined, HASTY);
   await received(peer, 1);
-  peer.say('{"jsonrpc":"2.0","id":5,"method":"elicitation/create","params":{}}', call.id);
+  peer.send('{"jsonrpc":"2.0","id":5,"method":"elicitation/create","params":{}}', call.id);
   // A call of another connection has the same timeout and starts later, so this one would have timed out before it.
   const other = await connect({ request: () => undefined });
   await assert.rejects(other.connection.call('tools/call', undefined, HASTY).answer, { code: 'upstream-timeout' });
   assert.equal(connection.inFlight, 1);
   asks[0]?.answer({ kind: 'result', result: '{"action":"accept"}' });
-  peer.say(`{"jsonrpc":"2.0","id":${call.id},"result":{}}`);
+  peer.send(`{"jsonrpc":"2.0","id":${call.id},"result":{}}`);
   assert.equal((await call.answer).kind, 'result');
 });
 
 test('a cancelled server request is withdrawn, and its late answer is not sent', async () => {
   const { peer, asks } = await connect({});
-  peer.say('{"jsonrpc":"2.0","id":5,"method":"roots/list"}');
+  peer.send('{"jsonrpc":"2.0","id":5,"method":"roots/list"}');
   const [ask] = asks;
   assert.ok(ask);
   let isWithdrawn = false;
   ask.onWithdrawn(() => (isWithdrawn = true));
-  peer.say('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}');
+  peer.send('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}');
   ask.answer({ kind: 'result', result: '{}' });
   await new Promise((resolve) => setImmediate(resolve));
   assert.equal(isWithdrawn, true);
-  assert.deepEqual(peer.heard, []);
+  assert.deepEqual(peer.received, []);
 });
 
 test('R1 when the connection closes, all calls fail with the right value of executed', async () => {
@@ -197,5 +200,24 @@ test('R1 when the connection closes, all calls fail with the right value of exec
     late.answer,
     (thrown: unknown) => thrown instanceof GatewayError && thrown.detail.executed === 'no',
   );
-  assert.equal(peer.heard.length, 1);
+  assert.equal(peer.received.length, 1);
+});
+
+test('limit answeredCallsWithProgress: progress of the oldest call is not passed on', async () => {
+  const { connection, peer, notifications, reached } = await connect({});
+  const ids: number[] = [];
+  for (let n = 0; n <= LIMITS.answeredCallsWithProgress; n++) {
+    const call = connection.call('tools/call', undefined, { ...OPTIONS, context: String(n), outlivesAnswer: true });
+    ids.push(call.id);
+    await call.answer;
+  }
+  for (const token of ids.slice(0, 2)) {
+    peer.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":1}}`);
+  }
+  assert.deepEqual(
+    notifications.map(({ about }) => about),
+    ['1'],
+  );
+  assert.deepEqual(reached, ['answeredCallsWithProgress']);
+  await connection.close();
 });

@@ -6,6 +6,7 @@ import { Connection } from '../../../src/upstream/rpc/connection.ts';
 import { ProcessGuard } from '../../../src/upstream/stdio/process-guard.ts';
 import { stdioTransport } from '../../../src/upstream/stdio/stdio.ts';
 import { marker } from '../../support/leftovers.ts';
+import { UNBOUNDED } from '../../support/receiving.ts';
 
 /** The server's program: writes a flood of notifications, then its answer, and exits if configured. */
 const SERVER = `
@@ -28,7 +29,7 @@ for (const exits of [false, true]) {
       let heard = 0;
       const start = stdioTransport(
         { kind: 'stdio', command: process.execPath, args: ['-e', SERVER], env: marker(), cwd: undefined },
-        { upstream: 'up', messageBytes: 4_194_304, log, guard, onLimit: () => pauses++ },
+        { upstream: 'up', messageBytes: 4_194_304, receiving: UNBOUNDED, log, guard, onLimit: () => pauses++ },
       );
       const events = { onNotification: () => heard++, onServerRequest: () => undefined, onClose: () => undefined };
       const connection = await Connection.open('up', start, events, new AbortController().signal, { audience: '' });

@@ -35,7 +35,7 @@ test('N-07 usage has the processes of an upstream, with all that they have start
 
 test('N-07 limit statusProcesses: beyond it, processes are counted without their memory', TIMEOUT, async () => {
   const many = Array.from({ length: LIMITS.statusProcesses + 1 }, () => process.pid);
-  const tagged = { pidsByOwner: async () => new Map([['files', many]]) };
+  const tagged = { pidsByUpstream: async () => new Map([['files', many]]) };
   const reached: LimitName[] = [];
   const usages = new ProcessUsages(tagged, (limit) => reached.push(limit));
   const usage = (await usages.byUpstream()).get('files');
@@ -55,7 +55,7 @@ for (const { what, file, text, bytes, note } of KERNELS) {
     try {
       await mkdir(join(procDir, '7'));
       await writeFile(join(procDir, '7', file), text);
-      const tagged = { pidsByOwner: async () => new Map([['files', [7]]]) };
+      const tagged = { pidsByUpstream: async () => new Map([['files', [7]]]) };
       const usage = (await new ProcessUsages(tagged, assert.fail, procDir).byUpstream()).get('files');
       assert.equal(usage?.memoryBytes, bytes);
       assert.match(usage?.memoryNote ?? '', note);

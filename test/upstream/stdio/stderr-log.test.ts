@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LIMITS } from '../../../src/limits.ts';
 import { createLogger } from '../../../src/telemetry/log.ts';
-import { configSecrets } from '../../../src/upstream/stdio/config-secrets.ts';
+import { configSecrets } from '../../../src/upstream/stdio/launch/config-secrets.ts';
 import { severityOf, StderrLog } from '../../../src/upstream/stdio/stderr-log.ts';
+import { quote } from '../../support/test-name.ts';
 
 const severities: readonly (readonly [line: string, severity: string | undefined])[] = [
   ['ERROR:root:cannot connect', 'error'],
@@ -22,7 +23,7 @@ const severities: readonly (readonly [line: string, severity: string | undefined
 ];
 
 for (const [line, severity] of severities) {
-  test(`the severity of ${JSON.stringify(line)} is ${severity ?? 'unknown'}`, () => {
+  test(`the severity of ${quote(line, 50)} is ${severity ?? 'unknown'}`, () => {
     assert.equal(severityOf(line), severity);
   });
 }
@@ -77,6 +78,40 @@ test('limit stderrLinesPerSecond: further lines are counted, and the latest are 
   );
   assert.deepEqual(limits, ['stderrLinesPerSecond']);
 });
+
+const NODE_CRASH = `node:internal/modules/run_main:107
+    triggerUncaughtException(
+    ^
+
+Error: boom
+    at Object.<anonymous> (/srv/x.js:1:7)
+    at node:internal/main/run_main_module:33:47
+
+Node.js v24.21.0
+`;
+
+for (const [what, text, telling] of [
+  ['a crash of Node', NODE_CRASH, 'Error: boom'],
+  [
+    'a code of Node',
+    "Error [ERR_MODULE_NOT_FOUND]: Cannot find 'x'\n  at y\n}\n",
+    "Error [ERR_MODULE_NOT_FOUND]: Cannot find 'x'",
+  ],
+  ['Python', 'Traceback (most recent call last):\n  File "x"\nlib.ModuleError: no x\n', 'lib.ModuleError: no x'],
+  [
+    'Python without a message',
+    'Traceback (most recent call last):\n  File "x"\nKeyboardInterrupt\n',
+    'KeyboardInterrupt',
+  ],
+  ['a log', '[ERROR] cannot bind\nbye\n', '[ERROR] cannot bind'],
+  ['no error', 'one\ntwo\n', 'two'],
+] as const) {
+  test(`the telling line of ${what} is ${quote(telling, 40)}`, () => {
+    const { stderr } = stderrLog();
+    stderr.push(Buffer.from(text));
+    assert.equal(stderr.likelyCause, telling);
+  });
+}
 
 test('secrets of the config that a program repeats are neither logged nor kept', () => {
   const env = {

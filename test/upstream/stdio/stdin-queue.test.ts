@@ -2,8 +2,15 @@ import assert from 'node:assert/strict';
 import { Writable } from 'node:stream';
 import { test } from 'node:test';
 import { pino } from 'pino';
-import type { GatewayError } from '../../../src/errors.ts';
+import { GatewayError } from '../../../src/errors.ts';
+import { LIMITS } from '../../../src/limits.ts';
 import { StdinQueue } from '../../../src/upstream/stdio/stdin-queue.ts';
+
+const EXIT = new GatewayError(
+  'upstream-lost',
+  { upstream: 'up', message: 'up exited with code 3' },
+  new Error('last line on stderr: boom'),
+);
 
 /** A pipe that accepts one write at a time, on demand. */
 class Pipe extends Writable {
@@ -30,9 +37,16 @@ class Pipe extends Writable {
 function queueOf() {
   const pipe = new Pipe();
   const failed = new Map<number, GatewayError>();
-  const queue = new StdinQueue('up', pipe, (id, error) => failed.set(id, error), pino({ level: 'silent' }));
+  const reached: string[] = [];
+  const queue = new StdinQueue(
+    'up',
+    pipe,
+    (id, error) => failed.set(id, error),
+    pino({ level: 'silent' }),
+    (limit) => reached.push(limit),
+  );
   const send = (id: number, text = `{"id":${id}}`) => queue.add({ text, id, method: 'ping' });
-  return { pipe, failed, queue, send };
+  return { pipe, failed, reached, queue, send };
 }
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
@@ -43,7 +57,7 @@ test('messages of one turn are one write, each on its own line', async () => {
   send(2);
   await turn();
   assert.deepEqual(pipe.writes, ['{"id": 1}\n{"id":2}\n']);
-  queue.close();
+  queue.close(EXIT);
 });
 
 test('a request that is forgotten before its write is never written', async () => {
@@ -56,18 +70,21 @@ test('a request that is forgotten before its write is never written', async () =
   pipe.accept();
   await turn();
   assert.deepEqual(pipe.writes, ['{"id":1}\n', '{"id":3}\n']);
-  queue.close();
+  queue.close(EXIT);
 });
 
-test('REL-14 a full queue refuses requests as not executed, and counts other messages', async () => {
-  const { failed, queue, send } = queueOf();
-  send(1, `"${'x'.repeat(1_048_576)}"`);
+test('REL-14 limit stdinQueueBytes: a request is not executed, other messages are dropped', async () => {
+  const { failed, reached, queue, send } = queueOf();
+  send(1, `"${'x'.repeat(LIMITS.stdinQueueBytes - 10)}"`);
+  send(3);
+  assert.deepEqual(reached, []);
   send(2);
   queue.add({ text: '{}', method: 'notifications/cancelled' });
   assert.deepEqual([...failed.keys()], [2]);
   assert.deepEqual([failed.get(2)?.code, failed.get(2)?.detail.executed], ['overloaded', 'no']);
   assert.equal(queue.dropped, 1);
-  queue.close();
+  assert.deepEqual(reached, ['stdinQueueBytes', 'stdinQueueBytes']);
+  queue.close(EXIT);
 });
 
 test('G6 close fails the messages that were not written, as not executed', async () => {
@@ -75,11 +92,28 @@ test('G6 close fails the messages that were not written, as not executed', async
   send(1);
   await turn();
   send(2);
-  queue.close();
+  queue.close(EXIT);
   send(3);
   assert.deepEqual([...failed.keys()], [2, 3]);
   assert.deepEqual([failed.get(2)?.code, failed.get(2)?.detail.executed], ['upstream-lost', 'no']);
   assert.equal(pipe.writes.length, 1);
+});
+
+test('messages wait for the reason of a broken pipe, and fail with it', async () => {
+  const { pipe, failed, queue, send } = queueOf();
+  send(1);
+  queue.stopWriting();
+  send(2);
+  await turn();
+  assert.deepEqual([pipe.writes, failed.size], [[], 0]);
+  queue.close(EXIT);
+  assert.match(
+    failed.get(1)?.message ?? '',
+    /^Upstream connection lost: up exited with code 3; the request was not sent/,
+  );
+  assert.equal(failed.get(2)?.detail.executed, 'no');
+  assert.equal(failed.get(1)?.detail.message, 'up exited with code 3', 'operators do not see the advice for clients');
+  assert.equal(failed.get(1)?.cause, EXIT.cause);
 });
 
 test('end writes the queue before it ends the pipe, and accepts nothing more', async () => {

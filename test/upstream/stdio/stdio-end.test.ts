@@ -129,6 +129,19 @@ suite('the end of a process', { concurrency: 1 }, () => {
     assert.equal(stdio.failed.get(first)?.detail.executed, 'no');
   });
 
+  test('N-05 a request that meets the broken pipe first fails with the exit', LIMIT, async () => {
+    const hello = '{"jsonrpc":"2.0","method":"notifications/hello"}';
+    await using stdio = await Stdio.start('/bin/sh', ['-c', `exec 0<&-; echo '${hello}'; sleep 0.05; exit 3`]);
+    await until(() => stdio.messages.length > 0, 'it has closed its stdin');
+    const first = stdio.send('echo');
+    await stdio.closed;
+    assert.match(
+      stdio.failed.get(first)?.message ?? '',
+      /lost: the process of upstream "[^"]*" exited with code 3; the request was not sent, try again$/,
+    );
+    assert.equal(stdio.failed.get(first)?.detail.executed, 'no');
+  });
+
   test('a process that closes its stdout is ended', LIMIT, async () => {
     await using stdio = await Stdio.start('/bin/sh', ['-c', 'exec 1>&-; sleep 300; :']);
     const error = await stdio.closed;

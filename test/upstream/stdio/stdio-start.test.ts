@@ -6,11 +6,12 @@ import { after, suite, test } from 'node:test';
 import { pino } from 'pino';
 import { GatewayError } from '../../../src/errors.ts';
 import { TAG_NAME } from '../../../src/upstream/stdio/tagged-processes.ts';
-import { childEnvironment } from '../../../src/upstream/stdio/environment.ts';
+import { childEnvironment } from '../../../src/upstream/stdio/launch/environment.ts';
 import { ProcessGuard } from '../../../src/upstream/stdio/process-guard.ts';
 import { stdioTransport } from '../../../src/upstream/stdio/stdio.ts';
 import { marker } from '../../support/leftovers.ts';
 import { Stdio } from '../../support/stdio.ts';
+import { UNBOUNDED } from '../../support/receiving.ts';
 
 const LIMIT = { timeout: 20_000 };
 
@@ -50,13 +51,13 @@ suite('starting a process', () => {
       note: /there is no file .*missing$/,
     },
     {
-      name: 'a working directory that is not there',
+      name: 'an absent working directory',
       options: { command: process.execPath, cwd: join(directory, 'missing') },
       say: /the working directory of command "\w+" does not exist/,
       note: /missing does not exist/,
     },
     {
-      name: 'a working directory that is a file',
+      name: 'a file as working directory',
       options: { command: process.execPath, cwd: plain },
       say: /the working directory of command "\w+" does not exist or is no directory/,
       note: /plain/,
@@ -81,7 +82,7 @@ suite('starting a process', () => {
     },
   ];
   for (const { name, options, say, note } of failures) {
-    test(`${name} has a message of its own, without paths for clients`, LIMIT, async () => {
+    test(`${name} has its own message, for clients without paths`, LIMIT, async () => {
       const {
         command,
         args = [],
@@ -118,7 +119,7 @@ suite('starting a process', () => {
     const log = pino({ level: 'silent' });
     await using guard = new ProcessGuard(log);
     const target = { kind: 'stdio', command: 'true', args: [], env: {}, cwd: undefined } as const;
-    const start = stdioTransport(target, { upstream: 'x', messageBytes: 1_000, log, guard });
+    const start = stdioTransport(target, { upstream: 'x', messageBytes: 1_000, receiving: UNBOUNDED, log, guard });
     const events = { onMessage: () => {}, onSendFailed: () => {}, onClose: () => {} };
     await assert.rejects(start(events, AbortSignal.abort(), { audience: '' }), { code: 'upstream-unavailable' });
   });

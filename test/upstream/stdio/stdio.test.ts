@@ -58,7 +58,7 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     assert.match(error.message, new RegExp(`more than ${messageBytes} bytes`));
   });
 
-  test('REL-11 a gibibyte without a line break ends the process in bounded memory', LIMIT, async () => {
+  test('R6 REL-11 a gibibyte without a line break ends the process in bounded memory', LIMIT, async () => {
     const before = process.memoryUsage.rss();
     await using stdio = await Stdio.server('stdio-endless-line.ts', { messageBytes: 4_194_304 });
     const error = await stdio.closed;
@@ -68,7 +68,7 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     assert.deepEqual(stdio.messages, []);
   });
 
-  test('T-040 REL-13 lines that are no messages are counted and skipped', LIMIT, async () => {
+  test('T-040 R6 REL-13 lines that are no messages are counted and skipped', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
     const junk = [
       'Server running on stdio',
@@ -84,21 +84,25 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     assert.equal(stdio.messages.length, 2);
   });
 
-  test('REL-13 100 lines that are no messages are tolerated, and one more is not', LIMIT, async () => {
-    await using stdio = await Stdio.server('stdio-echo.ts');
+  test('REL-13 limit nonProtocolLines: one more line that is no message ends the process', LIMIT, async () => {
+    const reached: string[] = [];
+    await using stdio = await Stdio.server('stdio-echo.ts', { onLimit: (limit) => reached.push(limit) });
     await stdio.call('print', { text: 'junk\n'.repeat(100) });
     await stdio.call('echo');
     stdio.send('print', { text: 'junk\n' });
     const error = await stdio.closed;
     assert.equal(error.code, 'upstream-protocol');
     assert.equal(stdio.junk, 101);
+    assert.deepEqual(reached, ['nonProtocolLines']);
   });
 
-  test('REL-13 a mebibyte that is no message ends the process, in any number of lines', LIMIT, async () => {
-    await using stdio = await Stdio.server('stdio-echo.ts');
+  test('REL-13 limit nonProtocolBytes: the process is ended, in any number of lines', LIMIT, async () => {
+    const reached: string[] = [];
+    await using stdio = await Stdio.server('stdio-echo.ts', { onLimit: (limit) => reached.push(limit) });
     stdio.send('print', { text: `${'x'.repeat(600_000)}\n`.repeat(2) });
     assert.equal((await stdio.closed).code, 'upstream-protocol');
     assert.equal(stdio.junk, 2);
+    assert.deepEqual(reached, ['nonProtocolBytes']);
   });
 
   test('an answer that is no JSON-RPC fails its request at once', LIMIT, async () => {

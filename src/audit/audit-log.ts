@@ -1,0 +1,459 @@
+import { GatewayError } from '../errors.ts';
+import type { AuditEvent } from './audit-event.ts';
+import type { AuditSink } from './audit-sink.ts';
+import type { AuditWriter } from './audit-writer.ts';
+import { type AuditKey, chainLine } from './chain.ts';
+import { headText } from './head.ts';
+import { RecordTexts } from './record-texts.ts';
+
+/** The longest time that a record waits before it is written. The death of the process loses younger ones. */
+export const GATHER_MS = 50;
+/** Records of this size together are written at once. */
+export const GATHER_BYTES = 65_536;
+/** One write, so that the MACs of many records do not block the process. */
+const BATCH_BYTES = 262_144;
+const BATCH_RECORDS = 512;
+/** The interval of syncs and heads. */
+const UPKEEP_MS = 1_000;
+/** The longest time that a call waits for its record. */
+export const COMMIT_MS = 5_000;
+const FIRST_RETRY_MS = 250;
+const LAST_RETRY_MS = 10_000;
+/** The longest time that the end of the process waits for writes to begin. */
+export const CLOSE_MS = 10_000;
+
+/** The settings of an {@link AuditLog}. */
+export interface AuditLogSettings {
+  readonly sync: 'write' | 'second' | 'never';
+  readonly queueBytes: number;
+  readonly recordBytes: number;
+}
+
+/** Learns what becomes of records. */
+export interface AuditLogEvents {
+  onWritten(count: number): void;
+  /** Records that found no room in the queue. */
+  onDropped(count: number): void;
+  /** A write that failed. Its records are written later. */
+  onFailed(): void;
+  /** Runs when writing begins to fail. */
+  onFailing(error: unknown): void;
+  /** Runs when everything is written again. @param dropped records that are lost. */
+  onRecovered(dropped: number): void;
+  /** Runs at the end, if records could not be written. They are lost, or, if they were being written, may be. */
+  onLost(count: number): void;
+  /** Runs when the file was removed or replaced while it was written. */
+  onReplaced(): void;
+}
+
+/** The parts that an {@link AuditLog} is constructed from. */
+export interface AuditLogParts {
+  readonly sink: AuditSink;
+  readonly key: AuditKey;
+  readonly settings: AuditLogSettings;
+  readonly events: AuditLogEvents;
+  /** Members of the first record: the process, its version and its host. */
+  readonly process: Readonly<Record<string, string | number>>;
+  /** Returns the time, ms since the epoch. */
+  readonly now?: () => number;
+}
+
+/** The record that begins a file or a process, without the state of the chain. */
+interface Segment {
+  readonly kind: 'started' | 'rotated';
+  readonly [member: string]: string | number | boolean;
+}
+
+interface Entry {
+  readonly text: string;
+  readonly bytes: number;
+  /** Resolves with the number of the record when it is written. */
+  waiter: PromiseWithResolvers<number> | undefined;
+}
+
+/** Records that have their place in the chain. */
+interface ChainedBatch {
+  readonly lines: string;
+  /** Number and MAC of the last one. */
+  readonly seq: number;
+  readonly mac: string;
+  readonly count: number;
+  /** The part of the queue that they take up until they are written. */
+  readonly bytes: number;
+}
+
+/**
+ * Writes records in the order of their arrival, each chained to the one before by an HMAC, in batches and without blocking.
+ *
+ * If the sink fails, records wait in a bounded queue and are written later. Records beyond it are dropped, and one record says how many.
+ */
+export class AuditLog implements AuditWriter {
+  readonly #parts: AuditLogParts;
+  readonly #now: () => number;
+  readonly #texts: RecordTexts;
+  #seq: number;
+  #mac: string;
+  #oldest: number;
+  /** Number of the last record that has certainly arrived. */
+  #confirmed: number;
+  /** Records that may have arrived, though their write failed. They are written again before others. */
+  #inDoubt: ChainedBatch | undefined;
+  #queue: Entry[] = [];
+  #queuedBytes = 0;
+  /** The number of records at the beginning of the queue that are being written. */
+  #writing = 0;
+  #dropped = 0;
+  #droppedInAll = 0;
+  #failure: unknown;
+  #retryMs = FIRST_RETRY_MS;
+  #timer: NodeJS.Timeout | undefined;
+  #working: Promise<void> | undefined;
+  /** Members of the record that must come first in the file or of the process; undefined if it is written. */
+  #segmentDue: Segment | undefined;
+  /** True if records were written after the last head. */
+  #isDirty = false;
+  #upkeptMs = 0;
+  #isClosed = false;
+  /** No write begins after it, by {@link performance.now}. */
+  #lastWriteMs = Number.POSITIVE_INFINITY;
+
+  private constructor(parts: AuditLogParts) {
+    this.#parts = parts;
+    this.#now = parts.now ?? Date.now;
+    this.#texts = new RecordTexts(parts.settings.recordBytes, this.#now);
+    const { seq, mac, oldest, headSeq, confirmed } = parts.sink.found;
+    // A number that was used before is never used again.
+    this.#seq = Math.max(seq, headSeq);
+    this.#mac = mac;
+    this.#oldest = oldest;
+    this.#confirmed = confirmed ?? this.#seq;
+  }
+
+  /** Continues the chain of the sink. If the first record cannot be written, it is written later. */
+  static async open(parts: AuditLogParts): Promise<AuditLog> {
+    const log = new AuditLog(parts);
+    await log.#begin();
+    return log;
+  }
+
+  /** Number of the last record. */
+  get seq(): number {
+    return this.#seq;
+  }
+
+  /** MAC of the last record. */
+  get mac(): string {
+    return this.#mac;
+  }
+
+  get queuedBytes(): number {
+    return this.#queuedBytes;
+  }
+
+  get isFailing(): boolean {
+    return this.#failure !== undefined;
+  }
+
+  /** Writes the record that says where the chain goes on. */
+  async #begin(): Promise<void> {
+    const { cutBytes, headSeq, seq, isForged } = this.#parts.sink.found;
+    const unconfirmed = this.#seq - this.#confirmed;
+    const trouble = {
+      ...(unconfirmed > 0 ? { unconfirmed } : {}),
+      ...(cutBytes > 0 ? { cutBytes } : {}),
+      ...(headSeq > seq ? { missing: headSeq - seq } : {}),
+      ...(isForged ? { forged: true } : {}),
+    };
+    this.#segmentDue = { kind: 'started', ...this.#parts.process, ...trouble };
+    try {
+      // Records without a head have lost it, so it is there before the first one.
+      if (this.#seq === 0) await this.#saveHead();
+      await this.#writeLines([]);
+      await this.#upkeep();
+    } catch (thrown) {
+      this.#fail(thrown);
+      this.#wakeIn(this.#retryMs);
+    }
+  }
+
+  /** Adds a record. Drops and counts it if the queue is full. Never throws. */
+  record(event: AuditEvent): void {
+    this.addText(this.#texts.of(event));
+  }
+
+  /** Adds a record as {@link RecordTexts} makes it. Drops and counts it if the queue is full. Never throws. */
+  addText(text: string): void {
+    const entry = entryOf(text);
+    if (!this.#fits(entry)) {
+      this.#countDropped(1);
+      return;
+    }
+    this.#add(entry);
+    if (this.#queuedBytes >= GATHER_BYTES && this.#failure === undefined) this.#wake();
+    else this.#wakeIn(GATHER_MS);
+  }
+
+  /**
+   * Adds a record, and waits until it is written, and synced if the settings say so. Resolves with its number.
+   *
+   * @throws {GatewayError} `audit-unavailable` if that fails, or takes longer than 5 s.
+   */
+  async commit(event: AuditEvent): Promise<number> {
+    return await this.commitText(this.#texts.of(event));
+  }
+
+  /**
+   * Adds a record as {@link RecordTexts} makes it, and waits until it is written. Resolves with its number.
+   *
+   * @throws {GatewayError} `audit-unavailable` if that fails, or takes longer than `waitMs`.
+   */
+  async commitText(text: string, waitMs: number = COMMIT_MS): Promise<number> {
+    const entry = entryOf(text);
+    if (this.#isClosed || !this.#fits(entry)) throw unavailable();
+    const waiter = Promise.withResolvers<number>();
+    entry.waiter = waiter;
+    this.#add(entry);
+    this.#wake();
+    const timer = setTimeout(() => {
+      entry.waiter = undefined;
+      this.#withdraw(entry);
+      waiter.reject(unavailable());
+    }, waitMs);
+    try {
+      return await waiter.promise;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Counts records that found no room in another process. A record says how many are missing. */
+  drop(count: number): void {
+    this.#countDropped(count);
+    this.#wakeIn(GATHER_MS);
+  }
+
+  #fits({ bytes }: Entry): boolean {
+    return !this.#isClosed && this.#queuedBytes + bytes <= this.#parts.settings.queueBytes;
+  }
+
+  #add(entry: Entry): void {
+    this.#queue.push(entry);
+    this.#queuedBytes += entry.bytes;
+  }
+
+  /** Removes a record of the queue, unless it is being written. */
+  #withdraw(entry: Entry): void {
+    const index = this.#queue.indexOf(entry);
+    if (index < this.#writing) return;
+    this.#queue.splice(index, 1);
+    this.#queuedBytes -= entry.bytes;
+  }
+
+  #countDropped(count: number): void {
+    this.#dropped += count;
+    this.#parts.events.onDropped(count);
+  }
+
+  #wakeIn(ms: number): void {
+    if (this.#isClosed || this.#timer !== undefined || this.#working !== undefined) return;
+    this.#timer = setTimeout(() => this.#wake(), this.#failure === undefined ? ms : this.#retryMs).unref();
+  }
+
+  #wake(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#working ??= this.#work().finally(() => {
+      this.#working = undefined;
+      if (this.#queue.length > 0 || this.#failure !== undefined) this.#wakeIn(GATHER_MS);
+      else if (this.#isDirty) this.#wakeIn(UPKEEP_MS);
+    });
+  }
+
+  /** Writes all records of the queue, one batch after the other. Never rejects. */
+  async #work(): Promise<void> {
+    try {
+      do {
+        if (performance.now() >= this.#lastWriteMs) return;
+        if (this.#inDoubt !== undefined) await this.#writeAgain(this.#inDoubt);
+        if (this.#queue.length > 0 || this.#dropped > 0 || this.#segmentDue !== undefined) await this.#writeBatch();
+        // Under load the queue is never empty.
+        if (this.#isDirty && performance.now() - this.#upkeptMs >= UPKEEP_MS) await this.#upkeep();
+      } while (this.#queue.length > 0);
+      if (this.#failure !== undefined) this.#recover();
+    } catch (thrown) {
+      this.#fail(thrown);
+    }
+  }
+
+  async #writeBatch(): Promise<void> {
+    const batch: Entry[] = [];
+    let bytes = 0;
+    for (const entry of this.#queue) {
+      if (batch.length >= BATCH_RECORDS || bytes >= BATCH_BYTES) break;
+      batch.push(entry);
+      bytes += entry.bytes;
+    }
+    const dropped = this.#dropped;
+    const lost = dropped > 0 ? [this.#droppedText(dropped)] : [];
+    this.#writing = batch.length;
+    try {
+      await this.#writeLines([...lost, ...batch.map(({ text }) => text)], bytes);
+    } catch (thrown) {
+      if (this.#inDoubt !== undefined) {
+        this.#takeOut(batch, dropped);
+        for (const { waiter } of batch) waiter?.reject(unavailable());
+      }
+      throw thrown;
+    } finally {
+      this.#writing = 0;
+    }
+    const firstSeq = this.#seq - batch.length + 1;
+    this.#takeOut(batch, dropped);
+    this.#queuedBytes -= bytes;
+    try {
+      if (this.#parts.settings.sync === 'write') await this.#parts.sink.sync();
+    } catch (thrown) {
+      for (const { waiter } of batch) waiter?.reject(unavailable());
+      throw thrown;
+    }
+    for (const [index, { waiter }] of batch.entries()) waiter?.resolve(firstSeq + index);
+  }
+
+  /** Removes the first records of the queue, which have their place in the chain. They are counted in bytes until they are written. */
+  #takeOut(batch: readonly Entry[], dropped: number): void {
+    this.#queue.splice(0, batch.length);
+    this.#dropped -= dropped;
+    this.#droppedInAll += dropped;
+  }
+
+  #droppedText(count: number): string {
+    return JSON.stringify({ time: new Date(this.#now()).toISOString(), kind: 'dropped', count }).slice(1, -1);
+  }
+
+  /**
+   * Writes records, and continues the chain with them if they were written, or may have been.
+   *
+   * @param bytes the part of the queue that they take up.
+   */
+  async #writeLines(texts: readonly string[], bytes = 0): Promise<void> {
+    const { sink, key } = this.#parts;
+    const size = texts.reduce((sum, text) => sum + text.length, 0);
+    if (sink.isFull(size)) await this.#beginFile(await sink.isInPlace());
+    const records = this.#segmentDue === undefined ? texts : [this.#segmentText(this.#segmentDue), ...texts];
+    let [seq, mac, lines] = [this.#seq, this.#mac, ''];
+    for (const text of records) {
+      const chained = chainLine(key, mac, ++seq, text);
+      mac = chained.mac;
+      lines += `${chained.line}\n`;
+    }
+    const batch = { lines, seq, mac, count: records.length, bytes };
+    if (sink.savesHeadFirst) await this.#saveHead(batch);
+    await this.#append(batch);
+  }
+
+  async #append(batch: ChainedBatch): Promise<void> {
+    const { sink, events } = this.#parts;
+    try {
+      await sink.append(batch.lines);
+    } catch (thrown) {
+      if (sink.isInDoubt) {
+        this.#inDoubt = batch;
+        this.#goOnAfter(batch);
+      }
+      throw thrown;
+    }
+    this.#inDoubt = undefined;
+    this.#confirmed = batch.seq;
+    this.#goOnAfter(batch);
+    events.onWritten(batch.count);
+  }
+
+  #goOnAfter({ seq, mac }: ChainedBatch): void {
+    [this.#seq, this.#mac, this.#isDirty, this.#segmentDue] = [seq, mac, true, undefined];
+  }
+
+  /** Writes the lines again that are in doubt. */
+  async #writeAgain(batch: ChainedBatch): Promise<void> {
+    await this.#append(batch);
+    this.#queuedBytes -= batch.bytes;
+  }
+
+  /** Begins another file. @param isInPlace false if somebody else has removed or replaced the one before. */
+  async #beginFile(isInPlace: boolean): Promise<void> {
+    const { sink, events } = this.#parts;
+    if (!isInPlace) events.onReplaced();
+    // The record of the process also begins the file. It is due even if the sink fails when the other file is there already.
+    this.#segmentDue ??= isInPlace ? { kind: 'rotated' } : { kind: 'rotated', replaced: true };
+    this.#oldest = await sink.rotate(this.#seq + 1);
+  }
+
+  #segmentText({ kind, ...more }: Segment): string {
+    const time = new Date(this.#now()).toISOString();
+    const members = { time, kind, previous: this.#mac, key: this.#parts.key.id, oldest: this.#oldest, ...more };
+    return JSON.stringify(members).slice(1, -1);
+  }
+
+  /** Syncs the records, and then stores the head that shows how many there must be. */
+  async #upkeep(): Promise<void> {
+    const { sink, settings } = this.#parts;
+    this.#upkeptMs = performance.now();
+    if (settings.sync === 'second') await sink.sync();
+    await this.#saveHead();
+    this.#isDirty = false;
+    if (await sink.isInPlace()) return;
+    await this.#beginFile(false);
+    await this.#writeLines([]);
+  }
+
+  /** Stores the head of the chain with its last record, or with one that is about to be written. */
+  #saveHead({ seq, mac }: Pick<ChainedBatch, 'seq' | 'mac'> = { seq: this.#seq, mac: this.#mac }): Promise<void> {
+    const { sink, key } = this.#parts;
+    const confirmed = this.#confirmed < seq ? this.#confirmed : undefined;
+    return sink.saveHead(headText(key, { seq, mac, oldest: this.#oldest, confirmed }, this.#now()));
+  }
+
+  /** Rejects the calls that wait, and writes the other records later. */
+  #fail(thrown: unknown): void {
+    const { events } = this.#parts;
+    events.onFailed();
+    if (this.#failure === undefined) events.onFailing(thrown);
+    this.#failure = thrown;
+    for (const { waiter } of this.#queue) waiter?.reject(unavailable());
+    this.#queue = this.#queue.filter(({ waiter }) => waiter === undefined);
+    this.#queuedBytes = this.#queue.reduce((sum, { bytes }) => sum + bytes, this.#inDoubt?.bytes ?? 0);
+    this.#retryMs = Math.min(2 * this.#retryMs, LAST_RETRY_MS);
+  }
+
+  #recover(): void {
+    this.#failure = undefined;
+    this.#retryMs = FIRST_RETRY_MS;
+    this.#parts.events.onRecovered(this.#droppedInAll);
+    this.#droppedInAll = 0;
+  }
+
+  /** Writes all records, a last one and the head, with one attempt. Releases the sink. Never rejects. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.record({ kind: 'stopped' });
+    this.#isClosed = true;
+    this.#lastWriteMs = performance.now() + CLOSE_MS;
+    clearTimeout(this.#timer);
+    await this.#working;
+    await this.#work();
+    clearTimeout(this.#timer);
+    const lost = this.#queue.length + (this.#inDoubt?.count ?? 0);
+    if (lost > 0) this.#parts.events.onLost(lost);
+    await this.#upkeep().catch((thrown: unknown) => this.#fail(thrown));
+    await this.#parts.sink.close();
+  }
+}
+
+function entryOf(text: string): Entry {
+  return { text, bytes: Buffer.byteLength(text), waiter: undefined };
+}
+
+/** Returns the error of a call that cannot be recorded. */
+export function unavailable(): GatewayError {
+  const message = 'the audit log cannot be written, and nothing is done without a record; try again later';
+  return new GatewayError('audit-unavailable', { message });
+}

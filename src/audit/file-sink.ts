@@ -1,0 +1,229 @@
+import { type FileHandle, open, readFile, rename, rm, stat } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { StartError } from '../errors.ts';
+import { isCode, makeStateDir, replaceFile, systemCode } from '../store/disk/state-file.ts';
+import { lockState, type StateLock } from '../store/disk/state-lock.ts';
+import type { AuditSink, FoundRecords } from './audit-sink.ts';
+import { type AuditKey, isChained, NO_MAC } from './chain.ts';
+import { type FileTail, readTail } from './file-tail.ts';
+import { type Head, readHead } from './head.ts';
+import { ownFilesOf, renamedFile } from './renamed-files.ts';
+
+/** Returns the path of the signed head of a file of records. */
+export function headOf(path: string): string {
+  return `${path}.head`;
+}
+
+/** A file of records that is renamed when it is full. One process at a time can open it. */
+export class FileSink implements AuditSink {
+  readonly found: FoundRecords;
+  readonly savesHeadFirst = false;
+  /** Lines of a failed attempt are removed. */
+  readonly isInDoubt = false;
+  readonly #path: string;
+  readonly #maxBytes: number;
+  readonly #maxFiles: number;
+  readonly #lock: StateLock;
+  readonly #keys: readonly AuditKey[];
+  #file: FileHandle;
+  /** Bytes of whole records. */
+  #size: number;
+  /** Number of the first record in the file; undefined while it is empty. */
+  #firstSeq: number | undefined;
+  #oldest: number;
+  #isTorn = false;
+
+  private constructor(
+    path: string,
+    limits: FileLimits,
+    keys: readonly AuditKey[],
+    lock: StateLock,
+    file: FileHandle,
+    opened: Opened,
+  ) {
+    this.#path = path;
+    this.#keys = keys;
+    this.#maxBytes = limits.maxBytes;
+    this.#maxFiles = limits.maxFiles;
+    this.#lock = lock;
+    this.#file = file;
+    this.#size = opened.tail.wholeBytes;
+    this.#firstSeq = opened.tail.firstSeq;
+    this.#oldest = opened.found.oldest;
+    this.found = opened.found;
+  }
+
+  /**
+   * Opens a file for appending. Removes an unfinished record at its end.
+   *
+   * @throws {StartError} if another process writes the file, it is no audit log, or the system refuses it.
+   */
+  static async open(path: string, limits: FileLimits, keys: readonly AuditKey[]): Promise<FileSink> {
+    try {
+      await makeStateDir(dirname(path));
+      const lock = await lockState(`${path}.lock`);
+      if (lock === undefined) {
+        throw new StartError(
+          `another process writes the audit file ${path}. Give each process a gateway.audit.file of its own`,
+        );
+      }
+      try {
+        return await FileSink.#openLocked(path, limits, keys, lock);
+      } catch (thrown) {
+        await lock.release();
+        throw thrown;
+      }
+    } catch (thrown) {
+      const code = systemCode(thrown);
+      if (code === undefined) throw thrown;
+      throw new StartError(`the audit file ${path} cannot be used (${code})`, { cause: thrown });
+    }
+  }
+
+  static async #openLocked(
+    path: string,
+    limits: FileLimits,
+    keys: readonly AuditKey[],
+    lock: StateLock,
+  ): Promise<FileSink> {
+    const file = await open(path, 'a+', 0o600);
+    try {
+      return new FileSink(path, limits, keys, lock, file, await findRecords(path, file, keys));
+    } catch (thrown) {
+      await file.close();
+      throw thrown;
+    }
+  }
+
+  async append(lines: string): Promise<void> {
+    if (this.#isTorn) await this.#file.truncate(this.#size);
+    this.#isTorn = true;
+    const bytes = Buffer.from(lines);
+    try {
+      await this.#file.appendFile(bytes);
+    } catch (thrown) {
+      // A partly written record would take up the space that the next attempt needs.
+      this.#isTorn = await this.#file.truncate(this.#size).then(
+        () => false,
+        () => true,
+      );
+      throw thrown;
+    }
+    this.#isTorn = false;
+    this.#size += bytes.length;
+    const [, seq] = this.#firstSeq === undefined ? (/^\{"seq":(\d+),/.exec(lines) ?? []) : [];
+    if (seq !== undefined) this.#firstSeq = Number(seq);
+  }
+
+  sync(): Promise<void> {
+    return this.#file.datasync();
+  }
+
+  async saveHead(text: string): Promise<void> {
+    await replaceFile(headOf(this.#path), [text]);
+  }
+
+  isFull(bytes: number): boolean {
+    return this.#size > 0 && this.#size + bytes > this.#maxBytes;
+  }
+
+  async isInPlace(): Promise<boolean> {
+    try {
+      const [there, ours] = await Promise.all([stat(this.#path), this.#file.stat()]);
+      return there.ino === ours.ino && there.dev === ours.dev;
+    } catch (thrown) {
+      if (isCode(thrown, 'ENOENT')) return false;
+      throw thrown;
+    }
+  }
+
+  async rotate(firstSeq: number): Promise<number> {
+    const before = this.#file;
+    await before.datasync();
+    if (this.#firstSeq !== undefined && (await this.isInPlace())) {
+      await rename(this.#path, renamedFile(this.#path, this.#firstSeq));
+    }
+    this.#file = await open(this.#path, 'a+', 0o600);
+    await before.close();
+    this.#size = (await this.#file.stat()).size;
+    this.#firstSeq = undefined;
+    this.#isTorn = false;
+    // Files that somebody else has put there do not push out records.
+    const renamed = await ownFilesOf(this.#path, this.#keys);
+    const removed = renamed.slice(0, Math.max(0, renamed.length - this.#maxFiles));
+    for (const { path } of removed) await rm(path, { force: true });
+    const [oldest] = renamed.slice(removed.length);
+    if (removed.length > 0) this.#oldest = oldest?.firstSeq ?? firstSeq;
+    return this.#oldest;
+  }
+
+  async close(): Promise<void> {
+    await this.#file.close();
+    await this.#lock.release();
+  }
+}
+
+/** The bounds of a {@link FileSink}. */
+interface FileLimits {
+  readonly maxBytes: number;
+  readonly maxFiles: number;
+}
+
+/** A file that was opened, and the records that were found in it or before it. */
+interface Opened {
+  readonly tail: FileTail;
+  readonly found: FoundRecords;
+}
+
+/** Finds the last record in the file, or in the one that was renamed last, and compares it with the signed head. */
+async function findRecords(path: string, file: FileHandle, keys: readonly AuditKey[]): Promise<Opened> {
+  const tail = await readTail(file);
+  if (tail.isForeign) {
+    throw new StartError(
+      `the audit file ${path} does not begin with a record of an audit log. Name another one in gateway.audit.file, or move it away`,
+    );
+  }
+  if (tail.cutBytes > 0) await file.truncate(tail.wholeBytes);
+  const headText = await readFile(headOf(path), 'utf8').catch((thrown: unknown) => {
+    if (isCode(thrown, 'ENOENT')) return undefined;
+    throw thrown;
+  });
+  const head = headText === undefined ? undefined : readHead(keys, headText);
+  const end = tail.wholeBytes > 0 ? tail : await tailOfRenamed(path, keys);
+  const hasRecords = end !== undefined && end.wholeBytes > 0;
+  // The first head is older than the first record, so records without one have lost it.
+  const isHeadForged = head === undefined && (headText !== undefined || hasRecords);
+  return { tail, found: foundRecords(end, tail.cutBytes, head, isHeadForged, keys) };
+}
+
+async function tailOfRenamed(path: string, keys: readonly AuditKey[]): Promise<FileTail | undefined> {
+  const newest = (await ownFilesOf(path, keys)).at(-1);
+  if (newest === undefined) return undefined;
+  const file = await open(newest.path, 'r');
+  try {
+    return await readTail(file);
+  } finally {
+    await file.close();
+  }
+}
+
+function foundRecords(
+  end: FileTail | undefined,
+  cutBytes: number,
+  head: Head | undefined,
+  isHeadForged: boolean,
+  keys: readonly AuditKey[],
+): FoundRecords {
+  const { last, macBefore } = end ?? {};
+  const isEmpty = end === undefined || end.wholeBytes === 0;
+  const isRecordForged =
+    !isEmpty && !(last !== undefined && keys.some((key) => isChained(key, macBefore ?? NO_MAC, last)));
+  return {
+    seq: last?.seq ?? 0,
+    mac: last?.mac ?? NO_MAC,
+    oldest: head?.oldest ?? 1,
+    cutBytes,
+    headSeq: head?.seq ?? 0,
+    isForged: isHeadForged || isRecordForged,
+  };
+}

@@ -1,0 +1,87 @@
+import { write } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isCode } from '../store/disk/state-file.ts';
+import type { AuditSink, FoundRecords } from './audit-sink.ts';
+import type { AuditKey } from './chain.ts';
+import { StateHead } from './state-head.ts';
+
+const STDOUT = 1;
+const FULL_PIPE_PAUSE_MS = 10;
+
+/** Writes records to stdout. The signed head is in the state directory, so that the next process continues the chain. */
+export class StdoutSink implements AuditSink {
+  readonly found: FoundRecords;
+  readonly savesHeadFirst = true;
+  readonly #head: StateHead;
+  readonly #fd: number;
+  /** True if the last write ended in the middle of a line. */
+  #isTorn = false;
+
+  private constructor(head: StateHead, fd: number) {
+    this.#head = head;
+    this.found = head.found;
+    this.#fd = fd;
+  }
+
+  /** @param fd file descriptor that stands for stdout. @throws {StartError} if another process uses the state directory for it. */
+  static async open(stateDir: string, keys: readonly AuditKey[], fd = STDOUT): Promise<StdoutSink> {
+    return new StdoutSink(await StateHead.open(stateDir, 'stdout', keys), fd);
+  }
+
+  /** True if a part of the lines is out. */
+  get isInDoubt(): boolean {
+    return this.#isTorn;
+  }
+
+  async append(lines: string): Promise<void> {
+    // Written bytes cannot be taken back. The lines of a failed attempt are written again, and what is left of it is a line of its own.
+    const bytes = Buffer.from(this.#isTorn ? `\n${lines}` : lines);
+    let written = 0;
+    try {
+      while (written < bytes.length) {
+        const count = await writeSome(this.#fd, bytes.subarray(written));
+        written += count;
+        if (count === 0) await sleep(FULL_PIPE_PAUSE_MS);
+      }
+      this.#isTorn = false;
+    } catch (thrown) {
+      this.#isTorn ||= written > 0;
+      throw thrown;
+    }
+  }
+
+  async sync(): Promise<void> {
+    // A pipe has no disk.
+  }
+
+  saveHead(text: string): Promise<void> {
+    return this.#head.save(text);
+  }
+
+  isFull(): boolean {
+    return false;
+  }
+
+  async isInPlace(): Promise<boolean> {
+    return true;
+  }
+
+  async rotate(): Promise<number> {
+    return this.found.oldest;
+  }
+
+  async close(): Promise<void> {
+    await this.#head.release();
+  }
+}
+
+/** Writes the beginning of these bytes. Resolves with their number, 0 if the reader of the pipe is slow. */
+function writeSome(fd: number, bytes: Buffer): Promise<number> {
+  return new Promise((resolve, reject) => {
+    write(fd, bytes, (error, count) => {
+      if (error === null) resolve(count);
+      else if (isCode(error, 'EAGAIN')) resolve(0);
+      else reject(error);
+    });
+  });
+}

@@ -1,0 +1,240 @@
+import { createReadStream } from 'node:fs';
+import { StringDecoder } from 'node:string_decoder';
+import { type AuditKey, type ChainedLine, isChained, NO_MAC, splitLine } from './chain.ts';
+import { previousOf } from './file-tail.ts';
+import type { Head } from './head.ts';
+import { oddKindOf } from './odd-file.ts';
+import { seqInName } from './renamed-files.ts';
+
+/** One thing that is wrong with an audit log. */
+export interface AuditProblem {
+  readonly file: string;
+  /** Counts from 1; 0 for the file as a whole. */
+  readonly line: number;
+  readonly message: string;
+}
+
+/** The result of {@link verifyAudit}. */
+export interface AuditReport {
+  /** The first ones; `problemCount` is the number of all. */
+  readonly problems: readonly AuditProblem[];
+  readonly problemCount: number;
+  readonly records: number;
+  readonly firstSeq: number | undefined;
+  readonly lastSeq: number | undefined;
+  /** The times when a process began to write. */
+  readonly starts: number;
+  /** Records that were lost because they could not be written in time, as the log itself says. */
+  readonly dropped: number;
+  /** Numbers of the first records of calls that have no record of their end, up to a limit. */
+  readonly unended: readonly number[];
+  /** True if the last line is unfinished: it is being written, or its process has died. */
+  readonly isTorn: boolean;
+}
+
+/** The expectations of {@link verifyAudit}. */
+export interface AuditExpectation {
+  readonly keys: readonly AuditKey[];
+  /** The signed head; undefined if there is none to compare with. */
+  readonly head: Head | undefined;
+  /** Accepts that earlier records are in other files. */
+  readonly isPart: boolean;
+}
+
+const MAX_PROBLEMS = 20;
+const MAX_UNENDED = 1_000;
+/** A longer line is no record. */
+const MAX_LINE_CHARS = 2_200_000;
+
+/**
+ * Reads records, in the order of their files, and checks that none was changed, removed, added or moved.
+ *
+ * @throws an error of the system if a file cannot be read.
+ */
+export async function verifyAudit(files: readonly string[], expected: AuditExpectation): Promise<AuditReport> {
+  const check = new ChainCheck(expected);
+  for (const file of files) {
+    const oddKind = await oddKindOf(file);
+    check.beginFile(file, oddKind);
+    if (oddKind !== undefined) continue;
+    for await (const { text, isWhole } of linesOf(file)) check.line(text, isWhole);
+  }
+  return check.end();
+}
+
+/** Checks the lines of an audit log one after the other. */
+class ChainCheck {
+  readonly #expected: AuditExpectation;
+  readonly #problems: AuditProblem[] = [];
+  #problemCount = 0;
+  #file = '';
+  #line = 0;
+  /** Number of the first record that the name of the file tells; undefined if it is not a renamed one, or was compared. */
+  #named: number | undefined;
+  #records = 0;
+  #firstSeq: number | undefined;
+  /** Records before the first one that may never have arrived, as it says. */
+  #lostBeforeFirst = 0;
+  #last: ChainedLine | undefined;
+  #key: AuditKey | undefined;
+  #oldest = 1;
+  #starts = 0;
+  #dropped = 0;
+  #isTorn = false;
+  readonly #begun = new Set<number>();
+
+  constructor(expected: AuditExpectation) {
+    this.#expected = expected;
+  }
+
+  /** @param oddKind see {@link oddKindOf}. */
+  beginFile(file: string, oddKind?: string): void {
+    if (this.#isTorn) this.#report('the last line is unfinished, and another file follows');
+    this.#endFile();
+    this.#isTorn = false;
+    this.#file = file;
+    this.#line = 0;
+    this.#named = oddKind === undefined ? seqInName(file) : undefined;
+    if (oddKind !== undefined) this.#report(`this is ${oddKind}, and no file of records`);
+  }
+
+  #endFile(): void {
+    this.#line = 0;
+    if (this.#named !== undefined) this.#report('the file has the name of a renamed one, and no records');
+  }
+
+  line(text: string, isWhole: boolean): void {
+    this.#line++;
+    if (!isWhole) {
+      this.#isTorn = true;
+      return;
+    }
+    const record = splitLine(text);
+    if (record === undefined) {
+      this.#report('this line is no record');
+      return;
+    }
+    this.#records++;
+    if (this.#named !== undefined && this.#named !== record.seq) {
+      this.#report(`the name of the file tells record ${this.#named}, and it begins with record ${record.seq}`);
+    }
+    this.#named = undefined;
+    const fields = fieldsOf(text);
+    const isSegment = fields['kind'] === 'started' || fields['kind'] === 'rotated';
+    if (this.#line === 1 && !isSegment) this.#report('the beginning of the file is missing');
+    if (isSegment) this.#beginSegment(fields);
+    this.#checkChain(record, fields);
+    this.#count(record.seq, fields);
+    this.#last = record;
+  }
+
+  #beginSegment(fields: Fields): void {
+    this.#key = this.#expected.keys.find(({ id }) => id === fields['key']);
+    if (this.#key === undefined) this.#report(`its key ${shown(fields['key'])} is not known`);
+    if (typeof fields['oldest'] === 'number') this.#oldest = Math.max(this.#oldest, fields['oldest']);
+    if (fields['kind'] === 'started') this.#starts++;
+    if (fields['forged'] === true) {
+      this.#report('the process that wrote this line found the records or the head before it removed or changed');
+    }
+  }
+
+  #checkChain(record: ChainedLine, { kind, unconfirmed }: Fields): void {
+    const { seq } = record;
+    const before = this.#last;
+    const gap = before === undefined ? 0 : seq - before.seq - 1;
+    // The process before has died while it sent these records, as the next one found by its head.
+    const lostBefore = kind === 'started' && typeof unconfirmed === 'number' ? unconfirmed : 0;
+    const isLost = gap > 0 && gap <= lostBefore;
+    if (before === undefined) [this.#firstSeq, this.#lostBeforeFirst] = [seq, lostBefore];
+    else if (gap < 0) this.#report(`record ${seq} comes after record ${before.seq}`);
+    else if (isLost) this.#dropped += gap;
+    else if (gap > 0) this.#report(`${missing(before.seq + 1, seq - 1)} before this line`);
+    if (this.#key === undefined) return;
+    // The first record of all files, and one after lost ones, names the MAC of one that is not there.
+    const previousMac = (isLost ? undefined : before?.mac) ?? previousOf(record) ?? NO_MAC;
+    if (isChained(this.#key, previousMac, record)) return;
+    // The chain goes on with the MAC that the line has, so that each change is reported once.
+    this.#report(`record ${seq} was changed, or does not follow the record before it`);
+  }
+
+  #count(seq: number, { kind, begun, count }: Fields): void {
+    if (kind === 'begun' && this.#begun.size < MAX_UNENDED) this.#begun.add(seq);
+    if (kind === 'request' && typeof begun === 'number') this.#begun.delete(begun);
+    if (kind === 'dropped' && typeof count === 'number') this.#dropped += count;
+  }
+
+  end(): AuditReport {
+    this.#endFile();
+    const { head, isPart } = this.#expected;
+    const oldest = Math.max(this.#oldest, head?.oldest ?? 1);
+    if (this.#firstSeq !== undefined && this.#firstSeq - this.#lostBeforeFirst > oldest && !isPart) {
+      this.#report(`${missing(oldest, this.#firstSeq - 1)} before the first file`);
+    }
+    const lastSeq = this.#last?.seq ?? 0;
+    const confirmed = head?.confirmed ?? head?.seq ?? 0;
+    if (confirmed > lastSeq) {
+      this.#report(
+        `${missing(lastSeq + 1, confirmed)} at the end: the signed head names record ${confirmed} as the last one`,
+      );
+    }
+    if (head !== undefined && head.seq === lastSeq && head.mac !== (this.#last?.mac ?? NO_MAC)) {
+      this.#report(`record ${lastSeq} is not the one that the signed head names`);
+    }
+    return {
+      problems: this.#problems,
+      problemCount: this.#problemCount,
+      records: this.#records,
+      firstSeq: this.#firstSeq,
+      lastSeq: this.#last?.seq,
+      starts: this.#starts,
+      dropped: this.#dropped,
+      unended: [...this.#begun],
+      isTorn: this.#isTorn,
+    };
+  }
+
+  #report(message: string): void {
+    this.#problemCount++;
+    if (this.#problems.length < MAX_PROBLEMS) this.#problems.push({ file: this.#file, line: this.#line, message });
+  }
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+function fieldsOf(text: string): Fields {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null ? Object.fromEntries(Object.entries(value)) : {};
+  } catch {
+    return {};
+  }
+}
+
+function shown(value: unknown): string {
+  return typeof value === 'string' ? JSON.stringify(value.slice(0, 32)) : '(none)';
+}
+
+function missing(from: number, to: number): string {
+  return from === to ? `record ${from} is missing` : `records ${from} to ${to} are missing`;
+}
+
+/** Yields the lines of a file exactly as they are; `isWhole` is false for a last one without a line break. */
+async function* linesOf(file: string): AsyncGenerator<{ readonly text: string; readonly isWhole: boolean }> {
+  const decoder = new StringDecoder('utf8');
+  let rest = '';
+  for await (const chunk of createReadStream(file)) {
+    const bytes: unknown = chunk;
+    if (!Buffer.isBuffer(bytes)) continue;
+    const [first = '', ...lines] = decoder.write(bytes).split('\n');
+    rest += first;
+    if (lines.length === 0) {
+      // A line without an end is not kept in memory.
+      if (rest.length > MAX_LINE_CHARS) rest = rest.slice(0, MAX_LINE_CHARS);
+      continue;
+    }
+    yield { text: rest, isWhole: true };
+    rest = lines.pop() ?? '';
+    for (const text of lines) yield { text, isWhole: true };
+  }
+  if (rest !== '') yield { text: rest, isWhole: false };
+}

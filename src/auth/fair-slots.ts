@@ -1,0 +1,74 @@
+/** The bounds of {@link FairSlots}. */
+export interface SlotLimits {
+  /** Slots in all, and for one owner. */
+  readonly slots: number;
+  readonly slotsPerOwner: number;
+  /** Callers that wait, in all and for one owner. */
+  readonly waiting: number;
+  readonly waitingPerOwner: number;
+}
+
+/**
+ * Slots for expensive work that strangers can cause. Owners that wait take turns, so that one with many requests delays the others by
+ * at most one piece of work for each slot.
+ */
+export class FairSlots {
+  readonly #limits: SlotLimits;
+  readonly #used = new Map<string, number>();
+  /** Waiting callers by owner. The first owner is served next. */
+  readonly #waiting = new Map<string, (() => void)[]>();
+  #usedCount = 0;
+  #waitingCount = 0;
+
+  constructor(limits: SlotLimits) {
+    this.#limits = limits;
+  }
+
+  /** Runs work in a slot, after a wait if necessary. Returns undefined, and does not run it, if too many callers wait. */
+  async run<T>(owner: string, work: () => Promise<T>): Promise<T | undefined> {
+    if (!this.#hasSlot(owner)) {
+      const own = this.#waiting.get(owner) ?? [];
+      const { waiting, waitingPerOwner } = this.#limits;
+      if (this.#waitingCount >= waiting || own.length >= waitingPerOwner) return undefined;
+      this.#waiting.set(owner, own);
+      this.#waitingCount++;
+      await new Promise<void>((resolve) => own.push(resolve));
+    } else this.#take(owner);
+    try {
+      return await work();
+    } finally {
+      this.#release(owner);
+    }
+  }
+
+  #hasSlot(owner: string): boolean {
+    return this.#usedCount < this.#limits.slots && (this.#used.get(owner) ?? 0) < this.#limits.slotsPerOwner;
+  }
+
+  #take(owner: string): void {
+    this.#usedCount++;
+    this.#used.set(owner, (this.#used.get(owner) ?? 0) + 1);
+  }
+
+  #release(owner: string): void {
+    this.#usedCount--;
+    const left = (this.#used.get(owner) ?? 1) - 1;
+    if (left === 0) this.#used.delete(owner);
+    else this.#used.set(owner, left);
+    this.#serveNext();
+  }
+
+  #serveNext(): void {
+    for (const [owner, callers] of this.#waiting) {
+      if (!this.#hasSlot(owner)) continue;
+      const next = callers.shift();
+      this.#waiting.delete(owner);
+      // The owner waits behind all others for its next slot.
+      if (callers.length > 0) this.#waiting.set(owner, callers);
+      if (next === undefined) continue;
+      this.#waitingCount--;
+      this.#take(owner);
+      return next();
+    }
+  }
+}

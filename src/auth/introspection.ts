@@ -1,0 +1,140 @@
+import { hash } from 'node:crypto';
+import type { IntrospectionResponse } from 'oauth4webapi';
+import type { Logger } from 'pino';
+import type { IntrospectionConfig } from '../config/config.ts';
+import type { Egress } from '../egress/egress.ts';
+import type { LimitName } from '../limits.ts';
+import { FairSlots } from './fair-slots.ts';
+import { InactiveTokens } from './inactive-tokens.ts';
+import { introspect } from './introspection-request.ts';
+import { principalOf, type TokenVerdict } from './token-claims.ts';
+
+/** The time that an active token is not asked about again. A revocation at the issuer holds after it. */
+const ACTIVE_MS = 60_000;
+/** Streams of a token end after this time, so that a client whose token was revoked at the issuer loses them. */
+const STREAM_MS = 15 * 60_000;
+const FIRST_RETRY_MS = 1_000;
+const LAST_RETRY_MS = 10_000;
+const LEEWAY_MS = 30_000;
+const SLOTS = { slots: 16, slotsPerOwner: 8, waiting: 1_024, waitingPerOwner: 256 };
+
+export interface IntrospectionDeps {
+  readonly log: Logger;
+  /** Sends the requests about tokens. */
+  readonly egress: Egress;
+  /** Monotonic ms. */
+  readonly clock: () => number;
+  /** Called when the oldest inactive token is forgotten. */
+  readonly onLimit?: ((limit: LimitName) => void) | undefined;
+}
+
+/** An issuer that is asked about each token. docs/decisions/0063-introspection.md */
+export class Introspection {
+  readonly config: IntrospectionConfig;
+  readonly #deps: IntrospectionDeps;
+  readonly #slots = new FairSlots(SLOTS);
+  readonly #inactive: InactiveTokens;
+  /** Answers under way, by the hash of the token. */
+  readonly #asking = new Map<string, Promise<IntrospectionResponse | undefined>>();
+  #failures = 0;
+  #retryMs = -Infinity;
+
+  constructor(config: IntrospectionConfig, deps: IntrospectionDeps) {
+    this.config = config;
+    this.#deps = deps;
+    this.#inactive = new InactiveTokens(deps.onLimit);
+  }
+
+  /**
+   * Verifies a token for one endpoint.
+   *
+   * @param address of the client, whose requests share a part of the slots.
+   * @param nowMs ms since the epoch.
+   */
+  async verify(token: string, endpoint: string, address: string, nowMs: number): Promise<TokenVerdict> {
+    const { clock, log } = this.#deps;
+    const { requiredScopes } = this.config;
+    const id = hash('sha256', token, 'base64url');
+    if (this.#inactive.has(id, clock())) return this.#invalid('inactive token');
+    let response: IntrospectionResponse | undefined;
+    try {
+      response = await this.#ask(id, token, address);
+    } catch (thrown) {
+      log.debug({ err: thrown, issuer: this.config.issuer }, 'token cannot be introspected');
+      return { kind: 'undecided', why: 'issuer unreachable' };
+    }
+    if (response === undefined) return { kind: 'undecided', why: 'too many unknown tokens' };
+    if (!response.active) {
+      this.#inactive.add(id, clock());
+      return this.#invalid('inactive token');
+    }
+    const fault = faultOf(response, this.config, endpoint, nowMs);
+    if (fault !== undefined) return this.#invalid(fault);
+    const { active: _active, ...claims } = response;
+    const principal = principalOf(claims, this.config.issuer, LEEWAY_MS);
+    if (principal === undefined) return this.#invalid('has no valid subject or client id');
+    if (!requiredScopes.every((scope) => principal.scopes.includes(scope))) {
+      return { kind: 'lacking', scopes: requiredScopes };
+    }
+    const expiresAtMs = Math.min(principal.expiresAtMs ?? Infinity, nowMs + STREAM_MS);
+    const expMs = claims.exp === undefined ? Infinity : claims.exp * 1_000;
+    return {
+      kind: 'principal',
+      principal: { ...principal, expiresAtMs },
+      cachedUntilMs: Math.min(expMs, nowMs + ACTIVE_MS),
+    };
+  }
+
+  #invalid(why: string): TokenVerdict {
+    return { kind: 'invalid', why, scopes: this.config.requiredScopes };
+  }
+
+  /** Asks the issuer; requests with the same token share one answer. Resolves with undefined if too many wait. @throws if it cannot be asked. */
+  #ask(id: string, token: string, address: string): Promise<IntrospectionResponse | undefined> {
+    const known = this.#asking.get(id);
+    if (known !== undefined) return known;
+    const asking = this.#slots.run(address, () => this.#askNow(token)).finally(() => this.#asking.delete(id));
+    this.#asking.set(id, asking);
+    return asking;
+  }
+
+  async #askNow(token: string): Promise<IntrospectionResponse> {
+    const { clock, egress, log } = this.#deps;
+    // Otherwise each request would wait for the timeout of an issuer that does not answer.
+    if (clock() < this.#retryMs) throw new Error('the issuer has failed just now');
+    try {
+      const response = await introspect(this.config, token, egress);
+      this.#failures = 0;
+      return response;
+    } catch (thrown) {
+      const delayMs = Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** this.#failures);
+      this.#failures++;
+      this.#retryMs = clock() + delayMs;
+      const { issuer, endpoint } = this.config;
+      // The cause may quote the response, which may have claims of the token.
+      const reason = thrown instanceof Error ? thrown.message : String(thrown);
+      log.warn({ issuer, endpoint, reason, delayMs }, 'issuer cannot be asked about tokens');
+      throw thrown;
+    }
+  }
+}
+
+/** Returns the reason why an active token is not accepted, or undefined. */
+function faultOf(
+  { iss, aud, exp, nbf, token_use: use, cnf }: IntrospectionResponse,
+  { issuer, audiences }: IntrospectionConfig,
+  endpoint: string,
+  nowMs: number,
+): string | undefined {
+  const accepted = audiences.length === 0 ? [endpoint] : audiences;
+  const given: readonly unknown[] = [aud ?? []].flat();
+  if (iss !== undefined && iss !== issuer) return 'wrong iss';
+  if (given.length === 0) return 'no aud';
+  if (!accepted.some((one) => given.includes(one))) return 'wrong aud';
+  if (exp !== undefined && (typeof exp !== 'number' || exp * 1_000 + LEEWAY_MS <= nowMs)) return 'expired';
+  if (nbf !== undefined && (typeof nbf !== 'number' || nbf * 1_000 - LEEWAY_MS > nowMs)) return 'wrong nbf';
+  // Some issuers call a refresh token active too.
+  if (use !== undefined && use !== 'access_token') return 'wrong type of token';
+  // Whether its holder has the key cannot be checked here.
+  return cnf === undefined ? undefined : 'sender-constrained token';
+}

@@ -1,0 +1,73 @@
+import { hash } from 'node:crypto';
+import type { JWTPayload } from 'jose';
+import type { Principal } from '../policy/principal.ts';
+
+/** The outcome of verifying a token. */
+export type TokenVerdict =
+  /** The verdict may be used again until `cachedUntilMs`, in ms since the epoch. */
+  | { readonly kind: 'principal'; readonly principal: Principal; readonly cachedUntilMs: number }
+  /** `scopes`: those that the issuer of the token asks for, if it is known. */
+  | { readonly kind: 'invalid'; readonly why: string; readonly scopes?: readonly string[] }
+  | { readonly kind: 'lacking'; readonly scopes: readonly string[] }
+  /** The token could not be checked and may be valid. */
+  | { readonly kind: 'undecided'; readonly why: string };
+
+/**
+ * Returns a unique key for (issuer, subject, client). It has a fixed length, because it becomes part of sealed handles.
+ */
+function principalKey(issuer: string, subject: string, clientId: string | undefined): string {
+  return `jwt:${hash('sha256', JSON.stringify([issuer, subject, clientId ?? null]), 'base64url')}`;
+}
+
+/** Returns the scopes: `scope` of RFC 9068, or `scp` of Entra (text) and Okta (list). */
+function scopesOf({ scope, scp }: JWTPayload): string[] {
+  const granted = scope ?? scp;
+  const texts: unknown[] = Array.isArray(granted) ? granted : typeof granted === 'string' ? granted.split(' ') : [];
+  return texts.filter((text) => typeof text === 'string').filter((text) => text !== '');
+}
+
+/**
+ * Returns the principal that the claims of a token describe; undefined if they name neither a subject nor a client. Introspection of a token
+ * that a client got for itself may name no subject.
+ *
+ * @param issuer the configured one.
+ * @param leewayMs added to the expiry of the token.
+ */
+export function principalOf(payload: JWTPayload, issuer: string, leewayMs: number): Principal | undefined {
+  const { sub, exp } = payload;
+  const clientId = clientOf(payload);
+  if (clientId !== undefined && typeof clientId !== 'string') return undefined;
+  if (sub === '' || (sub !== undefined && typeof sub !== 'string')) return undefined;
+  const label = sub ?? clientId;
+  if (label === undefined || label === '') return undefined;
+  return {
+    // No user has the empty subject, so a client that acts for itself is never a user of the same name.
+    key: principalKey(issuer, sub ?? '', clientId),
+    label,
+    issuer,
+    ...(sub === undefined ? {} : { subject: sub }),
+    ...(clientId === undefined ? {} : { clientId }),
+    scopes: scopesOf(payload),
+    ...(exp === undefined ? {} : { expiresAtMs: exp * 1_000 + leewayMs }),
+    claims: payload,
+  };
+}
+
+/**
+ * Returns a principal that is another one for each set of scopes. What an exchanged token may do follows from the token that it was got for, so
+ * that connections, lists and sessions of one must not serve the other.
+ *
+ * Authorization details (RFC 9396) and the actor (RFC 8693) decide like scopes.
+ */
+export function withScopedKey(principal: Principal): Principal {
+  const { key, scopes, claims = {} } = principal;
+  const { authorization_details: details = null, act = null } = claims;
+  const parts = [key, [...new Set(scopes)].toSorted(), details, act];
+  return { ...principal, key: `jwt:${hash('sha256', JSON.stringify(parts), 'base64url')}`, person: key };
+}
+
+/** Returns the client of a token. Many issuers name it in `azp`, as in ID tokens; Entra v1 in `appid`, and Okta in `cid`. */
+function clientOf(payload: JWTPayload): unknown {
+  const name = ['client_id', 'azp', 'appid', 'cid'].find((claim) => claim in payload);
+  return name === undefined ? undefined : payload[name];
+}

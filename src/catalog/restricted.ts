@@ -1,0 +1,105 @@
+import type { Callables } from './callable.ts';
+import { type Catalog, type CatalogLimits, publishedParts } from './catalog.ts';
+import type { Target } from './names/named-items.ts';
+import type { Offer } from './offer.ts';
+import type { Resources } from './resources/resources.ts';
+import type { Restriction } from './restriction.ts';
+
+/**
+ * Returns a catalog with the items that a restriction allows. The other items are unknown in it: names, errors, capabilities and
+ * instructions are those of a gateway without them, except that published names stay those of the whole catalog.
+ *
+ * @param offers those that the whole catalog is made of.
+ */
+export function restrictCatalog(
+  whole: Catalog,
+  offers: ReadonlyMap<string, Offer>,
+  restriction: Restriction,
+  limits: CatalogLimits,
+): Catalog {
+  const tools = restrictCallables('tool', whole.callables.tools, restriction);
+  const prompts = restrictCallables('prompt', whole.callables.prompts, restriction);
+  const resources = restrictResources(whole.resources, restriction);
+  const used = new Set([
+    ...[...tools.targets.values(), ...prompts.targets.values()].map(({ upstream }) => upstream),
+    ...[...resources.origins, ...resources.templateOrigins].map(({ upstream }) => upstream),
+  ]);
+  const view = {
+    ...whole.view,
+    // One that was never listed is shown, because its items are not known.
+    upstreams: whole.view.upstreams.filter(
+      ({ id }) => restriction.shows(id) && (used.has(id) || isEmpty(offers.get(id)) || restriction.isWhole(id)),
+    ),
+  };
+  const shown = new Set(view.upstreams.map(({ id }) => id));
+  const isWhole = whole.view.upstreams.every(({ id }) => restriction.isWhole(id));
+  return {
+    ...whole,
+    ...publishedParts(view, offers, { tools, prompts, resources }, limits),
+    // Else the answer of the fallback would tell an unknown name from a hidden one.
+    fallback: isWhole ? whole.fallback : undefined,
+    callFallback: isWhole ? whole.callFallback : undefined,
+    resources: { ...resources, prefixed: new Set([...resources.prefixed].filter((id) => shown.has(id))) },
+    restriction,
+    whole,
+    texts: new Map(),
+  };
+}
+
+/** Returns whether an upstream lists nothing, or was never listed. */
+function isEmpty(offer: Offer | undefined): boolean {
+  if (offer === undefined) return true;
+  const { tools, prompts, resources, templates } = offer;
+  return [tools, prompts, resources, templates].every(({ length }) => length === 0);
+}
+
+function restrictCallables(kind: 'tool' | 'prompt', all: Callables, restriction: Restriction): Callables {
+  const targets = new Map<string, Target>();
+  const texts: string[] = [];
+  const digests: string[] = [];
+  let position = 0;
+  for (const [name, target] of all.targets) {
+    if (restriction.allowsCallable(kind, target, all.sources.get(target))) {
+      targets.set(name, target);
+      texts.push(all.texts[position] ?? '');
+      digests.push(all.digests[position] ?? '');
+    }
+    position++;
+  }
+  const kept = new Set(targets.values());
+  const apps = new Map([...all.apps].filter(([, target]) => kept.has(target)));
+  return { ...all, targets, texts, digests, apps };
+}
+
+function restrictResources(all: Resources, restriction: Restriction): Resources {
+  const isUriAllowed = (upstream: string, uri: string) => restriction.allowsUri(upstream, uri);
+  const isTemplateAllowed = (upstream: string, uri: string) => restriction.allowsTemplate(upstream, uri);
+  const { origins, templateOrigins } = all;
+  const shown = <T>(items: readonly T[], of: Resources['origins'], isAllowed: typeof isUriAllowed) =>
+    items.filter((_, position) => {
+      const origin = of[position];
+      return origin !== undefined && isAllowed(origin.upstream, origin.uri);
+    });
+  return {
+    ...all,
+    texts: shown(all.texts, origins, isUriAllowed),
+    templateTexts: shown(all.templateTexts, templateOrigins, isTemplateAllowed),
+    origins: shown(origins, origins, isUriAllowed),
+    templateOrigins: shown(templateOrigins, templateOrigins, isTemplateAllowed),
+    listed: allowedKeys(all.listed, isUriAllowed),
+    templates: allowedKeys(all.templates, isTemplateAllowed),
+  };
+}
+
+/** Returns the upstreams of each URI or template that are allowed. */
+function allowedKeys(
+  upstreamsByKey: ReadonlyMap<string, readonly string[]>,
+  isAllowed: (upstream: string, uri: string) => boolean,
+): ReadonlyMap<string, readonly string[]> {
+  const allowed = new Map<string, readonly string[]>();
+  for (const [key, upstreams] of upstreamsByKey) {
+    const kept = upstreams.filter((upstream) => isAllowed(upstream, key));
+    if (kept.length > 0) allowed.set(key, kept);
+  }
+  return allowed;
+}

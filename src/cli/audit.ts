@@ -1,0 +1,155 @@
+import { access, open, readFile } from 'node:fs/promises';
+import { auditKeyOf, type AuditKey } from '../audit/chain.ts';
+import { headOf } from '../audit/file-sink.ts';
+import { type Head, readHead } from '../audit/head.ts';
+import { keyFileIn, readKeyFile } from '../audit/key-file.ts';
+import { oddKindOf } from '../audit/odd-file.ts';
+import { renamedFilesOf } from '../audit/renamed-files.ts';
+import { type AuditReport, verifyAudit } from '../audit/verify.ts';
+import type { Config } from '../config/config.ts';
+import { findConfigFile } from '../config/find-file.ts';
+import { loadConfig } from '../config/load.ts';
+import { StartError } from '../errors.ts';
+import { isCode } from '../store/disk/state-file.ts';
+import { countText } from './operator/output.ts';
+import { fileOf, loadOptions } from './start.ts';
+
+/** The command-line options of `audit verify`. */
+export interface AuditVerifyOptions {
+  readonly config?: string;
+  readonly keyFile?: string;
+  readonly head?: string;
+  /** Checks without a signed head, so that records missing at the end are not noticed. */
+  readonly withoutHead: boolean;
+  /** Accepts that earlier records are in other files. */
+  readonly part: boolean;
+  readonly json: boolean;
+}
+
+const MAX_SHOWN = 10;
+const BEGINNING_BYTES = 32;
+
+/**
+ * Checks an audit log and prints what is wrong with it. Resolves with the exit code: 1 if anything is.
+ *
+ * @param files of the log, in any order; renamed files beside them are added. Empty: those of the config.
+ * @throws {StartError} if a file or the key cannot be read.
+ */
+export async function auditVerify(files: readonly string[], options: AuditVerifyOptions): Promise<number> {
+  for (const file of files) await assertThere(file);
+  const config = options.keyFile === undefined || files.length === 0 ? configOf(files, options) : undefined;
+  const named = files.length > 0 ? files : [config?.audit?.file ?? noFile()];
+  const keys = (await secretsOf(options, config)).map(auditKeyOf);
+  const head = options.withoutHead ? undefined : await findHead(options.head ?? headOf(named.at(-1) ?? ''), keys);
+  const all = await inOrder(named);
+  const report = await verifyAudit(all, { keys, head, isPart: options.part });
+  if (options.json) process.stdout.write(`${JSON.stringify({ files: all, ...report }, null, 2)}\n`);
+  else print(all, report);
+  return report.problemCount === 0 ? 0 : 1;
+}
+
+/** @throws {StartError} if there is nothing at the path. */
+async function assertThere(file: string): Promise<void> {
+  await access(file).catch((thrown: unknown) => {
+    throw isCode(thrown, 'ENOENT') ? new StartError(`there is no file ${file}`) : thrown;
+  });
+}
+
+function configOf(files: readonly string[], options: AuditVerifyOptions): Config {
+  if (files.length > 0 && options.config === undefined && findConfigFile(process.cwd(), process.env) === undefined) {
+    throw new StartError('name the key of the audit log with --key-file, or the config that has it with --config');
+  }
+  const start = options.config === undefined ? {} : { config: options.config };
+  return loadConfig(fileOf(start), loadOptions(start).preview).config;
+}
+
+function noFile(): never {
+  throw new StartError('name the files of the audit log: the config has no gateway.audit.file');
+}
+
+async function secretsOf({ keyFile }: AuditVerifyOptions, config: Config | undefined): Promise<readonly string[]> {
+  const inConfig = keyFile === undefined ? (config?.audit?.keys ?? []) : [];
+  if (inConfig.length > 0) return inConfig;
+  const path = keyFile ?? keyFileIn(config?.stateDir ?? '');
+  await assertNotOdd(path);
+  const secret = await readKeyFile(path);
+  if (secret === undefined)
+    throw new StartError(`there is no key file ${path}${keyFile === undefined ? '; name it with --key-file' : ''}`);
+  return [secret];
+}
+
+/** @throws {StartError} if there is no head, or none of the keys has signed it. */
+async function findHead(path: string, keys: readonly AuditKey[]): Promise<Head> {
+  await assertNotOdd(path);
+  let text: string;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (thrown) {
+    if (!isCode(thrown, 'ENOENT')) throw thrown;
+    throw new StartError(
+      `there is no signed head ${path}, so records that are missing at the end cannot be noticed. ` +
+        'Name it with --head, or check the rest with --without-head',
+    );
+  }
+  const head = readHead(keys, text);
+  if (head === undefined) throw new StartError(`${path} is not a head that a key of this audit log has signed`);
+  return head;
+}
+
+/** @throws {StartError} if there is something at the path that is no regular file. */
+async function assertNotOdd(path: string): Promise<void> {
+  const oddKind = await oddKindOf(path).catch((thrown: unknown) => {
+    if (isCode(thrown, 'ENOENT')) return undefined;
+    throw thrown;
+  });
+  if (oddKind !== undefined) throw new StartError(`${path} is ${oddKind}, and no file`);
+}
+
+/** Returns the files with the renamed ones beside them, in the order of their first records. */
+async function inOrder(named: readonly string[]): Promise<readonly string[]> {
+  const all = new Set<string>();
+  for (const file of named) {
+    for (const renamed of await renamedFilesOf(file)) all.add(renamed);
+    all.add(file);
+  }
+  const numbered = await Promise.all([...all].map(async (file) => ({ file, seq: await firstSeqOf(file) })));
+  return numbered.toSorted((a, b) => a.seq - b.seq).map(({ file }) => file);
+}
+
+/** Returns the number of the first record of a file; infinite if it has none. */
+async function firstSeqOf(file: string): Promise<number> {
+  if ((await oddKindOf(file)) !== undefined) return Number.POSITIVE_INFINITY;
+  const handle = await open(file, 'r');
+  try {
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(BEGINNING_BYTES), 0, BEGINNING_BYTES, 0);
+    const [, seq] = /^\{"seq":(\d{1,15}),/.exec(buffer.toString('latin1', 0, bytesRead)) ?? [];
+    return seq === undefined ? Number.POSITIVE_INFINITY : Number(seq);
+  } finally {
+    await handle.close();
+  }
+}
+
+function print(files: readonly string[], report: AuditReport): void {
+  for (const { file, line, message } of report.problems) {
+    process.stderr.write(`${file}${line === 0 ? '' : `:${line}`}: ${message}\n`);
+  }
+  const more = report.problemCount - report.problems.length;
+  if (more > 0) process.stderr.write(`and ${countText(more, 'more problem')}\n`);
+  const { records, firstSeq = 0, lastSeq = 0, starts, dropped, unended, isTorn } = report;
+  const lines = [
+    `${countText(records, 'record')} (${firstSeq} to ${lastSeq}) in ${countText(files.length, 'file')}, ${countText(starts, 'start')}`,
+    ...(dropped > 0
+      ? [
+          `${countText(dropped, 'record')} could not be written and ${dropped === 1 ? 'is' : 'are'} lost, as the log says`,
+        ]
+      : []),
+    ...(unended.length > 0
+      ? [
+          `${countText(unended.length, 'call')} without a record of the end: ${unended.slice(0, MAX_SHOWN).join(', ')}${unended.length > MAX_SHOWN ? ', …' : ''}`,
+        ]
+      : []),
+    ...(isTorn ? ['the last line is unfinished'] : []),
+    report.problemCount === 0 ? 'no problem found' : `${countText(report.problemCount, 'problem')} found`,
+  ];
+  process.stdout.write(`${lines.join('\n')}\n`);
+}

@@ -1,0 +1,109 @@
+import { readFile, rename, rm, writeFile } from 'node:fs/promises';
+
+import { loadConfig } from '../config/load.ts';
+import { LockFileError, type Lock, lockText, parseLock, type PinnedLists } from '../lock/lock-file.ts';
+import { pinUpstream, upstreamDifferences } from '../lock/upstream-check.ts';
+import { type LockReport, reportText, type UpstreamReport } from './lock-report.ts';
+import { CliError, EXIT } from './operator/cli-error.ts';
+import { jsonText, print } from './operator/output.ts';
+import { fileOf, loadOptions, type StartOptions } from './start.ts';
+import { type EraOffers, listErasOnce } from './trial-start.ts';
+
+/** The command-line options of `lock`. */
+export interface LockOptions extends StartOptions {
+  /** The only upstream to pin or to check. */
+  readonly upstream?: string;
+  /** Compares and writes nothing. */
+  readonly check: boolean;
+  readonly json: boolean;
+}
+
+/**
+ * Starts the upstreams, and pins their definitions in the lock file or compares them with it. Resolves with the exit code: 1 if an
+ * upstream could not be listed, or a check finds a difference.
+ *
+ * @throws {ConfigError}
+ * @throws {CliError}
+ */
+export async function lock(options: LockOptions): Promise<number> {
+  const { check, json, upstream: only } = options;
+  const { config, lockFile: file } = loadConfig(fileOf(options), {
+    ...loadOptions(options).preview,
+    ignoresLock: true,
+  });
+  if (only !== undefined && !config.upstreams.some(({ id }) => id === only)) {
+    const ids = config.upstreams.map(({ id }) => id).join(', ');
+    throw new CliError(EXIT.usage, `there is no upstream "${only}"; there are: ${ids}`);
+  }
+  const before = await readLock(file, check || only !== undefined);
+  if (check && before === undefined) {
+    throw new CliError(EXIT.failed, `there is no lock file ${file}; write it with "linkspan lock"`);
+  }
+  const pinned = config.upstreams.filter(({ id, lock: own }) => own !== 'off' && (only === undefined || id === only));
+  const listed = await listErasOnce({ ...config, upstreams: pinned, profiles: [] });
+
+  const stale = only === undefined ? [...(before ?? new Map<string, never>()).keys()] : [];
+  const gone = stale.filter((id) => !pinned.some((one) => one.id === id));
+  const upstreams = [
+    ...listed.map((one) => reportOf(one, before)),
+    ...gone.map((id): UpstreamReport => ({ id, status: 'removed', failure: undefined, differences: [] })),
+  ];
+  const isEqual = upstreams.every(({ status }) => status === 'equal');
+  const isWritten = !check && (await writeLock(file, before, nextLock(before, listed, gone)));
+  const report: LockReport = { file, isEqual, isWritten, upstreams };
+  print(json ? jsonText(report) : reportText(report, check));
+  if (upstreams.some(({ status }) => status === 'failed')) return EXIT.failed;
+  return check && !isEqual ? EXIT.failed : EXIT.ok;
+}
+
+/**
+ * Reads the lock file. Resolves with undefined if there is none, or if it is broken and will be replaced as a whole.
+ *
+ * @throws {CliError} if it is broken and parts of it are needed.
+ */
+async function readLock(file: string, isNeeded: boolean): Promise<Lock | undefined> {
+  try {
+    return parseLock(await readFile(file, 'utf8'));
+  } catch (thrown) {
+    if (thrown instanceof Error && 'code' in thrown && thrown.code === 'ENOENT') return undefined;
+    if (!(thrown instanceof LockFileError)) throw thrown;
+    const { line, column, message } = thrown;
+    const text = `${line === 0 ? file : `${file}:${line}:${column}`}: ${message}`;
+    if (isNeeded) throw new CliError(EXIT.failed, text, thrown);
+    process.stderr.write(`warning: ${text}; all of it is written again\n`);
+    return undefined;
+  }
+}
+
+function reportOf({ upstream: id, offers, failure }: EraOffers, before: Lock | undefined): UpstreamReport {
+  if (failure !== undefined) return { id, status: 'failed', failure, differences: [] };
+  const differences = upstreamDifferences(before?.get(id), offers);
+  const status = before?.has(id) !== true ? 'added' : differences.length > 0 ? 'changed' : 'equal';
+  return { id, status, failure, differences };
+}
+
+/** Returns the lock with the lists that were read. An upstream that could not be listed keeps its entry. */
+function nextLock(before: Lock | undefined, listed: readonly EraOffers[], gone: readonly string[]): Lock {
+  const next = new Map<string, readonly PinnedLists[]>(before);
+  for (const id of gone) next.delete(id);
+  for (const { upstream, offers, failure } of listed) {
+    if (failure === undefined) next.set(upstream, pinUpstream(offers));
+  }
+  return next;
+}
+
+/** Writes the lock, at once as a whole. Resolves with whether the file has changed. */
+async function writeLock(file: string, before: Lock | undefined, next: Lock): Promise<boolean> {
+  const text = lockText(next);
+  if (before !== undefined && text === lockText(before)) return false;
+  const temporary = `${file}.${process.pid}.tmp`;
+  try {
+    await writeFile(temporary, text);
+    await rename(temporary, file);
+  } catch (thrown) {
+    await rm(temporary, { force: true });
+    const message = thrown instanceof Error ? thrown.message : String(thrown);
+    throw new CliError(EXIT.failed, `the lock file cannot be written: ${message}`, thrown);
+  }
+  return true;
+}

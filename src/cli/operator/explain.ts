@@ -1,0 +1,110 @@
+import { readFileSync } from 'node:fs';
+import { explain as explainItem } from '../../compose/admin/explain.ts';
+import { openOffline } from '../../compose/offline.ts';
+import { readPrincipal } from '../../config/sections/described-principal.ts';
+import { configFile } from '../../config/find-file.ts';
+import { loadConfig } from '../../config/load.ts';
+import { explainAnswer, type ExplainAnswer } from '../../operator/admin/answers.ts';
+import { readKeys } from '../keys/open-store.ts';
+import { askGateway } from './admin-client.ts';
+import { CliError, EXIT } from './cli-error.ts';
+import { jsonText, plain, print } from './output.ts';
+import type { PrintOptions } from './status.ts';
+import { findGateway } from './running-gateway.ts';
+
+export type ExplainedKind = 'tool' | 'prompt' | 'resource';
+
+export interface ExplainOptions extends PrintOptions {
+  /** JSON, a file with JSON, or the name of an API key. */
+  readonly as: string;
+  /** The arguments of a call, as a JSON object. */
+  readonly args?: string;
+  /** The endpoint; default: the merged one. */
+  readonly view?: string;
+  /** Asks no running gateway. */
+  readonly offline: boolean;
+}
+
+/**
+ * Prints whether a principal may use an item, with every reason. Resolves with 1 if it may not.
+ *
+ * @throws {CliError}
+ */
+export async function explain(kind: ExplainedKind, name: string, options: ExplainOptions): Promise<number> {
+  const as = describedBy(options.as);
+  const args = options.args === undefined ? {} : { args: objectIn(options.args, '--args') };
+  const asked = { as, view: options.view ?? '', kind, name, ...args };
+  const answer = options.offline ? await explainOffline(asked, options) : await askRunning(asked, options);
+  print(options.json ? jsonText(answer) : textOf(answer));
+  return answer.effect === 'deny' || answer.effect === 'unknown' ? EXIT.failed : EXIT.ok;
+}
+
+interface Asked {
+  readonly as: Record<string, unknown>;
+  readonly view: string;
+  readonly kind: ExplainedKind;
+  readonly name: string;
+  readonly args?: Record<string, unknown>;
+}
+
+async function askRunning(asked: Asked, options: ExplainOptions): Promise<ExplainAnswer> {
+  const target = await findGateway(options, process.cwd(), process.env);
+  return await askGateway(target, explainAnswer, { method: 'POST', path: '/explain', body: asked });
+}
+
+/** Explains by the config file and the last good lists. @throws {CliError} */
+async function explainOffline({ as, args, ...asked }: Asked, options: ExplainOptions): Promise<ExplainAnswer> {
+  const { config } = loadConfig(configFile(options.config, process.cwd(), process.env), { env: process.env });
+  const gateway = await openOffline(config, options.stateDir);
+  const view = gateway.views.get(asked.view);
+  if (view === undefined) throw new CliError(EXIT.failed, `There is no endpoint "${asked.view}".`);
+  const isKey = typeof as['key'] === 'string' && !('groups' in as);
+  const keys = isKey ? await readKeys(config) : undefined;
+  const principal = readPrincipal(as, (key) => keys?.groupsOf(key, Date.now()) ?? []);
+  if (typeof principal === 'string') throw new CliError(EXIT.usage, `--as: ${principal}`);
+  const parts = { view, catalog: gateway.catalog(view), gate: gateway.gate, lifecycleOf: () => undefined };
+  return explainItem(parts, { ...asked, principal, args });
+}
+
+/** Returns the description of a principal. @throws {CliError} */
+function describedBy(text: string): Record<string, unknown> {
+  if (text.trimStart().startsWith('{')) return objectIn(text, '--as');
+  let file: string;
+  try {
+    file = readFileSync(text, 'utf8');
+  } catch {
+    if (text.includes('/')) throw new CliError(EXIT.usage, `--as: there is no file ${text}`);
+    // Every other text is the name of a key.
+    return { key: text };
+  }
+  return objectIn(file, `--as ${text}`);
+}
+
+function objectIn(text: string, option: string): Record<string, unknown> {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    value = undefined;
+  }
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return { ...value };
+  throw new CliError(EXIT.usage, `${option}: expected a JSON object`);
+}
+
+const EFFECTS: Readonly<Record<ExplainAnswer['effect'], string>> = {
+  allow: 'allowed',
+  deny: 'denied',
+  depends: 'allowed by some calls only',
+  unknown: 'unknown',
+};
+
+function textOf({ principal, view, kind, name, effect, isListed, reasons }: ExplainAnswer): string {
+  const endpoint = view === '' ? '/mcp' : `/mcp/${view}`;
+  const shown = isListed ? 'listed' : 'not listed';
+  const rows = reasons.map(({ about, text, place }) => {
+    const at = place === undefined ? '' : ` (${place})`;
+    return `  ${about.padEnd(8)}  ${text}${at}`;
+  });
+  const first = `${kind} "${name}" at ${endpoint} for ${principal}: ${EFFECTS[effect]}, ${shown}`;
+  return `${[first, ...rows].map(plain).join('\n')}\n`;
+}

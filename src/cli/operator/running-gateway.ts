@@ -1,0 +1,111 @@
+import { readdir } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { findConfigFile } from '../../config/find-file.ts';
+import { stateDirOf, stateRoot } from '../../config/state-dir.ts';
+import { type OperatorFile, readOperatorFile } from '../../store/disk/operator-file.ts';
+import type { AllowedOwners } from '../../store/disk/own-file.ts';
+import { CliError, EXIT } from './cli-error.ts';
+
+/** The command-line options that choose a running gateway. */
+export interface TargetOptions {
+  /** The operator's port of a gateway; its key is in `LINKSPAN_OPERATOR_KEY`. */
+  readonly url?: string;
+  readonly stateDir?: string;
+  readonly config?: string;
+}
+
+/** A running gateway. */
+export interface RunningGateway {
+  /** `http://host:port` of its operator's port. */
+  readonly url: string;
+  /** The key of the admin API; undefined if none is known. */
+  readonly token: string | undefined;
+  /** The file that names it; undefined if the caller did. */
+  readonly file: OperatorFile | undefined;
+}
+
+/** The state directories of the gateways that deploy/systemd/linkspan.service starts. Only root can have made it. */
+const SERVICE_STATE_ROOT = '/var/lib/linkspan/linkspan';
+
+/**
+ * Finds the running gateway: the one that the options name, else the one of the config file that is found here, else the
+ * only one of this user. For root, the gateways of the systemd unit count as its own.
+ *
+ * @param serviceRoot the state directories of the systemd unit.
+ * @throws {CliError}
+ */
+export async function findGateway(
+  options: TargetOptions,
+  cwd: string,
+  env: NodeJS.ProcessEnv,
+  serviceRoot = SERVICE_STATE_ROOT,
+): Promise<RunningGateway> {
+  if (options.url !== undefined)
+    return { url: originOf(options.url), token: env['LINKSPAN_OPERATOR_KEY'], file: undefined };
+  if (options.stateDir !== undefined) return await inDirectory(options.stateDir, options.stateDir, 'any-for-root');
+  if (options.config !== undefined)
+    return await inDirectory(stateDirOf(options.config, env), options.config, 'any-for-root');
+  const found = findConfigFile(cwd, env);
+  // Another user may have left this file in the current directory of root, and names a state directory in it.
+  if (found !== undefined) return await inDirectory(stateDirOf(found, env), found, 'self');
+  const root = stateRoot({ variable: (name) => env[name], home: env['HOME'] ?? homedir() });
+  return await onlyOne(process.geteuid?.() === 0 && root !== serviceRoot ? [root, serviceRoot] : [root]);
+}
+
+function originOf(text: string): string {
+  const url = URL.parse(text.includes('://') ? text : `http://${text}`);
+  if (url === null) throw new CliError(EXIT.usage, `--url: expected host:port or a URL, got ${JSON.stringify(text)}`);
+  return url.origin;
+}
+
+function toTarget(file: OperatorFile): RunningGateway {
+  return { url: file.url, token: file.token, file };
+}
+
+async function inDirectory(stateDir: string, named: string, owners: AllowedOwners): Promise<RunningGateway> {
+  const file = await read(stateDir, owners);
+  if (file !== undefined) return toTarget(file);
+  throw new CliError(
+    EXIT.unreachable,
+    `no gateway runs with ${named}: there is no operator.json in ${stateDir}. Start one with "linkspan run", or name one with --config, --state-dir or --url`,
+  );
+}
+
+async function onlyOne(roots: readonly string[]): Promise<RunningGateway> {
+  const dirs = (await Promise.all(roots.map(directoriesIn))).flat();
+  const files = await Promise.all(dirs.map((dir) => readOperatorFile(dir, 'any-for-root').catch(() => undefined)));
+  const [file, ...others] = files.filter((one) => one !== undefined).filter((one) => isAlive(one.pid));
+  if (file === undefined) {
+    throw new CliError(
+      EXIT.unreachable,
+      'no running gateway was found. Start one with "linkspan run", or name one with --config, --state-dir or --url',
+    );
+  }
+  if (others.length === 0) return toTarget(file);
+  const configs = [file, ...others].map(({ configFile }) => configFile).join(', ');
+  throw new CliError(EXIT.usage, `more than one gateway runs; choose one with --config: ${configs}`);
+}
+
+async function directoriesIn(root: string): Promise<readonly string[]> {
+  const names = await readdir(root).catch(() => []);
+  return names.map((name) => join(root, name));
+}
+
+async function read(stateDir: string, owners: AllowedOwners): Promise<OperatorFile | undefined> {
+  try {
+    return await readOperatorFile(stateDir, owners);
+  } catch (thrown) {
+    const message = thrown instanceof Error ? thrown.message : String(thrown);
+    throw new CliError(EXIT.unauthorized, message, thrown);
+  }
+}
+
+/** Returns whether a process runs. One of another user counts. */
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (thrown) {
+    return thrown instanceof Error && 'code' in thrown && thrown.code === 'EPERM';
+  }
+}

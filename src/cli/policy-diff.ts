@@ -1,0 +1,162 @@
+import type { Catalog } from '../catalog/catalog.ts';
+import { type OfflineGateway, openOffline } from '../compose/offline.ts';
+import type { Config } from '../config/config.ts';
+import { loadConfig } from '../config/load.ts';
+import { hintsOf } from '../gateway/exchange/gate.ts';
+import type { GrantConfig } from '../policy/access-config.ts';
+import { type Decision, type Item, NO_HINTS } from '../policy/decide.ts';
+import type { Principal } from '../policy/principal.ts';
+
+/** The command-line options of `policy diff`. */
+export interface PolicyDiffOptions {
+  /** The state directory with the last good lists. Default: that of the old config. */
+  readonly stateDir?: string;
+  readonly json: boolean;
+}
+
+/** One item that a kind of principal may use in another way. */
+interface Change {
+  readonly principal: string;
+  readonly endpoint: string;
+  readonly item: string;
+  readonly before: Decision['effect'];
+  readonly after: Decision['effect'];
+}
+
+/**
+ * Prints the principals that lose or gain items by another config: for each grant of either config the principals that match it alone.
+ * Resolves with 1 if there are any.
+ */
+export async function policyDiff(oldFile: string, newFile: string, options: PolicyDiffOptions): Promise<number> {
+  const [before, after] = [oldFile, newFile].map((file) => loadConfig(file, { env: process.env }).config);
+  if (before === undefined || after === undefined) throw new RangeError('two files are compared');
+  const stateDir = options.stateDir ?? before.stateDir;
+  const changes = changesBetween(
+    { config: before, gateway: await openOffline(before, stateDir) },
+    { config: after, gateway: await openOffline(after, stateDir) },
+  );
+  process.stdout.write(options.json ? `${JSON.stringify(changes, null, 2)}\n` : textOf(changes));
+  return changes.length === 0 ? 0 : 1;
+}
+
+interface Side {
+  readonly config: Config;
+  readonly gateway: OfflineGateway;
+}
+
+function changesBetween(before: Side, after: Side): readonly Change[] {
+  const principals = new Map([...principalsOf(before.config), ...principalsOf(after.config)]);
+  const endpoints = new Set(['', ...endpointsOf(before.config), ...endpointsOf(after.config)]);
+  return [...principals].flatMap(([principal, who]) =>
+    [...endpoints].flatMap((endpoint) => {
+      const [old, now] = [before, after].map((side) => effectsOf(side, who, endpoint));
+      const items = new Set([...(old?.keys() ?? []), ...(now?.keys() ?? [])]);
+      return [...items].toSorted().flatMap((item): Change[] => {
+        const [one, other] = [old?.get(item) ?? 'deny', now?.get(item) ?? 'deny'];
+        return one === other ? [] : [{ principal, endpoint, item, before: one, after: other }];
+      });
+    }),
+  );
+}
+
+function endpointsOf({ access }: Config): readonly string[] {
+  return access?.grants.flatMap(({ endpoints }) => endpoints ?? []) ?? [];
+}
+
+/** Returns the effect for each item of an endpoint. */
+function effectsOf({ gateway }: Side, who: Principal, endpoint: string): ReadonlyMap<string, Decision['effect']> {
+  const view = gateway.views.get(endpoint);
+  const effects = new Map<string, Decision['effect']>();
+  if (view === undefined) return effects;
+  const rights = gateway.gate.rightsOf(who, endpoint);
+  for (const [name, item] of itemsOf(gateway.catalog(view))) {
+    effects.set(name, rights === undefined ? 'allow' : rights.decide(item).effect);
+  }
+  return effects;
+}
+
+/** Yields each item of a catalog with its kind and published name. */
+function* itemsOf({ callables, resources }: Catalog): Iterable<readonly [name: string, item: Item]> {
+  const { tools, prompts } = callables;
+  for (const [name, target] of tools.targets) {
+    yield [`tool ${name}`, { kind: 'tool', ...target, hints: hintsOf(tools.sources.get(target)) }];
+  }
+  for (const [name, target] of prompts.targets)
+    yield [`prompt ${name}`, { kind: 'prompt', ...target, hints: NO_HINTS }];
+  for (const { upstream, uri } of resources.origins) {
+    yield [`resource ${upstream} ${uri}`, { kind: 'resource', upstream, name: uri, hints: NO_HINTS }];
+  }
+  for (const { upstream, uri } of resources.templateOrigins) {
+    yield [`template ${upstream} ${uri}`, { kind: 'template', upstream, name: uri, hints: NO_HINTS }];
+  }
+}
+
+/** Returns a principal for each value of each grant, by its description. */
+function principalsOf({ access }: Config): ReadonlyMap<string, Principal> {
+  const found = new Map<string, Principal>([['anyone', { key: 'anyone', label: 'anyone', scopes: [], groups: [] }]]);
+  const types = new Map(access?.claims.map((claim) => [claim.name, claim]));
+  for (const grant of access?.grants ?? []) {
+    for (const selected of selectionsOf(grant)) {
+      const name = selected.map(({ kind, value }) => `${kind} ${value}`).join(' and ');
+      const of = (kind: string) => selected.find((one) => one.kind === kind)?.value;
+      const [key, subject, issuer, client] = [of('key'), of('subject'), of('issuer'), of('client')];
+      const claims = selected.flatMap(({ kind, value }): (readonly [string, unknown])[] => {
+        const claim = kind.startsWith(CLAIM) ? types.get(kind.slice(CLAIM.length)) : undefined;
+        if (claim === undefined) return [];
+        const typed = { string: value, list: [value], number: Number(value), boolean: value === 'true' }[claim.type];
+        return [[claim.path, typed]];
+      });
+      found.set(name, {
+        key: name,
+        label: subject ?? key ?? name,
+        scopes: selected.flatMap(({ kind, value }) => (kind === 'scope' ? [value] : [])),
+        groups: selected.flatMap(({ kind, value }) => (kind === 'group' ? [value] : [])),
+        claims: Object.fromEntries(claims),
+        ...(key === undefined ? {} : { keyName: key }),
+        ...(subject === undefined ? {} : { subject }),
+        ...(issuer === undefined ? {} : { issuer }),
+        ...(client === undefined ? {} : { clientId: client }),
+      });
+    }
+  }
+  return found;
+}
+
+const CLAIM = 'claim ';
+
+interface Selected {
+  readonly kind: string;
+  readonly value: string;
+}
+
+/** Returns the principals that a grant selects: each value of each list once, with the first values of the other lists. */
+function selectionsOf({
+  keys,
+  groups,
+  scopes,
+  subjects,
+  issuers,
+  clients,
+  claims,
+}: GrantConfig): readonly Selected[][] {
+  const named = { key: keys, group: groups, scope: scopes, subject: subjects, issuer: issuers, client: clients };
+  const lists = [
+    ...Object.entries(named),
+    ...Object.entries(claims).map(([name, values]) => [`${CLAIM}${name}`, values] as const),
+  ].flatMap(([kind, values]) => (values === undefined ? [] : [values.map((value) => ({ kind, value }))]));
+  const firsts = lists.flatMap((list) => list.slice(0, 1));
+  return lists.flatMap((list, at) => list.map((one) => firsts.map((first, i) => (i === at ? one : first))));
+}
+
+const SHOWN: Readonly<Record<Decision['effect'], string>> = { allow: 'all calls', depends: 'some calls', deny: 'none' };
+
+function textOf(changes: readonly Change[]): string {
+  if (changes.length === 0) return 'Nobody loses or gains anything that the last lists have.\n';
+  const lines = changes.map(({ principal, endpoint, item, before, after }) => {
+    const at = endpoint === '' ? '/mcp' : `/mcp/${endpoint}`;
+    if (before === 'deny') return `+ ${principal} at ${at} gains ${item} (${SHOWN[after]})`;
+    if (after === 'deny') return `- ${principal} at ${at} loses ${item}`;
+    return `~ ${principal} at ${at}: ${item}, from ${SHOWN[before]} to ${SHOWN[after]}`;
+  });
+  return `${lines.join('\n')}\n`;
+}

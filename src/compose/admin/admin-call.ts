@@ -1,0 +1,76 @@
+import { z } from 'zod';
+import type { Front, ModernCaller } from '../../gateway/front.ts';
+import { RawObject } from '../../json/json.ts';
+import type { OperatorCall } from '../../operator/admin/admin-port.ts';
+import type { ToolCallAnswer } from '../../operator/admin/answers.ts';
+import { operatorPrincipal } from '../../policy/principal.ts';
+import type { Answer } from '../../protocol/jsonrpc.ts';
+import { MODERN } from '../../protocol/revisions.ts';
+import { VERSION } from '../../version.ts';
+
+const MS = 1_000;
+
+/**
+ * Calls a tool as an operator, who can answer no questions of the tool. Never rejects: every failure is an answer.
+ *
+ * @param signal cancels the call.
+ */
+export async function callAsOperator(
+  front: Front,
+  operator: string,
+  { tool, arguments: args, view }: OperatorCall,
+  signal: AbortSignal,
+): Promise<ToolCallAnswer> {
+  const principal = operatorPrincipal(operator);
+  const receivedMs = performance.now();
+  const caller: ModernCaller = {
+    principal,
+    view,
+    revision: MODERN,
+    capabilities: RawObject.EMPTY,
+    logLevel: undefined,
+    clientInfo: CLIENT_INFO,
+  };
+  // A list waits for upstreams that were never listed; a call would fail while they start.
+  await send(front, caller, 'tools/list', RawObject.EMPTY, signal);
+  const answer = await send(front, caller, 'tools/call', RawObject.of({ name: tool, arguments: args }), signal);
+  return { as: principal.label, ...outcomeOf(answer), seconds: (performance.now() - receivedMs) / MS };
+}
+
+const CLIENT_INFO = RawObject.of({ name: 'linkspan call', version: VERSION });
+
+/** Sends one request, and resolves with its answer. @param signal cancels it. */
+async function send(
+  front: Front,
+  caller: ModernCaller,
+  method: string,
+  params: RawObject,
+  signal: AbortSignal,
+): Promise<Answer> {
+  const { promise, resolve } = Promise.withResolvers<Answer>();
+  const sink = { receivedMs: performance.now(), send: () => false, answer: resolve };
+  const call = front.handleModernRequest({ kind: 'request', id: '1', method, params }, caller, sink, undefined);
+  const onAbort = (): void => call.cancel('the operator has gone');
+  signal.addEventListener('abort', onAbort, { once: true });
+  if (signal.aborted) onAbort();
+  try {
+    return await promise;
+  } finally {
+    signal.removeEventListener('abort', onAbort);
+  }
+}
+
+function outcomeOf(answer: Answer): Pick<ToolCallAnswer, 'outcome' | 'result' | 'error'> {
+  if (answer.kind === 'error') {
+    const { code, message, data } = answer.error;
+    const shown = data === undefined ? {} : { data: z.json().parse(data) };
+    return { outcome: 'error', error: { code, message, ...shown } };
+  }
+  const raw = RawObject.parse(answer.result);
+  if (raw.string('resultType') === 'input_required') {
+    const message = 'The tool asks its user a question, which only an MCP client can answer. Call it from one.';
+    return { outcome: 'input-required', error: { code: 0, message } };
+  }
+  const result = z.json().parse(JSON.parse(answer.result));
+  return { outcome: raw.raw('isError') === 'true' ? 'tool-error' : 'result', result };
+}

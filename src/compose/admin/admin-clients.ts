@@ -1,0 +1,114 @@
+import type { ClientGroup } from '../../gateway/clients/client-group.ts';
+import type { Session } from '../../gateway/clients/session.ts';
+import type { ConnectionHolder } from '../../gateway/exchange/connection-holder.ts';
+import type { Exchange } from '../../gateway/exchange/exchange.ts';
+import type { CallsAnswer, ClientsAnswer, SessionsAnswer, StreamsAnswer } from '../../operator/admin/answers.ts';
+import type { Core } from '../core.ts';
+
+/** The parts of the core that know clients. */
+export interface ClientSource extends Pick<Core, 'seenClients' | 'parked'> {
+  readonly sessions: Iterable<Session>;
+  readonly groups: Iterable<ClientGroup>;
+}
+
+const MS = 1_000;
+/** Sessions, streams or calls in one answer. */
+export const MAX_ITEMS = 10_000;
+
+interface Named {
+  readonly id: string;
+  readonly kind: 'session' | 'group';
+  readonly holder: ConnectionHolder;
+}
+
+function* holdersOf({ sessions, groups }: ClientSource): Iterable<Named> {
+  for (const session of sessions) {
+    yield { id: session.digest, kind: 'session', holder: session };
+  }
+  for (const group of groups) {
+    yield { id: group.digest, kind: 'group', holder: group };
+  }
+}
+
+/** Returns the first items, and whether there are more. */
+function firstOf<T>(items: readonly T[]): { readonly first: T[]; readonly isCut: boolean } {
+  return { first: items.slice(0, MAX_ITEMS), isCut: items.length > MAX_ITEMS };
+}
+
+function countOf(items: Iterable<unknown>): number {
+  return [...items].length;
+}
+
+/** Returns the sessions and groups in memory. @param nowMs monotonic. */
+export function sessionsAnswerOf(source: ClientSource, nowMs: number): SessionsAnswer {
+  const all = [...holdersOf(source)].map(({ id, kind, holder }) => {
+    const client = source.seenClients.find(holder.caller);
+    return {
+      id,
+      kind,
+      principal: holder.caller.principal.label,
+      view: holder.view,
+      revision: holder.caller.revision,
+      client: client === undefined ? undefined : `${client.name} ${client.version}`.trim(),
+      requestsInFlight: countOf(holder.exchanges()),
+      streams: holder.streamCount,
+      subscriptions: holder.subscriptions.size,
+      upstreams: [...holder.links.keys()],
+      idleSeconds: Math.max(0, (nowMs - holder.usedMs) / MS),
+    };
+  });
+  const { first: sessions, isCut } = firstOf(all);
+  return { sessions, isCut };
+}
+
+/** Returns the open streams for messages that belong to no request. */
+export function streamsAnswerOf(source: ClientSource): StreamsAnswer {
+  const all = [...holdersOf(source)]
+    .filter(({ holder }) => holder.streamCount > 0)
+    .map(({ id, kind, holder }) => ({
+      session: id,
+      kind: kind === 'session' ? ('listen' as const) : ('subscriptions' as const),
+      count: holder.streamCount,
+      principal: holder.caller.principal.label,
+      view: holder.view,
+    }));
+  const { first: streams, isCut } = firstOf(all);
+  return { streams, isCut };
+}
+
+/** Returns the clients that this process has served, with what they declare. */
+export function clientsAnswerOf({ seenClients }: ClientSource): ClientsAnswer {
+  return {
+    clients: seenClients.values().map(({ firstMs, lastMs, capabilities, ...client }) => ({
+      ...client,
+      capabilities: [...capabilities],
+      firstSeenAt: new Date(firstMs).toISOString(),
+      lastSeenAt: new Date(lastMs).toISOString(),
+    })),
+  };
+}
+
+/** Returns the requests in flight and the parked calls, the longest first. @param nowMs monotonic. */
+export function callsAnswerOf(source: ClientSource, nowMs: number): CallsAnswer {
+  const parked = new Map<Exchange, number>();
+  for (const { exchange, dueMs } of source.parked.waiting()) parked.set(exchange, dueMs);
+  const all = [...holdersOf(source)].flatMap(({ id, holder }) =>
+    [...holder.exchanges()].map((exchange) => {
+      const dueMs = parked.get(exchange);
+      const state = dueMs === undefined ? ('in-flight' as const) : ('parked' as const);
+      return {
+        state,
+        method: exchange.request.method,
+        tool: exchange.tool,
+        upstream: exchange.upstream,
+        session: id,
+        principal: holder.caller.principal.label,
+        seconds: Math.max(0, (nowMs - exchange.startedMs) / MS),
+        // Infinite while a request of the client is attached.
+        expiresInSeconds: dueMs === undefined || dueMs === Infinity ? undefined : Math.max(0, (dueMs - nowMs) / MS),
+      };
+    }),
+  );
+  const { first: calls, isCut } = firstOf(all.toSorted((a, b) => b.seconds - a.seconds));
+  return { calls, isCut };
+}

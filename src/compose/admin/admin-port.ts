@@ -1,0 +1,184 @@
+import type { Logger } from 'pino';
+import type { Catalog } from '../../catalog/catalog.ts';
+import type { View } from '../../catalog/view.ts';
+import type { LogLevel } from '../../config/config.ts';
+import { type GroupsOfKey, readPrincipal } from '../../config/sections/described-principal.ts';
+import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
+import type { StatusAnswer, UpstreamAnswer } from '../../operator/admin/answers.ts';
+import { stateOf } from '../../operator/admin/config-answers.ts';
+import type { ConfigControl } from '../../operator/config-control.ts';
+import type { Era } from '../../protocol/revisions.ts';
+import { setLogLevel } from '../../telemetry/log.ts';
+import { isUp } from '../../upstream/lifecycle/lifecycle.ts';
+import { VERSION } from '../../version.ts';
+import { callAsOperator } from './admin-call.ts';
+import { catalogAnswerOf } from './admin-catalog.ts';
+import { callsAnswerOf, clientsAnswerOf, sessionsAnswerOf, streamsAnswerOf } from './admin-clients.ts';
+import type { Core } from '../core.ts';
+import { explain } from './explain.ts';
+import { logLevelOf, processControls } from './process-controls.ts';
+import { nextStepFor } from '../next-step.ts';
+import { widestKey } from '../lists/widest-key.ts';
+import { disabledReason } from '../reload/upstream-changes.ts';
+import { fullUpstreamStatuses } from '../upstream-status.ts';
+
+/** The parts of the running gateway that operators see and change. */
+export interface AdminSource {
+  readonly core: Core;
+  readonly control: ConfigControl;
+  readonly stateDir: string;
+  readonly log: Logger;
+  readonly startedAtMs: number;
+  /** Returns the URL of the merged endpoint, which a reload may move. */
+  readonly url: () => string;
+  readonly readiness: () => { readonly ready: boolean; readonly reasons: readonly string[] };
+  /** Returns the groups that API keys of clients have now. */
+  readonly groupsOfKey: GroupsOfKey;
+  /** `isDraining` is true if `/readyz` refuses new clients. */
+  readonly draining: { isDraining: boolean };
+}
+
+/** Creates the admin API's view of a running gateway. */
+export function createAdminPort(source: AdminSource): AdminPort {
+  const { core, log } = source;
+  const { upstreamChanges } = core;
+
+  const upstreamOf = (id: string) => {
+    const upstream = core.upstreams.get(id);
+    if (upstream !== undefined) return upstream;
+    const ids = [...core.upstreams.values()].map((one) => one.id);
+    throw new AdminError('not-found', `There is no upstream "${id}". There are: ${ids.join(', ')}.`);
+  };
+
+  const viewOf = (id: string): View => {
+    const view = core.views.get(id);
+    if (view !== undefined) return view;
+    const known = [...core.views.keys()].map((one) => (one === '' ? '/mcp' : `/mcp/${one}`));
+    throw new AdminError('not-found', `There is no endpoint "${id}". There are: ${known.join(', ')}.`);
+  };
+
+  const wholeCatalog = (view: View, era: Era): Catalog => {
+    const ids = view.upstreams.map(({ id }) => id);
+    return core.offers.catalog(view.id, widestKey(core.offers, ids, era));
+  };
+
+  const upstreams = async (): Promise<readonly UpstreamAnswer[]> => {
+    const statuses = await fullUpstreamStatuses(core);
+    return statuses.flatMap((status): UpstreamAnswer[] => {
+      const upstream = core.upstreams.get(status.id);
+      if (upstream === undefined) return [];
+      const isDisabled = upstreamChanges.isDisabled(status.id);
+      const isMisconfigured = upstream.config.problem !== undefined && !isDisabled;
+      const { eras, lock, ...rest } = status;
+      const { legacy, modern } = eras;
+      return [
+        {
+          ...rest,
+          eras: {
+            legacy: { ...legacy, listProblems: [...legacy.listProblems] },
+            modern: { ...modern, listProblems: [...modern.listProblems] },
+          },
+          ...(lock === undefined ? {} : { lock: { ...lock, details: [...lock.details] } }),
+          nextStep: nextStepFor({ ...status, isDisabled, isMisconfigured }),
+          isDisabled,
+          isRequired: upstream.config.required,
+          requestsInFlight: [...upstream.links()].reduce((sum, { connection }) => sum + connection.inFlight, 0),
+        },
+      ];
+    });
+  };
+
+  return {
+    status: () => statusOf(source),
+    upstreams,
+    catalog: (query) => {
+      const { era, upstream } = query;
+      const view = viewOf(query.view);
+      if (upstream !== undefined) upstreamOf(upstream);
+      return catalogAnswerOf(wholeCatalog(view, era), query);
+    },
+    explain: ({ as, ...query }) => {
+      const view = viewOf(query.view);
+      const principal = readPrincipal(as, source.groupsOfKey);
+      if (typeof principal === 'string') throw new AdminError('invalid-request', `as: ${principal}`);
+      const lifecycleOf = (id: string) => upstreamOf(id).lifecycle;
+      const catalog = wholeCatalog(view, 'legacy');
+      return explain({ view, catalog, gate: core.gate, lifecycleOf }, { ...query, principal });
+    },
+    clients: () => clientsAnswerOf(core),
+    sessions: () => sessionsAnswerOf(core, performance.now()),
+    streams: () => streamsAnswerOf(core),
+    calls: () => callsAnswerOf(core, performance.now()),
+    restartUpstream: async (id, drainMs) => {
+      upstreamOf(id);
+      const stopping = upstreamChanges.restart(id, drainMs);
+      const [unfinished, isStarted] = await Promise.all([stopping, core.startUpstream(id)]);
+      if (isStarted) {
+        return { isStarted, message: `Upstream "${id}" runs again, with new connections.${cutShort(unfinished)}` };
+      }
+      const now = (await upstreams()).find((one) => one.id === id);
+      const why = [now?.reason, now?.nextStep].filter((text) => text !== undefined).join('. ');
+      const message = `Upstream "${id}" was restarted, and is ${now?.state ?? 'gone'}: ${why}${cutShort(unfinished)}`;
+      return { isStarted, message };
+    },
+    disableUpstream: async (id, drainMs) => {
+      upstreamOf(id);
+      const unfinished = await upstreamChanges.disable(id, disabledReason(id), drainMs);
+      return (
+        `Upstream "${id}" is out of service until "linkspan restart ${id}" or a restart of the gateway. ` +
+        `Its connections are closed. Its items stay in the lists, and calls of them are refused.${cutShort(unfinished)}`
+      );
+    },
+    endSession: async (digest) => {
+      for (const session of core.sessions) {
+        if (session.digest !== digest) continue;
+        await core.gateway.endSession(session);
+        return `The session of ${session.caller.principal.label} has ended. Its client opens a new one.`;
+      }
+      throw new AdminError(
+        'not-found',
+        `There is no session "${digest}" in memory. Groups of modern clients cannot be ended; "linkspan ls sessions" lists both.`,
+      );
+    },
+    rotateKeys: (graceMs) => core.rotateKeys(graceMs),
+    get logLevel() {
+      return logLevelOf(log);
+    },
+    setLogLevel: (level: LogLevel) => setLogLevel(log, level),
+    callTool: async (operator, call, signal) => {
+      if (!core.views.has(call.view)) throw new AdminError('not-found', `There is no endpoint "${call.view}".`);
+      return await callAsOperator(core.gateway, operator, call, signal);
+    },
+    ...processControls(source),
+  };
+}
+
+/** Returns a sentence about connections that were closed before their requests had ended; empty if there are none. */
+function cutShort(connections: number): string {
+  return connections === 0 ? '' : ` Connections that were closed before their requests had ended: ${connections}.`;
+}
+
+function statusOf({ core, control, stateDir, startedAtMs, url, readiness, draining }: AdminSource): StatusAnswer {
+  const { ready, reasons } = readiness();
+  const all = [...core.upstreams.values()];
+  // Before its first use an upstream is neither ready nor in trouble; it counts as not ready.
+  const readyCount = all.filter(({ lifecycle }) => isUp(lifecycle)).length;
+  return {
+    version: VERSION,
+    node: process.version,
+    pid: process.pid,
+    startedAt: new Date(startedAtMs).toISOString(),
+    config: stateOf(control),
+    stateDir,
+    endpoint: url(),
+    isReady: ready,
+    reasons: [...reasons],
+    isDraining: draining.isDraining,
+    sessions: core.sessions.size,
+    clientGroups: core.groups.size,
+    requestsInFlight: core.inFlightCount,
+    parkedCalls: [...core.parked.waiting()].length,
+    memoryBytes: process.memoryUsage.rss(),
+    upstreams: { ready: readyCount, notReady: all.length - readyCount, total: all.length },
+  };
+}

@@ -1,0 +1,96 @@
+import { ResourceCache } from '../../gateway/forward/resource-cache.ts';
+import { TaskIds } from '../../gateway/handles/task-ids.ts';
+import { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
+import { TaskMarks } from '../../gateway/handles/task-marks.ts';
+import { ListAnnouncer } from '../../gateway/lists/list-announcer.ts';
+import { NotificationRouter } from '../../gateway/notification-router.ts';
+import { ClientTasks } from '../../gateway/questions/client-tasks.ts';
+import { QuestionPolicy } from '../../gateway/questions/question-policy.ts';
+import { ServerRequests } from '../../gateway/questions/server-requests.ts';
+import { UrlElicitations } from '../../gateway/questions/url-elicitations.ts';
+import { UpstreamEventHandler } from '../../gateway/upstream-event-handler.ts';
+import { UpstreamFactory } from '../upstream-factory.ts';
+import type { ClientParts } from './clients.ts';
+import type { ConnectionParts } from './connections.ts';
+import type { CommonParts } from './core-parts.ts';
+
+export type UpstreamMessageParts = ReturnType<typeof createUpstreamMessages>;
+
+const OPEN_QUESTIONS = { each: 'openQuestionBytesPerUpstream', total: 'openQuestionBytes' } as const;
+
+/** Constructs the parts that handle messages of upstreams, and the factory of upstreams, which gives them those messages. */
+export function createUpstreamMessages(
+  common: CommonParts,
+  { offers, links }: ConnectionParts,
+  { groups, holders }: ClientParts,
+) {
+  const { sealer, owners, state, settings, shares, upstreams, transports, tracing, serverInfo, metrics, log, onLimit } =
+    common;
+  const taskIds = new TaskIds(sealer, state.tasks, owners.name);
+  const marks = new TaskMarks(taskIds);
+  const clientTasks = new ClientTasks(onLimit);
+  const urlElicitations = new UrlElicitations(onLimit);
+  const resourceCache = new ResourceCache(onLimit);
+  const announcer = new ListAnnouncer(() => (offers.areShared ? offers.flush() : undefined));
+  const notifications = new NotificationRouter({
+    upstreams,
+    holders,
+    siblingsOf: (holder) => groups.siblingsOf(holder),
+    offers,
+    announcer,
+    urlElicitations,
+    resourceCache,
+    marks,
+    log,
+    onRestricted: (holder, restriction) => {
+      for (const [uri, to] of holder.subscriptions) {
+        if (restriction.allowsUri(to.upstream, to.uri)) continue;
+        // The upstream may be down; the subscription of the client ends anyway.
+        links.unsubscribe(holder, uri, to).catch(() => undefined);
+        holder.onSubscriptionDenied(uri);
+      }
+      links.releaseHidden(holder);
+    },
+    onDropped: (reason) => metrics.countDropped(reason),
+    onMerged: () => metrics.countMergedNotification(),
+    onLimit,
+  });
+  const questionPolicy = new QuestionPolicy({
+    rulesOf: (id) => upstreams.getEvenIfLeaving(id)?.config,
+    metrics,
+    log,
+  });
+  const openQuestions = new ByteBounds(OPEN_QUESTIONS, onLimit);
+  const serverRequests = new ServerRequests(marks, clientTasks, questionPolicy, openQuestions);
+  const upstreamEvents = new UpstreamEventHandler({
+    offers,
+    offerStore: state.offers,
+    upstreams,
+    links,
+    notifications,
+    serverRequests,
+    metrics,
+    log,
+  });
+  const factory = new UpstreamFactory({
+    settings,
+    shares,
+    transports,
+    events: upstreamEvents,
+    clientInfo: serverInfo,
+    metrics,
+    log,
+    tracing,
+  });
+  return {
+    taskIds,
+    clientTasks,
+    urlElicitations,
+    resourceCache,
+    announcer,
+    notifications,
+    questionPolicy,
+    upstreamEvents,
+    factory,
+  };
+}

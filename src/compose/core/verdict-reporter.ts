@@ -1,0 +1,24 @@
+import type { Logger } from 'pino';
+import type { VerdictObserver } from '../../gateway/exchange/gate.ts';
+import type { Metrics } from '../../telemetry/metrics.ts';
+import { RepeatedEvents } from '../../telemetry/repeated-events.ts';
+
+/** Returns the observer that counts and logs denied requests and failed conditions. */
+export function verdictReporter(metrics: Metrics, log: Logger): VerdictObserver {
+  const failures = new RepeatedEvents();
+  return ({ principal, endpoint, method, item, effect, rule, why, failed }) => {
+    for (const { name, place } of failed) {
+      metrics.countRuleFailure(name);
+      // The reason is not logged: it may quote arguments.
+      const before = failures.due(name, 'failed', performance.now());
+      if (before === undefined) continue;
+      log.warn({ rule: name, place: `${place.file}:${place.line}`, before }, 'the condition of an access rule failed');
+    }
+    if (effect === 'allow') return;
+    metrics.countDenial(item.upstream);
+    log.debug(
+      { principal: principal.label, endpoint, method, upstream: item.upstream, rule: rule?.name, why },
+      'denied by the access policy',
+    );
+  };
+}

@@ -1,0 +1,92 @@
+import { randomUUID } from 'node:crypto';
+import type { Logger } from 'pino';
+import type { LimitName } from '../limits.ts';
+import type { Callers } from '../policy/callers.ts';
+import type { InternalAddress } from '../replicas/internal-address.ts';
+import type { InternalKeys } from '../replicas/internal-keys.ts';
+import { type ForwardedHandler, InternalServer } from '../replicas/internal-server.ts';
+import { ReplicaOwners } from '../replicas/replica-owners.ts';
+import type { CounterTable } from '../store/counter-table.ts';
+import type { PlacementTable } from '../store/placement-table.ts';
+import { SharedCounters } from '../store/shared-counters.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import { VERSION } from '../version.ts';
+
+/** The parts of {@link joinProcesses}. */
+interface JoinParts {
+  /** A word for this process in the log. */
+  readonly kind: 'replica' | 'worker';
+  /** The address where this process accepts requests of the others. */
+  readonly listen: InternalAddress;
+  /** Returns the address under which the others reach it. @param port the port of `listen`, once it is bound. */
+  readonly addressOf: (port: number) => string;
+  readonly keys: InternalKeys;
+  readonly table: PlacementTable;
+  readonly counterTable: CounterTable;
+  readonly metrics: Metrics;
+  readonly log: Logger;
+  readonly callers: Callers;
+  readonly onLimit: (limit: LimitName) => void;
+  /** Gets the functions that leave again, to be run in the reverse order. */
+  readonly cleanups: (() => Promise<void>)[];
+}
+
+/** The parts of this process that connect it to the others of one gateway. */
+interface JoinedProcess {
+  readonly server: InternalServer;
+  readonly owners: ReplicaOwners;
+  readonly counters: SharedCounters;
+  readonly address: string;
+  /** Returns the number of processes, with this one. */
+  readonly processes: () => number;
+  /** Handles the requests of other processes from now on. Until then they get 503. */
+  readonly setHandler: (handler: ForwardedHandler) => void;
+}
+
+/** Joins the other processes of a gateway: opens the port for them, and says that it can own sessions. @throws {StartError} */
+export async function joinProcesses(parts: JoinParts): Promise<JoinedProcess> {
+  const { kind, listen, addressOf, keys, table, counterTable, metrics, log, callers, onLimit, cleanups } = parts;
+  let handle: ForwardedHandler = (exchange) => exchange.refuse(503);
+  let isSelf = (_member: string) => false;
+  const server = await InternalServer.open(
+    listen,
+    { keys, metrics, isSelf: (member) => isSelf(member), onLimit },
+    (exchange, head) => handle(exchange, head),
+  );
+  cleanups.push(() => server.close());
+  const address = addressOf(server.port);
+  const owners = await ReplicaOwners.open({
+    table,
+    process: randomUUID(),
+    address,
+    version: VERSION,
+    keys,
+    metrics,
+    tokenOf: (principal) => callers.tokenOf(principal),
+    onTrouble: (trouble, cause) => {
+      metrics.countLeaseTrouble(trouble);
+      if (trouble === 'lapsed') log.warn(`the lease of this ${kind} has lapsed; it joins again`);
+      else log.debug({ err: cause }, `the lease of this ${kind} could not be renewed`);
+    },
+  });
+  cleanups.push(() => owners.close());
+  isSelf = (member) => owners.isSelf(member);
+  const processes = () => owners.others.length + 1;
+  const counters = new SharedCounters({ table: counterTable, process: owners.name, processes });
+  cleanups.push(() => counters.close());
+  return {
+    server,
+    owners,
+    counters,
+    address,
+    processes,
+    setHandler: (handler) => {
+      handle = handler;
+    },
+  };
+}
+
+/** Runs the functions in the reverse order. */
+export async function closeAll(cleanups: readonly (() => Promise<void>)[]): Promise<void> {
+  for (const cleanup of cleanups.toReversed()) await cleanup();
+}

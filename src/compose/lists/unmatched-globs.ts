@@ -1,0 +1,82 @@
+import type { Logger } from 'pino';
+import { matchesGlob } from '../../catalog/names/glob.ts';
+import type { Resources } from '../../catalog/resources/resources.ts';
+import type { Config } from '../../config/config.ts';
+import type { RuleConfig } from '../../policy/access-config.ts';
+import { isAbout, type Item, NO_HINTS } from '../../policy/decide.ts';
+import { canonicalGlob } from '../../policy/uri-form.ts';
+import type { LastLists } from './last-lists.ts';
+
+/**
+ * Returns a warning for each glob of the access policy that matches nothing in the last lists of its upstreams. A glob is not judged while
+ * an upstream of its rule was never listed.
+ */
+export function unmatchedGlobs(config: Pick<Config, 'access' | 'upstreams'>, lists: LastLists): readonly string[] {
+  if (config.access === undefined) return [];
+  const rules = config.access.roles.flatMap(({ allow, deny }) => [...(allow === undefined ? [] : [allow]), ...deny]);
+  const all = config.upstreams.map(({ id }) => id);
+  return rules.flatMap((rule) => {
+    const upstreams = rule.upstreams ?? all;
+    return upstreams.every((id) => lists.isListed(id)) ? warningsOf(rule, new Set(upstreams), lists) : [];
+  });
+}
+
+const MAX_LOGGED = 20;
+
+/** Logs the globs that match nothing, as {@link unmatchedGlobs} has them. */
+export function logUnmatchedGlobs(config: Config, lists: LastLists, log: Logger): void {
+  const warnings = unmatchedGlobs(config, lists);
+  const { file } = config;
+  for (const warning of warnings.slice(0, MAX_LOGGED)) log.warn({ file }, warning);
+  const more = warnings.length - MAX_LOGGED;
+  if (more > 0) log.warn({ file, more }, 'more access rules match nothing; "linkspan validate" shows them');
+}
+
+function warningsOf(rule: RuleConfig, upstreams: ReadonlySet<string>, lists: LastLists): readonly string[] {
+  const view = lists.views.get('');
+  if (view === undefined) return [];
+  const { callables, resources } = lists.catalog(view);
+  const named = (kind: 'tools' | 'prompts') =>
+    callables[kind].byUpstream
+      .filter(({ upstream }) => upstreams.has(upstream.id))
+      .flatMap(({ items }) => items.map(({ reading }) => reading.key));
+  const offered = { tools: named('tools'), prompts: named('prompts') };
+  const { file, line } = rule.place;
+  const warning = (kind: string, glob: string, more = '') =>
+    `${file}:${line}: rule "${rule.name}": ${kind} "${glob}" matches nothing in the last lists of its upstreams${more}`;
+  const ofNames = (['tools', 'prompts'] as const).flatMap((kind) =>
+    (rule[kind] ?? [])
+      .filter((glob) => glob !== '*' && !offered[kind].some((name) => matchesGlob(glob, name)))
+      .map((glob) => warning(kind, glob)),
+  );
+  const listed = resourcesOf(resources, upstreams);
+  const ofResources = (rule.resources ?? [])
+    .filter((glob) => glob !== '*' && !listed.some((item) => isAboutResource(glob, item)))
+    // An upstream may serve resources that it does not list.
+    .map((glob) =>
+      warning('resources', glob, ', neither a resource nor a template; resources that are not listed may match it'),
+    );
+  return [...ofNames, ...ofResources];
+}
+
+/** Returns the resources and templates of these upstreams, by their own URIs. */
+function resourcesOf({ origins, templateOrigins }: Resources, upstreams: ReadonlySet<string>): readonly Item[] {
+  const items = (kind: 'resource' | 'template', all: Resources['origins']) =>
+    all
+      .filter(({ upstream }) => upstreams.has(upstream))
+      .map(({ upstream, uri }): Item => ({ kind, upstream, name: uri, hints: NO_HINTS }));
+  return [...items('resource', origins), ...items('template', templateOrigins)];
+}
+
+/** Returns whether a glob may be about a resource, or a URI of a template, in any of its spellings: as a rule of either effect. */
+function isAboutResource(glob: string, item: Item): boolean {
+  const config = { resources: [glob], tools: undefined, prompts: undefined, hints: {}, when: undefined };
+  const canonicalResources = [canonicalGlob(glob)];
+  const place = { file: '', line: 0 };
+  return (['allow', 'deny'] as const).some((effect) =>
+    isAbout(
+      { config: { ...config, name: '', place, upstreams: undefined }, effect, when: undefined, canonicalResources },
+      item,
+    ),
+  );
+}

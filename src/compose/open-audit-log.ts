@@ -1,0 +1,33 @@
+import type { AuditTrail } from '../audit/audit-trail.ts';
+import type { OpenedAudit } from '../audit/open-audit.ts';
+import type { Config } from '../config/config.ts';
+import type { Logger } from '../telemetry/log.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import { VERSION } from '../version.ts';
+
+/**
+ * Opens the audit log if the config has one. Loads nothing of it otherwise.
+ *
+ * @param replica the name of this process; undefined if there is no other one.
+ * @throws {StartError} if another process writes the log, or the system refuses it.
+ */
+export async function openAuditLog(
+  config: Config,
+  metrics: Metrics,
+  log: Logger,
+  replica?: string,
+): Promise<AuditTrail | undefined> {
+  return (await openOwnAudit(config, metrics, log, replica))?.trail;
+}
+
+/** Opens the audit log as {@link openAuditLog}, for records of other processes too. @throws {StartError} likewise. */
+export async function openOwnAudit(
+  { audit, stateDir, egress }: Config,
+  metrics: Metrics,
+  log: Logger,
+  replica?: string,
+): Promise<OpenedAudit | undefined> {
+  if (audit === undefined) return undefined;
+  const { openAudit } = await import('../audit/open-audit.ts');
+  return await openAudit(audit, stateDir, { version: VERSION, replica, egress }, metrics, log);
+}

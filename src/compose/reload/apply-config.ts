@@ -1,0 +1,122 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import { updateViews, type View } from '../../catalog/view.ts';
+import type { Config } from '../../config/config.ts';
+import type { ConfigDiff } from '../../config/changes/diff.ts';
+import type { ClientGroups } from '../../gateway/clients/client-group.ts';
+import type { Sessions } from '../../gateway/clients/sessions.ts';
+import type { Upstreams } from '../../gateway/exchange/connection-holder.ts';
+import type { Gate } from '../../gateway/exchange/gate.ts';
+import type { PrincipalShares } from '../../gateway/exchange/principal-shares.ts';
+import type { ListRefresher } from '../../gateway/lists/list-refresher.ts';
+import type { Offers } from '../../gateway/lists/offers.ts';
+import type { StartRecords } from '../../gateway/lists/start-records.ts';
+import type { NotificationRouter } from '../../gateway/notification-router.ts';
+import { RawObject } from '../../json/json.ts';
+import type { Metrics } from '../../telemetry/metrics.ts';
+import type { UpstreamTransports } from '../transports.ts';
+import type { UpstreamChanges } from './upstream-changes.ts';
+import type { UpstreamFactory } from '../upstream-factory.ts';
+
+/** The interval at which the requests in flight at a removed endpoint are counted. */
+const POLL_MS = 100;
+
+/** The parts of the core that follow the config. */
+export interface ApplierParts {
+  /** Makes this config the one that the parts of the core read. */
+  setConfig(next: Config): void;
+  readonly views: Map<string, View>;
+  readonly shares: PrincipalShares;
+  readonly gate: Gate;
+  readonly upstreams: Upstreams;
+  readonly upstreamChanges: UpstreamChanges;
+  readonly factory: UpstreamFactory;
+  readonly transports: UpstreamTransports;
+  readonly offers: Offers;
+  readonly records: StartRecords;
+  readonly sessions: Sessions;
+  readonly groups: ClientGroups;
+  readonly notifications: NotificationRouter;
+  readonly listRefresher: ListRefresher;
+  readonly metrics: Metrics;
+  readonly log: Logger;
+}
+
+/** A config that the core has applied. */
+export interface AppliedConfig {
+  /** Resolves when removed and replaced upstreams are stopped, and the sessions of removed endpoints have ended. */
+  readonly drained: Promise<void>;
+}
+
+/**
+ * Applies another config while requests are in flight, for which `UpstreamTransports.prepare` has loaded all that it needs. Resolves when it serves new
+ * requests.
+ *
+ * @param diff the difference from the running config.
+ */
+export type ApplyConfig = (next: Config, diff: ConfigDiff) => Promise<AppliedConfig>;
+
+/** Returns the function that applies another config to a core. */
+export function configApplier(parts: ApplierParts): ApplyConfig {
+  const { upstreams, factory, offers, records, listRefresher } = parts;
+  return async (next, diff) => {
+    // Up to the next wait no request is served, so that all parts change together.
+    parts.setConfig(next);
+    factory.setLimits();
+    updateViews(parts.views, next);
+    parts.shares.setConfig(next);
+    parts.gate.setConfig(next.access);
+    parts.groups.onPolicyChange();
+    const fresh = offers.setConfig(next);
+    records.setKeys(offers.upstreamKeys());
+    const running = [...upstreams.values()].filter(({ connections }) => connections > 0).map(({ id }) => id);
+    const draining = [
+      parts.upstreamChanges.apply(next, diff),
+      endEndpoints(parts, diff.removedEndpoints, next.reload.drainMs),
+    ];
+
+    // Lists that cannot be read are fetched again.
+    await Promise.allSettled([offers.restore(fresh), records.restore(fresh)]);
+    void parts.notifications.onConfigChanged();
+    listRefresher.dropChecks();
+    const shown = shownUpstreams(parts);
+    for (const { id, start } of [...diff.added, ...diff.replaced.map(({ config }) => config)]) {
+      const upstream = upstreams.get(id);
+      if (upstream === undefined || upstream.config.problem !== undefined) continue;
+      if (start === 'eager' || running.includes(id)) void listRefresher.refreshAtStart(upstream);
+      // Connected clients have listed before, and learn of its items only from a change.
+      else if (shown.has(id)) void listRefresher.refreshUnlessKnown(upstream);
+    }
+    return { drained: Promise.all(draining).then(() => undefined) };
+  };
+}
+
+/** Returns the ids of the upstreams at the endpoints of connected clients. */
+function shownUpstreams({ sessions, groups, views }: ApplierParts): ReadonlySet<string> {
+  const used = new Set([...sessions, ...groups].map(({ view }) => view));
+  return new Set([...used].flatMap((view) => views.get(view)?.upstreams.map(({ id }) => id) ?? []));
+}
+
+/** Tells the clients of removed endpoints about it, and ends their sessions when their requests have ended. */
+async function endEndpoints(parts: ApplierParts, ids: readonly string[], drainMs: number): Promise<void> {
+  const { sessions, groups, views, metrics, log } = parts;
+  if (ids.length === 0) return;
+  for (const id of ids) metrics.removeView(id);
+  for (const session of sessions) {
+    if (!ids.includes(session.view)) continue;
+    const message = `the endpoint /mcp/${session.view} was removed from the configuration of the gateway; this session ends`;
+    session.sendLog('warning', RawObject.of({ level: 'warning', logger: 'linkspan', data: { message } }));
+  }
+  const isBusy = () =>
+    [...sessions].some(({ view, inFlight }) => inFlight.size > 0 && ids.includes(view)) ||
+    // Listening streams count as requests, and do not end by themselves.
+    [...groups].some(({ view, inFlightCount, subscribers }) => inFlightCount > subscribers.size && ids.includes(view));
+  const untilMs = performance.now() + drainMs;
+  while (isBusy() && performance.now() < untilMs) await sleep(POLL_MS, undefined, { ref: false });
+  // Another reload may have brought an endpoint back.
+  const gone = ids.filter((id) => !views.has(id));
+  for (const id of gone) {
+    groups.releaseAt(id);
+    await sessions.endAt(id).catch((thrown: unknown) => log.warn({ err: thrown, endpoint: id }, 'session not ended'));
+  }
+}

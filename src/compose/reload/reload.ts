@@ -1,0 +1,185 @@
+import { hash } from 'node:crypto';
+import type { Logger } from 'pino';
+import type { Config } from '../../config/config.ts';
+import {
+  appliedConfig,
+  type ConfigDiff,
+  diffConfigs,
+  isEmptyDiff,
+  type SettingChange,
+} from '../../config/changes/diff.ts';
+import { diffLines } from '../../config/changes/diff-text.ts';
+import { ConfigError } from '../../config/document/problem.ts';
+import type { Loaded } from '../../config/load.ts';
+import { newlyFailing } from '../../config/newly-failing.ts';
+import type { Setting } from '../../config/settings.ts';
+import { StartError } from '../../errors.ts';
+import type {
+  ConfigControl,
+  ConfigState,
+  DiskDifference,
+  ReloadCause,
+  ReloadResult,
+} from '../../operator/config-control.ts';
+import type { Metrics } from '../../telemetry/metrics.ts';
+
+const HASH_CHARS = 12;
+
+/** The parts that a {@link Reloader} is constructed from. */
+export interface ReloaderParts {
+  /** The config at the start. */
+  readonly loaded: Loaded;
+  /** Loads the files. @throws {ConfigError} */
+  load(): Loaded;
+  /** Loads the files to show the difference. Changes nothing. @throws {ConfigError} */
+  preview(): Loaded;
+  /** Applies a config. Resolves when it serves new requests. Rejects before anything has changed. */
+  apply(next: Config, diff: ConfigDiff): Promise<void>;
+  readonly metrics: Pick<Metrics, 'countReload'>;
+  readonly log: Logger;
+  /** Runs after each attempt, with its result. */
+  onReloaded?(cause: ReloadCause, outcome: ReloadResult['outcome']): void;
+  /** Runs after each attempt, with the files that the config depends on. */
+  onFiles?(files: readonly string[]): void;
+  /** Runs after a config was applied, before the attempt ends. Never rejects. */
+  onApplied?(loaded: Loaded): Promise<void>;
+}
+
+/** Loads the config again while the gateway runs. A config that cannot be used changes nothing. */
+export class Reloader implements ConfigControl {
+  readonly #parts: ReloaderParts;
+  #running: Config;
+  #state: ConfigState;
+  #settings: () => readonly Setting[];
+  /** The end of the last attempt. */
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(parts: ReloaderParts) {
+    this.#parts = parts;
+    this.#running = parts.loaded.config;
+    const { config, lastGood } = parts.loaded;
+    const state = stateOf(config, parts.loaded, []);
+    this.#state =
+      lastGood === undefined
+        ? state
+        : { ...state, lastGoodAt: lastGood.savedAt, rejected: { at: state.loadedAt, reason: lastGood.reason } };
+    this.#settings = parts.loaded.settings;
+  }
+
+  get state(): ConfigState {
+    return this.#state;
+  }
+
+  settings(): readonly Setting[] {
+    return this.#settings();
+  }
+
+  difference(): DiskDifference {
+    try {
+      const diff = diffConfigs(this.#running, this.#checked(this.#parts.preview()).config);
+      return { lines: diffLines(diff) };
+    } catch (thrown) {
+      return { problem: reasonOf(thrown) };
+    }
+  }
+
+  reload(cause: ReloadCause): Promise<ReloadResult> {
+    const attempt = this.#last.then(async () => {
+      const result = await this.#reload(cause);
+      this.#parts.onReloaded?.(cause, result.outcome);
+      return result;
+    });
+    this.#last = attempt;
+    return attempt;
+  }
+
+  async #reload(cause: ReloadCause): Promise<ReloadResult> {
+    const { metrics, log } = this.#parts;
+    const { file } = this.#running;
+    try {
+      const loaded = this.#checked(this.#parts.load());
+      this.#parts.onFiles?.(loaded.files);
+      const diff = diffConfigs(this.#running, loaded.config);
+      const lines = diffLines(diff);
+      const atRestart = diffLines({ ...NOTHING, atRestart: diff.atRestart });
+      const isUnchanged = isEmptyDiff({ ...diff, atRestart: [] });
+      const next = appliedConfig(this.#running, loaded.config);
+      if (!isUnchanged) await this.#parts.apply(next, diff);
+      this.#running = next;
+      this.#state = isUnchanged
+        ? { ...this.#state, lastGoodAt: undefined, rejected: undefined, atRestart, warnings: loaded.warnings }
+        : stateOf(next, loaded, atRestart);
+      this.#settings = withRunning(loaded.settings, this.#settings(), diff.atRestart);
+      metrics.countReload(isUnchanged ? 'unchanged' : 'applied', Date.now());
+      if (!isUnchanged) await this.#parts.onApplied?.(loaded);
+      for (const warning of loaded.warnings) log.warn({ file }, warning);
+      if (atRestart.length > 0)
+        log.warn({ file, changes: atRestart }, 'changed settings take effect at the next start');
+      if (!isUnchanged) log.info({ file, cause, hash: this.#state.hash, changes: lines }, 'config applied');
+      else if (cause !== 'file') log.info({ file, cause }, 'config is unchanged');
+      return isUnchanged ? { outcome: 'unchanged' } : { outcome: 'applied', lines };
+    } catch (thrown) {
+      const reason = reasonOf(thrown);
+      this.#state = { ...this.#state, rejected: { at: new Date().toISOString(), reason } };
+      metrics.countReload('rejected', Date.now());
+      const fields = isExpected(thrown) ? { file, cause, reason } : { file, cause, err: thrown };
+      log.error(fields, 'config rejected; the running one stays');
+      return { outcome: 'rejected', reason };
+    }
+  }
+
+  /** Returns a config that was loaded. @throws {ConfigError} for an upstream that would not run any more, or never could. */
+  #checked(loaded: Loaded): Loaded {
+    const failing = newlyFailing(this.#running.upstreams, loaded.config.upstreams);
+    if (failing.length === 0) return loaded;
+    const { file } = loaded.config;
+    throw new ConfigError(
+      failing.map(({ title, problem = '' }) => {
+        return { file, line: 0, column: 0, key: `mcpServers.${title}`, message: problem };
+      }),
+    );
+  }
+}
+
+const NOTHING: ConfigDiff = {
+  kept: [],
+  added: [],
+  removed: [],
+  replaced: [],
+  updated: [],
+  removedEndpoints: [],
+  settings: [],
+  atRestart: [],
+};
+
+function stateOf(config: Config, { warnings }: Loaded, atRestart: readonly string[]): ConfigState {
+  return {
+    file: config.file,
+    hash: hash('sha256', JSON.stringify(config)).slice(0, HASH_CHARS),
+    loadedAt: new Date().toISOString(),
+    lastGoodAt: undefined,
+    rejected: undefined,
+    atRestart,
+    warnings,
+  };
+}
+
+/** Returns the settings of a loaded file, with the running ones of all that take effect at the next start. */
+function withRunning(
+  next: () => readonly Setting[],
+  running: readonly Setting[],
+  atRestart: readonly SettingChange[],
+): () => readonly Setting[] {
+  if (atRestart.length === 0) return next;
+  const paths = new Set(atRestart.map(({ path }) => path));
+  const kept = new Map(running.filter(({ key }) => paths.has(key)).map((setting) => [setting.key, setting]));
+  return () => next().map((setting) => kept.get(setting.key) ?? setting);
+}
+
+function isExpected(thrown: unknown): boolean {
+  return thrown instanceof ConfigError || thrown instanceof StartError;
+}
+
+function reasonOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown);
+}

@@ -1,0 +1,212 @@
+import { GatewayError } from '../../errors.ts';
+import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
+import type { RefusalCode, StatusAnswer, UpstreamAnswer } from '../../operator/admin/answers.ts';
+import type { PipeMethod } from '../../store/piped/pipe-calls.ts';
+import { disabledReason } from '../reload/upstream-changes.ts';
+import { ADMIN, OPERATOR_CALL_MS, type OperatorChanges } from './methods.ts';
+import type { WorkerProcess } from './worker-process.ts';
+
+/** The operations of the port that workers answer. The others are those of the parent. */
+export type WorkerAnswers = Pick<AdminPort, keyof typeof ADMIN>;
+
+type Answered<Value> =
+  | { readonly value: Value }
+  | { readonly refused: { readonly error: RefusalCode; readonly message: string } };
+
+/** States of an upstream, the one that is most useful to clients first. */
+const STATES: readonly UpstreamAnswer['state'][] = [
+  'ready',
+  'degraded',
+  'starting',
+  'configured',
+  'needs-authorization',
+  'failed',
+  'stopped',
+];
+
+/** Asks the workers, and makes one answer of theirs. Changes go to all of them, and the first refusal is reported. */
+export class MergedAdmin implements WorkerAnswers {
+  readonly #workers: () => readonly WorkerProcess[];
+  readonly #disabled = new Map<string, string>();
+
+  constructor(workers: () => readonly WorkerProcess[]) {
+    this.#workers = workers;
+  }
+
+  /** Asks one worker. @throws {AdminError} */
+  async #ask<Args, Value>(
+    worker: WorkerProcess,
+    method: PipeMethod<Args, Answered<Value>>,
+    args: Args,
+    callMs?: number,
+  ): Promise<Value> {
+    const answer = await worker.call(method, args, callMs);
+    if ('value' in answer) return answer.value;
+    throw new AdminError(answer.refused.error, answer.refused.message);
+  }
+
+  /** Asks all workers. One that ends meanwhile has no answer. @throws {AdminError} the first refusal, after all have answered. */
+  async #askAll<Args, Value>(
+    method: PipeMethod<Args, Answered<Value>>,
+    args: Args,
+    callMs?: number,
+  ): Promise<readonly Value[]> {
+    const answers = await Promise.allSettled(this.#workers().map((worker) => this.#ask(worker, method, args, callMs)));
+    const refusal = answers.find((each) => each.status === 'rejected' && !(each.reason instanceof GatewayError));
+    if (refusal?.status === 'rejected') throw refusal.reason;
+    return answers.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
+  }
+
+  /** Asks the first worker. */
+  async #askFirst<Args, Value>(method: PipeMethod<Args, Answered<Value>>, args: Args, callMs?: number): Promise<Value> {
+    const [worker] = this.#workers();
+    if (worker === undefined) throw new AdminError('internal-error', 'No worker runs at the moment. Try again.');
+    return await this.#ask(worker, method, args, callMs);
+  }
+
+  async status(): Promise<StatusAnswer> {
+    const [first, ...others] = await this.#askAll(ADMIN.status, undefined);
+    if (first === undefined) throw new AdminError('internal-error', 'No worker runs at the moment. Try again.');
+    return others.reduce(
+      (sum, each) => ({
+        ...sum,
+        isReady: sum.isReady && each.isReady,
+        reasons: [...new Set([...sum.reasons, ...each.reasons])],
+        sessions: sum.sessions + each.sessions,
+        clientGroups: sum.clientGroups + each.clientGroups,
+        requestsInFlight: sum.requestsInFlight + each.requestsInFlight,
+        parkedCalls: sum.parkedCalls + each.parkedCalls,
+        memoryBytes: sum.memoryBytes + each.memoryBytes,
+        upstreams: sum.upstreams.ready >= each.upstreams.ready ? sum.upstreams : each.upstreams,
+      }),
+      first,
+    );
+  }
+
+  async upstreams(): Promise<readonly UpstreamAnswer[]> {
+    const answers = await this.#askAll(ADMIN.upstreams, undefined);
+    const byId = new Map<string, UpstreamAnswer>();
+    for (const upstream of answers.flatMap(({ upstreams }) => upstreams)) {
+      const known = byId.get(upstream.id);
+      byId.set(upstream.id, known === undefined ? upstream : mergedUpstream(known, upstream));
+    }
+    return [...byId.values()];
+  }
+
+  async catalog(query: Parameters<AdminPort['catalog']>[0]) {
+    return await this.#askFirst(ADMIN.catalog, query);
+  }
+
+  async explain(request: Parameters<AdminPort['explain']>[0]) {
+    return await this.#askFirst(ADMIN.explain, request);
+  }
+
+  async clients() {
+    const answers = await this.#askAll(ADMIN.clients, undefined);
+    const clients = answers.flatMap((each) => each.clients);
+    return { clients: clients.toSorted((a, b) => b.lastSeenAt.localeCompare(a.lastSeenAt)) };
+  }
+
+  async sessions() {
+    const answers = await this.#askAll(ADMIN.sessions, undefined);
+    return { sessions: answers.flatMap(({ sessions }) => sessions), isCut: answers.some(({ isCut }) => isCut) };
+  }
+
+  async streams() {
+    const answers = await this.#askAll(ADMIN.streams, undefined);
+    return { streams: answers.flatMap(({ streams }) => streams), isCut: answers.some(({ isCut }) => isCut) };
+  }
+
+  async calls() {
+    const answers = await this.#askAll(ADMIN.calls, undefined);
+    const calls = answers.flatMap((each) => each.calls).toSorted((a, b) => b.seconds - a.seconds);
+    return { calls, isCut: answers.some(({ isCut }) => isCut) };
+  }
+
+  /** The reasons why operators have taken upstreams out of service, by id. A worker that starts gets them. */
+  get disabled(): ReadonlyMap<string, string> {
+    return new Map(this.#disabled);
+  }
+
+  /** Forgets upstreams that the config does not have any more. @param ids those that it has. */
+  forgetRemoved(ids: ReadonlySet<string>): void {
+    for (const id of this.#disabled.keys()) if (!ids.has(id)) this.#disabled.delete(id);
+  }
+
+  /** Tells a worker what operators have changed while it has started. Never rejects. */
+  async bringUpToDate(worker: WorkerProcess, { disabled, logLevel }: OperatorChanges): Promise<void> {
+    const given = worker.given;
+    if (given === undefined) return;
+    const at = (id: string) => ({ id, drainMs: 0 });
+    const added = [...disabled.keys()].filter((id) => !given.disabled.has(id));
+    const ended = [...given.disabled.keys()].filter((id) => !disabled.has(id));
+    await Promise.allSettled([
+      ...added.map((id) => this.#ask(worker, ADMIN.disableUpstream, at(id), OPERATOR_CALL_MS)),
+      ...ended.map((id) => this.#ask(worker, ADMIN.restartUpstream, at(id), OPERATOR_CALL_MS)),
+      ...(logLevel === given.logLevel ? [] : [this.#ask(worker, ADMIN.setLogLevel, logLevel)]),
+    ]);
+  }
+
+  async restartUpstream(id: string, drainMs: number) {
+    this.#disabled.delete(id);
+    const answers = await this.#askAll(ADMIN.restartUpstream, { id, drainMs }, OPERATOR_CALL_MS);
+    const answer = answers.find(({ isStarted }) => !isStarted) ?? answers[0];
+    return answer ?? (await this.#askFirst(ADMIN.restartUpstream, { id, drainMs }, OPERATOR_CALL_MS));
+  }
+
+  async disableUpstream(id: string, drainMs: number): Promise<string> {
+    const isNew = !this.#disabled.has(id);
+    // Before it is drained, which takes a while: a worker that starts meanwhile needs it too.
+    if (isNew) this.#disabled.set(id, disabledReason(id));
+    try {
+      const [message] = await this.#askAll(ADMIN.disableUpstream, { id, drainMs }, OPERATOR_CALL_MS);
+      return message ?? (await this.#askFirst(ADMIN.disableUpstream, { id, drainMs }, OPERATOR_CALL_MS));
+    } catch (thrown) {
+      if (isNew) this.#disabled.delete(id);
+      throw thrown;
+    }
+  }
+
+  /** A session is at one worker; the others do not know it. */
+  async endSession(digest: string): Promise<string> {
+    let refusal = new AdminError('not-found', 'No worker runs at the moment. Try again.');
+    for (const worker of this.#workers()) {
+      try {
+        return await this.#ask(worker, ADMIN.endSession, digest);
+      } catch (thrown) {
+        if (!(thrown instanceof AdminError) || thrown.code !== 'not-found') throw thrown;
+        refusal = thrown;
+      }
+    }
+    throw refusal;
+  }
+
+  /** One worker adds the key. The parent tells all of them. */
+  async rotateKeys(graceMs: number | undefined): Promise<string> {
+    return await this.#askFirst(ADMIN.rotateKeys, graceMs);
+  }
+
+  setLogLevel(level: Parameters<AdminPort['setLogLevel']>[0]): void {
+    void this.#askAll(ADMIN.setLogLevel, level).catch(() => undefined);
+  }
+
+  async callTool(operator: string, call: Parameters<AdminPort['callTool']>[1]) {
+    return await this.#askFirst(ADMIN.callTool, { operator, call }, OPERATOR_CALL_MS);
+  }
+}
+
+/** Returns the state of an upstream at the worker where it is most useful, with the connections of both. */
+function mergedUpstream(a: UpstreamAnswer, b: UpstreamAnswer): UpstreamAnswer {
+  const isFirstBetter = STATES.indexOf(a.state) <= STATES.indexOf(b.state);
+  const sum = (x: number | undefined, y: number | undefined) =>
+    x === undefined && y === undefined ? undefined : (x ?? 0) + (y ?? 0);
+  const [processes, memoryBytes] = [sum(a.processes, b.processes), sum(a.memoryBytes, b.memoryBytes)];
+  return {
+    ...(isFirstBetter ? a : b),
+    isDisabled: a.isDisabled || b.isDisabled,
+    connections: a.connections + b.connections,
+    requestsInFlight: a.requestsInFlight + b.requestsInFlight,
+    ...(processes === undefined ? {} : { processes }),
+    ...(memoryBytes === undefined ? {} : { memoryBytes }),
+  };
+}

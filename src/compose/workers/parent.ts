@@ -1,0 +1,289 @@
+import type { Hono } from 'hono';
+import type { Address, Config } from '../../config/config.ts';
+import { FileWatch } from '../../config/file-watch.ts';
+import type { Loaded } from '../../config/load.ts';
+import { isLoopback } from '../../config/schema/address.ts';
+import { GatewayError, StartError } from '../../errors.ts';
+import { RefusalAudit } from '../../downstream/admission/refusal-audit.ts';
+import { createAdminApp } from '../../operator/admin/admin-app.ts';
+import { createOperatorApp } from '../../operator/app.ts';
+import { type Logger, requestsOf, setLogLevel, writeLog } from '../../telemetry/log.ts';
+import { createMetrics, type Metrics } from '../../telemetry/metrics.ts';
+import { COMMIT, VERSION } from '../../version.ts';
+import { OperatorAccess } from '../operator-access.ts';
+import { logLevelOf } from '../admin/process-controls.ts';
+import { lastGoodKeeper } from '../reload/last-good-keeper.ts';
+import { Reloader } from '../reload/reload.ts';
+import type { ListeningGateway, ServeOptions } from '../serve.ts';
+import { openParentAudit, type ParentAudit } from './parent-audit.ts';
+import { COUNTER_LEASE_MS, LEASE_MS, openParentState, type ParentState } from './parent-stores.ts';
+import { ParentOperator } from './parent-operator.ts';
+import { parentAdmin } from './parent-admin.ts';
+import { MergedAdmin } from './merged-admin.ts';
+import { SocketDir } from './socket-dir.ts';
+import { WorkerMetrics } from './worker-metrics.ts';
+import { readinessOf, WorkerSet } from './worker-set.ts';
+
+/** The phases in which a gateway must get no traffic. */
+interface Phase {
+  isStopping: boolean;
+  isDraining: boolean;
+}
+
+/**
+ * Starts a gateway whose clients are served by several workers. This process has the state, the operator's port and the log, and serves no client.
+ *
+ * @throws {StartError} if an address cannot be used; another error if the state directory cannot be used.
+ */
+export async function serveWorkers(loaded: Loaded, log: Logger, options: ServeOptions): Promise<ListeningGateway> {
+  const { config } = loaded;
+  const startedAtMs = Date.now();
+  const metrics = createMetrics(VERSION, COMMIT);
+  metrics.recordStart(startedAtMs, loaded.lastGood && Date.parse(loaded.lastGood.savedAt));
+  const { state, server } = await openParentState(config, metrics, log);
+  await using cleanup = new AsyncDisposableStack();
+  cleanup.use(state);
+  const audit = await openParentAudit(config, metrics, log);
+  if (audit !== undefined) cleanup.use(audit);
+  const dir = cleanup.use(await SocketDir.open(config.stateDir, state.notice === undefined));
+  if (state.notice !== undefined) {
+    log.warn({ stateDir: config.stateDir, why: state.notice }, 'sessions are not kept');
+  }
+  const allMetrics = new WorkerMetrics(metrics, () => workers.listening);
+  const admin = new MergedAdmin(() => workers.listening);
+  const changes = () => ({ disabled: admin.disabled, logLevel: logLevelOf(log) });
+  const workers = new WorkerSet({
+    config,
+    changes,
+    onStarted: (worker) => void admin.bringUpToDate(worker, changes()),
+    setup: {
+      requests: requestsOf(log),
+      leaseMs: LEASE_MS,
+      counterLeaseMs: COUNTER_LEASE_MS,
+      notice: state.notice,
+      warm: options.warmUntil !== undefined,
+      audit: audit?.forWorkers,
+    },
+    dir: dir.path,
+    serveStores: (calls) => {
+      audit?.serve(calls);
+      return server.add(calls);
+    },
+    onLimit: (limit) => metrics.countLimit(limit),
+    onLog: (lines) => writeLog(log, lines),
+    onEnded: (text) => allMetrics.onEnded(text),
+    onLost: (how, loss) => {
+      metrics.countLostWorker(loss);
+      audit?.trail.record({ kind: 'worker', event: 'lost', reason: how });
+    },
+    log,
+  });
+  cleanup.defer(() => workers.stop());
+  const parent = new Parent({ loaded, log, options, metrics, allMetrics, workers, admin, state, audit, startedAtMs });
+  const { url, lockSummary } = await workers.start();
+  await parent.open(url);
+  const running = cleanup.move();
+  return {
+    url,
+    get operatorUrl() {
+      return parent.operatorOrigin;
+    },
+    lockSummary,
+    config: parent.control,
+    rotateKeys: async () => void (await parent.admin.rotateKeys(undefined)),
+    stop: async () => {
+      await parent.beginStop();
+      await workers.stop();
+      await parent.close();
+      await running.disposeAsync();
+    },
+  };
+}
+
+interface ParentParts {
+  readonly loaded: Loaded;
+  readonly log: Logger;
+  readonly options: ServeOptions;
+  readonly metrics: Metrics;
+  readonly allMetrics: WorkerMetrics;
+  readonly workers: WorkerSet;
+  readonly admin: MergedAdmin;
+  readonly state: ParentState['state'];
+  readonly audit: ParentAudit | undefined;
+  readonly startedAtMs: number;
+}
+
+/** The part of a gateway with workers that is for operators: its port, its config and its files. */
+class Parent {
+  readonly #parts: ParentParts;
+  readonly #phase: Phase = { isStopping: false, isDraining: false };
+  readonly #access: OperatorAccess;
+  readonly #refusals: RefusalAudit | undefined;
+  readonly #keepLastGood: (loaded: Loaded) => Promise<void>;
+  readonly control: Reloader;
+  readonly admin: MergedAdmin;
+  #operator: ParentOperator | undefined;
+  #url = '';
+  #watch: FileWatch | undefined;
+  #files: readonly string[];
+  #logLevel: Config['logLevel'];
+
+  constructor(parts: ParentParts) {
+    const { loaded, log, options, metrics, admin, state, audit, startedAtMs } = parts;
+    const ownsState = state.notice === undefined;
+    this.#parts = parts;
+    this.#files = loaded.files;
+    this.#logLevel = loaded.config.logLevel;
+    this.#refusals = audit && new RefusalAudit(audit.trail, (limit) => metrics.countLimit(limit));
+    this.#access = new OperatorAccess(loaded.config, { startedAtMs, ownsState, log });
+    const { stateDir } = loaded.config;
+    this.#keepLastGood = lastGoodKeeper({ stateDir, isWanted: options.keepsLastGood === true, ownsState, log });
+    this.admin = admin;
+    let isReady = false;
+    metrics.beforeScrape(async () => {
+      isReady = (await this.#readiness()).ready;
+    });
+    metrics.onScrape('ready', () => (isReady ? 1 : 0));
+    this.control = new Reloader({
+      loaded,
+      load: () => {
+        if (this.#phase.isStopping) throw new StartError('the gateway is shutting down');
+        return options.load();
+      },
+      preview: options.preview,
+      apply: (next) => this.#apply(next),
+      metrics,
+      log,
+      onApplied: async (applied) => {
+        await this.#keepLastGood(applied);
+        await this.#judgeRules(applied.config);
+      },
+      onFiles: (files) => {
+        this.#files = files;
+        void this.#watch?.setFiles(files);
+      },
+      onReloaded: (cause, outcome) => audit?.trail.record({ kind: 'reload', event: outcome, reason: cause }),
+    });
+  }
+
+  get operatorOrigin(): string | undefined {
+    return this.#operator?.origin;
+  }
+
+  /** Opens the operator's port. @param url of the merged endpoint. */
+  async open(url: string): Promise<void> {
+    const { loaded } = this.#parts;
+    this.#url = url;
+    this.#operator = await ParentOperator.open(loaded.config, (config, address) => this.#app(config, address));
+    await this.#access.announce(this.#operator.origin);
+    await this.#setWatch(loaded.config.reload.watch);
+    await this.#keepLastGood(loaded);
+    await this.#judgeRules(loaded.config);
+  }
+
+  /** Logs the access rules that match nothing. Never rejects. */
+  async #judgeRules(config: Config): Promise<void> {
+    if (config.access === undefined) return;
+    const { log } = this.#parts;
+    try {
+      // The parent has no lists of its own, and most parents need none.
+      const [{ openOffline }, { logUnmatchedGlobs }] = await Promise.all([
+        import('../offline.ts'),
+        import('../lists/unmatched-globs.ts'),
+      ]);
+      logUnmatchedGlobs(config, await openOffline(config), log);
+    } catch (thrown) {
+      log.warn({ err: thrown }, 'the access rules cannot be compared with the last lists');
+    }
+  }
+
+  #app(config: Config, address: Address): Hono {
+    const { metrics, allMetrics, log, startedAtMs, audit } = this.#parts;
+    const port = parentAdmin({
+      workers: this.admin,
+      control: this.control,
+      log,
+      startedAtMs,
+      stateDir: config.stateDir,
+      url: () => this.#url,
+      readiness: () => this.#readiness(),
+      draining: this.#phase,
+    });
+    const admin = createAdminApp({
+      port,
+      operators: () => this.#access.keys,
+      version: VERSION,
+      log,
+      onRefused: (reason) => {
+        metrics.countAuthFailure(`operator ${reason}`);
+        this.#refusals?.record({ error: new GatewayError('unauthorized'), reason: `operator ${reason}` });
+      },
+      onOperation: (operator, operation, target) => {
+        audit?.trail.record({ kind: 'operator', principal: `operator:${operator}`, method: operation, name: target });
+      },
+      onLimit: (limit) => metrics.countLimit(limit),
+    });
+    return createOperatorApp({
+      metrics: allMetrics,
+      version: VERSION,
+      allowedHosts: config.allowedHosts,
+      startedAtMs,
+      isLocal: isLoopback(address.host),
+      admin,
+      ready: () => this.#readiness(),
+      config: () => this.control.state,
+      upstreams: () => this.admin.upstreams(),
+    });
+  }
+
+  /** A gateway is ready if a worker is. A missing one is replaced, and the others serve meanwhile. */
+  async #readiness(): Promise<{ readonly ready: boolean; readonly reasons: readonly string[] }> {
+    if (this.#phase.isStopping) return { ready: false, reasons: ['shutting down'] };
+    if (this.#phase.isDraining) return { ready: false, reasons: ['an operator drains this gateway'] };
+    const { workers } = this.#parts;
+    const { ready, reasons } = await readinessOf(workers.listening);
+    const { missing } = workers;
+    return { ready, reasons: missing === undefined ? reasons : [missing, ...reasons] };
+  }
+
+  async #apply(next: Config): Promise<void> {
+    const { workers, log } = this.#parts;
+    const operator = this.#operator;
+    if (operator === undefined) throw new StartError('the gateway is starting');
+    const moved = await operator.prepare(next);
+    try {
+      await workers.apply(next);
+    } catch (thrown) {
+      await moved.abandon();
+      throw thrown;
+    }
+    moved.apply();
+    this.admin.forgetRemoved(new Set(next.upstreams.map(({ id }) => id)));
+    this.#access.setConfig(next);
+    if (next.logLevel !== this.#logLevel) setLogLevel(log, next.logLevel);
+    this.#logLevel = next.logLevel;
+    await Promise.all([this.#access.announce(operator.origin), this.#setWatch(next.reload.watch)]);
+  }
+
+  async #setWatch(isOn: boolean): Promise<void> {
+    if (!isOn) return this.#endWatch();
+    this.#watch ??= new FileWatch(() => void this.control.reload('file'));
+    await this.#watch.setFiles(this.#files);
+  }
+
+  #endWatch(): void {
+    this.#watch?.[Symbol.dispose]();
+    this.#watch = undefined;
+  }
+
+  /** Tells load balancers that this gateway ends. */
+  async beginStop(): Promise<void> {
+    this.#phase.isStopping = true;
+    this.#endWatch();
+    await this.#access.withdraw();
+  }
+
+  async close(): Promise<void> {
+    await this.#operator?.close();
+  }
+}

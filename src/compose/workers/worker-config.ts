@@ -1,0 +1,26 @@
+import type { Config } from '../../config/config.ts';
+
+/**
+ * Returns the config of one worker: without the operator's port, the audit log and the watch of files, which are those of the parent, and with its part of
+ * each bound that is one of a process. A bound of bytes that is not set is a fraction of the heap, which each worker has.
+ */
+export function workerConfig(config: Config): Config {
+  const { workers, limits, sessions, reload } = config;
+  const part = (whole: number): number => Math.max(1, Math.floor(whole / workers));
+  const partOf = (whole: number | undefined) => (whole === undefined ? undefined : part(whole));
+  return {
+    ...config,
+    operator: undefined,
+    audit: undefined,
+    reload: { ...reload, watch: false },
+    limits: {
+      ...limits,
+      processes: part(limits.processes),
+      sessions: part(limits.sessions),
+      bodyTotalBytes: partOf(limits.bodyTotalBytes),
+      messageTotalBytes: partOf(limits.messageTotalBytes),
+      unsentTotalBytes: partOf(limits.unsentTotalBytes),
+    },
+    sessions: { ...sessions, eventTotalBytes: partOf(sessions.eventTotalBytes) },
+  };
+}

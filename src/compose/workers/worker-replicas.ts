@@ -1,0 +1,90 @@
+import type { Logger } from 'pino';
+import type { Callers } from '../../policy/callers.ts';
+import { forwardedRequests } from '../../replicas/forwarded-requests.ts';
+import { internalAddressText } from '../../replicas/internal-address.ts';
+import { InternalKeys } from '../../replicas/internal-keys.ts';
+import type { State } from '../../store/open-state.ts';
+import { STORE_NOTICES } from '../../store/piped/methods.ts';
+import { PipedOfferStore } from '../../store/piped/offer-store.ts';
+import type { PipeCalls } from '../../store/piped/pipe-calls.ts';
+import { PipedPlacementTable } from '../../store/piped/placement-table.ts';
+import { PipedSessionStore } from '../../store/piped/session-store.ts';
+import {
+  pipedCounterTable,
+  pipedKeyedCallStore,
+  pipedKeyStore,
+  pipedOutcomeStore,
+  pipedRateTable,
+} from '../../store/piped/small-stores.ts';
+import { PipedTaskStore } from '../../store/piped/task-store.ts';
+import type { Metrics } from '../../telemetry/metrics.ts';
+import { closeAll, joinProcesses } from '../join-processes.ts';
+import type { Replicas } from '../replicas.ts';
+import type { WorkerSetup } from './methods.ts';
+
+/** A worker and its parent. */
+export interface WorkerSide {
+  readonly calls: PipeCalls;
+  readonly setup: WorkerSetup;
+}
+
+/** Joins the other workers of one machine: as replicas do, with the stores of the parent in place of Redis. */
+export async function openWorkerReplicas(
+  { calls, setup }: WorkerSide,
+  metrics: Metrics,
+  log: Logger,
+  callers: Callers,
+): Promise<Replicas> {
+  const ring = pipedKeyStore(calls);
+  const internalKeys = new InternalKeys();
+  internalKeys.update(await ring.read());
+  const socket = { path: setup.socket };
+  const cleanups: (() => Promise<void>)[] = [];
+  const { owners, counters, address, processes, setHandler } = await joinProcesses({
+    kind: 'worker',
+    listen: socket,
+    addressOf: () => internalAddressText(socket),
+    keys: internalKeys,
+    table: new PipedPlacementTable(calls, setup.leaseMs),
+    counterTable: pipedCounterTable(calls, setup.counterLeaseMs),
+    metrics,
+    log,
+    callers,
+    onLimit: (limit) => metrics.countLimit(limit),
+    cleanups,
+  });
+  const sessions = new PipedSessionStore({
+    calls,
+    fenceOf: (session) => owners.fenceOf(session),
+    onFenced: (session) => owners.recheck(session),
+  });
+  const state: State = {
+    keys: ring,
+    sessions,
+    offers: new PipedOfferStore(calls),
+    tasks: new PipedTaskStore(calls),
+    keyedCalls: pipedKeyedCallStore(calls),
+    outcomes: pipedOutcomeStore(calls),
+    notice: setup.notice,
+    servesWithout: false,
+    [Symbol.asyncDispose]: () => sessions[Symbol.asyncDispose](),
+  };
+  return {
+    state,
+    owners,
+    counters,
+    rateTable: pipedRateTable(calls),
+    processes,
+    events: undefined,
+    address,
+    apiKeys: undefined,
+    serve: (front, endpoints, bodyBytes, { onRingChanged }) => {
+      setHandler(forwardedRequests({ front, endpoints, log, callers, bodyBytes }));
+      calls.serve(STORE_NOTICES.ringChanged, async () => {
+        internalKeys.update(await ring.read());
+        await onRingChanged();
+      });
+    },
+    close: () => closeAll(cleanups),
+  };
+}

@@ -1,0 +1,97 @@
+import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
+import type { RefusalCode } from '../../operator/admin/answers.ts';
+import { ConfigError } from '../../config/document/problem.ts';
+import type { Loaded } from '../../config/load.ts';
+import { StartError } from '../../errors.ts';
+import { processPipe } from '../../store/piped/pipe.ts';
+import { PipeCalls } from '../../store/piped/pipe-calls.ts';
+import { createLogger } from '../../telemetry/log.ts';
+import { serve } from '../serve.ts';
+import { ADMIN, OPERATOR_CALL_MS, PARENT, WORKER, type WorkerSetup } from './methods.ts';
+
+/**
+ * Serves clients as one of the workers of the process that has started this one, until that process asks to stop or ends. Resolves when the pipe to it is closed.
+ *
+ * @throws {StartError} if this process was not started by a parent.
+ */
+export async function runWorker(): Promise<void> {
+  if (!process.connected) throw new StartError('a worker is started by "linkspan run", not by hand');
+  const gone = Promise.withResolvers<void>();
+  process.once('disconnect', () => gone.resolve());
+  // The parent decides. A terminal sends its signals to this process too.
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => undefined);
+  const calls = new PipeCalls(processPipe(process), () => undefined);
+  const setup = await calls.call(PARENT.setup, undefined);
+  const log = createLogger(setup.changes.logLevel, undefined, { format: 'json', requests: setup.requests });
+  let running: Awaited<ReturnType<typeof serve>>;
+  try {
+    running = await serve(loadedOf(setup), log, {
+      load: () => loadedOf(setup),
+      preview: () => loadedOf(setup),
+      ...(setup.warm ? { warmUntil: gone.promise } : {}),
+      worker: { calls, setup },
+    });
+  } catch (thrown) {
+    const isExpected = thrown instanceof StartError || thrown instanceof ConfigError;
+    if (!isExpected) log.error({ err: thrown }, 'a worker cannot start');
+    await calls.call(PARENT.failed, thrown instanceof Error ? thrown.message : String(thrown));
+    return;
+  }
+  const { inside } = running;
+  calls.serve(WORKER.ping, async () => undefined);
+  calls.serve(WORKER.readiness, async () => {
+    const { ready, reasons } = inside.readiness();
+    return { ready, reasons: [...reasons] };
+  });
+  calls.serve(WORKER.metrics, () => inside.metrics.text());
+  calls.serve(WORKER.prepare, (config) => inside.prepare(config));
+  calls.serve(WORKER.apply, () => inside.apply());
+  calls.serve(WORKER.abandon, () => inside.abandon());
+  calls.serve(WORKER.stop, () => running.stop());
+  serveAdmin(calls, inside.admin);
+  await calls.call(PARENT.listening, { url: running.url, lockSummary: running.lockSummary });
+  await gone.promise;
+}
+
+/** Returns a loaded config that has no file. */
+function loadedOf({ config }: WorkerSetup): Loaded {
+  return { config, warnings: [], problems: [], files: [], lockFile: '', settings: () => [], copy: undefined };
+}
+
+type Answered<Value> =
+  | { readonly value: Value }
+  | { readonly refused: { readonly error: RefusalCode; readonly message: string } };
+
+async function answered<Value>(run: () => Value | Promise<Value>): Promise<Answered<Value>> {
+  try {
+    return { value: await run() };
+  } catch (thrown) {
+    if (!(thrown instanceof AdminError)) throw thrown;
+    return { refused: { error: thrown.code, message: thrown.message } };
+  }
+}
+
+/** Answers the operations of operators that reach the parent. */
+function serveAdmin(calls: PipeCalls, port: AdminPort): void {
+  calls.serve(ADMIN.status, () => answered(() => port.status()));
+  calls.serve(ADMIN.upstreams, () => answered(async () => ({ upstreams: [...(await port.upstreams())] })));
+  calls.serve(ADMIN.catalog, (query) => answered(() => port.catalog(query)));
+  calls.serve(ADMIN.explain, (request) => answered(() => port.explain(request)));
+  calls.serve(ADMIN.clients, () => answered(() => port.clients()));
+  calls.serve(ADMIN.sessions, () => answered(() => port.sessions()));
+  calls.serve(ADMIN.streams, () => answered(() => port.streams()));
+  calls.serve(ADMIN.calls, () => answered(() => port.calls()));
+  calls.serve(ADMIN.restartUpstream, ({ id, drainMs }) => answered(() => port.restartUpstream(id, drainMs)));
+  calls.serve(ADMIN.disableUpstream, ({ id, drainMs }) => answered(() => port.disableUpstream(id, drainMs)));
+  calls.serve(ADMIN.endSession, (digest) => answered(() => port.endSession(digest)));
+  calls.serve(ADMIN.rotateKeys, (graceMs) => answered(() => port.rotateKeys(graceMs)));
+  calls.serve(ADMIN.setLogLevel, (level) =>
+    answered(() => {
+      port.setLogLevel(level);
+      return true;
+    }),
+  );
+  calls.serve(ADMIN.callTool, ({ operator, call }) =>
+    answered(() => port.callTool(operator, call, AbortSignal.timeout(OPERATOR_CALL_MS))),
+  );
+}

@@ -1,0 +1,61 @@
+import type { ConfigDiff, SettingChange } from './diff.ts';
+import { shownUrl } from '../shown-url.ts';
+
+const HIDDEN = '(not shown)';
+
+/** Settings whose values may be secrets, or contain one. */
+const SECRET = /\.(?:env|headers|args|auth|operatorKeys|redis|tls|tracing)(?:\.|$)/;
+
+const MAX_CHARS = 200;
+
+/**
+ * Returns the difference as lines for people: `+` for what comes, `-` for what goes, `~` for what changes. Values that may be
+ * secrets are not shown: variables, headers, arguments, credentials, certificates, and the paths of URLs.
+ */
+export function diffLines(diff: ConfigDiff): readonly string[] {
+  return [
+    ...diff.added.map(({ title, target }) => `+ mcpServers.${title} (${target.kind})`),
+    ...diff.removed.map((id) => `- upstream ${id}`),
+    ...diff.replaced.flatMap(({ changes }) => changes.map((change) => changeLine(change, 'in a new connection'))),
+    ...diff.updated.flatMap(({ changes }) => changes.map((change) => changeLine(change))),
+    ...diff.settings.map((change) => changeLine(change)),
+    ...diff.atRestart.map((change) => changeLine(change, 'after a restart')),
+  ];
+}
+
+function changeLine({ path, before, after }: SettingChange, when?: string): string {
+  const values = SECRET.test(`${path}.`)
+    ? `${isSet(before)} → ${isSet(after)} ${HIDDEN}`
+    : `${valueText(before)} → ${valueText(after)}${hiddenUrlChange(before, after)}`;
+  return `~ ${path}: ${values}${when === undefined ? '' : `, ${when}`}`;
+}
+
+/** The parts of a URL that are not shown, because they may be secrets. */
+const HIDDEN_URL_PARTS = [
+  ['pathname', 'path'],
+  ['search', 'query'],
+  ['hash', 'fragment'],
+] as const;
+
+/** Returns a note that names the changed parts of a URL that are not shown, or nothing if there is none. */
+function hiddenUrlChange(before: unknown, after: unknown): string {
+  const [one, other] = [urlOf(before), urlOf(after)];
+  if (one === null || other === null) return '';
+  const parts = HIDDEN_URL_PARTS.filter(([part]) => one[part] !== other[part]).map(([, name]) => name);
+  return parts.length === 0 ? '' : ` (changed, not shown: ${parts.join(', ')})`;
+}
+
+function urlOf(value: unknown): URL | null {
+  return typeof value === 'string' ? URL.parse(value) : null;
+}
+
+function isSet(value: unknown): string {
+  return value === undefined ? 'unset' : 'set';
+}
+
+function valueText(value: unknown): string {
+  if (value === undefined) return 'unset';
+  const url = urlOf(value);
+  const text = url === null ? JSON.stringify(value) : shownUrl(url);
+  return text.length > MAX_CHARS ? `${text.slice(0, MAX_CHARS)}…` : text;
+}

@@ -1,0 +1,149 @@
+import { isDeepStrictEqual } from 'node:util';
+
+import { type EffectTree, effectsAt, GATEWAY_EFFECTS, type GatewayEffect, UPSTREAM_EFFECTS } from './change-effects.ts';
+import type { Config } from '../config.ts';
+import type { UpstreamConfig } from '../upstream-config.ts';
+
+/** One setting with different values in two configs. */
+export interface SettingChange {
+  /** As in the config file: `gateway.limits.processes`, `mcpServers.github.env.TOKEN`. */
+  readonly path: string;
+  readonly before: unknown;
+  readonly after: unknown;
+}
+
+/** An upstream that is in both configs, with different settings. */
+export interface ChangedUpstream {
+  readonly config: UpstreamConfig;
+  readonly changes: readonly SettingChange[];
+}
+
+/** The difference between the running config and the next one. */
+export interface ConfigDiff {
+  /** Ids of upstreams with equal settings. */
+  readonly kept: readonly string[];
+  readonly added: readonly UpstreamConfig[];
+  /** Ids of upstreams that are only in the running config. */
+  readonly removed: readonly string[];
+  /** Upstreams that need new processes or connections. */
+  readonly replaced: readonly ChangedUpstream[];
+  /** Upstreams whose changed settings can be swapped while their processes and connections stay. */
+  readonly updated: readonly ChangedUpstream[];
+  /** Ids of endpoints (views) that the next config does not have. */
+  readonly removedEndpoints: readonly string[];
+  /** Changed settings of the gateway and of profiles that take effect at once. */
+  readonly settings: readonly SettingChange[];
+  /** Changed settings of the gateway that take effect at the next start. */
+  readonly atRestart: readonly SettingChange[];
+}
+
+/** Compares two configs. Changes nothing. */
+export function diffConfigs(running: Config, next: Config): ConfigDiff {
+  const before = new Map(running.upstreams.map((upstream) => [upstream.id, upstream]));
+  const after = new Map(next.upstreams.map((upstream) => [upstream.id, upstream]));
+  const added: UpstreamConfig[] = [];
+  const kept: string[] = [];
+  const replaced: ChangedUpstream[] = [];
+  const updated: ChangedUpstream[] = [];
+  for (const config of next.upstreams) {
+    const old = before.get(config.id);
+    if (old === undefined) {
+      added.push(config);
+      continue;
+    }
+    const found = changesBetween(old, config);
+    const changes = found.map((change) => named(['mcpServers', old.title], change));
+    if (changes.length === 0) kept.push(config.id);
+    else if (found.some(({ at }) => effectsAt(UPSTREAM_EFFECTS, at).includes('replace')))
+      replaced.push({ config, changes });
+    else updated.push({ config, changes });
+  }
+  const settings = changesBetween(settingsOf(running), settingsOf(next));
+  const isDeferred = ({ at }: Change) => effectsAt(GATEWAY_EFFECTS, at).includes('at the next start');
+  const name = (change: Change) => named(['gateway'], change);
+  return {
+    kept,
+    added,
+    removed: [...before.keys()].filter((id) => !after.has(id)),
+    replaced,
+    updated,
+    removedEndpoints: [...endpointsOf(running).difference(endpointsOf(next))],
+    settings: [...settings.filter((change) => !isDeferred(change)).map(name), ...profileChanges(running, next)],
+    atRestart: settings.filter(isDeferred).map(name),
+  };
+}
+
+/** Returns whether the configs do not differ. */
+export function isEmptyDiff(diff: ConfigDiff): boolean {
+  const { kept: _kept, ...changes } = diff;
+  return Object.values(changes).every((list) => list.length === 0);
+}
+
+/** Returns the next config with the running values of all settings that take effect at a restart only. */
+export function appliedConfig(running: Config, next: Config): Config {
+  return appliedSettings(running, next, GATEWAY_EFFECTS);
+}
+
+function appliedSettings<T>(running: T, next: T, effects: EffectTree<GatewayEffect>): T {
+  if (typeof effects === 'string' || !isMap(running) || !isMap(next)) {
+    return effectsAt(effects, []).includes('at the next start') ? running : next;
+  }
+  const settings = Object.entries(effects).map(([key, inner]): [string, unknown] => [
+    key,
+    appliedSettings(running[key], next[key], inner),
+  ]);
+  return { ...next, ...Object.fromEntries(settings) };
+}
+
+function endpointsOf({ upstreams, profiles }: Config): Set<string> {
+  return new Set([...upstreams, ...profiles].map(({ id }) => id));
+}
+
+function settingsOf(config: Config): object {
+  return Object.fromEntries(Object.entries(config).filter(([key]) => Object.hasOwn(GATEWAY_EFFECTS, key)));
+}
+
+function profileChanges(running: Config, next: Config): readonly SettingChange[] {
+  const byId = ({ profiles }: Config) => Object.fromEntries(profiles.map(({ id, ...profile }) => [id, profile]));
+  return changesBetween(byId(running), byId(next)).map((change) => named(['gateway', 'profiles'], change));
+}
+
+interface Change {
+  readonly at: readonly string[];
+  readonly before: unknown;
+  readonly after: unknown;
+}
+
+/** Returns the different leaves of two values. Lists are leaves, and so is a map that only one of the values has. */
+function changesBetween(before: unknown, after: unknown, at: readonly string[] = []): readonly Change[] {
+  if (isDeepStrictEqual(before, after)) return [];
+  if (!isMap(before) || !isMap(after)) return [{ at, before, after }];
+  const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
+  return [...keys].flatMap((key) => changesBetween(before[key], after[key], [...at, key]));
+}
+
+function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** Members of a config whose name in the file differs in more than its unit. */
+const FILE_NAMES: ReadonlyMap<string, string> = new Map([
+  ['eventLimit', 'events'],
+  ['eventLimitBytes', 'eventBytes'],
+  ['eventTotalBytes', 'eventBytesTotal'],
+  ['queueMs', 'queueWait'],
+]);
+
+/** Maps whose keys are texts of the operator. */
+const FREE_KEYS: ReadonlySet<string> = new Set(['env', 'headers', 'parameters', 'renames', 'profiles']);
+
+function named(root: readonly string[], { at, before, after }: Change): SettingChange {
+  const steps: string[] = [...root];
+  for (const [index, step] of at.entries()) {
+    // The file has the members of a target beside the others.
+    if (step === 'target') continue;
+    const parent = at[index - 1] ?? root.at(-1) ?? '';
+    steps.push(FREE_KEYS.has(parent) ? step : (FILE_NAMES.get(step) ?? step.replace(/(?:Bytes|Ms)$/, '')));
+  }
+  return { path: steps.join('.'), before, after };
+}

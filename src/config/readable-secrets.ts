@@ -1,0 +1,43 @@
+import { statSync } from 'node:fs';
+import type { Data, Document } from './document/document.ts';
+import { isList, isRecord, valueAt } from './document/expanded.ts';
+import { type Path, problemLine } from './document/problem.ts';
+
+/** Settings of the gateway that are secrets as a whole. */
+const SECRETS: ReadonlySet<string> = new Set(['clientSecret', 'wrappingKeys', 'chainKeys']);
+const OTHERS_MAY_READ = 0o004;
+
+/**
+ * Returns a warning for each secret of the gateway that is written in a config file which every user of the machine can read. A secret that
+ * the file takes from elsewhere by `${…}` is not in it.
+ */
+export function readableSecrets(file: string, document: Document): string[] {
+  if (process.platform === 'win32') return [];
+  const paths = [...secretsIn(valueAt(document.data, ['gateway']), ['gateway'])];
+  if (paths.length === 0) return [];
+  const { mode } = statSync(file);
+  if ((mode & OTHERS_MAY_READ) === 0) return [];
+  const octal = (mode & 0o777).toString(8).padStart(4, '0');
+  const message = `a secret in a file that every user of this machine can read (mode ${octal}); run: chmod o-r ${file}, or write \${NAME} or \${file:/path}`;
+  return paths.map((path) => problemLine(document.problem(path, message)));
+}
+
+function* secretsIn(value: Data | undefined, path: Path): Iterable<Path> {
+  if (isList(value)) {
+    for (const [index, item] of value.entries()) yield* secretsIn(item, [...path, index]);
+  } else if (isRecord(value)) {
+    for (const [key, member] of Object.entries(value)) {
+      const isSecret = SECRETS.has(key) || path.at(-1) === 'headers' || (key === 'url' && hasPassword(member));
+      if (isSecret && [member].flat().some(isLiteral)) yield [...path, key];
+      else if (!isSecret) yield* secretsIn(member, [...path, key]);
+    }
+  }
+}
+
+function isLiteral(value: unknown): boolean {
+  return typeof value === 'string' && value !== '' && !value.includes('${');
+}
+
+function hasPassword(value: unknown): boolean {
+  return typeof value === 'string' && !value.includes('${') && (URL.parse(value)?.password ?? '') !== '';
+}

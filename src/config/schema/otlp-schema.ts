@@ -1,0 +1,42 @@
+import { z } from 'zod';
+import { text } from './scalars.ts';
+
+/**
+ * Schema of the URL of a receiver of OTLP over HTTP.
+ *
+ * @param path of its signal, such as `v1/logs`, which is added to a URL without a path.
+ * @param credentials the place for credentials, in words.
+ */
+export function otlpEndpoint(path: string, credentials: string) {
+  return text('expected an http:// or https:// URL').transform((value, context) => {
+    const url = URL.parse(value);
+    const isHttp = url?.protocol === 'http:' || url?.protocol === 'https:';
+    if (url !== null && isHttp && url.username === '' && url.password === '') {
+      return url.pathname === '/' ? new URL(path, url).href : url.href;
+    }
+    const message = `expected an http:// or https:// URL without a user name; put credentials into ${credentials}`;
+    context.addIssue({ code: 'custom', message });
+    return z.NEVER;
+  });
+}
+
+const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
+/** Headers that the exporter sets itself. */
+const OWN_HEADERS: ReadonlySet<string> = new Set(['content-type', 'content-length', 'transfer-encoding', 'host']);
+
+/** Schema of the headers of each export. */
+export function otlpHeaders() {
+  const value = text().regex(HEADER_VALUE, { error: 'expected text that a header can carry' });
+  return z.record(z.string(), value, { error: 'expected a map of headers' }).superRefine((headers, context) => {
+    for (const name of Object.keys(headers)) {
+      const message = nameFault(name);
+      if (message !== undefined) context.addIssue({ code: 'custom', path: [name], message });
+    }
+  });
+}
+
+function nameFault(name: string): string | undefined {
+  if (!HEADER_NAME.test(name)) return 'this cannot name a header';
+  return OWN_HEADERS.has(name.toLowerCase()) ? 'the gateway sets this header itself; remove it' : undefined;
+}

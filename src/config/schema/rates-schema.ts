@@ -1,0 +1,64 @@
+import { z } from 'zod';
+import { RATE_SHARES } from '../config.ts';
+import { count, duration, oneOf, text, texts } from './scalars.ts';
+
+const MAX_COUNT = 1_000_000_000;
+/** Timers cannot wait for longer than 24 days. */
+const [LEAST_WINDOW, MOST_WINDOW] = ['1s', '24d'];
+
+const names = (what: string) => texts().describe(what).optional();
+
+const window = () =>
+  duration(LEAST_WINDOW, MOST_WINDOW).refine((ms) => ms % 1_000 === 0, { error: 'expected whole seconds' });
+
+const to = z.strictObject({
+  anyone: z.literal(true, { error: 'expected true' }).describe('Holds for every principal.').optional(),
+  keys: names('Names of API keys.'),
+  groups: names('Groups of API keys. For groups of tokens, name the claim under `claims`.'),
+  scopes: names('Scopes of tokens.'),
+  subjects: names('`sub` of tokens.'),
+  issuers: names('`iss` of tokens.'),
+  clients: names('OAuth client ids of tokens.'),
+  claims: z
+    .record(z.string(), texts())
+    .prefault({})
+    .describe('Values by the path of a claim, such as realm_access.roles.'),
+});
+
+const rate = z.strictObject({
+  name: text()
+    .regex(/^[A-Za-z][A-Za-z0-9_-]{0,63}$/, { error: 'expected a name of letters, digits, "_" and "-"' })
+    .describe('Unique name, for messages, the audit log and the count, which a reload keeps.'),
+  to: to.describe('The principals that it holds for. A principal must match each list, by one of its values.'),
+  endpoints: z
+    .array(
+      text().regex(/^\/mcp(?:\/[a-z][a-z0-9-]*)?$/, { error: 'expected a path such as "/mcp" or "/mcp/github"' }),
+      { error: 'expected a list of paths' },
+    )
+    .describe('Paths of endpoints. Default: all.')
+    .optional(),
+  upstreams: texts('expected a list of upstreams').describe('Upstreams by id or key. Default: all.').optional(),
+  tools: texts('expected a list of tool names; * matches any text')
+    .describe('Published names of tools; * matches any text. Default: all tools, prompts, resources and completions.')
+    .optional(),
+  per: oneOf(RATE_SHARES).prefault('principal').describe('One count for each `principal`, or one for `all` together.'),
+  limit: count(1, MAX_COUNT).describe('Calls in one window.'),
+  window: window().describe('Length of a window, which begins with its first call; whole seconds.'),
+});
+
+/** Bounds on how often upstreams are called: `gateway.rates`. */
+export const ratesSchema = z.array(rate, { error: 'expected a list' });
+
+/** The bound on equal calls: `gateway.repeats`. */
+export const repeatsSchema = z.strictObject({
+  limit: count(1, MAX_COUNT).describe(
+    'Equal calls in one window: same principal, endpoint, tool and text of the arguments.',
+  ),
+  window: window().describe('Length of a window, which begins with its first call; whole seconds.'),
+  tools: texts('expected a list of tool names; * matches any text')
+    .prefault(['*'])
+    .describe('Published names of the tools that it holds for; * matches any text.'),
+  exceptTools: texts('expected a list of tool names; * matches any text')
+    .prefault([])
+    .describe('Published names of tools that clients may repeat, such as those that they poll.'),
+});

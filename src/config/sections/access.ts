@@ -1,0 +1,218 @@
+import type { AccessConfig, GrantConfig, RoleConfig, RuleConfig } from '../../policy/access-config.ts';
+import { NO_HINTS } from '../../policy/decide.ts';
+import { Policy, whenProblems } from '../../policy/policy.ts';
+import { describedPrincipal } from './described-principal.ts';
+import type { Document } from '../document/document.ts';
+import type { Path, Problem } from '../document/problem.ts';
+import { didYouMean, suggest } from '../document/suggest.ts';
+import type { AccessSettings } from '../schema/access-schema.ts';
+import type { GatewaySettings } from '../schema/gateway-schema.ts';
+
+interface AccessRead {
+  /** Undefined if the config has no access policy, or if it has problems. */
+  readonly access: AccessConfig | undefined;
+  readonly problems: readonly Problem[];
+}
+
+/** The names that rules may use. */
+export interface AccessNames {
+  /** The key of every upstream in the file by its id, disabled ones included. */
+  readonly upstreams: ReadonlyMap<string, string>;
+  readonly profiles: readonly string[];
+}
+
+type Items = Omit<AccessSettings['roles'][string], 'deny' | 'weight'>;
+type Test = AccessSettings['tests'][number];
+
+const BASE = ['gateway', 'access'] as const;
+
+/** Reads the access policy, checks every name in it, compiles its conditions, and runs its tests. */
+export function readAccess(document: Document, settings: GatewaySettings, names: AccessNames): AccessRead {
+  if (settings.access === undefined) return { access: undefined, problems: [] };
+  const reader = new AccessReader(document, settings, settings.access, names);
+  return reader.read();
+}
+
+/** Returns whether an API key that the config does not name may exist: one that is added while the gateway runs. */
+function canExistLater({ auth }: GatewaySettings): boolean {
+  return auth.keyFile !== undefined || auth.keysInRedis === true;
+}
+
+class AccessReader {
+  readonly #document: Document;
+  readonly #settings: GatewaySettings;
+  readonly #access: AccessSettings;
+  readonly #profiles: readonly string[];
+  /** Ids of upstreams by every name that rules may use. */
+  readonly #ids: ReadonlyMap<string, string>;
+  readonly #problems: Problem[] = [];
+  /** The path of each rule by its name. */
+  readonly #paths = new Map<string, Path>();
+
+  constructor(document: Document, settings: GatewaySettings, access: AccessSettings, names: AccessNames) {
+    this.#document = document;
+    this.#settings = settings;
+    this.#access = access;
+    this.#profiles = names.profiles;
+    this.#ids = new Map([...names.upstreams].flatMap(([id, key]) => [[id, id] as const, [key, id] as const]));
+  }
+
+  read(): AccessRead {
+    const { claims, groupClaims, grants, tests } = this.#access;
+    const declared = Object.entries(claims).map(([name, claim]) =>
+      typeof claim === 'string' ? { name, path: name, type: claim } : { name, ...claim },
+    );
+    const known = declared.map(({ name }) => name);
+    for (const [index, name] of groupClaims.entries())
+      this.#check([...BASE, 'groupClaims', index], 'claim', name, known);
+    const roles = Object.entries(this.#access.roles).map(([name, role]) => this.#role(name, role));
+    const access: AccessConfig = {
+      claims: declared,
+      groupClaims,
+      roles,
+      grants: grants.map((_, index) => this.#grant(index, known)),
+    };
+    for (const { rule, why } of whenProblems(declared, roles)) {
+      this.#problem([...(this.#paths.get(rule) ?? BASE), 'when'], `this condition ${why}`);
+    }
+    if (this.#problems.length === 0) this.#runTests(new Policy(access), tests);
+    return { access: this.#problems.length === 0 ? access : undefined, problems: this.#problems };
+  }
+
+  #problem(path: Path, message: string): void {
+    this.#problems.push(this.#document.problem(path, message));
+  }
+
+  #check(path: Path, kind: string, name: string, known: readonly string[]): void {
+    if (!known.includes(name)) this.#problem(path, `no such ${kind}${didYouMean(suggest(name, known))}`);
+  }
+
+  #role(name: string, { deny, weight, ...allow }: AccessSettings['roles'][string]): RoleConfig {
+    const path = [...BASE, 'roles', name];
+    const allows = Object.values(allow).some((value) => value !== undefined);
+    if (!allows && deny.length === 0 && weight === undefined) {
+      this.#problem(path, 'allows and denies nothing; for everything, write upstreams: ["*"]');
+    }
+    return {
+      name,
+      weight,
+      allow: allows ? this.#rule(name, path, allow) : undefined,
+      deny: deny.map((items, index) => {
+        const at = [...path, 'deny', index];
+        // Without any setting it would deny everything.
+        if (Object.values(items).every((value) => value === undefined)) {
+          this.#problem(at, 'denies everything; if that is meant, write upstreams: ["*"]');
+        }
+        return this.#rule(`${name} deny ${index + 1}`, at, items);
+      }),
+    };
+  }
+
+  #rule(name: string, path: Path, items: Items): RuleConfig {
+    const { tools, prompts, resources, readOnly, hints = {}, when } = items;
+    this.#paths.set(name, path);
+    const { file, line } = this.#document.problem(path, '');
+    const given = Object.entries({ ...hints, ...(readOnly === undefined ? {} : { readOnly }) });
+    return {
+      name,
+      place: { file, line },
+      upstreams: this.#upstreams([...path, 'upstreams'], items.upstreams),
+      tools,
+      prompts,
+      resources,
+      hints: Object.fromEntries(given.filter(([, value]) => value !== undefined)),
+      when,
+    };
+  }
+
+  #upstreams(path: Path, names: readonly string[] | undefined): readonly string[] | undefined {
+    if (names === undefined || names.includes('*')) return undefined;
+    return names.map((name, index) => {
+      this.#check([...path, index], 'upstream', name, [...this.#ids.keys()]);
+      return this.#ids.get(name) ?? name;
+    });
+  }
+
+  #grant(index: number, claims: readonly string[]): GrantConfig {
+    const path = [...BASE, 'grants', index];
+    const grant = this.#access.grants[index];
+    if (grant === undefined) throw new RangeError(`no grant ${index}`);
+    const { roles, anyone = false, keys, groups, scopes, subjects, issuers, clients, endpoints } = grant;
+    const selects = [keys, groups, scopes, subjects, issuers, clients].filter((list) => list !== undefined);
+    const isFiltered = selects.length > 0 || Object.keys(grant.claims).length > 0;
+    if (anyone === isFiltered) {
+      this.#problem(
+        path,
+        anyone ? 'is for anyone, so it names no principals' : 'names no principals; for all, write anyone: true',
+      );
+    }
+    for (const [i, role] of roles.entries()) {
+      this.#check([...path, 'roles', i], 'role', role, Object.keys(this.#access.roles));
+    }
+    for (const name of Object.keys(grant.claims)) this.#check([...path, 'claims', name], 'claim', name, claims);
+    this.#checkCredentials(path, keys, issuers);
+    return {
+      roles,
+      endpoints: endpoints?.map((endpoint, i) => this.#endpoint([...path, 'endpoints', i], endpoint)),
+      anyone,
+      keys,
+      groups,
+      scopes,
+      subjects,
+      issuers,
+      clients,
+      claims: grant.claims,
+    };
+  }
+
+  #checkCredentials(path: Path, keys: readonly string[] = [], issuers: readonly string[] = []): void {
+    const { apiKeys, jwt, introspection } = this.#settings.auth;
+    // A config without credentials may get a first key at its start.
+    const known =
+      apiKeys.length + jwt.length + introspection.length === 0 ? ['first'] : apiKeys.map(({ name }) => name);
+    if (!canExistLater(this.#settings)) {
+      for (const [i, key] of keys.entries()) this.#check([...path, 'keys', i], 'API key', key, known);
+    }
+    const spelled = [...jwt, ...introspection].map(({ issuer }) => issuer);
+    for (const [i, issuer] of issuers.entries())
+      this.#check([...path, 'issuers', i], 'issuer in auth', issuer, spelled);
+  }
+
+  /** Returns the id of the view at a path. */
+  #endpoint(at: Path, path: string): string {
+    const known = ['/mcp', ...[...this.#ids.values(), ...this.#profiles].map((id) => `/mcp/${id}`)];
+    this.#check(at, 'endpoint', path, known);
+    return path.slice('/mcp/'.length);
+  }
+
+  #runTests(policy: Policy, tests: readonly Test[]): void {
+    for (const [index, test] of tests.entries()) {
+      const path = [...BASE, 'tests', index];
+      this.#check([...path, 'upstream'], 'upstream', test.upstream, [...this.#ids.keys()]);
+      const endpoint = this.#endpoint([...path, 'endpoint'], test.endpoint);
+      const failure = failureOf(policy, test, endpoint, this.#ids.get(test.upstream) ?? test.upstream);
+      if (failure !== undefined) this.#problem(path, failure);
+    }
+  }
+}
+
+/** Returns the reason why a test fails; undefined if it does not. */
+function failureOf(policy: Policy, test: Test, endpoint: string, upstream: string): string | undefined {
+  const named = (['tool', 'prompt', 'resource'] as const).flatMap((kind) => {
+    const name = test[kind];
+    return name === undefined ? [] : [{ kind, name }];
+  });
+  const [item, ...others] = named;
+  if (item === undefined || others.length > 0) return 'names not exactly one of tool, prompt and resource';
+  const given = Object.entries(test.hints ?? {}).filter(([, value]) => value !== undefined);
+  const about = { ...item, upstream, hints: { ...NO_HINTS, ...Object.fromEntries(given) } };
+  const rights = policy.rightsOf(describedPrincipal(test.as), endpoint);
+  const now = test.at === undefined ? new Date() : new Date(test.at);
+  const args = test.args === undefined ? undefined : JSON.stringify(test.args);
+  const listed = rights.decide(about);
+  const called = rights.decideCall(about, args, now);
+  const decided = listed.effect === 'deny' ? 'hidden' : called.effect;
+  // What is hidden is denied too.
+  if (decided === test.expect || (decided === 'hidden' && test.expect === 'deny')) return undefined;
+  return `this test expects "${test.expect}" and gets "${decided}": ${called.why}`;
+}

@@ -1,0 +1,112 @@
+import { isLoopback, parseAddress, suggestAddress } from '../schema/address.ts';
+import type { Address } from '../config.ts';
+import type { Document } from '../document/document.ts';
+import { valueAt } from '../document/expanded.ts';
+import type { GatewaySettings } from '../schema/gateway-schema.ts';
+import { problemLine } from '../document/problem.ts';
+import type { Problem } from '../document/problem.ts';
+import { didYouMean } from '../document/suggest.ts';
+
+/** Addresses given on the command line. */
+export interface AddressOptions {
+  readonly listen?: string | undefined;
+  /** `off` disables the operator's port. */
+  readonly operator?: string | undefined;
+}
+
+/** The parsed addresses of the command line; members are absent if their option was not given. */
+interface Overrides {
+  readonly listen?: Address;
+  readonly operator?: Address | false;
+}
+
+/** The addresses that the gateway listens on. */
+export interface Addresses {
+  readonly listen: Address;
+  /** True if `listen` comes from the command line. */
+  readonly listenOverridden: boolean;
+  readonly operator: Address | undefined;
+  /** Takes the next free port if the operator's port is in use. True if the port was not configured. */
+  readonly operatorMayMove: boolean;
+}
+
+/** Parses the addresses of the command line. Adds invalid ones to `problems`. */
+export function readOverrides({ listen, operator }: AddressOptions, problems: Problem[]): Overrides {
+  const read = (option: string, text: string): Address | undefined => {
+    const address = parseAddress(text);
+    if (address !== undefined) return address;
+    const message = `expected host:port such as "127.0.0.1:3000", got ${JSON.stringify(text)}`;
+    problems.push(optionProblem(option, `${message}${didYouMean(suggestAddress(text))}`));
+    return undefined;
+  };
+  const listenAt = listen === undefined ? undefined : read('--listen', listen);
+  const operatorAt = operator === undefined ? undefined : operator === 'off' ? false : read('--operator', operator);
+  return {
+    ...(listenAt === undefined ? {} : { listen: listenAt }),
+    ...(operatorAt === undefined ? {} : { operator: operatorAt }),
+  };
+}
+
+function optionProblem(option: string, message: string): Problem {
+  return { file: option, line: 0, column: 0, key: '', message };
+}
+
+/** Decides where to listen. The command line overrides the file, and the file overrides the defaults. */
+export function addressesOf(document: Document, settings: GatewaySettings, overrides: Overrides): Addresses {
+  const listen = overrides.listen ?? settings.listen;
+  const wanted = overrides.operator ?? settings.operator;
+  const operatorMayMove =
+    wanted !== false &&
+    overrides.operator === undefined &&
+    valueAt(document.data, ['gateway', 'operator']) === undefined;
+  const operator =
+    wanted === false
+      ? undefined
+      : operatorMayMove && wanted.port === listen.port
+        ? { ...wanted, port: wanted.port + 1 }
+        : wanted;
+  return { listen, listenOverridden: overrides.listen !== undefined, operator, operatorMayMove };
+}
+
+/**
+ * Returns the problems with these addresses: open to the network without authentication, or two ports at one address.
+ *
+ * @param hasAuth whether clients have to authenticate.
+ */
+export function exposure(document: Document, hasAuth: boolean, addresses: Addresses): Problem[] {
+  const { listen, listenOverridden, operator } = addresses;
+  const problems: Problem[] = [];
+  if (!isLoopback(listen.host) && !hasAuth) {
+    const message = `${listen.host} is open to the network without authentication; configure gateway.auth, or listen on 127.0.0.1`;
+    problems.push(
+      listenOverridden ? optionProblem('--listen', message) : document.problem(['gateway', 'listen'], message),
+    );
+  }
+  if (operator !== undefined && operator.port !== 0 && operator.port === listen.port && operator.host === listen.host) {
+    problems.push(
+      document.problem(['gateway', 'operator'], 'is the address of listen; operators have a port of their own'),
+    );
+  }
+  return problems;
+}
+
+/** Returns warnings, one line each, about addresses that are reachable from the network. */
+export function exposureWarnings(document: Document, settings: GatewaySettings, addresses: Addresses): string[] {
+  const { publicUrl, allowedHosts } = settings;
+  const { listen, operator } = addresses;
+  const warnings: string[] = [];
+  if (!isLoopback(listen.host) && publicUrl === undefined && allowedHosts.length === 0) {
+    const message = 'without publicUrl or allowedHosts, requests that name the gateway by a host name are refused';
+    warnings.push(problemLine(document.problem(['gateway', 'listen'], message)));
+  }
+  if (!isLoopback(listen.host) && settings.access === undefined) {
+    const message =
+      'there is no access policy, so every client with credentials may use everything; see docs/policy.md';
+    warnings.push(problemLine(document.problem(['gateway', 'access'], message)));
+  }
+  if (operator !== undefined && !isLoopback(operator.host)) {
+    const message = 'health and metrics on this port need no key; let only operators and their monitoring reach it';
+    warnings.push(problemLine(document.problem(['gateway', 'operator'], message)));
+  }
+  return warnings;
+}

@@ -1,0 +1,33 @@
+import type { Document } from '../document/document.ts';
+import type { Problem } from '../document/problem.ts';
+import type { GatewaySettings } from '../schema/gateway-schema.ts';
+
+/** Returns the problems with settings of `gateway.auth` that contradict each other. */
+export function authProblems(document: Document, { auth, redis }: Pick<GatewaySettings, 'auth' | 'redis'>): Problem[] {
+  const at = (key: string, message: string) => document.problem(['gateway', 'auth', key], message, 'key');
+  const problems: Problem[] = [];
+  if (auth.keysInRedis === true && redis === undefined) problems.push(at('keysInRedis', 'needs gateway.redis'));
+  if (auth.keysInRedis === true && auth.keyFile !== undefined) {
+    problems.push(at('keyFile', 'keys are either in a file or in Redis; remove keyFile or keysInRedis'));
+  }
+  const issuers = new Set<string>();
+  for (const [index, { issuer }] of auth.jwt.entries()) {
+    if (issuers.has(issuer)) {
+      const path = ['gateway', 'auth', 'jwt', index, 'issuer'];
+      problems.push(document.problem(path, 'this issuer has an entry already; put all its audiences into one'));
+    }
+    issuers.add(issuer);
+  }
+  const prefixes = new Set<string>();
+  for (const [index, { issuer, tokenPrefix }] of auth.introspection.entries()) {
+    const path = (key: string) => ['gateway', 'auth', 'introspection', index, key];
+    if (issuers.has(issuer)) problems.push(document.problem(path('issuer'), 'this issuer has an entry already'));
+    issuers.add(issuer);
+    if (prefixes.has(tokenPrefix)) {
+      const message = 'another entry has the tokens of this beginning; a token is shown to one issuer only';
+      problems.push(document.problem(path('tokenPrefix'), message));
+    }
+    prefixes.add(tokenPrefix);
+  }
+  return problems;
+}

@@ -1,0 +1,62 @@
+import { readFileSync } from 'node:fs';
+
+import { LockFileError } from '../../lock/lock-file.ts';
+import { Pins } from '../../lock/pins.ts';
+import type { LockConfig } from '../config.ts';
+import type { UpstreamConfig } from '../upstream-config.ts';
+import type { Document } from '../document/document.ts';
+import type { Places } from '../document/places.ts';
+import { type Problem, problemLine } from '../document/problem.ts';
+import type { GatewaySettings } from '../schema/gateway-schema.ts';
+
+const DEFAULT_FILE = 'linkspan.lock';
+const PATH = ['gateway', 'lock'];
+
+interface LockRead {
+  /** Absolute path of the lock file, also if there is none. */
+  readonly file: string;
+  readonly config: LockConfig | undefined;
+  readonly problem: Problem | undefined;
+  readonly warnings: readonly string[];
+}
+
+/**
+ * Reads the lock file. One that is missing is a problem if definitions that are not in it would be withheld: without it, all of them
+ * would be.
+ */
+export function readLock(
+  document: Document,
+  settings: GatewaySettings['lock'],
+  where: Places,
+  upstreams: readonly UpstreamConfig[],
+): LockRead {
+  const file = where.resolve(settings?.file ?? DEFAULT_FILE);
+  const none = { file, config: undefined, problem: undefined, warnings: [] };
+  const onChange = settings?.onChange ?? 'warn';
+  try {
+    const text = readText(file);
+    if (text !== undefined) return { ...none, config: { file, onChange, pins: new Pins(text) } };
+  } catch (thrown) {
+    if (!(thrown instanceof LockFileError)) throw thrown;
+    const { message, line, column } = thrown;
+    return { ...none, problem: { file, line, column, key: '', message } };
+  }
+  const own = upstreams.filter(({ lock }) => lock !== undefined && lock !== 'off');
+  if (settings === undefined && own.length === 0) return none;
+  const message = `there is no lock file ${file}; write it with "linkspan lock"`;
+  const path = settings === undefined ? ['gateway'] : PATH;
+  const problem = document.problem(path, message);
+  const isEnforced = (settings !== undefined && onChange !== 'warn') || own.some(({ lock }) => lock !== 'warn');
+  return isEnforced ? { ...none, problem } : { ...none, warnings: [problemLine(problem)] };
+}
+
+/** Returns the text of the file; undefined if there is none. @throws {LockFileError} if it cannot be read. */
+function readText(file: string): string | undefined {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (thrown) {
+    const code = thrown instanceof Error && 'code' in thrown ? String(thrown.code) : 'unknown error';
+    if (code === 'ENOENT') return undefined;
+    throw new LockFileError(`cannot be read (${code})`, 0, 0, thrown);
+  }
+}

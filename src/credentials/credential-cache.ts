@@ -1,0 +1,214 @@
+import { GatewayError } from '../errors.ts';
+import { type LimitName, LIMITS } from '../limits.ts';
+import type { Credential, RequestCredentials } from '../upstream/http/request-credentials.ts';
+import { NeedsAuthorizationError } from '../upstream/rpc/needs-authorization-error.ts';
+import { NO_SCOPES, type ScopeSettings, StepUp } from './step-up.ts';
+
+const FIRST_RETRY_MS = 1_000;
+const LAST_RETRY_MS = 30_000;
+/** Shortest time between renewals that an upstream causes by a 401. */
+const RENEWAL_MS = 5_000;
+/** A credential is renewed after this share of its life, while it is still valid. */
+const FRESH_SHARE = 0.8;
+/** A credential is not used for the last part of its life, in which it could expire on its way. */
+const MARGIN_SHARE = 0.05;
+const MAX_MARGIN_MS = 10_000;
+/** Scopes that the issuer refuses are asked for again after this time. */
+const SCOPES_REFUSED_MS = 3_600_000;
+/** The same, if the issuer could not answer. */
+const SCOPES_FAILED_MS = 30_000;
+
+/** A credential that was just acquired. */
+export interface Acquired {
+  readonly credential: Credential;
+  /** The time for which it is valid, in ms; Infinity if nobody says. */
+  readonly lifeMs: number;
+}
+
+/** The parts that a {@link CredentialCache} is constructed from. */
+export interface CredentialCacheParts {
+  readonly upstream: string;
+  /**
+   * Gets a credential.
+   *
+   * @param scopes besides those of the settings.
+   * @throws {NeedsAuthorizationError} if an operator or user has to act; any other error is transient.
+   */
+  readonly acquire: (audience: string, scopes: readonly string[]) => Promise<Acquired>;
+  /** By default there are none. */
+  readonly scopes?: ScopeSettings;
+  /** Reports each attempt, with its further scopes and its failure. */
+  readonly onAttempt: (scopes: readonly string[], failure: unknown) => void;
+  /** Called when a credential has further scopes for the first time. */
+  readonly onExtended?: (scopes: readonly string[]) => void;
+  readonly onLimit: (limit: LimitName) => void;
+  /** Monotonic ms. */
+  readonly clock?: () => number;
+  /** In [0, 1). */
+  readonly random?: () => number;
+}
+
+interface Entry {
+  acquired: Acquired | undefined;
+  readonly stepUp: StepUp;
+  /** Times in monotonic ms. */
+  freshUntilMs: number;
+  usableUntilMs: number;
+  renewableAtMs: number;
+  failures: number;
+  retryAtMs: number;
+  failure: GatewayError | undefined;
+  acquiring: Promise<Credential> | undefined;
+}
+
+/**
+ * Keeps the credentials of an upstream, one for each audience. Renews a credential before it expires, while requests use the old one. All
+ * that need a credential at the same time share one request for it.
+ */
+export class CredentialCache implements RequestCredentials {
+  readonly #parts: CredentialCacheParts;
+  readonly #clock: () => number;
+  readonly #random: () => number;
+  readonly #entries = new Map<string, Entry>();
+
+  constructor(parts: CredentialCacheParts) {
+    this.#parts = parts;
+    this.#clock = parts.clock ?? (() => performance.now());
+    this.#random = parts.random ?? Math.random;
+  }
+
+  current(audience: string): Credential | undefined {
+    const entry = this.#entries.get(audience);
+    if (entry?.acquired === undefined) return undefined;
+    const nowMs = this.#clock();
+    if (nowMs >= entry.usableUntilMs) return undefined;
+    if (nowMs >= entry.freshUntilMs && entry.acquiring === undefined && nowMs >= entry.retryAtMs) {
+      // A failure is reported by onAttempt, and by requests once the credential has expired.
+      this.#acquire(audience, entry).catch(() => undefined);
+    }
+    return entry.acquired.credential;
+  }
+
+  async acquire(audience: string): Promise<Credential> {
+    const known = this.current(audience);
+    if (known !== undefined) return known;
+    const entry = this.#entryOf(audience);
+    if (entry.acquiring === undefined && entry.failure !== undefined && this.#clock() < entry.retryAtMs) {
+      throw entry.failure;
+    }
+    return await this.#acquire(audience, entry);
+  }
+
+  async renew(audience: string, refused: Credential): Promise<Credential | undefined> {
+    const entry = this.#entryOf(audience);
+    const known = entry.acquired?.credential;
+    if (known !== undefined && known !== refused) return known;
+    if (entry.acquiring !== undefined) return await entry.acquiring;
+    const nowMs = this.#clock();
+    if (nowMs < entry.renewableAtMs) return undefined;
+    entry.renewableAtMs = nowMs + RENEWAL_MS;
+    entry.acquired = undefined;
+    return await this.#acquire(audience, entry);
+  }
+
+  async extend(audience: string, refused: Credential, needed: readonly string[]): Promise<Credential | undefined> {
+    const entry = this.#entryOf(audience);
+    await entry.acquiring?.catch(() => undefined);
+    const { stepUp } = entry;
+    if (stepUp.covers(needed)) {
+      const known = this.current(audience);
+      return known === refused ? undefined : known;
+    }
+    const scopes = stepUp.plan(needed, this.#clock());
+    if (scopes === undefined) return undefined;
+    const extended = await this.#acquire(audience, entry, scopes);
+    return extended === refused || !stepUp.covers(needed) ? undefined : extended;
+  }
+
+  /** Forgets all credentials and failures, after a change of the settings. */
+  clear(): void {
+    this.#entries.clear();
+  }
+
+  #entryOf(audience: string): Entry {
+    let entry = this.#entries.get(audience);
+    if (entry !== undefined) return entry;
+    if (this.#entries.size >= LIMITS.credentialAudiences) {
+      this.#parts.onLimit('credentialAudiences');
+      const [oldest = audience] = this.#entries.keys();
+      this.#entries.delete(oldest);
+    }
+    entry = {
+      acquired: undefined,
+      stepUp: new StepUp(this.#parts.scopes ?? NO_SCOPES, this.#parts.onLimit),
+      freshUntilMs: 0,
+      usableUntilMs: 0,
+      renewableAtMs: 0,
+      failures: 0,
+      retryAtMs: 0,
+      failure: undefined,
+      acquiring: undefined,
+    };
+    this.#entries.set(audience, entry);
+    return entry;
+  }
+
+  #acquire(audience: string, entry: Entry, scopes = entry.stepUp.held): Promise<Credential> {
+    entry.acquiring ??= this.#acquireNow(audience, entry, scopes).finally(() => {
+      entry.acquiring = undefined;
+    });
+    return entry.acquiring;
+  }
+
+  async #acquireNow(audience: string, entry: Entry, scopes: readonly string[]): Promise<Credential> {
+    try {
+      const acquired = await this.#parts.acquire(audience, scopes);
+      const { lifeMs } = acquired;
+      const nowMs = this.#clock();
+      entry.acquired = acquired;
+      if (scopes !== entry.stepUp.held) this.#parts.onExtended?.(scopes);
+      entry.stepUp.granted(scopes);
+      // Replicas that started together would otherwise ask together.
+      entry.freshUntilMs = nowMs + lifeMs * (FRESH_SHARE - 0.1 * this.#random());
+      entry.usableUntilMs = nowMs + lifeMs - Math.min(MAX_MARGIN_MS, lifeMs * MARGIN_SHARE);
+      entry.failures = 0;
+      entry.retryAtMs = 0;
+      entry.failure = undefined;
+      this.#parts.onAttempt(scopes, undefined);
+      return acquired.credential;
+    } catch (thrown) {
+      this.#parts.onAttempt(scopes, thrown);
+      const others = this.#withoutScopes(entry, scopes, thrown);
+      if (others !== undefined) {
+        const { acquired } = entry;
+        const isUsable = acquired !== undefined && this.#clock() < entry.usableUntilMs;
+        return isUsable ? acquired.credential : await this.#acquireNow(audience, entry, others);
+      }
+      entry.retryAtMs = this.#clock() + Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** entry.failures);
+      entry.failures++;
+      entry.failure = this.#failureOf(thrown);
+      throw entry.failure;
+    }
+  }
+
+  /**
+   * Returns the scopes to go on with after a failure to get further ones; undefined if it was not because of them. Requests that need none of the further scopes are
+   * not concerned.
+   */
+  #withoutScopes({ stepUp }: Entry, scopes: readonly string[], thrown: unknown): readonly string[] | undefined {
+    const isRefused = thrown instanceof NeedsAuthorizationError;
+    if (scopes.length === 0 || (scopes === stepUp.held && !isRefused)) return undefined;
+    stepUp.refused(scopes, this.#clock() + (isRefused ? SCOPES_REFUSED_MS : SCOPES_FAILED_MS));
+    return stepUp.held;
+  }
+
+  /** Returns the failure for clients, which learn nothing about the issuer. */
+  #failureOf(thrown: unknown): GatewayError {
+    if (thrown instanceof GatewayError) return thrown;
+    const { upstream } = this.#parts;
+    const isFinal = thrown instanceof NeedsAuthorizationError;
+    const why = isFinal ? 'an operator has to correct them' : 'the issuer did not give them out; try again';
+    const message = `the gateway has no credentials for upstream "${upstream}": ${why}`;
+    return new GatewayError('upstream-unavailable', { upstream, message, executed: 'no', retryable: !isFinal }, thrown);
+  }
+}

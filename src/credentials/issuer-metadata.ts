@@ -1,0 +1,79 @@
+import { z } from 'zod';
+import { EgressError } from '../egress/egress-error.ts';
+import type { Egress } from '../egress/egress.ts';
+import type { UrlSource } from '../egress/guarded-connector.ts';
+
+/** The time that metadata are used without asking again. */
+const FRESH_MS = 3_600_000;
+
+/** A token endpoint. */
+export interface TokenEndpoint {
+  readonly issuer: string;
+  readonly url: string;
+  /** A token endpoint on the origin of a configured issuer is as good as configured. */
+  readonly source: UrlSource;
+}
+
+/**
+ * Returns the URLs of the metadata of an issuer, in the order in which they are asked.
+ *
+ * @see https://www.rfc-editor.org/rfc/rfc8414#section-3
+ * @see https://openid.net/specs/openid-connect-discovery-1_0.html#ProviderConfig
+ */
+function metadataUrls(issuer: string): readonly string[] {
+  const { origin, pathname } = new URL(issuer);
+  const path = pathname.replace(/\/$/, '');
+  const inserted = ['oauth-authorization-server', 'openid-configuration'].map(
+    (name) => `${origin}/.well-known/${name}${path}`,
+  );
+  return path === '' ? inserted : [...inserted, `${origin}${path}/.well-known/openid-configuration`];
+}
+
+const METADATA = z.object({ issuer: z.string(), token_endpoint: z.string().optional() });
+
+/** The token endpoint of an issuer, by its metadata. */
+export class IssuerMetadata {
+  readonly #issuer: string;
+  readonly #egress: Egress;
+  #found: TokenEndpoint | undefined;
+  #untilMs = 0;
+
+  constructor(issuer: string, egress: Egress) {
+    this.#issuer = issuer;
+    this.#egress = egress;
+  }
+
+  /** @throws {EgressError} if the metadata do not name a usable token endpoint. */
+  async tokenEndpoint(nowMs = performance.now()): Promise<TokenEndpoint> {
+    if (this.#found !== undefined && nowMs < this.#untilMs) return this.#found;
+    this.#found = await this.#read();
+    this.#untilMs = nowMs + FRESH_MS;
+    return this.#found;
+  }
+
+  async #read(): Promise<TokenEndpoint> {
+    const issuer = this.#issuer;
+    for (const url of metadataUrls(issuer)) {
+      const response = await this.#egress.fetch(url, 'configured', { headers: { accept: 'application/json' } });
+      if (response.status !== 200) continue;
+      const { issuer: named, token_endpoint: endpoint = '' } = await readMetadata(response, url);
+      // Without this check, one issuer could speak for another. https://www.rfc-editor.org/rfc/rfc8414#section-3.3
+      if (named !== issuer) {
+        throw new EgressError(`the metadata at ${url} are those of another issuer than ${issuer}`);
+      }
+      const parsed = URL.parse(endpoint);
+      if (parsed === null) throw new EgressError(`the metadata of ${issuer} name no token endpoint`);
+      const source = parsed.origin === new URL(issuer).origin ? 'configured' : 'discovered';
+      return { issuer, url: parsed.href, source };
+    }
+    throw new EgressError(`${issuer} has no metadata; configure tokenUrl`);
+  }
+}
+
+async function readMetadata(response: Response, url: string): Promise<z.output<typeof METADATA>> {
+  try {
+    return METADATA.parse(await response.json());
+  } catch (thrown) {
+    throw new EgressError(`the metadata at ${url} cannot be read`, { cause: thrown });
+  }
+}

@@ -1,0 +1,35 @@
+const FORM = /^application\/x-www-form-urlencoded\b/i;
+const JSON_TYPE = /^application\/(?:\w+\+)?json\b/i;
+
+/**
+ * Returns the response of a token endpoint in the form of RFC 6749, which some servers do not keep: they answer with a form, write an error with
+ * status 200, give scopes as a list, or leave out `token_type`.
+ */
+export async function normalizedTokenResponse(response: Response): Promise<Response> {
+  const type = response.headers.get('content-type') ?? '';
+  const text = await response.text();
+  const members = membersOf(text, type);
+  if (members === undefined)
+    return new Response(text === '' ? null : text, { status: response.status, headers: response.headers });
+  const { error, scope } = members;
+  const isHiddenError = response.status === 200 && typeof error === 'string';
+  const body = {
+    ...(response.status === 200 ? { token_type: 'bearer' } : {}),
+    ...members,
+    ...(Array.isArray(scope) ? { scope: scope.join(' ') } : {}),
+  };
+  return Response.json(body, { status: isHiddenError ? 400 : response.status });
+}
+
+/** Returns the members of an answer; undefined if it has none. */
+function membersOf(text: string, type: string): Readonly<Record<string, unknown>> | undefined {
+  if (FORM.test(type)) return Object.fromEntries(new URLSearchParams(text));
+  if (!JSON_TYPE.test(type)) return undefined;
+  try {
+    const document: unknown = JSON.parse(text);
+    return typeof document === 'object' && document !== null ? { ...document } : undefined;
+  } catch {
+    // The caller reports the text as what it is.
+    return undefined;
+  }
+}

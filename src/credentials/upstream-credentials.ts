@@ -1,0 +1,125 @@
+import type { Logger } from 'pino';
+import type { UpstreamAuth } from '../config/credentials.ts';
+import type { Egress } from '../egress/egress.ts';
+import type { LimitName } from '../limits.ts';
+import type { Callers } from '../policy/callers.ts';
+import { isOperator, LOCAL, type Principal } from '../policy/principal.ts';
+import type { CredentialOutcome } from '../telemetry/upstream-metrics.ts';
+import type { CredentialSource } from '../upstream/connection-key.ts';
+import type { RequestCredentials } from '../upstream/http/request-credentials.ts';
+import { NeedsAuthorizationError } from '../upstream/rpc/needs-authorization-error.ts';
+import { type Acquired, CredentialCache } from './credential-cache.ts';
+import type { IdentityKeys } from './identity-keys.ts';
+import { identityToken } from './identity-token.ts';
+import { NO_SCOPES } from './step-up.ts';
+import { TokenSource } from './token-source.ts';
+
+/** The credentials of one upstream, with the settings that a reload changes. */
+export interface UpstreamCredentials {
+  readonly requests: RequestCredentials;
+  readonly source: CredentialSource;
+  /** Applies other secrets of the same client. Credentials that were acquired before are not used any more. */
+  update(auth: UpstreamAuth): void;
+}
+
+/** The parts of the gateway that credentials depend on. */
+export interface CredentialParts {
+  readonly egress: Egress;
+  readonly callers: Callers;
+  readonly identity: IdentityKeys;
+  readonly log: Logger;
+  readonly onLimit: (limit: LimitName) => void;
+}
+
+/** The parts that the credentials of one upstream are made of. */
+export interface UpstreamCredentialsParts extends CredentialParts {
+  readonly upstream: string;
+  readonly onAttempt: (outcome: CredentialOutcome) => void;
+}
+
+/** A way to get credentials. An audience is the key of a principal, or empty. */
+interface Source {
+  /** @param scopes besides those of the settings. */
+  acquire(audience: string, scopes: readonly string[]): Promise<Acquired>;
+  update(auth: UpstreamAuth): void;
+}
+
+/** Returns the credentials that the settings of an upstream describe. */
+export function upstreamCredentials(auth: UpstreamAuth, parts: UpstreamCredentialsParts): UpstreamCredentials {
+  const { upstream, log, onLimit } = parts;
+  const onAttempt = (scopes: readonly string[], failure: unknown): void => {
+    parts.onAttempt(failure === undefined ? 'ok' : 'failed');
+    if (failure === undefined) return;
+    // The cause may quote the response, which may have a token.
+    const reason = failure instanceof Error ? failure.message : 'unknown';
+    const further = scopes.length === 0 ? {} : { scopes };
+    log.warn({ upstream, kind: auth.kind, ...further, reason }, 'no credentials for an upstream');
+  };
+  const source = sourceOf(auth, parts);
+  const requests = new CredentialCache({
+    upstream,
+    acquire: (audience, scopes) => source.acquire(audience, scopes),
+    scopes: auth.kind === 'identity' ? NO_SCOPES : { base: auth.scopes, stepUp: auth.stepUpScopes },
+    onAttempt,
+    onExtended: (scopes) => log.info({ upstream, kind: auth.kind, scopes }, 'an upstream needs further scopes'),
+    onLimit,
+  });
+  return {
+    requests,
+    source: auth.kind === 'clientCredentials' ? 'gateway' : 'principal',
+    update: (next) => {
+      source.update(next);
+      requests.clear();
+    },
+  };
+}
+
+function sourceOf(auth: UpstreamAuth, parts: CredentialParts): Source {
+  switch (auth.kind) {
+    case 'clientCredentials': {
+      const tokens = new TokenSource(auth, parts.egress);
+      return { acquire: (_audience, scopes) => tokens.acquire(scopes), update: (next) => tokens.update(next) };
+    }
+    case 'exchange': {
+      const { callers, egress } = parts;
+      callers.beginExchange();
+      const tokens = new TokenSource(auth, egress);
+      return {
+        acquire: (audience, scopes) => tokens.acquire(scopes, subjectToken(callers, audience)),
+        update: (next) => tokens.update(next),
+      };
+    }
+    case 'identity': {
+      const { callers, identity } = parts;
+      callers.begin();
+      identity.begin();
+      let settings = auth;
+      return {
+        acquire: (audience) => identityToken(settings, principalOf(callers, audience), identity),
+        update: (next) => {
+          if (next.kind === 'identity') settings = next;
+        },
+      };
+    }
+  }
+}
+
+/** Returns the token of a caller. @throws {NeedsAuthorizationError} if it has none. */
+function subjectToken(callers: Callers, audience: string): string {
+  const caller = callers.find(audience);
+  if (caller === undefined) throw new NeedsAuthorizationError('the caller is not known here yet');
+  if (caller.token === undefined) {
+    throw new NeedsAuthorizationError('the caller has an API key, which cannot be exchanged; it needs an access token');
+  }
+  return caller.token;
+}
+
+/** Returns the principal of a key. @throws {NeedsAuthorizationError} if it is not known. */
+function principalOf(callers: Callers, audience: string): Principal {
+  if (audience === LOCAL.key) return LOCAL;
+  const operator: Principal = { key: audience, label: audience, scopes: [] };
+  if (isOperator(operator)) return operator;
+  const caller = callers.find(audience);
+  if (caller === undefined) throw new NeedsAuthorizationError('the caller is not known here yet');
+  return caller.principal;
+}

@@ -1,0 +1,57 @@
+import type { Load, LoadRefusal, Work } from '../load/load.ts';
+import { isRetry } from '../protocol/input-required.ts';
+import type { Id, Message, MessageError, Request } from '../protocol/jsonrpc.ts';
+import { refuse } from './admission/refusal.ts';
+import type { ClassifiedPost, ClientInput } from './classify.ts';
+
+/** Methods that cost work at an upstream. */
+const CALLS: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read', 'completion/complete']);
+
+/** Returns the work that a request begins; undefined if it costs little, or ends work. */
+function workOf({ method }: Request): Work | undefined {
+  if (method === 'initialize') return 'session';
+  if (method === 'subscriptions/listen') return 'stream';
+  return CALLS.has(method) ? 'call' : undefined;
+}
+
+function isCall(item: Message | MessageError): boolean {
+  return 'kind' in item && item.kind === 'request' && workOf(item) === 'call';
+}
+
+/** Returns the work that an input of a session begins. A batch begins work if it does nothing else. */
+function workIn(input: ClientInput): Work | undefined {
+  if ('kind' in input) return input.kind === 'request' ? workOf(input) : undefined;
+  return input.length > 0 && input.every(isCall) ? 'call' : undefined;
+}
+
+/** Returns the work that a POST begins. A retry with answers continues a call; only clients of 2026-07-28 have retries. */
+function workOfPost(posted: ClassifiedPost): Work | undefined {
+  switch (posted.kind) {
+    case 'initialize':
+      return 'session';
+    case 'modern':
+      return isRetry(posted.request.params) ? undefined : workOf(posted.request);
+    case 'session':
+      return workIn(posted.input);
+    case 'modern-notification':
+    case 'refused':
+      return undefined;
+  }
+}
+
+/** Returns the refusal of a POST because of the load; undefined if what it asks for may begin. */
+export function refusalOfPost(load: Load | undefined, posted: ClassifiedPost): LoadRefusal | undefined {
+  const work = load?.isHigh === true ? workOfPost(posted) : undefined;
+  return work === undefined ? undefined : load?.refusalOf(work);
+}
+
+/** Like {@link refusalOfPost}, for an input of a session. */
+export function refusalOfInput(load: Load | undefined, input: ClientInput): LoadRefusal | undefined {
+  const work = load?.isHigh === true ? workIn(input) : undefined;
+  return work === undefined ? undefined : load?.refusalOf(work);
+}
+
+/** Returns the response that refuses something because of the load. */
+export function refuseForLoad({ error, retryAfterSeconds }: LoadRefusal, id?: Id): Response {
+  return refuse(error, id, { 'retry-after': String(retryAfterSeconds) });
+}

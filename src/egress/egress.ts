@@ -1,0 +1,133 @@
+import type { Agent } from 'undici';
+import { type EgressConfig, DIRECT_EGRESS } from '../config/credentials.ts';
+import { type LimitName, LIMITS } from '../limits.ts';
+import { EgressError } from './egress-error.ts';
+import type { Resolve, UrlSource } from './guarded-connector.ts';
+import { isNestedDeeper } from './nesting.ts';
+
+const TIMEOUT_MS = 5_000;
+
+/** One request to an issuer or a receiver of records. */
+export interface EgressRequest {
+  readonly method?: 'GET' | 'POST';
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string | undefined;
+  /** Keeps the connection for a next request. By default it is closed, because requests are minutes apart. */
+  readonly keepsConnection?: boolean;
+}
+
+/** Response headers that callers read. */
+const HEADERS = ['content-type', 'www-authenticate'] as const;
+
+/**
+ * Sends all requests of the gateway to issuers, and to URLs that they name: for keys, about tokens, and for tokens; and audit records. Follows no redirects, since
+ * a redirect could take credentials elsewhere.
+ *
+ * Upstreams are not reached by it: their sockets are in `http1/`, and follow no redirects either.
+ */
+export class Egress implements AsyncDisposable {
+  readonly #config: EgressConfig;
+  readonly #resolve: Resolve | undefined;
+  readonly #onLimit: ((limit: LimitName) => void) | undefined;
+  readonly #agents = new Map<UrlSource, Promise<Agent>>();
+
+  /**
+   * @param resolve looks names up; by default as the system does.
+   * @param onLimit called when a response is too large.
+   */
+  constructor(config: EgressConfig = DIRECT_EGRESS, resolve?: Resolve, onLimit?: (limit: LimitName) => void) {
+    this.#onLimit = onLimit;
+    this.#config = config;
+    this.#resolve = resolve;
+  }
+
+  /**
+   * Sends a request. The response has a whole body.
+   *
+   * @param source `discovered` unless the URL, or its origin, is in the config.
+   * @throws {EgressError} for a URL or response that is not allowed; another error if no response arrives within 5 s and 256 KiB.
+   */
+  async fetch(url: string, source: UrlSource, request: EgressRequest = {}): Promise<Response> {
+    const target = checkedUrl(url, source);
+    try {
+      return await this.#send(target, source, request);
+    } catch (thrown) {
+      // The error of the parser has the bytes of the response, which may have a token, and the log would have them.
+      if (!(thrown instanceof Error) || thrown.name !== 'HTTPParserError') throw thrown;
+      throw new EgressError(`${target.origin} answered with invalid HTTP`);
+    }
+  }
+
+  async #send(target: URL, source: UrlSource, request: EgressRequest): Promise<Response> {
+    // Loaded only here, since it takes a tenth of a second.
+    const { request: send } = await import('undici');
+    const { statusCode, headers, body } = await send(target, {
+      dispatcher: await this.#agent(source),
+      method: request.method ?? 'GET',
+      headers: { ...request.headers },
+      body: request.body ?? null,
+      reset: request.keepsConnection !== true,
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+    });
+    const dropBody = (): void => void body.on('error', () => undefined).destroy();
+    if (statusCode >= 300 && statusCode < 400) {
+      dropBody();
+      throw new EgressError(`${target.origin} answered with a redirect (HTTP ${statusCode}), which is not followed`);
+    }
+    if (statusCode < 200 || statusCode > 599) {
+      dropBody();
+      throw new EgressError(`${target.origin} answered with HTTP ${statusCode}, which is no status`);
+    }
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    for await (const chunk of body) {
+      if (!Buffer.isBuffer(chunk)) continue;
+      bytes += chunk.length;
+      if (bytes > LIMITS.issuerResponseBytes) {
+        dropBody();
+        this.#onLimit?.('issuerResponseBytes');
+        throw new EgressError(`the response of ${target.origin} is larger than ${LIMITS.issuerResponseBytes} bytes`);
+      }
+      chunks.push(chunk);
+    }
+    const whole = statusCode === 204 || statusCode === 205 ? null : Buffer.concat(chunks);
+    if (whole !== null && isNestedDeeper(whole.toString('latin1'), LIMITS.jsonDepth)) {
+      throw new EgressError(`the response of ${target.origin} is nested deeper than ${LIMITS.jsonDepth} levels`);
+    }
+    const kept = HEADERS.flatMap((name) => {
+      const value = headers[name];
+      return typeof value === 'string' ? [[name, value] as const] : [];
+    });
+    return new Response(whole, { status: statusCode, headers: Object.fromEntries(kept) });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const agents = await Promise.all(this.#agents.values());
+    this.#agents.clear();
+    await Promise.all(agents.map((agent) => agent.destroy()));
+  }
+
+  #agent(source: UrlSource): Promise<Agent> {
+    let agent = this.#agents.get(source);
+    if (agent === undefined) this.#agents.set(source, (agent = this.#open(source)));
+    return agent;
+  }
+
+  async #open(source: UrlSource): Promise<Agent> {
+    const [undici, { guardedConnector }] = await Promise.all([import('undici'), import('./guarded-connector.ts')]);
+    const connect = guardedConnector(source, this.#config, this.#resolve);
+    return new undici.Agent({ connect, allowH2: false });
+  }
+}
+
+/** Returns the URL. @throws {EgressError} if it is not allowed for its source, whatever address it leads to. */
+function checkedUrl(text: string, source: UrlSource): URL {
+  const url = URL.parse(text);
+  if (url === null) throw new EgressError('a URL cannot be read');
+  const { protocol, username, password } = url;
+  const isAllowed = protocol === 'https:' || (protocol === 'http:' && source === 'configured');
+  if (!isAllowed) throw new EgressError(`${url.origin} is not connected to: its scheme is not https`);
+  if (username !== '' || password !== '')
+    throw new EgressError(`${url.origin} is not connected to: its URL has a password`);
+  return url;
+}

@@ -1,0 +1,180 @@
+import { isIncluded, matchesGlob } from '../../catalog/names/glob.ts';
+import type { RateConfig, RepeatsConfig, Settings } from '../../config/config.ts';
+import { durationText } from '../../config/schema/units.ts';
+import { GatewayError } from '../../errors.ts';
+import { personOf, type Principal } from '../../policy/principal.ts';
+import { isSelectedByRate } from '../../policy/principal-selector.ts';
+import { isRetry } from '../../protocol/input-required.ts';
+import type { Request } from '../../protocol/jsonrpc.ts';
+import type { LeasedRates, Wait } from '../../store/leased-rates.ts';
+import type { Counters } from '../../store/shared-counters.ts';
+import type { AuditRecorder } from '../records/audit-recorder.ts';
+import type { OpenExchange } from '../exchange/open-exchange.ts';
+import type { UpstreamRoute } from '../exchange/route.ts';
+import type { RepeatedCalls } from './repeated-calls.ts';
+
+export interface CallLimitsParts {
+  readonly settings: Settings<'rates' | 'repeats' | 'limits'>;
+  readonly rates: LeasedRates;
+  readonly repeats: RepeatedCalls;
+  /** Counts the requests of a principal in all processes; undefined if there is no other one. */
+  readonly counters: Counters | undefined;
+  /** Undefined if there is no audit log. */
+  readonly audit: Pick<AuditRecorder, 'refuse'> | undefined;
+}
+
+/** Gives back the place of a request among those of its principal. */
+export type ReleaseCall = () => void;
+
+/**
+ * Bounds the requests of principals at upstreams: how often, how many at once, and how often the same. Asked once for each request that
+ * leaves for an upstream, so that neither the retry of a parked call nor a poll of a task counts again.
+ */
+export class CallLimits {
+  readonly #parts: CallLimitsParts;
+  /** The rates of each principal, for one list of rates: a reload brings another one. */
+  #rates: readonly RateConfig[] = [];
+  #ratesOf = new WeakMap<Principal, readonly RateConfig[]>();
+  readonly #inFlight = new Map<string, number>();
+
+  constructor(parts: CallLimitsParts) {
+    this.#parts = parts;
+  }
+
+  /** True if the config has no such bound. */
+  get isOff(): boolean {
+    const { rates, repeats, limits } = this.#parts.settings();
+    return rates.length === 0 && repeats === undefined && limits.inFlightPerPrincipal === undefined;
+  }
+
+  /**
+   * Counts a request. Resolves with the function that ends it; undefined if there is nothing to end.
+   *
+   * @throws {GatewayError} `rate-limited`, `repeated-call`, `overloaded`: the request must not be sent.
+   */
+  async admit(exchange: OpenExchange, to: UpstreamRoute): Promise<ReleaseCall | undefined> {
+    const { repeats, limits } = this.#parts.settings();
+    const { inFlightPerPrincipal } = limits;
+    const release = inFlightPerPrincipal === undefined ? undefined : await this.#enter(exchange, inFlightPerPrincipal);
+    try {
+      const taken = await this.#countRates(exchange, to);
+      // Counted last, since a call that is refused was not made. Its rates are given back if it repeats too often.
+      if (repeats !== undefined) this.#countRepeat(exchange, to, repeats, taken);
+    } catch (thrown) {
+      release?.();
+      throw thrown;
+    }
+    return release;
+  }
+
+  /** Returns the counters that it has counted in. @throws {GatewayError} `rate-limited` */
+  async #countRates(exchange: OpenExchange, to: UpstreamRoute): Promise<readonly string[]> {
+    const { principal, view } = exchange.client.caller;
+    const { rates } = this.#parts;
+    const taken: string[] = [];
+    for (const rate of this.#applicable(principal)) {
+      if (!holdsFor(rate, view, to)) continue;
+      const counter = `${rate.name} ${rate.per === 'all' ? '' : personOf(principal)}`;
+      const asked = rates.take(counter, rate.limit, rate.windowMs);
+      const waitMs: Wait = asked instanceof Promise ? await asked : asked;
+      if (waitMs === undefined) {
+        taken.push(counter);
+        continue;
+      }
+      for (const other of taken) rates.release(other);
+      this.#parts.audit?.refuse(exchange.request, `rate ${rate.name}`);
+      throw rateLimited(rate, to.upstream, waitMs);
+    }
+    return taken;
+  }
+
+  /** Returns the rates that hold for a principal, at any endpoint and upstream. */
+  #applicable(principal: Principal): readonly RateConfig[] {
+    const { rates } = this.#parts.settings();
+    if (rates !== this.#rates) {
+      this.#rates = rates;
+      this.#ratesOf = new WeakMap();
+    }
+    let known = this.#ratesOf.get(principal);
+    if (known === undefined) {
+      known = rates.filter(({ to }) => isSelectedByRate(to, principal));
+      this.#ratesOf.set(principal, known);
+    }
+    return known;
+  }
+
+  /** @param taken counters of rates. @throws {GatewayError} `repeated-call` */
+  #countRepeat(
+    exchange: OpenExchange,
+    { tool, upstream }: UpstreamRoute,
+    settings: RepeatsConfig,
+    taken: readonly string[],
+  ): void {
+    const { request, client } = exchange;
+    const { limit, windowMs, tools, exceptTools } = settings;
+    if (tool === undefined || !isIncluded({ includeTools: tools, excludeTools: exceptTools }, tool)) return;
+    // The answers to questions differ, though the arguments are the same. Only a client that is asked in answers has a valid state to send.
+    if (client.dialect.asksInAnswers && isRetry(request.params)) return;
+    const { principal, view } = client.caller;
+    const parts = [personOf(principal), view, tool, request.params?.raw('arguments') ?? ''];
+    const waitMs = this.#parts.repeats.count(parts, limit, windowMs, performance.now());
+    if (waitMs === undefined) return;
+    for (const counter of taken) this.#parts.rates.release(counter);
+    this.#parts.audit?.refuse(request, 'repeats');
+    const message =
+      `this call was made ${limit} times with the same arguments within ${durationText(windowMs)}. ` +
+      'Do not repeat it: use the results that you have, change the arguments, or tell the user that you are stuck';
+    throw new GatewayError('repeated-call', { upstream, message, data: { retryAfterMs: Math.ceil(waitMs) } });
+  }
+
+  /** Takes a place among the requests of the principal. @throws {GatewayError} `overloaded` */
+  async #enter({ client, request }: OpenExchange, limit: number): Promise<ReleaseCall> {
+    const key = personOf(client.caller.principal);
+    const count = this.#inFlight.get(key) ?? 0;
+    if (count >= limit) throw this.#tooMany(request, limit);
+    this.#inFlight.set(key, count + 1);
+    const leave = (): void => {
+      const left = (this.#inFlight.get(key) ?? 1) - 1;
+      if (left === 0) this.#inFlight.delete(key);
+      else this.#inFlight.set(key, left);
+    };
+    const { counters } = this.#parts;
+    const name = `in flight ${key}`;
+    if (counters === undefined) return leave;
+    if (!(await counters.acquire(name, limit))) {
+      leave();
+      throw this.#tooMany(request, limit);
+    }
+    return () => {
+      leave();
+      counters.release(name);
+    };
+  }
+
+  #tooMany(request: Request, limit: number): GatewayError {
+    this.#parts.audit?.refuse(request, 'inFlightPerPrincipal');
+    const message = `you have ${limit} requests under way, as many as gateway.limits.inFlightPerPrincipal allows`;
+    return new GatewayError('overloaded', { message });
+  }
+}
+
+/** Returns whether a rate of the principal holds for a request at an endpoint. */
+function holdsFor(
+  { endpoints, upstreams, tools }: RateConfig,
+  view: string,
+  { upstream, tool }: UpstreamRoute,
+): boolean {
+  if (endpoints !== undefined && !endpoints.includes(view)) return false;
+  if (upstreams !== undefined && !upstreams.includes(upstream)) return false;
+  return tools === undefined || (tool !== undefined && tools.some((glob) => matchesGlob(glob, tool)));
+}
+
+const SECOND_MS = 1_000;
+
+function rateLimited({ name, limit, windowMs, per }: RateConfig, upstream: string, waitMs: number): GatewayError {
+  const whose = per === 'all' ? 'all clients together' : 'you';
+  const message =
+    `${whose} may make ${limit} such calls per ${durationText(windowMs)} (rate "${name}"). ` +
+    `The call was not made. Wait ${Math.ceil(waitMs / SECOND_MS)} s before you try again, and do something else until then`;
+  return new GatewayError('rate-limited', { upstream, message, data: { retryAfterMs: Math.ceil(waitMs), rate: name } });
+}

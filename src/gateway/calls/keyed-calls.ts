@@ -1,0 +1,228 @@
+import type { Settings } from '../../config/config.ts';
+import { durationText } from '../../config/schema/units.ts';
+import { GatewayError, toGatewayError, toRpcError } from '../../errors.ts';
+import { orderedText } from '../../json/ordered.ts';
+import { LIMITS, type LimitName } from '../../limits.ts';
+import type { Answer } from '../../protocol/jsonrpc.ts';
+import { idempotencyKeyOf, META, withoutIdempotencyKey } from '../../protocol/meta.ts';
+import type { ClaimAnswer, KeyedCall, KeyedCallStore } from '../../store/keyed-call-store.ts';
+import type { KeyedCallOutcome } from '../../telemetry/call-metrics.ts';
+import { answerText, parseAnswerText } from '../exchange/answer-text.ts';
+import type { AuditRecorder } from '../records/audit-recorder.ts';
+import type { Upstreams } from '../exchange/connection-holder.ts';
+import type { OpenExchange } from '../exchange/open-exchange.ts';
+import type { Owners } from '../exchange/owners.ts';
+import type { UpstreamRoute } from '../exchange/route.ts';
+import type { CallOutcome } from './call-outcome.ts';
+import { LateWrites } from './late-writes.ts';
+
+export interface KeyedCallsParts {
+  readonly store: KeyedCallStore;
+  readonly owners: Pick<Owners, 'name' | 'ownerOf'>;
+  readonly upstreams: Upstreams;
+  readonly settings: Settings<'idempotency' | 'sessions'>;
+  /** Records requests before they are answered; undefined unless the config requires that. */
+  readonly audit: Pick<AuditRecorder, 'begin'> | undefined;
+  readonly onOutcome: (outcome: KeyedCallOutcome) => void;
+  readonly onLimit: (limit: LimitName) => void;
+}
+
+/** Makes a call at its upstream. */
+type MakeCall = (to: UpstreamRoute) => Promise<CallOutcome>;
+
+/** The time after which a client may ask for the answer of a call under way. */
+const RETRY_MS = 1_000;
+
+/**
+ * Makes calls with idempotency keys once. The same principal at the same endpoint that sends the same key with the same tool and arguments gets
+ * the answer of the first call. A call that certainly did not run, or that its upstream has answered with questions, may be made again.
+ */
+export class KeyedCalls {
+  readonly #parts: KeyedCallsParts;
+  readonly #late: LateWrites;
+  /** Claims of calls that this process makes. */
+  readonly #inFlight = new Set<string>();
+  #lastClaim = 0;
+
+  constructor(parts: KeyedCallsParts) {
+    this.#parts = parts;
+    this.#late = new LateWrites(parts.store, parts.onLimit);
+  }
+
+  /**
+   * Returns the idempotency key of a request; undefined if it is a request that has none.
+   *
+   * @throws {GatewayError} `invalid-params`: the key is no text of the right length.
+   */
+  keyOf({ request: { method, params } }: OpenExchange): string | undefined {
+    const raw = method === 'tools/call' ? idempotencyKeyOf(params) : undefined;
+    if (raw === undefined) return undefined;
+    const key: unknown = JSON.parse(raw);
+    if (typeof key === 'string' && key !== '') {
+      if (key.length <= LIMITS.idempotencyKeyChars) return key;
+      this.#parts.onLimit('idempotencyKeyChars');
+    }
+    const message = `"${META.idempotencyKey}" in "_meta" must be a text of 1 to ${LIMITS.idempotencyKeyChars} characters`;
+    throw new GatewayError('invalid-params', { message });
+  }
+
+  /**
+   * Makes a call, or returns the answer of the one that was made with its key.
+   *
+   * @throws {GatewayError} what `make` throws; `duplicate-call`; `outcome-unknown` if the answer is not known; `store-unavailable`, `overloaded`
+   *   if the key cannot be remembered.
+   */
+  async run(exchange: OpenExchange, to: UpstreamRoute, key: string, make: MakeCall): Promise<CallOutcome> {
+    const call = keyedCall(exchange, to, key);
+    const claim = `${this.#parts.owners.name}/${++this.#lastClaim}`;
+    this.#inFlight.add(claim);
+    try {
+      const known = await this.#claim(call, claim, to.upstream);
+      if (known.kind !== 'claimed') return await this.#answerKnown(exchange, to, known);
+      this.#parts.onOutcome('made');
+      return await this.#make(exchange, to, call, claim, make);
+    } finally {
+      this.#inFlight.delete(claim);
+    }
+  }
+
+  close(): void {
+    this.#late.close();
+  }
+
+  /** @throws {GatewayError} `store-unavailable` */
+  async #claim(call: KeyedCall, claim: string, upstream: string): Promise<ClaimAnswer> {
+    const { store, settings, upstreams } = this.#parts;
+    const { idempotency, sessions } = settings();
+    const maxMs = upstreams.get(upstream)?.config.timeouts.maxMs ?? 0;
+    const keepMs = idempotency.keepMs + maxMs + sessions.parkMs;
+    try {
+      const known = await store.claim(call, claim, keepMs);
+      if (known.kind !== 'running' || !this.#isLate(known.claim)) return known;
+      return (await this.#late.repeat(known.claim)) ? await store.claim(call, claim, keepMs) : known;
+    } catch (thrown) {
+      if (!(thrown instanceof GatewayError)) throw thrown;
+      this.#parts.onOutcome('unavailable');
+      // The claim may have arrived without its reply.
+      await this.#late.release(call, claim);
+      const message =
+        'a call with an idempotency key needs the shared state, which cannot be used now. The call was not made. ' +
+        'Send it again later with the same key';
+      throw new GatewayError('store-unavailable', { upstream, message }, thrown);
+    }
+  }
+
+  /** Returns whether a claim is of this process, and of a call that is not under way any more. */
+  #isLate(claim: string): boolean {
+    return processOf(claim) === this.#parts.owners.name && !this.#inFlight.has(claim);
+  }
+
+  async #make(
+    exchange: OpenExchange,
+    to: UpstreamRoute,
+    call: KeyedCall,
+    claim: string,
+    make: MakeCall,
+  ): Promise<CallOutcome> {
+    const { keepMs } = this.#parts.settings().idempotency;
+    const { revision } = exchange.client.caller;
+    const end = (answer: Answer) => this.#late.end(call, claim, `${revision} ${answerText(answer)}`, keepMs);
+    try {
+      const outcome = await make({ ...to, params: withoutIdempotencyKey(to.params) });
+      if (exchange.failure !== undefined) await end({ kind: 'error', error: toRpcError(exchange.failure) });
+      else if (outcome.kind === 'answer') await end(outcome.answer);
+      else await this.#late.release(call, claim);
+      return outcome;
+    } catch (thrown) {
+      const failure = exchange.failure ?? thrown;
+      if (hasNotRun(failure)) await this.#late.release(call, claim);
+      else await end({ kind: 'error', error: toRpcError(failure) });
+      throw thrown;
+    }
+  }
+
+  /** Returns the answer to a call that was made, or that cannot be. */
+  async #answerKnown(
+    exchange: OpenExchange,
+    { upstream, upstreamTool }: UpstreamRoute,
+    known: Exclude<ClaimAnswer, { readonly kind: 'claimed' }>,
+  ): Promise<CallOutcome> {
+    const { audit, onOutcome, settings } = this.#parts;
+    switch (known.kind) {
+      case 'running':
+        if (!(await this.#isRunning(known.claim))) {
+          onOutcome('lost');
+          throw unknown(upstream, 'the process that made it is gone');
+        }
+        onOutcome('running');
+        throw new GatewayError('duplicate-call', {
+          upstream,
+          message:
+            'a call with this idempotency key is under way, and this one was not made. Send it again with the same key to get its answer',
+          data: { retryAfterMs: RETRY_MS },
+        });
+      case 'full': {
+        onOutcome('full');
+        const whose = known.limit === 'keyedCalls' ? 'all clients together' : 'you';
+        const within = durationText(settings().idempotency.keepMs);
+        const message =
+          `${whose} made ${LIMITS[known.limit]} calls with idempotency keys within ${within}, as many as are remembered. ` +
+          'The call was not made. Send it again later, or without a key';
+        throw new GatewayError('overloaded', { upstream, message });
+      }
+      case 'ended': {
+        const answer = this.#answerIn(exchange, upstream, known.outcome);
+        if (audit !== undefined) await audit.begin(exchange.request, exchange.client.caller, upstream, upstreamTool);
+        exchange.isReplay = true;
+        onOutcome('replayed');
+        return { kind: 'answer', answer };
+      }
+    }
+  }
+
+  async #isRunning(claim: string): Promise<boolean> {
+    if (this.#isLate(claim)) return false;
+    const { kind } = await this.#parts.owners.ownerOf({ kind: 'keyed-call', process: processOf(claim) });
+    return kind !== 'gone';
+  }
+
+  /** @throws {GatewayError} `outcome-unknown` */
+  #answerIn({ client }: OpenExchange, upstream: string, outcome: string | undefined): Answer {
+    const { onOutcome } = this.#parts;
+    const { revision } = client.caller;
+    const space = outcome?.indexOf(' ') ?? 0;
+    const made = outcome?.slice(0, space);
+    const answer = made === revision ? parseAnswerText(outcome?.slice(space + 1) ?? '') : undefined;
+    if (answer !== undefined) return answer;
+    onOutcome('lost');
+    if (made === undefined || made === revision) throw unknown(upstream, 'its answer is not kept any more');
+    throw unknown(upstream, `its answer is for a client of revision ${made}`);
+  }
+}
+
+function processOf(claim: string): string {
+  return claim.slice(0, claim.lastIndexOf('/'));
+}
+
+/** Errors by which the gateway refuses a call before it is sent, without saying so. */
+const NOT_SENT: ReadonlySet<string> = new Set(['unknown-tool', 'invalid-params']);
+
+/** Returns whether a call certainly did not run. */
+function hasNotRun(failure: unknown): boolean {
+  const { code, executed } = toGatewayError(failure);
+  return executed === 'no' || NOT_SENT.has(code);
+}
+
+function unknown(upstream: string, why: string): GatewayError {
+  const message =
+    `a call with this idempotency key was made, and ${why}. It was not made again. ` +
+    'Check what it did, and use another key to make it again';
+  return new GatewayError('outcome-unknown', { upstream, message });
+}
+
+/** Returns the call as the store knows it. @throws {JsonTextError} if its arguments are not JSON. */
+function keyedCall({ client, request }: OpenExchange, { tool, upstreamTool }: UpstreamRoute, key: string): KeyedCall {
+  const { principal, view } = client.caller;
+  const args = orderedText(request.params?.raw('arguments') ?? '{}');
+  return { principal: principal.key, name: JSON.stringify([view, tool ?? upstreamTool ?? '', key, args]) };
+}

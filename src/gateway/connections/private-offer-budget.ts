@@ -1,0 +1,84 @@
+import type { Offer } from '../../catalog/offer.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
+
+/** Memory of an item besides its text, and of each character: the item as listed, its published text and the catalog of it. */
+const ITEM_BYTES = 1_024;
+const CHAR_BYTES = 4;
+
+/** A connection with lists of its own. */
+interface Owner {
+  readonly upstream: string;
+}
+
+/** A kept offer, and the number of connections that have it. */
+interface Kept {
+  readonly upstream: string;
+  readonly bytes: number;
+  count: number;
+}
+
+/** Bounds the memory of lists that single connections have for themselves, per upstream and in total. Equal lists count once. */
+export class PrivateOfferBudget {
+  readonly #kept = new Map<Offer, Kept>();
+  /** Offers by connection, then by capability key. */
+  readonly #owned = new Map<Owner, Map<string, Offer>>();
+  readonly #bytes = new Map<string, number>();
+  #totalBytes = 0;
+
+  /**
+   * Counts the offer of a connection for clients with these capabilities, in place of the one before.
+   *
+   * @returns the limit that it would exceed; it is not counted then, and must not be kept.
+   */
+  keep(owner: Owner, capabilityKey: string, offer: Offer): LimitName | undefined {
+    const { upstream } = owner;
+    this.remove(owner, capabilityKey);
+    const known = this.#kept.get(offer);
+    if (known === undefined) {
+      const bytes = estimatedBytes(offer);
+      const ofUpstream = (this.#bytes.get(upstream) ?? 0) + bytes;
+      if (ofUpstream > LIMITS.privateListBytesPerUpstream) return 'privateListBytesPerUpstream';
+      if (this.#totalBytes + bytes > LIMITS.privateListBytes) return 'privateListBytes';
+      this.#bytes.set(upstream, ofUpstream);
+      this.#totalBytes += bytes;
+      this.#kept.set(offer, { upstream, bytes, count: 1 });
+    } else known.count++;
+    let owned = this.#owned.get(owner);
+    if (owned === undefined) this.#owned.set(owner, (owned = new Map()));
+    owned.set(capabilityKey, offer);
+    return undefined;
+  }
+
+  /** Releases the offer of a connection for clients with these capabilities, if it is counted. */
+  remove(owner: Owner, capabilityKey: string): void {
+    const owned = this.#owned.get(owner);
+    const offer = owned?.get(capabilityKey);
+    if (owned === undefined || offer === undefined) return;
+    owned.delete(capabilityKey);
+    if (owned.size === 0) this.#owned.delete(owner);
+    this.#release(offer);
+  }
+
+  /** Releases all offers of a connection. */
+  removeAll(owner: Owner): void {
+    for (const capabilityKey of this.#owned.get(owner)?.keys() ?? []) this.remove(owner, capabilityKey);
+  }
+
+  #release(offer: Offer): void {
+    const kept = this.#kept.get(offer);
+    if (kept === undefined || --kept.count > 0) return;
+    this.#kept.delete(offer);
+    this.#totalBytes -= kept.bytes;
+    const left = (this.#bytes.get(kept.upstream) ?? 0) - kept.bytes;
+    if (left > 0) this.#bytes.set(kept.upstream, left);
+    else this.#bytes.delete(kept.upstream);
+  }
+}
+
+function estimatedBytes({ tools, prompts, resources, templates, instructions = '' }: Offer): number {
+  let bytes = CHAR_BYTES * instructions.length;
+  for (const items of [tools, prompts, resources, templates]) {
+    for (const item of items) bytes += ITEM_BYTES + CHAR_BYTES * item.toString().length;
+  }
+  return bytes;
+}

@@ -1,0 +1,20 @@
+import { z } from 'zod';
+import type { Answer } from '../../protocol/jsonrpc.ts';
+
+/** The text of an answer with its result, or with its error. */
+const ANSWER = z.union([
+  z.strictObject({ result: z.string() }),
+  z.strictObject({ error: z.object({ code: z.number(), message: z.string(), data: z.unknown().optional() }) }),
+]);
+
+/** Returns an answer as a text that a store keeps. */
+export function answerText(answer: Answer): string {
+  return JSON.stringify(answer.kind === 'result' ? { result: answer.result } : { error: answer.error });
+}
+
+/** Returns the answer of a text. Returns undefined if a later version has written it. */
+export function parseAnswerText(text: string): Answer | undefined {
+  const { data } = ANSWER.safeParse(JSON.parse(text));
+  if (data === undefined) return undefined;
+  return 'result' in data ? { kind: 'result', result: data.result } : { kind: 'error', error: data.error };
+}

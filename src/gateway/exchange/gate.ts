@@ -1,0 +1,215 @@
+import type { Source } from '../../catalog/names/named-items.ts';
+import type { View } from '../../catalog/view.ts';
+import type { AccessConfig, Hints, RuleConfig } from '../../policy/access-config.ts';
+import { hasOddSpelling } from '../../policy/arguments.ts';
+import { type Decision, type Item, NO_HINTS } from '../../policy/decide.ts';
+import { Policy } from '../../policy/policy.ts';
+import { isOperator, type Principal } from '../../policy/principal.ts';
+import type { ItemRights, Rights } from '../../policy/rights.ts';
+import type { Request } from '../../protocol/jsonrpc.ts';
+import type { Caller } from './caller.ts';
+import type { PrincipalShares } from './principal-shares.ts';
+import type { UpstreamRoute } from './route.ts';
+
+/** A decision about one request, for audit records, metrics and logs. Clients never see it. */
+export interface Verdict {
+  readonly principal: Principal;
+  /** Id of the view. */
+  readonly endpoint: string;
+  readonly method: string;
+  /** Undefined if the gateway asks for itself, such as for a stored subscription. */
+  readonly request: Request | undefined;
+  /** The item that was decided about. `upstream` is empty for an endpoint of several upstreams. */
+  readonly item: Pick<Item, 'upstream'>;
+  readonly effect: 'allow' | 'deny';
+  /** The rule that decided, with its place; undefined if no rule allows the item. */
+  readonly rule: RuleConfig | undefined;
+  readonly why: string;
+  /** Rules whose conditions failed. */
+  readonly failed: readonly RuleConfig[];
+}
+
+/** A request, or the method that the gateway asks about for itself. */
+export type Asked = Request | Pick<Request, 'method'>;
+
+/** Receives the verdict of every request that the access policy decides about. */
+export type VerdictObserver = (verdict: Verdict) => void;
+
+/** A resource by the URI that its upstream uses. */
+interface Hidden {
+  readonly upstream: string;
+  readonly uri: string;
+}
+
+/** The only place where requests are decided about: before a call, a read, a completion, a subscription and a request about a task. */
+export class Gate {
+  readonly #observers: readonly VerdictObserver[];
+  readonly #shares: Pick<PrincipalShares, 'setWeight'> | undefined;
+  #config: AccessConfig | undefined;
+  #policy: Policy | undefined;
+  /** Rights to listed tools. They depend on the listed tool alone, so that a call costs a lookup and the conditions about its tool. */
+  #tools = new WeakMap<Rights, WeakMap<Source, ItemRights>>();
+
+  /** @param config undefined allows everything. @param shares gets the weights of principals. */
+  constructor(
+    config: AccessConfig | undefined,
+    observers: readonly VerdictObserver[],
+    shares?: Pick<PrincipalShares, 'setWeight'>,
+  ) {
+    this.#observers = observers;
+    this.#shares = shares;
+    this.setConfig(config);
+  }
+
+  /** Applies another policy. It holds for the next decision; catalogs are made again by their owners. */
+  setConfig(config: AccessConfig | undefined): void {
+    // An equal policy keeps what is compiled and cached.
+    if (config !== undefined && JSON.stringify(config) === JSON.stringify(this.#config)) return;
+    this.#config = config;
+    this.#policy = config === undefined ? undefined : new Policy(config);
+    this.#tools = new WeakMap();
+  }
+
+  /** True if there is no policy, so that everything is allowed. */
+  get isOpen(): boolean {
+    return this.#policy === undefined;
+  }
+
+  /** Returns the rights of a principal at a view; undefined if it may use everything: without a policy, and for operators. */
+  rightsOf(principal: Principal, view: string): Rights | undefined {
+    if (this.#policy === undefined || isOperator(principal)) return undefined;
+    if (this.#policy.hasWeights) this.#shares?.setWeight(principal.key, this.#policy.weightOf(principal));
+    return this.#policy.rightsOf(principal, view);
+  }
+
+  /**
+   * Returns whether an endpoint is there for a principal: the merged one always, others if a rule may allow something of one of their
+   * upstreams.
+   */
+  mayEnter(view: View, principal: Principal): boolean {
+    const rights = view.id === '' ? undefined : this.rightsOf(principal, view.id);
+    return rights === undefined || view.upstreams.some(({ id }) => rights.mayShow(id));
+  }
+
+  /**
+   * Decides whether a request may go where its route says; undefined if there is no policy. What is judged are the parameters that are sent.
+   * The caller reports the verdict.
+   */
+  judge(caller: Caller, request: Request, to: UpstreamRoute): Verdict | undefined {
+    const { method } = request;
+    const rights = this.rightsOf(caller.principal, caller.view);
+    if (rights === undefined) return undefined;
+    const item = itemOf(method, to);
+    if (hasOddSpelling(to.params)) return verdictOf(caller, request, item, ODD);
+    const itemRights = this.#rightsTo(rights, item, to);
+    const before = itemRights.listed;
+    const isCompletion = method === 'completion/complete';
+    const decision =
+      before.effect !== 'depends' || isCompletion
+        ? before
+        : itemRights.decideCall(HAS_ARGUMENTS.has(method) ? to.params.raw('arguments') : undefined, new Date());
+    return verdictOf(caller, request, item, decision);
+  }
+
+  /** Returns whether a client may use an item now, without arguments: subscribe to a resource, or use a task of a tool. */
+  allowsItem(caller: Caller, asked: Asked, item: Item): boolean {
+    const rights = this.rightsOf(caller.principal, caller.view);
+    if (rights === undefined) return true;
+    const decision = item.kind === 'tool' ? rights.decide(item) : rights.decideCall(item, undefined, new Date());
+    const verdict = verdictOf(caller, asked, item, decision);
+    this.report(verdict);
+    return verdict.effect === 'allow';
+  }
+
+  /** Returns the verdict about a request that names an item which its client cannot see; undefined if the policy does not hide it. */
+  judgeHidden(caller: Caller, request: Request, hidden: UpstreamRoute): Verdict | undefined {
+    return this.#judgeHidden(caller, request, itemOf(request.method, hidden));
+  }
+
+  /** Reports a resource that a subscription names and that its client cannot see, if the policy hides it. */
+  reportHiddenResource(caller: Caller, asked: Asked, { upstream, uri }: Hidden): void {
+    const verdict = this.#judgeHidden(caller, asked, { kind: 'resource', upstream, name: uri, hints: NO_HINTS });
+    if (verdict !== undefined) this.report(verdict);
+  }
+
+  #judgeHidden(caller: Caller, asked: Asked, item: Item): Verdict | undefined {
+    const decision = this.rightsOf(caller.principal, caller.view)?.decide(item);
+    return decision?.effect === 'deny' ? verdictOf(caller, asked, item, decision) : undefined;
+  }
+
+  /** Reports a request to an endpoint that {@link mayEnter} hides. */
+  reportHiddenView({ id, upstreams }: View, principal: Principal): void {
+    const [only, ...others] = upstreams;
+    const upstream = only !== undefined && others.length === 0 ? only.id : '';
+    const decision = {
+      effect: 'deny',
+      rule: undefined,
+      why: 'nothing of the endpoint may be used',
+      failed: [],
+    } as const;
+    this.report({ principal, endpoint: id, method: '', request: undefined, item: { upstream }, ...decision });
+  }
+
+  /** Tells the observers of a verdict, once for each request. */
+  report(verdict: Verdict): void {
+    for (const observe of this.#observers) observe(verdict);
+  }
+
+  #rightsTo(rights: Rights, item: Item, { source }: UpstreamRoute): ItemRights {
+    if (item.kind !== 'tool' || source === undefined) return rights.to(item);
+    let ofRights = this.#tools.get(rights);
+    if (ofRights === undefined) this.#tools.set(rights, (ofRights = new WeakMap()));
+    let known = ofRights.get(source);
+    if (known === undefined) ofRights.set(source, (known = rights.to(item)));
+    return known;
+  }
+}
+
+/** Methods whose `arguments` an upstream reads. Others must not satisfy a condition with a member of that name. */
+const HAS_ARGUMENTS: ReadonlySet<string> = new Set(['tools/call', 'prompts/get']);
+
+/** The decision about params that an upstream may read in another way. */
+const ODD: Decision = { effect: 'deny', rule: undefined, why: 'a member can be read in two ways', failed: [] };
+
+function verdictOf({ principal, view }: Caller, asked: Asked, item: Item, decision: Decision): Verdict {
+  const { method } = asked;
+  const request = 'kind' in asked ? asked : undefined;
+  const { effect, rule, why, failed } = decision;
+  const decided = effect === 'deny' ? 'deny' : 'allow';
+  return { principal, endpoint: view, method, request, item, effect: decided, rule, why, failed };
+}
+
+/** Returns the item that a request is about, by the names that the upstream gets. */
+function itemOf(method: string, { upstream, params, upstreamTool, source }: UpstreamRoute): Item {
+  const item = (kind: Item['kind'], name = ''): Item => ({ kind, upstream, name, hints: NO_HINTS });
+  switch (method) {
+    case 'tools/call':
+      return { ...item('tool', upstreamTool ?? params.string('name')), hints: hintsOf(source) };
+    case 'prompts/get':
+      return item('prompt', params.string('name'));
+    case 'resources/read':
+      return item('resource', params.string('uri'));
+    default: {
+      const ref = params.object('ref');
+      if (ref?.string('type') === 'ref/prompt') return item('prompt', ref.string('name'));
+      const uri = ref?.string('uri');
+      return item(uri?.includes('{') === true ? 'template' : 'resource', uri);
+    }
+  }
+}
+
+/** Returns the hints of a tool, with the defaults of the specification. Its upstream has written them. */
+export function hintsOf(source: Source | undefined): Hints {
+  const annotations = source?.item.object('annotations');
+  if (annotations === undefined) return NO_HINTS;
+  const hint = (name: string, fallback: boolean): boolean => {
+    const raw = annotations.raw(name);
+    return raw === 'true' || (raw !== 'false' && fallback);
+  };
+  return {
+    readOnly: hint('readOnlyHint', NO_HINTS.readOnly),
+    destructive: hint('destructiveHint', NO_HINTS.destructive),
+    idempotent: hint('idempotentHint', NO_HINTS.idempotent),
+    openWorld: hint('openWorldHint', NO_HINTS.openWorld),
+  };
+}

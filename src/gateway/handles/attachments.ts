@@ -1,0 +1,80 @@
+import { hash } from 'node:crypto';
+import type { UpstreamConfig } from '../../config/upstream-config.ts';
+import { JsonTextError, RawObject } from '../../json/json.ts';
+import { isLegacyRevision } from '../../protocol/revisions.ts';
+import type { Attachment } from '../../upstream/link/attachment.ts';
+import type { Link, Upstreams } from '../exchange/connection-holder.ts';
+import type { Sealer } from './sealer.ts';
+
+/**
+ * Seals the texts by which a session is continued at its upstreams after a restart, or by another process. They contain session ids of upstreams,
+ * which no store may see.
+ */
+export class Attachments {
+  readonly #sealer: Sealer;
+  readonly #upstreams: Upstreams;
+
+  constructor(sealer: Sealer, upstreams: Upstreams) {
+    this.#sealer = sealer;
+    this.#upstreams = upstreams;
+  }
+
+  /**
+   * Returns the text for the session that a link has at its upstream; undefined if there is none, or other users share the link.
+   *
+   * @param expiresMs ms since the epoch.
+   */
+  async seal({ upstream: id, connection, hello }: Link, expiresMs: number): Promise<string | undefined> {
+    const config = this.#upstreams.get(id)?.config;
+    if (connection.sessionId === undefined || config?.isolation !== 'session') return undefined;
+    const { revision, capabilities, serverInfo, instructions } = hello;
+    const payload = {
+      upstream: id,
+      target: targetOf(config),
+      session: connection.sessionId,
+      revision,
+      capabilities: capabilities.toString(),
+      serverInfo: serverInfo.toString(),
+      ...(instructions === undefined ? {} : { instructions }),
+    };
+    return await this.#sealer.seal('attachment', payload, expiresMs);
+  }
+
+  /** Returns the session that a text is about; undefined if the text is not valid any more, or the upstream is another server now. */
+  async unseal(id: string, text: string): Promise<Attachment | undefined> {
+    const config = this.#upstreams.get(id)?.config;
+    const payload = await this.#sealer.unseal('attachment', text, Date.now());
+    if (config === undefined || payload === undefined) return undefined;
+    const { upstream, target, session, revision, instructions } = payload;
+    if (upstream !== id || target !== targetOf(config) || typeof session !== 'string') return undefined;
+    if (typeof revision !== 'string' || !isLegacyRevision(revision)) return undefined;
+    const [capabilities, serverInfo] = [parsed(payload['capabilities']), parsed(payload['serverInfo'])];
+    if (capabilities === undefined || serverInfo === undefined) return undefined;
+    const hello = {
+      revision,
+      capabilities,
+      serverInfo,
+      instructions: typeof instructions === 'string' ? instructions : undefined,
+    };
+    return { sessionId: session, hello };
+  }
+}
+
+function parsed(text: unknown): RawObject | undefined {
+  if (typeof text !== 'string') return undefined;
+  try {
+    return RawObject.parse(text);
+  } catch (thrown) {
+    if (thrown instanceof JsonTextError) return undefined;
+    throw thrown;
+  }
+}
+
+/**
+ * Returns a text that is equal as long as the server, the credentials for it and the client features that it is told of are. A session of another account must
+ * not be continued.
+ */
+function targetOf({ target, clientFeatures }: UpstreamConfig): string {
+  const parts = target.kind === 'stdio' ? [] : [target.url, target.headers, target.tls?.cert];
+  return hash('sha256', JSON.stringify([...parts, clientFeatures]), 'base64url');
+}

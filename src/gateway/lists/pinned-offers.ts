@@ -1,0 +1,140 @@
+import type { Logger } from 'pino';
+import { printable } from '../../catalog/names/name.ts';
+import type { Offer } from '../../catalog/offer.ts';
+import { pinnedOffer } from '../../catalog/pinned-offer.ts';
+import type { Config } from '../../config/config.ts';
+import { onChangeOf } from '../../config/on-change.ts';
+import { compareLists, type Difference } from '../../lock/comparison.ts';
+import { idOf } from '../../lock/definition.ts';
+import type { OnChange, Pins } from '../../lock/pins.ts';
+import { eraOf } from '../../protocol/revisions.ts';
+import type { Metrics } from '../../telemetry/metrics.ts';
+
+/** Differences of one offer whose changes are described, and that get a log line each. */
+const MAX_EXPLAINED = 50;
+/** Differences of one upstream that are kept, so as not to log them twice. */
+const MAX_REPORTED = 1_000;
+const MAX_TEXT_CHARS = 1_000;
+
+/** An offer as clients get it, with the differences from the lock. */
+interface Judged {
+  readonly offer: Offer;
+  readonly differences: readonly Difference[];
+}
+
+/** The pinned definitions of one upstream, compared with its lists. */
+export interface LockState {
+  readonly onChange: OnChange;
+  /** Of both eras and all connections, each definition once. */
+  readonly differences: readonly Difference[];
+  /** Items that a client does not get; the largest number of all clients. */
+  readonly withheld: number;
+}
+
+/** The pins of one upstream, and what they mean for its offers. */
+interface PinnedUpstream {
+  readonly pins: Pins;
+  readonly onChange: OnChange;
+  readonly judged: WeakMap<Offer, Judged>;
+  /** The differences that were logged: a text of each by its id. */
+  readonly reported: Map<string, string>;
+}
+
+/** Compares the offers of upstreams with the lock, each once, and withholds what differs. */
+export class PinnedOffers {
+  readonly #log: Logger;
+  readonly #metrics: Pick<Metrics, 'countLockDifference'>;
+  /** By upstream id; only those that the lock applies to. */
+  readonly #upstreams = new Map<string, PinnedUpstream>();
+
+  constructor(log: Logger, metrics: Pick<Metrics, 'countLockDifference'>) {
+    this.#log = log;
+    this.#metrics = metrics;
+  }
+
+  /** Applies another config. */
+  setConfig(config: Config): void {
+    const before = new Map(this.#upstreams);
+    this.#upstreams.clear();
+    for (const upstream of config.upstreams) {
+      const onChange = onChangeOf(config, upstream);
+      if (onChange === undefined || config.lock === undefined) continue;
+      const { pins } = config.lock;
+      const old = before.get(upstream.id);
+      const isSame = old?.pins.sha256 === pins.sha256 && old.onChange === onChange;
+      const made = { pins, onChange, judged: new WeakMap<Offer, Judged>(), reported: old?.reported ?? new Map() };
+      this.#upstreams.set(upstream.id, isSame ? old : made);
+    }
+  }
+
+  /** Returns the reaction to a definition of this upstream that differs from the lock; undefined if nothing of it is pinned. */
+  onChange(upstream: string): OnChange | undefined {
+    return this.#upstreams.get(upstream)?.onChange;
+  }
+
+  /** Returns an offer as clients get it: the same object for the same offer until the config changes. */
+  pinned(upstream: string, offer: Offer | undefined): Offer | undefined {
+    const known = this.#upstreams.get(upstream);
+    return known === undefined || offer === undefined ? offer : this.#judge(upstream, known, offer).offer;
+  }
+
+  /** Returns what differs in these offers of an upstream; undefined if nothing of it is pinned. */
+  state(upstream: string, offers: Iterable<Offer | undefined>): LockState | undefined {
+    const known = this.#upstreams.get(upstream);
+    if (known === undefined) return undefined;
+    const differences = new Map<string, Difference>();
+    let withheld = 0;
+    for (const offer of offers) {
+      if (offer === undefined) continue;
+      const judged = this.#judge(upstream, known, offer);
+      for (const one of judged.differences) differences.set(idOf(one), one);
+      withheld = Math.max(withheld, judged.offer.withheld?.length ?? 0);
+    }
+    return { onChange: known.onChange, differences: [...differences.values()], withheld };
+  }
+
+  #judge(upstream: string, known: PinnedUpstream, offer: Offer): Judged {
+    let judged = known.judged.get(offer);
+    if (judged === undefined) {
+      const pinned = known.pins.listsFor(upstream, eraOf(offer.revision));
+      const differences = compareLists(pinned, offer, MAX_EXPLAINED);
+      judged = { offer: pinnedOffer(offer, differences, known.onChange), differences };
+      known.judged.set(offer, judged);
+      this.#report(upstream, known, differences, pinned !== undefined);
+    }
+    return judged;
+  }
+
+  /** Logs and counts the differences that the last offers of the upstream did not have. */
+  #report(upstream: string, known: PinnedUpstream, differences: readonly Difference[], isInLock: boolean): void {
+    const { reported, onChange } = known;
+    const now = new Map(differences.map((one) => [idOf(one), differenceText(one)]));
+    for (const id of reported.keys()) {
+      if (now.has(id)) continue;
+      reported.delete(id);
+      this.#log.info({ upstream, definition: printable(id) }, 'definition is as in the lock again');
+    }
+    const fresh = differences.filter((one) => reported.get(idOf(one)) !== now.get(idOf(one)));
+    for (const [id, text] of [...now].slice(0, MAX_REPORTED)) reported.set(id, text);
+    for (const { status } of fresh) this.#metrics.countLockDifference(upstream, status);
+    if (fresh.length === 0) return;
+    if (!isInLock) {
+      this.#log.warn({ upstream, definitions: fresh.length, onChange }, 'upstream is not in the lock');
+      return;
+    }
+    for (const one of fresh.slice(0, MAX_EXPLAINED)) {
+      const { kind, key, status } = one;
+      const fields = { upstream, kind, definition: printable(key), status, changes: differenceText(one), onChange };
+      this.#log.warn(fields, 'definition differs from the lock');
+    }
+    if (fresh.length > MAX_EXPLAINED) {
+      this.#log.warn({ upstream, more: fresh.length - MAX_EXPLAINED }, 'further definitions differ from the lock');
+    }
+  }
+}
+
+/** Returns the changes of a definition as one line. */
+function differenceText({ status, changes }: Difference): string {
+  const text = [status, ...changes.map((one) => one.text)].join('; ');
+  return text.length > MAX_TEXT_CHARS ? `${text.slice(0, MAX_TEXT_CHARS)}…` : text;
+}

@@ -1,0 +1,48 @@
+import { GatewayError } from '../../errors.ts';
+import { JsonTextError, type RawObject, rawItems } from '../../json/json.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
+import { LIST_KINDS, type ListKind } from '../../catalog/offer.ts';
+
+/** The notifications that a `subscriptions/listen` request asks for. */
+export interface Filter {
+  readonly kinds: ReadonlySet<ListKind>;
+  /** Published URIs. */
+  readonly uris: readonly string[];
+  /** Ids that the client uses. */
+  readonly taskIds: readonly string[];
+}
+
+/**
+ * Reads the filter of a `subscriptions/listen` request.
+ *
+ * @param onLimit runs when the filter has too many entries.
+ * @throws {GatewayError} `invalid-params`
+ */
+export function readFilter(params: RawObject | undefined, onLimit: (limit: LimitName) => void): Filter {
+  const filter = params?.object('notifications');
+  if (filter === undefined) throw new GatewayError('invalid-params', { message: '"notifications" must be an object' });
+  const kinds = LIST_KINDS.filter((kind) => filter.raw(`${kind}ListChanged`) === 'true');
+  const uris = readTexts(filter, 'resourceSubscriptions');
+  const taskIds = readTexts(filter, 'taskIds');
+  for (const [name, { length }] of Object.entries({ resourceSubscriptions: uris, taskIds })) {
+    if (length <= LIMITS.listenEntries) continue;
+    onLimit('listenEntries');
+    throw new GatewayError('invalid-params', { message: `"${name}" may hold ${LIMITS.listenEntries} entries` });
+  }
+  return { kinds: new Set(kinds), uris, taskIds };
+}
+
+/** Returns the different strings of an array member. @throws {GatewayError} `invalid-params` */
+function readTexts(filter: RawObject, name: string): readonly string[] {
+  const texts = new Set<string>();
+  try {
+    for (const item of rawItems(filter.raw(name) ?? '[]')) {
+      if (!item.startsWith('"')) throw new JsonTextError('not a string', 0);
+      texts.add(String(JSON.parse(item)));
+    }
+  } catch (thrown) {
+    if (!(thrown instanceof JsonTextError)) throw thrown;
+    throw new GatewayError('invalid-params', { message: `"${name}" must be an array of strings` });
+  }
+  return [...texts];
+}

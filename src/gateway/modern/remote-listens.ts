@@ -1,0 +1,161 @@
+import { RawObject } from '../../json/json.ts';
+import type { ListKind } from '../../catalog/offer.ts';
+import { type Message, parseMessage, type Request } from '../../protocol/jsonrpc.ts';
+import type { ModernClient } from '../clients/modern-client.ts';
+import type { ConnectionOwners } from '../connections/connection-owners.ts';
+import type { Owners } from '../exchange/owners.ts';
+import { resolveUri } from '../exchange/route.ts';
+import type { MessageSink, ModernCall, ModernCaller, Owner, Ownership } from '../front.ts';
+import { GatewayError } from '../../errors.ts';
+import type { TaskIds } from '../handles/task-ids.ts';
+import { type Filter, readFilter } from './listen-filter.ts';
+
+/** The longest wait for the acknowledgement of another process. */
+const ACKNOWLEDGE_MS = 5_000;
+
+export interface SplitParts {
+  readonly owners: Owners;
+  readonly connectionOwners: ConnectionOwners;
+  readonly taskIds: TaskIds;
+}
+
+/** The parts of a filter by the process that serves them. */
+export interface SplitFilter {
+  readonly here: Filter;
+  readonly elsewhere: ReadonlyMap<Owner, Filter>;
+}
+
+/**
+ * Divides the filter of a `subscriptions/listen` request among the processes that have the connections and tasks. List changes are reported by each of
+ * them.
+ */
+export async function splitFilter(parts: SplitParts, client: ModernClient, filter: Filter): Promise<SplitFilter> {
+  const { owners, connectionOwners, taskIds } = parts;
+  const { group, caller } = client;
+  const [uris, tasks]: [string[], string[]] = [[], []];
+  const elsewhere = new Map<Owner, { kinds: ReadonlySet<ListKind>; uris: string[]; taskIds: string[] }>();
+  const partOf = (owner: Owner) => {
+    const part = elsewhere.get(owner) ?? { kinds: filter.kinds, uris: [], taskIds: [] };
+    elsewhere.set(owner, part);
+    return part;
+  };
+  const ownerAt = async (find: () => Ownership | Promise<Ownership>): Promise<Owner | undefined> => {
+    try {
+      const ownership = await find();
+      return ownership.kind === 'elsewhere' ? ownership.owner : undefined;
+    } catch (thrown) {
+      if (thrown instanceof GatewayError) return undefined;
+      throw thrown;
+    }
+  };
+  for (const uri of filter.uris) {
+    const resource = resolveUri(group.catalog, uri);
+    const owner =
+      resource instanceof GatewayError
+        ? undefined
+        : await ownerAt(() => connectionOwners.ownerOf(group, resource.upstream));
+    if (owner === undefined) uris.push(uri);
+    else partOf(owner).uris.push(uri);
+  }
+  for (const id of filter.taskIds) {
+    const owner = await ownerAt(async () => {
+      const { process = owners.name } = await taskIds.open(caller, id);
+      return await owners.ownerOf({ kind: 'task', process });
+    });
+    if (owner === undefined) tasks.push(id);
+    else partOf(owner).taskIds.push(id);
+  }
+  if (filter.kinds.size > 0) {
+    for (const { id } of group.catalog.view.upstreams) {
+      const owner = await ownerAt(() => connectionOwners.ownerIfKnown(group, id));
+      if (owner !== undefined) partOf(owner);
+    }
+  }
+  return { here: { kinds: filter.kinds, uris, taskIds: tasks }, elsewhere };
+}
+
+/** The parts of one `subscriptions/listen` stream that other processes serve. */
+export class RemoteListens {
+  readonly #request: Request;
+  readonly #caller: ModernCaller;
+  readonly #sink: MessageSink;
+  readonly #parts: ReadonlyMap<Owner, Filter>;
+  readonly #calls: ModernCall[] = [];
+  /** The URIs and task ids that the other processes have acknowledged. */
+  readonly uris: string[] = [];
+  readonly taskIds: string[] = [];
+  #isAcknowledged = false;
+  #isClosed = false;
+
+  /** @param sink accepts the messages of the other processes, which are those of the stream. */
+  constructor(request: Request, caller: ModernCaller, sink: MessageSink, parts: ReadonlyMap<Owner, Filter>) {
+    this.#request = request;
+    this.#caller = caller;
+    this.#sink = sink;
+    this.#parts = parts;
+  }
+
+  /**
+   * Opens the streams at the other processes. Resolves when they are acknowledged. Never rejects.
+   *
+   * @param onEnd runs when one of them ends. The client then has to listen again.
+   */
+  async open(onEnd: () => void): Promise<void> {
+    await Promise.all([...this.#parts].map(([owner, filter]) => this.#open(owner, filter, onEnd)));
+  }
+
+  async #open(owner: Owner, filter: Filter, onEnd: () => void): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const timer = setTimeout(resolve, ACKNOWLEDGE_MS);
+    const { params = RawObject.EMPTY } = this.#request;
+    const request = { ...this.#request, params: params.with('notifications', filterText(filter)) };
+    const onGone = () => {
+      resolve();
+      if (!this.#isClosed) onEnd();
+    };
+    const sink = {
+      receivedMs: performance.now(),
+      send: (text: string) => {
+        const message = parseMessage(text);
+        if (isAcknowledgement(message)) {
+          // It contains no more than this process has asked for.
+          const { uris, taskIds } = readFilter(message.params, () => undefined);
+          this.uris.push(...uris);
+          this.taskIds.push(...taskIds);
+          resolve();
+          return true;
+        }
+        // Before the acknowledgement of the whole stream, nothing else may be sent.
+        return !this.#isAcknowledged || this.#sink.send(text);
+      },
+      answer: onGone,
+    };
+    this.#calls.push(owner.handleModernRequest(request, this.#caller, sink, onGone));
+    await promise;
+    clearTimeout(timer);
+  }
+
+  /** Passes messages on from now on. */
+  onAcknowledged(): void {
+    this.#isAcknowledged = true;
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    for (const call of this.#calls) call.cancel('the stream has ended');
+  }
+}
+
+function isAcknowledgement(message: Message): message is Extract<Message, { kind: 'notification' }> {
+  return message.kind === 'notification' && message.method === 'notifications/subscriptions/acknowledged';
+}
+
+/** Returns a filter as JSON. */
+function filterText({ kinds, uris, taskIds }: Filter): string {
+  const lists = [...kinds].map((kind) => [`${kind}ListChanged`, true]);
+  return JSON.stringify({
+    ...Object.fromEntries(lists),
+    ...(uris.length === 0 ? {} : { resourceSubscriptions: uris }),
+    ...(taskIds.length === 0 ? {} : { taskIds }),
+  });
+}

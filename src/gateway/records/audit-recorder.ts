@@ -1,0 +1,308 @@
+import type { AuditEvent, AuditOutcome, AuditVerdict } from '../../audit/audit-event.ts';
+import type { AuditTrail } from '../../audit/audit-trail.ts';
+import { isWithheldUri } from '../../catalog/resources/resources.ts';
+import { GatewayError } from '../../errors.ts';
+import { JsonTextError, RawObject } from '../../json/json.ts';
+import { isRetry } from '../../protocol/input-required.ts';
+import type { Answer, Notification, Request, Response, RpcError } from '../../protocol/jsonrpc.ts';
+import type { RuleConfig } from '../../policy/access-config.ts';
+import type { ErrorType } from '../../telemetry/operation.ts';
+import type { LoggedClient } from '../../telemetry/request-log.ts';
+import type { ModernCaller } from '../front.ts';
+import type { Caller } from '../exchange/caller.ts';
+import type { Verdict } from '../exchange/gate.ts';
+import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import { digestOf } from '../exchange/digest.ts';
+import { bytesOf, resultBytes } from './message-bytes.ts';
+import type { OpenExchange } from '../exchange/open-exchange.ts';
+
+/** The sender of a message. */
+export type AuditedSender = Pick<Caller, 'principal' | 'view'> & Pick<ModernCaller, 'hops'>;
+
+/** A request with its answer. */
+export interface AuditedRequest {
+  readonly sender: AuditedSender;
+  readonly holder: ConnectionHolder | undefined;
+  readonly client: LoggedClient | undefined;
+  readonly request: Request;
+  readonly exchange: OpenExchange | undefined;
+  readonly answer: Answer;
+  readonly error: ErrorType | undefined;
+  readonly ms: number;
+  readonly traceId: string | undefined;
+}
+
+/** Errors by which the gateway refuses a request that it could serve. */
+const REFUSALS: ReadonlySet<string> = new Set([
+  'unauthorized',
+  'forbidden',
+  'too-many-requests',
+  'overloaded',
+  'rate-limited',
+  'repeated-call',
+  'draining',
+  'audit-unavailable',
+]);
+
+const ALLOWED: AuditVerdict = { decision: 'allowed' };
+const DENIED: AuditVerdict = { decision: 'denied' };
+const REFUSED: AuditVerdict = { decision: 'refused' };
+const WITHHELD: AuditVerdict = { decision: 'denied', rule: { name: 'lock' } };
+
+/** Records what clients do in the audit log: their requests with the outcome, their other messages, and their sessions. */
+export class AuditRecorder {
+  readonly #trail: AuditTrail;
+  /** Numbers of the records of requests that were sent. */
+  readonly #begun = new WeakMap<Request, number>();
+  readonly #verdicts = new WeakMap<Request, AuditVerdict>();
+  /** A rule either allows or denies. */
+  readonly #byRule = new WeakMap<RuleConfig, AuditVerdict>();
+
+  constructor(trail: AuditTrail) {
+    this.#trail = trail;
+  }
+
+  /** True if requests are recorded before they are sent. */
+  get isRequired(): boolean {
+    return this.#trail.isRequired;
+  }
+
+  /**
+   * Records that a request is about to be sent, and waits for it.
+   *
+   * @param upstream undefined if it is not known yet, or there are several.
+   * @param upstreamName the upstream's own name of the called tool; undefined if the request calls none.
+   * @throws {GatewayError} `audit-unavailable`: the request must not be sent.
+   */
+  async begin(
+    request: Request,
+    caller: AuditedSender,
+    upstream: string | undefined,
+    upstreamName?: string,
+  ): Promise<void> {
+    const event: AuditEvent = {
+      kind: 'begun',
+      ...senderFields(caller),
+      upstream,
+      method: request.method,
+      name: nameIn(request),
+      upstreamName,
+      requestId: request.id,
+      isRetry: isRetry(request.params) || undefined,
+      hops: caller.hops,
+      ...this.#trail.argumentsOf(request.params),
+    };
+    this.#begun.set(request, await this.#trail.commit(event));
+  }
+
+  /** Keeps the verdict of the access policy about a request for its record. */
+  readonly onVerdict = ({ request, effect, rule }: Verdict): void => {
+    if (request === undefined) return;
+    this.#verdicts.set(request, this.#verdictBy(rule, effect));
+  };
+
+  /** Returns the verdict of a rule: one object, since a rule decides nearly every request. */
+  #verdictBy(rule: Verdict['rule'], effect: Verdict['effect']): AuditVerdict {
+    const plain = effect === 'allow' ? ALLOWED : DENIED;
+    if (rule === undefined) return plain;
+    let verdict = this.#byRule.get(rule);
+    if (verdict === undefined) {
+      verdict = { ...plain, rule: { name: rule.name, ...rule.place } };
+      this.#byRule.set(rule, verdict);
+    }
+    return verdict;
+  }
+
+  /** Keeps the name of the rate or limit that refuses a request, for its record. */
+  refuse(request: Request, rule: string): void {
+    this.#verdicts.set(request, { decision: 'refused', rule: { name: rule } });
+  }
+
+  /** Records an answered request. The error of the answer tells the decision, unless the access policy or a limit has refused the request. */
+  end(audited: AuditedRequest): void {
+    const { sender, holder, client, request, exchange, answer, ms, traceId } = audited;
+    const isUpstreams = answer.kind === 'error' && isUpstreamError(exchange);
+    const error = isUpstreams ? upstreamErrorOf(exchange, audited.error) : audited.error;
+    const outcome = outcomeOf(request, answer, error);
+    this.#trail.record({
+      kind: 'request',
+      ...senderFields(sender),
+      client: client?.name,
+      clientVersion: client?.version,
+      session: holder?.digest,
+      upstream: upstreamOf(exchange),
+      method: request.method,
+      name: nameIn(request),
+      upstreamName: exchange?.upstreamTool,
+      requestId: request.id,
+      ...verdictOf(this.#verdicts.get(request) ?? lockVerdict(holder, request, error), error),
+      outcome,
+      error,
+      code: answer.kind === 'error' ? answer.error.code : undefined,
+      executed: isUpstreams ? 'unknown' : executedOf(exchange, answer, outcome),
+      begun: this.#begun.get(request),
+      isRetry: isRetry(request.params) || undefined,
+      isReplay: exchange?.isReplay === true || undefined,
+      hops: sender.hops,
+      ms: Math.round(ms * 1_000) / 1_000,
+      bytesIn: bytesOf(request),
+      bytesOut: answer.kind === 'result' ? resultBytes(answer) : undefined,
+      traceId,
+      ...this.#trail.argumentsOf(request.params),
+    });
+  }
+
+  /** Records a notification of a client, or its response to a question. */
+  message(holder: ConnectionHolder, message: Notification | Response): void {
+    this.#trail.record({
+      kind: message.kind === 'notification' ? 'notification' : 'response',
+      ...senderFields(holder.caller),
+      session: holder.digest,
+      method: message.kind === 'notification' ? message.method : undefined,
+      requestId: message.kind === 'notification' ? cancelledId(message) : message.id,
+      outcome: message.kind === 'error' ? 'error' : undefined,
+      code: message.kind === 'error' ? message.error.code : undefined,
+      bytesIn: bytesOf(message),
+    });
+  }
+
+  /** Records that a session was opened, or has ended for good. */
+  session(event: 'opened' | 'ended', holder: ConnectionHolder, client?: LoggedClient): void {
+    this.#trail.record({
+      kind: 'session',
+      event,
+      ...senderFields(holder.caller),
+      client: client?.name,
+      clientVersion: client?.version,
+      session: holder.digest,
+    });
+  }
+}
+
+function senderFields({ principal, view }: AuditedSender): Pick<AuditEvent, 'principal' | 'label' | 'endpoint'> {
+  const { key, label } = principal;
+  return { principal: key, label: label === key ? undefined : label, endpoint: view === '' ? '/mcp' : `/mcp/${view}` };
+}
+
+/** Returns the decision about a request: the one that was kept, unless it was refused after the access policy had allowed it. */
+function verdictOf(kept: AuditVerdict | undefined, error: ErrorType | undefined): AuditVerdict {
+  if (kept !== undefined && kept.decision !== 'allowed') return kept;
+  return error !== undefined && REFUSALS.has(error) ? REFUSED : (kept ?? ALLOWED);
+}
+
+/** Returns the verdict about an item that the lock withholds, so that it is answered as an unknown one; else undefined. */
+function lockVerdict(
+  holder: ConnectionHolder | undefined,
+  request: Request,
+  error: ErrorType | undefined,
+): AuditVerdict | undefined {
+  if (holder === undefined) return undefined;
+  if (error === 'unknown-resource') {
+    const { resources, view } = holder.catalog;
+    const uri = request.params?.string('uri');
+    return uri !== undefined && isWithheldUri(resources, view.upstreams, uri) ? WITHHELD : undefined;
+  }
+  if (error !== 'unknown-tool' && error !== 'unknown-prompt') return undefined;
+  const { tools, prompts } = holder.catalog.callables;
+  const { withheld } = error === 'unknown-tool' ? tools : prompts;
+  const name = nameIn(request);
+  return name !== undefined && withheld.has(name) ? WITHHELD : undefined;
+}
+
+/** Returns whether the last answer of the upstream is an error. Its data is text of the upstream, and may look like that of the gateway. */
+function isUpstreamError(exchange: OpenExchange | undefined): boolean {
+  const answer = exchange?.outcome?.answer;
+  return answer !== undefined && !(answer instanceof GatewayError) && answer.kind === 'error';
+}
+
+/** Returns the error of a request that its upstream has answered with one: that for which the gateway gave it up, or the upstream's. */
+function upstreamErrorOf(exchange: OpenExchange | undefined, error: ErrorType | undefined): ErrorType {
+  const failure = exchange?.failure;
+  return failure !== undefined && failure.code === error ? failure.code : 'rpc_error';
+}
+
+function outcomeOf({ params }: Request, answer: Answer, error: ErrorType | undefined): AuditOutcome {
+  if (error === 'cancelled') return 'cancelled';
+  if (error === 'tool_error') return 'tool-error';
+  if (answer.kind === 'error') return 'error';
+  // The text of a list is made when it is read.
+  if (answer.tail !== undefined) return 'ok';
+  const { result } = answer;
+  if (result.startsWith('{"resultType":"input_required"')) return 'input-required';
+  const isTask = params?.raw('task') !== undefined && result.startsWith('{"task":');
+  return isTask || (result.includes(TASK_TYPE) && isTaskResult(result)) ? 'task' : 'ok';
+}
+
+const TASK_TYPE = '"resultType":"task"';
+
+/** Returns whether the type is that of the result itself, and not of something in it. */
+function isTaskResult(result: string): boolean {
+  return RawObject.parse(result).string('resultType') === 'task';
+}
+
+function upstreamOf(exchange: OpenExchange | undefined): string | undefined {
+  return exchange?.upstream ?? exchange?.taskUpstream;
+}
+
+/** Returns whether the upstream ran the request; undefined for a request that the gateway answers itself. */
+function executedOf(exchange: OpenExchange | undefined, answer: Answer, outcome: AuditOutcome): AuditEvent['executed'] {
+  // The call waits for its client, and may have run in part.
+  if (outcome === 'input-required') return 'unknown';
+  const wasAnswered = exchange?.outcome !== undefined;
+  if (answer.kind === 'result') {
+    if (upstreamOf(exchange) === undefined) return undefined;
+    return wasAnswered ? 'yes' : 'no';
+  }
+  return executedIn(answer.error) ?? (upstreamOf(exchange) === undefined ? 'no' : 'unknown');
+}
+
+function executedIn({ data }: RpcError): AuditEvent['executed'] {
+  if (typeof data !== 'object' || data === null || !('executed' in data)) return undefined;
+  const { executed } = data;
+  return executed === 'no' || executed === 'yes' || executed === 'unknown' ? executed : undefined;
+}
+
+/** The member of the params that names what a request is about, by method. The gateway routes by the same one. */
+const NAMED_BY: ReadonlyMap<string, 'name' | 'uri'> = new Map([
+  ['tools/call', 'name'],
+  ['prompts/get', 'name'],
+  ['resources/read', 'uri'],
+  ['resources/subscribe', 'uri'],
+  ['resources/unsubscribe', 'uri'],
+]);
+
+/** Returns the name of the thing that a request is about. Members that its method does not have are ignored: they would hide the name. */
+function nameIn({ method, params }: Request): string | undefined {
+  if (params === undefined) return undefined;
+  try {
+    if (method.startsWith('tasks/')) {
+      const task = params.string('taskId');
+      return task === undefined ? undefined : digestOf(task);
+    }
+    if (method === 'completion/complete') {
+      const ref = params.object('ref');
+      return ref === undefined ? undefined : namedIn(ref, ref.string('type') === 'ref/resource' ? 'uri' : 'name');
+    }
+    const member = NAMED_BY.get(method);
+    return member === undefined ? undefined : namedIn(params, member);
+  } catch (thrown) {
+    // The request is malformed, and its answer says so.
+    if (thrown instanceof JsonTextError) return undefined;
+    throw thrown;
+  }
+}
+
+function namedIn(params: RawObject, member: 'name' | 'uri'): string | undefined {
+  const text = params.string(member);
+  return text === undefined || member === 'name' ? text : withoutSecrets(text);
+}
+
+/** Returns a URI without its user name, query and fragment. */
+function withoutSecrets(uri: string): string {
+  return uri.replace(/^([a-z][\w+.-]*:\/\/)[^/?#]*@/i, '$1').replace(/[?#].*$/s, '');
+}
+
+/** Returns the id of the request that a notification is about. */
+function cancelledId({ method, params }: Notification): string | undefined {
+  return method === 'notifications/cancelled' ? params?.raw('requestId') : undefined;
+}

@@ -1,0 +1,232 @@
+import type { Logger } from 'pino';
+import { GatewayError, toAnswer, toGatewayError } from '../../errors.ts';
+import { JsonTextError } from '../../json/json.ts';
+import type { HeaderLookup } from '../../protocol/framing/mcp-headers.ts';
+import type { Answer, Notification, Request, Response } from '../../protocol/jsonrpc.ts';
+import { eraOf } from '../../protocol/revisions.ts';
+import type { Metrics } from '../../telemetry/metrics.ts';
+import { type ErrorType, errorTypeOf } from '../../telemetry/operation.ts';
+import type { LoggedClient, LoggedKind, RequestLog } from '../../telemetry/request-log.ts';
+import { endOfOperation } from '../../telemetry/tracing/mcp-spans.ts';
+import type { Span, Tracing } from '../../telemetry/tracing/tracing.ts';
+import type { AuditRecorder } from './audit-recorder.ts';
+import type { Caller } from '../exchange/caller.ts';
+import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import { bytesOf, resultBytes } from './message-bytes.ts';
+import type { OpenExchange } from '../exchange/open-exchange.ts';
+
+/** Failures that count as shed load. */
+const SHED: ReadonlySet<string> = new Set(['overloaded', 'rate-limited', 'repeated-call']);
+
+/** A network connection, or the pipes of a process; names of OpenTelemetry's `network.transport`. */
+export type ClientTransport = 'tcp' | 'pipe';
+
+/** The parts that a {@link RequestRecorder} is constructed from. */
+export interface RequestRecorderParts {
+  readonly metrics: Metrics;
+  readonly log: Logger;
+  /** Undefined if requests are not logged. */
+  readonly requestLog: RequestLog | undefined;
+  /** Undefined if requests are not traced. */
+  readonly tracing: Tracing | undefined;
+  /** Undefined if there is no audit log. */
+  readonly audit: AuditRecorder | undefined;
+  /** The connections of clients. */
+  readonly transport: ClientTransport;
+  /** Returns how the client of a caller describes itself; undefined if it has not done so. */
+  readonly clientOf: (caller: Caller) => LoggedClient | undefined;
+}
+
+/** The principal and endpoint of a message; its whole caller if that is known. */
+type MessageSource = Pick<Caller, 'principal' | 'view'> & Partial<Caller>;
+
+/** A request of a client with its answer. */
+interface AnsweredRequest {
+  readonly caller: Caller;
+  /** The caller under which the client has described itself. Default: `caller`. */
+  readonly describedBy?: Caller;
+  /** The session or group of the caller; undefined if the request failed before one was found. */
+  readonly holder: ConnectionHolder | undefined;
+  readonly request: Request;
+  readonly exchange: OpenExchange | undefined;
+  readonly answer: Answer;
+  readonly durationMs: number;
+  readonly span: Span | undefined;
+  /** True if another process has answered the request, and has it in its audit log. */
+  readonly isAnsweredElsewhere?: boolean;
+}
+
+/** One message of a client and its outcome. */
+interface Outcome {
+  readonly kind: LoggedKind;
+  readonly client?: LoggedClient | undefined;
+  readonly message: Request | Notification | Response;
+  readonly exchange?: OpenExchange | undefined;
+  readonly answer?: Answer;
+  readonly error?: ErrorType | undefined;
+  readonly ms?: number;
+  readonly span?: Span | undefined;
+}
+
+/**
+ * Records client requests in the metrics and as spans if they are traced, and each message as one line of the request log. Neither
+ * has arguments or results.
+ */
+export class RequestRecorder {
+  readonly #parts: RequestRecorderParts;
+  #inFlightCount = 0;
+
+  constructor(parts: RequestRecorderParts) {
+    this.#parts = parts;
+  }
+
+  /** The number of requests that are not answered yet. */
+  get inFlightCount(): number {
+    return this.#inFlightCount;
+  }
+
+  /** Records the arrival of a request. Returns its span, if requests are traced. */
+  begin(request: Request, headers: HeaderLookup | undefined): Span | undefined {
+    this.#inFlightCount++;
+    const { metrics, tracing } = this.#parts;
+    metrics.requestsInFlight.add();
+    return tracing?.beginRequest(request, headers);
+  }
+
+  /** Records the answer to a request: its method, caller and upstream, its outcome and its duration. Ends its span. */
+  end(answered: AnsweredRequest): void {
+    const { caller, describedBy = caller, holder, request, exchange, answer, durationMs, span } = answered;
+    this.#inFlightCount--;
+    const { metrics, transport } = this.#parts;
+    metrics.requestsInFlight.remove();
+    const { method } = request;
+    const outcome = exchange?.outcome;
+    const error = outcome?.answer === answer ? outcome.error : errorTypeOf(method, answer);
+    const { revision } = caller;
+    const operation = { method, tool: exchange?.tool, error, revision, transport };
+    metrics.recordRequest(operation, durationMs / 1000);
+    if (this.#parts.audit !== undefined && answered.isAnsweredElsewhere !== true) {
+      const client = this.#parts.clientOf(describedBy);
+      const parts = { sender: caller, holder, client, request, exchange, answer, error, ms: durationMs };
+      this.#parts.audit.end({ ...parts, traceId: span?.traceId });
+    }
+    // Asked here, so that a request without a line costs nothing more.
+    if (this.#wantsLine(error)) {
+      this.#writeLine(caller, holder, {
+        kind: 'request',
+        client: this.#parts.clientOf(describedBy),
+        message: request,
+        exchange,
+        answer,
+        error,
+        ms: durationMs,
+        span,
+      });
+    }
+    if (span === undefined) return;
+    const upstream = exchange?.upstream;
+    // A prompt that was sent to an upstream is in the catalog.
+    const isPrompt = upstream !== undefined && method === 'prompts/get';
+    const prompt = isPrompt ? request.params?.string('name') : undefined;
+    span.end(endOfOperation({ ...operation, prompt, id: request.id, answer, upstream }));
+  }
+
+  /** Logs an `initialize` request. @param session the session that it has opened; undefined if it failed. */
+  logInitialize(
+    sender: Pick<Caller, 'principal' | 'view'>,
+    session: ConnectionHolder | undefined,
+    request: Request,
+    answer: Answer,
+    durationMs: number,
+  ): void {
+    const error = errorTypeOf(request.method, answer);
+    this.#auditInitialize(sender, session, request, answer, error, durationMs);
+    if (!this.#wantsLine(error)) return;
+    const client = session === undefined ? undefined : this.#parts.clientOf(session.caller);
+    const outcome: Outcome = { kind: 'request', client, message: request, answer, error, ms: durationMs };
+    this.#writeLine(session?.caller ?? sender, session, outcome);
+  }
+
+  #auditInitialize(
+    sender: Pick<Caller, 'principal' | 'view'>,
+    session: ConnectionHolder | undefined,
+    request: Request,
+    answer: Answer,
+    error: ErrorType | undefined,
+    ms: number,
+  ): void {
+    const { audit, clientOf } = this.#parts;
+    if (audit === undefined) return;
+    const client = session === undefined ? undefined : clientOf(session.caller);
+    const parts = { sender, holder: session, client, request, exchange: undefined, answer, error, ms };
+    audit.end({ ...parts, traceId: undefined });
+    if (session !== undefined) audit.session('opened', session, client);
+  }
+
+  /** Logs a notification of a client, or its response to a request of the gateway. */
+  logMessage(session: ConnectionHolder, message: Notification | Response): void {
+    this.#parts.audit?.message(session, message);
+    if (!this.#wantsLine(undefined)) return;
+    const kind = message.kind === 'notification' ? 'notification' : 'response';
+    this.#writeLine(session.caller, session, { kind, client: this.#parts.clientOf(session.caller), message });
+  }
+
+  #wantsLine(error: ErrorType | undefined): boolean {
+    return this.#parts.requestLog?.wants(error) === true;
+  }
+
+  #writeLine(sender: MessageSource, holder: ConnectionHolder | undefined, outcome: Outcome): void {
+    const { requestLog } = this.#parts;
+    const { kind, client, message, exchange, answer, error, ms, span } = outcome;
+    const caller = isCaller(sender) ? sender : undefined;
+    requestLog?.write({
+      kind,
+      method: 'method' in message ? message.method : undefined,
+      id: 'id' in message ? message.id : undefined,
+      tool: exchange?.tool,
+      upstreamTool: exchange?.upstreamTool,
+      upstream: exchange?.upstream,
+      session: holder?.digest,
+      client,
+      principal: sender.principal.label,
+      view: sender.view,
+      era: caller === undefined ? undefined : eraOf(caller.revision),
+      revision: caller?.revision,
+      error,
+      code: answer?.kind === 'error' ? answer.error.code : undefined,
+      bytesIn: bytesOf(message),
+      bytesOut: answer?.kind === 'result' ? resultBytes(answer) : undefined,
+      ms,
+      traceId: span?.traceId,
+    });
+  }
+
+  /**
+   * Logs a failure, and returns the answer that reports it to the client.
+   *
+   * @param span of the request, if it is traced: the line and the answer name its trace.
+   */
+  fail(thrown: unknown, method: string, span?: Span): Answer {
+    const { log, metrics } = this.#parts;
+    // Parameters are parsed only as far as they are needed, so they may turn out malformed late.
+    const isBroken = thrown instanceof JsonTextError;
+    const error = isBroken ? new GatewayError('invalid-params', { message: thrown.message }) : toGatewayError(thrown);
+    const level = error.code === 'internal-error' ? 'error' : 'info';
+    const traceId = span?.traceId;
+    log[level](
+      { err: error, code: error.code, method, ...error.detail, traceId },
+      'request not answered by an upstream',
+    );
+    if (SHED.has(error.code)) metrics.countShed(error.code);
+    return toAnswer(error, traceId);
+  }
+
+  /** Writes the buffered lines of the request log. */
+  flush(): void {
+    this.#parts.requestLog?.flush();
+  }
+}
+
+function isCaller(sender: MessageSource): sender is Caller {
+  return sender.revision !== undefined && sender.capabilities !== undefined;
+}

@@ -1,0 +1,71 @@
+import type { PrincipalSelector } from './principal-selector.ts';
+
+/** The types of claims that rules may read. A `list` is a list of texts; a text in its place is a list of one. */
+export const CLAIM_TYPES = ['string', 'list', 'number', 'boolean'] as const;
+export type ClaimType = (typeof CLAIM_TYPES)[number];
+
+/** A claim that rules may read. */
+export interface ClaimConfig {
+  readonly name: string;
+  /** The path of the claim in the token: member names with dots between them, or one name with dots. */
+  readonly path: string;
+  readonly type: ClaimType;
+}
+
+/** Hints of a tool about its behaviour, as `annotations` of MCP declare them. */
+export const HINTS = ['readOnly', 'destructive', 'idempotent', 'openWorld'] as const;
+export type HintName = (typeof HINTS)[number];
+export type Hints = Readonly<Record<HintName, boolean>>;
+
+/** A place in the config file. Counts from 1. */
+export interface RulePlace {
+  readonly file: string;
+  readonly line: number;
+}
+
+/**
+ * Items that a role allows or denies. A rule that names none of tools, prompts and resources is about all three; one that names some
+ * is about those only.
+ */
+export interface RuleConfig {
+  /** As in `reader`, or `reader deny 2`. Unique. */
+  readonly name: string;
+  readonly place: RulePlace;
+  /** Ids of upstreams; undefined for all. */
+  readonly upstreams: readonly string[] | undefined;
+  /** Globs over the upstream's own names. */
+  readonly tools: readonly string[] | undefined;
+  readonly prompts: readonly string[] | undefined;
+  /** Globs over the upstream's own URIs. */
+  readonly resources: readonly string[] | undefined;
+  /** Hints that a tool must have. They concern no prompts and resources. */
+  readonly hints: Readonly<Partial<Hints>>;
+  /** A condition in CEL; see {@link compileWhen}. */
+  readonly when: string | undefined;
+}
+
+/** Rights that grants give. A deny rule takes away what any role of the same principal allows. */
+export interface RoleConfig {
+  readonly name: string;
+  /** Undefined for a role that only denies. */
+  readonly allow: RuleConfig | undefined;
+  readonly deny: readonly RuleConfig[];
+  /** The weight by which its principals share pools; the greatest of a principal's roles holds. Undefined: 1. */
+  readonly weight?: number | undefined;
+}
+
+/** Gives roles to principals. */
+export interface GrantConfig extends PrincipalSelector {
+  readonly roles: readonly string[];
+  /** Ids of views; undefined for all endpoints. */
+  readonly endpoints: readonly string[] | undefined;
+}
+
+/** The access policy as the config file has it: plain data, checked. */
+export interface AccessConfig {
+  readonly claims: readonly ClaimConfig[];
+  /** Names of the claims whose values are groups. */
+  readonly groupClaims: readonly string[];
+  readonly roles: readonly RoleConfig[];
+  readonly grants: readonly GrantConfig[];
+}

@@ -1,0 +1,81 @@
+import { isArrayText, isObjectText, JsonTextError, RawObject, rawItems } from '../json/json.ts';
+import type { ArgumentSize } from './when.ts';
+
+/** The arguments of a call as conditions read them. */
+export interface ReadArguments {
+  readonly args: Readonly<Record<string, unknown>>;
+  readonly size: ArgumentSize;
+}
+
+/** Returns a name such that names that a lenient JSON reader takes for one member are equal. */
+function folded(name: string): string {
+  return name.normalize('NFKC').toUpperCase().toLowerCase();
+}
+
+/**
+ * Reads arguments that conditions judge. Returns the reason if another reader may see other values: a member that an object has twice, two
+ * members whose names differ in case, or one whose name differs in case from a name that a condition reads.
+ *
+ * @param text undefined for a call without arguments.
+ * @param members the names that conditions read.
+ */
+export function readArguments(text: string | undefined, members: ReadonlySet<string>): ReadArguments | string {
+  if (text === undefined) return { args: {}, size: { values: 0, chars: 0 } };
+  if (!isObjectText(text)) return 'arguments must be an object';
+  const spellings = new Map([...members].map((name) => [folded(name), name]));
+  const counted = { values: 0 };
+  try {
+    const odd = oddMember(text, spellings, counted);
+    if (odd !== undefined) return odd;
+    const args: unknown = JSON.parse(text);
+    return typeof args === 'object' && args !== null
+      ? { args: { ...args }, size: { values: counted.values, chars: text.length } }
+      : 'arguments must be an object';
+  } catch (thrown) {
+    if (thrown instanceof JsonTextError || thrown instanceof SyntaxError) return 'arguments cannot be read';
+    throw thrown;
+  }
+}
+
+/** Returns the reason why a value can be read in two ways; undefined if it cannot. @throws {JsonTextError} */
+function oddMember(
+  text: string,
+  spellings: ReadonlyMap<string, string>,
+  counted: { values: number },
+): string | undefined {
+  counted.values++;
+  if (isArrayText(text)) {
+    for (const item of rawItems(text)) {
+      const odd = oddMember(item, spellings, counted);
+      if (odd !== undefined) return odd;
+    }
+    return undefined;
+  }
+  if (!isObjectText(text)) return undefined;
+  // Refuses a name that is there twice.
+  const object = RawObject.parse(text);
+  const seen = new Set<string>();
+  for (const name of object.keys()) {
+    const fold = folded(name);
+    const read = spellings.get(fold);
+    if (seen.has(fold) || (read !== undefined && read !== name)) return 'a member can be read in two ways';
+    seen.add(fold);
+    const odd = oddMember(object.raw(name) ?? '', spellings, counted);
+    if (odd !== undefined) return odd;
+  }
+  return undefined;
+}
+
+/** The members of params that say what a request is about. */
+const JUDGED: readonly string[] = ['name', 'arguments', 'uri', 'ref', 'argument', 'context', 'type'];
+
+/**
+ * Returns whether params, or the `ref` in them, have a member whose name differs in case from one that says what the request is about. A
+ * lenient upstream may read it instead.
+ */
+export function hasOddSpelling(params: RawObject): boolean {
+  const ref = params.object('ref');
+  return [params, ...(ref === undefined ? [] : [ref])].some((object) =>
+    object.keys().some((name) => !JUDGED.includes(name) && JUDGED.includes(folded(name))),
+  );
+}

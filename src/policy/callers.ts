@@ -1,0 +1,80 @@
+import { LIMITS, type LimitName } from '../limits.ts';
+import type { Principal } from './principal.ts';
+
+/** A principal that was authenticated, with the token that proved it. */
+export interface AuthenticatedPrincipal {
+  readonly principal: Principal;
+  /** The verified bearer token; undefined for an API key. */
+  readonly token: string | undefined;
+}
+
+/**
+ * The principals that were authenticated last, for upstreams whose credentials depend on the caller. Remembers nothing unless there is such an upstream. A
+ * token goes from here to the token endpoint of an upstream's authorization server, or to another replica, and nowhere else.
+ */
+export class Callers {
+  readonly #byKey = new Map<string, AuthenticatedPrincipal>();
+  readonly #tokens = new WeakMap<Principal, string>();
+  readonly #onLimit: (limit: LimitName) => void;
+  #isNeeded = false;
+  #exchangesTokens = false;
+  #tokenChars = 0;
+
+  constructor(onLimit: (limit: LimitName) => void) {
+    this.#onLimit = onLimit;
+  }
+
+  /** Remembers callers from now on. */
+  begin(): void {
+    this.#isNeeded = true;
+  }
+
+  /** Remembers callers from now on, whose tokens are exchanged for others. */
+  beginExchange(): void {
+    this.begin();
+    this.#exchangesTokens = true;
+  }
+
+  /** True if tokens of callers are exchanged. What such a token may do decides what its caller gets. */
+  get exchangesTokens(): boolean {
+    return this.#exchangesTokens;
+  }
+
+  /** Remembers a principal that was just verified. A token replaces one that ends earlier. */
+  remember(principal: Principal, token: string | undefined): void {
+    if (!this.#isNeeded) return;
+    if (token !== undefined) this.#tokens.set(principal, token);
+    const known = this.#byKey.get(principal.key);
+    const isOlder = known !== undefined && endOf(known.principal) > endOf(principal);
+    if (isOlder) return;
+    this.#remove(principal.key);
+    this.#byKey.set(principal.key, { principal, token });
+    this.#tokenChars += token?.length ?? 0;
+    while (this.#byKey.size > LIMITS.callers || this.#tokenChars > LIMITS.callerTokenChars) {
+      const [oldest = principal.key] = this.#byKey.keys();
+      this.#onLimit(this.#byKey.size > LIMITS.callers ? 'callers' : 'callerTokenChars');
+      this.#remove(oldest);
+    }
+  }
+
+  /** Returns the caller with this key of a principal; undefined if it was not seen for long. */
+  find(key: string): AuthenticatedPrincipal | undefined {
+    return this.#byKey.get(key);
+  }
+
+  /** Returns the token that proved this principal; undefined if none was remembered. */
+  tokenOf(principal: Principal): string | undefined {
+    return this.#tokens.get(principal);
+  }
+
+  #remove(key: string): void {
+    const known = this.#byKey.get(key);
+    if (known === undefined) return;
+    this.#byKey.delete(key);
+    this.#tokenChars -= known.token?.length ?? 0;
+  }
+}
+
+function endOf({ expiresAtMs = Infinity }: Principal): number {
+  return expiresAtMs;
+}

@@ -1,0 +1,139 @@
+import { LIMITS } from '../limits.ts';
+import type { AccessConfig, ClaimConfig, GrantConfig, RoleConfig, RuleConfig } from './access-config.ts';
+import { claimsOf, groupsOf, identityOf } from './identity.ts';
+import type { Rule } from './decide.ts';
+import type { Principal } from './principal.ts';
+import { Rights } from './rights.ts';
+import { isSelected } from './principal-selector.ts';
+import { canonicalGlob } from './uri-form.ts';
+import { whenCompiler } from './when.ts';
+
+interface Role {
+  readonly name: string;
+  readonly rules: readonly Rule[];
+}
+
+/** A condition that cannot be compiled. */
+export interface WhenProblem {
+  readonly rule: string;
+  readonly why: string;
+}
+
+/** Returns the reasons why conditions of these roles cannot be compiled. */
+export function whenProblems(claims: readonly ClaimConfig[], roles: readonly RoleConfig[]): readonly WhenProblem[] {
+  const compile = whenCompiler(claims);
+  return roles
+    .flatMap(({ allow, deny }) => [...(allow === undefined ? [] : [allow]), ...deny])
+    .flatMap(({ name, when }) => {
+      const made = when === undefined ? undefined : compile(when);
+      return typeof made === 'string' ? [{ rule: name, why: made }] : [];
+    });
+}
+
+/** The compiled access policy: which rules apply to a principal at an endpoint. Immutable. */
+export class Policy {
+  readonly #config: AccessConfig;
+  readonly #roles: ReadonlyMap<string, Role>;
+  /** True if a role has a weight. */
+  readonly hasWeights: boolean;
+  readonly #weights = new WeakMap<Principal, number>();
+  /** By principal, then by endpoint. */
+  readonly #known = new WeakMap<Principal, Map<string, Rights>>();
+  /** Rights by key: principals with the same rules share one. */
+  readonly #shared = new Map<string, Rights>();
+
+  /** @throws {TypeError} if a condition cannot be compiled, which the config has checked. */
+  constructor(config: AccessConfig) {
+    this.#config = config;
+    this.hasWeights = config.roles.some(({ weight = 1 }) => weight !== 1);
+    const compile = whenCompiler(config.claims);
+    const toRule = (rule: RuleConfig, effect: Rule['effect']): Rule => {
+      const when = rule.when === undefined ? undefined : compile(rule.when);
+      if (typeof when === 'string') throw new TypeError(`rule "${rule.name}": when ${when}`);
+      return {
+        config: rule,
+        effect,
+        when,
+        canonicalResources: rule.resources?.map((glob) => canonicalGlob(glob)),
+      };
+    };
+    this.#roles = new Map(
+      config.roles.map(({ name, allow, deny }) => {
+        const allowed = allow === undefined ? [] : [toRule(allow, 'allow')];
+        return [name, { name, rules: [...deny.map((rule) => toRule(rule, 'deny')), ...allowed] }];
+      }),
+    );
+  }
+
+  /** Returns the rights of a principal at an endpoint. Computed once for each principal object. */
+  rightsOf(principal: Principal, endpoint: string): Rights {
+    let ofPrincipal = this.#known.get(principal);
+    if (ofPrincipal === undefined) this.#known.set(principal, (ofPrincipal = new Map()));
+    let rights = ofPrincipal.get(endpoint);
+    if (rights === undefined) ofPrincipal.set(endpoint, (rights = this.#rightsOf(principal, endpoint)));
+    return rights;
+  }
+
+  /** Returns the greatest weight of the roles of a principal, at any endpoint. Computed once for each principal object. */
+  weightOf(principal: Principal): number {
+    let weight = this.#weights.get(principal);
+    if (weight === undefined) {
+      const { values, groups } = this.#valuesOf(principal);
+      const names = this.#rolesOf(principal, undefined, values, groups);
+      const given = this.#config.roles.filter(({ name }) => names.has(name)).map((role) => role.weight ?? 1);
+      this.#weights.set(principal, (weight = Math.max(1, ...given)));
+    }
+    return weight;
+  }
+
+  #valuesOf(principal: Principal) {
+    const { claims, groupClaims } = this.#config;
+    const values = claimsOf(principal, claims);
+    return { values, groups: groupsOf(principal, values, groupClaims) };
+  }
+
+  /** Returns the names of the roles of a principal. @param endpoint undefined for those at any endpoint. */
+  #rolesOf(
+    principal: Principal,
+    endpoint: string | undefined,
+    claims: Readonly<Record<string, unknown>>,
+    groups: readonly string[],
+  ): ReadonlySet<string> {
+    const { grants } = this.#config;
+    return new Set(
+      grants.filter((grant) => isFor(grant, principal, endpoint, claims, groups)).flatMap(({ roles }) => roles),
+    );
+  }
+
+  #rightsOf(principal: Principal, endpoint: string): Rights {
+    const { values, groups } = this.#valuesOf(principal);
+    const names = this.#rolesOf(principal, endpoint, values, groups);
+    const granted = [...this.#roles.values()].filter(({ name }) => names.has(name));
+    const rules = granted.flatMap((role) => role.rules).toSorted((a, b) => b.effect.localeCompare(a.effect));
+    const identity = identityOf(principal, values, groups);
+    const isPersonal = rules.some(({ when }) => when?.readsIdentity);
+    const key = JSON.stringify([granted.map(({ name }) => name), isPersonal ? identity : null]);
+    const sharedKey = `${endpoint} ${key}`;
+    let rights = this.#shared.get(sharedKey);
+    if (rights === undefined) {
+      rights = new Rights(key, endpoint, identity, rules);
+      if (this.#shared.size >= LIMITS.sharedRights) this.#shared.clear();
+      this.#shared.set(sharedKey, rights);
+    }
+    return rights;
+  }
+}
+
+/** Returns whether a grant gives its roles to a principal at an endpoint. @param endpoint undefined for any endpoint. */
+function isFor(
+  grant: GrantConfig,
+  principal: Principal,
+  endpoint: string | undefined,
+  claims: Readonly<Record<string, unknown>>,
+  groups: readonly string[],
+): boolean {
+  return (
+    (endpoint === undefined || (grant.endpoints?.includes(endpoint) ?? true)) &&
+    isSelected(grant, principal, { groups, claim: (name) => claims[name] })
+  );
+}

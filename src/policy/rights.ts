@@ -1,0 +1,116 @@
+import {
+  decide,
+  type Decision,
+  type Item,
+  itemRules,
+  type ItemRules,
+  type Reason,
+  type Rule,
+  type Subject,
+} from './decide.ts';
+import { type ReadArguments, readArguments } from './arguments.ts';
+import { TRUE } from './outcomes.ts';
+
+/** The rights of a principal to one item, found once for all calls of it. */
+export class ItemRights {
+  readonly #rules: ItemRules;
+  /** The decision before a call. */
+  readonly listed: Decision;
+
+  constructor(rules: ItemRules) {
+    this.#rules = rules;
+    this.listed = decide(rules);
+  }
+
+  /**
+   * Decides about a call.
+   *
+   * @param argumentsText the arguments as they are sent, so that no other text is judged.
+   */
+  decideCall(argumentsText: string | undefined, now: Date, trace?: Reason[]): Decision {
+    const { members } = this.#rules;
+    // Arguments that decide nothing are not parsed.
+    const args = members === undefined ? NO_ARGUMENTS : readArguments(argumentsText, members);
+    return decide(this.#rules, { arguments: args, now }, trace);
+  }
+}
+
+const NO_ARGUMENTS: ReadArguments = { args: {}, size: { values: 0, chars: 0 } };
+
+/** The rules that apply to a principal at an endpoint. */
+export class Rights implements Subject {
+  /** Equal for principals with the same rules. */
+  readonly key: string;
+  readonly endpoint: string;
+  readonly identity: Subject['identity'];
+  readonly #rules: readonly Rule[];
+  readonly #byUpstream = new Map<string, readonly Rule[]>();
+  /** Results of {@link mayShow}. */
+  readonly #shown = new Map<string, boolean>();
+
+  /** @param rules deny rules first. */
+  constructor(key: string, endpoint: string, identity: Subject['identity'], rules: readonly Rule[]) {
+    this.key = key;
+    this.endpoint = endpoint;
+    this.identity = identity;
+    this.#rules = rules;
+  }
+
+  /** Returns the rules that apply to an upstream. @param upstream the id of an upstream of the config, so that the map is bounded. */
+  #rulesFor(upstream: string): readonly Rule[] {
+    let rules = this.#byUpstream.get(upstream);
+    if (rules === undefined) {
+      rules = this.#rules.filter(({ config }) => config.upstreams?.includes(upstream) ?? true);
+      this.#byUpstream.set(upstream, rules);
+    }
+    return rules;
+  }
+
+  /** Returns the rights to an item, which the caller keeps as long as the item is the same. */
+  to(item: Item): ItemRights {
+    return new ItemRights(itemRules(this, item, this.#rulesFor(item.upstream)));
+  }
+
+  /** Decides about an item before a call. */
+  decide(item: Item, trace?: Reason[]): Decision {
+    return decide(itemRules(this, item, this.#rulesFor(item.upstream)), undefined, trace);
+  }
+
+  /** Decides about a call; see {@link ItemRights.decideCall}. */
+  decideCall(item: Item, argumentsText: string | undefined, now: Date, trace?: Reason[]): Decision {
+    return this.to(item).decideCall(argumentsText, now, trace);
+  }
+
+  /** Returns whether a rule may allow something of an upstream, whatever it offers. */
+  mayShow(upstream: string): boolean {
+    let mayShow = this.#shown.get(upstream);
+    if (mayShow === undefined) this.#shown.set(upstream, (mayShow = this.#mayShow(upstream)));
+    return mayShow;
+  }
+
+  #mayShow(upstream: string): boolean {
+    const rules = this.#rulesFor(upstream);
+    if (rules.some((rule) => rule.effect === 'deny' && isTotal(rule))) return false;
+    return rules.some(({ effect, when }) => effect === 'allow' && !this.#isNever(when, upstream));
+  }
+
+  #isNever(when: Rule['when'], upstream: string): boolean {
+    // Items differ in `tool`, so a condition that reads it may hold for one that is not known yet.
+    if (when === undefined || when.readsTool) return false;
+    const { endpoint, identity } = this;
+    const outcomes = when.outcomes({ ...identity, endpoint, upstream, tool: {} });
+    return (outcomes & TRUE) === 0;
+  }
+
+  /** Returns whether everything of an upstream is allowed, whatever it offers. */
+  isWhole(upstream: string): boolean {
+    const rules = this.#rulesFor(upstream);
+    return rules.every(({ effect }) => effect === 'allow') && rules.some(isTotal);
+  }
+}
+
+/** Returns whether a rule is about every item, without a condition. */
+function isTotal({ config: { tools, prompts, resources, hints }, when }: Rule): boolean {
+  const isGeneral = tools === undefined && prompts === undefined && resources === undefined;
+  return isGeneral && when === undefined && Object.keys(hints).length === 0;
+}

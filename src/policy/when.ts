@@ -1,0 +1,171 @@
+import { type ASTNode, Environment, ParseError, type ParseResult } from '@marcbachmann/cel-js';
+import type { ClaimConfig, ClaimType } from './access-config.ts';
+import { type Facts, factsOf, isKnownEarly } from './expression.ts';
+import { and, choice, FAILS, FALSE, not, or, type Outcomes, TRUE, UNKNOWN } from './outcomes.ts';
+
+const LIMITS = { maxAstNodes: 256, maxDepth: 24, maxListElements: 256, maxMapEntries: 64, maxCallArguments: 8 };
+const MAX_CHARS = 4_096;
+/** The most values that the arguments may have for a condition with a macro, which looks at each of them. */
+const MAX_MACRO_VALUES = 1_000;
+/** The longest text of arguments for a condition with a macro, in characters. */
+const MAX_MACRO_CHARS = 65_536;
+
+const CEL_TYPES: Readonly<Record<ClaimType, string>> = {
+  string: 'string',
+  list: 'list<string>',
+  number: 'double',
+  boolean: 'bool',
+};
+
+/** The variables of a condition, by name. `args` and `now` are absent if they are not known yet. */
+export interface Variables {
+  readonly principal: Readonly<Record<string, unknown>>;
+  readonly claims: Readonly<Record<string, unknown>>;
+  readonly client: Readonly<Record<string, unknown>>;
+  readonly endpoint: string;
+  readonly upstream: string;
+  readonly tool: Readonly<Record<string, unknown>>;
+  readonly args?: Readonly<Record<string, unknown>>;
+  readonly now?: Date;
+}
+
+/** The size of the arguments of a call. */
+export interface ArgumentSize {
+  readonly values: number;
+  readonly chars: number;
+}
+
+/** A condition of a rule. */
+export interface When extends Pick<Facts, 'readsArgs' | 'readsIdentity' | 'readsTool' | 'members'> {
+  /**
+   * Returns the possible outcomes. Without `args` and `now`, the parts that read them are unknown; with them, there is one outcome.
+   *
+   * @param size of `args`. A condition with a macro fails if it is too large.
+   */
+  outcomes(variables: Variables, size?: ArgumentSize): Outcomes;
+}
+
+/** Returns the environment of conditions: closed and typed. */
+function environmentOf(claims: readonly ClaimConfig[]): Environment {
+  const text = 'string';
+  const texts = 'list<string>';
+  return new Environment({ unlistedVariablesAreDyn: false, limits: LIMITS })
+    .registerVariable({
+      name: 'principal',
+      schema: { label: text, issuer: text, subject: text, clientId: text, keyName: text, groups: texts, scopes: texts },
+    })
+    .registerVariable({
+      name: 'claims',
+      schema: Object.fromEntries(claims.map(({ name, type }) => [name, CEL_TYPES[type]])),
+    })
+    .registerVariable({ name: 'client', schema: { id: text } })
+    .registerVariable('endpoint', text)
+    .registerVariable('upstream', text)
+    .registerVariable({
+      name: 'tool',
+      schema: { kind: text, name: text, readOnly: 'bool', destructive: 'bool', idempotent: 'bool', openWorld: 'bool' },
+    })
+    .registerVariable('args', 'map<string, dyn>')
+    .registerVariable('now', 'google.protobuf.Timestamp');
+}
+
+/** Returns a function that compiles conditions over these claims. It returns the reason if it refuses one. */
+export function whenCompiler(claims: readonly ClaimConfig[]): (text: string) => When | string {
+  const environment = environmentOf(claims);
+  return (text) => {
+    if (text.length > MAX_CHARS) return `is longer than ${MAX_CHARS} characters`;
+    const parsed = parse(environment, text);
+    if (typeof parsed === 'string') return parsed;
+    const facts = factsOf(parsed.ast);
+    if (facts.refused !== undefined) return facts.refused;
+    const checked = parsed.check();
+    if (!checked.valid) return checked.error === undefined ? 'has a type error' : summaryOf(checked.error);
+    if (checked.type !== 'bool') return `must be true or false, and is ${checked.type ?? 'of another type'}`;
+    return compiled(environment, parsed, facts);
+  };
+}
+
+function parse(environment: Environment, text: string): ParseResult | string {
+  try {
+    return environment.parse(text);
+  } catch (thrown) {
+    if (thrown instanceof ParseError) return summaryOf(thrown);
+    throw thrown;
+  }
+}
+
+function summaryOf(error: { readonly summary: string; readonly range?: { readonly start: number } }): string {
+  const at = error.range === undefined ? '' : ` (at character ${error.range.start + 1})`;
+  return `${error.summary}${at}`;
+}
+
+/** A part of a condition: a logical operator, or an expression that is evaluated as a whole. */
+type Part =
+  | { readonly kind: '&&' | '||'; readonly parts: readonly [Part, Part] }
+  | { readonly kind: '!'; readonly part: Part }
+  | { readonly kind: '?:'; readonly parts: readonly [Part, Part, Part] }
+  | { readonly kind: 'known'; readonly evaluate: ParseResult }
+  | { readonly kind: 'late' };
+
+function partOf(environment: Environment, node: ASTNode): Part {
+  if (isKnownEarly(node)) {
+    // The text of a node has no outer parentheses, so that it is parsed alone.
+    return { kind: 'known', evaluate: environment.parse(node.input.slice(node.range.start, node.range.end)) };
+  }
+  if (node.op === '&&' || node.op === '||') {
+    const [a, b] = node.args;
+    return { kind: node.op, parts: [partOf(environment, a), partOf(environment, b)] };
+  }
+  if (node.op === '!_') return { kind: '!', part: partOf(environment, node.args) };
+  if (node.op === '?:') {
+    const [a, b, c] = node.args;
+    return { kind: '?:', parts: [partOf(environment, a), partOf(environment, b), partOf(environment, c)] };
+  }
+  return { kind: 'late' };
+}
+
+function compiled(environment: Environment, whole: ParseResult, facts: Facts): When {
+  const { readsArgs, readsIdentity, readsTool, members, hasMacro } = facts;
+  const early = partOf(environment, whole.ast);
+  return {
+    readsArgs,
+    readsIdentity,
+    readsTool,
+    members,
+    outcomes: (variables, size) => {
+      if (variables.now === undefined) return earlyOutcomes(early, variables);
+      const isTooLarge = size !== undefined && (size.values > MAX_MACRO_VALUES || size.chars > MAX_MACRO_CHARS);
+      return hasMacro && readsArgs && isTooLarge ? FAILS : evaluate(whole, variables);
+    },
+  };
+}
+
+function earlyOutcomes(part: Part, variables: Variables): Outcomes {
+  switch (part.kind) {
+    case 'known':
+      return evaluate(part.evaluate, variables);
+    case 'late':
+      return UNKNOWN;
+    case '!':
+      return not(earlyOutcomes(part.part, variables));
+    case '?:': {
+      const [condition, a, b] = part.parts;
+      return choice(earlyOutcomes(condition, variables), earlyOutcomes(a, variables), earlyOutcomes(b, variables));
+    }
+    case '&&':
+    case '||': {
+      const [a, b] = part.parts;
+      return (part.kind === '&&' ? and : or)(earlyOutcomes(a, variables), earlyOutcomes(b, variables));
+    }
+  }
+}
+
+/** Evaluates an expression. Every failure of it is an outcome: the library throws errors of several classes. */
+function evaluate(expression: ParseResult, variables: Variables): Outcomes {
+  try {
+    const value: unknown = expression({ ...variables });
+    return value === true ? TRUE : value === false ? FALSE : FAILS;
+  } catch {
+    return FAILS;
+  }
+}

@@ -1,0 +1,99 @@
+import { z } from 'zod';
+import { RawObject } from '../json/json.ts';
+import { MAX_HOPS } from '../gateway/exchange/owners.ts';
+import type { ModernCaller } from '../gateway/front.ts';
+import type { Principal } from '../policy/principal.ts';
+import type { Answer, Request } from '../protocol/jsonrpc.ts';
+import { isModernRevision } from '../protocol/revisions.ts';
+import { SEVERITIES } from '../protocol/severity.ts';
+
+const REQUEST = z.strictObject({
+  id: z.string(),
+  method: z.string(),
+  params: z.string().exactOptional(),
+  view: z.string(),
+  revision: z.string(),
+  capabilities: z.string(),
+  logLevel: z.enum(SEVERITIES).exactOptional(),
+  clientInfo: z.string().exactOptional(),
+  hops: z
+    .int()
+    .min(1)
+    .max(MAX_HOPS + 1),
+});
+
+const LINE = z.union([
+  z.strictObject({ message: z.string() }),
+  z.strictObject({ result: z.string() }),
+  z.strictObject({ error: z.object({ code: z.number(), message: z.string(), data: z.unknown().optional() }) }),
+]);
+
+/** Returns a modern request with its caller, except the principal, as text. */
+export function requestBody({ id, method, params }: Request, caller: ModernCaller): string {
+  const { view, revision, capabilities, logLevel, clientInfo, hops = 0 } = caller;
+  return JSON.stringify({
+    id,
+    method,
+    ...(params === undefined ? {} : { params: params.toString() }),
+    view,
+    revision,
+    capabilities: capabilities.toString(),
+    ...(logLevel === undefined ? {} : { logLevel }),
+    ...(clientInfo === undefined ? {} : { clientInfo: clientInfo.toString() }),
+    hops: hops + 1,
+  });
+}
+
+/** Parses the text of {@link requestBody}. Returns undefined if it is of another version. */
+export function parseRequestBody(
+  text: string,
+  principal: Principal,
+): { readonly request: Request; readonly caller: ModernCaller } | undefined {
+  const { data } = REQUEST.safeParse(json(text));
+  if (data === undefined || !isModernRevision(data.revision)) return undefined;
+  const { id, method, params, view, revision, capabilities, logLevel, clientInfo, hops } = data;
+  return {
+    request: { kind: 'request', id, method, params: params === undefined ? undefined : RawObject.parse(params) },
+    caller: {
+      principal,
+      view,
+      revision,
+      capabilities: RawObject.parse(capabilities),
+      logLevel,
+      hops,
+      ...(clientInfo === undefined ? {} : { clientInfo: RawObject.parse(clientInfo) }),
+    },
+  };
+}
+
+/** Returns a message on the way to the answer as a line. */
+export function messageLine(message: string): string {
+  return `${JSON.stringify({ message })}\n`;
+}
+
+/** Returns an answer as the last line. */
+export function answerLine(answer: Answer): string {
+  return `${JSON.stringify(answer.kind === 'result' ? { result: answer.result } : { error: answer.error })}\n`;
+}
+
+/** A line of the answer to a modern request. */
+export type Line =
+  | { readonly kind: 'message'; readonly message: string }
+  | { readonly kind: 'answer'; readonly answer: Answer };
+
+/** Parses a line. Returns undefined if it is of another version. */
+export function parseLine(text: string): Line | undefined {
+  const { data } = LINE.safeParse(json(text));
+  if (data === undefined) return undefined;
+  if ('message' in data) return { kind: 'message', message: data.message };
+  if ('result' in data) return { kind: 'answer', answer: { kind: 'result', result: data.result } };
+  return { kind: 'answer', answer: { kind: 'error', error: data.error } };
+}
+
+function json(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

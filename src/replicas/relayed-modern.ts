@@ -1,0 +1,87 @@
+import { GatewayError, toAnswer } from '../errors.ts';
+import type { ModernSink } from '../gateway/front.ts';
+import { LineSplitter } from '../protocol/framing/lines.ts';
+import type { ForwardOutcome } from '../telemetry/replica-metrics.ts';
+import { parseLine } from './modern-exchange.ts';
+import type { ForwardedResponseHead } from './frames.ts';
+import { MISDIRECTED } from './internal-server.ts';
+import type { ChannelExchange, ExchangeHandler } from './outgoing-channel.ts';
+
+/** A modern request on its way to the replica that has its parked call or task. Answers in any case. */
+export class RelayedModern implements ExchangeHandler {
+  readonly #sink: ModernSink;
+  readonly #onNothingDone: () => void;
+  readonly #onEnd: (outcome: ForwardOutcome) => void;
+  readonly #lines = new LineSplitter(Infinity, (line) => this.#onLine(line));
+  #exchange: ChannelExchange | undefined;
+  #isEnded = false;
+
+  /** @param onNothingDone runs in place of `sink.answer` if nothing was done with the request. */
+  constructor(sink: ModernSink, onNothingDone: () => void, onEnd: (outcome: ForwardOutcome) => void) {
+    this.#sink = sink;
+    this.#onNothingDone = onNothingDone;
+    this.#onEnd = onEnd;
+  }
+
+  /** Sends the request. */
+  start(exchange: ChannelExchange, text: string): void {
+    this.#exchange = exchange;
+    exchange.body.end(Buffer.from(text));
+  }
+
+  /** Cancels the request because its client has gone. */
+  cancel(): void {
+    this.#exchange?.reset();
+    this.#fail('abandoned');
+  }
+
+  /** Reports that nothing was done with the request. */
+  onUnreachable(outcome: ForwardOutcome = 'unreachable'): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    this.#onNothingDone();
+    this.#onEnd(outcome);
+  }
+
+  onResponse(_head: ForwardedResponseHead, piece: Buffer, isLast: boolean): void {
+    this.onData(piece, isLast);
+  }
+
+  onData(piece: Buffer, isLast: boolean): void {
+    this.#lines.push(piece);
+    this.#exchange?.received.consume(piece.length);
+    if (isLast) this.onBroken();
+  }
+
+  onRefused(status: number): void {
+    this.onUnreachable(status === MISDIRECTED ? 'misdirected' : 'refused');
+  }
+
+  onBroken(): void {
+    this.#fail('broken');
+  }
+
+  #fail(outcome: ForwardOutcome): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    const message = 'the connection to the process that has this broke; check what the request did';
+    this.#sink.answer(toAnswer(new GatewayError('outcome-unknown', { message })));
+    this.#onEnd(outcome);
+  }
+
+  onDrained(): void {
+    // The body is in memory already.
+  }
+
+  #onLine(text: string): void {
+    const line = parseLine(text);
+    if (this.#isEnded || line === undefined) return;
+    if (line.kind === 'message') {
+      this.#sink.send(line.message);
+      return;
+    }
+    this.#isEnded = true;
+    this.#sink.answer(line.answer);
+    this.#onEnd('answered');
+  }
+}

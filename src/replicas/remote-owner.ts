@@ -1,0 +1,180 @@
+import { randomUUID } from 'node:crypto';
+import type { ClientRequest, ClientResponse } from '../gateway/client-http.ts';
+import type { ClientSession, ModernCall, ModernCaller, ModernSink, Owner, PassedOn } from '../gateway/front.ts';
+import type { Principal } from '../policy/principal.ts';
+import { type Notification, notificationText, type Request, type Response, responseText } from '../protocol/jsonrpc.ts';
+import type { Member } from '../store/placement-table.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import { forwardedHeaders, forwardedText, senderText, textHeaders } from './forwarded-head.ts';
+import { parseInternalAddress } from './internal-address.ts';
+import type { InternalKeys } from './internal-keys.ts';
+import { requestBody } from './modern-exchange.ts';
+import { type ExchangeHandler, OutgoingChannel } from './outgoing-channel.ts';
+import { RelayedModern } from './relayed-modern.ts';
+import { RelayedRequest } from './relayed-request.ts';
+
+/** The answer to a message does not matter. */
+const IGNORING: ExchangeHandler = {
+  onResponse: () => undefined,
+  onData: () => undefined,
+  onRefused: () => undefined,
+  onBroken: () => undefined,
+  onDrained: () => undefined,
+};
+
+/** Another replica, to which requests are passed on over one connection. */
+export class RemoteOwner implements Owner {
+  readonly #member: Member;
+  readonly #keys: InternalKeys;
+  readonly #metrics: Pick<Metrics, 'countForwarded'>;
+  readonly #tokenOf: (principal: Principal) => string | undefined;
+  #channel: OutgoingChannel | undefined;
+  #opening: Promise<OutgoingChannel | undefined> | undefined;
+  /** Channels that finish their requests, such as those with an older key. */
+  readonly #retired = new Set<OutgoingChannel>();
+  #isDestroyed = false;
+  /** The shared parts of heads, as texts. */
+  readonly #senders = new WeakMap<Principal, { readonly view: string; readonly text: string }>();
+
+  /** @param tokenOf returns the token of a principal, if the other replica needs it. */
+  constructor(
+    member: Member,
+    keys: InternalKeys,
+    metrics: Pick<Metrics, 'countForwarded'>,
+    tokenOf: (principal: Principal) => string | undefined = () => undefined,
+  ) {
+    this.#member = member;
+    this.#tokenOf = tokenOf;
+    this.#keys = keys;
+    this.#metrics = metrics;
+  }
+
+  async forward(
+    incoming: ClientRequest,
+    outgoing: ClientResponse,
+    principal: Principal,
+    view: string,
+    { target = incoming.url ?? '/mcp', hops = 0, text }: PassedOn = {},
+  ): Promise<'answered' | 'unreachable'> {
+    const ready = this.#ready();
+    const channel = ready instanceof Promise ? await ready : ready;
+    if (channel === undefined) {
+      this.#metrics.countForwarded('unreachable');
+      return 'unreachable';
+    }
+    if (outgoing.destroyed) {
+      this.#metrics.countForwarded('abandoned');
+      return 'answered';
+    }
+    const { method = 'GET', rawHeaders } = incoming;
+    const headers = text === undefined ? forwardedHeaders(rawHeaders) : textHeaders(rawHeaders, text);
+    const forwarded = forwardedText({ call: randomUUID(), kind: 'http', method, target, headers, hops });
+    const relayed = new RelayedRequest(incoming, outgoing);
+    const isLast = text === undefined && !RelayedRequest.hasBody(incoming);
+    relayed.start(channel.begin(this.#senderText(principal, view), forwarded, isLast, relayed), text);
+    const outcome = await relayed.outcome;
+    this.#metrics.countForwarded(outcome);
+    return outcome === 'misdirected' && !outgoing.headersSent ? 'unreachable' : 'answered';
+  }
+
+  handleModernRequest(modern: Request, caller: ModernCaller, sink: ModernSink, onUnreachable: () => void): ModernCall {
+    const relayed = new RelayedModern(sink, onUnreachable, (outcome) => this.#metrics.countForwarded(outcome));
+    const { principal, view } = caller;
+    const text = requestBody(modern, caller);
+    let isCancelled = false;
+    const send = (channel: OutgoingChannel | undefined) => {
+      if (channel === undefined || isCancelled) {
+        relayed.onUnreachable();
+        return;
+      }
+      const headers = ['content-type', 'application/json', 'content-length', String(Buffer.byteLength(text))];
+      const forwarded = forwardedText({ call: randomUUID(), kind: 'modern', method: 'POST', target: '', headers });
+      relayed.start(channel.begin(this.#senderText(principal, view), forwarded, false, relayed), text);
+    };
+    const ready = this.#ready();
+    if (ready instanceof Promise) void ready.then(send);
+    else send(ready);
+    return {
+      cancel: () => {
+        isCancelled = true;
+        relayed.cancel();
+      },
+      // A request that does not end by itself is cancelled, because the stream of its client is here.
+      close: () => undefined,
+    };
+  }
+
+  handleMessage({ id, caller }: Pick<ClientSession, 'id' | 'caller'>, message: Notification | Response): void {
+    const { principal, view } = caller;
+    const text =
+      message.kind === 'notification'
+        ? notificationText(message.method, message.params)
+        : responseText(message.id, message);
+    const headers = ['mcp-session-id', id, 'content-type', 'application/json'];
+    headers.push('content-length', String(Buffer.byteLength(text)));
+    const forwarded = forwardedText({ call: randomUUID(), kind: 'message', method: 'POST', target: '', headers });
+    void Promise.resolve(this.#ready()).then((channel) => {
+      const exchange = channel?.begin(this.#senderText(principal, view), forwarded, false, IGNORING);
+      exchange?.body.end(Buffer.from(text));
+    });
+  }
+
+  /** Ends all connections, and with them the requests that are passed on: their outcome is unknown. */
+  destroy(): void {
+    this.#isDestroyed = true;
+    this.#channel?.destroy();
+    for (const channel of this.#retired) channel.destroy();
+    this.#retired.clear();
+  }
+
+  /** Returns a channel to a replica that is alive; undefined if it cannot be reached. */
+  #ready(): OutgoingChannel | Promise<OutgoingChannel | undefined> {
+    const channel = this.#channel;
+    if (channel === undefined || !channel.isUsable) return this.#open();
+    if (channel.keyId !== this.#keys.newest.id) {
+      this.#retire(channel);
+      return this.#open();
+    }
+    return channel.isFresh(performance.now()) ? channel : this.#checked(channel);
+  }
+
+  /** Asks before a request is sent: the outcome of one that a stopped replica gets would be unknown. */
+  async #checked(channel: OutgoingChannel): Promise<OutgoingChannel | undefined> {
+    if (await channel.isAlive()) return channel;
+    // Requests in flight wait for the lease to lapse. The next ones try another connection.
+    this.#retire(channel);
+    return undefined;
+  }
+
+  #retire(channel: OutgoingChannel): void {
+    if (this.#channel === channel) this.#channel = undefined;
+    for (const retired of this.#retired) if (!retired.isOpen) this.#retired.delete(retired);
+    this.#retired.add(channel);
+    channel.retire();
+  }
+
+  #open(): Promise<OutgoingChannel | undefined> {
+    this.#opening ??= this.#connect().finally(() => {
+      this.#opening = undefined;
+    });
+    return this.#opening;
+  }
+
+  async #connect(): Promise<OutgoingChannel | undefined> {
+    const address = parseInternalAddress(this.#member.address);
+    if (address === undefined || this.#isDestroyed) return undefined;
+    const channel = await OutgoingChannel.open(address, this.#keys.newest);
+    if (this.#isDestroyed) channel?.destroy();
+    this.#channel = channel;
+    return this.#isDestroyed ? undefined : channel;
+  }
+
+  /** Returns the part of a head that the requests of a principal share. */
+  #senderText(principal: Principal, view: string): string {
+    const known = this.#senders.get(principal);
+    if (known?.view === view) return known.text;
+    const text = senderText({ to: this.#member.id, principal, view, token: this.#tokenOf(principal) });
+    this.#senders.set(principal, { view, text });
+    return text;
+  }
+}

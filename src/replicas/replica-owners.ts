@@ -1,0 +1,264 @@
+import { GatewayError } from '../errors.ts';
+import { type ConnectionRef, GONE, HERE, type OwnedState, type Owners } from '../gateway/exchange/owners.ts';
+import type { Owner, Ownership } from '../gateway/front.ts';
+import type { Principal } from '../policy/principal.ts';
+import { type Member, type PlacementKey, placementText } from '../store/placement-table.ts';
+import { type ClaimedOwner, Placements, type PlacementsParts } from '../store/placements.ts';
+import { connectionName, sessionName } from '../store/redis/keys.ts';
+import type { SessionRef } from '../store/session-store.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import type { InternalKeys } from './internal-keys.ts';
+import { RemoteOwner } from './remote-owner.ts';
+
+/** An answer of the table is used again for this long. The owner checks it. */
+const CACHED_MS = 1_000;
+const MAX_CACHED = 10_000;
+
+export interface ReplicaOwnersParts extends Omit<PlacementsParts, 'isUsed' | 'onLost' | 'onMembers'> {
+  readonly keys: InternalKeys;
+  readonly metrics: Pick<Metrics, 'countForwarded' | 'countFencedSession'>;
+  /** Returns the token of a principal, if other replicas need it. Default: they never do. */
+  readonly tokenOf?: (principal: Principal) => string | undefined;
+}
+
+/** The owners of a gateway of several processes: sessions by their placements, all else by the process that a handle names. */
+export class ReplicaOwners implements Owners {
+  readonly name: string;
+  readonly isAlone = false;
+  readonly #parts: ReplicaOwnersParts;
+  readonly #placements: Placements;
+  readonly #remotes: Map<string, RemoteOwner>;
+  readonly #listeners: Map<string, () => void>;
+  /** Other owners of sessions, by the name of the session. */
+  readonly #cached = new Map<string, { readonly member: Member; readonly untilMs: number }>();
+  /** Keys of connections, which are looked up at each request. */
+  readonly #connectionKeys = new WeakMap<ConnectionRef, PlacementKey>();
+  #isLeaving = false;
+  #lastSuccessor = 0;
+
+  private constructor(
+    parts: ReplicaOwnersParts,
+    placements: Placements,
+    remotes: Map<string, RemoteOwner>,
+    listeners: Map<string, () => void>,
+  ) {
+    this.name = parts.process;
+    this.#parts = parts;
+    this.#placements = placements;
+    this.#remotes = remotes;
+    this.#listeners = listeners;
+  }
+
+  /** Joins the other processes. @throws {GatewayError} `store-unavailable` */
+  static async open(parts: ReplicaOwnersParts): Promise<ReplicaOwners> {
+    const listeners = new Map<string, () => void>();
+    const remotes = new Map<string, RemoteOwner>();
+    const placements = await Placements.open({
+      ...parts,
+      isUsed: (key) => listeners.has(nameOf(key)),
+      onLost: (key) => {
+        const name = nameOf(key);
+        const listener = listeners.get(name);
+        if (!listeners.delete(name)) return;
+        parts.metrics.countFencedSession();
+        listener?.();
+      },
+      onMembers: (members) => removeGone(remotes, members),
+    });
+    return new ReplicaOwners(parts, placements, remotes, listeners);
+  }
+
+  get isCurrent(): boolean {
+    return this.#placements.isCurrent;
+  }
+
+  get others(): readonly Member[] {
+    return this.#placements.others;
+  }
+
+  /** Returns whether a member id is that of this process now. */
+  isSelf(member: string): boolean {
+    return this.#placements.self.id === member;
+  }
+
+  /** Returns the placement of a session of this process, as writes of its state carry it; undefined if it has none. */
+  fenceOf(session: SessionRef): string | undefined {
+    const placement = this.#placements.held(keyOf(session));
+    return placement === undefined ? undefined : placementText(placement);
+  }
+
+  ownerOf(owned: OwnedState): Ownership | Promise<Ownership> {
+    if (owned.kind !== 'session' && owned.kind !== 'connection') {
+      return owned.process === this.name ? HERE : this.#ownerOfProcess(owned.process);
+    }
+    const key = owned.kind === 'session' ? keyOf(owned.session) : this.#connectionKeyOf(owned.ref);
+    const name = nameOf(key);
+    const cached = this.#cached.get(name);
+    const known = cached !== undefined && this.#isMember(cached.member) ? cached : undefined;
+    // While the owner cannot be reached, requests try it again until this has expired, and then ask the table.
+    const isFresh = known !== undefined && performance.now() < known.untilMs && owned.isForwarded !== true;
+    return isFresh ? this.#elsewhere(known.member) : this.#lookUp(owned, key, name, known?.member);
+  }
+
+  async #ownerOfProcess(process: string): Promise<Ownership> {
+    const member = await this.#placements.memberOf(process);
+    return member === undefined ? GONE : this.#elsewhere(member);
+  }
+
+  /** @param last the owner that the table has named before. */
+  async #lookUp(
+    owned: Extract<OwnedState, { readonly kind: 'session' | 'connection' }>,
+    key: PlacementKey,
+    name: string,
+    last: Member | undefined,
+  ): Promise<Ownership> {
+    let claim: ClaimedOwner;
+    try {
+      claim = await this.#claim(key, owned.kind === 'session' && owned.isNew === true);
+    } catch (thrown) {
+      if (!(thrown instanceof GatewayError)) throw thrown;
+      // Without a table, requests go to the last known owner, which refuses what it does not have any more. Modern requests need no table.
+      const isPassedOn = last !== undefined && !(owned.kind === 'session' && owned.isForwarded === true);
+      if (isPassedOn) {
+        this.#cached.set(name, { member: last, untilMs: performance.now() + CACHED_MS });
+        return this.#elsewhere(last);
+      }
+      if (owned.kind === 'session') throw thrown;
+      return HERE;
+    }
+    this.#cached.delete(name);
+    if (claim.kind === 'here') return HERE;
+    if (this.#cached.size >= MAX_CACHED) this.#cached.clear();
+    this.#cached.set(name, { member: claim.member, untilMs: performance.now() + CACHED_MS });
+    return this.#elsewhere(claim.member);
+  }
+
+  /** Claims a session for this process; if it leaves, for another one, unless the session is new. */
+  async #claim(key: PlacementKey, isNew: boolean): Promise<ClaimedOwner> {
+    if (!this.#isLeaving || isNew) return await this.#placements.claim(key);
+    return await this.#placements.claim(key, this.#nextSuccessor());
+  }
+
+  /** Returns the next of the members that do not leave; undefined if there is none. */
+  #nextSuccessor(): Member | undefined {
+    const staying = this.#placements.others.filter(({ isLeaving = false }) => !isLeaving);
+    return staying[this.#lastSuccessor++ % staying.length];
+  }
+
+  successor(): Owner | undefined {
+    const member = this.#isLeaving ? this.#nextSuccessor() : undefined;
+    return member === undefined ? undefined : this.#ownerAt(member);
+  }
+
+  async formerOf(session: SessionRef): Promise<Owner | undefined> {
+    const member = await this.#placements.formerOf(keyOf(session));
+    return member === undefined ? undefined : this.#ownerAt(member);
+  }
+
+  /** Gives the sessions that are released from now on to other processes, and gets no new ones. @throws {GatewayError} `store-unavailable` */
+  async leave(): Promise<void> {
+    await this.#placements.leave();
+    this.#isLeaving = true;
+  }
+
+  #isMember({ id }: Member): boolean {
+    return this.#placements.others.some((other) => other.id === id);
+  }
+
+  #elsewhere(member: Member): Ownership {
+    return { kind: 'elsewhere', owner: this.#ownerAt(member) };
+  }
+
+  #ownerAt(member: Member): Owner {
+    let owner = this.#remotes.get(member.id);
+    if (owner === undefined) {
+      owner = new RemoteOwner(member, this.#parts.keys, this.#parts.metrics, this.#parts.tokenOf);
+      this.#remotes.set(member.id, owner);
+    }
+    return owner;
+  }
+
+  stillOwns(session: SessionRef): boolean | Promise<boolean> {
+    return this.isCurrent || this.#placements.isStillHeld(keyOf(session));
+  }
+
+  /** Returns whether a process has a lease. @throws {GatewayError} `store-unavailable` */
+  async isAlive(process: string): Promise<boolean> {
+    return (await this.#placements.memberOf(process)) !== undefined;
+  }
+
+  /** Checks at once whether a session still belongs to this process, after a write of its state was refused. */
+  recheck(session: SessionRef): void {
+    void this.#placements.recheck(keyOf(session));
+  }
+
+  onLost(session: SessionRef, listener: () => void): void {
+    const key = keyOf(session);
+    this.#listeners.set(nameOf(key), listener);
+    // It may have been lost while the session was made.
+    if (this.#placements.held(key) !== undefined) return;
+    this.#parts.metrics.countFencedSession();
+    this.#listeners.delete(nameOf(key));
+    listener();
+  }
+
+  release(session: SessionRef, hasRequests = false): void {
+    this.#release(keyOf(session), hasRequests);
+  }
+
+  holds(ref: ConnectionRef): boolean {
+    return this.isCurrent && this.#placements.held(this.#connectionKeyOf(ref)) !== undefined;
+  }
+
+  onConnectionLost(ref: ConnectionRef, listener: () => void): void {
+    this.#listeners.set(nameOf(this.#connectionKeyOf(ref)), listener);
+  }
+
+  releaseConnection(ref: ConnectionRef): void {
+    this.#release(this.#connectionKeyOf(ref), false);
+  }
+
+  #connectionKeyOf(ref: ConnectionRef): PlacementKey {
+    let key = this.#connectionKeys.get(ref);
+    if (key === undefined) {
+      key = { principal: ref.principal, name: connectionName(ref.name) };
+      this.#connectionKeys.set(ref, key);
+    }
+    return key;
+  }
+
+  #release(key: PlacementKey, hasRequests: boolean): void {
+    this.#listeners.delete(nameOf(key));
+    void this.#placements.release(key, hasRequests);
+  }
+
+  /** Ends the connections of a ring that is not valid any more. */
+  closeConnections(): void {
+    for (const remote of this.#remotes.values()) remote.destroy();
+    this.#remotes.clear();
+  }
+
+  /** Leaves the other processes, which may have all sessions from then on. */
+  async close(): Promise<void> {
+    await this.#placements.close();
+    this.closeConnections();
+  }
+}
+
+/** Ends the connections to members that have gone. */
+function removeGone(remotes: Map<string, RemoteOwner>, members: readonly Member[]): void {
+  const ids = new Set(members.map(({ id }) => id));
+  for (const [id, remote] of remotes) {
+    if (ids.has(id)) continue;
+    remotes.delete(id);
+    remote.destroy();
+  }
+}
+
+function keyOf({ principal, serial }: SessionRef): PlacementKey {
+  return { principal, name: sessionName(serial) };
+}
+
+function nameOf({ principal, name }: PlacementKey): string {
+  return JSON.stringify([principal, name]);
+}

@@ -1,0 +1,141 @@
+import { open, realpath, rm, stat } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { z } from 'zod';
+import { changedKeys, type KeyChange, MAX_KEYS, type StoredKey, storedKeySchema } from '../api-key-store.ts';
+import { jsonOf } from './own-file.ts';
+import { createFile, isCode, makeStateDir, replaceFile } from './state-file.ts';
+
+/** About 600 bytes for each of {@link MAX_KEYS}. */
+const LIMIT_BYTES = 64 * 1_048_576;
+/** Others may not read the file, and the group may not write it. Kubernetes opens a volume to the group of the pod, for reading. */
+const REFUSED_MODE = 0o027;
+/** The time that a command waits for another one, and after which a lock of a killed one is removed. */
+const LOCK_WAIT_MS = 5_000;
+const LOCK_STALE_MS = 30_000;
+const LOCK_POLL_MS = 50;
+
+const FILE = z.strictObject({
+  version: z.literal(1),
+  keys: z.array(storedKeySchema).max(MAX_KEYS),
+});
+
+/**
+ * Reads a key file.
+ *
+ * @throws {Error} with a message for the operator that quotes nothing of the file, if it does not exist, other users can read or write
+ *   it, it is larger than 64 MiB, or an entry is wrong or repeated.
+ */
+export async function readKeyFile(path: string): Promise<readonly StoredKey[]> {
+  const text = await readText(path);
+  const { data, error } = FILE.safeParse(jsonOf(text));
+  if (data === undefined) {
+    const [issue] = error.issues;
+    const where = issue === undefined || issue.path.length === 0 ? '' : ` at ${issue.path.map(String).join('.')}`;
+    throw new Error(`${path} is not a key file${where}: ${issue?.message ?? 'invalid'}`);
+  }
+  const hashes = new Set<string>();
+  for (const [index, { sha256 }] of data.keys.entries()) {
+    if (hashes.has(sha256))
+      throw new Error(`${path} has two entries with the same hash, the later one at keys.${index}`);
+    hashes.add(sha256);
+  }
+  return data.keys;
+}
+
+async function readText(path: string): Promise<string> {
+  const file = await open(path, 'r').catch((thrown: unknown) => {
+    if (isCode(thrown, 'ENOENT')) throw new Error(`${path} does not exist; make it with: linkspan key create <name>`);
+    throw thrown;
+  });
+  try {
+    const { mode, uid, size } = await file.stat();
+    if (process.platform !== 'win32') {
+      const isForeign = process.getuid !== undefined && uid !== process.getuid() && uid !== 0;
+      if (isForeign) throw new Error(`${path} belongs to another user (uid ${uid}), so it is not used`);
+      if ((mode & REFUSED_MODE) !== 0) {
+        const octal = (mode & 0o777).toString(8).padStart(4, '0');
+        throw new Error(`${path} is open to other users (mode ${octal}), so it is not used; run: chmod 600 ${path}`);
+      }
+    }
+    if (size > LIMIT_BYTES) throw new Error(`${path} is larger than ${LIMIT_BYTES} bytes, so it is not used`);
+    return await file.readFile('utf8');
+  } finally {
+    await file.close();
+  }
+}
+
+/**
+ * Changes a key file, or makes it. Readers see the old or the new content. Two changes at once run one after the other.
+ *
+ * @throws {Error} with a message for the operator, if the file cannot be read, used or written.
+ */
+export async function changeKeyFile(path: string, decide: (keys: readonly StoredKey[]) => KeyChange): Promise<void> {
+  // A symbolic link stays, and its target is replaced.
+  const target = await realpath(path).catch(() => path);
+  await makeStateDir(dirname(target));
+  await using _lock = await lock(`${target}.lock`);
+  const before = (await exists(target)) ? await readKeyFile(target) : [];
+  const after = changedKeys(before, decide(before));
+  if (after.length > MAX_KEYS) throw new Error(`a key file holds at most ${MAX_KEYS} keys`);
+  const lines = after.map((key, index) => `    ${JSON.stringify(key)}${index + 1 < after.length ? ',' : ''}\n`);
+  await replaceFile(target, ['{\n  "version": 1,\n  "keys": [\n', ...lines, '  ]\n}\n']);
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await stat(path).then(
+    () => true,
+    (thrown: unknown) => {
+      if (isCode(thrown, 'ENOENT')) return false;
+      throw thrown;
+    },
+  );
+}
+
+async function lock(path: string): Promise<AsyncDisposable> {
+  const lateMs = performance.now() + LOCK_WAIT_MS;
+  while (!(await createFile(path, `${process.pid}\n`))) {
+    const { mtimeMs } = await stat(path).catch(() => ({ mtimeMs: Date.now() }));
+    if (Date.now() - mtimeMs > LOCK_STALE_MS) await rm(path, { force: true });
+    else if (performance.now() > lateMs)
+      throw new Error(`another command changes the keys; if none does, remove ${path}`);
+    else await sleep(LOCK_POLL_MS);
+  }
+  return { [Symbol.asyncDispose]: () => rm(path, { force: true }) };
+}
+
+const USES = z.record(z.string(), z.number());
+
+/** Returns the path of the times of last use, in a state directory. */
+function usesFile(stateDir: string): string {
+  return join(stateDir, 'api-key-use.json');
+}
+
+/** Reads the times of last use of API keys, by id; ms since the epoch. Empty if there are none, or they cannot be read. */
+export async function readKeyUses(stateDir: string): Promise<ReadonlyMap<string, number>> {
+  try {
+    await using file = await open(usesFile(stateDir), 'r');
+    return new Map(Object.entries(USES.safeParse(jsonOf(await file.readFile('utf8'))).data ?? {}));
+  } catch {
+    return new Map();
+  }
+}
+
+/**
+ * Adds times of last use of API keys, and removes those of all keys but the known ones. Workers do so at the same time, so the latest time of a key counts,
+ * and changes run one after the other.
+ *
+ * @throws {Error} if the file cannot be written.
+ */
+export async function addKeyUses(
+  stateDir: string,
+  uses: ReadonlyMap<string, number>,
+  known: ReadonlySet<string>,
+): Promise<void> {
+  await makeStateDir(stateDir);
+  const path = usesFile(stateDir);
+  await using _lock = await lock(`${path}.lock`);
+  const all = new Map(await readKeyUses(stateDir));
+  for (const [id, usedMs] of uses) all.set(id, Math.max(usedMs, all.get(id) ?? 0));
+  await replaceFile(path, [JSON.stringify(Object.fromEntries([...all].filter(([id]) => known.has(id))))]);
+}

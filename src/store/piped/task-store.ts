@@ -1,0 +1,35 @@
+import { MemoryTaskStore } from '../memory/task-store.ts';
+import type { KnownTask, TaskAddress, TaskStore } from '../task-store.ts';
+import { STORES } from './methods.ts';
+import type { PipeCalls } from './pipe-calls.ts';
+
+const METHODS = STORES.tasks;
+
+/** The task store of the parent, so that a client lists its tasks at every worker. */
+export class PipedTaskStore implements TaskStore {
+  readonly #calls: PipeCalls;
+  /** The tasks that this process has added. The parent counts the bounds. */
+  readonly #own = new MemoryTaskStore(() => undefined);
+
+  constructor(calls: PipeCalls) {
+    this.#calls = calls;
+  }
+
+  find(client: string, address: TaskAddress): KnownTask | undefined {
+    return this.#own.find(client, address);
+  }
+
+  async list(client: string): Promise<readonly KnownTask[]> {
+    return await this.#calls.call(METHODS.list, client);
+  }
+
+  async add(client: string, task: KnownTask): Promise<void> {
+    await this.#own.add(client, task);
+    await this.#calls.call(METHODS.add, { client, task });
+  }
+
+  async remove(client: string, address: TaskAddress): Promise<void> {
+    await this.#own.remove(client, address);
+    await this.#calls.call(METHODS.remove, { client, address });
+  }
+}

@@ -1,0 +1,78 @@
+/** A process that serves clients, while its lease lasts. A lease that has lapsed never comes back. */
+export interface Member {
+  /** Never used again. A process whose lease has lapsed joins again with another id. */
+  readonly id: string;
+  /** The name of the process, the same for all its members; see `Owners.name`. */
+  readonly process: string;
+  /** `host:port` where other members connect. */
+  readonly address: string;
+  /** The version of the gateway. */
+  readonly version: string;
+  /** True if it gives its placements away and gets no new ones. */
+  readonly isLeaving?: boolean;
+}
+
+/** Names something that exactly one member has, such as a session. */
+export interface PlacementKey {
+  /** The key of the principal that it belongs to. */
+  readonly principal: string;
+  /** The name of what is placed, unique for the principal. */
+  readonly name: string;
+}
+
+/** The owner of a placement. */
+export interface Placement {
+  readonly member: string;
+  /** Replaced with every change of owner. A write of an owner carries it, and is refused if it is not the current one. */
+  readonly token: string;
+}
+
+/** Returns a placement as text, as writes of the state of its owner carry it. */
+export function placementText({ member, token }: Placement): string {
+  return `${member}/${token}`;
+}
+
+/**
+ * The table of members and of their placements, which all processes of a gateway share. It does not know which process asks.
+ *
+ * Every method rejects with `store-unavailable` if the table cannot be reached.
+ */
+export interface PlacementTable {
+  /** The time that a lease lasts, in ms. */
+  readonly leaseMs: number;
+  /** Adds a member, or replaces its description. Its lease begins. */
+  join(member: Member): Promise<void>;
+  /** Renews the lease of a member. Returns all members, or undefined if the lease has lapsed. */
+  renew(id: string): Promise<readonly Member[] | undefined>;
+  /** Removes a member, whose lease lapses at once. */
+  leave(id: string): Promise<void>;
+  /** Returns the members whose lease has not lapsed. */
+  members(): Promise<readonly Member[]>;
+  /**
+   * Gives a placement to a member if it is free, or if `from` has it. Returns the placement, whoever has it then. A claim by its owner changes nothing
+   * unless the owner is `from`.
+   *
+   * @param from a member whose lease has lapsed, or the claiming one, which then gets a new token.
+   */
+  claim(key: PlacementKey, member: string, from: string | undefined): Promise<Placement>;
+  /** Keeps a placement from expiring. Returns false if another member has it, or nobody. */
+  confirm(key: PlacementKey, placement: Placement): Promise<boolean>;
+  /**
+   * Frees a placement. Does nothing if its owner is another one.
+   *
+   * @param formerMs the time for which {@link former} names the owner, in ms. Default: 0.
+   */
+  release(key: PlacementKey, placement: Placement, formerMs?: number): Promise<void>;
+  /** Returns the last member that has freed the placement and still works on something of it. */
+  former(key: PlacementKey): Promise<string | undefined>;
+  /** Frees a placement, and tells its owner. */
+  revoke(key: PlacementKey): Promise<void>;
+  /**
+   * Calls a function with each placement of a member that is revoked.
+   *
+   * @param onMissed called when the table was out of reach, so that placements may have been revoked without notice.
+   */
+  watch(member: string, onRevoked: (key: PlacementKey) => void, onMissed: () => void): Promise<void>;
+  /** Ends {@link watch}. */
+  unwatch(member: string): Promise<void>;
+}

@@ -1,0 +1,335 @@
+import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { RedisConfig } from '../../config/config.ts';
+import { GatewayError, StartError } from '../../errors.ts';
+import { Breaker } from './breaker.ts';
+import { type ChannelListener, type SubscriptionClient, Subscriptions } from './subscriptions.ts';
+
+/** The longest time that a command waits for Redis. */
+const COMMAND_MS = 250;
+/** The longest time of commands of the library itself, such as those of a handshake. Ours have {@link withinDeadline}, which bears a late event loop. */
+const LIBRARY_MS = 5_000;
+/** Message of the error of the client library for a command that took too long. */
+const TIMED_OUT = 'Command timed out';
+const CONNECT_MS = 1_000;
+/** A connection that answers nothing for this long is made again. */
+const SILENT_MS = 5_000;
+/** The longest pause between two attempts to connect. */
+const RETRY_MS = 1_000;
+/** A start fails if Redis cannot be reached for this long. */
+const START_MS = 10_000;
+/** The time that a refusal for lack of memory is reported after the last one. */
+const FULL_MS = 5_000;
+
+/** A Lua script, which Redis runs as a whole. */
+export interface Script {
+  readonly lua: string;
+  readonly sha: string;
+}
+
+export function scriptOf(lua: string): Script {
+  return { lua, sha: createHash('sha1').update(lua).digest('hex') };
+}
+
+/** Called about the connection. */
+export interface RedisEvents {
+  /** A command has failed: `timeout`, `connection`, `full` or `refused`. */
+  onCommandFailed(reason: FailureReason): void;
+}
+
+/** The longest times that the connection waits. Others than the defaults are for tests. */
+export interface RedisTimes {
+  /** The longest time of {@link RedisConnection.open}. Default: 10 s. */
+  readonly startMs?: number;
+  /** The longest time of a command. Default: 250 ms. */
+  readonly commandMs?: number;
+}
+
+export type FailureReason = 'timeout' | 'connection' | 'full' | 'refused';
+
+/** Sends commands to a server, or to the nodes of a cluster. */
+interface CommandClient {
+  call(command: string, args: (string | number)[]): Promise<unknown>;
+  connect(): Promise<void>;
+  disconnect(): void;
+}
+
+interface Clients {
+  readonly commands: CommandClient;
+  readonly subscriptions: SubscriptionClient;
+  /** Returns the local address of the connection; undefined if there is none. */
+  localHost(): string | undefined;
+}
+
+/**
+ * The connections to Redis. Each command ends within {@link COMMAND_MS}; if several have failed, the next ones fail at once. A command that has
+ * timed out may still run, so commands must bear that.
+ */
+export class RedisConnection implements AsyncDisposable {
+  readonly #clients: Clients;
+  readonly #events: RedisEvents;
+  readonly #commandMs: number;
+  readonly #breaker = new Breaker();
+  readonly #subscriptions: Subscriptions;
+  #fullMs = -Infinity;
+  #patientUntilMs = -Infinity;
+
+  private constructor(clients: Clients, events: RedisEvents, commandMs: number) {
+    this.#clients = clients;
+    this.#events = events;
+    this.#commandMs = commandMs;
+    this.#subscriptions = new Subscriptions(clients.subscriptions, (reply) => withinDeadline(reply, commandMs));
+  }
+
+  /** Connects. Loads the client library, which nothing else does. @throws {StartError} if Redis cannot be reached. */
+  static async open(
+    config: RedisConfig,
+    events: RedisEvents,
+    { startMs = START_MS, commandMs = COMMAND_MS }: RedisTimes = {},
+  ): Promise<RedisConnection> {
+    const connection = new RedisConnection(await createClients(config), events, commandMs);
+    try {
+      await connection.#connect(config, startMs);
+      return connection;
+    } catch (thrown) {
+      await connection[Symbol.asyncDispose]();
+      throw thrown;
+    }
+  }
+
+  async #connect({ target }: RedisConfig, startMs: number): Promise<void> {
+    const { commands, subscriptions } = this.#clients;
+    const lateMs = performance.now() + startMs;
+    // Later attempts are made by the client itself.
+    await Promise.all([commands, subscriptions].map((client) => client.connect().catch(() => undefined)));
+    for (;;) {
+      try {
+        await commands.call('PING', []);
+        return;
+      } catch (thrown) {
+        if (performance.now() < lateMs && !isReply(thrown)) {
+          await new Promise((resolve) => setTimeout(resolve, COMMAND_MS));
+          continue;
+        }
+        const where = target.nodes.map(({ host, port }) => `${host}:${port}`).join(', ');
+        const why = thrown instanceof Error ? thrown.message : String(thrown);
+        throw new StartError(`Redis cannot be used at ${where} (gateway.redis.url): ${why}`, { cause: thrown });
+      }
+    }
+  }
+
+  /** The reason why Redis cannot be used at present, in words; undefined if it can. */
+  get failure(): string | undefined {
+    const { failure } = this.#breaker;
+    if (failure !== undefined) return `Redis cannot be used: ${failure}`;
+    return performance.now() - this.#fullMs < FULL_MS ? 'Redis is full (maxmemory) and refuses writes' : undefined;
+  }
+
+  /** The address of this machine on the connection to Redis; undefined if there is no such connection. */
+  get localHost(): string | undefined {
+    return this.#clients.localHost();
+  }
+
+  /**
+   * Runs a script. One that Redis does not know yet takes two commands, which end within the time of one.
+   *
+   * @param keys must all be in one slot. @throws {GatewayError} `store-unavailable`
+   */
+  async run({ lua, sha }: Script, keys: readonly string[], args: readonly (string | number)[]): Promise<unknown> {
+    const lateMs = performance.now() + this.#commandMs;
+    try {
+      return await this.#send('EVALSHA', [sha, keys.length, ...keys, ...args]);
+    } catch (thrown) {
+      if (!isReply(thrown) || !thrown.message.startsWith('NOSCRIPT')) throw thrown;
+      const limitMs = this.#isPatient ? this.#commandMs : Math.max(1, lateMs - performance.now());
+      return await this.#send('EVAL', [lua, keys.length, ...keys, ...args], limitMs);
+    }
+  }
+
+  /** Sends a command. @throws {GatewayError} `store-unavailable` */
+  async command(name: string, ...args: readonly (string | number)[]): Promise<unknown> {
+    return await this.#send(name, args);
+  }
+
+  /** Repeats commands without an answer from now on, for up to 10 s. A start does so, since the process itself may be busy. */
+  bePatient(): void {
+    this.#patientUntilMs = performance.now() + START_MS;
+  }
+
+  /** Lets commands without an answer fail again. */
+  endPatience(): void {
+    this.#patientUntilMs = -Infinity;
+  }
+
+  get #isPatient(): boolean {
+    return performance.now() < this.#patientUntilMs;
+  }
+
+  /** Runs a command. While the connection is patient, runs it again if Redis cannot be reached or does not answer in time. */
+  async #patiently<T>(run: () => Promise<T>): Promise<T> {
+    for (;;) {
+      try {
+        return await run();
+      } catch (thrown) {
+        const cause = thrown instanceof GatewayError ? thrown.cause : thrown;
+        if (isReply(cause) || !this.#isPatient) throw thrown;
+        await sleep(COMMAND_MS);
+      }
+    }
+  }
+
+  #send(name: string, args: readonly (string | number)[], limitMs = this.#commandMs): Promise<unknown> {
+    return this.#patiently(() => this.#sendOnce(name, args, limitMs));
+  }
+
+  async #sendOnce(name: string, args: readonly (string | number)[], limitMs: number): Promise<unknown> {
+    if (!this.#breaker.mayTry(performance.now())) throw unavailable(this.#breaker.failure);
+    try {
+      const reply = await withinDeadline(this.#clients.commands.call(name, [...args]), limitMs);
+      this.#breaker.onSuccess();
+      return reply;
+    } catch (thrown) {
+      throw this.#toFailure(thrown);
+    }
+  }
+
+  /** Returns the error for a failed command. Errors of our own scripts and commands stay as they are. */
+  #toFailure(thrown: unknown): unknown {
+    const message = thrown instanceof Error ? thrown.message : String(thrown);
+    if (isReply(thrown)) {
+      if (message.startsWith('OOM')) {
+        this.#breaker.onSuccess();
+        this.#fullMs = performance.now();
+        this.#events.onCommandFailed('full');
+        return unavailable(this.failure, thrown);
+      }
+      if (!UNAVAILABLE.test(message)) {
+        this.#breaker.onSuccess();
+        return thrown;
+      }
+    }
+    const reason = isReply(thrown) ? 'refused' : message === TIMED_OUT ? 'timeout' : 'connection';
+    this.#events.onCommandFailed(reason);
+    this.#breaker.onFailure(reason === 'timeout' ? `no answer within ${COMMAND_MS} ms` : message, performance.now());
+    return unavailable(`Redis cannot be used: ${message}`, thrown);
+  }
+
+  /** Listens on a channel. Messages that are published while the connection is down are lost, which the listener is told. */
+  async subscribe(channel: string, listener: ChannelListener): Promise<void> {
+    await this.#patiently(() => this.#subscriptions.add(channel, listener));
+  }
+
+  async unsubscribe(channel: string): Promise<void> {
+    await this.#subscriptions.remove(channel);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#subscriptions.close();
+    this.#clients.commands.disconnect();
+  }
+}
+
+/** Replies of a Redis that cannot serve now, though it may later. */
+const UNAVAILABLE =
+  /^(?:LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|MISCONF|NOAUTH|WRONGPASS|NOPERM|BUSY)\b/;
+
+/** Returns whether Redis itself has answered with this error. */
+function isReply(thrown: unknown): thrown is Error {
+  return thrown instanceof Error && thrown.name === 'ReplyError';
+}
+
+function unavailable(message = 'Redis cannot be used', cause?: unknown): GatewayError {
+  // Addresses and the texts of Redis are for the log.
+  return new GatewayError('store-unavailable', {}, cause ?? new Error(message));
+}
+
+async function createClients({ target, caFile }: RedisConfig): Promise<Clients> {
+  const { Cluster, Redis } = await import('ioredis');
+  const tls = target.tls ? { tls: caFile === undefined ? {} : { ca: await readCa(caFile) } } : {};
+  const retryStrategy = (attempt: number) => Math.min(50 * 2 ** attempt, RETRY_MS);
+  const { username, password } = target;
+  const common = {
+    ...(username === undefined ? {} : { username }),
+    ...(password === undefined ? {} : { password }),
+    connectionName: 'linkspan',
+    connectTimeout: CONNECT_MS,
+    commandTimeout: LIBRARY_MS,
+    maxRetriesPerRequest: 0,
+    enableOfflineQueue: false,
+    autoResendUnfulfilledCommands: false,
+    lazyConnect: true,
+  };
+  const hosts = target.nodes.map(({ host, port }) => ({ host, port }));
+  if (target.kind === 'cluster') {
+    const redisOptions = { ...common, ...tls, socketTimeout: SILENT_MS };
+    const options = {
+      redisOptions,
+      enableOfflineQueue: false,
+      lazyConnect: true,
+      maxRedirections: 3,
+      clusterRetryStrategy: retryStrategy,
+    };
+    const [cluster, subscriptions] = [new Cluster(hosts, options), new Cluster(hosts, options)];
+    for (const client of [cluster, subscriptions]) client.on('error', ignore);
+    const localHost = () => cluster.nodes('master').find(({ status }) => status === 'ready')?.stream.localAddress;
+    const commands: CommandClient = {
+      call: (name, args) => cluster.call(name, args),
+      connect: () => cluster.connect(),
+      disconnect: () => cluster.disconnect(),
+    };
+    return { commands, subscriptions, localHost };
+  }
+  const [first = { host: '127.0.0.1', port: 6379 }] = hosts;
+  const place =
+    target.kind === 'sentinel'
+      ? {
+          sentinels: hosts,
+          name: target.master,
+          sentinelRetryStrategy: retryStrategy,
+          enableTLSForSentinelMode: target.tls,
+          ...(target.tls ? { sentinelTLS: tls.tls } : {}),
+        }
+      : first;
+  const options = {
+    ...common,
+    ...tls,
+    ...place,
+    db: target.database,
+    retryStrategy,
+    // The master may have become a replica: connect again.
+    reconnectOnError: (error: Error) => error.message.startsWith('READONLY'),
+  };
+  const commands = new Redis({ ...options, socketTimeout: SILENT_MS });
+  // Nobody would handle the errors of the channels that the library restores by itself.
+  const subscriptions = new Redis({ ...options, autoResubscribe: false });
+  for (const client of [commands, subscriptions]) client.on('error', ignore);
+  return { commands, subscriptions, localHost: () => commands.stream?.localAddress };
+}
+
+/** Accepts the error of a failed connection, which the next command reports. Without a listener it would end the process. */
+function ignore(): void {
+  // Nothing to do.
+}
+
+/** Rejects if a command takes longer. An answer that has come while the event loop was late is read before that. */
+async function withinDeadline(reply: Promise<unknown>, commandMs: number): Promise<unknown> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => setImmediate(() => reject(new Error(TIMED_OUT))), commandMs);
+  });
+  try {
+    return await Promise.race([reply, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function readCa(path: string): Promise<Buffer> {
+  try {
+    return await readFile(path);
+  } catch (thrown) {
+    const why = thrown instanceof Error ? thrown.message : String(thrown);
+    throw new StartError(`gateway.redis.caFile cannot be read: ${why}`, { cause: thrown });
+  }
+}

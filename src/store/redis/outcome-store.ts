@@ -1,0 +1,67 @@
+import { LIMITS } from '../../limits.ts';
+import type { OnOutcomeLimit, OutcomeStore } from '../outcome-store.ts';
+import { type RedisConnection, scriptOf } from './connection.ts';
+import type { RedisKeys } from './keys.ts';
+import type { SealedBox } from './sealed-box.ts';
+
+/** Stores an end, unless one is stored. Returns -1 if one is, else the number of ends that were removed for it. All entries are in one slot. */
+const SETTLE = scriptOf(`
+if redis.call('EXISTS', KEYS[1]) == 1 then return -1 end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local bytes, most = #ARGV[1], tonumber(ARGV[3])
+
+local function remove(entry)
+  redis.call('DEL', entry)
+  redis.call('ZREM', KEYS[2], entry)
+  -- A plain minus would make -0 of 0, which Redis does not accept.
+  redis.call('HINCRBY', KEYS[3], 'total', 0 - (redis.call('HGET', KEYS[3], entry) or 0))
+  redis.call('HDEL', KEYS[3], entry)
+end
+
+for _, entry in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now)) do remove(entry) end
+local removed = 0
+while tonumber(redis.call('HGET', KEYS[3], 'total') or 0) + bytes > most do
+  local entry = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+  if not entry then break end
+  remove(entry)
+  removed = removed + 1
+end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+redis.call('ZADD', KEYS[2], now + ARGV[2], KEYS[1])
+redis.call('HSET', KEYS[3], KEYS[1], bytes)
+redis.call('HINCRBY', KEYS[3], 'total', bytes)
+return removed`);
+
+/** Stores ends in Redis, encrypted. */
+export class RedisOutcomeStore implements OutcomeStore {
+  readonly #connection: RedisConnection;
+  readonly #keys: RedisKeys;
+  readonly #box: SealedBox;
+  readonly #onLimit: OnOutcomeLimit;
+
+  constructor(connection: RedisConnection, keys: RedisKeys, box: SealedBox, onLimit: OnOutcomeLimit) {
+    this.#connection = connection;
+    this.#keys = keys;
+    this.#box = box;
+    this.#onLimit = onLimit;
+  }
+
+  async settle(id: string, outcome: string, ttlMs: number): Promise<boolean> {
+    if (Buffer.byteLength(outcome) > LIMITS.outcomeBytes) {
+      this.#onLimit('outcomeBytes');
+      return false;
+    }
+    const entries = this.#keys.outcome(id);
+    const sealed = this.#box.seal(entries[0], outcome);
+    const removed = await this.#connection.run(SETTLE, entries, [sealed, Math.ceil(ttlMs), LIMITS.outcomesBytes]);
+    if (Number(removed) > 0) this.#onLimit('outcomesBytes');
+    return removed !== -1;
+  }
+
+  async find(id: string): Promise<string | undefined> {
+    const [entry] = this.#keys.outcome(id);
+    const sealed = await this.#connection.command('GET', entry);
+    return typeof sealed === 'string' ? this.#box.open(entry, sealed) : undefined;
+  }
+}

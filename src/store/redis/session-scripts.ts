@@ -1,0 +1,155 @@
+import { type Script, scriptOf } from './connection.ts';
+import { DROP_EVENTS_LUA } from './event-scripts.ts';
+import { REVOKE_LUA } from './placement-table.ts';
+
+/** Names the entries of a session, which each of these scripts gets in this order. */
+const HEAD = `
+local record, sizes, ends, ended, placement = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local serial = tonumber(ARGV[1])
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local function parse(range)
+  local first, last, untilMs = string.match(range, '^(%d+):(%d+):(%d+)$')
+  return tonumber(first), tonumber(last), tonumber(untilMs)
+end
+
+local function text(number) return string.format('%.0f', number) end
+
+-- Returns the range with this number, or undefined.
+local function rangeOf(number)
+  local range = redis.call('ZRANGEBYSCORE', ended, number, '+inf', 'LIMIT', 0, 1)[1]
+  if range and parse(range) <= number then return range end
+end
+
+-- Removes a record from the sizes.
+local function forget(id)
+  local size = redis.call('HGET', sizes, id)
+  if size then
+    redis.call('HDEL', sizes, id)
+    -- A plain minus would make -0 of 0, which Redis does not accept.
+    redis.call('HINCRBY', sizes, 'total', 0 - size)
+  end
+  redis.call('ZREM', ends, id)
+end`;
+
+/** Returns the next serial number. Numbers of an earlier entry are lower, since no process opens a million sessions a second. */
+export const NEXT_SERIAL: Script = scriptOf(`
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local last = tonumber(redis.call('GET', KEYS[1]) or 0)
+local serial = string.format('%.0f', last > 0 and last + 1 or now)
+redis.call('SET', KEYS[1], serial, 'PX', 86400000)
+return serial`);
+
+/** Returns the fields of the record of a session that has not ended. */
+export const LOAD: Script = scriptOf(`${HEAD}
+if now >= tonumber(ARGV[2]) or rangeOf(serial) then return {} end
+return redis.call('HGETALL', record)`);
+
+export const IS_ENDED: Script = scriptOf(`${HEAD}
+return rangeOf(serial) and 1 or 0`);
+
+/**
+ * Changes a record. The arguments after the serial number: end of the id (ms), placement of the writer (`''` if it has none, which is refused), kind of change, field or level,
+ * sealed value, bytes, greatest number of URIs, of bytes of all records, of those with attachments. Returns `''`, `fenced`, or the name of a limit.
+ */
+export const CHANGE: Script = scriptOf(`${HEAD}
+local expires, fence, kind, field, value, bytes = tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
+if now >= expires or rangeOf(serial) then return '' end
+if redis.call('GET', placement) ~= fence then return 'fenced' end
+
+if kind == 'unsubscribe' then
+  local old = redis.call('HGET', record, field)
+  if not old then return '' end
+  redis.call('HDEL', record, field)
+  redis.call('HINCRBY', record, 'uris', -1)
+  local freed = string.match(old, '^%d+:(%d+):')
+  redis.call('HINCRBY', sizes, ARGV[1], 0 - freed)
+  redis.call('HINCRBY', sizes, 'total', 0 - freed)
+  return ''
+end
+
+if kind == 'level' then
+  if redis.call('HGET', record, 'level') == field then return '' end
+  if redis.call('HEXISTS', record, 'level') == 1 then bytes = 0 end
+elseif kind ~= 'attach' and redis.call('HEXISTS', record, field) == 1 then
+  return ''
+end
+local freed, most = 0, tonumber(ARGV[9])
+if kind == 'attach' then
+  local old = redis.call('HGET', record, field)
+  freed = old and tonumber(string.match(old, '^%d+:(%d+):')) or 0
+  most = tonumber(ARGV[10])
+end
+if kind == 'subscribe' and tonumber(redis.call('HGET', record, 'uris') or 0) >= tonumber(ARGV[8]) then
+  return 'subscriptionsPerSession'
+end
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', ends, '-inf', now, 'LIMIT', 0, 100)) do forget(id) end
+if tonumber(redis.call('HGET', sizes, 'total') or 0) + bytes - freed > most then return 'sessionRecordBytesPerPrincipal' end
+
+if kind == 'level' then
+  redis.call('HSET', record, 'level', field)
+else
+  local order = redis.call('HINCRBY', record, 'order', 1)
+  redis.call('HSET', record, field, order .. ':' .. bytes .. ':' .. value)
+  if kind == 'subscribe' then redis.call('HINCRBY', record, 'uris', 1) end
+end
+redis.call('HINCRBY', sizes, ARGV[1], bytes - freed)
+redis.call('HINCRBY', sizes, 'total', bytes - freed)
+redis.call('ZADD', ends, expires, ARGV[1])
+redis.call('PEXPIREAT', record, ARGV[2])
+local latest = redis.call('ZREVRANGE', ends, 0, 0, 'WITHSCORES')[2]
+redis.call('PEXPIREAT', sizes, text(latest))
+redis.call('PEXPIREAT', ends, text(latest))
+return ''`);
+
+/**
+ * Ends a session. The arguments after the serial number: end of the id (ms), beginning of the channels, message to the owner, greatest number of
+ * ranges, the number that is left when there are more, and the longest validity of an id (ms). Two more keys: sizes and ends of events. Returns 1 if
+ * ranges were joined.
+ */
+export const END: Script = scriptOf(`${HEAD}
+local channels, told = ARGV[3], ARGV[4]
+local most, left = tonumber(ARGV[5]), tonumber(ARGV[6])
+
+-- Adds a range, and joins it with those that it overlaps or touches.
+local function add(first, last, untilMs)
+  for _, range in ipairs(redis.call('ZRANGEBYSCORE', ended, first - 1, '+inf', 'LIMIT', 0, 2)) do
+    local otherFirst, otherLast, otherUntil = parse(range)
+    if otherFirst <= last + 1 then
+      redis.call('ZREM', ended, range)
+      first, last, untilMs = math.min(first, otherFirst), math.max(last, otherLast), math.max(untilMs, otherUntil)
+    end
+  end
+  redis.call('ZADD', ended, last, text(first) .. ':' .. text(last) .. ':' .. text(untilMs))
+end
+
+add(serial, serial, tonumber(ARGV[2]))
+local joined = 0
+if redis.call('ZCARD', ended) > most then
+  for _, range in ipairs(redis.call('ZRANGE', ended, 0, -1)) do
+    local _, _, untilMs = parse(range)
+    if untilMs <= now then redis.call('ZREM', ended, range) end
+  end
+  local count = redis.call('ZCARD', ended)
+  if count > most then
+    local oldest = redis.call('ZRANGE', ended, 0, count - left)
+    local first = parse(oldest[1])
+    local _, last = parse(oldest[#oldest])
+    redis.call('ZREM', ended, unpack(oldest))
+    add(first, last, now + tonumber(ARGV[7]))
+    joined = 1
+  end
+end
+local latest = 0
+local ttl = redis.call('PTTL', ended)
+if ttl > 0 then latest = now + ttl end
+latest = math.max(latest, joined == 1 and now + tonumber(ARGV[7]) or tonumber(ARGV[2]))
+redis.call('PEXPIREAT', ended, text(latest))
+forget(ARGV[1])
+redis.call('DEL', record)
+local eventSizes, eventEnds = KEYS[6], KEYS[7]
+${DROP_EVENTS_LUA}
+${REVOKE_LUA}
+return joined`);

@@ -1,0 +1,56 @@
+import { Gauge, type Registry } from 'prom-client';
+import { knownCounter } from './known-counter.ts';
+
+/** `written`: in the file. `dropped`: the queue was full. `failed`: an attempt to write that failed; its records are written later. */
+const AUDIT_OUTCOMES = ['written', 'dropped', 'failed'] as const;
+export type AuditRecordOutcome = (typeof AUDIT_OUTCOMES)[number];
+
+/** The state of an audit log at a scrape. */
+export interface AuditLevels {
+  /** Number of the last record. */
+  readonly seq: number;
+  readonly queuedBytes: number;
+  readonly isFailing: boolean;
+}
+
+/** Records what becomes of audit records. */
+export interface AuditMetrics {
+  countAuditRecords(outcome: AuditRecordOutcome, count: number): void;
+  /** Sets the audit log whose state is read at each scrape. */
+  readAudit(log: AuditLevels): void;
+}
+
+/** Creates the metrics of the audit log. */
+export function createAuditMetrics(registry: Registry): AuditMetrics {
+  const audited = knownCounter(registry, {
+    name: 'linkspan_audit_records_total',
+    help: 'Records of the audit log by outcome.',
+    label: 'outcome',
+    values: AUDIT_OUTCOMES,
+  });
+  let log: AuditLevels | undefined;
+  const gauge = (name: string, help: string, read: (log: AuditLevels) => number) =>
+    new Gauge({
+      name,
+      help,
+      registers: [registry],
+      collect() {
+        this.set(log === undefined ? 0 : read(log));
+      },
+    });
+  gauge('linkspan_audit_sequence', 'Number of the last record of the audit log.', ({ seq }) => seq);
+  gauge(
+    'linkspan_audit_queue_bytes',
+    'Bytes of records that wait for being written.',
+    ({ queuedBytes }) => queuedBytes,
+  );
+  gauge('linkspan_audit_failing', '1 while the audit log cannot be written, else 0.', ({ isFailing }) =>
+    isFailing ? 1 : 0,
+  );
+  return {
+    countAuditRecords: audited,
+    readAudit: (next) => {
+      log = next;
+    },
+  };
+}

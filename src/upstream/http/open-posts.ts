@@ -1,0 +1,96 @@
+import { ArrayMap, ArraySet } from '../../small-collections.ts';
+import type { UpstreamPost } from './http-post.ts';
+import type { ReconnectingStream } from './http-stream.ts';
+
+/** A request in flight: its POST, and the stream that has replaced the response, if any. */
+interface OpenRequest {
+  readonly post: UpstreamPost;
+  stream: ReconnectingStream | undefined;
+}
+
+/** The POSTs of one session that have not ended, with the streams that continue their responses. */
+export class OpenPosts {
+  readonly #requests = new ArrayMap<number, OpenRequest>();
+  /** POSTs whose answer is not awaited: notifications, responses, and answered requests. */
+  readonly #others = new ArraySet<UpstreamPost>();
+  #onOthersDone: (() => void) | undefined;
+
+  add(post: UpstreamPost): void {
+    if (post.id === undefined) this.#others.add(post);
+    else this.#requests.set(post.id, { post, stream: undefined });
+  }
+
+  /** Returns the request in flight of this id. */
+  get(id: number | undefined): OpenRequest | undefined {
+    return id === undefined ? undefined : this.#requests.get(id);
+  }
+
+  /** Removes a POST that has ended. */
+  remove(post: UpstreamPost): void {
+    if (post.id !== undefined && this.#requests.get(post.id)?.post === post) this.#requests.delete(post.id);
+    this.#others.delete(post);
+    if (this.#others.size === 0) this.#onOthersDone?.();
+  }
+
+  /** Cancels the request of this id, if it is in flight. */
+  cancel(id: number): void {
+    const { post, stream } = this.#requests.get(id) ?? {};
+    this.#requests.delete(id);
+    post?.cancel();
+    stream?.close();
+  }
+
+  /** Marks the request of this id as answered. Its POST stays open until the response ends. Returns false if it is not in flight. */
+  markAnswered(id: number): boolean {
+    const open = this.#requests.get(id);
+    if (open === undefined) return false;
+    this.#requests.delete(id);
+    open.stream?.close();
+    open.post.markAnswered();
+    if (open.stream === undefined && !open.post.hasEnded) this.#others.add(open.post);
+    return true;
+  }
+
+  /** Pauses the stream of the request of this id. Returns undefined if it is not in flight. */
+  pause(id: number | undefined, forMs: number): boolean | undefined {
+    const open = this.get(id);
+    return open && (open.stream?.pause(forMs) ?? open.post.pause(forMs));
+  }
+
+  /** Pauses the streams of answered POSTs. Returns true if one of them was not paused already. */
+  pauseAnswered(forMs: number): boolean {
+    let isPaused = false;
+    for (const post of this.#others) if (post.pause(forMs)) isPaused = true;
+    return isPaused;
+  }
+
+  /** Cancels all requests in flight. */
+  cancelRequests(): void {
+    for (const { post, stream } of this.#requests.values()) {
+      post.cancel();
+      stream?.close();
+    }
+    this.#requests.clear();
+  }
+
+  /** Cancels all POSTs whose answer is not awaited. */
+  cancelOthers(): void {
+    for (const post of this.#others) post.cancel();
+    this.#others.clear();
+  }
+
+  /** Waits for the delivery of messages without an answer, such as a cancellation, at most this long. */
+  async awaitDelivery(limitMs: number): Promise<void> {
+    for (const post of this.#others) {
+      if (!post.isAnswered) continue;
+      post.cancel();
+      this.#others.delete(post);
+    }
+    if (this.#others.size === 0) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#onOthersDone = resolve;
+    const timer = setTimeout(resolve, limitMs);
+    await promise;
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,206 @@
+import { backoffMs } from '../rpc/backoff.ts';
+
+/** The states of one upstream, as operators and metrics see them. */
+export const PHASES = [
+  'configured',
+  'starting',
+  'ready',
+  'degraded',
+  'needs-authorization',
+  'failed',
+  'stopped',
+] as const;
+export type Phase = (typeof PHASES)[number];
+
+/**
+ * The state of an upstream in one era, from the events of all its connections.
+ *
+ * In `degraded`, the upstream serves clients, but has lost a connection or failed to list. In `failed`, it is not tried again
+ * before `retryAtMs`. `needs-authorization` is as `failed`; the cause are the credentials of the gateway, which somebody has to correct.
+ */
+export interface Lifecycle {
+  readonly phase: Phase;
+  /** The reason for the phase, as text that clients may read. */
+  readonly reason: string | undefined;
+  /** Details for operators only, such as paths or the last error on stderr. */
+  readonly detail: string | undefined;
+  /** The times of recent failures. Monotonic ms. */
+  readonly failuresMs: readonly number[];
+  /** Number of failures since the phase was last `ready`. */
+  readonly attempts: number;
+  /** The earliest time of the next attempt. Monotonic ms. */
+  readonly retryAtMs: number;
+}
+
+/** The extent of a failure: the whole upstream, or one connection, whose credentials the upstream refused. */
+export type FailureScope = 'upstream' | 'connection';
+
+/** A change in the connections or lists of an upstream. */
+export type LifecycleEvent =
+  | { readonly kind: 'starting' }
+  | { readonly kind: 'connected' }
+  | {
+      readonly kind: 'start-failed';
+      readonly scope: FailureScope;
+      readonly reason: string;
+      readonly detail: string | undefined;
+      readonly permanent: boolean;
+      /** True if the upstream has refused the credentials of the gateway, or the gateway has none. */
+      readonly lacksCredentials?: boolean;
+      /** True if the upstream is a remote server, where an attempt costs a connection and not a process. */
+      readonly isRemote?: boolean;
+      /** True if it took longer than `timeouts.start`, so that it is no crash. */
+      readonly isLate?: boolean;
+      /** Start of the attempt, in monotonic ms. Failures of simultaneous attempts have one cause, so they count as one. */
+      readonly startedMs: number;
+    }
+  /** A connection closed unexpectedly; `early`: before it answered a call. */
+  | {
+      readonly kind: 'lost';
+      readonly reason: string;
+      readonly detail: string | undefined;
+      readonly early: boolean;
+      /** As in `start-failed`. */
+      readonly isRemote?: boolean;
+    }
+  | { readonly kind: 'list-failed'; readonly reason: string }
+  /** A request on an open connection was refused for the credentials of the gateway. */
+  | { readonly kind: 'unauthorized'; readonly reason: string; readonly detail: string | undefined }
+  | { readonly kind: 'listed' }
+  | { readonly kind: 'stopped' };
+
+/** The decision whether a new connection may be opened now. */
+export type OpeningDecision =
+  | { readonly kind: 'go' }
+  | { readonly kind: 'wait'; readonly ms: number }
+  | { readonly kind: 'refuse'; readonly reason: string; readonly retryAfterMs: number | undefined };
+
+/** A crash loop is this number of process failures within this time. It stops all attempts for the pause. */
+const LOOP_FAILURES = 5;
+const LOOP_WINDOW_MS = 60_000;
+const LOOP_PAUSE_MS = 60_000;
+const SAME_CAUSE_MS = 100;
+
+/** A request waits for the end of a backoff up to this long, instead of failing. */
+const PATIENCE_MS = 2_000;
+
+/** The initial state: nothing was started yet. */
+export const CONFIGURED: Lifecycle = {
+  phase: 'configured',
+  reason: undefined,
+  detail: undefined,
+  failuresMs: [],
+  attempts: 0,
+  retryAtMs: 0,
+};
+
+interface Failure {
+  readonly reason: string;
+  readonly detail: string | undefined;
+  readonly isRemote?: boolean;
+  readonly isLate?: boolean;
+}
+
+function recordFailure(
+  state: Lifecycle,
+  phase: Phase,
+  { reason, detail, isRemote = false, isLate = false }: Failure,
+  nowMs: number,
+  random: number,
+): Lifecycle {
+  // Connections that close at the same moment have one cause, so they count as one failure.
+  if (nowMs - (state.failuresMs.at(-1) ?? -SAME_CAUSE_MS) < SAME_CAUSE_MS) return { ...state, phase, reason, detail };
+  const failuresMs = [...state.failuresMs.filter((atMs) => nowMs - atMs < LOOP_WINDOW_MS), nowMs];
+  const attempts = state.attempts + 1;
+  if (failuresMs.length >= LOOP_FAILURES && !isRemote) {
+    const kind = isLate ? 'too slow to start' : 'crash loop';
+    const words = `${kind}: failed ${failuresMs.length} times within a minute, next try in a minute; last: ${reason}`;
+    return { phase: 'failed', reason: words, detail, failuresMs, attempts, retryAtMs: nowMs + LOOP_PAUSE_MS };
+  }
+  return { phase, reason, detail, failuresMs, attempts, retryAtMs: nowMs + backoffMs(attempts, random) };
+}
+
+/**
+ * Returns the state after an event. Pure.
+ *
+ * @param nowMs monotonic.
+ * @param random in [0, 1), for the backoff.
+ */
+export function step(state: Lifecycle, event: LifecycleEvent, nowMs: number, random: number): Lifecycle {
+  if (state.phase === 'stopped') return state;
+  switch (event.kind) {
+    case 'starting':
+      return isUp(state) ? state : { ...state, phase: 'starting' };
+    case 'connected':
+      return { ...state, phase: 'ready', reason: undefined, detail: undefined, attempts: 0, retryAtMs: 0 };
+    case 'start-failed':
+      if (event.scope === 'connection') return state.phase === 'starting' ? { ...state, phase: 'configured' } : state;
+      return afterStartFailure(state, event, nowMs, random);
+    case 'lost':
+      // A server that has answered calls may start again at once. An early end may be part of a crash loop.
+      return event.early
+        ? recordFailure(state, 'degraded', event, nowMs, random)
+        : { ...state, phase: 'degraded', reason: event.reason, detail: event.detail };
+    case 'list-failed':
+      return { ...state, phase: 'degraded', reason: event.reason, detail: undefined };
+    case 'unauthorized':
+      return { ...state, phase: 'needs-authorization', reason: event.reason, detail: event.detail };
+    case 'listed':
+      return state.phase === 'degraded' || state.phase === 'needs-authorization'
+        ? { ...state, phase: 'ready', reason: undefined, detail: undefined, attempts: 0, retryAtMs: 0 }
+        : state;
+    case 'stopped':
+      return { ...state, phase: 'stopped', reason: undefined, detail: undefined };
+  }
+}
+
+function afterStartFailure(
+  state: Lifecycle,
+  event: Extract<LifecycleEvent, { readonly kind: 'start-failed' }>,
+  nowMs: number,
+  random: number,
+): Lifecycle {
+  const { reason, detail, permanent, lacksCredentials, startedMs } = event;
+  if (permanent) return { ...state, phase: 'failed', reason, retryAtMs: Number.POSITIVE_INFINITY };
+  const phase = lacksCredentials === true ? 'needs-authorization' : 'failed';
+  if (startedMs < (state.failuresMs.at(-1) ?? -1)) return { ...state, phase, reason, detail };
+  return recordFailure(state, phase, event, nowMs, random);
+}
+
+/** Returns whether the upstream cannot be used, so that an operator may have to act. */
+export function isFailed({ phase }: Pick<Lifecycle, 'phase'>): boolean {
+  return phase === 'failed' || phase === 'needs-authorization';
+}
+
+/** Returns whether the upstream serves requests now. */
+export function isUp({ phase }: Lifecycle): boolean {
+  return phase === 'ready' || phase === 'degraded';
+}
+
+/** Returns the combined state of the two eras. An unused era is ignored. */
+export function overall(legacy: Lifecycle, modern: Lifecycle): Lifecycle {
+  if (isUnusedEra(modern)) return legacy;
+  if (isUnusedEra(legacy) || legacy.phase === modern.phase) return modern;
+  const serving = [legacy, modern].find(isUp);
+  if (serving === undefined) return isFailed(legacy) ? legacy : modern;
+  const other = serving === legacy ? modern : legacy;
+  if (other.phase === 'starting') return serving;
+  const reason = isFailed(other)
+    ? `for clients of the ${other === modern ? 'modern' : 'legacy'} era: ${other.reason}`
+    : other.reason;
+  return other.phase === 'ready' ? serving : { ...serving, phase: 'degraded', reason, detail: other.detail };
+}
+
+function isUnusedEra({ phase }: Lifecycle): boolean {
+  return phase === 'configured';
+}
+
+/** Decides whether a new connection may be opened now. Pure. @param nowMs monotonic. */
+export function decideOpening(state: Lifecycle, nowMs: number): OpeningDecision {
+  if (state.phase === 'stopped') return { kind: 'refuse', reason: 'stopped', retryAfterMs: undefined };
+  const ms = state.retryAtMs - nowMs;
+  if (ms <= 0) return { kind: 'go' };
+  if (ms <= PATIENCE_MS) return { kind: 'wait', ms };
+  const retryAfterMs = Number.isFinite(ms) ? Math.ceil(ms) : undefined;
+  return { kind: 'refuse', reason: state.reason ?? state.phase, retryAfterMs };
+}

@@ -1,0 +1,46 @@
+import { type LimitName, LIMITS } from '../../limits.ts';
+
+/** Two bounds in bytes: on what belongs to one key, such as an upstream or a principal, and on all together. */
+export interface BoundNames {
+  readonly each: LimitName;
+  readonly total: LimitName;
+}
+
+/** Counts bytes that are kept, within a bound for each key and one for all together. */
+export class ByteBounds {
+  readonly #names: BoundNames;
+  readonly #onLimit: (limit: LimitName) => void;
+  readonly #bytes = new Map<string, number>();
+  #totalBytes = 0;
+
+  /** @param onLimit called each time that a bound is reached. */
+  constructor(names: BoundNames, onLimit: (limit: LimitName) => void) {
+    this.#names = names;
+    this.#onLimit = onLimit;
+  }
+
+  /** Counts bytes until the returned function is called. Returns undefined if there is no room for them. */
+  take(key: string, bytes: number): (() => void) | undefined {
+    const { each, total } = this.#names;
+    const ofKey = (this.#bytes.get(key) ?? 0) + bytes;
+    const isTotal = this.#totalBytes + bytes > LIMITS[total];
+    if (isTotal || ofKey > LIMITS[each]) {
+      this.#onLimit(isTotal ? total : each);
+      return undefined;
+    }
+    this.#bytes.set(key, ofKey);
+    this.#totalBytes += bytes;
+    let isTaken = true;
+    return () => {
+      if (isTaken) this.#release(key, bytes);
+      isTaken = false;
+    };
+  }
+
+  #release(key: string, bytes: number): void {
+    this.#totalBytes -= bytes;
+    const left = (this.#bytes.get(key) ?? 0) - bytes;
+    if (left > 0) this.#bytes.set(key, left);
+    else this.#bytes.delete(key);
+  }
+}

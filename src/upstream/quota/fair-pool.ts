@@ -1,0 +1,195 @@
+/** Pools whose units principals share. */
+export const SHARED_POOLS = ['requests', 'queue', 'processes', 'connections', 'sessions', 'parked'] as const;
+export type SharedPool = (typeof SHARED_POOLS)[number];
+
+/** The shares of principals in pools. */
+export interface Shares {
+  /** False if there is only one principal, so that no part of a pool is kept for others. */
+  readonly isOn: boolean;
+  /** Returns the weight of a principal by its key: at least 1. `''` is the gateway itself. */
+  weightOf(principal: string): number;
+  /** Counts a refusal of a principal above its share, for which other principals have or get the unit. */
+  onRefused(pool: SharedPool): void;
+}
+
+/** Every principal has the same weight, and no part of a pool is kept. */
+export const ONE_PRINCIPAL: Shares = { isOn: false, weightOf: () => 1, onRefused: () => undefined };
+
+/** The last part of a pool, which is kept for principals below their share: one of this many units. */
+const KEPT_FRACTION = 8;
+/** Principals without units that stay known, so that a client that sends one request after another costs no insertions. */
+const INACTIVE_LIMIT = 64;
+
+/** The units and waiting requests of one principal. */
+interface Part {
+  weight: number;
+  used: number;
+  waiting: number;
+  /** The turn of the principal: it grows by 1 / weight for each waiting request that is served. The smallest is next. */
+  turn: number;
+}
+
+/**
+ * Divides the units of a pool between principals, by their weights. A principal may use units that are free, but the last part of
+ * the pool is for those below their share. A share is the capacity × weight / the weights of all principals that have units or
+ * wait, and of one more of weight 1, so that a newcomer finds units. No unit in use is taken away.
+ */
+export class FairPool {
+  readonly #shares: Shares;
+  readonly #parts = new Map<string, Part>();
+  #capacity: number;
+  #used = 0;
+  #waiting = 0;
+  /** The weights of the principals that have units or wait. */
+  #weights = 0;
+  /** The turn of the principal that was served last. */
+  #turn = 0;
+
+  constructor(shares: Shares, capacity: number) {
+    this.#shares = shares;
+    this.#capacity = capacity;
+  }
+
+  /** Sets the capacity. A lower one takes no unit away. */
+  setCapacity(capacity: number): void {
+    this.#capacity = capacity;
+  }
+
+  /** The number of units in use. */
+  get used(): number {
+    return this.#used;
+  }
+
+  /** True if no unit is in use and nobody waits. */
+  get isUnused(): boolean {
+    return this.#used === 0 && this.#waiting === 0;
+  }
+
+  /** True if a unit is free, perhaps only for principals below their share. */
+  get hasFree(): boolean {
+    return this.#used < this.#capacity;
+  }
+
+  /** Returns the number of units that a principal uses. */
+  usedBy(principal: string): number {
+    return this.#parts.get(principal)?.used ?? 0;
+  }
+
+  /** Returns whether a principal may take one more unit. */
+  hasRoomFor(principal: string): boolean {
+    const free = this.#capacity - this.#used;
+    if (free <= 0) return false;
+    if (!this.#shares.isOn || free > Math.floor(this.#capacity / KEPT_FRACTION)) return true;
+    const part = this.#parts.get(principal);
+    if (part === undefined || part.used === 0) return true;
+    return part.used + 1 <= (this.#capacity * part.weight) / (this.#weights + 1);
+  }
+
+  /** Takes a unit. The caller has asked {@link hasRoomFor}, or replaces a unit of the same principal. */
+  take(principal: string): void {
+    this.#used++;
+    if (this.#shares.isOn) this.#partOf(principal).used++;
+  }
+
+  /** Gives a unit back. */
+  release(principal: string): void {
+    this.#used--;
+    const part = this.#parts.get(principal);
+    // It was taken when there was one principal.
+    if (part === undefined || part.used === 0) return;
+    part.used--;
+    this.#settle(principal, part);
+  }
+
+  /** Makes a unit in use one of another principal. */
+  move(from: string, to: string): void {
+    this.take(to);
+    this.release(from);
+  }
+
+  /** Adds a request that waits for a unit. */
+  wait(principal: string): void {
+    this.#waiting++;
+    this.#partOf(principal).waiting++;
+  }
+
+  /** Removes a request that waits. */
+  stopWaiting(principal: string): void {
+    const part = this.#parts.get(principal);
+    if (part === undefined || part.waiting === 0) return;
+    this.#waiting--;
+    part.waiting--;
+    this.#settle(principal, part);
+  }
+
+  /**
+   * Takes a unit for a waiting request. Principals below their share come first; among equals they take turns, by their weights.
+   * Returns the principal; undefined if no waiting one may have a unit.
+   */
+  takeNext(): string | undefined {
+    const next = this.#next();
+    if (next === undefined) return undefined;
+    const [principal, part] = next;
+    this.#turn = part.turn;
+    part.turn += 1 / part.weight;
+    this.take(principal);
+    this.stopWaiting(principal);
+    return principal;
+  }
+
+  #next(): readonly [string, Part] | undefined {
+    if (this.#waiting === 0 || !this.hasFree) return undefined;
+    let best: readonly [string, Part] | undefined;
+    let isBestBelow = false;
+    for (const [principal, part] of this.#parts) {
+      if (part.waiting === 0) continue;
+      const isBelow = part.used + 1 <= (this.#capacity * part.weight) / this.#weights;
+      const isBetter = best === undefined || (isBelow === isBestBelow ? part.turn < best[1].turn : isBelow);
+      if (!isBetter || !this.hasRoomFor(principal)) continue;
+      best = [principal, part];
+      isBestBelow = isBelow;
+    }
+    return best;
+  }
+
+  /** Returns the principal with the most waiting requests by its weight, if it still has more than `principal` with one more. */
+  principalWithMostWaiting(principal: string): string | undefined {
+    let most: string | undefined;
+    let mostByWeight = ((this.#parts.get(principal)?.waiting ?? 0) + 1) / this.#shares.weightOf(principal);
+    for (const [other, { waiting, weight }] of this.#parts) {
+      if (other === principal || waiting / weight <= mostByWeight) continue;
+      most = other;
+      mostByWeight = waiting / weight;
+    }
+    return most;
+  }
+
+  /** Returns the part of a principal that gets a unit or begins to wait. */
+  #partOf(principal: string): Part {
+    const weight = this.#shares.weightOf(principal);
+    let part = this.#parts.get(principal);
+    if (part === undefined) {
+      part = { weight, used: 0, waiting: 0, turn: this.#turn };
+      this.#parts.set(principal, part);
+    }
+    if (isActive(part)) {
+      this.#weights += weight - part.weight;
+    } else {
+      this.#weights += weight;
+      // Turns that it has not used are lost.
+      if (part.turn < this.#turn) part.turn = this.#turn;
+    }
+    part.weight = weight;
+    return part;
+  }
+
+  #settle(principal: string, part: Part): void {
+    if (isActive(part)) return;
+    this.#weights -= part.weight;
+    if (this.#parts.size > INACTIVE_LIMIT) this.#parts.delete(principal);
+  }
+}
+
+function isActive({ used, waiting }: Part): boolean {
+  return used > 0 || waiting > 0;
+}

@@ -1,0 +1,141 @@
+/** Up to this size a message is not counted, so that most messages cost nothing here. */
+export const UNCOUNTED_BYTES = 65_536;
+/** One upstream may use this fraction (1/n) of the budget, so that others find room. */
+const UPSTREAM_FRACTION = 2;
+/** While the oldest messages of all upstreams have less than this many times the budget, they are read on. */
+const OVERDRAFT = 2;
+
+/** A reader of one upstream connection that can be stopped between two chunks. */
+export interface HoldableReader {
+  /** Stops reading until `resume`. */
+  hold(): void;
+  /** Reads on after `hold`. */
+  resume(): void;
+}
+
+/** The message that one reader is receiving. */
+export interface ReceivedMessage {
+  /** Sets the number of its bytes so far; 0 when it is complete or will not be read on. */
+  update(bytes: number): void;
+}
+
+/** All counted messages of one upstream, the oldest first. */
+interface Share {
+  readonly upstream: string;
+  readonly entries: Set<Entry>;
+  bytes: number;
+}
+
+/** One counted message. */
+interface Entry {
+  readonly share: Share;
+  readonly reader: HoldableReader;
+  bytes: number;
+}
+
+/**
+ * Bounds the bytes of messages that are being received from all upstreams. Beyond the bound, readers are held, so that their upstreams have to wait.
+ *
+ * The oldest message of each upstream is read on, so that no upstream waits for another one that sends slowly. If those messages alone have more than
+ * twice the bound, only the oldest of all is read. So there are at most three times the bound and one message, besides the first two chunks of each.
+ */
+export class ReceivingBudget {
+  readonly #totalBytes: number;
+  readonly #onHeld: () => void;
+  readonly #shares = new Map<string, Share>();
+  /** In the order in which they became large. */
+  readonly #entries = new Set<Entry>();
+  readonly #held = new Set<Entry>();
+  #bytes = 0;
+
+  /** @param onHeld called each time a reader has to wait. */
+  constructor(totalBytes: number, onHeld: () => void) {
+    this.#totalBytes = totalBytes;
+    this.#onHeld = onHeld;
+  }
+
+  /** Bytes of all messages that are counted. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Counts the messages of a reader, one after the other. */
+  join(upstream: string, reader: HoldableReader): ReceivedMessage {
+    let entry: Entry | undefined;
+    return {
+      update: (bytes) => {
+        if (bytes > UNCOUNTED_BYTES) {
+          entry ??= this.#add(upstream, reader);
+          this.#grow(entry, bytes);
+        } else if (entry !== undefined) {
+          const ended = entry;
+          entry = undefined;
+          this.#remove(ended);
+        }
+      },
+    };
+  }
+
+  #add(upstream: string, reader: HoldableReader): Entry {
+    let share = this.#shares.get(upstream);
+    if (share === undefined) this.#shares.set(upstream, (share = { upstream, entries: new Set(), bytes: 0 }));
+    const entry: Entry = { share, reader, bytes: 0 };
+    share.entries.add(entry);
+    this.#entries.add(entry);
+    return entry;
+  }
+
+  #grow(entry: Entry, bytes: number): void {
+    const more = bytes - entry.bytes;
+    entry.bytes = bytes;
+    entry.share.bytes += more;
+    this.#bytes += more;
+    if (this.#held.has(entry) || this.#mayRead(entry, 0)) return;
+    this.#held.add(entry);
+    entry.reader.hold();
+    this.#onHeld();
+  }
+
+  #remove(entry: Entry): void {
+    const { share } = entry;
+    share.entries.delete(entry);
+    share.bytes -= entry.bytes;
+    this.#bytes -= entry.bytes;
+    this.#entries.delete(entry);
+    if (share.entries.size === 0) this.#shares.delete(share.upstream);
+    if (this.#held.delete(entry)) entry.reader.resume();
+    this.#resumeReaders();
+  }
+
+  /** Resumes the readers for which there is room. Each is expected to read one more chunk before it is judged again. */
+  #resumeReaders(): void {
+    let expectedBytes = 0;
+    for (const entry of this.#held) {
+      if (!this.#mayRead(entry, expectedBytes)) continue;
+      expectedBytes += UNCOUNTED_BYTES;
+      this.#held.delete(entry);
+      entry.reader.resume();
+    }
+  }
+
+  #mayRead(entry: Entry, expectedBytes: number): boolean {
+    const { share } = entry;
+    const bytes = this.#bytes + expectedBytes;
+    const shareBytes = share.bytes + expectedBytes;
+    if (bytes < this.#totalBytes && shareBytes < this.#totalBytes / UPSTREAM_FRACTION) return true;
+    if (entry !== first(share.entries)) return false;
+    return entry === first(this.#entries) || this.#oldestBytes() < OVERDRAFT * this.#totalBytes;
+  }
+
+  /** Returns the bytes of the oldest message of each upstream, together. */
+  #oldestBytes(): number {
+    let bytes = 0;
+    for (const { entries } of this.#shares.values()) bytes += first(entries)?.bytes ?? 0;
+    return bytes;
+  }
+}
+
+function first<T>(items: Iterable<T>): T | undefined {
+  for (const item of items) return item;
+  return undefined;
+}

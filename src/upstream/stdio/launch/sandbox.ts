@@ -1,0 +1,155 @@
+import { existsSync, realpathSync, statSync } from 'node:fs';
+import { basename, delimiter, dirname, join, relative, sep } from 'node:path';
+import type { Sandbox } from '../../../config/upstream-config.ts';
+import type { Launch } from './printed-launch.ts';
+import { programFile } from './program-file.ts';
+
+/** Files that programs need to start and to use the network. Read-only; those that a system does not have are left out. */
+const SYSTEM_PATHS = [
+  '/usr',
+  '/bin',
+  '/sbin',
+  '/lib',
+  '/lib32',
+  '/lib64',
+  '/libx32',
+  '/opt',
+  '/nix/store',
+  '/etc/alternatives',
+  '/etc/ld.so.cache',
+  '/etc/ld.so.conf',
+  '/etc/ld.so.conf.d',
+  '/etc/localtime',
+  '/etc/fonts',
+  '/etc/ssl',
+  '/etc/ca-certificates',
+  '/etc/pki',
+  '/etc/resolv.conf',
+  '/etc/hosts',
+  '/etc/nsswitch.conf',
+  '/etc/passwd',
+  '/etc/group',
+  '/etc/services',
+  '/etc/protocols',
+  '/etc/gai.conf',
+  '/etc/mime.types',
+];
+
+/** Interpreters that a server may be written for: a script names them in its first line, and npx runs them. */
+const INTERPRETERS = ['node', 'python3', 'python'];
+
+/** A new namespace of each kind that needs no settings, and the end of the process with the gateway. */
+const BASE_ARGS = [
+  '--unshare-user',
+  '--unshare-ipc',
+  '--unshare-pid',
+  '--unshare-uts',
+  '--unshare-cgroup-try',
+  '--die-with-parent',
+  '--cap-drop',
+  'ALL',
+];
+
+/** Files by which root, inside of the sandbox too, changes settings of the kernel. */
+const KERNEL_PATHS = ['/proc/sys', '/proc/sysrq-trigger', '/proc/irq', '/proc/bus', '/proc/fs'];
+
+/** The command of bubblewrap that runs a launch in a sandbox. */
+export interface SandboxOptions {
+  /** The path of bubblewrap. */
+  readonly bwrap: string;
+  /** The configured working directory. */
+  readonly cwd: string | undefined;
+  /** Files and folders of the gateway that stay hidden, even inside of folders that the sandbox shows. */
+  readonly hidden: readonly string[];
+}
+
+/**
+ * Returns the launch that runs `launch` in a sandbox of bubblewrap. Its home and `/tmp` are empty and in memory; of the file system it sees the
+ * programs of the system, the program itself, the packages of npx and uvx, its working directory, and what the config names.
+ *
+ * @see https://github.com/containers/bubblewrap
+ */
+export async function inSandbox(
+  launch: Launch,
+  sandbox: Sandbox,
+  { bwrap, cwd, hidden }: SandboxOptions,
+): Promise<Launch> {
+  const { command, args, env } = launch;
+  const home = env['HOME'] ?? '';
+  const hasHome = home.startsWith('/') && home !== '/';
+  const readable = [
+    ...packageFolders(home, env).filter((folder) => existsSync(folder)),
+    ...(await programFolders([command, ...INTERPRETERS], launch, home)),
+    ...(cwd === undefined ? [] : [cwd]),
+    ...sandbox.read,
+  ];
+  const shown = [...readable, ...sandbox.write];
+  const bindArgs = (option: string, paths: readonly string[]) => paths.flatMap((path) => [option, path, path]);
+  const start = cwd ?? (hasHome ? home : '/tmp');
+  const groups: readonly (readonly string[])[] = [
+    BASE_ARGS,
+    sandbox.network ? [] : ['--unshare-net'],
+    bindArgs('--ro-bind-try', SYSTEM_PATHS),
+    ['--proc', '/proc'],
+    bindArgs('--ro-bind-try', KERNEL_PATHS),
+    ['--dev', '/dev', '--tmpfs', '/tmp'],
+    hasHome ? ['--tmpfs', home] : [],
+    bindArgs('--ro-bind', readable),
+    bindArgs('--bind', sandbox.write),
+    shown.flatMap((folder) => hidingArgs(folder, hidden)),
+    ['--chdir', start, '--', command],
+    args,
+  ];
+  return { command: bwrap, args: groups.flat(), env, cwd };
+}
+
+/** Returns the folders with the packages that npx, which adds them to PATH, and uvx have installed. */
+function packageFolders(home: string, env: Readonly<Record<string, string>>): readonly string[] {
+  const programs = (env['PATH'] ?? '').split(delimiter).filter((folder) => folder.endsWith('/node_modules/.bin'));
+  return [
+    ...programs.map((folder) => dirname(folder)),
+    env['UV_CACHE_DIR'] ?? join(home, '.cache/uv'),
+    join(home, '.local/share/uv'),
+    ...[env['UV_TOOL_DIR'], env['UV_PYTHON_INSTALL_DIR']].filter((folder) => folder !== undefined),
+  ];
+}
+
+/** Resolves with the folders in which these programs are installed, as far as they are outside of the folders of the system. */
+async function programFolders(
+  commands: readonly string[],
+  { env, cwd }: Launch,
+  home: string,
+): Promise<readonly string[]> {
+  const found = await Promise.all(commands.map((command) => programFile(command, cwd, env['PATH'] ?? '')));
+  const files = found.filter((file) => file !== undefined).flatMap((file) => [file, realpathSync(file)]);
+  const folders = files.map((file) => installationOf(file, home));
+  return [...new Set(folders)].filter((folder) => !SYSTEM_PATHS.some((path) => isWithin(folder, path)));
+}
+
+/** `/x/node-24/bin/node` → `/x/node-24`; the folder of the program if its parent has more than this program. */
+function installationOf(file: string, home: string): string {
+  const folder = dirname(file);
+  const parent = dirname(folder);
+  const isShared = parent === '/' || isWithin(home, parent);
+  return basename(folder) === 'bin' && !isShared ? parent : folder;
+}
+
+/** Returns whether a path is a folder or inside of it. */
+function isWithin(path: string, folder: string): boolean {
+  return path === folder || path.startsWith(folder.endsWith(sep) ? folder : folder + sep);
+}
+
+/** Returns the arguments that put empty folders, and files that cannot be opened, in place of the hidden paths inside of a folder. */
+function hidingArgs(folder: string, hidden: readonly string[]): readonly string[] {
+  if (!existsSync(folder)) return [];
+  const real = realpathSync(folder);
+  return hidden
+    .filter((path) => existsSync(path))
+    .map((path) => realpathSync(path))
+    .filter((path) => isWithin(path, real))
+    .flatMap((path) => {
+      // The folder may be a link: the sandbox shows its files below the name of the link.
+      const place = join(folder, relative(real, path));
+      return statSync(path).isDirectory() ? ['--tmpfs', place] : ['--ro-bind', '/dev/null', place];
+    });
+}

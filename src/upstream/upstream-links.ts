@@ -1,0 +1,109 @@
+import type { Offer } from '../catalog/offer.ts';
+import type { Link, LinkUser } from './link/link.ts';
+import type { ConnectionPermit } from './quota/connection-quota.ts';
+
+/** An open link, with the facts about it that only its upstream needs. */
+export interface OpenLink<Context, User extends LinkUser> {
+  readonly link: Link<Context, User>;
+  /** The connection of the link, which the quotas count. */
+  readonly permit: ConnectionPermit;
+  /** True while the link waits for its first user, or for the end of the listing that it was opened for. */
+  isClaimed: boolean;
+  /** The listing in progress. */
+  reading: Promise<Offer> | undefined;
+}
+
+/**
+ * The links of an upstream. A key has a link from the start of its opening; an open link has one record until it is closed. The
+ * iterator returns the open links.
+ */
+export class UpstreamLinks<Context, User extends LinkUser> implements Iterable<Link<Context, User>> {
+  readonly #byKey = new Map<string, Promise<Link<Context, User>>>();
+  readonly #open = new Map<Link<Context, User>, OpenLink<Context, User>>();
+  readonly #closing = new Set<Promise<void>>();
+
+  /** The number of open links. */
+  get size(): number {
+    return this.#open.size;
+  }
+
+  [Symbol.iterator](): Iterator<Link<Context, User>> {
+    return this.#open.keys();
+  }
+
+  /** Returns the link of a key, open or opening. */
+  find(key: string): Promise<Link<Context, User>> | undefined {
+    return this.#byKey.get(key);
+  }
+
+  /** Sets the link of a key while it is being opened. Removes it if that fails. */
+  setOpening(key: string, opening: Promise<Link<Context, User>>): void {
+    this.#byKey.set(key, opening);
+    opening.catch(() => this.removeKey(key, opening));
+  }
+
+  /** Removes the link of a key. An open link stays open. @param opening if given, only this one. */
+  removeKey(key: string, opening?: Promise<Link<Context, User>>): void {
+    if (opening === undefined || this.#byKey.get(key) === opening) this.#byKey.delete(key);
+  }
+
+  /** Adds an open link, which is claimed. */
+  add(link: Link<Context, User>, permit: ConnectionPermit): void {
+    this.#open.set(link, { link, permit, isClaimed: true, reading: undefined });
+  }
+
+  /** Returns the record of a link; undefined if it is not open. */
+  recordOf(link: Link<Context, User>): OpenLink<Context, User> | undefined {
+    return this.#open.get(link);
+  }
+
+  /**
+   * Moves an open link from the expected key to its own, which depends on its era. If there is already a link with that key, closes
+   * this one and returns that one.
+   */
+  place(expected: string, link: Link<Context, User>): Link<Context, User> | Promise<Link<Context, User>> {
+    const { key } = link.place;
+    if (key === expected) return link;
+    this.#byKey.delete(expected);
+    // It was lost as soon as it was open.
+    if (!this.#open.has(link)) return link;
+    const other = this.#byKey.get(key);
+    if (other === undefined) {
+      this.#byKey.set(key, Promise.resolve(link));
+      return link;
+    }
+    const record = this.#open.get(link);
+    this.#open.delete(link);
+    if (record !== undefined) void this.close(record);
+    return other;
+  }
+
+  /** Removes an open link and its key. Returns its record, to be closed; undefined if it is not open. */
+  remove(link: Link<Context, User>): OpenLink<Context, User> | undefined {
+    const record = this.#open.get(link);
+    if (record === undefined) return undefined;
+    this.#open.delete(link);
+    this.#byKey.delete(link.place.key);
+    return record;
+  }
+
+  /** Closes the connection of a removed link, and then gives it back to the quotas. */
+  close({ link, permit }: OpenLink<Context, User>): Promise<void> {
+    const closing = link.connection.close().finally(() => {
+      permit.release();
+      this.#closing.delete(closing);
+    });
+    this.#closing.add(closing);
+    return closing;
+  }
+
+  /** Resolves when the links that are being opened are open or have failed. */
+  async whenOpened(): Promise<void> {
+    await Promise.allSettled(this.#byKey.values());
+  }
+
+  /** Resolves when the connections that are being closed are closed. */
+  async whenClosed(): Promise<void> {
+    await Promise.allSettled(this.#closing);
+  }
+}

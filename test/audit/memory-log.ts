@@ -1,0 +1,45 @@
+import { randomBytes } from 'node:crypto';
+import { AuditLog, type AuditLogSettings } from '../../src/audit/audit-log.ts';
+import type { AuditSink } from '../../src/audit/audit-sink.ts';
+import { auditKeyOf } from '../../src/audit/chain.ts';
+
+export const KEY = auditKeyOf(randomBytes(32).toString('base64url'));
+export const SETTINGS: AuditLogSettings = { sync: 'second', queueBytes: 1_048_576, recordBytes: 16_384 };
+
+/** An audit log, and the lines that it has written. */
+export interface MemoryLog {
+  readonly log: AuditLog;
+  readonly lines: readonly string[];
+}
+
+/** Returns a log whose sink keeps its lines in memory, with some methods replaced. */
+export async function memoryLog(
+  methods: Partial<AuditSink>,
+  settings: Partial<AuditLogSettings> = {},
+): Promise<MemoryLog> {
+  const lines: string[] = [];
+  const sink: AuditSink = {
+    found: { seq: 0, mac: '', oldest: 1, cutBytes: 0, headSeq: 0, isForged: false },
+    savesHeadFirst: false,
+    isInDoubt: false,
+    append: async (text) => void lines.push(...text.split('\n').slice(0, -1)),
+    sync: async () => undefined,
+    saveHead: async () => undefined,
+    isFull: () => false,
+    isInPlace: async () => true,
+    rotate: async () => 1,
+    close: async () => undefined,
+    ...methods,
+  };
+  const nothing = () => undefined;
+  const events = { onWritten: nothing, onDropped: nothing, onFailed: nothing, onFailing: nothing };
+  const more = { onRecovered: nothing, onReplaced: nothing, onLost: nothing };
+  const log = await AuditLog.open({
+    sink,
+    key: KEY,
+    settings: { ...SETTINGS, ...settings },
+    process: {},
+    events: { ...events, ...more },
+  });
+  return { log, lines };
+}

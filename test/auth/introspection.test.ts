@@ -1,0 +1,198 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import { test } from 'node:test';
+import { createAuthenticator } from '../../src/auth/authenticate.ts';
+import type { IntrospectionConfig } from '../../src/config/config.ts';
+import { waitUntil } from '../support/wait-until.ts';
+import { ENDPOINT, SILENT } from './issuer.ts';
+
+const OPTIONS = { timeout: 30_000 };
+const ISSUER = 'https://id.example.com';
+type Members = Readonly<Record<string, unknown>>;
+
+/** An issuer that answers introspection requests by the token. */
+async function startIssuer(answers: Readonly<Record<string, Members>> = {}) {
+  const asked: { readonly token: string; readonly hint: string; readonly authorization: string | undefined }[] = [];
+  const held: ServerResponse[] = [];
+  const state = { holds: false, status: 200, type: 'application/json' };
+  const server = createServer((request, response) => {
+    void (async () => {
+      let body = '';
+      for await (const chunk of request.setEncoding('utf8')) body += String(chunk);
+      const form = new URLSearchParams(body);
+      const [token, hint] = [form.get('token') ?? '', form.get('token_type_hint') ?? ''];
+      asked.push({ token, hint, authorization: request.headers.authorization });
+      if (state.holds) return void held.push(response);
+      const answer = token in answers ? { active: true, ...answers[token] } : { active: false };
+      response.writeHead(state.status, { 'content-type': state.type }).end(JSON.stringify(answer));
+    })();
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  assert.ok(typeof address === 'object' && address !== null);
+  const config: IntrospectionConfig = {
+    issuer: ISSUER,
+    endpoint: `http://127.0.0.1:${address.port}/introspect`,
+    clientId: 'gateway',
+    clientSecret: 's3cret',
+    audiences: [],
+    requiredScopes: [],
+    tokenPrefix: '',
+  };
+  return {
+    asked,
+    held,
+    state,
+    config,
+    [Symbol.asyncDispose]: async () => {
+      server.close();
+      server.closeAllConnections();
+      await Promise.resolve();
+    },
+  };
+}
+
+/** Returns an authenticator, and a function that asks it. */
+function authenticatorOf(config: IntrospectionConfig, own: Partial<IntrospectionConfig> = {}) {
+  const time = { ms: 1_800_000_000_000 };
+  const deps = { log: SILENT, now: () => time.ms, clock: () => time.ms };
+  const introspection = [{ ...config, ...own }];
+  const authenticator = createAuthenticator({ jwt: [], apiKeys: [], introspection }, deps);
+  const ask = (token: string, address = '192.0.2.1', endpoint = ENDPOINT) =>
+    authenticator.authenticate({ authorization: [`Bearer ${token}`] }, endpoint, address);
+  return { authenticator, ask, time };
+}
+
+const GOOD = { sub: 'alice', aud: ENDPOINT, client_id: 'desk', scope: 'mcp tools', exp: 1_800_000_600 };
+
+test('an active token has its claims, and is asked about once a minute', OPTIONS, async () => {
+  await using issuer = await startIssuer({ good: { ...GOOD, groups: ['sales'] } });
+  const { authenticator, ask, time } = authenticatorOf(issuer.config);
+  const verdict = await ask('good');
+  assert.ok(verdict.kind === 'principal', JSON.stringify(verdict));
+  const { label, issuer: name, clientId, scopes, claims } = verdict.principal;
+  assert.deepEqual([label, name, clientId, scopes], ['alice', ISSUER, 'desk', ['mcp', 'tools']]);
+  assert.deepEqual(claims?.['groups'], ['sales']);
+  for (let n = 0; n < 5; n++) await ask('good');
+  assert.deepEqual(issuer.asked.length, 1);
+  const [first] = issuer.asked;
+  assert.equal(first?.hint, 'access_token');
+  assert.equal(first?.authorization, `Basic ${Buffer.from('gateway:s3cret').toString('base64')}`);
+  assert.equal(authenticator.isOver(verdict.principal), false);
+  time.ms += 60_000;
+  assert.equal((await ask('good')).kind, 'principal');
+  assert.equal(issuer.asked.length, 2);
+  time.ms += 16 * 60_000;
+  assert.equal(authenticator.isOver(verdict.principal), true, 'its streams end, so that a revocation is noticed');
+});
+
+test('a client that acts for itself is not the user of the same name', OPTIONS, async () => {
+  const own = { aud: ENDPOINT, client_id: 'desk' };
+  await using issuer = await startIssuer({ own, user: { ...own, sub: 'desk' } });
+  const { ask } = authenticatorOf(issuer.config);
+  const [client, user] = [await ask('own'), await ask('user')];
+  assert.ok(client.kind === 'principal' && user.kind === 'principal');
+  assert.deepEqual([client.principal.label, client.principal.subject], ['desk', undefined]);
+  assert.notEqual(client.principal.key, user.principal.key);
+});
+
+const FAULTS: readonly (readonly [what: string, claims: Members])[] = [
+  ['another audience', { ...GOOD, aud: 'https://elsewhere.example.com' }],
+  ['no audience', { ...GOOD, aud: undefined }],
+  ['another issuer', { ...GOOD, iss: 'https://other.example.com' }],
+  ['neither subject nor client', { ...GOOD, sub: undefined, client_id: undefined }],
+  ['an empty subject', { ...GOOD, sub: '' }],
+  ['an expiry in the past', { ...GOOD, exp: 1_799_999_960 }],
+  ['an expiry as text', { ...GOOD, exp: '1800000600' }],
+  ['a start in the future', { ...GOOD, nbf: 1_800_000_060 }],
+  ['the use of a refresh token', { ...GOOD, token_use: 'refresh_token' }],
+  ['a key that its holder must prove', { ...GOOD, cnf: { jkt: 'x' } }],
+];
+
+for (const [what, claims] of FAULTS) {
+  test(`SEC-03 an active token with ${what} is refused`, OPTIONS, async () => {
+    await using issuer = await startIssuer({ bad: claims });
+    const { ask } = authenticatorOf(issuer.config);
+    const verdict = await ask('bad');
+    assert.ok(verdict.kind === 'refused', 'let in');
+    assert.equal(verdict.status, 401);
+    assert.match(verdict.challenge ?? '', /error="invalid_token"/);
+  });
+}
+
+test('SEC-06 an active token without a required scope gets 403 with all of them', OPTIONS, async () => {
+  await using issuer = await startIssuer({ good: GOOD });
+  const { ask } = authenticatorOf(issuer.config, { requiredScopes: ['mcp', 'admin'] });
+  const verdict = await ask('good');
+  assert.ok(verdict.kind === 'refused' && verdict.status === 403);
+  assert.match(verdict.challenge ?? '', /error="insufficient_scope".*scope="mcp admin"/);
+});
+
+test('an inactive token is remembered, and asked about once by many requests', OPTIONS, async () => {
+  await using issuer = await startIssuer();
+  const { ask, time } = authenticatorOf(issuer.config);
+  const verdicts = await Promise.all(Array.from({ length: 20 }, () => ask('unknown')));
+  assert.ok(verdicts.every((verdict) => verdict.kind === 'refused' && verdict.status === 401));
+  await ask('unknown');
+  assert.equal(issuer.asked.length, 1);
+  time.ms += 30_000;
+  await ask('unknown');
+  assert.equal(issuer.asked.length, 2);
+});
+
+const OUTAGES: readonly (readonly [what: string, status: number, type: string])[] = [
+  ['500', 500, 'application/json'],
+  ['401, since our secret is wrong', 401, 'application/json'],
+  ['a page', 200, 'text/html'],
+  ['a signed answer that nobody asked for', 200, 'application/token-introspection+jwt'],
+];
+
+for (const [what, status, type] of OUTAGES) {
+  test(`an issuer that answers ${what}: 503`, OPTIONS, async () => {
+    await using issuer = await startIssuer({ good: GOOD });
+    const { ask, time } = authenticatorOf(issuer.config);
+    Object.assign(issuer.state, { status, type });
+    for (const token of ['good', 'other', 'good']) {
+      const verdict = await ask(token);
+      assert.ok(verdict.kind === 'refused' && verdict.status === 503, JSON.stringify(verdict));
+      assert.equal(verdict.challenge, undefined);
+    }
+    assert.equal(issuer.asked.length, 1, 'a failing issuer is left alone for a second');
+    Object.assign(issuer.state, { status: 200, type: 'application/json' });
+    time.ms += 1_000;
+    assert.equal((await ask('good')).kind, 'principal');
+  });
+}
+
+test('a client with many unknown tokens leaves slots for another address', OPTIONS, async () => {
+  await using issuer = await startIssuer({ good: GOOD });
+  const { ask } = authenticatorOf(issuer.config);
+  issuer.state.holds = true;
+  const flood = Array.from({ length: 300 }, (_, n) => ask(`made-up-${n}`, '198.51.100.7'));
+  await waitUntil(() => issuer.held.length === 8);
+  issuer.state.holds = false;
+  assert.equal((await ask('good', '192.0.2.1')).kind, 'principal');
+  for (const response of issuer.held) {
+    response.writeHead(200, { 'content-type': 'application/json' }).end('{"active":false}');
+  }
+  const statuses = (await Promise.all(flood)).map((verdict) => (verdict.kind === 'refused' ? verdict.status : 200));
+  assert.equal(statuses.filter((status) => status === 503).length, 300 - 8 - 256, 'too many that wait are undecided');
+  assert.equal(statuses.filter((status) => status === 401).length, 8 + 256);
+});
+
+test('a token is shown only to the issuer of its beginning, and an API key to none', OPTIONS, async () => {
+  await using issuer = await startIssuer({ gho_x: GOOD });
+  await using other = await startIssuer();
+  const introspection = [
+    { ...issuer.config, tokenPrefix: 'gho_' },
+    { ...other.config, issuer: 'https://other.example.com' },
+  ];
+  const apiKeys = [{ name: 'ci', sha256: '4c9e1cbb9a5b7a7f0ffd1d4dee8d4d32b9d11b0cd0ff05eb3a04e0ab2f1c9c4b' }];
+  const authenticator = createAuthenticator({ jwt: [], apiKeys, introspection }, { log: SILENT, now: () => 1.8e12 });
+  const ask = (token: string) => authenticator.authenticate({ authorization: [`Bearer ${token}`] }, ENDPOINT);
+  assert.equal((await ask('gho_x')).kind, 'principal');
+  assert.deepEqual([issuer.asked.length, other.asked.length], [1, 0]);
+  assert.equal((await ask('else')).kind, 'refused');
+  assert.deepEqual([issuer.asked.length, other.asked.length], [1, 1]);
+});

@@ -1,0 +1,259 @@
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { openRedisKeys } from '../../../src/compose/keys/open-redis-keys.ts';
+import { loadConfig } from '../../../src/config/load.ts';
+import { runCli, type Ran } from '../../support/cli.ts';
+import { type RunningGateway, startGateway } from '../../support/gateway.ts';
+import { RedisServer } from '../../support/redis.ts';
+import { waitUntil } from '../../support/wait-until.ts';
+
+const SERVER = fileURLToPath(new URL('../../fixtures/servers/pid-stdio.ts', import.meta.url));
+const BOUNDED = { timeout: 120_000 };
+
+let gateway: RunningGateway;
+let folder = '';
+
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'linkspan-explain-'));
+  const local = { command: process.execPath, args: [SERVER], excludeTools: ['secret'] };
+  const access = {
+    claims: { roles: { path: 'realm_access.roles', type: 'list' } },
+    groupClaims: ['roles'],
+    roles: {
+      dev: { upstreams: ['local'], tools: ['*'], deny: [{ tools: ['fail'] }] },
+      odd: { upstreams: ['local'], tools: ['pid'], when: 'args.a == 1' },
+    },
+    grants: [
+      { roles: ['dev'], groups: ['dev'] },
+      { roles: ['odd'], keys: ['ci'] },
+    ],
+  };
+  const apiKeys = [{ name: 'ci', sha256: 'a1'.repeat(32) }];
+  const gatewayPart = { access, auth: { apiKeys } };
+  gateway = await startGateway(
+    { mcpServers: { local, other: { ...local }, broken: { command: '/does/not/exist' } }, gateway: gatewayPart },
+    { args: ['--warm'] },
+  );
+});
+
+after(async () => {
+  await gateway.stop();
+  await rm(folder, { recursive: true, force: true });
+});
+
+function on(...args: readonly string[]): Promise<Ran> {
+  return runCli([...args, '--config', gateway.configFile], folder, { HOME: folder }, 30_000);
+}
+
+const DEV = JSON.stringify({ claims: { realm_access: { roles: ['dev'] } } });
+
+test('explain names the rule that denies, with its file and line', BOUNDED, async () => {
+  const { code, stdout, stderr } = await on('explain', 'tool', 'local__fail', '--as', DEV);
+  assert.deepEqual([code, stderr], [1, '']);
+  assert.match(stdout, /^tool "local__fail" at \/mcp for described: denied, not listed\n/);
+  assert.match(stdout, /^ {2}upstream {2}upstream "local" is \w+/m);
+  assert.match(stdout, /^ {2}rule {6}deny rule "dev deny 1" its condition: true \(\S*config\.json:\d+\)$/m);
+  assert.match(stdout, /^ {2}decision {2}rule "dev deny 1" denies it$/m);
+});
+
+test('explain answers for the payload of a token in a file, as JSON', BOUNDED, async () => {
+  const file = join(folder, 'token.json');
+  await writeFile(file, JSON.stringify({ iss: 'https://i', sub: 'ada', realm_access: { roles: ['dev'] } }));
+  const { code, stdout } = await on('explain', 'tool', 'local__pid', '--as', file, '--json');
+  const answer = JSON.parse(stdout);
+  assert.deepEqual(
+    [code, answer.principal, answer.effect, answer.isListed, answer.upstream, answer.upstreamName],
+    [0, 'ada', 'allow', true, 'local', 'pid'],
+  );
+});
+
+test('explain says that arguments decide, and decides with them', BOUNDED, async () => {
+  const asked = ['explain', 'tool', 'local__pid', '--as', 'ci'];
+  assert.match((await on(...asked)).stdout, /allowed by some calls only, listed/);
+  assert.match((await on(...asked, '--args', '{"a":1}')).stdout, /: allowed, listed/);
+  const denied = await on(...asked, '--args', '{"a":2}');
+  assert.match(denied.stdout, /: denied, listed/);
+  assert.equal(denied.code, 1);
+});
+
+test('explain tells filters, unknown items and endpoints apart', BOUNDED, async () => {
+  const filtered = await on('explain', 'tool', 'local__secret', '--as', DEV);
+  assert.match(filtered.stdout, /filtered: Left out by includeTools or excludeTools|unknown, not listed/);
+  const unknown = await on('explain', 'tool', 'local__nothing', '--as', DEV);
+  assert.match(unknown.stdout, /unknown, not listed\n {2}list {6}no upstream of this endpoint lists it/);
+  assert.doesNotMatch(unknown.stdout, /prefix/);
+  const unlisted = await on('explain', 'tool', 'broken__any', '--as', DEV);
+  assert.match(
+    unlisted.stdout,
+    /^ {2}upstream {2}it has the prefix of upstream "broken", which is failed \(.*\): its items may be unknown$/m,
+  );
+  const endpoint = await on('explain', 'tool', 'pid', '--as', DEV, '--view', 'other');
+  assert.match(endpoint.stdout, /it may use nothing at \/mcp\/other, which answers 404/);
+});
+
+test('a wrong description of a principal is a wrong command line or request', BOUNDED, async () => {
+  assert.equal((await on('explain', 'tool', 'local__pid', '--as', '{"a":')).code, 2);
+  const missing = await on('explain', 'tool', 'local__pid', '--as', './missing.json');
+  assert.deepEqual([missing.code, missing.stderr], [2, 'linkspan: --as: there is no file ./missing.json\n']);
+  const key = await on('explain', 'tool', 'local__pid', '--as', 'nobody');
+  assert.deepEqual([key.code, key.stderr], [1, 'linkspan: as: there is no API key "nobody"\n']);
+  const wrong = await on('explain', 'tool', 'local__pid', '--as', '{"group":["x"]}');
+  assert.equal(wrong.code, 1);
+  assert.match(wrong.stderr, /^linkspan: as: .*group/);
+});
+
+test('an operator may call every tool, since the policy is for clients', BOUNDED, async () => {
+  const { code, stderr } = await on('call', 'local__pid', 'a=2');
+  assert.equal(code, 0, stderr);
+});
+
+test('explain --offline asks the config file and the last lists', BOUNDED, async () => {
+  const { code, stdout, stderr } = await on('explain', 'tool', 'local__fail', '--as', DEV, '--offline');
+  assert.deepEqual([code, stderr], [1, '']);
+  assert.match(stdout, /^ {2}decision {2}rule "dev deny 1" denies it$/m);
+  assert.doesNotMatch(stdout, /^ {2}upstream/m);
+});
+
+/** Writes a config with another access policy beside that of the gateway. */
+async function configWith(name: string, change: (access: Access) => Access): Promise<string> {
+  const text = await readFile(gateway.configFile, 'utf8');
+  const config: { gateway: { access: Access } } = JSON.parse(text);
+  const file = join(folder, name);
+  const next = { ...config, gateway: { ...config.gateway, access: change(config.gateway.access) } };
+  await writeFile(file, JSON.stringify(next, undefined, 2));
+  return file;
+}
+
+interface Access {
+  readonly roles: Readonly<Record<string, object>>;
+  readonly grants: readonly object[];
+}
+
+test('policy diff prints the items that principals lose or gain, and exits with 1', BOUNDED, async () => {
+  const file = await configWith('next.json', ({ roles, grants, ...rest }) => ({
+    ...rest,
+    roles: { ...roles, dev: { upstreams: ['local', 'other'], tools: ['fail'] } },
+    grants,
+  }));
+  const diff = (...files: string[]) => runCli(['policy', 'diff', ...files], folder, { HOME: folder }, 30_000);
+  const { code, stdout, stderr } = await diff(gateway.configFile, file);
+  assert.deepEqual([code, stderr], [1, '']);
+  assert.match(stdout, /^- group dev at \/mcp loses tool local__pid$/m);
+  assert.match(stdout, /^\+ group dev at \/mcp gains tool local__fail \(all calls\)$/m);
+  assert.match(stdout, /^\+ group dev at \/mcp gains tool other__fail \(all calls\)$/m);
+  assert.doesNotMatch(stdout, /key ci/);
+  assert.deepEqual(await diff(gateway.configFile, gateway.configFile), {
+    code: 0,
+    stdout: 'Nobody loses or gains anything that the last lists have.\n',
+    stderr: '',
+  });
+});
+
+test('validate warns of a glob that matches nothing in the last lists', BOUNDED, async () => {
+  const file = await configWith('glob.json', ({ roles, ...rest }) => ({
+    ...rest,
+    roles: { ...roles, late: { upstreams: ['local'], tools: ['pid', 'pdi*'] } },
+  }));
+  const { stderr } = await runCli(['validate', '--config', file], folder, { HOME: folder }, 30_000);
+  assert.match(stderr, /glob\.json:\d+: rule "late": tools "pdi\*" matches nothing in the last lists/);
+  assert.doesNotMatch(stderr, /"pid"/);
+});
+
+interface KeyCase {
+  readonly as: string | object;
+  readonly expected: RegExp;
+}
+
+/** The same cases for the running gateway and for the config file alone. */
+const KEY_CASES: readonly KeyCase[] = [
+  { as: 'dev-key', expected: /: allowed, listed/ },
+  { as: { key: 'dev-key', groups: [] }, expected: /: denied, not listed/ },
+  { as: { key: 'other-key' }, expected: /: denied, not listed/ },
+  { as: 'old-key', expected: /the API key "old-key" has expired/ },
+  { as: 'nobody', expected: /there is no API key "nobody"/ },
+  { as: 'twice', expected: /the API keys "twice" have different groups/ },
+];
+
+const storedKeys = [
+  { name: 'dev-key', sha256: 'b1'.repeat(32), groups: ['dev'] },
+  { name: 'other-key', sha256: 'b2'.repeat(32), groups: ['other'] },
+  { name: 'old-key', sha256: 'b3'.repeat(32), groups: ['dev'], expiresAt: '2020-01-01T00:00:00Z' },
+  { name: 'twice', sha256: 'b4'.repeat(32), groups: ['dev'] },
+  { name: 'twice', sha256: 'b5'.repeat(32), groups: ['other'] },
+];
+
+/** @param hasLists true if the last lists are on disk, not in Redis. */
+async function assertKeyGroups(running: RunningGateway, hasLists: boolean): Promise<void> {
+  for (const { as, expected } of hasLists ? KEY_CASES : KEY_CASES.slice(0, 1)) {
+    const who = typeof as === 'string' ? as : JSON.stringify(as);
+    for (const how of [[], ['--offline']]) {
+      const asked = ['explain', 'tool', 'local__pid', '--as', who, ...how, '--config', running.configFile];
+      const { stdout, stderr } = await runCli(asked, folder, { HOME: folder }, 30_000);
+      const isUnknown = how.length > 0 && !hasLists && stdout !== '';
+      assert.match(`${stdout}${stderr}`, isUnknown ? /: unknown, not listed/ : expected, `${who} ${how.join()}`);
+    }
+  }
+}
+
+/** Returns a config with these settings for its API keys. */
+function configWithKeys(auth: object, own: object = {}) {
+  const access = {
+    roles: { dev: { upstreams: ['local'] } },
+    grants: [{ roles: ['dev'], groups: ['dev'] }],
+  };
+  return {
+    mcpServers: { local: { command: process.execPath, args: [SERVER] } },
+    gateway: { access, auth, ...own },
+  };
+}
+
+test('explain knows the groups of keys in the config', BOUNDED, async () => {
+  const apiKeys = storedKeys
+    .filter(({ name }) => name !== 'old-key')
+    .map(({ name, sha256, groups }) => ({ name, sha256, groups }));
+  await using running = await startGateway(configWithKeys({ apiKeys }), { args: ['--warm'] });
+  const asked = ['explain', 'tool', 'local__pid', '--as', 'dev-key', '--config', running.configFile];
+  for (const how of [[], ['--offline']]) {
+    const { stdout, stderr } = await runCli([...asked, ...how], folder, { HOME: folder }, 30_000);
+    assert.match(`${stdout}${stderr}`, /: allowed, listed/);
+  }
+});
+
+test('explain knows the groups of keys in a key file, as the gateway does', BOUNDED, async () => {
+  const keyFile = join(folder, 'keys.json');
+  await writeFile(keyFile, JSON.stringify({ version: 1, keys: storedKeys }), { mode: 0o600 });
+  await using running = await startGateway(configWithKeys({ keyFile }), { args: ['--warm'] });
+  await assertKeyGroups(running, true);
+});
+
+test('explain knows the groups of keys in Redis, as the gateway does', BOUNDED, async () => {
+  await using redis = await RedisServer.start();
+  const settings = { url: redis.url, wrappingKeys: [randomBytes(32).toString('base64')] };
+  const file = configWithKeys({ keysInRedis: true }, { redis: settings });
+  await using running = await startGateway(file, { args: ['--warm'] });
+  const { config } = loadConfig(running.configFile, { env: process.env });
+  assert.ok(config.redis !== undefined);
+  {
+    await using shared = await openRedisKeys(config.redis);
+    await shared.store.change(() => ({ add: storedKeys }));
+  }
+  const asked = ['explain', 'tool', 'local__pid', '--as', 'dev-key', '--config', running.configFile];
+  await waitUntil(async () => (await runCli(asked, folder, { HOME: folder }, 30_000)).stdout.includes(': allowed'));
+  await assertKeyGroups(running, false);
+});
+
+test('validate warns of a resources glob that matches no resource and no template', BOUNDED, async () => {
+  const resources = ['file:///a', 'file:///folder/*', 'FILE:///%61', 'fil:///a', 'https://*'];
+  const file = await configWith('resources.json', ({ roles, ...rest }) => ({
+    ...rest,
+    roles: { ...roles, late: { upstreams: ['local'], resources, deny: [{ resources: ['file:///a/../a'] }] } },
+  }));
+  const { stderr } = await runCli(['validate', '--config', file], folder, { HOME: folder }, 30_000);
+  const warned = [...stderr.matchAll(/rules? "[^"]*": resources "([^"]*)" matches nothing/g)].map(([, glob]) => glob);
+  assert.deepEqual(warned, ['fil:///a', 'https://*'], stderr);
+});

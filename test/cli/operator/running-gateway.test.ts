@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict';
+import { chown, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { EXIT } from '../../../src/cli/operator/cli-error.ts';
+import { findGateway } from '../../../src/cli/operator/running-gateway.ts';
+import { writeOperatorFile } from '../../../src/store/disk/operator-file.ts';
+import { runCli } from '../../support/cli.ts';
+import { startGateway } from '../../support/gateway.ts';
+
+const AS_ROOT = { timeout: 60_000, skip: process.geteuid?.() !== 0 && 'only root can give files away' };
+const SERVICE_UID = 65_534;
+
+let dir = '';
+
+before(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'linkspan-target-'));
+});
+
+after(async () => {
+  await rm(dir, { recursive: true, force: true });
+});
+
+/** Writes what a gateway of the service's user leaves in its state directory. Returns that directory. */
+async function stateOfService(root: string, url: string): Promise<string> {
+  const state = join(root, 'linkspan', 'abc');
+  await mkdir(state, { recursive: true, mode: 0o700 });
+  const names = { version: '0', configFile: '/etc/linkspan/linkspan.yaml', startedAt: '' };
+  await writeOperatorFile(state, { url, token: 'token', pid: process.pid, ...names });
+  await chown(join(state, 'operator.json'), SERVICE_UID, SERVICE_UID);
+  await chown(state, SERVICE_UID, SERVICE_UID);
+  return state;
+}
+
+test('root finds the gateway of the systemd unit without an option', AS_ROOT, async () => {
+  const root = await mkdtemp(join(dir, 'service-'));
+  await stateOfService(root, 'http://127.0.0.1:1');
+  const found = await findGateway({}, dir, { HOME: dir }, join(root, 'linkspan'));
+  assert.deepEqual([found.url, found.token], ['http://127.0.0.1:1', 'token']);
+});
+
+test('root finds the gateway of another user by its state directory or XDG_STATE_HOME', AS_ROOT, async () => {
+  const root = await mkdtemp(join(dir, 'named-'));
+  const stateDir = await stateOfService(root, 'http://127.0.0.1:1');
+  assert.equal((await findGateway({ stateDir }, dir, {})).token, 'token');
+  assert.equal((await findGateway({}, dir, { XDG_STATE_HOME: root })).token, 'token');
+});
+
+test('a config file in the current folder leads root to no gateway of another user', AS_ROOT, async () => {
+  const root = await mkdtemp(join(dir, 'planted-'));
+  const stateDir = await stateOfService(root, 'http://127.0.0.1:1');
+  const config = join(root, 'linkspan.json');
+  await writeFile(config, JSON.stringify({ mcpServers: {}, gateway: { stateDir } }));
+  await assert.rejects(findGateway({}, root, {}), { exitCode: EXIT.unauthorized });
+  assert.equal((await findGateway({ config }, root, {})).token, 'token');
+});
+
+test('root sees the status of a gateway that another user runs', AS_ROOT, async () => {
+  await using gateway = await startGateway({ mcpServers: {} });
+  const state = join(gateway.dir, 'state');
+  await chown(join(state, 'operator.json'), SERVICE_UID, SERVICE_UID);
+  await chown(state, SERVICE_UID, SERVICE_UID);
+  const ran = await runCli(['status', '--state-dir', state], dir, { HOME: dir }, 30_000);
+  assert.deepEqual([ran.code, ran.stderr], [0, '']);
+  assert.match(ran.stdout, new RegExp(`process ${gateway.pid}`));
+});

@@ -1,0 +1,80 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import { drain, type DrainParts } from '../../src/compose/drain.ts';
+import { GatewayError } from '../../src/errors.ts';
+import type { Owner } from '../../src/gateway/front.ts';
+
+const TIMEOUT = { timeout: 60_000 };
+const OTHER = { id: 'other.1', process: 'other', address: '127.0.0.1:1', version: '1' };
+const log = pino({ level: 'silent' });
+const successor: Owner = {
+  forward: async () => 'answered',
+  handleMessage: () => undefined,
+  handleModernRequest: () => ({ cancel: () => undefined, close: () => undefined }),
+};
+
+test('sessions are given away although Redis did not answer at first', TIMEOUT, async () => {
+  const steps: string[] = [];
+  let hasLeft = false;
+  let attempts = 0;
+  await drain({
+    core: {
+      gateway: { successor: () => (hasLeft ? successor : undefined) },
+      handOver: () => steps.push('hand over'),
+      inFlightCount: 0,
+      parkedCount: 0,
+    },
+    edge: { drain: () => steps.push('drain'), retire: async () => void steps.push('retire') },
+    replicas: {
+      owners: {
+        others: [OTHER],
+        leave: async () => {
+          if (++attempts < 3) throw new GatewayError('store-unavailable');
+          hasLeft = true;
+        },
+      },
+      counters: { renew: async () => void steps.push('renew counts') },
+    },
+    log,
+  });
+  assert.deepEqual([...new Set(steps)], ['drain', 'hand over', 'renew counts', 'retire']);
+  assert.equal(attempts, 3);
+  assert.equal(steps.filter((step) => step === 'renew counts').length, 1);
+});
+
+/** Returns the parts of a process with nothing to do and no successor. */
+function idleParts(steps: string[]): Pick<DrainParts, 'core' | 'edge'> {
+  return {
+    core: {
+      gateway: { successor: () => undefined },
+      handOver: () => steps.push('hand over'),
+      inFlightCount: 0,
+      parkedCount: 0,
+    },
+    edge: { drain: () => steps.push('drain'), retire: async () => void steps.push('retire') },
+  };
+}
+
+test('the only process ends as soon as it has nothing to do', TIMEOUT, async () => {
+  const steps: string[] = [];
+  await drain({
+    ...idleParts(steps),
+    replicas: undefined,
+    log,
+  });
+  assert.deepEqual(steps, ['drain']);
+});
+
+test('requests that are passed on end first, also if all processes leave at once', TIMEOUT, async () => {
+  const steps: string[] = [];
+  await drain({
+    ...idleParts(steps),
+    replicas: {
+      owners: { others: [OTHER], leave: async () => undefined },
+      counters: { renew: async () => undefined },
+    },
+    log,
+  });
+  assert.deepEqual(steps, ['drain', 'retire']);
+});

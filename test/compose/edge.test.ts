@@ -1,0 +1,369 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { connect, createServer } from 'node:net';
+import { once } from 'node:events';
+import { test } from 'node:test';
+import { Hono } from 'hono';
+import { pino } from 'pino';
+import { Agent } from 'undici';
+import { Edge } from '../../src/compose/edge.ts';
+import type { Address, Config } from '../../src/config/config.ts';
+import { StartError } from '../../src/errors.ts';
+import { ADMIN_PATH } from '../../src/operator/admin/routes.ts';
+import { BOTH, getEvents, initialize, post, rpc } from '../downstream/client.ts';
+import { testCore } from '../support/core.ts';
+import { freePort } from '../support/free-port.ts';
+import { memoryUpstream } from '../support/memory-upstream.ts';
+import { waitUntil } from '../support/wait-until.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const LOOPBACK: Address = { host: '127.0.0.1', port: 0 };
+const STATE = {
+  file: '/config.yaml',
+  hash: '0123456789ab',
+  loadedAt: '2026-11-20T00:00:00.000Z',
+  lastGoodAt: undefined,
+  rejected: undefined,
+  atRestart: [],
+  warnings: [],
+};
+
+/** A core with the functions to open an edge in front of it. */
+async function testEdge() {
+  const gateway = await testCore({ up: { memory: memoryUpstream({}) } });
+  const asked = Promise.withResolvers<void>();
+  const parts = {
+    core: gateway.core,
+    metrics: gateway.metrics,
+    log: pino({ level: 'silent' }),
+    startedAtMs: 0,
+    control: { state: STATE },
+    admin: new Hono<{ Variables: { operator: string } }>().get('/hang', () => {
+      asked.resolve();
+      return new Promise<Response>(() => undefined);
+    }),
+    ready: () => ({ ready: true, reasons: [] }),
+  };
+  const configWith = (changes: Partial<Config>): Config => ({ ...gateway.config, operator: LOOPBACK, ...changes });
+  const edges = new Set<Edge>();
+  return {
+    configWith,
+    metrics: () => gateway.metrics.text(),
+    open: async (changes: Partial<Config> = {}) => {
+      const edge = await Edge.open(configWith(changes), parts);
+      edges.add(edge);
+      return edge;
+    },
+    /** Sends requests to both listeners that are in flight until the listeners close. Resolves when they have arrived. */
+    hold: async ({ origin, operatorOrigin }: Edge) => {
+      const socket = connect(Number(new URL(origin).port), '127.0.0.1');
+      const closed = new Promise<void>((resolve) => void socket.on('close', () => resolve()));
+      socket.on('error', () => undefined).resume();
+      await once(socket, 'connect');
+      const head = ['POST /mcp HTTP/1.1', 'Host: 127.0.0.1', `Accept: ${BOTH}`, 'Content-Type: application/json'];
+      socket.write([...head, 'Content-Length: 10', '', '{"id"'].join('\r\n'));
+      await waitUntil(async () => /held_bytes\{kind="bodies"\} [1-9]/.test(await gateway.metrics.text()));
+      const failed = assert.rejects(fetch(`${operatorOrigin}${ADMIN_PATH}/hang`));
+      await asked.promise;
+      return { closed, failed };
+    },
+    [Symbol.asyncDispose]: async () => {
+      for (const edge of edges) await edge.close();
+      await gateway[Symbol.asyncDispose]();
+    },
+  };
+}
+
+async function takenPort() {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  assert.ok(typeof address === 'object' && address !== null);
+  return { port: address.port, close: () => server.close() };
+}
+
+/** Returns the status of a response, or `refused` if nobody listens. */
+async function statusOf(url: string): Promise<number | 'refused'> {
+  try {
+    const response = await fetch(url);
+    await response.text();
+    return response.status;
+  } catch {
+    return 'refused';
+  }
+}
+
+const readyz = (origin: string | undefined) => statusOf(`${origin}/readyz`);
+
+const keysOf = (...names: string[]) => ({
+  jwt: [],
+  apiKeys: names.map((name) => ({ name, sha256: createHash('sha256').update(name).digest('hex') })),
+});
+const bearer = (name: string) => ({ authorization: `Bearer ${name}` });
+
+async function freeAddress(): Promise<Address> {
+  return { host: '127.0.0.1', port: await freePort() };
+}
+
+const originOf = ({ host, port }: Address) => `http://${host}:${port}`;
+
+test('an edge whose operator port is in use leaves no listener open', TIMEOUT, async () => {
+  await using tested = await testEdge();
+  const listen = await freeAddress();
+  const taken = await takenPort();
+  try {
+    const operator = { host: '127.0.0.1', port: taken.port };
+    await assert.rejects(tested.open({ listen, operator }), StartError);
+    assert.equal(await statusOf(`${originOf(listen)}/mcp`), 'refused');
+    // A port that was not configured may be another one.
+    const edge = await tested.open({ listen, operator, operatorMayMove: true });
+    assert.equal(await readyz(edge.operatorOrigin), 200);
+    await edge.close();
+  } finally {
+    taken.close();
+  }
+});
+
+test('another host at a port in use is refused in words, for both listeners', TIMEOUT, async () => {
+  await using tested = await testEdge();
+  const [listen, operator] = [await freeAddress(), await freeAddress()];
+  const edge = await tested.open({ listen, operator });
+  try {
+    const other = '127.0.0.2';
+    for (const [key, { port }, change] of [
+      ['gateway.listen', listen, { listen: { ...listen, host: other }, operator }],
+      ['gateway.operator', operator, { listen, operator: { ...operator, host: other } }],
+    ] as const) {
+      const message = `${key}: another host or protocol at the same port (${port}) needs a restart, or another port`;
+      await assert.rejects(edge.prepare(tested.configWith(change)), { message });
+    }
+    const tls = { cert: 'not looked at', key: 'not looked at' };
+    await assert.rejects(edge.prepare(tested.configWith({ listen, operator, tls })), /gateway\.listen: .* or protocol/);
+    assert.deepEqual([edge.origin, edge.operatorOrigin], [originOf(listen), originOf(operator)]);
+  } finally {
+    await edge.close();
+  }
+});
+
+test('a config whose second address is in use leaves the first one closed', TIMEOUT, async () => {
+  await using tested = await testEdge();
+  const edge = await tested.open();
+  const listen = await freeAddress();
+  const taken = await takenPort();
+  try {
+    const next = tested.configWith({ listen, operator: { host: '127.0.0.1', port: taken.port } });
+    await assert.rejects(edge.prepare(next), StartError);
+    assert.equal(await statusOf(`${originOf(listen)}/mcp`), 'refused');
+    assert.equal(await readyz(edge.operatorOrigin), 200);
+  } finally {
+    taken.close();
+    await edge.close();
+  }
+});
+
+test('a config that is abandoned leaves none of its addresses open', TIMEOUT, async () => {
+  await using tested = await testEdge();
+  const edge = await tested.open();
+  const [listen, operator] = [await freeAddress(), await freeAddress()];
+  try {
+    const change = await edge.prepare(tested.configWith({ listen, operator }));
+    assert.equal(await readyz(originOf(operator)), 200);
+    await change.abandon();
+    assert.deepEqual(
+      [await statusOf(`${originOf(listen)}/mcp`), await readyz(originOf(operator))],
+      ['refused', 'refused'],
+    );
+    assert.equal(await readyz(edge.operatorOrigin), 200);
+    assert.notEqual(await statusOf(`${edge.origin}/mcp`), 'refused');
+  } finally {
+    await edge.close();
+  }
+});
+
+test('an edge that closes during a drain closes the addresses that it left', TIMEOUT, async () => {
+  await using tested = await testEdge();
+  const edge = await tested.open();
+  const before = { clients: edge.origin, operator: edge.operatorOrigin };
+  const held = await tested.hold(edge);
+  const reload = { watch: false, drainMs: 3_600_000 };
+  const [listen, operator] = [await freeAddress(), await freeAddress()];
+  const change = await edge.prepare(tested.configWith({ listen, operator, reload }));
+  const moved = change.apply();
+  assert.deepEqual([edge.origin, edge.operatorOrigin], [originOf(listen), originOf(operator)]);
+  await waitUntil(async () => (await statusOf(`${before.clients}/mcp`)) === 'refused');
+  await waitUntil(async () => (await readyz(before.operator)) === 'refused');
+  assert.equal(await readyz(originOf(operator)), 200);
+  await edge.close();
+  await Promise.all([held.closed, held.failed, moved]);
+  assert.equal(await readyz(originOf(operator)), 'refused');
+});
+
+test('the drain of a replaced address ends after the time of the new config', TIMEOUT, async () => {
+  await using tested = await testEdge();
+  const edge = await tested.open({ reload: { watch: false, drainMs: 3_600_000 } });
+  const held = await tested.hold(edge);
+  const next = { listen: await freeAddress(), operator: await freeAddress(), reload: { watch: false, drainMs: 10 } };
+  await (await edge.prepare(tested.configWith(next))).apply();
+  await Promise.all([held.closed, held.failed]);
+  await edge.close();
+});
+
+test('both listeners accept the hosts of another config at once', TIMEOUT, async () => {
+  await using tested = await testEdge();
+  const edge = await tested.open();
+  const agent = new Agent();
+  const named = async (origin: string | undefined, path: string) => {
+    const headers = { host: 'gateway.internal' };
+    const { statusCode, body } = await agent.request({ origin: origin ?? '', path, method: 'GET', headers });
+    await body.text();
+    return statusCode;
+  };
+  const both = async () => [await named(edge.origin, '/mcp'), await named(edge.operatorOrigin, '/readyz')];
+  try {
+    assert.deepEqual(await both(), [403, 403]);
+    await (await edge.prepare(tested.configWith({ allowedHosts: ['gateway.internal'] }))).apply();
+    const [clients, operator] = await both();
+    assert.notEqual(clients, 403);
+    assert.equal(operator, 200);
+    await (await edge.prepare(tested.configWith({}))).apply();
+    assert.deepEqual(await both(), [403, 403]);
+  } finally {
+    await agent.destroy();
+    await edge.close();
+  }
+});
+
+test('a config with other keys refuses the old ones; equal keys stay', TIMEOUT, async () => {
+  await using tested = await testEdge();
+  const edge = await tested.open({ auth: keysOf('ann') });
+  const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
+  const asked = async (name: string) => {
+    return (await post(`${edge.origin}/mcp`, rpc(1, 'initialize', params), undefined, bearer(name))).status;
+  };
+  try {
+    assert.deepEqual([await asked('ann'), await asked('bob')], [200, 401]);
+    await (await edge.prepare(tested.configWith({ auth: keysOf('ann') }))).apply();
+    assert.deepEqual([await asked('ann'), await asked('bob')], [200, 401]);
+    await (await edge.prepare(tested.configWith({ auth: keysOf('bob') }))).apply();
+    assert.deepEqual([await asked('ann'), await asked('bob')], [401, 200]);
+    await (await edge.prepare(tested.configWith({ auth: keysOf('bob') }))).apply();
+    assert.deepEqual([await asked('ann'), await asked('bob')], [401, 200]);
+    // Compared with the config that runs, not with the first one.
+    await (await edge.prepare(tested.configWith({ auth: keysOf('ann') }))).apply();
+    assert.deepEqual([await asked('ann'), await asked('bob')], [200, 401]);
+  } finally {
+    await edge.close();
+  }
+});
+
+test('another limit of bodies holds on the fast path and behind the router', TIMEOUT, async () => {
+  await using tested = await testEdge();
+  const edge = await tested.open();
+  const limits = tested.configWith({}).limits;
+  try {
+    const session = await initialize(`${edge.origin}/mcp`);
+    const large = rpc(1, 'ping', { _meta: { text: 'x'.repeat(10_000) } });
+    const statuses = async () =>
+      Promise.all(['/mcp', '/mcp/'].map(async (path) => (await post(`${edge.origin}${path}`, large, session)).status));
+    assert.deepEqual(await statuses(), [200, 200]);
+    await (await edge.prepare(tested.configWith({ limits: { ...limits, bodyBytes: 5_000 } }))).apply();
+    assert.deepEqual(await statuses(), [413, 413]);
+  } finally {
+    await edge.close();
+  }
+});
+
+/** Opens the GET stream of a session, and a stream of 2024-11-05; resolves with both, and the path for POSTs of the second. */
+async function openStreams(edge: Edge, name: string) {
+  const session = await initialize(`${edge.origin}/mcp`, undefined, bearer(name));
+  const get = await getEvents(`${edge.origin}/mcp`, session, bearer(name));
+  const sse = await getEvents(`${edge.origin}/sse`, undefined, bearer(name));
+  await sse.until(({ seen }) => seen.length > 0);
+  return { session, get, sse, messages: new URL(sse.seen[0]?.data ?? '', edge.origin).href };
+}
+
+test('streams of a removed key end, those of another go on', TIMEOUT, async () => {
+  await using tested = await testEdge();
+  const edge = await tested.open({ auth: keysOf('ann', 'bob') });
+  try {
+    const [ann, bob] = [await openStreams(edge, 'ann'), await openStreams(edge, 'bob')];
+    await (await edge.prepare(tested.configWith({ auth: keysOf('bob') }))).apply();
+    await Promise.all([ann.get.ended(), ann.sse.ended()]);
+    assert.deepEqual([bob.get.isEnded, bob.sse.isEnded], [false, false]);
+    const ping = rpc(1, 'ping');
+    assert.equal((await post(bob.messages, ping, undefined, bearer('ann'))).status, 401);
+    assert.equal((await post(bob.messages, ping, undefined, bearer('bob'))).status, 202);
+    bob.get.close();
+    bob.sse.close();
+  } finally {
+    await edge.close();
+  }
+});
+
+test('SEC-08 a key that is removed while a body arrives does not run the request', TIMEOUT, async () => {
+  await using tested = await testEdge();
+  const edge = await tested.open({ auth: keysOf('ann', 'bob') });
+  try {
+    const { session, get, sse } = await openStreams(edge, 'ann');
+    const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
+    for (const [body, id] of [
+      [rpc(1, 'initialize', params), undefined],
+      [rpc(1, 'ping'), session],
+    ]) {
+      const socket = connect(Number(new URL(edge.origin).port), '127.0.0.1').setEncoding('utf8');
+      await once(socket, 'connect');
+      const { authorization } = bearer('ann');
+      const headers = [
+        'Host: 127.0.0.1',
+        `Accept: ${BOTH}`,
+        'Content-Type: application/json',
+        `Authorization: ${authorization}`,
+      ];
+      const length = `Content-Length: ${Buffer.byteLength(body ?? '')}`;
+      const sessionId = id === undefined ? [] : [`Mcp-Session-Id: ${id}`];
+      socket.write(['POST /mcp HTTP/1.1', ...headers, ...sessionId, length, '', body?.slice(0, 5)].join('\r\n'));
+      await waitUntil(async () => /held_bytes\{kind="bodies"\} [1-9]/.test(await tested.metrics()));
+      await (await edge.prepare(tested.configWith({ auth: keysOf('bob') }))).apply();
+      socket.write(body?.slice(5) ?? '');
+      const [answer]: unknown[] = await once(socket, 'data');
+      assert.match(String(answer), /^HTTP\/1\.1 401 /);
+      socket.destroy();
+      await (await edge.prepare(tested.configWith({ auth: keysOf('ann', 'bob') }))).apply();
+    }
+    await Promise.all([get.ended(), sse.ended()]);
+  } finally {
+    await edge.close();
+  }
+});
+
+test('idle streams end when the edge drains, and new requests are refused', TIMEOUT, async () => {
+  await using tested = await testEdge();
+  const edge = await tested.open({ auth: keysOf('ann') });
+  try {
+    const { session, get, sse } = await openStreams(edge, 'ann');
+    edge.drain();
+    await Promise.all([get.ended(), sse.ended()]);
+    assert.equal((await post(`${edge.origin}/mcp`, rpc(1, 'ping'), session, bearer('ann'))).status, 503);
+  } finally {
+    await edge.close();
+  }
+});
+
+test('another limit of bodies holds for the streams of 2024-11-05 that are open', TIMEOUT, async () => {
+  await using tested = await testEdge();
+  const edge = await tested.open({ auth: keysOf('ann') });
+  const { limits } = tested.configWith({});
+  try {
+    const { get, sse, messages } = await openStreams(edge, 'ann');
+    const large = rpc(1, 'ping', { _meta: { text: 'x'.repeat(10_000) } });
+    const status = async () => (await post(messages, large, undefined, bearer('ann'))).status;
+    assert.equal(await status(), 202);
+    const next = tested.configWith({ auth: keysOf('ann'), limits: { ...limits, bodyBytes: 5_000 } });
+    await (await edge.prepare(next)).apply();
+    assert.equal(await status(), 413);
+    get.close();
+    sse.close();
+  } finally {
+    await edge.close();
+  }
+});

@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict';
+import { hash } from 'node:crypto';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { pino } from 'pino';
+import { ClientKeys } from '../../../src/compose/keys/client-keys.ts';
+import type { AuthConfig } from '../../../src/config/config.ts';
+import { changeKeyFile } from '../../../src/store/disk/api-key-file.ts';
+import { createMetrics } from '../../../src/telemetry/metrics.ts';
+import { waitUntil } from '../../support/wait-until.ts';
+
+const TIMEOUT = { timeout: 60_000 };
+const keyOf = (name: string) => ({ name, sha256: hash('sha256', name) });
+
+let dir = '';
+before(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'linkspan-client-keys-'));
+});
+after(() => rm(dir, { recursive: true }));
+
+async function fileOf(name: string, ...keys: readonly string[]): Promise<string> {
+  const file = join(dir, `${name}.json`);
+  await changeKeyFile(file, () => ({ add: keys.map(keyOf) }));
+  return file;
+}
+
+async function openKeys(auth: Partial<AuthConfig>) {
+  const lost: string[][] = [];
+  const configOf = (own: Partial<AuthConfig>) => ({
+    auth: { jwt: [], apiKeys: [], ...own },
+    stateDir: join(dir, 'state'),
+  });
+  const keys = await ClientKeys.open(configOf(auth), {
+    metrics: createMetrics('0'),
+    log: pino({ level: 'silent' }),
+    shared: undefined,
+    onChange: (principals) => lost.push([...principals]),
+  });
+  const accepted = (...names: readonly string[]) => names.filter((name) => keys.current.find(hash('sha256', name)));
+  return {
+    keys,
+    lost,
+    accepted,
+    prepare: (own: Partial<AuthConfig>) => keys.prepare(configOf(own)),
+    [Symbol.asyncDispose]: () => keys[Symbol.asyncDispose](),
+  };
+}
+
+test('another key file of a reloaded config replaces the first one, and is followed', TIMEOUT, async () => {
+  const [first, second] = [await fileOf('a1', 'ann', 'bob'), await fileOf('a2', 'bob', 'cy')];
+  await using at = await openKeys({ keyFile: first });
+  assert.deepEqual(at.accepted('ann', 'bob', 'cy'), ['ann', 'bob']);
+  const change = await at.prepare({ keyFile: second });
+  assert.deepEqual(at.accepted('ann', 'bob', 'cy'), ['ann', 'bob'], 'nothing holds before it is applied');
+  change.apply();
+  assert.deepEqual(at.accepted('ann', 'bob', 'cy'), ['bob', 'cy']);
+  assert.deepEqual(at.lost.at(-1), ['key:ann']);
+  await changeKeyFile(second, () => ({ add: [keyOf('dee')] }));
+  await waitUntil(() => at.accepted('dee').length === 1);
+  await changeKeyFile(first, () => ({ add: [keyOf('eve')] }));
+  await changeKeyFile(second, () => ({ remove: [keyOf('dee')] }));
+  await waitUntil(() => at.accepted('dee').length === 0);
+  assert.deepEqual(at.accepted('eve'), [], 'the first file is not followed any more');
+});
+
+test('a reloaded config with a key file that cannot be used is refused', TIMEOUT, async () => {
+  const file = await fileOf('b1', 'ann');
+  const open = join(dir, 'b2.json');
+  await writeFile(open, '{"version":1,"keys":[]}', { mode: 0o644 });
+  await using at = await openKeys({ keyFile: file });
+  await assert.rejects(at.prepare({ keyFile: open }), { name: 'StartError', message: /open to other users/ });
+  await assert.rejects(at.prepare({ keysInRedis: true }), { name: 'StartError', message: /at a restart/ });
+  assert.deepEqual(at.accepted('ann'), ['ann']);
+});
+
+test('a change that is abandoned leaves the keys and their file in use', TIMEOUT, async () => {
+  const [first, second] = [await fileOf('c1', 'ann'), await fileOf('c2', 'bob')];
+  await using at = await openKeys({ keyFile: first });
+  await (await at.prepare({ keyFile: second })).abandon();
+  await changeKeyFile(first, () => ({ add: [keyOf('cy')] }));
+  await waitUntil(() => at.accepted('cy').length === 1);
+  assert.deepEqual(at.accepted('ann', 'bob'), ['ann']);
+});
+
+test('a config without its key file accepts no key of it', TIMEOUT, async () => {
+  const file = await fileOf('d1', 'ann');
+  await using at = await openKeys({ keyFile: file, apiKeys: [keyOf('ci')] });
+  (await at.prepare({ apiKeys: [keyOf('ci')] })).apply();
+  assert.deepEqual(at.accepted('ann', 'ci'), ['ci']);
+  assert.deepEqual(at.lost.at(-1), ['key:ann']);
+});

@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict';
+import { hash } from 'node:crypto';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import { KeyFeed } from '../../../src/compose/keys/key-feed.ts';
+import { FileWatch } from '../../../src/config/file-watch.ts';
+import { keyIdOf } from '../../../src/store/api-key-store.ts';
+import { DiskApiKeyStore } from '../../../src/store/disk/api-key-store.ts';
+import { createMetrics } from '../../../src/telemetry/metrics.ts';
+import { waitUntil } from '../../support/wait-until.ts';
+
+const TIMEOUT = { timeout: 60_000 };
+const ANN = { name: 'ann', sha256: hash('sha256', 'ann') };
+
+async function openFeed(keepMs: number) {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-key-feed-'));
+  const file = join(dir, 'keys.json');
+  const watchFile = async (path: string, onChange: () => void) => {
+    const watch = new FileWatch(onChange, { pollMs: 20, settleMs: 10 });
+    await watch.setFiles([path]);
+    return watch;
+  };
+  const store = new DiskApiKeyStore({ file, stateDir: join(dir, 'state'), watchFile });
+  await store.change(() => ({ add: [ANN] }));
+  const names: string[][] = [];
+  const lines: string[] = [];
+  const feed = await KeyFeed.open({
+    store,
+    keepMs,
+    metrics: createMetrics('0'),
+    log: pino({ level: 'error' }, { write: (line: string) => void lines.push(line) }),
+    onKeys: (keys) => names.push(keys.map(({ name }) => name)),
+    ids: () => new Set([keyIdOf(ANN)]),
+  });
+  feed.activate();
+  return {
+    feed,
+    file,
+    store,
+    names,
+    lines,
+    [Symbol.asyncDispose]: async () => {
+      await feed[Symbol.asyncDispose]();
+      await rm(dir, { recursive: true });
+    },
+  };
+}
+
+test('keys of a store that fails for too long are refused, until it can be read', TIMEOUT, async () => {
+  await using at = await openFeed(0);
+  const good = await readFile(at.file);
+  await writeFile(at.file, 'broken');
+  await waitUntil(() => at.names.length === 1);
+  assert.deepEqual(at.names, [[]]);
+  assert.match(at.lines.join(''), /could not be read for too long; all of them are refused/);
+  await writeFile(at.file, good);
+  await waitUntil(() => at.names.length === 2);
+  assert.deepEqual(at.names[1], ['ann']);
+});
+
+test('keys of a store that fails for a shorter time stay', TIMEOUT, async () => {
+  await using at = await openFeed(Infinity);
+  await writeFile(at.file, 'broken');
+  await waitUntil(() => at.lines.length > 0);
+  assert.deepEqual(at.names, []);
+  assert.deepEqual(at.feed.keys, [ANN]);
+});
+
+test('times of use are stored at the end, for known keys', TIMEOUT, async () => {
+  await using at = await openFeed(Infinity);
+  at.feed.onUsed(keyIdOf(ANN), 1_000);
+  at.feed.onUsed('0123456789ab', 2_000);
+  await at.feed[Symbol.asyncDispose]();
+  assert.deepEqual(new Map(await at.store.lastUses()), new Map([[keyIdOf(ANN), 1_000]]));
+});

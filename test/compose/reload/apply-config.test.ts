@@ -1,0 +1,390 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Config } from '../../../src/config/config.ts';
+import type { UpstreamConfig } from '../../../src/config/upstream-config.ts';
+import { diffConfigs } from '../../../src/config/changes/diff.ts';
+import { type TestCore, testCore, toolCall, UPSTREAM } from '../../support/core.ts';
+import { memoryUpstream, result } from '../../support/memory-upstream.ts';
+import { waitUntil } from '../../support/wait-until.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const TOOLS = { tools: [{ name: 'wait', inputSchema: { type: 'object' } }] };
+const DONE = { content: [] };
+
+/** An upstream whose calls wait until they are released. */
+function waiting() {
+  const { promise: released, resolve: release } = Promise.withResolvers<undefined>();
+  const memory = memoryUpstream({
+    capabilities: { tools: {}, logging: {} },
+    lists: TOOLS,
+    request: (peer, request) => {
+      if (request.method === 'tools/call') void released.then(() => peer.send(result(request, DONE)));
+      else peer.send(result(request, {}));
+    },
+  });
+  return { memory, release: () => release(undefined) };
+}
+
+function upstream(id: string, own: Partial<UpstreamConfig> = {}): UpstreamConfig {
+  return { ...UPSTREAM, id, title: id, prefix: `${id}__`, ...own };
+}
+
+/** Applies a change of the running config. Returns the new config and the end of the drain. */
+async function change({ core }: TestCore, running: Config, changed: Partial<Config>) {
+  const config = { ...running, ...changed };
+  return { config, ...(await core.apply(config, diffConfigs(running, config))) };
+}
+
+async function toolsOf(client: Awaited<ReturnType<TestCore['connect']>>): Promise<readonly string[]> {
+  const { tools } = await client.result('tools/list');
+  assert.ok(Array.isArray(tools));
+  return tools.map(({ name }: { name: string }) => name);
+}
+
+const CHANGED = 'notifications/tools/list_changed';
+
+for (const start of ['eager', 'lazy'] as const) {
+  test(`an added upstream with start: ${start} is announced and can be called`, TIMEOUT, async () => {
+    const [a, b] = [waiting(), waiting()];
+    await using gateway = await testCore(
+      { a: { memory: a.memory }, b: { memory: b.memory } },
+      { upstreams: [upstream('a')] },
+    );
+    const client = await gateway.connect();
+    assert.deepEqual(await toolsOf(client), ['a__wait']);
+    await change(gateway, gateway.config, { upstreams: [upstream('a'), upstream('b', { start })] });
+    await client.waitForMessage(CHANGED);
+    assert.deepEqual(await toolsOf(client), ['a__wait', 'b__wait']);
+    b.release();
+    assert.deepEqual(await client.result('tools/call', toolCall('b__wait')), DONE);
+    const own = await gateway.connect({ view: 'b' });
+    assert.deepEqual(await toolsOf(own), ['wait']);
+  });
+}
+
+test('a removed upstream finishes its calls; other users notice only the list', TIMEOUT, async () => {
+  const [a, b] = [waiting(), waiting()];
+  await using gateway = await testCore({ a: { memory: a.memory }, b: { memory: b.memory } });
+  const client = await gateway.connect();
+  await toolsOf(client);
+  const calls = ['a__wait', 'b__wait'].map((name) => client.result('tools/call', toolCall(name)));
+  await b.memory.until(() => b.memory.requests('tools/call')[0]);
+  await a.memory.until(() => a.memory.requests('tools/call')[0]);
+  const [kept] = a.memory.open;
+  const { drained } = await change(gateway, gateway.config, { upstreams: [upstream('a')] });
+  await client.waitForMessage(CHANGED);
+  assert.deepEqual(await toolsOf(client), ['a__wait']);
+  await assert.rejects(client.result('tools/call', toolCall('b__wait')), /b__wait/);
+  b.release();
+  assert.deepEqual(await calls[1], DONE);
+  await drained;
+  assert.equal(b.memory.open.size, 0);
+  a.release();
+  assert.deepEqual(await calls[0], DONE);
+  assert.deepEqual([[...a.memory.open], a.memory.starts], [[kept], 1]);
+});
+
+test('a call at a removed upstream fails with a reason after the drain deadline', TIMEOUT, async () => {
+  const a = waiting();
+  await using gateway = await testCore({ a: { memory: a.memory } });
+  const client = await gateway.connect();
+  await toolsOf(client);
+  const call = client.result('tools/call', toolCall('a__wait'));
+  const failed = assert.rejects(call, /upstream/);
+  await a.memory.until(() => a.memory.requests('tools/call')[0]);
+  const { drained } = await change(gateway, gateway.config, { upstreams: [], reload: { watch: true, drainMs: 20 } });
+  await drained;
+  await failed;
+  assert.equal(a.memory.open.size, 0);
+});
+
+test('a replaced upstream finishes its calls, and new calls go to the other', TIMEOUT, async () => {
+  const a = waiting();
+  await using gateway = await testCore({ a: { memory: a.memory } });
+  const client = await gateway.connect();
+  await toolsOf(client);
+  const before = client.result('tools/call', toolCall('a__wait'));
+  await a.memory.until(() => a.memory.requests('tools/call')[0]);
+  const [old] = a.memory.open;
+  const target = { kind: 'stdio', command: 'memory', args: [], env: { A: 'b' }, cwd: undefined } as const;
+  const { drained } = await change(gateway, gateway.config, { upstreams: [upstream('a', { target })] });
+  const after = client.result('tools/call', toolCall('a__wait'));
+  await a.memory.until(() => a.memory.requests('tools/call')[1]);
+  assert.ok(old !== undefined && a.memory.open.has(old), 'the call in flight keeps its connection');
+  assert.equal(old.received.filter((message) => 'method' in message && message.method === 'tools/call').length, 1);
+  a.release();
+  assert.deepEqual([await before, (await after)['content']], [DONE, []]);
+  await drained;
+  assert.equal(a.memory.open.has(old), false);
+  assert.equal(a.memory.open.size > 0, true, 'the connection of the client to the new upstream stays');
+  assert.deepEqual((await client.result('tools/call', toolCall('a__wait')))['content'], []);
+});
+
+test('a restarted upstream finishes its calls; new calls use the new process', TIMEOUT, async () => {
+  const a = waiting();
+  await using gateway = await testCore({ a: { memory: a.memory } });
+  const client = await gateway.connect();
+  await toolsOf(client);
+  const before = client.result('tools/call', toolCall('a__wait'));
+  await a.memory.until(() => a.memory.requests('tools/call')[0]);
+  const [old] = a.memory.open;
+  const stopped = gateway.core.upstreamChanges.restart('a', 60_000);
+  const after = client.result('tools/call', toolCall('a__wait'));
+  await a.memory.until(() => a.memory.requests('tools/call')[1]);
+  assert.ok(old !== undefined && a.memory.open.has(old), 'the old process runs while its call is in flight');
+  assert.equal(old.received.filter((message) => 'method' in message && message.method === 'tools/call').length, 1);
+  a.release();
+  assert.deepEqual(await before, DONE);
+  assert.deepEqual((await after)['content'], []);
+  assert.equal(await stopped, 0, 'no request was cut short');
+  assert.equal(a.memory.open.has(old), false);
+  assert.deepEqual(await toolsOf(client), ['a__wait']);
+});
+
+test('a call that waited for a slot during a restart ends on the old process', TIMEOUT, async () => {
+  const a = waiting();
+  await using gateway = await testCore({ a: { memory: a.memory, concurrency: 1 } });
+  const client = await gateway.connect();
+  await toolsOf(client);
+  const calls = [1, 2].map(() => client.result('tools/call', toolCall('a__wait')));
+  await a.memory.until(() => a.memory.requests('tools/call')[0]);
+  const [old] = a.memory.open;
+  const stopped = gateway.core.upstreamChanges.restart('a', 60_000);
+  a.release();
+  for (const call of calls) assert.deepEqual((await call)['content'], []);
+  assert.equal(await stopped, 0);
+  assert.equal(old?.received.filter((message) => 'method' in message && message.method === 'tools/call').length, 2);
+});
+
+test('a restart tells how many connections it closed before their requests had ended', TIMEOUT, async () => {
+  const a = waiting();
+  await using gateway = await testCore({ a: { memory: a.memory } });
+  const client = await gateway.connect();
+  await toolsOf(client);
+  const failed = assert.rejects(client.result('tools/call', toolCall('a__wait')), /upstream/);
+  await a.memory.until(() => a.memory.requests('tools/call')[0]);
+  assert.equal(await gateway.core.upstreamChanges.restart('a', 20), 1);
+  await failed;
+});
+
+test('a disabled upstream stays so after a reload that changes it, until it is removed', TIMEOUT, async () => {
+  const a = waiting();
+  a.release();
+  await using gateway = await testCore({ a: { memory: a.memory } });
+  const client = await gateway.connect();
+  await client.result('tools/call', toolCall('a__wait'));
+  const { upstreamChanges } = gateway.core;
+  await upstreamChanges.disable('a', 'an operator has disabled it', 20);
+  const refused = () => assert.rejects(client.result('tools/call', toolCall('a__wait')), /an operator has disabled it/);
+  await refused();
+  const updated = await change(gateway, gateway.config, { upstreams: [upstream('a', { concurrency: 3 })] });
+  await refused();
+  assert.equal(gateway.core.upstreams.get('a')?.config.problem, 'an operator has disabled it');
+  const replaced = await change(gateway, updated.config, { upstreams: [upstream('a', { isolation: 'principal' })] });
+  await replaced.drained;
+  await refused();
+  assert.equal(upstreamChanges.isDisabled('a'), true);
+  await upstreamChanges.restart('a', 20);
+  assert.deepEqual((await client.result('tools/call', toolCall('a__wait')))['content'], []);
+  assert.equal(gateway.core.upstreams.get('a')?.config.isolation, 'principal', 'with the config of the reload');
+
+  await upstreamChanges.disable('a', 'an operator has disabled it', 20);
+  const removed = await change(gateway, replaced.config, { upstreams: [] });
+  await removed.drained;
+  await change(gateway, removed.config, { upstreams: [upstream('a')] });
+  assert.equal(upstreamChanges.isDisabled('a'), false);
+  await waitUntil(async () => (await toolsOf(client)).length === 1);
+  assert.deepEqual((await client.result('tools/call', toolCall('a__wait')))['content'], []);
+});
+
+test('a subscription moves to the new process of a restarted upstream', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    capabilities: { resources: { subscribe: true } },
+    lists: { resources: [{ uri: 'file:///a', name: 'a' }] },
+    request: (peer, request) => peer.send(result(request, {})),
+  });
+  await using gateway = await testCore({ a: { memory } });
+  const client = await gateway.connect();
+  const { resources } = await client.result('resources/list');
+  assert.ok(Array.isArray(resources));
+  await client.result('resources/subscribe', { uri: resources[0].uri });
+  assert.equal(memory.requests('resources/subscribe').length, 1);
+  await gateway.core.upstreamChanges.restart('a', 60_000);
+  await memory.until(() => memory.requests('resources/subscribe')[1]);
+  await client.waitForMessage('notifications/resources/updated');
+});
+
+test('an upstream that is replaced while it is listed is listed again', TIMEOUT, async () => {
+  const first = Promise.withResolvers<undefined>();
+  const memory = memoryUpstream({
+    capabilities: { tools: {} },
+    // The first process answers only after the second one.
+    hold: async (peer) => (peer === memory.peers[0] ? await first.promise : undefined),
+    listsOf: (peer) => (peer === memory.peers[0] ? { tools: [] } : TOOLS),
+  });
+  await using gateway = await testCore({ a: { memory } });
+  const client = await gateway.connect();
+  await memory.until(() => memory.requests('tools/list')[0]);
+  const { drained } = await change(gateway, gateway.config, { upstreams: [upstream('a', { isolation: 'principal' })] });
+  await waitUntil(async () => (await toolsOf(client)).includes('a__wait'));
+  first.resolve(undefined);
+  await drained;
+  assert.deepEqual(await toolsOf(client), ['a__wait']);
+});
+
+test('the series of a removed upstream and endpoint are gone', TIMEOUT, async () => {
+  const [a, b] = [waiting(), waiting()];
+  await using gateway = await testCore({ a: { memory: a.memory }, b: { memory: b.memory } });
+  const client = await gateway.connect();
+  await toolsOf(client);
+  b.release();
+  await client.result('tools/call', toolCall('b__wait'));
+  const seriesOf = async (label: string) =>
+    (await gateway.metrics.text()).split('\n').filter((line) => line.startsWith('linkspan') && line.includes(label));
+  assert.ok((await seriesOf('upstream="b"')).length > 5 && (await seriesOf('view="b"')).length > 0);
+  const { drained } = await change(gateway, gateway.config, { upstreams: [upstream('a')] });
+  await drained;
+  assert.deepEqual([...(await seriesOf('upstream="b"')), ...(await seriesOf('view="b"'))], []);
+  assert.ok((await seriesOf('upstream="a"')).length > 5);
+});
+
+test('the state of a removed upstream is not in the metrics while it drains', TIMEOUT, async () => {
+  const [a, b] = [waiting(), waiting()];
+  await using gateway = await testCore({ a: { memory: a.memory }, b: { memory: b.memory } });
+  const client = await gateway.connect();
+  await toolsOf(client);
+  const call = client.result('tools/call', toolCall('b__wait'));
+  await b.memory.until(() => b.memory.requests('tools/call')[0]);
+  const up = /^linkspan_upstream_(?:up|state_info)\{.*upstream="b"/m;
+  assert.match(await gateway.metrics.text(), up);
+  const { drained } = await change(gateway, gateway.config, { upstreams: [upstream('a')] });
+  assert.doesNotMatch(await gateway.metrics.text(), up);
+  b.release();
+  await call;
+  await drained;
+});
+
+test('upstreams have the order of the config after a reload that moves them', TIMEOUT, async () => {
+  await using gateway = await testCore({ a: { memory: waiting().memory }, b: { memory: waiting().memory } });
+  const order = () => [...gateway.core.upstreams.values()].map(({ id }) => id);
+  assert.deepEqual(order(), ['a', 'b']);
+  await change(gateway, gateway.config, { upstreams: [upstream('b'), upstream('a')] });
+  assert.deepEqual(order(), ['b', 'a']);
+});
+
+test('a changed concurrency holds for an upstream that is running', TIMEOUT, async () => {
+  const a = waiting();
+  await using gateway = await testCore({ a: { memory: a.memory } });
+  const client = await gateway.connect();
+  await toolsOf(client);
+  await change(gateway, gateway.config, { upstreams: [upstream('a', { concurrency: 1, queueMs: 60_000 })] });
+  const calls = [1, 2].map(() => client.result('tools/call', toolCall('a__wait')));
+  await a.memory.until(() => a.memory.requests('tools/call')[0]);
+  await waitUntil(async () =>
+    /^linkspan_upstream_requests_queued\{upstream="a"\} 1$/m.test(await gateway.metrics.text()),
+  );
+  assert.equal(a.memory.requests('tools/call').length, 1, 'the second call waits for the first one');
+  a.release();
+  assert.deepEqual(await Promise.all(calls), [DONE, DONE]);
+});
+
+test('a changed limit of processes holds for the next session', TIMEOUT, async () => {
+  const a = waiting();
+  a.release();
+  await using gateway = await testCore({ a: { memory: a.memory } }, { upstreams: [upstream('a', { queueMs: 50 })] });
+  const [client, other] = [await gateway.connect(), await gateway.connect()];
+  await client.result('tools/call', toolCall('a__wait'));
+  const { limits } = gateway.config;
+  await change(gateway, gateway.config, { limits: { ...limits, processes: 1 } });
+  await assert.rejects(other.result('tools/call', toolCall('a__wait')), /limits\.processes/);
+});
+
+test('the lists of a restarted upstream are read again, and the change is announced', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    capabilities: { tools: {} },
+    listsOf: (peer) => (peer === memory.peers[0] ? { tools: [] } : TOOLS),
+  });
+  await using gateway = await testCore({ a: { memory } });
+  const client = await gateway.connect();
+  assert.deepEqual(await toolsOf(client), []);
+  await Promise.all([gateway.core.upstreamChanges.restart('a', 1_000), gateway.core.startUpstream('a')]);
+  await client.waitForMessage(CHANGED);
+  assert.deepEqual(await toolsOf(client), ['a__wait']);
+});
+
+test('a client is told that a replaced upstream has lost the state kept for it', TIMEOUT, async () => {
+  const a = waiting();
+  a.release();
+  await using gateway = await testCore({ a: { memory: a.memory } });
+  const client = await gateway.connect();
+  await client.result('tools/call', toolCall('a__wait'));
+  await change(gateway, gateway.config, { upstreams: [upstream('a', { isolation: 'principal' })] });
+  const { _meta: meta } = await client.result('tools/call', toolCall('a__wait'));
+  assert.partialDeepStrictEqual(meta, { 'io.linkspan/stateLost': { upstream: 'a', reason: 'replaced' } });
+});
+
+test('a changed prefix renames tools while the connection stays', TIMEOUT, async () => {
+  const a = waiting();
+  a.release();
+  await using gateway = await testCore({ a: { memory: a.memory } });
+  const client = await gateway.connect();
+  await client.result('tools/call', toolCall('a__wait'));
+  await change(gateway, gateway.config, { upstreams: [upstream('a', { prefix: 'x_' })] });
+  await client.waitForMessage(CHANGED);
+  assert.deepEqual(await toolsOf(client), ['x_wait']);
+  assert.deepEqual(await client.result('tools/call', toolCall('x_wait')), DONE);
+  assert.equal(a.memory.starts, 1);
+});
+
+test('the session of a removed endpoint is told so, finishes its call, and ends', TIMEOUT, async () => {
+  const a = waiting();
+  await using gateway = await testCore(
+    { a: { memory: a.memory } },
+    { profiles: [{ id: 'p', upstreams: ['a'], includeTools: undefined, excludeTools: [], renames: {} }] },
+  );
+  const [client, other] = [await gateway.connect({ view: 'p' }), await gateway.connect()];
+  await toolsOf(client);
+  const call = client.result('tools/call', toolCall('a__wait'));
+  await a.memory.until(() => a.memory.requests('tools/call')[0]);
+  const { drained } = await change(gateway, gateway.config, { profiles: [] });
+  assert.equal(gateway.core.gateway.hasView('p'), false);
+  const notification = await client.waitForMessage('notifications/message');
+  assert.match(String('params' in notification ? notification.params : ''), /\/mcp\/p was removed/);
+  a.release();
+  assert.deepEqual(await call, DONE);
+  await drained;
+  assert.equal(client.session.closed.aborted, true);
+  assert.equal(other.session.closed.aborted, false);
+});
+
+test('a limit that is changed holds for the next request', TIMEOUT, async () => {
+  const a = waiting();
+  await using gateway = await testCore({ a: { memory: a.memory } });
+  const client = await gateway.connect();
+  await toolsOf(client);
+  const first = client.result('tools/call', toolCall('a__wait'));
+  await a.memory.until(() => a.memory.requests('tools/call')[0]);
+  const { limits } = gateway.config;
+  const { config } = await change(gateway, gateway.config, { limits: { ...limits, inFlightPerSession: 1 } });
+  await assert.rejects(client.result('ping'), /1 requests in flight/);
+  await change(gateway, config, { limits });
+  assert.deepEqual(await client.result('ping'), {});
+  a.release();
+  await first;
+});
+
+test('an upstream that comes back is used again', TIMEOUT, async () => {
+  const a = waiting();
+  a.release();
+  await using gateway = await testCore({ a: { memory: a.memory } });
+  const client = await gateway.connect();
+  let { config } = gateway;
+  for (let round = 0; round < 5; round++) {
+    const removed = await change(gateway, config, { upstreams: [] });
+    await removed.drained;
+    assert.equal(a.memory.open.size, 0);
+    ({ config } = await change(gateway, removed.config, { upstreams: [upstream('a')] }));
+    await waitUntil(async () => (await toolsOf(client)).length === 1);
+    assert.deepEqual((await client.result('tools/call', toolCall('a__wait')))['content'], []);
+  }
+});

@@ -1,0 +1,123 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import { Reloader } from '../../../src/compose/reload/reload.ts';
+import type { Config } from '../../../src/config/config.ts';
+import { loadConfig } from '../../../src/config/load.ts';
+import { createMetrics } from '../../../src/telemetry/metrics.ts';
+
+interface Tried extends AsyncDisposable {
+  readonly reloader: Reloader;
+  /** The configs that were applied. */
+  readonly applied: readonly Config[];
+  readonly metrics: () => Promise<string>;
+  write(text: string): Promise<void>;
+}
+
+/** Returns a reloader of a real file. Applying a config with the name `refused` fails. */
+async function reloaderOf(text: string): Promise<Tried> {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-reloader-'));
+  const file = join(dir, 'linkspan.yaml');
+  const write = (next: string) => writeFile(file, next);
+  await write(text);
+  const load = () => loadConfig(file, { env: {} });
+  const applied: Config[] = [];
+  const metrics = createMetrics('test');
+  const reloader = new Reloader({
+    loaded: load(),
+    load,
+    preview: load,
+    apply: async (next) => {
+      if (next.upstreams.some(({ id }) => id === 'refused')) throw new Error('cannot listen');
+      applied.push(next);
+    },
+    metrics,
+    log: pino({ level: 'silent' }),
+  });
+  const remove = () => rm(dir, { recursive: true, force: true });
+  return { reloader, applied, metrics: () => metrics.text(), write, [Symbol.asyncDispose]: remove };
+}
+
+const A = 'mcpServers: {a: {command: node}}\n';
+const AB = 'mcpServers: {a: {command: node}, b: {command: node}}\n';
+
+test('the difference to the file is shown and changes nothing', async () => {
+  await using tried = await reloaderOf(A);
+  assert.deepEqual(tried.reloader.difference(), { lines: [] });
+  const { hash } = tried.reloader.state;
+  await tried.write(AB);
+  assert.deepEqual(tried.reloader.difference(), { lines: ['+ mcpServers.b (stdio)'] });
+  assert.deepEqual([tried.applied, tried.reloader.state.hash], [[], hash]);
+  await tried.write('mcpServers: [');
+  const difference = tried.reloader.difference();
+  assert.match('problem' in difference ? difference.problem : '', /linkspan\.yaml:1/);
+  assert.equal(tried.reloader.state.rejected, undefined, 'only a reload rejects');
+});
+
+test('a rejected file is the state until one is accepted, also if it cannot be applied', async () => {
+  await using tried = await reloaderOf(A);
+  const { hash } = tried.reloader.state;
+  for (const [text, reason] of [
+    ['mcpServers: [', /linkspan\.yaml:1/],
+    ['mcpServers: {a: {command: node}, refused: {command: node}}', /cannot listen/],
+  ] as const) {
+    await tried.write(text);
+    assert.equal((await tried.reloader.reload('operator')).outcome, 'rejected');
+    assert.match(tried.reloader.state.rejected?.reason ?? '', reason);
+    assert.equal(tried.reloader.state.hash, hash);
+  }
+  await tried.write(A);
+  assert.deepEqual(await tried.reloader.reload('operator'), { outcome: 'unchanged' });
+  assert.equal(tried.reloader.state.rejected, undefined);
+  const metrics = await tried.metrics();
+  assert.match(metrics, /^linkspan_config_reloads_total\{outcome="rejected"\} 2$/m);
+  assert.match(metrics, /^linkspan_config_last_reload_successful 1$/m);
+});
+
+test('reloads run one after another, and the last file wins', async () => {
+  await using tried = await reloaderOf(A);
+  await tried.write(AB);
+  const both = [tried.reloader.reload('signal'), tried.reloader.reload('file')];
+  assert.deepEqual(
+    (await Promise.all(both)).map(({ outcome }) => outcome),
+    ['applied', 'unchanged'],
+  );
+  assert.deepEqual(
+    tried.applied.map(({ upstreams }) => upstreams.map(({ id }) => id)),
+    [['a', 'b']],
+  );
+});
+
+test('the settings shown are those that run: a restart is needed for some of the file', async () => {
+  await using tried = await reloaderOf(`${A}gateway: {stateDir: /one, logLevel: info}\n`);
+  const values = () =>
+    Object.fromEntries(
+      tried.reloader
+        .settings()
+        .filter(({ key }) => /stateDir|logLevel|lists\.wait/.test(key))
+        .map(({ key, value }) => [key, value]),
+    );
+  const before = { 'gateway.stateDir': '/one', 'gateway.logLevel': 'info', 'gateway.lists.wait': '8s' };
+  assert.deepEqual(values(), before);
+  await tried.write(`${A}gateway: {stateDir: /two, logLevel: warn, lists: {wait: 1s}}\n`);
+  assert.deepEqual(values(), before, 'nothing before the reload');
+  await tried.reloader.reload('operator');
+  const after = { 'gateway.stateDir': '/one', 'gateway.logLevel': 'warn', 'gateway.lists.wait': '1s' };
+  assert.deepEqual(values(), after);
+  assert.deepEqual(tried.reloader.state.atRestart.length, 1);
+  await tried.reloader.reload('operator');
+  assert.deepEqual(values(), after, 'still pending after another reload');
+});
+
+test('a reload is rejected if an upstream would no longer run, not if it never ran', async () => {
+  const missing = 'env: {A: "${LINKSPAN_TEST_NOT_SET}"}';
+  await using tried = await reloaderOf(`mcpServers: {a: {command: node}, b: {command: node, ${missing}}}\n`);
+  await tried.write(`mcpServers: {a: {command: node}, c: {command: node}, b: {command: node, ${missing}}}\n`);
+  assert.equal((await tried.reloader.reload('operator')).outcome, 'applied');
+  await tried.write(`mcpServers: {a: {command: node, ${missing}}, b: {command: node, ${missing}}}\n`);
+  const rejected = await tried.reloader.reload('operator');
+  assert.match('reason' in rejected ? rejected.reason : '', /mcpServers\.a: .*LINKSPAN_TEST_NOT_SET/);
+});

@@ -1,0 +1,352 @@
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { after, test } from 'node:test';
+import { isDeepStrictEqual } from 'node:util';
+
+import type { Config } from '../../../src/config/config.ts';
+import { appliedConfig, diffConfigs, isEmptyDiff } from '../../../src/config/changes/diff.ts';
+import { diffLines } from '../../../src/config/changes/diff-text.ts';
+import { makeCertificate } from '../../support/certificate.ts';
+import { loadText } from '../../support/config-file.ts';
+
+const REMOTE = 'url: https://example.com/mcp';
+const SHA256 = '1'.repeat(64);
+const LOCAL = 'command: node, args: [server.js]';
+
+const made = await makeCertificate();
+after(() => made[Symbol.asyncDispose]());
+const file = (path: string) => `"\${file:${path}}"`;
+
+/** Returns the config of a file in one place, so that its state directory does not depend on the test. */
+function configOf(servers: string, gateway = '', stateDir = '/state'): Config {
+  const { config } = loadText(
+    `mcpServers: {${servers}}\ngateway: {stateDir: ${stateDir}${gateway === '' ? '' : `, ${gateway}`}}\n`,
+  );
+  return { ...config, file: '/config.yaml' };
+}
+
+function idsOf(changed: readonly { readonly config: { readonly id: string } }[]): readonly string[] {
+  return changed.map(({ config }) => config.id);
+}
+
+interface Case {
+  readonly name: string;
+  readonly before: string;
+  readonly after: string;
+  /** Its name afterwards. */
+  readonly title?: string;
+  readonly outcome: 'kept' | 'replaced' | 'updated';
+}
+
+const auth = (secret: string, client = 'linkspan') =>
+  `auth: {kind: clientCredentials, issuer: 'https://id.example.com', clientId: ${client}, clientSecret: ${secret}}`;
+
+const upstreams: readonly Case[] = [
+  { name: 'nothing', before: LOCAL, after: LOCAL, outcome: 'kept' },
+  { name: 'the order of its keys', before: `${LOCAL}, start: lazy`, after: `start: lazy, ${LOCAL}`, outcome: 'kept' },
+  { name: 'a default that is written out', before: LOCAL, after: `${LOCAL}, required: false`, outcome: 'kept' },
+  { name: 'command', before: LOCAL, after: 'command: deno, args: [server.js]', outcome: 'replaced' },
+  { name: 'args', before: LOCAL, after: 'command: node, args: [other.js]', outcome: 'replaced' },
+  { name: 'env', before: LOCAL, after: `${LOCAL}, env: {A: b}`, outcome: 'replaced' },
+  {
+    name: 'the value of a variable',
+    before: `${LOCAL}, env: {A: a}`,
+    after: `${LOCAL}, env: {A: b}`,
+    outcome: 'replaced',
+  },
+  { name: 'cwd', before: LOCAL, after: `${LOCAL}, cwd: /tmp`, outcome: 'replaced' },
+  { name: 'processLimits', before: LOCAL, after: `${LOCAL}, processLimits: {openFiles: 64}`, outcome: 'replaced' },
+  { name: 'sandbox', before: LOCAL, after: `${LOCAL}, sandbox: {}`, outcome: 'replaced' },
+  { name: 'its transport', before: LOCAL, after: REMOTE, outcome: 'replaced' },
+  { name: 'url', before: REMOTE, after: 'url: https://example.com/other', outcome: 'replaced' },
+  { name: 'isolation', before: LOCAL, after: `${LOCAL}, isolation: shared`, outcome: 'replaced' },
+  { name: 'era', before: REMOTE, after: `${REMOTE}, era: modern`, outcome: 'replaced' },
+  { name: 'clientFeatures', before: LOCAL, after: `${LOCAL}, clientFeatures: [roots]`, outcome: 'replaced' },
+  { name: 'elicitationHosts', before: LOCAL, after: `${LOCAL}, elicitationHosts: [a.example]`, outcome: 'updated' },
+  { name: 'timeouts.connect', before: REMOTE, after: `${REMOTE}, timeouts: {connect: 1s}`, outcome: 'replaced' },
+  { name: 'headers', before: REMOTE, after: `${REMOTE}, headers: {Authorization: Bearer a}`, outcome: 'updated' },
+  { name: 'the kind of its credentials', before: REMOTE, after: `${REMOTE}, ${auth('a')}`, outcome: 'replaced' },
+  {
+    name: 'a secret of its credentials',
+    before: `${REMOTE}, ${auth('a')}`,
+    after: `${REMOTE}, ${auth('b')}`,
+    outcome: 'updated',
+  },
+  {
+    name: 'the client id of its credentials',
+    before: `${REMOTE}, ${auth('a')}`,
+    after: `${REMOTE}, ${auth('a', 'other')}`,
+    outcome: 'replaced',
+  },
+  {
+    name: 'the scopes for step-up',
+    before: `${REMOTE}, ${auth('a').replace('}', ', scopes: [a]}')}`,
+    after: `${REMOTE}, ${auth('a').replace('}', ', scopes: [a], stepUpScopes: [b]}')}`,
+    outcome: 'replaced',
+  },
+  { name: 'tls', before: REMOTE, after: `${REMOTE}, tls: {ca: ${file(made.certFile)}}`, outcome: 'replaced' },
+  { name: 'timeouts.call', before: REMOTE, after: `${REMOTE}, timeouts: {call: 5s}`, outcome: 'updated' },
+  { name: 'concurrency', before: LOCAL, after: `${LOCAL}, concurrency: 3`, outcome: 'updated' },
+  { name: 'maxConnections', before: LOCAL, after: `${LOCAL}, maxConnections: 3`, outcome: 'updated' },
+  { name: 'idle', before: LOCAL, after: `${LOCAL}, idle: 5s`, outcome: 'updated' },
+  { name: 'prefix', before: LOCAL, after: `${LOCAL}, prefix: b_`, outcome: 'updated' },
+  { name: 'includeTools', before: LOCAL, after: `${LOCAL}, includeTools: [a]`, outcome: 'updated' },
+  { name: 'required', before: LOCAL, after: `${LOCAL}, required: true`, outcome: 'updated' },
+  { name: 'start', before: LOCAL, after: `${LOCAL}, start: eager, required: true`, outcome: 'updated' },
+  { name: 'the spelling of its name', before: LOCAL, after: LOCAL, title: 'A', outcome: 'updated' },
+  { name: 'rawUris', before: LOCAL, after: `${LOCAL}, rawUris: true`, outcome: 'updated' },
+  { name: 'timeouts.start', before: LOCAL, after: `${LOCAL}, timeouts: {start: 5s}`, outcome: 'updated' },
+  { name: 'timeouts.firstByte', before: REMOTE, after: `${REMOTE}, timeouts: {firstByte: 5s}`, outcome: 'updated' },
+  { name: 'timeouts.max', before: LOCAL, after: `${LOCAL}, timeouts: {max: 5m}`, outcome: 'updated' },
+  { name: 'queue', before: LOCAL, after: `${LOCAL}, queue: 3`, outcome: 'updated' },
+  { name: 'queueWait', before: LOCAL, after: `${LOCAL}, queueWait: 3s`, outcome: 'updated' },
+  { name: 'excludeTools', before: LOCAL, after: `${LOCAL}, excludeTools: [a]`, outcome: 'updated' },
+  { name: 'an unset variable', before: LOCAL, after: 'command: node, args: ["${NOT_SET}"]', outcome: 'replaced' },
+];
+
+const upstreamConfigs = ({ before, after, title = 'a' }: Case) =>
+  [configOf(`a: {${before}}`), configOf(`${title}: {${after}}`)] as const;
+
+for (const row of upstreams) {
+  const { name, outcome } = row;
+  test(`an upstream is ${outcome} if this changes: ${name}`, () => {
+    const diff = diffConfigs(...upstreamConfigs(row));
+    const found = { kept: diff.kept, replaced: idsOf(diff.replaced), updated: idsOf(diff.updated) };
+    assert.deepEqual(found, { kept: [], replaced: [], updated: [], [outcome]: ['a'] });
+    assert.equal(isEmptyDiff(diff), outcome === 'kept');
+  });
+}
+
+test('an added upstream is new, and a removed one takes its endpoint with it', () => {
+  const diff = diffConfigs(configOf(`a: {${LOCAL}}, b: {${LOCAL}}`), configOf(`b: {${LOCAL}}, c: {${REMOTE}}`));
+  assert.deepEqual(
+    [diff.added.map(({ id }) => id), diff.removed, diff.kept, diff.removedEndpoints],
+    [['c'], ['a'], ['b'], ['a']],
+  );
+});
+
+test('a renamed upstream is another one', () => {
+  const diff = diffConfigs(configOf(`a: {${LOCAL}}`), configOf(`b: {${LOCAL}}`));
+  assert.deepEqual([diff.added.map(({ id }) => id), diff.removed], [['b'], ['a']]);
+});
+
+test('another order of upstreams changes nothing for each of them', () => {
+  const diff = diffConfigs(configOf(`a: {${LOCAL}}, b: {${REMOTE}}`), configOf(`b: {${REMOTE}}, a: {${LOCAL}}`));
+  assert.deepEqual(diff.kept, ['b', 'a']);
+});
+
+interface SettingCase {
+  readonly gateway: string;
+  readonly stateDir?: string;
+  readonly path: string;
+  readonly atRestart?: true;
+}
+
+const settings: readonly SettingCase[] = [
+  { gateway: 'limits: {processes: 7}', path: 'gateway.limits.processes' },
+  { gateway: 'limits: {body: 1MiB}', path: 'gateway.limits.body' },
+  { gateway: 'sessions: {idle: 1m}', path: 'gateway.sessions.idle' },
+  { gateway: 'listen: 127.0.0.1:4000', path: 'gateway.listen.port' },
+  { gateway: 'allowedHosts: [a.example]', path: 'gateway.allowedHosts' },
+  { gateway: 'lists: {wait: 1s}', path: 'gateway.lists.wait' },
+  { gateway: 'reload: {drain: 1s}', path: 'gateway.reload.drain' },
+  { gateway: 'logLevel: debug', path: 'gateway.logLevel' },
+  { gateway: 'listen: 127.0.0.2:3000', path: 'gateway.listen.host' },
+  { gateway: 'operator: 127.0.0.1:4001', path: 'gateway.operator.port' },
+  { gateway: 'operator: 127.0.0.2:3001', path: 'gateway.operator.host' },
+  { gateway: 'publicUrl: "https://a.example"', path: 'gateway.publicUrl' },
+  { gateway: `tls: {cert: ${file(made.certFile)}, key: ${file(made.keyFile)}}`, path: 'gateway.tls' },
+  { gateway: 'allowedOrigins: ["https://a.example"]', path: 'gateway.allowedOrigins' },
+  { gateway: 'trustedProxies: [10.0.0.0/8]', path: 'gateway.trustedProxies' },
+  { gateway: `auth: {apiKeys: [{name: a, sha256: "${SHA256}"}]}`, path: 'gateway.auth.apiKeys' },
+  {
+    gateway: 'auth: {jwt: [{issuer: "https://a.example", jwksUrl: "https://a.example/keys"}]}',
+    path: 'gateway.auth.jwt',
+  },
+  {
+    gateway:
+      'auth: {introspection: [{issuer: "https://a.example", endpoint: "https://a.example/i", clientId: g, clientSecret: s3cr3t}]}',
+    path: 'gateway.auth.introspection',
+  },
+  { gateway: 'auth: {keyFile: keys.json}', path: 'gateway.auth.keyFile' },
+  { gateway: `operatorKeys: [{name: a, sha256: "${SHA256}"}]`, path: 'gateway.operatorKeys' },
+  { gateway: 'limits: {message: 1MiB}', path: 'gateway.limits.message' },
+  { gateway: 'limits: {sessions: 7}', path: 'gateway.limits.sessions' },
+  { gateway: 'limits: {sessionsPerPrincipal: 7}', path: 'gateway.limits.sessionsPerPrincipal' },
+  { gateway: 'limits: {parkedPerPrincipal: 7}', path: 'gateway.limits.parkedPerPrincipal' },
+  { gateway: 'limits: {parkedPerUpstream: 7}', path: 'gateway.limits.parkedPerUpstream' },
+  { gateway: 'limits: {inFlightPerSession: 7}', path: 'gateway.limits.inFlightPerSession' },
+  { gateway: 'limits: {streamsPerPrincipal: 7}', path: 'gateway.limits.streamsPerPrincipal' },
+  { gateway: 'sessions: {maxAge: 1d}', path: 'gateway.sessions.maxAge' },
+  { gateway: 'sessions: {park: 1m}', path: 'gateway.sessions.park' },
+  { gateway: 'legacySse: false', path: 'gateway.legacySse' },
+  { gateway: 'names: {maxChars: 40}', path: 'gateway.names.maxChars' },
+  { gateway: 'instructions: {maxChars: 40}', path: 'gateway.instructions.maxChars' },
+  { gateway: 'reload: {watch: false}', path: 'gateway.reload.watch' },
+  { stateDir: '/other', gateway: '', path: 'gateway.stateDir', atRestart: true },
+  { gateway: 'accessLog: none', path: 'gateway.accessLog', atRestart: true },
+  { gateway: 'sessions: {keepAlive: 1s}', path: 'gateway.sessions.keepAlive', atRestart: true },
+  { gateway: 'sessions: {eventBytes: 1MiB}', path: 'gateway.sessions.eventBytes', atRestart: true },
+  { gateway: 'sessions: {eventBytesTotal: 64MiB}', path: 'gateway.sessions.eventBytesTotal', atRestart: true },
+  { gateway: 'limits: {unsentTotal: 64MiB}', path: 'gateway.limits.unsentTotal', atRestart: true },
+  { gateway: 'limits: {messageTotal: 64MiB}', path: 'gateway.limits.messageTotal', atRestart: true },
+  { gateway: 'sessions: {events: 1}', path: 'gateway.sessions.events', atRestart: true },
+  { gateway: 'limits: {bodyTotal: 64MiB}', path: 'gateway.limits.bodyTotal', atRestart: true },
+  { gateway: 'egress: {privateNetworks: [10.0.0.0/8]}', path: 'gateway.egress', atRestart: true },
+  { gateway: 'workers: 2', path: 'gateway.workers', atRestart: true },
+  { gateway: 'tracing: {sampling: 0.5}', path: 'gateway.tracing', atRestart: true },
+  { gateway: 'audit: {stdout: true}', path: 'gateway.audit', atRestart: true },
+  { gateway: 'rates: [{name: a, to: {anyone: true}, limit: 1, window: 1m}]', path: 'gateway.rates' },
+  { gateway: 'repeats: {limit: 3, window: 1m}', path: 'gateway.repeats' },
+  { gateway: 'overload: {loopDelay: false}', path: 'gateway.overload.loopDelay' },
+  { gateway: 'overload: {memory: 1GiB}', path: 'gateway.overload.memory' },
+  { gateway: 'idempotency: {keep: 1h}', path: 'gateway.idempotency.keep' },
+  { gateway: 'limits: {inFlightPerPrincipal: 7}', path: 'gateway.limits.inFlightPerPrincipal' },
+];
+
+const gatewayConfigs = ({ gateway, stateDir }: SettingCase) =>
+  [configOf(`a: {${LOCAL}}`), configOf(`a: {${LOCAL}}`, gateway, stateDir)] as const;
+
+for (const row of settings) {
+  const { path, atRestart } = row;
+  test(`${path} takes effect ${atRestart === true ? 'at the next start' : 'at once'}`, () => {
+    const [before, after] = gatewayConfigs(row);
+    const diff = diffConfigs(before, after);
+    const found = atRestart === true ? diff.atRestart : diff.settings;
+    assert.deepEqual([found.map((change) => change.path), diff.kept], [[path], ['a']]);
+    assert.equal(diff.settings.length + diff.atRestart.length, 1);
+    const rest = diffConfigs(appliedConfig(before, after), after);
+    assert.deepEqual(rest.atRestart, diff.atRestart, 'a setting that is not applied stays a difference');
+    assert.equal(rest.settings.length, 0);
+  });
+}
+
+/** Returns the settings at which two groups of settings differ, as `limits.processes`; all below a group that only one has. */
+function differences(before: unknown, after: unknown, at = ''): readonly string[] {
+  if (isDeepStrictEqual(before, after)) return [];
+  const [one, other] = [membersOf(before), membersOf(after)];
+  const keys = new Set([...Object.keys(one), ...Object.keys(other)]);
+  if (keys.size === 0) return [at];
+  return [...keys].flatMap((key) => differences(one[key], other[key], at === '' ? key : `${at}.${key}`));
+}
+
+function membersOf(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : {};
+}
+
+/** Returns the settings of a group, as {@link differences} names them. */
+function settingsIn(group: object): readonly string[] {
+  return differences(group, undefined);
+}
+
+test('every setting of an upstream has a row in the table of outcomes', () => {
+  const changed = upstreams.flatMap((row) => {
+    const [before, after] = upstreamConfigs(row);
+    return differences(before.upstreams[0], after.upstreams[0]);
+  });
+  const { upstreams: found } = configOf(`a: {${LOCAL}, cwd: /tmp}, b: {${REMOTE}}`);
+  const names = new Set(found.flatMap((upstream) => settingsIn(upstream)));
+  // The upstream is found by its id.
+  names.delete('id');
+  assert.deepEqual(
+    [...names].filter((name) => !changed.some((other) => `${other}.`.startsWith(`${name}.`))),
+    [],
+  );
+});
+
+test('every setting of the gateway has a row in the table of effects', () => {
+  const changed = settings.flatMap((row) => differences(...gatewayConfigs(row)));
+  const { file: _file, operatorMayMove: _moves, upstreams: _upstreams, profiles: _profiles, ...rest } = configOf('');
+  assert.deepEqual(
+    settingsIn(rest).filter((name) => !changed.some((other) => `${other}.`.startsWith(`${name}.`))),
+    [],
+  );
+});
+
+test('a changed profile is a setting, and a removed one an endpoint', () => {
+  const profiles = (text: string) => configOf(`a: {${LOCAL}}`, `profiles: {${text}}`);
+  const diff = diffConfigs(profiles('p: {}, q: {}'), profiles('p: {excludeTools: [x]}'));
+  assert.deepEqual(diff.removedEndpoints, ['q']);
+  assert.deepEqual(
+    diff.settings.map(({ path }) => path),
+    ['gateway.profiles.p.excludeTools', 'gateway.profiles.q'],
+  );
+});
+
+test('no line of a difference shows a secret', () => {
+  const secrets = (n: number) =>
+    configOf(
+      `a: {command: node, args: ['--key', secret-${n}], env: {TOKEN: secret-${n}}}, ` +
+        `b: {url: 'https://example.com/secret-${n}/mcp?key=secret-${n}', headers: {Authorization: Bearer secret-${n}}}`,
+      `auth: {apiKeys: [{name: ci, sha256: "${String(n).repeat(64)}"}]}, ` +
+        `operatorKeys: [{name: ops, sha256: "${String(n).repeat(64)}"}], ` +
+        `tracing: {endpoint: 'https://example.com/secret-${n}'}`,
+    );
+  const lines = diffLines(diffConfigs(secrets(1), secrets(2)));
+  const text = lines.join('\n');
+  assert.equal(lines.length, 7);
+  assert.doesNotMatch(text, /secret|1111|2222/);
+  for (const path of [
+    'a.args',
+    'a.env.TOKEN',
+    'b.url',
+    'b.headers.Authorization',
+    'gateway.auth.apiKeys',
+    'gateway.operatorKeys',
+    'gateway.tracing.endpoint',
+  ]) {
+    assert.ok(text.includes(`${path}:`), `${path} is named`);
+  }
+});
+
+const urls: readonly { readonly to: string; readonly line: string }[] = [
+  { to: 'https://example.com/other', line: 'https://example.com/… → https://example.com/… (changed, not shown: path)' },
+  {
+    to: 'https://example.com/mcp?k=1',
+    line: 'https://example.com/… → https://example.com/… (changed, not shown: query)',
+  },
+  { to: 'https://example.com/', line: 'https://example.com/… → https://example.com (changed, not shown: path)' },
+  { to: 'https://example.net/mcp', line: 'https://example.com/… → https://example.net/…' },
+  {
+    to: 'https://example.net/a?b#c',
+    line: 'https://example.com/… → https://example.net/… (changed, not shown: path, query, fragment)',
+  },
+];
+
+for (const { to, line } of urls) {
+  test(`a URL that becomes ${to} shows which hidden parts differ`, () => {
+    const lines = diffLines(diffConfigs(configOf(`a: {${REMOTE}}`), configOf(`a: {url: '${to}'}`)));
+    assert.deepEqual(lines, [`~ mcpServers.a.url: ${line}, in a new connection`]);
+  });
+}
+
+test('a line of a difference shows the values before and after', () => {
+  const lines = diffLines(
+    diffConfigs(
+      configOf(`a: {${LOCAL}}`),
+      configOf(`a: {${LOCAL}, concurrency: 3}, b: {${REMOTE}}`, 'limits: {processes: 7}'),
+    ),
+  );
+  assert.deepEqual(lines, [
+    '+ mcpServers.b (http)',
+    '~ mcpServers.a.concurrency: 32 → 3',
+    '~ mcpServers.a.queue: 64 → 6',
+    '~ gateway.limits.processes: 128 → 7',
+  ]);
+});
+
+test('a change of gateway.redis waits for a restart, and shows no secret', () => {
+  const key = () => randomBytes(32).toString('base64');
+  const redis = (password: string) => `redis: {url: "redis://u:${password}@h", wrappingKeys: ["${key()}"]}`;
+  const [before, after] = [configOf(`a: {${LOCAL}}`, redis('canary1')), configOf(`a: {${LOCAL}}`, redis('canary2'))];
+  const diff = diffConfigs(before, after);
+  assert.deepEqual(diff.settings, []);
+  assert.ok(diff.atRestart.length > 0);
+  assert.equal(appliedConfig(before, after).redis, before.redis);
+  const lines = diffLines(diff).join('\n');
+  const secrets = ['canary', ...(before.redis?.wrappingKeys ?? []), ...(after.redis?.wrappingKeys ?? [])];
+  assert.deepEqual(
+    secrets.filter((secret) => lines.includes(secret)),
+    [],
+  );
+});

@@ -1,0 +1,108 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { loadText, problemsOf } from '../../support/config-file.ts';
+
+/** Returns a config with this `access` section; its first line is line 6. */
+function withAccess(access: string): string {
+  return `mcpServers:\n  github: { command: x }\n  jira: { command: x }\ngateway:\n  access:\n${access}`;
+}
+
+const GRANTS = '    grants: [{ roles: [r], anyone: true }]\n';
+
+const CASES = [
+  {
+    what: 'an unknown upstream',
+    access: `    roles:\n      r: { upstreams: [githup] }\n${GRANTS}`,
+    expected: /^config\.yaml:7:\d+ gateway\.access\.roles\.r\.upstreams\[0\]: no such upstream.*github/,
+  },
+  {
+    what: 'an unknown role',
+    access: '    roles:\n      reader: { upstreams: [github] }\n    grants: [{ roles: [raeder], anyone: true }]\n',
+    expected: /:8:\d+ gateway\.access\.grants\[0\]\.roles\[0\]: no such role.*reader/,
+  },
+  {
+    what: 'an unknown endpoint',
+    access: `    roles: { r: { upstreams: [github] } }\n    grants: [{ roles: [r], anyone: true, endpoints: [/mcp/gihub] }]\n`,
+    expected: /:7:\d+ gateway\.access\.grants\[0\]\.endpoints\[0\]: no such endpoint.*\/mcp\/github/,
+  },
+  {
+    what: 'an unknown key',
+    access: '    roles: { r: { upstreams: [github] } }\n    grants: [{ roles: [r], keys: [nobody] }]\n',
+    expected: /:7:\d+ gateway\.access\.grants\[0\]\.keys\[0\]: no such API key/,
+  },
+  {
+    what: 'an unknown issuer',
+    access: '    roles: { r: { upstreams: [github] } }\n    grants: [{ roles: [r], issuers: ["https://a"] }]\n',
+    expected: /grants\[0\]\.issuers\[0\]: no such issuer/,
+  },
+  {
+    what: 'an undeclared claim in a condition',
+    access: `    roles:\n      r:\n        when: claims.tenant == "a"\n${GRANTS}`,
+    expected: /^config\.yaml:8:\d+ gateway\.access\.roles\.r\.when: this condition No such key: tenant/,
+  },
+  {
+    what: 'an undeclared claim in a grant',
+    access: '    roles: { r: { upstreams: [github] } }\n    grants: [{ roles: [r], claims: { dept: [a] } }]\n',
+    expected: /grants\[0\]\.claims\.dept: no such claim/,
+  },
+  {
+    what: 'a type error in a deny rule',
+    access: `    roles:\n      r:\n        deny:\n          - when: upstream > 3\n${GRANTS}`,
+    expected: /^config\.yaml:9:\d+ gateway\.access\.roles\.r\.deny\[0\]\.when: this condition no such overload/,
+  },
+  {
+    what: 'a role that does nothing',
+    access: `    roles: { r: {} }\n${GRANTS}`,
+    expected: /roles\.r: allows and denies nothing/,
+  },
+  {
+    what: 'a deny rule without settings',
+    access: `    roles: { r: { upstreams: [github], deny: [{}] } }\n${GRANTS}`,
+    expected: /deny\[0\]: denies everything/,
+  },
+  {
+    what: 'a grant without principals',
+    access: '    roles: { r: { upstreams: [github] } }\n    grants: [{ roles: [r] }]\n',
+    expected: /grants\[0\]: names no principals/,
+  },
+  {
+    what: 'a grant for anyone and for some',
+    access: '    roles: { r: { upstreams: [github] } }\n    grants: [{ roles: [r], anyone: true, scopes: [a] }]\n',
+    expected: /grants\[0\]: is for anyone/,
+  },
+  {
+    what: 'an unknown setting',
+    access: `    roles: { r: { upstreams: [github], tolls: [a] } }\n${GRANTS}`,
+    expected: /roles\.r\.tolls: unknown key.*tools/,
+  },
+  {
+    what: 'a test that names no item',
+    access: `    roles: { r: { upstreams: [github] } }\n${GRANTS}    tests: [{ as: {}, upstream: github, expect: allow }]\n`,
+    expected: /tests\[0\]: names not exactly one/,
+  },
+];
+
+for (const { what, access, expected } of CASES) {
+  test(`${what} in the policy is a problem with its place`, () => {
+    const problems = problemsOf(withAccess(access));
+    assert.equal(problems.length, 1, problems.join('\n'));
+    assert.match(problems[0] ?? '', expected);
+  });
+}
+
+test('a rule knows its file and line', () => {
+  const { config } = loadText(withAccess(`    roles:\n      r: { upstreams: [github], readOnly: true }\n${GRANTS}`));
+  const [role] = config.access?.roles ?? [];
+  assert.equal(role?.allow?.place.line, 7);
+  assert.match(role?.allow?.place.file ?? '', /config\.yaml$/);
+  assert.deepEqual(role?.allow?.hints, { readOnly: true });
+});
+
+test('a gateway that other machines can reach warns without an access policy', () => {
+  const auth = `  auth:\n    apiKeys: [{ name: a, sha256: ${'a1'.repeat(32)} }]\n`;
+  const open = `mcpServers:\n  a: { command: x }\ngateway:\n  listen: 0.0.0.0:3000\n  publicUrl: https://a.test\n  operator: false\n${auth}`;
+  assert.match(loadText(open).warnings.join('\n'), /gateway\.access: there is no access policy/);
+  const access = '  access:\n    roles: { r: { upstreams: [a] } }\n    grants: [{ roles: [r], keys: [a] }]\n';
+  assert.deepEqual(loadText(open + access).warnings, []);
+  assert.deepEqual(loadText('mcpServers:\n  a: { command: x }\n').warnings, []);
+});

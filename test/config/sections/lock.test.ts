@@ -1,0 +1,122 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, test } from 'node:test';
+import { diffLines } from '../../../src/config/changes/diff-text.ts';
+import { diffConfigs, isEmptyDiff } from '../../../src/config/changes/diff.ts';
+import { loadConfig, type Loaded, type LoadOptions } from '../../../src/config/load.ts';
+import { onChangeOf } from '../../../src/config/on-change.ts';
+import { lockText } from '../../../src/lock/lock-file.ts';
+
+const EMPTY_LOCK = lockText(new Map());
+
+/** A lock with the tools `get_issue` and `close_issue`, and the prompt `review`, of each of these upstreams. */
+function lockOf(...upstreams: readonly string[]): string {
+  const definitions = new Map(
+    ['tool get_issue', 'tool close_issue', 'prompt review'].map((id) => {
+      const [kind = '', key = ''] = id.split(' ');
+      return [id, { kind: kind === 'tool' ? 'tool' : 'prompt', key, text: '{}' } as const];
+    }),
+  );
+  return lockText(new Map(upstreams.map((id) => [id, [{ eras: ['legacy'], server: 's', definitions }]])));
+}
+
+const accessOf = (role: object) => ({ roles: { r: role }, grants: [{ roles: ['r'], anyone: true }] });
+
+let dir = '';
+
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'linkspan-config-'));
+});
+
+afterEach(() => rmSync(dir, { recursive: true }));
+
+function load(gateway: object = {}, own: object = {}, options: Partial<LoadOptions> = {}): Loaded {
+  const mcpServers = { a: { command: 'x' }, b: { command: 'y', ...own } };
+  writeFileSync(join(dir, 'c.json'), JSON.stringify({ mcpServers, gateway }, undefined, 1));
+  return loadConfig(join(dir, 'c.json'), { env: { HOME: dir }, ...options });
+}
+
+function reactions({ config }: Loaded): readonly unknown[] {
+  return config.upstreams.map((upstream) => onChangeOf(config, upstream));
+}
+
+test('without a lock file and a setting nothing is pinned', () => {
+  const loaded = load();
+  assert.equal(loaded.config.lock, undefined);
+  assert.deepEqual(reactions(loaded), [undefined, undefined]);
+  assert.ok(loaded.files.includes(join(dir, 'linkspan.lock')), 'a new lock file is noticed');
+});
+
+test('a lock file beside the config is used with warn', () => {
+  writeFileSync(join(dir, 'linkspan.lock'), EMPTY_LOCK);
+  assert.deepEqual(reactions(load()), ['warn', 'warn']);
+  assert.deepEqual(reactions(load({ lock: { onChange: 'refuse' } }, { lock: 'off' })), ['refuse', undefined]);
+  assert.deepEqual(reactions(load({}, { lock: 'quarantine' })), ['warn', 'quarantine']);
+});
+
+test('SEC-33 an enforced lock without a file is refused, with its place', () => {
+  const expected = /c\.json:\d+:\d+ gateway\.lock: there is no lock file .*x\.lock; write it with "linkspan lock"/;
+  for (const onChange of ['quarantine', 'refuse'])
+    assert.throws(() => load({ lock: { file: 'x.lock', onChange } }), expected);
+  assert.throws(() => load({}, { lock: 'quarantine' }), /there is no lock file/);
+  assert.match(load({ lock: { onChange: 'warn' } }).warnings.join(), /there is no lock file/);
+  assert.equal(load({ lock: { onChange: 'refuse' } }, {}, { ignoresLock: true }).config.lock, undefined);
+});
+
+test('SEC-33 a broken lock file is refused, with its place, also with warn', () => {
+  writeFileSync(join(dir, 'linkspan.lock'), '{\n<<<<<<< HEAD\n');
+  assert.throws(() => load(), /linkspan\.lock:2:1: is not a lock file that can be read/);
+});
+
+test('another lock file is a change of the config', () => {
+  writeFileSync(join(dir, 'linkspan.lock'), EMPTY_LOCK);
+  const before = load();
+  assert.ok(isEmptyDiff(diffConfigs(before.config, load().config)));
+  writeFileSync(join(dir, 'linkspan.lock'), EMPTY_LOCK.replace('"upstreams": {}', '"upstreams": {"a": []}'));
+  const diff = diffConfigs(before.config, load().config);
+  assert.match(diffLines(diff).join(), /^~ gateway\.lock\.pins\.sha256: "\w{64}" → "\w{64}"$/);
+  assert.deepEqual([diff.atRestart, diff.replaced], [[], []]);
+});
+
+test('a rule about a name that an enforced lock lacks is an error with its place', () => {
+  writeFileSync(join(dir, 'linkspan.lock'), lockOf('a', 'b'));
+  const lock = { onChange: 'quarantine' };
+  const good = {
+    upstreams: ['a'],
+    tools: ['get_issue', 'get_*'],
+    prompts: ['review'],
+    deny: [{ tools: ['close_issue'] }],
+  };
+  assert.deepEqual(load({ lock, access: accessOf(good) }).warnings, []);
+  const cases = [
+    [
+      { upstreams: ['a'], tools: ['get_issue', 'get_isue'] },
+      /roles\.r\.tools\[1\]: no such tool in .*linkspan\.lock.*"get_issue"/,
+    ],
+    [{ tools: ['review'] }, /roles\.r\.tools\[0\]: no such tool/],
+    [{ prompts: ['get_issue'] }, /roles\.r\.prompts\[0\]: no such prompt/],
+    [{ upstreams: ['*'], deny: [{ tools: ['delete_issue'] }] }, /roles\.r\.deny\[0\]\.tools\[0\]: no such tool/],
+  ] as const;
+  for (const [role, expected] of cases) {
+    const gateway = { lock, access: accessOf(role) };
+    assert.throws(() => load(gateway), expected);
+    assert.throws(() => load(gateway), /c\.json:\d+:\d+ /);
+    assert.deepEqual(load(gateway, {}, { ignoresLock: true }).warnings, [], 'linkspan lock can write another one');
+  }
+});
+
+test('where more than the lock is served, a rule about another name is a warning', () => {
+  writeFileSync(join(dir, 'linkspan.lock'), lockOf('a', 'b'));
+  const access = accessOf({ tools: ['new_tool'] });
+  assert.match(
+    load({ access }).warnings.join(),
+    /c\.json:\d+:\d+ gateway\.access\.roles\.r\.tools\[0\]: no such tool in/,
+  );
+  const lock = { onChange: 'refuse' };
+  assert.match(load({ lock, access }, { lock: 'warn' }).warnings.join(), /no such tool/);
+  assert.deepEqual(load({ lock, access }, { lock: 'off' }).warnings, [], 'nothing of b is pinned');
+  writeFileSync(join(dir, 'linkspan.lock'), lockOf('a'));
+  assert.deepEqual(load({ lock, access }).warnings, [], 'b is not in the lock');
+});

@@ -1,0 +1,125 @@
+import assert from 'node:assert/strict';
+import { generateKeyPairSync } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { shortened } from '../support/test-name.ts';
+import { test } from 'node:test';
+import type { UpstreamConfig } from '../../src/config/upstream-config.ts';
+import type { UpstreamAuth } from '../../src/config/credentials.ts';
+import { loadText, problemsOf } from '../support/config-file.ts';
+
+const { privateKey } = generateKeyPairSync('ed25519');
+const PEM = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString();
+const SECRET = 'the-secret-of-the-gateway';
+const URL_LINE = 'url: https://up.example.com/mcp';
+
+function upstreamOf(entry: string, env: Readonly<Record<string, string>> = {}): UpstreamConfig {
+  const { config } = loadText(`mcpServers:\n  up: {${entry}}\n`, { env: { PEM, SECRET, ...env } });
+  const [upstream] = config.upstreams;
+  assert.ok(upstream !== undefined);
+  return upstream;
+}
+
+function authOf(settings: string): UpstreamAuth | undefined {
+  const { target, problem } = upstreamOf(`${URL_LINE}, auth: {${settings}}`);
+  assert.equal(problem, undefined);
+  assert.ok(target.kind !== 'stdio');
+  return target.auth;
+}
+
+const CLIENT = "kind: clientCredentials, issuer: 'https://id.example.com', clientId: linkspan";
+
+test('credentials have defaults: Basic with a secret, the URL as the resource', () => {
+  assert.deepEqual(authOf(`${CLIENT}, clientSecret: '\${SECRET}'`), {
+    kind: 'clientCredentials',
+    issuer: 'https://id.example.com',
+    tokenUrl: undefined,
+    clientId: 'linkspan',
+    method: 'client_secret_basic',
+    clientSecret: SECRET,
+    privateKey: undefined,
+    keyId: undefined,
+    scopes: [],
+    stepUpScopes: [],
+    resource: 'https://up.example.com/mcp',
+    parameters: {},
+  });
+});
+
+test('a private key means private_key_jwt, and resource: omit names no resource', () => {
+  const auth = authOf(`${CLIENT}, privateKey: '\${PEM}', resource: omit`);
+  assert.partialDeepStrictEqual(auth, { method: 'private_key_jwt', privateKey: PEM });
+  assert.equal(auth?.kind === 'clientCredentials' && auth.resource, undefined);
+});
+
+test('kind static is the same as no credentials', () => assert.equal(authOf('kind: static'), undefined));
+
+const WRONG: readonly (readonly [entry: string, reason: RegExp])[] = [
+  [`${URL_LINE}, auth: {kind: password}`, /auth\.kind: expected one of "static"/],
+  [`${URL_LINE}, auth: oauth`, /auth: expected a map such as/],
+  [`${URL_LINE}, auth: {kind: static, clientId: a}`, /auth\.clientId: has no meaning for kind "static"/],
+  [`${URL_LINE}, auth: {kind: clientCredentials, clientId: a, clientSecret: b}`, /needs either "issuer" or "tokenUrl"/],
+  [`${URL_LINE}, auth: {${CLIENT}, tokenUrl: 'https://id.example.com/t', clientSecret: b}`, /needs either "issuer" or/],
+  [`${URL_LINE}, auth: {kind: clientCredentials, issuer: 'https://a.example', clientSecret: b}`, /needs "clientId"/],
+  [`${URL_LINE}, auth: {${CLIENT}}`, /needs either "clientSecret" or "privateKey"/],
+  [`${URL_LINE}, auth: {${CLIENT}, clientSecret: b, keyId: k}`, /auth\.keyId: needs "privateKey"/],
+  [`${URL_LINE}, auth: {${CLIENT}, clientSecret: b, method: private_key_jwt}`, /"private_key_jwt" needs "privateKey"/],
+  [`${URL_LINE}, auth: {${CLIENT}, privateKey: nonsense}`, /auth\.privateKey: expected an RSA, EC or Ed25519 key/],
+  [`${URL_LINE}, auth: {${CLIENT}, clientSecret: b, parameters: {grant_type: x}}`, /"grant_type" is decided by other/],
+  [
+    `${URL_LINE}, auth: {kind: clientCredentials, issuer: 'http://id.example.com', clientId: a, clientSecret: b}`,
+    /auth\.issuer: expected an https URL/,
+  ],
+  [
+    `${URL_LINE}, headers: {authorization: x}, auth: {${CLIENT}, clientSecret: b}`,
+    /headers give an "Authorization" too/,
+  ],
+  [
+    `${URL_LINE}, isolation: shared, auth: {kind: identity}`,
+    /isolation: "shared" is one connection for all, but auth\.kind "identity" is for each principal; write "principal"/,
+  ],
+  [
+    `${URL_LINE}, isolation: shared, auth: {${CLIENT.replace('clientCredentials', 'exchange')}, clientSecret: b}`,
+    /isolation: "shared" is one connection for all, but auth\.kind "exchange"/,
+  ],
+  [`${URL_LINE}, auth: {${CLIENT}, clientSecret: b, stepUpScopes: [c]}`, /auth\.stepUpScopes: needs "scopes"/],
+  [`${URL_LINE}, auth: {kind: identity, stepUpScopes: [c]}`, /auth\.stepUpScopes: has no meaning for kind "identity"/],
+  [`command: x, auth: {${CLIENT}, clientSecret: b}`, /auth: is for a "url"/],
+];
+
+for (const [entry, reason] of WRONG) {
+  test(`an entry is refused: ${shortened(entry.replace(URL_LINE, ''), 50)}`, () => {
+    const problems = problemsOf(`mcpServers:\n  up: {${entry}}\n`, { env: { PEM, SECRET } });
+    assert.match(problems.join('\n'), reason);
+  });
+}
+
+test('credentials of the gateway itself can be shared', () => {
+  assert.equal(upstreamOf(`${URL_LINE}, isolation: shared, auth: {${CLIENT}, clientSecret: b}`).problem, undefined);
+});
+
+test('a problem with credentials does not quote their secrets', () => {
+  const entry = `${URL_LINE}, auth: {${CLIENT}, clientSecret: '\${SECRET}', privateKey: '\${SECRET}'}`;
+  const problem = problemsOf(`mcpServers:\n  up: {${entry}}\n`, { env: { PEM, SECRET } }).join('\n');
+  assert.notEqual(problem, '');
+  assert.ok(!problem.includes(SECRET));
+});
+
+test('credentials for a URL that is not https are accepted with a warning', () => {
+  const text = `mcpServers:\n  up: {url: 'http://up:8080/mcp', auth: {${CLIENT}, clientSecret: b}}\n`;
+  const { config, warnings } = loadText(text);
+  assert.equal(config.upstreams[0]?.problem, undefined);
+  assert.match(warnings.join('\n'), /others may read the token on its way/);
+});
+
+const page = readFileSync(join(import.meta.dirname, '../../docs/upstream-credentials.md'), 'utf8');
+const examples = [...page.matchAll(/```yaml\n([^]*?)```/g)].map(([, text = '']) => text);
+
+test('each example in docs/upstream-credentials.md is valid', () => {
+  assert.ok(examples.length >= 3);
+  for (const example of examples) {
+    const text = example.replaceAll(/\$\{file:[^}]*\.pem\}/g, '${PEM}').replaceAll(/\$\{file:[^}]*\}/g, '${SECRET}');
+    const { config } = loadText(text, { env: { PEM, SECRET, PROXY_PASSWORD: SECRET } });
+    for (const { problem } of config.upstreams) assert.equal(problem, undefined, example);
+  }
+});

@@ -1,0 +1,210 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { CredentialCache } from '../../src/credentials/credential-cache.ts';
+import { GatewayError } from '../../src/errors.ts';
+import { LIMITS, type LimitName } from '../../src/limits.ts';
+import type { Credential } from '../../src/upstream/http/request-credentials.ts';
+import { NeedsAuthorizationError } from '../../src/upstream/rpc/needs-authorization-error.ts';
+
+/** A cache with a clock of its own, over an issuer that numbers its tokens. */
+function cacheOf(lifeMs = 100_000) {
+  const state = {
+    ms: 1_000,
+    asked: [] as string[],
+    failure: undefined as Error | undefined,
+    /** Scopes that the issuer does not give out, and why. */
+    refusedScope: '',
+    scopeFailure: new NeedsAuthorizationError('invalid_scope') as Error,
+  };
+  const limits: LimitName[] = [];
+  const cache = new CredentialCache({
+    upstream: 'up',
+    acquire: async (audience, scopes) => {
+      state.asked.push([audience, ...scopes].join(' '));
+      await Promise.resolve();
+      if (state.failure !== undefined) throw state.failure;
+      if (scopes.includes(state.refusedScope)) throw state.scopeFailure;
+      return { credential: { headers: ['authorization', `Bearer ${audience}-${state.asked.length}`] }, lifeMs };
+    },
+    scopes: { base: ['read'], stepUp: ['write', 'admin', 'audit'] },
+    onAttempt: () => undefined,
+    onLimit: (limit) => limits.push(limit),
+    clock: () => state.ms,
+    random: () => 0,
+  });
+  return { cache, state, limits };
+}
+
+const tokenOf = (credential: Credential | undefined) => credential?.headers[1];
+
+test('simultaneous requests for a credential share one, and each audience has its own', async () => {
+  const { cache, state } = cacheOf();
+  const got = await Promise.all(['a', 'a', 'b', 'a'].map((audience) => cache.acquire(audience)));
+  assert.deepEqual(got.map(tokenOf), ['Bearer a-2', 'Bearer a-2', 'Bearer b-2', 'Bearer a-2']);
+  assert.deepEqual(state.asked, ['a', 'b']);
+  assert.equal(cache.current('c'), undefined);
+});
+
+test('a credential is renewed before it expires, while requests use the old one', async () => {
+  const { cache, state } = cacheOf(100_000);
+  const first = await cache.acquire('');
+  state.ms += 79_999;
+  assert.equal(cache.current(''), first);
+  assert.equal(state.asked.length, 1);
+  state.ms += 1;
+  assert.equal(cache.current(''), first);
+  assert.equal(cache.current(''), first);
+  assert.equal(state.asked.length, 2, 'one renewal');
+  const second = await cache.acquire('');
+  assert.equal(second, first, 'nobody waits for the renewal');
+  await new Promise(setImmediate);
+  assert.equal(tokenOf(cache.current('')), 'Bearer -2');
+});
+
+test('an expired credential is not used, also if it cannot be renewed', async () => {
+  const { cache, state } = cacheOf(100_000);
+  await cache.acquire('');
+  state.failure = new Error('the issuer is down');
+  state.ms += 95_000;
+  assert.equal(cache.current(''), undefined);
+  await assert.rejects(cache.acquire(''), { code: 'upstream-unavailable' });
+});
+
+test('a credential of unknown life is used until the upstream refuses it', async () => {
+  const { cache, state } = cacheOf(Infinity);
+  const first = await cache.acquire('');
+  state.ms += 10 ** 12;
+  assert.equal(cache.current(''), first);
+  assert.notEqual(await cache.renew('', first), first);
+});
+
+test('a failed issuer is asked again after 1 s, doubling to 30 s', async () => {
+  const { cache, state } = cacheOf();
+  state.failure = new Error('down');
+  const waits: number[] = [];
+  for (let tries = 0; tries < 7; tries++) {
+    await assert.rejects(cache.acquire(''));
+    const { length } = state.asked;
+    const failedMs = state.ms;
+    while (state.asked.length === length) {
+      state.ms += 500;
+      await cache.acquire('').catch(() => undefined);
+    }
+    waits.push(state.ms - failedMs);
+  }
+  assert.deepEqual(waits, [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
+});
+
+test('refused requests share one renewal, and an upstream causes one in 5 s', async () => {
+  const { cache, state } = cacheOf();
+  const first = await cache.acquire('');
+  const renewed = await Promise.all([cache.renew('', first), cache.renew('', first), cache.renew('', first)]);
+  assert.equal(new Set(renewed).size, 1);
+  assert.equal(state.asked.length, 2);
+  const [second] = renewed;
+  assert.ok(second !== undefined);
+  assert.equal(await cache.renew('', first), second, 'refused late, for the credential before');
+  assert.equal(await cache.renew('', second), undefined);
+  assert.equal(state.asked.length, 2);
+  state.ms += 5_000;
+  assert.notEqual(await cache.renew('', second), second);
+});
+
+test('a client reads whether somebody has to act, and nothing of the issuer', async () => {
+  const { cache, state } = cacheOf();
+  state.failure = new NeedsAuthorizationError('invalid_client: secret words');
+  const final = await cache.acquire('').catch((thrown: unknown) => thrown);
+  assert.ok(final instanceof GatewayError);
+  assert.deepEqual([final.detail.executed, final.detail.retryable], ['no', false]);
+  assert.equal(final.cause, state.failure);
+  assert.doesNotMatch(final.message, /secret words/);
+});
+
+test('A-020 step-up asks for the union of scopes, once, and renewals keep it', async () => {
+  const { cache, state } = cacheOf();
+  const first = await cache.acquire('a');
+  const wider = await Promise.all([1, 2, 3].map(() => cache.extend('a', first, ['read', 'write'])));
+  assert.equal(new Set(wider).size, 1, 'simultaneous refusals share one request');
+  const [second] = wider;
+  assert.ok(second !== undefined);
+  assert.equal(cache.current('a'), second);
+  assert.equal(await cache.extend('a', second, ['write']), undefined, 'the token with the scope is refused as well');
+  const third = await cache.extend('a', second, ['audit']);
+  assert.equal(cache.current('a'), third);
+  assert.equal(await cache.extend('a', first, ['write']), third, 'refused late, for the credential before');
+  await cache.acquire('b');
+  state.ms += 100_000;
+  await cache.acquire('a');
+  assert.deepEqual(state.asked, ['a', 'a write', 'a write audit', 'b', 'a write audit']);
+});
+
+test('A-020 step-up asks for no scope that the settings do not name', async () => {
+  const { cache, state } = cacheOf();
+  const first = await cache.acquire('');
+  for (const needed of [['write', 'root'], ['root'], ['read'], ['']]) {
+    assert.equal(await cache.extend('', first, needed), undefined, needed.join(' '));
+  }
+  assert.deepEqual(state.asked, ['']);
+});
+
+test('A-020 scopes that the issuer refuses are asked for again after an hour', async () => {
+  const { cache, state } = cacheOf(10_000_000);
+  const first = await cache.acquire('');
+  state.refusedScope = 'admin';
+  for (let times = 0; times < 3; times++) assert.equal(await cache.extend('', first, ['admin']), undefined);
+  assert.equal(cache.current(''), first, 'the credential stays');
+  assert.deepEqual(state.asked, ['', ' admin']);
+  const second = await cache.extend('', first, ['write']);
+  assert.equal(cache.current(''), second, 'other scopes are not concerned');
+  assert.ok(second !== undefined);
+  state.ms += 3_600_000;
+  state.refusedScope = '';
+  assert.notEqual(await cache.extend('', second, ['admin']), undefined);
+  assert.deepEqual(state.asked.slice(2), [' write', ' write admin']);
+});
+
+test('A-020 an issuer that is down during a step-up is asked again after 30 s', async () => {
+  const { cache, state } = cacheOf(10_000_000);
+  const first = await cache.acquire('');
+  state.refusedScope = 'write';
+  state.scopeFailure = new Error('down');
+  assert.equal(await cache.extend('', first, ['write']), undefined);
+  assert.equal(await cache.extend('', first, ['write']), undefined);
+  assert.deepEqual(state.asked, ['', ' write']);
+  state.ms += 30_000;
+  state.refusedScope = '';
+  assert.notEqual(await cache.extend('', first, ['write']), undefined);
+});
+
+test('scopes that the issuer gives out no more are left out of the next credential', async () => {
+  const { cache, state } = cacheOf();
+  const first = await cache.acquire('');
+  const second = await cache.extend('', first, ['write']);
+  assert.ok(second !== undefined);
+  state.refusedScope = 'write';
+  const third = await cache.renew('', second);
+  assert.ok(third !== undefined);
+  assert.deepEqual(state.asked, ['', ' write', ' write', '']);
+  assert.equal(await cache.extend('', third, ['write']), undefined);
+  assert.equal(state.asked.length, 4);
+});
+
+test('changed settings forget credentials and failures', async () => {
+  const { cache, state } = cacheOf();
+  await cache.acquire('');
+  cache.clear();
+  assert.equal(cache.current(''), undefined);
+  state.failure = new Error('wrong secret');
+  await assert.rejects(cache.acquire(''));
+  state.failure = undefined;
+  cache.clear();
+  assert.equal(tokenOf(await cache.acquire('')), 'Bearer -3');
+});
+
+test('limit credentialAudiences: beyond it the oldest audience is forgotten', async () => {
+  const { cache, limits } = cacheOf();
+  for (let at = 0; at <= LIMITS.credentialAudiences; at++) await cache.acquire(`p${at}`);
+  assert.equal(cache.current('p0'), undefined);
+  assert.notEqual(cache.current('p1'), undefined);
+  assert.deepEqual(limits, ['credentialAudiences']);
+});

@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import { text } from 'node:stream/consumers';
+import { test } from 'node:test';
+import { inspect } from 'node:util';
+import { requestToken, TokenRefusedError } from '../../src/credentials/token-request.ts';
+import { EgressError } from '../../src/egress/egress-error.ts';
+import { Egress } from '../../src/egress/egress.ts';
+import { listenLocally } from '../support/local-port.ts';
+
+const SECRET = 'the-secret-of-the-client';
+const BASIC = Buffer.from(`linkspan:${SECRET}`).toString('base64');
+const SUBJECT = 'the-token-of-the-user';
+
+/** Returns the error of a request for a token that is answered so. */
+async function errorOf(status: number, answer: object): Promise<Error> {
+  const server = createServer((request, response) => {
+    void text(request).then(() => {
+      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(answer));
+    });
+  });
+  const port = await listenLocally(server);
+  await using egress = new Egress();
+  const issuer = `http://127.0.0.1:${port}`;
+  const auth = {
+    kind: 'exchange',
+    clientId: 'linkspan',
+    method: 'client_secret_basic',
+    clientSecret: SECRET,
+    scopes: [],
+    stepUpScopes: [],
+    parameters: {},
+  } as const;
+  const endpoint = { issuer, url: `${issuer}/token`, source: 'configured' } as const;
+  const thrown: unknown = await requestToken(auth, endpoint, egress, SUBJECT).catch((refused: unknown) => refused);
+  server.closeAllConnections();
+  server.close();
+  assert.ok(thrown instanceof Error);
+  return thrown;
+}
+
+for (const [name, repeated] of [
+  ['client secret', SECRET],
+  ['Basic credentials', BASIC],
+  ['token of the user', SUBJECT],
+] as const) {
+  test(`SEC-13 an error that repeats the ${name} is reported without it`, async () => {
+    for (const member of ['error', 'error_description']) {
+      const thrown = await errorOf(400, { error: 'invalid_client', [member]: `no: ${repeated}` });
+      assert.ok(thrown instanceof TokenRefusedError);
+      assert.ok(!inspect(thrown, { depth: 9 }).includes(repeated), member);
+    }
+  });
+}
+
+test('a token that no header can carry is refused', async () => {
+  const thrown = await errorOf(200, { access_token: 'a b', token_type: 'bearer' });
+  assert.ok(thrown instanceof EgressError);
+  assert.match(thrown.message, /no header can carry/);
+});

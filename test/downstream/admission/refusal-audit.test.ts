@@ -1,0 +1,27 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { RefusalAudit } from '../../../src/downstream/admission/refusal-audit.ts';
+import { GatewayError } from '../../../src/errors.ts';
+import { LIMITS, type LimitName } from '../../../src/limits.ts';
+import { openTestAudit, recordsIn } from '../../support/audit.ts';
+import { waitUntil } from '../../support/wait-until.ts';
+
+test('limit auditedRefusalsPerSecond: further refusals are counted in one record', { timeout: 60_000 }, async () => {
+  await using audit = await openTestAudit();
+  const reached: LimitName[] = [];
+  const refusals = new RefusalAudit(audit.trail, (limit) => reached.push(limit));
+  const error = new GatewayError('unauthorized');
+  const more = 7;
+  for (let n = 0; n < LIMITS.auditedRefusalsPerSecond + more; n++) refusals.record({ error, view: '' }, 1_000);
+  // The next second has room again.
+  refusals.record({ error, view: 'files', address: '192.0.2.1' }, 2_000);
+  await waitUntil(async () => (await recordsIn(audit.path)).some(({ suppressed }) => suppressed === more));
+  const records = (await audit.records()).filter(({ suppressed }) => suppressed === undefined);
+  assert.equal(records.length, LIMITS.auditedRefusalsPerSecond + 1);
+  const { kind, endpoint, decision, status, address, executed } = records.at(-1) ?? assert.fail();
+  assert.deepEqual(
+    [kind, endpoint, decision, status, address, executed],
+    ['refused', '/mcp/files', 'refused', 401, '192.0.2.1', 'no'],
+  );
+  assert.deepEqual(reached, ['auditedRefusalsPerSecond']);
+});

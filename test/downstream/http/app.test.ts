@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Authenticator } from '../../../src/auth/authenticate.ts';
+import { LOCAL } from '../../../src/policy/principal.ts';
+import { getEvents, initialize, post, rpc, send } from '../client.ts';
+import { startEdge } from '../edge.ts';
+import { HonestFront } from '../honest-front.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const METADATA = '/.well-known/oauth-protected-resource/mcp';
+const ISSUER = {
+  issuer: 'https://issuer.example',
+  jwksUrl: 'https://issuer.example/keys',
+  audiences: [],
+  algorithms: ['ES256'],
+  requiredScopes: [],
+};
+
+test('the metadata of an endpoint can only be read', TIMEOUT, async () => {
+  await using edge = await startEdge({ auth: { jwt: [ISSUER], apiKeys: [] } });
+  const { status, headers } = await send(`${edge.url}${METADATA}`, { method: 'POST', body: '{}' });
+  assert.deepEqual([status, headers.allow], [405, 'GET, HEAD']);
+  assert.equal((await send(`${edge.url}${METADATA}`, {})).status, 200);
+});
+
+test('a failure behind the router is an error in words, without its cause', TIMEOUT, async () => {
+  const front = new HonestFront();
+  front.hasView = () => {
+    throw new Error('the disk is on fire');
+  };
+  await using edge = await startEdge({}, undefined, front);
+  const { status, text } = await send(`${edge.url}/sse`, { headers: { accept: 'text/event-stream' } });
+  assert.equal(status, 500);
+  assert.match(text, /"code":-32603/);
+  assert.doesNotMatch(text, /fire/);
+});
+
+test('a failure on the fast path is an error in words, without its cause', TIMEOUT, async () => {
+  const front = new HonestFront();
+  await using edge = await startEdge({}, undefined, front);
+  const url = `${edge.url}/mcp`;
+  const session = await initialize(url);
+  front.findSession = () => Promise.reject(new Error('the disk is on fire'));
+  const { status, text } = await post(url, rpc(1, 'ping'), session);
+  assert.equal(status, 500);
+  assert.match(text, /"code":-32603/);
+  assert.doesNotMatch(text, /fire/);
+});
+
+test('the credentials of a POST to /messages are those for the endpoint of its stream', TIMEOUT, async () => {
+  const asked: string[] = [];
+  const authenticator: Authenticator = {
+    authenticate: async (_headers, endpoint) => {
+      asked.push(new URL(endpoint).pathname);
+      return { kind: 'principal', principal: LOCAL };
+    },
+    known: () => undefined,
+  };
+  await using edge = await startEdge({}, authenticator);
+  const events = await getEvents(`${edge.url}/sse/files`, undefined);
+  await events.until(({ seen }) => seen.length > 0);
+  const messages = new URL(events.seen[0]?.data ?? '', edge.url).href;
+  const params = { protocolVersion: '2024-11-05', capabilities: {}, clientInfo: { name: 'old', version: '1' } };
+  assert.equal((await post(messages, rpc(0, 'initialize', params))).status, 202);
+  assert.deepEqual(asked, ['/mcp/files', '/mcp/files']);
+  events.close();
+});

@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { answerOf, modernEvents, modernPost } from '../support/modern-wire.ts';
+import { MISSING, Replicas } from '../support/replicas.ts';
+import { waitUntil } from '../support/wait-until.ts';
+
+const OPTIONS = { timeout: 120_000, ...(MISSING === undefined ? {} : { skip: MISSING }) };
+const LISTED = join(import.meta.dirname, '../fixtures/servers/listed-stdio.ts');
+const CHANGED = 'notifications/tools/list_changed';
+
+/** Replicas of a gateway with one stdio server, whose tools a test chooses. */
+class Listed implements AsyncDisposable {
+  readonly replicas: Replicas;
+  readonly #dir: string;
+
+  private constructor(replicas: Replicas, dir: string) {
+    this.replicas = replicas;
+    this.#dir = dir;
+  }
+
+  static async start(count: number): Promise<Listed> {
+    const dir = await mkdtemp(join(tmpdir(), 'linkspan-listed-'));
+    await offer(dir, []);
+    const listed = { command: process.execPath, args: [LISTED, fileIn(dir)] };
+    return new Listed(await Replicas.start(count, { mcpServers: { listed } }), dir);
+  }
+
+  /** Changes the tools of the server, which announces it to the process that has it. */
+  async change(index: number, names: readonly string[]): Promise<void> {
+    await offer(this.#dir, names);
+    const url = this.replicas.at(index).endpoint();
+    const { result } = answerOf(await modernPost(url, 'tools/call', { name: 'listed__announce', arguments: {} }));
+    assert.match(JSON.stringify(result), /announce/);
+  }
+
+  /** Returns whether a replica lists a tool. */
+  async lists(index: number, name: string): Promise<boolean> {
+    const { result } = answerOf(await modernPost(this.replicas.at(index).endpoint(), 'tools/list'));
+    return JSON.stringify(result?.['tools']).includes(`"listed__${name}"`);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.replicas[Symbol.asyncDispose]();
+    await rm(this.#dir, { recursive: true, force: true });
+  }
+}
+
+function fileIn(dir: string): string {
+  return join(dir, 'lists.json');
+}
+
+async function offer(dir: string, names: readonly string[]): Promise<void> {
+  const tools = ['announce', ...names].map((name) => ({ name, inputSchema: { type: 'object' } }));
+  await writeFile(fileIn(dir), JSON.stringify({ tools, prompts: [] }));
+}
+
+test('a replica that says that a list has changed has told the others before', OPTIONS, async () => {
+  await using listed = await Listed.start(3);
+  await waitUntil(() => listed.lists(0, 'announce'));
+  for (let round = 0; round < 9; round++) {
+    const [at, hearer, reader] = [round % 3, (round + 1) % 3, (round + 2) % 3];
+    const url = listed.replicas.at(hearer).endpoint();
+    const listening = await modernEvents(url, 'subscriptions/listen', { notifications: { toolsListChanged: true } });
+    await listening.until(({ messages }) => messages.length > 0);
+    await listed.change(at, [`round_${round}`]);
+    // The first one may be about the change before.
+    for (let received = 0; !(await listed.lists(reader, `round_${round}`)); received++) {
+      await listening.until(({ messages }) => messages.filter(({ method }) => method === CHANGED).length > received);
+    }
+    listening.close();
+  }
+});
+
+test('lists that changed while Redis was away reach the other replicas after it', OPTIONS, async () => {
+  await using listed = await Listed.start(2);
+  // The first replica has the process from now on.
+  await listed.change(0, ['before']);
+  await waitUntil(() => listed.lists(1, 'before'));
+  listed.replicas.redis.pause();
+  await waitUntil(async () => {
+    await listed.change(0, ['after']).catch(() => undefined);
+    return await listed.lists(0, 'after');
+  });
+  listed.replicas.redis.resume();
+  await waitUntil(() => listed.lists(1, 'after'));
+});

@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { promisify } from 'node:util';
+import { initialize, post, rpc } from '../downstream/client.ts';
+import { type RunningGateway, startGateway } from '../support/gateway.ts';
+import { waitUntil } from '../support/wait-until.ts';
+
+const TIMEOUT = { timeout: 90_000 };
+const MAIN = join(import.meta.dirname, '../../src/main.ts');
+const LABEL = join(import.meta.dirname, '../fixtures/servers/label-stdio.ts');
+const UPSTREAMS = { up: { command: process.execPath, args: [LABEL] } };
+
+/** Runs `linkspan rotate-keys` for a gateway, and returns what it prints. */
+async function rotate(gateway: RunningGateway, ...args: readonly string[]): Promise<string> {
+  const command = [MAIN, 'rotate-keys', '--config', gateway.configFile, ...args];
+  return (await promisify(execFile)(process.execPath, command)).stdout;
+}
+
+/** Returns the number of the key that sealed a session id: a JWE names it in its head. */
+function keyOf(sessionId: string): unknown {
+  return JSON.parse(Buffer.from(sessionId.split('.', 1)[0] ?? '', 'base64url').toString()).kid;
+}
+
+async function statusOf(gateway: RunningGateway, session: string): Promise<number> {
+  return (await post(gateway.endpoint(), rpc(1, 'ping'), session)).status;
+}
+
+test('SEC-30 a key rotation seals new sessions with another key, and keeps the old', TIMEOUT, async () => {
+  await using gateway = await startGateway({ mcpServers: UPSTREAMS });
+  const before = await initialize(gateway.endpoint());
+  assert.match(await rotate(gateway), /^A new key seals .* Older ones are valid until 20\d\d-/);
+  const between = await initialize(gateway.endpoint());
+  gateway.kill('SIGUSR2');
+  let rotations = 0;
+  await gateway.waitForLog((line) => {
+    if (line.includes('sealing keys rotated')) rotations++;
+    return rotations === 2 ? true : undefined;
+  }, 20_000);
+  const sessions = [before, between, await initialize(gateway.endpoint())];
+  assert.equal(new Set(sessions.map(keyOf)).size, 3);
+  for (const session of sessions) assert.equal(await statusOf(gateway, session), 200);
+  await assert.rejects(rotate(gateway, '--grace', 'soon'), /--grace: expected a duration such as/);
+});
+
+test('SEC-30 a rotation without grace ends all sessions', TIMEOUT, async () => {
+  await using gateway = await startGateway({ mcpServers: UPSTREAMS });
+  const before = await initialize(gateway.endpoint());
+  assert.match(await rotate(gateway, '--grace', '0s'), /sessions have ended/);
+  assert.equal(await statusOf(gateway, before), 404);
+  assert.equal(await statusOf(gateway, await initialize(gateway.endpoint())), 200);
+});
+
+test('SEC-30 a session in use ends with the grace of its key', TIMEOUT, async () => {
+  await using gateway = await startGateway({ mcpServers: UPSTREAMS });
+  const before = await initialize(gateway.endpoint());
+  await rotate(gateway, '--grace', '1s');
+  const after = await initialize(gateway.endpoint());
+  await waitUntil(async () => (await statusOf(gateway, before)) === 404);
+  assert.equal(await statusOf(gateway, after), 200);
+});

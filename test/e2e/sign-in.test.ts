@@ -1,0 +1,182 @@
+/** Tests tokens of a real authorization server, from discovery to a tool call. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import {
+  Client,
+  type OAuthClientProvider,
+  type StoredOAuthClientInformation,
+  type StoredOAuthTokens,
+  StreamableHTTPClientTransport,
+  UnauthorizedError,
+} from '@modelcontextprotocol/client';
+import { post, rpc, send } from '../downstream/client.ts';
+import { type HttpUpstream, legacyUpstream } from '../support/http-upstream.ts';
+import { openGateway } from '../support/open-gateway.ts';
+import { type RealIssuer, signInByBrowser, startRealIssuer } from '../support/real-issuer.ts';
+
+const TIMEOUT = { timeout: 120_000 };
+const REDIRECT = 'http://127.0.0.1:9/callback';
+
+let upstream: HttpUpstream;
+before(async () => {
+  upstream = await legacyUpstream({ tools: [{ name: 'echo', inputSchema: { type: 'object' } }] });
+});
+after(() => upstream[Symbol.asyncDispose]());
+
+const servers = () => ({ up: { url: upstream.url } });
+const jwtOf = ({ issuer, jwksUrl }: RealIssuer) => ({
+  auth: { jwt: [{ issuer, jwksUrl, requiredScopes: ['mcp'], types: ['at+jwt'] }] },
+});
+
+async function statusOf(url: string, token: string): Promise<number> {
+  const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
+  const headers = { authorization: `Bearer ${token}` };
+  return (await post(url, rpc(0, 'initialize', params), undefined, headers)).status;
+}
+
+/** The memory of a client that signs in. */
+class Memory implements OAuthClientProvider {
+  readonly redirectUrl = REDIRECT;
+  readonly clientMetadata = {
+    client_name: 'test',
+    redirect_uris: [REDIRECT],
+    grant_types: ['authorization_code'],
+    response_types: ['code'],
+    token_endpoint_auth_method: 'none',
+    application_type: 'native',
+  };
+  authorizationUrl: URL | undefined;
+  #client: StoredOAuthClientInformation | undefined;
+  #tokens: StoredOAuthTokens | undefined;
+  #verifier = '';
+
+  clientInformation() {
+    return this.#client;
+  }
+
+  saveClientInformation(client: StoredOAuthClientInformation) {
+    this.#client = client;
+  }
+
+  tokens() {
+    return this.#tokens;
+  }
+
+  saveTokens(tokens: StoredOAuthTokens) {
+    this.#tokens = tokens;
+  }
+
+  redirectToAuthorization(url: URL) {
+    this.authorizationUrl = url;
+  }
+
+  saveCodeVerifier(verifier: string) {
+    this.#verifier = verifier;
+  }
+
+  codeVerifier() {
+    return this.#verifier;
+  }
+}
+
+test('A-001 the SDK v2 client signs in through our metadata and calls a tool', TIMEOUT, async () => {
+  await using issuer = await startRealIssuer();
+  await using gateway = await openGateway(servers(), jwtOf(issuer));
+  const memory = new Memory();
+  const connect = async () => {
+    const transport = new StreamableHTTPClientTransport(new URL(gateway.url), { authProvider: memory });
+    const client = new Client({ name: 'test', version: '1' });
+    return { transport, client, connected: client.connect(transport) };
+  };
+  const first = await connect();
+  await assert.rejects(first.connected, UnauthorizedError);
+  const { authorizationUrl } = memory;
+  assert.ok(authorizationUrl !== undefined);
+  assert.equal(authorizationUrl.origin, issuer.issuer);
+  assert.equal(authorizationUrl.searchParams.get('resource'), gateway.url);
+  assert.equal(authorizationUrl.searchParams.get('scope'), 'mcp');
+  const callback = await signInByBrowser(authorizationUrl, REDIRECT);
+  await first.transport.finishAuth(callback.searchParams);
+  const second = await connect();
+  await second.connected;
+  const { tools } = await second.client.listTools();
+  assert.deepEqual(
+    tools.map(({ name }) => name),
+    ['up__echo'],
+  );
+  await second.client.close();
+});
+
+test('A-026 a client of 2025-03-26 finds the issuer at our origin', TIMEOUT, async () => {
+  await using issuer = await startRealIssuer();
+  await using gateway = await openGateway(servers(), jwtOf(issuer));
+  const response = await fetch(new URL('/.well-known/oauth-authorization-server', gateway.url));
+  const found: { readonly token_endpoint?: string; readonly registration_endpoint?: string } = JSON.parse(
+    await response.text(),
+  );
+  assert.equal(found.token_endpoint, `${issuer.issuer}/token`);
+  assert.equal(found.registration_endpoint, `${issuer.issuer}/reg`);
+  await using open = await openGateway(servers());
+  assert.equal((await fetch(new URL('/.well-known/oauth-authorization-server', open.url))).status, 404);
+});
+
+test('A-003 a token is good for the endpoint that it was asked for, and no other', TIMEOUT, async () => {
+  await using issuer = await startRealIssuer();
+  await using gateway = await openGateway(servers(), jwtOf(issuer));
+  const endpoint = `${gateway.url}/up`;
+  const tokens = { merged: await issuer.token(gateway.url), one: await issuer.token(endpoint) };
+  assert.deepEqual([await statusOf(gateway.url, tokens.merged), await statusOf(endpoint, tokens.merged)], [200, 401]);
+  assert.deepEqual([await statusOf(gateway.url, tokens.one), await statusOf(endpoint, tokens.one)], [401, 200]);
+  const { origin, pathname } = new URL(endpoint);
+  const metadata = await send(`${origin}/.well-known/oauth-protected-resource${pathname}`, {});
+  assert.equal(JSON.parse(metadata.text).resource, endpoint);
+});
+
+test('SEC-06 a real token without the scope gets 403', TIMEOUT, async () => {
+  await using issuer = await startRealIssuer();
+  await using gateway = await openGateway(servers(), jwtOf(issuer));
+  assert.equal(await statusOf(gateway.url, await issuer.token(gateway.url, 'other')), 403);
+  assert.equal(await statusOf(gateway.url, await issuer.token(gateway.url, '')), 403);
+  assert.equal(await statusOf(gateway.url, await issuer.token(gateway.url, 'other mcp')), 200);
+});
+
+test('R18 keys are rotated and fetched again, and their outage is no refusal', TIMEOUT, async () => {
+  await using issuer = await startRealIssuer();
+  await using gateway = await openGateway(servers(), jwtOf(issuer));
+  const old = await issuer.token(gateway.url);
+  assert.equal(await statusOf(gateway.url, old), 200);
+  const sameKey = await issuer.token(gateway.url);
+  await issuer.rotateKeys();
+  const fresh = await issuer.token(gateway.url);
+  assert.equal(await statusOf(gateway.url, fresh), 200, 'the new key is fetched at once');
+
+  await issuer.rotateKeys();
+  const unknown = await issuer.token(gateway.url);
+  const known = await statusOf(gateway.url, fresh);
+  issuer.setDown(true);
+  assert.equal(known, 200);
+  assert.equal(await statusOf(gateway.url, sameKey), 401, 'its key was withdrawn');
+  await using other = await openGateway(servers(), jwtOf(issuer));
+  assert.equal(await statusOf(other.url, unknown), 503, 'without any key nothing can be judged');
+  issuer.setDown(false);
+});
+
+test('opaque tokens of a real issuer are introspected', TIMEOUT, async () => {
+  await using issuer = await startRealIssuer('opaque');
+  const { id: clientId, secret: clientSecret } = issuer.client;
+  const entry = {
+    issuer: issuer.issuer,
+    endpoint: issuer.introspectionUrl,
+    clientId,
+    clientSecret,
+    requiredScopes: ['mcp'],
+  };
+  await using gateway = await openGateway(servers(), { auth: { introspection: [entry] } });
+  assert.equal(await statusOf(gateway.url, await issuer.token('https://other.example.com')), 401);
+  assert.equal(await statusOf(gateway.url, await issuer.token(gateway.url, 'other')), 403);
+  assert.equal(await statusOf(gateway.url, await issuer.token(gateway.url)), 200);
+  assert.equal(await statusOf(gateway.url, 'made-up'), 401);
+  const token = await issuer.token(gateway.url);
+  issuer.setDown(true);
+  assert.equal(await statusOf(gateway.url, token), 503);
+});

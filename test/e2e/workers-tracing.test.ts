@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { initialize, post, rpc } from '../downstream/client.ts';
+import { startGateway } from '../support/gateway.ts';
+import { modernUpstream } from '../support/http-upstream.ts';
+import { modernResult } from '../support/modern-wire.ts';
+import { startCollector } from '../support/otlp-collector.ts';
+import { waitUntil } from '../support/wait-until.ts';
+import { metricOf } from '../support/workers.ts';
+
+const OPTIONS = { timeout: 120_000 };
+const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
+const STOP_MS = 60_000;
+const CALLS = 24;
+const SCRIPT = {
+  tools: [{ name: 'act', inputSchema: { type: 'object' } }],
+  answers: { 'tools/call': () => ({ resultType: 'complete', content: [] }) },
+};
+
+test('each worker exports its spans, and a call that crosses workers is one trace', OPTIONS, async () => {
+  await using collector = await startCollector();
+  await using up = await modernUpstream(SCRIPT);
+  const gatewayFile = { workers: 2, tracing: { endpoint: collector.endpoint } };
+  await using gateway = await startGateway({ mcpServers: { up: { url: up.url } }, gateway: gatewayFile });
+  const session = await initialize(gateway.endpoint());
+  const meta = { traceparent: `00-${TRACE}-00f067aa0ba902b7-01` };
+  const call = rpc(1, 'tools/call', { name: 'up__act', arguments: {}, _meta: meta });
+  let calls = 0;
+  await waitUntil(async () => {
+    assert.equal((await post(gateway.endpoint(), call, session)).status, 200);
+    calls++;
+    return ((await metricOf(gateway, /^linkspan_forwarded_requests_total\{outcome="answered"\}/)) ?? 0) > 3;
+  });
+  await Promise.all(
+    Array.from({ length: CALLS }, () => modernResult(gateway.endpoint(), 'tools/call', { name: 'up__act' }, { meta })),
+  );
+  await gateway.stop(STOP_MS);
+  const spans = collector.spans.items.filter(({ traceId }) => traceId === TRACE);
+  const ofClients = spans.filter(({ name }) => name === 'tools/call up__act');
+  const ofUpstream = spans.filter(({ name }) => name === 'tools/call act');
+  assert.equal(ofClients.length, calls + CALLS, 'a request has one span, at the worker that executes it');
+  const ids = new Set(ofClients.map(({ spanId }) => spanId));
+  assert.equal(ofUpstream.filter(({ parentId }) => ids.has(parentId)).length, calls + CALLS, 'and one below it');
+  const instances = new Set(ofClients.map(({ resource }) => resource['service.instance.id']));
+  assert.equal(instances.size, 2, 'each worker is an instance of the service');
+});

@@ -1,0 +1,144 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Config } from '../../src/config/config.ts';
+import { diffConfigs } from '../../src/config/changes/diff.ts';
+import { accessOf, keyOf } from '../policy/policies.ts';
+import { type TestCore, testCore, toolCall } from '../support/core.ts';
+import { memoryUpstream, result } from '../support/memory-upstream.ts';
+import { askedIn, modernRequest } from '../support/modern-client.ts';
+import { coreTaskUpstream } from '../support/task-upstreams.ts';
+
+const TIMEOUT = { timeout: 30_000 };
+const ADA = keyOf('ada');
+const ALL = accessOf({ all: { upstreams: ['up'] } }, [{ roles: ['all'], keys: ['ada'] }]);
+
+/** Returns a policy that allows only tools of this name. */
+function only(tool: string): Config['access'] {
+  return accessOf({ all: { upstreams: ['up'], tools: [tool] } }, [{ roles: ['all'], keys: ['ada'] }]);
+}
+
+async function change(gateway: TestCore, access: Config['access']): Promise<void> {
+  const next = { ...gateway.config, access };
+  await gateway.core.apply(next, diffConfigs(gateway.config, next));
+}
+
+function taskIdOf(created: Record<string, unknown>): string {
+  const task: unknown = created['task'];
+  const id = typeof task === 'object' && task !== null && 'taskId' in task ? task.taskId : undefined;
+  assert.ok(typeof id === 'string');
+  return id;
+}
+
+test('SEC-08 a task of a tool that is denied now is unknown, and in no list', TIMEOUT, async () => {
+  const { memory } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } }, { access: ALL });
+  const client = await gateway.connect({ principal: ADA });
+  const created = await client.result('tools/call', { ...toolCall('up__job'), task: { ttl: 60_000 } });
+  const taskId = taskIdOf(created);
+  assert.equal((await client.result('tasks/get', { taskId }))['status'], 'working');
+  const polls = memory.requests('tasks/get').length;
+  await change(gateway, only('either'));
+  const { answer: invented } = await client.request('tasks/get', { taskId: 'invented' });
+  for (const method of ['tasks/get', 'tasks/result', 'tasks/cancel']) {
+    assert.deepEqual((await client.request(method, { taskId })).answer, invented, method);
+  }
+  assert.deepEqual(await client.result('tasks/list'), { tasks: [] });
+  assert.equal(memory.requests('tasks/get').length, polls);
+});
+
+test('SEC-08 a cursor of an earlier list shows nothing that is denied now', TIMEOUT, async () => {
+  const tools = Array.from({ length: 1_500 }, (_, i) => ({ name: `t${i}`, inputSchema: { type: 'object' } }));
+  const memory = memoryUpstream({ lists: { tools } });
+  await using gateway = await testCore({ up: { memory } }, { access: ALL });
+  const client = await gateway.connect({ principal: ADA });
+  const { nextCursor } = await client.result('tools/list');
+  assert.ok(typeof nextCursor === 'string');
+  const { tools: second } = await client.result('tools/list', { cursor: nextCursor });
+  assert.equal(Array.isArray(second) && second.length, 500);
+  await change(gateway, only('t1'));
+  const { answer } = await client.request('tools/list', { cursor: nextCursor });
+  assert.equal(answer.kind, 'error');
+  const { tools: left } = await client.result('tools/list');
+  assert.equal(Array.isArray(left) && left.length, 1);
+});
+
+test('SEC-10 a cursor of another principal with equal lists does not open', TIMEOUT, async () => {
+  const tools = Array.from({ length: 1_100 }, (_, i) => ({ name: `t${i}`, inputSchema: { type: 'object' } }));
+  const access = accessOf({ all: { upstreams: ['up'] } }, [{ roles: ['all'], anyone: true }]);
+  await using gateway = await testCore({ up: { memory: memoryUpstream({ lists: { tools } }) } }, { access });
+  const [ada, bob] = [await gateway.connect({ principal: ADA }), await gateway.connect({ principal: keyOf('bob') })];
+  const { nextCursor } = await ada.result('tools/list');
+  assert.equal((await bob.request('tools/list', { cursor: nextCursor })).answer.kind, 'error');
+  assert.equal((await ada.request('tools/list', { cursor: nextCursor })).answer.kind, 'result');
+});
+
+test('SEC-08 the retry of a parked call of a tool that is denied now is refused', TIMEOUT, async () => {
+  const question = { message: 'Sure?', requestedSchema: { type: 'object', properties: {} } };
+  const memory = memoryUpstream({
+    lists: { tools: [{ name: 'ask', inputSchema: { type: 'object' } }] },
+    request: (peer, { method }) => {
+      if (method !== 'tools/call') return;
+      peer.send(`{"jsonrpc":"2.0","id":"q1","method":"elicitation/create","params":${JSON.stringify(question)}}`);
+    },
+    response: (peer) => {
+      const [call] = memory.requests('tools/call');
+      if (call !== undefined) peer.send(result(call, { content: [] }));
+    },
+  });
+  await using gateway = await testCore({ up: { memory } }, { access: ALL });
+  const options = { principal: ADA, capabilities: { elicitation: { form: {} } } };
+  const first = await modernRequest(gateway, 'tools/call', toolCall('up__ask'), options).reply;
+  const { inputRequests, requestState } = askedIn(first);
+  const inputResponses = Object.fromEntries(
+    Object.keys(inputRequests).map((key) => [key, { action: 'accept', content: {} }]),
+  );
+  await change(gateway, only('other'));
+  const retry = { ...toolCall('up__ask'), inputResponses, requestState };
+  const { error } = await modernRequest(gateway, 'tools/call', retry, options).reply;
+  assert.match(error?.message ?? '', /Unknown tool/);
+  assert.equal(memory.peers.flatMap(({ received }) => received).filter(({ kind }) => kind === 'result').length, 0);
+});
+
+test('SEC-07 a list is never answered from the view of another principal', TIMEOUT, async () => {
+  const names = ['a', 'b', 'c', 'd', 'e'];
+  const tools = names.map((name) => ({ name, inputSchema: { type: 'object' } }));
+  const access = accessOf(
+    Object.fromEntries(names.map((name) => [name, { upstreams: ['up'], tools: [name] }])),
+    names.map((name) => ({ roles: [name], keys: [name] })),
+  );
+  await using gateway = await testCore({ up: { memory: memoryUpstream({ lists: { tools } }) } }, { access });
+  const clients = await Promise.all(names.map((name) => gateway.connect({ principal: keyOf(name) })));
+  const rounds = Array.from({ length: 20 }, () => names.entries().toArray()).flat();
+  await Promise.all(
+    rounds.map(async ([at, name]) => {
+      const own = await clients[at]?.result('tools/list');
+      const shared = await modernRequest(gateway, 'tools/list', {}, { principal: keyOf(name) }).reply;
+      for (const { tools: listed } of [own, shared.result].map((one) => ({ tools: one?.['tools'] }))) {
+        assert.deepEqual(Array.isArray(listed) && listed.map((tool: { name: string }) => tool.name), [`up__${name}`]);
+      }
+    }),
+  );
+});
+
+test('SEC-08 a reload closes the connection to an upstream that it hides from a client', TIMEOUT, async () => {
+  const tools = ['get', 'waits'].map((name) => ({ name, inputSchema: { type: 'object' } }));
+  const memory = memoryUpstream({
+    lists: { tools },
+    request: (peer, request) => {
+      if (request.params?.string('name') === 'get') peer.send(result(request, { content: [] }));
+    },
+  });
+  await using gateway = await testCore({ up: { memory } }, { access: ALL });
+  const [idle, busy] = [await gateway.connect({ principal: ADA }), await gateway.connect({ principal: ADA })];
+  for (const client of [idle, busy]) await client.result('tools/call', toolCall('up__get'));
+  const waiting = busy.request('tools/call', toolCall('up__waits'));
+  const call = await memory.until(() =>
+    memory.requests('tools/call').find(({ params }) => params?.string('name') === 'waits'),
+  );
+  const peerOf = [...memory.open].find(({ received }) => received.includes(call));
+  assert.equal(memory.open.size, 2);
+  await change(gateway, accessOf({}, []));
+  await memory.until(() => (memory.open.size === 1 ? true : undefined));
+  peerOf?.send(result(call, { content: [] }));
+  assert.equal((await waiting).answer.kind, 'result', 'a call in flight finishes');
+});

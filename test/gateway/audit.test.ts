@@ -1,0 +1,540 @@
+import assert from 'node:assert/strict';
+import { cp, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { accepted, asker } from '../support/asker.ts';
+import { type AuditRecord, openTestAudit, recordsIn } from '../support/audit.ts';
+import { testCore, type TestCore, toolCall } from '../support/core.ts';
+import { JoinedProcesses } from '../support/joined-processes.ts';
+import { memoryUpstream, result } from '../support/memory-upstream.ts';
+import { askedIn, ModernClient, modernRequest } from '../support/modern-client.ts';
+import { coreTaskUpstream, extensionUpstream } from '../support/task-upstreams.ts';
+import { accessOf, keyOf } from '../policy/policies.ts';
+import { lockOf } from '../support/pins.ts';
+import { waitUntil } from '../support/wait-until.ts';
+
+const TIMEOUT = { timeout: 60_000 };
+const FORM = { elicitation: { form: {} } };
+const ALICE = { key: 'key:alice', label: 'alice', scopes: [] };
+const TOOLS = [{ name: 'echo', inputSchema: { type: 'object' } }];
+
+/** An upstream whose tool `echo` answers, `fails` and `breaks` fail in their ways, and `waits` never answers. */
+function upstream() {
+  const named = (name: string) => ({ name, inputSchema: { type: 'object' } });
+  return memoryUpstream({
+    lists: { tools: [...TOOLS, named('fails'), named('breaks'), named('waits')] },
+    capabilities: { tools: {}, resources: { subscribe: true } },
+    request: (peer, request) => {
+      const name = request.params?.string('name');
+      if (name === 'waits') return;
+      if (name === 'breaks') {
+        peer.send(`{"jsonrpc":"2.0","id":${request.id},"error":{"code":-32050,"message":"secret of the upstream"}}`);
+        return;
+      }
+      const text = [{ type: 'text', text: 'secret of the result' }];
+      peer.send(result(request, name === 'fails' ? { content: text, isError: true } : { content: text }));
+    },
+  });
+}
+
+/** Returns the members of a record that these tests know, without those that differ in each run. */
+function known({ seq: _seq, time: _time, mac: _mac, ms: _ms, session: _session, ...rest }: AuditRecord): object {
+  return rest;
+}
+
+const outcomeOf = ({ name, decision, outcome, error, executed }: AuditRecord) => [
+  name,
+  decision,
+  outcome,
+  error,
+  executed,
+];
+
+test('SEC-44 a call has one record that says who, what, the decision and the outcome', TIMEOUT, async () => {
+  await using audit = await openTestAudit();
+  {
+    await using gateway = await testCore({ up: { memory: upstream() } }, {}, undefined, audit.trail);
+    const client = await gateway.connect({ principal: ALICE });
+    await client.result('tools/call', toolCall('up__echo', { text: 'hello' }));
+  }
+  const records = await audit.records();
+  const call = records.find(({ method }) => method === 'tools/call');
+  assert.ok(call !== undefined);
+  assert.ok(typeof call['ms'] === 'number' && typeof call['session'] === 'string');
+  const { argumentsDigest, bytesIn, bytesOut, ...rest } = Object(known(call));
+  assert.match(argumentsDigest, /^[\w-]{22}$/);
+  assert.ok(bytesIn > 20 && bytesOut > 20);
+  assert.deepEqual(rest, {
+    kind: 'request',
+    principal: 'key:alice',
+    label: 'alice',
+    client: 'test',
+    clientVersion: '1',
+    endpoint: '/mcp',
+    upstream: 'up',
+    method: 'tools/call',
+    name: 'up__echo',
+    upstreamName: 'echo',
+    requestId: '1',
+    decision: 'allowed',
+    outcome: 'ok',
+    executed: 'yes',
+  });
+});
+
+test('SEC-44 the outcome of each request is recorded, and nothing that it holds', TIMEOUT, async () => {
+  await using audit = await openTestAudit();
+  {
+    const memory = upstream();
+    await using gateway = await testCore({ up: { memory } }, {}, undefined, audit.trail);
+    const client = await gateway.connect();
+    for (const name of ['up__echo', 'up__fails', 'up__breaks', 'up__unknown']) {
+      await client.request('tools/call', toolCall(name, { secret: 'argument' }));
+    }
+    const waiting = client.send('tools/call', toolCall('up__waits'), { id: '77' });
+    await memory.until(() => memory.requests('tools/call').find(({ params }) => params?.string('name') === 'waits'));
+    client.notify('notifications/cancelled', { requestId: 77 });
+    await waiting;
+    await client.request('resources/read', { uri: 'up+https://me:secret@host/path?secret=1#secret' });
+    await gateway.core.gateway.endSession(client.session);
+  }
+  const records = await audit.records();
+  assert.deepEqual(records.filter(({ method }) => method === 'tools/call').map(outcomeOf), [
+    ['up__echo', 'allowed', 'ok', undefined, 'yes'],
+    ['up__fails', 'allowed', 'tool-error', 'tool_error', 'yes'],
+    ['up__breaks', 'allowed', 'error', 'rpc_error', 'unknown'],
+    ['up__unknown', 'allowed', 'error', 'unknown-tool', 'no'],
+    ['up__waits', 'allowed', 'cancelled', 'cancelled', 'unknown'],
+  ]);
+  const notifications = records.filter(({ kind }) => kind === 'notification');
+  assert.deepEqual(
+    notifications.map(({ method, requestId }) => [method, requestId]),
+    [
+      ['notifications/initialized', undefined],
+      ['notifications/cancelled', '77'],
+    ],
+  );
+  const sessions = records.filter(({ kind }) => kind === 'session');
+  assert.deepEqual(
+    sessions.map(({ event, session }) => [event, session]),
+    [
+      ['opened', sessions[0]?.['session']],
+      ['ended', sessions[0]?.['session']],
+    ],
+  );
+  assert.doesNotMatch(JSON.stringify(records), /secret/);
+});
+
+for (const client of ['legacy', 'modern']) {
+  test(`SEC-44 the error of an upstream does not choose the decision (${client})`, TIMEOUT, async () => {
+    await using audit = await openTestAudit();
+    const codes = ['unauthorized', 'cancelled'];
+    {
+      const left = [...codes];
+      const memory = memoryUpstream({
+        lists: { tools: TOOLS },
+        request: (peer, { id }) => {
+          const error = { code: -32_001, message: 'ran', data: { code: left.shift(), executed: 'no' } };
+          peer.send(JSON.stringify({ jsonrpc: '2.0', id: JSON.parse(id), error }));
+        },
+      });
+      await using gateway = await testCore({ up: { memory } }, {}, undefined, audit.trail);
+      const session = client === 'legacy' ? await gateway.connect() : undefined;
+      for (const _ of codes) {
+        if (session === undefined) await modernRequest(gateway, 'tools/call', toolCall('up__echo')).reply;
+        else await session.request('tools/call', toolCall('up__echo'));
+      }
+    }
+    const calls = (await audit.records()).filter(({ method }) => method === 'tools/call');
+    const expected = ['up__echo', 'allowed', 'error', 'rpc_error', 'unknown'];
+    assert.deepEqual(calls.map(outcomeOf), [expected, expected]);
+  });
+}
+
+test('SEC-44 a result that holds the type of another one is recorded as a result', TIMEOUT, async () => {
+  await using audit = await openTestAudit();
+  const memory = memoryUpstream({
+    lists: { tools: TOOLS },
+    request: (peer, request) => {
+      peer.send(result(request, { structuredContent: { resultType: 'task' }, content: [] }));
+    },
+  });
+  {
+    await using gateway = await testCore({ up: { memory } }, {}, undefined, audit.trail);
+    const client = await gateway.connect();
+    await client.result('tools/call', toolCall('up__echo'));
+  }
+  const records = await audit.records();
+  assert.deepEqual(records.filter(({ method }) => method === 'tools/call').map(outcomeOf), [
+    ['up__echo', 'allowed', 'ok', undefined, 'yes'],
+  ]);
+});
+
+test('SEC-44 members that a method does not have do not change the recorded name', TIMEOUT, async () => {
+  await using audit = await openTestAudit();
+  const other = { name: 'other', uri: 'other', ref: { type: 'ref/resource', name: 'other', uri: 'other' } };
+  {
+    await using gateway = await testCore({ up: { memory: upstream() } }, {}, undefined, audit.trail);
+    const client = await gateway.connect();
+    await client.request('tools/call', { ...other, ...toolCall('up__echo') });
+    await client.request('prompts/get', { ...other, name: 'up__prompt' });
+    await client.request('resources/read', { ...other, uri: 'up+file:///a' });
+    await client.request('completion/complete', { ...other, ref: { type: 'ref/prompt', name: 'p', uri: 'other' } });
+    await client.request('completion/complete', { ...other, ref: { type: 'ref/resource', name: 'other', uri: 'u' } });
+    await client.request('ping', other);
+  }
+  const records = (await audit.records()).filter(({ kind, method }) => kind === 'request' && method !== 'initialize');
+  assert.deepEqual(
+    records.map(({ method, name }) => [method, name]),
+    [
+      ['tools/call', 'up__echo'],
+      ['prompts/get', 'up__prompt'],
+      ['resources/read', 'up+file:///a'],
+      ['completion/complete', 'p'],
+      ['completion/complete', 'u'],
+      ['ping', undefined],
+    ],
+  );
+});
+
+test('full arguments are recorded without the values of members that may be secrets', TIMEOUT, async () => {
+  await using audit = await openTestAudit({ arguments: 'full', recordBytes: 4_096 });
+  const args = { path: '/tmp', token: 'hunter2', nested: [{ password: 'hunter2', x: 1 }] };
+  {
+    await using gateway = await testCore({ up: { memory: upstream() } }, {}, undefined, audit.trail);
+    const client = await gateway.connect();
+    await client.result('tools/call', toolCall('up__echo', args));
+    await client.result('tools/call', toolCall('up__echo', { text: 'long '.repeat(10_000) }));
+  }
+  const [first, second] = (await audit.records()).filter(({ method }) => method === 'tools/call');
+  assert.deepEqual(first?.['arguments'], {
+    path: '/tmp',
+    token: '[redacted]',
+    nested: [{ password: '[redacted]', x: 1 }],
+  });
+  assert.match(String(second?.['argumentsCut']), /^\{"text":"long long/);
+  assert.ok(Buffer.byteLength(JSON.stringify(second)) <= 4_096);
+});
+
+test('the values of secrets are not recorded, however their members are spelled', TIMEOUT, async () => {
+  const names = [
+    'api_key',
+    'API-Key',
+    'apikey',
+    'access_token',
+    'refreshToken',
+    'client_secret',
+    'Password',
+    'PASSWD',
+    'passphrase',
+    'Authorization',
+    'proxy-authorisation',
+    'Set-Cookie',
+    'credentials',
+    'private_key',
+    'AWS_ACCESS_KEY_ID',
+  ];
+  const hidden = Object.fromEntries(names.map((name) => [name, 'hunter2']));
+  const args = { ...hidden, list: [{ ...hidden, shown: 1 }], user_credentials: { id: 'hunter2' }, token: null };
+  await using audit = await openTestAudit({ arguments: 'full' });
+  {
+    await using gateway = await testCore({ up: { memory: upstream() } }, {}, undefined, audit.trail);
+    const client = await gateway.connect();
+    await client.result('tools/call', toolCall('up__echo', args));
+  }
+  const [record] = (await audit.records()).filter(({ method }) => method === 'tools/call');
+  const redacted = Object.fromEntries(names.map((name) => [name, '[redacted]']));
+  assert.deepEqual(record?.['arguments'], {
+    ...redacted,
+    list: [{ ...redacted, shown: 1 }],
+    user_credentials: '[redacted]',
+    token: null,
+  });
+});
+
+test('equal arguments have equal digests, and other ones others', TIMEOUT, async () => {
+  await using audit = await openTestAudit();
+  {
+    await using gateway = await testCore({ up: { memory: upstream() } }, {}, undefined, audit.trail);
+    const client = await gateway.connect();
+    for (const a of [1, 1, 2]) await client.result('tools/call', toolCall('up__echo', { a }));
+    await client.result('tools/list');
+  }
+  const records = await audit.records();
+  const [one, two, three] = records.filter(({ method }) => method === 'tools/call');
+  assert.equal(one?.['argumentsDigest'], two?.['argumentsDigest']);
+  assert.notEqual(one?.['argumentsDigest'], three?.['argumentsDigest']);
+  assert.equal(records.find(({ method }) => method === 'tools/list')?.['argumentsDigest'], undefined);
+});
+
+test('R22 a required record is written before the upstream gets the call', TIMEOUT, async () => {
+  await using audit = await openTestAudit({ required: true, sync: 'write' });
+  {
+    let atCall: readonly AuditRecord[] = [];
+    const memory = memoryUpstream({
+      lists: { tools: TOOLS },
+      request: (peer, request) => {
+        void recordsIn(audit.path).then((records) => {
+          atCall = records;
+          peer.send(result(request, { content: [] }));
+        });
+      },
+    });
+    await using gateway = await testCore({ up: { memory } }, {}, undefined, audit.trail);
+    const client = await gateway.connect();
+    await client.result('tools/call', toolCall('up__echo', { a: 1 }));
+    const begun = atCall.at(-1);
+    assert.deepEqual(
+      [begun?.kind, begun?.['name'], begun?.['upstreamName'], begun?.['upstream'], begun?.['principal']],
+      ['begun', 'up__echo', 'echo', 'up', 'local'],
+    );
+  }
+  const records = await audit.records();
+  const begun = records.find(({ kind }) => kind === 'begun');
+  assert.equal(
+    records.find(({ method, kind }) => kind === 'request' && method === 'tools/call')?.['begun'],
+    begun?.seq,
+  );
+});
+
+/** Requests that reach an upstream. */
+const reaching: readonly (readonly [method: string, params: object])[] = [
+  ['tools/call', toolCall('up__echo')],
+  ['resources/read', { uri: 'up+file:///a' }],
+  ['resources/subscribe', { uri: 'up+file:///a' }],
+  ['logging/setLevel', { level: 'info' }],
+  ['tasks/list', {}],
+];
+
+for (const [method, params] of reaching) {
+  test(`R22 ${method} that cannot be recorded is refused, and not sent`, TIMEOUT, async () => {
+    await using audit = await openTestAudit({ required: true });
+    const tasks = { list: {}, cancel: {}, requests: { tools: { call: {} } } };
+    const memory = memoryUpstream({
+      lists: { tools: TOOLS, resources: [{ uri: 'file:///a', name: 'a' }] },
+      capabilities: { tools: {}, resources: { subscribe: true }, logging: {}, tasks },
+    });
+    await using gateway = await testCore({ up: { memory } }, {}, undefined, audit.trail);
+    const client = await gateway.connect();
+    await client.result('tools/list');
+    await audit.trail.close();
+    const { answer } = await client.request(method, params);
+    assert.ok(answer.kind === 'error', JSON.stringify(answer));
+    assert.deepEqual(answer.error.data, { code: 'audit-unavailable', executed: 'no', retryable: true });
+    assert.deepEqual(memory.requests(method), []);
+  });
+}
+
+test('without `required` a call goes on that cannot be recorded', TIMEOUT, async () => {
+  await using audit = await openTestAudit();
+  await using gateway = await testCore({ up: { memory: upstream() } }, {}, undefined, audit.trail);
+  const client = await gateway.connect();
+  await audit.trail.close();
+  await client.result('tools/call', toolCall('up__echo'));
+});
+
+for (const required of [false, true]) {
+  test(`a parked call and its retry have a record each (required: ${required})`, TIMEOUT, async () => {
+    await using audit = await openTestAudit({ required });
+    {
+      await using gateway = await testCore({ up: { memory: asker().memory } }, {}, undefined, audit.trail);
+      const asked = askedIn(await ask(gateway).reply);
+      const inputResponses = answersTo(asked.inputRequests);
+      await ask(gateway, { requestState: asked.requestState, inputResponses }).reply;
+    }
+    const records = await audit.records();
+    const ended = records.filter(({ kind, method }) => kind === 'request' && method === 'tools/call');
+    assert.deepEqual(
+      ended.map(({ outcome, isRetry, executed }) => [outcome, isRetry, executed]),
+      [
+        ['input-required', undefined, 'unknown'],
+        ['ok', true, 'yes'],
+      ],
+    );
+    const begun = records.filter(({ kind }) => kind === 'begun').map(({ seq }) => seq);
+    assert.deepEqual(
+      ended.map((record) => record['begun']),
+      required ? begun : [undefined, undefined],
+    );
+  });
+}
+
+test('R22 the answer to a question that cannot be recorded does not reach the upstream', TIMEOUT, async () => {
+  await using audit = await openTestAudit({ required: true });
+  const { memory, call } = asker();
+  await using gateway = await testCore({ up: { memory } }, {}, undefined, audit.trail);
+  const { requestState, inputRequests } = askedIn(await ask(gateway).reply);
+  await audit.trail.close();
+  const { error } = await ask(gateway, { requestState, inputResponses: answersTo(inputRequests) }).reply;
+  assert.deepEqual(Object(error?.data).code, 'audit-unavailable');
+  assert.deepEqual(Object(error?.data).executed, 'unknown');
+  assert.equal(call('n').isCancelled, false);
+  assert.deepEqual(
+    memory.peers.flatMap(({ received }) => received.filter(({ kind }) => kind === 'result')),
+    [],
+  );
+});
+
+test('tasks and the requests about them are recorded with their upstream', TIMEOUT, async () => {
+  await using audit = await openTestAudit();
+  {
+    const { memory } = coreTaskUpstream();
+    await using gateway = await testCore({ up: { memory } }, {}, undefined, audit.trail);
+    const client = await gateway.connect();
+    const created = await client.result('tools/call', { ...toolCall('up__job'), task: { ttl: 1_000 } });
+    const taskId = Object(created['task']).taskId;
+    await client.result('tasks/get', { taskId });
+    await client.result('tasks/cancel', { taskId });
+    await client.request('tasks/get', { taskId: 'unknown' });
+  }
+  const records = (await audit.records()).filter(({ method }) => /^t(?:asks|ools\/call)/.test(String(method)));
+  assert.deepEqual(
+    records.map(({ method, upstream, outcome, executed }) => [method, upstream, outcome, executed]),
+    [
+      ['tools/call', 'up', 'task', 'yes'],
+      ['tasks/get', 'up', 'ok', 'yes'],
+      ['tasks/cancel', 'up', 'ok', 'yes'],
+      ['tasks/get', undefined, 'error', 'no'],
+    ],
+  );
+});
+
+test('a request that another replica executes is recorded there alone', TIMEOUT, async () => {
+  const processes = new JoinedProcesses();
+  await using near = await openTestAudit();
+  await using far = await openTestAudit();
+  const stateDir = await mkdtemp(join(tmpdir(), 'linkspan-replica-'));
+  {
+    const { memory } = asker();
+    await using first = await testCore({ up: { memory } }, {}, processes, far.trail);
+    await cp(join(first.config.stateDir, 'keys.json'), join(stateDir, 'keys.json'));
+    await using second = await testCore({ up: { memory } }, { stateDir }, processes, near.trail);
+    const { requestState, inputRequests } = askedIn(await ask(first).reply);
+    const { result: ended } = await ask(second, { requestState, inputResponses: answersTo(inputRequests) }).reply;
+    assert.equal(ended?.['resultType'], 'complete');
+  }
+  await rm(stateDir, { recursive: true });
+  const calls = (records: readonly AuditRecord[]) => records.filter(({ method }) => method === 'tools/call');
+  assert.deepEqual(
+    calls(await far.records()).map(({ isRetry, hops }) => [isRetry, hops]),
+    [
+      [undefined, undefined],
+      [true, 1],
+    ],
+  );
+  assert.deepEqual(calls(await near.records()), []);
+});
+
+test('a modern request that its client cancels is recorded as cancelled', TIMEOUT, async () => {
+  await using audit = await openTestAudit();
+  {
+    const memory = upstream();
+    await using gateway = await testCore({ up: { memory } }, {}, undefined, audit.trail);
+    const { call, reply } = new ModernClient(gateway).request('tools/call', toolCall('up__waits'));
+    await memory.until(() => memory.requests('tools/call')[0]);
+    call.cancel('gone');
+    await reply;
+  }
+  const [record] = (await audit.records()).filter(({ method }) => method === 'tools/call');
+  assert.deepEqual(outcomeOf(record ?? assert.fail()), ['up__waits', 'allowed', 'cancelled', 'cancelled', 'unknown']);
+});
+
+function ask(gateway: TestCore, retry: object = {}) {
+  return modernRequest(
+    gateway,
+    'tools/call',
+    { ...toolCall('up__ask', { nonce: 'n' }), ...retry },
+    { capabilities: FORM },
+  );
+}
+
+function answersTo(requests: object): object {
+  return Object.fromEntries(Object.keys(requests).map((key) => [key, accepted('Ada')]));
+}
+
+const RESOURCES = ['public', 'secret'].map((name) => ({ uri: `test://${name}`, name, description: 'For models.' }));
+
+test('SEC-44 a subscription to a hidden resource is denied, in the audit log and the metric', TIMEOUT, async () => {
+  await using audit = await openTestAudit();
+  const memory = memoryUpstream({
+    capabilities: { resources: { subscribe: true } },
+    lists: { resources: RESOURCES },
+    request: (peer, request) => peer.send(result(request, {})),
+  });
+  const deny = [{ resources: ['test://secret'] }];
+  const access = accessOf({ some: { upstreams: ['up'], deny } }, [{ roles: ['some'], anyone: true }]);
+  {
+    await using gateway = await testCore({ up: { memory } }, { access }, undefined, audit.trail);
+    await gateway.core.refresh();
+    const client = await gateway.connect({ principal: keyOf('ann') });
+    for (const name of ['public', 'secret']) await client.request('resources/subscribe', { uri: `up+test://${name}` });
+    await client.request('resources/subscribe', { uri: 'nowhere+test://secret' });
+    assert.match(await gateway.metrics.text(), /linkspan_access_denied_total\{upstream="up"\} 1\n/);
+    const notifications = { resourceSubscriptions: ['up+test://secret'] };
+    const listen = modernRequest(gateway, 'subscriptions/listen', { notifications }, { principal: keyOf('ann') });
+    await waitUntil(() => listen.messages.length > 0);
+    listen.call.close();
+    await listen.reply;
+    assert.match(await gateway.metrics.text(), /linkspan_access_denied_total\{upstream="up"\} 2\n/);
+  }
+  const records = (await audit.records()).filter(({ method }) => method === 'resources/subscribe');
+  assert.deepEqual(
+    records.map(({ name, decision, rule }) => [name, decision, Object(rule).name]),
+    [
+      ['up+test://public', 'allowed', 'some'],
+      ['up+test://secret', 'denied', 'some deny 1'],
+      ['nowhere+test://secret', 'allowed', undefined],
+    ],
+  );
+});
+
+test('SEC-44 a read of a resource that the lock withholds is denied by the lock', TIMEOUT, async () => {
+  await using audit = await openTestAudit();
+  const lists = {
+    resources: RESOURCES,
+    resourceTemplates: [{ uriTemplate: 'test://files/{name}', name: 'files', description: 'For models.' }],
+  };
+  const memory = memoryUpstream({
+    capabilities: { resources: { subscribe: true } },
+    lists,
+    request: (peer, request) => peer.send(result(request, { contents: [] })),
+  });
+  const lock = lockOf({ up: { resources: RESOURCES.slice(0, 1) } }, 'quarantine');
+  {
+    await using gateway = await testCore({ up: { memory } }, { lock }, undefined, audit.trail);
+    await gateway.core.refresh();
+    const client = await gateway.connect({ principal: ALICE });
+    for (const name of ['public', 'secret', 'files/a']) {
+      await client.request('resources/read', { uri: `up+test://${name}` });
+    }
+    await client.request('resources/subscribe', { uri: 'test://secret' });
+    await client.request('resources/read', { uri: 'nowhere+test://a' });
+  }
+  const records = (await audit.records()).filter(({ method }) => method?.toString().startsWith('resources/'));
+  assert.deepEqual(
+    records.map(({ name, decision, rule }) => [name, decision, Object(rule).name]),
+    [
+      ['up+test://public', 'allowed', undefined],
+      ['up+test://secret', 'denied', 'lock'],
+      ['up+test://files/a', 'denied', 'lock'],
+      ['test://secret', 'denied', 'lock'],
+      ['nowhere+test://a', 'allowed', undefined],
+    ],
+  );
+});
+
+test('SEC-44 the data of an error inside a task is that of the upstream', TIMEOUT, async () => {
+  await using audit = await openTestAudit();
+  const { memory } = extensionUpstream((task) => {
+    task.status = 'failed';
+    task.error = { code: -32603, message: 'Failed', data: { code: 'rate-limited', executed: 'no' } };
+  });
+  {
+    await using gateway = await testCore({ up: { memory, era: 'modern' } }, {}, undefined, audit.trail);
+    const client = await gateway.connect({ principal: ALICE });
+    assert.equal((await client.request('tools/call', toolCall('up__job'))).answer.kind, 'error');
+  }
+  const records = (await audit.records()).filter(({ method }) => method === 'tools/call');
+  assert.deepEqual(records.map(outcomeOf), [['up__job', 'allowed', 'error', 'rpc_error', 'unknown']]);
+});

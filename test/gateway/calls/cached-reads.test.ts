@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { testCore, toolCall } from '../../support/core.ts';
+import { modernUpstream } from '../../support/http-upstream.ts';
+import { type MemoryUpstream, memoryUpstream, result } from '../../support/memory-upstream.ts';
+import { modernRequest } from '../../support/modern-client.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const URI = 'lib://a';
+const CACHED = { ttlMs: 60_000, cacheScope: 'public' };
+const CONTENTS = { resultType: 'complete', contents: [{ uri: URI, text: 'a' }] };
+const RESOURCES = [{ uri: URI, name: 'a' }];
+const TOOLS = [{ name: 'act', inputSchema: { type: 'object' } }];
+
+/** A process of 2026-07-28 with one resource, which may be cached. */
+function cachingProcess(): MemoryUpstream {
+  return memoryUpstream({
+    isRaw: true,
+    lists: { resources: RESOURCES },
+    request: (peer, request) => {
+      if (request.method !== 'server/discover') return peer.send(result(request, { ...CONTENTS, ...CACHED }));
+      const capabilities = { resources: {} };
+      const discovered = { resultType: 'complete', supportedVersions: ['2026-07-28'], capabilities };
+      return peer.send(result(request, { ...discovered, ...CACHED }));
+    },
+  });
+}
+
+test('a cached read is answered while its upstream has no free slot', TIMEOUT, async () => {
+  await using upstream = await modernUpstream({
+    tools: TOOLS,
+    resources: RESOURCES,
+    answers: {
+      'resources/read': () => ({ ...CONTENTS, ...CACHED }),
+      // The call stays in flight.
+      'tools/call': () => undefined,
+    },
+  });
+  await using gateway = await testCore({
+    up: { ...upstream.config, rawUris: true, concurrency: 1, queue: 1, queueMs: 15_000 },
+  });
+  const read = () => modernRequest(gateway, 'resources/read', { uri: URI }).reply;
+  const client = await gateway.connect();
+  assert.deepEqual((await read()).result?.['contents'], CONTENTS.contents);
+  const call = modernRequest(gateway, 'tools/call', toolCall('up__act'));
+  await upstream.received.find(({ rpc }) => rpc === 'tools/call');
+  const waiting = modernRequest(gateway, 'tools/call', toolCall('up__act'));
+  // The queue is full too, so a request that needs a slot is refused at once.
+  const refused = await modernRequest(gateway, 'tools/call', toolCall('up__act')).reply;
+  assert.match(refused.error?.message ?? '', /1 requests in flight and 1 waiting/);
+  assert.deepEqual((await read()).result?.['contents'], CONTENTS.contents);
+  assert.deepEqual((await client.result('resources/read', { uri: URI }))['contents'], CONTENTS.contents);
+  assert.equal(upstream.requests('resources/read').length, 1);
+  for (const { call: pending } of [call, waiting]) pending.cancel('done');
+  await Promise.all([call.reply, waiting.reply]);
+});
+
+test('a cached read starts no process', TIMEOUT, async () => {
+  const memory = cachingProcess();
+  const idleMs = 1_000;
+  await using gateway = await testCore({ up: { memory, era: 'modern', rawUris: true, idleMs } });
+  const read = () => modernRequest(gateway, 'resources/read', { uri: URI }).reply;
+  const first = await read();
+  assert.deepEqual(first.result?.['contents'], CONTENTS.contents);
+  gateway.core.sweep(performance.now() + 2 * idleMs);
+  await memory.until(() => memory.open.size === 0 || undefined);
+  const { starts } = memory;
+  assert.deepEqual((await read()).result, first.result);
+  assert.deepEqual([memory.starts, memory.open.size, memory.requests('resources/read').length], [starts, 0, 1]);
+});
+
+test('a read that waited for a slot takes the result of the read before it', TIMEOUT, async () => {
+  const held = Promise.withResolvers<void>();
+  await using upstream = await modernUpstream({
+    resources: RESOURCES,
+    answers: {
+      'resources/read': (served) => {
+        void held.promise.then(() => served.result({ ...CONTENTS, ...CACHED }));
+        return undefined;
+      },
+    },
+  });
+  await using gateway = await testCore({ up: { ...upstream.config, rawUris: true, concurrency: 1, queueMs: 15_000 } });
+  const reads = [1, 2].map(() => modernRequest(gateway, 'resources/read', { uri: URI }).reply);
+  await upstream.received.find(({ rpc }) => rpc === 'resources/read');
+  held.resolve();
+  for (const reply of await Promise.all(reads)) assert.deepEqual(reply.result?.['contents'], CONTENTS.contents);
+  assert.equal(upstream.requests('resources/read').length, 1);
+});
+
+test('a read in the legacy era is not answered with a result of the modern one', TIMEOUT, async () => {
+  const serverInfo = { name: 'dual', version: '1' };
+  await using upstream = await modernUpstream({
+    resources: RESOURCES,
+    answers: {
+      initialize: () => ({ protocolVersion: '2025-11-25', capabilities: { resources: {} }, serverInfo }),
+      'notifications/initialized': ({ response }) => {
+        response.writeHead(202).end();
+        return undefined;
+      },
+      'resources/read': () => ({ ...CONTENTS, ...CACHED }),
+    },
+  });
+  await using gateway = await testCore({ up: { ...upstream.config, era: 'auto', rawUris: true } });
+  for (let n = 1; n <= 2; n++) await modernRequest(gateway, 'resources/read', { uri: URI }).reply;
+  assert.equal(upstream.requests('resources/read').length, 1);
+  const client = await gateway.connect();
+  for (let n = 2; n <= 3; n++) {
+    assert.deepEqual((await client.result('resources/read', { uri: URI }))['contents'], CONTENTS.contents);
+    assert.equal(upstream.requests('resources/read').length, n);
+  }
+});

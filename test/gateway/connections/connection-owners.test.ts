@@ -1,0 +1,111 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { UpstreamConfig } from '../../../src/config/upstream-config.ts';
+import type { Principal } from '../../../src/policy/principal.ts';
+import { type TestCore, testCore, toolCall } from '../../support/core.ts';
+import { JoinedProcesses } from '../../support/joined-processes.ts';
+import { type MemoryUpstream, memoryUpstream, result } from '../../support/memory-upstream.ts';
+import { type ModernOptions, modernRequest } from '../../support/modern-client.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const HTTP = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
+const principal = (key: string): Principal => ({ key, label: key, scopes: [] });
+
+interface Joined extends AsyncDisposable {
+  readonly processes: readonly [TestCore, TestCore];
+  /** Makes a call at a process. */
+  call(at: 0 | 1, options?: ModernOptions): Promise<void>;
+  /** Returns the number of calls that the upstream got from each process. */
+  counts(): readonly number[];
+}
+
+/** Starts two processes of one gateway. The upstream of each counts its calls. */
+async function join(own: Partial<UpstreamConfig> = {}): Promise<Joined> {
+  const joined = new JoinedProcesses();
+  const upstream = (): MemoryUpstream =>
+    memoryUpstream({
+      lists: { tools: [{ name: 'act', inputSchema: { type: 'object' } }] },
+      request: (peer, request) => peer.send(result(request, { content: [] })),
+    });
+  const upstreams = [upstream(), upstream()] as const;
+  const [first, second] = upstreams;
+  const cores = [
+    await testCore({ up: { memory: first, ...own } }, {}, joined),
+    await testCore({ up: { memory: second, ...own } }, {}, joined),
+  ] as const;
+  return {
+    processes: cores,
+    call: async (at, options) => {
+      const { error } = await modernRequest(cores[at], 'tools/call', toolCall('up__act'), options).reply;
+      assert.equal(error, undefined);
+    },
+    counts: () => upstreams.map((memory) => memory.requests('tools/call').length),
+    [Symbol.asyncDispose]: async () => {
+      for (const core of cores) await core[Symbol.asyncDispose]();
+    },
+  };
+}
+
+for (const isolation of ['session', 'principal'] as const) {
+  test(`with isolation ${isolation}, requests of a principal go to one process`, TIMEOUT, async () => {
+    await using joined = await join({ isolation });
+    for (const at of [1, 0, 0, 1] as const) await joined.call(at);
+    await joined.call(0, { capabilities: { elicitation: {} } });
+    assert.deepEqual(joined.counts(), [0, 5]);
+    await joined.call(0, { principal: principal('bob') });
+    await joined.call(1, { principal: principal('bob') });
+    assert.deepEqual(joined.counts(), [2, 5], 'another principal has a connection of its own');
+    await joined.call(0, { view: 'up' });
+    assert.deepEqual(joined.counts(), isolation === 'session' ? [3, 5] : [2, 6], 'so has another endpoint');
+  });
+}
+
+for (const isolation of ['shared', 'call'] as const) {
+  test(`with isolation ${isolation}, requests are sent where they arrive`, TIMEOUT, async () => {
+    await using joined = await join({ isolation });
+    for (const at of [1, 0, 0] as const) await joined.call(at);
+    assert.deepEqual(joined.counts(), [2, 1]);
+  });
+}
+
+test('requests to a remote upstream of an older revision go to one process', TIMEOUT, async () => {
+  await using joined = await join({ target: HTTP });
+  for (const at of [0, 1, 1] as const) await joined.call(at);
+  assert.deepEqual(joined.counts(), [3, 0]);
+});
+
+test('a connection that is given away is made by the process of the next request', TIMEOUT, async () => {
+  await using joined = await join();
+  await joined.call(0);
+  joined.processes[0].core.handOver();
+  await joined.call(1);
+  await joined.call(0);
+  assert.deepEqual(joined.counts(), [1, 2]);
+});
+
+test('a connection that nobody uses any more is free for other processes', TIMEOUT, async () => {
+  await using joined = await join({ idleMs: 1 });
+  await joined.call(0);
+  const { core } = joined.processes[0];
+  const laterMs = performance.now() + 31_000;
+  core.sweep(laterMs);
+  await joined.call(1);
+  assert.deepEqual(joined.counts(), [2, 0], 'it was open until the sweep');
+  core.sweep(laterMs + 100_000);
+  core.sweep(laterMs + 200_000);
+  await joined.call(1);
+  assert.deepEqual(joined.counts(), [2, 1]);
+});
+
+test('a connection is used as long as any client of its principal uses it', TIMEOUT, async () => {
+  await using joined = await join({ idleMs: 1 });
+  await joined.call(0);
+  const betweenMs = performance.now();
+  await joined.call(0, { capabilities: { elicitation: {} } });
+  const { core } = joined.processes[0];
+  // Closes the links, which show use as well.
+  core.sweep(betweenMs + 20_000);
+  core.sweep(betweenMs + 30_000);
+  await joined.call(1);
+  assert.deepEqual(joined.counts(), [3, 0]);
+});

@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Sealer } from '../../../src/gateway/handles/sealer.ts';
+import { RedisKeyStore } from '../../../src/store/redis/key-store.ts';
+import { openRedis, redisConfig, sharedRedis } from '../../support/redis.ts';
+import { TcpRelay } from '../../support/tcp-relay.ts';
+
+const redis = sharedRedis();
+const HOUR = 3_600_000;
+const PAYLOAD = { session: 'a' };
+
+test('a handle of a key that cannot be read now is not taken for an invalid one', { timeout: 60_000 }, async (t) => {
+  await using relay = await TcpRelay.open((await redis).port);
+  const config = redisConfig((await redis).url);
+  const cut = redisConfig(`redis://127.0.0.1:${relay.port}`, {
+    prefix: config.prefix,
+    wrappingKeys: config.wrappingKeys,
+  });
+  const [there, here] = [await openRedis(config), await openRedis(cut)];
+  const sealer = await Sealer.open(new RedisKeyStore(there.connection, there.keys, there.box));
+  const other = await Sealer.open(new RedisKeyStore(here.connection, here.keys, here.box));
+  await sealer.rotate(HOUR);
+  const nowMs = Date.now();
+  const text = await sealer.seal('session', PAYLOAD, nowMs + HOUR);
+
+  relay.cut();
+  const beganMs = performance.now();
+  let laterMs = 1_000;
+  t.mock.method(performance, 'now', () => beganMs + laterMs);
+  for (let n = 0; n < 3; n++) {
+    await assert.rejects(other.unseal('session', text, nowMs), { code: 'store-unavailable' }, `attempt ${n}`);
+  }
+  relay.restore();
+  let payload: unknown;
+  while (payload === undefined) {
+    laterMs += 1_000;
+    await new Promise((resolve) => setImmediate(resolve));
+    payload = await other.unseal('session', text, nowMs).catch(() => undefined);
+  }
+  assert.deepEqual(payload, PAYLOAD);
+});

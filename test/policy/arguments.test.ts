@@ -1,0 +1,38 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { hasOddSpelling, readArguments } from '../../src/policy/arguments.ts';
+import { RawObject } from '../../src/json/json.ts';
+
+const MEMBERS = new Set(['path', 'skip']);
+
+const ODD = [
+  '{"path":"/pub","path":"/etc"}',
+  '{"path":"/pub","p\\u0061th":"/etc"}',
+  '{"path":"/pub","Path":"/etc"}',
+  '{"PATH":"/etc"}',
+  '{"\u017Fkip":1}',
+  '{"s\u212Aip":1}',
+  '{"in":{"path":"/pub","PATH":"/etc"}}',
+  '{"in":[{"a":1,"A":2}]}',
+  '[1]',
+  '"text"',
+];
+
+for (const text of ODD) {
+  test(`SEC-09 arguments with two readings are refused: ${text}`.slice(0, 78), () => {
+    assert.equal(typeof readArguments(text, MEMBERS), 'string');
+  });
+}
+
+test('SEC-09 arguments with one reading are counted and read', () => {
+  const read = readArguments('{"path":"/pub","list":[1,{"Other":2}]}', MEMBERS);
+  assert.deepEqual(read, { args: { path: '/pub', list: [1, { Other: 2 }] }, size: { values: 6, chars: 38 } });
+  assert.deepEqual(readArguments(undefined, MEMBERS), { args: {}, size: { values: 0, chars: 0 } });
+});
+
+test('SEC-09 params whose members a lenient upstream may read instead are odd', () => {
+  assert.equal(hasOddSpelling(RawObject.parse('{"name":"a","arguments":{}}')), false);
+  assert.equal(hasOddSpelling(RawObject.parse('{"name":"a","Name":"b"}')), true);
+  assert.equal(hasOddSpelling(RawObject.parse('{"name":"a","Arguments":{}}')), true);
+  assert.equal(hasOddSpelling(RawObject.parse('{"ref":{"type":"ref/prompt","name":"a","NAME":"b"}}')), true);
+});

@@ -1,0 +1,304 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type Item, NO_HINTS, type Reason } from '../../src/policy/decide.ts';
+import type { ItemKind } from '../../src/catalog/items/kind.ts';
+import { LIMITS } from '../../src/limits.ts';
+import { Policy } from '../../src/policy/policy.ts';
+import type { Principal } from '../../src/policy/principal.ts';
+import { random } from '../support/random.ts';
+import { accessOf, keyOf, tokenOf } from './policies.ts';
+
+function item(kind: ItemKind, upstream: string, name: string, hints: Partial<Item['hints']> = {}): Item {
+  return { kind, upstream, name, hints: { ...NO_HINTS, ...hints } };
+}
+
+const NOW = new Date('2026-01-31T12:00:00Z');
+const ANYONE = { roles: ['r'], anyone: true };
+
+/** Returns the decision for a policy of one role that everybody has. */
+function effectOf(role: Parameters<typeof accessOf>[0][string], about: Item): string {
+  return new Policy(accessOf({ r: role }, [ANYONE])).rightsOf(keyOf('ada'), '').decide(about).effect;
+}
+
+test('deny wins over grants, and what no rule allows is denied', () => {
+  const role = { upstreams: ['github'], tools: ['*'], deny: [{ tools: ['delete_*'] }] };
+  assert.equal(effectOf(role, item('tool', 'github', 'get')), 'allow');
+  assert.equal(effectOf(role, item('tool', 'github', 'delete_repo')), 'deny');
+  assert.equal(effectOf(role, item('tool', 'jira', 'get')), 'deny');
+  assert.equal(effectOf(role, item('prompt', 'github', 'get')), 'deny');
+});
+
+test('a deny rule of one role wins over another role', () => {
+  const access = accessOf({ all: { upstreams: undefined }, no: { deny: [{ tools: ['rm'] }] } }, [
+    { roles: ['all'], anyone: true },
+    { roles: ['no'], groups: ['interns'] },
+  ]);
+  const policy = new Policy(access);
+  const rm = item('tool', 'shell', 'rm');
+  assert.equal(policy.rightsOf(keyOf('ada'), '').decide(rm).effect, 'allow');
+  assert.equal(policy.rightsOf(keyOf('bob', ['interns']), '').decide(rm).effect, 'deny');
+});
+
+test('readOnly allows tools that declare it, and resources and prompts', () => {
+  const role = { hints: { readOnly: true } };
+  assert.equal(effectOf(role, item('tool', 'a', 'get', { readOnly: true })), 'allow');
+  assert.equal(effectOf(role, item('tool', 'a', 'set')), 'deny');
+  assert.equal(effectOf(role, item('resource', 'a', 'file:///x')), 'allow');
+});
+
+const DENIED_SPELLINGS = [
+  'drive:///board/x',
+  'drive://board/x',
+  'DRIVE:///Board/x',
+  'drive:///public/../board/x',
+  'drive:///public/%2e%2e/board/x',
+  'drive:///board%2Fx',
+  'drive:///%62oard/x',
+  'drive:////board/x',
+  'drive:\\\\\\board\\x',
+  'drive:///board/x?v=1',
+  'drive:///board/x#part',
+  'drive:///board/',
+  'drive://board/',
+  'drive:///board/%zz',
+];
+
+for (const uri of DENIED_SPELLINGS) {
+  test(`SEC-09 a rule about drive:///board/* is about ${uri}`, () => {
+    const role = { upstreams: ['drive'], deny: [{ resources: ['drive:///board/*'] }] };
+    assert.equal(effectOf(role, item('resource', 'drive', uri)), 'deny');
+    assert.equal(effectOf(role, item('resource', 'drive', 'drive:///public/x')), 'allow');
+  });
+}
+
+for (const uri of ['drive:///public/../board/x', 'drive:///public/%2e%2e/board/x', 'drive:///public\\..\\board']) {
+  test(`SEC-09 a rule about drive:///public/* is not about ${uri}`, () => {
+    const role = { resources: ['drive:///public/*'] };
+    assert.equal(effectOf(role, item('resource', 'drive', uri)), 'deny');
+    assert.equal(effectOf(role, item('resource', 'drive', 'drive:///public/x')), 'allow');
+  });
+}
+
+const ONE_DENIED = [
+  ['file:///secret/*', 'file:///%73ecret/key?/../../../pub'],
+  ['file:///secret/*', 'FILE:///secret/key#/../../../pub'],
+  ['file:///secret/*', 'file://localhost/secret/key'],
+  ['file:///secret/*', 'file://x/secret/key'],
+  ['https://wiki.corp/private/*', 'https://wiki.corp./private/x'],
+  ['file:///*Key*', 'file:///home/private%4Bey'],
+  ['file:///*Key*', 'file:///privateKey'],
+] as const;
+
+for (const [glob, uri] of ONE_DENIED) {
+  test(`SEC-09 a rule about ${glob} is about ${uri}`, () => {
+    const role = { upstreams: ['drive'], deny: [{ resources: [glob] }] };
+    assert.equal(effectOf(role, item('resource', 'drive', uri)), 'deny');
+    assert.equal(effectOf(role, item('resource', 'drive', 'file:///pub/secret/x')), 'allow');
+  });
+}
+
+for (const uri of ['file:///pub/../secret/key?/../../pub/x', 'file:///pub/../secret/key#/../../pub/x']) {
+  test(`SEC-09 a rule about file:///pub/* is not about ${uri}`, () => {
+    const role = { resources: ['file:///pub/*'] };
+    assert.equal(effectOf(role, item('resource', 'drive', uri)), 'deny');
+    assert.equal(effectOf(role, item('resource', 'drive', 'file:///pub/x?part=..')), 'allow');
+  });
+}
+
+test('an allow rule about file:///*Report* is about reports at any depth', () => {
+  const role = { resources: ['file:///*Report*'] };
+  assert.equal(effectOf(role, item('resource', 'drive', 'file:///home/Report.md')), 'allow');
+});
+
+test('a template is listed if one of its URIs may be allowed', () => {
+  const role = { resources: ['repo://acme/*'] };
+  assert.equal(effectOf(role, item('template', 'a', 'repo://{owner}/{name}')), 'allow');
+  assert.equal(effectOf(role, item('template', 'a', 'repo://acme/public/{name}')), 'allow');
+  assert.equal(effectOf(role, item('template', 'a', 'repo://other/{name}')), 'deny');
+  const denied = { upstreams: undefined, deny: [{ resources: ['repo://acme/*'] }] };
+  assert.equal(effectOf(denied, item('template', 'a', 'repo://acme/{name}')), 'deny');
+  assert.equal(effectOf(denied, item('template', 'a', 'repo://{owner}/{name}')), 'allow');
+});
+
+test('groups come from keys and from claims at nested paths, also from a text', () => {
+  const access = accessOf({ r: { upstreams: undefined } }, [{ roles: ['r'], groups: ['eng'] }], {
+    claims: [
+      { name: 'roles', path: 'realm_access.roles', type: 'list' },
+      { name: 'team', path: 'https://acme.test/team', type: 'list' },
+    ],
+    groupClaims: ['roles', 'team'],
+  });
+  const policy = new Policy(access);
+  const may = (principal: Principal) => policy.rightsOf(principal, '').decide(item('tool', 'a', 'b')).effect;
+  assert.equal(may(keyOf('ci', ['eng'])), 'allow');
+  assert.equal(may(tokenOf('ada', { realm_access: { roles: ['eng', 'x'] } })), 'allow');
+  assert.equal(may(tokenOf('ada', { 'https://acme.test/team': 'eng' })), 'allow');
+  assert.equal(may(tokenOf('ada', { realm_access: { roles: ['hr'] } })), 'deny');
+  assert.equal(may(tokenOf('ada', { roles: ['eng'] })), 'deny');
+});
+
+test('a grant needs a value of each of its lists, and one of its endpoints', () => {
+  const access = accessOf({ r: { upstreams: undefined } }, [
+    { roles: ['r'], scopes: ['mcp'], subjects: ['ada'], endpoints: ['github'] },
+  ]);
+  const policy = new Policy(access);
+  const may = (principal: Principal, endpoint: string) =>
+    policy.rightsOf(principal, endpoint).decide(item('tool', 'github', 'b')).effect;
+  assert.equal(may(tokenOf('ada', {}, ['mcp']), 'github'), 'allow');
+  assert.equal(may(tokenOf('ada', {}, ['mcp']), ''), 'deny');
+  assert.equal(may(tokenOf('ada'), 'github'), 'deny');
+  assert.equal(may(tokenOf('bob', {}, ['mcp']), 'github'), 'deny');
+});
+
+test('a condition that fails denies in allow rules and in deny rules', () => {
+  const access = (role: Parameters<typeof accessOf>[0][string]) =>
+    accessOf({ r: role }, [ANYONE], { claims: [{ name: 'dept', path: 'dept', type: 'string' }] });
+  const decided = (role: Parameters<typeof accessOf>[0][string]) =>
+    new Policy(access(role)).rightsOf(tokenOf('ada'), '').decide(item('tool', 'a', 'b'));
+  const allowing = decided({ when: 'claims.dept == "eng"' });
+  assert.deepEqual([allowing.effect, allowing.failed.map(({ name }) => name)], ['deny', ['r']]);
+  const denying = decided({ upstreams: undefined, deny: [{ when: 'claims.dept == "hr"' }] });
+  assert.deepEqual([denying.effect, denying.failed.map(({ name }) => name)], ['deny', ['r deny 1']]);
+});
+
+test('principals with the same rules share rights, unless a condition reads who asks', () => {
+  const roles = { r: { tools: ['*'] }, mine: { when: 'principal.label == "ada"' } };
+  const policy = new Policy(accessOf(roles, [ANYONE, { roles: ['mine'], groups: ['g'] }]));
+  assert.equal(policy.rightsOf(keyOf('ada'), ''), policy.rightsOf(keyOf('bob'), ''));
+  assert.notEqual(policy.rightsOf(keyOf('ada'), ''), policy.rightsOf(keyOf('ada'), 'other'));
+  const [ada, bob] = [policy.rightsOf(keyOf('ada', ['g']), ''), policy.rightsOf(keyOf('bob', ['g']), '')];
+  assert.notEqual(ada.key, bob.key);
+  assert.equal(ada.decide(item('prompt', 'a', 'b')).effect, 'allow');
+  assert.equal(bob.decide(item('prompt', 'a', 'b')).effect, 'deny');
+});
+
+test('SEC-09 odd arguments are denied if a rule reads arguments, and only then', () => {
+  const roles = { r: { tools: ['read'], when: 'args.path.startsWith("/pub/")' }, free: { tools: ['free'] } };
+  const rights = new Policy(accessOf(roles, [{ roles: ['r', 'free'], anyone: true }])).rightsOf(keyOf('ada'), '');
+  const call = (name: string, text: string) => rights.decideCall(item('tool', 'a', name), text, NOW).effect;
+  assert.equal(call('read', '{"path":"/pub/x"}'), 'allow');
+  assert.equal(call('read', '{"path":"/etc"}'), 'deny');
+  assert.equal(call('read', '{"path":"/pub/x","PATH":"/etc"}'), 'deny');
+  assert.equal(call('read', '{"path":"/pub/x","path":"/etc"}'), 'deny');
+  assert.equal(call('free', '{"path":"/pub/x","PATH":"/etc"}'), 'allow');
+});
+
+test('SEC-09 arguments are read for the conditions about the called tool alone', () => {
+  const roles = {
+    read: { tools: ['read'], when: 'args.path.startsWith("/pub/")' },
+    count: { tools: ['count'], when: 'args.n > 0' },
+    late: { tools: ['count'], when: 'tool.name == "other" && args.path == "x"' },
+  };
+  const rights = new Policy(accessOf(roles, [{ roles: Object.keys(roles), anyone: true }])).rightsOf(keyOf('ada'), '');
+  const call = (name: string, text: string) => rights.decideCall(item('tool', 'a', name), text, NOW).effect;
+  assert.equal(call('count', '{"n":1,"PATH":"/etc"}'), 'allow');
+  assert.equal(call('count', '{"n":1,"N":0}'), 'deny');
+  assert.equal(call('read', '{"path":"/pub/x","PATH":"/etc"}'), 'deny');
+});
+
+test('rights to an item decide about each of its calls, and keep what was listed', () => {
+  const role = { tools: ['*'], deny: [{ tools: ['set'], when: 'args.n == 1' }] };
+  const rights = new Policy(accessOf({ r: role }, [ANYONE])).rightsOf(keyOf('ada'), '');
+  const toSet = rights.to(item('tool', 'a', 'set'));
+  const decided = ['{"n":0}', '{"n":1}', undefined, '{"n":2}'].map((text) => toSet.decideCall(text, NOW).effect);
+  assert.deepEqual([toSet.listed.effect, ...decided], ['depends', 'allow', 'deny', 'deny', 'allow']);
+});
+
+const NAMES = ['get', 'get_all', 'set', 'delete', 'x'];
+const GLOBS = ['*', 'get*', '*_all', 'set', 'delete', '?'];
+const UPSTREAMS = ['a', 'b'];
+const CONDITIONS = [
+  'args.n > 2',
+  'args.s == "x" || claims.dept == "eng"',
+  '!(args.n == 1 && claims.level > 2.0)',
+  'claims.dept == "eng"',
+  'claims.level > 1.0 && args.n < 3',
+  'has(args.s) ? args.s.startsWith("x") : claims.dept == "hr"',
+  'tool.readOnly || now.getHours() > 12',
+  'args.l.all(v, v < 3)',
+  '"eng" in principal.groups',
+];
+
+interface Case {
+  readonly policy: Policy;
+  readonly principal: Principal;
+  readonly item: Item;
+  readonly args: string;
+}
+
+function caseOf(pick: (below: number) => number): Case {
+  const one = <T>(values: readonly [T, ...T[]] | readonly T[]): T => {
+    const value = values[pick(values.length)];
+    if (value === undefined) throw new RangeError('no values');
+    return value;
+  };
+  const maybe = <T>(make: () => T): T | undefined => (pick(2) === 0 ? undefined : make());
+  const items = () => ({
+    upstreams: maybe(() => [one(UPSTREAMS)]),
+    tools: maybe(() => [one(GLOBS)]),
+    hints: pick(4) === 0 ? { readOnly: true } : {},
+    when: maybe(() => one(CONDITIONS)),
+  });
+  const role = () => ({ ...items(), deny: pick(3) === 0 ? [items()] : [] });
+  const access = accessOf({ r: role(), s: role() }, [ANYONE, { roles: ['s'], groups: ['eng'] }], {
+    claims: [
+      { name: 'dept', path: 'dept', type: 'string' },
+      { name: 'level', path: 'level', type: 'number' },
+    ],
+  });
+  const claims = {
+    ...(pick(2) === 0 ? {} : { dept: one(['eng', 'hr']) }),
+    ...(pick(2) === 0 ? {} : { level: pick(4) }),
+  };
+  const principal = { ...tokenOf('ada', claims), groups: pick(2) === 0 ? [] : ['eng'] };
+  const args = {
+    ...(pick(3) === 0 ? {} : { n: pick(4) }),
+    ...(pick(2) === 0 ? {} : { s: one(['x', 'y', 'xy']) }),
+    ...(pick(2) === 0 ? {} : { l: [pick(4), pick(4)] }),
+  };
+  return {
+    policy: new Policy(access),
+    principal,
+    item: item('tool', one(UPSTREAMS), one(NAMES), { readOnly: pick(2) === 0 }),
+    args: JSON.stringify(args),
+  };
+}
+
+const SEED = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
+const CASES = 10_000;
+
+test(`callable with some arguments implies listed, and explained alike (SEED=${SEED})`, () => {
+  const pick = random(SEED);
+  const seen = { allow: 0, deny: 0, depends: 0 };
+  for (let i = 0; i < CASES; i++) {
+    const { policy, principal, item, args } = caseOf(pick);
+    const rights = policy.rightsOf(principal, '');
+    const listed = rights.decide(item);
+    const kept = rights.to(item);
+    kept.decideCall('{"n":3,"s":"x"}', NOW);
+    const called = kept.decideCall(args, NOW);
+    assert.deepEqual(kept.listed, listed, `SEED=${SEED} case ${i}`);
+    seen[listed.effect]++;
+    const shown = `SEED=${SEED} case ${i}`;
+    assert.notEqual(called.effect, 'depends', shown);
+    if (called.effect === 'allow') assert.notEqual(listed.effect, 'deny', shown);
+    if (listed.effect === 'allow') assert.equal(called.effect, 'allow', shown);
+    const reasons: Reason[] = [];
+    const explained = rights.decideCall(item, args, NOW, reasons);
+    assert.deepEqual([explained.effect, explained.rule], [called.effect, called.rule], shown);
+    const applies = reasons.filter(({ outcome }) => outcome === 'true' || outcome === 'fails');
+    const isDenied = applies.some(({ effect }) => effect === 'deny');
+    const isAllowed = applies.some(({ effect, outcome }) => effect === 'allow' && outcome === 'true');
+    assert.equal(called.effect, !isDenied && isAllowed ? 'allow' : 'deny', shown);
+  }
+  assert.ok(Math.min(...Object.values(seen)) > CASES / 50, JSON.stringify(seen));
+});
+
+test('limit sharedRights: beyond it rights are made again, and decide alike', () => {
+  const roles = { mine: { tools: ['get'], when: 'principal.label == "ada"' } };
+  const policy = new Policy(accessOf(roles, [{ roles: ['mine'], anyone: true }]));
+  const may = (name: string) => policy.rightsOf(keyOf(name), '').decide(item('tool', 'a', 'get')).effect;
+  assert.equal(may('ada'), 'allow');
+  for (let i = 0; i <= LIMITS.sharedRights; i++) assert.equal(may(`user ${i}`), 'deny');
+  assert.equal(may('ada'), 'allow');
+});

@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { canonicalUri } from '../../src/policy/uri-form.ts';
+
+const SAME = [
+  'drive:///board/x',
+  'drive://board/x',
+  'drive:/board/x',
+  'DRIVE://Board/x',
+  'drive://board//x',
+  'drive://board/./x',
+  'drive://board/public/../x',
+  'drive://board/%78',
+  'drive://board/%2578',
+  'drive://board%2Fx',
+  'drive://board/public/%2e%2E/x',
+  'drive:\\\\board\\x',
+  'drive://user@board:80/x',
+  'drive://board/x/',
+  'dri\tve://board/x',
+];
+
+for (const uri of SAME) {
+  test(`SEC-09 ${JSON.stringify(uri)} has the form of drive://board/x`, () => {
+    assert.equal(canonicalUri(uri), 'drive:/board/x');
+  });
+}
+
+test('SEC-09 a URI that cannot be decoded or is too long has no form', () => {
+  assert.equal(canonicalUri('drive://board/%zz'), undefined);
+  assert.equal(canonicalUri(`drive://board/${'x'.repeat(9_000)}`), undefined);
+});
+
+test('the cases of a path are kept', () => {
+  assert.equal(canonicalUri('file:///home/Ada/Notes.md'), 'file:/home/Ada/Notes.md');
+});

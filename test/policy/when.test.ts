@@ -1,0 +1,127 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { FAILS, FALSE, TRUE, UNKNOWN } from '../../src/policy/outcomes.ts';
+import { type Variables, type When, whenCompiler } from '../../src/policy/when.ts';
+
+const compile = whenCompiler([
+  { name: 'dept', path: 'dept', type: 'string' },
+  { name: 'roles', path: 'realm_access.roles', type: 'list' },
+  { name: 'level', path: 'level', type: 'number' },
+]);
+
+const EARLY: Variables = {
+  principal: { label: 'ada', groups: ['eng'], scopes: [] },
+  claims: { dept: 'eng', roles: ['dev'] },
+  client: {},
+  endpoint: '',
+  upstream: 'github',
+  tool: { kind: 'tool', name: 'get', readOnly: true, destructive: false, idempotent: false, openWorld: true },
+};
+
+function when(text: string): When {
+  const made = compile(text);
+  if (typeof made === 'string') assert.fail(made);
+  return made;
+}
+
+function at(text: string, args: Readonly<Record<string, unknown>>): number {
+  return when(text).outcomes({ ...EARLY, args, now: new Date('2026-01-31T12:00:00Z') }, { values: 1, chars: 1 });
+}
+
+const EARLY_CASES = [
+  { text: 'claims.dept == "eng"', expected: TRUE },
+  { text: '"dev" in claims.roles', expected: TRUE },
+  { text: 'claims.level > 3.0', expected: FAILS },
+  { text: '!has(claims.level)', expected: TRUE },
+  { text: 'args.a == 1', expected: UNKNOWN },
+  { text: 'now > timestamp("2020-01-01T00:00:00Z")', expected: UNKNOWN },
+  { text: 'claims.dept == "hr" && args.a == 1', expected: FALSE },
+  { text: 'claims.dept == "eng" && args.a == 1', expected: UNKNOWN },
+  { text: 'claims.dept == "eng" || args.a == 1', expected: TRUE },
+  { text: 'claims.level > 3.0 && args.a == 1', expected: FALSE | FAILS },
+  { text: '!(claims.level > 3.0 && args.a == 1)', expected: TRUE | FAILS },
+  { text: 'claims.dept == "hr" ? args.a == 1 : false', expected: FALSE },
+  { text: 'tool.readOnly && upstream == "github"', expected: TRUE },
+];
+
+for (const { text, expected } of EARLY_CASES) {
+  test(`before a call, ${text}`.slice(0, 78), () => assert.equal(when(text).outcomes(EARLY), expected));
+}
+
+const CALL_CASES = [
+  { text: 'args.a == 1', args: { a: 1 }, expected: TRUE },
+  { text: 'args.a == 1', args: { a: '1' }, expected: FALSE },
+  { text: 'args.a == 1', args: {}, expected: FAILS },
+  { text: 'args.toString == "x"', args: {}, expected: FAILS },
+  { text: 'args.path.startsWith("/pub/")', args: { path: '/pub/x' }, expected: TRUE },
+  { text: 'args.path.startsWith("/pub/")', args: { path: ['/pub/x'] }, expected: FAILS },
+  { text: 'args.ids.all(x, x < 10)', args: { ids: [1, 2] }, expected: TRUE },
+  { text: 'now.getHours() == 12', args: {}, expected: TRUE },
+];
+
+for (const { text, args, expected } of CALL_CASES) {
+  test(`${text} with ${JSON.stringify(args)}`.slice(0, 78), () => assert.equal(at(text, args), expected));
+}
+
+const REFUSED = [
+  { text: 'args.p.matches("a+")', why: /matches\(\) is not supported/ },
+  { text: 'args.p.split(",").size() > 1', why: /split\(\) is not supported/ },
+  { text: 'cel.bind(x, args.p, x == "a")', why: /bind\(\) is not supported/ },
+  { text: 'args.a.contains(args.b)', why: /contains\(\) with a text of args/ },
+  { text: 'args.a.all(x, "abc".contains(x))', why: /contains\(\) with a text of args/ },
+  { text: 'duration(args.a) < duration("1h")', why: /duration\(\) of anything but a text/ },
+  { text: 'args.a.duration()', why: /duration|no matching/ },
+  { text: 'timestamp(args.a) < now', why: /timestamp\(\) of a text of args/ },
+  { text: 'args.a.all(x, timestamp(x) < now)', why: /timestamp\(\) of a text of args/ },
+  { text: 'args.a.all(x, args.b.all(y, x == y))', why: /a macro inside a macro/ },
+  { text: 'args[args.k] == 1', why: /an index that reads args/ },
+  { text: 'claims.tenant == "a"', why: /No such key: tenant/ },
+  { text: 'claims.dept > 3', why: /no such overload/ },
+  { text: 'nobody == 1', why: /Unknown variable/ },
+  { text: 'claims.dept', why: /must be true or false/ },
+  { text: 'claims.dept ==', why: /./ },
+  { text: `"${'x'.repeat(5_000)}" == claims.dept`, why: /longer than/ },
+  { text: `${'('.repeat(60)}true${')'.repeat(60)}`, why: /depth|nested|Exceeded/i },
+];
+
+for (const { text, why } of REFUSED) {
+  test(`refused at load: ${text}`.slice(0, 78), () => {
+    const made = compile(text);
+    assert.match(typeof made === 'string' ? made : 'accepted', why);
+  });
+}
+
+test('a macro fails on more than 1000 values or 64 KiB of arguments', () => {
+  const macro = when('args.ids.all(x, x < 10)');
+  const late = { ...EARLY, args: { ids: [1] }, now: new Date() };
+  assert.equal(macro.outcomes(late, { values: 1_000, chars: 65_536 }), TRUE);
+  assert.equal(macro.outcomes(late, { values: 1_001, chars: 10 }), FAILS);
+  assert.equal(macro.outcomes(late, { values: 2, chars: 65_537 }), FAILS);
+});
+
+const LONG = 400_000;
+const SLOW_CASES = [
+  'args.s.trim() == "a"',
+  'args.s.lowerAscii() == "a"',
+  'args.s.contains("aaab")',
+  'int(args.s) == 1',
+  'double(args.s) == 1.0',
+  'bool(args.s)',
+  'size(args.s) > 1',
+  'args.s.substring(1) == "a"',
+];
+
+for (const text of SLOW_CASES) {
+  // A condition of more than linear time would not end within the time limit of the file.
+  test(`long arguments do not keep ${text} busy`, { timeout: 20_000 }, () => {
+    for (const s of [
+      '1h'.repeat(LONG),
+      `a${' '.repeat(LONG)}a`,
+      '1'.repeat(LONG),
+      '-'.repeat(LONG),
+      'aaa'.repeat(LONG),
+    ]) {
+      assert.notEqual(at(text, { s }), 0);
+    }
+  });
+}

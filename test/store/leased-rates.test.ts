@@ -1,0 +1,116 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { GatewayError } from '../../src/errors.ts';
+import type { LimitName } from '../../src/limits.ts';
+import { LIMITS } from '../../src/limits.ts';
+import { LeasedRates, type Wait } from '../../src/store/leased-rates.ts';
+import { MemoryRateTable } from '../../src/store/memory/rate-table.ts';
+import type { RateTable } from '../../src/store/rate-table.ts';
+
+const TIMEOUT = { timeout: 60_000 };
+const MINUTE_MS = 60_000;
+
+interface Table extends RateTable {
+  asked: number;
+  isDown: boolean;
+}
+
+/** A table in memory that counts how often it is asked, and can be out of reach. */
+function table(): Table {
+  const memory = new MemoryRateTable(() => undefined);
+  return {
+    asked: 0,
+    isDown: false,
+    async take(counter, units, limit, windowMs) {
+      this.asked++;
+      if (this.isDown) throw new GatewayError('store-unavailable');
+      return await memory.take(counter, units, limit, windowMs);
+    },
+  };
+}
+
+function process(shared: RateTable, processes = 1, reached: LimitName[] = []): LeasedRates {
+  return new LeasedRates({ table: shared, processes: () => processes, onLimit: (limit) => reached.push(limit) });
+}
+
+/** Takes units until one is refused. Returns their number, at most `most`. */
+async function drain(rates: LeasedRates, limit: number, most = 10_000): Promise<number> {
+  for (let taken = 0; taken < most; taken++) {
+    const waitMs: Wait = await rates.take('c', limit, MINUTE_MS);
+    if (waitMs === undefined) continue;
+    assert.ok(waitMs > 0 && waitMs <= MINUTE_MS);
+    return taken;
+  }
+  return most;
+}
+
+test('a window grants its limit, and most units without asking the table', TIMEOUT, async () => {
+  const shared = table();
+  assert.equal(await drain(process(shared), 640), 640);
+  assert.ok(shared.asked <= 65, `${shared.asked} times`);
+  const { asked } = shared;
+  assert.equal(await drain(process(shared), 640), 0);
+  assert.equal(shared.asked, asked + 1);
+});
+
+test('a counter that is used up is not asked for again in its window', TIMEOUT, async () => {
+  const shared = table();
+  const rates = process(shared);
+  await drain(rates, 3);
+  const { asked } = shared;
+  for (let n = 0; n < 100; n++) assert.ok(!(rates.take('c', 3, MINUTE_MS) instanceof Promise));
+  assert.equal(shared.asked, asked);
+});
+
+test('all processes together keep the limit, and lose at most unused blocks', TIMEOUT, async () => {
+  for (const limit of [1, 7, 64, 1_000]) {
+    const shared = table();
+    const processes = Array.from({ length: 4 }, () => process(shared, 4));
+    // One unit in each, so that each has a block of its own.
+    let taken = 0;
+    for (const rates of processes) taken += await drain(rates, limit, 1);
+    const [first] = processes;
+    assert.ok(first !== undefined);
+    taken += await drain(first, limit);
+    const block = Math.max(1, Math.floor(limit / 64));
+    assert.ok(taken <= limit && taken >= limit - 3 * (block - 1), `${taken} of ${limit}`);
+    for (const rates of processes) taken += await drain(rates, limit);
+    assert.equal(taken, limit);
+  }
+});
+
+test('callers at the same time get no more than the limit', TIMEOUT, async () => {
+  const rates = process(table());
+  const all = await Promise.all(Array.from({ length: 50 }, async () => await rates.take('c', 20, MINUTE_MS)));
+  assert.equal(all.filter((waitMs) => waitMs === undefined).length, 20);
+});
+
+test('R12 without the table each process goes on with its share', TIMEOUT, async () => {
+  const shared = table();
+  shared.isDown = true;
+  assert.equal(await drain(process(shared, 4), 100), 25);
+  assert.equal(await drain(process(shared, 4), 2), 1, 'at least one');
+  const rates = process(shared, 4);
+  shared.isDown = false;
+  // A block of one unit is on hand when the table fails.
+  assert.equal(await drain(rates, 100, 10), 10);
+  shared.isDown = true;
+  assert.equal(await drain(rates, 100), 25);
+});
+
+test('a unit that was not used is given back', TIMEOUT, async () => {
+  const rates = process(table());
+  assert.equal(await rates.take('c', 1, MINUTE_MS), undefined);
+  rates.release('c');
+  rates.release('unknown');
+  assert.equal(await rates.take('c', 1, MINUTE_MS), undefined);
+  assert.notEqual(await rates.take('c', 1, MINUTE_MS), undefined);
+});
+
+test('limit rateCounters: a process keeps no more windows', TIMEOUT, async () => {
+  const reached: LimitName[] = [];
+  const none: RateTable = { take: async () => ({ units: 1, endsInMs: MINUTE_MS }) };
+  const rates = process(none, 1, reached);
+  for (let n = 0; n <= LIMITS.rateCounters; n++) await rates.take(`c${n}`, 1, MINUTE_MS);
+  assert.deepEqual(reached, ['rateCounters']);
+});

@@ -1,0 +1,175 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { test } from 'node:test';
+import { GatewayError } from '../../../src/errors.ts';
+import { MemoryKeyedCallStore } from '../../../src/store/memory/keyed-call-store.ts';
+import { MemoryOutcomeStore } from '../../../src/store/memory/outcome-store.ts';
+import type { PipeCalls } from '../../../src/store/piped/pipe-calls.ts';
+import { PipedOfferStore } from '../../../src/store/piped/offer-store.ts';
+import { PipedPlacementTable } from '../../../src/store/piped/placement-table.ts';
+import { PipedSessionStore } from '../../../src/store/piped/session-store.ts';
+import {
+  pipedCounterTable,
+  pipedKeyedCallStore,
+  pipedKeyStore,
+  pipedOutcomeStore,
+  pipedRateTable,
+} from '../../../src/store/piped/small-stores.ts';
+import { PipedTaskStore } from '../../../src/store/piped/task-store.ts';
+import { type PlacementKey, placementText } from '../../../src/store/placement-table.ts';
+import type { SessionRef } from '../../../src/store/session-store.ts';
+import { waitUntil } from '../../support/wait-until.ts';
+import { counterTableContract } from '../counter-table.contract.ts';
+import { keyedCallStoreContract } from '../keyed-call-store.contract.ts';
+import { keyStoreContract } from '../key-store.contract.ts';
+import { offerStoreContract } from '../offer-store.contract.ts';
+import { outcomeStoreContract } from '../outcome-store.contract.ts';
+import { placementTableContract } from '../placement-table.contract.ts';
+import { rateTableContract } from '../rate-table.contract.ts';
+import { sessionStoreContract } from '../session-store.contract.ts';
+import { MemoryTaskStore } from '../../../src/store/memory/task-store.ts';
+import { taskStoreContract } from '../task-store.contract.ts';
+import { testParent } from './pipe-pair.ts';
+
+const OPTIONS = { timeout: 60_000 };
+const HOUR = 3_600_000;
+const LONG_MS = 60_000;
+const disposable = { [Symbol.asyncDispose]: async () => undefined };
+const keyOf = ({ principal, serial }: SessionRef): PlacementKey => ({ principal, name: `s.${serial}` });
+
+keyStoreContract('piped', async () => ({ ...pipedKeyStore(testParent().worker()), ...disposable }));
+offerStoreContract('piped', async () => Object.assign(new PipedOfferStore(testParent().worker()), disposable));
+taskStoreContract('piped', (onLimit) => {
+  return new PipedTaskStore(testParent({}, LONG_MS, { tasks: new MemoryTaskStore(onLimit) }).worker());
+});
+rateTableContract('piped', async () => pipedRateTable(testParent().worker()));
+counterTableContract('piped', async (leaseMs) => pipedCounterTable(testParent({}, leaseMs).worker(), leaseMs));
+placementTableContract('piped', async (leaseMs, count) => {
+  const parent = testParent({}, leaseMs);
+  return Array.from({ length: count }, () => new PipedPlacementTable(parent.worker(), leaseMs));
+});
+outcomeStoreContract('piped', async (onLimit) =>
+  pipedOutcomeStore(testParent({ outcomes: new MemoryOutcomeStore(onLimit) }).worker()),
+);
+keyedCallStoreContract('piped', async (onLimit, bounds) =>
+  pipedKeyedCallStore(testParent({}, LONG_MS, { keyedCalls: new MemoryKeyedCallStore(onLimit, bounds) }).worker()),
+);
+sessionStoreContract('piped', async () => {
+  const worker = testParent().worker();
+  const { store, own } = openSessions(worker);
+  return {
+    failure: undefined,
+    nextSerial: async (principal) => {
+      const serial = await store.nextSerial(principal);
+      await own({ principal, serial, expiresMs: 0 }, 'one');
+      return serial;
+    },
+    load: (session) => store.load(session),
+    change: (session, change) => store.change(session, change),
+    end: (session) => store.end(session),
+    isEnded: (session) => store.isEnded(session),
+    [Symbol.asyncDispose]: () => store[Symbol.asyncDispose](),
+  };
+});
+
+/** Returns the session store of a worker. */
+function openSessions(worker: PipeCalls) {
+  const table = new PipedPlacementTable(worker, LONG_MS);
+  const fences = new Map<string, string>();
+  const fenced: SessionRef[] = [];
+  const nameOf = (session: SessionRef) => JSON.stringify(keyOf(session));
+  const store = new PipedSessionStore({
+    calls: worker,
+    fenceOf: (session) => fences.get(nameOf(session)),
+    onFenced: (session) => void fenced.push(session),
+  });
+  const own = async (session: SessionRef, member: string, from?: string) => {
+    fences.set(nameOf(session), placementText(await table.claim(keyOf(session), member, from)));
+  };
+  return { store, table, own, fenced };
+}
+
+async function newSession({ store, own }: ReturnType<typeof openSessions>, member: string): Promise<SessionRef> {
+  const principal = randomUUID();
+  const session = { principal, serial: await store.nextSerial(principal), expiresMs: Date.now() + HOUR };
+  await own(session, member);
+  return session;
+}
+
+test('REL-27 a write of a worker that has lost the session is refused, and changes nothing', OPTIONS, async () => {
+  const parent = testParent();
+  const [one, two] = [openSessions(parent.worker()), openSessions(parent.worker())];
+  const session = await newSession(one, 'one');
+  await one.store.change(session, { kind: 'subscribe', uri: 'a' });
+  await two.own(session, 'two', 'one');
+  await assert.rejects(one.store.change(session, { kind: 'subscribe', uri: 'b' }), { code: 'store-unavailable' });
+  assert.deepEqual(one.fenced, [session]);
+  await two.store.change(session, { kind: 'subscribe', uri: 'c' });
+  assert.deepEqual(await one.store.load(session), { subscriptions: ['a', 'c'] });
+});
+
+test('the end of a session at one worker is told to its owner, and is an end at all', OPTIONS, async () => {
+  const parent = testParent();
+  const [one, two] = [openSessions(parent.worker()), openSessions(parent.worker())];
+  const session = await newSession(one, 'one');
+  const revoked: PlacementKey[] = [];
+  await one.table.watch('one', (key) => revoked.push(key));
+  assert.equal(await two.store.end(session), true);
+  await waitUntil(() => revoked.length > 0);
+  assert.deepEqual(revoked, [keyOf(session)]);
+  assert.equal(await one.store.isEnded(session), true);
+});
+
+test('a worker that has gone is no member, and others get what it had', OPTIONS, async () => {
+  const parent = testParent();
+  const [first, second] = [parent.worker(), parent.worker()];
+  const [one, two] = [new PipedPlacementTable(first, LONG_MS), new PipedPlacementTable(second, LONG_MS)];
+  const [a, b] = ['a', 'b'].map((id) => ({ id, process: id, address: '', version: '1' }));
+  assert.ok(a !== undefined && b !== undefined);
+  await one.join(a);
+  await two.join(b);
+  const key = { principal: 'ann', name: 's.1' };
+  await one.claim(key, 'a', undefined);
+  assert.equal((await two.claim(key, 'b', undefined)).member, 'a');
+  parent.end(first);
+  await waitUntil(async () => (await two.members()).length === 1);
+  assert.equal((await two.claim(key, 'b', undefined)).member, 'b');
+});
+
+test('a worker learns of lists that another one has written, and not of its own', OPTIONS, async () => {
+  const parent = testParent();
+  const [one, two] = [new PipedOfferStore(parent.worker()), new PipedOfferStore(parent.worker())];
+  const told: string[] = [];
+  for (const [name, store] of Object.entries({ one, two })) {
+    await store.watch({ onWritten: ({ upstream }) => told.push(`${name} ${upstream}`), onMissed: () => undefined });
+  }
+  const key = { upstream: 'files', target: '', era: '', capabilityKey: '', audience: '' };
+  await one.write(key, 'text');
+  await two.write({ ...key, upstream: 'mail' }, 'text');
+  await waitUntil(() => told.length === 2);
+  assert.deepEqual(told.toSorted(), ['one mail', 'two files']);
+});
+
+test('a worker knows the reason why the state cannot be written', OPTIONS, async () => {
+  const parent = testParent();
+  const { store } = openSessions(parent.worker());
+  parent.server.notifyStateFailure('the disk is full');
+  await waitUntil(() => store.failure === 'the disk is full');
+  parent.server.notifyStateFailure(undefined);
+  await waitUntil(() => store.failure === undefined);
+});
+
+test('calls of a worker whose parent has gone fail at once as store-unavailable', OPTIONS, async () => {
+  const parent = testParent();
+  const worker = parent.worker();
+  const keys = pipedKeyStore(worker);
+  await keys.read();
+  parent.end(worker);
+  await waitUntil(async () => {
+    const failed = await keys.read().then(
+      () => undefined,
+      (thrown: unknown) => thrown,
+    );
+    return failed instanceof GatewayError && failed.code === 'store-unavailable';
+  });
+});

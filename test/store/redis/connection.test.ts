@@ -1,0 +1,198 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { RedisConnection, scriptOf, type FailureReason } from '../../../src/store/redis/connection.ts';
+import { TcpRelay } from '../../support/tcp-relay.ts';
+import { redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
+import { waitUntil } from '../../support/wait-until.ts';
+import { freePort } from '../../support/free-port.ts';
+
+const OPTIONS = { timeout: 60_000 };
+/** Long enough for Redis to answer on a busy machine. */
+const BLOCK_MS = 400;
+const redis = sharedRedis();
+
+const isUnavailable = { name: 'GatewayError', code: 'store-unavailable' };
+
+async function open(server: RedisServer, failures: FailureReason[] = []): Promise<RedisConnection> {
+  return await RedisConnection.open(redisConfig(server.url), { onCommandFailed: (reason) => failures.push(reason) });
+}
+
+test('a script runs although Redis has forgotten it', OPTIONS, async () => {
+  await using connection = await open(await redis);
+  const script = scriptOf('return {KEYS[1], ARGV[1]}');
+  for (let n = 0; n < 2; n++) {
+    assert.deepEqual(await connection.run(script, ['a'], ['ü']), ['a', 'ü']);
+    await connection.command('SCRIPT', 'FLUSH');
+  }
+});
+
+test('an error of a script is not taken for a failure of Redis', OPTIONS, async () => {
+  const failures: FailureReason[] = [];
+  await using connection = await open(await redis, failures);
+  for (let n = 0; n < 7; n++) {
+    await assert.rejects(connection.run(scriptOf('return redis.call("GET")'), ['a'], []), { name: 'ReplyError' });
+  }
+  assert.equal(connection.failure, undefined);
+  assert.deepEqual(failures, []);
+});
+
+test('REL-28 commands end soon while Redis is stopped, then at once, and work after it', OPTIONS, async () => {
+  await using server = await RedisServer.start();
+  const failures: FailureReason[] = [];
+  await using connection = await open(server, failures);
+  server.pause();
+  for (let n = 0; n < 5; n++) await assert.rejects(connection.command('PING'), isUnavailable);
+  assert.match(connection.failure ?? '', /^Redis cannot be used: no answer within 250 ms$/);
+  assert.deepEqual(new Set(failures), new Set(['timeout']));
+  const count = failures.length;
+  await assert.rejects(connection.command('PING'), isUnavailable);
+  assert.equal(failures.length, count, 'the command was not sent');
+  server.resume();
+  await waitUntil(() =>
+    connection.command('PING').then(
+      () => true,
+      () => false,
+    ),
+  );
+  assert.equal(connection.failure, undefined);
+});
+
+test('R12 an answer that has come is read, although the event loop was late', OPTIONS, async () => {
+  const failures: FailureReason[] = [];
+  const config = redisConfig((await redis).url);
+  const events = { onCommandFailed: (reason: FailureReason) => void failures.push(reason) };
+  const connection = await RedisConnection.open(config, events, { commandMs: 100 });
+  try {
+    for (let n = 0; n < 8; n++) {
+      const replying = connection.command('PING');
+      // The command is on its way, and the loop stands for longer than it may take.
+      await new Promise((resolve) => setImmediate(resolve));
+      const untilMs = performance.now() + BLOCK_MS;
+      while (performance.now() < untilMs);
+      assert.equal(await replying, 'PONG');
+    }
+    assert.deepEqual(failures, []);
+  } finally {
+    await connection[Symbol.asyncDispose]();
+  }
+});
+
+test('a patient connection repeats commands without an answer, not refused ones', OPTIONS, async () => {
+  await using server = await RedisServer.start();
+  const failures: FailureReason[] = [];
+  await using connection = await RedisConnection.open(redisConfig(server.url), {
+    onCommandFailed: (reason) => {
+      failures.push(reason);
+      server.resume();
+    },
+  });
+  connection.bePatient();
+  server.pause();
+  assert.equal(await connection.command('PING'), 'PONG');
+  assert.deepEqual(failures, ['timeout']);
+  await assert.rejects(connection.command('GET'), { name: 'ReplyError' });
+  connection.endPatience();
+  server.pause();
+  await assert.rejects(connection.command('PING'), isUnavailable);
+});
+
+test('R12 a Redis that was killed is used again after its restart', OPTIONS, async () => {
+  await using server = await RedisServer.start();
+  const failures: FailureReason[] = [];
+  await using connection = await open(server, failures);
+  await server.kill();
+  await assert.rejects(connection.command('PING'), isUnavailable);
+  await server.restart();
+  await waitUntil(() =>
+    connection.command('PING').then(
+      () => true,
+      () => false,
+    ),
+  );
+  assert.ok(failures.includes('connection'));
+});
+
+test('a full Redis refuses writes with a reason and answers reads', OPTIONS, async () => {
+  await using server = await RedisServer.start('--maxmemory', '1mb', '--maxmemory-policy', 'noeviction');
+  const failures: FailureReason[] = [];
+  await using connection = await open(server, failures);
+  await assert.rejects(
+    connection.command('SET', 'a', 'x'.repeat(2_000_000)).then(() => connection.command('SET', 'b', 'x')),
+    isUnavailable,
+  );
+  assert.equal(connection.failure, 'Redis is full (maxmemory) and refuses writes');
+  assert.deepEqual(failures, ['full']);
+  await connection.command('GET', 'b');
+});
+
+test('messages arrive, also after the connection was lost', OPTIONS, async () => {
+  await using server = await RedisServer.start();
+  await using connection = await open(server);
+  const received: string[] = [];
+  let restored = 0;
+  await connection.subscribe('news', { onText: (text) => received.push(text), onMissed: () => restored++ });
+  await connection.command('PUBLISH', 'news', 'one');
+  await waitUntil(() => received.length === 1);
+  await server.kill();
+  await server.restart();
+  await waitUntil(() => restored > 0);
+  await waitUntil(async () => {
+    await connection.command('PUBLISH', 'news', 'two').catch(() => undefined);
+    return received.includes('two');
+  });
+});
+
+test('a connection for messages that has died in silence is noticed', OPTIONS, async () => {
+  await using relay = await TcpRelay.open((await redis).port);
+  const config = redisConfig(`redis://127.0.0.1:${relay.port}`);
+  await using connection = await RedisConnection.open(config, { onCommandFailed: () => undefined });
+  let missed = 0;
+  await connection.subscribe('news', { onText: () => undefined, onMissed: () => missed++ });
+  const before = relay.connections;
+  relay.pause();
+  // The one for commands is made again too, when it is used.
+  await waitUntil(() => relay.connections > before);
+  assert.equal(missed, 0);
+  relay.resume();
+  await waitUntil(() => missed > 0);
+});
+
+test('a connection that is lost again while its channels are restored ends nothing', OPTIONS, async () => {
+  await using relay = await TcpRelay.open((await redis).port);
+  const config = redisConfig(`redis://127.0.0.1:${relay.port}`);
+  await using connection = await RedisConnection.open(
+    config,
+    { onCommandFailed: () => undefined },
+    { commandMs: 1_000 },
+  );
+  let missed = 0;
+  await connection.subscribe('news', { onText: () => undefined, onMissed: () => missed++ });
+  relay.cut();
+  const asked = Promise.withResolvers<number>();
+  relay.onClientBytes = (bytes) => {
+    if (!bytes.toString().toLowerCase().includes('subscribe')) return;
+    relay.onClientBytes = undefined;
+    // The answer does not come.
+    relay.pause();
+    asked.resolve(performance.now());
+  };
+  relay.restore();
+  const askedMs = await asked.promise;
+  // An error that nobody handles would end the process then.
+  await waitUntil(() => performance.now() > askedMs + 1_500);
+  relay.resume();
+  await waitUntil(() => missed > 0);
+});
+
+test('a start without Redis fails in words that name the setting', OPTIONS, async () => {
+  const url = `redis://127.0.0.1:${await freePort()}`;
+  await assert.rejects(RedisConnection.open(redisConfig(url), { onCommandFailed: () => undefined }, { startMs: 500 }), {
+    name: 'StartError',
+    message: /^Redis cannot be used at 127\.0\.0\.1:\d+ \(gateway\.redis\.url\): /,
+  });
+});
+
+test('the address of this machine toward Redis is known', OPTIONS, async () => {
+  await using connection = await open(await redis);
+  assert.equal(connection.localHost, '127.0.0.1');
+});

@@ -1,0 +1,49 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { RedisKeyStore } from '../../../src/store/redis/key-store.ts';
+import type { RedisConfig } from '../../../src/config/config.ts';
+import { openRedis, redisConfig, sharedRedis } from '../../support/redis.ts';
+import { keyStoreContract } from '../key-store.contract.ts';
+
+const OPTIONS = { timeout: 20_000 };
+const redis = sharedRedis();
+
+async function open(config: RedisConfig): Promise<RedisKeyStore> {
+  const { connection, keys, box } = await openRedis(config);
+  return new RedisKeyStore(connection, keys, box);
+}
+
+keyStoreContract('redis', async () =>
+  Object.assign(await open(redisConfig((await redis).url)), { [Symbol.asyncDispose]: async () => undefined }),
+);
+
+test('processes that begin a ring, or add keys, at the same time have one ring', OPTIONS, async () => {
+  const config = redisConfig((await redis).url);
+  const stores = await Promise.all(Array.from({ length: 4 }, () => open(config)));
+  const rings = await Promise.all(stores.map((store) => store.read()));
+  for (const ring of rings) assert.deepEqual(ring, rings[0]);
+  await Promise.all(stores.slice(0, 3).map((store) => store.add(Date.now(), 60_000)));
+  const after = await Promise.all(stores.map((store) => store.read()));
+  for (const ring of after) assert.deepEqual(ring, after[0]);
+  assert.equal(after[0]?.length, 4);
+});
+
+test('SEC-11 the ring is not readable in Redis, and another wrapping key is refused in words', OPTIONS, async () => {
+  const config = redisConfig((await redis).url);
+  const [record] = await (await open(config)).read();
+  const { connection, keys } = await openRedis(config);
+  const stored = String(await connection.command('GET', keys.ring));
+  assert.ok(record !== undefined && !stored.includes(record.key) && !stored.includes(record.kid));
+  const other = await open({ ...redisConfig((await redis).url), prefix: config.prefix });
+  await assert.rejects(other.read(), { name: 'StartError', message: /gateway\.redis\.wrappingKeys/ });
+});
+
+test('R13 after a flush there is a new ring', OPTIONS, async () => {
+  const config = redisConfig((await redis).url);
+  const store = await open(config);
+  const [before] = await store.read();
+  const { connection, keys } = await openRedis(config);
+  await connection.command('DEL', keys.ring);
+  const [after] = await store.read();
+  assert.notEqual(after?.kid, before?.kid);
+});

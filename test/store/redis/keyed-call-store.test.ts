@@ -1,0 +1,31 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { RedisKeyedCallStore } from '../../../src/store/redis/keyed-call-store.ts';
+import { openRedis, redisConfig, sharedRedis } from '../../support/redis.ts';
+import { waitUntil } from '../../support/wait-until.ts';
+import { keyedCallStoreContract } from '../keyed-call-store.contract.ts';
+
+const OPTIONS = { timeout: 60_000 };
+const redis = sharedRedis();
+
+keyedCallStoreContract('redis', async (onLimit, bounds) => {
+  const { connection, keys, box } = await openRedis(redisConfig((await redis).url));
+  return new RedisKeyedCallStore(connection, keys, box, onLimit, bounds);
+});
+
+test('Redis cannot read an outcome, and keeps nothing of calls that are over', OPTIONS, async () => {
+  const { connection, keys, box } = await openRedis(redisConfig((await redis).url));
+  const store = new RedisKeyedCallStore(connection, keys, box, () => undefined);
+  const call = { principal: 'ann', name: 'canary key' };
+  const entries = keys.keyedCall(call);
+  await store.claim(call, 'p/1', 1_000);
+  await store.end(call, 'p/1', 'canary', 1_000);
+  // If the machine is slow, the call is over already, and there is nothing to read.
+  const dump = String(await connection.command('GET', entries[0]));
+  assert.doesNotMatch(`${entries[0]} ${dump}`, /canary|ann/);
+  const left = async () => {
+    const counts = await Promise.all(entries.map((name) => connection.command('EXISTS', name)));
+    return counts.reduce((sum: number, count) => sum + Number(count), 0);
+  };
+  await waitUntil(async () => (await left()) === 0);
+});

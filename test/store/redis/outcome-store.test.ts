@@ -1,0 +1,28 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { RedisOutcomeStore } from '../../../src/store/redis/outcome-store.ts';
+import { openRedis, redisConfig, sharedRedis } from '../../support/redis.ts';
+import { outcomeStoreContract } from '../outcome-store.contract.ts';
+
+const OPTIONS = { timeout: 20_000 };
+const redis = sharedRedis();
+
+outcomeStoreContract('redis', async (onLimit) => {
+  const { connection, keys, box } = await openRedis(redisConfig((await redis).url));
+  return new RedisOutcomeStore(connection, keys, box, onLimit);
+});
+
+test('other processes find an end, and Redis cannot read it', OPTIONS, async () => {
+  const config = redisConfig((await redis).url);
+  const [one, two] = await Promise.all(
+    [0, 1].map(async () => {
+      const { connection, keys, box } = await openRedis(config);
+      return { connection, keys, store: new RedisOutcomeStore(connection, keys, box, () => undefined) };
+    }),
+  );
+  assert.ok(one !== undefined && two !== undefined);
+  await one.store.settle('id', 'canary', 60_000);
+  assert.equal(await two.store.find('id'), 'canary');
+  const [entry] = one.keys.outcome('id');
+  assert.doesNotMatch(String(await one.connection.command('GET', entry)), /canary/);
+});

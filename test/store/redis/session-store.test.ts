@@ -1,0 +1,269 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { test } from 'node:test';
+import type { RedisConfig } from '../../../src/config/config.ts';
+import { LIMITS } from '../../../src/limits.ts';
+import { placementText } from '../../../src/store/placement-table.ts';
+import { RedisPlacementTable } from '../../../src/store/redis/placement-table.ts';
+import { RedisSessionStore } from '../../../src/store/redis/session-store.ts';
+import type { PlacementKey } from '../../../src/store/placement-table.ts';
+import type { SessionRef } from '../../../src/store/session-store.ts';
+import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
+import { waitUntil } from '../../support/wait-until.ts';
+import { sessionStoreContract } from '../session-store.contract.ts';
+
+const OPTIONS = { timeout: 60_000 };
+const HOUR = 3_600_000;
+const redis = sharedRedis();
+
+interface Opened {
+  readonly store: RedisSessionStore;
+  readonly table: RedisPlacementTable;
+  readonly limits: string[];
+  /** Sessions whose writes were refused. */
+  readonly fenced: SessionRef[];
+  /** The placement that writes carry, in place of that of {@link own}. */
+  fence: string | undefined;
+}
+
+/** Placements of sessions that all processes of a test have, by serial number and principal. */
+const placements = new Map<string, string>();
+const nameOf = ({ principal, serial }: Pick<SessionRef, 'principal' | 'serial'>) => `${serial} ${principal}`;
+
+/** Makes the processes of a test the owners of a session. */
+async function own({ table }: Pick<Opened, 'table'>, session: Pick<SessionRef, 'principal' | 'serial'>): Promise<void> {
+  const key = { principal: session.principal, name: `s.${session.serial}` };
+  placements.set(nameOf(session), placementText(await table.claim(key, 'all', undefined)));
+}
+
+async function open(config: RedisConfig): Promise<Opened> {
+  const { connection, keys, box } = await openRedis(config);
+  const table = new RedisPlacementTable(connection, keys, box, 5_000);
+  const limits: string[] = [];
+  const fenced: SessionRef[] = [];
+  const revokedText = (key: PlacementKey) => table.revokedText(key);
+  const store = new RedisSessionStore({
+    connection,
+    keys,
+    box,
+    fenceOf: (session) => opened.fence ?? placements.get(nameOf(session)),
+    onFenced: (session) => fenced.push(session),
+    revokedText,
+    onLimit: (limit) => limits.push(limit),
+  });
+  const opened: Opened = { store, table, limits, fenced, fence: undefined };
+  return opened;
+}
+
+/** Opens a session that the processes of the test own. */
+async function newSession(
+  opened: Pick<Opened, 'store' | 'table'>,
+  principal: string = randomUUID(),
+): Promise<SessionRef> {
+  const session = { principal, serial: await opened.store.nextSerial(principal), expiresMs: Date.now() + HOUR };
+  await own(opened, session);
+  return session;
+}
+
+sessionStoreContract('redis', async () => {
+  const opened = await open(redisConfig((await redis).url));
+  const { store } = opened;
+  return {
+    failure: undefined,
+    nextSerial: async (principal) => (await newSession(opened, principal)).serial,
+    load: (session) => store.load(session),
+    change: (session, change) => store.change(session, change),
+    end: (session) => store.end(session),
+    isEnded: (session) => store.isEnded(session),
+    [Symbol.asyncDispose]: () => store[Symbol.asyncDispose](),
+  };
+});
+
+test('processes of one gateway see the changes and the ends of each other', OPTIONS, async () => {
+  const config = redisConfig((await redis).url);
+  const opened = await open(config);
+  const [one, two] = [opened.store, (await open(config)).store];
+  const session = await newSession(opened);
+  await one.change(session, { kind: 'use', upstream: 'files' });
+  await two.change(session, { kind: 'subscribe', uri: 'a' });
+  assert.deepEqual(await one.load(session), { subscriptions: ['a'], upstreams: ['files'] });
+  const serials = await Promise.all(
+    Array.from({ length: 20 }, (_, n) => (n % 2 === 0 ? one : two).nextSerial(session.principal)),
+  );
+  assert.deepEqual(
+    serials.toSorted((a, b) => a - b),
+    Array.from({ length: 20 }, (_, n) => session.serial + 1 + n),
+  );
+  await two.end(session);
+  assert.equal(await one.isEnded(session), true);
+  assert.equal(await one.load(session), undefined);
+});
+
+test('REL-27 a write of a process that has lost the session is refused, and changes nothing', OPTIONS, async () => {
+  const config = redisConfig((await redis).url);
+  const [one, two] = [await open(config), await open(config)];
+  const session = await newSession(one);
+  const key = { principal: session.principal, name: `s.${session.serial}` };
+  one.fence = placementText(await one.table.claim(key, 'one', 'all'));
+  await one.store.change(session, { kind: 'subscribe', uri: 'a' });
+  two.fence = placementText(await two.table.claim(key, 'two', 'one'));
+  for (const change of [
+    { kind: 'subscribe', uri: 'b' },
+    { kind: 'unsubscribe', uri: 'a' },
+    { kind: 'level', level: 'error' },
+    { kind: 'use', upstream: 'x' },
+    { kind: 'attach', upstream: 'x', text: 'y' },
+  ] as const) {
+    assert.equal(await one.store.change(session, change), 'fenced', change.kind);
+  }
+  assert.deepEqual(
+    one.fenced,
+    Array.from({ length: 5 }, () => session),
+    'it checks whether it has the session',
+  );
+  await two.store.change(session, { kind: 'level', level: 'debug' });
+  assert.deepEqual(await two.store.load(session), { subscriptions: ['a'], logLevel: 'debug' });
+});
+
+test('REL-27 a process that does not have a session changes nothing of it', OPTIONS, async () => {
+  const config = redisConfig((await redis).url);
+  const [one, two] = [await open(config), await open(config)];
+  const session = await newSession(one);
+  placements.delete(nameOf(session));
+  assert.equal(await one.store.change(session, { kind: 'attach', upstream: 'x', text: 'y' }), 'fenced');
+  assert.equal(await two.store.load(session), undefined);
+});
+
+test('R10 what a newer version has stored of a session is kept, and ignored', OPTIONS, async () => {
+  const config = redisConfig((await redis).url);
+  const opened = await open(config);
+  const session = await newSession(opened);
+  await opened.store.change(session, { kind: 'subscribe', uri: 'a' });
+  const { connection, keys } = await openRedis(config);
+  const { record } = keys.session(session);
+  const newer = ['later', 'a text', 'z1234', '7:50:a sealed text'];
+  await connection.command('HSET', record, ...newer);
+  assert.deepEqual(await opened.store.load(session), { subscriptions: ['a'] });
+  await opened.store.change(session, { kind: 'use', upstream: 'x' });
+  await opened.store.change(session, { kind: 'unsubscribe', uri: 'a' });
+  assert.deepEqual(await opened.store.load(session), { subscriptions: [], upstreams: ['x'] });
+  assert.deepEqual(await connection.command('HMGET', record, 'later', 'z1234'), ['a text', '7:50:a sealed text']);
+});
+
+test('the end of a session frees its placement and reaches its owner', OPTIONS, async () => {
+  const config = redisConfig((await redis).url);
+  const [one, two] = [await open(config), await open(config)];
+  const session = await newSession(one);
+  const key = { principal: session.principal, name: `s.${session.serial}` };
+  const received: PlacementKey[] = [];
+  await one.table.watch(
+    'one',
+    (each) => received.push(each),
+    () => undefined,
+  );
+  const placement = await one.table.claim(key, 'one', 'all');
+  await two.store.end(session);
+  await waitUntil(() => received.length > 0);
+  assert.deepEqual(received, [key]);
+  assert.equal(await one.table.confirm(key, placement), false);
+});
+
+test('R12 an end that cannot be written counts at once, and is written when Redis is back', OPTIONS, async () => {
+  await using server = await RedisServer.start();
+  const config = redisConfig(server.url);
+  const [one, two] = [await open(config), await open(config)];
+  const session = await newSession(one);
+  server.pause();
+  assert.equal(await one.store.end(session), false);
+  assert.equal(await one.store.isEnded(session), true);
+  await assert.rejects(one.store.change(session, { kind: 'level', level: 'error' }), { code: 'store-unavailable' });
+  server.resume();
+  await waitUntil(() => two.store.isEnded(session).catch(() => false));
+  await one.store[Symbol.asyncDispose]();
+});
+
+test('limit unwrittenEnds: further ends are not kept', OPTIONS, async () => {
+  await using server = await RedisServer.start();
+  const { store, limits } = await open(redisConfig(server.url));
+  await server.kill();
+  const principal = randomUUID();
+  const ref = (serial: number) => ({ principal, serial, expiresMs: Date.now() + HOUR });
+  for (let n = 1; n <= LIMITS.unwrittenEnds; n++) await store.end(ref(n));
+  assert.deepEqual(limits, []);
+  await store.end(ref(20_001));
+  assert.deepEqual(limits, ['unwrittenEnds']);
+  await store[Symbol.asyncDispose]();
+});
+
+test('limit endedRangesPerPrincipal joins the oldest ranges of that principal alone', OPTIONS, async () => {
+  const { store, limits } = await open(redisConfig((await redis).url));
+  const [one, other] = [randomUUID(), randomUUID()];
+  const ref = (principal: string, serial: number) => ({ principal, serial, expiresMs: Date.now() + HOUR });
+  await store.end(ref(other, 1));
+  const most = LIMITS.endedRangesPerPrincipal;
+  for (let n = 0; n < most; n++) await store.end(ref(one, 1 + 2 * n));
+  assert.equal(await store.isEnded(ref(one, 2)), false);
+  assert.deepEqual(limits, []);
+  await store.end(ref(one, 1 + 2 * most));
+  assert.deepEqual(limits, ['endedRangesPerPrincipal']);
+  assert.equal(await store.isEnded(ref(one, 2)), true, 'it is between two old ones');
+  assert.equal(await store.isEnded(ref(one, 2 * most)), false, 'it is between two new ones');
+  assert.equal(await store.isEnded(ref(other, 2)), false);
+});
+
+test('consecutive ends take one range, in any order', OPTIONS, async () => {
+  const config = redisConfig((await redis).url);
+  const { store } = await open(config);
+  const { connection, keys } = await openRedis(config);
+  const principal = randomUUID();
+  const ref = (serial: number) => ({ principal, serial, expiresMs: Date.now() + HOUR });
+  for (const serial of [5, 3, 9, 4, 4, 8, 6, 7]) await store.end(ref(serial));
+  for (let n = 1; n <= 12; n++) assert.equal(await store.isEnded(ref(n)), n >= 3 && n <= 9, `${n}`);
+  assert.equal(await connection.command('ZCARD', keys.session(ref(1)).ended), 1);
+});
+
+test('limit sessionRecordBytesPerPrincipal counts the records that have not expired', OPTIONS, async () => {
+  const opened = await open(redisConfig((await redis).url));
+  const { store, limits } = opened;
+  const principal = randomUUID();
+  const long = (n: number) => `${n}`.padEnd(4_000, 'x');
+  const small = await newSession(opened, principal);
+  assert.equal(await store.change(small, { kind: 'subscribe', uri: long(0) }), undefined);
+  let refused: string | undefined;
+  let session = await newSession(opened, principal);
+  for (let n = 0; refused === undefined; n++) {
+    if (n % 900 === 899) session = await newSession(opened, principal);
+    refused = await store.change(session, { kind: 'subscribe', uri: long(n) });
+  }
+  assert.equal(refused, 'sessionRecordBytesPerPrincipal');
+  assert.deepEqual(limits, ['sessionRecordBytesPerPrincipal']);
+  // A record that expires soon takes the place of another one.
+  await store.end(small);
+  const brief = { ...(await newSession(opened, principal)), expiresMs: Date.now() + 3_000 };
+  assert.equal(await store.change(brief, { kind: 'subscribe', uri: long(0) }), undefined);
+  const change = () => store.change(session, { kind: 'subscribe', uri: long(-1) });
+  assert.equal(await change(), 'sessionRecordBytesPerPrincipal');
+  await waitUntil(() => change().then((limit) => limit === undefined));
+});
+
+test('SEC-11 Redis has no principal and no URI in readable form', OPTIONS, async () => {
+  await using server = await RedisServer.start();
+  const config = redisConfig(server.url);
+  const opened = await open(config);
+  const { store } = opened;
+  const session = await newSession(opened, 'canary-principal');
+  await store.change(session, { kind: 'subscribe', uri: 'file:///canary-uri' });
+  await store.change(session, { kind: 'use', upstream: 'canary-upstream' });
+  const { connection } = await openRedis(config);
+  const names = await connection.command('KEYS', '*');
+  assert.ok(Array.isArray(names) && names.length >= 5);
+  const dump = [];
+  for (const name of names) {
+    dump.push(String(name));
+    const type = await connection.command('TYPE', String(name));
+    if (type === 'string') dump.push(await connection.command('GET', String(name)));
+    if (type === 'hash') dump.push(await connection.command('HGETALL', String(name)));
+    if (type === 'zset') dump.push(await connection.command('ZRANGE', String(name), 0, -1));
+  }
+  assert.doesNotMatch(JSON.stringify(dump), /canary/);
+});

@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { checkRedis } from '../../../src/store/redis/start-checks.ts';
+import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
+
+const OPTIONS = { timeout: 30_000 };
+const redis = sharedRedis();
+const now = () => Date.now();
+
+/** The rights that docs/replicas.md tells operators to give. */
+const RULES = [
+  '~linkspan:*',
+  '&linkspan:*',
+  '-@all',
+  '+@read',
+  '+@write',
+  '+@scripting',
+  '+@pubsub',
+  '+@connection',
+  '+info',
+  '+time',
+];
+
+test('a Redis with the defaults of Debian is accepted', OPTIONS, async () => {
+  const { connection, keys } = await openRedis(redisConfig((await redis).url));
+  await checkRedis(connection, keys, now);
+});
+
+test('SEC-14 a Redis that would evict sessions is refused', OPTIONS, async () => {
+  await using server = await RedisServer.start('--maxmemory-policy', 'allkeys-lru');
+  const { connection, keys } = await openRedis(redisConfig(server.url));
+  await assert.rejects(checkRedis(connection, keys, now), { name: 'StartError', message: /allkeys-lru.*noeviction/ });
+});
+
+test('a clock that differs by more than 30 s is refused', OPTIONS, async () => {
+  const { connection, keys } = await openRedis(redisConfig((await redis).url));
+  for (const [offMs, words] of [
+    [40_000, /40 s ahead of/],
+    [-40_000, /40 s behind/],
+  ] as const) {
+    const shifted = () => Date.now() + offMs;
+    await assert.rejects(checkRedis(connection, keys, shifted), { name: 'StartError', message: words });
+  }
+  await checkRedis(connection, keys, () => Date.now() + 20_000);
+});
+
+test('the documented rights are enough, and a missing one is named', OPTIONS, async () => {
+  const { port, url } = await redis;
+  const { connection: admin } = await openRedis(redisConfig(url));
+  const as = (user: string) => redisConfig(`redis://${user}:pw@127.0.0.1:${port}`, { prefix: 'linkspan' });
+  await admin.command('ACL', 'SETUSER', 'linkspan', 'on', '>pw', ...RULES);
+  const allowed = await openRedis(as('linkspan'));
+  await checkRedis(allowed.connection, allowed.keys, now);
+
+  for (const [missing, words] of [
+    ['-@scripting', /scripts/],
+    ['-publish', /scripts and all commands/],
+    ['-subscribe', /SUBSCRIBE to linkspan:revoked:\*/],
+    ['-info', /INFO server/],
+    ['resetkeys', /scripts and all commands/],
+  ] as const) {
+    await admin.command('ACL', 'SETUSER', 'other', 'reset', 'on', '>pw', ...RULES, missing);
+    const refused = await openRedis(as('other'));
+    await assert.rejects(
+      checkRedis(refused.connection, refused.keys, now),
+      { name: 'StartError', message: words },
+      missing,
+    );
+  }
+});

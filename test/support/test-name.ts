@@ -1,0 +1,22 @@
+/** The names of tests: a requirement's number, then a sentence of at most 80 characters. */
+
+/** Matches the number of a requirement: `T-005`, `SEC-34`, `R1`. Names of algorithms such as `RS256` have more digits. */
+export const NUMBER = String.raw`(?:[TLMXSA]-\d{3}|(?:SEC|REL|N|O|P)-\d{2}|[GRD]\d{1,2})`;
+
+const MAX_LENGTH = 80;
+const NUMBERS = new RegExp(`^(?:${NUMBER}[ :]+)+`);
+
+/** Returns whether a name has more than 80 characters after its numbers. */
+export function isTooLong(name: string): boolean {
+  return name.replace(NUMBERS, '').length > MAX_LENGTH;
+}
+
+/** Returns a text for the name of a test, with an ellipsis in place of all behind the first `limit` characters. */
+export function shortened(text: string, limit = 40): string {
+  return text.length <= limit ? text : `${text.slice(0, limit)}…`;
+}
+
+/** Returns a value as JSON for the name of a test, shortened to `limit` characters. */
+export function quote(value: unknown, limit = 40): string {
+  return shortened(JSON.stringify(value), limit);
+}

@@ -1,0 +1,50 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { countersOf, mergedMetrics } from '../../src/telemetry/merged-metrics.ts';
+import type { Operation } from '../../src/telemetry/operation.ts';
+import { createMetrics } from '../../src/telemetry/metrics.ts';
+
+const text = (calls: number, sessions: number, ready: number, lag: number) => `# HELP linkspan_calls_total Calls.
+# TYPE linkspan_calls_total counter
+linkspan_calls_total{tool="a b}"} ${calls}
+linkspan_calls_total{tool="c"} 1
+# HELP linkspan_sessions Sessions.
+# TYPE linkspan_sessions gauge
+linkspan_sessions ${sessions}
+# HELP linkspan_ready Ready.
+# TYPE linkspan_ready gauge
+linkspan_ready ${ready}
+# HELP linkspan_loop_delay_seconds Delay.
+# TYPE linkspan_loop_delay_seconds gauge
+linkspan_loop_delay_seconds ${lag}
+`;
+
+test('counters and levels are added up, and readiness is that of the last one', () => {
+  const merged = mergedMetrics([text(2, 3, 1, 0.5), text(40, 4, 0, 0.25), '']);
+  assert.equal(merged, text(42, 7, 0, 0.5).replace('{tool="c"} 1', '{tool="c"} 2'));
+});
+
+test('the counters of a process that has ended go on to count, and its levels do not', () => {
+  const merged = mergedMetrics([text(2, 3, 1, 0.5), countersOf(text(40, 4, 0, 9))]);
+  assert.equal(merged, text(42, 3, 1, 0.5).replace('{tool="c"} 1', '{tool="c"} 2'));
+});
+
+test('the metrics of one process are the same after a merge, histograms included', async () => {
+  const metrics = createMetrics('1.2.3', 'abc');
+  const operation: Operation = {
+    method: 'tools/call',
+    tool: 'a"\\\n',
+    error: undefined,
+    revision: '2025-11-25',
+    transport: 'tcp',
+  };
+  metrics.recordRequest(operation, 0.03);
+  metrics.recordRequest(operation, 400);
+  const own = await metrics.text();
+  const lines = (each: string) => each.split('\n').filter((line) => line !== '' && !/ nan$/i.test(line));
+  assert.deepEqual(lines(mergedMetrics([own])), lines(own));
+  const twice = mergedMetrics([own, own]);
+  const counts = twice.split('\n').filter((line) => line.startsWith('mcp_server_operation_duration_seconds_count'));
+  assert.equal(counts.length, 1);
+  assert.match(counts[0] ?? '', / 4$/);
+});

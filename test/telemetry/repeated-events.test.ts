@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { GatewayError } from '../../src/errors.ts';
+import { createLogger, setLogLevel } from '../../src/telemetry/log.ts';
+import { RepeatedEvents } from '../../src/telemetry/repeated-events.ts';
+
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+
+test('N-10 the first failure is logged, then counts at growing intervals', () => {
+  const repeats = new RepeatedEvents();
+  const reported: [number, number][] = [];
+  for (let atMs = 0; atMs <= 30 * MINUTE; atMs += 10 * SECOND) {
+    const due = repeats.due('files failed', `failed ${atMs} times`, atMs);
+    if (due !== undefined) reported.push([atMs / MINUTE, due]);
+  }
+  assert.deepEqual(reported, [
+    [0, 0],
+    [1, 6],
+    [5, 24],
+    [21, 96],
+  ]);
+});
+
+test('N-10 another reason, another key, or a long pause is logged at once', () => {
+  const repeats = new RepeatedEvents();
+  assert.equal(repeats.due('files', 'refused', 0), 0);
+  assert.equal(repeats.due('files', 'refused', 1), undefined);
+  assert.equal(repeats.due('files', 'timed out', 2), 0);
+  assert.equal(repeats.due('web', 'timed out', 3), 0);
+  assert.equal(repeats.due('web', 'timed out', 12 * MINUTE), 0);
+});
+
+test('N-10 reasons that take turns are counted one by one', () => {
+  const repeats = new RepeatedEvents();
+  const due: number[] = [];
+  for (let atMs = 0; atMs <= 2 * MINUTE; atMs += SECOND) {
+    const count = repeats.due('files failed', atMs % 2_000 === 0 ? 'refused' : 'timed out', atMs);
+    if (count !== undefined) due.push(count);
+  }
+  assert.deepEqual(due, [0, 0, 30, 30]);
+});
+
+test('N-10 reasons that always differ do not grow the memory', () => {
+  const repeats = new RepeatedEvents();
+  for (let i = 0; i < 1_000; i++) assert.equal(repeats.due('files', 'a'.repeat(i), i), 0);
+  assert.equal(repeats.due('files', 'a'.repeat(999), 1_000), undefined, 'the latest is known');
+  assert.equal(repeats.due('files', '', 1_001), 0, 'the first is forgotten');
+});
+
+function logged(
+  level: 'info' | 'debug',
+  write: (log: ReturnType<typeof createLogger>) => void,
+): Record<string, unknown>[] {
+  const lines: string[] = [];
+  write(createLogger(level, { write: (line) => void lines.push(line) }));
+  return lines.map((line) => ({ ...Object(JSON.parse(line)) }));
+}
+
+const FAILURE = new GatewayError(
+  'upstream-unavailable',
+  { upstream: 'files', message: 'not found' },
+  new Error('no files at /x'),
+);
+
+test('N-10 five equal failures of an upstream are one JSON line without a stack', () => {
+  const lines = logged('info', (log) => {
+    const child = log.child({ upstream: 'files' });
+    for (let i = 0; i < 5; i++) child.warn({ err: FAILURE }, 'upstream did not start');
+    log.child({ upstream: 'web' }).warn({ err: FAILURE }, 'upstream did not start');
+  });
+  assert.deepEqual(
+    lines.map(({ upstream }) => upstream),
+    ['files', 'web'],
+  );
+  assert.deepEqual(lines[0]?.['err'], {
+    type: 'GatewayError',
+    code: 'upstream-unavailable',
+    message: 'Upstream unavailable: not found',
+    detail: { upstream: 'files', message: 'not found' },
+    causes: ['no files at /x'],
+  });
+});
+
+test('N-10 the line of a recovery has the number of failures that no line has reported', () => {
+  const lines = logged('info', (log) => {
+    const child = log.child({ upstream: 'files' });
+    for (let i = 0; i < 5; i++) child.warn({ phase: 'failed', reason: 'not found' }, 'upstream state');
+    child.info({ phase: 'ready' }, 'upstream state');
+  });
+  assert.deepEqual(
+    lines.map(({ phase, failures, repeated }) => [phase, failures, repeated]),
+    [
+      ['failed', undefined, undefined],
+      ['ready', 4, undefined],
+    ],
+  );
+});
+
+test('N-10 stacks and all lines come and go with the level of the running log', () => {
+  const lines = logged('info', (log) => {
+    const child = log.child({ upstream: 'files' });
+    for (const level of ['info', 'debug', 'info'] as const) {
+      setLogLevel(log, level);
+      for (let i = 0; i < 3; i++) child.warn({ err: FAILURE }, 'upstream did not start');
+    }
+  });
+  assert.deepEqual(
+    lines.map((line) => JSON.stringify(line).includes('"stack"')),
+    [false, true, true, true],
+  );
+});
+
+test('N-10 unexpected errors have stacks; at debug all errors do, and all lines stay', () => {
+  const [defect] = logged('info', (log) => log.error({ err: new TypeError('x is undefined') }, 'request failed'));
+  assert.match(JSON.stringify(defect), /"stack":"TypeError: x is undefined\\n\s+at /);
+  const hidden = new GatewayError('upstream-unavailable', { message: 'not found' }, new TypeError('x is undefined'));
+  const [below] = logged('info', (log) => log.error({ err: hidden }, 'request failed'));
+  assert.match(JSON.stringify(below), /"stack":/);
+  const lines = logged('debug', (log) => {
+    for (let i = 0; i < 3; i++) log.warn({ upstream: 'files', err: FAILURE }, 'upstream did not start');
+  });
+  assert.equal(lines.length, 3);
+  assert.match(JSON.stringify(lines[0]), /"stack":/);
+});

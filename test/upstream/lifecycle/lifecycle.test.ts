@@ -1,0 +1,174 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { backoffMs } from '../../../src/upstream/rpc/backoff.ts';
+import {
+  decideOpening,
+  CONFIGURED,
+  isUp,
+  type Lifecycle,
+  type LifecycleEvent,
+  overall,
+  PHASES,
+  step,
+} from '../../../src/upstream/lifecycle/lifecycle.ts';
+
+function after(events: readonly (readonly [number, LifecycleEvent])[]): Lifecycle {
+  return events.reduce((state, [atMs, event]) => step(state, event, atMs, 0), CONFIGURED);
+}
+
+const FAILED: LifecycleEvent = {
+  kind: 'start-failed',
+  scope: 'upstream',
+  reason: 'exited with code 1',
+  detail: undefined,
+  permanent: false,
+  startedMs: 0,
+};
+
+test('an upstream that starts is ready, without a reason', () => {
+  const state = after([
+    [0, { kind: 'starting' }],
+    [10, { kind: 'connected' }],
+  ]);
+  assert.equal(state.phase, 'ready');
+  assert.equal(state.reason, undefined);
+  assert.deepEqual(decideOpening(state, 10), { kind: 'go' });
+});
+
+test('an upstream is up in the phases ready and degraded', () => {
+  assert.deepEqual(
+    PHASES.filter((phase) => isUp({ ...CONFIGURED, phase })),
+    ['ready', 'degraded'],
+  );
+});
+
+test('R1 after a failed start the next attempt waits, longer each time', () => {
+  const waits = [1, 2, 3, 4].map((failures) => {
+    const state = after(
+      Array.from({ length: failures }, (_, n) => [n * 10_000, { ...FAILED, startedMs: n * 10_000 }] as const),
+    );
+    return state.retryAtMs - (failures - 1) * 10_000;
+  });
+  assert.deepEqual(waits, [250, 500, 1000, 2000]);
+  assert.equal(backoffMs(50, 0), 30_000);
+  assert.ok(backoffMs(1, 0.999) >= 187);
+});
+
+test('REL-10 five failures within a minute are a crash loop, with a pause of a minute', () => {
+  const state = after([0, 1000, 2000, 3000, 4000].map((atMs) => [atMs, { ...FAILED, startedMs: atMs }] as const));
+  assert.equal(state.phase, 'failed');
+  assert.match(state.reason ?? '', /crash loop.*exited with code 1/);
+  const refused = decideOpening(state, 5000);
+  assert.equal(refused.kind, 'refuse');
+  assert.deepEqual(decideOpening(state, 64_000), { kind: 'go' });
+});
+
+test('N-07 a server that is too slow to start five times is in no crash loop', () => {
+  const late = { ...FAILED, isLate: true, reason: 'did not start within 1 s (timeouts.start)' };
+  const state = after([0, 1000, 2000, 3000, 4000].map((atMs) => [atMs, { ...late, startedMs: atMs }] as const));
+  assert.match(state.reason ?? '', /^too slow to start: failed 5 times within a minute.*\(timeouts\.start\)$/);
+  assert.equal(decideOpening(state, 5000).kind, 'refuse');
+});
+
+test('R1 failures of simultaneous attempts count once', () => {
+  const state = after([10, 11, 12, 13, 14].map((atMs) => [atMs, FAILED] as const));
+  assert.doesNotMatch(state.reason ?? '', /crash loop/);
+  assert.equal(state.retryAtMs, 260);
+});
+
+test('N-01 a remote server that refuses connections never has a crash-loop pause', () => {
+  const tries = Array.from(
+    { length: 6 },
+    (_, n) => [n * 2_000, { ...FAILED, isRemote: true, startedMs: n * 2_000 }] as const,
+  );
+  const state = after(tries);
+  assert.doesNotMatch(state.reason ?? '', /crash loop/);
+  assert.equal(state.retryAtMs, 10_000 + backoffMs(6, 0));
+});
+
+test('failures more than a minute apart are no crash loop', () => {
+  const state = after(
+    [0, 20_000, 40_000, 61_000, 81_000].map((atMs) => [atMs, { ...FAILED, startedMs: atMs }] as const),
+  );
+  assert.doesNotMatch(state.reason ?? '', /crash loop/);
+});
+
+test('a server that crashes after it answered may start again at once', () => {
+  const state = after([
+    [0, { kind: 'connected' }],
+    [5, { kind: 'lost', reason: 'was killed by SIGKILL', detail: undefined, early: false }],
+  ]);
+  assert.equal(state.phase, 'degraded');
+  assert.deepEqual(decideOpening(state, 5), { kind: 'go' });
+});
+
+test('a crash before the first answer counts toward a crash loop', () => {
+  const events = [0, 1, 2, 3, 4].flatMap((n): (readonly [number, LifecycleEvent])[] => [
+    [n * 1000, { kind: 'connected' }],
+    [n * 1000 + 1, { kind: 'lost', reason: 'exited', detail: undefined, early: true }],
+  ]);
+  assert.match(after(events).reason ?? '', /crash loop/);
+});
+
+test('a connection with refused credentials leaves the upstream as it was', () => {
+  const refused = { ...FAILED, scope: 'connection' } as const;
+  assert.deepEqual(
+    after([
+      [0, { kind: 'starting' }],
+      [1, refused],
+    ]),
+    CONFIGURED,
+  );
+  const ready = after([
+    [0, { kind: 'starting' }],
+    [1, { kind: 'connected' }],
+  ]);
+  assert.deepEqual(step(step(ready, { kind: 'starting' }, 2, 0), refused, 3, 0), ready);
+  const failed = after([[0, FAILED]]);
+  assert.deepEqual(step(failed, refused, 1, 0), failed);
+});
+
+test('a start that the config makes impossible is never tried', () => {
+  const state = after([[0, { ...FAILED, reason: 'TOKEN is not set', permanent: true }]]);
+  assert.deepEqual(decideOpening(state, 1e9), { kind: 'refuse', reason: 'TOKEN is not set', retryAfterMs: undefined });
+});
+
+test('a stopped upstream stays stopped', () => {
+  const state = after([
+    [0, { kind: 'stopped' }],
+    [1, { kind: 'connected' }],
+  ]);
+  assert.equal(state.phase, 'stopped');
+  assert.equal(decideOpening(state, 1).kind, 'refuse');
+});
+
+suite('state of an upstream with two eras', () => {
+  const state = (phase: Lifecycle['phase'], reason?: string): Lifecycle => ({ ...CONFIGURED, phase, reason });
+  for (const { legacy, modern, phase, reason } of [
+    { legacy: state('configured'), modern: state('configured'), phase: 'configured', reason: undefined },
+    { legacy: state('ready'), modern: state('configured'), phase: 'ready', reason: undefined },
+    { legacy: state('configured'), modern: state('failed', 'gone'), phase: 'failed', reason: 'gone' },
+    { legacy: state('ready'), modern: state('ready'), phase: 'ready', reason: undefined },
+    { legacy: state('ready'), modern: state('starting'), phase: 'ready', reason: undefined },
+    {
+      legacy: state('ready'),
+      modern: state('failed', 'gone'),
+      phase: 'degraded',
+      reason: 'for clients of the modern era: gone',
+    },
+    {
+      legacy: state('failed', 'gone'),
+      modern: state('ready'),
+      phase: 'degraded',
+      reason: 'for clients of the legacy era: gone',
+    },
+    { legacy: state('degraded', 'lost'), modern: state('ready'), phase: 'degraded', reason: 'lost' },
+    { legacy: state('failed', 'gone'), modern: state('starting'), phase: 'failed', reason: 'gone' },
+    { legacy: state('stopped'), modern: state('stopped'), phase: 'stopped', reason: undefined },
+  ] as const) {
+    test(`N-40 legacy ${legacy.phase}, modern ${modern.phase}: ${phase}`, () => {
+      const { phase: is, reason: why } = overall(legacy, modern);
+      assert.deepEqual([is, why], [phase, reason]);
+    });
+  }
+});

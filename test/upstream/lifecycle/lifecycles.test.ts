@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Lifecycles } from '../../../src/upstream/lifecycle/lifecycles.ts';
+
+function lifecyclesOf() {
+  const phases: string[] = [];
+  return { phases, lifecycles: new Lifecycles(({ phase }) => phases.push(phase)) };
+}
+
+test('a change of the overall phase is reported once', () => {
+  const { phases, lifecycles } = lifecyclesOf();
+  for (const kind of ['starting', 'starting', 'connected', 'listed'] as const) lifecycles.step('legacy', { kind });
+  assert.deepEqual(phases, ['starting', 'ready']);
+  assert.equal(lifecycles.in('legacy').phase, 'ready');
+  assert.equal(lifecycles.in('modern').phase, 'configured');
+});
+
+test('an upstream that serves in one era is up while the other era starts', () => {
+  const { lifecycles } = lifecyclesOf();
+  lifecycles.step('modern', { kind: 'connected' });
+  lifecycles.step('legacy', { kind: 'starting' });
+  assert.equal(lifecycles.overall.phase, 'ready');
+});
+
+test('an era that only started is reset, one that is ready is not', () => {
+  const { lifecycles } = lifecyclesOf();
+  lifecycles.step('legacy', { kind: 'starting' });
+  lifecycles.reset('legacy');
+  assert.equal(lifecycles.in('legacy').phase, 'configured');
+  lifecycles.step('legacy', { kind: 'connected' });
+  lifecycles.reset('legacy');
+  assert.equal(lifecycles.in('legacy').phase, 'ready');
+});
+
+test('stopping stops both eras for good', () => {
+  const { phases, lifecycles } = lifecyclesOf();
+  lifecycles.step('modern', { kind: 'connected' });
+  lifecycles.stepAll({ kind: 'stopped' });
+  lifecycles.stepAll({ kind: 'connected' });
+  assert.equal(lifecycles.overall.phase, 'stopped');
+  assert.equal(phases.at(-1), 'stopped');
+});

@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict';
+import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { pino } from 'pino';
+import type { StdioTarget } from '../../../src/config/upstream-config.ts';
+import { GatewayError } from '../../../src/errors.ts';
+import { RawObject } from '../../../src/json/json.ts';
+import type { LinkUser } from '../../../src/upstream/link/link.ts';
+import { Opener } from '../../../src/upstream/link/opener.ts';
+import { ProcessGuard } from '../../../src/upstream/stdio/process-guard.ts';
+import { stdioTransport } from '../../../src/upstream/stdio/stdio.ts';
+import { WrapperCommands } from '../../../src/upstream/stdio/launch/wrapper-commands.ts';
+import { UNBOUNDED } from '../../support/receiving.ts';
+
+const BOUNDED = { timeout: 30_000 };
+const START_MS = 500;
+const log = pino({ level: 'silent' });
+let dir = '';
+
+before(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'linkspan-late-'));
+  // npx as it is while it downloads.
+  await writeFile(join(dir, 'npx'), '#!/bin/sh\nexec sleep 60\n');
+  await chmod(join(dir, 'npx'), 0o755);
+});
+
+after(() => rm(dir, { recursive: true }));
+
+/** Opens a link to a program that does not start in time. Returns the error. */
+async function failureOf(command: string, args: readonly string[]): Promise<GatewayError> {
+  await using guard = new ProcessGuard(log);
+  const target: StdioTarget = { kind: 'stdio', command, args, env: {}, cwd: undefined };
+  const wrappers = new WrapperCommands(dir, guard, log);
+  const start = stdioTransport(target, {
+    upstream: 'up',
+    messageBytes: 10_000,
+    receiving: UNBOUNDED,
+    log,
+    guard,
+    wrappers,
+  });
+  const opener = new Opener<string, LinkUser>({
+    upstream: 'up',
+    transports: [{ era: 'either', isProcess: true, hasCallStreams: false, start }],
+    clientInfo: RawObject.EMPTY,
+    timeouts: () => ({ startMs: START_MS, callMs: 2_000 }),
+    log,
+    onLimit: () => undefined,
+  });
+  const opening = opener.open(
+    {
+      clientEra: 'legacy',
+      audience: '',
+      clientCapabilities: RawObject.EMPTY,
+      capabilityKey: '',
+      placeIn: () => ({ key: 'a', purpose: 'clients' }),
+    },
+    {
+      onOpen: () => {},
+      onNotification: () => {},
+      onServerRequest: () => {},
+      onClose: () => {},
+      onUnauthorized: () => {},
+    },
+    AbortSignal.timeout(START_MS),
+  );
+  const failure = await opening.then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  );
+  assert.ok(failure instanceof GatewayError);
+  return failure;
+}
+
+function causeOf({ cause }: GatewayError): string {
+  return cause instanceof Error ? cause.message : '';
+}
+
+test('N-07 a wrapper that still downloads is too slow to start, with what to do', BOUNDED, async () => {
+  const failure = await failureOf(join(dir, 'npx'), ['-y', 'x']);
+  assert.equal(failure.detail.message, 'upstream "up" did not start within 0.5 s (timeouts.start)');
+  assert.match(causeOf(failure), /npx or uvx downloads packages: run "linkspan prefetch", or raise timeouts\.start/);
+});
+
+test('N-07 a mute program did not answer initialize in time', BOUNDED, async () => {
+  const failure = await failureOf('sleep', ['60']);
+  assert.equal(failure.detail.message, 'upstream "up" did not answer initialize within 0.5 s (timeouts.start)');
+  assert.match(causeOf(failure), /linkspan prefetch/);
+});

@@ -1,0 +1,132 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type ReceivedMessage, ReceivingBudget, UNCOUNTED_BYTES } from '../../../src/upstream/rpc/receiving-budget.ts';
+
+const KIB = 1_024;
+const LARGE = 100 * KIB;
+const TOTAL = 400 * KIB;
+
+/** A reader that reads as long as it may. */
+interface Reader {
+  readonly message: ReceivedMessage;
+  isHeld: boolean;
+}
+
+class Readers {
+  holds = 0;
+  readonly budget = new ReceivingBudget(TOTAL, () => this.holds++);
+
+  join(upstream: string): Reader {
+    const reader: Reader = {
+      isHeld: false,
+      message: this.budget.join(upstream, {
+        hold: () => {
+          assert.equal(reader.isHeld, false, 'it is held once');
+          reader.isHeld = true;
+        },
+        resume: () => {
+          assert.equal(reader.isHeld, true, 'only a held reader is resumed');
+          reader.isHeld = false;
+        },
+      }),
+    };
+    return reader;
+  }
+
+  /** Lets readers of an upstream receive as many bytes each. */
+  receive(upstream: string, count: number, bytes: number): Reader[] {
+    return Array.from({ length: count }, () => {
+      const reader = this.join(upstream);
+      reader.message.update(bytes);
+      return reader;
+    });
+  }
+}
+
+const heldOf = (readers: readonly Reader[]): boolean[] => readers.map(({ isHeld }) => isHeld);
+
+test('messages up to 64 KiB are not counted', () => {
+  const readers = new Readers();
+  const small = readers.receive('a', 100, UNCOUNTED_BYTES);
+  assert.equal(readers.budget.bytes, 0);
+  assert.ok(small.every(({ isHeld }) => !isHeld));
+});
+
+test('beyond the half of its upstream a reader waits, but not the oldest one', () => {
+  const readers = new Readers();
+  const [first, second, third] = readers.receive('a', 3, LARGE);
+  assert.ok(first !== undefined && second !== undefined && third !== undefined);
+  assert.deepEqual(heldOf([first, second, third]), [false, true, true]);
+  assert.equal(readers.budget.bytes, 3 * LARGE);
+  assert.equal(readers.holds, 2);
+  first.message.update(2 * LARGE);
+  assert.deepEqual(heldOf([first, second, third]), [false, true, true]);
+  first.message.update(0);
+  assert.deepEqual(heldOf([first, second, third]), [false, false, true], 'there is room for one more chunk');
+  second.message.update(0);
+  assert.deepEqual(heldOf([second, third]), [false, false]);
+  third.message.update(0);
+  assert.equal(readers.budget.bytes, 0);
+});
+
+test('an upstream that sends slowly does not hold the readers of another one', () => {
+  const readers = new Readers();
+  const stalled = readers.receive('stalled', 3, LARGE);
+  assert.deepEqual(heldOf(stalled), [false, true, true]);
+  const [other] = readers.receive('other', 1, 6 * LARGE);
+  assert.equal(other?.isHeld, false);
+});
+
+test('beyond twice the bound of oldest messages only the oldest of all is read', () => {
+  const readers = new Readers();
+  const [oldest] = readers.receive('a', 1, 2 * TOTAL);
+  const [other] = readers.receive('b', 1, LARGE);
+  assert.ok(oldest !== undefined && other !== undefined);
+  assert.deepEqual(heldOf([oldest, other]), [false, true]);
+  oldest.message.update(3 * TOTAL);
+  assert.equal(oldest.isHeld, false);
+  oldest.message.update(0);
+  assert.equal(other.isHeld, false);
+});
+
+test('a reader that was held ends, and its next message is counted anew', () => {
+  const readers = new Readers();
+  const all = readers.receive('a', 3, LARGE);
+  const last = all.at(-1);
+  assert.equal(last?.isHeld, true);
+  last.message.update(0);
+  assert.equal(last.isHeld, false);
+  assert.equal(readers.budget.bytes, 2 * LARGE);
+  last.message.update(LARGE);
+  assert.equal(last.isHeld, true);
+  for (const { message } of all) message.update(0);
+  assert.equal(readers.budget.bytes, 0);
+  assert.ok(all.every(({ isHeld }) => !isHeld));
+});
+
+test('any order of chunks and ends keeps the bounds, and leaves no reader held', () => {
+  const readers = new Readers();
+  const size = 10 * LARGE;
+  let most = 0;
+  for (let seed = 1; seed <= 200; seed++) {
+    const open = ['a', 'b', 'c'].flatMap((upstream) => readers.receive(upstream, 5, LARGE));
+    const sizes = new Map(open.map((reader) => [reader, LARGE]));
+    let state = seed;
+    while (sizes.size > 0) {
+      state = (state * 48_271) % 2_147_483_647;
+      const reading = [...sizes.keys()].filter(({ isHeld }) => !isHeld);
+      const reader = reading[state % reading.length];
+      assert.ok(reader !== undefined, 'one reader can always read');
+      const bytes = (sizes.get(reader) ?? 0) + UNCOUNTED_BYTES;
+      if (bytes >= size || state % 40 === 0) sizes.delete(reader);
+      else sizes.set(reader, bytes);
+      reader.message.update(sizes.get(reader) ?? 0);
+      most = Math.max(most, readers.budget.bytes);
+    }
+    assert.equal(readers.budget.bytes, 0);
+    assert.ok(open.every(({ isHeld }) => !isHeld));
+  }
+  const counted = 15 * LARGE;
+  assert.ok(most <= 3 * TOTAL + size + counted, `${most} bytes`);
+  assert.ok(most > TOTAL, 'the bound is reached');
+});

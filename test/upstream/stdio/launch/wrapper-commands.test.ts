@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import type { LimitName } from '../../../../src/limits.ts';
+import { parsePrinterOutput } from '../../../../src/upstream/stdio/launch/printed-launch.ts';
+import { isNpx, WrapperCommands } from '../../../../src/upstream/stdio/launch/wrapper-commands.ts';
+import { ProcessGuard } from '../../../../src/upstream/stdio/process-guard.ts';
+
+const TIMEOUT = { timeout: 60_000 };
+const ROOT = join(import.meta.dirname, '../../..');
+const LOG = pino({ level: 'silent' });
+const MEMORY = '@modelcontextprotocol/server-memory';
+
+function target(command: string, args: readonly string[], cwd = ROOT) {
+  return { kind: 'stdio', command, args, env: {}, cwd } as const;
+}
+
+interface FindOptions {
+  readonly cwd?: string;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly onLimit?: (limit: LimitName) => void;
+}
+
+async function find(
+  command: string,
+  args: readonly string[],
+  { cwd = ROOT, env = {}, onLimit = () => {} }: FindOptions = {},
+) {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-npx-'));
+  const guard = new ProcessGuard(LOG);
+  try {
+    const { PATH = '', HOME = '' } = process.env;
+    const commands = new WrapperCommands(dir, guard, LOG, onLimit);
+    const signal = AbortSignal.timeout(50_000);
+    return await commands.find('up', target(command, args, cwd), { PATH, HOME, ...env }, signal);
+  } finally {
+    await guard[Symbol.asyncDispose]();
+    await rm(dir, { recursive: true });
+  }
+}
+
+test('N-07 npm prints the command, with quoted arguments and its own environment', TIMEOUT, async () => {
+  const launch = await find('npx', ['-y', MEMORY, "it's", 'a b'], { env: { OWN: 'one\ntwo' } });
+  assert.deepEqual(launch?.args, ['-c', "exec 'mcp-server-memory' 'it'\\''s' 'a b'"]);
+  assert.equal(launch?.cwd, ROOT);
+  assert.equal(launch?.env['OWN'], 'one\ntwo');
+  assert.ok(launch?.env['PATH']?.startsWith(join(ROOT, 'node_modules/.bin')));
+  assert.equal(launch?.env['npm_config_script_shell'], undefined);
+});
+
+test('N-07 the wrapper runs the server if npm runs no package or cannot find it', TIMEOUT, async () => {
+  assert.equal(await find('npx', ['--offline', '-y', '@linkspan-test/there-is-no-such-package']), undefined);
+  assert.equal(await find('/bin/true', []), undefined);
+});
+
+test('N-07 the wrapper runs the server if the user has configured a shell for npm', TIMEOUT, async () => {
+  assert.equal(await find('npx', ['-y', MEMORY], { env: { npm_config_script_shell: '/bin/sh' } }), undefined);
+  const home = await mkdtemp(join(tmpdir(), 'linkspan-home-'));
+  await writeFile(join(home, '.npmrc'), 'script-shell=/bin/sh\n');
+  assert.equal(await find('npx', ['-y', MEMORY], { env: { HOME: home } }), undefined);
+  await rm(home, { recursive: true });
+});
+
+test('N-07 only npx and npm exec without shell options count as npx', () => {
+  const cases: readonly (readonly [string, readonly string[], boolean])[] = [
+    ['npx', ['-y', 'x'], true],
+    ['/usr/bin/npx', ['x'], true],
+    ['npm', ['exec', 'x'], true],
+    ['npm', ['run', 'x'], false],
+    ['npx', ['-c', 'echo'], false],
+    ['npx', ['--call=echo'], false],
+    ['uvx', ['x'], false],
+    ['node', ['npx'], false],
+  ];
+  for (const [command, args, expected] of cases)
+    assert.equal(isNpx({ command, args }), expected, `${command} ${args.join(' ')}`);
+});
+
+test('N-07 output that is no command is not parsed as one', () => {
+  assert.equal(parsePrinterOutput(''), undefined);
+  assert.equal(parsePrinterOutput('linkspan-command\0server\0A=1\0'), undefined, 'cut');
+  assert.equal(parsePrinterOutput('linkspan-command\0\0A=1\0linkspan-end\0'), undefined, 'no command');
+  assert.deepEqual(parsePrinterOutput('noise\nlinkspan-command\0server\0A=1=2\0PWD=/x\0linkspan-end\0'), {
+    text: 'server',
+    env: { A: '1=2', PWD: '/x' },
+  });
+});
+
+test('N-07 limit npxOutputChars: with longer output, the wrapper runs the server', TIMEOUT, async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-npx-'));
+  const flood = join(dir, 'npx');
+  await writeFile(flood, '#!/bin/sh\nexec yes linkspan\n', { mode: 0o700 });
+  const limits: LimitName[] = [];
+  assert.equal(await find(flood, [], { onLimit: (limit) => limits.push(limit) }), undefined);
+  assert.deepEqual(limits, ['npxOutputChars']);
+  await rm(dir, { recursive: true });
+});

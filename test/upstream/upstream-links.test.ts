@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import { RawObject } from '../../src/json/json.ts';
+import type { Link, LinkUser } from '../../src/upstream/link/link.ts';
+import { Opener } from '../../src/upstream/link/opener.ts';
+import type { ConnectionPermit } from '../../src/upstream/quota/connection-quota.ts';
+import { UpstreamLinks } from '../../src/upstream/upstream-links.ts';
+import { memoryUpstream } from '../support/memory-upstream.ts';
+
+const EVENTS = {
+  onOpen: () => undefined,
+  onNotification: () => undefined,
+  onServerRequest: () => undefined,
+  onUnauthorized: () => undefined,
+  onClose: () => undefined,
+};
+
+async function linkWith(key: string): Promise<Link<string, LinkUser>> {
+  const { start } = memoryUpstream({});
+  const opener = new Opener<string, LinkUser>({
+    upstream: 'up',
+    transports: [{ era: 'legacy', isProcess: false, hasCallStreams: true, start }],
+    clientInfo: RawObject.EMPTY,
+    timeouts: () => ({ startMs: 2_000, callMs: 2_000 }),
+    log: pino({ level: 'silent' }),
+    onLimit: () => undefined,
+  });
+  const placeIn = () => ({ key, purpose: 'clients' }) as const;
+  const request = {
+    clientEra: 'legacy',
+    audience: '',
+    clientCapabilities: RawObject.EMPTY,
+    capabilityKey: '',
+  } as const;
+  return await opener.open({ ...request, placeIn }, EVENTS, AbortSignal.timeout(5_000));
+}
+
+const PERMIT: ConnectionPermit = { release: () => undefined, assign: () => undefined };
+
+test('a link that cannot be opened is removed, unless another has taken its place', async () => {
+  const links = new UpstreamLinks<string, LinkUser>();
+  const failing = Promise.reject<Link<string, LinkUser>>(new Error('refused'));
+  links.setOpening('a', failing);
+  await assert.rejects(failing);
+  assert.equal(links.find('a'), undefined);
+  const { promise, reject } = Promise.withResolvers<Link<string, LinkUser>>();
+  links.setOpening('a', promise);
+  const other = linkWith('a');
+  links.setOpening('a', other);
+  reject(new Error('refused'));
+  await assert.rejects(promise);
+  assert.equal(links.find('a'), other);
+  await (await other).connection.close();
+});
+
+test('a link of another era than expected moves to its own key, where another may be', async () => {
+  const links = new UpstreamLinks<string, LinkUser>();
+  const [first, second] = [await linkWith('own'), await linkWith('own')];
+  for (const link of [first, second]) links.add(link, PERMIT);
+  links.setOpening('expected', Promise.resolve(first));
+  assert.equal(links.place('expected', first), first);
+  assert.equal(links.find('expected'), undefined);
+  assert.equal(await links.find('own'), first);
+  links.setOpening('expected', Promise.resolve(second));
+  assert.equal(await links.place('expected', second), first);
+  assert.equal(links.place('own', first), first);
+  assert.deepEqual([...links], [first]);
+  await links.whenClosed();
+  assert.deepEqual([first.connection.isClosed, second.connection.isClosed], [false, true]);
+  await first.connection.close();
+});
+
+test('a link of another era than expected that was lost at once gets no key', async () => {
+  const links = new UpstreamLinks<string, LinkUser>();
+  const link = await linkWith('own');
+  links.setOpening('expected', Promise.resolve(link));
+  assert.equal(links.place('expected', link), link);
+  assert.deepEqual([links.find('expected'), links.find('own')], [undefined, undefined]);
+  await link.connection.close();
+});
+
+test('a removed link gives its place in the quotas back when it is closed, once', async () => {
+  const links = new UpstreamLinks<string, LinkUser>();
+  const link = await linkWith('a');
+  const events: string[] = [];
+  links.setOpening('a', Promise.resolve(link));
+  const release = () => void events.push(link.connection.isClosed ? 'released' : 'released too early');
+  links.add(link, { ...PERMIT, release });
+  assert.equal(links.recordOf(link)?.isClaimed, true);
+  const record = links.remove(link);
+  assert.ok(record !== undefined);
+  assert.deepEqual(
+    [links.remove(link), links.recordOf(link), links.find('a'), links.size],
+    [undefined, undefined, undefined, 0],
+  );
+  void links.close(record);
+  assert.deepEqual(events, []);
+  await links.whenClosed();
+  assert.deepEqual(events, ['released']);
+});
