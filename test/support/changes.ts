@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 
 /** Longest wait for a change. Changes come at once, or after a backoff of the gateway; a loaded machine takes longer. */
-const UNTIL_MS = 15_000;
+const UNTIL_MS = 60_000;
 
 /** Announces changes of a test double to the tests that wait for them. */
 export class Changes {

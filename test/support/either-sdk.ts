@@ -85,7 +85,7 @@ interface EitherOptions {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-const WAIT_MS = 15_000;
+const WAIT_MS = 60_000;
 
 async function waitForNotification(
   notifications: Waitlist<ReceivedNotification>,
@@ -107,7 +107,7 @@ const PATIENT = {
   initialReconnectionDelay: 500,
   maxReconnectionDelay: 500,
   reconnectionDelayGrowFactor: 1,
-  maxRetries: 12,
+  maxRetries: 120,
 };
 
 const model = (text: string) => ({

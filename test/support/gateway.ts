@@ -34,7 +34,7 @@ const LISTENING = z.object({ msg: z.literal('listening'), url: z.url(), operator
 type Listening = z.infer<typeof LISTENING>;
 
 const START_MS = 60_000;
-const STOP_MS = 15_000;
+const STOP_MS = 60_000;
 
 function parseLine(line: string): Listening | undefined {
   try {
@@ -51,14 +51,18 @@ function compiledCode(): Members {
   return NODE_COMPILE_CACHE === undefined ? {} : { NODE_COMPILE_CACHE };
 }
 
-/** Adds ports, the state directory, and the mark that identifies leftover processes. */
+/** A first list has all upstreams of a test, however slowly they start on a busy machine. SDKs wait 60 s for it. */
+export const PATIENT_LISTS = { wait: '50s' };
+
+/** Adds ports, the state directory, patience, and the mark that identifies leftover processes. */
 function complete(file: GatewayFile, dir: string): GatewayFile {
   const mcpServers = Object.entries(file.mcpServers ?? {}).map(([id, server]): [string, Members] => {
     if (!('command' in server)) return [id, server];
     const env = z.record(z.string(), z.unknown()).parse(server['env'] ?? {});
     return [id, { ...server, env: { ...marker(), ...compiledCode(), ...env } }];
   });
-  const ours = { listen: '127.0.0.1:0', operator: '127.0.0.1:0', stateDir: join(dir, 'state') };
+  const places = { listen: '127.0.0.1:0', operator: '127.0.0.1:0', stateDir: join(dir, 'state') };
+  const ours = { ...places, lists: PATIENT_LISTS };
   return { ...file, mcpServers: Object.fromEntries(mcpServers), gateway: { ...ours, ...file.gateway } };
 }
 
@@ -106,7 +110,7 @@ export class RunningGateway implements AsyncDisposable {
   }
 
   /** Resolves with the first value that `find` returns for a line of the log. @throws {Error} after `timeoutMs`. */
-  waitForLog<T>(find: (line: string) => T | undefined, timeoutMs = 30_000): Promise<T> {
+  waitForLog<T>(find: (line: string) => T | undefined, timeoutMs = 60_000): Promise<T> {
     return this.#child.waitForLine(find, timeoutMs);
   }
 

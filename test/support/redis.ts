@@ -14,9 +14,9 @@ import { freePort } from './free-port.ts';
 import { findRedis, type RedisProgram } from './redis-program.ts';
 import { waitUntil } from './wait-until.ts';
 
-const READY_MS = 20_000;
+const READY_MS = 60_000;
 /** Long enough for a busy machine. */
-const COMMAND_MS = 15_000;
+const COMMAND_MS = 60_000;
 /** Another program may take the port between its choice and its use. */
 const TRIES = 5;
 
@@ -224,7 +224,7 @@ export async function startSentinel(): Promise<
   await writeFile(file, `${lines.join('\n')}\n`);
   const { server, env } = await findRedis();
   const sentinel = await Child.start(server, [file, '--sentinel'], { env });
-  await sentinel.waitForLine((line) => (line.includes('+slave') ? true : undefined), 30_000);
+  await sentinel.waitForLine((line) => (line.includes('+slave') ? true : undefined), 60_000);
   return {
     url: `redis+sentinel://127.0.0.1:${port}/main`,
     port,
