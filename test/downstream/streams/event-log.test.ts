@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 import { ByteBudget } from '../../../src/downstream/memory/byte-budget.ts';
 import { type StreamEvent, textBytes } from '../../../src/downstream/streams/event-log.ts';
 import { type EventLimits, MemoryEventLog, MemoryEventLogs } from '../../../src/downstream/streams/memory-event-log.ts';
