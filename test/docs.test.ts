@@ -188,14 +188,14 @@ test('SEC-46 the compose file drops privileges, and publishes ports on loopback 
   for (const volume of gateway.volumes ?? []) assert.doesNotMatch(volume, /\.(?:ya?ml|json)(?::|$)/);
 });
 
-const hasCompose = spawnSync('docker', ['compose', 'version'], { timeout: 10_000 }).status === 0;
+const hasCompose = spawnSync('docker', ['compose', 'version'], { timeout: 120_000 }).status === 0;
 
 if (hasCompose) {
   test('docker compose finds nothing wrong with the compose file', () => {
     const run = spawnSync('docker', ['compose', 'config', '--quiet'], {
       cwd: ROOT,
       encoding: 'utf8',
-      timeout: 20_000,
+      timeout: 120_000,
     });
     assert.equal(`${run.stdout}${run.stderr}`, '');
     assert.equal(run.status, 0);

@@ -12,7 +12,7 @@ import { DiskApiKeyStore } from '../../../src/store/disk/api-key-store.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const ANN = { name: 'ann', sha256: hash('sha256', 'ann') };
 
 async function openFeed(keepMs: number) {

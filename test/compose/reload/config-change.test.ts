@@ -10,7 +10,7 @@ import { FileWatch } from '../../../src/config/file-watch.ts';
 import { loadConfig } from '../../../src/config/load.ts';
 import { Changes } from '../../support/changes.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 /** A config whose files are watched or not, with a second file that no config names yet. */
 async function watching(isOn: boolean) {

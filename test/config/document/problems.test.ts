@@ -162,7 +162,7 @@ const TOKENS = [
 ];
 
 for (const name of ['wrong.yaml', 'vscode.json', 'goose.yaml']) {
-  test(`any change to ${name} loads, or is refused with a position in the file`, { timeout: 60_000 }, async () => {
+  test(`any change to ${name} loads, or is refused with a position in the file`, { timeout: 120_000 }, async () => {
     const text = await readFile(new URL(name, FIXTURES), 'utf8');
     const edit = fc.tuple(fc.nat(text.length), fc.nat(12), fc.constantFrom(...TOKENS, ''));
     fc.assert(

@@ -16,7 +16,7 @@ import { configWith } from '../edge.ts';
 import { EventProcess } from './event-process.ts';
 import { type Responder, responder } from './responses.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 const redis = sharedRedis();
 
 function streamsOf(id = 'sealed-id', logs?: EventLogs) {

@@ -11,7 +11,7 @@ import { waitUntil } from '../../support/wait-until.ts';
 import { eventLogContract, eventSession } from './event-log.contract.ts';
 import { EventProcess } from './event-process.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const redis = sharedRedis();
 
 const start = async (limits?: Partial<RedisEventStoreParts['limits']>) =>

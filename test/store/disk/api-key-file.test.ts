@@ -8,7 +8,7 @@ import { changeKeyFile, readKeyFile } from '../../../src/store/disk/api-key-file
 import { DiskApiKeyStore } from '../../../src/store/disk/api-key-store.ts';
 import { apiKeyStoreContract, keyOf } from '../api-key-store.contract.ts';
 
-const OPTIONS = { timeout: 30_000 };
+const OPTIONS = { timeout: 120_000 };
 let dir = '';
 let files = 0;
 

@@ -15,7 +15,7 @@ import { smallDisk, type SmallDisk } from '../../support/small-disk.ts';
 import { until } from '../../support/stdio.ts';
 import { sessionStoreContract } from '../session-store.contract.ts';
 
-const OPTIONS = { timeout: 40_000 };
+const OPTIONS = { timeout: 120_000 };
 const HOUR = 3_600_000;
 const IGNORE = {
   onWriteFailed: () => undefined,

@@ -22,7 +22,7 @@ import {
 import { shortened } from '../../support/test-name.ts';
 import { neverAccepting } from '../../support/wire.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 
 const CHALLENGES: readonly (readonly [header: string | string[], says: RegExp])[] = [
   [
