@@ -205,6 +205,8 @@ async function main(name: string): Promise<void> {
   // Tests start the same programs many times, and Node compiles them once.
   const code = await mkdtemp(join(tmpdir(), 'linkspan-code-'));
   process.env['NODE_COMPILE_CACHE'] = code;
+  // Gateways write the file by which commands find them, and those that are killed leave it.
+  process.env['XDG_STATE_HOME'] = join(code, 'state');
   let passed = 0;
   let failed = 0;
   const summary: string[] = [];

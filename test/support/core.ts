@@ -202,6 +202,7 @@ export async function testCore(
     allowedOrigins: [],
     trustedProxies: [],
     stateDir,
+    defaultStateDir: stateDir,
     auth: { jwt: [], apiKeys: [] },
     operatorKeys: [],
     limits: {
