@@ -193,6 +193,8 @@ async function main(names: readonly string[]): Promise<void> {
   // Tests start the same programs many times, and Node compiles them once.
   const code = await mkdtemp(join(tmpdir(), 'linkspan-code-'));
   process.env['NODE_COMPILE_CACHE'] = code;
+  // Gateways write the file by which commands find them, and those that are killed leave it.
+  process.env['XDG_STATE_HOME'] = join(code, 'state');
   if (isFull) process.env['LINKSPAN_SEED'] ??= String(Date.now() % 2 ** 31);
   process.env['LINKSPAN_SEED'] ??= '1';
   if (isFull) process.env['LINKSPAN_FULL'] = '1';
