@@ -35,6 +35,7 @@ const REDIS = [
   'test/gateway/handles/sealer-redis.test.ts',
   'test/downstream/streams/{session-streams,stored-event-log}.test.ts',
   'test/cli/operator/explain.test.ts',
+  'test/chaos/world.test.ts',
   'test/e2e/{replicas,replica-start,api-keys}.test.ts',
 ];
 
