@@ -6,7 +6,7 @@ import { isChained, NO_MAC, splitLine } from '../../src/audit/chain.ts';
 import { waitUntil } from '../support/wait-until.ts';
 import { KEY, SETTINGS } from './memory-log.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const REFUSED = { code: 'audit-unavailable' };
 
 interface OpenWriter {

@@ -7,7 +7,7 @@ import { waitUntil } from '../support/wait-until.ts';
 import { assertChain, auditWriterContract } from './audit-writer.contract.ts';
 import { type MemoryLog, memoryLog, SETTINGS } from './memory-log.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const REFUSED = { code: 'audit-unavailable' };
 
 /** A worker of the process that has a log, and the end of the pipe in that process. */

@@ -7,7 +7,7 @@ import { LOCAL, type Principal } from '../../src/policy/principal.ts';
 import { BAD_TOKENS, KEY, KEYS } from './bad-tokens.ts';
 import { ENDPOINT, SILENT, signingKey, TestIssuer } from './issuer.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 const RESOURCE_METADATA = 'resource_metadata="https://gw.example.com/.well-known/oauth-protected-resource/mcp"';
 
 function accepts(issuer: TestIssuer, more: Partial<JwtIssuerConfig> = {}): JwtIssuerConfig {
@@ -46,7 +46,7 @@ function refusal(verdict: AuthVerdict, status: number) {
   return verdict;
 }
 
-test('SEC-02 an invalid token is refused with a challenge', { timeout: 60_000 }, async (t) => {
+test('SEC-02 an invalid token is refused with a challenge', { timeout: 120_000 }, async (t) => {
   await using issuer = await start();
   const authenticator = createAuthenticator(
     { jwt: [accepts(issuer, { requiredScopes: [] })], apiKeys: [apiKey('ci', 'the-key-of-ci')] },

@@ -11,7 +11,7 @@ import { makeCertificate } from '../support/certificate.ts';
 import { startConnectProxy } from '../support/connect-proxy.ts';
 import { ENDPOINT, SILENT, signingKey } from './issuer.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const NAME = 'issuer.example';
 const key = await signingKey('ES256', 'first');
 const certificate = await makeCertificate(NAME);

@@ -7,7 +7,7 @@ import type { IntrospectionConfig } from '../../src/config/config.ts';
 import { waitUntil } from '../support/wait-until.ts';
 import { ENDPOINT, SILENT } from './issuer.ts';
 
-const OPTIONS = { timeout: 30_000 };
+const OPTIONS = { timeout: 120_000 };
 const ISSUER = 'https://id.example.com';
 type Members = Readonly<Record<string, unknown>>;
 

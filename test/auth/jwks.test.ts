@@ -6,7 +6,7 @@ import { Jwks } from '../../src/auth/jwks.ts';
 import { Egress } from '../../src/egress/egress.ts';
 import { SILENT, signingKey, TestIssuer } from './issuer.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
 

@@ -9,7 +9,7 @@ import type { StoredKey } from '../../src/store/api-key-store.ts';
 import { waitUntil } from '../support/wait-until.ts';
 import { ENDPOINT, SILENT, signingKey, TestIssuer } from './issuer.ts';
 
-const OPTIONS = { timeout: 30_000 };
+const OPTIONS = { timeout: 120_000 };
 const KEY = await signingKey('RS256', 'k1');
 const FILE = { jwt: [], apiKeys: [], keyFile: '/keys.json' };
 const ANN: StoredKey = { name: 'ann', sha256: hash('sha256', 'ann-key'), groups: ['sales'] };

@@ -18,7 +18,7 @@ async function read(request: IncomingMessage): Promise<Message | undefined> {
   return parseMessage(text);
 }
 
-test('a client repeats its answer to a question until the gateway accepts it', { timeout: 60_000 }, async () => {
+test('a client repeats its answer to a question until the gateway accepts it', { timeout: 120_000 }, async () => {
   let refused = 0;
   let call: { readonly id: unknown; readonly response: ServerResponse } | undefined;
   const answer = async (request: IncomingMessage, response: ServerResponse) => {

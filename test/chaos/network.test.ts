@@ -7,7 +7,7 @@ import { DIRECTIONS, type Direction } from './plan.ts';
 
 const { missing } = NamespaceNetwork;
 const OPTIONS = {
-  timeout: 90_000,
+  timeout: 120_000,
   ...(missing === undefined ? {} : { skip: `${missing}; npm run partitions cannot run here` }),
 };
 const PORT = 4_000;

@@ -14,7 +14,7 @@ const MEMORY = fileURLToPath(
   new URL('../../node_modules/@modelcontextprotocol/server-memory/dist/index.js', import.meta.url),
 );
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
-const BOUNDED = { timeout: 30_000 };
+const BOUNDED = { timeout: 120_000 };
 
 /** The methods of the request lines after one listing that succeeds and one call that fails. */
 async function requestLines(gateway: Readonly<Record<string, unknown>>): Promise<readonly string[]> {
@@ -85,7 +85,10 @@ test('each message of a client has a line with its session, client and outcome',
   await assert.rejects(client.callTool({ name: 'no-such-tool', arguments: {} }));
   await gateway.waitForLog((line) => (/"tools\/call".*"msg":"request"/.test(line) ? true : undefined));
   const state = ['--state-dir', join(gateway.dir, 'state'), '--json'];
-  const listed = spawnSync(process.execPath, [MAIN, 'ls', 'sessions', ...state], { encoding: 'utf8', timeout: 20_000 });
+  const listed = spawnSync(process.execPath, [MAIN, 'ls', 'sessions', ...state], {
+    encoding: 'utf8',
+    timeout: 120_000,
+  });
   const [session] = Object(JSON.parse(listed.stdout)).sessions;
   const handle = transport.sessionId;
   await client.close();

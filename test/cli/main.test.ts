@@ -10,7 +10,7 @@ import { MAIN, type Ran, runCli } from '../support/cli.ts';
 const MANIFEST: { version: string; engines: { node: string } } = JSON.parse(
   readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
 );
-const BOUNDED = { timeout: 20_000 };
+const BOUNDED = { timeout: 120_000 };
 
 let dir = '';
 

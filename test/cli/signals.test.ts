@@ -8,11 +8,11 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { Child } from '../support/child.ts';
 import { startGateway } from '../support/gateway.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { startOnTerminal } from '../support/terminal.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
-const BOUNDED = { timeout: 30_000 };
-const WAIT_MS = 15_000;
+const BOUNDED = { timeout: 120_000 };
 
 /** Resolves with the first line of a growing file that matches. */
 async function lineOf(file: string, pattern: RegExp): Promise<string> {
@@ -28,7 +28,7 @@ async function lineOf(file: string, pattern: RegExp): Promise<string> {
     if (line !== undefined) changed.resolve(line);
   };
   const watcher = watch(join(file, '..'), look);
-  const timer = setTimeout(() => changed.reject(new Error(`no ${String(pattern)} in ${file}`)), WAIT_MS);
+  const timer = setTimeout(() => changed.reject(new Error(`no ${String(pattern)} in ${file}`)), PATIENCE_MS);
   look();
   try {
     return await changed.promise;
@@ -76,7 +76,7 @@ test('N-08 a gateway whose terminal is closed stops in order', BOUNDED, async ()
 
 /** Resolves when the process has ended. It is no child of this one, so its end is no event here. */
 async function ended(pid: number): Promise<void> {
-  for (let deadline = Date.now() + WAIT_MS; ; await delay(20)) {
+  for (let deadline = Date.now() + PATIENCE_MS; ; await delay(20)) {
     try {
       process.kill(pid, 0);
     } catch {

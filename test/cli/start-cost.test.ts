@@ -10,7 +10,7 @@ import { Child } from '../support/child.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const MAIN = join(ROOT, 'src/main.ts');
-const BOUNDED = { timeout: 30_000 };
+const BOUNDED = { timeout: 120_000 };
 
 const exec = promisify(execFile);
 
@@ -59,7 +59,7 @@ async function record(args: readonly string[], env: NodeJS.ProcessEnv = {}): Pro
   const RECORD = join(dir, 'record.json');
   const running = exec(process.execPath, ['--import', join(dir, 'recorder.mjs'), MAIN, ...args], {
     env: { RECORD, ...env },
-    timeout: 20_000,
+    timeout: 120_000,
   });
   running.child.stdin?.end();
   await running;
@@ -76,7 +76,7 @@ test('a gateway without Redis does not load its client', BOUNDED, async () => {
   const RECORD = join(dir, 'run.json');
   const args = ['--import', join(dir, 'recorder.mjs'), MAIN, 'run', '--config', config];
   const child = await Child.start(process.execPath, args, { env: { RECORD } });
-  await child.waitForLine((line) => (line.includes('"listening"') ? true : undefined), 20_000);
+  await child.waitForLine((line) => (line.includes('"listening"') ? true : undefined));
   await child.stop(10_000);
   const { loaded }: Recorded = JSON.parse(await readFile(RECORD, 'utf8'));
   assert.ok(loaded.includes('hono'));

@@ -16,7 +16,7 @@ import { freePort } from '../support/free-port.ts';
 import { memoryUpstream } from '../support/memory-upstream.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const LOOPBACK: Address = { host: '127.0.0.1', port: 0 };
 const STATE = {
   file: '/config.yaml',

@@ -7,7 +7,7 @@ import { waitUntil } from '../support/wait-until.ts';
 import { getEvents, initialize, post, postForEvents, rpc, send } from './client.ts';
 import { type Edge, startEdge } from './edge.ts';
 
-const OPTIONS = { timeout: 30_000 };
+const OPTIONS = { timeout: 120_000 };
 
 function cancelText(requestId: number): string {
   return JSON.stringify({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId } });

@@ -7,7 +7,7 @@ import { BOTH, getEvents, initialize, post, postForEvents, rpc, send } from './c
 import { answerOf, modernPost } from '../support/modern-wire.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 const REVISIONS = ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25'] as const;
 
 async function setUp(revision = '2025-11-25', overrides: Overrides = {}) {

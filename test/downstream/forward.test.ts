@@ -11,7 +11,7 @@ import { BOTH, initialize, post, responseTo, rpc, send } from './client.ts';
 import { type Edge, startEdge } from './edge.ts';
 import { HonestSession } from './honest-front.ts';
 
-const BOUNDED = { timeout: 20_000 };
+const BOUNDED = { timeout: 120_000 };
 
 /** Returns the process of this edge as another one reaches it. It counts the requests, by method. */
 function processOf({ port }: Edge): { readonly owner: Owner; readonly forwarded: string[] } {

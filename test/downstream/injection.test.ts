@@ -29,26 +29,30 @@ test('the corpus has 120 texts', () => {
   assert.equal(PAYLOADS.length, 120);
 });
 
-test('SEC-27 a client reads exactly the message that was sent, whatever it contains', { timeout: 20_000 }, async () => {
-  await using edge = await startEdge();
-  const url = `${edge.url}/mcp`;
-  const id = await initialize(url);
-  const listening = await getEvents(url, id);
-  const session = edge.front.own(id);
-  for (const text of PAYLOADS) {
-    session.send(notificationText('notifications/message', RawObject.of({ level: 'info', data: text, [text]: 1 })));
-  }
-  await listening.until(({ messages }) => messages.length === PAYLOADS.length);
-  assert.deepEqual(
-    listening.messages.map(({ params }) => params),
-    PAYLOADS.map((text) => ({ level: 'info', data: text, [text]: 1 })),
-  );
-  assert.ok(listening.seen.every(({ event }) => event === undefined));
-  assert.equal(listening.retryMs, 1_000);
-  listening.close();
-});
+test(
+  'SEC-27 a client reads exactly the message that was sent, whatever it contains',
+  { timeout: 120_000 },
+  async () => {
+    await using edge = await startEdge();
+    const url = `${edge.url}/mcp`;
+    const id = await initialize(url);
+    const listening = await getEvents(url, id);
+    const session = edge.front.own(id);
+    for (const text of PAYLOADS) {
+      session.send(notificationText('notifications/message', RawObject.of({ level: 'info', data: text, [text]: 1 })));
+    }
+    await listening.until(({ messages }) => messages.length === PAYLOADS.length);
+    assert.deepEqual(
+      listening.messages.map(({ params }) => params),
+      PAYLOADS.map((text) => ({ level: 'info', data: text, [text]: 1 })),
+    );
+    assert.ok(listening.seen.every(({ event }) => event === undefined));
+    assert.equal(listening.retryMs, 1_000);
+    listening.close();
+  },
+);
 
-test('SEC-27 an answer is one event, whatever it contains', { timeout: 20_000 }, async () => {
+test('SEC-27 an answer is one event, whatever it contains', { timeout: 120_000 }, async () => {
   await using edge = await startEdge();
   const url = `${edge.url}/mcp`;
   const id = await initialize(url);
@@ -57,7 +61,7 @@ test('SEC-27 an answer is one event, whatever it contains', { timeout: 20_000 },
   assert.deepEqual(events.messages, [{ jsonrpc: '2.0', id: 1, result: { texts: PAYLOADS } }]);
 });
 
-test('SEC-27 JSON over several lines becomes one event', { timeout: 20_000 }, async () => {
+test('SEC-27 JSON over several lines becomes one event', { timeout: 120_000 }, async () => {
   await using edge = await startEdge();
   const url = `${edge.url}/mcp`;
   const id = await initialize(url);
@@ -68,7 +72,7 @@ test('SEC-27 JSON over several lines becomes one event', { timeout: 20_000 }, as
   listening.close();
 });
 
-test('S-018 a request id can end neither an event nor a header', { timeout: 20_000 }, async () => {
+test('S-018 a request id can end neither an event nor a header', { timeout: 120_000 }, async () => {
   await using edge = await startEdge();
   const url = `${edge.url}/mcp`;
   const session = await initialize(url);
@@ -84,7 +88,7 @@ test('S-018 a request id can end neither an event nor a header', { timeout: 20_0
   }
 });
 
-test('S-018 nothing of a refused request is in the headers of its refusal', { timeout: 20_000 }, async () => {
+test('S-018 nothing of a refused request is in the headers of its refusal', { timeout: 120_000 }, async () => {
   await using edge = await startEdge();
   for (const text of PAYLOADS) {
     const refused = await send(`${edge.url}/mcp`, {

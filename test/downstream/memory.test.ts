@@ -9,7 +9,7 @@ import { getEvents, initialize, post, postForEvents, rpc } from './client.ts';
 import { BY_NAME, type Edge, startEdge } from './edge.ts';
 
 const MIB = 1_048_576;
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 
 async function metric(edge: Edge, name: string, kind: string): Promise<number> {
   const found = new RegExp(`^${name}\\{kind="${kind}"\\} (\\d+)$`, 'm').exec(await edge.metrics.text());

@@ -13,7 +13,7 @@ import {
 } from '../support/modern-wire.ts';
 import { type OpenGateway, openGateway } from '../support/open-gateway.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const KEY = 'io.modelcontextprotocol/';
 
 const MIRRORED = {

@@ -12,7 +12,7 @@ import { answerOf, modernEvents, modernPost, modernResult } from '../support/mod
 import { type OpenGateway, openGateway } from '../support/open-gateway.ts';
 import { messagesOf } from './client.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const SUBSCRIPTION = 'io.modelcontextprotocol/subscriptionId';
 
 const TOOLS = ['quick', 'counts', 'stumbles', 'asks', 'chats', 'waits'].map((name) => ({

@@ -9,7 +9,7 @@ import { initialize, post, rpc, send } from './client.ts';
 import { type Edge, startEdge } from './edge.ts';
 
 const HTML = 'text/html,application/xhtml+xml,*/*;q=0.8';
-const BOUNDED = { timeout: 20_000 };
+const BOUNDED = { timeout: 120_000 };
 
 let edge: Edge;
 

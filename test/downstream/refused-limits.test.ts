@@ -4,7 +4,7 @@ import { LIMITS } from '../../src/limits.ts';
 import { initialize, post } from './client.ts';
 import { startEdge } from './edge.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 
 const deep = `${'['.repeat(LIMITS.jsonDepth + 1)}${']'.repeat(LIMITS.jsonDepth + 1)}`;
 const members = Array.from({ length: LIMITS.clientObjectMembers + 1 }, (_, n) => `"k${n}":0`).join(',');

@@ -8,7 +8,7 @@ import { ListRootsRequestSchema, ProgressNotificationSchema, ResultSchema } from
 import { connectSdk1, connectSdk2 } from '../support/sdk-client.ts';
 import { startEdge } from './edge.ts';
 
-const OPTIONS = { timeout: 30_000 };
+const OPTIONS = { timeout: 120_000 };
 
 test('SDK client 1 gets answers, notifications and questions, and ends its session', OPTIONS, async () => {
   await using edge = await startEdge();

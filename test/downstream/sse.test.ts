@@ -4,7 +4,7 @@ import { BY_NAME, type Edge, type Overrides, startEdge } from './edge.ts';
 import { type Events, getEvents, type Got, post, rpc } from './client.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 
 interface Line {
   readonly events: Events;

@@ -224,7 +224,7 @@ function filled(headers: Headers): Headers {
 }
 
 for (const { when, verb = 'POST', path = '/mcp', headers = {}, body, status, code, allow } of cases) {
-  test(`${verb} ${shortened(path, 36)} gets ${status}: ${when}`, { timeout: 20_000 }, async () => {
+  test(`${verb} ${shortened(path, 36)} gets ${status}: ${when}`, { timeout: 120_000 }, async () => {
     const usual: Headers =
       verb === 'POST' ? { 'content-type': 'application/json', accept: BOTH } : { accept: 'text/event-stream' };
     const got = await send(`${edge.url}${path}`, {

@@ -8,7 +8,7 @@ import { rpc } from './client.ts';
 import { HonestFront } from './honest-front.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 
 /** Both ends of a pair of pipes; the test is the client. */
 class Pipes {

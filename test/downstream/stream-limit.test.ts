@@ -6,7 +6,7 @@ import { openGateway } from '../support/open-gateway.ts';
 import { getEvents, send } from './client.ts';
 import { BY_NAME, startEdge } from './edge.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 
 test('N-33 a principal at its limit of listen streams is refused another', OPTIONS, async () => {
   await using upstream = await modernUpstream({});

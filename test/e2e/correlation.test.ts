@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Act } from '../fixtures/servers/nonce-acts.ts';
 import { startGateway } from '../support/gateway.ts';
-import { chosenSeed } from '../support/seed.ts';
+import { SEED } from '../support/seed.ts';
 import { socketsTo } from '../support/swarm-client.ts';
 import { type PlannedCall, planSwarm, type PlannedUpstream } from '../support/swarm-plan.ts';
 import { SwarmSession } from '../support/swarm-session.ts';
@@ -20,8 +20,6 @@ const SETTLE_MS = 60_000;
 const SETTLE_STEP_MS = 100;
 /** Number of faults that the failure shows. */
 const SHOWN = 20;
-
-const SEED = chosenSeed();
 
 // On a shared connection the gateway relays no questions. Over stdio it cannot attribute log messages either.
 const SHARED_STDIO: PlannedUpstream = { id: 'shared', steps: ['progress', 'log'] };

@@ -13,10 +13,9 @@ import { type GatewayFile, type RunningGateway, startGateway } from '../support/
 import { type Asked, askedIn, type ModernReply, answersIn } from '../support/modern-client.ts';
 import { answerOf, modernPost } from '../support/modern-wire.ts';
 import { random } from '../support/random.ts';
-import { chosenSeed } from '../support/seed.ts';
+import { SEED } from '../support/seed.ts';
 
 const TIMEOUT = { timeout: 180_000 };
-const SEED = chosenSeed();
 const UPSTREAM = fileURLToPath(new URL('../matrix/upstream.ts', import.meta.url));
 const REVISION = '2025-11-25';
 const FORM = { elicitation: { form: {} } };

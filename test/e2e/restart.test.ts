@@ -4,6 +4,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { SECOND_SIGNAL_MS } from '../../src/cli/signals.ts';
 import { type Events, getEvents, initialize, messagesOf, post, rpc, send } from '../downstream/client.ts';
 import { connect, connectOver, SDKS, textOf } from '../support/either-sdk.ts';
 import { freePort } from '../support/free-port.ts';
@@ -186,7 +188,24 @@ suite('a gateway that ends', { concurrency: 1 }, () => {
     assert.equal((await gateway.ended).code, 0);
   });
 
-  test('R10 a second signal ends the gateway at once', TIMEOUT, async () => {
+  // N-88
+  test('R10 two signals at the same moment count as one', TIMEOUT, async () => {
+    await using place = await Place.open();
+    const { everything } = referenceServers(place.dir);
+    const gateway = await place.start({ everything });
+    await using client = await connect('SDK v1', gateway.endpoint());
+    const begun = Promise.withResolvers<void>();
+    const options = { onprogress: () => begun.resolve() };
+    const long = client.call('everything__trigger-long-running-operation', { duration: 1, steps: 5 }, options);
+    await begun.promise;
+    // The kernel merges equal signals that are pending, and keeps unequal ones apart.
+    gateway.kill('SIGINT');
+    gateway.kill('SIGTERM');
+    assert.equal((await gateway.ended).code, 0);
+    assert.match(textOf(await long), /completed/);
+  });
+
+  test('R10 a second signal after half a second ends the gateway at once', TIMEOUT, async () => {
     await using place = await Place.open();
     const { everything } = referenceServers(place.dir);
     const gateway = await place.start({ everything });
@@ -199,6 +218,7 @@ suite('a gateway that ends', { concurrency: 1 }, () => {
     const processes = childrenOf(gateway.pid);
     gateway.kill('SIGTERM');
     await gateway.waitForLog((line) => (line.includes('"stopping"') ? true : undefined));
+    await delay(SECOND_SIGNAL_MS);
     gateway.kill('SIGTERM');
     assert.equal((await gateway.ended).code, 130);
     await until(() => processes.every(isGone), 'every process ended');

@@ -12,7 +12,7 @@ import { listenLocally } from '../support/local-port.ts';
 import { startTcpSpy } from '../support/tcp-spy.ts';
 import { METADATA_ADDRESSES, REFUSED_ADDRESSES, REFUSED_HOSTS } from './ssrf-corpus.ts';
 
-const LIMIT = { timeout: 60_000 };
+const LIMIT = { timeout: 120_000 };
 const familyOf = (address: string) => (address.includes(':') ? 6 : 4);
 const SECRET = { authorization: 'Basic c2VjcmV0', cookie: 'secret' };
 const POST = { method: 'POST', headers: SECRET, body: 'client_secret=secret' } as const;

@@ -11,7 +11,7 @@ import { startTcpSpy } from '../support/tcp-spy.ts';
 import { ANY_ADDRESS, startTinyproxy, TINYPROXY } from '../support/tinyproxy.ts';
 import { listenLocally } from '../support/local-port.ts';
 
-const LIMIT = { timeout: 60_000 };
+const LIMIT = { timeout: 120_000 };
 const NAME = 'issuer.example';
 const SECRET = 'the-secret-of-the-gateway';
 const POST = {

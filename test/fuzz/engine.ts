@@ -1,4 +1,5 @@
 import { connect } from 'node:net';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { Dice } from './dice.ts';
 import type { Category, Input, Target } from './input.ts';
 import { judge, judgeRecords, NONCE, type Observation, type OracleName, type Violation } from './oracles.ts';
@@ -21,7 +22,6 @@ const TRIES = 3;
 const MAX_GROWTH_BYTES = 5 * 1_024 * 1_024;
 /** Without bytes for this long, an input that may stall is over. */
 const QUIET_MS = 60;
-const PATIENCE_MS = 15_000;
 
 /** Sends bytes on a connection of their own. Resolves with what came back, one character for each byte. */
 async function exchange(

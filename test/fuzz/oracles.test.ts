@@ -19,7 +19,6 @@ import { GAUGE, type Subject } from './subject.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const PROGRAM = fileURLToPath(new URL('flawed-gateway.ts', import.meta.url));
-const START_MS = 60_000;
 const INPUTS = 30;
 /** Enough of them to leak more than the oracle allows. */
 const LEAKS = 60;
@@ -50,7 +49,7 @@ async function flawed(flaw: string, dir: string): Promise<Subject> {
   await writeFile(audit, '');
   const env = { ...marker(), PATH: process.env['PATH'] ?? '', LINKSPAN_FUZZ_GAUGE: gauge };
   const child = await Child.start(process.execPath, [`--import=${GAUGE}`, PROGRAM, flaw, spy.url, audit], { env });
-  const port = await child.waitForLine((line) => /^port (\d+)$/.exec(line)?.[1], START_MS);
+  const port = await child.waitForLine((line) => /^port (\d+)$/.exec(line)?.[1]);
   const tail = new AuditTail(audit);
   const operator = { operatorPort: Number(port), operatorKey: 'key' };
   const target = { port: Number(port), ...operator, key: 'key', session: 'good', token: () => '' };

@@ -8,7 +8,7 @@ import { memoryUpstream, result } from '../support/memory-upstream.ts';
 import { askedIn, modernRequest } from '../support/modern-client.ts';
 import { coreTaskUpstream } from '../support/task-upstreams.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 const ADA = keyOf('ada');
 const ALL = accessOf({ all: { upstreams: ['up'] } }, [{ roles: ['all'], keys: ['ada'] }]);
 

@@ -8,7 +8,7 @@ import { type TestClient, type TestCore, testCore, toolCall } from '../support/c
 import { memoryUpstream, type MemoryUpstream, result } from '../support/memory-upstream.ts';
 import { modernRequest } from '../support/modern-client.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 interface Lists {
   readonly tools?: readonly object[];

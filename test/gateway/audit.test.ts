@@ -14,7 +14,7 @@ import { accessOf, keyOf } from '../policy/policies.ts';
 import { lockOf } from '../support/pins.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const FORM = { elicitation: { form: {} } };
 const ALICE = { key: 'key:alice', label: 'alice', scopes: [] };
 const TOOLS = [{ name: 'echo', inputSchema: { type: 'object' } }];

@@ -6,7 +6,7 @@ import { type TestClient, testCore, toolCall } from '../support/core.ts';
 import { type HttpUpstream, modernUpstream, type Served, type ServerScript } from '../support/http-upstream.ts';
 import { askedIn, modernRequest } from '../support/modern-client.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const CALL = toolCall('up__t');
 const TOOL = { name: 't', inputSchema: { type: 'object' } };
 const ALL = { tools: { listChanged: true }, prompts: {}, resources: { subscribe: true }, logging: {} };

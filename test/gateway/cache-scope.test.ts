@@ -5,7 +5,7 @@ import { testCore } from '../support/core.ts';
 import { modernUpstream } from '../support/http-upstream.ts';
 import { type ModernReply, modernRequest } from '../support/modern-client.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const [ALICE, BOB] = ['alice', 'bob'].map((key): Principal => ({ key, label: key, scopes: [] }));
 const PUBLIC = { ttlMs: 60_000, cacheScope: 'public' };
 

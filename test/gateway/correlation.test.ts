@@ -4,7 +4,7 @@ import type { Message } from '../../src/protocol/jsonrpc.ts';
 import { testCore, toolCall } from '../support/core.ts';
 import { memoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
 
-const TIMEOUT = { timeout: 10_000 };
+const TIMEOUT = { timeout: 120_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 const text = (value: string) => ({ content: [{ type: 'text', text: value }] });
 

@@ -9,7 +9,7 @@ import { testCore } from '../support/core.ts';
 import { upstreamStatuses } from '../../src/compose/upstream-status.ts';
 import { openGateway } from '../support/open-gateway.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 const TOOL = { name: 'act', inputSchema: { type: 'object' } };
 const CAPABILITIES = { elicitation: { form: {} } };
 const QUESTION = JSON.stringify({

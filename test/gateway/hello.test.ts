@@ -5,7 +5,7 @@ import { LOCAL } from '../../src/policy/principal.ts';
 import { testCore, TestClient } from '../support/core.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const TOOL = { name: 'echo', inputSchema: { type: 'object' } };
 
 test('L-005 an upstream gets initialize, then initialized, then everything else', TIMEOUT, async () => {

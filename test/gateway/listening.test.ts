@@ -9,7 +9,7 @@ import { memoryUpstream, type MemoryUpstream, result } from '../support/memory-u
 import { modernRequest, type ModernRequest } from '../support/modern-client.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const URI = 'up+test://a';
 const HTTP = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
 const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';

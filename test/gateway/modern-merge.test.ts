@@ -5,7 +5,7 @@ import { answerOf, modernPost, modernResult } from '../support/modern-wire.ts';
 import { until } from '../support/stdio.ts';
 import { openGateway } from '../support/open-gateway.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 const KEY = 'io.modelcontextprotocol/';
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 

@@ -6,7 +6,7 @@ import { modernUpstream, type Served, type ServerScript } from '../support/http-
 import { answerOf, modernPost, modernResult } from '../support/modern-wire.ts';
 import { openGateway } from '../support/open-gateway.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 const TOOL = { name: 'act', inputSchema: { type: 'object' } };
 const MIRRORED = {
   name: 'act',

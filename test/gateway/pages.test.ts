@@ -4,7 +4,7 @@ import { testCore } from '../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, result } from '../support/memory-upstream.ts';
 import { askedIn, modernRequest } from '../support/modern-client.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const URL_FORM = { elicitation: { form: {}, url: {} } };
 const PAGE = { mode: 'url', message: 'Sign in', url: 'https://example.org/in', elicitationId: 'el-1' };
 const SHOWN = { method: 'elicitation/create', params: { mode: 'url', message: 'Sign in', url: PAGE.url } };

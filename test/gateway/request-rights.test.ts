@@ -14,7 +14,7 @@ import { memoryUpstream, result } from '../support/memory-upstream.ts';
 import { modernRequest, type ModernRequest } from '../support/modern-client.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const TOOL = { inputSchema: { type: 'object' } };
 const CLAIMS = { claims: [{ name: 'groups', path: 'groups', type: 'list' } as const], groupClaims: ['groups'] };
 const ROLES = {

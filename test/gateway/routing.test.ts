@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { testCore, toolCall } from '../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 
 /** An upstream with one item of each kind, which answers with the request that it received. */

@@ -6,7 +6,7 @@ import { LOCAL } from '../../src/policy/principal.ts';
 import { type TestClient, type TestCore, testCore, toolCall } from '../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result, type Script } from '../support/memory-upstream.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 const FILE = { uri: 'file:///a', name: 'a' };
 const URI = 'up+file:///a';

@@ -5,7 +5,7 @@ import type { Answer, Message } from '../../src/protocol/jsonrpc.ts';
 import { testCore, type TestClient, type TestCore, toolCall } from '../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const RELATED = 'io.modelcontextprotocol/related-task';
 const RUNS = { list: {}, cancel: {}, requests: { sampling: { createMessage: {} } } };
 const CAPABILITIES = { sampling: {}, elicitation: {}, tasks: RUNS };

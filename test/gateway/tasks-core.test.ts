@@ -8,7 +8,7 @@ import { memoryUpstream, result } from '../support/memory-upstream.ts';
 import { ModernClient } from '../support/modern-client.ts';
 import { coreTaskUpstream, extensionUpstream, SECRET } from '../support/task-upstreams.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const RELATED = 'io.modelcontextprotocol/related-task';
 const DONE = { content: [{ type: 'text', text: 'done' }] };
 const ALICE = { key: 'alice', label: 'alice', scopes: [] };

@@ -4,7 +4,7 @@ import { testCore, type TestCore } from '../support/core.ts';
 import { legacyUpstream, modernUpstream, type Served, type ServerScript } from '../support/http-upstream.ts';
 import { modernRequest } from '../support/modern-client.ts';
 
-const TIMEOUT = { timeout: 10_000 };
+const TIMEOUT = { timeout: 120_000 };
 const INVALID_PARAMS = -32_602;
 
 /** A server that answers every read with this error. */

@@ -8,7 +8,7 @@ import { TlsWire } from '../../src/http1/tls.ts';
 import { startConnectProxy } from '../support/connect-proxy.ts';
 import { ask, closed, line, ok } from '../support/wire.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 const INTERIM = 'HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n';
 
 type OnLimit = (limit: LimitName) => void;

@@ -8,7 +8,7 @@ import type { WireController, WireHandler, WireRequest } from '../../src/http1/w
 import { Waitlist } from '../fixtures/servers/http-harness.ts';
 import { closed, ok } from '../support/wire.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 const request = (bodyMs = 0): WireRequest => ({
   head: new RequestHead('POST', 'test.example', '/mcp', []),
   body: '{}',

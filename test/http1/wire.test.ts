@@ -8,7 +8,7 @@ import { LIMITS } from '../../src/limits.ts';
 import { ask, closed, holds, line, neverAccepting, ok, wireTo } from '../support/wire.ts';
 import { quote } from '../support/test-name.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 
 function assertCode(error: Error, code: string): void {
   assert.equal('code' in error ? error.code : undefined, code, String(error));

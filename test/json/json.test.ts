@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import * as fc from 'fast-check';
+import * as fc from '../support/fast-check.ts';
 
 import {
   arrayText,
@@ -352,7 +352,7 @@ const hostile = [
 
 for (const { name, text } of hostile) {
   // A parser that takes quadratic time would need hours for these.
-  test(`a megabyte of ${name} is refused in linear time`, { timeout: 20_000 }, () => {
+  test(`a megabyte of ${name} is refused in linear time`, { timeout: 120_000 }, () => {
     assert.throws(() => RawObject.parse(text), JsonTextError);
     assert.throws(() => rawItems(`[${text.slice(5)}`), JsonTextError);
   });

@@ -8,7 +8,7 @@ import { MemoryMeter } from '../../src/load/memory-meter.ts';
 import { collect } from '../support/used-bytes.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const BUSY_MS = 40;
 
 /** A guard of the loop of this process, and what it has done. */

@@ -9,7 +9,7 @@ import { hostileStdio, Ledgers } from '../support/hostile.ts';
 
 test(
   'N-12 /status counts what is offered, and names what is filtered and quarantined',
-  { timeout: 30_000 },
+  { timeout: 120_000 },
   async () => {
     const dir = await mkdtemp(join(tmpdir(), 'linkspan-status-'));
     try {

@@ -12,7 +12,7 @@ import { freshKey, withFreshKey } from '../../src/store/key-store.ts';
 import { waitUntil } from '../support/wait-until.ts';
 import { ANNA, openPair } from './replica-pair.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 
 /** Returns the body of a request that is answered by its owner. */
 async function bodyOf({ incoming, body }: ServedExchange): Promise<Buffer> {

@@ -7,7 +7,7 @@ import { LeasedRates, type Wait } from '../../src/store/leased-rates.ts';
 import { MemoryRateTable } from '../../src/store/memory/rate-table.ts';
 import type { RateTable } from '../../src/store/rate-table.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const MINUTE_MS = 60_000;
 
 interface Table extends RateTable {

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import type { OfferStore, StoredOfferKey } from '../../src/store/offer-store.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 
 /** The contract of every offer store. */
 export function offerStoreContract(name: string, open: () => Promise<OfferStore & AsyncDisposable>): void {

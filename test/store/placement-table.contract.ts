@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import type { Member, PlacementKey, PlacementTable } from '../../src/store/placement-table.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const OPTIONS = { timeout: 30_000 };
+const OPTIONS = { timeout: 120_000 };
 /** Longer than any step of a test takes. */
 const LONG_MS = 60_000;
 const SHORT_MS = 30;

@@ -11,7 +11,7 @@ import { openRedis, redisConfig, RedisServer } from '../support/redis.ts';
 import { TcpRelay } from '../support/tcp-relay.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 
 interface Replica {
   readonly placements: Placements;

@@ -4,7 +4,7 @@ import { LIMITS, type LimitName } from '../../src/limits.ts';
 import type { SessionRef } from '../../src/store/session-store.ts';
 import { SessionTable } from '../../src/store/session-table.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const T0 = 1_800_000_000_000;
 const DAY = 24 * 3_600_000;
 

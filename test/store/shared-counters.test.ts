@@ -8,7 +8,7 @@ import { SharedCounters } from '../../src/store/shared-counters.ts';
 import { openRedis, redisConfig, RedisServer } from '../support/redis.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const LONG_MS = 600_000;
 
 /** Takes units until one is refused. Returns their number. */

@@ -1,8 +1,7 @@
+const given = process.env['LINKSPAN_SEED'] ?? '1';
+
 /**
- * Returns the seed of random tests: 1, or `LINKSPAN_SEED`, for which `random` stands for another one in each run. A test prints its seed, so that
- * a failure can be repeated.
+ * The seed of all random inputs: 1, so that every run of a commit has the same verdict. `npm run test:full` sets another, and prints it.
+ * `LINKSPAN_SEED=random` chooses one for each file. Tests print theirs.
  */
-export function chosenSeed(): number {
-  const seed = process.env['LINKSPAN_SEED'] ?? '1';
-  return seed === 'random' ? Math.floor(Math.random() * 2 ** 32) : Number(seed);
-}
+export const SEED = given === 'random' ? Math.floor(Math.random() * 2 ** 32) : Number(given);

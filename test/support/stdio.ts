@@ -1,6 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type Logger, pino } from 'pino';
 import type { GatewayError } from '../../src/errors.ts';
 import type { LimitName } from '../../src/limits.ts';
@@ -14,16 +13,13 @@ import type { ReceivingBudget } from '../../src/upstream/rpc/receiving-budget.ts
 import type { Transport, TransportEvents } from '../../src/upstream/rpc/transport.ts';
 import { marker } from './leftovers.ts';
 import { UNBOUNDED } from './receiving.ts';
-
-const PATIENCE_MS = 60_000;
+import { waitUntil } from './wait-until.ts';
 
 /** Waits until a condition holds. @throws {Error} if it does not hold in time. */
 export async function until(isSo: () => boolean, what: string): Promise<void> {
-  const lateMs = performance.now() + PATIENCE_MS;
-  while (!isSo()) {
-    if (performance.now() > lateMs) throw new Error(`waited in vain until ${what}`);
-    await sleep(10);
-  }
+  await waitUntil(isSo).catch((thrown: unknown) => {
+    throw new Error(`waited in vain until ${what}`, { cause: thrown });
+  });
 }
 
 /** Returns the state letter and the parent of a process, from `/proc/<pid>/stat`. */

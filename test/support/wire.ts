@@ -5,6 +5,7 @@ import { Worker } from 'node:worker_threads';
 import type { ResponseHeaders, Wire, WireController, WireHandler } from '../../src/http1/wire.ts';
 import { WirePool } from '../../src/http1/pool.ts';
 import { RequestHead } from '../../src/http1/request.ts';
+import { PATIENCE_MS } from './patience.ts';
 
 /** A TCP server, and the HTTP client under test that connects to it. */
 export interface Line extends AsyncDisposable {
@@ -81,7 +82,7 @@ export async function line(
   };
 }
 
-export function wireTo(host: string, port: number, connectMs = 2_000): Wire {
+export function wireTo(host: string, port: number, connectMs = PATIENCE_MS): Wire {
   return new WirePool(new URL(`http://${host}:${port}/mcp`), connectMs);
 }
 

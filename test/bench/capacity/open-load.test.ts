@@ -6,7 +6,7 @@ import { answerTo } from '../../../bench/answers.ts';
 import { OpenLoad } from '../../../bench/capacity/open-load.ts';
 import { listenOnLoopback } from '../../../bench/loopback.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 /** Starts an MCP server that lets `treat` answer a call; without that, it answers as the fixture does. */
 async function startServer(

@@ -6,11 +6,11 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { ConfigChange } from '../../../src/compose/reload/config-change.ts';
 import { diffConfigs } from '../../../src/config/changes/diff.ts';
-import { FileWatch } from '../../../src/config/file-watch.ts';
+import { FileWatch } from '../../../src/config/files/file-watch.ts';
 import { loadConfig } from '../../../src/config/load.ts';
 import { Changes } from '../../support/changes.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 /** A config whose files are watched or not, with a second file that no config names yet. */
 async function watching(isOn: boolean) {

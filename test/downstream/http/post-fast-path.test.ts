@@ -6,7 +6,7 @@ import { BY_NAME, type Edge, startEdge } from '../edge.ts';
 import { initialize, messagesOf, post, raw, rpc, send } from '../client.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 const LIMIT_BYTES = 4_000;
 
 let edge: Edge;

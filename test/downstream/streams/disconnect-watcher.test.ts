@@ -4,7 +4,7 @@ import { connect, createServer, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { DisconnectWatcher } from '../../../src/downstream/streams/disconnect-watcher.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 
 /** Returns the server's side of a connection, and a function that closes the client's side. */
 async function connection(): Promise<AsyncDisposable & { readonly socket: Socket; disconnect(): Promise<void> }> {

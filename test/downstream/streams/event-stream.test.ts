@@ -8,7 +8,7 @@ import { MemoryEventLog } from '../../../src/downstream/streams/memory-event-log
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
 import { responder } from './responses.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 const PLENTY = { totalBytes: 1_000_000, principalBytes: 1_000_000 };
 
 function memoryLog(): MemoryEventLog {

@@ -11,7 +11,7 @@ import { waitUntil } from '../../support/wait-until.ts';
 import { eventLogContract, eventSession } from './event-log.contract.ts';
 import { EventProcess } from './event-process.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const redis = sharedRedis();
 
 const start = async (limits?: Partial<RedisEventStoreParts['limits']>) =>
@@ -63,6 +63,26 @@ test('REL-19 another process recovers a stream, with all events and its end', OP
   const stranger = await two.open(eventSession());
   assert.equal(await stranger.recover('post'), undefined, 'a stream of another session');
   assert.deepEqual(two.errors, []);
+});
+
+// N-96
+test('a stream without room in memory is stored to its end', OPTIONS, async () => {
+  const config = redisConfig((await redis).url);
+  const one = await EventProcess.start(config, undefined, { events: 100, bytes: 0 });
+  const session = eventSession();
+  const removed: string[] = [];
+  await one.claim(session.ref);
+  const log = one.logs.open(session, (stream) => removed.push(stream));
+  log.open('first', false);
+  assert.deepEqual(removed.splice(0), ['first']);
+  assert.equal(await append(log, 'first', [1, 2]), true);
+  log.finish('first', 0, 2);
+  assert.deepEqual(removed, ['first']);
+  assert.equal(await log.recover('first'), undefined, 'there is no room for it here');
+
+  const other = await (await EventProcess.start(config)).open(session);
+  assert.deepEqual(await other.recover('first'), { isEndless: false, isFinished: true, seq: 2, isFollowed: false });
+  assert.equal((await textsOf(other, 'first')).length, 2);
 });
 
 test('the answer and the end of its stream are one write', OPTIONS, async () => {

@@ -14,7 +14,7 @@ import { openGateway } from '../../support/open-gateway.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import type { Request } from '../../../src/protocol/jsonrpc.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const TOOL = { inputSchema: { type: 'object' } };
 
 /** An upstream that counts its calls. `waits` is answered by `release`, `fails` with an error. */

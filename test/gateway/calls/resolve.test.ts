@@ -8,7 +8,7 @@ import { testCore, toolCall } from '../../support/core.ts';
 import { memoryUpstream } from '../../support/memory-upstream.ts';
 import { modernRequest } from '../../support/modern-client.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const OPEN = { includeTools: undefined, excludeTools: [] };
 const NOW_MS = 100_000;
 

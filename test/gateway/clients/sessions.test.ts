@@ -6,7 +6,7 @@ import { testCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { memoryUpstream, result } from '../../support/memory-upstream.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 test('only the whole id of a session in memory is known without asking for its owner', TIMEOUT, async () => {
   await using gateway = await testCore({ up: { memory: memoryUpstream({}) } });

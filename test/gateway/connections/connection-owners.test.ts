@@ -7,7 +7,7 @@ import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { type MemoryUpstream, memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { type ModernOptions, modernRequest } from '../../support/modern-client.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const HTTP = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
 const principal = (key: string): Principal => ({ key, label: key, scopes: [] });
 

@@ -5,7 +5,7 @@ import { GatewayError } from '../../../src/errors.ts';
 import { testCore, type TestClient, toolCall } from '../../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, result } from '../../support/memory-upstream.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 const KEY = 'io.linkspan/stateLost';
 

@@ -32,7 +32,7 @@ test('N-64 limit listPagesBytes: the least recently used page is removed', () =>
 
 test(
   'N-64 the pages of a long list are well-formed and complete, also the second time',
-  { timeout: 20_000 },
+  { timeout: 120_000 },
   async () => {
     const tools = Array.from({ length: 2_500 }, (_, i) => ({
       name: `t${i}`,

@@ -13,7 +13,7 @@ import { modernRequest } from '../../support/modern-client.ts';
 import { lockOf, type ScriptedLists } from '../../support/pins.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const CHANGED = 'notifications/tools/list_changed';
 
 const tool = (name: string, description = 'Pinned.') => ({ name, description, inputSchema: { type: 'object' } });

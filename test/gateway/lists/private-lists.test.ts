@@ -9,7 +9,7 @@ import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../../su
 import { modernRequest } from '../../support/modern-client.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const LIST_CHANGED = 'notifications/tools/list_changed';
 const STORM = `{"jsonrpc":"2.0","method":"${LIST_CHANGED}"}`;
 const TOOL = { name: 'echo', inputSchema: { type: 'object' } };

@@ -9,10 +9,11 @@ import { accepted, asker, formOf } from '../../support/asker.ts';
 import { testCore, type TestCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { memoryUpstream, result } from '../../support/memory-upstream.ts';
-import { waitUntil } from '../../support/wait-until.ts';
 import { askedIn, type ModernOptions, modernRequest, answersIn } from '../../support/modern-client.ts';
+import { stopTime } from '../../support/stopped-time.ts';
+import { waitUntil } from '../../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 const HTTP = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
 const FORM = { elicitation: { form: {} } };
 
@@ -279,40 +280,42 @@ test('X-018 a result that arrived before the retry is returned to the retry', TI
   assert.equal(await parkedCalls(gateway), 0);
 });
 
-suite('X-019 a client that does not retry', { concurrency: 3 }, () => {
+suite('X-019 a client that does not retry', () => {
   const cases = [
     { method: 'elicitation/create', params: formOf('n'), expected: { action: 'cancel' } },
     { method: 'sampling/createMessage', params: { messages: [], maxTokens: 1 }, expected: { error: { code: -32603 } } },
     { method: 'roots/list', params: {}, expected: { error: { code: -32603 } } },
   ];
   for (const { method, params, expected } of cases) {
-    test(`${method} is cancelled for it, and then the call is cancelled`, TIMEOUT, async () => {
+    test(`${method} is cancelled for it, and then the call is cancelled`, TIMEOUT, async (t) => {
+      const time = stopTime(t);
       const { memory, ask, call: at } = asker({ isQuiet: true });
-      const sessions = {
-        idleMs: 60_000,
-        maxAgeMs: 3_600_000,
-        keepAliveMs: 15_000,
-        eventLimit: 10,
-        eventLimitBytes: 10_000,
-      };
-      await using gateway = await testCore({ up: { memory } }, { sessions: { ...sessions, parkMs: 50 } });
+      await using gateway = await testCore({ up: { memory } });
       const capabilities = { elicitation: {}, sampling: {}, roots: {} };
       const first = call(gateway, 'n', {}, { capabilities });
       await memory.until(() => memory.requests('tools/call')[0]);
       ask('n', 'q', method, params);
-      const { inputRequests, requestState } = askedIn(await first.reply);
-      await memory.until(() => at('n').answers.get('q'));
+      const { inputRequests, requestState } = askedIn(await time.passUntil(first.reply, 10));
+      time.pass(gateway.config.sessions.parkMs - 1);
+      assert.equal(at('n').answers.size, 0);
+      await time.passUntil(
+        memory.until(() => at('n').answers.get('q')),
+        1_000,
+      );
       assert.partialDeepStrictEqual(at('n').answers.get('q'), [expected]);
       const retry = { requestState, inputResponses: answers(inputRequests, 'late') };
       assert.equal((await call(gateway, 'n', retry, { capabilities }).reply).error?.code, -32602);
-      await untilCancelled(at('n'));
-      await waitUntil(async () => (await parkedCalls(gateway)) === 0);
+      await time.passUntil(untilCancelled(at('n')), 1_000);
+      await time.passUntil(
+        waitUntil(async () => (await parkedCalls(gateway)) === 0),
+        1_000,
+      );
       // The connection it had to itself is there for the next.
       const before = memory.peers.length;
       const next = call(gateway, 'm', {}, { capabilities });
       await memory.until(() => memory.requests('tools/call')[1]);
       ask('m', 'q', method, params);
-      askedIn(await next.reply);
+      askedIn(await time.passUntil(next.reply, 10));
       assert.equal(memory.peers.length, before);
     });
   }

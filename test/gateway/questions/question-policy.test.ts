@@ -9,7 +9,7 @@ import { memoryUpstream, type MemoryUpstream, result } from '../../support/memor
 import { modernRequest } from '../../support/modern-client.ts';
 import { asker } from '../../support/asker.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 const SAMPLING = { messages: [{ role: 'user', content: { type: 'text', text: 'hi' } }], maxTokens: 9 };
 const FORM = { message: 'Who?', requestedSchema: { type: 'object', properties: {} } };

@@ -8,7 +8,7 @@ import { memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { modernRequest } from '../../support/modern-client.ts';
 import { until } from '../../support/stdio.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 test('N-41 an upstream that ends the call after a refused question gets no cancellation', TIMEOUT, async () => {
   const { memory, call } = asker({ isAttributed: true });

@@ -7,7 +7,7 @@ import { testCore, toolCall } from '../../support/core.ts';
 import { memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { modernRequest } from '../../support/modern-client.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 const URLS: readonly (readonly [url: string, isSafe: boolean])[] = [
   ['https://example.org/in?x=1', true],

@@ -5,7 +5,7 @@ import type { Request } from '../../../src/protocol/jsonrpc.ts';
 import { type TestClient, testCore, toolCall } from '../../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, result } from '../../support/memory-upstream.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 
 /** An upstream that asks this question during each call, and answers the call with the response. */

@@ -5,7 +5,7 @@ import { testCore, toolCall } from '../../support/core.ts';
 import { ModernClient } from '../../support/modern-client.ts';
 import { coreTaskUpstream, extensionUpstream, SECRET } from '../../support/task-upstreams.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const KNOWS = { extensions: { 'io.modelcontextprotocol/tasks': {} } };
 const SUBSCRIPTION = 'io.modelcontextprotocol/subscriptionId';
 const BOB = { key: 'bob', label: 'bob', scopes: [] };

@@ -8,7 +8,7 @@ import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { ModernClient } from '../../support/modern-client.ts';
 import { coreTaskUpstream, SECRET } from '../../support/task-upstreams.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const EXTENSIONS = { extensions: { 'io.modelcontextprotocol/tasks': {} } };
 const ASKABLE = { ...EXTENSIONS, elicitation: { form: {} } };
 const ASK = '{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":';

@@ -12,7 +12,7 @@ import { ADMIN_PATH, ADMIN_ROUTES } from '../../../src/operator/admin/routes.ts'
 import { type RunningGateway, startGateway } from '../../support/gateway.ts';
 
 const SERVER = fileURLToPath(new URL('../../fixtures/servers/pid-stdio.ts', import.meta.url));
-const BOUNDED = { timeout: 30_000 };
+const BOUNDED = { timeout: 120_000 };
 const CLIENT_KEY = 'client-key-0123456789-0123456789-0123456789';
 const OPERATOR_KEY = 'operator-key-0123456789-0123456789-012345';
 const SECRET = 'hunter2-hunter2';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 
 import { decodeHeaderValue, encodeHeaderValue, trimBlanks } from '../../../src/protocol/framing/header-value.ts';
 import { quote } from '../../support/test-name.ts';
@@ -93,7 +93,7 @@ test('any header value is decoded or refused', () => {
   fc.assert(fc.property(anyText, (value) => decodeHeaderValue(value) === undefined || true));
 });
 
-test('only spaces and tabs are trimmed, in linear time', { timeout: 20_000 }, () => {
+test('only spaces and tabs are trimmed, in linear time', { timeout: 120_000 }, () => {
   assert.equal(trimBlanks('\u00a0a\u00a0'), '\u00a0a\u00a0');
   assert.equal(trimBlanks(' \t '), '');
   const middle = `a${' '.repeat(1_000_000)}b`;

@@ -9,7 +9,7 @@ import { DiskOfferStore } from '../../../src/store/disk/offer-store.ts';
 import { openState } from '../../../src/store/open-state.ts';
 import { offerStoreContract } from '../offer-store.contract.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 const KEY = { upstream: 'up', target: '["node"]', era: '', capabilityKey: '', audience: '' };
 
 async function testStore() {

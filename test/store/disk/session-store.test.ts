@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 import { DiskSessionStore } from '../../../src/store/disk/session-store.ts';
 import { openState } from '../../../src/store/open-state.ts';
 import type { SessionRef, SessionStore } from '../../../src/store/session-store.ts';
@@ -15,7 +15,7 @@ import { smallDisk, type SmallDisk } from '../../support/small-disk.ts';
 import { until } from '../../support/stdio.ts';
 import { sessionStoreContract } from '../session-store.contract.ts';
 
-const OPTIONS = { timeout: 40_000 };
+const OPTIONS = { timeout: 120_000 };
 const HOUR = 3_600_000;
 const IGNORE = {
   onWriteFailed: () => undefined,

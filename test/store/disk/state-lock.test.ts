@@ -10,7 +10,7 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { isStateLocked, lockState, type StateLock } from '../../../src/store/disk/state-lock.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const PROGRAM = fileURLToPath(new URL('../../fixtures/servers/owns-state.ts', import.meta.url));
 
 async function testDir(...below: readonly string[]) {

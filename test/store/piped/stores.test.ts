@@ -31,7 +31,7 @@ import { MemoryTaskStore } from '../../../src/store/memory/task-store.ts';
 import { taskStoreContract } from '../task-store.contract.ts';
 import { testParent } from './pipe-pair.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const HOUR = 3_600_000;
 const LONG_MS = 60_000;
 const disposable = { [Symbol.asyncDispose]: async () => undefined };

@@ -7,7 +7,7 @@ import { RedisApiKeyStore } from '../../../src/store/redis/api-key-store.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
 import { apiKeyStoreContract, keyOf } from '../api-key-store.contract.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const redis = sharedRedis();
 
 async function open(config: RedisConfig): Promise<RedisApiKeyStore> {

@@ -6,7 +6,7 @@ import { redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { freePort } from '../../support/free-port.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 /** Long enough for Redis to answer on a busy machine. */
 const BLOCK_MS = 400;
 const redis = sharedRedis();

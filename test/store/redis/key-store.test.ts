@@ -5,7 +5,7 @@ import type { RedisConfig } from '../../../src/config/config.ts';
 import { openRedis, redisConfig, sharedRedis } from '../../support/redis.ts';
 import { keyStoreContract } from '../key-store.contract.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 const redis = sharedRedis();
 
 async function open(config: RedisConfig): Promise<RedisKeyStore> {

@@ -8,7 +8,7 @@ import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/
 import { waitUntil } from '../../support/wait-until.ts';
 import { offerStoreContract } from '../offer-store.contract.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const KEY = { upstream: 'up', target: '["node"]', era: '', capabilityKey: '', audience: '' };
 const redis = sharedRedis();
 

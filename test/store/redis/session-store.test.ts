@@ -12,7 +12,7 @@ import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/
 import { waitUntil } from '../../support/wait-until.ts';
 import { sessionStoreContract } from '../session-store.contract.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const HOUR = 3_600_000;
 const redis = sharedRedis();
 

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { checkRedis } from '../../../src/store/redis/start-checks.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
 
-const OPTIONS = { timeout: 30_000 };
+const OPTIONS = { timeout: 120_000 };
 const redis = sharedRedis();
 const now = () => Date.now();
 

@@ -6,7 +6,7 @@ import type { RedisConfig } from '../../../src/config/config.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
 import { taskStoreContract } from '../task-store.contract.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const TASK = { upstream: 'up', task: 't', holder: 'h', id: 'canary' };
 const redis = sharedRedis();
 

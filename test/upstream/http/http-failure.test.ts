@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { test } from 'node:test';
 
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 
 import { toRpcError } from '../../../src/errors.ts';
 import { HttpStatusError } from '../../../src/upstream/rpc/http-status-error.ts';
@@ -22,7 +22,7 @@ import {
 import { shortened } from '../../support/test-name.ts';
 import { neverAccepting } from '../../support/wire.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 
 const CHALLENGES: readonly (readonly [header: string | string[], says: RegExp])[] = [
   [

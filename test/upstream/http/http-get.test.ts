@@ -7,7 +7,7 @@ import { EventGet, type StreamEnd } from '../../../src/upstream/http/http-get.ts
 import { serve, stream, type Upstream, Waitlist } from '../../fixtures/servers/http-harness.ts';
 import { UNBOUNDED } from '../../support/receiving.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 const LIMIT_CHARS = 1_000;
 
 type GetEvent =

@@ -20,7 +20,7 @@ import {
 } from '../../fixtures/servers/http-harness.ts';
 import { UNBOUNDED } from '../../support/receiving.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 
 type Answer = (request: Received, response: ServerResponse) => void;
 

@@ -6,7 +6,7 @@ import { LIMITS } from '../../../src/limits.ts';
 import { reconnectMs, afterResumedStreamEnd, afterServerStreamEnd } from '../../../src/upstream/http/http-stream.ts';
 import { connect, event, greeted, json, progress, result, serve, stream } from '../../fixtures/servers/http-harness.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 const ping = '{"jsonrpc":"2.0","id":"s-ping","method":"ping"}';
 
 test('T-037 a stream without its answer is resumed after `retry`, with Last-Event-ID', LIMIT, async () => {

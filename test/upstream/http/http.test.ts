@@ -13,7 +13,7 @@ import {
   stream,
 } from '../../fixtures/servers/http-harness.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 
 test('starting a transport sends nothing', LIMIT, async () => {
   await using server = await serve((_request, response) => response.writeHead(500).end());

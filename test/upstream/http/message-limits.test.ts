@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { LIMITS, type LimitName } from '../../../src/limits.ts';
 import { connect, event, json, serve, stream } from '../../fixtures/servers/http-harness.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 
 const deep = `${'['.repeat(LIMITS.jsonDepth + 1)}${']'.repeat(LIMITS.jsonDepth + 1)}`;
 const answer = (id: unknown): string => `{"jsonrpc":"2.0","id":${String(id)},"result":{"a":${deep}}}`;

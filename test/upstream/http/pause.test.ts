@@ -14,7 +14,7 @@ import { event, result, serve, stream, TIMEOUTS } from '../../fixtures/servers/h
 import { UNBOUNDED } from '../../support/receiving.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
-const BOUNDED = { timeout: 60_000 };
+const BOUNDED = { timeout: 120_000 };
 const COUNT = 5_000;
 const SAID = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}';
 

@@ -15,7 +15,7 @@ import {
 } from '../../fixtures/servers/http-harness.ts';
 import { UNBOUNDED } from '../../support/receiving.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 
 /** A stream from a server, with the texts and the end that it has reported. */
 class Reader implements AsyncDisposable {

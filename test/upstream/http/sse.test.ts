@@ -16,7 +16,7 @@ import {
   TIMEOUTS,
 } from '../../fixtures/servers/http-harness.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 
 /** Starts a server of 2024-11-05. `post` handles a message to `/messages`, and gets the response of the event stream. */
 function legacy(post: (request: Received, response: ServerResponse, events: ServerResponse) => void) {

@@ -7,7 +7,7 @@ import { openGateway } from '../../support/open-gateway.ts';
 import { usedBytes } from '../../support/used-bytes.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 function tool(name: string, bytes = 10): object {
   return { name, description: 'd'.repeat(bytes), inputSchema: { type: 'object' } };

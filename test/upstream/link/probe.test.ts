@@ -16,7 +16,7 @@ import { UPSTREAM } from '../../support/core.ts';
 import { errorText, resultText } from '../../support/http-upstream.ts';
 import { marker } from '../../support/leftovers.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const LOG = pino({ level: 'silent' });
 const EVENTS = {
   onOpen: () => undefined,

@@ -14,7 +14,7 @@ import { stdioTransport } from '../../../src/upstream/stdio/stdio.ts';
 import { WrapperCommands } from '../../../src/upstream/stdio/launch/wrapper-commands.ts';
 import { UNBOUNDED } from '../../support/receiving.ts';
 
-const BOUNDED = { timeout: 30_000 };
+const BOUNDED = { timeout: 120_000 };
 const START_MS = 500;
 const log = pino({ level: 'silent' });
 let dir = '';

@@ -4,7 +4,7 @@ import { acquireFromAll, ConnectionQuota } from '../../../src/upstream/quota/con
 import { remoteConnections } from '../../../src/upstream/quota/quotas.ts';
 import { sharesOf } from './shares.ts';
 
-const TIMEOUT = { timeout: 10_000 };
+const TIMEOUT = { timeout: 120_000 };
 const { signal } = new AbortController();
 
 function quota(limit: number): ConnectionQuota {

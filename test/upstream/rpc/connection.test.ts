@@ -8,9 +8,15 @@ import type { Notification } from '../../../src/protocol/jsonrpc.ts';
 import type { CallOptions } from '../../../src/upstream/rpc/call.ts';
 import { type ServerRequest, Connection } from '../../../src/upstream/rpc/connection.ts';
 import { memoryUpstream, type Peer, result, type Script } from '../../support/memory-upstream.ts';
+import { PATIENCE_MS } from '../../support/patience.ts';
 import { until } from '../../support/stdio.ts';
 
-const OPTIONS: CallOptions<string> = { timeoutMs: 5_000, maxMs: 60_000, progress: false, context: undefined };
+const OPTIONS: CallOptions<string> = {
+  timeoutMs: PATIENCE_MS,
+  maxMs: 2 * PATIENCE_MS,
+  progress: false,
+  context: undefined,
+};
 
 async function connect(script: Script) {
   const upstream = memoryUpstream(script);
@@ -27,7 +33,7 @@ async function connect(script: Script) {
       onClose: (error) => closed.push(error),
       onLimit: (limit) => reached.push(limit),
     },
-    AbortSignal.timeout(5_000),
+    AbortSignal.timeout(PATIENCE_MS),
     { audience: '' },
   );
   const [peer] = upstream.peers;

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { modernEvents, modernResult } from '../../support/modern-wire.ts';
 import { openGateway } from '../../support/open-gateway.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 const PROBE = join(import.meta.dirname, '../../fixtures/servers/probe-stdio.ts');
 
 const program = () => openGateway({ up: { command: process.execPath, args: [PROBE, 'modern'] } });

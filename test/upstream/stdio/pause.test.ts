@@ -21,7 +21,7 @@ process.stdin.once('data', (chunk) => {
 for (const exits of [false, true]) {
   test(
     `N-29 limit notificationsPerSecond: a stdio flood is paused, not lost, exits: ${exits}`,
-    { timeout: 30_000 },
+    { timeout: 120_000 },
     async () => {
       const log = pino({ level: 'silent' });
       await using guard = new ProcessGuard(log);

@@ -9,7 +9,7 @@ import { TAG_NAME } from '../../../src/upstream/stdio/tagged-processes.ts';
 import { marker } from '../../support/leftovers.ts';
 import { isGone } from '../../support/stdio.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 const log = pino({ level: 'silent' });
 
 /** Runs a script that prints the pid of a process, in a group of its own. */

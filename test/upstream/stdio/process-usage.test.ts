@@ -9,7 +9,7 @@ import { LIMITS, type LimitName } from '../../../src/limits.ts';
 import { ProcessUsages } from '../../../src/upstream/stdio/process-usage.ts';
 import { TAG_NAME, TaggedProcesses } from '../../../src/upstream/stdio/tagged-processes.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 /** A shell with a child of its own. */
 async function withProcesses(tagged: TaggedProcesses, owner: string): Promise<ChildProcess> {

@@ -5,7 +5,7 @@ import { RawObject } from '../../../src/json/json.ts';
 import { Child } from '../../support/child.ts';
 import { childrenOf, isGone, Stdio, until } from '../../support/stdio.ts';
 
-const LIMIT = { timeout: 30_000 };
+const LIMIT = { timeout: 120_000 };
 const SERVERS = join(import.meta.dirname, '../../fixtures/servers');
 
 async function pidOf(stdio: Stdio): Promise<number> {

@@ -5,7 +5,7 @@ import { pino } from 'pino';
 import { LIMITS } from '../../../src/limits.ts';
 import { Stdio, until } from '../../support/stdio.ts';
 
-const LIMIT = { timeout: 30_000 };
+const LIMIT = { timeout: 120_000 };
 
 function response(id: number, text: string): string {
   return JSON.stringify({ jsonrpc: '2.0', id, result: { text } });

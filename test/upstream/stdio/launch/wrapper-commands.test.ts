@@ -9,7 +9,7 @@ import { parsePrinterOutput } from '../../../../src/upstream/stdio/launch/printe
 import { isNpx, WrapperCommands } from '../../../../src/upstream/stdio/launch/wrapper-commands.ts';
 import { ProcessGuard } from '../../../../src/upstream/stdio/process-guard.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const ROOT = join(import.meta.dirname, '../../..');
 const LOG = pino({ level: 'silent' });
 const MEMORY = '@modelcontextprotocol/server-memory';
