@@ -19,7 +19,7 @@ const RESULTS: ReadonlyMap<string | undefined, object> = new Map<string, object>
 
 test(
   'N-50 an upstream that withholds the headers of its GET stream serves several sessions',
-  { timeout: 60_000 },
+  { timeout: 120_000 },
   async () => {
     const held: ServerResponse[] = [];
     await using server = await serve((request, response) => {
