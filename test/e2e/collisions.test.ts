@@ -12,7 +12,6 @@ import { SwarmSession } from '../support/swarm-session.ts';
 import { NonceHttp } from '../support/swarm-upstream.ts';
 
 const PRINCIPALS = Number(process.env['LINKSPAN_PRINCIPALS'] ?? 50);
-const SEED = Number(process.env['LINKSPAN_SEED'] ?? Math.floor(Math.random() * 2 ** 32));
 /** Calls of one principal: those of its session, and those of 2026-07-28. */
 const [CALLS, MODERN_CALLS] = [80, 20];
 /** Groups of principals. Each sees tools of its own, others in each phase. */
