@@ -1,4 +1,3 @@
-import { readFile } from 'node:fs/promises';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { Worker } from 'node:worker_threads';
 
@@ -6,6 +5,7 @@ import type { ResponseHeaders, Wire, WireController, WireHandler } from '../../s
 import { WirePool } from '../../src/http1/pool.ts';
 import { RequestHead } from '../../src/http1/request.ts';
 import { PATIENCE_MS } from './patience.ts';
+import { tcpSockets } from './tcp-table.ts';
 import { waitUntil } from './wait-until.ts';
 
 /** A host name that does not exist. Its label is too long, so that no resolver is asked. */
@@ -177,17 +177,6 @@ const ASLEEP = `
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
   });
 `;
-/** Returns the number of connections that wait to be accepted at a port of 127.0.0.1, from `/proc/net/tcp`. */
-async function waitingAt(port: number): Promise<number> {
-  const address = `0100007F:${port.toString(16).toUpperCase().padStart(4, '0')}`;
-  const LISTENING = '0A';
-  for (const line of (await readFile('/proc/net/tcp', 'utf8')).split('\n')) {
-    const [, local, , state, queues = ''] = line.trim().split(/\s+/);
-    if (local === address && state === LISTENING) return Number.parseInt(queues.slice(queues.indexOf(':') + 1), 16);
-  }
-  return 0;
-}
-
 /** Returns a port whose server accepts no connection, with a full queue of waiting connections. */
 export async function neverAccepting(): Promise<AsyncDisposable & { readonly port: number }> {
   const worker = new Worker(ASLEEP, { eval: true });
@@ -196,7 +185,8 @@ export async function neverAccepting(): Promise<AsyncDisposable & { readonly por
   });
   const waiting: Socket[] = [];
   for (let n = 0; n <= BACKLOG; n++) waiting.push(connect(port, '127.0.0.1').on('error', () => undefined));
-  await waitUntil(async () => (await waitingAt(port)) > BACKLOG);
+  const isFull = () => tcpSockets().some((one) => one.isListening && one.localPort === port && one.waiting > BACKLOG);
+  await waitUntil(isFull);
   return {
     port,
     [Symbol.asyncDispose]: async () => {
