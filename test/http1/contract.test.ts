@@ -6,6 +6,8 @@ import type { Wire, WireController } from '../../src/http1/wire.ts';
 import { WirePool } from '../../src/http1/pool.ts';
 import { TlsWire } from '../../src/http1/tls.ts';
 import { startConnectProxy } from '../support/connect-proxy.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
+import { stopTime } from '../support/stopped-time.ts';
 import { ask, closed, line, ok } from '../support/wire.ts';
 
 const LIMIT = { timeout: 120_000 };
@@ -108,7 +110,7 @@ function wireContract(name: string, connect: (url: URL, onLimit?: OnLimit) => Wi
       assert.equal(controller.pause(pauseMs), true);
       assert.equal(controller.pause(pauseMs), false);
     };
-    const { body } = await ask(wire, { bodyMs: 10_000, on: { onResponseData } }).answer;
+    const { body } = await ask(wire, { bodyMs: PATIENCE_MS, on: { onResponseData } }).answer;
     assert.equal(body.length, pieces * piece.length);
     assert.equal(pauses, 3);
     await new Promise((resolve) => {
@@ -128,7 +130,8 @@ function wireContract(name: string, connect: (url: URL, onLimit?: OnLimit) => Wi
     await wire.destroy();
   });
 
-  test(`REL-23 ${name}: a held response is read on after resume, and its socket is reused`, LIMIT, async () => {
+  test(`REL-23 ${name}: a held response is read on after resume, and its socket is reused`, LIMIT, async (t) => {
+    const time = stopTime(t);
     const piece = 'x'.repeat(10_000);
     const pieces = 200;
     await using to = await line((socket) => socket.write(ok(piece.repeat(pieces))));
@@ -143,15 +146,15 @@ function wireContract(name: string, connect: (url: URL, onLimit?: OnLimit) => Wi
       controller.hold();
       // A pause that ends earlier does not end the hold.
       if (holds === 2) assert.equal(controller.pause(5), true);
-      setTimeout(
-        () => {
+      setImmediate(() => {
+        // The server is not silent: nobody reads what it sends.
+        time.pass(1_000);
+        setImmediate(() => {
           isHeld = false;
           controller.resume();
-        },
-        holds === 1 ? 1_000 : 20,
-      );
+        });
+      });
     };
-    // The server is not silent: nobody reads what it sends.
     const { body } = await ask(wire, { bodyMs: 500, on: { onResponseData } }).answer;
     assert.equal(body.length, pieces * piece.length);
     assert.equal(holds, 3);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type ByteAccount, ByteBudget, type ByteHolder } from '../../../src/downstream/memory/byte-budget.ts';
-import { collect } from '../../support/used-bytes.ts';
+import { measureLeftBytes } from '../../support/single-threaded.ts';
 
 /** Returns a holder that sheds the wanted bytes, or none if it is `isStubborn`. */
 function holderOf(budget: ByteBudget, principal: string, isStubborn = false) {
@@ -83,27 +83,7 @@ test('N-24 a holder that leaves gives its bytes back', () => {
   assert.equal(budget.bytes, 0);
 });
 
-const HOLDER_BYTES = 16_384;
-const HOLDERS = 1_000;
-
 test('N-60 holders that left do not survive a collection of young objects', () => {
-  const { budget } = budgetOf(100, 100);
-  const leaves: (() => void)[] = [];
-  const join = (id: number) => {
-    const text = Array.from({ length: HOLDER_BYTES / 8 }, () => id);
-    const account = budget.join('alice', { heldBytes: 0, shed: () => void text.at(0) });
-    leaves.push(() => account.leave());
-  };
-  for (let id = 0; id < 4; id++) join(id);
-  // From here on, the budget is in the old generation.
-  collect();
-  collect();
-  const before = process.memoryUsage().heapUsed;
-  for (let id = 0; id < HOLDERS; id++) {
-    join(id);
-    leaves.shift()?.();
-  }
-  collect('minor');
-  const leftBytes = process.memoryUsage().heapUsed - before;
-  assert.ok(leftBytes < (HOLDERS * HOLDER_BYTES) / 4, `${leftBytes} bytes are left of ${HOLDERS * HOLDER_BYTES}`);
+  const { removedBytes, leftBytes } = measureLeftBytes('left-holders.ts');
+  assert.ok(leftBytes < removedBytes / 4, `${leftBytes} bytes are left of ${removedBytes}`);
 });

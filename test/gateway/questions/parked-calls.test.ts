@@ -308,7 +308,7 @@ suite('X-019 a client that does not retry', () => {
       await time.passUntil(untilCancelled(at('n')), 1_000);
       await time.passUntil(
         waitUntil(async () => (await parkedCalls(gateway)) === 0),
-        1_000,
+        1,
       );
       // The connection it had to itself is there for the next.
       const before = memory.peers.length;

@@ -5,6 +5,7 @@ import type { RedisConfig } from '../../../src/config/config.ts';
 import { keyIdOf } from '../../../src/store/api-key-store.ts';
 import { RedisApiKeyStore } from '../../../src/store/redis/api-key-store.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
+import { waitUntil } from '../../support/wait-until.ts';
 import { apiKeyStoreContract, keyOf } from '../api-key-store.contract.ts';
 
 const OPTIONS = { timeout: 120_000 };
@@ -112,9 +113,11 @@ test('R12 keys cannot be read while Redis is away, and can be read again', OPTIO
   server.pause();
   await assert.rejects(store.read(), { code: 'store-unavailable' });
   server.resume();
-  for (;;) {
-    const keys = await store.read().catch(() => undefined);
-    if (keys !== undefined) return assert.deepEqual(keys, [keyOf('one')]);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
+  await waitUntil(() =>
+    store.read().then(
+      () => true,
+      () => false,
+    ),
+  );
+  assert.deepEqual(await store.read(), [keyOf('one')]);
 });

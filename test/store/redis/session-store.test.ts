@@ -242,7 +242,8 @@ test('limit sessionRecordBytesPerPrincipal counts the records that have not expi
   const brief = { ...(await newSession(opened, principal)), expiresMs: Date.now() + 3_000 };
   assert.equal(await store.change(brief, { kind: 'subscribe', uri: long(0) }), undefined);
   const change = () => store.change(session, { kind: 'subscribe', uri: long(-1) });
-  assert.equal(await change(), 'sessionRecordBytesPerPrincipal');
+  const full = await change();
+  assert.ok(full === 'sessionRecordBytesPerPrincipal' || Date.now() >= brief.expiresMs);
   await waitUntil(() => change().then((limit) => limit === undefined));
 });
 

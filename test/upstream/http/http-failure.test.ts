@@ -20,7 +20,7 @@ import {
   TIMEOUTS,
 } from '../../fixtures/servers/http-harness.ts';
 import { shortened } from '../../support/test-name.ts';
-import { neverAccepting } from '../../support/wire.ts';
+import { neverAccepting, NO_HOST } from '../../support/wire.ts';
 
 const LIMIT = { timeout: 120_000 };
 
@@ -282,7 +282,7 @@ test('a refused connection is named in the error, and executed is no', LIMIT, as
 });
 
 test('an unknown host is named in the error', LIMIT, async () => {
-  await using peer = await connect('http://nowhere.invalid/mcp');
+  await using peer = await connect(`http://${NO_HOST}/mcp`);
   peer.request(2);
   const error = await peer.failure(2);
   assert.equal(error.code, 'upstream-unavailable');
