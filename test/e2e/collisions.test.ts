@@ -7,6 +7,7 @@ import { type GatewayFile, type RunningGateway, startGateway } from '../support/
 import { type HttpUpstream, legacyUpstream } from '../support/http-upstream.ts';
 import { modernPost } from '../support/modern-wire.ts';
 import { socketsTo } from '../support/swarm-client.ts';
+import { SEED } from '../support/seed.ts';
 import { type PlannedUpstream, planSwarm } from '../support/swarm-plan.ts';
 import { SwarmSession } from '../support/swarm-session.ts';
 import { NonceHttp } from '../support/swarm-upstream.ts';
