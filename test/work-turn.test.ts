@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { workTurn } from '../src/work-turn.ts';
 
-test('N-62 many simultaneous pieces of work are spread over turns of the event loop', async () => {
+// N-62
+test('many simultaneous pieces of work are spread over turns of the event loop', async () => {
   let turn = 0;
   const count = () => {
     turn++;
@@ -22,7 +23,8 @@ test('N-62 many simultaneous pieces of work are spread over turns of the event l
   assert.equal(new Set(ran.slice(3).map((each) => each.turn)).size, 5);
 });
 
-test('N-62 work in a later turn of the event loop begins at once', async () => {
+// N-62
+test('work in a later turn of the event loop begins at once', async () => {
   await new Promise((resolve) => setImmediate(resolve));
   let hasBegun = false;
   void workTurn().then(() => (hasBegun = true));

@@ -132,7 +132,8 @@ test('logs prints the latest lines; with --follow, further ones until it is stop
   assert.equal(exitCode, 0);
 });
 
-test('N-07 prefetch downloads beside a running gateway, which stores the lists', BOUNDED, async () => {
+// N-07
+test('prefetch downloads beside a running gateway, which stores the lists', BOUNDED, async () => {
   const { code, stdout, stderr } = await on('prefetch');
   assert.equal(code, 1, 'the other upstream fails');
   assert.match(stdout, /^local: \d+ tools.*\ncrash: FAILED/);

@@ -26,7 +26,8 @@ function toPids(value: unknown): number[] {
 }
 
 suite('the end of a process', { concurrency: 1 }, () => {
-  test('T-041 close() ends stdin, and earlier requests are still answered', LIMIT, async () => {
+  // T-041
+  test('close() ends stdin, and earlier requests are still answered', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
     const pid = await pidOf(stdio);
     const last = stdio.send('echo');
@@ -50,7 +51,8 @@ suite('the end of a process', { concurrency: 1 }, () => {
     assert.equal(stdio.failed.get(later)?.detail.executed, 'no');
   });
 
-  test('T-041 N-30 a server that ignores SIGTERM is killed, with its children in any session', LIMIT, async () => {
+  // T-041 N-30
+  test('a server that ignores SIGTERM is killed, with its children in any session', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-stubborn.ts');
     const pids = await stubbornPids(stdio);
     assert.equal(pids.length, 3);
@@ -72,7 +74,8 @@ suite('the end of a process', { concurrency: 1 }, () => {
     assert.equal(stdio.failed.get(waiting)?.detail.executed, 'no');
   });
 
-  test('REL-09 an exit is reported with its code, and to operators with its last line', LIMIT, async () => {
+  // REL-09
+  test('an exit is reported with its code, and to operators with its last line', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
     stdio.send('complain', { text: 'starting\n\u001B[31mcannot read /home/me/secret\u0007\u001B[0m' });
     stdio.send('exit', { code: 3 });
@@ -92,7 +95,8 @@ suite('the end of a process', { concurrency: 1 }, () => {
     assert.match(error.cause.message, /no such module$/);
   });
 
-  test('REL-09 a kill is reported with its signal; unwritten requests have executed no', LIMIT, async () => {
+  // REL-09
+  test('a kill is reported with its signal; unwritten requests have executed no', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
     const pid = await pidOf(stdio);
     process.kill(pid, 'SIGSTOP');
@@ -129,7 +133,8 @@ suite('the end of a process', { concurrency: 1 }, () => {
     assert.equal(stdio.failed.get(first)?.detail.executed, 'no');
   });
 
-  test('N-05 a request that meets the broken pipe first fails with the exit', LIMIT, async () => {
+  // N-05
+  test('a request that meets the broken pipe first fails with the exit', LIMIT, async () => {
     const hello = '{"jsonrpc":"2.0","method":"notifications/hello"}';
     await using stdio = await Stdio.start('/bin/sh', ['-c', `exec 0<&-; echo '${hello}'; sleep 0.05; exit 3`]);
     await until(() => stdio.messages.length > 0, 'it has closed its stdin');
