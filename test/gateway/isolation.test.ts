@@ -190,6 +190,15 @@ test('SEC-12 a principal’s connection closes despite a subscription of an ende
   assert.equal(typeof (await conversation(bob)), 'number');
 });
 
+// N-88
+test('a client beyond the only connection of an upstream is told which setting bounds it', TIMEOUT, async () => {
+  const memory = counting();
+  await using gateway = await testCore({ up: { memory, maxConnections: 1, queueMs: 10 } });
+  await conversation(await gateway.connect());
+  const refusal = /Overloaded: all connections of upstream \\"up\\" are in use .* \(its setting maxConnections: 1\)/;
+  await assert.rejects(conversation(await gateway.connect()), refusal);
+});
+
 test('D6 concurrent opens never exceed the connections that the config allows', TIMEOUT, async () => {
   let most = 0;
   const memory: MemoryUpstream = counting({
@@ -250,7 +259,7 @@ test('N-03 at the limit of processes a new session is refused, live ones keep th
   const { answer } = await (await gateway.connect()).request('tools/call', toolCall('up__echo'));
   assert.ok(answer.kind === 'error');
   assert.partialDeepStrictEqual(answer.error.data, { code: 'overloaded', executed: 'no', retryable: true });
-  assert.match(answer.error.message, /3 processes.*gateway\.limits\.processes/);
+  assert.match(answer.error.message, /all processes .*gateway\.limits\.processes: 3/);
   const again = [];
   for (const client of clients) again.push(await conversation(client));
   assert.deepEqual(again, seen);
