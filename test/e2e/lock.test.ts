@@ -169,7 +169,10 @@ test('the gateway withholds a changed tool until the lock has it', BOUNDED, asyn
 
     assert.equal(await isServed('files__read'), true);
     await waitUntil(() => gateway.logs().includes('"definition differs from the lock"'));
-    assert.match((await linkspan('status')).stdout, /3 definitions differ from the lock, and 3 items are withheld/);
+    assert.match(
+      (await linkspan('status')).stdout,
+      /Other than in the lock: 3 definitions, 3 items withheld\. Review with: linkspan lock --check --upstream/,
+    );
     assert.match((await linkspan('ls', 'items')).stdout, /write .*withheld .*differs from the lock/);
 
     assert.equal((await linkspan('lock')).code, 0);

@@ -25,7 +25,7 @@ test('at the process limit each session keeps its state, and a new one is refuse
   assert.partialDeepStrictEqual(refused['error'], {
     data: { code: 'overloaded', upstream: 'brief', executed: 'no', retryable: true },
   });
-  assert.match(String(membersOf(refused['error'])['message']), /all 2 processes.*gateway\.limits\.processes/);
+  assert.match(String(membersOf(refused['error'])['message']), /all processes .*gateway\.limits\.processes: 2/);
   for (const session of [a, b]) assert.deepEqual(await think(url, session), { thoughts: 2, lost: undefined });
 });
 

@@ -204,6 +204,17 @@ test('a principal’s connection closes despite a subscription of an ended sessi
   assert.equal(typeof (await conversation(bob)), 'number');
 });
 
+// N-88
+test('a client beyond the only connection of an upstream is told which setting bounds it', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  const memory = counting();
+  await using gateway = await testCore({ up: { memory, maxConnections: 1 } });
+  await conversation(await gateway.connect());
+  const refusal = /Overloaded: all connections of upstream \\"up\\" are in use .* \(its setting maxConnections: 1\)/;
+  const second = await gateway.connect();
+  await assert.rejects(time.passUntil(conversation(second), 100), refusal);
+});
+
 // D6
 test('concurrent opens never exceed the connections that the config allows', TIMEOUT, async (t) => {
   const time = stopTime(t);
@@ -267,7 +278,7 @@ test('at the limit of processes a new session is refused, live ones keep theirs'
   const { answer } = await time.passUntil(newcomer.request('tools/call', toolCall('up__echo')), 100);
   assert.ok(answer.kind === 'error');
   assert.partialDeepStrictEqual(answer.error.data, { code: 'overloaded', executed: 'no', retryable: true });
-  assert.match(answer.error.message, /3 processes.*gateway\.limits\.processes/);
+  assert.match(answer.error.message, /all processes .*gateway\.limits\.processes: 3/);
   const again = [];
   for (const client of clients) again.push(await conversation(client));
   assert.deepEqual(again, seen);
