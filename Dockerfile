@@ -48,7 +48,8 @@ WORKDIR /app
 COPY --from=build /app/dist dist
 COPY package.json LICENSE ./
 # MALLOC_…: buffers from 128 KiB on are returned to the system when they are free. docs/sizing.md has the figures.
-ENV NODE_ENV=production MALLOC_MMAP_THRESHOLD_=131072 LINKSPAN_CONFIG=/etc/linkspan/config.yaml HOME=/home/node PATH=/usr/local/bin:/usr/bin
+# XDG_STATE_HOME: the commands find the gateway there while its config is broken.
+ENV NODE_ENV=production MALLOC_MMAP_THRESHOLD_=131072 LINKSPAN_CONFIG=/etc/linkspan/config.yaml XDG_STATE_HOME=/var/lib/linkspan HOME=/home/node PATH=/usr/local/bin:/usr/bin
 USER 1000:1000
 EXPOSE 3000 3001
 VOLUME ["/var/lib/linkspan"]
@@ -69,7 +70,8 @@ WORKDIR /app
 COPY --from=build /app/dist dist
 COPY package.json LICENSE ./
 # MALLOC_…: buffers from 128 KiB on are returned to the system when they are free. docs/sizing.md has the figures.
-ENV NODE_ENV=production MALLOC_MMAP_THRESHOLD_=131072 LINKSPAN_CONFIG=/etc/linkspan/config.yaml HOME=/home/node
+# XDG_STATE_HOME: the commands find the gateway there while its config is broken.
+ENV NODE_ENV=production MALLOC_MMAP_THRESHOLD_=131072 LINKSPAN_CONFIG=/etc/linkspan/config.yaml XDG_STATE_HOME=/var/lib/linkspan HOME=/home/node
 USER 1000:1000
 EXPOSE 3000 3001
 # The state, and the home directory, where npx and uvx keep what they have downloaded.

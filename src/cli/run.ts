@@ -12,7 +12,7 @@ export interface RunOptions extends StartOptions {
 }
 
 /**
- * Serves until a signal asks to stop. A second signal ends the process at once. Resolves with the exit code.
+ * Serves until a signal asks to stop. A later second signal ends the process at once. Resolves with the exit code.
  *
  * @throws {ConfigError} if the config file cannot be used.
  */

@@ -3,6 +3,7 @@ import type { Logger } from 'pino';
 import { ApiKeys } from '../auth/api-key.ts';
 import type { Config } from '../config/config.ts';
 import { newOperatorToken, removeOperatorFile, writeOperatorFile } from '../store/disk/operator-file.ts';
+import { systemCode } from '../store/disk/state-file.ts';
 import { VERSION } from '../version.ts';
 
 /** The name of the operator with the key in the state directory. */
@@ -46,8 +47,9 @@ export class OperatorAccess {
   }
 
   /**
-   * Writes the file by which the command line finds this gateway, or removes it if the gateway has no operator's port. The gateway
-   * works without the file, so a failure is only logged.
+   * Writes the file by which the command line finds this gateway, or removes it if the gateway has no operator's port. It is written
+   * to the default state directory too, where it is found while the config file is broken. The gateway works without these files,
+   * so a failure is only logged.
    *
    * @param origin of the operator's port.
    */
@@ -55,33 +57,39 @@ export class OperatorAccess {
     const url = origin === undefined ? undefined : reachable(origin);
     if (!this.#parts.ownsState || url === this.#url) return;
     if (url === undefined) return await this.withdraw();
-    const { stateDir, file: configFile } = this.#config;
+    const { stateDir, defaultStateDir, file: configFile } = this.#config;
     const { log, startedAtMs } = this.#parts;
     const startedAt = new Date(startedAtMs).toISOString();
+    const content = { url, token: this.#token, pid: process.pid, version: VERSION, configFile, startedAt };
     try {
-      await writeOperatorFile(stateDir, {
-        url,
-        token: this.#token,
-        pid: process.pid,
-        version: VERSION,
-        configFile,
-        startedAt,
-      });
+      await writeOperatorFile(stateDir, content);
       this.#url = url;
     } catch (thrown) {
       const message = 'the command line cannot find this gateway, because its file cannot be written';
       log.warn({ err: thrown, stateDir }, message);
+      return;
+    }
+    if (defaultStateDir === stateDir) return;
+    try {
+      await writeOperatorFile(defaultStateDir, content);
+    } catch (thrown) {
+      if (!(thrown instanceof Error && systemCode(thrown) !== undefined)) throw thrown;
+      const message =
+        'the command line finds this gateway only while its config file can be read; XDG_STATE_HOME or HOME has to be a directory that can be written';
+      log.info({ reason: thrown.message, dir: defaultStateDir }, message);
     }
   }
 
-  /** Removes the file. */
+  /** Removes the files. */
   async withdraw(): Promise<void> {
     if (this.#url === undefined) return;
     this.#url = undefined;
-    const { stateDir } = this.#config;
-    await removeOperatorFile(stateDir, this.#token).catch((thrown: unknown) =>
-      this.#parts.log.warn({ err: thrown, stateDir }, 'the file for the command line cannot be removed'),
-    );
+    const { stateDir, defaultStateDir } = this.#config;
+    for (const dir of new Set([stateDir, defaultStateDir])) {
+      await removeOperatorFile(dir, this.#token).catch((thrown: unknown) =>
+        this.#parts.log.warn({ err: thrown, dir }, 'the file for the command line cannot be removed'),
+      );
+    }
   }
 }
 

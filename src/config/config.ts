@@ -23,6 +23,8 @@ export interface Config {
   readonly trustedProxies: readonly string[];
   /** Directory for sealing keys, session journal and last good offers; absolute. */
   readonly stateDir: string;
+  /** The state directory that a file of this path has by default; absolute. */
+  readonly defaultStateDir: string;
   /** Undefined if `listen` speaks plain HTTP. */
   readonly tls: ServerTls | undefined;
   readonly auth: AuthConfig;

@@ -219,6 +219,7 @@ function configOf(
   env: LoadOptions['env'],
 ): Omit<Config, 'upstreams' | 'profiles' | 'access' | 'rates'> {
   const { limits, sessions } = settings;
+  const ofFile = defaultStateDir(file, where);
   return {
     file,
     listen,
@@ -228,7 +229,8 @@ function configOf(
     allowedHosts: settings.allowedHosts,
     allowedOrigins: settings.allowedOrigins,
     trustedProxies: settings.trustedProxies,
-    stateDir: settings.stateDir === undefined ? defaultStateDir(file, where) : where.resolve(settings.stateDir),
+    stateDir: settings.stateDir === undefined ? ofFile : where.resolve(settings.stateDir),
+    defaultStateDir: ofFile,
     tls: settings.tls,
     auth: authOf(settings, where),
     operatorKeys: settings.operatorKeys.map(({ name, sha256 }) => ({ name, sha256 })),

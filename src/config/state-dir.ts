@@ -37,6 +37,15 @@ export function stateDirOf(file: string, env: NodeJS.ProcessEnv): string {
     : where.resolve(expanded.text);
 }
 
+/**
+ * Returns the directories in which the commands look for the gateway of a config file, the one that the file names first. The
+ * default one is found whatever the file says, so that a running gateway writes its address there too.
+ */
+export function gatewayDirsOf(file: string, env: NodeJS.ProcessEnv): readonly string[] {
+  const absolute = resolve(file);
+  return [...new Set([stateDirOf(file, env), defaultStateDir(absolute, places(absolute, env))])];
+}
+
 function settingIn(file: string): string | undefined {
   let text: string;
   try {

@@ -6,7 +6,8 @@ import { isRecord, valueAt } from './document/expanded.ts';
 import { type Places, places } from './document/places.ts';
 import { ConfigError, keyText, type Path, type Problem, problemLine } from './document/problem.ts';
 import { parseFile } from './parse-file.ts';
-import { findUpstreams, misplacedSettings, type UpstreamMap } from './upstreams/client-file.ts';
+import { findUpstreams, type UpstreamMap } from './upstreams/client-file.ts';
+import { topLevelProblems } from './upstreams/top-level-keys.ts';
 import { upstreamId } from './upstreams/upstream-id.ts';
 import { readUpstream } from './upstreams/upstream.ts';
 
@@ -58,7 +59,7 @@ export function earlierUpstreams(
 ): UpstreamSource {
   const copied = parseFile(file, copy.text);
   // Without its section the gateway would run with defaults, which ask for no key.
-  const misplaced = misplacedSettings(document);
+  const misplaced = topLevelProblems(document);
   if (misplaced.length > 0) throw new ConfigError(misplaced);
   if (hasGateway(copied) && !hasGateway(document)) {
     throw new ConfigError([document.problem([], 'the section "gateway" is gone', 'key')]);

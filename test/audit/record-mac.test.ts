@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../support/fast-check.ts';
 import { RecordMac } from '../../src/audit/record-mac.ts';
 
 test('SEC-44 the MAC of a record is the HMAC-SHA-256 that any other program computes', () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../support/fast-check.ts';
 import { mergeCapabilities, mergeInstructions } from '../../src/catalog/merge.ts';
 import type { Offer } from '../../src/catalog/offer.ts';
 import { RawObject } from '../../src/json/json.ts';

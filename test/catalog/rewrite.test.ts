@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../support/fast-check.ts';
 import { resolveResource } from '../../src/catalog/catalog.ts';
 import { errorToClient, itemToClient, loggerToClient, toClient } from '../../src/catalog/rewrite.ts';
 import { GatewayError } from '../../src/errors.ts';

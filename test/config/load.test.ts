@@ -15,9 +15,10 @@ const KEY = 'auth: {apiKeys: [{name: ci, sha256: ' + 'a'.repeat(64) + '}]}';
 
 test('a file with only upstreams gets safe defaults', () => {
   const { config, warnings } = loadText(ONE, { env: { HOME: '/home/me' } });
-  const { file, stateDir, upstreams, ...rest } = config;
+  const { file, stateDir, defaultStateDir, upstreams, ...rest } = config;
   assert.equal(upstreams.length, 1);
   assert.match(stateDir, /^\/home\/me\/\.local\/state\/linkspan\/[0-9a-f]{12}$/);
+  assert.equal(defaultStateDir, stateDir);
   assert.match(file, /^\/.*\/config\.yaml$/);
   assert.deepEqual(warnings, []);
   assert.deepEqual(rest, {

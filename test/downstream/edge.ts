@@ -29,6 +29,7 @@ const DEFAULTS: Config = {
   allowedOrigins: [],
   trustedProxies: [],
   stateDir: '/nowhere',
+  defaultStateDir: '/nowhere',
   auth: { jwt: [], apiKeys: [] },
   operatorKeys: [],
   limits: {

@@ -7,12 +7,12 @@ import { type GatewayFile, type RunningGateway, startGateway } from '../support/
 import { type HttpUpstream, legacyUpstream } from '../support/http-upstream.ts';
 import { modernPost } from '../support/modern-wire.ts';
 import { socketsTo } from '../support/swarm-client.ts';
+import { SEED } from '../support/seed.ts';
 import { type PlannedUpstream, planSwarm } from '../support/swarm-plan.ts';
 import { SwarmSession } from '../support/swarm-session.ts';
 import { NonceHttp } from '../support/swarm-upstream.ts';
 
 const PRINCIPALS = Number(process.env['LINKSPAN_PRINCIPALS'] ?? 50);
-const SEED = Number(process.env['LINKSPAN_SEED'] ?? Math.floor(Math.random() * 2 ** 32));
 /** Calls of one principal: those of its session, and those of 2026-07-28. */
 const [CALLS, MODERN_CALLS] = [80, 20];
 /** Groups of principals. Each sees tools of its own, others in each phase. */

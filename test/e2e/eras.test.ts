@@ -1,39 +1,16 @@
 /** Upstreams of both eras, through the whole gateway: each client is served in its own era. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { initialize, messagesOf, post, rpc } from '../downstream/client.ts';
 import { connect, textOf } from '../support/either-sdk.ts';
+import { dual, modernCall, namesIn, sessionCall } from '../support/eras.ts';
 import { modernResult } from '../support/modern-wire.ts';
 import { openGateway } from '../support/open-gateway.ts';
 
-const TIMEOUT = { timeout: 60_000 };
-const DUAL = join(import.meta.dirname, '../fixtures/servers/dual-stdio.ts');
-const dual = (...options: readonly string[]) => ({ command: process.execPath, args: [DUAL, ...options] });
+const TIMEOUT = { timeout: 120_000 };
 
-type Headers = Readonly<Record<string, string>>;
-
-const namesIn = (result: unknown): readonly string[] => {
-  const { tools }: { tools: readonly { name: string }[] } = JSON.parse(JSON.stringify(result));
-  return tools.map(({ name }) => name);
-};
-
-async function sessionCall(url: string, session: string, name: string, headers: Headers = {}): Promise<string> {
-  const got = await post(url, rpc(2, 'tools/call', { name, arguments: {} }), session, headers);
-  return textIn(messagesOf(got).at(-1)?.['result']);
-}
-
-async function modernCall(url: string, name: string, headers: Headers = {}): Promise<string> {
-  return textIn(await modernResult(url, 'tools/call', { name, arguments: {} }, { headers }));
-}
-
-function textIn(result: unknown): string {
-  const { content }: { content: readonly { text: string }[] } = JSON.parse(JSON.stringify(result));
-  return content.map(({ text }) => text).join('');
-}
-
-suite('a program of both eras', { concurrency: 2 }, () => {
+suite('a program of both eras', { concurrency: 1 }, () => {
   test('N-40 is listed and called in the era of each client', TIMEOUT, async () => {
     await using gateway = await openGateway({ up: dual() });
     const session = await initialize(gateway.url);
@@ -93,38 +70,15 @@ suite('a program of both eras', { concurrency: 2 }, () => {
     const session = await initialize(gateway.url);
     assert.equal(await sessionCall(gateway.url, session, 'new__era'), 'modern');
   });
-
-  for (const { options, why } of [
-    { options: ['late=2600', 'banner'], why: 'prints a line and answers late' },
-    { options: ['late=5600'], why: 'prints nothing and answers late' },
-    { options: ['late=2600', 'banner', 'stuck'], why: 'hangs at the second handshake' },
-    { options: ['late=2600', 'banner', 'mute'], why: 'does not answer the second handshake' },
-  ]) {
-    test(`N-01 that ${why} serves a modern client as modern`, TIMEOUT, async () => {
-      await using gateway = await openGateway({ up: dual(...options) }, {});
-      let listed: readonly string[] = [];
-      // The first list is answered in bounded time with the tools that are known by then.
-      while (listed.length === 0) listed = namesIn(await modernResult(gateway.url, 'tools/list'));
-      assert.ok(listed.includes('up__only_modern'), listed.join(' '));
-      assert.equal(await modernCall(gateway.url, 'up__era'), 'modern');
-      assert.ok(!gateway.lines.some((line) => line.includes('did not start')));
-    });
-  }
-
-  test('N-01 that answers late serves a session as legacy', TIMEOUT, async () => {
-    await using gateway = await openGateway({ up: dual('late=5600') });
-    const session = await initialize(gateway.url);
-    assert.equal(await sessionCall(gateway.url, session, 'up__era'), 'legacy');
-  });
 });
 
 const KEYS = ['anna-key', 'bert-key'] as const;
 const AUTH = {
   apiKeys: KEYS.map((key) => ({ name: key, sha256: createHash('sha256').update(key).digest('hex') })),
 };
-const as = (key: string): Headers => ({ authorization: `Bearer ${key}` });
+const as = (key: string) => ({ authorization: `Bearer ${key}` });
 
-suite('a program with state, used with two API keys', { concurrency: 2 }, () => {
+suite('a program with state, used with two API keys', { concurrency: 1 }, () => {
   const [anna, bert] = KEYS.map(as);
 
   for (const { isolation, counts } of [

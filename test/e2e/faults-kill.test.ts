@@ -8,9 +8,9 @@ import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { hostileStdio, Ledgers } from '../support/hostile.ts';
 import { until } from '../support/stdio.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 /** Longer than a test may take, so that no call fails before the end of its server. */
-const NEVER = '1m';
+const NEVER = '5m';
 
 let dir = '';
 let ledgers: Ledgers;

@@ -10,8 +10,8 @@ import { NONCE_STDIO, NonceHttp } from '../support/swarm-upstream.ts';
 
 const SESSIONS = 500;
 const AT_ONCE = 25;
-/** Longest time until everything is released. Each timeout below takes a few seconds, that of a start the longest. */
-const SETTLE_MS = 45_000;
+/** Longest time until everything is released. The calls of clients that have vanished end by their timeout. */
+const SETTLE_MS = 150_000;
 const LOOK_MS = 500;
 /** The number of equal counts in a row that lasts longer than idle sockets are kept. */
 const SAME_LOOKS = 12;
@@ -20,7 +20,7 @@ const SAME_LOOKS = 12;
  */
 const HEAP_BYTES = 3 * 1_024 * 1_024;
 
-const QUICK = { idle: '1s', timeouts: { call: '5s', max: '8s', start: '15s' }, concurrency: 200 };
+const QUICK = { idle: '1s', timeouts: { call: '30s', max: '30s', start: '60s' }, concurrency: 200 };
 
 const REVISIONS = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'];
 
@@ -221,7 +221,7 @@ function unchanging(isSo: (counts: Counts) => boolean): (counts: Counts) => bool
 
 test(
   'REL-22 500 sessions left in every way leave no process, socket, timer or memory',
-  { timeout: 170_000 },
+  { timeout: 600_000 },
   async (t) => {
     assert.equal(process.platform, 'linux', 'this test reads /proc, so it needs Linux');
     await using http = await NonceHttp.start();

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../support/fast-check.ts';
 import { CLIENT_BOUNDS, type JsonBounds, JsonTextError, RawObject, UPSTREAM_BOUNDS } from '../../src/json/json.ts';
 import { LIMITS } from '../../src/limits.ts';
 import { MessageError, parseClientBatch, parseClientMessage, parseMessage } from '../../src/protocol/jsonrpc.ts';

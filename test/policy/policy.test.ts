@@ -7,6 +7,7 @@ import { Policy } from '../../src/policy/policy.ts';
 import type { Principal } from '../../src/policy/principal.ts';
 import { random } from '../support/random.ts';
 import { accessOf, keyOf, tokenOf } from './policies.ts';
+import { SEED } from '../support/seed.ts';
 
 function item(kind: ItemKind, upstream: string, name: string, hints: Partial<Item['hints']> = {}): Item {
   return { kind, upstream, name, hints: { ...NO_HINTS, ...hints } };
@@ -264,7 +265,6 @@ function caseOf(pick: (below: number) => number): Case {
   };
 }
 
-const SEED = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
 const CASES = 10_000;
 
 test(`callable with some arguments implies listed, and explained alike (SEED=${SEED})`, () => {

@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import * as fc from 'fast-check';
+import * as fc from '../support/fast-check.ts';
 
 import { downgradeInputResponse, upgradeInputResponse } from '../../src/protocol/translation/input-response.ts';
 import { readResult } from '../../src/protocol/input-required.ts';

@@ -209,6 +209,7 @@ export async function testCore(
     allowedOrigins: [],
     trustedProxies: [],
     stateDir,
+    defaultStateDir: stateDir,
     auth: { jwt: [], apiKeys: [] },
     operatorKeys: [],
     limits: {

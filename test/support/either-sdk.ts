@@ -106,7 +106,7 @@ const PATIENT = {
   initialReconnectionDelay: 500,
   maxReconnectionDelay: 500,
   reconnectionDelayGrowFactor: 1,
-  maxRetries: 12,
+  maxRetries: 120,
 };
 
 const model = (text: string) => ({

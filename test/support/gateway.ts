@@ -49,14 +49,18 @@ function compiledCode(): Members {
   return NODE_COMPILE_CACHE === undefined ? {} : { NODE_COMPILE_CACHE };
 }
 
-/** Adds ports, the state directory, and the mark that identifies leftover processes. */
+/** A first list has all upstreams of a test, however slowly they start on a busy machine. SDKs wait 60 s for it. */
+export const PATIENT_LISTS = { wait: '50s' };
+
+/** Adds ports, the state directory, patience, and the mark that identifies leftover processes. */
 function complete(file: GatewayFile, dir: string): GatewayFile {
   const mcpServers = Object.entries(file.mcpServers ?? {}).map(([id, server]): [string, Members] => {
     if (!('command' in server)) return [id, server];
     const env = z.record(z.string(), z.unknown()).parse(server['env'] ?? {});
     return [id, { ...server, env: { ...marker(), ...compiledCode(), ...env } }];
   });
-  const ours = { listen: '127.0.0.1:0', operator: '127.0.0.1:0', stateDir: join(dir, 'state') };
+  const places = { listen: '127.0.0.1:0', operator: '127.0.0.1:0', stateDir: join(dir, 'state') };
+  const ours = { ...places, lists: PATIENT_LISTS };
   return { ...file, mcpServers: Object.fromEntries(mcpServers), gateway: { ...ours, ...file.gateway } };
 }
 

@@ -8,6 +8,7 @@ import { requestText } from '../../src/protocol/jsonrpc.ts';
 import { RawObject } from '../../src/json/json.ts';
 import { ProcessGuard } from '../../src/upstream/stdio/process-guard.ts';
 import { stdioTransport } from '../../src/upstream/stdio/stdio.ts';
+import { TAG_NAME } from '../../src/upstream/stdio/tagged-processes.ts';
 import type { ReceivingBudget } from '../../src/upstream/rpc/receiving-budget.ts';
 import type { Transport, TransportEvents } from '../../src/upstream/rpc/transport.ts';
 import { marker } from './leftovers.ts';
@@ -40,6 +41,19 @@ export function isGone(pid: number): boolean {
 export function childrenOf(pid: number): number[] {
   const pids = readdirSync('/proc').map(Number).filter(Number.isInteger);
   return pids.filter((child) => stat(child)?.parent === pid && !isGone(child));
+}
+
+/** Returns the processes of upstreams that a gateway has started. One that has not run its program yet has no tag, and is left out. */
+export function upstreamProcesses(gateway: number): number[] {
+  return childrenOf(gateway).filter((pid) => environmentOf(pid).some((one) => one.startsWith(`${TAG_NAME}=`)));
+}
+
+function environmentOf(pid: number): readonly string[] {
+  try {
+    return readFileSync(`/proc/${pid}/environ`, 'latin1').split('\0');
+  } catch {
+    return [];
+  }
 }
 
 interface StartOptions {

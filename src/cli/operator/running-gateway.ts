@@ -1,8 +1,9 @@
+import { COMMAND } from '../../command-name.ts';
 import { readdir } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { findConfigFile } from '../../config/find-file.ts';
-import { stateDirOf, stateRoot } from '../../config/state-dir.ts';
+import { gatewayDirsOf, stateRoot } from '../../config/state-dir.ts';
 import { type OperatorFile, readOperatorFile } from '../../store/disk/operator-file.ts';
 import type { AllowedOwners } from '../../store/disk/own-file.ts';
 import { CliError, EXIT } from './cli-error.ts';
@@ -43,12 +44,12 @@ export async function findGateway(
 ): Promise<RunningGateway> {
   if (options.url !== undefined)
     return { url: originOf(options.url), token: env['LINKSPAN_OPERATOR_KEY'], file: undefined };
-  if (options.stateDir !== undefined) return await inDirectory(options.stateDir, options.stateDir, 'any-for-root');
+  if (options.stateDir !== undefined) return await inDirectories([options.stateDir], options.stateDir, 'any-for-root');
   if (options.config !== undefined)
-    return await inDirectory(stateDirOf(options.config, env), options.config, 'any-for-root');
+    return await inDirectories(gatewayDirsOf(options.config, env), options.config, 'any-for-root');
   const found = findConfigFile(cwd, env);
   // Another user may have left this file in the current directory of root, and names a state directory in it.
-  if (found !== undefined) return await inDirectory(stateDirOf(found, env), found, 'self');
+  if (found !== undefined) return await inDirectories(gatewayDirsOf(found, env), found, 'self');
   const root = stateRoot({ variable: (name) => env[name], home: env['HOME'] ?? homedir() });
   return await onlyOne(process.geteuid?.() === 0 && root !== serviceRoot ? [root, serviceRoot] : [root]);
 }
@@ -63,23 +64,27 @@ function toTarget(file: OperatorFile): RunningGateway {
   return { url: file.url, token: file.token, file };
 }
 
-async function inDirectory(stateDir: string, named: string, owners: AllowedOwners): Promise<RunningGateway> {
-  const file = await read(stateDir, owners);
-  if (file !== undefined) return toTarget(file);
+async function inDirectories(dirs: readonly string[], named: string, owners: AllowedOwners): Promise<RunningGateway> {
+  for (const dir of dirs) {
+    const file = await read(dir, owners);
+    if (file !== undefined) return toTarget(file);
+  }
   throw new CliError(
     EXIT.unreachable,
-    `no gateway runs with ${named}: there is no operator.json in ${stateDir}. Start one with "linkspan run", or name one with --config, --state-dir or --url`,
+    `no gateway runs with ${named}: there is no operator.json in ${dirs.join(' or ')}. Start one with "${COMMAND} run", or name one with --config, --state-dir or --url`,
   );
 }
 
 async function onlyOne(roots: readonly string[]): Promise<RunningGateway> {
   const dirs = (await Promise.all(roots.map(directoriesIn))).flat();
   const files = await Promise.all(dirs.map((dir) => readOperatorFile(dir, 'any-for-root').catch(() => undefined)));
-  const [file, ...others] = files.filter((one) => one !== undefined).filter((one) => isAlive(one.pid));
+  const alive = files.filter((one) => one !== undefined).filter((one) => isAlive(one.pid));
+  // A gateway whose state directory is here too has two files.
+  const [file, ...others] = new Map(alive.map((one) => [one.token, one])).values();
   if (file === undefined) {
     throw new CliError(
       EXIT.unreachable,
-      'no running gateway was found. Start one with "linkspan run", or name one with --config, --state-dir or --url',
+      `no running gateway was found. Start one with "${COMMAND} run", or name one with --config, --state-dir or --url`,
     );
   }
   if (others.length === 0) return toTarget(file);

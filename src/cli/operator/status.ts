@@ -1,3 +1,4 @@
+import { COMMAND } from '../../command-name.ts';
 import { statusAnswer, type StatusAnswer, type UpstreamAnswer, upstreamsAnswer } from '../../operator/admin/answers.ts';
 import { askGateway } from './admin-client.ts';
 import { EXIT } from './cli-error.ts';
@@ -52,7 +53,7 @@ function configRows({ file, lastGoodAt, rejected, atRestart }: StatusAnswer['con
     ...(rejected === undefined ? [] : [['', plain(`The file was rejected at ${rejected.at}: ${rejected.reason}`)]]),
     ...(atRestart.length === 0
       ? []
-      : [['', `${atRestart.length} changed settings need a restart: linkspan config diff`]]),
+      : [['', `${atRestart.length} changed settings need a restart: ${COMMAND} config diff`]]),
   ];
 }
 
@@ -65,7 +66,7 @@ function lockNotes({ id, lock }: UpstreamAnswer): readonly string[] {
   const effect = withheld === 0 ? 'they are served' : `${withheld} items are withheld`;
   const more = differences - SHOWN_DIFFERENCES;
   return [
-    `${differences} definitions differ from the lock, and ${effect}. Review them with: linkspan lock --check --upstream ${id}`,
+    `${differences} definitions differ from the lock, and ${effect}. Review them with: ${COMMAND} lock --check --upstream ${id}`,
     ...details.slice(0, SHOWN_DIFFERENCES).map((line) => `  ${line}`),
     ...(more > 0 ? [`  and ${more} more`] : []),
   ];

@@ -1,6 +1,6 @@
 import type { Config } from '../../config/config.ts';
 import type { ConfigDiff } from '../../config/changes/diff.ts';
-import { FileWatch } from '../../config/file-watch.ts';
+import { FileWatch } from '../../config/files/file-watch.ts';
 import type { Loaded } from '../../config/load.ts';
 import { StartError } from '../../errors.ts';
 import { type Logger, setLogLevel } from '../../telemetry/log.ts';

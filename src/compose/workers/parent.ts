@@ -1,6 +1,6 @@
 import type { Hono } from 'hono';
 import type { Address, Config } from '../../config/config.ts';
-import { FileWatch } from '../../config/file-watch.ts';
+import { FileWatch } from '../../config/files/file-watch.ts';
 import type { Loaded } from '../../config/load.ts';
 import { isLoopback } from '../../config/schema/address.ts';
 import { GatewayError, StartError } from '../../errors.ts';

@@ -83,7 +83,7 @@ export const GATEWAY_EFFECTS = {
   reload: { watch: 'at once', drainMs: 'at once' },
   lock: { file: 'at once', onChange: 'at once', pins: 'at once' },
 } as const satisfies EffectsOf<
-  Omit<Config, 'file' | 'operatorMayMove' | 'upstreams' | 'profiles'>,
+  Omit<Config, 'file' | 'defaultStateDir' | 'operatorMayMove' | 'upstreams' | 'profiles'>,
   GatewayEffect,
   'at the next start'
 >;

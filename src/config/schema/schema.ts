@@ -11,7 +11,7 @@ export const MAP_KEYS = ['mcpServers', 'servers', 'mcp_servers', 'context_server
 /** Keys of the map of upstreams in files without {@link MAP_KEYS}. In other files these keys have other meanings. */
 export const WEAK_MAP_KEYS = ['mcp', 'extensions'] as const;
 
-/** Schema of the whole file. Unknown keys belong to other programs and are ignored. */
+/** Schema of the whole file. `upstreams/top-level-keys.ts` judges unknown keys, since those of clients are allowed in their files. */
 const fileSchema = z
   .looseObject({
     $schema: z.string().optional().describe('The JSON Schema of this file, for editors.'),

@@ -7,6 +7,7 @@ import type { Path, Problem } from '../document/problem.ts';
 import { problemLine } from '../document/problem.ts';
 import { MAP_KEYS, WEAK_MAP_KEYS } from '../schema/schema.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
+import { topLevelProblems } from './top-level-keys.ts';
 
 /** One entry of the map (or list) of upstreams: its name and its path in the file. */
 export interface EntryPath {
@@ -29,20 +30,7 @@ export interface UpstreamMap extends ClientStyle {
   readonly warnings: readonly string[];
 }
 
-/** Settings of ours that belong under `gateway`. No client's file has them at the top level. */
-const OURS = ['listen', 'operator', 'publicUrl', 'allowedHosts', 'allowedOrigins', 'stateDir', 'legacySse'];
-
 const PLAIN = { syntax: 'plain', timeout: { unit: 'guess', bounds: 'call' } } as const;
-
-/** Returns a problem for each setting of the gateway that is not under `gateway`, and for a misspelled `gateway`. */
-export function misplacedSettings(document: Document): readonly Problem[] {
-  return Object.keys(isRecord(document.data) ? document.data : {})
-    .filter((key) => OURS.includes(key) || (key !== 'gateway' && suggest(key, ['gateway']) !== undefined))
-    .map((key) => {
-      const message = OURS.includes(key) ? 'belongs under "gateway"' : `unknown key${didYouMean('gateway')}`;
-      return document.problem([key], message, 'key');
-    });
-}
 
 /**
  * Finds the upstreams in our own config file or in a client's.
@@ -56,7 +44,7 @@ export function findUpstreams(
   const { data } = document;
   if (!isRecord(data)) return { problems: [document.problem([], `expected a map with "mcpServers"`)] };
   const keys = Object.keys(data);
-  const misplaced = misplacedSettings(document);
+  const misplaced = topLevelProblems(document);
   if (misplaced.length > 0) return { problems: misplaced };
 
   const projects = projectsOf(data);

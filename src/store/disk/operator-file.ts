@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
-import { rm } from 'node:fs/promises';
+import { rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { jsonOf, type AllowedOwners, readOwnFile } from './own-file.ts';
-import { replaceFile } from './state-file.ts';
+import { makeStateDir, replaceFile, systemCode } from './state-file.ts';
 
 const NAME = 'operator.json';
 const TOKEN_BYTES = 32;
@@ -28,15 +28,23 @@ export function newOperatorToken(): string {
   return randomBytes(TOKEN_BYTES).toString('base64url');
 }
 
-/** Writes the file of a running gateway to its state directory. Only this user can read it. */
+/** Writes the file of a running gateway to a directory, which is made if necessary. Only this user can read it. */
 export async function writeOperatorFile(stateDir: string, content: OperatorFile): Promise<void> {
+  await makeStateDir(stateDir);
   await replaceFile(join(stateDir, NAME), [`${JSON.stringify(content, undefined, 2)}\n`]);
 }
 
-/** Removes the file of this gateway. Leaves the file of another one. */
+/** Removes the file of this gateway, and its directory if that is empty then. Leaves the file of another gateway. */
 export async function removeOperatorFile(stateDir: string, token: string): Promise<void> {
   const found = await readOperatorFile(stateDir).catch(() => undefined);
-  if (found?.token === token) await rm(join(stateDir, NAME), { force: true });
+  if (found?.token !== token) return;
+  await rm(join(stateDir, NAME), { force: true });
+  try {
+    await rmdir(stateDir);
+  } catch (thrown) {
+    // It is not empty, or it is a mount point.
+    if (systemCode(thrown) === undefined) throw thrown;
+  }
 }
 
 /**

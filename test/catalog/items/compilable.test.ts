@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/sdk/validation/ajv';
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 import * as z from 'zod';
 import { isCompilable } from '../../../src/catalog/items/compilable.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 import { cleanItemText, visibleLabel, visibleText, replaceLoneSurrogates } from '../../../src/catalog/items/texts.ts';
 import { bare, catalogOf, resource, tool, view } from '../fixtures.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 import { resolveResource, resolveTemplate } from '../../../src/catalog/catalog.ts';
 import type { Resolution } from '../../../src/catalog/resources/resources.ts';
 import { RawObject, rawItems } from '../../../src/json/json.ts';

@@ -9,6 +9,7 @@ import { writeOperatorFile } from '../../../src/store/disk/operator-file.ts';
 import { runCli } from '../../support/cli.ts';
 import { startGateway } from '../../support/gateway.ts';
 
+const BOUNDED = { timeout: 120_000 };
 const AS_ROOT = { timeout: 120_000, skip: process.geteuid?.() !== 0 && 'only root can give files away' };
 const SERVICE_UID = 65_534;
 
@@ -54,6 +55,21 @@ test('a config file in the current folder leads root to no gateway of another us
   await writeFile(config, JSON.stringify({ mcpServers: {}, gateway: { stateDir } }));
   await assert.rejects(findGateway({}, root, {}), { exitCode: EXIT.unauthorized });
   assert.equal((await findGateway({ config }, root, {})).token, 'token');
+});
+
+// N-80
+test('a gateway with its file in two state directories is the only one', BOUNDED, async () => {
+  const root = await mkdtemp(join(dir, 'twice-'));
+  const content = {
+    url: 'http://127.0.0.1:1',
+    token: 'token',
+    pid: process.pid,
+    version: '0',
+    configFile: '/a',
+    startedAt: '',
+  };
+  for (const name of ['own', 'abc']) await writeOperatorFile(join(root, 'linkspan', name), content);
+  assert.equal((await findGateway({}, dir, { XDG_STATE_HOME: root }, join(root, 'none'))).token, 'token');
 });
 
 test('root sees the status of a gateway that another user runs', AS_ROOT, async () => {

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { ConfigChange } from '../../../src/compose/reload/config-change.ts';
 import { diffConfigs } from '../../../src/config/changes/diff.ts';
-import { FileWatch } from '../../../src/config/file-watch.ts';
+import { FileWatch } from '../../../src/config/files/file-watch.ts';
 import { loadConfig } from '../../../src/config/load.ts';
 import { Changes } from '../../support/changes.ts';
 

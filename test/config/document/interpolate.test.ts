@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 
 import type { ExpansionSyntax, Lookup } from '../../../src/config/document/interpolate.ts';
 import { expand } from '../../../src/config/document/interpolate.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 import { parseEventId, requestSuffix } from '../../../src/downstream/streams/event-id.ts';
 import { eventText } from '../../../src/protocol/framing/event-stream.ts';
 import { quote } from '../../support/test-name.ts';

@@ -19,7 +19,7 @@ import { type Responder, responder } from './responses.ts';
 const LIMIT = { timeout: 120_000 };
 const redis = sharedRedis();
 
-function streamsOf(id = 'sealed-id', logs?: EventLogs) {
+function streamsOf(id = 'sealed-id', logs?: EventLogs, bytes = 100_000) {
   const ending = new AbortController();
   const sinks: (MessageSink | undefined)[] = [];
   const session: ClientSession = {
@@ -38,7 +38,7 @@ function streamsOf(id = 'sealed-id', logs?: EventLogs) {
   const metrics = createMetrics('0');
   const memory = createEdgeMemory(configWith({}), metrics);
   const streams = new SessionStreams(session, {
-    eventLogs: logs ?? new MemoryEventLogs({ events: 100, bytes: 100_000 }, memory.events),
+    eventLogs: logs ?? new MemoryEventLogs({ events: 100, bytes }, memory.events),
     timers: new EdgeTimers(60_000),
     metrics,
     memory,
@@ -105,6 +105,27 @@ test('N-43 a request of the session before a restart is answered with outcome-un
   const { id, error } = JSON.parse(answer);
   assert.deepEqual([id, error.data.code], [7, 'outcome-unknown']);
   end();
+});
+
+// N-96
+test('a stream without room for its events is answered, and cannot be resumed', LIMIT, async () => {
+  await using server = await responder();
+  const { streams, end } = streamsOf('sealed-id', undefined, 1_024);
+  const { promise: opened, resolve } = Promise.withResolvers<EventStream>();
+  const posted = await server.get((response) => resolve(streams.open(response, '7')));
+  const stream = await opened;
+  const later = await server.get((response) => streams.listen(response));
+  stream.send('"a"');
+  stream.finish('"answer"');
+  assert.deepEqual(await posted.data(), ['"a"', '"answer"']);
+  const resumed = await server.get(async (response) => {
+    const id = `${stream.name}.1.${Buffer.from('7').toString('base64url')}`;
+    assert.equal(await streams.resume(response, id), true);
+  });
+  const [answer = ''] = await resumed.data();
+  assert.equal(JSON.parse(answer).error.data.code, 'outcome-unknown');
+  end();
+  await later.data();
 });
 
 /** Two processes that have the same session, one after the other. The first one has sent an event. */

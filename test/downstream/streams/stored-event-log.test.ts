@@ -65,6 +65,26 @@ test('REL-19 another process recovers a stream, with all events and its end', OP
   assert.deepEqual(two.errors, []);
 });
 
+// N-96
+test('a stream without room in memory is stored to its end', OPTIONS, async () => {
+  const config = redisConfig((await redis).url);
+  const one = await EventProcess.start(config, undefined, { events: 100, bytes: 0 });
+  const session = eventSession();
+  const removed: string[] = [];
+  await one.claim(session.ref);
+  const log = one.logs.open(session, (stream) => removed.push(stream));
+  log.open('first', false);
+  assert.deepEqual(removed.splice(0), ['first']);
+  assert.equal(await append(log, 'first', [1, 2]), true);
+  log.finish('first', 0, 2);
+  assert.deepEqual(removed, ['first']);
+  assert.equal(await log.recover('first'), undefined, 'there is no room for it here');
+
+  const other = await (await EventProcess.start(config)).open(session);
+  assert.deepEqual(await other.recover('first'), { isEndless: false, isFinished: true, seq: 2, isFollowed: false });
+  assert.equal((await textsOf(other, 'first')).length, 2);
+});
+
 test('the answer and the end of its stream are one write', OPTIONS, async () => {
   const one = await start();
   const log = await one.open(eventSession());

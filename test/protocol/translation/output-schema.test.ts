@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Ajv2020 } from 'ajv/dist/2020.js';
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 
 import { RawObject } from '../../../src/json/json.ts';
 import { isWrapped, wrappedContent, wrappedSchema } from '../../../src/protocol/translation/output-schema.ts';

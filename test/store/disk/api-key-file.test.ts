@@ -3,7 +3,7 @@ import { chmod, lstat, mkdtemp, readFile, rm, stat, symlink, writeFile } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { FileWatch } from '../../../src/config/file-watch.ts';
+import { FileWatch } from '../../../src/config/files/file-watch.ts';
 import { changeKeyFile, readKeyFile } from '../../../src/store/disk/api-key-file.ts';
 import { DiskApiKeyStore } from '../../../src/store/disk/api-key-store.ts';
 import { apiKeyStoreContract, keyOf } from '../api-key-store.contract.ts';
@@ -29,7 +29,7 @@ async function fileOf(content: unknown, mode = 0o600): Promise<string> {
 apiKeyStoreContract('disk', async () => {
   const file = freshFile();
   const watchFile = async (path: string, onChange: () => void) => {
-    const watch = new FileWatch(onChange, { pollMs: 20, settleMs: 10 });
+    const watch = new FileWatch(onChange, { pollMs: 20, settleMs: 10, longestMs: 50 });
     await watch.setFiles([path]);
     return watch;
   };

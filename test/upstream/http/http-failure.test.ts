@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { test } from 'node:test';
 
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 
 import { toRpcError } from '../../../src/errors.ts';
 import { HttpStatusError } from '../../../src/upstream/rpc/http-status-error.ts';
