@@ -4,6 +4,7 @@ import { createServer } from 'node:http';
 import { test } from 'node:test';
 import { Jwks } from '../../src/auth/jwks.ts';
 import { Egress } from '../../src/egress/egress.ts';
+import { stopTime } from '../support/stopped-time.ts';
 import { SILENT, signingKey, TestIssuer } from './issuer.ts';
 
 const OPTIONS = { timeout: 120_000 };
@@ -224,10 +225,17 @@ test('an endless JWK Set is aborted at the size limit', OPTIONS, async () => {
   await cut.promise;
 });
 
-test('a JWK Set that never ends is aborted after the timeout', OPTIONS, async () => {
+test('a JWK Set that never ends is aborted after the timeout', OPTIONS, async (t) => {
+  const time = stopTime(t);
   await using at = await open();
-  at.issuer.answer = (_request, response) => response.write('{"keys":');
-  assert.equal(await at.kind('first'), 'unreachable');
+  const begun = Promise.withResolvers<void>();
+  at.issuer.answer = (_request, response) => {
+    response.write('{"keys":');
+    begun.resolve();
+  };
+  const found = at.kind('first');
+  await begun.promise;
+  assert.equal(await time.passUntil(found, 500), 'unreachable');
 });
 
 test('a redirect is not followed', OPTIONS, async () => {

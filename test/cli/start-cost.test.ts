@@ -7,6 +7,7 @@ import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Child } from '../support/child.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const MAIN = join(ROOT, 'src/main.ts');
@@ -78,7 +79,7 @@ test('a gateway without Redis does not load its client', BOUNDED, async () => {
   const args = ['--import', join(dir, 'recorder.mjs'), MAIN, 'run', '--config', config];
   const child = await Child.start(process.execPath, args, { env: { RECORD } });
   await child.waitForLine((line) => (line.includes('"listening"') ? true : undefined));
-  await child.stop(10_000);
+  await child.stop(PATIENCE_MS);
   const { loaded }: Recorded = JSON.parse(await readFile(RECORD, 'utf8'));
   assert.ok(loaded.includes('hono'));
   assert.ok(!loaded.includes('ioredis'));

@@ -205,8 +205,7 @@ test('an unanswered logging/setLevel does not delay the client or its calls', TI
       if (request.method === 'tools/call') peer.send(result(request, {}));
     },
   });
-  const timeouts = { startMs: 2_000, connectMs: 2_000, firstByteMs: 2_000, callMs: 1_500, maxMs: 5_000 };
-  await using gateway = await testCore({ up: { memory: hung, timeouts }, other: { memory: watched() } });
+  await using gateway = await testCore({ up: { memory: hung }, other: { memory: watched() } });
   const client = await gateway.connect();
   await client.result('tools/call', toolCall('up__echo'));
   await client.result('logging/setLevel', { level: 'error' });

@@ -5,6 +5,7 @@ import { test } from 'node:test';
 
 import { WirePool } from '../../src/http1/pool.ts';
 import { LIMITS } from '../../src/limits.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { ask, closed, holds, line, neverAccepting, NO_HOST, ok, wireTo } from '../support/wire.ts';
 import { stopTime } from '../support/stopped-time.ts';
 import { quote } from '../support/test-name.ts';
@@ -419,7 +420,7 @@ for (const { title, limit, framing } of [
       socket.write(chunked(soFar.includes('"much"') ? LIMITS[limit] + 1 : LIMITS[limit] - 10)),
     );
     const reached: string[] = [];
-    const wire = new WirePool(new URL(`http://127.0.0.1:${to.port}`), 2_000, (one) => reached.push(one));
+    const wire = new WirePool(new URL(`http://127.0.0.1:${to.port}`), PATIENCE_MS, (one) => reached.push(one));
     assert.equal((await ask(wire).answer).body.toString(), 'x');
     assert.deepEqual(reached, []);
     assertCode(await ask(wire, { body: '{"much":1}' }).failure, 'not-http');

@@ -4,6 +4,7 @@ import type { Message } from '../../../src/protocol/jsonrpc.ts';
 import { GatewayError } from '../../../src/errors.ts';
 import { testCore, type TestClient, toolCall } from '../../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, result } from '../../support/memory-upstream.ts';
+import { stopTime } from '../../support/stopped-time.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
@@ -73,7 +74,8 @@ test('after a lost upstream session, the repeated call reports the lost state', 
 });
 
 // N-03
-test('the end of an idle process is reported as lost state', TIMEOUT, async () => {
+test('the end of an idle process is reported as lost state', TIMEOUT, async (t) => {
+  stopTime(t);
   const memory = scripted();
   await using gateway = await testCore({ up: { memory, idleMs: 1 } });
   const client = await gateway.connect();

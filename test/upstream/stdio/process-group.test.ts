@@ -7,7 +7,8 @@ import { ProcessGroup } from '../../../src/upstream/stdio/process-group.ts';
 import { ProcessGuard } from '../../../src/upstream/stdio/process-guard.ts';
 import { TAG_NAME } from '../../../src/upstream/stdio/tagged-processes.ts';
 import { marker } from '../../support/leftovers.ts';
-import { isGone } from '../../support/stdio.ts';
+import { PATIENCE_MS } from '../../support/patience.ts';
+import { isGone, until } from '../../support/stdio.ts';
 
 const LIMIT = { timeout: 120_000 };
 const log = pino({ level: 'silent' });
@@ -30,7 +31,7 @@ suite('a process group', { concurrency: 1 }, () => {
     await using guard = new ProcessGuard(log);
     const { group, leader, other } = await started(guard, 'sleep 300 & echo $!; wait');
     assert.equal(group.hasExited, false);
-    await group.end(0, 10_000);
+    await group.end(0, PATIENCE_MS);
     assert.deepEqual([group.hasExited, isGone(leader), isGone(other)], [true, true, true]);
   });
 
@@ -40,7 +41,7 @@ suite('a process group', { concurrency: 1 }, () => {
     const script = 'trap "" TERM; sh -c \'trap "" TERM; echo $$; while :; do sleep 1; done\'';
     const { group, leader, other } = await started(guard, script);
     await group.end(0, 50);
-    assert.deepEqual([isGone(leader), isGone(other)], [true, true]);
+    await until(() => isGone(leader) && isGone(other), 'both are gone');
   });
 
   // R11
@@ -48,7 +49,7 @@ suite('a process group', { concurrency: 1 }, () => {
     await using guard = new ProcessGuard(log);
     const { child, group } = await started(guard, 'echo $$; read -r line; exit 7');
     child.stdin.end('go\n');
-    await group.end(10_000, 0);
+    await group.end(PATIENCE_MS, 0);
     assert.deepEqual([child.exitCode, child.signalCode], [7, null]);
     group.kill();
   });

@@ -4,6 +4,7 @@ import { suite, test } from 'node:test';
 import { pino } from 'pino';
 import { LIMITS } from '../../../src/limits.ts';
 import { Stdio, until } from '../../support/stdio.ts';
+import { stopTime } from '../../support/stopped-time.ts';
 import { usedBytes } from '../../support/used-bytes.ts';
 
 const LIMIT = { timeout: 120_000 };
@@ -222,7 +223,8 @@ suite('a process that does not read', { concurrency: 1 }, () => {
     for (const id of sent) assert.equal(stdio.answer(id) === undefined, id === failedId);
   });
 
-  test('fails queued requests after some seconds, and may read again later', LIMIT, async () => {
+  test('fails queued requests after some seconds, and may read again later', LIMIT, async (t) => {
+    stopTime(t).flow(10);
     await using stdio = await Stdio.server('stdio-echo.ts');
     const pid = await stopped(stdio);
     const text = 'x'.repeat(900_000);

@@ -8,6 +8,7 @@ import type { LimitName } from '../../../../src/limits.ts';
 import { parsePrinterOutput } from '../../../../src/upstream/stdio/launch/printed-launch.ts';
 import { isNpx, WrapperCommands } from '../../../../src/upstream/stdio/launch/wrapper-commands.ts';
 import { ProcessGuard } from '../../../../src/upstream/stdio/process-guard.ts';
+import { PATIENCE_MS } from '../../../support/patience.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const ROOT = join(import.meta.dirname, '../../..');
@@ -34,7 +35,7 @@ async function find(
   try {
     const { PATH = '', HOME = '' } = process.env;
     const commands = new WrapperCommands(dir, guard, LOG, onLimit);
-    const signal = AbortSignal.timeout(50_000);
+    const signal = AbortSignal.timeout(PATIENCE_MS);
     return await commands.find('up', target(command, args, cwd), { PATH, HOME, ...env }, signal);
   } finally {
     await guard[Symbol.asyncDispose]();
