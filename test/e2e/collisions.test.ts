@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type GatewayFile, type RunningGateway, startGateway } from '../support/gateway.ts';
 import { type HttpUpstream, legacyUpstream } from '../support/http-upstream.ts';
 import { modernPost } from '../support/modern-wire.ts';
+import { SEED } from '../support/seed.ts';
 import { socketsTo } from '../support/swarm-client.ts';
 import { SEED } from '../support/seed.ts';
 import { type PlannedUpstream, planSwarm } from '../support/swarm-plan.ts';

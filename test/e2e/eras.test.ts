@@ -7,6 +7,7 @@ import { connect, textOf } from '../support/either-sdk.ts';
 import { dual, modernCall, namesIn, sessionCall } from '../support/eras.ts';
 import { modernResult } from '../support/modern-wire.ts';
 import { openGateway } from '../support/open-gateway.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 
@@ -52,16 +53,14 @@ suite('a program of both eras', { concurrency: 1 }, () => {
     const found = () =>
       gateway.lines
         .map((line): { msg: string; era?: string } => JSON.parse(line))
-        .filter(({ msg }) => msg.startsWith('era of'));
-    assert.deepEqual(
-      found().map(({ era }) => era),
-      ['legacy'],
-    );
+        .filter(({ msg }) => msg.startsWith('era of'))
+        .map(({ era }) => era);
+    // Lines are written some time after their event.
+    await waitUntil(() => found().length > 0);
+    assert.deepEqual(found(), ['legacy']);
     await modernResult(gateway.url, 'tools/list');
-    assert.deepEqual(
-      found().map(({ era }) => era),
-      ['legacy', 'modern'],
-    );
+    await waitUntil(() => found().length > 1);
+    assert.deepEqual(found(), ['legacy', 'modern']);
   });
 
   // N-40
