@@ -8,7 +8,6 @@ import { type HttpUpstream, legacyUpstream } from '../support/http-upstream.ts';
 import { modernPost } from '../support/modern-wire.ts';
 import { SEED } from '../support/seed.ts';
 import { socketsTo } from '../support/swarm-client.ts';
-import { SEED } from '../support/seed.ts';
 import { type PlannedUpstream, planSwarm } from '../support/swarm-plan.ts';
 import { SwarmSession } from '../support/swarm-session.ts';
 import { NonceHttp } from '../support/swarm-upstream.ts';

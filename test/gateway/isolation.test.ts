@@ -205,7 +205,7 @@ test('a principal’s connection closes despite a subscription of an ended sessi
 });
 
 // N-88
-test('a client beyond the only connection of an upstream is told which setting bounds it', TIMEOUT, async (t) => {
+test('a client beyond the connections of an upstream is told which setting bounds them', TIMEOUT, async (t) => {
   const time = stopTime(t);
   const memory = counting();
   await using gateway = await testCore({ up: { memory, maxConnections: 1 } });
