@@ -25,6 +25,14 @@ function wantsJson(argv: readonly string[]): boolean {
   return (end === -1 ? argv : argv.slice(0, end)).includes('--json');
 }
 
+const EXAMPLES = [
+  ['run --config ~/.cursor/mcp.json', 'serve the servers of a client, as they are'],
+  ['run --listen 127.0.0.1:8080', 'serve linkspan.yaml or config/linkspan.yaml of this folder'],
+  ['status', 'show the running gateway'],
+  ['key create ann --expires 90d', 'make an API key for a client'],
+  ['validate --start --config linkspan.yaml', 'start each upstream once, and say what it offers or why not'],
+] as const;
+
 /** Runs the command that the arguments name. Returns the exit code. */
 async function main(argv: readonly string[]): Promise<number> {
   // Compiled code is kept for the flags with which it was compiled, so they come first.
@@ -33,6 +41,7 @@ async function main(argv: readonly string[]): Promise<number> {
   const { keepCompiledCode } = await import('./compile-cache.ts');
   keepCompiledCode();
   const { Command, CommanderError, Option } = await import('commander');
+  const { COMMAND } = await import('./command-name.ts');
   const { VERSION } = await import('./version.ts');
   const { addKeyCommands } = await import('./cli/keys/commands.ts');
   const { addOperatorCommands } = await import('./cli/operator/commands.ts');
@@ -43,7 +52,7 @@ async function main(argv: readonly string[]): Promise<number> {
     return exitCode;
   };
 
-  const program = new Command('linkspan')
+  const program = new Command(COMMAND)
     .description('One MCP endpoint in front of many MCP servers.')
     .version(VERSION)
     .configureOutput({
@@ -54,15 +63,7 @@ async function main(argv: readonly string[]): Promise<number> {
     .exitOverride()
     .addHelpText(
       'after',
-      [
-        '',
-        'Examples:',
-        '  linkspan run --config ~/.cursor/mcp.json        serve the servers of a client, as they are',
-        '  linkspan run --listen 127.0.0.1:8080            serve linkspan.yaml or config/linkspan.yaml of this folder',
-        '  linkspan status                                 show the running gateway',
-        '  linkspan key create ann --expires 90d           make an API key for a client',
-        '  linkspan validate --start --config linkspan.yaml    start each upstream once, and say what it offers or why not',
-      ].join('\n'),
+      ['', 'Examples:', ...EXAMPLES.map(([args, effect]) => `  ${COMMAND} ${args.padEnd(40)} ${effect}`)].join('\n'),
     );
 
   const project = () =>
@@ -167,7 +168,7 @@ async function main(argv: readonly string[]): Promise<number> {
     .command('schema')
     .description('Print the JSON Schema of the config file.')
     .option('--write <file>', 'write it to this file instead')
-    .addHelpText('after', '\nExample:\n  linkspan schema --write linkspan.schema.json')
+    .addHelpText('after', `\nExample:\n  ${COMMAND} schema --write linkspan.schema.json`)
     .action(async (options: { write: string | undefined }) => {
       const { schema } = await import('./cli/schema.ts');
       code = schema(options);

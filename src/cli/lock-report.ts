@@ -1,3 +1,4 @@
+import { COMMAND } from '../command-name.ts';
 import { definitionName, differenceLine } from '../lock/difference-text.ts';
 import type { EraDifference } from '../lock/upstream-check.ts';
 import { plain } from './operator/output.ts';
@@ -28,7 +29,7 @@ export function reportText({ file, isEqual, isWritten, upstreams }: LockReport, 
     : isEqual
       ? `The definitions are those of ${file}.`
       : isCheck
-        ? `The definitions differ from ${file}. If the changes are right: linkspan lock`
+        ? `The definitions differ from ${file}. If the changes are right: ${COMMAND} lock`
         : `Nothing was written to ${file}.`;
   return `${[...lines, end].map(plain).join('\n')}\n`;
 }

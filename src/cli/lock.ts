@@ -1,3 +1,4 @@
+import { COMMAND } from '../command-name.ts';
 import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 
 import { loadConfig } from '../config/load.ts';
@@ -37,7 +38,7 @@ export async function lock(options: LockOptions): Promise<number> {
   }
   const before = await readLock(file, check || only !== undefined);
   if (check && before === undefined) {
-    throw new CliError(EXIT.failed, `there is no lock file ${file}; write it with "linkspan lock"`);
+    throw new CliError(EXIT.failed, `there is no lock file ${file}; write it with "${COMMAND} lock"`);
   }
   const pinned = config.upstreams.filter(({ id, lock: own }) => own !== 'off' && (only === undefined || id === only));
   const listed = await listErasOnce({ ...config, upstreams: pinned, profiles: [] });

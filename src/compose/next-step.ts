@@ -1,3 +1,4 @@
+import { COMMAND } from '../command-name.ts';
 import type { UpstreamStatus } from '../operator/status.ts';
 import { START_SETTING } from '../upstream/link/start-timeout.ts';
 
@@ -10,7 +11,7 @@ export interface UpstreamFacts extends Pick<UpstreamStatus, 'id' | 'transport' |
 
 /** Returns what an operator can do about the state of an upstream, as a sentence; undefined if there is nothing to do. */
 export function nextStepFor({ id, transport, state, reason = '', ...is }: UpstreamFacts): string | undefined {
-  const restart = `linkspan restart ${id}`;
+  const restart = `${COMMAND} restart ${id}`;
   if (is.isDisabled) return `Put it into service again with: ${restart}`;
   if (is.isMisconfigured) return 'Correct its entry in the config file, then reload the config or restart the gateway.';
   if (state === 'degraded') return `It is tried again by itself. To open new connections now: ${restart}`;
@@ -22,14 +23,14 @@ export function nextStepFor({ id, transport, state, reason = '', ...is }: Upstre
   const isLate = reason.includes(START_SETTING);
   if (transport === 'stdio' && isLate) {
     return (
-      'If its command downloads packages first (npx and uvx do), run "linkspan prefetch" or raise timeouts.start. ' +
-      `If not, read what it printed with "linkspan logs". Then: ${restart}`
+      `If its command downloads packages first (npx and uvx do), run "${COMMAND} prefetch" or raise timeouts.start. ` +
+      `If not, read what it printed with "${COMMAND} logs". Then: ${restart}`
     );
   }
   if (transport === 'stdio') {
     const isLoop = reason.includes('crash loop');
     const cause = isLoop ? 'It ends soon after each start.' : 'Its program did not start or did not speak MCP.';
-    return `${cause} Read what it printed with "linkspan logs", correct its command or environment, then: ${restart}`;
+    return `${cause} Read what it printed with "${COMMAND} logs", correct its command or environment, then: ${restart}`;
   }
   return `Check its URL and headers, and that it answers from this machine. It is tried again by itself; to try now: ${restart}`;
 }

@@ -6,6 +6,8 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { Client } from '@modelcontextprotocol/client';
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { Child } from '../support/child.ts';
 import { marker } from '../support/leftovers.ts';
 import { environmentOn } from '../support/node-versions.ts';
@@ -25,7 +27,7 @@ before(async () => {
   config = join(dir, 'config.json');
   const gateway = { listen: '127.0.0.1:0', operator: '127.0.0.1:0', stateDir: join(dir, 'state') };
   const pid = { command: process.execPath, args: [SERVER], env: marker() };
-  await writeFile(config, JSON.stringify({ mcpServers: { pid }, gateway }));
+  await writeFile(config, JSON.stringify({ mcpServers: { pid, gone: { command: join(dir, 'gone') } }, gateway }));
   env = environmentOn(dirname(process.execPath), { HOME: dir });
 });
 
@@ -60,3 +62,41 @@ for (const args of [
     }
   });
 }
+
+/** Runs an npm script to its end. */
+async function npmRun(...args: readonly string[]): Promise<{ readonly code: number | null; readonly text: string }> {
+  const npm = await Child.start('npm', ['run', '-s', 'linkspan', '--', ...args], { cwd: ROOT, env });
+  const { code } = await npm.ended;
+  return { code, text: npm.logs() };
+}
+
+// N-85
+test('what a checkout prints about its commands can be run there', BOUNDED, async () => {
+  const none = await npmRun('status', '--config', config);
+  assert.equal(none.code, 4, none.text);
+  assert.match(none.text, /Start one with "npm run -s linkspan -- run"/);
+
+  await using npm = await Child.start('npm', ['start', '--', '--config', config], { cwd: ROOT, env, group: true });
+  await found(npm, /("url").*"msg":"listening"/);
+  const failed = await npmRun('restart', 'gone', '--config', config);
+  assert.equal(failed.code, 1, failed.text);
+  const { code, text } = await npmRun('status', '--config', config);
+  assert.equal(code, 0, text);
+  const step = /npm run -s linkspan -- (restart gone)$/m.exec(text)?.[1] ?? assert.fail(text);
+  assert.equal((await npmRun(...step.split(' '), '--config', config)).code, 1);
+
+  const help = await npmRun('--help');
+  assert.match(help.text, /^Usage: npm run -s linkspan -- \[options\]/);
+  assert.match(help.text, /\n {2}npm run -s linkspan -- status /);
+});
+
+// N-85
+test('a client of a checkout starts the gateway as a program by npm', BOUNDED, async () => {
+  const args = ['--prefix', ROOT, 'run', '-s', 'linkspan', '--', 'stdio', '--config', config];
+  const transport = new StdioClientTransport({ command: 'npm', args, cwd: dir, env: { ...env }, stderr: 'ignore' });
+  const client = new Client({ name: 'starter', version: '1' });
+  await client.connect(transport);
+  const { tools } = await client.listTools();
+  assert.ok(tools.some(({ name }) => name === 'pid__pid'));
+  await client.close();
+});

@@ -137,8 +137,9 @@ async function callModern(url: string, principal: number): Promise<readonly stri
   return faults;
 }
 
+// G2 SEC-07
 test(
-  `G2 SEC-07 no call of ${PRINCIPALS} principals with equal ids gets anything of another one`,
+  `no call of ${PRINCIPALS} principals with equal ids gets anything of another one`,
   { timeout: PRINCIPALS > 50 ? 900_000 : 170_000 },
   async (t) => {
     t.diagnostic(`LINKSPAN_SEED=${SEED}`);

@@ -54,7 +54,8 @@ async function openAt(replicas: Replicas): Promise<{ readonly session: string; r
   return { session, urls };
 }
 
-test('R9 an answer that was kept is had at another replica after the death of the owner', OPTIONS, async () => {
+// R9
+test('an answer that was kept is had at another replica after the death of the owner', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await startReplicas(2, `${remote.url}/mcp`);
   const { session, urls } = await openAt(replicas);
@@ -77,7 +78,8 @@ test('R9 an answer that was kept is had at another replica after the death of th
   assert.equal(await remote.ran('nonce:1:1;'), 1);
 });
 
-test('R11 a stream that was cut off by the death of its owner ends with the truth, once', OPTIONS, async () => {
+// R11
+test('a stream that was cut off by the death of its owner ends with the truth, once', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await startReplicas(2, `${remote.url}/mcp`);
   const { session, urls } = await openAt(replicas);
@@ -109,7 +111,8 @@ test('R11 a stream that was cut off by the death of its owner ends with the trut
   assert.equal(await remote.ran('nonce:2:2;'), 1);
 });
 
-test('REL-19 a client that is cut off at random gets each event once, at any replica', OPTIONS, async (t) => {
+// REL-19
+test('a client that is cut off at random gets each event once, at any replica', OPTIONS, async (t) => {
   t.diagnostic(`LINKSPAN_SEED=${SEED}`);
   const below = random(SEED);
   await using remote = await startRemote();
@@ -140,7 +143,8 @@ test('REL-19 a client that is cut off at random gets each event once, at any rep
   assert.equal(await remote.ran('nonce:3:3;'), 1);
 });
 
-test('REL-27 a stopped owner adds nothing to a stream that another replica has ended', OPTIONS, async () => {
+// REL-27
+test('a stopped owner adds nothing to a stream that another replica has ended', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await startReplicas(2, `${remote.url}/mcp`);
   const { session, urls } = await openAt(replicas);
@@ -160,7 +164,8 @@ test('REL-27 a stopped owner adds nothing to a stream that another replica has e
   assert.ok(!received(call).some(({ data }) => data.includes('"id":7')), 'the old owner has written no answer');
 });
 
-test('R9 a GET stream goes on at another replica under its name', OPTIONS, async () => {
+// R9
+test('a GET stream goes on at another replica under its name', OPTIONS, async () => {
   await using upstream = await SessionServer.start();
   await using replicas = await startReplicas(2, upstream.url);
   const { session, urls } = await openAt(replicas);
@@ -185,7 +190,8 @@ test('R9 a GET stream goes on at another replica under its name', OPTIONS, async
   after.close();
 });
 
-test('R11 after the death of its owner a session goes on with its session at an upstream', OPTIONS, async () => {
+// R11
+test('after the death of its owner a session goes on with its session at an upstream', OPTIONS, async () => {
   await using upstream = await SessionServer.start();
   await using replicas = await startReplicas(3, upstream.url);
   const { session, urls } = await openAt(replicas);
@@ -226,7 +232,8 @@ async function forwards(replicas: Replicas, index: number): Promise<number> {
   return Number(/^linkspan_forwarded_requests_total\{outcome="answered"\} (\d+)$/m.exec(text)?.[1]);
 }
 
-test('S-003 an event id of another session opens a new stream and tells nothing', OPTIONS, async () => {
+// S-003
+test('an event id of another session opens a new stream and tells nothing', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await startReplicas(2, `${remote.url}/mcp`);
   const { session, urls } = await openAt(replicas);
@@ -247,7 +254,8 @@ test('S-003 an event id of another session opens a new stream and tells nothing'
   await own.until(answered);
 });
 
-test('R12 while Redis is stopped streams go on, and their events reach it later', OPTIONS, async () => {
+// R12
+test('while Redis is stopped streams go on, and their events reach it later', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await startReplicas(2, `${remote.url}/mcp`);
   const { session, urls } = await openAt(replicas);
@@ -272,7 +280,8 @@ test('R12 while Redis is stopped streams go on, and their events reach it later'
   assert.deepEqual(received(elsewhere), received(call).slice(1));
 });
 
-test('SEC-12 the end of a session at any replica removes its events', OPTIONS, async () => {
+// SEC-12
+test('the end of a session at any replica removes its events', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await startReplicas(2, `${remote.url}/mcp`);
   const { session, urls } = await openAt(replicas);
@@ -295,7 +304,8 @@ async function connectResuming(url: string) {
   return await connectSdk1Over(new StreamableHTTPClientTransport(new URL(url), { reconnectionOptions }), {});
 }
 
-test('R9 the TypeScript SDK resumes a call by itself when a replica on its way is killed', OPTIONS, async () => {
+// R9
+test('the TypeScript SDK resumes a call by itself when a replica on its way is killed', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await startReplicas(3, `${remote.url}/mcp`);
   await using connected = await connectResuming(replicas.url);
@@ -331,7 +341,8 @@ async function ownerOf(replicas: Replicas): Promise<number> {
   return counts.indexOf(1);
 }
 
-test('R11 the TypeScript SDK hears the truth about a call when the owner is killed', OPTIONS, async () => {
+// R11
+test('the TypeScript SDK hears the truth about a call when the owner is killed', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await startReplicas(3, `${remote.url}/mcp`);
   await using connected = await connectResuming(replicas.url);
@@ -350,7 +361,8 @@ test('R11 the TypeScript SDK hears the truth about a call when the owner is kill
   assert.match(JSON.stringify(next.content), /nonce:11:11;/, 'the session goes on');
 });
 
-test('R10 a client that resumes while its replica leaves gets the answer from another one', OPTIONS, async () => {
+// R10
+test('a client that resumes while its replica leaves gets the answer from another one', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await startReplicas(2, `${remote.url}/mcp`);
   const { session, urls } = await openAt(replicas);

@@ -136,6 +136,7 @@ class FileReports {
     const causes = this.#fails.filter(isCause);
     for (const event of causes) this.#add(file, event);
     for (const name of this.#longNames) {
+      console.log(`✖ the name of this test is longer than 80 characters: ${name}`);
       const error = 'the name of this test is longer than 80 characters';
       this.#failures.push({ file, place: file, name, tags: [], error, seconds: 0 });
     }

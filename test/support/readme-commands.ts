@@ -34,8 +34,12 @@ export function readmeCommands(version: string, runsPackage: boolean): void {
   let checkout: Checkout;
   const skip = process.platform !== 'linux' && 'Node comes as a package of npm for Linux alone';
 
-  /** Waits until the program listens, lists tools as a client, and stops it. */
-  const serves = async (cwd: string, command: string, ...args: readonly string[]): Promise<void> => {
+  /** Waits until the program listens, lists tools as a client, does the rest while it runs, and stops it. */
+  const serves = async (
+    cwd: string,
+    [command, ...args]: readonly [string, ...string[]],
+    meanwhile = async (): Promise<void> => undefined,
+  ): Promise<void> => {
     const ports = ['--listen', '127.0.0.1:0', '--operator', '127.0.0.1:0'];
     await using program = await Child.start(command, [...args, ...ports], { cwd, env: checkout.env, group: true });
     const url = await program.waitForLine((line) => /"url":"([^"]+)".*"msg":"listening"/.exec(line)?.[1], STEP_MS / 2);
@@ -47,6 +51,7 @@ export function readmeCommands(version: string, runsPackage: boolean): void {
       tools.map(({ name }) => name).join(),
     );
     await client.close();
+    await meanwhile();
   };
 
   before(
@@ -59,11 +64,13 @@ export function readmeCommands(version: string, runsPackage: boolean): void {
     if (skip === false) await checkout[Symbol.asyncDispose]();
   });
 
-  test(`N-09 the first block of the README is what is run here on Node ${version}`, () => {
+  // N-09
+  test(`the first block of the README is what is run here on Node ${version}`, () => {
     assert.deepEqual(firstCommands(), ['npm ci && npm start', 'npm ci && npm test']);
   });
 
-  test(`N-09 npm ci on Node ${version} succeeds without a warning`, { ...BOUNDED, skip }, async () => {
+  // N-09
+  test(`npm ci on Node ${version} succeeds without a warning`, { ...BOUNDED, skip }, async () => {
     const { stdout } = await checkout.run(checkout.path, 'node', '--version');
     assert.equal(stdout.trim(), `v${version}`);
     const installed = await checkout.run(checkout.path, 'npm', 'ci');
@@ -72,11 +79,21 @@ export function readmeCommands(version: string, runsPackage: boolean): void {
     assert.doesNotMatch(installed.stderr, /EBADENGINE|deprecated/i);
   });
 
-  test(`N-09 npm start on Node ${version} serves the example`, { ...BOUNDED, skip }, async () => {
-    await serves(checkout.path, 'npm', 'start', '--');
+  // N-85
+  // N-09
+  test(`npm start on Node ${version} serves the example`, { ...BOUNDED, skip }, async () => {
+    await serves(checkout.path, ['npm', 'start', '--'], async () => {
+      const command = 'npm run -s linkspan -- status';
+      assert.ok(README.includes(`\n${command} `));
+      const [npm = '', ...args] = command.split(' ');
+      const { code, stdout, stderr } = await checkout.run(checkout.path, npm, ...args);
+      assert.equal(code, 0, stderr);
+      assert.match(stdout, /^Linkspan [^]*\nmemory /);
+    });
   });
 
-  test(`N-09 npm run validate on Node ${version} says what would be served`, { ...BOUNDED, skip }, async () => {
+  // N-09
+  test(`npm run validate on Node ${version} says what would be served`, { ...BOUNDED, skip }, async () => {
     assert.ok(README.includes('npm run validate -- --config config/example.yaml'));
     const args = ['run', 'validate', '--', '--config', 'config/example.yaml'];
     const { code, stdout, stderr } = await checkout.run(checkout.path, 'npm', ...args);
@@ -85,7 +102,8 @@ export function readmeCommands(version: string, runsPackage: boolean): void {
   });
 
   const does = runsPackage ? 'runs' : 'says which Node it needs';
-  test(`N-09 the package that is installed on Node ${version} ${does}`, { ...BOUNDED, skip }, async () => {
+  // N-09
+  test(`the package that is installed on Node ${version} ${does}`, { ...BOUNDED, skip }, async () => {
     const { dir } = checkout;
     const linkspan = join(await checkout.installPackage(), 'linkspan');
     const shown = await checkout.run(dir, linkspan, 'version');
@@ -101,6 +119,6 @@ export function readmeCommands(version: string, runsPackage: boolean): void {
     await writeFile(config, JSON.stringify({ mcpServers: { memory } }));
     const valid = await checkout.run(dir, linkspan, 'validate', '--start', '--config', config);
     assert.equal(valid.code, 0, valid.stdout + valid.stderr);
-    await serves(dir, linkspan, 'run', '--config', config);
+    await serves(dir, [linkspan, 'run', '--config', config]);
   });
 }

@@ -1,3 +1,4 @@
+import { COMMAND } from '../../command-name.ts';
 import { hash, randomBytes } from 'node:crypto';
 import { DURATION, durationMs } from '../../config/schema/units.ts';
 import { keyIdOf, type StoredKey, storedKeySchema } from '../../store/api-key-store.ts';
@@ -45,7 +46,7 @@ export async function createKey(name: string, options: CreateOptions): Promise<n
     if (keys.some((other) => other.name === name && !isExpired(other, nowMs))) {
       throw new CliError(
         EXIT.failed,
-        `there is a key "${name}" already; linkspan key rotate ${name} makes another one`,
+        `there is a key "${name}" already; ${COMMAND} key rotate ${name} makes another one`,
       );
     }
     return { add: [entry] };
@@ -66,7 +67,7 @@ export async function rotateKey(name: string, options: RotateOptions): Promise<n
     const old = keys.filter((other) => other.name === name && !isExpired(other, nowMs));
     const last = old.at(-1);
     if (last === undefined)
-      throw new CliError(EXIT.failed, `there is no valid key "${name}"; make it with: linkspan key create`);
+      throw new CliError(EXIT.failed, `there is no valid key "${name}"; make it with: ${COMMAND} key create`);
     const { expiresAt: _ends, ...kept } = last;
     made = { ...kept, sha256: hash('sha256', key), createdAt: new Date(nowMs).toISOString() };
     return { add: [...old.map((one) => endingAt(one, endMs)), made] };

@@ -1,3 +1,4 @@
+import { COMMAND } from '../../command-name.ts';
 import { LOG_LEVELS } from '../../config/config.ts';
 import { DURATION, durationMs } from '../../config/schema/units.ts';
 import {
@@ -36,7 +37,7 @@ export async function restart(upstream: string, options: Omit<DrainOptions, 'und
 export async function drain(upstream: string | undefined, options: DrainOptions): Promise<number> {
   if (upstream !== undefined) {
     if (options.undo)
-      throw new CliError(EXIT.usage, `to put an upstream into service again: linkspan restart ${upstream}`);
+      throw new CliError(EXIT.usage, `to put an upstream into service again: ${COMMAND} restart ${upstream}`);
     return await act(options, upstreamCall(upstream, 'disable', options.wait));
   }
   return await act(options, { method: 'POST', path: '/drain', body: { isDraining: !options.undo } });

@@ -1,3 +1,4 @@
+import { COMMAND } from '../../command-name.ts';
 import { toolCallAnswer, type ToolCallAnswer } from '../../operator/admin/answers.ts';
 import { askGateway } from './admin-client.ts';
 import { CliError, EXIT } from './cli-error.ts';
@@ -41,7 +42,7 @@ export async function call(tool: string, args: readonly string[], options: CallC
 function failureText({ message, data }: NonNullable<ToolCallAnswer['error']>): string {
   const row: unknown = Object(data).code;
   if (typeof row !== 'string') return message;
-  return `${message} (${row})${row === 'unknown-tool' ? '; "linkspan ls items" lists the names' : ''}`;
+  return `${message} (${row})${row === 'unknown-tool' ? `; "${COMMAND} ls items" lists the names` : ''}`;
 }
 
 function codeOf({ outcome }: ToolCallAnswer): number {

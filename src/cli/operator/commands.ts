@@ -1,3 +1,4 @@
+import { COMMAND } from '../../command-name.ts';
 import { Argument, type Command, Option } from 'commander';
 import { KEY_WORDS } from '../keys/commands.ts';
 import type { DrainOptions } from './actions.ts';
@@ -67,7 +68,7 @@ export function addOperatorCommands(program: Command, onCode: (code: number) => 
     .description(
       'Call a tool once, as an operator; the principal is printed. Exits with 5 if the tool reports an error.',
     )
-    .argument('<tool>', 'the published name, as in "linkspan ls items"')
+    .argument('<tool>', `the published name, as in "${COMMAND} ls items"`)
     .argument('[arguments...]', 'name=value for each, or one JSON object')
     .option('--view <endpoint>', 'the endpoint /mcp/<endpoint> (default: /mcp)')
     .action(async (tool: string, args: readonly string[], options: CallCommandOptions) => {
@@ -79,7 +80,7 @@ export function addOperatorCommands(program: Command, onCode: (code: number) => 
     .description('Say whether a principal may use an item, and why. Exits with 1 if it may not.')
     .usage('[options] --as <who> <kind> <name>')
     .addArgument(new Argument('<kind>', 'the kind of the item').choices(WORDS.explain))
-    .argument('<name>', 'the published name or URI, as in "linkspan ls items"')
+    .argument('<name>', `the published name or URI, as in "${COMMAND} ls items"`)
     .requiredOption('--as <who>', 'the principal: JSON, a file with the payload of a token, or the name of an API key')
     .option('--args <json>', 'the arguments of the call')
     .option('--offline', 'ask the config file and the last lists, and no running gateway', false)
@@ -110,7 +111,7 @@ export function addOperatorCommands(program: Command, onCode: (code: number) => 
 
   onGateway(program.command('end-session'))
     .description('End a session for good; its client opens a new one.')
-    .argument('<id>', 'as in "linkspan ls sessions"')
+    .argument('<id>', `as in "${COMMAND} ls sessions"`)
     .action(async (id: string, options: PrintOptions) => {
       const { endSession } = await import('./actions.ts');
       onCode(await endSession(id, options));

@@ -1,3 +1,4 @@
+import { COMMAND } from '../../command-name.ts';
 import * as answers from '../../operator/admin/answers.ts';
 import { askGateway } from './admin-client.ts';
 import { EXIT } from './cli-error.ts';
@@ -61,7 +62,7 @@ const READERS: Readonly<Record<List, (target: RunningGateway, options: LsOptions
       status,
       why,
     ]);
-    const none = 'This endpoint has no items. "linkspan ls upstreams" says whether its upstreams are up.';
+    const none = `This endpoint has no items. "${COMMAND} ls upstreams" says whether its upstreams are up.`;
     return { answer, text: titled(['KIND', 'NAME', 'FROM', 'STATUS', 'WHY'], rows, none, answer.isCut) };
   },
   clients: async (target) => {

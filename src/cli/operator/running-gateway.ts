@@ -1,3 +1,4 @@
+import { COMMAND } from '../../command-name.ts';
 import { readdir } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
@@ -70,7 +71,7 @@ async function inDirectories(dirs: readonly string[], named: string, owners: All
   }
   throw new CliError(
     EXIT.unreachable,
-    `no gateway runs with ${named}: there is no operator.json in ${dirs.join(' or ')}. Start one with "linkspan run", or name one with --config, --state-dir or --url`,
+    `no gateway runs with ${named}: there is no operator.json in ${dirs.join(' or ')}. Start one with "${COMMAND} run", or name one with --config, --state-dir or --url`,
   );
 }
 
@@ -83,7 +84,7 @@ async function onlyOne(roots: readonly string[]): Promise<RunningGateway> {
   if (file === undefined) {
     throw new CliError(
       EXIT.unreachable,
-      'no running gateway was found. Start one with "linkspan run", or name one with --config, --state-dir or --url',
+      `no running gateway was found. Start one with "${COMMAND} run", or name one with --config, --state-dir or --url`,
     );
   }
   if (others.length === 0) return toTarget(file);

@@ -1,3 +1,4 @@
+import { COMMAND } from '../../command-name.ts';
 import type { Logger } from 'pino';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { View } from '../../catalog/view.ts';
@@ -125,7 +126,7 @@ export function createAdminPort(source: AdminSource): AdminPort {
       upstreamOf(id);
       const unfinished = await upstreamChanges.disable(id, disabledReason(id), drainMs);
       return (
-        `Upstream "${id}" is out of service until "linkspan restart ${id}" or a restart of the gateway. ` +
+        `Upstream "${id}" is out of service until "${COMMAND} restart ${id}" or a restart of the gateway. ` +
         `Its connections are closed. Its items stay in the lists, and calls of them are refused.${cutShort(unfinished)}`
       );
     },
@@ -137,7 +138,7 @@ export function createAdminPort(source: AdminSource): AdminPort {
       }
       throw new AdminError(
         'not-found',
-        `There is no session "${digest}" in memory. Groups of modern clients cannot be ended; "linkspan ls sessions" lists both.`,
+        `There is no session "${digest}" in memory. Groups of modern clients cannot be ended; "${COMMAND} ls sessions" lists both.`,
       );
     },
     rotateKeys: (graceMs) => core.rotateKeys(graceMs),

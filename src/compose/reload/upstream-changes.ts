@@ -1,3 +1,4 @@
+import { COMMAND } from '../../command-name.ts';
 import type { Logger } from 'pino';
 import type { Config, Settings } from '../../config/config.ts';
 import type { UpstreamConfig } from '../../config/upstream-config.ts';
@@ -24,7 +25,7 @@ export interface UpstreamChangesParts {
 
 /** Returns the reason why an upstream is out of service that an operator disables now. */
 export function disabledReason(id: string): string {
-  return `an operator has disabled it at ${new Date().toISOString()}; "linkspan restart ${id}" enables it`;
+  return `an operator has disabled it at ${new Date().toISOString()}; "${COMMAND} restart ${id}" enables it`;
 }
 
 /**

@@ -1,3 +1,4 @@
+import { COMMAND } from '../../command-name.ts';
 import { readFileSync } from 'node:fs';
 
 import { LockFileError } from '../../lock/lock-file.ts';
@@ -43,7 +44,7 @@ export function readLock(
   }
   const own = upstreams.filter(({ lock }) => lock !== undefined && lock !== 'off');
   if (settings === undefined && own.length === 0) return none;
-  const message = `there is no lock file ${file}; write it with "linkspan lock"`;
+  const message = `there is no lock file ${file}; write it with "${COMMAND} lock"`;
   const path = settings === undefined ? ['gateway'] : PATH;
   const problem = document.problem(path, message);
   const isEnforced = (settings !== undefined && onChange !== 'warn') || own.some(({ lock }) => lock !== 'warn');

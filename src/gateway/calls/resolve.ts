@@ -1,3 +1,4 @@
+import { COMMAND } from '../../command-name.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import { prefixesOf } from '../../catalog/names/prefixes.ts';
 import type { View } from '../../catalog/view.ts';
@@ -126,7 +127,7 @@ function stateText(lifecycle: Lifecycle, nowMs: number): string {
   const because = reason === undefined ? '' : `: ${reason}`;
   if (isPermanent(lifecycle)) {
     // The reason of an upstream that an operator has disabled says what enables it.
-    const advice = reason?.includes('linkspan restart') === true ? '' : '; an operator has to correct the config';
+    const advice = reason?.includes(`${COMMAND} restart`) === true ? '' : '; an operator has to correct the config';
     return `cannot be started${because}${advice}`;
   }
   const waitSeconds = Math.ceil((retryAtMs - nowMs) / 1_000);

@@ -1,3 +1,4 @@
+import { COMMAND } from '../../command-name.ts';
 import type { z } from 'zod';
 import type { ConfigControl, ConfigState, ReloadResult } from '../config-control.ts';
 import type { configDiffAnswer, reloadAnswer, statusAnswer } from './answers.ts';
@@ -30,7 +31,7 @@ function messageOf({ outcome }: ReloadResult, { file, atRestart }: ConfigState):
     case 'unchanged':
       return `${file} has no change that can be applied.${later}`;
     case 'rejected':
-      return `${file} is rejected; the running config stays. Correct the file, then: linkspan reload`;
+      return `${file} is rejected; the running config stays. Correct the file, then: ${COMMAND} reload`;
   }
 }
 

@@ -1,3 +1,4 @@
+import { COMMAND } from '../../command-name.ts';
 import type { Logger } from 'pino';
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
@@ -324,7 +325,7 @@ export class Opener<Context, User extends LinkUser> {
 function lateStart(transport: TransportOption | undefined, cause: unknown): StartTimeoutError {
   const advice =
     transport?.isProcess === true
-      ? 'a first start of npx or uvx downloads packages: run "linkspan prefetch", or raise timeouts.start'
+      ? `a first start of npx or uvx downloads packages: run "${COMMAND} prefetch", or raise timeouts.start`
       : 'it accepts connections, and is slow or hangs';
   return new StartTimeoutError(advice, { cause });
 }
