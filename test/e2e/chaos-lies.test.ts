@@ -5,7 +5,7 @@ import { LIES, planChaos, type Plan } from '../chaos/plan.ts';
 import { runTrial } from '../chaos/trial.ts';
 import { MISSING } from '../support/replicas.ts';
 
-const OPTIONS = { timeout: 150_000, ...(MISSING === undefined ? {} : { skip: MISSING }) };
+const OPTIONS = { timeout: 300_000, ...(MISSING === undefined ? {} : { skip: MISSING }) };
 
 /** Returns a plan without faults in which upstreams lie about one call of each kind. */
 function planLies(): { readonly plan: Plan; readonly lying: ReadonlyMap<string, string> } {

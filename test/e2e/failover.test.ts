@@ -5,7 +5,7 @@ import { FAILOVER_FAULTS, planFailover } from '../chaos/plan.ts';
 import { runTrial } from '../chaos/trial.ts';
 import { MISSING } from '../support/replicas.ts';
 
-const OPTIONS = { timeout: 150_000, ...(MISSING === undefined ? {} : { skip: MISSING }) };
+const OPTIONS = { timeout: 300_000, ...(MISSING === undefined ? {} : { skip: MISSING }) };
 
 for (const [seed, kind] of FAILOVER_FAULTS.entries()) {
   // R13 REL-01 REL-02 REL-03 REL-29

@@ -114,7 +114,7 @@ function callTool(url: string, who: Name, session: string): Promise<Got> {
 
 test('one principal gets all processes but the last eighth, and keeps what it has', TIMEOUT, async () => {
   await using gateway = await openGateway(
-    { up: { command: process.execPath, args: [SERVER], isolation: 'session', queueWait: '20ms', start: 'lazy' } },
+    { up: { command: process.execPath, args: [SERVER], isolation: 'session', queueWait: '2s', start: 'lazy' } },
     { auth, limits: { processes: 8 } },
   );
   const { url } = gateway;

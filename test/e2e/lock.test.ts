@@ -10,7 +10,7 @@ import { marker } from '../support/leftovers.ts';
 import { connectSdk1 } from '../support/sdk-client.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const BOUNDED = { timeout: 120_000 };
+const BOUNDED = { timeout: 300_000 };
 const LISTED = fileURLToPath(new URL('../fixtures/servers/listed-stdio.ts', import.meta.url));
 const DUAL = fileURLToPath(new URL('../fixtures/servers/dual-stdio.ts', import.meta.url));
 

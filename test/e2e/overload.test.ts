@@ -13,6 +13,8 @@ import { waitUntil } from '../support/wait-until.ts';
 const OPTIONS = { timeout: 120_000 };
 const TOOLS = ['echo', 'waits', 'large'].map((name) => ({ name, inputSchema: { type: 'object' } }));
 const LARGE_CHARS = 12_000_000;
+/** More than a busy machine delays three of five turns. */
+const LATE_MS = 500;
 
 const INITIALIZE = rpc(0, 'initialize', {
   protocolVersion: '2025-11-25',
@@ -91,7 +93,7 @@ function slowed(gateway: RunningGateway): AsyncDisposable {
   const slowing = (async () => {
     while (!end.signal.aborted) {
       gateway.pause();
-      await sleep(250);
+      await sleep(2 * LATE_MS);
       gateway.resume();
       await sleep(60);
     }
@@ -120,7 +122,7 @@ async function assertRefused(sendOnce: () => Promise<Got>, reason: string): Prom
 
 // R19 REL-33
 test('a late loop refuses new calls and sessions; everything else goes on', OPTIONS, async () => {
-  await using at = await openSession({ overload: { loopDelay: '50ms' } });
+  await using at = await openSession({ overload: { loopDelay: `${LATE_MS}ms` } });
   const { url, running } = at;
   const [session, other] = [await initialize(url), await initialize(url)];
   assert.equal((await at.call()).status, 200);

@@ -8,7 +8,7 @@ import { initialize, post, rpc } from '../downstream/client.ts';
 import { type GatewayFile, startGateway } from '../support/gateway.ts';
 import { debianProgram } from '../support/programs.ts';
 
-const TIMEOUT = { timeout: 120_000 };
+const TIMEOUT = { timeout: 600_000 };
 const SERVER = fileURLToPath(new URL('../fixtures/servers/escape-stdio.ts', import.meta.url));
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 

@@ -12,7 +12,7 @@ import { legacyUpstream } from '../support/http-upstream.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 /** The owner of a removed key goes on calling for at most this long. */
-const PATIENCE_MS = 30_000;
+const PATIENCE_MS = 60_000;
 /** Calls at once, so that the log is written all the time. */
 const CALLERS = 16;
 const ANN = { name: 'ann', sha256: hash('sha256', 'ann-key') };

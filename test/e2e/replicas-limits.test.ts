@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { z } from 'zod';
 import { type Got, initialize, post, rpc, send } from '../downstream/client.ts';
-import { act, startRemote } from '../support/nonce-remote.ts';
+import { act, HELD, startRemote } from '../support/nonce-remote.ts';
 import { answerOf, modernPost } from '../support/modern-wire.ts';
 import { MISSING, Replicas } from '../support/replicas.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -86,15 +86,16 @@ test('two replicas count the requests of a client group together', OPTIONS, asyn
     gateway: { limits: { inFlightPerSession: 4 } },
   });
   const [one, two] = [replicas.at(0).endpoint(), replicas.at(1).endpoint()];
-  const call = (url: string, n: number, pauseMs = 0): Promise<Got> =>
-    modernPost(url, 'tools/call', act(`nonce:${n}:1;`, [], { pauseMs }));
+  const call = (url: string, n: number, own = {}): Promise<Got> =>
+    modernPost(url, 'tools/call', act(`nonce:${n}:1;`, [], own));
   const nonces = [1, 2, 3, 4].map((n) => `nonce:${n}:1;`);
-  const under = [one, one, two, two].map((url, n) => call(url, n + 1, 3_000));
+  const under = [one, one, two, two].map((url, n) => call(url, n + 1, HELD));
   await waitUntil(async () => {
     const ledger = await remote.ledger();
     return nonces.every((nonce) => ledger[nonce]?.ran === 1);
   });
   for (const url of [one, two]) assert.match((await call(url, 5)).text, OVERLOADED);
+  await remote.continue();
   for (const [n, answered] of (await Promise.all(under)).entries())
     assert.match(answered.text, RegExp(nonces[n] ?? ''));
   for (const url of [one, two]) assert.match((await call(url, 6)).text, /nonce:6:1;/);
@@ -115,11 +116,19 @@ test('without Redis each of two replicas serves half of the requests of a group'
   replicas.redis.pause();
   for (const [n, replica] of replicas.each.entries()) {
     const nonces = [1, 2, 3, 4].map((call) => `nonce:${call}:${n};`);
-    const answers = await Promise.all(
-      nonces.map((nonce) => modernPost(replica.endpoint(), 'tools/call', act(nonce, [], { pauseMs: 3_000 }))),
-    );
-    const texts = answers.map(({ text }) => text);
+    const texts: string[] = [];
+    const calls = nonces.map(async (nonce) => {
+      texts.push((await modernPost(replica.endpoint(), 'tools/call', act(nonce, [], HELD))).text);
+    });
+    const running = async () => {
+      const ledger = await remote.ledger();
+      return nonces.filter((nonce) => ledger[nonce] !== undefined).length;
+    };
+    // Each call is refused, or held at the upstream.
+    await waitUntil(async () => texts.length + (await running()) === nonces.length);
     assert.equal(texts.filter((text) => OVERLOADED.test(text)).length, 2, texts.join('\n'));
+    await remote.continue();
+    await Promise.all(calls);
     assert.equal(texts.filter((text) => text.includes('"content"')).length, 2);
   }
   replicas.redis.resume();

@@ -13,7 +13,7 @@ import { leftovers } from '../support/leftovers.ts';
 import { until } from '../support/stdio.ts';
 import { initialize, messagesOf, post, rpc } from '../downstream/client.ts';
 
-const TIMEOUT = { timeout: 120_000 };
+const TIMEOUT = { timeout: 300_000 };
 const SERVER = fileURLToPath(new URL('../fixtures/servers/escape-stdio.ts', import.meta.url));
 const SECRET = 'a-secret-of-the-gateway';
 const STAYING = `linkspan-sandbox-test-${process.pid}`;

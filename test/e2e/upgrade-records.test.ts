@@ -8,7 +8,7 @@ import { MISSING, Replicas } from '../support/replicas.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
 const SKIP = MISSING ?? NO_HISTORY;
-const OPTIONS = { timeout: 170_000, ...(SKIP === undefined ? {} : { skip: SKIP }) };
+const OPTIONS = { timeout: 300_000, ...(SKIP === undefined ? {} : { skip: SKIP }) };
 
 // R10
 test('the record of a session is restored by another version, both ways', OPTIONS, async () => {

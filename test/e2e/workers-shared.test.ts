@@ -13,7 +13,7 @@ import { runCli } from '../support/cli.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { modernUpstream } from '../support/http-upstream.ts';
 import { answerOf, modernEvents, modernPost, modernResult } from '../support/modern-wire.ts';
-import { act, startRemote } from '../support/nonce-remote.ts';
+import { act, HELD, startRemote } from '../support/nonce-remote.ts';
 import { waitUntil } from '../support/wait-until.ts';
 import { metricOf, workersOf } from '../support/workers.ts';
 
@@ -116,12 +116,18 @@ test('workers keep a rate together over both of them', OPTIONS, async () => {
 test('workers count the requests of a principal in flight together', OPTIONS, async () => {
   await using remote = await startRemote();
   await using gateway = await start({ nonce: { url: `${remote.url}/mcp` } }, { limits: { inFlightPerPrincipal: 4 } });
-  const answers = await Promise.all(
-    Array.from({ length: 16 }, async (_, n) => {
-      const { _meta, ...params } = act(`nonce:${n}:1;`, [], { pauseMs: 3_000 });
-      return answerOf(await modernPost(gateway.endpoint(), 'tools/call', params));
-    }),
-  );
+  const settled: unknown[] = [];
+  const calls = Array.from({ length: 16 }, async (_, n) => {
+    const { _meta, ...params } = act(`nonce:${n}:1;`, [], HELD);
+    const answer = answerOf(await modernPost(gateway.endpoint(), 'tools/call', params));
+    settled.push(answer);
+    return answer;
+  });
+  // Each call is refused, or held at the upstream.
+  const held = async () => Object.keys(await remote.ledger()).length;
+  await waitUntil(async () => settled.length + (await held()) === calls.length);
+  await remote.continue();
+  const answers = await Promise.all(calls);
   const served = answers.filter(({ result }) => result !== undefined).length;
   assert.ok(served >= 2 && served <= 4, `${served} at once`);
   assert.equal(

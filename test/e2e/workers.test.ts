@@ -10,7 +10,7 @@ import { getEvents, initialize, messagesOf, post, postForEvents, rpc } from '../
 import { freePort } from '../support/free-port.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { answerOf, modernPost } from '../support/modern-wire.ts';
-import { act, startRemote } from '../support/nonce-remote.ts';
+import { act, HELD, startRemote } from '../support/nonce-remote.ts';
 import { connectSdk1 } from '../support/sdk-client.ts';
 import { isGone } from '../support/stdio.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -178,11 +178,13 @@ test('a call in flight is answered while the gateway stops', OPTIONS, async () =
   const calls = Array.from({ length: 6 }, async (_, n) => {
     const nonce = `nonce:${n}:1;`;
     return messagesOf(
-      await post(gateway.endpoint(), rpc(n, 'tools/call', act(nonce, [], { pauseMs: 2_000 })), session),
+      await post(gateway.endpoint(), rpc(n, 'tools/call', act(nonce, [], HELD)), session),
     );
   });
   await waitUntil(async () => (await metricOf(gateway, /^linkspan_requests_in_flight /)) === 6);
   const stopped = gateway.stop(STOP_MS);
+  await gateway.waitForLog((line) => (line.includes('"stopping"') ? true : undefined));
+  await remote.continue();
   for (const [n, messages] of (await Promise.all(calls)).entries()) {
     assert.match(JSON.stringify(messages), new RegExp(`"text":"nonce:${n}:1;"`));
   }

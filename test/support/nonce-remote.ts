@@ -20,12 +20,17 @@ export function act(nonce: string, steps: readonly Step[], own: Partial<Act> = {
   };
 }
 
+/** Longer than a test holds a call, and less than the timeout of a call. */
+export const HELD = { pauseMs: 50_000 };
+
 /** A remote upstream that records its calls. */
 export interface NonceRemote extends AsyncDisposable {
   readonly url: string;
   /** Returns how often a call has run. */
   ran(nonce: string): Promise<number>;
   ledger(): Promise<Entries>;
+  /** Ends the pauses of all calls in flight. */
+  continue(): Promise<void>;
 }
 
 /** Starts a remote upstream that records its calls. */
@@ -36,6 +41,7 @@ export async function startRemote(): Promise<NonceRemote> {
   return {
     url,
     ledger,
+    continue: async () => void (await fetch(`${url}/continue`, { method: 'POST' })),
     ran: async (nonce) => (await ledger())[nonce]?.ran ?? 0,
     [Symbol.asyncDispose]: () => child[Symbol.asyncDispose](),
   };
