@@ -125,7 +125,7 @@ test('N-10 the stderr of a lost process is shown where the log is asked for', ()
       'upstream process lost',
     );
   assert.equal(shown(80, write), '');
-  assert.equal(shown(80, write, true), '! a: it exited with code 3. On stderr:\n    | boom\n    |  [31mat x\n');
+  assert.equal(shown(80, write, true), '! a: it exited with code 3. On stderr:\n    | boom\n    | \\u001b[31mat x\n');
 });
 
 test('N-07 processes and memory are one line, with the setting that would share them', () => {
