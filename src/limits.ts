@@ -211,6 +211,10 @@ export const LIMITS = {
   auditedRefusalsPerSecond: 50,
   /** Body of one request to the admin API. */
   adminBodyBytes: MIB,
+  /** Lines of the log that wait for a reader of stderr. */
+  logBufferBytes: 4 * MIB,
+  /** Refused requests of one principal, or without one, that get a line in the log. */
+  refusalLinesPerSecond: 10,
   /** Operators that follow the log at the same time. */
   logFollowers: 16,
   /** Lines of the log that wait for one operator that does not read. */

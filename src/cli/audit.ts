@@ -11,7 +11,7 @@ import { findConfigFile } from '../config/find-file.ts';
 import { loadConfig } from '../config/load.ts';
 import { StartError } from '../errors.ts';
 import { isCode } from '../store/disk/state-file.ts';
-import { countText } from './operator/output.ts';
+import { countText, jsonText, print, printError } from './operator/output.ts';
 import { fileOf, loadOptions } from './start.ts';
 
 /** The command-line options of `audit verify`. */
@@ -43,8 +43,8 @@ export async function auditVerify(files: readonly string[], options: AuditVerify
   const head = options.withoutHead ? undefined : await findHead(options.head ?? headOf(named.at(-1) ?? ''), keys);
   const all = await inOrder(named);
   const report = await verifyAudit(all, { keys, head, isPart: options.part });
-  if (options.json) process.stdout.write(`${JSON.stringify({ files: all, ...report }, null, 2)}\n`);
-  else print(all, report);
+  if (options.json) print(jsonText({ files: all, ...report }));
+  else show(all, report);
   return report.problemCount === 0 ? 0 : 1;
 }
 
@@ -129,12 +129,12 @@ async function firstSeqOf(file: string): Promise<number> {
   }
 }
 
-function print(files: readonly string[], report: AuditReport): void {
+function show(files: readonly string[], report: AuditReport): void {
   for (const { file, line, message } of report.problems) {
-    process.stderr.write(`${file}${line === 0 ? '' : `:${line}`}: ${message}\n`);
+    printError(`${file}${line === 0 ? '' : `:${line}`}: ${message}\n`);
   }
   const more = report.problemCount - report.problems.length;
-  if (more > 0) process.stderr.write(`and ${countText(more, 'more problem')}\n`);
+  if (more > 0) printError(`and ${countText(more, 'more problem')}\n`);
   const { records, firstSeq = 0, lastSeq = 0, starts, dropped, unended, isTorn } = report;
   const lines = [
     `${countText(records, 'record')} (${firstSeq} to ${lastSeq}) in ${countText(files.length, 'file')}, ${countText(starts, 'start')}`,
@@ -151,5 +151,5 @@ function print(files: readonly string[], report: AuditReport): void {
     ...(isTorn ? ['the last line is unfinished'] : []),
     report.problemCount === 0 ? 'no problem found' : `${countText(report.problemCount, 'problem')} found`,
   ];
-  process.stdout.write(`${lines.join('\n')}\n`);
+  print(`${lines.join('\n')}\n`);
 }

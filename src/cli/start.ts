@@ -3,6 +3,7 @@ import { isatty } from 'node:tty';
 import { isLoopback } from '../config/schema/address.ts';
 import type { AccessLog, Config } from '../config/config.ts';
 import { configFile } from '../config/find-file.ts';
+import { printError } from './operator/output.ts';
 import { loadOrLastGood } from '../config/last-good.ts';
 import { type Loaded, type LoadOptions, loadConfig } from '../config/load.ts';
 import { firstKeyHash, keptFirstKeyHash } from '../store/disk/first-key.ts';
@@ -61,7 +62,7 @@ export function loadOptions({ listen, operator, project, firstKey = false }: Sta
       }) => {
         // A reload changes the state directory at the next start only.
         keptIn ??= stateDir;
-        return firstKeyHash(keptIn, (key, file) => process.stderr.write(firstKeyText(key, file, `${publicUrl}/mcp`)));
+        return firstKeyHash(keptIn, (key, file) => printError(firstKeyText(key, file, `${publicUrl}/mcp`)));
       },
     },
     preview: { ...options, firstKeyHash: ({ stateDir }) => keptFirstKeyHash(keptIn ?? stateDir) ?? NO_KEY_YET },

@@ -10,7 +10,7 @@ import { GatewayError, StartError } from '../errors.ts';
 import { createAdminApp } from '../operator/admin/admin-app.ts';
 import type { AdminPort } from '../operator/admin/admin-port.ts';
 import type { ConfigControl } from '../operator/config-control.ts';
-import type { Logger } from '../telemetry/log.ts';
+import { droppedLinesOf, type Logger } from '../telemetry/log.ts';
 import { createMetrics, type Metrics } from '../telemetry/metrics.ts';
 import type { Tracing } from '../telemetry/tracing/tracing.ts';
 import { COMMIT, VERSION } from '../version.ts';
@@ -92,6 +92,7 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
   const { config } = loaded;
   const startedAtMs = Date.now();
   const metrics = createMetrics(VERSION, COMMIT);
+  metrics.reportDroppedLines(() => droppedLinesOf(log));
   const tracing = await openTracing(config, metrics, log);
   const callers = new Callers((limit) => metrics.countLimit(limit));
   const replicas = await joinReplicas(config, metrics, log, callers, options.worker);

@@ -7,7 +7,7 @@ import { GatewayError, StartError } from '../../errors.ts';
 import { RefusalAudit } from '../../downstream/admission/refusal-audit.ts';
 import { createAdminApp } from '../../operator/admin/admin-app.ts';
 import { createOperatorApp } from '../../operator/app.ts';
-import { type Logger, requestsOf, setLogLevel, writeLog } from '../../telemetry/log.ts';
+import { droppedLinesOf, type Logger, requestsOf, setLogLevel, writeLog } from '../../telemetry/log.ts';
 import { createMetrics, type Metrics } from '../../telemetry/metrics.ts';
 import { COMMIT, VERSION } from '../../version.ts';
 import { OperatorAccess } from '../operator-access.ts';
@@ -39,6 +39,7 @@ export async function serveWorkers(loaded: Loaded, log: Logger, options: ServeOp
   const { config } = loaded;
   const startedAtMs = Date.now();
   const metrics = createMetrics(VERSION, COMMIT);
+  metrics.reportDroppedLines(() => droppedLinesOf(log));
   metrics.recordStart(startedAtMs, loaded.lastGood && Date.parse(loaded.lastGood.savedAt));
   const { state, server } = await openParentState(config, metrics, log);
   await using cleanup = new AsyncDisposableStack();
