@@ -92,11 +92,13 @@ export class Upstream<Context, User extends LinkUser> {
     this.#opener = new Opener({ upstream: config.id, transports, clientInfo, timeouts, log: this.#log, onLimit });
     this.#isProcess = transports.some(({ isProcess }) => isProcess);
     this.#quotas = new UpstreamQuotas(id, maxConnections, parts.quota, parts.shares, () => this.#findSpare());
-    if (config.problem !== undefined) {
-      const reason = config.problem;
-      const failure = { scope: 'upstream', reason, detail: undefined, permanent: true, startedMs: 0 } as const;
-      this.#lifecycles.stepAll({ kind: 'start-failed', ...failure });
-    }
+    if (config.problem !== undefined) this.#failFor(config.problem);
+  }
+
+  /** Fails until the config changes. */
+  #failFor(reason: string): void {
+    const failure = { scope: 'upstream', reason, detail: undefined, permanent: true, startedMs: 0 } as const;
+    this.#lifecycles.stepAll({ kind: 'start-failed', ...failure });
   }
 
   get config(): UpstreamConfig {
@@ -112,6 +114,8 @@ export class Upstream<Context, User extends LinkUser> {
    * a change of those needs another upstream.
    */
   update(config: UpstreamConfig): void {
+    const { problem } = config;
+    if (problem !== undefined && problem !== this.#config.problem) this.#failFor(problem);
     this.#config = config;
     this.limiter.setLimits(config.concurrency, config.queue, config.queueMs);
     this.#quotas.setLimit(config.maxConnections);

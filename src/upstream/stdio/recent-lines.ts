@@ -33,9 +33,9 @@ export class RecentLines {
     return this.#lines.at(-1);
   }
 
-  /** Returns the latest line that fits; undefined if none does. */
-  findLast(fits: (line: string) => boolean): string | undefined {
-    return this.#lines.findLast(fits);
+  /** The lines, the latest last. */
+  get lines(): readonly string[] {
+    return this.#lines;
   }
 
   toString(): string {

@@ -117,6 +117,15 @@ for (const row of upstreams) {
   });
 }
 
+// N-88
+test('an upstream whose mistake moves to another line is updated, and not replaced', () => {
+  const servers = `a: {${LOCAL}, concurrency: many}, b: {${LOCAL}}`;
+  const [before, after] = [configOf(servers), configOf(`\n  ${servers}`)];
+  assert.match(before.upstreams[0]?.problem ?? '', /config\.yaml:1:/);
+  const diff = diffConfigs(before, after);
+  assert.deepEqual([diff.kept, idsOf(diff.replaced), idsOf(diff.updated)], [['b'], [], ['a']]);
+});
+
 test('an added upstream is new, and a removed one takes its endpoint with it', () => {
   const diff = diffConfigs(configOf(`a: {${LOCAL}}, b: {${LOCAL}}`), configOf(`b: {${LOCAL}}, c: {${REMOTE}}`));
   assert.deepEqual(
