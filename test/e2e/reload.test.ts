@@ -12,7 +12,7 @@ import { type GatewayFile, type RunningGateway, startGateway } from '../support/
 import { legacyUpstream, modernUpstream } from '../support/http-upstream.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const PID = fileURLToPath(new URL('../fixtures/servers/label-stdio.ts', import.meta.url));
 const TOOLS = [{ name: 'look', inputSchema: { type: 'object' } }];
 

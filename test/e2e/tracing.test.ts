@@ -9,7 +9,7 @@ import { answerOf, modernPost, modernResult } from '../support/modern-wire.ts';
 import { type OpenGateway, openGateway } from '../support/open-gateway.ts';
 import { type CollectedSpan, type Collector, startCollector } from '../support/otlp-collector.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 const TRACED = fileURLToPath(new URL('../fixtures/servers/traced-stdio.ts', import.meta.url));
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const PARENT = '00f067aa0ba902b7';
