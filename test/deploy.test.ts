@@ -199,7 +199,8 @@ test('each lasting service of the compose file starts again, also after a reboot
   }
 });
 
-test('R16 each service that clients reach, or the balancer, gives vanished ones up soon', () => {
+// R16
+test('each service that clients reach, or the balancer, gives vanished ones up soon', () => {
   for (const name of ['linkspan', 'replica', 'balancer']) {
     assert.deepEqual(COMPOSE.services[name]?.sysctls, { 'net.ipv4.tcp_retries2': 8 }, name);
   }

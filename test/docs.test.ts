@@ -174,7 +174,8 @@ interface Service {
   readonly volumes?: readonly string[];
 }
 
-test('SEC-46 the compose file drops privileges, and publishes ports on loopback only', () => {
+// SEC-46
+test('the compose file drops privileges, and publishes ports on loopback only', () => {
   const { services }: { services: Record<string, Service> } = parse(read('docker-compose.yml'));
   const gateway = services['linkspan'];
   assert.ok(gateway !== undefined);

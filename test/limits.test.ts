@@ -16,7 +16,8 @@ const rows = readFileSync(join(ROOT, 'docs/limits.md'), 'utf8')
     metric: metric.replaceAll('`', '').replace(/\{.*/, ''),
   }));
 
-test('REL-38 docs/limits.md has scope, effect and metric for each bound', async () => {
+// REL-38
+test('docs/limits.md has scope, effect and metric for each bound', async () => {
   const text = await createMetrics('0').text();
   for (const { name, scope, beyond, metric } of rows) {
     assert.ok(scope !== '' && beyond !== '', `${name}: scope and consequence`);

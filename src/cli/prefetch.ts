@@ -5,6 +5,7 @@ import type { UpstreamConfig } from '../config/upstream-config.ts';
 import type { UpstreamStatus } from '../operator/status.ts';
 import { createMetrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';
+import { countText } from './operator/output.ts';
 import { start, type StartOptions } from './start.ts';
 
 /** Programs may take this long to start, or as long as the config says, because npx and uvx download packages first. */
@@ -45,5 +46,5 @@ function withPatience(upstream: UpstreamConfig): UpstreamConfig {
 
 function statusLine({ id, state, reason, tools, prompts, resources }: UpstreamStatus): string {
   if (state !== 'ready') return `${id}: FAILED ${reason ?? state}`;
-  return `${id}: ${tools} tools, ${prompts} prompts, ${resources} resources`;
+  return `${id}: ${countText(tools, 'tool')}, ${countText(prompts, 'prompt')}, ${countText(resources, 'resource')}`;
 }

@@ -4,7 +4,8 @@ import { test } from 'node:test';
 import * as fc from '../support/fast-check.ts';
 import { RecordMac } from '../../src/audit/record-mac.ts';
 
-test('SEC-44 the MAC of a record is the HMAC-SHA-256 that any other program computes', () => {
+// SEC-44
+test('the MAC of a record is the HMAC-SHA-256 that any other program computes', () => {
   const keys = fc.uint8Array({ minLength: 1, maxLength: 64 });
   const texts = fc.oneof(
     fc.string({ unit: 'binary', maxLength: 100 }),

@@ -40,5 +40,6 @@ for (const text of [
   '["tools","d",1.5]',
   '["tools",1,1]',
 ]) {
-  test(`M-008 "${text}" is not a cursor`, () => assert.equal(parseCursor(text), undefined));
+  // M-008
+  test(`"${text}" is not a cursor`, () => assert.equal(parseCursor(text), undefined));
 }

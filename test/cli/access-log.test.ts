@@ -35,11 +35,13 @@ async function requestLines(gateway: Readonly<Record<string, unknown>>): Promise
     .flatMap((line) => /"method":"(tools\/[a-z]+)".*"msg":"request"/.exec(line)?.[1] ?? []);
 }
 
-test('N-49 on loopback the log has a line for each failed request and no others', BOUNDED, async () => {
+// N-49
+test('on loopback the log has a line for each failed request and no others', BOUNDED, async () => {
   assert.deepEqual(await requestLines({}), ['tools/call']);
 });
 
-test('N-49 accessLog: all, and a public URL, give every request a line', BOUNDED, async () => {
+// N-49
+test('accessLog: all, and a public URL, give every request a line', BOUNDED, async () => {
   assert.deepEqual(await requestLines({ accessLog: 'all' }), ['tools/list', 'tools/call']);
   assert.deepEqual(await requestLines({ publicUrl: 'https://mcp.example.com' }), ['tools/list', 'tools/call']);
 });

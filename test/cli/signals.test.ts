@@ -66,7 +66,8 @@ async function onTerminal(): Promise<OnTerminal> {
   };
 }
 
-test('N-08 a gateway whose terminal is closed stops in order', BOUNDED, async () => {
+// N-08
+test('a gateway whose terminal is closed stops in order', BOUNDED, async () => {
   await using gateway = await onTerminal();
   gateway.terminal.kill('SIGKILL');
   await gateway.terminal.ended;
@@ -89,7 +90,8 @@ for (const { format, up } of [
   { format: 'json', up: /"msg":"listening"/ },
   { format: 'pretty', up: /Ctrl-C stops it/ },
 ]) {
-  test(`N-08 a gateway that logs to its terminal (${format}) ends when it is closed`, BOUNDED, async () => {
+  // N-08
+  test(`a gateway that logs to its terminal (${format}) ends when it is closed`, BOUNDED, async () => {
     const dir = await mkdtemp(join(tmpdir(), 'linkspan-signal-'));
     try {
       const [config, typescript] = [join(dir, 'config.json'), join(dir, 'typescript')];
@@ -108,7 +110,8 @@ for (const { format, up } of [
   });
 }
 
-test('N-08 SIGHUP does not stop a gateway whose terminal is open', BOUNDED, async () => {
+// N-08
+test('SIGHUP does not stop a gateway whose terminal is open', BOUNDED, async () => {
   await using gateway = await onTerminal();
   process.kill(gateway.pid, 'SIGHUP');
   await lineOf(gateway.log, /"cause":"signal".*config is unchanged/);
@@ -118,7 +121,8 @@ test('N-08 SIGHUP does not stop a gateway whose terminal is open', BOUNDED, asyn
   await gateway.terminal.ended;
 });
 
-test('N-08 SIGHUP does not stop a gateway that was started without a terminal', BOUNDED, async () => {
+// N-08
+test('SIGHUP does not stop a gateway that was started without a terminal', BOUNDED, async () => {
   await using gateway = await startGateway({ mcpServers: {} });
   process.kill(gateway.pid, 'SIGHUP');
   await gateway.waitForLog((line) => (/"cause":"signal".*config is unchanged/.test(line) ? true : undefined));

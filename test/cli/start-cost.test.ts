@@ -67,7 +67,8 @@ async function record(args: readonly string[], env: NodeJS.ProcessEnv = {}): Pro
   return JSON.parse(await readFile(RECORD, 'utf8'));
 }
 
-test('N-04 stdio loads no HTTP server, and no TLS client for an upstream without TLS', BOUNDED, async () => {
+// N-04
+test('stdio loads no HTTP server, and no TLS client for an upstream without TLS', BOUNDED, async () => {
   const { loaded } = await record(['stdio', '--config', config]);
   assert.ok(loaded.includes('zod'));
   for (const name of ['hono', '@hono/node-server', 'undici']) assert.ok(!loaded.includes(name), name);
@@ -93,7 +94,8 @@ test('the OpenTelemetry SDK is loaded only if config or environment ask for trac
   assert.ok(loaded.includes('@opentelemetry/sdk-trace'), loaded.join(' '));
 });
 
-test('N-04 compiled code is kept beside the program for the next start', BOUNDED, async () => {
+// N-04
+test('compiled code is kept beside the program for the next start', BOUNDED, async () => {
   const { compileCache } = await record(['version']);
   assert.ok(compileCache.startsWith(join(ROOT, 'node_modules/.cache/linkspan')), compileCache);
   assert.notDeepEqual(await readdir(compileCache), []);

@@ -300,7 +300,8 @@ test('streams of a removed key end, those of another go on', TIMEOUT, async () =
   }
 });
 
-test('SEC-08 a key that is removed while a body arrives does not run the request', TIMEOUT, async () => {
+// SEC-08
+test('a key that is removed while a body arrives does not run the request', TIMEOUT, async () => {
   await using tested = await testEdge();
   const edge = await tested.open({ auth: keysOf('ann', 'bob') });
   try {

@@ -326,14 +326,16 @@ const safety = [
 ];
 
 for (const { gateway, refused } of safety) {
-  test(`SEC-14 {${shortened(gateway, 65)}} is ${refused === undefined ? 'accepted' : 'refused'}`, () => {
+  // SEC-14
+  test(`{${shortened(gateway, 65)}} is ${refused === undefined ? 'accepted' : 'refused'}`, () => {
     const problems = problemsOf(`${ONE}gateway: {${gateway}}\n`).join('\n');
     if (refused === undefined) assert.equal(problems, '');
     else assert.match(problems, refused);
   });
 }
 
-test('SEC-14 --listen overrides the file, and needs authentication beyond loopback', () => {
+// SEC-14
+test('--listen overrides the file, and needs authentication beyond loopback', () => {
   assert.match(
     problemsOf(ONE, { listen: '0.0.0.0:80' }).join('\n'),
     /^--listen: 0\.0\.0\.0 is open to the network without authentication/,
@@ -347,7 +349,8 @@ test('SEC-14 --listen overrides the file, and needs authentication beyond loopba
   assert.match(warnings.join('\n'), /without publicUrl or allowedHosts.*\n.*no access policy.*\n.*need no key/);
 });
 
-test('SEC-14 a secret in a file that every user can read is a warning, and not shown', async () => {
+// SEC-14
+test('a secret in a file that every user can read is a warning, and not shown', async () => {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-load-'));
   const file = join(dir, 'config.yaml');
   const issuer = (secret: string) => `{issuer: i, endpoint: "https://x", clientId: c, clientSecret: "${secret}"}`;
@@ -403,7 +406,8 @@ test('a file that is missing, too large, a folder or not text is refused', () =>
   assert.deepEqual(problemsOf(Buffer.from([0x61, 0xff])), ['config.yaml: is not UTF-8 text']);
 });
 
-test('SEC-37 N-28 sampling is off by default for URLs on other machines, and can be set', () => {
+// SEC-37 N-28
+test('sampling is off by default for URLs on other machines, and can be set', () => {
   const { config } = loadText(
     'mcpServers: {a: {command: x}, b: {url: "http://127.0.0.1/mcp"}, c: {url: "http://[::1]/mcp"}, d: {url: "http://server/mcp"}, ' +
       'e: {url: "https://x/mcp", clientFeatures: [sampling]}, f: {command: x, clientFeatures: []}}',
@@ -415,14 +419,16 @@ test('SEC-37 N-28 sampling is off by default for URLs on other machines, and can
   );
 });
 
-test('N-28 a wrong client feature is met with the names there are', () => {
+// N-28
+test('a wrong client feature is met with the names there are', () => {
   for (const value of ['[samples]', 'sampling', '{sampling: true}']) {
     const problems = problemsOf(`mcpServers: {b: {command: x, clientFeatures: ${value}}}`);
     assert.match(problems.join('\n'), /mcpServers\.b\.clientFeatures.*"elicitation", "roots", "sampling"/, value);
   }
 });
 
-test('SEC-38 hosts of elicitations are names, in lower case', () => {
+// SEC-38
+test('hosts of elicitations are names, in lower case', () => {
   const { config } = loadText('mcpServers: {b: {command: x, elicitationHosts: [Login.Example.com, "*.example.org"]}}');
   assert.deepEqual(config.upstreams[0]?.elicitationHosts, ['login.example.com', '*.example.org']);
   for (const value of [
@@ -480,7 +486,8 @@ test('gateway.redis needs a URL and a key, and has defaults for the rest', () =>
   assert.match(problemsOf(redisText('wrappingKeys: []')).join('\n'), /gateway\.redis\.url: missing/);
 });
 
-test('SEC-14 a wrapping key that is short or not random is refused, and not shown', () => {
+// SEC-14
+test('a wrapping key that is short or not random is refused, and not shown', () => {
   for (const key of ['secret', 'change-me', WRAPPING_KEY.toString('base64').slice(4), 'A'.repeat(43)]) {
     const problems = problemsOf(redisText(`url: "redis://h", wrappingKeys: ["${key}"]`)).join('\n');
     assert.match(problems, /gateway\.redis\.wrappingKeys\.?\[?0\]?.*openssl rand -base64 32/);

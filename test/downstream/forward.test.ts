@@ -72,7 +72,8 @@ test('a POST of a 2024-11-05 client reaches the process with its stream', BOUNDE
   opening.on('error', () => undefined).destroy();
 });
 
-test('R10 a process that leaves passes new requests on, and serves its sessions', BOUNDED, async () => {
+// R10
+test('a process that leaves passes new requests on, and serves its sessions', BOUNDED, async () => {
   await using there = await startEdge();
   await using here = await startEdge();
   const { owner, texts } = textsTo(there);
@@ -93,7 +94,8 @@ test('R10 a process that leaves passes new requests on, and serves its sessions'
   assert.equal(JSON.parse(refused.text).error.data.code, 'draining');
 });
 
-test('R10 a session that moves while its request is read is served elsewhere', BOUNDED, async () => {
+// R10
+test('a session that moves while its request is read is served elsewhere', BOUNDED, async () => {
   await using there = await startEdge();
   await using here = await startEdge();
   const { owner, texts } = textsTo(there);
@@ -116,7 +118,8 @@ test('R10 a session that moves while its request is read is served elsewhere', B
   assert.deepEqual(texts, [body]);
 });
 
-test('R10 streams that are passed on end when a replica leaves, requests do not', BOUNDED, async () => {
+// R10
+test('streams that are passed on end when a replica leaves, requests do not', BOUNDED, async () => {
   await using there = await startEdge();
   await using here = await startEdge();
   const { owner } = processOf(there);

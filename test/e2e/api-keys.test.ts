@@ -135,7 +135,8 @@ test('a ConfigMap that is swapped by its symbolic link is read', TIMEOUT, async 
   assert.equal(await statusOf(gateway.url, ann), 401);
 });
 
-test('SEC-14 a start with a key file that others can read, or none, is refused', TIMEOUT, async () => {
+// SEC-14
+test('a start with a key file that others can read, or none, is refused', TIMEOUT, async () => {
   const open = join(dir, 'open.json');
   await writeFile(open, '{"version":1,"keys":[]}', { mode: 0o644 });
   const start = (keyFile: string) => openGateway({}, { auth: { keyFile } });

@@ -29,7 +29,8 @@ suite('a modern client over HTTP, and a server of 2025-11-25 over stdio', { conc
     await rm(dir, { recursive: true, force: true });
   });
 
-  test('X-020 a disconnect of the client cancels the call at the server', TIMEOUT, async () => {
+  //
+  test('a disconnect of the client cancels the call at the server', TIMEOUT, async () => {
     const params = { name: 'up__waits', arguments: { nonce: 'w' } };
     const options = { meta: { progressToken: 'p' } };
     const events = await modernEvents(gateway.endpoint(), 'tools/call', params, options);
@@ -39,7 +40,8 @@ suite('a modern client over HTTP, and a server of 2025-11-25 over stdio', { conc
     await ledger.wait(['cancelled'], 'w', WAIT_MS);
   });
 
-  test('X-036 a gateway that stops answers open listen requests', TIMEOUT, async () => {
+  //
+  test('a gateway that stops answers open listen requests', TIMEOUT, async () => {
     const uri = 'up+test://note/1';
     const notifications = { resourceSubscriptions: [uri], toolsListChanged: true };
     const options = { id: 'the one' };

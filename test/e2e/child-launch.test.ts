@@ -39,7 +39,8 @@ function pidIn(text: string): number {
   return Number(/"text":"(\d+) /.exec(text)?.[1]);
 }
 
-test('SEC-41 no request reaches the command line or environment of a child', OPTIONS, async () => {
+// SEC-41
+test('no request reaches the command line or environment of a child', OPTIONS, async () => {
   const env = { OWN: 'a "quoted" $VALUE' };
   const pid = { command: process.execPath, args: [SERVER, 'a b', '$HOME', '*'], env };
   await using gateway = await startGateway({ mcpServers: { pid } }, { env: GATEWAY_ENV });

@@ -79,8 +79,9 @@ function auditCall({ act, cancel }: PlannedCall, ledger: Ledger): string[] {
   return isAsPlanned ? [] : [`${nonce} came to ${JSON.stringify(entry)} and not ${JSON.stringify(due)}`];
 }
 
+// G2 X-022
 test(
-  `G2 X-022 each of ${SESSIONS * CALLS} calls with equal ids in ${SESSIONS} sessions gets only its own messages`,
+  `each of ${SESSIONS * CALLS} calls with equal ids in ${SESSIONS} sessions gets only its own messages`,
   { timeout: IS_FULL ? 600_000 : 170_000 },
   async (t) => {
     t.diagnostic(`LINKSPAN_SEED=${SEED}`);

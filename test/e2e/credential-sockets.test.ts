@@ -76,7 +76,8 @@ async function accountServer(era: 'legacy' | 'modern'): Promise<AccountServer> {
 }
 
 for (const era of ['legacy', 'modern'] as const) {
-  test(`N-20 no socket to a ${era} upstream carries requests of two credentials`, TIMEOUT, async () => {
+  // N-20
+  test(`no socket to a ${era} upstream carries requests of two credentials`, TIMEOUT, async () => {
     await using server = await accountServer(era);
     const entries = UPSTREAMS.map((id) => {
       const authorization = ACCOUNTS[id];

@@ -15,7 +15,8 @@ suite('a program of both eras', { concurrency: 1 }, () => {
     { options: ['late=2600', 'banner', 'stuck'], why: 'hangs at the second handshake' },
     { options: ['late=2600', 'banner', 'mute'], why: 'does not answer the second handshake' },
   ]) {
-    test(`N-01 that ${why} serves a modern client as modern`, TIMEOUT, async () => {
+    // N-01
+    test(`that ${why} serves a modern client as modern`, TIMEOUT, async () => {
       await using gateway = await openGateway({ up: dual(...options) });
       let listed: readonly string[] = [];
       // The first list is answered in bounded time with the tools that are known by then.
@@ -26,7 +27,8 @@ suite('a program of both eras', { concurrency: 1 }, () => {
     });
   }
 
-  test('N-01 that answers late serves a session as legacy', TIMEOUT, async () => {
+  // N-01
+  test('that answers late serves a session as legacy', TIMEOUT, async () => {
     await using gateway = await openGateway({ up: dual('late=5600') });
     const session = await initialize(gateway.url);
     assert.equal(await sessionCall(gateway.url, session, 'up__era'), 'legacy');

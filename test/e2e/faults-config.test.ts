@@ -151,7 +151,8 @@ suite('a start', { concurrency: 3 }, () => {
     assert.ok(output.includes(file), output);
   });
 
-  test('M-028 upstreams that cannot start are reported with the reason; the others work', TIMEOUT, async () => {
+  // M-028
+  test('upstreams that cannot start are reported with the reason; the others work', TIMEOUT, async () => {
     const folder = join(dir, 'upstreams');
     const ledgers = new Ledgers(dir);
     const script = join(dir, 'not-executable.sh');

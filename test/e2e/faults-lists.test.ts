@@ -65,13 +65,15 @@ async function failureOf(call: Promise<unknown>): Promise<{ code: unknown; data:
   return assert.fail('the call went well');
 }
 
-test('M-028 the first list has the tools of all servers that have any', () => {
+// M-028
+test('the first list has the tools of all servers that have any', () => {
   assert.deepEqual(of('calm'), ['calm__fine', 'calm__bad']);
   for (const way of ['never-starts', 'dies-after-initialize', 'never-lists', 'bottomless'])
     assert.deepEqual(of(way), [], way);
 });
 
-test('REL-15 only the first list waits for a server that hangs, and a bounded time', TIMEOUT, async () => {
+// REL-15
+test('only the first list waits for a server that hangs, and a bounded time', TIMEOUT, async () => {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-lists-'));
   const ledgers = new Ledgers(dir);
   const calm = hostileStdio('calm', ledgers);
@@ -111,7 +113,8 @@ suite('from then on', { concurrency: 1 }, () => {
   });
 
   for (const { way, reason } of REASONS) {
-    test(`N-06 /status and errors say why ${way} has no tools`, TIMEOUT, async () => {
+    // N-06
+    test(`/status and errors say why ${way} has no tools`, TIMEOUT, async () => {
       const status = await statusOf(way);
       assert.match(String(status?.['reason']), reason);
       const { code, data, message } = await failureOf(client.call(`${way}__fine`));
@@ -123,7 +126,8 @@ suite('from then on', { concurrency: 1 }, () => {
     });
   }
 
-  test('REL-10 a server in a crash loop is reported, and started only a few times', TIMEOUT, async () => {
+  // REL-10
+  test('a server in a crash loop is reported, and started only a few times', TIMEOUT, async () => {
     assert.deepEqual(of('crash-loop'), ['crash-loop__fine', 'crash-loop__bad']);
     // The process that listed serves the first session; only later starts fail.
     assert.equal(textOf(await client.call('crash-loop__fine')), 'fine');
@@ -143,7 +147,8 @@ suite('from then on', { concurrency: 1 }, () => {
     assert.equal(textOf(await client.call('calm__fine')), 'fine');
   });
 
-  test('M-002 long, invalid and duplicate names are each published once, and can be called', TIMEOUT, async () => {
+  // M-002
+  test('long, invalid and duplicate names are each published once, and can be called', TIMEOUT, async () => {
     const published = of('names');
     const [fine, twin, long, alike, odd, ...others] = published;
     assert.deepEqual([fine, twin, others], ['names__fine', 'names__twin', []]);
@@ -159,7 +164,8 @@ suite('from then on', { concurrency: 1 }, () => {
     }
   });
 
-  test('R5 tools with an unreadable schema are left out, the others are unchanged', TIMEOUT, async () => {
+  // R5
+  test('tools with an unreadable schema are left out, the others are unchanged', TIMEOUT, async () => {
     const readable = ['fine', 'typeless', 'unknown-keywords', 'remote-ref', 'deep', 'proto'];
     assert.deepEqual(
       of('schemas'),
@@ -187,7 +193,8 @@ suite('from then on', { concurrency: 1 }, () => {
     });
   }
 
-  test('M-009 an endless list is cut, and served in pages', TIMEOUT, async () => {
+  // M-009
+  test('an endless list is cut, and served in pages', TIMEOUT, async () => {
     await using endless = await startHostile(['endless-list']);
     await using merged = await connectSdk1(endless.gateway.endpoint());
     const names: string[] = [];

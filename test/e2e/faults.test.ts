@@ -134,31 +134,28 @@ async function useHealthyServer(until: Promise<unknown>): Promise<number> {
 
 function testOutcome(outcome: Outcome): void {
   const { way, is, answer, code, row, executed, retryable, says, ran } = outcome;
-  test(
-    `R5 that ${is} gets ${answer === undefined ? `${row}, executed ${executed}` : 'one answer'}`,
-    TIMEOUT,
-    async () => {
-      const call = inTime(client.call(`${way}__bad`));
-      const healthyRounds = useHealthyServer(call);
-      if (answer === undefined) {
-        await assert.rejects(call, (thrown: object) => {
-          assert.ok('code' in thrown && 'data' in thrown && 'message' in thrown, JSON.stringify(thrown));
-          const { code: seen, data, message } = thrown;
-          assert.deepEqual({ code: seen, data }, { code, data: { code: row, upstream: way, executed, retryable } });
-          assert.match(String(message), says ?? /./);
-          assert.ok(String(message).includes(`"${way}"`), String(message));
-          assert.doesNotMatch(String(message), /secret|127\.0\.0\.1|\/tmp\//);
-          return true;
-        });
-      } else assert.equal(textOf(await call), answer);
-      assert.ok((await healthyRounds) > 0);
-      assert.equal(hostile.calls(way, 'bad'), ran, 'a call is dispatched at most once');
-      // The next call works, if the upstream can be reached at all. A busy machine may miss a short timeout again.
-      const next = async () => textOf(await inTime(client.call(`${way}__fine`)));
-      if (isLate(outcome)) await waitUntil(async () => (await next().catch(String)) === 'fine');
-      else if (ran > 0) assert.equal(await next(), 'fine');
-    },
-  );
+  // R5
+  test(`that ${is} gets ${answer === undefined ? `${row}, executed ${executed}` : 'one answer'}`, TIMEOUT, async () => {
+    const call = inTime(client.call(`${way}__bad`));
+    const healthyRounds = useHealthyServer(call);
+    if (answer === undefined) {
+      await assert.rejects(call, (thrown: object) => {
+        assert.ok('code' in thrown && 'data' in thrown && 'message' in thrown, JSON.stringify(thrown));
+        const { code: seen, data, message } = thrown;
+        assert.deepEqual({ code: seen, data }, { code, data: { code: row, upstream: way, executed, retryable } });
+        assert.match(String(message), says ?? /./);
+        assert.ok(String(message).includes(`"${way}"`), String(message));
+        assert.doesNotMatch(String(message), /secret|127\.0\.0\.1|\/tmp\//);
+        return true;
+      });
+    } else assert.equal(textOf(await call), answer);
+    assert.ok((await healthyRounds) > 0);
+    assert.equal(hostile.calls(way, 'bad'), ran, 'a call is dispatched at most once');
+    // The next call works, if the upstream can be reached at all. A busy machine may miss a short timeout again.
+    const next = async () => textOf(await inTime(client.call(`${way}__fine`)));
+    if (isLate(outcome)) await waitUntil(async () => (await next().catch(String)) === 'fine');
+    else if (ran > 0) assert.equal(await next(), 'fine');
+  });
 }
 
 // One at a time: two endless producers at once leave little of a small machine to the healthy server.
@@ -171,11 +168,13 @@ suite('a call of a server with a short timeout beside a healthy one,', { concurr
 });
 
 suite('after all faults', () => {
-  test('R2 a call that timed out was cancelled at the server', TIMEOUT, () => {
+  // R2
+  test('a call that timed out was cancelled at the server', TIMEOUT, () => {
     assert.ok(hostile.ledgers.count('hang', 'cancelled') >= 1);
   });
 
-  test('REL-11 most of a gibibyte without a line break was never read', TIMEOUT, () => {
+  // REL-11
+  test('most of a gibibyte without a line break was never read', TIMEOUT, () => {
     const readMiB = hostile.ledgers.count('giant', 'wrote 1 MiB');
     assert.ok(readMiB < 64, `${readMiB} MiB`);
   });

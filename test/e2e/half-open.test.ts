@@ -30,7 +30,8 @@ require('node:http').get(url, { headers }, (response) => {
   response.on('data', () => console.log('kept alive'));
 });`;
 
-test('REL-21 R16 the stream of a client that vanished ends when the kernel gives up', OPTIONS, async () => {
+// REL-21 R16
+test('the stream of a client that vanished ends when the kernel gives up', OPTIONS, async () => {
   await using network = await NamespaceNetwork.open();
   const address = network.hostOf(0);
   const via = [...network.via(0), ...WITH_FEW_REPETITIONS];
@@ -53,7 +54,8 @@ test('REL-21 R16 the stream of a client that vanished ends when the kernel gives
   assert.ok(client.running);
 });
 
-test('R4 calls to a server that vanished fail in time; then it is used again', OPTIONS, async () => {
+// R4
+test('calls to a server that vanished fail in time; then it is used again', OPTIONS, async () => {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-test-'));
   await using stack = new AsyncDisposableStack();
   stack.defer(() => rm(dir, { recursive: true, force: true }));

@@ -10,7 +10,8 @@ import { think } from '../support/thinking.ts';
 const TIMEOUT = { timeout: 120_000 };
 const ROOT = join(import.meta.dirname, '../..');
 
-test('N-07 an npx server is one process, started once for its lists and its first session', TIMEOUT, async () => {
+// N-07
+test('an npx server is one process, started once for its lists and its first session', TIMEOUT, async () => {
   const thinking = {
     command: 'npx',
     args: ['-y', '@modelcontextprotocol/server-sequential-thinking'],

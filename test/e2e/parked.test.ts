@@ -178,7 +178,8 @@ suite('calls that wait for their clients', { concurrency: 1 }, () => {
     await servers[Symbol.asyncDispose]();
   });
 
-  test('X-014 X-016 a thousand calls are answered in any order, twice or forged', TIMEOUT, async (t) => {
+  // X-014 X-016
+  test('a thousand calls are answered in any order, twice or forged', TIMEOUT, async (t) => {
     t.diagnostic(`LINKSPAN_SEED=${SEED}`);
     await using gateway = await startGateway(servers.file(NEVER));
     const waiting: Waiting[] = [];
@@ -216,7 +217,8 @@ suite('calls that wait for their clients', { concurrency: 1 }, () => {
     assert.deepEqual(servers.violations, []);
   });
 
-  test('X-019 the questions of calls whose clients do not come back are cancelled', TIMEOUT, async () => {
+  // X-019
+  test('the questions of calls whose clients do not come back are cancelled', TIMEOUT, async () => {
     await using gateway = await startGateway(servers.file('1s'));
     const waiting = await Promise.all(WHO.map((who) => ask(gateway, 'web', who)));
     await untilGauge(gateway, 'linkspan_parked_calls', 0);
@@ -229,7 +231,8 @@ suite('calls that wait for their clients', { concurrency: 1 }, () => {
     assert.deepEqual(servers.violations, []);
   });
 
-  test('X-022 over stdio each principal gets its own messages, and unused processes end', TIMEOUT, async () => {
+  // X-022
+  test('over stdio each principal gets its own messages, and unused processes end', TIMEOUT, async () => {
     await using gateway = await startGateway(servers.file(NEVER));
     const whose = Array.from({ length: 12 }, (_, i) => WHO[i % 2] ?? 'ann');
     const waiting = await Promise.all(whose.map((who) => ask(gateway, 'own', who)));
@@ -248,7 +251,8 @@ suite('calls that wait for their clients', { concurrency: 1 }, () => {
     assert.deepEqual(servers.violations, []);
   });
 
-  test('X-022 a process that all clients share reaches no client with a question', TIMEOUT, async () => {
+  // X-022
+  test('a process that all clients share reaches no client with a question', TIMEOUT, async () => {
     await using gateway = await startGateway(servers.file(NEVER));
     const replies = await Promise.all(WHO.map((who) => call(gateway, { upstream: 'all', who, nonce: who })));
     for (const { result, error } of replies) {
@@ -259,7 +263,8 @@ suite('calls that wait for their clients', { concurrency: 1 }, () => {
     assert.deepEqual(servers.violations, []);
   });
 
-  test('X-019 a gateway that stops ends its parked calls, and the next one refuses retries', TIMEOUT, async () => {
+  // X-019
+  test('a gateway that stops ends its parked calls, and the next one refuses retries', TIMEOUT, async () => {
     const dir = await mkdtemp(join(tmpdir(), 'linkspan-parked-gateway-'));
     try {
       const waiting: Waiting[] = [];
@@ -278,7 +283,8 @@ suite('calls that wait for their clients', { concurrency: 1 }, () => {
     }
   });
 
-  test('G6 a server crash fails its calls, and retries report it and run nothing again', TIMEOUT, async () => {
+  // G6
+  test('a server crash fails its calls, and retries report it and run nothing again', TIMEOUT, async () => {
     await using gateway = await startGateway(servers.file(NEVER));
     const waiting: Waiting[] = [];
     await each(

@@ -88,7 +88,8 @@ async function reloaderOf(gateway: RunningGateway): Promise<() => Promise<unknow
   };
 }
 
-test(`R14 REL-30 ${RELOADS} reloads under load are not noticed by users of untouched upstreams`, TIMEOUT, async (t) => {
+// R14 REL-30
+test(`${RELOADS} reloads under load are not noticed by users of untouched upstreams`, TIMEOUT, async (t) => {
   await using gateway = await startGateway(fileOf(0), { env: { NODE_OPTIONS: `--import=${HEAP}` } });
   const reload = await reloaderOf(gateway);
   const url = gateway.endpoint();

@@ -73,7 +73,7 @@ test('config diff shows what reload then does, and status what runs', TIMEOUT, a
   assert.equal(done.code, 0, done.stderr);
   assert.match(done.stdout, /is applied/);
   assert.match((await linkspan(gateway, 'ls')).stdout, /^local +configured/m);
-  assert.match((await linkspan(gateway, 'status')).stdout, /1 changed settings need a restart/);
+  assert.match((await linkspan(gateway, 'status')).stdout, /1 changed setting for the next start: /);
   const called = await linkspan(gateway, 'call', 'local__pid');
   assert.equal(called.code, 0, called.stderr);
 });

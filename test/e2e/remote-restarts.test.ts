@@ -10,7 +10,8 @@ const SERVER = join(import.meta.dirname, '../fixtures/servers/ledger-http.ts');
 /** One more than the failures that are a crash loop of a process. */
 const TIMES = 6;
 
-test('N-01 a remote server that ends connections again and again is used again', { timeout: 60_000 }, async () => {
+// N-01
+test('a remote server that ends connections again and again is used again', { timeout: 60_000 }, async () => {
   await using server = await Child.start(process.execPath, [SERVER, 'sse'], { env: marker() });
   const origin = await server.waitForLine((line) => /^listening on (\S+)/.exec(line)?.[1], 20_000);
   await using gateway = await openGateway({ remote: { type: 'sse', url: `${origin}/sse` } });

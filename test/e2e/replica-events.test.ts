@@ -70,7 +70,8 @@ async function openAt(replicas: Replicas): Promise<{ readonly session: string; r
   return { session, urls };
 }
 
-test('R9 an answer that was kept is had at another replica after the death of the owner', OPTIONS, async () => {
+// R9
+test('an answer that was kept is had at another replica after the death of the owner', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await startReplicas(2, `${remote.url}/mcp`);
   const { session, urls } = await openAt(replicas);
@@ -93,7 +94,8 @@ test('R9 an answer that was kept is had at another replica after the death of th
   assert.equal(await remote.ran('nonce:1:1;'), 1);
 });
 
-test('R11 a stream that was cut off by the death of its owner ends with the truth, once', OPTIONS, async () => {
+// R11
+test('a stream that was cut off by the death of its owner ends with the truth, once', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await startReplicas(2, `${remote.url}/mcp`);
   const { session, urls } = await openAt(replicas);
@@ -125,7 +127,8 @@ test('R11 a stream that was cut off by the death of its owner ends with the trut
   assert.equal(await remote.ran('nonce:2:2;'), 1);
 });
 
-test('REL-19 a client that is cut off at random gets each event once, at any replica', OPTIONS, async () => {
+// REL-19
+test('a client that is cut off at random gets each event once, at any replica', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await startReplicas(3, `${remote.url}/mcp`);
   const { session, urls } = await openAt(replicas);
@@ -152,7 +155,8 @@ test('REL-19 a client that is cut off at random gets each event once, at any rep
   assert.equal(await remote.ran('nonce:3:3;'), 1);
 });
 
-test('REL-27 a stopped owner adds nothing to a stream that another replica has ended', OPTIONS, async () => {
+// REL-27
+test('a stopped owner adds nothing to a stream that another replica has ended', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await startReplicas(2, `${remote.url}/mcp`);
   const { session, urls } = await openAt(replicas);
@@ -172,7 +176,8 @@ test('REL-27 a stopped owner adds nothing to a stream that another replica has e
   assert.ok(!received(call).some(({ data }) => data.includes('"id":7')), 'the old owner has written no answer');
 });
 
-test('R9 a GET stream goes on at another replica under its name', OPTIONS, async () => {
+// R9
+test('a GET stream goes on at another replica under its name', OPTIONS, async () => {
   await using upstream = await SessionServer.start();
   await using replicas = await startReplicas(2, upstream.url);
   const { session, urls } = await openAt(replicas);
@@ -197,7 +202,8 @@ test('R9 a GET stream goes on at another replica under its name', OPTIONS, async
   after.close();
 });
 
-test('R11 after the death of its owner a session goes on with its session at an upstream', OPTIONS, async () => {
+// R11
+test('after the death of its owner a session goes on with its session at an upstream', OPTIONS, async () => {
   await using upstream = await SessionServer.start();
   await using replicas = await startReplicas(3, upstream.url);
   const { session, urls } = await openAt(replicas);
@@ -236,7 +242,8 @@ async function forwards(replicas: Replicas, index: number): Promise<number> {
   return Number(/^linkspan_forwarded_requests_total\{outcome="answered"\} (\d+)$/m.exec(text)?.[1]);
 }
 
-test('S-003 an event id of another session opens a new stream and tells nothing', OPTIONS, async () => {
+// S-003
+test('an event id of another session opens a new stream and tells nothing', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await startReplicas(2, `${remote.url}/mcp`);
   const { session, urls } = await openAt(replicas);
@@ -257,7 +264,8 @@ test('S-003 an event id of another session opens a new stream and tells nothing'
   await own.until(answered);
 });
 
-test('R12 while Redis is stopped streams go on, and their events reach it later', OPTIONS, async () => {
+// R12
+test('while Redis is stopped streams go on, and their events reach it later', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await startReplicas(2, `${remote.url}/mcp`);
   const { session, urls } = await openAt(replicas);
@@ -282,7 +290,8 @@ test('R12 while Redis is stopped streams go on, and their events reach it later'
   assert.deepEqual(received(elsewhere), received(call).slice(1));
 });
 
-test('SEC-12 the end of a session at any replica removes its events', OPTIONS, async () => {
+// SEC-12
+test('the end of a session at any replica removes its events', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await startReplicas(2, `${remote.url}/mcp`);
   const { session, urls } = await openAt(replicas);
@@ -305,7 +314,8 @@ async function connectResuming(url: string) {
   return await connectSdk1Over(new StreamableHTTPClientTransport(new URL(url), { reconnectionOptions }), {});
 }
 
-test('R9 the TypeScript SDK resumes a call by itself when a replica on its way is killed', OPTIONS, async () => {
+// R9
+test('the TypeScript SDK resumes a call by itself when a replica on its way is killed', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await startReplicas(3, `${remote.url}/mcp`);
   await using connected = await connectResuming(replicas.url);
@@ -341,7 +351,8 @@ async function ownerOf(replicas: Replicas): Promise<number> {
   return counts.indexOf(1);
 }
 
-test('R11 the TypeScript SDK hears the truth about a call when the owner is killed', OPTIONS, async () => {
+// R11
+test('the TypeScript SDK hears the truth about a call when the owner is killed', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await startReplicas(3, `${remote.url}/mcp`);
   await using connected = await connectResuming(replicas.url);
@@ -360,7 +371,8 @@ test('R11 the TypeScript SDK hears the truth about a call when the owner is kill
   assert.match(JSON.stringify(next.content), /nonce:11:11;/, 'the session goes on');
 });
 
-test('R10 a client that resumes while its replica leaves gets the answer from another one', OPTIONS, async () => {
+// R10
+test('a client that resumes while its replica leaves gets the answer from another one', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await startReplicas(2, `${remote.url}/mcp`);
   const { session, urls } = await openAt(replicas);

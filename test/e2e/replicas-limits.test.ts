@@ -100,7 +100,8 @@ test('two replicas count the requests of a client group together', OPTIONS, asyn
   for (const url of [one, two]) assert.match((await call(url, 6)).text, /nonce:6:1;/);
 });
 
-test('R12 without Redis each of two replicas serves half of the requests of a group', OPTIONS, async () => {
+// R12
+test('without Redis each of two replicas serves half of the requests of a group', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await Replicas.start(2, {
     mcpServers: { nonce: { url: `${remote.url}/mcp` } },

@@ -77,7 +77,8 @@ function messages(stream: Events, method: string) {
 
 suite('a gateway that ends', { concurrency: 1 }, () => {
   for (const how of ENDINGS) {
-    test('D7 a session continues with its level and subscriptions, an ended one stays ended', TIMEOUT, async () => {
+    // D7
+    test('a session continues with its level and subscriptions, an ended one stays ended', TIMEOUT, async () => {
       await using place = await Place.open();
       const { everything } = referenceServers(place.dir);
       const first = await place.start({ everything });
@@ -105,7 +106,8 @@ suite('a gateway that ends', { concurrency: 1 }, () => {
       stream.close();
     });
 
-    test(`D4 after ${how} the whole list is there at once, before slow servers have started`, TIMEOUT, async () => {
+    // D4
+    test(`after ${how} the whole list is there at once, before slow servers have started`, TIMEOUT, async () => {
       await using place = await Place.open();
       const gate = join(place.dir, 'gate');
       await writeFile(gate, '');
@@ -137,7 +139,8 @@ suite('a gateway that ends', { concurrency: 1 }, () => {
       assert.match((await called).text, /"text":"fine"/);
     });
 
-    test(`R11 R10 no process survives ${how}, not even one that ignores SIGTERM`, TIMEOUT, async () => {
+    // R11 R10
+    test(`no process survives ${how}, not even one that ignores SIGTERM`, TIMEOUT, async () => {
       await using place = await Place.open();
       const servers = { stubborn: hostileStdio('stubborn', place.ledgers), calm: hostileStdio('calm', place.ledgers) };
       const gateway = await place.start(servers);
@@ -174,7 +177,8 @@ suite('a gateway that ends', { concurrency: 1 }, () => {
     }
   }
 
-  test('R10 a call in flight at SIGTERM gets its answer', TIMEOUT, async () => {
+  // R10
+  test('a call in flight at SIGTERM gets its answer', TIMEOUT, async () => {
     await using place = await Place.open();
     const { everything } = referenceServers(place.dir);
     const gateway = await place.start({ everything });
@@ -189,7 +193,8 @@ suite('a gateway that ends', { concurrency: 1 }, () => {
   });
 
   // N-88
-  test('R10 two signals at the same moment count as one', TIMEOUT, async () => {
+  // R10
+  test('two signals at the same moment count as one', TIMEOUT, async () => {
     await using place = await Place.open();
     const { everything } = referenceServers(place.dir);
     const gateway = await place.start({ everything });
@@ -205,7 +210,8 @@ suite('a gateway that ends', { concurrency: 1 }, () => {
     assert.match(textOf(await long), /completed/);
   });
 
-  test('R10 a second signal after half a second ends the gateway at once', TIMEOUT, async () => {
+  // R10
+  test('a second signal after half a second ends the gateway at once', TIMEOUT, async () => {
     await using place = await Place.open();
     const { everything } = referenceServers(place.dir);
     const gateway = await place.start({ everything });

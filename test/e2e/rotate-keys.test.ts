@@ -27,7 +27,8 @@ async function statusOf(gateway: RunningGateway, session: string): Promise<numbe
   return (await post(gateway.endpoint(), rpc(1, 'ping'), session)).status;
 }
 
-test('SEC-30 a key rotation seals new sessions with another key, and keeps the old', TIMEOUT, async () => {
+// SEC-30
+test('a key rotation seals new sessions with another key, and keeps the old', TIMEOUT, async () => {
   await using gateway = await startGateway({ mcpServers: UPSTREAMS });
   const before = await initialize(gateway.endpoint());
   assert.match(await rotate(gateway), /^A new key seals .* Older ones are valid until 20\d\d-/);
@@ -44,7 +45,8 @@ test('SEC-30 a key rotation seals new sessions with another key, and keeps the o
   await assert.rejects(rotate(gateway, '--grace', 'soon'), /--grace: expected a duration such as/);
 });
 
-test('SEC-30 a rotation without grace ends all sessions', TIMEOUT, async () => {
+// SEC-30
+test('a rotation without grace ends all sessions', TIMEOUT, async () => {
   await using gateway = await startGateway({ mcpServers: UPSTREAMS });
   const before = await initialize(gateway.endpoint());
   assert.match(await rotate(gateway, '--grace', '0s'), /sessions have ended/);
@@ -52,7 +54,8 @@ test('SEC-30 a rotation without grace ends all sessions', TIMEOUT, async () => {
   assert.equal(await statusOf(gateway, await initialize(gateway.endpoint())), 200);
 });
 
-test('SEC-30 a session in use ends with the grace of its key', TIMEOUT, async () => {
+// SEC-30
+test('a session in use ends with the grace of its key', TIMEOUT, async () => {
   await using gateway = await startGateway({ mcpServers: UPSTREAMS });
   const before = await initialize(gateway.endpoint());
   await rotate(gateway, '--grace', '1s');

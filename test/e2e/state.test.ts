@@ -49,7 +49,8 @@ async function metric(gateway: RunningGateway, name: string): Promise<number> {
 }
 
 suite('two gateways on one state directory', { concurrency: 2 }, () => {
-  test('N-67 the second one warns that it stores no sessions, and serves the stored lists', TIMEOUT, async () => {
+  // N-67
+  test('the second one warns that it stores no sessions, and serves the stored lists', TIMEOUT, async () => {
     await using dir = await testDir();
     await using second = await testDir();
     const servers = referenceServers(dir.path);
@@ -75,7 +76,8 @@ suite('two gateways on one state directory', { concurrency: 2 }, () => {
     assert.equal((await ping(other, own)).status, 200);
   });
 
-  test('N-67 after SIGKILL of the owner the next one takes over, with all ended sessions', TIMEOUT, async () => {
+  // N-67
+  test('after SIGKILL of the owner the next one takes over, with all ended sessions', TIMEOUT, async () => {
     await using dir = await testDir();
     const file = { mcpServers: {}, gateway: { stateDir: join(dir.path, 'state') } };
     let ids: string[] = [];
@@ -96,7 +98,8 @@ suite('two gateways on one state directory', { concurrency: 2 }, () => {
     }
   });
 
-  test('N-67 the stdio command leaves the directory to a gateway that starts later', TIMEOUT, async () => {
+  // N-67
+  test('the stdio command leaves the directory to a gateway that starts later', TIMEOUT, async () => {
     await using dir = await testDir();
     const { everything } = referenceServers(dir.path);
     const file = { mcpServers: { everything }, gateway: { stateDir: join(dir.path, 'state') } };
@@ -141,7 +144,8 @@ suite('a disk that is full', { concurrency: 2 }, () => {
     }
   }
 
-  test('N-31 DELETE and subscribe work, and an ended session is unknown after SIGKILL', TIMEOUT, async () => {
+  // N-31
+  test('DELETE and subscribe work, and an ended session is unknown after SIGKILL', TIMEOUT, async () => {
     await using disk = await smallDisk('1m');
     await using dir = await testDir();
     let [ended, subscribed] = ['', ''];
@@ -168,7 +172,8 @@ suite('a disk that is full', { concurrency: 2 }, () => {
     assert.equal((await ping(gateway, subscribed)).status, 200);
   });
 
-  test('N-31 DELETE without room explains the risk of a restart, and is saved later', TIMEOUT, async () => {
+  // N-31
+  test('DELETE without room explains the risk of a restart, and is saved later', TIMEOUT, async () => {
     await using disk = await smallDisk('1m');
     await using dir = await testDir();
     let id = '';

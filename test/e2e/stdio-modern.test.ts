@@ -88,7 +88,8 @@ class Program implements AsyncDisposable {
 
 const call = (tool: string) => ({ name: `new__${tool}`, arguments: {} });
 
-test('T-002 T-008 L-001 a modern client is served from its first line without initialize', TIMEOUT, async () => {
+// T-002 T-008 L-001
+test('a modern client is served from its first line without initialize', TIMEOUT, async () => {
   await using program = new Program();
   const { result } = await program.ask('server/discover', {}, { id: 'd', meta: { [`${KEY}clientInfo`]: undefined } });
   assert.deepEqual(result?.['supportedVersions'], [MODERN]);
@@ -100,7 +101,8 @@ test('T-002 T-008 L-001 a modern client is served from its first line without in
   assert.equal(called.result?.['resultType'], 'complete');
 });
 
-test('T-002 clients of both eras on one connection each get their own answers', TIMEOUT, async () => {
+// T-002
+test('clients of both eras on one connection each get their own answers', TIMEOUT, async () => {
   await using program = new Program();
   const clientInfo = { name: 'old', version: '1' };
   program.send(rpc(0, 'initialize', { protocolVersion: '2025-06-18', capabilities: {}, clientInfo }));
@@ -114,7 +116,8 @@ test('T-002 clients of both eras on one connection each get their own answers', 
   assert.deepEqual((await program.answer('p')).result, {});
 });
 
-test('T-005 T-007 T-013 an invalid modern message gets the same error as over HTTP', TIMEOUT, async () => {
+// T-005 T-007 T-013
+test('an invalid modern message gets the same error as over HTTP', TIMEOUT, async () => {
   await using program = new Program();
   const cases: readonly (readonly [string, WireOptions, number])[] = [
     ['tools/list', { meta: { [`${KEY}protocolVersion`]: '2099-01-01' } }, -32_022],
@@ -134,7 +137,8 @@ test('T-005 T-007 T-013 an invalid modern message gets the same error as over HT
   }
 });
 
-test('L-014 an id that is in flight, or a missing one, is refused', TIMEOUT, async () => {
+// L-014
+test('an id that is in flight, or a missing one, is refused', TIMEOUT, async () => {
   await using program = new Program();
   await program.ask('tools/list', {}, { id: 'l' });
   program.send(modernText('tools/call', call('waits'), { id: 7 }));
@@ -143,7 +147,8 @@ test('L-014 an id that is in flight, or a missing one, is refused', TIMEOUT, asy
   await until(() => program.lines.some(({ id, error }) => id === null && error?.code === -32_600), 'null is refused');
 });
 
-test('T-020 T-021 a cancelled request is cancelled at the upstream and gets no message', TIMEOUT, async () => {
+// T-020 T-021
+test('a cancelled request is cancelled at the upstream and gets no message', TIMEOUT, async () => {
   await using program = new Program();
   await program.ask('tools/list', {}, { id: 'l' });
   program.send(modernText('tools/call', call('waits'), { id: 'w' }));
@@ -157,7 +162,8 @@ test('T-020 T-021 a cancelled request is cancelled at the upstream and gets no m
   assert.ok(!program.lines.some(({ id }) => id === 'w'));
 });
 
-test('X-032 X-036 listen requests share the connection by their ids, and are answered', TIMEOUT, async () => {
+// X-032 X-036
+test('listen requests share the connection by their ids, and are answered', TIMEOUT, async () => {
   await using program = new Program();
   for (const id of [5, '5']) {
     program.send(modernText('subscriptions/listen', { notifications: { toolsListChanged: true } }, { id }));
@@ -174,7 +180,8 @@ test('X-032 X-036 listen requests share the connection by their ids, and are ans
   }
 });
 
-test('T-019 T-042 a modern client gets no requests, and its stray responses no answer', TIMEOUT, async () => {
+// T-019 T-042
+test('a modern client gets no requests, and its stray responses no answer', TIMEOUT, async () => {
   await using program = new Program();
   await program.ask('tools/list', {}, { id: 'l' });
   const capabilities = { sampling: {}, elicitation: {}, roots: {} };

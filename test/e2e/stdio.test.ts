@@ -101,7 +101,8 @@ suite('the gateway as a program', { concurrency: 1 }, () => {
     });
   }
 
-  test('T-040 nothing but messages is on stdout, and broken lines are answered', TIMEOUT, async () => {
+  // T-040
+  test('nothing but messages is on stdout, and broken lines are answered', TIMEOUT, async () => {
     const { child, send, answers, answered } = start();
     send('not json');
     send(rpc('x', 'no/such/method'));
@@ -118,7 +119,8 @@ suite('the gateway as a program', { concurrency: 1 }, () => {
     ['closes its end', ({ child }: ReturnType<typeof start>) => child.stdin.end()],
     ['sends SIGTERM', ({ child }: ReturnType<typeof start>) => child.kill('SIGTERM')],
   ] as const) {
-    test(`R10 when the client ${how}, the gateway and every server end`, TIMEOUT, async () => {
+    // R10
+    test(`when the client ${how}, the gateway and every server end`, TIMEOUT, async () => {
       const gateway = start();
       const tools = ['one__fine', 'other__fine'];
       for (const tool of tools) gateway.send(rpc(tool, 'tools/call', { name: tool, arguments: {} }));
@@ -136,7 +138,8 @@ suite('the gateway as a program', { concurrency: 1 }, () => {
     });
   }
 
-  test('R11 REL-26 nothing survives when the gateway is killed', TIMEOUT, async () => {
+  // R11 REL-26
+  test('nothing survives when the gateway is killed', TIMEOUT, async () => {
     const gateway = start();
     gateway.send(rpc(1, 'tools/call', { name: 'other__fine', arguments: {} }));
     await gateway.answered(1);

@@ -50,7 +50,8 @@ const TARGETS = {
 } as const;
 
 for (const transport of ['legacy', 'modern', 'sse'] as const) {
-  test(`A-020 a call over ${transport} runs once, after one request for the missing scope`, LIMIT, async () => {
+  // A-020
+  test(`a call over ${transport} runs once, after one request for the missing scope`, LIMIT, async () => {
     await using issuer = await startRealIssuer();
     await using behind = await startEverything();
     const target = transport === 'sse' ? `${new URL(behind.url).origin}/sse` : behind.url;
@@ -76,7 +77,8 @@ for (const transport of ['legacy', 'modern', 'sse'] as const) {
   });
 }
 
-test('A-020 simultaneous calls share one request for the missing scope', LIMIT, async () => {
+// A-020
+test('simultaneous calls share one request for the missing scope', LIMIT, async () => {
   await using issuer = await startRealIssuer();
   await using behind = await startEverything();
   await using guard: Guard = await startGuard(behind.url, callsNeedOther());
@@ -96,7 +98,8 @@ const REFUSED = [
 ];
 
 for (const { name, settings, scope, asked, sent } of REFUSED) {
-  test(`A-020 a call fails with the missing scopes: ${name}`, LIMIT, async () => {
+  // A-020
+  test(`a call fails with the missing scopes: ${name}`, LIMIT, async () => {
     await using issuer = await startRealIssuer();
     await using behind = await startEverything();
     await using guard: Guard = await startGuard(behind.url, (_given, what) =>
@@ -117,7 +120,8 @@ for (const { name, settings, scope, asked, sent } of REFUSED) {
   });
 }
 
-test('A-020 step-up for one caller asks for its token, and no other', LIMIT, async () => {
+// A-020
+test('step-up for one caller asks for its token, and no other', LIMIT, async () => {
   await using issuer = await startExchangeIssuer();
   await using behind = await startEverything();
   await using guard: Guard = await startGuard(behind.url, callsNeedOther());

@@ -44,7 +44,8 @@ async function inFolder(use: (dir: string) => Promise<void>): Promise<void> {
   }
 }
 
-test('N-05 without --warm the first client of a first start finds no tools yet', TIMEOUT, async () => {
+// N-05
+test('without --warm the first client of a first start finds no tools yet', TIMEOUT, async () => {
   await inFolder(async (dir) => {
     const gate = join(dir, 'gate');
     const slow = hostileStdio('gated-start', new Ledgers(dir), PATIENT, { GATE: gate });
@@ -56,26 +57,30 @@ test('N-05 without --warm the first client of a first start finds no tools yet',
   });
 });
 
-test('N-05 after run --warm the first client of a first start finds all tools', TIMEOUT, async () => {
+// N-05
+test('after run --warm the first client of a first start finds all tools', TIMEOUT, async () => {
   const file = { mcpServers: { everything, thinking }, gateway: PATIENCE };
   await using gateway = await startGateway(file, { args: ['--warm'] });
   assert.deepEqual(await firstList(gateway.endpoint()), ['everything', 'thinking']);
 });
 
-test('N-05 after run --warm initialize has the capabilities and instructions of upstreams', TIMEOUT, async () => {
+// N-05
+test('after run --warm initialize has the capabilities and instructions of upstreams', TIMEOUT, async () => {
   await using gateway = await startGateway({ mcpServers: { everything }, gateway: PATIENCE }, { args: ['--warm'] });
   await using sdk = await connectSdk1(gateway.endpoint());
   assert.ok(sdk.client.getServerCapabilities()?.logging);
   assert.match(sdk.client.getInstructions() ?? '', /server/i);
 });
 
-test('N-05 run --warm listens without an upstream that does not start', TIMEOUT, async () => {
+// N-05
+test('run --warm listens without an upstream that does not start', TIMEOUT, async () => {
   const file = { mcpServers: { hangs, thinking }, gateway: PATIENCE };
   await using gateway = await startGateway(file, { args: ['--warm'] });
   assert.deepEqual(await firstList(gateway.endpoint()), ['thinking']);
 });
 
-test('N-07 the process that run --warm started for its lists serves the first client', TIMEOUT, async () => {
+// N-07
+test('the process that run --warm started for its lists serves the first client', TIMEOUT, async () => {
   await inFolder(async (dir) => {
     const ledgers = new Ledgers(dir);
     const file = { mcpServers: { calm: hostileStdio('calm', ledgers, PATIENT) }, gateway: PATIENCE };
@@ -90,7 +95,8 @@ test('N-07 the process that run --warm started for its lists serves the first cl
   });
 });
 
-test('N-05 run --warm ends at SIGTERM while it still waits for an upstream', TIMEOUT, async () => {
+// N-05
+test('run --warm ends at SIGTERM while it still waits for an upstream', TIMEOUT, async () => {
   await inFolder(async (dir) => {
     const config = join(dir, 'config.json');
     const slow = { ...hangs, env: marker(), timeouts: { start: '5m' } };

@@ -92,7 +92,8 @@ const ALSO: Partial<Record<OracleName, readonly OracleName[]>> = {
   operation: ['audit'],
 };
 
-test('REL-37 a small gateway without a defect breaks no rule', TIMEOUT, async () => {
+// REL-37
+test('a small gateway without a defect breaks no rule', TIMEOUT, async () => {
   assert.deepEqual(await findingsOf('none', INPUTS), []);
 });
 

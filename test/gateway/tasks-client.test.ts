@@ -87,7 +87,8 @@ test('a client answers a question with a task, which its upstream follows to the
   assert.equal(status.kind === 'notification' && status.params?.string('taskId'), taskId);
 });
 
-test('S-004 an upstream gets only tasks that this client runs for it', TIMEOUT, async () => {
+// S-004
+test('an upstream gets only tasks that this client runs for it', TIMEOUT, async () => {
   const [asker, other] = [new Asker(), new Asker()];
   await using gateway = await testCore({ up: { memory: asker.memory }, other: { memory: other.memory } });
   const client = await introduce(gateway, CAPABILITIES);

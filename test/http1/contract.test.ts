@@ -73,7 +73,8 @@ function wireContract(name: string, connect: (url: URL, onLimit?: OnLimit) => Wi
       },
     ],
   ] as const) {
-    test(`N-20 ${name}: a handler that ${how} at the end prevents the reuse of the socket`, LIMIT, async () => {
+    // N-20
+    test(`${name}: a handler that ${how} at the end prevents the reuse of the socket`, LIMIT, async () => {
       await using to = await line((socket) => socket.write(ok('x')));
       const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
       const { promise: judged, resolve } = Promise.withResolvers<void>();
@@ -93,7 +94,8 @@ function wireContract(name: string, connect: (url: URL, onLimit?: OnLimit) => Wi
     });
   }
 
-  test(`N-29 ${name}: reading continues after a pause, and the socket is reused`, LIMIT, async () => {
+  // N-29
+  test(`${name}: reading continues after a pause, and the socket is reused`, LIMIT, async () => {
     const pieces = 200;
     const piece = 'x'.repeat(10_000);
     await using to = await line((socket) => socket.write(ok(piece.repeat(pieces))));
@@ -121,7 +123,8 @@ function wireContract(name: string, connect: (url: URL, onLimit?: OnLimit) => Wi
     await wire.destroy();
   });
 
-  test(`N-29 ${name}: a response that ends during a pause ends its request`, LIMIT, async () => {
+  // N-29
+  test(`${name}: a response that ends during a pause ends its request`, LIMIT, async () => {
     await using to = await line((socket) => socket.write(ok('hello')));
     const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
     const onResponseData = (controller: WireController) => assert.equal(controller.pause(50), true);
@@ -130,7 +133,8 @@ function wireContract(name: string, connect: (url: URL, onLimit?: OnLimit) => Wi
     await wire.destroy();
   });
 
-  test(`REL-23 ${name}: a held response is read on after resume, and its socket is reused`, LIMIT, async (t) => {
+  // REL-23
+  test(`${name}: a held response is read on after resume, and its socket is reused`, LIMIT, async (t) => {
     const time = stopTime(t);
     const piece = 'x'.repeat(10_000);
     const pieces = 200;
@@ -166,7 +170,8 @@ function wireContract(name: string, connect: (url: URL, onLimit?: OnLimit) => Wi
     await wire.destroy();
   });
 
-  test(`REL-23 ${name}: a held request can be aborted`, LIMIT, async () => {
+  // REL-23
+  test(`${name}: a held request can be aborted`, LIMIT, async () => {
     await using to = await line((socket) => socket.write(ok('x'.repeat(2_000_000))));
     const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
     const onResponseData = (controller: WireController) => {
@@ -184,7 +189,8 @@ function wireContract(name: string, connect: (url: URL, onLimit?: OnLimit) => Wi
     await wire.destroy();
   });
 
-  test(`N-20 ${name}: a GET does not get the socket of a POST`, LIMIT, async () => {
+  // N-20
+  test(`${name}: a GET does not get the socket of a POST`, LIMIT, async () => {
     await using to = await line((socket) => socket.write(ok('x')));
     const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
     await ask(wire).answer;
@@ -202,7 +208,8 @@ function wireContract(name: string, connect: (url: URL, onLimit?: OnLimit) => Wi
     { title: 'limit responseHeadBytes', limit: 'responseHeadBytes', answer: longHead },
     { title: 'limit interimResponses', limit: 'interimResponses', answer: interimFirst },
   ] as const) {
-    test(`N-29 ${title}: ${name} fails the request, and closes its socket`, LIMIT, async () => {
+    // N-29
+    test(`${title}: ${name} fails the request, and closes its socket`, LIMIT, async () => {
       // Heads have a few other bytes.
       const most = limit === 'responseHeadBytes' ? LIMITS[limit] - 200 : LIMITS[limit];
       await using to = await line((socket, soFar) => {

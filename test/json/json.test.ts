@@ -369,7 +369,8 @@ test('oneLine removes line breaks between tokens, not escapes in strings', () =>
   assert.equal(oneLine('{"a":1}'), '{"a":1}');
 });
 
-test('N-64 a compacted object reads, changes and is written as before', () => {
+// N-64
+test('a compacted object reads, changes and is written as before', () => {
   const text = '{ "name": "a", "é\\n": [1, 2],"x":{"y":1.0} }';
   const object = RawObject.parse(text);
   const compact = object.compacted();

@@ -248,7 +248,8 @@ test('no replica at the address: nothing is sent, and a later one is found', OPT
   assert.deepEqual(opened.outcomes, ['unreachable', 'answered']);
 });
 
-test('SEC-30 after a rotation new requests use the new key, and old ones finish', OPTIONS, async () => {
+// SEC-30
+test('after a rotation new requests use the new key, and old ones finish', OPTIONS, async () => {
   const { promise: finishing, resolve: finish } = Promise.withResolvers<void>();
   const seen: string[] = [];
   await using opened = await openPair(({ outgoing }, { target }) => {
@@ -268,7 +269,8 @@ test('SEC-30 after a rotation new requests use the new key, and old ones finish'
   await waitUntil(() => opened.relay.connections === 1);
 });
 
-test('SEC-45 a connection whose key has ended gets no further answer', OPTIONS, async () => {
+// SEC-45
+test('a connection whose key has ended gets no further answer', OPTIONS, async () => {
   let handled = 0;
   await using opened = await openPair(({ outgoing }) => {
     handled++;

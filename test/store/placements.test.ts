@@ -144,7 +144,8 @@ test('a living member keeps what it has claimed', OPTIONS, async () => {
   await one.placements.close();
 });
 
-test('REL-27 a member that was cut off is fenced, and keeps what nobody has claimed', OPTIONS, async () => {
+// REL-27
+test('a member that was cut off is fenced, and keeps what nobody has claimed', OPTIONS, async () => {
   await using server = await RedisServer.start();
   await using relay = await TcpRelay.open(server.port);
   const config = redisConfig(server.url);
@@ -178,7 +179,8 @@ test('REL-27 a member that was cut off is fenced, and keeps what nobody has clai
   await two.placements.close();
 });
 
-test('R13 after a flush a member joins again, and claims what it has', OPTIONS, async () => {
+// R13
+test('after a flush a member joins again, and claims what it has', OPTIONS, async () => {
   await using server = await RedisServer.start();
   const [first, second] = await tables(server, LONG_MS, 2);
   assert.ok(first !== undefined && second !== undefined);
@@ -228,7 +230,8 @@ test('a placement that is lost without notice is noticed when it is confirmed', 
   await one.placements.close();
 });
 
-test('REL-27 a process is not current while others may claim what its old member has', OPTIONS, async () => {
+// REL-27
+test('a process is not current while others may claim what its old member has', OPTIONS, async () => {
   let isAway = false;
   const { table, memory } = tableWith({ claim: () => (isAway ? away() : Promise.resolve()) });
   const [one, two] = [await join(table), await join(memory)];
@@ -402,7 +405,8 @@ test('a claim that was answered before a release is made again', OPTIONS, async 
   await one.placements.close();
 });
 
-test('R12 a request waits for its owner for a bounded time in all', OPTIONS, async () => {
+// R12
+test('a request waits for its owner for a bounded time in all', OPTIONS, async () => {
   const gate = Promise.withResolvers<void>();
   let isSlow = false;
   const { table, memory } = tableWith({ members: () => (isSlow ? gate.promise : Promise.resolve()) });

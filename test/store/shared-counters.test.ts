@@ -149,7 +149,8 @@ test('a process that closes returns also the units that it was about to get', OP
   await two.close();
 });
 
-test('R12 a caller waits for a slow table for a bounded time, and gets its share', OPTIONS, async () => {
+// R12
+test('a caller waits for a slow table for a bounded time, and gets its share', OPTIONS, async () => {
   const made = gated();
   const one = new SharedCounters({ table: made.table, process: 'one', processes: () => 4, waitMs: 50 });
   const gate = Promise.withResolvers<void>();
@@ -159,7 +160,8 @@ test('R12 a caller waits for a slow table for a bounded time, and gets its share
   await one.close();
 });
 
-test('R12 without Redis each process uses its share, and what it has been granted', OPTIONS, async () => {
+// R12
+test('without Redis each process uses its share, and what it has been granted', OPTIONS, async () => {
   await using server = await RedisServer.start();
   const config = redisConfig(server.url);
   const open = async (process: string) => {

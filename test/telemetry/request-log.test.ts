@@ -118,7 +118,8 @@ for (const [requests, methods] of [
   ['errors', ['tools/call']],
   ['none', []],
 ] as const) {
-  test(`N-49 accessLog ${requests} writes lines of ${methods.join(' and ') || 'no request'}`, () => {
+  // N-49
+  test(`accessLog ${requests} writes lines of ${methods.join(' and ') || 'no request'}`, () => {
     let text = '';
     const log = createLogger('info', { write: (more) => void (text += more) }, { requests });
     const lines = requestLogBeside(log);

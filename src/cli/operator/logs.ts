@@ -36,7 +36,8 @@ async function warnIfUnknown(id: string, target: RunningGateway): Promise<void> 
   const { upstreams } = await askGateway(target, upstreamsAnswer, { path: '/upstreams' });
   if (upstreams.some((one) => one.id === id)) return;
   const ids = upstreams.map((one) => one.id).join(', ');
-  process.stderr.write(`linkspan: There is no upstream ${JSON.stringify(id)} now. There are: ${ids}.\n`);
+  const others = ids === '' ? 'There are none' : `There are: ${ids}`;
+  process.stderr.write(`linkspan: There is no upstream ${JSON.stringify(id)} now. ${others}.\n`);
 }
 
 function forPeople(): (text: string) => void {

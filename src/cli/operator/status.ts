@@ -35,9 +35,9 @@ function statusText(state: StatusAnswer, upstreams: readonly UpstreamAnswer[], n
       'Load',
       [
         countText(sessions, 'session'),
-        `${countText(clientGroups, 'group')} of modern clients`,
-        countText(requestsInFlight, 'request'),
-        `${parkedCalls} parked`,
+        `${countText(clientGroups, 'client')} without a session`,
+        `${countText(requestsInFlight, 'request')} under way`,
+        `${countText(parkedCalls, 'call')} waiting for clients`,
       ].join(', '),
     ],
   ];
@@ -53,7 +53,7 @@ function configRows({ file, lastGoodAt, rejected, atRestart }: StatusAnswer['con
     ...(rejected === undefined ? [] : [['', plain(`The file was rejected at ${rejected.at}: ${rejected.reason}`)]]),
     ...(atRestart.length === 0
       ? []
-      : [['', `${atRestart.length} changed settings need a restart: ${COMMAND} config diff`]]),
+      : [['', `${countText(atRestart.length, 'changed setting')} for the next start: ${COMMAND} config diff`]]),
   ];
 }
 
@@ -63,10 +63,10 @@ const SHOWN_DIFFERENCES = 5;
 function lockNotes({ id, lock }: UpstreamAnswer): readonly string[] {
   if (lock === undefined || lock.differences === 0) return [];
   const { differences, withheld, details } = lock;
-  const effect = withheld === 0 ? 'they are served' : `${withheld} items are withheld`;
+  const effect = withheld === 0 ? 'nothing is withheld' : `${countText(withheld, 'item')} withheld`;
   const more = differences - SHOWN_DIFFERENCES;
   return [
-    `${differences} definitions differ from the lock, and ${effect}. Review them with: ${COMMAND} lock --check --upstream ${id}`,
+    `Other than in the lock: ${countText(differences, 'definition')}, ${effect}. Review with: ${COMMAND} lock --check --upstream ${id}`,
     ...details.slice(0, SHOWN_DIFFERENCES).map((line) => `  ${line}`),
     ...(more > 0 ? [`  and ${more} more`] : []),
   ];

@@ -27,7 +27,7 @@ export function processQuota(limit: number, gauge: Level, shares: Shares): Conne
 /** Returns the bound of that quota, with its refusal. */
 export function processLimit(limit: number): Pick<QuotaOptions, 'limit' | 'refusal'> {
   const refusal =
-    `all ${limit} processes are in use by other clients (gateway.limits.processes); ` +
+    `all processes are in use by other clients (gateway.limits.processes: ${limit}); ` +
     'try again later, or ask the operator to raise the limit or to share upstreams with isolation: shared';
   return { limit, refusal };
 }
@@ -87,6 +87,6 @@ export class UpstreamQuotas {
 }
 
 function upstreamLimit(id: string, limit: number): Pick<QuotaOptions, 'limit' | 'refusal'> {
-  const refusal = `all ${limit} connections of upstream "${id}" are in use by other clients (its setting maxConnections)`;
+  const refusal = `all connections of upstream "${id}" are in use by other clients (its setting maxConnections: ${limit})`;
   return { limit, refusal };
 }

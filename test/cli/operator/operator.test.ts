@@ -47,7 +47,10 @@ test('status shows process, endpoint and upstreams, and exits with 0 while ready
   assert.match(stdout, new RegExp(`process ${gateway.pid}, up \\d+ (?:s|min)`));
   assert.match(stdout, new RegExp(`Clients +${gateway.endpoint()}`));
   assert.match(stdout, /^local +configured +stdio +never listed +0 connections$/m);
-  assert.match(stdout, /^Load +0 sessions, 0 groups of modern clients, 0 requests, 0 parked$/m);
+  assert.match(
+    stdout,
+    /^Load +0 sessions, 0 clients without a session, 0 requests under way, 0 calls waiting for clients$/m,
+  );
   const json = JSON.parse((await on('status', '--json')).stdout);
   assert.deepEqual([json.pid, json.upstreams.length], [gateway.pid, 2]);
 });
@@ -132,7 +135,8 @@ test('logs prints the latest lines; with --follow, further ones until it is stop
   assert.equal(exitCode, 0);
 });
 
-test('N-07 prefetch downloads beside a running gateway, which stores the lists', BOUNDED, async () => {
+// N-07
+test('prefetch downloads beside a running gateway, which stores the lists', BOUNDED, async () => {
   const { code, stdout, stderr } = await on('prefetch');
   assert.equal(code, 1, 'the other upstream fails');
   assert.match(stdout, /^local: \d+ tools.*\ncrash: FAILED/);

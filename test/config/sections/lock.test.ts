@@ -56,7 +56,8 @@ test('a lock file beside the config is used with warn', () => {
   assert.deepEqual(reactions(load({}, { lock: 'quarantine' })), ['warn', 'quarantine']);
 });
 
-test('SEC-33 an enforced lock without a file is refused, with its place', () => {
+// SEC-33
+test('an enforced lock without a file is refused, with its place', () => {
   const expected = /c\.json:\d+:\d+ gateway\.lock: there is no lock file .*x\.lock; write it with "linkspan lock"/;
   for (const onChange of ['quarantine', 'refuse'])
     assert.throws(() => load({ lock: { file: 'x.lock', onChange } }), expected);
@@ -65,7 +66,8 @@ test('SEC-33 an enforced lock without a file is refused, with its place', () => 
   assert.equal(load({ lock: { onChange: 'refuse' } }, {}, { ignoresLock: true }).config.lock, undefined);
 });
 
-test('SEC-33 a broken lock file is refused, with its place, also with warn', () => {
+// SEC-33
+test('a broken lock file is refused, with its place, also with warn', () => {
   writeFileSync(join(dir, 'linkspan.lock'), '{\n<<<<<<< HEAD\n');
   assert.throws(() => load(), /linkspan\.lock:2:1: is not a lock file that can be read/);
 });

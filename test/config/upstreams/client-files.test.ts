@@ -254,7 +254,8 @@ const clients: readonly {
 ];
 
 for (const { client, file, upstreams, warnings = [] } of clients) {
-  test(`N-09 the file of ${client} is read as it is, and not written`, async () => {
+  // N-09
+  test(`the file of ${client} is read as it is, and not written`, async () => {
     const path = join(FOLDER, file);
     const before = await readFile(path);
     const loaded = loadConfig(path, { env: ENV });
@@ -316,7 +317,8 @@ test('${workspaceFolder} of a file in .vscode is the folder above it', async () 
 
 const CLAUDE = join(FOLDER, 'claude-home/.claude.json');
 
-test('N-09 --project adds the servers of a project before those of the user', () => {
+// N-09
+test('--project adds the servers of a project before those of the user', () => {
   for (const project of ['/home/me/shop', '/home/me/shop/', '/home/me/notes/../shop']) {
     const { config, warnings } = loadConfig(CLAUDE, { env: {}, project });
     assert.deepEqual(warnings, []);
@@ -331,14 +333,16 @@ test('N-09 --project adds the servers of a project before those of the user', ()
   }
 });
 
-test('N-09 an unknown --project is refused with the names of existing projects', () => {
+// N-09
+test('an unknown --project is refused with the names of existing projects', () => {
   assert.throws(
     () => loadConfig(CLAUDE, { env: {}, project: '/home/me/other' }),
     /projects: no project "\/home\/me\/other" with servers of its own; there are \/home\/me\/shop \(2\)$/,
   );
 });
 
-test('N-09 ~/.claude.json with servers only in projects is refused with their names', () => {
+// N-09
+test('~/.claude.json with servers only in projects is refused with their names', () => {
   const text = '{"projects": {"/a": {"mcpServers": {"x": {"command": "node"}}}, "/b": {}}}';
   assert.deepEqual(problemsOf(text, { name: '.claude.json' }), [
     '.claude.json:1:2 projects: servers of single projects are left out; add --project <folder> for those of /a (1)',
@@ -350,7 +354,8 @@ test('N-09 ~/.claude.json with servers only in projects is refused with their na
   );
 });
 
-test('N-09 a large ~/.claude.json is read, and state besides servers is skipped', () => {
+// N-09
+test('a large ~/.claude.json is read, and state besides servers is skipped', () => {
   const history = Array.from({ length: 30_000 }, (_, i) => ({ display: `prompt ${i} ${'x'.repeat(40)}` }));
   const text = JSON.stringify(
     { history, mcpServers: { a: { command: 'node' }, b: { command: 'node', args: 7 } }, projects: {} },
@@ -369,7 +374,8 @@ test('N-09 a large ~/.claude.json is read, and state besides servers is skipped'
   assert.equal(problems[0]?.line, text.split('\n').findIndex((line) => line.includes('"args": 7')) + 1);
 });
 
-test('N-09 a wrong entry fails alone, with its position and all its problems', () => {
+// N-09
+test('a wrong entry fails alone, with its position and all its problems', () => {
   const text = `{"mcpServers": {
     "socket": {"type": "ws", "url": "wss://example.com/mcp", "timeout": "soon"},
     "good": {"command": "node"},
@@ -401,7 +407,8 @@ test('N-09 a wrong entry fails alone, with its position and all its problems', (
   );
 });
 
-test('N-09 a problem in TOML names the line of its key', () => {
+// N-09
+test('a problem in TOML names the line of its key', () => {
   const text =
     '[mcp_servers.a]\ncommand = "node"\n\n[mcp_servers."b c"]\nurl = "https://x"\n  timeouts = { call = 30 }\n';
   const { problems } = loadText(text, { name: 'config.toml' });
@@ -428,7 +435,8 @@ const BROKEN = [
 ];
 
 for (const { text, says } of BROKEN) {
-  test(`N-12 broken JSON: ${says}`, () => {
+  // N-12
+  test(`broken JSON: ${says}`, () => {
     assert.deepEqual(problemsOf(text, { name: 'config.json' }), [says]);
   });
 }

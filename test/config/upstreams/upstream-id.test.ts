@@ -12,13 +12,15 @@ const cases = [
 ];
 
 for (const { key, id, prefix } of cases) {
-  test(`N-11 "${key}" has the id "${id}" and the prefix "${prefix}"`, () => {
+  // N-11
+  test(`"${key}" has the id "${id}" and the prefix "${prefix}"`, () => {
     assert.equal(upstreamId(key), id);
     assert.equal(defaultPrefix(key), prefix);
   });
 }
 
-test('N-11 no default prefix begins with that of another upstream', () => {
+// N-11
+test('no default prefix begins with that of another upstream', () => {
   const key = fc.string({ unit: fc.constantFrom('a', 'b', '_', '-', ' '), minLength: 1, maxLength: 8 });
   fc.assert(
     fc.property(key, key, (a, b) => {

@@ -271,7 +271,8 @@ test('the router and the fast path give the same answer', OPTIONS, async () => {
   }
 });
 
-test('T-033 a batch is answered in one event, letter for letter', OPTIONS, async () => {
+// T-033
+test('a batch is answered in one event, letter for letter', OPTIONS, async () => {
   const authorization = { authorization: 'Bearer alice' };
   const batching = await initialize(`${edge.url}/mcp`, '2025-03-26', authorization);
   const got = await post(

@@ -39,14 +39,16 @@ function budgetOf(totalBytes: number, principalBytes: number) {
   return { budget: new ByteBudget({ totalBytes, principalBytes }, () => seen.sheds++), seen };
 }
 
-test('N-24 within the bounds no holder sheds', () => {
+// N-24
+test('within the bounds no holder sheds', () => {
   const { budget, seen } = budgetOf(100, 50);
   holderOf(budget, 'alice').add(50);
   holderOf(budget, 'bob').add(50);
   assert.deepEqual([budget.bytes, seen.sheds], [100, 0]);
 });
 
-test('N-24 beyond the bound of a principal its biggest holder sheds', () => {
+// N-24
+test('beyond the bound of a principal its biggest holder sheds', () => {
   const { budget, seen } = budgetOf(1_000, 50);
   const [small, big] = [holderOf(budget, 'alice'), holderOf(budget, 'alice')];
   const other = holderOf(budget, 'bob');
@@ -57,7 +59,8 @@ test('N-24 beyond the bound of a principal its biggest holder sheds', () => {
   assert.deepEqual([budget.bytes, seen.sheds], [96, 1]);
 });
 
-test('N-24 beyond the total the principal with the most bytes sheds', () => {
+// N-24
+test('beyond the total the principal with the most bytes sheds', () => {
   const { budget } = budgetOf(100, 80);
   const [alice, bob] = [holderOf(budget, 'alice'), holderOf(budget, 'bob')];
   alice.add(70);
@@ -66,7 +69,8 @@ test('N-24 beyond the total the principal with the most bytes sheds', () => {
   assert.ok(alice.bytes < 70 && budget.bytes <= 100, `${alice.bytes} of ${budget.bytes}`);
 });
 
-test('N-24 a holder that cannot shed does not block the others', () => {
+// N-24
+test('a holder that cannot shed does not block the others', () => {
   const { budget } = budgetOf(100, 100);
   const stubborn = holderOf(budget, 'alice', true);
   stubborn.add(101);
@@ -75,7 +79,8 @@ test('N-24 a holder that cannot shed does not block the others', () => {
   assert.equal(stubborn.bytes, 101);
 });
 
-test('N-24 a holder that leaves gives its bytes back', () => {
+// N-24
+test('a holder that leaves gives its bytes back', () => {
   const { budget } = budgetOf(100, 100);
   const alice = holderOf(budget, 'alice');
   alice.add(60);
@@ -83,7 +88,8 @@ test('N-24 a holder that leaves gives its bytes back', () => {
   assert.equal(budget.bytes, 0);
 });
 
-test('N-60 holders that left do not survive a collection of young objects', () => {
+// N-60
+test('holders that left do not survive a collection of young objects', () => {
   const { removedBytes, leftBytes } = measureLeftBytes('left-holders.ts');
   assert.ok(leftBytes < removedBytes / 4, `${leftBytes} bytes are left of ${removedBytes}`);
 });

@@ -32,7 +32,8 @@ async function connection(): Promise<AsyncDisposable & { readonly socket: Socket
   };
 }
 
-test('T-020 a disconnect reaches each request in flight, and none that was answered', LIMIT, async () => {
+// T-020
+test('a disconnect reaches each request in flight, and none that was answered', LIMIT, async () => {
   await using line = await connection();
   const watcher = new DisconnectWatcher();
   const disconnected: string[] = [];
@@ -46,7 +47,8 @@ test('T-020 a disconnect reaches each request in flight, and none that was answe
   assert.deepEqual(disconnected, ['first', 'second']);
 });
 
-test('T-020 a request on a closed connection is told at once', LIMIT, async () => {
+// T-020
+test('a request on a closed connection is told at once', LIMIT, async () => {
   await using line = await connection();
   const watcher = new DisconnectWatcher();
   await line.disconnect();

@@ -68,7 +68,8 @@ test('finished streams expire after five minutes, endless ones event by event', 
   assert.equal(log.has('get'), true);
 });
 
-test('G5 a stream that opens counts toward the bytes of its session', () => {
+// G5
+test('a stream that opens counts toward the bytes of its session', () => {
   const log = logOf({ events: 8, bytes: 10_000 }, new ByteBudget(PLENTY, () => undefined));
   log.open('a', false);
   for (const seq of [1, 2]) log.append('a', streamEvent(seq, 4_000));
@@ -114,7 +115,8 @@ test('a stream whose log was removed before its end is reported as gone at its e
 });
 
 // N-96
-test('G5 the log never exceeds its limits', () => {
+// G5
+test('the log never exceeds its limits', () => {
   const step = fc.record({
     what: fc.constantFrom('open', 'open', 'keep', 'keep', 'keep', 'finish', 'take', 'remove'),
     stream: fc.constantFrom(...STREAMS),
@@ -144,7 +146,8 @@ test('G5 the log never exceeds its limits', () => {
   );
 });
 
-test('N-24 beyond the total, the biggest session loses its oldest finished stream', () => {
+// N-24
+test('beyond the total, the biggest session loses its oldest finished stream', () => {
   const budget = new ByteBudget({ totalBytes: 20_000, principalBytes: 20_000 }, () => undefined);
   const [big, small] = ['alice', 'bob'].map((principal) => logOf({ events: 100, bytes: 100_000 }, budget, principal));
   assert.ok(big !== undefined && small !== undefined);
@@ -163,7 +166,8 @@ test('N-24 beyond the total, the biggest session loses its oldest finished strea
   assert.deepEqual(kept(small, 'own'), [1, 2]);
 });
 
-test('N-24 a principal beyond its share loses only its own events', () => {
+// N-24
+test('a principal beyond its share loses only its own events', () => {
   const budget = new ByteBudget({ totalBytes: 100_000, principalBytes: 10_000 }, () => undefined);
   const other = logOf({ events: 100, bytes: 100_000 }, budget, 'bob');
   other.open('s', false);
@@ -179,7 +183,8 @@ test('N-24 a principal beyond its share loses only its own events', () => {
   assert.ok(budget.bytes <= 10_000 + other.heldBytes, `${budget.bytes}`);
 });
 
-test('N-24 textBytes returns the memory of a text', () => {
+// N-24
+test('textBytes returns the memory of a text', () => {
   assert.equal(textBytes('abcd'), 4);
   assert.equal(textBytes('abc\u{1F600}'), 10);
 });

@@ -68,7 +68,8 @@ test('a new GET stream replaces the one before, and becomes the sink', LIMIT, as
   assert.deepEqual(await second.data(), ['"a"']);
 });
 
-test('S-003 N-43 an event id of another session opens a new stream and tells nothing', LIMIT, async () => {
+// S-003 N-43
+test('an event id of another session opens a new stream and tells nothing', LIMIT, async () => {
   await using server = await responder();
   const { streams: alice, end } = streamsOf('of-alice');
   const { streams: bob, end: endBob } = streamsOf('of-bob');
@@ -87,7 +88,8 @@ test('S-003 N-43 an event id of another session opens a new stream and tells not
   end();
 });
 
-test('N-43 a request of the session before a restart is answered with outcome-unknown', LIMIT, async () => {
+// N-43
+test('a request of the session before a restart is answered with outcome-unknown', LIMIT, async () => {
   await using server = await responder();
   const { streams: before } = streamsOf();
   let name = '';
@@ -148,7 +150,8 @@ async function moveStream(server: Responder) {
   return { one, two, stream, resume, end: [before.end, after.end] };
 }
 
-test('R10 a client gets the answer of a process that has given the session away', LIMIT, async () => {
+// R10
+test('a client gets the answer of a process that has given the session away', LIMIT, async () => {
   await using server = await responder();
   const { one, two, stream, resume, end } = await moveStream(server);
   two.alive.add(one.name);
@@ -161,7 +164,8 @@ test('R10 a client gets the answer of a process that has given the session away'
   for (const each of end) each();
 });
 
-test('R11 a stream that is followed ends with outcome-unknown if its process dies', LIMIT, async () => {
+// R11
+test('a stream that is followed ends with outcome-unknown if its process dies', LIMIT, async () => {
   await using server = await responder();
   const { one, two, stream, resume, end } = await moveStream(server);
   two.alive.add(one.name);

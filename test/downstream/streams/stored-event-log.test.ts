@@ -40,7 +40,8 @@ eventLogContract('redis', () => ({
   },
 }));
 
-test('REL-19 another process recovers a stream, with all events and its end', OPTIONS, async () => {
+// REL-19
+test('another process recovers a stream, with all events and its end', OPTIONS, async () => {
   const config = redisConfig((await redis).url);
   const [one, two] = [await EventProcess.start(config), await EventProcess.start(config)];
   const session = eventSession();
@@ -111,7 +112,8 @@ test('a stream that no client can resume costs Redis nothing', OPTIONS, async ()
   );
 });
 
-test('REL-27 a process whose stream another one has taken stores no event, and is told', OPTIONS, async () => {
+// REL-27
+test('a process whose stream another one has taken stores no event, and is told', OPTIONS, async () => {
   const config = redisConfig((await redis).url);
   const [one, two] = [await EventProcess.start(config), await EventProcess.start(config)];
   const session = eventSession();
@@ -156,7 +158,8 @@ test('a process that has given a session away goes on with its streams', OPTIONS
   assert.equal(await append(other, 'a', [5]), true);
 });
 
-test('SEC-11 Redis has no event in readable form, and none can be moved', OPTIONS, async () => {
+// SEC-11
+test('Redis has no event in readable form, and none can be moved', OPTIONS, async () => {
   const one = await start();
   const session = eventSession();
   const log = await one.open(session);
@@ -170,7 +173,8 @@ test('SEC-11 Redis has no event in readable form, and none can be moved', OPTION
   assert.deepEqual((await one.store.read(session.ref, 'b'))?.events, [{ seq: 1, text: 'other' }]);
 });
 
-test('R12 while Redis is stopped no event waits long, and later all of them are stored', OPTIONS, async () => {
+// R12
+test('while Redis is stopped no event waits long, and later all of them are stored', OPTIONS, async () => {
   await using server = await RedisServer.start();
   const one = await EventProcess.start(redisConfig(server.url));
   const session = eventSession();
@@ -189,7 +193,8 @@ test('R12 while Redis is stopped no event waits long, and later all of them are 
   assert.deepEqual(one.errors, []);
 });
 
-test('R12 a client that resumes a stream waits for Redis for a bounded time', OPTIONS, async () => {
+// R12
+test('a client that resumes a stream waits for Redis for a bounded time', OPTIONS, async () => {
   const config = redisConfig((await redis).url);
   const [one, two] = [await EventProcess.start(config), await EventProcess.start(config)];
   const session = eventSession();
@@ -247,7 +252,8 @@ test('events that come during a failing write are written after those of that wr
   );
 });
 
-test('SEC-12 the end of a session removes its events', OPTIONS, async () => {
+// SEC-12
+test('the end of a session removes its events', OPTIONS, async () => {
   const config = redisConfig((await redis).url);
   const one = await EventProcess.start(config);
   const { connection, keys, box } = await openRedis(config);

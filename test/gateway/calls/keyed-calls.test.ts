@@ -83,7 +83,8 @@ test('another principal, endpoint, tool, key or argument makes another call', TI
   assert.equal(await call(client, keyed('up__count', 'k', { a: [1, 2] })), 1);
 });
 
-test('REL-08 of 100 duplicates at once one is made, and all get its result', TIMEOUT, async () => {
+// REL-08
+test('of 100 duplicates at once one is made, and all get its result', TIMEOUT, async () => {
   const { memory, release, arrived, calls } = upstream();
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();

@@ -30,7 +30,8 @@ function healthy() {
   return memoryUpstream({ lists: { tools: [ECHO] }, capabilities: { tools: {}, logging: {} } });
 }
 
-test('N-04 initialize waits for no upstream, and declares only the lists', TIMEOUT, async () => {
+// N-04
+test('initialize waits for no upstream, and declares only the lists', TIMEOUT, async () => {
   const [one, other] = [slow(), slow()];
   await using gateway = await testCore({ one, other }, { lists: { waitMs: FOREVER_MS } });
   const client = await gateway.connect();
@@ -44,7 +45,8 @@ test('N-04 initialize waits for no upstream, and declares only the lists', TIMEO
   assert.deepEqual(await toolNames(client), ['one__echo', 'other__echo']);
 });
 
-test('N-04 initialize waits at the endpoint of one upstream that was never listed', TIMEOUT, async () => {
+// N-04
+test('initialize waits at the endpoint of one upstream that was never listed', TIMEOUT, async () => {
   const hanging = slow();
   const instructed = memoryUpstream({ lists: { tools: [ECHO] }, capabilities: { tools: {}, logging: {} } });
   await using gateway = await testCore({ hanging, up: { memory: instructed } }, { lists: { waitMs: FOREVER_MS } });
@@ -53,7 +55,8 @@ test('N-04 initialize waits at the endpoint of one upstream that was never liste
   hanging.release();
 });
 
-test('N-04 a list waits once for an unresponsive upstream, and not after a restart', TIMEOUT, async (t) => {
+// N-04
+test('a list waits once for an unresponsive upstream, and not after a restart', TIMEOUT, async (t) => {
   const time = stopTime(t);
   const hanging = slow();
   const lists = { waitMs: 50 };
@@ -74,7 +77,8 @@ test('N-04 a list waits once for an unresponsive upstream, and not after a resta
   hanging.release();
 });
 
-test('N-04 a list waits for a failed upstream again after it was listed', TIMEOUT, async () => {
+// N-04
+test('a list waits for a failed upstream again after it was listed', TIMEOUT, async () => {
   let fails = true;
   const memory = memoryUpstream({
     lists: { tools: [ECHO] },
@@ -90,7 +94,8 @@ test('N-04 a list waits for a failed upstream again after it was listed', TIMEOU
   assert.deepEqual(await toolNames(await gateway.connect()), ['up__echo']);
 });
 
-test('N-05 lists that arrive one after another are announced together', TIMEOUT, async (t) => {
+// N-05
+test('lists that arrive one after another are announced together', TIMEOUT, async (t) => {
   const time = stopTime(t);
   const starting = Array.from({ length: 10 }, slow);
   const upstreams = Object.fromEntries(starting.map((one, i) => [`u${i}`, one]));
@@ -112,7 +117,8 @@ test('N-05 lists that arrive one after another are announced together', TIMEOUT,
   assert.equal(announced.length, 1);
 });
 
-test('N-05 a change that is in the client’s list already is not announced', TIMEOUT, async () => {
+// N-05
+test('a change that is in the client’s list already is not announced', TIMEOUT, async () => {
   const late = slow();
   await using gateway = await testCore({ up: { memory: healthy() }, late }, { lists: { waitMs: FOREVER_MS } });
   const client = await gateway.connect();
@@ -127,7 +133,8 @@ test('N-05 a change that is in the client’s list already is not announced', TI
   assert.deepEqual(await toolNames(client), ['up__echo', 'late__echo', 'late__more']);
 });
 
-test('N-62 the gauge of listed tools is right at each scrape, for every endpoint', TIMEOUT, async () => {
+// N-62
+test('the gauge of listed tools is right at each scrape, for every endpoint', TIMEOUT, async () => {
   const late = slow();
   await using gateway = await testCore({ up: { memory: healthy() }, late }, { lists: { waitMs: FOREVER_MS } });
   const counts = async () =>
@@ -155,7 +162,8 @@ async function restartWith(tools: object[]) {
   return { memory, gateway };
 }
 
-test('N-07 no process is started after a restart for lists that are fresh on disk', TIMEOUT, async () => {
+// N-07
+test('no process is started after a restart for lists that are fresh on disk', TIMEOUT, async () => {
   const { memory, gateway } = await restartWith([ECHO]);
   await using _gateway = gateway;
   const [before, client] = [memory.starts, await gateway.connect()];
@@ -165,7 +173,8 @@ test('N-07 no process is started after a restart for lists that are fresh on dis
   assert.equal(memory.starts, before + 1, 'the process that serves the call reads the lists too');
 });
 
-test('N-07 lists that changed meanwhile are announced when the upstream is first used', TIMEOUT, async () => {
+// N-07
+test('lists that changed meanwhile are announced when the upstream is first used', TIMEOUT, async () => {
   const tools: object[] = [ECHO];
   const { gateway } = await restartWith(tools);
   await using _gateway = gateway;
@@ -177,7 +186,8 @@ test('N-07 lists that changed meanwhile are announced when the upstream is first
   assert.deepEqual(await toolNames(client), ['up__echo', 'up__later']);
 });
 
-test('N-07 a process is started for lists that are old on disk', TIMEOUT, async () => {
+// N-07
+test('a process is started for lists that are old on disk', TIMEOUT, async () => {
   const { memory, gateway } = await restartWith([ECHO]);
   await using _gateway = gateway;
   const dir = join(gateway.config.stateDir, 'offers');

@@ -28,7 +28,8 @@ function listen(client: ModernClient, taskIds: readonly unknown[]) {
   return { call, reply, next, messages };
 }
 
-test('X-034 a listener of a task gets its changes in the form of tasks/get', TIMEOUT, async () => {
+//
+test('a listener of a task gets its changes in the form of tasks/get', TIMEOUT, async () => {
   const { memory, tasks } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
   const client = new ModernClient(gateway, KNOWS);
@@ -53,7 +54,8 @@ test('X-034 a listener of a task gets its changes in the form of tasks/get', TIM
   assert.ok((await listening.reply).result !== undefined);
 });
 
-test('S-004 a client without tasks, or of another principal, cannot listen to a task', TIMEOUT, async () => {
+// S-004
+test('a client without tasks, or of another principal, cannot listen to a task', TIMEOUT, async () => {
   const { memory } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
   const { taskId } = await new ModernClient(gateway, KNOWS).result('tools/call', toolCall('up__job'));

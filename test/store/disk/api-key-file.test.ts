@@ -47,7 +47,8 @@ test('a key file is made with mode 0600, and stays so', OPTIONS, async () => {
 });
 
 for (const mode of [0o604, 0o606, 0o620, 0o660, 0o601]) {
-  test(`SEC-14 a key file of mode ${mode.toString(8)} is refused`, OPTIONS, async () => {
+  // SEC-14
+  test(`a key file of mode ${mode.toString(8)} is refused`, OPTIONS, async () => {
     const file = await fileOf({ version: 1, keys: [keyOf('one')] }, mode);
     await assert.rejects(readKeyFile(file), /is open to other users \(mode 06\d\d\).*chmod 600/);
   });
@@ -85,7 +86,8 @@ const BROKEN: readonly (readonly [what: string, content: unknown, message: RegEx
 ];
 
 for (const [what, content, message] of BROKEN) {
-  test(`SEC-14 a key file with ${what} is refused, and not quoted`, OPTIONS, async () => {
+  // SEC-14
+  test(`a key file with ${what} is refused, and not quoted`, OPTIONS, async () => {
     const file = await fileOf(content);
     await assert.rejects(readKeyFile(file), (thrown: Error) => {
       assert.match(thrown.message, message);

@@ -108,7 +108,8 @@ test('limit storedOffersPerUpstream: the oldest lists for capabilities are remov
   for (const key of everyone) assert.equal(await dir.store.read(key), 'everyone');
 });
 
-test('N-67 a process that does not own the directory reads lists and writes none', OPTIONS, async () => {
+// N-67
+test('a process that does not own the directory reads lists and writes none', OPTIONS, async () => {
   await using dir = await testStore();
   const ignore = () => undefined;
   const events = { onWriteFailed: ignore, onFailing: ignore, onRecovered: ignore, onLimit: ignore };

@@ -96,7 +96,8 @@ async function newSession({ store, own }: ReturnType<typeof openSessions>, membe
   return session;
 }
 
-test('REL-27 a write of a worker that has lost the session is refused, and changes nothing', OPTIONS, async () => {
+// REL-27
+test('a write of a worker that has lost the session is refused, and changes nothing', OPTIONS, async () => {
   const parent = testParent();
   const [one, two] = [openSessions(parent.worker()), openSessions(parent.worker())];
   const session = await newSession(one, 'one');

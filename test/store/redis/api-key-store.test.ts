@@ -25,7 +25,8 @@ apiKeyStoreContract('redis', async () => {
   return [await open(config), await open(config)];
 });
 
-test('SEC-11 Redis can read neither names nor hashes of API keys', OPTIONS, async () => {
+// SEC-11
+test('Redis can read neither names nor hashes of API keys', OPTIONS, async () => {
   const config = await freshConfig();
   await (await open(config)).change(() => ({ add: [keyOf('canary-name', { owner: 'canary-owner' })] }));
   const { connection, keys } = await openRedis(config);
@@ -106,7 +107,8 @@ test('keys that change while their pages are read are read again', OPTIONS, asyn
   assert.equal(names.size, many.length);
 });
 
-test('R12 keys cannot be read while Redis is away, and can be read again', OPTIONS, async () => {
+// R12
+test('keys cannot be read while Redis is away, and can be read again', OPTIONS, async () => {
   await using server = await RedisServer.start();
   const store = await open(redisConfig(server.url));
   await store.change(() => ({ add: [keyOf('one')] }));

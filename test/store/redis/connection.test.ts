@@ -42,7 +42,8 @@ test('an error of a script is not taken for a failure of Redis', OPTIONS, async 
   assert.deepEqual(failures, []);
 });
 
-test('REL-28 commands end soon while Redis is stopped, then at once, and work after it', OPTIONS, async () => {
+// REL-28
+test('commands end soon while Redis is stopped, then at once, and work after it', OPTIONS, async () => {
   await using server = await RedisServer.start();
   const failures: FailureReason[] = [];
   await using connection = await open(server, failures, {});
@@ -63,7 +64,8 @@ test('REL-28 commands end soon while Redis is stopped, then at once, and work af
   assert.equal(connection.failure, undefined);
 });
 
-test('R12 an answer that has come is read, although the event loop was late', OPTIONS, async () => {
+// R12
+test('an answer that has come is read, although the event loop was late', OPTIONS, async () => {
   const failures: FailureReason[] = [];
   const commandMs = 100;
   const server = await redis;
@@ -99,7 +101,8 @@ test('a patient connection repeats commands without an answer, not refused ones'
   await assert.rejects(connection.command('PING'), isUnavailable);
 });
 
-test('R12 a Redis that was killed is used again after its restart', OPTIONS, async () => {
+// R12
+test('a Redis that was killed is used again after its restart', OPTIONS, async () => {
   await using server = await RedisServer.start();
   const failures: FailureReason[] = [];
   await using connection = await open(server, failures);

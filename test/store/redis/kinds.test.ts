@@ -89,7 +89,8 @@ test('every store works over TLS, and a certificate that nobody vouches for is r
   );
 });
 
-test('R13 every store works behind a sentinel, also after a failover', OPTIONS, async () => {
+// R13
+test('every store works behind a sentinel, also after a failover', OPTIONS, async () => {
   await using sentinel = await startSentinel();
   const config = redisConfig(sentinel.url);
   await useAll(config);

@@ -76,7 +76,8 @@ test('limit storedOffersPerUpstream removes the oldest lists of certain clients'
   assert.equal(await store.read(KEY), 'common');
 });
 
-test('R12 without Redis lists are unknown, and writes fail', OPTIONS, async () => {
+// R12
+test('without Redis lists are unknown, and writes fail', OPTIONS, async () => {
   await using server = await RedisServer.start();
   const store = await open(redisConfig(server.url));
   await store.write(KEY, 'text');

@@ -30,14 +30,16 @@ async function openWithClock(leaseMs: number) {
   return { table: new RedisPlacementTable(connection, keys, box, leaseMs), setClock };
 }
 
-test('REL-32 a dead member is gone after its lease although the clock was set back', async () => {
+// REL-32
+test('a dead member is gone after its lease although the clock was set back', async () => {
   const { table, setClock } = await openWithClock(100);
   await table.join(member('dead'));
   await setClock(-HOUR_MS);
   await waitUntil(async () => (await table.members()).length === 0);
 });
 
-test('REL-32 no lease lapses because the clock was set forward', async () => {
+// REL-32
+test('no lease lapses because the clock was set forward', async () => {
   const { table, setClock } = await openWithClock(60_000);
   const [one, two] = [member('one'), member('two')];
   await table.join(one);
@@ -47,7 +49,8 @@ test('REL-32 no lease lapses because the clock was set forward', async () => {
   assert.equal((await table.renew(two.id))?.length, 2);
 });
 
-test('REL-28 no lease lapses while Redis is stopped', async () => {
+// REL-28
+test('no lease lapses while Redis is stopped', async () => {
   await using server = await RedisServer.start();
   const { connection, keys, box } = await openRedis(redisConfig(server.url));
   const table = new RedisPlacementTable(connection, keys, box, LEASE_MS);

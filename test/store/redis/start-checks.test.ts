@@ -26,7 +26,8 @@ test('a Redis with the defaults of Debian is accepted', OPTIONS, async () => {
   await checkRedis(connection, keys, now);
 });
 
-test('SEC-14 a Redis that would evict sessions is refused', OPTIONS, async () => {
+// SEC-14
+test('a Redis that would evict sessions is refused', OPTIONS, async () => {
   await using server = await RedisServer.start('--maxmemory-policy', 'allkeys-lru');
   const { connection, keys } = await openRedis(redisConfig(server.url));
   await assert.rejects(checkRedis(connection, keys, now), { name: 'StartError', message: /allkeys-lru.*noeviction/ });

@@ -9,7 +9,8 @@ const deep = `${'['.repeat(LIMITS.jsonDepth + 1)}${']'.repeat(LIMITS.jsonDepth +
 const answer = (id: unknown): string => `{"jsonrpc":"2.0","id":${String(id)},"result":{"a":${deep}}}`;
 
 for (const form of ['json', 'events'] as const) {
-  test(`N-27 an answer that exceeds a bound fails its request and is counted (${form})`, LIMIT, async () => {
+  // N-27
+  test(`an answer that exceeds a bound fails its request and is counted (${form})`, LIMIT, async () => {
     await using server = await serve((request, response) => {
       if (form === 'json') json(response, answer(request.id));
       else {

@@ -23,7 +23,8 @@ for (const [era, transport] of [
   ['legacy', httpTransport],
   ['modern', modernHttpTransport],
 ] as const) {
-  test(`N-29 limit notificationsPerSecond: a flood over HTTP is paused, not lost, ${era}`, BOUNDED, async () => {
+  // N-29
+  test(`limit notificationsPerSecond: a flood over HTTP is paused, not lost, ${era}`, BOUNDED, async () => {
     await using server = await serve((request, response) => {
       if (request.rpc !== 'tools/call') response.writeHead(202).end();
       else stream(response, event(SAID).repeat(COUNT), event(result(request.id)));
@@ -63,7 +64,8 @@ for (const [name, transport] of [
   ['http', httpTransport],
   ['sse', sseTransport],
 ] as const) {
-  test(`N-29 limit undeliveredMessages: pings of an upstream that takes no answers, ${name}`, BOUNDED, async () => {
+  // N-29
+  test(`limit undeliveredMessages: pings of an upstream that takes no answers, ${name}`, BOUNDED, async () => {
     const answers = Promise.withResolvers<void>();
     let waiting = 0;
     let most = 0;

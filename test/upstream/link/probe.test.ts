@@ -124,35 +124,42 @@ const [SLOW_MS, FAST_MS] = [1, 20];
 
 suite('a program', () => {
   for (const { mode, why, revision, methods } of [
-    { mode: 'modern', why: 'L-001 that answers server/discover', revision: '2026-07-28' },
+    // L-001
+    { mode: 'modern', why: 'that answers server/discover', revision: '2026-07-28' },
     {
       mode: 'silent',
-      why: 'L-007 that sends nothing',
+      // L-007
+      why: 'that sends nothing',
       revision: '2025-11-25',
       methods: /^server\/discover .*initialize$/,
     },
-    { mode: 'exits', why: 'L-007 that exits on server/discover', revision: '2025-11-25', methods: /^initialize$/ },
+    // L-007
+    { mode: 'exits', why: 'that exits on server/discover', revision: '2025-11-25', methods: /^initialize$/ },
     ...[-32_601, -32_600, -32_602, -32_000, -32_002, 1].map((code) => ({
       mode: `refuses:${code}`,
-      why: `L-007 that answers ${code}`,
+      // L-007
+      why: `that answers ${code}`,
       revision: '2025-11-25',
       methods: /^server\/discover .*initialize$|^server\/discover initialize$/,
     })),
     {
       mode: 'lists:2025-06-18:2025-11-25',
-      why: 'L-012 that discovers only older revisions',
+      // L-012
+      why: 'that discovers only older revisions',
       revision: '2025-11-25',
       methods: /initialize$/,
     },
     {
       mode: 'supports:2025-11-25',
-      why: 'L-010 that supports only an older revision',
+      // L-010
+      why: 'that supports only an older revision',
       revision: '2025-11-25',
       methods: /initialize$/,
     },
     {
       mode: 'supports:2025-11-25:2026-07-28',
-      why: 'L-010 that refuses once and names a common revision',
+      // L-010
+      why: 'that refuses once and names a common revision',
       revision: '2026-07-28',
     },
   ]) {
@@ -165,7 +172,8 @@ suite('a program', () => {
     });
   }
 
-  test('L-010 that supports only a newer revision is not used with an older one', TIMEOUT, async (t) => {
+  // L-010
+  test('that supports only a newer revision is not used with an older one', TIMEOUT, async (t) => {
     const time = stopTime(t);
     await using links = await prober(program('supports:2031-01-01'));
     await assert.rejects(time.passUntil(links.open(), SLOW_MS), {
@@ -188,7 +196,8 @@ suite('a remote server', () => {
     ['200 and −32601', refuses(200, error(-32_601))],
     ['400, −32022 and older revisions alone', refuses(400, error(-32_022, { supported: ['2025-11-25'] }))],
   ] as const) {
-    test(`L-008 that answers ${name} gets revision 2025-11-25`, TIMEOUT, async () => {
+    // L-008
+    test(`that answers ${name} gets revision 2025-11-25`, TIMEOUT, async () => {
       await using server = await probed(() => discover);
       await using links = await prober(remote(server));
       assert.equal((await links.open()).revision, '2025-11-25');
@@ -197,7 +206,8 @@ suite('a remote server', () => {
   }
 
   for (const code of [-32_020, -32_021]) {
-    test(`L-008 that answers 400 and ${code} is modern, and gets no initialize`, TIMEOUT, async () => {
+    // L-008
+    test(`that answers 400 and ${code} is modern, and gets no initialize`, TIMEOUT, async () => {
       await using server = await probed(() => refuses(400, error(code, { requiredCapabilities: {} })));
       await using links = await prober(remote(server));
       await assert.rejects(links.open(), { code: 'upstream-unavailable' });
@@ -205,7 +215,8 @@ suite('a remote server', () => {
     });
   }
 
-  test('L-010 that refuses once with −32022 and names our revision is probed again', TIMEOUT, async () => {
+  // L-010
+  test('that refuses once with −32022 and names our revision is probed again', TIMEOUT, async () => {
     let asked = 0;
     const unsupported = refuses(400, error(-32_022, { supported: ['2026-07-28'], requested: '2026-07-28' }));
     await using server = await probed(() => (asked++ === 0 ? unsupported : discovers));
@@ -214,7 +225,8 @@ suite('a remote server', () => {
     assert.deepEqual(openings(server), ['server/discover', 'server/discover']);
   });
 
-  test('L-010 that refuses twice with our revision is not probed again, nor initialized', TIMEOUT, async () => {
+  // L-010
+  test('that refuses twice with our revision is not probed again, nor initialized', TIMEOUT, async () => {
     const unsupported = refuses(400, error(-32_022, { supported: ['2026-07-28'], requested: '2026-07-28' }));
     await using server = await probed(() => unsupported);
     await using links = await prober(remote(server));
@@ -222,7 +234,8 @@ suite('a remote server', () => {
     assert.deepEqual(openings(server), ['server/discover', 'server/discover']);
   });
 
-  test('N-01 that answers initialize with 2026-07-28 serves a legacy client in that era', TIMEOUT, async () => {
+  // N-01
+  test('that answers initialize with 2026-07-28 serves a legacy client in that era', TIMEOUT, async () => {
     const chooses: Answer = ({ id }, response) =>
       json(response, resultText(id, { ...INITIALIZED, protocolVersion: '2026-07-28' }));
     await using server = await probed(
@@ -234,7 +247,8 @@ suite('a remote server', () => {
     assert.deepEqual(openings(server), ['initialize', 'server/discover']);
   });
 
-  test('L-012 that discovers only older revisions gets one of them', TIMEOUT, async () => {
+  // L-012
+  test('that discovers only older revisions gets one of them', TIMEOUT, async () => {
     const old: Answer = ({ id }, response) =>
       json(response, resultText(id, { ...DISCOVERED, supportedVersions: ['2025-11-25'] }));
     await using server = await probed(() => old);
@@ -243,7 +257,8 @@ suite('a remote server', () => {
   });
 
   for (const status of [401, 403]) {
-    test(`L-009 that answers ${status} decides nothing, and may be modern later`, TIMEOUT, async () => {
+    // L-009
+    test(`that answers ${status} decides nothing, and may be modern later`, TIMEOUT, async () => {
       let isOpen = false;
       await using server = await probed(() => (isOpen ? discovers : refuses(status)));
       await using links = await prober(remote(server));
@@ -260,7 +275,8 @@ suite('a remote server', () => {
     ['429', refuses(429)],
     ['nothing', () => undefined],
   ] as const) {
-    test(`L-009 that is down and answers ${name} decides nothing`, TIMEOUT, async (t) => {
+    // L-009
+    test(`that is down and answers ${name} decides nothing`, TIMEOUT, async (t) => {
       const time = stopTime(t);
       let isUp = false;
       await using server = await probed(
@@ -285,7 +301,8 @@ function clock(t: TestContext): { aheadMs: number } {
   return state;
 }
 
-test('L-011 a legacy server is not probed again until the finding expires', TIMEOUT, async (t) => {
+// L-011
+test('a legacy server is not probed again until the finding expires', TIMEOUT, async (t) => {
   const time = clock(t);
   let discover: Answer = refuses(404);
   await using server = await probed(() => discover);
@@ -298,7 +315,8 @@ test('L-011 a legacy server is not probed again until the finding expires', TIME
   assert.equal((await links.open()).revision, '2026-07-28');
 });
 
-test('L-009 a server with a transient failure is probed again a minute later', TIMEOUT, async (t) => {
+// L-009
+test('a server with a transient failure is probed again a minute later', TIMEOUT, async (t) => {
   const time = clock(t);
   let discover: Answer = refuses(503);
   await using server = await probed(() => discover);
@@ -310,7 +328,8 @@ test('L-009 a server with a transient failure is probed again a minute later', T
   assert.equal((await links.open()).revision, '2026-07-28');
 });
 
-test('L-011 after a failure the server is probed again, as it may have been replaced', TIMEOUT, async (t) => {
+// L-011
+test('after a failure the server is probed again, as it may have been replaced', TIMEOUT, async (t) => {
   const time = clock(t);
   let isReplaced = false;
   await using server = await probed(
@@ -325,7 +344,8 @@ test('L-011 after a failure the server is probed again, as it may have been repl
   assert.equal((await links.open()).revision, '2026-07-28');
 });
 
-test('L-011 a server that is no longer modern gets a legacy handshake', TIMEOUT, async () => {
+// L-011
+test('a server that is no longer modern gets a legacy handshake', TIMEOUT, async () => {
   let discover = discovers;
   await using server = await probed(() => discover);
   await using links = await prober(remote(server));

@@ -81,13 +81,15 @@ function causeOf({ cause }: GatewayError): string {
   return cause instanceof Error ? cause.message : '';
 }
 
-test('N-07 a wrapper that still downloads is too slow to start, with what to do', BOUNDED, async (t) => {
+// N-07
+test('a wrapper that still downloads is too slow to start, with what to do', BOUNDED, async (t) => {
   const failure = await stopTime(t).passUntil(failureOf(join(dir, 'npx'), ['-y', 'x']), STEP_MS);
   assert.equal(failure.detail.message, 'upstream "up" did not start within 0.5 s (timeouts.start)');
   assert.match(causeOf(failure), /npx or uvx downloads packages: run "linkspan prefetch", or raise timeouts\.start/);
 });
 
-test('N-07 a mute program did not answer initialize in time', BOUNDED, async (t) => {
+// N-07
+test('a mute program did not answer initialize in time', BOUNDED, async (t) => {
   const failure = await stopTime(t).passUntil(failureOf('sleep', ['60']), STEP_MS);
   assert.equal(failure.detail.message, 'upstream "up" did not answer initialize within 0.5 s (timeouts.start)');
   assert.match(causeOf(failure), /linkspan prefetch/);

@@ -48,7 +48,8 @@ function received(peer: Peer, count: number): Promise<void> {
   return until(() => peer.received.length >= count, `the upstream has received ${count} messages`);
 }
 
-test('SEC-26 answers are matched to calls by our own ids, in any order', async () => {
+// SEC-26
+test('answers are matched to calls by our own ids, in any order', async () => {
   const requests: string[] = [];
   const { connection, peer } = await connect({ request: (_peer, request) => void requests.push(request.id) });
   const first = connection.call('a', undefined, OPTIONS);
@@ -72,7 +73,8 @@ test('a request that cannot be serialised throws, and is not in flight', async (
   assert.deepEqual(requests, []);
 });
 
-test('R5 repeated and unknown answers, and ids of other types, have no effect', async () => {
+// R5
+test('repeated and unknown answers, and ids of other types, have no effect', async () => {
   const { connection, peer } = await connect({
     request: (peer, request) => {
       peer.send(`{"jsonrpc":"2.0","id":"${request.id}","result":{"wrong":"type"}}`);
@@ -87,7 +89,8 @@ test('R5 repeated and unknown answers, and ids of other types, have no effect', 
   assert.equal(peer.received.length, 1);
 });
 
-test('L-015 a call without an answer times out, and is cancelled at the upstream', async (t) => {
+// L-015
+test('a call without an answer times out, and is cancelled at the upstream', async (t) => {
   const time = stopTime(t);
   const { connection, peer } = await connect({ request: () => undefined });
   const call = connection.call('tools/call', undefined, HASTY);
@@ -99,7 +102,8 @@ test('L-015 a call without an answer times out, and is cancelled at the upstream
   assert.ok(cancelled?.kind === 'notification' && cancelled.params?.raw('requestId') === String(call.id));
 });
 
-test('L-015 each call ends after its own timeout, with many in flight', async (t) => {
+// L-015
+test('each call ends after its own timeout, with many in flight', async (t) => {
   const time = stopTime(t);
   const { connection, peer } = await connect({ request: () => undefined });
   const patient = connection.call('tools/call', undefined, OPTIONS);
@@ -118,7 +122,8 @@ test('L-015 each call ends after its own timeout, with many in flight', async (t
   await assert.rejects(late.answer, { code: 'upstream-timeout' });
 });
 
-test('L-015 progress extends the timeout, up to the longest time of a call', async (t) => {
+// L-015
+test('progress extends the timeout, up to the longest time of a call', async (t) => {
   const time = stopTime(t);
   const { connection, peer } = await connect({ request: () => undefined });
   const limits = { ...OPTIONS, timeoutMs: 300, maxMs: 3_000, progress: true };
@@ -136,7 +141,8 @@ test('L-015 progress extends the timeout, up to the longest time of a call', asy
   await assert.rejects(inFlight.answer, { code: 'upstream-lost' });
 });
 
-test('L-006 initialize is never cancelled', async (t) => {
+// L-006
+test('initialize is never cancelled', async (t) => {
   const time = stopTime(t);
   const { connection, peer } = await connect({ isRaw: true, request: () => undefined });
   const silent = connection.call('initialize', RawObject.EMPTY, HASTY);
@@ -149,7 +155,8 @@ test('L-006 initialize is never cancelled', async (t) => {
   );
 });
 
-test('M-019 the upstream gets our token, and its progress is routed to its call', async () => {
+// M-019
+test('the upstream gets our token, and its progress is routed to its call', async () => {
   const { connection, peer, notifications } = await connect({ request: () => undefined });
   const params = RawObject.parse('{"name":"x","_meta":{"progressToken":"mine","other":1}}');
   connection.call('tools/call', params, { ...OPTIONS, progress: true, context: 'caller' });
@@ -165,7 +172,8 @@ test('M-019 the upstream gets our token, and its progress is routed to its call'
   await connection.close();
 });
 
-test('L-013 a ping is answered at once', async () => {
+// L-013
+test('a ping is answered at once', async () => {
   const { peer } = await connect({});
   peer.send('{"jsonrpc":"2.0","id":"p","method":"ping"}');
   await received(peer, 1);
@@ -199,7 +207,8 @@ test('a cancelled server request is withdrawn, and its late answer is not sent',
   assert.deepEqual(peer.received, []);
 });
 
-test('R1 when the connection closes, all calls fail with the right value of executed', async () => {
+// R1
+test('when the connection closes, all calls fail with the right value of executed', async () => {
   const { connection, peer, closed } = await connect({ request: (peer) => peer.crash('exited with code 1') });
   const call = connection.call('tools/call', undefined, OPTIONS);
   const error = await call.answer.then(

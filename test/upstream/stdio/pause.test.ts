@@ -20,8 +20,9 @@ process.stdin.once('data', (chunk) => {
 `;
 
 for (const exits of [false, true]) {
+  // N-29
   test(
-    `N-29 limit notificationsPerSecond: a stdio flood is paused, not lost, exits: ${exits}`,
+    `limit notificationsPerSecond: a stdio flood is paused, not lost, exits: ${exits}`,
     { timeout: 120_000 },
     async () => {
       const log = pino({ level: 'silent' });

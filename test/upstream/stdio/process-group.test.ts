@@ -24,8 +24,10 @@ async function started(guard: ProcessGuard, script: string) {
   return { child, group, leader: child.pid, other: Number(String(output)) };
 }
 
-suite('R11 a process group', { concurrency: 1 }, () => {
-  test('R11 ends with SIGTERM, together with the processes that the leader has started', LIMIT, async () => {
+// R11
+suite('a process group', { concurrency: 1 }, () => {
+  // R11
+  test('ends with SIGTERM, together with the processes that the leader has started', LIMIT, async () => {
     await using guard = new ProcessGuard(log);
     const { group, leader, other } = await started(guard, 'sleep 300 & echo $!; wait');
     assert.equal(group.hasExited, false);
@@ -33,7 +35,8 @@ suite('R11 a process group', { concurrency: 1 }, () => {
     assert.deepEqual([group.hasExited, isGone(leader), isGone(other)], [true, true, true]);
   });
 
-  test('R11 ends with SIGKILL if it ignores SIGTERM', LIMIT, async () => {
+  // R11
+  test('ends with SIGKILL if it ignores SIGTERM', LIMIT, async () => {
     await using guard = new ProcessGuard(log);
     const script = 'trap "" TERM; sh -c \'trap "" TERM; echo $$; while :; do sleep 1; done\'';
     const { group, leader, other } = await started(guard, script);
@@ -41,7 +44,8 @@ suite('R11 a process group', { concurrency: 1 }, () => {
     await until(() => isGone(leader) && isGone(other), 'both are gone');
   });
 
-  test('R11 ends without a signal if the leader exits within the patience', LIMIT, async () => {
+  // R11
+  test('ends without a signal if the leader exits within the patience', LIMIT, async () => {
     await using guard = new ProcessGuard(log);
     const { child, group } = await started(guard, 'echo $$; read -r line; exit 7');
     child.stdin.end('go\n');

@@ -27,7 +27,8 @@ function toPids(value: unknown): number[] {
 }
 
 suite('the end of a process', { concurrency: 1 }, () => {
-  test('T-041 close() ends stdin, and earlier requests are still answered', LIMIT, async (t) => {
+  // T-041
+  test('close() ends stdin, and earlier requests are still answered', LIMIT, async (t) => {
     stopTime(t).flow(2);
     await using stdio = await Stdio.server('stdio-echo.ts');
     const pid = await pidOf(stdio);
@@ -53,7 +54,8 @@ suite('the end of a process', { concurrency: 1 }, () => {
     assert.equal(stdio.failed.get(later)?.detail.executed, 'no');
   });
 
-  test('T-041 N-30 a server that ignores SIGTERM is killed, with its children in any session', LIMIT, async (t) => {
+  // T-041 N-30
+  test('a server that ignores SIGTERM is killed, with its children in any session', LIMIT, async (t) => {
     stopTime(t).flow(10);
     await using stdio = await Stdio.server('stdio-stubborn.ts');
     const pids = await stubbornPids(stdio);
@@ -74,7 +76,8 @@ suite('the end of a process', { concurrency: 1 }, () => {
     assert.equal(stdio.failed.get(waiting)?.detail.executed, 'no');
   });
 
-  test('REL-09 an exit is reported with its code, and to operators with its last line', LIMIT, async (t) => {
+  // REL-09
+  test('an exit is reported with its code, and to operators with its last line', LIMIT, async (t) => {
     stopTime(t).flow(2);
     await using stdio = await Stdio.server('stdio-echo.ts');
     stdio.send('complain', { text: 'starting\n\u001B[31mcannot read /home/me/secret\u0007\u001B[0m' });
@@ -96,7 +99,8 @@ suite('the end of a process', { concurrency: 1 }, () => {
     assert.match(error.cause.message, /no such module$/);
   });
 
-  test('REL-09 a kill is reported with its signal; unwritten requests have executed no', LIMIT, async (t) => {
+  // REL-09
+  test('a kill is reported with its signal; unwritten requests have executed no', LIMIT, async (t) => {
     stopTime(t).flow(2);
     await using stdio = await Stdio.server('stdio-echo.ts');
     const pid = await pidOf(stdio);
@@ -136,7 +140,8 @@ suite('the end of a process', { concurrency: 1 }, () => {
     assert.equal(stdio.failed.get(first)?.detail.executed, 'no');
   });
 
-  test('N-05 a request that meets the broken pipe first fails with the exit', LIMIT, async (t) => {
+  // N-05
+  test('a request that meets the broken pipe first fails with the exit', LIMIT, async (t) => {
     stopTime(t).flow(2);
     const hello = '{"jsonrpc":"2.0","method":"notifications/hello"}';
     await using stdio = await Stdio.start('/bin/sh', ['-c', `exec 0<&-; echo '${hello}'; sleep 0.05; exit 3`]);

@@ -14,14 +14,16 @@ function response(id: number, text: string): string {
 }
 
 suite('messages over stdio', { concurrency: 1 }, () => {
-  test('T-040 requests are lines on stdin, and answers lines on stdout', LIMIT, async () => {
+  // T-040
+  test('requests are lines on stdin, and answers lines on stdout', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
     const ids = Array.from({ length: 500 }, (_, i) => stdio.send('echo', { text: `Nº ${i}` }));
     await until(() => stdio.messages.length === ids.length, 'all are answered');
     for (const [i, id] of ids.entries()) assert.equal(stdio.answer(id)?.object('params')?.string('text'), `Nº ${i}`);
   });
 
-  test('T-040 a message with line breaks is sent on one line', LIMIT, async () => {
+  // T-040
+  test('a message with line breaks is sent on one line', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
     const text = '{"jsonrpc":"2.0",\r\n"id":7,\n\n"method":"echo","params":{\n"text":"a\\nb"}}';
     stdio.transport.send({ text, id: 7, method: 'echo' });
@@ -30,7 +32,8 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     assert.equal(stdio.junk, 0);
   });
 
-  test('REL-13 a result with invalid nested JSON is still delivered, in every era', LIMIT, async () => {
+  // REL-13
+  test('a result with invalid nested JSON is still delivered, in every era', LIMIT, async () => {
     for (const revision of ['2025-11-25', '2026-07-28']) {
       await using stdio = await Stdio.server('stdio-echo.ts');
       stdio.transport.setRevision(revision);
@@ -41,13 +44,15 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     }
   });
 
-  test('REL-12 a character split between two reads is read correctly', LIMIT, async () => {
+  // REL-12
+  test('a character split between two reads is read correctly', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-bytes.ts', { env: { TEXT: `${response(1, 'è語🙂')}\n` } });
     await until(() => stdio.messages.length > 0, 'the message came');
     assert.equal(stdio.answer(1)?.string('text'), 'è語🙂');
   });
 
-  test('REL-12 a line of exactly the limit is read, and one byte more ends the process', LIMIT, async () => {
+  // REL-12
+  test('a line of exactly the limit is read, and one byte more ends the process', LIMIT, async () => {
     const line = response(0, 'é'.repeat(2_000));
     const messageBytes = Buffer.byteLength(line);
     await using stdio = await Stdio.server('stdio-echo.ts', { messageBytes });
@@ -60,7 +65,8 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     assert.match(error.message, new RegExp(`more than ${messageBytes} bytes`));
   });
 
-  test('R6 REL-11 a gibibyte without a line break ends the process in bounded memory', LIMIT, async () => {
+  // R6 REL-11
+  test('a gibibyte without a line break ends the process in bounded memory', LIMIT, async () => {
     const messageBytes = 4_194_304;
     const before = usedBytes();
     let peakBytes = 0;
@@ -74,7 +80,8 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     assert.deepEqual(stdio.messages, []);
   });
 
-  test('T-040 R6 REL-13 lines that are no messages are counted and skipped', LIMIT, async () => {
+  // T-040 R6 REL-13
+  test('lines that are no messages are counted and skipped', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
     const junk = [
       'Server running on stdio',
@@ -90,7 +97,8 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     assert.equal(stdio.messages.length, 2);
   });
 
-  test('REL-13 limit nonProtocolLines: one more line that is no message ends the process', LIMIT, async () => {
+  // REL-13
+  test('limit nonProtocolLines: one more line that is no message ends the process', LIMIT, async () => {
     const reached: string[] = [];
     await using stdio = await Stdio.server('stdio-echo.ts', { onLimit: (limit) => reached.push(limit) });
     await stdio.call('print', { text: 'junk\n'.repeat(100) });
@@ -102,7 +110,8 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     assert.deepEqual(reached, ['nonProtocolLines']);
   });
 
-  test('REL-13 limit nonProtocolBytes: the process is ended, in any number of lines', LIMIT, async () => {
+  // REL-13
+  test('limit nonProtocolBytes: the process is ended, in any number of lines', LIMIT, async () => {
     const reached: string[] = [];
     await using stdio = await Stdio.server('stdio-echo.ts', { onLimit: (limit) => reached.push(limit) });
     stdio.send('print', { text: `${'x'.repeat(600_000)}\n`.repeat(2) });
@@ -121,7 +130,8 @@ suite('messages over stdio', { concurrency: 1 }, () => {
   });
 
   for (const broken of ['\\q', '\u0001']) {
-    test(`N-32 an answer with ${JSON.stringify(broken)} in a string fails its request`, LIMIT, async () => {
+    // N-32
+    test(`an answer with ${JSON.stringify(broken)} in a string fails its request`, LIMIT, async () => {
       const text = `{"jsonrpc":"2.0","id":7,"result":{"text":"${broken}"}}\n`;
       await using stdio = await Stdio.server('stdio-bytes.ts', { env: { TEXT: text } });
       await until(() => stdio.failed.has(7), 'the request failed');
@@ -182,7 +192,8 @@ suite('messages over stdio', { concurrency: 1 }, () => {
   });
 });
 
-suite('REL-14 a process that does not read', { concurrency: 1 }, () => {
+// REL-14
+suite('a process that does not read', { concurrency: 1 }, () => {
   async function stopped(stdio: Stdio): Promise<number> {
     const pid = Number((await stdio.call('pid')).raw('pid'));
     process.kill(pid, 'SIGSTOP');
