@@ -9,7 +9,7 @@ import { shownBytes } from './input.ts';
 /** Config files that are wrong. They are loaded in the process of the fuzzer. */
 export const CONFIGS = { name: 'configs', inputs: 300 };
 
-const MAX_MS = 500;
+const MAX_MS = 500; // subject
 const TRIES = 3;
 
 const GOOD = `
