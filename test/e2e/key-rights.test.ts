@@ -116,7 +116,7 @@ test('SEC-08 streams and subscriptions follow the groups of a key in Redis, at e
   const own = { auth: { keysInRedis: true }, access: ACCESS, redis: shared };
   const config = join(dir, 'redis.json');
   await writeFile(config, JSON.stringify({ mcpServers: {}, gateway: { auth: own.auth, redis: shared } }));
-  const { config: loaded } = loadConfig(config, { env: process.env });
+  const { config: loaded } = await loadConfig(config, { env: process.env });
   assert.ok(loaded.redis !== undefined);
   await using keys = await openRedisKeys(loaded.redis);
   await keys.store.change(() => ({ add: [ANN] }));

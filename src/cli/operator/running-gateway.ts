@@ -45,10 +45,10 @@ export async function findGateway(
     return { url: originOf(options.url), token: env['LINKSPAN_OPERATOR_KEY'], file: undefined };
   if (options.stateDir !== undefined) return await inDirectory(options.stateDir, options.stateDir, 'any-for-root');
   if (options.config !== undefined)
-    return await inDirectory(stateDirOf(options.config, env), options.config, 'any-for-root');
+    return await inDirectory(await stateDirOf(options.config, env), options.config, 'any-for-root');
   const found = findConfigFile(cwd, env);
   // Another user may have left this file in the current directory of root, and names a state directory in it.
-  if (found !== undefined) return await inDirectory(stateDirOf(found, env), found, 'self');
+  if (found !== undefined) return await inDirectory(await stateDirOf(found, env), found, 'self');
   const root = stateRoot({ variable: (name) => env[name], home: env['HOME'] ?? homedir() });
   return await onlyOne(process.geteuid?.() === 0 && root !== serviceRoot ? [root, serviceRoot] : [root]);
 }
