@@ -8,6 +8,14 @@ const MIB = 1_024 * KIB;
  * page and this table in step. Each name ends in its unit (`Bytes`, `Chars`, `Ms`) or in the thing counted.
  */
 export const LIMITS = {
+  /** A config file in YAML or TOML, and in JSON: Claude Code keeps all its state in the file with its servers. */
+  configFileBytes: MIB,
+  configJsonFileBytes: 32 * MIB,
+  /** The file of a `${file:…}`, that of an `envFile`, the lock file, and all files of one config. */
+  configValueBytes: 64 * KIB,
+  configEnvFileBytes: MIB,
+  configLockBytes: 64 * MIB,
+  configTotalBytes: 128 * MIB,
   /** Messages of one event stream that wait for a client that does not read. */
   streamQueueMessages: 256,
   streamQueueBytes: MIB,

@@ -37,7 +37,7 @@ const BEGINNING_BYTES = 32;
  */
 export async function auditVerify(files: readonly string[], options: AuditVerifyOptions): Promise<number> {
   for (const file of files) await assertThere(file);
-  const config = options.keyFile === undefined || files.length === 0 ? configOf(files, options) : undefined;
+  const config = options.keyFile === undefined || files.length === 0 ? await configOf(files, options) : undefined;
   const named = files.length > 0 ? files : [config?.audit?.file ?? noFile()];
   const keys = (await secretsOf(options, config)).map(auditKeyOf);
   const head = options.withoutHead ? undefined : await findHead(options.head ?? headOf(named.at(-1) ?? ''), keys);
@@ -55,12 +55,13 @@ async function assertThere(file: string): Promise<void> {
   });
 }
 
-function configOf(files: readonly string[], options: AuditVerifyOptions): Config {
+async function configOf(files: readonly string[], options: AuditVerifyOptions): Promise<Config> {
   if (files.length > 0 && options.config === undefined && findConfigFile(process.cwd(), process.env) === undefined) {
     throw new StartError('name the key of the audit log with --key-file, or the config that has it with --config');
   }
   const start = options.config === undefined ? {} : { config: options.config };
-  return loadConfig(fileOf(start), loadOptions(start).preview).config;
+  const { config } = await loadConfig(fileOf(start), loadOptions(start).preview);
+  return config;
 }
 
 function noFile(): never {

@@ -28,7 +28,7 @@ export interface LockOptions extends StartOptions {
  */
 export async function lock(options: LockOptions): Promise<number> {
   const { check, json, upstream: only } = options;
-  const { config, lockFile: file } = loadConfig(fileOf(options), {
+  const { config, lockFile: file } = await loadConfig(fileOf(options), {
     ...loadOptions(options).preview,
     ignoresLock: true,
   });

@@ -29,8 +29,8 @@ interface Change {
  * Resolves with 1 if there are any.
  */
 export async function policyDiff(oldFile: string, newFile: string, options: PolicyDiffOptions): Promise<number> {
-  const [before, after] = [oldFile, newFile].map((file) => loadConfig(file, { env: process.env }).config);
-  if (before === undefined || after === undefined) throw new RangeError('two files are compared');
+  const { config: before } = await loadConfig(oldFile, { env: process.env });
+  const { config: after } = await loadConfig(newFile, { env: process.env });
   const stateDir = options.stateDir ?? before.stateDir;
   const changes = changesBetween(
     { config: before, gateway: await openOffline(before, stateDir) },

@@ -29,9 +29,9 @@ export interface StartedCommand {
   readonly loaded: Loaded;
   readonly log: Logger;
   /** Loads the file again. @throws {ConfigError} */
-  readonly load: () => Loaded;
+  readonly load: () => Promise<Loaded>;
   /** Loads the file without making a first key. @throws {ConfigError} */
-  readonly preview: () => Loaded;
+  readonly preview: () => Promise<Loaded>;
 }
 
 /** The options for loading a config, by the purpose. */
@@ -80,7 +80,7 @@ export async function start(verb: 'run' | 'stdio', options: StartOptions): Promi
   const how = loadOptions(options);
   const load = () => loadConfig(file, how.use);
   const preview = () => loadConfig(file, how.preview);
-  const loaded = options.lastGood === true ? await startOrLastGood(file, how.use) : load();
+  const loaded = options.lastGood === true ? await startOrLastGood(file, how.use) : await load();
   const { config, warnings } = loaded;
   const format = options.logFormat ?? (isatty(STDERR) ? 'pretty' : 'json');
   const log = createLogger(config.logLevel, undefined, { format, requests: requestLines(verb, format, config) });
@@ -98,7 +98,7 @@ export async function start(verb: 'run' | 'stdio', options: StartOptions): Promi
 async function startOrLastGood(file: string, how: LoadOptions): Promise<Loaded> {
   const { keptUpstreams } = await import('./kept-upstreams.ts');
   const kept = await keptUpstreams(file, how.env);
-  return loadOrLastGood((lastGood) => loadConfig(file, { ...how, lastGood }), kept);
+  return await loadOrLastGood((lastGood) => loadConfig(file, { ...how, lastGood }), kept);
 }
 
 /** Returns the config file: the one that the command line names, else the one that is found. @throws {ConfigError} */

@@ -35,7 +35,7 @@ export async function validate(options: ValidateOptions): Promise<number> {
   const { json } = options;
   try {
     const file = fileOf(options);
-    const { config, warnings: ofFile, problems } = loadConfig(file, loadOptions(options).preview);
+    const { config, warnings: ofFile, problems } = await loadConfig(file, loadOptions(options).preview);
     const unmatched = config.access === undefined ? [] : unmatchedGlobs(config, await openOffline(config));
     const warnings = [...ofFile, ...unmatched];
     const started = options.start ? await listOnce(config) : [];

@@ -55,7 +55,7 @@ async function askRunning(asked: Asked, options: ExplainOptions): Promise<Explai
 
 /** Explains by the config file and the last good lists. @throws {CliError} */
 async function explainOffline({ as, args, ...asked }: Asked, options: ExplainOptions): Promise<ExplainAnswer> {
-  const { config } = loadConfig(configFile(options.config, process.cwd(), process.env), { env: process.env });
+  const { config } = await loadConfig(configFile(options.config, process.cwd(), process.env), { env: process.env });
   const gateway = await openOffline(config, options.stateDir);
   const view = gateway.views.get(asked.view);
   if (view === undefined) throw new CliError(EXIT.failed, `There is no endpoint "${asked.view}".`);

@@ -1,7 +1,7 @@
 import type { Hono } from 'hono';
 import type { Address, Config } from '../../config/config.ts';
 import { FileWatch } from '../../config/files/file-watch.ts';
-import type { Loaded } from '../../config/load.ts';
+import type { Loaded, LoadedFiles } from '../../config/load.ts';
 import { isLoopback } from '../../config/schema/address.ts';
 import { GatewayError, StartError } from '../../errors.ts';
 import { RefusalAudit } from '../../downstream/admission/refusal-audit.ts';
@@ -126,7 +126,7 @@ class Parent {
   #operator: ParentOperator | undefined;
   #url = '';
   #watch: FileWatch | undefined;
-  #files: readonly string[];
+  #files: LoadedFiles;
   #logLevel: Config['logLevel'];
 
   constructor(parts: ParentParts) {
@@ -147,9 +147,9 @@ class Parent {
     metrics.onScrape('ready', () => (isReady ? 1 : 0));
     this.control = new Reloader({
       loaded,
-      load: () => {
+      load: async () => {
         if (this.#phase.isStopping) throw new StartError('the gateway is shutting down');
-        return options.load();
+        return await options.load();
       },
       preview: options.preview,
       apply: (next) => this.#apply(next),
