@@ -4,12 +4,12 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { Child } from '../support/child.ts';
 import { startGateway } from '../support/gateway.ts';
 import { PATIENCE_MS } from '../support/patience.ts';
 import { startOnTerminal } from '../support/terminal.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const BOUNDED = { timeout: 120_000 };
@@ -77,14 +77,13 @@ test('a gateway whose terminal is closed stops in order', BOUNDED, async () => {
 
 /** Resolves when the process has ended. It is no child of this one, so its end is no event here. */
 async function ended(pid: number): Promise<void> {
-  for (let deadline = Date.now() + PATIENCE_MS; ; await delay(20)) {
+  await waitUntil(() => {
     try {
-      process.kill(pid, 0);
+      return !process.kill(pid, 0);
     } catch {
-      return;
+      return true;
     }
-    assert.ok(Date.now() < deadline, `process ${pid} is still there`);
-  }
+  });
 }
 
 for (const { format, up } of [

@@ -23,7 +23,7 @@ export const ISSUER_FLAWS = [
 ] as const satisfies readonly OracleName[];
 type IssuerFlaw = (typeof ISSUER_FLAWS)[number];
 
-const BUSY_MS = 600;
+const BUSY_MS = 600; // subject
 
 /** The parts of the real gateway with one defect, for the test of the oracles. */
 export class FlawedIssuerClient implements IssuerClient {

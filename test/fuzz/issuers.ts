@@ -24,7 +24,7 @@ import { urlOf } from './urls.ts';
 export const ISSUERS = { name: 'issuers', inputs: 400 };
 
 /** Time of the processor for one input, also for the issuer. */
-const MAX_MS = 500;
+const MAX_MS = 500; // subject
 const TRIES = 3;
 const MAX_TAKEN_BYTES = 16 * 1_024 * 1_024;
 const MAX_REQUESTS = 4;

@@ -27,7 +27,7 @@ const ISSUER_INPUTS = 200;
 /** Each of them keeps the processor busy for 2 s. */
 const SLOW_INPUTS = 4;
 /** The patience with a gateway that never answers. */
-const SILENT_MS = 300;
+const SILENT_MS = 300; // subject
 
 /** Calls that are right, calls that the policy denies, and calls with a forged session, in turns. */
 const CALLS: Category = {

@@ -9,7 +9,7 @@ import { collect } from '../support/used-bytes.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
-const BUSY_MS = 40;
+const BUSY_MS = 40; // subject
 
 /** A guard of the loop of this process, and what it has done. */
 function guarded(overload: OverloadConfig, inFlight: number) {

@@ -3,8 +3,8 @@ import { test } from 'node:test';
 import type { Work } from '../../src/load/load.ts';
 import { LEAST_FOR_DELAY, LEAST_FOR_MEMORY, Overload } from '../../src/load/overload.ts';
 
-const BOUND_MS = 500;
-const TURN_MS = 100;
+const BOUND_MS = 500; // subject
+const TURN_MS = 100; // subject
 
 /** Records this many turns that are that late. */
 function turns(overload: Overload, count: number, lateMs: number, inFlight: number): void {

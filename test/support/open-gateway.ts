@@ -46,7 +46,7 @@ export async function openGateway(
   };
   await writeFile(file, JSON.stringify({ mcpServers: Object.fromEntries(marked), gateway }));
   const load = () => loadConfig(file, { env: process.env });
-  const loaded = load();
+  const loaded = await load();
   const lines: string[] = [];
   // One write may have several lines.
   const write = (text: string) => void lines.push(...text.split(/(?<=\n)/));

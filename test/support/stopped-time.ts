@@ -2,7 +2,7 @@ import { syncBuiltinESMExports } from 'node:module';
 import type { TestContext } from 'node:test';
 import { waitUntil } from './wait-until.ts';
 
-const FLOW_MS = 2;
+const FLOW_STEP_MS = 2;
 
 // Tests replace timers after this import.
 const [repeat, stopRepeating] = [setInterval, clearInterval];
@@ -46,7 +46,7 @@ export function stopTime(t: TestContext): StoppedTime {
   return {
     pass,
     flow: (stepMs) => {
-      flowing = repeat(() => pass(stepMs), FLOW_MS);
+      flowing = repeat(() => pass(stepMs), FLOW_STEP_MS);
     },
     passUntil: async (promise, stepMs) => {
       let isSettled = false;

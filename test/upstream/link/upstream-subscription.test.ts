@@ -27,7 +27,7 @@ interface Subscribed extends AsyncDisposable {
 }
 
 /** Opens a connection to a server over HTTP, and subscribes on it. */
-async function subscribe({ url }: HttpUpstream, capabilities: object, callMs = 5_000): Promise<Subscribed> {
+async function subscribe({ url }: HttpUpstream, capabilities: object, callMs = PATIENCE_MS): Promise<Subscribed> {
   const log = pino({ level: 'silent' });
   const wire = new WirePool(new URL(url), PATIENCE_MS);
   const start = modernHttpTransport(

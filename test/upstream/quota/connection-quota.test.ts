@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { acquireFromAll, ConnectionQuota } from '../../../src/upstream/quota/connection-quota.ts';
 import { remoteConnections } from '../../../src/upstream/quota/quotas.ts';
+import { PATIENCE_MS } from '../../support/patience.ts';
 import { sharesOf } from './shares.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -11,7 +12,7 @@ function quota(limit: number): ConnectionQuota {
   return new ConnectionQuota({ limit, refusal: `all ${limit} are in use`, shares: sharesOf() });
 }
 
-function request(principal: string, waitMs = 5_000) {
+function request(principal: string, waitMs = PATIENCE_MS) {
   return { principal, waitMs, signal };
 }
 
