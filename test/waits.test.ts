@@ -6,8 +6,8 @@ import { PATIENCE_MS } from './support/patience.ts';
 
 const ROOT = import.meta.dirname;
 
-/** Not judged here: the runner, whose bounds end a run, and tests that start programs of other projects, which have times of their own. */
-const NOT_JUDGED = /^(?:run\.ts|runner\/|e2e\/|peers\/|conformance\/|support\/watchdog\.ts)/;
+/** Not judged here: the runner, whose bounds end a run, and tests with clients and servers of other projects, which have times of their own. */
+const NOT_JUDGED = /^(?:run\.ts|runner\/|peers\/|conformance\/|support\/watchdog\.ts)/;
 
 /** The mark of a line on which a short time is what the test is about. */
 const SUBJECT = '// subject';

@@ -19,7 +19,8 @@ const [CALLS, MODERN_CALLS] = [80, 20];
 /** Groups of principals. Each sees tools of its own, others in each phase. */
 const GROUPS = 5;
 const PHASES = ['a', 'b'] as const;
-const RELOAD_MS = 200;
+const RELOAD_PAUSE_MS = 200;
+const POLL_MS = 20;
 /** The interval of the lists of one principal. */
 const LIST_MS = PRINCIPALS / 5;
 const SHOWN = 20;
@@ -95,12 +96,12 @@ class Phases {
       // The test has the patience: a busy machine takes long for a reload.
       while ((await this.#appliedCount()) < applied) if (until.aborted) return;
       this.current.delete(from);
-      await sleep(RELOAD_MS);
+      await sleep(RELOAD_PAUSE_MS);
     }
   }
 
   async #appliedCount(): Promise<number> {
-    await sleep(20);
+    await sleep(POLL_MS);
     const text = await (await fetch(`${this.#gateway.operatorUrl}/metrics`)).text();
     return Number(/^linkspan_config_reloads_total\{[^}]*outcome="applied"[^}]*\} (\d+)$/m.exec(text)?.[1] ?? 0);
   }

@@ -30,6 +30,8 @@ const [GOOD_KEY, REVOKED_KEY, EXPIRED_KEY] = [
   'revoked-key-0123456789',
   'expired-key-0123456789',
 ];
+/** After the end of this file, on any machine. */
+const LATER = Math.floor(Date.now() / 1_000) + 3_600;
 const OPERATOR_KEY = 'operator-key-0123456789';
 const PUBLIC_URL = 'http://gateway.example.com';
 
@@ -102,7 +104,7 @@ async function badCredentials(): Promise<readonly Bad[]> {
   const bearer = (token: string) => [`Bearer ${token}`];
   const scope = 'mcp';
   const aud = [`${PUBLIC_URL}/mcp`, `${PUBLIC_URL}/mcp/spy`, `${PUBLIC_URL}/mcp/nope`];
-  const good = await issuer.token({ aud, scope });
+  const good = await issuer.token({ aud, scope, exp: LATER });
   const [header = '', body = '', signature = ''] = good.split('.');
   const foreign = await signingKey('RS256', 'main');
   const hs256 = `${part({ alg: 'HS256', kid: 'main' })}.${body}`;
@@ -128,7 +130,7 @@ async function badCredentials(): Promise<readonly Bad[]> {
     { name: 'alg none', authorization: bearer(`${part({ alg: 'none' })}.${body}.`), status: 401 },
     { name: 'HS256 with the public key', authorization: bearer(`${hs256}.${mac}`), status: 401 },
     { name: 'tampered claims', authorization: bearer(`${header}.${part(claims)}.${signature}`), status: 401 },
-    { name: 'no scope', authorization: bearer(await issuer.token({ aud, scope: 'other' })), status: 403 },
+    { name: 'no scope', authorization: bearer(await issuer.token({ aud, scope: 'other', exp: LATER })), status: 403 },
     { name: 'a revoked key', authorization: bearer(REVOKED_KEY), status: 401 },
     { name: 'an expired key', authorization: bearer(EXPIRED_KEY), status: 401 },
     { name: 'two headers', authorization: [...bearer(GOOD_KEY), ...bearer(GOOD_KEY)], status: 400 },

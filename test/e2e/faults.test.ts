@@ -9,6 +9,7 @@ const TIMEOUT = { timeout: 120_000 };
 
 /** Longest wait of a client. */
 const PATIENCE_MS = 60_000;
+const PAUSE_MS = 20;
 
 /** The outcome of a call of `bad` for the client. */
 interface Outcome {
@@ -127,7 +128,7 @@ async function useHealthyServer(until: Promise<unknown>): Promise<number> {
     assert.equal(textOf(await inTime(client.call('calm__fine'))), 'fine');
     assert.ok((await names()).includes('calm__fine'));
     rounds++;
-    await sleep(20);
+    await sleep(PAUSE_MS);
   } while (!call.isOver);
   return rounds;
 }

@@ -14,7 +14,8 @@ const OPTIONS = { timeout: 120_000 };
 const TOOLS = ['echo', 'waits', 'large'].map((name) => ({ name, inputSchema: { type: 'object' } }));
 const LARGE_CHARS = 12_000_000;
 /** More than a busy machine delays three of five turns. */
-const LATE_MS = 500;
+const LATE_MS = 500; // subject
+const PAUSE_MS = 60;
 
 const INITIALIZE = rpc(0, 'initialize', {
   protocolVersion: '2025-11-25',
@@ -95,7 +96,7 @@ function slowed(gateway: RunningGateway): AsyncDisposable {
       gateway.pause();
       await sleep(2 * LATE_MS);
       gateway.resume();
-      await sleep(60);
+      await sleep(PAUSE_MS);
     }
   })();
   return {

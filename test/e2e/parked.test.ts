@@ -24,6 +24,7 @@ const NEVER = '1h';
 const PATIENT = { start: '60s', call: '10m', max: '1h', firstByte: '60s' };
 const START_MS = 60_000;
 const UNTIL_MS = 60_000;
+const POLL_MS = 50;
 /** Less than the concurrency of an upstream. */
 const AT_ONCE = 24;
 
@@ -147,7 +148,7 @@ async function untilGauge(gateway: RunningGateway, name: string, wanted: number)
     const value = await gauge(gateway, name);
     if (value === wanted) return;
     assert.ok(performance.now() < deadline, `${name} is ${value}, not ${wanted}`);
-    await sleep(50);
+    await sleep(POLL_MS);
   }
 }
 

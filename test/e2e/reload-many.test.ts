@@ -8,6 +8,7 @@ import type { Pool } from 'undici';
 import { readOperatorFile } from '../../src/store/disk/operator-file.ts';
 import { BOTH, getEvents, initialize, messagesOf, post, rpc } from '../downstream/client.ts';
 import { type GatewayFile, type RunningGateway, startGateway } from '../support/gateway.ts';
+import { liveBytes, MEASURED } from '../support/live-bytes.ts';
 import { socketsTo } from '../support/swarm-client.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
@@ -28,7 +29,6 @@ const SPARE_DESCRIPTORS = 10;
 /** The latest log lines and the events of open streams are kept up to a bound, which the warm-up does not reach. */
 const SPARE_HEAP_MIB = 6;
 const SAMPLES = 5;
-const HEAP = fileURLToPath(new URL('../fixtures/heap-on-signal.ts', import.meta.url));
 const TIMEOUT = { timeout: 120_000 + RELOADS * 2_000 };
 
 const KEPT = { command: process.execPath, args: [PID], isolation: 'shared', start: 'eager', env: { LABEL: '' } };
@@ -55,18 +55,6 @@ async function descriptors(pid: number): Promise<number> {
   return (await readdir(`/proc/${pid}/fd`)).length;
 }
 
-/** Returns the size of the gateway's heap after a full collection. */
-async function heapMiB(gateway: RunningGateway): Promise<number> {
-  const reports = () => [...gateway.logs().matchAll(/^\{"msg":"heap","bytes":(\d+)\}$/gm)];
-  const before = reports().length;
-  gateway.kill('SIGPWR');
-  await waitUntil(async () => {
-    await sleep(5);
-    return reports().length > before;
-  });
-  return Number(reports().at(-1)?.[1]) / 2 ** 20;
-}
-
 /** Returns the middle one of several samples, taken one after the other. */
 async function median(sample: () => Promise<number>): Promise<number> {
   const samples: number[] = [];
@@ -90,7 +78,7 @@ async function reloaderOf(gateway: RunningGateway): Promise<() => Promise<unknow
 
 // R14 REL-30
 test(`${RELOADS} reloads under load are not noticed by users of untouched upstreams`, TIMEOUT, async (t) => {
-  await using gateway = await startGateway(fileOf(0), { env: { NODE_OPTIONS: `--import=${HEAP}` } });
+  await using gateway = await startGateway(fileOf(0), { env: MEASURED });
   const reload = await reloaderOf(gateway);
   const url = gateway.endpoint();
   const session = await initialize(url);
@@ -146,13 +134,13 @@ test(`${RELOADS} reloads under load are not noticed by users of untouched upstre
       await sockets.close();
     }
     await waitUntil(async () => {
-      await sleep(50);
+      await sleep(PAUSE_MS);
       return (await processes(gateway)) === UPSTREAMS;
     });
   };
   const measure = async () => ({
     descriptors: await median(() => descriptors(gateway.pid)),
-    heapMiB: await median(() => heapMiB(gateway)),
+    heapMiB: (await median(() => liveBytes(gateway))) / 2 ** 20,
   });
   const startedMs = performance.now();
   const warmUp = Math.ceil(RELOADS / 5);

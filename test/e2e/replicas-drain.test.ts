@@ -16,7 +16,7 @@ const ELICITS = { elicitation: { form: {} } };
 
 /** Rejects shortly before the time that a replica waits for requests of its own. */
 async function tooLate(): Promise<never> {
-  await sleep(55_000, undefined, { ref: false });
+  await sleep(55_000, undefined, { ref: false }); // subject
   throw new Error('the replica waits for requests of others');
 }
 

@@ -15,7 +15,7 @@ import { modernUpstream } from '../support/http-upstream.ts';
 import { answerOf, modernEvents, modernPost, modernResult } from '../support/modern-wire.ts';
 import { act, HELD, startRemote } from '../support/nonce-remote.ts';
 import { waitUntil } from '../support/wait-until.ts';
-import { metricOf, workersOf } from '../support/workers.ts';
+import { askEachWorker, metricOf, workersOf } from '../support/workers.ts';
 
 const OPTIONS = { timeout: 180_000 };
 const PID = { command: process.execPath, args: [join(import.meta.dirname, '../fixtures/servers/pid-stdio.ts')] };
@@ -27,13 +27,10 @@ const MANY = 24;
 const start = (mcpServers: Record<string, Record<string, unknown>>, own: object = {}) =>
   startGateway({ mcpServers, gateway: { workers: 2, ...own } });
 
-/** Resolves when both workers have accepted connections: requests of a session cross workers then. */
-async function untilBothAccept(gateway: RunningGateway, session: string, headers = {}): Promise<void> {
-  const forwarded = /^linkspan_forwarded_requests_total\{outcome="answered"\}/;
-  await waitUntil(async () => {
-    await post(gateway.endpoint(), rpc(1, 'ping'), session, headers);
-    return ((await metricOf(gateway, forwarded)) ?? 0) > 0;
-  });
+/** Sends a request of a session to each worker, so that it crosses workers. */
+async function askBoth(gateway: RunningGateway, session: string): Promise<void> {
+  const answers = await askEachWorker(gateway, () => post(gateway.endpoint(), rpc(1, 'ping'), session));
+  for (const { status } of answers) assert.equal(status, 200);
 }
 
 /** Returns the serial numbers of the certificates that a gateway presents to new connections. */
@@ -173,7 +170,7 @@ test('SIGTERM finishes calls, and ends the streams of both workers', OPTIONS, as
   const gateway = await start({ nonce: { url: `${remote.url}/mcp` } });
   const url = gateway.endpoint();
   const sessions = await Promise.all(Array.from({ length: 8 }, () => initialize(url)));
-  await untilBothAccept(gateway, sessions[0] ?? '');
+  await askBoth(gateway, sessions[0] ?? '');
   const streams = await Promise.all(sessions.map((session) => getEvents(url, session)));
   const listens = await Promise.all(
     Array.from({ length: 8 }, () =>
@@ -258,5 +255,5 @@ test('linkspan status and ls show workers as one gateway', OPTIONS, async () => 
   assert.equal(sessions.sessions.length, 5);
   assert.match(await run('ls', 'upstreams'), /pid/);
   await run('rotate-keys');
-  await untilBothAccept(gateway, await initialize(url));
+  await askBoth(gateway, await initialize(url));
 });

@@ -67,7 +67,9 @@ export class HandleTrial implements AsyncDisposable {
   async signIn(origins: readonly string[]): Promise<void> {
     const [one, two] = this.#issuers;
     assert.ok(one !== undefined && two !== undefined);
-    const token = (issuer: TestIssuer, claims: object) => issuer.token({ aud: AUDIENCES, ...claims });
+    // After the end of all tests of a file, on any machine.
+    const exp = Math.floor(Date.now() / 1_000) + 3_600;
+    const token = (issuer: TestIssuer, claims: object) => issuer.token({ aud: AUDIENCES, exp, ...claims });
     const credentials = {
       alice: await token(one, { sub: 'alice' }),
       bob: await token(one, { sub: 'bob' }),
