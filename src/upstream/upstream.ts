@@ -92,13 +92,7 @@ export class Upstream<Context, User extends LinkUser> {
     this.#opener = new Opener({ upstream: config.id, transports, clientInfo, timeouts, log: this.#log, onLimit });
     this.#isProcess = transports.some(({ isProcess }) => isProcess);
     this.#quotas = new UpstreamQuotas(id, maxConnections, parts.quota, parts.shares, () => this.#findSpare());
-    if (config.problem !== undefined) this.#failFor(config.problem);
-  }
-
-  /** Fails until the config changes. */
-  #failFor(reason: string): void {
-    const failure = { scope: 'upstream', reason, detail: undefined, permanent: true, startedMs: 0 } as const;
-    this.#lifecycles.stepAll({ kind: 'start-failed', ...failure });
+    if (config.problem !== undefined) this.#lifecycles.failForGood(config.problem);
   }
 
   get config(): UpstreamConfig {
@@ -115,7 +109,7 @@ export class Upstream<Context, User extends LinkUser> {
    */
   update(config: UpstreamConfig): void {
     const { problem } = config;
-    if (problem !== undefined && problem !== this.#config.problem) this.#failFor(problem);
+    if (problem !== undefined && problem !== this.#config.problem) this.#lifecycles.failForGood(problem);
     this.#config = config;
     this.limiter.setLimits(config.concurrency, config.queue, config.queueMs);
     this.#quotas.setLimit(config.maxConnections);
@@ -441,11 +435,10 @@ export class Upstream<Context, User extends LinkUser> {
       if (this.eras !== erasBefore && !this.isRetired) this.#events.onEras(this.id, this.eras);
       return link;
     } catch (thrown) {
-      const { cause, error, ...failure } = startFailure(this.config, order.audience, thrown);
+      const { cause, error, isUnstarted, ...failure } = startFailure(this.config, order.audience, thrown);
       this.#log.warn({ err: cause }, 'upstream did not start');
       this.#parts.onStartFailed();
-      const isRemote = !this.#isProcess;
-      const why = { ...failure, permanent: false, isRemote };
+      const why = { ...failure, permanent: false, hasNoProcess: !this.#isProcess || isUnstarted };
       this.#lifecycles.step(expected, { kind: 'start-failed', startedMs, ...why });
       throw error;
     }
@@ -474,7 +467,7 @@ export class Upstream<Context, User extends LinkUser> {
     // The loss of a session is not a crash.
     const isForgotten = error.code === 'upstream-session-lost';
     const early = !link.hasAnsweredCall && !isForgotten;
-    const why = { reason: reasonOf(error), detail: detailOf(error), isRemote: !this.#isProcess };
+    const why = { reason: reasonOf(error), detail: detailOf(error), hasNoProcess: !this.#isProcess };
     this.#lifecycles.step(link.era, { kind: 'lost', early, ...why });
     this.#log.warn({ err: error }, 'upstream connection lost');
     // The transport may still have a process that is ending.

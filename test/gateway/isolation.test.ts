@@ -191,7 +191,7 @@ test('SEC-12 a principal’s connection closes despite a subscription of an ende
 });
 
 // N-88
-test('a client beyond the only connection of an upstream is told which setting bounds it', TIMEOUT, async () => {
+test('a client beyond the only connection of an upstream is told of its setting', TIMEOUT, async () => {
   const memory = counting();
   await using gateway = await testCore({ up: { memory, maxConnections: 1, queueMs: 10 } });
   await conversation(await gateway.connect());
