@@ -11,7 +11,7 @@ import { createAdminApp } from '../../../src/operator/admin/admin-app.ts';
 import { listenLocally } from '../../support/local-port.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 const AUTHORIZATION = 'Bearer key-of-ops';
 
 /** Returns the admin API in front of a gateway that answers no operation, with the lines of its log and the limits that it has reached. */
