@@ -92,13 +92,7 @@ export class Upstream<Context, User extends LinkUser> {
     this.#opener = new Opener({ upstream: config.id, transports, clientInfo, timeouts, log: this.#log, onLimit });
     this.#isProcess = transports.some(({ isProcess }) => isProcess);
     this.#quotas = new UpstreamQuotas(id, maxConnections, parts.quota, parts.shares, () => this.#findSpare());
-    if (config.problem !== undefined) this.#failFor(config.problem);
-  }
-
-  /** Fails until the config changes. */
-  #failFor(reason: string): void {
-    const failure = { scope: 'upstream', reason, detail: undefined, permanent: true, startedMs: 0 } as const;
-    this.#lifecycles.stepAll({ kind: 'start-failed', ...failure });
+    if (config.problem !== undefined) this.#lifecycles.failForGood(config.problem);
   }
 
   get config(): UpstreamConfig {
@@ -114,7 +108,8 @@ export class Upstream<Context, User extends LinkUser> {
    * a change of those needs another upstream.
    */
   update(config: UpstreamConfig): void {
-    if (config.problem !== undefined && config.problem !== this.#config.problem) this.#failFor(config.problem);
+    const { problem } = config;
+    if (problem !== undefined && problem !== this.#config.problem) this.#lifecycles.failForGood(problem);
     this.#config = config;
     this.limiter.setLimits(config.concurrency, config.queue, config.queueMs);
     this.#quotas.setLimit(config.maxConnections);
@@ -440,10 +435,10 @@ export class Upstream<Context, User extends LinkUser> {
       if (this.eras !== erasBefore && !this.isRetired) this.#events.onEras(this.id, this.eras);
       return link;
     } catch (thrown) {
-      const { cause, error, ...failure } = startFailure(this.config, order.audience, thrown);
+      const { cause, error, isUnstarted, ...failure } = startFailure(this.config, order.audience, thrown);
       this.#log.warn({ err: cause }, 'upstream did not start');
       this.#parts.onStartFailed();
-      const why = { ...failure, permanent: false, isRemote: !this.#isProcess };
+      const why = { ...failure, permanent: false, hasNoProcess: !this.#isProcess || isUnstarted };
       this.#lifecycles.step(expected, { kind: 'start-failed', startedMs, ...why });
       throw error;
     }
@@ -470,8 +465,9 @@ export class Upstream<Context, User extends LinkUser> {
     if (record === undefined) return;
     // The loss of a session is not a crash.
     const isForgotten = error.code === 'upstream-session-lost';
-    const why = { reason: reasonOf(error), detail: detailOf(error), isRemote: !this.#isProcess };
-    this.#lifecycles.step(link.era, { kind: 'lost', early: !link.hasAnsweredCall && !isForgotten, ...why });
+    const early = !link.hasAnsweredCall && !isForgotten;
+    const why = { reason: reasonOf(error), detail: detailOf(error), hasNoProcess: !this.#isProcess };
+    this.#lifecycles.step(link.era, { kind: 'lost', early, ...why });
     this.#log.warn({ err: error }, 'upstream connection lost');
     // The transport may still have a process that is ending.
     void this.#links.close(record);

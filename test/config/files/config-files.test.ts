@@ -9,7 +9,7 @@ import { ConfigFiles } from '../../../src/config/files/config-files.ts';
 import { loadConfig } from '../../../src/config/load.ts';
 import { LIMITS } from '../../../src/limits.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 /** Of the most that a test here may add to the memory of its process, which also holds the program. */
 const SOME_BYTES = 200 * 1_048_576;
 
