@@ -12,8 +12,8 @@ const NOT_JUDGED = /^(?:run\.ts|runner\/|e2e\/|peers\/|conformance\/|support\/wa
 /** The mark of a line on which a short time is what the test is about. */
 const SUBJECT = '// subject';
 
-/** Bounds nothing: the time between two looks or two attempts. */
-const PAUSE = /_?(?:POLL|PAUSE|STEP|LOOK|RETRY|DRIP)_MS$/;
+/** Bounds nothing: the time between two looks or two attempts, or a unit. */
+const NO_BOUND = /_?(?:POLL|PAUSE|STEP|LOOK|RETRY|DRIP|PER)_MS$/;
 
 const NUMBER = String.raw`(\d[\d_]*(?: \* \d[\d_]*)*)`;
 const CONSTANT = new RegExp(String.raw`\bconst (\w+_MS)(?:: number)? = ${NUMBER};`);
@@ -37,7 +37,7 @@ function shortBounds(file: string, source: string): string[] {
     if (line.includes(SUBJECT)) continue;
     const add = () => found.push(`${file}:${index + 1}: ${line.trim()}`);
     const [, name = '', value] = CONSTANT.exec(line) ?? [];
-    if (name !== '' && !PAUSE.test(name) && valueOf(value) < PATIENCE_MS) add();
+    if (name !== '' && !NO_BOUND.test(name) && valueOf(value) < PATIENCE_MS) add();
     const bounds = file.endsWith('.test.ts') ? [...BOUNDS, SLEEP] : BOUNDS;
     for (const bound of bounds) {
       const [, ms] = bound.exec(line) ?? [];
