@@ -138,16 +138,16 @@ test('compose files and manifests are YAML', () => {
 
 const KEY_HASH = 'a'.repeat(64);
 
-test('the config of the container needs only the key that the first start makes', () => {
+test('the config of the container needs only the key that the first start makes', async () => {
   const file = join(ROOT, 'deploy/docker/config.yaml');
-  const { config, warnings } = loadConfig(file, { env: {}, firstKeyHash: () => KEY_HASH });
+  const { config, warnings } = await loadConfig(file, { env: {}, firstKeyHash: () => KEY_HASH });
   // Inside the container the gateway listens on every address; the compose file decides which are reachable.
   assert.deepEqual(
     warnings.filter((warning) => !warning.includes('gateway.operator')),
     [],
   );
   assert.deepEqual(config.auth.apiKeys, [{ name: 'first', sha256: KEY_HASH }]);
-  assert.throws(() => loadConfig(file, { env: {} }), /open to the network without authentication/);
+  await assert.rejects(loadConfig(file, { env: {} }), /open to the network without authentication/);
 });
 
 for (const [index, [, snippet = '']] of [...read('README.md').matchAll(/```ya?ml\n([^]*?)```/g)].entries()) {
@@ -157,7 +157,7 @@ for (const [index, [, snippet = '']] of [...read('README.md').matchAll(/```ya?ml
       const file = join(dir, 'config.yaml');
       const rest = snippet.includes('mcpServers:') ? '' : 'mcpServers: {}\n';
       await writeFile(file, rest + snippet.replace('sha256: …', `sha256: ${KEY_HASH}`));
-      loadConfig(file, { env: { GITHUB_TOKEN: 'x' } });
+      await loadConfig(file, { env: { GITHUB_TOKEN: 'x' } });
     } finally {
       await rm(dir, { recursive: true });
     }

@@ -49,15 +49,14 @@ const WITHOUT_ROWS = new Map([
 const NOTICED_BY_NOBODY: Readonly<Record<string, readonly string[]>> = {
   'cuts a text or list for people': [
     'catalog/items/repair.ts MAX_PATHS',
-    'catalog/names/name.ts MAX_SHOWN_CHARS',
     'catalog/offer.ts MAX_NAME_CHARS',
     'catalog/pinned-offer.ts MAX_WHY_CHARS',
     'compose/admin/admin-catalog.ts MAX_ITEMS',
     'compose/admin/admin-clients.ts MAX_ITEMS',
     'compose/lists/unmatched-globs.ts MAX_LOGGED',
     'compose/upstream-status.ts MAX_PROBLEMS',
+    'compose/upstream-status.ts MAX_REASON_CHARS',
     'credentials/token-request.ts MAX_DESCRIPTION_CHARS',
-    'downstream/admission/admission.ts MAX_LOGGED_CHARS',
     'gateway/calls/resolve.ts MAX_NAMED',
     'gateway/clients/seen-clients.ts MAX_CAPABILITIES',
     'gateway/clients/seen-clients.ts MAX_TEXT_CHARS',

@@ -9,6 +9,9 @@ export interface UpstreamFacts extends Pick<UpstreamStatus, 'id' | 'transport' |
   readonly isMisconfigured: boolean;
 }
 
+/** Matches the reasons of `upstream/stdio/spawn-failure.ts`. */
+const NO_PROGRAM = /^(?:for clients of the \w+ era: )?(?:the working directory of )?command "/;
+
 /** Returns what an operator can do about the state of an upstream, as a sentence; undefined if there is nothing to do. */
 export function nextStepFor({ id, transport, state, reason = '', ...is }: UpstreamFacts): string | undefined {
   const restart = `${COMMAND} restart ${id}`;
@@ -26,6 +29,12 @@ export function nextStepFor({ id, transport, state, reason = '', ...is }: Upstre
       `If its command downloads packages first (npx and uvx do), run "${COMMAND} prefetch" or raise timeouts.start. ` +
       `If not, read what it printed with "${COMMAND} logs". Then: ${restart}`
     );
+  }
+  if (transport === 'stdio' && NO_PROGRAM.test(reason)) {
+    const what = reason.includes('working directory')
+      ? '"cwd" in its entry'
+      : '"command" in its entry, or install the program';
+    return `Correct ${what}. It is tried again when a client needs it; to try now: ${restart}`;
   }
   if (transport === 'stdio') {
     const isLoop = reason.includes('crash loop');

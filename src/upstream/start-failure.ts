@@ -6,6 +6,7 @@ import type { FailureScope } from './lifecycle/lifecycle.ts';
 import { lacksCredentials } from './link/era-evidence.ts';
 import { detailOf, reasonOf } from './reason.ts';
 import { StartTimeoutError } from './link/start-timeout.ts';
+import { ProgramError } from './stdio/spawn-failure.ts';
 
 /** The failure of a start, in words. */
 export interface StartFailure {
@@ -15,6 +16,8 @@ export interface StartFailure {
   readonly scope: FailureScope;
   /** True if it took longer than `timeouts.start`. */
   readonly isLate: boolean;
+  /** True if the program could not be started, so that no process has run. */
+  readonly isUnstarted: boolean;
   /** True if the credentials of the gateway are the cause. */
   readonly lacksCredentials: boolean;
   readonly cause: GatewayError;
@@ -32,7 +35,9 @@ export function startFailure({ id, target }: UpstreamConfig, audience: string, t
   const isRefused = lacksCredentials(cause);
   const scope = audience !== EVERYBODY && isRefused ? 'connection' : 'upstream';
   const isLate = cause.cause instanceof StartTimeoutError;
-  return { reason, detail: hint ?? detailOf(cause), scope, isLate, lacksCredentials: isRefused, cause, error };
+  const isUnstarted = cause.cause instanceof ProgramError;
+  const detail = hint ?? detailOf(cause);
+  return { reason, detail, scope, isLate, isUnstarted, lacksCredentials: isRefused, cause, error };
 }
 
 /** Returns the error for a listing of an upstream that was removed or replaced meanwhile. */

@@ -92,11 +92,7 @@ export class Upstream<Context, User extends LinkUser> {
     this.#opener = new Opener({ upstream: config.id, transports, clientInfo, timeouts, log: this.#log, onLimit });
     this.#isProcess = transports.some(({ isProcess }) => isProcess);
     this.#quotas = new UpstreamQuotas(id, maxConnections, parts.quota, parts.shares, () => this.#findSpare());
-    if (config.problem !== undefined) {
-      const reason = config.problem;
-      const failure = { scope: 'upstream', reason, detail: undefined, permanent: true, startedMs: 0 } as const;
-      this.#lifecycles.stepAll({ kind: 'start-failed', ...failure });
-    }
+    if (config.problem !== undefined) this.#lifecycles.failForGood(config.problem);
   }
 
   get config(): UpstreamConfig {
@@ -112,6 +108,8 @@ export class Upstream<Context, User extends LinkUser> {
    * a change of those needs another upstream.
    */
   update(config: UpstreamConfig): void {
+    const { problem } = config;
+    if (problem !== undefined && problem !== this.#config.problem) this.#lifecycles.failForGood(problem);
     this.#config = config;
     this.limiter.setLimits(config.concurrency, config.queue, config.queueMs);
     this.#quotas.setLimit(config.maxConnections);
@@ -437,11 +435,10 @@ export class Upstream<Context, User extends LinkUser> {
       if (this.eras !== erasBefore && !this.isRetired) this.#events.onEras(this.id, this.eras);
       return link;
     } catch (thrown) {
-      const { cause, error, ...failure } = startFailure(this.config, order.audience, thrown);
+      const { cause, error, isUnstarted, ...failure } = startFailure(this.config, order.audience, thrown);
       this.#log.warn({ err: cause }, 'upstream did not start');
       this.#parts.onStartFailed();
-      const isRemote = !this.#isProcess;
-      const why = { ...failure, permanent: false, isRemote };
+      const why = { ...failure, permanent: false, hasNoProcess: !this.#isProcess || isUnstarted };
       this.#lifecycles.step(expected, { kind: 'start-failed', startedMs, ...why });
       throw error;
     }
@@ -450,9 +447,8 @@ export class Upstream<Context, User extends LinkUser> {
   /** Returns a function that closes a connection without a client; undefined if there is none. */
   #findSpare(): (() => Promise<void>) | undefined {
     for (const link of this.#links) {
-      const isClaimed = this.#links.recordOf(link)?.isClaimed === true;
-      const isSpare = link.users.size === 0 && isIdle(link) && !staysOpen(link, this.config) && !isClaimed;
-      if (isSpare) return () => this.#discard(link, 'released');
+      if (link.users.size > 0 || !isIdle(link) || staysOpen(link, this.config)) continue;
+      if (this.#links.recordOf(link)?.isClaimed !== true) return () => this.#discard(link, 'released');
     }
     return undefined;
   }
@@ -470,7 +466,7 @@ export class Upstream<Context, User extends LinkUser> {
     // The loss of a session is not a crash.
     const isForgotten = error.code === 'upstream-session-lost';
     const early = !link.hasAnsweredCall && !isForgotten;
-    const why = { reason: reasonOf(error), detail: detailOf(error), isRemote: !this.#isProcess };
+    const why = { reason: reasonOf(error), detail: detailOf(error), hasNoProcess: !this.#isProcess };
     this.#lifecycles.step(link.era, { kind: 'lost', early, ...why });
     this.#log.warn({ err: error }, 'upstream connection lost');
     // The transport may still have a process that is ending.

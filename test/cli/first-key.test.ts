@@ -65,8 +65,8 @@ test('a config with authentication or with a mistake gets no first key', async (
 test('without the option, an address that others can reach still needs authentication', async () => {
   const file = join(dir, 'config.json');
   await writeFile(file, JSON.stringify({ ...FILE, gateway: { listen: '0.0.0.0:3000' } }));
-  assert.throws(() => loadConfig(file, { env: {} }), /open to the network without authentication/);
-  const { config } = loadConfig(file, { env: {}, firstKeyHash: () => sha256('x') });
+  await assert.rejects(loadConfig(file, { env: {} }), /open to the network without authentication/);
+  const { config } = await loadConfig(file, { env: {}, firstKeyHash: () => sha256('x') });
   assert.deepEqual(config.auth.apiKeys, [{ name: 'first', sha256: sha256('x') }]);
 });
 

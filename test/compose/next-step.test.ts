@@ -22,6 +22,18 @@ const cases: readonly (Partial<UpstreamFacts> & { readonly what: string; readonl
     reason: 'crash loop: failed 5 times',
     step: /soon after each start.*linkspan logs/,
   },
+  {
+    what: 'has no program',
+    state: 'failed',
+    reason: 'command "npx" was not found; install Node.js',
+    step: /^Correct "command" in its entry, or install the program\. It is tried again when a client needs it; to try now: linkspan restart up$/,
+  },
+  {
+    what: 'has no working directory',
+    state: 'failed',
+    reason: 'the working directory of command "x" does not exist or is no directory',
+    step: /^Correct "cwd" in its entry\. It is tried again when a client needs it; to try now: linkspan restart up$/,
+  },
   { what: 'did not start', state: 'failed', reason: 'spawn ENOENT', step: /did not start.*correct its command/ },
   {
     what: 'did not start in time',
@@ -41,6 +53,7 @@ const cases: readonly (Partial<UpstreamFacts> & { readonly what: string; readonl
 ];
 
 for (const { what, step, ...facts } of cases) {
+  // N-84
   test(`an upstream that ${what} ${step === undefined ? 'needs nothing' : 'has a next step'}`, () => {
     const next = nextStepFor({ ...FINE, ...facts });
     if (step === undefined) assert.equal(next, undefined);

@@ -6,7 +6,7 @@ import { type GatewayFile, type RunningGateway, startGateway } from '../support/
 import { type HttpUpstream, legacyUpstream, modernUpstream, type ServerScript } from '../support/http-upstream.ts';
 import { answerOf, modernPost } from '../support/modern-wire.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const READS = { annotations: { readOnlyHint: true } };
 
 function tool(name: string, more: object = {}): Record<string, unknown> {
@@ -85,7 +85,7 @@ before(async () => {
     ]),
   );
   const jwt = [{ issuer: issuer.issuer, jwksUrl: issuer.jwksUrl, audiences: [ENDPOINT], algorithms: ['ES256'] }];
-  file = { mcpServers, gateway: { auth: { jwt }, access: ACCESS, lists: { wait: '8s' } } };
+  file = { mcpServers, gateway: { auth: { jwt }, access: ACCESS } };
   gateway = await startGateway(file);
 });
 

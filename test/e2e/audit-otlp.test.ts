@@ -12,7 +12,7 @@ import { waitUntil } from '../support/wait-until.ts';
 import { workersOf } from '../support/workers.ts';
 
 const TIMEOUT = { timeout: 180_000 };
-const CLI_MS = 30_000;
+const CLI_MS = 60_000;
 const COUNT = { command: process.execPath, args: [join(import.meta.dirname, '../fixtures/servers/count-stdio.ts')] };
 const STOP_MS = 60_000;
 /** With so many calls, both workers get some. */

@@ -20,7 +20,7 @@ const COUNT = { command: process.execPath, args: [join(import.meta.dirname, '../
 const ADD = { name: 'count__add', arguments: {} };
 const KEY = 'a-key-of-ann-0123456789abcdef';
 const apiKeys = [{ name: 'ann', sha256: hash('sha256', KEY) }];
-const CLI_MS = 30_000;
+const CLI_MS = 60_000;
 const CANARY = 'canary-8d20b1';
 /** The first start compiles the sources. */
 const START = { timeoutMs: 60_000 };

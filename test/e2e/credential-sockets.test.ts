@@ -9,7 +9,7 @@ import { initialize, post, rpc } from '../downstream/client.ts';
 import { modernPost } from '../support/modern-wire.ts';
 import { openGateway } from '../support/open-gateway.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 const ROUNDS = 20;
 const KEYS = { ada: 'a-key-of-ada-0123456789abcdef', bob: 'a-key-of-bob-0123456789abcdef' } as const;
 const PEOPLE = ['ada', 'bob'] as const;

@@ -10,7 +10,7 @@ import { type RunningGateway, startGateway } from '../support/gateway.ts';
 const STDIO = fileURLToPath(new URL('../fixtures/servers/doubling-stdio.ts', import.meta.url));
 const TRIES = 10;
 const DELAYS_MS = [5, 12, 25];
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 /** A session on one kept connection, so that the gateway reads its request in one turn of the event loop. */
 class User implements Disposable {

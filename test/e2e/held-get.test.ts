@@ -20,7 +20,7 @@ const RESULTS: ReadonlyMap<string | undefined, object> = new Map<string, object>
 // N-50
 test(
   'an upstream that withholds the headers of its GET stream serves several sessions',
-  { timeout: 60_000 },
+  { timeout: 120_000 },
   async () => {
     const held: ServerResponse[] = [];
     await using server = await serve((request, response) => {

@@ -118,7 +118,7 @@ test('streams and subscriptions follow the groups of a key in Redis, at every re
   const own = { auth: { keysInRedis: true }, access: ACCESS, redis: shared };
   const config = join(dir, 'redis.json');
   await writeFile(config, JSON.stringify({ mcpServers: {}, gateway: { auth: own.auth, redis: shared } }));
-  const { config: loaded } = loadConfig(config, { env: process.env });
+  const { config: loaded } = await loadConfig(config, { env: process.env });
   assert.ok(loaded.redis !== undefined);
   await using keys = await openRedisKeys(loaded.redis);
   await keys.store.change(() => ({ add: [ANN] }));

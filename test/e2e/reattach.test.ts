@@ -9,7 +9,7 @@ import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { SessionServer, WATCHED } from '../support/session-server.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const ENDINGS = ['SIGTERM', 'SIGKILL'] as const;
 
 /** A gateway that is started several times, with its state. */

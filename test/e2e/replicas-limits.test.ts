@@ -8,7 +8,7 @@ import { answerOf, modernPost } from '../support/modern-wire.ts';
 import { MISSING, Replicas } from '../support/replicas.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const OPTIONS = { timeout: 90_000, ...(MISSING === undefined ? {} : { skip: MISSING }) };
+const OPTIONS = { timeout: 120_000, ...(MISSING === undefined ? {} : { skip: MISSING }) };
 const PID = { command: process.execPath, args: [join(import.meta.dirname, '../fixtures/servers/pid-stdio.ts')] };
 const INPUT_REQUIRED = z.object({ requestState: z.string(), inputRequests: z.record(z.string(), z.unknown()) });
 

@@ -10,7 +10,7 @@ import { act, startRemote } from '../support/nonce-remote.ts';
 import { MISSING, Replicas } from '../support/replicas.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const OPTIONS = { timeout: 90_000, ...(MISSING === undefined ? {} : { skip: MISSING }) };
+const OPTIONS = { timeout: 120_000, ...(MISSING === undefined ? {} : { skip: MISSING }) };
 const SERVERS = join(import.meta.dirname, '../fixtures/servers');
 const PID = { command: process.execPath, args: [join(SERVERS, 'pid-stdio.ts')] };
 const NONCE = { command: process.execPath, args: [join(SERVERS, 'nonce-stdio.ts')] };

@@ -7,7 +7,7 @@ import { initialize, post, rpc } from '../downstream/client.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 90_000 };
+const TIMEOUT = { timeout: 120_000 };
 const MAIN = join(import.meta.dirname, '../../src/main.ts');
 const LABEL = join(import.meta.dirname, '../fixtures/servers/label-stdio.ts');
 const UPSTREAMS = { up: { command: process.execPath, args: [LABEL] } };
@@ -38,7 +38,7 @@ test('a key rotation seals new sessions with another key, and keeps the old', TI
   await gateway.waitForLog((line) => {
     if (line.includes('sealing keys rotated')) rotations++;
     return rotations === 2 ? true : undefined;
-  }, 20_000);
+  });
   const sessions = [before, between, await initialize(gateway.endpoint())];
   assert.equal(new Set(sessions.map(keyOf)).size, 3);
   for (const session of sessions) assert.equal(await statusOf(gateway, session), 200);

@@ -11,7 +11,7 @@ import { connect, connectOver, SDKS, textOf } from '../support/either-sdk.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { referenceServers } from '../support/reference-servers.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 
 const KEYS = { ada: 'a-key-of-ada-0123456789abcdef', bob: 'a-key-of-bob-0123456789abcdef' } as const;

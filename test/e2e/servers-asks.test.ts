@@ -7,7 +7,7 @@ import { connect, type EitherClient, type Human, type Sdk, SDKS, textOf } from '
 import type { RunningGateway } from '../support/gateway.ts';
 import { startReferenceGateway } from '../support/reference-servers.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 let reference: Awaited<ReturnType<typeof startReferenceGateway>>;
 let gateway: RunningGateway;
@@ -61,7 +61,7 @@ async function allowed(client: EitherClient, path: string): Promise<string> {
   }
 }
 
-suite('a client that can be asked', { concurrency: 2 }, () => {
+suite('a client that can be asked', { concurrency: 1 }, () => {
   for (const sdk of SDKS) {
     suite(sdk, () => {
       const messages: string[] = [];

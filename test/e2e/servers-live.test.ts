@@ -4,7 +4,7 @@ import { connect, type EitherClient, SDKS, textOf } from '../support/either-sdk.
 import type { RunningGateway } from '../support/gateway.ts';
 import { startReferenceGateway } from '../support/reference-servers.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const DOCUMENT = 'everything+demo://resource/static/document/features.md';
 const OTHER = 'everything+demo://resource/static/document/startup.md';
 
@@ -38,7 +38,7 @@ function receivedBy(client: EitherClient, method: string) {
 }
 
 for (const sdk of SDKS) {
-  suite(sdk, { concurrency: 4 }, () => {
+  suite(sdk, { concurrency: 1 }, () => {
     // M-019 M-020
     test('progress of a long operation arrives in order, before the result', TIMEOUT, async () => {
       await using client = await connect(sdk, gateway.endpoint());

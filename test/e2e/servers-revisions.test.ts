@@ -7,7 +7,7 @@ import type { RunningGateway } from '../support/gateway.ts';
 import { startReferenceGateway } from '../support/reference-servers.ts';
 import { connectSdk2 } from '../support/sdk-client.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 let reference: Awaited<ReturnType<typeof startReferenceGateway>>;
 let gateway: RunningGateway;
@@ -53,7 +53,7 @@ async function oldClient(revision: string, capabilities: object = {}) {
 
 const call = (name: string, args: object = {}) => ({ name: `everything__${name}`, arguments: args });
 
-suite('a client of', { concurrency: 4 }, () => {
+suite('a client of', { concurrency: 1 }, () => {
   for (const revision of ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25']) {
     suite(revision, { concurrency: 1 }, () => {
       let client: Awaited<ReturnType<typeof oldClient>>;

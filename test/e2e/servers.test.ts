@@ -6,7 +6,7 @@ import { connect, type EitherClient, type Result, SDKS, textOf } from '../suppor
 import type { RunningGateway } from '../support/gateway.ts';
 import { startReferenceGateway } from '../support/reference-servers.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 const TOOLS: Readonly<Record<string, readonly string[]>> = {
   everything: [

@@ -12,7 +12,7 @@ import { referenceServers } from '../support/reference-servers.ts';
 import { readOnlyDisk, smallDisk, type SmallDisk } from '../support/small-disk.ts';
 import { until } from '../support/stdio.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const DOCUMENT = 'everything+demo://resource/static/document/features.md';
 
@@ -48,7 +48,7 @@ async function metric(gateway: RunningGateway, name: string): Promise<number> {
   return Number(new RegExp(`^${name} (\\d+)$`, 'm').exec(text)?.[1]);
 }
 
-suite('two gateways on one state directory', { concurrency: 2 }, () => {
+suite('two gateways on one state directory', { concurrency: 1 }, () => {
   // N-67
   test('the second one warns that it stores no sessions, and serves the stored lists', TIMEOUT, async () => {
     await using dir = await testDir();
@@ -126,7 +126,7 @@ suite('two gateways on one state directory', { concurrency: 2 }, () => {
   });
 });
 
-suite('a disk that is full', { concurrency: 2 }, () => {
+suite('a disk that is full', { concurrency: 1 }, () => {
   async function startOn(disk: SmallDisk, dir: string): Promise<RunningGateway> {
     const { everything } = referenceServers(dir);
     return await startGateway({ mcpServers: { everything }, gateway: { stateDir: disk.path } }, { dir });

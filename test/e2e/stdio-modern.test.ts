@@ -7,11 +7,12 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { rpc } from '../downstream/client.ts';
+import { PATIENT } from '../support/gateway.ts';
 import { marker } from '../support/leftovers.ts';
 import { MODERN, modernText, type WireOptions } from '../support/modern-wire.ts';
 import { until } from '../support/stdio.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 const KEY = 'io.modelcontextprotocol/';
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const PROBE = fileURLToPath(new URL('../fixtures/servers/probe-stdio.ts', import.meta.url));
@@ -24,7 +25,7 @@ before(async () => {
   config = join(dir, 'config.json');
   const program = (mode: string) => ({ command: process.execPath, args: [PROBE, mode], env: marker() });
   const mcpServers = { new: program('modern'), old: program('refuses:-32601') };
-  const gateway = { stateDir: join(dir, 'state'), logLevel: 'warn' };
+  const gateway = { stateDir: join(dir, 'state'), logLevel: 'warn', lists: PATIENT.lists };
   await writeFile(config, JSON.stringify({ mcpServers, gateway }));
 });
 

@@ -8,6 +8,7 @@ import { after, before, suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { rpc } from '../downstream/client.ts';
 import { connectOver, type Human, type Sdk, SDKS, textOf } from '../support/either-sdk.ts';
+import { PATIENT } from '../support/gateway.ts';
 import { hostileStdio, Ledgers } from '../support/hostile.ts';
 import { leftovers, marker } from '../support/leftovers.ts';
 import { referenceServers } from '../support/reference-servers.ts';
@@ -23,8 +24,7 @@ let small = '';
 
 async function configure(name: string, mcpServers: object): Promise<string> {
   const file = join(dir, `${name}.json`);
-  // The first list has all servers, however slowly they start.
-  const gateway = { stateDir: join(dir, name), logLevel: 'warn', lists: { wait: '50s' } };
+  const gateway = { stateDir: join(dir, name), logLevel: 'warn', lists: PATIENT.lists };
   await writeFile(file, JSON.stringify({ mcpServers, gateway }));
   return file;
 }

@@ -11,7 +11,7 @@ import { openGateway } from '../support/open-gateway.ts';
 import { startEverything } from '../support/everything-gateway.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const LIMIT = { timeout: 90_000 };
+const LIMIT = { timeout: 120_000 };
 const API_KEY = 'an-api-key-of-a-robot-0123456789';
 const apiKeys = [{ name: 'robot', sha256: createHash('sha256').update(API_KEY).digest('hex') }];
 const TOOL = { name: 'echo', arguments: { message: 'hi' } };

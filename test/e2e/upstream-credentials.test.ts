@@ -11,7 +11,7 @@ import { startEverything } from '../support/everything-gateway.ts';
 import { type RealIssuer, startRealIssuer } from '../support/real-issuer.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const LIMIT = { timeout: 90_000 };
+const LIMIT = { timeout: 120_000 };
 const CANARY = 'canary-0123456789';
 const CLIENT = { authorization: `Bearer ${CANARY}`, cookie: `session=${CANARY}`, 'x-api-key': CANARY };
 

@@ -6,7 +6,7 @@ import { HandleTrial } from '../support/handles/trial.ts';
 import { NO_HISTORY, OLDER_COMMIT, OlderVersion } from '../support/older-version.ts';
 import { MISSING, Replicas } from '../support/replicas.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const SKIP = MISSING ?? NO_HISTORY;
 const SKIPPED = SKIP === undefined ? {} : { skip: SKIP };
 

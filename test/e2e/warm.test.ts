@@ -8,6 +8,7 @@ import { Child } from '../support/child.ts';
 import { startGateway } from '../support/gateway.ts';
 import { hostileStdio, Ledgers } from '../support/hostile.ts';
 import { marker } from '../support/leftovers.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { referenceServers } from '../support/reference-servers.ts';
 import { connectSdk1 } from '../support/sdk-client.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -103,7 +104,7 @@ test('run --warm ends at SIGTERM while it still waits for an upstream', TIMEOUT,
     const gateway = { listen: '127.0.0.1:0', operator: '127.0.0.1:0', stateDir: join(dir, 'state') };
     await writeFile(config, JSON.stringify({ mcpServers: { slow }, gateway }));
     await using child = await Child.start(process.execPath, [MAIN, 'run', '--warm', '--config', config]);
-    await child.waitForLine((line) => (line.includes('"phase":"starting"') ? line : undefined), 60_000);
-    assert.deepEqual(await child.stop(60_000), { code: 0, signal: null });
+    await child.waitForLine((line) => (line.includes('"phase":"starting"') ? line : undefined));
+    assert.deepEqual(await child.stop(PATIENCE_MS), { code: 0, signal: null });
   });
 });

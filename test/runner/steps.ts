@@ -41,7 +41,6 @@ const REDIS = [
 
 /** Tests of real time, processes or memory. */
 const ALONE = [
-  'test/cli/**/*.test.ts',
   'test/upstream/stdio/**/*.test.ts',
   'test/upstream/link/{probe,listing}.test.ts',
   'test/upstream/http/{http-failure,http-stream,sse,pause}.test.ts',
@@ -51,15 +50,11 @@ const ALONE = [
   'test/gateway/lists/start-up.test.ts',
   'test/gateway/questions/parked-calls.test.ts',
   'test/config/file-watch.test.ts',
-  'test/store/disk/**/*.test.ts',
   'test/downstream/{memory,resume,wire}.test.ts',
   'test/downstream/memory/byte-budget.test.ts',
   'test/{small-collections,young-objects,work-turn}.test.ts',
   'test/json/{memo,kept-text}.test.ts',
-  'test/conformance/fixture.test.ts',
   'test/compose/workers/**/*.test.ts',
-  'test/audit/piped-audit-log.test.ts',
-  'test/fuzz/oracles.test.ts',
 ];
 
 /** Tests with programs of others, from npm, PyPI, Go and Debian. */
@@ -74,7 +69,8 @@ const README = ['test/e2e/readme-node-{20,22,24}.test.ts', 'test/e2e/package.tes
 const LONG = [
   'test/e2e/{hygiene,reload-many,parked,faults,faults-lists,eras-late,servers-asks,servers-revisions}.test.ts',
   'test/e2e/{collisions,cross-principal,large-answers,many-connections,overload}.test.ts',
-  'test/e2e/{tracing-process,workers-audit,workers-hung,workers-reload,workers-tracing}.test.ts',
+  'test/e2e/{tracing-process,workers,workers-*,log-bounds,audit-otlp,half-open}.test.ts',
+  'test/fuzz/oracles.test.ts',
 ];
 const REPLICAS = [
   'test/e2e/{replica-events,failover,chaos-lies,key-rights,upgrade,upgrade-records,versions}.test.ts',
@@ -107,7 +103,7 @@ const GATE: readonly Step[] = [
   { kind: 'machine', name: 'machine', minutes: 0.1 },
   ...STATIC,
   ...UNIT,
-  { kind: 'tests', name: 'e2e', minutes: 2.5, files: E2E, except: [...REDIS, ...FULL_ONLY], atOnce: 1 },
+  { kind: 'tests', name: 'e2e', minutes: 3.5, files: E2E, except: [...REDIS, ...FULL_ONLY], atOnce: CORES },
   { kind: 'tests', name: 'redis', minutes: 1.5, files: REDIS, atOnce: 1, missing: missingRedis },
   { kind: 'program', name: 'matrix', minutes: 0.6, file: 'test/matrix/run.ts', args: ['--check'] },
   {

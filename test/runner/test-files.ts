@@ -5,7 +5,6 @@ import { finished } from 'node:stream/promises';
 import { run as runTests } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { inspect } from 'node:util';
-import { isTooLong } from '../support/test-name.ts';
 import { tagsAt } from './tags.ts';
 
 export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -99,7 +98,6 @@ class FileReports {
   readonly #output = new Map<string, string>();
   /** Events of the file whose summary has not come. */
   #fails: FailEvent[] = [];
-  #longNames: string[] = [];
 
   /** Returns the outcome. Files that ended without a summary, such as those that cannot be loaded, have failed. */
   finish(): FilesOutcome {
@@ -116,14 +114,12 @@ class FileReports {
   }
 
   onPass({ name, file, line, skip }: TestEvent): void {
-    this.#checkName(name, file);
     if (skip === undefined || skip === false) return;
     const why = typeof skip === 'string' ? `: ${skip}` : '';
     this.#skipped.push(`${relative(ROOT, file ?? '')}:${line} › ${name}${why}`);
   }
 
   onFail(event: FailEvent): void {
-    this.#checkName(event.name, event.file);
     this.#fails.push(event);
   }
 
@@ -135,11 +131,7 @@ class FileReports {
     const path = join(ROOT, file);
     const causes = this.#fails.filter(isCause);
     for (const event of causes) this.#add(file, event);
-    for (const name of this.#longNames) {
-      const error = 'the name of this test is longer than 80 characters';
-      this.#failures.push({ file, place: file, name, tags: [], error, seconds: 0 });
-    }
-    const failed = Math.max(tests - passed - skipped, causes.length) + this.#longNames.length;
+    const failed = Math.max(tests - passed - skipped, causes.length);
     this.#passed += passed;
     this.#failed += failed;
     const seconds = (ms / 1_000).toFixed(1).padStart(6);
@@ -153,12 +145,6 @@ class FileReports {
     for (const { name, details } of causes) console.log(`✖ ${name}\n${inspect(causeOf(details.error))}\n`);
     this.#output.delete(path);
     this.#fails = [];
-    this.#longNames = [];
-  }
-
-  #checkName(name: string, file: string | undefined): void {
-    // A file without tests is reported under its path.
-    if (isTooLong(name) && name !== file) this.#longNames.push(name);
   }
 
   #add(file: string, { name, file: path, line, details }: FailEvent, reason?: string): void {

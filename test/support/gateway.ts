@@ -49,8 +49,8 @@ function compiledCode(): Members {
   return NODE_COMPILE_CACHE === undefined ? {} : { NODE_COMPILE_CACHE };
 }
 
-/** A first list has all upstreams of a test, however slowly they start on a busy machine. SDKs wait 60 s for it. */
-export const PATIENT_LISTS = { wait: '50s' };
+/** Settings by which no answer depends on the speed of the machine. SDKs wait 60 s for an answer, such as a first list. */
+export const PATIENT = { lists: { wait: '50s' }, overload: { loopDelay: false } };
 
 /** Adds ports, the state directory, patience, and the mark that identifies leftover processes. */
 function complete(file: GatewayFile, dir: string): GatewayFile {
@@ -60,7 +60,7 @@ function complete(file: GatewayFile, dir: string): GatewayFile {
     return [id, { ...server, env: { ...marker(), ...compiledCode(), ...env } }];
   });
   const places = { listen: '127.0.0.1:0', operator: '127.0.0.1:0', stateDir: join(dir, 'state') };
-  const ours = { ...places, lists: PATIENT_LISTS };
+  const ours = { ...places, ...PATIENT };
   return { ...file, mcpServers: Object.fromEntries(mcpServers), gateway: { ...ours, ...file.gateway } };
 }
 

@@ -133,7 +133,7 @@ test('the stderr of a lost process is shown where the log is asked for', () => {
       'upstream process lost',
     );
   assert.equal(shown(80, write), '');
-  assert.equal(shown(80, write, true), '! a: it exited with code 3. On stderr:\n    | boom\n    |  [31mat x\n');
+  assert.equal(shown(80, write, true), '! a: it exited with code 3. On stderr:\n    | boom\n    | \\u001b[31mat x\n');
 });
 
 // N-07

@@ -125,6 +125,6 @@ export class ClientKeys implements AsyncDisposable {
 
 async function watchFile(file: string, onChange: () => void): Promise<Disposable> {
   const watch = new FileWatch(onChange, FILE_TIMES);
-  await watch.setFiles([file]);
+  await watch.setFiles(new Map([[file, undefined]]));
   return watch;
 }

@@ -54,8 +54,7 @@ export function diffConfigs(running: Config, next: Config): ConfigDiff {
     const found = changesBetween(old, config);
     const changes = found.map((change) => named(['mcpServers', old.title], change));
     if (changes.length === 0) kept.push(config.id);
-    else if (found.some(({ at }) => effectsAt(UPSTREAM_EFFECTS, at).includes('replace')))
-      replaced.push({ config, changes });
+    else if (found.some(needsReplacement)) replaced.push({ config, changes });
     else updated.push({ config, changes });
   }
   const settings = changesBetween(settingsOf(running), settingsOf(next));
@@ -106,6 +105,12 @@ function settingsOf(config: Config): object {
 function profileChanges(running: Config, next: Config): readonly SettingChange[] {
   const byId = ({ profiles }: Config) => Object.fromEntries(profiles.map(({ id, ...profile }) => [id, profile]));
   return changesBetween(byId(running), byId(next)).map((change) => named(['gateway', 'profiles'], change));
+}
+
+/** Returns whether a changed setting of an upstream needs another upstream. One that cannot be used for another reason stays. */
+function needsReplacement({ at, before, after }: Change): boolean {
+  if (at[0] === 'problem' && before !== undefined && after !== undefined) return false;
+  return effectsAt(UPSTREAM_EFFECTS, at).includes('replace');
 }
 
 interface Change {

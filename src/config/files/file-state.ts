@@ -1,10 +1,9 @@
 import { createHash } from 'node:crypto';
 import { stat } from 'node:fs/promises';
-import { openOrdinary } from './ordinary-file.ts';
+import { fileProblemText, type FileFound, readPieces } from './ordinary-file.ts';
 
 /** A larger file is judged by its size and times. No file that the gateway reads is larger. */
 const HASHED_BYTES = 67_108_864;
-const PIECE_BYTES = 65_536;
 /** A file may change again without a change of its times, for as long as the clock of its file system stands still. */
 const CLOCK_MS = 2_000;
 
@@ -23,32 +22,28 @@ export class FileState {
   async read(): Promise<string> {
     const nowMs = Date.now();
     try {
-      const found = await stat(this.#path, { bigint: true });
-      const { dev, ino, size, mtimeNs, ctimeNs, mode, uid } = found;
+      const { dev, ino, size, mtimeNs, ctimeNs, mode, uid } = await stat(this.#path, { bigint: true });
       const seen = [dev, ino, size, mtimeNs, ctimeNs, mode, uid].join(' ');
       if (seen === this.#seen) return this.#state;
-      const isHashed = found.isFile() && size <= HASHED_BYTES;
-      this.#state = `${mode} ${uid} ${isHashed ? await contentHash(this.#path) : seen}`;
+      this.#state = await this.#contentState(seen);
       this.#seen = nowMs - Number(ctimeNs / 1_000_000n) > CLOCK_MS ? seen : undefined;
     } catch (thrown) {
+      if (!(thrown instanceof Error && 'code' in thrown)) throw thrown;
       this.#seen = undefined;
-      this.#state = thrown instanceof Error && 'code' in thrown ? String(thrown.code) : String(thrown);
+      this.#state = fileProblemText({ kind: 'failed', code: String(thrown.code) });
     }
     return this.#state;
   }
+
+  async #contentState(seen: string): Promise<string> {
+    const hash = createHash('sha256');
+    const found = await readPieces(this.#path, HASHED_BYTES, (piece) => hash.update(piece));
+    if (found.kind === 'found') return contentState(found, hash.digest('hex'));
+    return found.kind === 'failed' ? fileProblemText(found) : seen;
+  }
 }
 
-async function contentHash(path: string): Promise<string> {
-  const { file } = await openOrdinary(path);
-  try {
-    const hash = createHash('sha256');
-    const piece = Buffer.allocUnsafe(PIECE_BYTES);
-    for (;;) {
-      const { bytesRead } = await file.read(piece, 0, PIECE_BYTES);
-      if (bytesRead === 0) return hash.digest('hex');
-      hash.update(piece.subarray(0, bytesRead));
-    }
-  } finally {
-    await file.close();
-  }
+/** Returns the state of a file that was read. @param hash SHA-256 of its content. */
+export function contentState({ mode, uid }: FileFound, hash: string): string {
+  return `${mode} ${uid} ${hash}`;
 }

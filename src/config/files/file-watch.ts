@@ -37,22 +37,24 @@ export class FileWatch implements Disposable {
   }
 
   /**
-   * Sets the files to watch. Resolves when their current states are known: every later change is reported. A file that was
-   * watched before keeps its last reported state.
+   * Sets the files to watch: the path of each, and the state that its reader has. Undefined stands for the state that was reported last, of a new file
+   * for the present one. Resolves when every later change is reported.
    */
-  async setFiles(files: readonly string[]): Promise<void> {
-    const wanted = new Set(files);
+  async setFiles(files: ReadonlyMap<string, string | undefined>): Promise<void> {
     for (const file of this.#files.keys()) {
-      if (wanted.has(file)) continue;
+      if (files.has(file)) continue;
       this.#files.delete(file);
       this.#reported.delete(file);
     }
-    for (const file of wanted) if (!this.#files.has(file)) this.#files.set(file, new FileState(file));
-    const learned = Promise.all([...wanted].map((file) => this.#learn(file)));
+    for (const [file, state] of files) {
+      if (!this.#files.has(file)) this.#files.set(file, new FileState(file));
+      if (state !== undefined) this.#reported.set(file, state);
+    }
+    const learned = Promise.all([...files.keys()].map((file) => this.#learn(file)));
     await this.#findNames();
     this.#watchFolders();
     await learned;
-    if (this.#timer === undefined && !this.#isLooking) this.#schedule(this.#times.pollMs);
+    if (this.#timer === undefined && !this.#isLooking) this.#schedule(0);
   }
 
   /** Takes the present state of a file for the reported one, unless there is one. */

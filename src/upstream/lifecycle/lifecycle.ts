@@ -47,8 +47,8 @@ export type LifecycleEvent =
       readonly permanent: boolean;
       /** True if the upstream has refused the credentials of the gateway, or the gateway has none. */
       readonly lacksCredentials?: boolean;
-      /** True if the upstream is a remote server, where an attempt costs a connection and not a process. */
-      readonly isRemote?: boolean;
+      /** True if no process has run: the upstream is remote, or its program cannot be started. Such an attempt costs little. */
+      readonly hasNoProcess?: boolean;
       /** True if it took longer than `timeouts.start`, so that it is no crash. */
       readonly isLate?: boolean;
       /** Start of the attempt, in monotonic ms. Failures of simultaneous attempts have one cause, so they count as one. */
@@ -61,7 +61,7 @@ export type LifecycleEvent =
       readonly detail: string | undefined;
       readonly early: boolean;
       /** As in `start-failed`. */
-      readonly isRemote?: boolean;
+      readonly hasNoProcess?: boolean;
     }
   | { readonly kind: 'list-failed'; readonly reason: string }
   /** A request on an open connection was refused for the credentials of the gateway. */
@@ -97,14 +97,14 @@ export const CONFIGURED: Lifecycle = {
 interface Failure {
   readonly reason: string;
   readonly detail: string | undefined;
-  readonly isRemote?: boolean;
+  readonly hasNoProcess?: boolean;
   readonly isLate?: boolean;
 }
 
 function recordFailure(
   state: Lifecycle,
   phase: Phase,
-  { reason, detail, isRemote = false, isLate = false }: Failure,
+  { reason, detail, hasNoProcess = false, isLate = false }: Failure,
   nowMs: number,
   random: number,
 ): Lifecycle {
@@ -112,7 +112,7 @@ function recordFailure(
   if (nowMs - (state.failuresMs.at(-1) ?? -SAME_CAUSE_MS) < SAME_CAUSE_MS) return { ...state, phase, reason, detail };
   const failuresMs = [...state.failuresMs.filter((atMs) => nowMs - atMs < LOOP_WINDOW_MS), nowMs];
   const attempts = state.attempts + 1;
-  if (failuresMs.length >= LOOP_FAILURES && !isRemote) {
+  if (failuresMs.length >= LOOP_FAILURES && !hasNoProcess) {
     const kind = isLate ? 'too slow to start' : 'crash loop';
     const words = `${kind}: failed ${failuresMs.length} times within a minute, next try in a minute; last: ${reason}`;
     return { phase: 'failed', reason: words, detail, failuresMs, attempts, retryAtMs: nowMs + LOOP_PAUSE_MS };

@@ -35,6 +35,12 @@ export class Lifecycles {
     this.step('modern', event);
   }
 
+  /** Fails in both eras until the config changes. */
+  failForGood(reason: string): void {
+    const failure = { scope: 'upstream', reason, detail: undefined, permanent: true, startedMs: 0 } as const;
+    this.stepAll({ kind: 'start-failed', ...failure });
+  }
+
   /** Resets an era that is `starting`, after the connection was opened in the other era. */
   reset(era: Era): void {
     if (this.#byEra[era].phase === 'starting') this.#byEra[era] = CONFIGURED;

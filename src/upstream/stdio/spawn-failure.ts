@@ -3,7 +3,7 @@ import { stat } from 'node:fs/promises';
 import { basename, dirname, resolve } from 'node:path';
 import type { StdioTarget } from '../../config/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
-import { firstFile, isAllowed, programCandidates } from './launch/program-file.ts';
+import { firstFile, isAllowed, programCandidates, programFile } from './launch/program-file.ts';
 
 /** The product that installs a launcher. */
 const INSTALLED_WITH = new Map([
@@ -17,6 +17,11 @@ const INSTALLED_WITH = new Map([
 
 /** Error codes of failures that only a change of the config or the machine can fix. */
 const PERMANENT = new Set(['ENOENT', 'EACCES', 'ENOTDIR', 'E2BIG', 'ENOEXEC', 'ERR_INVALID_ARG_VALUE']);
+
+/** The cause of a program that could not be started. The message is for operators. */
+export class ProgramError extends Error {
+  override readonly name = 'ProgramError';
+}
 
 interface Cause {
   /** For clients: without paths and values of variables. */
@@ -42,12 +47,14 @@ export async function spawnFailure(
   const code = thrown instanceof Error && 'code' in thrown ? String(thrown.code) : 'unknown error';
   const { message, note } = await findCause(code, target, env['PATH'] ?? '');
   const detail = { upstream, message, executed: 'no' as const, retryable: !PERMANENT.has(code) };
-  return new GatewayError('upstream-unavailable', detail, new Error(note, { cause: thrown }));
+  return new GatewayError('upstream-unavailable', detail, new ProgramError(note, { cause: thrown }));
 }
 
 async function findCause(code: string, target: StdioTarget, path: string): Promise<Cause> {
   const { command, cwd } = target;
-  const name = basename(command);
+  // Clients read the name, and further words may be secrets.
+  const [first = command] = command.split(/\s/, 1);
+  const name = basename(first);
   if (code !== 'ENOENT' && code !== 'EACCES' && code !== 'ENOTDIR') {
     return { message: `command "${name}" could not be started (${code})`, note: `could not start ${command}: ${code}` };
   }
@@ -62,20 +69,40 @@ async function findCause(code: string, target: StdioTarget, path: string): Promi
 
   const candidates = programCandidates(command, cwd, path);
   const found = await firstFile(candidates);
-  if (found === undefined) {
-    const advice = `${installAdvice(name)}give the full path of the command, or set PATH in its "env"`;
-    return command.includes('/')
-      ? { message: `command "${name}" was not found`, note: `there is no file ${candidates.join()}` }
-      : {
-          message: `command "${name}" was not found; ${advice}`,
-          note: `searched PATH: ${candidates.map((path) => dirname(path)).join(', ') || '(empty)'}`,
-        };
-  }
+  if (found === undefined) return await missing(first, target, candidates, path);
   if (!(await isAllowed(found, constants.X_OK))) {
     return { message: `command "${name}" may not be executed`, note: `${found} is not executable for us` };
   }
   const message = `command "${name}" needs an interpreter that was not found`;
   return { message, note: `the interpreter that ${found} asks for was not found (${code})` };
+}
+
+/** Returns the cause of a command that is no file. @param first its first word. */
+async function missing(
+  first: string,
+  { command, cwd }: StdioTarget,
+  candidates: readonly string[],
+  path: string,
+): Promise<Cause> {
+  const name = basename(first);
+  const hasWords = first !== command;
+  if (hasWords && (await programFile(first, cwd, path)) !== undefined) {
+    const message = `command "${name}" has arguments in its text; they belong in "args"`;
+    return { message, note: `write command: ${first}, and each argument as an item of the list args` };
+  }
+  if (command.includes('/')) {
+    const [file = command] = candidates;
+    return (await isDirectory(file))
+      ? { message: `command "${name}" is a folder; give the path of a program in it`, note: `${file} is a folder` }
+      : { message: `command "${name}" was not found`, note: `there is no file ${file}` };
+  }
+  const words = hasWords ? 'its arguments belong in "args"; ' : '';
+  const advice = `${words}${installAdvice(name)}give the full path of the command, or set PATH in its "env"`;
+  const folders = new Set(candidates.map((candidate) => dirname(candidate)));
+  return {
+    message: `command "${name}" was not found; ${advice}`,
+    note: `searched PATH: ${[...folders].join(', ') || '(empty)'}`,
+  };
 }
 
 function installAdvice(name: string): string {

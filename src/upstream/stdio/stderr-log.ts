@@ -1,63 +1,12 @@
 import type { Logger } from 'pino';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import { LineSplitter } from '../../protocol/framing/lines.ts';
-import type { Severity } from '../../protocol/severity.ts';
-import { printable, RecentLines } from './recent-lines.ts';
+import { severityOf } from './line-severity.ts';
+import { printedLine, RecentLines } from './recent-lines.ts';
+import { tellingLine } from './telling-line.ts';
 
 const TAIL_CHARS = 2_048;
 const SECOND_MS = 1_000;
-/** The part of a line that is searched for its severity. */
-const HEAD_CHARS = 200;
-
-/** The words by which programs name the severity of a line. */
-const SEVERITIES: ReadonlyMap<string, Severity> = new Map([
-  ['trace', 'debug'],
-  ['debug', 'debug'],
-  ['info', 'info'],
-  ['notice', 'notice'],
-  ['warn', 'warning'],
-  ['warning', 'warning'],
-  ['err', 'error'],
-  ['error', 'error'],
-  ['traceback', 'error'],
-  ['fatal', 'critical'],
-  ['panic', 'critical'],
-  ['critical', 'critical'],
-]);
-const WORDS = [...SEVERITIES.keys()].join('|');
-
-/** The forms in which programs write it: `level=warn`, `"level":"warn"`; `error: …`, `[Error] …`; and ` WARNING ` in the line. */
-const FORMS: readonly RegExp[] = [
-  new RegExp(`"?\\b(?:level|severity|levelname)"?\\s*[=:]\\s*"?(${WORDS})\\b`, 'i'),
-  new RegExp(`^\\W*(${WORDS})\\b(?=\\W*[:\\]|(])`, 'i'),
-  new RegExp(`\\b(${WORDS.toUpperCase()})\\b`),
-];
-
-/** Returns the severity that a program gives to a line of its stderr; undefined if it names none. */
-export function severityOf(line: string): Severity | undefined {
-  const head = line.slice(0, HEAD_CHARS);
-  for (const form of FORMS) {
-    const word = form.exec(head)?.[1];
-    if (word !== undefined) return SEVERITIES.get(word.toLowerCase());
-  }
-  return undefined;
-}
-
-/** The first line of an error with its stack: `TypeError: …`, `Error [ERR_X]: …`, `a.b.SomeException: …`. */
-const THROWN = /^\W*(?:[\w$]+[.:]+)*[\w$]*(?:Error|Exception|Panic)(?: \[\w+\])?:/;
-
-/** The cause of an error, in a line of its own: uv and Rust programs print the name of the missing package there. */
-const CAUSE = /^\s*(?:cause|caused by): ./i;
-
-/** Returns whether a line of stderr looks like the message of an error. */
-function isErrorLine(line: string): boolean {
-  if (THROWN.test(line) || CAUSE.test(line)) return true;
-  // The error follows the stack.
-  if (line.startsWith('Traceback')) return false;
-  const severity = severityOf(line);
-  return severity === 'error' || severity === 'critical';
-}
-
 /** The parts that a {@link StderrLog} is constructed from. */
 export interface StderrLogParts {
   /** Names the upstream in each line. */
@@ -100,9 +49,9 @@ export class StderrLog {
     return this.#recent.last;
   }
 
-  /** The latest line that names an error, or else the latest line; undefined before the first. */
+  /** The line of the latest ones that most likely says why the process ended; undefined if there is none. */
   get likelyCause(): string | undefined {
-    return this.#recent.findLast(isErrorLine) ?? this.#recent.last;
+    return tellingLine(this.#recent.lines);
   }
 
   /** The latest lines. */
@@ -114,7 +63,7 @@ export class StderrLog {
     const { log, secrets, onLimit } = this.#parts;
     if (isCut) onLimit?.('stderrLineBytes');
     const shown = secrets.reduce((line, secret) => line.replaceAll(secret, '[redacted]'), text);
-    const line = printable(isCut ? `${shown}…` : shown, LIMITS.stderrLineBytes);
+    const line = printedLine(isCut ? `${shown}…` : shown, LIMITS.stderrLineBytes + 1);
     this.#recent.add(line);
     if (log.isLevelEnabled('debug') && this.#isAllowed()) {
       log.debug({ line, severity: severityOf(line) }, 'upstream stderr');

@@ -20,7 +20,7 @@ async function openFeed(keepMs: number) {
   const file = join(dir, 'keys.json');
   const watchFile = async (path: string, onChange: () => void) => {
     const watch = new FileWatch(onChange, { pollMs: 20, settleMs: 10, longestMs: 50 });
-    await watch.setFiles([path]);
+    await watch.setFiles(new Map([[path, undefined]]));
     return watch;
   };
   const store = new DiskApiKeyStore({ file, stateDir: join(dir, 'state'), watchFile });

@@ -167,6 +167,24 @@ test('a restart tells how many connections it closed before their requests had e
   await failed;
 });
 
+// N-88
+test('an upstream with a mistake tells the place of the last reload', TIMEOUT, async () => {
+  const a = waiting();
+  await using gateway = await testCore({ a: { memory: a.memory, problem: 'wrong (c.yaml:1:1)' } });
+  const [failed] = gateway.core.upstreams.values();
+  assert.equal(failed?.lifecycle.reason, 'wrong (c.yaml:1:1)');
+  const { config } = await change(gateway, gateway.config, {
+    upstreams: [upstream('a', { problem: 'wrong (c.yaml:2:1)' })],
+  });
+  assert.deepEqual([...gateway.core.upstreams.values()], [failed]);
+  assert.equal(failed.lifecycle.reason, 'wrong (c.yaml:2:1)');
+
+  const client = await gateway.connect();
+  await change(gateway, config, { upstreams: [upstream('a')] });
+  a.release();
+  assert.deepEqual(await client.result('tools/call', toolCall('a__wait')), DONE);
+});
+
 test('a disabled upstream stays so after a reload that changes it, until it is removed', TIMEOUT, async () => {
   const a = waiting();
   a.release();

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 
+import { FileState } from '../../../src/config/files/file-state.ts';
 import { FileWatch } from '../../../src/config/files/file-watch.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
@@ -33,7 +34,7 @@ async function watchFile(more: readonly string[] = [], times = TIMES): Promise<W
 async function watchIn(dir: string, files: readonly string[], times = TIMES): Promise<Watched> {
   let changes = 0;
   const watch = new FileWatch(() => changes++, times);
-  await watch.setFiles(files);
+  await watch.setFiles(new Map(files.map((file) => [file, undefined])));
   return {
     dir,
     file: files[0] ?? dir,
@@ -96,7 +97,7 @@ async function settled(at: Watched): Promise<number> {
   const marker = join(at.dir, 'marker');
   let looks = 0;
   using other = new FileWatch(() => looks++, TIMES);
-  await other.setFiles([marker]);
+  await other.setFiles(new Map([[marker, undefined]]));
   for (const wanted of [1, 2]) {
     await replace(marker, `${wanted}`);
     await waitUntil(() => looks >= wanted);
@@ -155,6 +156,25 @@ test('a file that changes faster than it settles is reported', TIMEOUT, async ()
 });
 
 // N-71
+test('a change after a file was loaded and before it is watched is reported', TIMEOUT, async () => {
+  await using at = await watchFile([], EVENT_TIMES);
+  const loaded = await new FileState(at.file).read();
+  const other = join(at.dir, 'other');
+  await replace(at.file, 'two');
+  await at.watch.setFiles(new Map([[other, undefined]]));
+  await at.watch.setFiles(new Map([[at.file, loaded]]));
+  await waitUntil(() => at.changes() >= 1);
+});
+
+// N-71
+test('a file that was loaded again is not reported for what was loaded', TIMEOUT, async () => {
+  await using at = await watchFile();
+  await replace(at.file, 'two');
+  await at.watch.setFiles(new Map([[at.file, await new FileState(at.file).read()]]));
+  assert.equal(await settled(at), 0);
+});
+
+// N-71
 test('a second watched file that changes all the time delays no report', TIMEOUT, async () => {
   await using at = await watchFile(['token'], LONG_TIMES);
   let version = 0;
@@ -205,7 +225,7 @@ test('other files of the folder are not reported, and a removed file is', TIMEOU
 
 test('a file that is no longer watched is not reported', TIMEOUT, async () => {
   await using at = await watchFile(['other']);
-  await at.watch.setFiles([join(at.dir, 'other')]);
+  await at.watch.setFiles(new Map([[join(at.dir, 'other'), undefined]]));
   await replace(at.file, 'two');
   assert.equal(await settled(at), 0);
   await replace(join(at.dir, 'other'), 'x');

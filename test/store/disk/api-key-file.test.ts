@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { chmod, lstat, mkdtemp, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -30,11 +31,18 @@ apiKeyStoreContract('disk', async () => {
   const file = freshFile();
   const watchFile = async (path: string, onChange: () => void) => {
     const watch = new FileWatch(onChange, { pollMs: 20, settleMs: 10, longestMs: 50 });
-    await watch.setFiles([path]);
+    await watch.setFiles(new Map([[path, undefined]]));
     return watch;
   };
   const open = () => new DiskApiKeyStore({ file, stateDir: `${file}-state`, watchFile });
   return [open(), open()];
+});
+
+// N-74
+test('a pipe in the place of a key file is refused at once', OPTIONS, async () => {
+  const file = freshFile();
+  execFileSync('mkfifo', ['-m', '600', file]);
+  await assert.rejects(readKeyFile(file), /is no ordinary file/);
 });
 
 test('a key file is made with mode 0600, and stays so', OPTIONS, async () => {

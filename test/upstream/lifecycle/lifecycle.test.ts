@@ -80,14 +80,14 @@ test('failures of simultaneous attempts count once', () => {
   assert.equal(state.retryAtMs, 260);
 });
 
-// N-01
-test('a remote server that refuses connections never has a crash-loop pause', () => {
+// N-01 N-84
+test('a server without a process, remote or not startable, has no crash-loop pause', () => {
   const tries = Array.from(
     { length: 6 },
-    (_, n) => [n * 2_000, { ...FAILED, isRemote: true, startedMs: n * 2_000 }] as const,
+    (_, n) => [n * 2_000, { ...FAILED, hasNoProcess: true, startedMs: n * 2_000 }] as const,
   );
   const state = after(tries);
-  assert.doesNotMatch(state.reason ?? '', /crash loop/);
+  assert.equal(state.reason, 'exited with code 1');
   assert.equal(state.retryAtMs, 10_000 + backoffMs(6, 0));
 });
 

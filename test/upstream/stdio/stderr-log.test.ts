@@ -3,30 +3,7 @@ import { test } from 'node:test';
 import { LIMITS } from '../../../src/limits.ts';
 import { createLogger } from '../../../src/telemetry/log.ts';
 import { configSecrets } from '../../../src/upstream/stdio/launch/config-secrets.ts';
-import { severityOf, StderrLog } from '../../../src/upstream/stdio/stderr-log.ts';
-import { quote } from '../../support/test-name.ts';
-
-const severities: readonly (readonly [line: string, severity: string | undefined])[] = [
-  ['ERROR:root:cannot connect', 'error'],
-  ['2026-11-22 12:00:00,123 - server - WARNING - slow', 'warning'],
-  ['[11/22/26 15:00:00] INFO     Processing request of type ListToolsRequest', 'info'],
-  ['time=2026-11-22T12:00:00Z level=warn msg="x"', 'warning'],
-  ['{"level":"error","msg":"x"}', 'error'],
-  ['{"severity": "CRITICAL"}', 'critical'],
-  ['Error: Cannot find module "x"', 'error'],
-  ['[debug] started', 'debug'],
-  ['panic: runtime error', 'critical'],
-  ['Traceback (most recent call last):', 'error'],
-  ['Secure MCP Filesystem Server running on stdio', undefined],
-  ['no errors found', undefined],
-  ['information for users: none', undefined],
-];
-
-for (const [line, severity] of severities) {
-  test(`the severity of ${quote(line, 50)} is ${severity ?? 'unknown'}`, () => {
-    assert.equal(severityOf(line), severity);
-  });
-}
+import { StderrLog } from '../../../src/upstream/stdio/stderr-log.ts';
 
 /** Returns a stderr log of upstream `files`, its log lines and the limits that were reached. */
 function stderrLog(secrets: readonly string[] = []) {
@@ -78,40 +55,6 @@ test('limit stderrLinesPerSecond: further lines are counted, and the latest are 
   );
   assert.deepEqual(limits, ['stderrLinesPerSecond']);
 });
-
-const NODE_CRASH = `node:internal/modules/run_main:107
-    triggerUncaughtException(
-    ^
-
-Error: boom
-    at Object.<anonymous> (/srv/x.js:1:7)
-    at node:internal/main/run_main_module:33:47
-
-Node.js v24.21.0
-`;
-
-for (const [what, text, telling] of [
-  ['a crash of Node', NODE_CRASH, 'Error: boom'],
-  [
-    'a code of Node',
-    "Error [ERR_MODULE_NOT_FOUND]: Cannot find 'x'\n  at y\n}\n",
-    "Error [ERR_MODULE_NOT_FOUND]: Cannot find 'x'",
-  ],
-  ['Python', 'Traceback (most recent call last):\n  File "x"\nlib.ModuleError: no x\n', 'lib.ModuleError: no x'],
-  [
-    'Python without a message',
-    'Traceback (most recent call last):\n  File "x"\nKeyboardInterrupt\n',
-    'KeyboardInterrupt',
-  ],
-  ['a log', '[ERROR] cannot bind\nbye\n', '[ERROR] cannot bind'],
-  ['no error', 'one\ntwo\n', 'two'],
-] as const) {
-  test(`the telling line of ${what} is ${quote(telling, 40)}`, () => {
-    const { stderr } = stderrLog();
-    stderr.push(Buffer.from(text));
-    assert.equal(stderr.likelyCause, telling);
-  });
-}
 
 test('secrets of the config that a program repeats are neither logged nor kept', () => {
   const env = {

@@ -87,7 +87,7 @@ suite('the end of a process', { concurrency: 1 }, () => {
     assert.equal(error.row.executed, 'unknown');
     assert.match(error.message, /exited with code 3$/);
     assert.ok(error.cause instanceof Error);
-    assert.equal(error.cause.message, 'last line on stderr: cannot read /home/me/secret');
+    assert.equal(error.cause.message, 'last line on stderr: cannot read /home/me/secret\\u0007');
   });
 
   test('an exit before the first message is reported as such', LIMIT, async (t) => {
