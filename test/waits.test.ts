@@ -6,8 +6,8 @@ import { PATIENCE_MS } from './support/patience.ts';
 
 const ROOT = import.meta.dirname;
 
-/** Not judged here: the runner, whose bounds end a run, and tests that start programs of other projects, which have times of their own. */
-const NOT_JUDGED = /^(?:run\.ts|runner\/|e2e\/|peers\/|conformance\/|support\/watchdog\.ts)/;
+/** Not judged here: the runner, whose bounds end a run, and trials of programs of other projects, which have times of their own. */
+const NOT_JUDGED = /^(?:run\.ts|runner\/|peers\/|conformance\/|support\/watchdog\.ts)/;
 
 /** The mark of a line on which a short time is what the test is about. */
 const SUBJECT = '// subject';
@@ -23,7 +23,7 @@ const BOUNDS = [
 ];
 /** The last argument of a wait for a line, on the same line or on a later one. */
 const WAIT = new RegExp(String.raw`\.waitFor(?:Line|Log)\((?:[^;]*?),\s*${NUMBER},?\s*\)`, 'g');
-/** A fixed pause in place of an event. */
+/** A fixed pause in place of an event. Loads of end-to-end tests have pauses between calls. */
 const SLEEP = new RegExp(String.raw`\b(?:(?:sleep|delay)\(|setTimeout\(\w+, )${NUMBER}[,)]`);
 
 function valueOf(product = ''): number {
@@ -38,7 +38,7 @@ function shortBounds(file: string, source: string): string[] {
     const add = () => found.push(`${file}:${index + 1}: ${line.trim()}`);
     const [, name = '', value] = CONSTANT.exec(line) ?? [];
     if (name !== '' && !NO_BOUND.test(name) && valueOf(value) < PATIENCE_MS) add();
-    const bounds = file.endsWith('.test.ts') ? [...BOUNDS, SLEEP] : BOUNDS;
+    const bounds = file.endsWith('.test.ts') && !file.startsWith('e2e/') ? [...BOUNDS, SLEEP] : BOUNDS;
     for (const bound of bounds) {
       const [, ms] = bound.exec(line) ?? [];
       if (ms !== undefined && valueOf(ms) < PATIENCE_MS) add();

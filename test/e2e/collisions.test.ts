@@ -18,7 +18,7 @@ const [CALLS, MODERN_CALLS] = [80, 20];
 /** Groups of principals. Each sees tools of its own, others in each phase. */
 const GROUPS = 5;
 const PHASES = ['a', 'b'] as const;
-const RELOAD_MS = 200;
+const RELOAD_MS = 200; // subject
 /** The interval of the lists of one principal. */
 const LIST_MS = PRINCIPALS / 5;
 const SHOWN = 20;
