@@ -6,14 +6,14 @@ import { PATIENCE_MS } from './support/patience.ts';
 
 const ROOT = import.meta.dirname;
 
-/** Not judged here: the runner, whose bounds end a run, and tests with clients and servers of other projects, which have times of their own. */
+/** Not judged here: the runner, whose bounds end a run, and trials of programs of other projects, which have times of their own. */
 const NOT_JUDGED = /^(?:run\.ts|runner\/|peers\/|conformance\/|support\/watchdog\.ts)/;
 
 /** The mark of a line on which a short time is what the test is about. */
 const SUBJECT = '// subject';
 
-/** Bounds nothing: the time between two looks or two attempts. */
-const PAUSE = /_?(?:POLL|PAUSE|STEP|LOOK|RETRY|DRIP)_MS$/;
+/** Bounds nothing: the time between two looks or two attempts, or a unit. */
+const NO_BOUND = /_?(?:POLL|PAUSE|STEP|LOOK|RETRY|DRIP|PER)_MS$/;
 
 const NUMBER = String.raw`(\d[\d_]*(?: \* \d[\d_]*)*)`;
 const CONSTANT = new RegExp(String.raw`\bconst (\w+_MS)(?:: number)? = ${NUMBER};`);
@@ -23,7 +23,7 @@ const BOUNDS = [
 ];
 /** The last argument of a wait for a line, on the same line or on a later one. */
 const WAIT = new RegExp(String.raw`\.waitFor(?:Line|Log)\((?:[^;]*?),\s*${NUMBER},?\s*\)`, 'g');
-/** A fixed pause in place of an event. */
+/** A fixed pause in place of an event. Loads of end-to-end tests have pauses between calls. */
 const SLEEP = new RegExp(String.raw`\b(?:(?:sleep|delay)\(|setTimeout\(\w+, )${NUMBER}[,)]`);
 
 function valueOf(product = ''): number {
@@ -37,8 +37,8 @@ function shortBounds(file: string, source: string): string[] {
     if (line.includes(SUBJECT)) continue;
     const add = () => found.push(`${file}:${index + 1}: ${line.trim()}`);
     const [, name = '', value] = CONSTANT.exec(line) ?? [];
-    if (name !== '' && !PAUSE.test(name) && valueOf(value) < PATIENCE_MS) add();
-    const bounds = file.endsWith('.test.ts') ? [...BOUNDS, SLEEP] : BOUNDS;
+    if (name !== '' && !NO_BOUND.test(name) && valueOf(value) < PATIENCE_MS) add();
+    const bounds = file.endsWith('.test.ts') && !file.startsWith('e2e/') ? [...BOUNDS, SLEEP] : BOUNDS;
     for (const bound of bounds) {
       const [, ms] = bound.exec(line) ?? [];
       if (ms !== undefined && valueOf(ms) < PATIENCE_MS) add();

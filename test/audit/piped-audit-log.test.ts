@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { AUDIT, monotonicMs, serveAudit } from '../../src/audit/audit-pipe.ts';
 import { PipedAuditLog } from '../../src/audit/piped-audit-log.ts';
 import { pipePair } from '../store/piped/pipe-pair.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { waitUntil } from '../support/wait-until.ts';
 import { assertChain, auditWriterContract } from './audit-writer.contract.ts';
 import { type MemoryLog, memoryLog, SETTINGS } from './memory-log.ts';
@@ -91,7 +92,7 @@ test('a record that comes after its call was refused is not written', OPTIONS, a
   const { calls } = workerOf(parent);
   const texts = ['"time":"2026-11-23T00:00:00.000Z","kind":"begun"'];
   assert.deepEqual(await calls.call(AUDIT.commit, { texts, untilMs: monotonicMs() - 1 }), [null]);
-  assert.deepEqual(await calls.call(AUDIT.commit, { texts, untilMs: monotonicMs() + 4_000 }), [2]);
+  assert.deepEqual(await calls.call(AUDIT.commit, { texts, untilMs: monotonicMs() + PATIENCE_MS }), [2]);
   await parent.log.close();
   assert.equal(parent.lines.length, 3);
 });

@@ -12,11 +12,10 @@ import { Child } from '../support/child.ts';
 import { type GatewayFile, type RunningGateway, startGateway } from '../support/gateway.ts';
 import { legacyUpstream } from '../support/http-upstream.ts';
 import { modernPost } from '../support/modern-wire.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
-/** The owner of a removed key goes on calling for at most this long. */
-const PATIENCE_MS = 60_000;
 /** Calls at once, so that the log is written all the time. */
 const CALLERS = 16;
 const ANN = { name: 'ann', sha256: hash('sha256', 'ann-key') };

@@ -17,7 +17,12 @@ const FEW_FILES = 4;
 
 /** A config whose upstream is another one for each argument. */
 function fileOf(argument: string, own: object = {}) {
-  const gateway = { workers: 2, reload: { watch: false }, operatorKeys: [{ name: 'op', sha256: hash('sha256', OPERATOR) }], ...own };
+  const gateway = {
+    workers: 2,
+    reload: { watch: false },
+    operatorKeys: [{ name: 'op', sha256: hash('sha256', OPERATOR) }],
+    ...own,
+  };
   return { mcpServers: { pid: { command: process.execPath, args: [PROGRAM, argument] } }, gateway };
 }
 

@@ -25,8 +25,12 @@ function misbehave(isMarked: boolean): void {
   if (flaw === 'rejections') void Promise.reject(new Error('nobody handles it'));
   if (flaw === 'memory') leaked.push(Array.from({ length: LEAKED_NUMBERS }, (_, i) => i + 0.5));
   if (flaw !== 'delay' || !isMarked) return;
-  const untilMs = performance.now() + BUSY_MS;
-  while (performance.now() < untilMs);
+  const before = process.threadCpuUsage();
+  const usedMs = () => {
+    const { user, system } = process.threadCpuUsage(before);
+    return (user + system) / 1_000;
+  };
+  while (usedMs() < BUSY_MS);
 }
 
 async function forward(id: unknown, args: object): Promise<object> {

@@ -9,22 +9,29 @@ import { runInNewContext } from 'node:vm';
 
 const RESOLUTION_MS = 5; // subject
 const NS_PER_MS = 1_000_000;
+const US_PER_MS = 1_000;
 
 setFlagsFromString('--expose-gc');
 const collect: unknown = runInNewContext('gc');
 const delay = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
 delay.enable();
+let cpu = process.threadCpuUsage();
 let rejections = 0;
 process.on('unhandledRejection', () => rejections++);
 
 const path = process.env['LINKSPAN_FUZZ_GAUGE'];
 if (path !== undefined) {
   createServer((socket) => {
-    const delayMs = delay.max / NS_PER_MS;
+    const { user, system } = process.threadCpuUsage(cpu);
+    // While another program has the processor, the gateway is late and not busy.
+    const delayMs = Math.min(delay.max / NS_PER_MS, (user + system) / US_PER_MS);
     if (typeof collect === 'function') collect();
     const reading = { heapBytes: process.memoryUsage().heapUsed, delayMs, rejections };
     // The collection is no delay of the gateway.
-    setImmediate(() => delay.reset());
+    setImmediate(() => {
+      delay.reset();
+      cpu = process.threadCpuUsage();
+    });
     socket.on('error', () => undefined);
     socket.end(`${JSON.stringify(reading)}\n`);
   })

@@ -7,7 +7,10 @@ const POLL_MS = 20;
 
 const READING = z.object({ heapBytes: z.number(), delayMs: z.number(), rejections: z.number() });
 
-/** The state of a process that runs `gauge.ts`: its heap after a collection, and the longest delay of its event loop since the last reading. */
+/**
+ * The state of a process that runs `gauge.ts`: its heap after a collection, and the longest delay of its event loop since the last
+ * reading, as far as it was busy itself.
+ */
 export type GaugeReading = z.infer<typeof READING>;
 
 /** Reads the gauge at a socket. */

@@ -7,6 +7,7 @@ import { StoredEventLogs, type StoredEventLogsParts } from '../../../src/downstr
 import type { EventChange, EventStore } from '../../../src/store/event-store.ts';
 import { RedisEventStore, type RedisEventStoreParts } from '../../../src/store/redis/event-store.ts';
 import type { SessionRef } from '../../../src/store/session-store.ts';
+import { PATIENCE_MS } from '../../support/patience.ts';
 import { openRedis } from '../../support/redis.ts';
 import type { eventSession } from './event-log.contract.ts';
 
@@ -68,7 +69,7 @@ export class EventProcess {
       onError: (thrown) => this.errors.push(thrown),
     };
     this.#logs = (waitMs) => new StoredEventLogs({ ...parts, waitMs });
-    this.logs = this.#logs(15_000);
+    this.logs = this.#logs(PATIENCE_MS);
   }
 
   static async start(

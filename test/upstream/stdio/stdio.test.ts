@@ -188,7 +188,7 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     stdio.send('complain', { text: `first\n${'x'.repeat(20_000)}\nlast` });
     stdio.send('exit', { code: 0 });
     await stdio.closed;
-    assert.deepEqual(lines, ['first', `${'x'.repeat(LIMITS.stderrLineBytes - 1)}…`, 'last']);
+    assert.deepEqual(lines, ['first', `${'x'.repeat(LIMITS.stderrLineBytes)}…`, 'last']);
   });
 });
 
