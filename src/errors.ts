@@ -97,6 +97,13 @@ interface ErrorDetail {
   readonly data?: Readonly<Record<string, unknown>>;
 }
 
+/** The longest part of a detail in a message, because it may be a name that the client has sent. */
+const DETAIL_CHARS = 1_000;
+
+function shortened(text: string): string {
+  return text.length <= DETAIL_CHARS ? text : `${text.slice(0, DETAIL_CHARS)}…`;
+}
+
 /** An expected failure: a row of {@link ERRORS} and details for the client. The cause goes to the log only. */
 export class GatewayError extends Error {
   override readonly name = 'GatewayError';
@@ -105,7 +112,7 @@ export class GatewayError extends Error {
 
   constructor(code: ErrorCode, detail: ErrorDetail = {}, cause?: unknown) {
     const { message, advice } = detail;
-    const reason = message === undefined ? '' : `: ${message}`;
+    const reason = message === undefined ? '' : `: ${shortened(message)}`;
     super(`${ERRORS[code].text}${reason}${advice === undefined ? '' : `; ${advice}`}`, { cause });
     this.code = code;
     this.detail = detail;

@@ -8,6 +8,14 @@ const MIB = 1_024 * KIB;
  * page and this table in step. Each name ends in its unit (`Bytes`, `Chars`, `Ms`) or in the thing counted.
  */
 export const LIMITS = {
+  /** A config file in YAML or TOML, and in JSON: Claude Code keeps all its state in the file with its servers. */
+  configFileBytes: MIB,
+  configJsonFileBytes: 32 * MIB,
+  /** The file of a `${file:…}`, that of an `envFile`, the lock file, and all files of one config. */
+  configValueBytes: 64 * KIB,
+  configEnvFileBytes: MIB,
+  configLockBytes: 64 * MIB,
+  configTotalBytes: 128 * MIB,
   /** Messages of one event stream that wait for a client that does not read. */
   streamQueueMessages: 256,
   streamQueueBytes: MIB,
@@ -211,6 +219,10 @@ export const LIMITS = {
   auditedRefusalsPerSecond: 50,
   /** Body of one request to the admin API. */
   adminBodyBytes: MIB,
+  /** Lines of the log that wait for a reader of stderr. */
+  logBufferBytes: 4 * MIB,
+  /** Refused requests of one principal, or without one, that get a line in the log. */
+  refusalLinesPerSecond: 10,
   /** Operators that follow the log at the same time. */
   logFollowers: 16,
   /** Lines of the log that wait for one operator that does not read. */

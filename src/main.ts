@@ -43,12 +43,13 @@ async function main(argv: readonly string[]): Promise<number> {
   const { Command, CommanderError, Option } = await import('commander');
   const { COMMAND } = await import('./command-name.ts');
   const { VERSION } = await import('./version.ts');
+  const { printError } = await import('./cli/operator/output.ts');
   const { addKeyCommands } = await import('./cli/keys/commands.ts');
   const { addOperatorCommands } = await import('./cli/operator/commands.ts');
   let code = 0;
   const isJson = wantsJson(argv);
   const fail = (exitCode: number, error: string, text = `linkspan: ${error}\n`): number => {
-    process.stderr.write(isJson ? `${JSON.stringify({ error, exitCode })}\n` : text);
+    printError(isJson ? `${JSON.stringify({ error, exitCode })}\n` : text);
     return exitCode;
   };
 

@@ -182,14 +182,14 @@ const COMPOSE = z
   .parse(parse(read('docker-compose.yml')));
 
 for (const folder of ['base', 'replicas']) {
-  test(`the config of kubernetes/${folder} needs the secret, and says where to get it`, () => {
+  test(`the config of kubernetes/${folder} needs the secret, and says where to get it`, async () => {
     const file = join(ROOT, 'deploy/kubernetes', folder, 'linkspan.yaml');
     const redis = { LINKSPAN_WRAPPING_KEY: randomBytes(32).toString('base64'), REDIS_PASSWORD: 'password' };
-    const { config, problems } = loadConfig(file, { env: { LINKSPAN_API_KEY_SHA256: KEY_HASH, ...redis } });
+    const { config, problems } = await loadConfig(file, { env: { LINKSPAN_API_KEY_SHA256: KEY_HASH, ...redis } });
     assert.deepEqual(problems, []);
     assert.deepEqual(config.auth.apiKeys, [{ name: 'cluster', sha256: KEY_HASH }]);
     assert.equal(config.redis !== undefined, folder === 'replicas');
-    assert.throws(() => loadConfig(file, { env: {} }), /docs\/deployment\.md/);
+    await assert.rejects(loadConfig(file, { env: {} }), /docs\/deployment\.md/);
   });
 }
 
@@ -199,7 +199,8 @@ test('each lasting service of the compose file starts again, also after a reboot
   }
 });
 
-test('R16 each service that clients reach, or the balancer, gives vanished ones up soon', () => {
+// R16
+test('each service that clients reach, or the balancer, gives vanished ones up soon', () => {
   for (const name of ['linkspan', 'replica', 'balancer']) {
     assert.deepEqual(COMPOSE.services[name]?.sysctls, { 'net.ipv4.tcp_retries2': 8 }, name);
   }
@@ -213,12 +214,12 @@ test('the keys of the replicas are made once, and their config is valid with the
     const [, key = ''] = /^API key, shown only once: (\S+)\n$/.exec(make().stdout) ?? [];
     const file = join(dir, 'replica.yaml');
     await writeFile(file, read('deploy/docker/replica.yaml').replaceAll('/run/linkspan', dir));
-    const { config, problems } = loadConfig(file, { env: {} });
+    const { config, problems } = await loadConfig(file, { env: {} });
     assert.deepEqual(problems, []);
     assert.deepEqual(config.auth.apiKeys, [{ name: 'first', sha256: createHash('sha256').update(key).digest('hex') }]);
     const again = make();
     assert.deepEqual([again.status, again.stdout, again.stderr], [0, '', '']);
-    assert.deepEqual(loadConfig(file, { env: {} }).config.redis, config.redis);
+    assert.deepEqual((await loadConfig(file, { env: {} })).config.redis, config.redis);
   } finally {
     await rm(dir, { recursive: true });
   }
@@ -270,7 +271,7 @@ for (const { page, language, text } of snippets) {
       const file = join(dir, `config.${language}`);
       await writeFile(file, text);
       const env = { LINKSPAN_KEY: 'key', INPUT_LINKSPAN_KEY: 'key' };
-      const { config, problems } = loadConfig(file, { env });
+      const { config, problems } = await loadConfig(file, { env });
       assert.deepEqual(problems, []);
       const [server] = config.upstreams;
       assert.equal(config.upstreams.length, 1);

@@ -10,8 +10,8 @@ import { fileURLToPath } from 'node:url';
 import { parse } from 'yaml';
 
 import { loadConfig } from '../src/config/load.ts';
+import { refreshedPages } from '../scripts/page-tables.ts';
 import { ERRORS } from '../src/errors.ts';
-import { createMetrics } from '../src/telemetry/metrics.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 
@@ -19,52 +19,19 @@ function read(file: string): string {
   return readFileSync(join(ROOT, file), 'utf8');
 }
 
-/** Returns the cells of the table rows whose first cell is code. */
-function rows(page: string): string[][] {
-  return page
-    .split('\n')
-    .filter((line) => line.startsWith('| `'))
-    .map((line) =>
-      line
-        .slice(1, -1)
-        .split('|')
-        .map((cell) => cell.trim()),
-    );
-}
-
-function uncoded(cell: string | undefined): string {
-  return (cell ?? '').replaceAll('`', '');
-}
-
-/** Returns the row that a cell names and anchors; the cell itself if it has no anchor of that name. */
-function rowOf(cell = ''): string {
-  const [, row = cell] = /^`([a-z-]+)` <a id="\1"><\/a>$/.exec(cell) ?? [];
-  return row;
-}
-
-test('docs/errors.md explains the rows of the error table, with codes and anchors', () => {
-  const documented = rows(read('docs/errors.md')).map(([row, rpc, http, what, todo]) => {
-    assert.ok(what && todo, `${row} says what happened and what to do`);
-    return {
-      row: rowOf(row),
-      rpc: Number(rpc?.replace('−', '-')),
-      http: Number(http),
-    };
-  });
-  const actual = Object.entries(ERRORS).map(([row, { rpc, http }]) => ({ row, rpc, http }));
-  const byName = (a: { row: string }, b: { row: string }): number => a.row.localeCompare(b.row);
-  assert.deepEqual(documented.toSorted(byName), actual.toSorted(byName));
+test('the tables of limits, errors and metrics are those of the sources', async () => {
+  for (const { file, text, problems } of await refreshedPages(ROOT)) {
+    assert.deepEqual(problems, []);
+    assert.equal(read(file), text, `${file}: run \`npm run pages\``);
+  }
 });
 
-test('docs/metrics.md lists every metric with its type, and no other', async () => {
-  const text = await createMetrics('0').text();
-  const actual = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)]
-    .map(([, name = '', type = '']) => `${name} ${type}`)
-    .filter((line) => !/^(?:process|nodejs)_/.test(line));
-  const documented = rows(read('docs/metrics.md'))
-    .filter(([, type]) => ['gauge', 'counter', 'histogram'].includes(type ?? ''))
-    .map(([name, type]) => `${uncoded(name)} ${type}`);
-  assert.deepEqual(documented.toSorted(), actual.toSorted());
+test('every error of docs/errors.md has an anchor of its name', () => {
+  const anchors = anchorsOf('docs/errors.md');
+  assert.deepEqual(
+    Object.keys(ERRORS).filter((row) => !anchors.has(row)),
+    [],
+  );
 });
 
 /** Returns the anchors of a page: those of its headings, as GitHub names them, and its own. */
@@ -82,39 +49,28 @@ function anchorsOf(page: string): ReadonlySet<string> {
 
 const pages = globSync(['*.md', 'docs/**/*.md', 'deploy/**/*.md'], { cwd: ROOT });
 
-for (const page of pages) {
-  test(`links of ${page} lead somewhere`, () => {
-    const targets = [...read(page).matchAll(/\]\((?!https?:|#|mailto:)([^)#\s]+)/g)].map(([, target = '']) => target);
-    const dead = targets.filter((target) => !existsSync(join(ROOT, dirname(page), target)));
-    assert.deepEqual(dead, []);
-  });
-
-  test(`links of ${page} have anchors`, () => {
-    const links = [...read(page).matchAll(/\]\((?!https?:|mailto:)([^)#\s]*)#([^)\s]+)\)/g)];
-    const dead = links.filter(([, file = '', anchor = '']) => {
-      const path = file === '' ? page : join(dirname(page), file);
-      return path.endsWith('.md') && !anchorsOf(path).has(anchor);
-    });
-    assert.deepEqual(
-      dead.map(([link]) => link),
-      [],
-    );
-  });
-}
+test('links of the pages lead to files and anchors', () => {
+  const dead = pages.flatMap((page) =>
+    [...read(page).matchAll(/\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)/g)]
+      .filter(([, file = '', anchor]) => {
+        const path = file === '' ? page : join(dirname(page), file);
+        if (!existsSync(join(ROOT, path))) return true;
+        return anchor !== undefined && path.endsWith('.md') && !anchorsOf(path).has(anchor);
+      })
+      .map(([link]) => `${page}: ${link}`),
+  );
+  assert.deepEqual(dead, []);
+});
 
 const decisions = globSync('[0-9]*.md', { cwd: join(ROOT, 'docs/decisions') }).toSorted();
 
-/** Longest page of a decision, in lines. */
-const MAX_DECISION_LINES = 40;
-
-for (const file of decisions) {
-  test(`${file} has number, status and allowed length`, () => {
-    const lines = read(`docs/decisions/${file}`).trimEnd().split('\n');
-    assert.equal(/^# (\d+)\. ./.exec(lines[0] ?? '')?.[1], String(Number(file.slice(0, 4))));
-    assert.match(lines[2] ?? '', /^Status: /);
-    assert.ok(lines.length <= MAX_DECISION_LINES, `${lines.length} lines`);
-  });
-}
+test('a decision has its number as the title begins, and a status', () => {
+  for (const file of decisions) {
+    const lines = read(`docs/decisions/${file}`).split('\n');
+    assert.equal(/^# (\d+)\. ./.exec(lines[0] ?? '')?.[1], String(Number(file.slice(0, 4))), file);
+    assert.match(lines[2] ?? '', /^Status: /, file);
+  }
+});
 
 test('docs/decisions/README.md lists every decision with its title, in order', () => {
   const expected = decisions.map((file) => {
@@ -176,24 +132,22 @@ test('every npm script named on a page exists', () => {
 
 const yamls = globSync(['docker-compose.yml', 'deploy/**/*.{yml,yaml}'], { cwd: ROOT });
 
-for (const file of yamls) {
-  test(`${file} is YAML`, () => {
-    assert.equal(typeof parse(read(file)), 'object');
-  });
-}
+test('compose files and manifests are YAML', () => {
+  for (const file of yamls) assert.equal(typeof parse(read(file)), 'object', file);
+});
 
 const KEY_HASH = 'a'.repeat(64);
 
-test('the config of the container needs only the key that the first start makes', () => {
+test('the config of the container needs only the key that the first start makes', async () => {
   const file = join(ROOT, 'deploy/docker/config.yaml');
-  const { config, warnings } = loadConfig(file, { env: {}, firstKeyHash: () => KEY_HASH });
+  const { config, warnings } = await loadConfig(file, { env: {}, firstKeyHash: () => KEY_HASH });
   // Inside the container the gateway listens on every address; the compose file decides which are reachable.
   assert.deepEqual(
     warnings.filter((warning) => !warning.includes('gateway.operator')),
     [],
   );
   assert.deepEqual(config.auth.apiKeys, [{ name: 'first', sha256: KEY_HASH }]);
-  assert.throws(() => loadConfig(file, { env: {} }), /open to the network without authentication/);
+  await assert.rejects(loadConfig(file, { env: {} }), /open to the network without authentication/);
 });
 
 for (const [index, [, snippet = '']] of [...read('README.md').matchAll(/```ya?ml\n([^]*?)```/g)].entries()) {
@@ -203,7 +157,7 @@ for (const [index, [, snippet = '']] of [...read('README.md').matchAll(/```ya?ml
       const file = join(dir, 'config.yaml');
       const rest = snippet.includes('mcpServers:') ? '' : 'mcpServers: {}\n';
       await writeFile(file, rest + snippet.replace('sha256: …', `sha256: ${KEY_HASH}`));
-      loadConfig(file, { env: { GITHUB_TOKEN: 'x' } });
+      await loadConfig(file, { env: { GITHUB_TOKEN: 'x' } });
     } finally {
       await rm(dir, { recursive: true });
     }
@@ -220,7 +174,8 @@ interface Service {
   readonly volumes?: readonly string[];
 }
 
-test('SEC-46 the compose file drops privileges, and publishes ports on loopback only', () => {
+// SEC-46
+test('the compose file drops privileges, and publishes ports on loopback only', () => {
   const { services }: { services: Record<string, Service> } = parse(read('docker-compose.yml'));
   const gateway = services['linkspan'];
   assert.ok(gateway !== undefined);
@@ -234,14 +189,14 @@ test('SEC-46 the compose file drops privileges, and publishes ports on loopback 
   for (const volume of gateway.volumes ?? []) assert.doesNotMatch(volume, /\.(?:ya?ml|json)(?::|$)/);
 });
 
-const hasCompose = spawnSync('docker', ['compose', 'version'], { timeout: 10_000 }).status === 0;
+const hasCompose = spawnSync('docker', ['compose', 'version'], { timeout: 120_000 }).status === 0;
 
 if (hasCompose) {
   test('docker compose finds nothing wrong with the compose file', () => {
     const run = spawnSync('docker', ['compose', 'config', '--quiet'], {
       cwd: ROOT,
       encoding: 'utf8',
-      timeout: 20_000,
+      timeout: 120_000,
     });
     assert.equal(`${run.stdout}${run.stderr}`, '');
     assert.equal(run.status, 0);

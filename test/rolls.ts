@@ -24,8 +24,8 @@ const { values } = parseArgs({
 /** Calls a second of one client. */
 const CLIENT_RATE = 5;
 /** The time of a short call at the upstream. */
-const SHORT_MS = 20;
-const STEADY_MS = 1_000;
+const SHORT_MS = 20; // subject
+const STEADY_MS = 1_000; // subject
 
 function percentile(sorted: readonly number[], share: number): string {
   return `${Math.round(sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0)} ms`;

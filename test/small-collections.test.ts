@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import * as fc from 'fast-check';
+import * as fc from './support/fast-check.ts';
 
 import { ArrayMap, ArraySet } from '../src/small-collections.ts';
-import { collect } from './support/used-bytes.ts';
+import { measureLeftBytes } from './support/single-threaded.ts';
 
 const steps = fc.array(fc.tuple(fc.constantFrom('set', 'delete'), fc.nat({ max: 6 }), fc.nat()));
 
@@ -63,29 +63,7 @@ test('removing entries during an iteration does not change the iteration', () =>
   assert.equal(set.size, 0);
 });
 
-const ITEM_BYTES = 16_384;
-const ITEMS = 1_000;
-/** Entries that exist at the same time. */
-const THERE = 4;
-
 test('removed entries do not survive a collection of young objects', () => {
-  const map = new ArrayMap<number, unknown>();
-  const set = new ArraySet<unknown>();
-  map.set(-1, map);
-  set.add(set);
-  // From here on, the collections are in the old generation.
-  collect();
-  collect();
-  const before = process.memoryUsage().heapUsed;
-  for (let id = 0; id < ITEMS; id++) {
-    const item = Array.from({ length: ITEM_BYTES / 8 }, () => id);
-    map.set(id, item);
-    set.add(item);
-    if (id < THERE) continue;
-    set.delete(map.get(id - THERE));
-    map.delete(id - THERE);
-  }
-  collect('minor');
-  const leftBytes = process.memoryUsage().heapUsed - before;
-  assert.ok(leftBytes < (ITEMS * ITEM_BYTES) / 4, `${leftBytes} bytes are left of ${ITEMS * ITEM_BYTES}`);
+  const { removedBytes, leftBytes } = measureLeftBytes('removed-entries.ts');
+  assert.ok(leftBytes < removedBytes / 4, `${leftBytes} bytes are left of ${removedBytes}`);
 });

@@ -1,17 +1,26 @@
+import { escapeUnseen } from '../peer-text.ts';
 import type { AuditEvent } from './audit-event.ts';
 
 /** The longest text of a member, and the longest one in a record that would be too large otherwise. */
 const MAX_CHARS = 256;
 const MAX_CHARS_IN_LARGE = 24;
 
+/** Members with a text that a client or an upstream chooses. */
+const OF_CLIENTS: ReadonlySet<string> = new Set([
+  'client',
+  'clientVersion',
+  'method',
+  'name',
+  'upstreamName',
+  'requestId',
+]);
+
 /** Members that are added when a record is written: its number, its time and its MAC. */
 const ADDED_BYTES = 160;
 /** A text of arguments takes up to this many times its length when it is quoted. */
 const QUOTED_FACTOR = 2;
 
-/** Characters that JSON allows in texts and that can change a terminal or hide text. */
-const UNSAFE = /[\u007F-\u009F\u2028\u2029\p{Bidi_Control}]/gu;
-/** The only unsafe character that takes one byte. */
+/** The only unseen character in JSON that takes one byte. */
 const DELETE = '\u007F';
 const MAX_UTF8_BYTES = 3;
 
@@ -27,13 +36,15 @@ export function recordText(event: AuditEvent, time: string, limitBytes: number):
   const rest = argumentsText === undefined ? event : { ...event, argumentsText: undefined };
   const room = limitBytes - ADDED_BYTES;
   let text = membersText(rest, time, MAX_CHARS);
+  // A client must not cut its own principal by long names.
+  if (isLonger(text, room)) text = membersText(rest, time, MAX_CHARS, MAX_CHARS_IN_LARGE);
   if (isLonger(text, room)) text = membersText(rest, time, MAX_CHARS_IN_LARGE);
   if (argumentsText === undefined) return text;
   const left = room - Buffer.byteLength(text);
-  const whole = `,"arguments":${escapeUnsafe(argumentsText)}`;
+  const whole = `,"arguments":${escaped(argumentsText)}`;
   if (Buffer.byteLength(whole) <= left) return text + whole;
   const cut = argumentsText.slice(0, Math.max(0, Math.floor(left / QUOTED_FACTOR) - ADDED_BYTES));
-  const part = `,"argumentsCut":${escapeUnsafe(JSON.stringify(cut))}`;
+  const part = `,"argumentsCut":${escaped(JSON.stringify(cut))}`;
   return Buffer.byteLength(part) <= left ? text + part : text;
 }
 
@@ -42,13 +53,20 @@ function isLonger(text: string, bytes: number): boolean {
   return text.length * MAX_UTF8_BYTES > bytes && Buffer.byteLength(text) > bytes;
 }
 
-function membersText(event: Omit<AuditEvent, 'argumentsText'>, time: string, maxChars: number): string {
-  if (!hasLongText(event, maxChars)) return `"time":"${time}",${escapeUnsafe(JSON.stringify(event)).slice(1, -1)}`;
+/** @param clientChars the longest text of a member that its client has chosen. */
+function membersText(
+  event: Omit<AuditEvent, 'argumentsText'>,
+  time: string,
+  maxChars: number,
+  clientChars = maxChars,
+): string {
+  if (!hasLongText(event, clientChars)) return `"time":"${time}",${escaped(JSON.stringify(event)).slice(1, -1)}`;
   let text = `"time":"${time}"`;
   for (const [name, value] of Object.entries(event)) {
-    if (value !== undefined) text += `,"${name}":${valueText(value, maxChars)}`;
+    const most = OF_CLIENTS.has(name) ? clientChars : maxChars;
+    if (value !== undefined) text += `,"${name}":${valueText(value, most)}`;
   }
-  return escapeUnsafe(text);
+  return escaped(text);
 }
 
 /** Returns whether a member would be cut. Nearly every record has none, and is written at once. */
@@ -69,9 +87,9 @@ function valueText(value: unknown, maxChars: number): string {
   return `{${members.join(',')}}`;
 }
 
-/** Returns a JSON text with unsafe characters as escapes. They can stand only inside its strings. */
-function escapeUnsafe(json: string): string {
+/** Returns a JSON text with unseen characters as escapes. They can stand only inside its strings. */
+function escaped(json: string): string {
   // Nearly every record is ASCII, and this takes a third of the time of a search.
   if (Buffer.byteLength(json) === json.length && !json.includes(DELETE)) return json;
-  return json.replace(UNSAFE, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
+  return escapeUnseen(json);
 }

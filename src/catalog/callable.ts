@@ -1,6 +1,7 @@
 import { hasFilter } from './names/glob.ts';
 import { quarantine, repairOf, type Quarantined, type Repaired } from './item.ts';
-import { printable, publishedName } from './names/name.ts';
+import { shownText } from '../peer-text.ts';
+import { publishedName } from './names/name.ts';
 import { nameItems, type NamedItems, type Source, type Target, textsOf } from './names/named-items.ts';
 import type { Offer } from './offer.ts';
 import type { View } from './view.ts';
@@ -68,7 +69,7 @@ export function nameCallables(
       const publishedTarget = targets.get(name);
       if (publishedTarget !== undefined) {
         const why =
-          `would be called "${printable(name)}", as "${printable(publishedTarget.name)}" of upstream "${publishedTarget.upstream}" already is; ` +
+          `would be called "${shownText(name)}", as "${shownText(publishedTarget.name)}" of upstream "${publishedTarget.upstream}" already is; ` +
           'give one of them another prefix or name';
         quarantined.push(quarantine(upstream.id, kind, reading.key, position, why));
         continue;

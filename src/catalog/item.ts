@@ -6,13 +6,13 @@ import { losesOutputSchema } from './items/revision-text.ts';
 import { shapeOf } from './items/shapes.ts';
 import { cleanItemText, replaceLoneSurrogates } from './items/texts.ts';
 import { isMalformed } from './malformed.ts';
-import { hasUnseen, printable } from './names/name.ts';
+import { hasUnseen, shownText } from '../peer-text.ts';
 
 /** An item that an upstream lists and that the catalog does not publish. */
 export interface Quarantined {
   readonly upstream: string;
   readonly kind: ItemKind;
-  /** The item's key in printable form, or its position if it has no key. */
+  /** The item's key, cut and without unseen characters, or its position if it has no key. */
   readonly name: string;
   /** The reason in words: completes "the item …". */
   readonly why: string;
@@ -135,12 +135,12 @@ export function readItem(kind: ItemKind, item: RawObject, isModern: boolean): Re
 
 /** Returns the record of an item that is left out. `position` counts from 0 and identifies an item without a key. */
 export function quarantine(upstream: string, kind: ItemKind, key: string, position: number, why: string): Quarantined {
-  return { upstream, kind, name: key === '' ? `#${position + 1}` : printable(key), why };
+  return { upstream, kind, name: key === '' ? `#${position + 1}` : shownText(key), why };
 }
 
 /** Returns the record of an item that was changed; undefined if it is published unchanged. */
 export function repairOf(upstream: string, kind: ItemKind, reading: Reading): Repaired | undefined {
   const { key, leftOut, cleanedTexts } = reading;
   if (leftOut.length === 0 && cleanedTexts === 0) return undefined;
-  return { upstream, kind, name: printable(key), leftOut: leftOut.map(printable), cleanedTexts };
+  return { upstream, kind, name: shownText(key), leftOut: leftOut.map((path) => shownText(path)), cleanedTexts };
 }

@@ -11,7 +11,7 @@ import { findConfigFile } from '../config/find-file.ts';
 import { loadConfig } from '../config/load.ts';
 import { StartError } from '../errors.ts';
 import { isCode } from '../store/disk/state-file.ts';
-import { countText } from './operator/output.ts';
+import { countText, jsonText, print, printError } from './operator/output.ts';
 import { fileOf, loadOptions } from './start.ts';
 
 /** The command-line options of `audit verify`. */
@@ -37,14 +37,14 @@ const BEGINNING_BYTES = 32;
  */
 export async function auditVerify(files: readonly string[], options: AuditVerifyOptions): Promise<number> {
   for (const file of files) await assertThere(file);
-  const config = options.keyFile === undefined || files.length === 0 ? configOf(files, options) : undefined;
+  const config = options.keyFile === undefined || files.length === 0 ? await configOf(files, options) : undefined;
   const named = files.length > 0 ? files : [config?.audit?.file ?? noFile()];
   const keys = (await secretsOf(options, config)).map(auditKeyOf);
   const head = options.withoutHead ? undefined : await findHead(options.head ?? headOf(named.at(-1) ?? ''), keys);
   const all = await inOrder(named);
   const report = await verifyAudit(all, { keys, head, isPart: options.part });
-  if (options.json) process.stdout.write(`${JSON.stringify({ files: all, ...report }, null, 2)}\n`);
-  else print(all, report);
+  if (options.json) print(jsonText({ files: all, ...report }));
+  else show(all, report);
   return report.problemCount === 0 ? 0 : 1;
 }
 
@@ -55,12 +55,13 @@ async function assertThere(file: string): Promise<void> {
   });
 }
 
-function configOf(files: readonly string[], options: AuditVerifyOptions): Config {
+async function configOf(files: readonly string[], options: AuditVerifyOptions): Promise<Config> {
   if (files.length > 0 && options.config === undefined && findConfigFile(process.cwd(), process.env) === undefined) {
     throw new StartError('name the key of the audit log with --key-file, or the config that has it with --config');
   }
   const start = options.config === undefined ? {} : { config: options.config };
-  return loadConfig(fileOf(start), loadOptions(start).preview).config;
+  const { config } = await loadConfig(fileOf(start), loadOptions(start).preview);
+  return config;
 }
 
 function noFile(): never {
@@ -129,12 +130,12 @@ async function firstSeqOf(file: string): Promise<number> {
   }
 }
 
-function print(files: readonly string[], report: AuditReport): void {
+function show(files: readonly string[], report: AuditReport): void {
   for (const { file, line, message } of report.problems) {
-    process.stderr.write(`${file}${line === 0 ? '' : `:${line}`}: ${message}\n`);
+    printError(`${file}${line === 0 ? '' : `:${line}`}: ${message}\n`);
   }
   const more = report.problemCount - report.problems.length;
-  if (more > 0) process.stderr.write(`and ${countText(more, 'more problem')}\n`);
+  if (more > 0) printError(`and ${countText(more, 'more problem')}\n`);
   const { records, firstSeq = 0, lastSeq = 0, starts, dropped, unended, isTorn } = report;
   const lines = [
     `${countText(records, 'record')} (${firstSeq} to ${lastSeq}) in ${countText(files.length, 'file')}, ${countText(starts, 'start')}`,
@@ -151,5 +152,5 @@ function print(files: readonly string[], report: AuditReport): void {
     ...(isTorn ? ['the last line is unfinished'] : []),
     report.problemCount === 0 ? 'no problem found' : `${countText(report.problemCount, 'problem')} found`,
   ];
-  process.stdout.write(`${lines.join('\n')}\n`);
+  print(`${lines.join('\n')}\n`);
 }

@@ -5,7 +5,7 @@ import { readLastGood } from '../store/disk/last-good-file.ts';
 
 /** Returns the upstreams of the last good version of a config file, from the state directory that the file names. */
 export async function keptUpstreams(file: string, env: NodeJS.ProcessEnv): Promise<KeptUpstreams> {
-  const stateDir = stateDirOf(file, env);
+  const stateDir = await stateDirOf(file, env);
   try {
     const found = await readLastGood(stateDir);
     if (found?.file === resolve(file)) return found;

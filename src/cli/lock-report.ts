@@ -1,7 +1,7 @@
 import { COMMAND } from '../command-name.ts';
 import { definitionName, differenceLine } from '../lock/difference-text.ts';
 import type { EraDifference } from '../lock/upstream-check.ts';
-import { plain } from './operator/output.ts';
+import { oneLine } from '../peer-text.ts';
 
 /** The result for one upstream. */
 export interface UpstreamReport {
@@ -31,7 +31,7 @@ export function reportText({ file, isEqual, isWritten, upstreams }: LockReport, 
       : isCheck
         ? `The definitions differ from ${file}. If the changes are right: ${COMMAND} lock`
         : `Nothing was written to ${file}.`;
-  return `${[...lines, end].map(plain).join('\n')}\n`;
+  return `${[...lines, end].map(oneLine).join('\n')}\n`;
 }
 
 function upstreamLines({ id, status, failure, differences }: UpstreamReport): readonly string[] {

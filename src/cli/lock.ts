@@ -6,7 +6,7 @@ import { LockFileError, type Lock, lockText, parseLock, type PinnedLists } from 
 import { pinUpstream, upstreamDifferences } from '../lock/upstream-check.ts';
 import { type LockReport, reportText, type UpstreamReport } from './lock-report.ts';
 import { CliError, EXIT } from './operator/cli-error.ts';
-import { jsonText, print } from './operator/output.ts';
+import { jsonText, print, printError } from './operator/output.ts';
 import { fileOf, loadOptions, type StartOptions } from './start.ts';
 import { type EraOffers, listErasOnce } from './trial-start.ts';
 
@@ -28,7 +28,7 @@ export interface LockOptions extends StartOptions {
  */
 export async function lock(options: LockOptions): Promise<number> {
   const { check, json, upstream: only } = options;
-  const { config, lockFile: file } = loadConfig(fileOf(options), {
+  const { config, lockFile: file } = await loadConfig(fileOf(options), {
     ...loadOptions(options).preview,
     ignoresLock: true,
   });
@@ -71,7 +71,7 @@ async function readLock(file: string, isNeeded: boolean): Promise<Lock | undefin
     const { line, column, message } = thrown;
     const text = `${line === 0 ? file : `${file}:${line}:${column}`}: ${message}`;
     if (isNeeded) throw new CliError(EXIT.failed, text, thrown);
-    process.stderr.write(`warning: ${text}; all of it is written again\n`);
+    printError(`warning: ${text}; all of it is written again\n`);
     return undefined;
   }
 }

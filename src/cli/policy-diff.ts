@@ -6,6 +6,7 @@ import { hintsOf } from '../gateway/exchange/gate.ts';
 import type { GrantConfig } from '../policy/access-config.ts';
 import { type Decision, type Item, NO_HINTS } from '../policy/decide.ts';
 import type { Principal } from '../policy/principal.ts';
+import { jsonText, print } from './operator/output.ts';
 
 /** The command-line options of `policy diff`. */
 export interface PolicyDiffOptions {
@@ -28,14 +29,14 @@ interface Change {
  * Resolves with 1 if there are any.
  */
 export async function policyDiff(oldFile: string, newFile: string, options: PolicyDiffOptions): Promise<number> {
-  const [before, after] = [oldFile, newFile].map((file) => loadConfig(file, { env: process.env }).config);
-  if (before === undefined || after === undefined) throw new RangeError('two files are compared');
+  const { config: before } = await loadConfig(oldFile, { env: process.env });
+  const { config: after } = await loadConfig(newFile, { env: process.env });
   const stateDir = options.stateDir ?? before.stateDir;
   const changes = changesBetween(
     { config: before, gateway: await openOffline(before, stateDir) },
     { config: after, gateway: await openOffline(after, stateDir) },
   );
-  process.stdout.write(options.json ? `${JSON.stringify(changes, null, 2)}\n` : textOf(changes));
+  print(options.json ? jsonText(changes) : textOf(changes));
   return changes.length === 0 ? 0 : 1;
 }
 

@@ -5,7 +5,7 @@ import type { UpstreamConfig } from '../config/upstream-config.ts';
 import type { UpstreamStatus } from '../operator/status.ts';
 import { createMetrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';
-import { countText } from './operator/output.ts';
+import { countText, print, printError } from './operator/output.ts';
 import { start, type StartOptions } from './start.ts';
 
 /** Programs may take this long to start, or as long as the config says, because npx and uvx download packages first. */
@@ -25,13 +25,13 @@ export async function prefetch(options: StartOptions): Promise<number> {
   const core = await startCore(config, metrics, await upstreamTransports(config, metrics, log), log);
   try {
     if (!core.keepsState) {
-      process.stderr.write(
+      printError(
         `a running gateway uses ${config.stateDir} and stores the lists itself; each upstream is started once beside it\n`,
       );
     }
     await core.refresh();
     const status = upstreamStatuses(core);
-    process.stdout.write(status.map((upstream) => `${statusLine(upstream)}\n`).join(''));
+    print(status.map((upstream) => `${statusLine(upstream)}\n`).join(''));
     return status.every(({ state }) => state === 'ready') ? 0 : 1;
   } finally {
     await core.stop();

@@ -3,6 +3,7 @@ import { isatty } from 'node:tty';
 import { isLoopback } from '../config/schema/address.ts';
 import type { AccessLog, Config } from '../config/config.ts';
 import { configFile } from '../config/find-file.ts';
+import { printError } from './operator/output.ts';
 import { loadOrLastGood } from '../config/last-good.ts';
 import { type Loaded, type LoadOptions, loadConfig } from '../config/load.ts';
 import { firstKeyHash, keptFirstKeyHash } from '../store/disk/first-key.ts';
@@ -28,9 +29,9 @@ export interface StartedCommand {
   readonly loaded: Loaded;
   readonly log: Logger;
   /** Loads the file again. @throws {ConfigError} */
-  readonly load: () => Loaded;
+  readonly load: () => Promise<Loaded>;
   /** Loads the file without making a first key. @throws {ConfigError} */
-  readonly preview: () => Loaded;
+  readonly preview: () => Promise<Loaded>;
 }
 
 /** The options for loading a config, by the purpose. */
@@ -61,7 +62,7 @@ export function loadOptions({ listen, operator, project, firstKey = false }: Sta
       }) => {
         // A reload changes the state directory at the next start only.
         keptIn ??= stateDir;
-        return firstKeyHash(keptIn, (key, file) => process.stderr.write(firstKeyText(key, file, `${publicUrl}/mcp`)));
+        return firstKeyHash(keptIn, (key, file) => printError(firstKeyText(key, file, `${publicUrl}/mcp`)));
       },
     },
     preview: { ...options, firstKeyHash: ({ stateDir }) => keptFirstKeyHash(keptIn ?? stateDir) ?? NO_KEY_YET },
@@ -79,7 +80,7 @@ export async function start(verb: 'run' | 'stdio', options: StartOptions): Promi
   const how = loadOptions(options);
   const load = () => loadConfig(file, how.use);
   const preview = () => loadConfig(file, how.preview);
-  const loaded = options.lastGood === true ? await startOrLastGood(file, how.use) : load();
+  const loaded = options.lastGood === true ? await startOrLastGood(file, how.use) : await load();
   const { config, warnings } = loaded;
   const format = options.logFormat ?? (isatty(STDERR) ? 'pretty' : 'json');
   const log = createLogger(config.logLevel, undefined, { format, requests: requestLines(verb, format, config) });
@@ -97,7 +98,7 @@ export async function start(verb: 'run' | 'stdio', options: StartOptions): Promi
 async function startOrLastGood(file: string, how: LoadOptions): Promise<Loaded> {
   const { keptUpstreams } = await import('./kept-upstreams.ts');
   const kept = await keptUpstreams(file, how.env);
-  return loadOrLastGood((lastGood) => loadConfig(file, { ...how, lastGood }), kept);
+  return await loadOrLastGood((lastGood) => loadConfig(file, { ...how, lastGood }), kept);
 }
 
 /** Returns the config file: the one that the command line names, else the one that is found. @throws {ConfigError} */

@@ -11,7 +11,7 @@ import type { UpstreamStatus } from '../operator/status.ts';
 import { missingPrograms } from './missing-programs.ts';
 import { fileOf, loadOptions, type StartOptions } from './start.ts';
 import { listOnce } from './trial-start.ts';
-import { countText } from './operator/output.ts';
+import { countText, jsonText, print, printError } from './operator/output.ts';
 
 /** The command-line options of `validate`. */
 export interface ValidateOptions extends StartOptions {
@@ -35,7 +35,7 @@ export async function validate(options: ValidateOptions): Promise<number> {
   const { json } = options;
   try {
     const file = fileOf(options);
-    const { config, warnings: ofFile, problems } = loadConfig(file, loadOptions(options).preview);
+    const { config, warnings: ofFile, problems } = await loadConfig(file, loadOptions(options).preview);
     const unmatched = config.access === undefined ? [] : unmatchedGlobs(config, await openOffline(config));
     const warnings = [...ofFile, ...unmatched];
     const started = options.start ? await listOnce(config) : [];
@@ -47,20 +47,20 @@ export async function validate(options: ValidateOptions): Promise<number> {
     const isReady = started.every(({ state }) => state === 'ready');
     if (json) {
       const report = { valid, ...(valid ? {} : { problems }), ...summary(config, findings), warnings };
-      process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
+      print(jsonText(report));
     } else {
-      for (const problem of problems) process.stderr.write(`${problemLine(problem)}\n`);
-      for (const warning of warnings) process.stderr.write(`warning: ${warning}\n`);
+      for (const problem of problems) printError(`${problemLine(problem)}\n`);
+      for (const warning of warnings) printError(`warning: ${warning}\n`);
       for (const { id, problem } of valid ? config.upstreams : []) {
         const reason = problem ?? findings.missing.get(id);
-        if (reason !== undefined) process.stderr.write(`warning: upstream ${id} cannot be started: ${reason}\n`);
+        if (reason !== undefined) printError(`warning: upstream ${id} cannot be started: ${reason}\n`);
       }
-      process.stdout.write(overview(file, config, valid, findings));
+      print(overview(file, config, valid, findings));
     }
     return valid && isReady ? 0 : 1;
   } catch (thrown) {
     if (!json || !(thrown instanceof ConfigError)) throw thrown;
-    process.stdout.write(`${JSON.stringify({ valid: false, problems: thrown.problems }, null, 2)}\n`);
+    print(jsonText({ valid: false, problems: thrown.problems }));
     return 1;
   }
 }

@@ -329,8 +329,9 @@ function createCore(parts: CoreParts) {
       keyExpiry.apply();
     },
     onKeysLost: async () => {
-      sessions.releaseAll(false);
+      // Until the new keys are read, a request with an id of the old ones would begin its session again.
       await sealer.refresh();
+      sessions.releaseAll(false);
     },
     /** Stops the parts in the reverse order of their construction. */
     stop: async () => {

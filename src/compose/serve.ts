@@ -10,7 +10,7 @@ import { GatewayError, StartError } from '../errors.ts';
 import { createAdminApp } from '../operator/admin/admin-app.ts';
 import type { AdminPort } from '../operator/admin/admin-port.ts';
 import type { ConfigControl } from '../operator/config-control.ts';
-import type { Logger } from '../telemetry/log.ts';
+import { droppedLinesOf, type Logger } from '../telemetry/log.ts';
 import { createMetrics, type Metrics } from '../telemetry/metrics.ts';
 import type { Tracing } from '../telemetry/tracing/tracing.ts';
 import { COMMIT, VERSION } from '../version.ts';
@@ -65,9 +65,9 @@ interface RunningProcess extends ListeningGateway {
 /** The options of {@link serve}. */
 export interface ServeOptions {
   /** Loads the config again, with the options of the start. @throws {ConfigError} */
-  readonly load: () => Loaded;
+  readonly load: () => Promise<Loaded>;
   /** Loads the config to show the difference. Changes nothing. @throws {ConfigError} */
-  readonly preview: () => Loaded;
+  readonly preview: () => Promise<Loaded>;
   /** Keeps a copy of each config that is applied, for a later start with a broken file. */
   readonly keepsLastGood?: boolean;
   /** If set, reads the lists of all upstreams before listening, at most until this promise settles. */
@@ -92,6 +92,7 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
   const { config } = loaded;
   const startedAtMs = Date.now();
   const metrics = createMetrics(VERSION, COMMIT);
+  metrics.reportDroppedLines(() => droppedLinesOf(log));
   const tracing = await openTracing(config, metrics, log);
   const callers = new Callers((limit) => metrics.countLimit(limit));
   const replicas = await joinReplicas(config, metrics, log, callers, options.worker);
@@ -121,9 +122,9 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
   };
   const reloader = new Reloader({
     loaded,
-    load: () => {
+    load: async () => {
       if (phase.isStopping) throw new StartError('the gateway is shutting down');
-      return options.load();
+      return await options.load();
     },
     preview: options.preview,
     apply: (next, diff) => change.apply(next, diff),
@@ -133,7 +134,7 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
       judgeRules(applied.config);
       await keepLastGood(applied);
     },
-    onFiles: (files) => change.setFiles(files),
+    onFiles: (files) => void change.setFiles(files),
     onReloaded: (cause, outcome) => audit?.record({ kind: 'reload', event: outcome, reason: cause }),
   });
   const url = () => `${edge?.origin ?? ''}/mcp`;

@@ -8,6 +8,7 @@ import type { LockState } from '../gateway/lists/pinned-offers.ts';
 import type { EraStatus, LockStatus, UpstreamStatus } from '../operator/status.ts';
 import type { Era } from '../protocol/revisions.ts';
 import type { UpstreamLoad } from '../telemetry/upstream-metrics.ts';
+import { shownText } from '../peer-text.ts';
 import { isUp, type Lifecycle } from '../upstream/lifecycle/lifecycle.ts';
 import { widestKey } from './lists/widest-key.ts';
 import type { ProcessUsage } from '../upstream/stdio/process-usage.ts';
@@ -19,8 +20,12 @@ interface StatusSource {
   readonly holders: Iterable<ConnectionHolder>;
 }
 
+/** The longest reason of a state, which is made of words of the gateway and of the upstream. */
+const MAX_REASON_CHARS = 1_000;
+
 function explanation({ reason, detail }: Lifecycle): string | undefined {
-  return detail === undefined || detail === reason ? reason : `${reason} (${detail})`;
+  const whole = detail === undefined || detail === reason ? reason : `${reason} (${detail})`;
+  return whole === undefined ? undefined : shownText(whole, MAX_REASON_CHARS);
 }
 
 function statusOf(upstream: Upstream, { offers, holders }: StatusSource): UpstreamStatus {
@@ -60,7 +65,7 @@ function eraStatus(upstream: Upstream, era: Era, offers: Offers): EraStatus {
   const offer = speaks === 'no' ? undefined : offers.offerIn(upstream.id, commonKey(era));
   return {
     speaks,
-    how: evidence === '' ? undefined : evidence,
+    how: evidence === '' ? undefined : shownText(evidence),
     revision: upstream.revisionIn(era),
     servedIn: upstream.servingEra(era),
     tools: offer?.tools.length ?? 0,

@@ -13,15 +13,18 @@ export type KeptUpstreams = LastGoodUpstreams | { readonly missing: string };
  * @param load loads the file, with its own upstreams if it gets no others. It throws a ConfigError for a broken file.
  * @throws {ConfigError} if the file is broken and the last good upstreams cannot be used with it.
  */
-export function loadOrLastGood(load: (lastGood: LastGoodUpstreams | undefined) => Loaded, kept: KeptUpstreams): Loaded {
-  const own = attempt(() => load(undefined));
+export async function loadOrLastGood(
+  load: (lastGood: LastGoodUpstreams | undefined) => Promise<Loaded>,
+  kept: KeptUpstreams,
+): Promise<Loaded> {
+  const own = await attempt(() => load(undefined));
   const isSound = !(own instanceof ConfigError) && newlyFailing([], own.config.upstreams).length === 0;
   if (isSound) return own;
   if ('missing' in kept) {
     if (own instanceof ConfigError) throw refused(own, kept.missing);
     return own;
   }
-  const earlier = attempt(() => load(kept));
+  const earlier = await attempt(() => load(kept));
   if (earlier instanceof ConfigError) {
     // An entry that is wrong in both versions fails alone, as at any other start.
     if (!(own instanceof ConfigError)) return own;
@@ -30,7 +33,7 @@ export function loadOrLastGood(load: (lastGood: LastGoodUpstreams | undefined) =
   }
   const reason = own instanceof ConfigError ? own.message : failures(earlier, own);
   if (!(own instanceof ConfigError) && reason === '') return own;
-  const files = own instanceof ConfigError ? earlier.files : [...new Set([...own.files, ...earlier.files])];
+  const files = own instanceof ConfigError ? earlier.files : new Map([...earlier.files, ...own.files]);
   return { ...earlier, files, lastGood: { savedAt: kept.savedAt, reason } };
 }
 
@@ -41,9 +44,9 @@ function failures(earlier: Loaded, { config }: Loaded): string {
     .join('\n');
 }
 
-function attempt(load: () => Loaded): Loaded | ConfigError {
+async function attempt(load: () => Promise<Loaded>): Promise<Loaded | ConfigError> {
   try {
-    return load();
+    return await load();
   } catch (thrown) {
     if (thrown instanceof ConfigError) return thrown;
     throw thrown;

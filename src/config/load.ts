@@ -1,5 +1,4 @@
-import { readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 
 import { readAccess } from './sections/access.ts';
 import { addressesOf, exposure, exposureWarnings, readOverrides } from './sections/addresses.ts';
@@ -23,18 +22,21 @@ import { expandData, valueAt } from './document/expanded.ts';
 import { gatewaySchema } from './schema/gateway-schema.ts';
 import type { GatewaySettings } from './schema/gateway-schema.ts';
 import { parseFile } from './parse-file.ts';
+import { LIMITS } from '../limits.ts';
+import { ConfigFiles, configLimitBytes, isJsonFile } from './files/config-files.ts';
+import { type FileProblem, fileProblemText } from './files/ordinary-file.ts';
 import { onChangeOf } from './on-change.ts';
 import { readableSecrets } from './readable-secrets.ts';
 import { places } from './document/places.ts';
 import type { Places } from './document/places.ts';
 import { ConfigError } from './document/problem.ts';
 import type { Problem } from './document/problem.ts';
-import { readLock } from './sections/lock.ts';
+import { DEFAULT_LOCK_FILE, readLock } from './sections/lock.ts';
 import { judgePinnedNames } from './sections/pinned-names.ts';
 import { readProfiles } from './sections/profiles.ts';
 import { readRates } from './sections/rates.ts';
 import { checkSection } from './schema/section.ts';
-import { type Setting, settingsOf } from './settings.ts';
+import { type Setting, settingsOf, type SettingsSource } from './settings.ts';
 import { defaultStateDir } from './state-dir.ts';
 import { upstreamId } from './upstreams/upstream-id.ts';
 import {
@@ -45,10 +47,6 @@ import {
   readUpstreams,
   type UpstreamSource,
 } from './upstream-source.ts';
-
-const FILE_LIMIT_BYTES = 1_048_576;
-/** Claude Code keeps all its state in the file with its servers. */
-const JSON_FILE_LIMIT_BYTES = 33_554_432;
 
 export interface LoadOptions {
   readonly env: NodeJS.ProcessEnv;
@@ -66,6 +64,9 @@ export interface LoadOptions {
   readonly lastGood?: LastGoodUpstreams | undefined;
 }
 
+/** Files by absolute path, with the states in which they were read; undefined if that is unknown. */
+export type LoadedFiles = ReadonlyMap<string, string | undefined>;
+
 export interface Loaded {
   /** Deeply frozen. */
   readonly config: Config;
@@ -73,8 +74,11 @@ export interface Loaded {
   readonly warnings: readonly string[];
   /** Problems of entries. Each such upstream is listed as failed; the others are served. */
   readonly problems: readonly Problem[];
-  /** The absolute paths of all files that the config depends on: its own, those of `envFile` and `${file:…}`, and the lock file. */
-  readonly files: readonly string[];
+  /**
+   * All files that the config depends on: its own, those of `envFile` and `${file:…}`, and the lock file. The absolute path of each, and the state in
+   * which it was read; undefined if that is unknown.
+   */
+  readonly files: LoadedFiles;
   /** Absolute path of the lock file, also if there is none. */
   readonly lockFile: string;
   /** Returns every setting with its origin, without secrets. */
@@ -94,17 +98,34 @@ export interface Loaded {
  * @throws {ConfigError} with every problem found, if the file as a whole or every entry of it is wrong; and what
  *   `firstKeyHash` throws.
  */
-export function loadConfig(file: string, options: LoadOptions): Loaded {
+export async function loadConfig(file: string, options: LoadOptions): Promise<Loaded> {
+  const files = new ConfigFiles();
+  const main = await readMain(file, files);
+  const document = parseFile(file, main.text);
+  return await files.build(() => loadFrom(file, { ...main, document }, options, files));
+}
+
+/** The file of a config itself. */
+interface MainFile {
+  readonly text: string;
+  readonly mode: number;
+}
+
+/** Loads a config from a parsed file. Reads nothing: the result counts only if `files` has all that it asks for. @throws as {@link loadConfig} does. */
+function loadFrom(
+  file: string,
+  { text, mode, document }: MainFile & { readonly document: Document },
+  options: LoadOptions,
+  files: ConfigFiles,
+): Loaded {
   const { env, listen, operator, project, lastGood } = options;
   const absolute = resolve(file);
-  const text = readText(file);
-  const document = parseFile(file, text);
-  const where = places(absolute, env);
+  const where = places(absolute, env, files);
   const own = findUpstreams(document, project);
   const source: UpstreamSource =
     lastGood === undefined
       ? { document, where, map: mapOf(own) }
-      : earlierUpstreams(lastGood, { file, document, found: own }, options);
+      : earlierUpstreams(lastGood, { file, document, found: own }, options, files);
 
   const problems: Problem[] = [];
   const settings = readGateway(document, where, problems);
@@ -132,8 +153,8 @@ export function loadConfig(file: string, options: LoadOptions): Loaded {
   const hasNoUsableEntry = !hasUsable && wrongEntries.length > 0;
   if (problems.length > 0 || hasNoUsableEntry) throw new ConfigError([...problems, ...wrongEntries]);
   warnings.push(...profiles.warnings, ...exposureWarnings(document, settings, addresses));
-  warnings.push(...readableSecrets(absolute, document));
-  const lock = readLock(document, settings.lock, where, upstreams);
+  warnings.push(...readableSecrets(absolute, mode, document));
+  const lock = readLock(document, settings.lock, where, files, upstreams);
   warnings.push(...lock.warnings);
   if (lock.problem !== undefined && options.ignoresLock !== true)
     throw new ConfigError([lock.problem, ...wrongEntries]);
@@ -145,6 +166,8 @@ export function loadConfig(file: string, options: LoadOptions): Loaded {
     if (names.problems.length > 0) throw new ConfigError([...names.problems, ...wrongEntries]);
   }
 
+  // Making a key cannot be undone.
+  if (!files.isComplete) throw new ConfigError([]);
   const config = configOf(absolute, settings, addresses, where, env);
   const auth =
     firstKeyHash === undefined
@@ -162,41 +185,53 @@ export function loadConfig(file: string, options: LoadOptions): Loaded {
     }),
     warnings,
     problems: wrongEntries.toSorted((a, b) => a.line - b.line || a.column - b.column),
-    files: [...new Set([absolute, ...where.files, ...source.where.files, lock.file])],
+    files: new Map(
+      [absolute, ...where.files, ...source.where.files, lock.file].map((path) => [path, files.stateOf(path)]),
+    ),
     lockFile: lock.file,
-    settings: () =>
-      settingsOf({
-        document,
-        gateway: expandData(['gateway'], valueAt(document.data, ['gateway']) ?? {}, where, 'plain'),
-        upstreamDocument: source.document,
-        upstreams: source.map.entries.map(({ path }) => path),
-        options: optionSettings({ listen, operator }),
-      }),
-    copy: text.length > FILE_LIMIT_BYTES ? undefined : { text, envFiles: Object.fromEntries(where.envFiles) },
+    settings: settingsLater({
+      document,
+      gateway: expandData(['gateway'], valueAt(document.data, ['gateway']) ?? {}, where, 'plain'),
+      upstreamDocument: source.document,
+      upstreams: source.map.entries.map(({ path }) => path),
+      options: optionSettings({ listen, operator }),
+    }),
+    copy: text.length > LIMITS.configFileBytes ? undefined : { text, envFiles: Object.fromEntries(where.envFiles) },
   };
 }
 
-/** @throws {ConfigError} */
-function readText(file: string): string {
+/** Keeps the source alone, not the texts that it was made from. */
+function settingsLater(source: SettingsSource): () => readonly Setting[] {
+  return () => settingsOf(source);
+}
+
+/** Reads the file itself. @throws {ConfigError} */
+async function readMain(file: string, files: ConfigFiles): Promise<MainFile> {
   const refuse = (message: string, cause?: unknown): ConfigError => {
     return new ConfigError([{ file, line: 0, column: 0, key: '', message }], cause);
   };
-  let bytes: Buffer;
+  const path = resolve(file);
+  const limitBytes = configLimitBytes(file);
+  files.get(path, limitBytes);
+  // Most configs need no other file, and are built once.
+  files.get(join(dirname(path), DEFAULT_LOCK_FILE), LIMITS.configLockBytes);
+  await files.readWanted();
+  const found = files.get(path, limitBytes);
+  if (found.kind !== 'found') throw refuse(mainProblem(file, found));
+  const { bytes, mode } = found;
   try {
-    bytes = readFileSync(file);
-  } catch (thrown) {
-    const code = thrown instanceof Error && 'code' in thrown ? String(thrown.code) : 'unknown error';
-    throw refuse(code === 'ENOENT' ? 'no such file' : `cannot be read (${code})`, thrown);
-  }
-  const isJsonFile = /\.jsonc?$/i.test(file);
-  if (bytes.length > (isJsonFile ? JSON_FILE_LIMIT_BYTES : FILE_LIMIT_BYTES)) {
-    throw refuse(`is larger than ${isJsonFile ? '32 MiB' : '1 MiB'}`);
-  }
-  try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+    return { text: new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes), mode };
   } catch (thrown) {
     throw refuse('is not UTF-8 text', thrown);
   }
+}
+
+function mainProblem(file: string, problem: FileProblem): string {
+  if (problem.kind === 'failed' && problem.code === 'ENOENT') return 'no such file';
+  const text = fileProblemText(problem);
+  if (problem.kind === 'not-ordinary') return `${text}; write the config to a file, and name that`;
+  if (problem.kind !== 'too-large') return text;
+  return isJsonFile(file) ? `${text}; is it a config?` : `${text}; is it a config? One in JSON may have 32 MiB`;
 }
 
 function readGateway(document: Document, where: Places, problems: Problem[]): GatewaySettings | undefined {

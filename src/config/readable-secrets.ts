@@ -1,4 +1,3 @@
-import { statSync } from 'node:fs';
 import type { Data, Document } from './document/document.ts';
 import { isList, isRecord, valueAt } from './document/expanded.ts';
 import { type Path, problemLine } from './document/problem.ts';
@@ -10,12 +9,13 @@ const OTHERS_MAY_READ = 0o004;
 /**
  * Returns a warning for each secret of the gateway that is written in a config file which every user of the machine can read. A secret that
  * the file takes from elsewhere by `${…}` is not in it.
+ *
+ * @param mode that of the file.
  */
-export function readableSecrets(file: string, document: Document): string[] {
+export function readableSecrets(file: string, mode: number, document: Document): string[] {
   if (process.platform === 'win32') return [];
   const paths = [...secretsIn(valueAt(document.data, ['gateway']), ['gateway'])];
   if (paths.length === 0) return [];
-  const { mode } = statSync(file);
   if ((mode & OTHERS_MAY_READ) === 0) return [];
   const octal = (mode & 0o777).toString(8).padStart(4, '0');
   const message = `a secret in a file that every user of this machine can read (mode ${octal}); run: chmod o-r ${file}, or write \${NAME} or \${file:/path}`;

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { isAbsolute, join, resolve } from 'node:path';
 import { expand } from './document/interpolate.ts';
+import { ConfigFiles, configLimitBytes } from './files/config-files.ts';
 import { type Places, places } from './document/places.ts';
 import { ConfigError } from './document/problem.ts';
 import { valueAt } from './document/expanded.ts';
@@ -27,11 +27,14 @@ export function stateRoot({ variable, home }: Pick<Places, 'variable' | 'home'>)
  * Returns the state directory of a config file without checking the rest of the file, so that a running gateway is found
  * although its file has been broken since. In a file that cannot be parsed at all, the setting is looked for as text.
  */
-export function stateDirOf(file: string, env: NodeJS.ProcessEnv): string {
+export async function stateDirOf(file: string, env: NodeJS.ProcessEnv): Promise<string> {
   const absolute = resolve(file);
-  const where = places(absolute, env);
-  const given = settingIn(absolute);
-  const expanded = given === undefined ? undefined : expand(given, where, 'plain');
+  const files = new ConfigFiles();
+  const where = places(absolute, env, files);
+  const expanded = await files.build(() => {
+    const given = settingIn(absolute, files);
+    return given === undefined ? undefined : expand(given, where, 'plain');
+  });
   return expanded === undefined || 'problem' in expanded
     ? defaultStateDir(absolute, where)
     : where.resolve(expanded.text);
@@ -41,19 +44,17 @@ export function stateDirOf(file: string, env: NodeJS.ProcessEnv): string {
  * Returns the directories in which the commands look for the gateway of a config file, the one that the file names first. The
  * default one is found whatever the file says, so that a running gateway writes its address there too.
  */
-export function gatewayDirsOf(file: string, env: NodeJS.ProcessEnv): readonly string[] {
+export async function gatewayDirsOf(file: string, env: NodeJS.ProcessEnv): Promise<readonly string[]> {
   const absolute = resolve(file);
-  return [...new Set([stateDirOf(file, env), defaultStateDir(absolute, places(absolute, env))])];
+  return [
+    ...new Set([await stateDirOf(file, env), defaultStateDir(absolute, places(absolute, env, new ConfigFiles()))]),
+  ];
 }
 
-function settingIn(file: string): string | undefined {
-  let text: string;
-  try {
-    text = readFileSync(file, 'utf8');
-  } catch (thrown) {
-    if (thrown instanceof Error && 'code' in thrown) return undefined;
-    throw thrown;
-  }
+function settingIn(file: string, files: ConfigFiles): string | undefined {
+  const found = files.get(file, configLimitBytes(file));
+  if (found.kind !== 'found') return undefined;
+  const text = found.bytes.toString('utf8');
   try {
     const value = valueAt(parseFile(file, text).data, ['gateway', 'stateDir']);
     return typeof value === 'string' ? value : undefined;

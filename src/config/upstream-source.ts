@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 import type { UpstreamConfig } from './upstream-config.ts';
 import type { Document } from './document/document.ts';
 import { isRecord, valueAt } from './document/expanded.ts';
+import type { ConfigFiles } from './files/config-files.ts';
 import { type Places, places } from './document/places.ts';
 import { ConfigError, keyText, type Path, type Problem, problemLine } from './document/problem.ts';
 import { parseFile } from './parse-file.ts';
@@ -56,6 +57,7 @@ export function earlierUpstreams(
   { copy, savedAt }: LastGoodUpstreams,
   { file, document, found }: CurrentFile,
   { env, project }: { readonly env: NodeJS.ProcessEnv; readonly project?: string | undefined },
+  files: ConfigFiles,
 ): UpstreamSource {
   const copied = parseFile(file, copy.text);
   // Without its section the gateway would run with defaults, which ask for no key.
@@ -73,7 +75,7 @@ export function earlierUpstreams(
   );
   return {
     document: { ...copied, problem },
-    where: places(resolve(file), env, copy.envFiles),
+    where: places(resolve(file), env, files, copy.envFiles),
     map: { ...map, entries: map.entries.filter(({ key }) => wanted.has(upstreamId(key))) },
   };
 }

@@ -142,7 +142,7 @@ export class Gateway implements Front {
         .with('instructions', instructions === undefined ? undefined : JSON.stringify(instructions));
       return { session, answer: { kind: 'result', result: result.toString() } };
     } catch (thrown) {
-      return { session: undefined, answer: this.#parts.recorder.fail(thrown, 'initialize') };
+      return { session: undefined, answer: this.#parts.recorder.fail(thrown, { request, principal }) };
     }
   }
 
@@ -204,7 +204,7 @@ export class Gateway implements Front {
       if (to === undefined) answer = await this.#answer(session, client, exchange);
       else answer = sessionAnswer(await this.#parts.calls.send(exchange, to));
     } catch (thrown) {
-      answer = this.#parts.recorder.fail(thrown, request.method, span);
+      answer = this.#parts.recorder.fail(thrown, { request, principal: client.caller.principal, span });
     }
     if (exchange !== undefined) session.removeExchange(exchange);
     session.usedMs = performance.now();

@@ -1,4 +1,4 @@
-import { escapeHidden } from './hidden-characters.ts';
+import { shownText } from '../peer-text.ts';
 
 /**
  * The effect of a change. `suspicious`: it may be aimed at the model or its user. `breaking`: calls that were right may fail.
@@ -45,10 +45,9 @@ export function change(code: ChangeCode, path: readonly string[], text: string):
   return { code, risk: CHANGES[code], at, text: at === '' ? text : `${at}: ${text}` };
 }
 
-/** Returns a text of a peer for people: on one line, cut, with hidden characters as escapes. */
+/** Returns a text of a peer for people: on one line, cut, with unseen characters as escapes. */
 export function shown(text: string): string {
-  const line = text.replaceAll(/\s+/g, ' ');
-  return escapeHidden(line.length > MAX_CHARS ? `${line.slice(0, MAX_CHARS)}…` : line);
+  return shownText(text.replaceAll(/[ \n\r\t]+/g, ' '), MAX_CHARS);
 }
 
 /** Returns any JSON value for people. */

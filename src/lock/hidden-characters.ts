@@ -1,3 +1,5 @@
+import { escapesOf } from '../peer-text.ts';
+
 /**
  * Characters that a person does not see in a text and a model reads: control characters, bidirectional controls, characters without
  * width, blank letters, Unicode tags and variation selectors of the supplement. Line breaks and tabs are not hidden, and neither are
@@ -19,13 +21,7 @@ const KINDS: readonly (readonly [string, RegExp])[] = [
 
 /** Returns a text with its hidden characters as JSON escapes. For JSON text, the result is the same JSON. */
 export function escapeHidden(text: string): string {
-  return text.replaceAll(HIDDEN, (character) =>
-    Array.from({ length: character.length }, (_, at) => escapeOf(character.charCodeAt(at))).join(''),
-  );
-}
-
-function escapeOf(unit: number): string {
-  return `\\u${unit.toString(16).padStart(4, '0')}`;
+  return text.replaceAll(HIDDEN, escapesOf);
 }
 
 /** Returns the kinds of hidden characters in a text with their numbers, such as `3 zero-width`. Empty if there are none. */

@@ -1,5 +1,6 @@
-import { Hono } from 'hono';
+import { type Context, Hono } from 'hono';
 
+import { escapeUnseen } from '../peer-text.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { AdminApp } from './admin/admin-app.ts';
 import { ADMIN_PATH } from './admin/routes.ts';
@@ -29,6 +30,11 @@ export interface OperatorView {
   config(): ConfigState;
 }
 
+/** Returns an answer that may hold texts of peers. */
+function answer(c: Context, value: object, status: 200 | 503 = 200): Response {
+  return c.body(escapeUnseen(JSON.stringify(value)), status, { 'Content-Type': 'application/json' });
+}
+
 /**
  * Creates the app of the operator's port: probes and metrics, which are open; status, which is open if only this machine
  * reaches the port; and the admin API, which needs the key of an operator.
@@ -54,7 +60,7 @@ export function createOperatorApp(view: OperatorView): Hono {
   app.get('/livez', (c) => c.json({ live: true }));
   app.get('/readyz', async (c) => {
     const { ready, reasons } = await view.ready();
-    return c.json(view.isLocal ? { ready, reasons } : { ready }, ready ? 200 : 503);
+    return answer(c, view.isLocal ? { ready, reasons } : { ready }, ready ? 200 : 503);
   });
   // The port opens after the gateway has started, so every answer means "started".
   app.get('/startupz', (c) => c.json({ started: true, startedAt }));
@@ -68,13 +74,8 @@ export function createOperatorApp(view: OperatorView): Hono {
       return c.json({ error: message }, 403);
     }
     const { version } = view;
-    return c.json({
-      version,
-      startedAt,
-      ...(await view.ready()),
-      config: view.config(),
-      upstreams: await view.upstreams(),
-    });
+    const ready = await view.ready();
+    return answer(c, { version, startedAt, ...ready, config: view.config(), upstreams: await view.upstreams() });
   });
   app.route(ADMIN_PATH, view.admin);
   app.notFound((c) =>

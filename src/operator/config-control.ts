@@ -37,7 +37,7 @@ export interface ConfigControl {
   /** Returns every running setting with its origin, without secrets. */
   settings(): readonly Setting[];
   /** Reads the files and compares them. Changes nothing. */
-  difference(): DiskDifference;
+  difference(): Promise<DiskDifference>;
   /** Loads the files and applies them. Never rejects. Attempts run one after another. */
   reload(cause: ReloadCause): Promise<ReloadResult>;
 }

@@ -1,5 +1,6 @@
 import { stdSerializers } from 'pino';
 import { GatewayError, StartError } from '../errors.ts';
+import { shownText } from '../peer-text.ts';
 
 /** The largest number of causes of an error that are logged. */
 const MAX_CAUSES = 8;
@@ -29,14 +30,21 @@ export function loggedError(error: unknown, withStacks: boolean): unknown {
     causes.push(cause.message);
     ({ cause } = cause);
   }
-  const { code, detail } = error instanceof GatewayError ? error : { code: codeOf(error), detail: undefined };
-  return {
-    type: error.name,
-    ...(code === undefined ? {} : { code }),
-    message: error.message,
-    ...(detail === undefined ? {} : { detail }),
-    ...(causes.length === 0 ? {} : { causes }),
-  };
+  const further = causes.length === 0 ? {} : { causes };
+  if (error instanceof GatewayError) {
+    // The message has most of the detail, and text of the client.
+    const { code, detail, message } = error;
+    const { upstream, executed, retryable } = detail;
+    return {
+      type: error.name,
+      code,
+      message: shownText(message),
+      detail: { upstream, executed, retryable },
+      ...further,
+    };
+  }
+  const code = codeOf(error);
+  return { type: error.name, ...(code === undefined ? {} : { code }), message: error.message, ...further };
 }
 
 /** Returns whether the error is a bug in the gateway. As the cause of an expected failure, it keeps its stack. */

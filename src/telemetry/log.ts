@@ -1,15 +1,16 @@
-import fs from 'node:fs';
-import { isatty } from 'node:tty';
 import { styleText } from 'node:util';
 import { pino } from 'pino';
 import type { DestinationStream, Logger as PinoLogger } from 'pino';
 
 import type { AccessLog, LogLevel } from '../config/config.ts';
 import { loggedError } from './log-error.ts';
+import { escapeUnseen, shownLines } from '../peer-text.ts';
 import { RepeatedEvents } from './repeated-events.ts';
-import { LogTail } from './log-tail.ts';
+import { LogTail } from './log/log-tail.ts';
 import { redacted } from './redact.ts';
 import { RequestLog } from './request-log.ts';
+import { MESSAGE_CHARS, shownFields, shownValue } from './log/shown-fields.ts';
+import { type LogDestination, stderrDestination } from './log/stderr-destination.ts';
 import { TerminalLog } from './terminal-log.ts';
 
 export type Logger = PinoLogger;
@@ -25,27 +26,24 @@ export interface LogOptions {
   readonly requests?: Exclude<AccessLog, 'auto'>;
 }
 
-const STDERR = 2;
-
-/** The number of bytes that are buffered before a write. */
-const BATCH_BYTES = 8_192;
-const FLUSH_MS = 100;
-
 /**
- * Creates a logger that writes to stderr; with a stdio client, stdout belongs to the protocol. JSON lines are written
- * asynchronously, and flushed when the process exits.
+ * Creates a logger that writes to stderr; with a stdio client, stdout belongs to the protocol. Lines are written
+ * asynchronously, with a bound on those that wait, and flushed when the process exits.
  *
  * Errors under `err` are logged with their causes. Unexpected errors have a stack; at level debug all errors have one.
  * Equal failures of one upstream are logged once and then as counts (`repeated`) at growing intervals. Fields that may hold secrets are
- * redacted ({@link redacted}). The text of a message is not redacted, so put text of a peer into a field of its own, or do not
- * log it.
+ * redacted ({@link redacted}), and texts of peers are cut ({@link shownFields}). The text of a message is not redacted, so put text
+ * of a peer into a field of its own, or do not log it.
  */
 export function createLogger(
   level: LogLevel,
   destination?: DestinationStream,
   { format = 'json', requests = 'all' }: LogOptions = {},
 ): Logger {
-  const shown = destination ?? (format === 'json' ? batched() : terminal());
+  const reportDropped = (dropped: number): void =>
+    log.warn({ dropped }, 'lines of the log are lost: they were not read fast enough');
+  const { shown, stderr }: Opened =
+    destination === undefined ? openStderr(format, reportDropped) : { shown: destination };
   const tail = new LogTail();
   const to: DestinationStream = {
     write(text) {
@@ -60,19 +58,27 @@ export function createLogger(
       onChild: (child) => addChild(children, child),
       base: { name: 'linkspan', pid: process.pid },
       timestamp: isoTime,
-      formatters: { log: (fields) => redacted(fields) },
-      serializers: { err: (error: unknown) => withoutSecrets(loggedError(error, log.isLevelEnabled('debug'))) },
+      hooks: {
+        logMethod([first, message], write) {
+          if (typeof first === 'string') write.call(this, shownLines(first, MESSAGE_CHARS));
+          else write.call(this, first, shownLines(message ?? '', MESSAGE_CHARS));
+        },
+      },
+      formatters: { log: (fields) => shownFields(redacted(fields)) },
+      serializers: { err: (error: unknown) => shownError(loggedError(error, log.isLevelEnabled('debug'))) },
     },
     // The terminal log counts repeats itself.
     format === 'json' ? withoutRepeats(to, () => !log.isLevelEnabled('debug')) : to,
   );
-  destinations.set(log, { destination: to, requests, tail, children });
+  destinations.set(log, { destination: to, stderr, requests, tail, children });
   return log;
 }
 
-/** Returns an error in the form of a log line without the arguments of programs and other secrets. */
-function withoutSecrets(error: unknown): unknown {
-  return typeof error === 'object' && error !== null ? redacted({ ...error }, 1) : error;
+/** Returns an error in the form of a log line without the arguments of programs and other secrets, and with its texts cut. */
+function shownError(error: unknown): unknown {
+  return typeof error === 'object' && error !== null
+    ? shownFields(redacted({ ...error }, 1))
+    : shownValue('message', error);
 }
 
 /** Remembers a child, because a change of the level does not reach it by itself. Forgets those that are gone. */
@@ -100,9 +106,14 @@ export function logTailOf(log: Logger): LogTail | undefined {
   return destinations.get(log)?.tail;
 }
 
-/** Writes whole JSON lines of another process to the destination of a logger that {@link createLogger} has made. */
+/** Writes whole lines of another process to the destination of a logger that {@link createLogger} has made. */
 export function writeLog(log: Logger, lines: string): void {
-  destinations.get(log)?.destination.write(lines);
+  destinations.get(log)?.destination.write(escapeUnseen(lines));
+}
+
+/** Returns the number of lines that a logger of {@link createLogger} could not write, because nobody reads them fast enough. */
+export function droppedLinesOf(log: Logger): number {
+  return destinations.get(log)?.stderr?.droppedLines ?? 0;
 }
 
 /** Returns the requests that get a line in a logger that {@link createLogger} has made. */
@@ -112,6 +123,8 @@ export function requestsOf(log: Logger): Exclude<AccessLog, 'auto'> {
 
 interface LogTarget {
   readonly destination: DestinationStream;
+  /** Undefined if the lines go elsewhere. */
+  readonly stderr: LogDestination | undefined;
   readonly tail: LogTail;
   readonly children: ReadonlySet<WeakRef<PinoLogger>>;
   readonly requests: Exclude<AccessLog, 'auto'>;
@@ -221,51 +234,24 @@ function isoTime(): string {
   return timeText;
 }
 
-/** Creates a destination that writes many lines at once under load, and every line within 100 ms or at exit. */
-function batched(): DestinationStream {
-  const destination = pino.destination({ dest: STDERR, sync: false, minLength: BATCH_BYTES });
-  const isTerminal = isatty(STDERR);
-  let isGone = false;
-  // The terminal or the reader of the pipe is gone. There is nowhere to report it, and no reason to exit.
-  destination.on('error', () => {
-    isGone = true;
-  });
-  const flushSync = destination.flushSync.bind(destination);
-  // pino flushes while the process exits, and sonic-boom 4 retries for ever to write to a terminal that hung up (EIO) or a pipe without a reader (EPIPE).
-  const flushWhileRead = (): void => {
-    if (!isGone && isatty(STDERR) === isTerminal) withoutEndlessWrites(flushSync);
-  };
-  destination.flushSync = flushWhileRead;
-  setInterval(() => destination.flush(), FLUSH_MS).unref();
-  return destination;
+interface Opened {
+  readonly shown: DestinationStream;
+  readonly stderr?: LogDestination;
 }
 
-/** Runs a function in which bytes for a reader that has gone count as written. */
-function withoutEndlessWrites(flush: () => void): void {
-  const { writeSync } = fs;
-  const write = (fd: number, text: string): number => {
-    try {
-      return writeSync(fd, text);
-    } catch (thrown) {
-      if (thrown instanceof Error && 'code' in thrown && thrown.code === 'EAGAIN') throw thrown;
-      return Buffer.byteLength(text);
-    }
-  };
-  Object.assign(fs, { writeSync: write });
-  try {
-    flush();
-  } finally {
-    Object.assign(fs, { writeSync });
-  }
+function openStderr(format: LogFormat, onRecovered: (dropped: number) => void): Opened {
+  const stderr = stderrDestination(onRecovered);
+  return { shown: format === 'json' ? stderr : terminal(stderr), stderr };
 }
 
-function terminal(): DestinationStream {
-  const { stderr } = process;
-  stderr.on('error', () => undefined);
+/** Returns the log for people on stderr. A terminal shows each line at once; a pipe or file gets them through the buffer. */
+function terminal(stderr: LogDestination): DestinationStream {
+  const stream = process.stderr;
+  stream.on('error', () => undefined);
   return new TerminalLog({
-    write: (text) => void stderr.write(text),
-    paint: (style, text) => styleText(style, text, { stream: stderr }),
-    columns: stderr.isTTY ? stderr.columns : undefined,
+    write: (text) => void (stream.isTTY ? stream : stderr).write(text),
+    paint: (style, text) => styleText(style, text, { stream }),
+    columns: stream.isTTY ? stream.columns : undefined,
     now: () => performance.now(),
   });
 }

@@ -10,6 +10,7 @@ import { Bounded } from './bounded.ts';
 import { Durations } from './durations.ts';
 import type { Operation } from './operation.ts';
 import { createKeyMetrics, type KeyMetrics } from './key-metrics.ts';
+import { createLogMetrics, type LogMetrics } from './log-metrics.ts';
 import { createReloadMetrics, type ReloadMetrics } from './reload-metrics.ts';
 import { createReplicaMetrics, type ReplicaMetrics } from './replica-metrics.ts';
 import { createUpstreamMetrics, type UpstreamMetrics } from './upstream-metrics.ts';
@@ -21,7 +22,8 @@ export interface Level {
 }
 
 /** Records metrics. `docs/metrics.md` lists every metric and the values of its labels. */
-export interface Metrics extends UpstreamMetrics, ReloadMetrics, ReplicaMetrics, AuditMetrics, KeyMetrics, CallMetrics {
+export interface Metrics
+  extends UpstreamMetrics, ReloadMetrics, ReplicaMetrics, AuditMetrics, KeyMetrics, CallMetrics, LogMetrics {
   /** Records an answered request of a client. `seconds` is how long the client waited. */
   recordRequest(operation: Operation, seconds: number): void;
   /** Records an answered request to an upstream. */
@@ -298,6 +300,7 @@ export function createMetrics(version: string, commit = 'unknown'): Metrics {
     ...createReplicaMetrics(registry),
     ...createAuditMetrics(registry),
     ...createCallMetrics(registry),
+    ...createLogMetrics(registry),
     ...toolGauges(registry),
     recordRequest: (operation, seconds) => server.observe(operation, seconds),
     recordUpstreamRequest: (upstream, operation, seconds) => client.observe(operation, seconds, upstream),

@@ -56,7 +56,7 @@ function valueOf(value: unknown, depth: number): unknown {
 }
 
 /** Returns whether a value is an object with fields, and not an instance of a class with a form of its own. */
-function isPlain(value: unknown): value is Fields {
+export function isPlain(value: unknown): value is Fields {
   if (typeof value !== 'object' || value === null) return false;
   const prototype: unknown = Object.getPrototypeOf(value);
   return prototype === null || (typeof prototype === 'object' && prototype.constructor === Object);

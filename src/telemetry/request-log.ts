@@ -1,5 +1,6 @@
-import { detach, KeptMap } from '../json/kept-text.ts';
 import type { DestinationStream } from 'pino';
+import { detach, KeptMap } from '../json/kept-text.ts';
+import { SHOWN_CHARS, shownText } from '../peer-text.ts';
 
 /** The kinds of messages of clients, which are the texts of their lines. */
 export type LoggedKind = 'request' | 'notification' | 'response';
@@ -34,6 +35,8 @@ export interface RequestLine {
   readonly revision: string | undefined;
   /** Undefined for success. */
   readonly error: string | undefined;
+  /** The reason for which the gateway has refused the message. */
+  readonly reason: string | undefined;
   /** The code of a JSON-RPC error. */
   readonly code: number | undefined;
   /** Size of `params` in UTF-8. */
@@ -50,16 +53,20 @@ export interface RequestLine {
 const BATCH = 256;
 const FLUSH_MS = 100;
 
+/** The length of buffered lines from which on they are written. */
+const BATCH_CHARS = 65_536;
+
 /** The largest number of texts that are cached as JSON. */
 const MAX_QUOTED = 1_000;
-/** The longest part of a text that is logged, because clients choose some of them. */
-const MAX_TEXT_CHARS = 200;
+
+/** The longest line. If it would be longer, only the first characters of each text are in it. */
+const MAX_LINE_BYTES = 1_024;
+const SHORT_CHARS = 16;
+/** The largest number of bytes of one UTF-16 code unit in UTF-8. */
+const MAX_UTF8_BYTES = 3;
 
 /** A request id that needs no quoting. */
 const NUMBER = /^-?\d{1,20}$/;
-
-/** Characters that JSON allows in texts and that can change a terminal or hide text. */
-const UNSAFE = /[\u007F-\u009F\u2028\u2029\p{Bidi_Control}]/gu;
 
 /** Selects the lines of a {@link RequestLog}. */
 export interface RequestLogOptions {
@@ -82,6 +89,7 @@ export class RequestLog {
   /** The last line, and its text without the fields that differ in each line; the next line often has the same text. */
   #last: RequestLine | undefined;
   #lastText = '';
+  #lastBytes = 0;
   #lines = '';
   #count = 0;
   #timer: NodeJS.Timeout | undefined;
@@ -104,10 +112,17 @@ export class RequestLog {
     if (!this.wants(line.error)) return;
     if (!hasSameFields(line, this.#last)) {
       this.#last = line;
-      this.#lastText = this.#describe(line);
+      this.#lastText = this.#describe(line, this.#quote);
+      this.#lastBytes = Buffer.byteLength(this.#lastText);
     }
-    this.#lines += `{"level":30${this.#time()}${this.#lastText}${varyingFields(line)},"msg":"${line.kind}"}\n`;
-    if (++this.#count >= BATCH) this.flush();
+    let text = lineText(this.#time(), this.#lastText, varyingFields(line, SHOWN_CHARS), line);
+    const mostBytes = this.#lastBytes + MAX_UTF8_BYTES * (text.length - this.#lastText.length);
+    if (mostBytes > MAX_LINE_BYTES && Buffer.byteLength(text) > MAX_LINE_BYTES) {
+      const described = this.#describe(line, (one) => JSON.stringify(shownText(one, SHORT_CHARS)));
+      text = lineText(this.#time(), described, varyingFields(line, SHORT_CHARS), line);
+    }
+    this.#lines += text;
+    if (++this.#count >= BATCH || this.#lines.length >= BATCH_CHARS) this.flush();
     else this.#timer ??= setTimeout(() => this.flush(), FLUSH_MS).unref();
   }
 
@@ -120,33 +135,39 @@ export class RequestLog {
     this.#count = 0;
   }
 
-  /** Returns the text of the fields between the time and those of {@link varyingFields}. */
-  #describe(line: RequestLine): string {
+  /** Returns the text of the fields between the time and those of {@link varyingFields}. @param quote writes a text as JSON. */
+  #describe(line: RequestLine, quote: (text: string) => string): string {
     const { method, tool, upstreamTool, upstream, client, principal, view, era, revision, error, code, kind } = line;
+    const { reason } = line;
     let text = `,"name":"linkspan","pid":${process.pid}`;
-    if (method !== undefined) text += `,"method":${this.#quote(method)}`;
-    if (tool !== undefined) text += `,"tool":${this.#quote(tool)}`;
+    if (method !== undefined) text += `,"method":${quote(method)}`;
+    if (tool !== undefined) text += `,"tool":${quote(tool)}`;
     if (upstream !== undefined) text += `,"upstream":"${upstream}"`;
-    if (upstreamTool !== undefined) text += `,"upstreamTool":${this.#quote(upstreamTool)}`;
+    if (upstreamTool !== undefined) text += `,"upstreamTool":${quote(upstreamTool)}`;
     if (client !== undefined) {
-      text += `,"client":${this.#quote(client.name)},"clientVersion":${this.#quote(client.version)}`;
+      text += `,"client":${quote(client.name)},"clientVersion":${quote(client.version)}`;
     }
-    text += `,"principal":${this.#quote(principal)}`;
-    if (view !== '') text += `,"endpoint":${this.#quote(view)}`;
+    text += `,"principal":${quote(principal)}`;
+    if (view !== '') text += `,"endpoint":${quote(view)}`;
     if (era !== undefined) text += `,"era":"${era}"`;
     if (revision !== undefined) text += `,"revision":"${revision}"`;
     if (kind === 'request') text += `,"status":"${error === undefined ? 'ok' : 'error'}"`;
     if (error !== undefined) text += `,"error":"${error}"`;
+    if (reason !== undefined) text += `,"reason":${quote(reason)}`;
     return code === undefined ? text : `${text},"code":${code}`;
   }
 
-  #quote(text: string): string {
+  readonly #quote = (text: string): string => {
     const known = this.#quoted.get(text);
     if (known !== undefined) return known;
-    const quoted = shortJson(text);
-    if (this.#quoted.size < MAX_QUOTED) this.#quoted.set(detach(text), quoted);
+    const quoted = JSON.stringify(shownText(text));
+    if (text.length <= SHOWN_CHARS && this.#quoted.size < MAX_QUOTED) this.#quoted.set(detach(text), quoted);
     return quoted;
-  }
+  };
+}
+
+function lineText(time: string, described: string, varying: string, { kind }: RequestLine): string {
+  return `{"level":30${time}${described}${varying},"msg":"${kind}"}\n`;
 }
 
 /** Returns whether two lines differ in the fields of {@link varyingFields} only. Without a loop, because it runs for every request. */
@@ -162,15 +183,16 @@ function hasSameFields(line: RequestLine, last: RequestLine | undefined): boolea
     line.view === last.view &&
     line.revision === last.revision &&
     line.error === last.error &&
+    line.reason === last.reason &&
     line.code === last.code &&
     line.kind === last.kind
   );
 }
 
-/** Returns the text of the fields that differ in each line. */
-function varyingFields({ session, id, traceId, bytesIn, bytesOut, ms }: RequestLine): string {
+/** Returns the text of the fields that differ in each line. @param maxChars of the id. */
+function varyingFields({ session, id, traceId, bytesIn, bytesOut, ms }: RequestLine, maxChars: number): string {
   let text = session === undefined ? '' : `,"session":"${session}"`;
-  if (id !== undefined) text += `,"requestId":${idText(id)}`;
+  if (id !== undefined) text += `,"requestId":${idText(id, maxChars)}`;
   if (traceId !== undefined) text += `,"traceId":"${traceId}"`;
   text += `,"bytesIn":${bytesIn}`;
   if (bytesOut !== undefined) text += `,"bytesOut":${bytesOut}`;
@@ -184,17 +206,9 @@ function msText(ms: number): string {
   return `${(us - decimals) / 1000}${decimals < 10 ? '.00' : decimals < 100 ? '.0' : '.'}${decimals}`;
 }
 
-/** Returns a request id as JSON, shortened and without unsafe characters. @param id JSON text. */
-function idText(id: string): string {
+/** Returns a request id as JSON, cut and with unseen characters as escapes. @param id JSON text. */
+function idText(id: string, maxChars: number): string {
   if (NUMBER.test(id)) return id;
   const value: unknown = JSON.parse(id);
-  return shortJson(typeof value === 'string' ? value : id);
-}
-
-/** Returns the first characters of a text as JSON, with unsafe characters as escapes. */
-function shortJson(text: string): string {
-  return JSON.stringify(text.slice(0, MAX_TEXT_CHARS)).replace(
-    UNSAFE,
-    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  );
+  return JSON.stringify(shownText(typeof value === 'string' ? value : id, maxChars));
 }

@@ -1,3 +1,4 @@
+import { oneLine, shownText } from '../peer-text.ts';
 import { RepeatedEvents } from './repeated-events.ts';
 
 /** Text styles, by the names of `util.styleText`. */
@@ -205,10 +206,11 @@ export class TerminalLog {
   }
 
   #request(kind: string, fields: Fields): void {
-    const { method, tool, ms, error, client } = fields;
+    const { method, tool, ms, error, reason, client } = fields;
     const target = tool === undefined ? '' : ` ${textOf(tool)}`;
     const duration = ms === undefined ? '' : ` in ${Math.round(Number(ms))} ms`;
-    const outcome = error === undefined ? '' : `, ${textOf(error)}`;
+    const why = reason === undefined ? '' : `: ${textOf(reason)}`;
+    const outcome = error === undefined ? '' : `, ${textOf(error)}${why}`;
     const sender = client === undefined ? '' : ` (${textOf(client)})`;
     this.#show(plain(`  ${method === undefined ? kind : textOf(method)}${target}${duration}${outcome}${sender}`));
   }
@@ -295,8 +297,7 @@ function errorText(err: unknown): { readonly message: string; readonly stack: st
   return { message, stack: 'stack' in err && typeof err.stack === 'string' ? err.stack : undefined };
 }
 
-/** Removes control characters, so that text of a peer cannot move the cursor or change colours. */
+/** Returns a text on one line, so that text of a peer cannot move the cursor or change colours. */
 function plain(text: string): string {
-  const clean = text.replace(/[\p{Cc}\u202A-\u202E\u2066-\u2069]+/gu, ' ');
-  return clean.length > MAX_CHARS ? `${clean.slice(0, MAX_CHARS)}…` : clean;
+  return shownText(oneLine(text.slice(0, MAX_CHARS + 1)), MAX_CHARS);
 }

@@ -447,9 +447,8 @@ export class Upstream<Context, User extends LinkUser> {
   /** Returns a function that closes a connection without a client; undefined if there is none. */
   #findSpare(): (() => Promise<void>) | undefined {
     for (const link of this.#links) {
-      const isClaimed = this.#links.recordOf(link)?.isClaimed === true;
-      const isSpare = link.users.size === 0 && isIdle(link) && !staysOpen(link, this.config) && !isClaimed;
-      if (isSpare) return () => this.#discard(link, 'released');
+      if (link.users.size > 0 || !isIdle(link) || staysOpen(link, this.config)) continue;
+      if (this.#links.recordOf(link)?.isClaimed !== true) return () => this.#discard(link, 'released');
     }
     return undefined;
   }

@@ -87,7 +87,8 @@ async function problemsOf(path: string): Promise<readonly string[]> {
   return problems.map(({ line, message }) => `${line}: ${message}`);
 }
 
-test('SEC-44 records are numbered and chained, over a restart too', BOUNDED, async (t) => {
+// SEC-44
+test('records are numbered and chained, over a restart too', BOUNDED, async (t) => {
   const path = await folder(t);
   await write(path, 3);
   await write(path, 2);
@@ -160,7 +161,8 @@ const tamperings: readonly {
 ];
 
 for (const { name, change, reported } of tamperings) {
-  test(`SEC-44 ${name} is reported with its line`, BOUNDED, async (t) => {
+  // SEC-44
+  test(`${name} is reported with its line`, BOUNDED, async (t) => {
     const path = await folder(t);
     await write(path, 4);
     const changed = change(await linesOf(path));
@@ -171,7 +173,8 @@ for (const { name, change, reported } of tamperings) {
   });
 }
 
-test('SEC-44 no byte of a record can change unnoticed', BOUNDED, async (t) => {
+// SEC-44
+test('no byte of a record can change unnoticed', BOUNDED, async (t) => {
   const path = await folder(t);
   await write(path, 1);
   const bytes = await readFile(path);
@@ -184,7 +187,8 @@ test('SEC-44 no byte of a record can change unnoticed', BOUNDED, async (t) => {
   }
 });
 
-test('SEC-44 a head that was made without the key is not accepted', BOUNDED, async (t) => {
+// SEC-44
+test('a head that was made without the key is not accepted', BOUNDED, async (t) => {
   const path = await folder(t);
   await write(path, 2);
   const text = await readFile(headOf(path), 'utf8');
@@ -215,7 +219,8 @@ test('the chain goes on over renamed files, and the oldest ones are removed', BO
   }
 });
 
-test('SEC-44 files with the names of renamed ones do not push out records', BOUNDED, async (t) => {
+// SEC-44
+test('files with the names of renamed ones do not push out records', BOUNDED, async (t) => {
   const path = await folder(t);
   const limits = { maxBytes: 2_000, maxFiles: 4 };
   const { log } = await open(path, {}, limits);
@@ -304,7 +309,8 @@ const headTamperings: readonly { readonly name: string; readonly change: (head: 
 ];
 
 for (const { name, change } of headTamperings) {
-  test(`SEC-44 a cut tail is reported after a start without it, with a ${name} head`, BOUNDED, async (t) => {
+  // SEC-44
+  test(`a cut tail is reported after a start without it, with a ${name} head`, BOUNDED, async (t) => {
     const path = await folder(t);
     await write(path, 4);
     await writeFile(path, `${(await linesOf(path)).slice(0, 3).join('\n')}\n`);
@@ -369,7 +375,8 @@ test('the queue is bounded, and one record says how many were dropped', BOUNDED,
   assert.deepEqual([report.problems, report.dropped], [[], counts.dropped]);
 });
 
-test('R22 a call is not begun on a full disk, and records are written when there is room', BOUNDED, async () => {
+// R22
+test('a call is not begun on a full disk, and records are written when there is room', BOUNDED, async () => {
   await using disk = await smallDisk('1m');
   const path = join(disk.path, 'audit.log');
   const { log, counts } = await open(path, { sync: 'write' });
@@ -396,7 +403,8 @@ test('R22 a call is not begun on a full disk, and records are written when there
   assert.equal(JSON.parse(lines[seq - 1] ?? '').name, 'again');
 });
 
-test('R22 a call does not wait for ever for a disk that hangs', BOUNDED, async () => {
+// R22
+test('a call does not wait for ever for a disk that hangs', BOUNDED, async () => {
   const { promise: isWritable, resolve: free } = Promise.withResolvers<void>();
   const written: string[] = [];
   const { log } = await memoryLog({

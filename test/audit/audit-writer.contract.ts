@@ -6,7 +6,7 @@ import { isChained, NO_MAC, splitLine } from '../../src/audit/chain.ts';
 import { waitUntil } from '../support/wait-until.ts';
 import { KEY, SETTINGS } from './memory-log.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const REFUSED = { code: 'audit-unavailable' };
 
 interface OpenWriter {
@@ -34,7 +34,8 @@ export function auditWriterContract(
   name: string,
   open: (sink: Partial<AuditSink>, queueBytes: number) => Promise<OpenWriter>,
 ): void {
-  test(`SEC-44 ${name}: the end writes all records in their order, in one chain`, OPTIONS, async () => {
+  // SEC-44
+  test(`${name}: the end writes all records in their order, in one chain`, OPTIONS, async () => {
     const { writer, lines, close } = await open({}, SETTINGS.queueBytes);
     for (let n = 0; n < 1_000; n++) writer.record({ kind: 'request', name: `n${n}` });
     await close();
@@ -46,7 +47,8 @@ export function auditWriterContract(
     );
   });
 
-  test(`SEC-44 ${name}: a call goes on when its record is written, with its number`, OPTIONS, async () => {
+  // SEC-44
+  test(`${name}: a call goes on when its record is written, with its number`, OPTIONS, async () => {
     const { writer, lines, close } = await open({}, SETTINGS.queueBytes);
     const numbers = await Promise.all(
       Array.from({ length: 50 }, async (_, n) => {
@@ -60,7 +62,8 @@ export function auditWriterContract(
     assertChain(lines);
   });
 
-  test(`R22 ${name}: no record of a call is written after the call was refused`, OPTIONS, async () => {
+  // R22
+  test(`${name}: no record of a call is written after the call was refused`, OPTIONS, async () => {
     let isFull = false;
     const written: string[] = [];
     const append = async (text: string): Promise<void> => {
@@ -82,7 +85,8 @@ export function auditWriterContract(
     await assert.rejects(writer.commit({ kind: 'begun' }), REFUSED, 'the log is closed');
   });
 
-  test(`R22 ${name}: a call does not wait for ever for a disk that hangs`, OPTIONS, async () => {
+  // R22
+  test(`${name}: a call does not wait for ever for a disk that hangs`, OPTIONS, async () => {
     const { promise: isWritable, resolve: free } = Promise.withResolvers<void>();
     const written: string[] = [];
     const append = async (text: string): Promise<void> => {
@@ -99,7 +103,8 @@ export function auditWriterContract(
     assert.deepEqual([names.includes('hangs'), names.includes('in the queue')], [true, false]);
   });
 
-  test(`R22 ${name}: records beyond the queue are dropped, and a record counts them`, OPTIONS, async () => {
+  // R22
+  test(`${name}: records beyond the queue are dropped, and a record counts them`, OPTIONS, async () => {
     const { writer, lines, close } = await open({}, 65_536);
     for (let n = 0; n < 5_000; n++) writer.record({ kind: 'request', name: 'x'.repeat(200) });
     // The last record of the process needs room too.

@@ -7,7 +7,7 @@ import { waitUntil } from '../support/wait-until.ts';
 import { assertChain, auditWriterContract } from './audit-writer.contract.ts';
 import { type MemoryLog, memoryLog, SETTINGS } from './memory-log.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const REFUSED = { code: 'audit-unavailable' };
 
 /** A worker of the process that has a log, and the end of the pipe in that process. */
@@ -30,7 +30,8 @@ auditWriterContract('piped', async (sink, queueBytes) => {
   return { writer, lines: parent.lines, close };
 });
 
-test('SEC-44 the records of several workers and their parent are one chain', OPTIONS, async () => {
+// SEC-44
+test('the records of several workers and their parent are one chain', OPTIONS, async () => {
   const parent = await memoryLog({});
   const writers = [parent.log, workerOf(parent).writer, workerOf(parent).writer];
   const numbers = await Promise.all(
@@ -56,7 +57,8 @@ test('SEC-44 the records of several workers and their parent are one chain', OPT
   }
 });
 
-test('R22 calls are refused at once when the process with the log has gone', OPTIONS, async () => {
+// R22
+test('calls are refused at once when the process with the log has gone', OPTIONS, async () => {
   const parent = await memoryLog({});
   const { writer, endPipe, lost } = workerOf(parent);
   await writer.commit({ kind: 'begun', name: 'written' });
@@ -69,7 +71,8 @@ test('R22 calls are refused at once when the process with the log has gone', OPT
   assert.ok(!parent.lines.join().includes('refused'));
 });
 
-test('R22 calls are refused if no process answers, and their records take up room', OPTIONS, async () => {
+// R22
+test('calls are refused if no process answers, and their records take up room', OPTIONS, async () => {
   const { one, other: calls, close } = pipePair();
   one.serve(AUDIT.commit, () => Promise.withResolvers<number[]>().promise);
   const onLost = () => undefined;
@@ -82,7 +85,8 @@ test('R22 calls are refused if no process answers, and their records take up roo
   close();
 });
 
-test('R22 a record that comes after its call was refused is not written', OPTIONS, async () => {
+// R22
+test('a record that comes after its call was refused is not written', OPTIONS, async () => {
   const parent = await memoryLog({});
   const { calls } = workerOf(parent);
   const texts = ['"time":"2026-11-23T00:00:00.000Z","kind":"begun"'];
@@ -92,7 +96,8 @@ test('R22 a record that comes after its call was refused is not written', OPTION
   assert.equal(parent.lines.length, 3);
 });
 
-test('SEC-44 a worker can add no second record in the text of one', OPTIONS, async () => {
+// SEC-44
+test('a worker can add no second record in the text of one', OPTIONS, async () => {
   const parent = await memoryLog({});
   const { calls } = workerOf(parent);
   for (const text of ['"time":"t"\n{"seq":9', '"kind":"stopped"', '', '"time":"t"\r']) {

@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../support/fast-check.ts';
 import { RecordMac } from '../../src/audit/record-mac.ts';
 
-test('SEC-44 the MAC of a record is the HMAC-SHA-256 that any other program computes', () => {
+// SEC-44
+test('the MAC of a record is the HMAC-SHA-256 that any other program computes', () => {
   const keys = fc.uint8Array({ minLength: 1, maxLength: 64 });
   const texts = fc.oneof(
     fc.string({ unit: 'binary', maxLength: 100 }),

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../support/fast-check.ts';
 import type { AuditEvent } from '../../src/audit/audit-event.ts';
 import { recordText } from '../../src/audit/record-text.ts';
 
@@ -25,6 +25,18 @@ test('characters that can hide text or change a terminal are escaped', () => {
   );
   assert.match(text, /^[\u0020-\u007E]*$/);
   assert.equal(parse(text)['name'], 'a\u202Eb\u0085\u2028');
+});
+
+// N-70
+test('long names of a client cut neither its principal nor the digest of its arguments', () => {
+  const long = '名'.repeat(4_000);
+  const known = { principal: `https://issuer.example.com|${'p'.repeat(200)}`, argumentsDigest: 'd'.repeat(64) };
+  const names = { client: long, clientVersion: long, method: long, name: long, upstreamName: long, requestId: long };
+  const text = recordText({ kind: 'request', ...known, ...names }, TIME, LIMIT);
+  assert.ok(Buffer.byteLength(text) <= LIMIT);
+  const { principal, argumentsDigest, name } = parse(text);
+  assert.deepEqual({ principal, argumentsDigest }, known);
+  assert.equal(name, `${'名'.repeat(24)}…`);
 });
 
 test('any texts make one line of JSON that is not too long', () => {

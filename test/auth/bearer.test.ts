@@ -33,7 +33,8 @@ const CASES: readonly { headers: readonly string[]; kind: 'token' | 'none' | 'ma
 ];
 
 for (const { headers, kind, token } of CASES) {
-  test(`SEC-04 ${JSON.stringify(headers)} is ${kind}`, () => {
+  // SEC-04
+  test(`${JSON.stringify(headers)} is ${kind}`, () => {
     const credentials = credentialsOf(headers);
     assert.equal(credentials.kind, kind);
     if (credentials.kind === 'token') assert.equal(credentials.token, token);

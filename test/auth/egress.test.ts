@@ -11,7 +11,7 @@ import { makeCertificate } from '../support/certificate.ts';
 import { startConnectProxy } from '../support/connect-proxy.ts';
 import { ENDPOINT, SILENT, signingKey } from './issuer.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const NAME = 'issuer.example';
 const key = await signingKey('ES256', 'first');
 const certificate = await makeCertificate(NAME);
@@ -72,7 +72,8 @@ test('keys and introspection go through the proxy of the config', OPTIONS, async
   assert.ok(proxy.heads.length < 5, 'no token uses the connection of another');
 });
 
-test('SEC-31 keys are not asked for at addresses of cloud metadata', OPTIONS, async () => {
+// SEC-31
+test('keys are not asked for at addresses of cloud metadata', OPTIONS, async () => {
   const warnings: unknown[] = [];
   const log = SILENT.child({});
   log.warn = (fields: unknown) => void warnings.push(fields);

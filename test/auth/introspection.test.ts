@@ -7,7 +7,7 @@ import type { IntrospectionConfig } from '../../src/config/config.ts';
 import { waitUntil } from '../support/wait-until.ts';
 import { ENDPOINT, SILENT } from './issuer.ts';
 
-const OPTIONS = { timeout: 30_000 };
+const OPTIONS = { timeout: 120_000 };
 const ISSUER = 'https://id.example.com';
 type Members = Readonly<Record<string, unknown>>;
 
@@ -111,7 +111,8 @@ const FAULTS: readonly (readonly [what: string, claims: Members])[] = [
 ];
 
 for (const [what, claims] of FAULTS) {
-  test(`SEC-03 an active token with ${what} is refused`, OPTIONS, async () => {
+  // SEC-03
+  test(`an active token with ${what} is refused`, OPTIONS, async () => {
     await using issuer = await startIssuer({ bad: claims });
     const { ask } = authenticatorOf(issuer.config);
     const verdict = await ask('bad');
@@ -121,7 +122,8 @@ for (const [what, claims] of FAULTS) {
   });
 }
 
-test('SEC-06 an active token without a required scope gets 403 with all of them', OPTIONS, async () => {
+// SEC-06
+test('an active token without a required scope gets 403 with all of them', OPTIONS, async () => {
   await using issuer = await startIssuer({ good: GOOD });
   const { ask } = authenticatorOf(issuer.config, { requiredScopes: ['mcp', 'admin'] });
   const verdict = await ask('good');

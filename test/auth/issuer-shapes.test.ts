@@ -5,7 +5,7 @@ import { createAuthenticator } from '../../src/auth/authenticate.ts';
 import type { JwtIssuerConfig } from '../../src/config/config.ts';
 import { type Claims, ENDPOINT, SILENT, signingKey, TestIssuer } from './issuer.ts';
 
-const OPTIONS = { timeout: 30_000 };
+const OPTIONS = { timeout: 120_000 };
 const TENANT = '72f988bf-86f1-41af-91ab-2d7cd011db47';
 const APP = '6e74172b-be56-4843-9ff4-e66a39bb12e3';
 const KEY = await signingKey('RS256', 'k1');

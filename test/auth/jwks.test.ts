@@ -4,9 +4,10 @@ import { createServer } from 'node:http';
 import { test } from 'node:test';
 import { Jwks } from '../../src/auth/jwks.ts';
 import { Egress } from '../../src/egress/egress.ts';
+import { stopTime } from '../support/stopped-time.ts';
 import { SILENT, signingKey, TestIssuer } from './issuer.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
 
@@ -40,7 +41,8 @@ test('a key id absent from keys fetched for it is not fetched again', OPTIONS, a
   assert.equal(at.issuer.fetches, 1);
 });
 
-test('R18 a set of keys is fetched again before it is ten minutes old', OPTIONS, async () => {
+// R18
+test('a set of keys is fetched again before it is ten minutes old', OPTIONS, async () => {
   await using at = await open();
   await at.kind('first');
   at.clock.nowMs += 8 * MINUTE;
@@ -51,7 +53,8 @@ test('R18 a set of keys is fetched again before it is ten minutes old', OPTIONS,
   assert.equal(at.issuer.fetches, 2);
 });
 
-test('R18 REL-31 a new key is accepted at once', OPTIONS, async () => {
+// R18 REL-31
+test('a new key is accepted at once', OPTIONS, async () => {
   await using at = await open();
   await at.kind('first');
   at.clock.nowMs += SECOND;
@@ -60,7 +63,8 @@ test('R18 REL-31 a new key is accepted at once', OPTIONS, async () => {
   assert.equal(at.issuer.fetches, 2);
 });
 
-test('R18 a new key that many tokens name at once is accepted for all, with one fetch', OPTIONS, async () => {
+// R18
+test('a new key that many tokens name at once is accepted for all, with one fetch', OPTIONS, async () => {
   await using at = await open();
   await at.kind('first');
   at.clock.nowMs += SECOND;
@@ -70,7 +74,8 @@ test('R18 a new key that many tokens name at once is accepted for all, with one 
   assert.equal(at.issuer.fetches, 2);
 });
 
-test('R18 a withdrawn key is refused within ten minutes', OPTIONS, async () => {
+// R18
+test('a withdrawn key is refused within ten minutes', OPTIONS, async () => {
   await using at = await open();
   await at.kind('first');
   at.issuer.keys = [second.jwk];
@@ -78,7 +83,8 @@ test('R18 a withdrawn key is refused within ten minutes', OPTIONS, async () => {
   assert.equal(await at.kind('first'), 'unknown');
 });
 
-test('R18 REL-31 ten thousand made-up key ids cost at most one fetch in thirty seconds', OPTIONS, async () => {
+// R18 REL-31
+test('ten thousand made-up key ids cost at most one fetch in thirty seconds', OPTIONS, async () => {
   await using at = await open();
   await at.kind('first');
   for (let i = 0; i < 10_000; i++) {
@@ -90,7 +96,8 @@ test('R18 REL-31 ten thousand made-up key ids cost at most one fetch in thirty s
   assert.equal(await at.kind('first'), 'keys');
 });
 
-test('R18 repeated use of one retired key id does not block a new key', OPTIONS, async () => {
+// R18
+test('repeated use of one retired key id does not block a new key', OPTIONS, async () => {
   await using at = await open();
   await at.kind('first');
   at.clock.nowMs += SECOND;
@@ -114,7 +121,8 @@ test('a new key is fetched as soon as the fetch limit allows it', OPTIONS, async
   assert.equal(await at.kind('second'), 'keys');
 });
 
-test('R18 REL-31 with the issuer down, known keys work for an hour, others are undecided', OPTIONS, async () => {
+// R18 REL-31
+test('with the issuer down, known keys work for an hour, others are undecided', OPTIONS, async () => {
   await using at = await open();
   await at.kind('first');
   await at.issuer.stop();
@@ -129,7 +137,8 @@ test('R18 REL-31 with the issuer down, known keys work for an hour, others are u
   assert.equal(await at.kind('first'), 'unreachable');
 });
 
-test('R18 a failing issuer is asked ever less often, and used once it answers', OPTIONS, async () => {
+// R18
+test('a failing issuer is asked ever less often, and used once it answers', OPTIONS, async () => {
   await using at = await open();
   at.issuer.answer = (_request, response) => response.writeHead(500).end('no');
   for (let i = 0; i < 600; i++) {
@@ -216,10 +225,17 @@ test('an endless JWK Set is aborted at the size limit', OPTIONS, async () => {
   await cut.promise;
 });
 
-test('a JWK Set that never ends is aborted after the timeout', OPTIONS, async () => {
+test('a JWK Set that never ends is aborted after the timeout', OPTIONS, async (t) => {
+  const time = stopTime(t);
   await using at = await open();
-  at.issuer.answer = (_request, response) => response.write('{"keys":');
-  assert.equal(await at.kind('first'), 'unreachable');
+  const begun = Promise.withResolvers<void>();
+  at.issuer.answer = (_request, response) => {
+    response.write('{"keys":');
+    begun.resolve();
+  };
+  const found = at.kind('first');
+  await begun.promise;
+  assert.equal(await time.passUntil(found, 500), 'unreachable');
 });
 
 test('a redirect is not followed', OPTIONS, async () => {

@@ -19,13 +19,15 @@ const PATHS = [
 ];
 
 for (const { path, expected } of PATHS) {
-  test(`A-001 the metadata of ${path} is at ${expected}`, () => {
+  // A-001
+  test(`the metadata of ${path} is at ${expected}`, () => {
     assert.equal(metadataPath(path), expected);
     assert.equal(metadataUrl(`https://gw.example.com:8443${path}`), `https://gw.example.com:8443${expected}`);
   });
 }
 
-test('A-001 every endpoint is its own protected resource', () => {
+// A-001
+test('every endpoint is its own protected resource', () => {
   const config = { jwt: [issuer('a', ['mcp'])], apiKeys: [] };
   for (const resource of ['https://gw.example.com/mcp', 'https://gw.example.com/mcp/files']) {
     assert.deepEqual(protectedResourceMetadata(resource, config), {
@@ -37,7 +39,8 @@ test('A-001 every endpoint is its own protected resource', () => {
   }
 });
 
-test('A-006 scopes are those of all issuers, each once, and never offline_access', () => {
+// A-006
+test('scopes are those of all issuers, each once, and never offline_access', () => {
   const config = { jwt: [issuer('a', ['mcp', 'offline_access']), issuer('b', ['mcp', 'tools'])], apiKeys: [] };
   assert.deepEqual(protectedResourceMetadata('https://gw/mcp', config)?.scopes_supported, ['mcp', 'tools']);
   const none = protectedResourceMetadata('https://gw/mcp', { jwt: [issuer('a', ['offline_access'])], apiKeys: [] });
@@ -68,5 +71,6 @@ const CHALLENGES = [
 ] as const;
 
 for (const { parts, expected } of CHALLENGES) {
-  test(`A-002 a challenge reads ${shortened(expected, 60)}`, () => assert.equal(challengeText(parts), expected));
+  // A-002
+  test(`a challenge reads ${shortened(expected, 60)}`, () => assert.equal(challengeText(parts), expected));
 }

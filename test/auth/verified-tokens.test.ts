@@ -20,14 +20,16 @@ const CASES = [
 
 for (const { expiresMs, atMs, found } of CASES) {
   const verb = found ? 'is' : 'is not';
-  test(`SEC-05 a token valid ${expiresMs - T0} ms ${verb} cached after ${atMs - T0} ms`, () => {
+  // SEC-05
+  test(`a token valid ${expiresMs - T0} ms ${verb} cached after ${atMs - T0} ms`, () => {
     const verified = new VerifiedTokens();
     verified.add('key', LOCAL, T0, expiresMs);
     assert.equal(verified.find('key', atMs), found ? LOCAL : undefined);
   });
 }
 
-test('SEC-05 limit verifiedTokens: the oldest one is removed, and verified again', () => {
+// SEC-05
+test('limit verifiedTokens: the oldest one is removed, and verified again', () => {
   const reached: string[] = [];
   const verified = new VerifiedTokens((limit) => reached.push(limit));
   for (let i = 0; i <= LIMITS.verifiedTokens; i++) verified.add(`key ${i}`, LOCAL, T0, Infinity);

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { readOptions } from '../../bench/options.ts';
+import { shortened } from '../support/test-name.ts';
 
 const HERE = new URL('../..', import.meta.url).pathname;
 
@@ -61,7 +62,7 @@ const WRONG = [
 ];
 
 for (const { args, says } of WRONG) {
-  test(`${args.join(' ')} is refused with the reason`, () => {
+  test(`${shortened(args.join(' '))} is refused with the reason`, () => {
     assert.throws(() => readOptions(args), { name: 'TypeError', message: says });
   });
 }

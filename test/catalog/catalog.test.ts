@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../support/fast-check.ts';
 import {
   buildCatalog,
   listTexts,
@@ -16,21 +16,24 @@ import { bare, catalogOf, LIMITS, member, offer, resource, template, tool, upstr
 
 const pair = view([upstream('a'), upstream('b')]);
 
-test('M-001 tools of two upstreams with the same name are both callable under distinct names', () => {
+// M-001
+test('tools of two upstreams with the same name are both callable under distinct names', () => {
   const catalog = catalogOf(pair, { a: { tools: [tool('search')] }, b: { tools: [tool('search')] } });
   assert.deepEqual(member(catalog.lists.tools, 'name'), ['a__search', 'b__search']);
   assert.deepEqual(resolveTool(catalog, 'a__search'), { upstream: 'a', name: 'search' });
   assert.deepEqual(resolveTool(catalog, 'b__search'), { upstream: 'b', name: 'search' });
 });
 
-test('M-001 a prompt and a tool may have the same name', () => {
+// M-001
+test('a prompt and a tool may have the same name', () => {
   const catalog = catalogOf(pair, { a: { tools: [tool('x')], prompts: [RawObject.of({ name: 'x' })] } });
   assert.deepEqual(resolvePrompt(catalog, 'a__x'), { upstream: 'a', name: 'x' });
   assert.deepEqual(resolvePrompt(catalogOf(pair, { a: { tools: [tool('x')] } }), 'a__x'), undefined);
   assert.deepEqual(member(catalog.lists.prompts, 'name'), ['a__x']);
 });
 
-test('M-003 lists follow the order of the config, then of the upstream', () => {
+// M-003
+test('lists follow the order of the config, then of the upstream', () => {
   const offers = [
     ['a', offer({ tools: [tool('z'), tool('y')] })],
     ['b', offer({ tools: [tool('x')] })],
@@ -43,7 +46,8 @@ test('M-003 lists follow the order of the config, then of the upstream', () => {
   assert.deepEqual(other.digest, catalog.digest);
 });
 
-test('D3 an item is published with all its members, in order, with all digits', () => {
+// D3
+test('an item is published with all its members, in order, with all digits', () => {
   const text =
     '{"x-first":1.0, "name":"big","inputSchema":{"type":"object","properties":{"n":{"maximum":12345678901234567890}}},' +
     '"annotations":{"readOnlyHint":true},"_meta":{"anthropic/maxResultSizeChars":1e5},"description":"a\\u00e9\\n"}';
@@ -76,8 +80,8 @@ const badTools = [
   { what: 'no name', text: '{"inputSchema":{"type":"object"}}', name: '#2' },
   { what: 'an empty name', text: '{"name":"","inputSchema":{"type":"object"}}', name: '#2' },
   { what: 'a number for a name', text: '{"name":7,"inputSchema":{"type":"object"}}', name: '#2' },
-  { what: 'a name that reorders what is shown', text: '{"name":"a\\u202eb","inputSchema":{}}', name: 'a\\u{202e}b' },
-  { what: 'an escape sequence in its name', text: '{"name":"a\\u001b[31m","inputSchema":{}}', name: 'a\\u{1b}[31m' },
+  { what: 'a name that reorders what is shown', text: '{"name":"a\\u202eb","inputSchema":{}}', name: 'a\\u202eb' },
+  { what: 'an escape sequence in its name', text: '{"name":"a\\u001b[31m","inputSchema":{}}', name: 'a\\u001b[31m' },
   { what: 'no schema', text: '{"name":"bad"}', name: 'bad' },
   { what: 'a schema that is text', text: '{"name":"bad","inputSchema":"object"}', name: 'bad' },
   { what: 'a schema for arrays', text: '{"name":"bad","inputSchema":{"type":"array"}}', name: 'bad' },
@@ -92,7 +96,8 @@ const badTools = [
 ];
 
 for (const { what, text, name } of badTools) {
-  test(`M-028 a tool with ${what} is quarantined, others are not`, () => {
+  // M-028
+  test(`a tool with ${what} is quarantined, others are not`, () => {
     const tools = [tool('good'), RawObject.parse(text), tool('fine')];
     const catalog = catalogOf(view([upstream('a')]), { a: { tools } });
     assert.deepEqual(member(catalog.lists.tools, 'name'), ['a__good', 'a__fine']);
@@ -103,18 +108,21 @@ for (const { what, text, name } of badTools) {
   });
 }
 
-test('M-028 an entry that is not an object is recorded by its position', () => {
+// M-028
+test('an entry that is not an object is recorded by its position', () => {
   const unreadable = [{ kind: 'prompt', position: 4, why: 'is not an object' }] as const;
   const catalog = catalogOf(view([upstream('a')]), { a: { tools: [tool('x')], unreadable } });
   assert.deepEqual(catalog.quarantined, [{ upstream: 'a', kind: 'prompt', name: '#5', why: 'is not an object' }]);
 });
 
-test('M-028 an upstream without an offer does not affect the others', () => {
+// M-028
+test('an upstream without an offer does not affect the others', () => {
   const catalog = catalogOf(pair, { b: { tools: [tool('x')] } });
   assert.deepEqual(member(catalog.lists.tools, 'name'), ['b__x']);
 });
 
-test('SEC-34 of two upstreams without prefix, the second item of a name is quarantined', () => {
+// SEC-34
+test('of two upstreams without prefix, the second item of a name is quarantined', () => {
   const catalog = catalogOf(view([bare('a'), bare('b')]), {
     a: { tools: [tool('x')] },
     b: { tools: [tool('x'), tool('y')] },
@@ -132,14 +140,16 @@ test('SEC-34 of two upstreams without prefix, the second item of a name is quara
   assert.match(refused?.why ?? '', /"x" of upstream "a" already is; give one of them another prefix or name/);
 });
 
-test('SEC-34 of two tools of one upstream with the same name, the first is published', () => {
+// SEC-34
+test('of two tools of one upstream with the same name, the first is published', () => {
   const tools = [tool('x', { title: 'first' }), tool('x', { title: 'second' })];
   const catalog = catalogOf(view([upstream('a')]), { a: { tools } });
   assert.deepEqual(member(catalog.lists.tools, 'title'), ['first']);
   assert.equal(catalog.quarantined.length, 1);
 });
 
-test('SEC-34 names with an upstream’s prefix are reserved for it, also while it has no offer', () => {
+// SEC-34
+test('names with an upstream’s prefix are reserved for it, also while it has no offer', () => {
   const shown = view([bare('thief'), upstream('b', { prefix: 'b_' }), upstream('c', { prefix: 'b_c_' })]);
   const offers = { thief: { tools: [tool('b_pay')] }, b: { tools: [tool('c_pay'), tool('d')] } };
   const catalog = catalogOf(shown, offers);
@@ -155,7 +165,8 @@ test('SEC-34 names with an upstream’s prefix are reserved for it, also while i
   assert.equal(resolveTool(catalog, 'b_c_pay'), undefined);
 });
 
-test('SEC-34 a published name has one upstream and does not depend on other items', () => {
+// SEC-34
+test('a published name has one upstream and does not depend on other items', () => {
   const names = fc.array(fc.oneof(fc.stringMatching(/^[a-c_.]{1,3}$/), fc.string({ minLength: 1 })), { maxLength: 8 });
   const shown = view([upstream('a'), upstream('b'), upstream('a-b'), bare('raw')]);
   fc.assert(
@@ -229,7 +240,8 @@ const noFallback = [
 ];
 
 for (const { why, shown } of noFallback) {
-  test(`M-006 an unlisted name is unknown where ${why}`, () => {
+  // M-006
+  test(`an unlisted name is unknown where ${why}`, () => {
     const catalog = catalogOf(shown, { a: { tools: [tool('x')] } });
     assert.equal(catalog.fallback, undefined);
     assert.equal(resolveTool(catalog, 'hidden'), undefined);
@@ -237,7 +249,8 @@ for (const { why, shown } of noFallback) {
   });
 }
 
-test('M-006 quarantined, renamed and reserved names do not go to the fallback', () => {
+// M-006
+test('quarantined, renamed and reserved names do not go to the fallback', () => {
   const shown = view([bare('a'), upstream('b')], { renames: { old: 'new' } });
   const catalog = catalogOf(shown, { a: { tools: [RawObject.of({ name: 'bad' }), tool('old')] } });
   assert.equal(catalog.fallback, 'a');
@@ -292,7 +305,8 @@ test('a digest changes with its list and with no other', () => {
   assert.notEqual(moved.resources, before.resources);
 });
 
-test('M-028 no listing makes a catalog fail or its lists unreadable', () => {
+// M-028
+test('no listing makes a catalog fail or its lists unreadable', () => {
   const json = fc.jsonValue({ maxDepth: 3 });
   const piece = fc.oneof(
     json.map((value) => JSON.stringify(value)),
@@ -322,7 +336,8 @@ test('M-028 no listing makes a catalog fail or its lists unreadable', () => {
   );
 });
 
-test('N-63 many sessions with equal offers of their own share one catalog and its texts', () => {
+// N-63
+test('many sessions with equal offers of their own share one catalog and its texts', () => {
   const shown = view([upstream('a')]);
   const own = () => sharedOffer(offer({ tools: [tool('x', { outputSchema: { type: 'array' } }), tool('y')] }));
   const catalogs = [own(), own()].map((one) => buildCatalog(shown, new Map([['a', one]]), LIMITS));
@@ -334,7 +349,8 @@ test('N-63 many sessions with equal offers of their own share one catalog and it
   assert.notEqual(changed, first);
 });
 
-test('N-64 a list is translated to a revision once, whatever its length', () => {
+// N-64
+test('a list is translated to a revision once, whatever its length', () => {
   const tools = Array.from({ length: 3_000 }, (_, i) => tool(`t${i}`, { outputSchema: { type: 'string' } }));
   const catalog = catalogOf(view([bare('a')]), { a: { revision: '2026-07-28', tools } });
   const texts = listTexts(catalog, 'tools', '2025-06-18');
@@ -342,7 +358,8 @@ test('N-64 a list is translated to a revision once, whatever its length', () => 
   assert.match(texts[2_999] ?? '', /"outputSchema":\{"type":"object","properties":\{"result"/);
 });
 
-test('N-62 a change of one upstream does not rebuild items of the others', () => {
+// N-62
+test('a change of one upstream does not rebuild items of the others', () => {
   const offers = new Map([
     ['a', sharedOffer(offer({ tools: [tool('x')] }))],
     ['b', sharedOffer(offer({ tools: [tool('y')] }))],
@@ -358,7 +375,8 @@ test('N-62 a change of one upstream does not rebuild items of the others', () =>
   assert.notEqual(second.digest.tools, first.digest.tools);
 });
 
-test('N-62 a list prepared part by part equals the list made at once', () => {
+// N-62
+test('a list prepared part by part equals the list made at once', () => {
   const offers = {
     a: { tools: [tool('x', { outputSchema: { type: 'object' } })] },
     b: { tools: [tool('y'), tool('y')] },

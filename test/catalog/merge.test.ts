@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../support/fast-check.ts';
 import { mergeCapabilities, mergeInstructions } from '../../src/catalog/merge.ts';
 import type { Offer } from '../../src/catalog/offer.ts';
 import { RawObject } from '../../src/json/json.ts';
@@ -20,7 +20,8 @@ const LISTS = { completions: {}, prompts: { listChanged: true }, tools: { listCh
 const PLAIN = { ...LISTS, resources: { listChanged: true } };
 const FULL = { ...LISTS, logging: {}, resources: { subscribe: true, listChanged: true } };
 
-test('M-005 lists are declared regardless of the upstreams', () => {
+// M-005
+test('lists are declared regardless of the upstreams', () => {
   assert.deepEqual(capabilities(pair, { a: '{}', b: '{}' }), PLAIN);
   assert.deepEqual(capabilities(view([]), {}), PLAIN);
 });
@@ -29,7 +30,8 @@ test('a capability of one upstream is declared', () => {
   assert.deepEqual(capabilities(pair, { a: '{"logging":{}}', b: '{"resources":{"subscribe":true}}' }), FULL);
 });
 
-test('N-04 for an upstream without an offer, only the lists are declared', () => {
+// N-04
+test('for an upstream without an offer, only the lists are declared', () => {
   const { completions: _, ...lists } = PLAIN;
   assert.deepEqual(capabilities(pair, {}), lists);
   assert.deepEqual(capabilities(pair, { a: '{}' }), PLAIN);
@@ -55,7 +57,8 @@ test('the settings of a supported extension are merged', () => {
   });
 });
 
-test('M-028 a malformed capability is not declared, and others are', () => {
+// M-028
+test('a malformed capability is not declared, and others are', () => {
   assert.deepEqual(capabilities(pair, { a: '{"resources":{"subscribe":true,"subscribe":true}}', b: '{}' }), PLAIN);
 });
 
@@ -79,7 +82,8 @@ test('instructions stand under the title of their upstream, in config order', ()
 test('without instructions of upstreams there are no instructions', () =>
   assert.equal(instructions(pair, {}, 1000), undefined));
 
-test('N-28 instructions have no characters that people cannot see', () => {
+// N-28
+test('instructions have no characters that people cannot see', () => {
   const hidden = 'Read.\u001b[2J\u{e0041}\u202e\u0007\nZWJ \u200d stays.';
   assert.equal(instructions(view([bare('a')]), { a: hidden }, 1000), 'Read.\nZWJ \u200d stays.');
 });

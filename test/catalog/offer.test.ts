@@ -24,7 +24,8 @@ const full = offer({
   unreadable: [{ kind: 'prompt', position: 2, why: 'is not an object' }],
 });
 
-test('D4 an offer restored from its file is equal byte for byte', () => {
+// D4
+test('an offer restored from its file is equal byte for byte', () => {
   const read = parseOffer(offerText(full));
   assert.ok(read);
   assert.equal(read.tools[0]?.toString(), full.tools[0]?.toString());
@@ -36,7 +37,8 @@ test('D4 an offer restored from its file is equal byte for byte', () => {
   assert.ok(isSameOffer(parseOffer(offerText(EMPTY_OFFER)) ?? full, EMPTY_OFFER));
 });
 
-test('N-62 an offer without unreadable entries equals the one restored from its file', () => {
+// N-62
+test('an offer without unreadable entries equals the one restored from its file', () => {
   const fresh = offer({ tools: [tool('a')], unreadable: [] });
   const restored = parseOffer(offerText(fresh));
   assert.ok(restored);
@@ -44,7 +46,8 @@ test('N-62 an offer without unreadable entries equals the one restored from its 
   assert.ok(!isSameOffer(fresh, offer({ tools: [tool('b')], unreadable: [] })));
 });
 
-test('N-63 offers and lists with the same content are the same object', () => {
+// N-63
+test('offers and lists with the same content are the same object', () => {
   const listed = (description: string) =>
     sharedOffer(offer({ tools: [tool('a', { description })], prompts: [tool('p')], resources: [resource('x:1')] }));
   const one = listed('same');
@@ -57,7 +60,8 @@ test('N-63 offers and lists with the same content are the same object', () => {
   assert.equal(other.resources, one.resources);
 });
 
-test('N-21 limit listItemBytes: a larger entry is recorded by name, the others are read', () => {
+// N-21
+test('limit listItemBytes: a larger entry is recorded by name, the others are read', () => {
   const item = (name: string, bytes: number) => {
     const frame = JSON.stringify({ name, description: '' });
     return frame.replace('""', `"${'é'.repeat((bytes - frame.length) / 2)}"`);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../support/fast-check.ts';
 import { resolveResource } from '../../src/catalog/catalog.ts';
 import { errorToClient, itemToClient, loggerToClient, toClient } from '../../src/catalog/rewrite.ts';
 import { GatewayError } from '../../src/errors.ts';
@@ -63,7 +63,8 @@ const places = [
 ];
 
 for (const { what, method, before, after } of places) {
-  test(`M-016 the URI of ${what} is published`, () => {
+  // M-016
+  test(`the URI of ${what} is published`, () => {
     assert.equal(toClient(method, a, before), after);
     assert.equal(toClient(method, bare('a'), before), before);
   });
@@ -80,10 +81,12 @@ const untouched = [
 ];
 
 for (const { what, method, text } of untouched) {
-  test(`M-018 M-025 ${what} is relayed unchanged`, () => assert.equal(toClient(method, a, text), text));
+  // M-018 M-025
+  test(`${what} is relayed unchanged`, () => assert.equal(toClient(method, a, text), text));
 }
 
-test('M-016 nothing but the URI changes, whatever is around it', () => {
+// M-016
+test('nothing but the URI changes, whatever is around it', () => {
   const extra = fc.dictionary(fc.string({ minLength: 3 }), fc.jsonValue({ maxDepth: 2 }));
   fc.assert(
     fc.property(extra, extra, fc.webPath(), (block, result, path) => {
@@ -95,7 +98,8 @@ test('M-016 nothing but the URI changes, whatever is around it', () => {
   );
 });
 
-test('M-016 reading a link in a tool result reaches the tool’s upstream', () => {
+// M-016
+test('reading a link in a tool result reaches the tool’s upstream', () => {
   const catalog = catalogOf(view([a, upstream('b')]), {});
   const text = toClient('tools/call', a, '{"content":[{"type":"resource_link","uri":"note:1"}]}');
   assert.match(text, /"a\+note:1"/);
@@ -111,7 +115,8 @@ test('a malformed result that may hide a URI fails with executed "yes"', () => {
   );
 });
 
-test('M-022 all three references to a tool’s user interface are published as ui://', () => {
+// M-022
+test('all three references to a tool’s user interface are published as ui://', () => {
   const item = RawObject.parse(
     '{"name":"t","_meta":{"ui":{"visibility":["app"],"resourceUri":"ui://x/y"},"ui/resourceUri":"ui://x/y","openai/outputTemplate":"ui://x/y","other":"ui://x/y"}}',
   );
@@ -124,7 +129,8 @@ test('M-022 all three references to a tool’s user interface are published as u
   assert.equal(itemToClient('tool', a, plain), plain);
 });
 
-test('M-007 an error names the resource by its published URI', () => {
+// M-007
+test('an error names the resource by its published URI', () => {
   const error = { code: -32002, message: 'no', data: { uri: 'x:1', more: 1 } };
   assert.deepEqual(errorToClient(error, a), { code: -32002, message: 'no', data: { uri: 'a+x:1', more: 1 } });
   assert.equal(errorToClient(error, bare('a')), error);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../support/fast-check.ts';
 import { unpublishUri, uriToClient, uriToUpstream } from '../../src/catalog/uri.ts';
 import { bare, upstream } from './fixtures.ts';
 
@@ -25,7 +25,8 @@ const cases = [
 ];
 
 for (const { raw, published } of cases) {
-  test(`D5 "${raw}" of docs is published as "${published}"`, () => {
+  // D5
+  test(`"${raw}" of docs is published as "${published}"`, () => {
     assert.equal(uriToClient(docs, raw), published);
     assert.equal(uriToUpstream(docs, published), raw);
   });
@@ -41,7 +42,8 @@ const uris = fc.oneof(
   fc.string(),
 );
 
-test('SEC-35 unpublishing a published URI returns the URI and its upstream', () => {
+// SEC-35
+test('unpublishing a published URI returns the URI and its upstream', () => {
   fc.assert(
     fc.property(ids, uris, (id, uri) => {
       const published = uriToClient(upstream(id), uri);
@@ -53,7 +55,8 @@ test('SEC-35 unpublishing a published URI returns the URI and its upstream', () 
   );
 });
 
-test('SEC-35 no two upstreams publish the same URI, except web URIs and texts without scheme', () => {
+// SEC-35
+test('no two upstreams publish the same URI, except web URIs and texts without scheme', () => {
   fc.assert(
     fc.property(ids, ids, uris, uris, (a, b, first, second) => {
       const published = uriToClient(upstream(a), first);

@@ -21,7 +21,8 @@ test('there is an endpoint for all upstreams, for each one and for each profile'
   assert.deepEqual([...views.keys()], ['', 'a', 'b', 'mine']);
 });
 
-test('D5 the merged endpoint has every upstream in config order as configured', () => {
+// D5
+test('the merged endpoint has every upstream in config order as configured', () => {
   assert.deepEqual(
     views.get('')?.upstreams.map(({ id, title, prefix, rawUris }) => [id, title, prefix, rawUris]),
     [
@@ -31,7 +32,8 @@ test('D5 the merged endpoint has every upstream in config order as configured', 
   );
 });
 
-test("D5 an upstream's own endpoint renames nothing, and its filter still holds", () => {
+// D5
+test("an upstream's own endpoint renames nothing, and its filter still holds", () => {
   const [only, ...others] = views.get('a')?.upstreams ?? [];
   assert.deepEqual(others, []);
   assert.deepEqual([only?.prefix, only?.rawUris, only?.excludeTools], ['', true, ['drop_*']]);

@@ -68,8 +68,8 @@ export interface Caller extends AsyncDisposable {
 const ATTEMPTS = 4;
 const PAUSE_MS = 200;
 /** An attempt is given up this long after its end was due. */
-const GIVE_UP_MS = 6_000;
-const PREPARE_MS = 30_000;
+const GIVE_UP_MS = 6_000; // subject
+const PREPARE_MS = 30_000; // subject
 
 /** A client with its history. */
 export class ChaosClient {

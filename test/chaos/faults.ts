@@ -3,13 +3,12 @@ import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { childrenOf, isGone } from '../support/stdio.ts';
 import type { Clock } from './client.ts';
 import type { Fault, UpstreamName } from './plan.ts';
 import type { World } from './world.ts';
 
-/** Children of a killed replica have to be gone after this time. They end within 5 s on a machine that is not overloaded. */
-const CHILDREN_MS = 15_000;
 const POLL_MS = 100;
 
 /** Causes one fault at its time, and ends it. Resolves when it has ended. @returns the promises of the gateway that it broke. */
@@ -103,7 +102,7 @@ async function endReplica(
 
 /** Returns the processes that are still alive after a moment. */
 async function left(pids: readonly number[]): Promise<number[]> {
-  const lateMs = performance.now() + CHILDREN_MS;
+  const lateMs = performance.now() + PATIENCE_MS;
   let alive = pids.filter((pid) => !isGone(pid));
   while (alive.length > 0 && performance.now() < lateMs) {
     await delay(POLL_MS);

@@ -24,10 +24,10 @@ const { values: options } = parseArgs({
 });
 
 /** Calls begin within this time. */
-const WINDOW_MS = 12_000;
-const BEGIN_MS = 1_500;
+const WINDOW_MS = 12_000; // subject
+const BEGIN_MS = 1_500; // subject
 /** A lease lasts for 5 s and is renewed each second. */
-const LAST_MS = 7_500;
+const LAST_MS = 7_500; // subject
 
 const figures = noFigures();
 

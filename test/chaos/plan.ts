@@ -106,11 +106,11 @@ export interface Plan {
 }
 
 /** Calls and faults begin within this time, unless a shorter one is wanted. */
-export const WINDOW_MS = 8_000;
+export const WINDOW_MS = 8_000; // subject
 /** The pause between two calls of one client on average. */
-const CALL_MS = 570;
+const CALL_MS = 570; // subject
 /** Half of the calls are sent this close to the begin or the end of a fault. */
-const NEAR_MS = 300;
+const NEAR_MS = 300; // subject
 const FEWEST_FAULTS = 3;
 const MORE_FAULTS = 4;
 /** After five crashes within a minute an upstream is not started for a minute, which is longer than a trial. */
@@ -202,9 +202,9 @@ export function planChaos(seed: number, windowMs: number = WINDOW_MS, given?: re
 }
 
 /** The time of a failover, after which clients call for about as long again. */
-const FAILOVER_AT_MS = 3_000;
+const FAILOVER_AT_MS = 3_000; // subject
 /** The longest time in which it is expected to be over. */
-const FAILOVER_MS = 4_000;
+const FAILOVER_MS = 4_000; // subject
 
 /** Returns the calls of a seed, with a failover of Redis in the middle as the only fault. */
 export function planFailover(seed: number, kind: FailoverFault): Plan {

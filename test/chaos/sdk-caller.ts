@@ -12,7 +12,7 @@ import { endOfAnswer, endOfError, endOfResponse, type TimelessEnd } from './ends
 import { NONCE } from './plan.ts';
 
 const PAUSE_MS = 200;
-const CONNECT_MS = 12_000;
+const CONNECT_MS = 12_000; // subject
 /** Resumes for as long as a call may take. */
 const reconnectionOptions = {
   initialReconnectionDelay: 200,

@@ -10,7 +10,7 @@ import { SdkCaller } from './sdk-caller.ts';
 import { keyOf, World, type WorldOptions } from './world.ts';
 
 /** The longest time after the last fault until every client is served by every upstream. */
-const RECOVERY_MS = 40_000;
+const RECOVERY_MS = 40_000; // subject
 const PROBE_PAUSE_MS = 300;
 
 interface Options extends WorldOptions {

@@ -9,6 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Child } from '../support/child.ts';
 import { type GatewayFile, type RunningGateway, startGateway } from '../support/gateway.ts';
 import { marker } from '../support/leftovers.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { RedisServer, startSentinel } from '../support/redis.ts';
 import { startBalancer } from '../support/replicas.ts';
 import type { LedgerEntry } from './history.ts';
@@ -16,11 +17,10 @@ import type { Network } from './network.ts';
 import { PRINCIPALS, type PrincipalName, REMOTE, type RemoteName, REPLICAS, UPSTREAMS } from './plan.ts';
 
 const SERVERS = join(import.meta.dirname, '../fixtures/servers');
-const START_MS = 30_000;
 /** Longest time from SIGTERM to the end. Longer than a replica waits for its calls in flight: one may wait for the answer to a question whose client has gone. */
 const END_MS = 75_000;
 const STARTS = 30;
-const RESTART_MS = 300;
+const REPATIENCE_MS = 300; // subject
 /** Short enough for a trial to reach them, and long enough for a busy machine. */
 const TIMEOUTS = { start: '8s', connect: '2s', firstByte: '5s', call: '4s', max: '8s' };
 /** Ports below those that the system gives to connections: a process that starts again must find its port free. */
@@ -203,14 +203,14 @@ export class World implements AsyncDisposable {
       try {
         replica.process = await startGateway(replica.file, {
           dir: replica.dir,
-          timeoutMs: START_MS,
+          timeoutMs: PATIENCE_MS,
           via: this.network.via(index),
         });
         replica.isDown = false;
       } catch (thrown) {
         replica.logs.push(String(thrown));
         if (n === STARTS) throw thrown;
-        await delay(RESTART_MS);
+        await delay(REPATIENCE_MS);
       }
     }
   }
@@ -271,7 +271,7 @@ async function startRemote(dir: string, name: RemoteName, host: string, port: nu
   const env = { ...marker(), ...ledgerEnv(dir, name), LEDGER_HOST: host };
   const child = await Child.start(process.execPath, [join(SERVERS, 'ledger-http.ts'), name, String(port)], { env });
   try {
-    await child.waitForLine((line) => /^listening on/.exec(line)?.[0], START_MS);
+    await child.waitForLine((line) => /^listening on/.exec(line)?.[0], PATIENCE_MS);
     return child;
   } catch (thrown) {
     await child.stop();
@@ -320,6 +320,6 @@ async function startReplica(
       },
     },
   };
-  const started = await startGateway(file, { dir: own, timeoutMs: START_MS, via: network.via(index) });
+  const started = await startGateway(file, { dir: own, timeoutMs: PATIENCE_MS, via: network.via(index) });
   return { dir: own, file, url: started.url, process: started, isDown: false, logs: [] };
 }

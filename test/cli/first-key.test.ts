@@ -65,12 +65,12 @@ test('a config with authentication or with a mistake gets no first key', async (
 test('without the option, an address that others can reach still needs authentication', async () => {
   const file = join(dir, 'config.json');
   await writeFile(file, JSON.stringify({ ...FILE, gateway: { listen: '0.0.0.0:3000' } }));
-  assert.throws(() => loadConfig(file, { env: {} }), /open to the network without authentication/);
-  const { config } = loadConfig(file, { env: {}, firstKeyHash: () => sha256('x') });
+  await assert.rejects(loadConfig(file, { env: {} }), /open to the network without authentication/);
+  const { config } = await loadConfig(file, { env: {}, firstKeyHash: () => sha256('x') });
   assert.deepEqual(config.auth.apiKeys, [{ name: 'first', sha256: sha256('x') }]);
 });
 
-test('--first-key shows the only key that is accepted, also after a reload', { timeout: 30_000 }, async () => {
+test('--first-key shows the only key that is accepted, also after a reload', { timeout: 120_000 }, async () => {
   await mkdir(join(dir, 'state'));
   const initialize = {
     jsonrpc: '2.0',
@@ -111,7 +111,7 @@ test('--first-key shows the only key that is accepted, also after a reload', { t
   }
 });
 
-test('a difference that would make a first key shows the change and makes none', { timeout: 30_000 }, async () => {
+test('a difference that would make a first key shows the change and makes none', { timeout: 120_000 }, async () => {
   await mkdir(join(dir, 'state'));
   const listen = '0.0.0.0:0';
   const auth = { apiKeys: [{ name: 'own', sha256: sha256('x') }] };

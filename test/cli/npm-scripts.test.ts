@@ -15,8 +15,7 @@ import { childrenOf, isGone, until } from '../support/stdio.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const SERVER = fileURLToPath(new URL('../fixtures/servers/pid-stdio.ts', import.meta.url));
-const BOUNDED = { timeout: 60_000 };
-const WAIT_MS = 30_000;
+const BOUNDED = { timeout: 120_000 };
 
 let dir = '';
 let config = '';
@@ -37,7 +36,7 @@ after(async () => {
 
 /** Resolves with the first group of a log line that matches. */
 function found(child: Child, pattern: RegExp): Promise<string> {
-  return child.waitForLine((line) => pattern.exec(line)?.[1], WAIT_MS);
+  return child.waitForLine((line) => pattern.exec(line)?.[1]);
 }
 
 for (const args of [

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { runCli } from '../support/cli.ts';
 
-const BOUNDED = { timeout: 60_000 };
+const BOUNDED = { timeout: 120_000 };
 
 const run = (...args: readonly string[]) => runCli(args, tmpdir(), { HOME: tmpdir() }, 30_000);
 

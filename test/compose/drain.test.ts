@@ -5,7 +5,7 @@ import { drain, type DrainParts } from '../../src/compose/drain.ts';
 import { GatewayError } from '../../src/errors.ts';
 import type { Owner } from '../../src/gateway/front.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const OTHER = { id: 'other.1', process: 'other', address: '127.0.0.1:1', version: '1' };
 const log = pino({ level: 'silent' });
 const successor: Owner = {

@@ -16,7 +16,7 @@ import { freePort } from '../support/free-port.ts';
 import { memoryUpstream } from '../support/memory-upstream.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const LOOPBACK: Address = { host: '127.0.0.1', port: 0 };
 const STATE = {
   file: '/config.yaml',
@@ -300,7 +300,8 @@ test('streams of a removed key end, those of another go on', TIMEOUT, async () =
   }
 });
 
-test('SEC-08 a key that is removed while a body arrives does not run the request', TIMEOUT, async () => {
+// SEC-08
+test('a key that is removed while a body arrives does not run the request', TIMEOUT, async () => {
   await using tested = await testEdge();
   const edge = await tested.open({ auth: keysOf('ann', 'bob') });
   try {

@@ -2,13 +2,15 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ProcessReportTimes } from '../../src/compose/process-report.ts';
 
-test('N-07 processes are reported at the first one and each time their number has doubled', () => {
+// N-07
+test('processes are reported at the first one and each time their number has doubled', () => {
   const times = new ProcessReportTimes();
   const due = [0, 1, 1, 2, 3, 4, 7, 8, 1, 8, 16].map((count) => times.isDue(new Map([['a', count]])));
   assert.deepEqual(due, [false, true, false, true, false, true, false, true, false, false, true]);
 });
 
-test('N-07 a doubling of one upstream is enough for a report, which counts for all', () => {
+// N-07
+test('a doubling of one upstream is enough for a report, which counts for all', () => {
   const times = new ProcessReportTimes();
   const counts = (a: number, b: number) =>
     new Map([

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { testCore, toolCall } from '../support/core.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const DRAIN_MS = 60_000;
 const TOOLS = { tools: [{ name: 'wait', inputSchema: { type: 'object' } }] };
 

@@ -50,7 +50,7 @@ for (const { what, text, isNamed } of files) {
   test(`the state directory is found for a config file that ${what}`, async () => {
     const file = join(dir, 'state-of.yaml');
     await writeFile(file, text);
-    const found = stateDirOf(file, { HOME: '/home/me', WHERE: 'state' });
+    const found = await stateDirOf(file, { HOME: '/home/me', WHERE: 'state' });
     if (isNamed) assert.equal(found, join(dir, 'state'));
     else assert.match(found, /^\/home\/me\/\.local\/state\/linkspan\/[\da-f]{12}$/);
   });

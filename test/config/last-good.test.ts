@@ -27,7 +27,7 @@ async function started(text: string, earlier: string | undefined, env: NodeJS.Pr
   await writeFile(file, text);
   const kept: KeptUpstreams =
     earlier === undefined ? { missing: 'there is none' } : { copy: { text: earlier, envFiles: {} }, savedAt: SAVED };
-  return loadOrLastGood((lastGood) => loadConfig(file, { env, lastGood }), kept);
+  return await loadOrLastGood((lastGood) => loadConfig(file, { env, lastGood }), kept);
 }
 
 const A = 'mcpServers: {a: {command: node}}\n';
@@ -129,17 +129,17 @@ test('an envFile of the last good version is used as it was', async () => {
   const envFile = join(dir, 'a.env');
   await writeFile(envFile, 'TOKEN=old\n');
   await writeFile(file, 'mcpServers: {a: {command: node, envFile: a.env}}\n');
-  const { copy } = loadConfig(file, { env: {} });
+  const { copy } = await loadConfig(file, { env: {} });
   assert.ok(copy !== undefined);
   await rm(envFile);
-  const { config, lastGood, files, settings } = loadOrLastGood(
+  const { config, lastGood, files, settings } = await loadOrLastGood(
     (earlier) => loadConfig(file, { env: {}, lastGood: earlier }),
     { copy, savedAt: SAVED },
   );
   const [target] = config.upstreams.map((upstream) => upstream.target);
   assert.equal(target?.kind === 'stdio' ? target.env['TOKEN'] : undefined, 'old');
   assert.match(lastGood?.reason ?? '', /a\.env/);
-  assert.deepEqual(files, [file, envFile, join(dir, 'linkspan.lock')]);
+  assert.deepEqual([...files.keys()].toSorted(), [envFile, join(dir, 'linkspan.lock'), file].toSorted());
   const command = settings().find(({ key }) => key === 'mcpServers.a.command');
   assert.match(command?.place ?? '', /linkspan\.yaml of 2026-11-20/);
 });

@@ -13,8 +13,8 @@ import { shortened } from '../support/test-name.ts';
 const ONE = 'mcpServers: {a: {url: https://example.com}}\n';
 const KEY = 'auth: {apiKeys: [{name: ci, sha256: ' + 'a'.repeat(64) + '}]}';
 
-test('a file with only upstreams gets safe defaults', () => {
-  const { config, warnings } = loadText(ONE, { env: { HOME: '/home/me' } });
+test('a file with only upstreams gets safe defaults', async () => {
+  const { config, warnings } = await loadText(ONE, { env: { HOME: '/home/me' } });
   const { file, stateDir, defaultStateDir, upstreams, ...rest } = config;
   assert.equal(upstreams.length, 1);
   assert.match(stateDir, /^\/home\/me\/\.local\/state\/linkspan\/[0-9a-f]{12}$/);
@@ -76,8 +76,8 @@ test('a file with only upstreams gets safe defaults', () => {
   });
 });
 
-test('a loaded config is deeply frozen', () => {
-  const { config } = loadText(`${ONE}gateway: {profiles: {p: {renames: {x: y}}}}\n`);
+test('a loaded config is deeply frozen', async () => {
+  const { config } = await loadText(`${ONE}gateway: {profiles: {p: {renames: {x: y}}}}\n`);
   const walk = (value: unknown): void => {
     if (typeof value !== 'object' || value === null) return;
     assert.ok(Object.isFrozen(value));
@@ -86,8 +86,8 @@ test('a loaded config is deeply frozen', () => {
   walk(config);
 });
 
-test('upstreams keep the order of the file, whatever their names', () => {
-  const { config } = loadText('mcpServers: {zed: {url: "http://a"}, 2: {url: "http://b"}, 1: {url: "http://c"}}');
+test('upstreams keep the order of the file, whatever their names', async () => {
+  const { config } = await loadText('mcpServers: {zed: {url: "http://a"}, 2: {url: "http://b"}, 1: {url: "http://c"}}');
   assert.deepEqual(
     config.upstreams.map(({ id, title }) => [id, title]),
     [
@@ -98,7 +98,7 @@ test('upstreams keep the order of the file, whatever their names', () => {
   );
 });
 
-test('an unset variable fails only its upstream, with its name and position', () => {
+test('an unset variable fails only its upstream, with its name and position', async () => {
   const text = [
     'mcpServers:',
     '  github:',
@@ -108,7 +108,7 @@ test('an unset variable fails only its upstream, with its name and position', ()
     '  files: {command: npx, args: ["${ROOT:-/data}"]}',
     '  local: {command: "${BIN}", timeouts: {call: "${WAIT}"}, env: {A: "${KEY:?ask the team}"}}',
   ].join('\n');
-  const [github, files, local] = loadText(text, { env: { OTHER: 'x' } }).config.upstreams;
+  const [github, files, local] = (await loadText(text, { env: { OTHER: 'x' } })).config.upstreams;
   assert.equal(
     github?.problem,
     'environment variable GITHUB_PAT is not set (config.yaml:5:22, mcpServers.github.headers.Authorization)',
@@ -126,7 +126,7 @@ test('an unset variable fails only its upstream, with its name and position', ()
   );
 });
 
-test('an unset variable named by a client’s key fails only its upstream', () => {
+test('an unset variable named by a client’s key fails only its upstream', async () => {
   const text = [
     'mcpServers:',
     '  a: {url: "https://x", bearer_token_env_var: TOKEN}',
@@ -135,25 +135,25 @@ test('an unset variable named by a client’s key fails only its upstream', () =
     '  d: {url: "https://x"}',
   ].join('\n');
   assert.deepEqual(
-    loadText(text).config.upstreams.map(({ problem }) => problem),
+    (await loadText(text)).config.upstreams.map(({ problem }) => problem),
     [
       'environment variable TOKEN is not set (config.yaml:2:47, mcpServers.a.bearer_token_env_var)',
       'environment variable WHO is not set (config.yaml:3:43, mcpServers.b.env_http_headers)',
-      'the file cannot be read, ENOENT (config.yaml:4:45, mcpServers.c.envFile); environment variable WHO is not set (config.yaml:4:29, mcpServers.c.env_vars)',
+      'the file cannot be read (ENOENT) (config.yaml:4:45, mcpServers.c.envFile); environment variable WHO is not set (config.yaml:4:29, mcpServers.c.env_vars)',
       undefined,
     ],
   );
 });
 
-test('a disabled upstream is left out, and its variables need not be set', () => {
+test('a disabled upstream is left out, and its variables need not be set', async () => {
   const text = 'mcpServers: {a: {disabled: true, url: "${X}"}, b: {enabled: false, command: x}, c: {command: x}}';
   assert.deepEqual(
-    loadText(text).config.upstreams.map(({ id }) => id),
+    (await loadText(text)).config.upstreams.map(({ id }) => id),
     ['c'],
   );
 });
 
-test('a variable may hold a number, a boolean or an address', () => {
+test('a variable may hold a number, a boolean or an address', async () => {
   const env = { PORT: '4000', MANY: '7', YES: 'true', NO: 'false', WAIT: '9s' };
   const text = [
     'mcpServers:',
@@ -164,7 +164,7 @@ test('a variable may hold a number, a boolean or an address', () => {
     '    timeouts: {call: "${WAIT}"}',
     'gateway: {listen: "127.0.0.1:${PORT}", operator: "${NO}", limits: {processes: "${MANY}"}, logLevel: "${L:-debug}"}',
   ].join('\n');
-  const { config } = loadText(text, { env });
+  const { config } = await loadText(text, { env });
   assert.deepEqual(config.listen, { host: '127.0.0.1', port: 4_000 });
   assert.equal(config.operator, undefined);
   assert.equal(config.limits.processes, 7);
@@ -173,9 +173,9 @@ test('a variable may hold a number, a boolean or an address', () => {
   assert.deepEqual([upstream?.concurrency, upstream?.required, upstream?.timeouts.callMs], [7, true, 9_000]);
 });
 
-test('a variable whose text looks like YAML stays one text', () => {
+test('a variable whose text looks like YAML stays one text', async () => {
   const env = { EVIL: 'x"\n  disabled: true\n#', NUMBER: '0123' };
-  const { config } = loadText('mcpServers: {a: {command: x, env: {A: "${EVIL}", B: "${NUMBER}"}}}', { env });
+  const { config } = await loadText('mcpServers: {a: {command: x, env: {A: "${EVIL}", B: "${NUMBER}"}}}', { env });
   assert.deepEqual(config.upstreams[0]?.target, {
     kind: 'stdio',
     command: 'x',
@@ -194,15 +194,18 @@ test('${file:} reads a secret beside the config, without the line break at its e
       file,
       'mcpServers: {a: {url: "https://x", headers: {A: "${file:token}", B: "${file:${workspaceFolder}/token}"}}, b: {url: "https://x", headers: {A: "${file:gone}"}}}',
     );
-    const [a, b] = loadConfig(file, { env: {} }).config.upstreams;
+    const [a, b] = (await loadConfig(file, { env: {} })).config.upstreams;
     assert.deepEqual(a?.target, { kind: 'http', url: 'https://x', headers: { A: 's3cret', B: 's3cret' } });
-    assert.equal(b?.problem, 'the file of "${file:gone}" cannot be read (c.yaml:1:142, mcpServers.b.headers.A)');
+    assert.equal(
+      b?.problem,
+      'the file of "${file:gone}" cannot be read (ENOENT) (c.yaml:1:142, mcpServers.b.headers.A)',
+    );
   } finally {
     await rm(dir, { recursive: true });
   }
 });
 
-test('no problem or warning holds the value of a variable', () => {
+test('no problem or warning holds the value of a variable', async () => {
   const env = { S: 'hunter2', LONG: 'hunter2'.repeat(20) };
   const texts = [
     'mcpServers: {a: {url: "${S}"}}',
@@ -214,17 +217,17 @@ test('no problem or warning holds the value of a variable', () => {
     `${ONE}gateway: {publicUrl: "\${S}", auth: {jwt: [{issuer: i, jwksUrl: "\${S}"}], apiKeys: [{name: n, sha256: "\${S}"}]}}`,
   ];
   for (const text of texts) {
-    const problems = problemsOf(text, { env });
+    const problems = await problemsOf(text, { env });
     assert.notEqual(problems.length, 0, text);
     assert.doesNotMatch(problems.join('\n'), /hunter/, text);
   }
 });
 
-test('a prefix is used as written; with an empty one, URIs stay unchanged', () => {
+test('a prefix is used as written; with an empty one, URIs stay unchanged', async () => {
   const text =
     'mcpServers: {Git Hub: {url: "https://x"}, b: {url: "https://x", prefix: ""}, c: {url: "https://x", prefix: c_}}';
   assert.deepEqual(
-    loadText(text).config.upstreams.map(({ id, title, prefix, rawUris }) => [id, title, prefix, rawUris]),
+    (await loadText(text)).config.upstreams.map(({ id, title, prefix, rawUris }) => [id, title, prefix, rawUris]),
     [
       ['git-hub', 'Git Hub', 'git-hub__', false],
       ['b', 'b', '', true],
@@ -233,17 +236,17 @@ test('a prefix is used as written; with an empty one, URIs stay unchanged', () =
   );
 });
 
-test('timeouts.max follows timeouts.call, and a shorter one is an error', () => {
-  const { config } = loadText('mcpServers: {a: {url: "https://x", timeouts: {call: 1h}}}');
+test('timeouts.max follows timeouts.call, and a shorter one is an error', async () => {
+  const { config } = await loadText('mcpServers: {a: {url: "https://x", timeouts: {call: 1h}}}');
   assert.equal(config.upstreams[0]?.timeouts.maxMs, 3_600_000);
-  assert.deepEqual(problemsOf('mcpServers: {a: {url: "https://x", timeouts: {call: 1h, max: 1m}}}'), [
+  assert.deepEqual(await problemsOf('mcpServers: {a: {url: "https://x", timeouts: {call: 1h, max: 1m}}}'), [
     'config.yaml:1:57 mcpServers.a.timeouts.max: is shorter than timeouts.call',
   ]);
 });
 
-test('paths are relative to the file, and ~ is the home', () => {
+test('paths are relative to the file, and ~ is the home', async () => {
   const text = 'mcpServers: {a: {command: ~/bin/x, cwd: sub}}\ngateway: {stateDir: ~/state}\n';
-  const { config } = loadText(text, { env: { HOME: '/home/me' } });
+  const { config } = await loadText(text, { env: { HOME: '/home/me' } });
   assert.equal(config.stateDir, '/home/me/state');
   const target = config.upstreams[0]?.target;
   assert.ok(target?.kind === 'stdio');
@@ -251,14 +254,14 @@ test('paths are relative to the file, and ~ is the home', () => {
   assert.equal(target.cwd, config.file.replace('config.yaml', 'sub'));
 });
 
-test('the default state directory follows XDG_STATE_HOME and differs from file to file', () => {
+test('the default state directory follows XDG_STATE_HOME and differs from file to file', async () => {
   const env = { HOME: '/home/me', XDG_STATE_HOME: '/state' };
-  const first = loadText(ONE, { env }).config.stateDir;
+  const first = (await loadText(ONE, { env })).config.stateDir;
   assert.match(first, /^\/state\/linkspan\/[0-9a-f]{12}$/);
-  assert.notEqual(loadText(ONE, { env }).config.stateDir, first);
+  assert.notEqual((await loadText(ONE, { env })).config.stateDir, first);
 });
 
-test('profiles select by id or key, keep their order, and omit disabled upstreams', () => {
+test('profiles select by id or key, keep their order, and omit disabled upstreams', async () => {
   const text = [
     'mcpServers: {A B: {url: "https://x"}, c: {url: "https://x"}, off: {command: x, disabled: true}}',
     'gateway:',
@@ -266,7 +269,7 @@ test('profiles select by id or key, keep their order, and omit disabled upstream
     '    all: {}',
     '    some: {upstreams: [c, A B, off], includeTools: ["*"], excludeTools: [x], renames: {c__x: x}}',
   ].join('\n');
-  const { config, warnings } = loadText(text);
+  const { config, warnings } = await loadText(text);
   assert.deepEqual(config.profiles, [
     { id: 'all', upstreams: ['a-b', 'c'], includeTools: undefined, excludeTools: [], renames: {} },
     { id: 'some', upstreams: ['c', 'a-b'], includeTools: ['*'], excludeTools: ['x'], renames: { c__x: 'x' } },
@@ -326,35 +329,38 @@ const safety = [
 ];
 
 for (const { gateway, refused } of safety) {
-  test(`SEC-14 {${shortened(gateway, 65)}} is ${refused === undefined ? 'accepted' : 'refused'}`, () => {
-    const problems = problemsOf(`${ONE}gateway: {${gateway}}\n`).join('\n');
+  // SEC-14
+  test(`{${shortened(gateway, 65)}} is ${refused === undefined ? 'accepted' : 'refused'}`, async () => {
+    const problems = (await problemsOf(`${ONE}gateway: {${gateway}}\n`)).join('\n');
     if (refused === undefined) assert.equal(problems, '');
     else assert.match(problems, refused);
   });
 }
 
-test('SEC-14 --listen overrides the file, and needs authentication beyond loopback', () => {
+// SEC-14
+test('--listen overrides the file, and needs authentication beyond loopback', async () => {
   assert.match(
-    problemsOf(ONE, { listen: '0.0.0.0:80' }).join('\n'),
+    (await problemsOf(ONE, { listen: '0.0.0.0:80' })).join('\n'),
     /^--listen: 0\.0\.0\.0 is open to the network without authentication/,
   );
-  assert.deepEqual(problemsOf(ONE, { listen: '8080' }), [
+  assert.deepEqual(await problemsOf(ONE, { listen: '8080' }), [
     '--listen: expected host:port such as "127.0.0.1:3000", got "8080" (did you mean "127.0.0.1:8080"?)',
   ]);
   const open = `${ONE}gateway: {listen: 0.0.0.0:3000}\n`;
-  assert.deepEqual(loadText(open, { listen: '127.0.0.1:9' }).config.listen, { host: '127.0.0.1', port: 9 });
-  const { warnings } = loadText(`${ONE}gateway: {${KEY}, operator: 0.0.0.0:1}\n`, { listen: '[::]:80' });
+  assert.deepEqual((await loadText(open, { listen: '127.0.0.1:9' })).config.listen, { host: '127.0.0.1', port: 9 });
+  const { warnings } = await loadText(`${ONE}gateway: {${KEY}, operator: 0.0.0.0:1}\n`, { listen: '[::]:80' });
   assert.match(warnings.join('\n'), /without publicUrl or allowedHosts.*\n.*no access policy.*\n.*need no key/);
 });
 
-test('SEC-14 a secret in a file that every user can read is a warning, and not shown', async () => {
+// SEC-14
+test('a secret in a file that every user can read is a warning, and not shown', async () => {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-load-'));
   const file = join(dir, 'config.yaml');
   const issuer = (secret: string) => `{issuer: i, endpoint: "https://x", clientId: c, clientSecret: "${secret}"}`;
   const warningsOf = (secret: string, redis = '') => {
     const env = { SECRET: 'canary-4711', KEY: randomBytes(32).toString('base64') };
     const text = `${ONE}gateway: {auth: {introspection: [${issuer(secret)}]}${redis}}\n`;
-    return writeFile(file, text).then(() => loadConfig(file, { env }).warnings.join('\n'));
+    return writeFile(file, text).then(async () => (await loadConfig(file, { env })).warnings.join('\n'));
   };
   try {
     await writeFile(file, '');
@@ -386,8 +392,8 @@ test('SEC-14 a secret in a file that every user can read is a warning, and not s
   }
 });
 
-test('public names are normalised', () => {
-  const { config } = loadText(
+test('public names are normalised', async () => {
+  const { config } = await loadText(
     `${ONE}gateway: {publicUrl: "HTTPS://MCP.Example.com:443/", allowedHosts: [A.Example.com], allowedOrigins: ["https://B.example.com"]}`,
   );
   assert.equal(config.publicUrl, 'https://mcp.example.com');
@@ -395,16 +401,22 @@ test('public names are normalised', () => {
   assert.deepEqual(config.allowedOrigins, ['https://b.example.com']);
 });
 
-test('a file that is missing, too large, a folder or not text is refused', () => {
+test('a file that is missing, too large, a folder or not text is refused', async () => {
   const folder = fileURLToPath(new URL('.', import.meta.url));
-  assert.throws(() => loadConfig('no/such.yaml', { env: {} }), { message: 'no/such.yaml: no such file' });
-  assert.throws(() => loadConfig(folder, { env: {} }), /: cannot be read \(EISDIR\)$/);
-  assert.deepEqual(problemsOf(`# ${'x'.repeat(1_048_576)}\n${ONE}`), ['config.yaml: is larger than 1 MiB']);
-  assert.deepEqual(problemsOf(Buffer.from([0x61, 0xff])), ['config.yaml: is not UTF-8 text']);
+  await assert.rejects(loadConfig('no/such.yaml', { env: {} }), { message: 'no/such.yaml: no such file' });
+  await assert.rejects(
+    loadConfig(folder, { env: {} }),
+    /: is no ordinary file, but a folder, .*; write the config to a file, and name that$/,
+  );
+  assert.deepEqual(await problemsOf(`# ${'x'.repeat(1_048_576)}\n${ONE}`), [
+    'config.yaml: is larger than 1 MiB; is it a config? One in JSON may have 32 MiB',
+  ]);
+  assert.deepEqual(await problemsOf(Buffer.from([0x61, 0xff])), ['config.yaml: is not UTF-8 text']);
 });
 
-test('SEC-37 N-28 sampling is off by default for URLs on other machines, and can be set', () => {
-  const { config } = loadText(
+// SEC-37 N-28
+test('sampling is off by default for URLs on other machines, and can be set', async () => {
+  const { config } = await loadText(
     'mcpServers: {a: {command: x}, b: {url: "http://127.0.0.1/mcp"}, c: {url: "http://[::1]/mcp"}, d: {url: "http://server/mcp"}, ' +
       'e: {url: "https://x/mcp", clientFeatures: [sampling]}, f: {command: x, clientFeatures: []}}',
   );
@@ -415,15 +427,19 @@ test('SEC-37 N-28 sampling is off by default for URLs on other machines, and can
   );
 });
 
-test('N-28 a wrong client feature is met with the names there are', () => {
+// N-28
+test('a wrong client feature is met with the names there are', async () => {
   for (const value of ['[samples]', 'sampling', '{sampling: true}']) {
-    const problems = problemsOf(`mcpServers: {b: {command: x, clientFeatures: ${value}}}`);
+    const problems = await problemsOf(`mcpServers: {b: {command: x, clientFeatures: ${value}}}`);
     assert.match(problems.join('\n'), /mcpServers\.b\.clientFeatures.*"elicitation", "roots", "sampling"/, value);
   }
 });
 
-test('SEC-38 hosts of elicitations are names, in lower case', () => {
-  const { config } = loadText('mcpServers: {b: {command: x, elicitationHosts: [Login.Example.com, "*.example.org"]}}');
+// SEC-38
+test('hosts of elicitations are names, in lower case', async () => {
+  const { config } = await loadText(
+    'mcpServers: {b: {command: x, elicitationHosts: [Login.Example.com, "*.example.org"]}}',
+  );
   assert.deepEqual(config.upstreams[0]?.elicitationHosts, ['login.example.com', '*.example.org']);
   for (const value of [
     '["https://a.example"]',
@@ -434,7 +450,7 @@ test('SEC-38 hosts of elicitations are names, in lower case', () => {
     '[""]',
     'a',
   ]) {
-    const problems = problemsOf(`mcpServers: {b: {command: x, elicitationHosts: ${value}}}`);
+    const problems = await problemsOf(`mcpServers: {b: {command: x, elicitationHosts: ${value}}}`);
     assert.match(
       problems.join('\n'),
       /mcpServers\.b\.elicitationHosts.*expected a (?:host such as|list of hosts)/,
@@ -444,19 +460,19 @@ test('SEC-38 hosts of elicitations are names, in lower case', () => {
 });
 
 const WRAPPING_KEY = randomBytes(32);
-test('workers do not go together with Redis', () => {
+test('workers do not go together with Redis', async () => {
   const file = (own: string) => `${ONE}gateway: {workers: 2, ${own}}`;
   const redis = `redis: {url: "redis://h", wrappingKeys: ["${WRAPPING_KEY.toString('base64')}"]}`;
-  assert.match(problemsOf(file(redis)).join(), /gateway\.workers: needs a gateway without gateway\.redis/);
-  assert.match(problemsOf(file('workers: 0').replace('workers: 2, ', '')).join(), /gateway\.workers/);
+  assert.match((await problemsOf(file(redis))).join(), /gateway\.workers: needs a gateway without gateway\.redis/);
+  assert.match((await problemsOf(file('workers: 0').replace('workers: 2, ', ''))).join(), /gateway\.workers/);
 });
 
 const redisText = (redis: string) => `${ONE}gateway: {redis: {${redis}}}`;
 
-test('without gateway.redis there is none', () => assert.equal(loadText(ONE).config.redis, undefined));
+test('without gateway.redis there is none', async () => assert.equal((await loadText(ONE)).config.redis, undefined));
 
-test('gateway.redis needs a URL and a key, and has defaults for the rest', () => {
-  const { config } = loadText(
+test('gateway.redis needs a URL and a key, and has defaults for the rest', async () => {
+  const { config } = await loadText(
     redisText(`url: "redis://u:p@h:1/2", wrappingKeys: ["${WRAPPING_KEY.toString('base64')}"]`),
   );
   assert.deepEqual(config.redis, {
@@ -476,29 +492,30 @@ test('gateway.redis needs a URL and a key, and has defaults for the rest', () =>
     advertise: undefined,
     events: false,
   });
-  assert.match(problemsOf(redisText('url: "redis://h"')).join('\n'), /gateway\.redis\.wrappingKeys: missing/);
-  assert.match(problemsOf(redisText('wrappingKeys: []')).join('\n'), /gateway\.redis\.url: missing/);
+  assert.match((await problemsOf(redisText('url: "redis://h"'))).join('\n'), /gateway\.redis\.wrappingKeys: missing/);
+  assert.match((await problemsOf(redisText('wrappingKeys: []'))).join('\n'), /gateway\.redis\.url: missing/);
 });
 
-test('SEC-14 a wrapping key that is short or not random is refused, and not shown', () => {
+// SEC-14
+test('a wrapping key that is short or not random is refused, and not shown', async () => {
   for (const key of ['secret', 'change-me', WRAPPING_KEY.toString('base64').slice(4), 'A'.repeat(43)]) {
-    const problems = problemsOf(redisText(`url: "redis://h", wrappingKeys: ["${key}"]`)).join('\n');
+    const problems = (await problemsOf(redisText(`url: "redis://h", wrappingKeys: ["${key}"]`))).join('\n');
     assert.match(problems, /gateway\.redis\.wrappingKeys\.?\[?0\]?.*openssl rand -base64 32/);
     assert.ok(!problems.includes(key), problems);
   }
 });
 
-test('no setting shows a wrapping key or the password of Redis', () => {
+test('no setting shows a wrapping key or the password of Redis', async () => {
   const key = WRAPPING_KEY.toString('base64');
   for (const host of ['h:1', 'h:1,i:2/main']) {
     const kind = host.includes(',') ? '+sentinel' : '';
-    const { settings } = loadText(redisText(`url: "redis${kind}://u:canary@${host}", wrappingKeys: ["${key}"]`));
+    const { settings } = await loadText(redisText(`url: "redis${kind}://u:canary@${host}", wrappingKeys: ["${key}"]`));
     const shown = JSON.stringify(settings());
     assert.ok(!shown.includes(key) && !shown.includes('canary'), shown);
   }
 });
 
-test('gateway.tracing and variables of OpenTelemetry decide what is traced', () => {
+test('gateway.tracing and variables of OpenTelemetry decide what is traced', async () => {
   const cases = [
     { tracing: undefined, env: {}, expected: undefined },
     { tracing: '{}', env: {}, expected: { endpoint: undefined, sampling: undefined } },
@@ -533,30 +550,27 @@ test('gateway.tracing and variables of OpenTelemetry decide what is traced', () 
   ];
   for (const { tracing, env, expected } of cases) {
     const text = tracing === undefined ? ONE : `${ONE}gateway: {tracing: ${tracing}}\n`;
-    assert.deepEqual(loadText(text, { env }).config.tracing, expected, `${tracing} ${JSON.stringify(env)}`);
+    assert.deepEqual((await loadText(text, { env })).config.tracing, expected, `${tracing} ${JSON.stringify(env)}`);
   }
 });
 
-test('an endpoint of traces with credentials or without http is refused, not shown', () => {
+test('an endpoint of traces with credentials or without http is refused, not shown', async () => {
   for (const endpoint of ['http://ann:secret@collector:4318', 'grpc://secret:4317', 'secret']) {
-    assert.throws(
-      () => loadText(`${ONE}gateway: {tracing: {endpoint: "${endpoint}"}}\n`),
-      (thrown) => {
-        assert.ok(thrown instanceof Error);
-        assert.match(thrown.message, /tracing\.endpoint: .*OTEL_EXPORTER_OTLP_HEADERS/);
-        assert.doesNotMatch(thrown.message, /secret/);
-        return true;
-      },
-    );
+    await assert.rejects(loadText(`${ONE}gateway: {tracing: {endpoint: "${endpoint}"}}\n`), (thrown) => {
+      assert.ok(thrown instanceof Error);
+      assert.match(thrown.message, /tracing\.endpoint: .*OTEL_EXPORTER_OTLP_HEADERS/);
+      assert.doesNotMatch(thrown.message, /secret/);
+      return true;
+    });
   }
 });
 
 const AUDIT = (own: string): string => `gateway: {audit: {${own}}}\nmcpServers: {}\n`;
 
-test('an audit log has a file beside the config, and keys in one spelling', () => {
+test('an audit log has a file beside the config, and keys in one spelling', async () => {
   const key = randomBytes(32);
-  const { audit } = loadText(
-    AUDIT(`file: logs/audit.log, required: true, chainKeys: ['${key.toString('base64')}']`),
+  const { audit } = (
+    await loadText(AUDIT(`file: logs/audit.log, required: true, chainKeys: ['${key.toString('base64')}']`))
   ).config;
   assert.match(audit?.file ?? '', /^\/.*\/linkspan-config-[^/]+\/logs\/audit\.log$/);
   assert.deepEqual(audit?.keys, [key.toString('base64url')]);
@@ -564,13 +578,15 @@ test('an audit log has a file beside the config, and keys in one spelling', () =
     [audit?.required, audit?.sync, audit?.arguments, audit?.maxBytes],
     [true, 'second', 'digest', 64 << 20],
   );
-  assert.equal(loadText(AUDIT('stdout: true')).config.audit?.file, undefined);
+  assert.equal((await loadText(AUDIT('stdout: true'))).config.audit?.file, undefined);
 });
 
-test('an audit log goes to a receiver of OTLP logs, with a path for them', () => {
-  const endpoints = ['http://c:4318', 'https://c/', 'https://c/in/v1/logs?a=b'].map(
-    (url) => loadText(AUDIT(`otlp: {endpoint: "${url}", headers: {A: b}}`)).config.audit?.otlp,
-  );
+test('an audit log goes to a receiver of OTLP logs, with a path for them', async () => {
+  const endpoints: unknown[] = [];
+  for (const url of ['http://c:4318', 'https://c/', 'https://c/in/v1/logs?a=b']) {
+    const { config } = await loadText(AUDIT(`otlp: {endpoint: "${url}", headers: {A: b}}`));
+    endpoints.push(config.audit?.otlp);
+  }
   assert.deepEqual(endpoints, [
     { endpoint: 'http://c:4318/v1/logs', headers: { A: 'b' }, tls: undefined },
     { endpoint: 'https://c/v1/logs', headers: { A: 'b' }, tls: undefined },
@@ -591,8 +607,8 @@ for (const [own, problem] of [
   ['file: a, sync: often', /gateway\.audit\.sync: expected one of "write", "second", "never"/],
   ['file: a, chainKeys: [change-me]', /gateway\.audit\.chainKeys\[0\]: expected 32 random bytes in base64/],
 ] as const) {
-  test(`an audit log is refused with: ${shortened(own, 40)}`, () => {
-    const problems = problemsOf(AUDIT(own)).join('\n');
+  test(`an audit log is refused with: ${shortened(own, 40)}`, async () => {
+    const problems = (await problemsOf(AUDIT(own))).join('\n');
     assert.match(problems, problem);
     assert.doesNotMatch(problems, /change-me/);
   });
@@ -601,11 +617,13 @@ for (const [own, problem] of [
 const RATES = (own: string): string =>
   `gateway: {profiles: {ours: {}}, rates: [${own}]}\nmcpServers: {My Files: {command: x}}\n`;
 
-test('a rate names upstreams by id or key, and endpoints by path', () => {
-  const { rates, repeats } = loadText(
-    RATES(
-      '{name: a, to: {keys: [k]}, upstreams: [My Files], endpoints: [/mcp, /mcp/ours, /mcp/my-files], limit: 1, window: 1m}',
-    ),
+test('a rate names upstreams by id or key, and endpoints by path', async () => {
+  const { rates, repeats } = (
+    await loadText(
+      RATES(
+        '{name: a, to: {keys: [k]}, upstreams: [My Files], endpoints: [/mcp, /mcp/ours, /mcp/my-files], limit: 1, window: 1m}',
+      ),
+    )
   ).config;
   const [rate] = rates;
   assert.deepEqual([rate?.upstreams, rate?.endpoints], [['my-files'], ['', 'ours', 'my-files']]);
@@ -628,6 +646,6 @@ for (const [own, problem] of [
     /rates\[1\]\.name: another rate has this name/,
   ],
 ] as const) {
-  test(`a rate is refused for: ${shortened(problem.source, 50)}`, () =>
-    assert.match(problemsOf(RATES(own)).join('\n'), problem));
+  test(`a rate is refused for: ${shortened(problem.source, 50)}`, async () =>
+    assert.match((await problemsOf(RATES(own))).join('\n'), problem));
 }

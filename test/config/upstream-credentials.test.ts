@@ -13,15 +13,15 @@ const PEM = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString();
 const SECRET = 'the-secret-of-the-gateway';
 const URL_LINE = 'url: https://up.example.com/mcp';
 
-function upstreamOf(entry: string, env: Readonly<Record<string, string>> = {}): UpstreamConfig {
-  const { config } = loadText(`mcpServers:\n  up: {${entry}}\n`, { env: { PEM, SECRET, ...env } });
+async function upstreamOf(entry: string, env: Readonly<Record<string, string>> = {}): Promise<UpstreamConfig> {
+  const { config } = await loadText(`mcpServers:\n  up: {${entry}}\n`, { env: { PEM, SECRET, ...env } });
   const [upstream] = config.upstreams;
   assert.ok(upstream !== undefined);
   return upstream;
 }
 
-function authOf(settings: string): UpstreamAuth | undefined {
-  const { target, problem } = upstreamOf(`${URL_LINE}, auth: {${settings}}`);
+async function authOf(settings: string): Promise<UpstreamAuth | undefined> {
+  const { target, problem } = await upstreamOf(`${URL_LINE}, auth: {${settings}}`);
   assert.equal(problem, undefined);
   assert.ok(target.kind !== 'stdio');
   return target.auth;
@@ -29,8 +29,8 @@ function authOf(settings: string): UpstreamAuth | undefined {
 
 const CLIENT = "kind: clientCredentials, issuer: 'https://id.example.com', clientId: linkspan";
 
-test('credentials have defaults: Basic with a secret, the URL as the resource', () => {
-  assert.deepEqual(authOf(`${CLIENT}, clientSecret: '\${SECRET}'`), {
+test('credentials have defaults: Basic with a secret, the URL as the resource', async () => {
+  assert.deepEqual(await authOf(`${CLIENT}, clientSecret: '\${SECRET}'`), {
     kind: 'clientCredentials',
     issuer: 'https://id.example.com',
     tokenUrl: undefined,
@@ -46,13 +46,13 @@ test('credentials have defaults: Basic with a secret, the URL as the resource', 
   });
 });
 
-test('a private key means private_key_jwt, and resource: omit names no resource', () => {
-  const auth = authOf(`${CLIENT}, privateKey: '\${PEM}', resource: omit`);
+test('a private key means private_key_jwt, and resource: omit names no resource', async () => {
+  const auth = await authOf(`${CLIENT}, privateKey: '\${PEM}', resource: omit`);
   assert.partialDeepStrictEqual(auth, { method: 'private_key_jwt', privateKey: PEM });
   assert.equal(auth?.kind === 'clientCredentials' && auth.resource, undefined);
 });
 
-test('kind static is the same as no credentials', () => assert.equal(authOf('kind: static'), undefined));
+test('kind static is the same as no credentials', async () => assert.equal(await authOf('kind: static'), undefined));
 
 const WRONG: readonly (readonly [entry: string, reason: RegExp])[] = [
   [`${URL_LINE}, auth: {kind: password}`, /auth\.kind: expected one of "static"/],
@@ -88,26 +88,29 @@ const WRONG: readonly (readonly [entry: string, reason: RegExp])[] = [
 ];
 
 for (const [entry, reason] of WRONG) {
-  test(`an entry is refused: ${shortened(entry.replace(URL_LINE, ''), 50)}`, () => {
-    const problems = problemsOf(`mcpServers:\n  up: {${entry}}\n`, { env: { PEM, SECRET } });
+  test(`an entry is refused: ${shortened(entry.replace(URL_LINE, ''), 50)}`, async () => {
+    const problems = await problemsOf(`mcpServers:\n  up: {${entry}}\n`, { env: { PEM, SECRET } });
     assert.match(problems.join('\n'), reason);
   });
 }
 
-test('credentials of the gateway itself can be shared', () => {
-  assert.equal(upstreamOf(`${URL_LINE}, isolation: shared, auth: {${CLIENT}, clientSecret: b}`).problem, undefined);
+test('credentials of the gateway itself can be shared', async () => {
+  assert.equal(
+    (await upstreamOf(`${URL_LINE}, isolation: shared, auth: {${CLIENT}, clientSecret: b}`)).problem,
+    undefined,
+  );
 });
 
-test('a problem with credentials does not quote their secrets', () => {
+test('a problem with credentials does not quote their secrets', async () => {
   const entry = `${URL_LINE}, auth: {${CLIENT}, clientSecret: '\${SECRET}', privateKey: '\${SECRET}'}`;
-  const problem = problemsOf(`mcpServers:\n  up: {${entry}}\n`, { env: { PEM, SECRET } }).join('\n');
+  const problem = (await problemsOf(`mcpServers:\n  up: {${entry}}\n`, { env: { PEM, SECRET } })).join('\n');
   assert.notEqual(problem, '');
   assert.ok(!problem.includes(SECRET));
 });
 
-test('credentials for a URL that is not https are accepted with a warning', () => {
+test('credentials for a URL that is not https are accepted with a warning', async () => {
   const text = `mcpServers:\n  up: {url: 'http://up:8080/mcp', auth: {${CLIENT}, clientSecret: b}}\n`;
-  const { config, warnings } = loadText(text);
+  const { config, warnings } = await loadText(text);
   assert.equal(config.upstreams[0]?.problem, undefined);
   assert.match(warnings.join('\n'), /others may read the token on its way/);
 });
@@ -115,11 +118,11 @@ test('credentials for a URL that is not https are accepted with a warning', () =
 const page = readFileSync(join(import.meta.dirname, '../../docs/upstream-credentials.md'), 'utf8');
 const examples = [...page.matchAll(/```yaml\n([^]*?)```/g)].map(([, text = '']) => text);
 
-test('each example in docs/upstream-credentials.md is valid', () => {
+test('each example in docs/upstream-credentials.md is valid', async () => {
   assert.ok(examples.length >= 3);
   for (const example of examples) {
     const text = example.replaceAll(/\$\{file:[^}]*\.pem\}/g, '${PEM}').replaceAll(/\$\{file:[^}]*\}/g, '${SECRET}');
-    const { config } = loadText(text, { env: { PEM, SECRET, PROXY_PASSWORD: SECRET } });
+    const { config } = await loadText(text, { env: { PEM, SECRET, PROXY_PASSWORD: SECRET } });
     for (const { problem } of config.upstreams) assert.equal(problem, undefined, example);
   }
 });

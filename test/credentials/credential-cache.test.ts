@@ -120,7 +120,8 @@ test('a client reads whether somebody has to act, and nothing of the issuer', as
   assert.doesNotMatch(final.message, /secret words/);
 });
 
-test('A-020 step-up asks for the union of scopes, once, and renewals keep it', async () => {
+//
+test('step-up asks for the union of scopes, once, and renewals keep it', async () => {
   const { cache, state } = cacheOf();
   const first = await cache.acquire('a');
   const wider = await Promise.all([1, 2, 3].map(() => cache.extend('a', first, ['read', 'write'])));
@@ -138,7 +139,8 @@ test('A-020 step-up asks for the union of scopes, once, and renewals keep it', a
   assert.deepEqual(state.asked, ['a', 'a write', 'a write audit', 'b', 'a write audit']);
 });
 
-test('A-020 step-up asks for no scope that the settings do not name', async () => {
+//
+test('step-up asks for no scope that the settings do not name', async () => {
   const { cache, state } = cacheOf();
   const first = await cache.acquire('');
   for (const needed of [['write', 'root'], ['root'], ['read'], ['']]) {
@@ -147,7 +149,8 @@ test('A-020 step-up asks for no scope that the settings do not name', async () =
   assert.deepEqual(state.asked, ['']);
 });
 
-test('A-020 scopes that the issuer refuses are asked for again after an hour', async () => {
+//
+test('scopes that the issuer refuses are asked for again after an hour', async () => {
   const { cache, state } = cacheOf(10_000_000);
   const first = await cache.acquire('');
   state.refusedScope = 'admin';
@@ -163,7 +166,8 @@ test('A-020 scopes that the issuer refuses are asked for again after an hour', a
   assert.deepEqual(state.asked.slice(2), [' write', ' write admin']);
 });
 
-test('A-020 an issuer that is down during a step-up is asked again after 30 s', async () => {
+//
+test('an issuer that is down during a step-up is asked again after 30 s', async () => {
   const { cache, state } = cacheOf(10_000_000);
   const first = await cache.acquire('');
   state.refusedScope = 'write';

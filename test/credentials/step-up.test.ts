@@ -3,7 +3,8 @@ import { test } from 'node:test';
 import { StepUp } from '../../src/credentials/step-up.ts';
 import { LIMITS } from '../../src/limits.ts';
 
-test('A-020 limit refusedScopeSets: no further scopes are asked for until a refusal lapses', () => {
+// A-020
+test('limit refusedScopeSets: no further scopes are asked for until a refusal lapses', () => {
   const reached: string[] = [];
   const stepUp = Array.from({ length: LIMITS.refusedScopeSets + 1 }, (_, n) => `s${n}`);
   const steps = new StepUp({ base: [], stepUp }, (limit) => reached.push(limit));

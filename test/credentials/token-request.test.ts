@@ -44,7 +44,8 @@ for (const [name, repeated] of [
   ['Basic credentials', BASIC],
   ['token of the user', SUBJECT],
 ] as const) {
-  test(`SEC-13 an error that repeats the ${name} is reported without it`, async () => {
+  // SEC-13
+  test(`an error that repeats the ${name} is reported without it`, async () => {
     for (const member of ['error', 'error_description']) {
       const thrown = await errorOf(400, { error: 'invalid_client', [member]: `no: ${repeated}` });
       assert.ok(thrown instanceof TokenRefusedError);

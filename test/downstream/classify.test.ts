@@ -87,7 +87,8 @@ const cases = [
 const NO_HEADERS = () => undefined;
 
 for (const { says, text, headers, is } of cases) {
-  test(`SEC-23 T-002 a body with ${says} is classified as ${is}`, () => {
+  // SEC-23 T-002
+  test(`a body with ${says} is classified as ${is}`, () => {
     const posted = classify(text, headers, NO_HEADERS);
     assert.equal(posted.kind === 'refused' ? posted.error.code : posted.kind, is);
   });
@@ -100,7 +101,8 @@ test('a refusal carries the id of the request when it can be read', () => {
   assert.match(posted.error.message, /Mcp-Session-Id/);
 });
 
-test('T-032 a refused version comes with the supported ones', () => {
+// T-032
+test('a refused version comes with the supported ones', () => {
   const posted = classify(PING, { ...SESSION, version: '2024-01-01' }, NO_HEADERS);
   assert.ok(posted.kind === 'refused');
   assert.match(posted.error.message, /2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25/);
@@ -117,7 +119,8 @@ const batches = [
 ] as const;
 
 for (const { revision, text, ok } of batches) {
-  test(`T-033 T-034 ${shortened(text, 40)} in a session of ${revision} is ${ok ? 'accepted' : 'refused'}`, () => {
+  // T-033 T-034
+  test(`${shortened(text, 40)} in a session of ${revision} is ${ok ? 'accepted' : 'refused'}`, () => {
     assert.equal(refuseBatch(parseBatch(text), revision) === undefined, ok);
   });
 }

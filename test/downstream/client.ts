@@ -2,11 +2,9 @@ import { once } from 'node:events';
 import { type ClientRequest, type IncomingHttpHeaders, type IncomingMessage, request as httpRequest } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { createParser } from 'eventsource-parser';
+import { PATIENCE_MS } from '../support/patience.ts';
 
 export const BOTH = 'application/json, text/event-stream';
-
-/** Longest wait for the next event. */
-const WAIT_MS = 15_000;
 
 type Headers = Readonly<Record<string, string | undefined>>;
 
@@ -152,8 +150,8 @@ export class Events {
   async #change(): Promise<void> {
     const late = Promise.withResolvers<never>();
     const timer = setTimeout(
-      () => late.reject(new Error(`no event within ${WAIT_MS} ms; received: ${JSON.stringify(this.seen)}`)),
-      WAIT_MS,
+      () => late.reject(new Error(`no event within ${PATIENCE_MS} ms; received: ${JSON.stringify(this.seen)}`)),
+      PATIENCE_MS,
     );
     try {
       await Promise.race([this.#changed.promise, late.promise]);

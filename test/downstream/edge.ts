@@ -7,6 +7,7 @@ import { MemoryEventLogs } from '../../src/downstream/streams/memory-event-log.t
 import { Listener } from '../../src/compose/listener.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
 import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { HonestFront } from './honest-front.ts';
 
 const DEFAULTS: Config = {
@@ -54,7 +55,7 @@ const DEFAULTS: Config = {
   logLevel: 'silent',
   names: { maxChars: 48 },
   instructions: { maxChars: 1_000 },
-  lists: { waitMs: 8_000 },
+  lists: { waitMs: PATIENCE_MS },
   reload: { watch: true, drainMs: 60_000 },
   redis: undefined,
   upstreams: [],

@@ -14,7 +14,7 @@ import { getEvents, initialize, messagesOf, post, rpc, send } from './client.ts'
 import { configWith } from './edge.ts';
 import { holdingUpstream, serving } from './posts.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 const LISTEN = { notifications: { toolsListChanged: true } };
 const call = (id: number, name: string) => rpc(id, 'tools/call', { name, arguments: {} });
 

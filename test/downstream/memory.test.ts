@@ -9,14 +9,15 @@ import { getEvents, initialize, post, postForEvents, rpc } from './client.ts';
 import { BY_NAME, type Edge, startEdge } from './edge.ts';
 
 const MIB = 1_048_576;
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 
 async function metric(edge: Edge, name: string, kind: string): Promise<number> {
   const found = new RegExp(`^${name}\\{kind="${kind}"\\} (\\d+)$`, 'm').exec(await edge.metrics.text());
   return Number(found?.[1] ?? Number.NaN);
 }
 
-test('N-24 N-61 the events of many sessions stay within the total', OPTIONS, async () => {
+// N-24 N-61
+test('the events of many sessions stay within the total', OPTIONS, async () => {
   await using edge = await startEdge({ sessions: { eventTotalBytes: 8 * MIB } });
   const url = `${edge.url}/mcp`;
   const before = usedBytes();
@@ -40,7 +41,8 @@ test('N-24 N-61 the events of many sessions stay within the total', OPTIONS, asy
   assert.equal(JSON.stringify(resumed.messages[0]?.result).length, 500_000 + '{"text":""}'.length);
 });
 
-test('N-24 an ended session gives its events back', OPTIONS, async () => {
+// N-24
+test('an ended session gives its events back', OPTIONS, async () => {
   await using edge = await startEdge();
   const url = `${edge.url}/mcp`;
   const id = await initialize(url);
@@ -63,7 +65,8 @@ function postUnread(edge: Edge, session: string, body: string, accept = 'applica
 }
 
 for (const accept of ['application/json', 'text/event-stream']) {
-  test(`N-24 unread answers stay within their budget: ${accept}`, OPTIONS, async () => {
+  // N-24
+  test(`unread answers stay within their budget: ${accept}`, OPTIONS, async () => {
     await using edge = await startEdge({ limits: { unsentTotalBytes: 32 * MIB } });
     const url = `${edge.url}/mcp`;
     const id = await initialize(url);
@@ -95,7 +98,8 @@ async function postPartly(edge: Edge, length: number, part: Buffer, name = 'ann'
   return socket;
 }
 
-test('N-26 unfinished bodies stay within their budget, and the next one gets 503', OPTIONS, async () => {
+// N-26
+test('unfinished bodies stay within their budget, and the next one gets 503', OPTIONS, async () => {
   await using edge = await startEdge({ limits: { bodyTotalBytes: 32 * MIB } });
   const part = Buffer.alloc(3 * MIB, ' ');
   const sockets = [];
@@ -115,7 +119,8 @@ test('N-26 unfinished bodies stay within their budget, and the next one gets 503
   await waitUntil(async () => (await metric(edge, 'linkspan_held_bytes', 'bodies')) === 0);
 });
 
-test('N-26 unfinished bodies of one principal leave room for those of another', OPTIONS, async () => {
+// N-26
+test('unfinished bodies of one principal leave room for those of another', OPTIONS, async () => {
   await using edge = await startEdge({ limits: { bodyTotalBytes: 32 * MIB } }, BY_NAME);
   const part = Buffer.alloc(3 * MIB, ' ');
   const sockets = [];
@@ -127,7 +132,8 @@ test('N-26 unfinished bodies of one principal leave room for those of another', 
   await waitUntil(async () => (await metric(edge, 'linkspan_held_bytes', 'bodies')) === 0);
 });
 
-test('N-26 a body in chunks of one byte takes memory in proportion to its length', OPTIONS, async () => {
+// N-26
+test('a body in chunks of one byte takes memory in proportion to its length', OPTIONS, async () => {
   await using edge = await startEdge();
   const before = usedBytes();
   const socket = connect(edge.port, '127.0.0.1');
@@ -138,12 +144,13 @@ test('N-26 a body in chunks of one byte takes memory in proportion to its length
   const chunks = Buffer.from('1\r\n \r\n'.repeat(100_000));
   for (let n = 1; n <= 3; n++) socket.write(chunks);
   await waitUntil(async () => (await metric(edge, 'linkspan_held_bytes', 'bodies')) >= 300_000);
-  const heldBytes = usedBytes() - before;
-  assert.ok(heldBytes < 8 * MIB, `${heldBytes / MIB} MiB`);
+  // Buffers of sockets are released a little later.
+  await waitUntil(() => usedBytes() - before < 8 * MIB);
   socket.destroy();
 });
 
-test('N-26 a body of any size, split anywhere, arrives complete', OPTIONS, async () => {
+// N-26
+test('a body of any size, split anywhere, arrives complete', OPTIONS, async () => {
   await using edge = await startEdge();
   const url = `${edge.url}/mcp`;
   const id = await initialize(url);
@@ -155,7 +162,8 @@ test('N-26 a body of any size, split anywhere, arrives complete', OPTIONS, async
   assert.equal(await metric(edge, 'linkspan_held_bytes', 'bodies'), 0);
 });
 
-test('limit bodyStallMs: N-26 a stalled body is refused with 408', OPTIONS, async (t) => {
+// N-26
+test('limit bodyStallMs: a stalled body is refused with 408', OPTIONS, async (t) => {
   await using edge = await startEdge();
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const socket = await postPartly(edge, 1_000_000, Buffer.alloc(MIB / 2, ' '));

@@ -17,7 +17,7 @@ import { postForEvents, send } from './client.ts';
 import { configWith } from './edge.ts';
 import { holdingUpstream, serving } from './posts.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 const PROGRESS = '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}';
 const DONE: Answer = { kind: 'result', result: '{"resultType":"complete"}' };
 const FINAL = { jsonrpc: '2.0', id: 1, result: { resultType: 'complete' } };

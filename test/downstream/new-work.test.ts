@@ -61,7 +61,8 @@ const posts: readonly { readonly name: string; readonly posted: ClassifiedPost; 
 ];
 
 for (const { name, posted, work } of posts) {
-  test(`R19 ${name} is ${work === undefined ? 'never refused' : `a new ${work}`}`, () => {
+  // R19
+  test(`${name} is ${work === undefined ? 'never refused' : `a new ${work}`}`, () => {
     assert.notEqual(posted.kind, 'refused');
     const { load, asked } = highLoad();
     assert.equal(refusalOfPost(load, posted) !== undefined, work !== undefined);
@@ -70,7 +71,8 @@ for (const { name, posted, work } of posts) {
   });
 }
 
-test('R19 a batch is refused if it does nothing but begin calls', () => {
+// R19
+test('a batch is refused if it does nothing but begin calls', () => {
   const { load } = highLoad();
   const isRefused = (...texts: readonly string[]) =>
     refusalOfInput(load, parseClientBatch(`[${texts.join()}]`, 20)) !== undefined;

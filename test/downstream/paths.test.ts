@@ -9,7 +9,7 @@ import { initialize, post, rpc, send } from './client.ts';
 import { type Edge, startEdge } from './edge.ts';
 
 const HTML = 'text/html,application/xhtml+xml,*/*;q=0.8';
-const BOUNDED = { timeout: 20_000 };
+const BOUNDED = { timeout: 120_000 };
 
 let edge: Edge;
 
@@ -19,7 +19,8 @@ before(async () => {
 after(() => edge[Symbol.asyncDispose]());
 
 for (const path of ['/mcp/', '/mcp/files/']) {
-  test(`N-12 a path with a trailing slash is served at ${path}`, BOUNDED, async () => {
+  // N-12
+  test(`a path with a trailing slash is served at ${path}`, BOUNDED, async () => {
     const id = await initialize(`${edge.url}${path}`);
     const { status } = await post(`${edge.url}${path.slice(0, -1)}`, rpc(1, 'ping'), id);
     assert.equal(status, 200);
@@ -28,7 +29,8 @@ for (const path of ['/mcp/', '/mcp/files/']) {
 }
 
 for (const path of ['/', '/v1', '/mcp/files/more', '/messages/']) {
-  test(`N-12 the refusal of a POST to ${path} names the endpoint`, BOUNDED, async () => {
+  // N-12
+  test(`the refusal of a POST to ${path} names the endpoint`, BOUNDED, async () => {
     const { status, text } = await post(`${edge.url}${path}`, rpc(1, 'ping'));
     assert.equal(status, 404);
     assert.partialDeepStrictEqual(JSON.parse(text), {
@@ -42,7 +44,8 @@ for (const path of ['/', '/v1', '/mcp/files/more', '/messages/']) {
   });
 }
 
-test('N-12 a browser at / gets a page with the URL to use', BOUNDED, async () => {
+// N-12
+test('a browser at / gets a page with the URL to use', BOUNDED, async () => {
   const { status, headers, text } = await send(`${edge.url}/`, { headers: { accept: HTML } });
   assert.equal(status, 404);
   assert.match(headers['content-type'] ?? '', /^text\/html/);
@@ -60,7 +63,8 @@ async function openStream(url: string, sessionId: string): Promise<number> {
   return Number(response.statusCode);
 }
 
-test('N-12 limit streamOpensPerMinute: a session that reopens its stream is refused', BOUNDED, async () => {
+// N-12
+test('limit streamOpensPerMinute: a session that reopens its stream is refused', BOUNDED, async () => {
   const [storm, calm] = [await initialize(`${edge.url}/mcp`), await initialize(`${edge.url}/mcp`)];
   for (let i = 0; i < LIMITS.streamOpensPerMinute; i++) assert.equal(await openStream(`${edge.url}/mcp`, storm), 200);
   const refused = await send(`${edge.url}/mcp`, {
@@ -74,7 +78,8 @@ test('N-12 limit streamOpensPerMinute: a session that reopens its stream is refu
   assert.match(await edge.metrics.text(), /^linkspan_limit_reached_total\{limit="streamOpensPerMinute"\} 1$/m);
 });
 
-test('N-12 a token of an unreachable issuer gets a message of its own', BOUNDED, async () => {
+// N-12
+test('a token of an unreachable issuer gets a message of its own', BOUNDED, async () => {
   const issuer = 'https://id.example.com';
   const jwt = [
     { issuer, jwksUrl: 'http://127.0.0.1:9/jwks', audiences: [], algorithms: ['RS256'], requiredScopes: [] },

@@ -11,7 +11,7 @@ import { modernText } from '../support/modern-wire.ts';
 import { rpc } from './client.ts';
 import { holdingUpstream } from './posts.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 const READY = '{"jsonrpc":"2.0","method":"notifications/initialized"}';
 const call = (id: number, name: string) => rpc(id, 'tools/call', { name, arguments: {} });
 

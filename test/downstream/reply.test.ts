@@ -15,7 +15,7 @@ import { postForEvents, send } from './client.ts';
 import { configWith } from './edge.ts';
 import { holdingUpstream, serving } from './posts.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 const LOG = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"ä"}}';
 const answerOf = (n: number): Answer => ({ kind: 'result', result: `{"n":${n}}` });
 const resultOf = (n: number) => ({ jsonrpc: '2.0', id: n, result: { n } });

@@ -20,7 +20,7 @@ const COUNT = { command: process.execPath, args: [join(import.meta.dirname, '../
 const ADD = { name: 'count__add', arguments: {} };
 const KEY = 'a-key-of-ann-0123456789abcdef';
 const apiKeys = [{ name: 'ann', sha256: hash('sha256', KEY) }];
-const CLI_MS = 30_000;
+const CLI_MS = 60_000;
 const CANARY = 'canary-8d20b1';
 /** The first start compiles the sources. */
 const START = { timeoutMs: 60_000 };
@@ -45,7 +45,8 @@ async function kill(gateway: RunningGateway): Promise<void> {
   await gateway.ended;
 }
 
-test('SEC-44 the log is verified over a kill and a restart, and tampering is found', TIMEOUT, async () => {
+// SEC-44
+test('the log is verified over a kill and a restart, and tampering is found', TIMEOUT, async () => {
   await using dir = await folder();
   const file = { mcpServers: { count: COUNT }, gateway: { audit: { file: 'audit.log', required: true } } };
   const audit = join(dir.path, 'audit.log');
@@ -138,7 +139,8 @@ test('a refusal is recorded with the address that a trusted proxy names', TIMEOU
   await waitUntil(async () => String(await ask('203.0.113.9')).endsWith('127.0.0.1'));
 });
 
-test('SEC-44 no secret of clients, operators, upstreams and config is in a record', TIMEOUT, async () => {
+// SEC-44
+test('no secret of clients, operators, upstreams and config is in a record', TIMEOUT, async () => {
   const secrets: string[] = [];
   const canary = (): string => {
     secrets.push(`${CANARY}-${secrets.length}`);
@@ -233,7 +235,8 @@ test('SEC-44 no secret of clients, operators, upstreams and config is in a recor
   assert.ok(records.some(({ kind, method }) => kind === 'operator' && method === 'reloadConfig'));
 });
 
-test('R22 on a full disk calls are refused and not run, until there is room again', TIMEOUT, async () => {
+// R22
+test('on a full disk calls are refused and not run, until there is room again', TIMEOUT, async () => {
   await using disk = await smallDisk('1m');
   const file = join(disk.path, 'audit.log');
   await using gateway = await startGateway({
@@ -341,7 +344,8 @@ test('a principal of an API key is recorded, and files are renamed when they are
   assert.ok(pings.length === 400 && pings.every(({ principal, label }) => principal === 'key:ann' && label === 'ann'));
 });
 
-test('SEC-44 a request to an endpoint that the policy hides is recorded as denied', TIMEOUT, async () => {
+// SEC-44
+test('a request to an endpoint that the policy hides is recorded as denied', TIMEOUT, async () => {
   await using dir = await folder();
   const file = join(dir.path, 'audit.log');
   const access = { roles: { some: { upstreams: ['other'] } }, grants: [{ roles: ['some'], anyone: true }] };

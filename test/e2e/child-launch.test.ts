@@ -7,7 +7,7 @@ import { startGateway } from '../support/gateway.ts';
 import { marker } from '../support/leftovers.ts';
 import { answerOf, modernPost } from '../support/modern-wire.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const SERVER = join(import.meta.dirname, '../fixtures/servers/pid-stdio.ts');
 /** In every part of a request that a client chooses. */
 const CANARY = 'canary; touch /tmp/canary $(id) `id` --inspect=0.0.0.0:9229 LD_PRELOAD=/canary.so';
@@ -39,7 +39,8 @@ function pidIn(text: string): number {
   return Number(/"text":"(\d+) /.exec(text)?.[1]);
 }
 
-test('SEC-41 no request reaches the command line or environment of a child', OPTIONS, async () => {
+// SEC-41
+test('no request reaches the command line or environment of a child', OPTIONS, async () => {
   const env = { OWN: 'a "quoted" $VALUE' };
   const pid = { command: process.execPath, args: [SERVER, 'a b', '$HOME', '*'], env };
   await using gateway = await startGateway({ mcpServers: { pid } }, { env: GATEWAY_ENV });

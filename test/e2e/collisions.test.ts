@@ -6,13 +6,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type GatewayFile, type RunningGateway, startGateway } from '../support/gateway.ts';
 import { type HttpUpstream, legacyUpstream } from '../support/http-upstream.ts';
 import { modernPost } from '../support/modern-wire.ts';
+import { SEED } from '../support/seed.ts';
 import { socketsTo } from '../support/swarm-client.ts';
 import { type PlannedUpstream, planSwarm } from '../support/swarm-plan.ts';
 import { SwarmSession } from '../support/swarm-session.ts';
 import { NonceHttp } from '../support/swarm-upstream.ts';
 
 const PRINCIPALS = Number(process.env['LINKSPAN_PRINCIPALS'] ?? 50);
-const SEED = Number(process.env['LINKSPAN_SEED'] ?? Math.floor(Math.random() * 2 ** 32));
 /** Calls of one principal: those of its session, and those of 2026-07-28. */
 const [CALLS, MODERN_CALLS] = [80, 20];
 /** Groups of principals. Each sees tools of its own, others in each phase. */
@@ -137,8 +137,9 @@ async function callModern(url: string, principal: number): Promise<readonly stri
   return faults;
 }
 
+// G2 SEC-07
 test(
-  `G2 SEC-07 no call of ${PRINCIPALS} principals with equal ids gets anything of another one`,
+  `no call of ${PRINCIPALS} principals with equal ids gets anything of another one`,
   { timeout: PRINCIPALS > 50 ? 900_000 : 170_000 },
   async (t) => {
     t.diagnostic(`LINKSPAN_SEED=${SEED}`);

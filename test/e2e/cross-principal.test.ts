@@ -17,7 +17,8 @@ const OWNERS = 2;
 const sorted = (texts: Iterable<string | undefined>) => [...texts].map(String).toSorted((a, b) => a.localeCompare(b));
 const sealedKinds = HANDLE_KINDS.flatMap(({ sealed }) => (sealed === undefined ? [] : [sealed]));
 
-test('SEC-10 every kind of sealed handle is in the table of kinds', async () => {
+// SEC-10
+test('every kind of sealed handle is in the table of kinds', async () => {
   const sealer = await readFile(new URL('sealer.ts', HANDLES), 'utf8');
   const [, union = ''] = /export type Purpose = ([^;]+);/.exec(sealer) ?? [];
   const purposes = [...union.matchAll(/'(\w+)'/g)].map(([, name]) => name);
@@ -42,10 +43,12 @@ suite('one process', () => {
   after(() => stack[Symbol.asyncDispose]());
 
   for (const kind of HANDLE_KINDS) {
-    test(`SEC-10 the ${kind.name} of another principal is unknown`, TIMEOUT, () => trial.try(kind));
+    // SEC-10
+    test(`the ${kind.name} of another principal is unknown`, TIMEOUT, () => trial.try(kind));
   }
 
-  test('SEC-10 no stream has messages of others, and all sealed kinds were tried', () => {
+  // SEC-10
+  test('no stream has messages of others, and all sealed kinds were tried', () => {
     trial.assertNothingLeaked();
     const expected = new Set(sealedKinds.map((kind) => kind.split('/')[0]));
     assert.deepEqual(sorted(trial.purposes), sorted(expected));
@@ -64,10 +67,12 @@ suite('two replicas', MISSING === undefined ? {} : { skip: MISSING }, () => {
   after(() => stack[Symbol.asyncDispose]());
 
   for (const kind of HANDLE_KINDS) {
-    test(`SEC-10 the ${kind.name} of another is unknown to replicas`, TIMEOUT, () =>
+    // SEC-10
+    test(`the ${kind.name} of another is unknown to replicas`, TIMEOUT, () =>
       trial.try(kind, trial.actors.slice(0, OWNERS)),
     );
   }
 
-  test('SEC-10 no stream of a replica has messages of others', () => trial.assertNothingLeaked());
+  // SEC-10
+  test('no stream of a replica has messages of others', () => trial.assertNothingLeaked());
 });

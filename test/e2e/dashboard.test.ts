@@ -21,7 +21,7 @@ const FILE = z.object({
 });
 
 const PROGRAM = await debianProgram('prometheus', 'prometheus', 'usr/bin/prometheus');
-const options = { timeout: 150_000, ...('missing' in PROGRAM ? { skip: PROGRAM.missing } : {}) };
+const options = { timeout: 300_000, ...('missing' in PROGRAM ? { skip: PROGRAM.missing } : {}) };
 const CALL = z.object({ content: z.tuple([z.object({ text: z.string() })]) });
 
 /** Returns the queries of the panels and annotations of the dashboard, with its variables replaced. */
@@ -90,7 +90,7 @@ test('every query of the dashboard returns data of a gateway with every trouble'
         const answers = await Promise.all(empty.map(async (query) => (await scraper.query(query)).length));
         empty = empty.filter((_query, i) => answers[i] === 0);
         return empty.length === 0;
-      }, 90_000)
+      }, 240_000)
       .catch((thrown: unknown) => {
         assert.fail(`these queries return no data:\n${empty.join('\n')}\n${String(thrown)}`);
       });

@@ -13,6 +13,8 @@ import { shortened } from '../support/test-name.ts';
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const NODE = '24.21.0';
 const BOUNDED = { timeout: STEP_MS };
+/** Longest time of many commands. */
+const ALL_MS = 600_000;
 const PORTS = '--listen 127.0.0.1:0 --operator 127.0.0.1:0';
 
 /** Command lines that are run elsewhere, with the place. */
@@ -71,7 +73,7 @@ before(
     );
     ({ url, operatorUrl } = JSON.parse(listening));
   },
-  { timeout: STEP_MS },
+  { timeout: ALL_MS },
 );
 
 after(async () => {
@@ -135,32 +137,43 @@ async function tryToServe(line: string, cwd: string, env: Readonly<Record<string
   await program.waitForLine((text) => (text.includes('"msg":"listening"') ? true : undefined), STEP_MS / 2);
 }
 
-for (const block of BLOCKS) {
-  const clients = clientsOf(block);
-  const found = clients.length === 0 ? undefined : await npmPrograms(clients.map((name) => CLIENTS[name]));
-  const skip = found !== undefined && 'missing' in found ? found.missing : false;
-  const [first = ''] = block.text.split('\n');
-  test(`${block.page}:${block.line} runs: ${shortened(first)}`, { ...BOUNDED, skip }, async () => {
-    const bins = found !== undefined && 'path' in found ? found.path.split(delimiter) : [];
-    const isOnGateway = /^linkspan /m.test(block.text);
-    const home = isOnGateway ? work : await mkdtemp(join(checkout.dir, 'home-'));
-    const cwd = /^npm /m.test(block.text) ? checkout.path : home;
-    const env = environment(home, bins);
-    await writeNamedFiles(block, home);
-    const text = block.text
-      .replaceAll('http://127.0.0.1:3000/mcp', url)
-      .replaceAll('http://127.0.0.1:3001', operatorUrl);
-    const lines = text.split('\n').filter((line) => !((line.split(/\s+#/)[0] ?? '') in ELSEWHERE));
-    for (const line of lines.filter((one) => SERVES.test(one))) await tryToServe(line, cwd, env);
-    const { code, stdout, stderr } = await shell(strict(lines.filter((one) => !SERVES.test(one))), cwd, env);
-    assert.equal(code, 0, `${text}\n${stdout}\n${stderr}`);
+/** Runs a block, and asks each of its clients for the servers that it knows. @param programs the folders of these clients. */
+async function runBlock(block: Block, programs: readonly string[] = []): Promise<void> {
+  const isOnGateway = /^linkspan /m.test(block.text);
+  const home = isOnGateway ? work : await mkdtemp(join(checkout.dir, 'home-'));
+  const cwd = /^npm /m.test(block.text) ? checkout.path : home;
+  const env = environment(home, programs);
+  await writeNamedFiles(block, home);
+  const text = block.text.replaceAll('http://127.0.0.1:3000/mcp', url).replaceAll('http://127.0.0.1:3001', operatorUrl);
+  const lines = text.split('\n').filter((line) => !((line.split(/\s+#/)[0] ?? '') in ELSEWHERE));
+  for (const line of lines.filter((one) => SERVES.test(one))) await tryToServe(line, cwd, env);
+  const { code, stdout, stderr } = await shell(strict(lines.filter((one) => !SERVES.test(one))), cwd, env);
+  assert.equal(code, 0, `${text}\n${stdout}\n${stderr}`);
 
-    for (const client of clients) {
-      const listed = await shell(`${client} mcp list`, cwd, env);
-      assert.match(`${listed.stdout}${listed.stderr}`, client === 'claude' ? /linkspan.*Connected/ : /linkspan/);
-    }
-  });
+  for (const client of clientsOf(block)) {
+    const listed = await shell(`${client} mcp list`, cwd, env);
+    assert.match(`${listed.stdout}${listed.stderr}`, client === 'claude' ? /linkspan.*Connected/ : /linkspan/);
+  }
 }
+
+function nameOf({ page, line, text }: Block): string {
+  return `${page}:${line} runs: ${shortened(text.split('\n')[0] ?? '')}`;
+}
+
+for (const block of BLOCKS) {
+  if (clientsOf(block).length === 0) test(nameOf(block), BOUNDED, () => runBlock(block));
+}
+
+test('the clients of other projects connect as the pages say', { timeout: ALL_MS }, async (t) => {
+  // All at once, and before the first test, so that the time of a download is no other test's.
+  await Promise.all(Object.values(CLIENTS).map((spec) => npmPrograms([spec])));
+  for (const block of BLOCKS.filter((one) => clientsOf(one).length > 0)) {
+    const found = await npmPrograms(clientsOf(block).map((name) => CLIENTS[name]));
+    const skip = 'missing' in found && found.missing;
+    const programs = 'path' in found ? found.path.split(delimiter) : [];
+    await t.test(nameOf(block), { ...BOUNDED, skip }, () => runBlock(block, programs));
+  }
+});
 
 test('the command lines that are run elsewhere are on the pages', () => {
   const lines = new Set(BLOCKS.flatMap(({ text }) => text.split('\n').map((line) => line.split(/\s+#/)[0])));

@@ -10,7 +10,7 @@ import { type RunningGateway, startGateway } from '../support/gateway.ts';
 const STDIO = fileURLToPath(new URL('../fixtures/servers/doubling-stdio.ts', import.meta.url));
 const TRIES = 10;
 const DELAYS_MS = [5, 12, 25];
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 /** A session on one kept connection, so that the gateway reads its request in one turn of the event loop. */
 class User implements Disposable {
@@ -95,7 +95,8 @@ async function attack(
 for (const kind of ['json', 'events', 'sse'] satisfies Doubling[]) {
   for (const isHeld of [false, true]) {
     const name = `${kind}${isHeld ? ', read late' : ''}`;
-    test(`N-20 a response sent twice (${name}) reaches no other user`, TIMEOUT, async () => {
+    // N-20
+    test(`a response sent twice (${name}) reaches no other user`, TIMEOUT, async () => {
       for (const delayMs of isHeld ? [5] : DELAYS_MS) {
         await using server = await doublingHttp(kind, delayMs, isHeld);
         await using gateway = await startGateway({ mcpServers: { up: entryOf(kind, server) } });
@@ -110,7 +111,8 @@ for (const kind of ['json', 'events', 'sse'] satisfies Doubling[]) {
   }
 }
 
-test('N-20 an answer printed twice by a shared process reaches no other user', TIMEOUT, async () => {
+// N-20
+test('an answer printed twice by a shared process reaches no other user', TIMEOUT, async () => {
   for (const delayMs of DELAYS_MS) {
     const up = { command: process.execPath, args: [STDIO, String(delayMs)], isolation: 'shared' };
     await using gateway = await startGateway({ mcpServers: { up } });

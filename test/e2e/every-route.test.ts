@@ -180,7 +180,8 @@ after(async () => {
   await rm(dir, { recursive: true });
 });
 
-test('SEC-01 each route of clients refuses each kind of bad credentials, whatever the method', TIMEOUT, async () => {
+// SEC-01
+test('each route of clients refuses each kind of bad credentials, whatever the method', TIMEOUT, async () => {
   const paths = clientPaths();
   const guarded = paths.filter((path) => !path.startsWith('/.well-known/'));
   for (const expected of ['/mcp', '/mcp/spy', '/mcp/nope/', '/sse', '/sse/spy', '/messages']) {
@@ -203,7 +204,8 @@ test('SEC-01 each route of clients refuses each kind of bad credentials, whateve
   assert.equal(upstreamBytes, 0, 'an upstream got bytes of a refused request');
 });
 
-test('SEC-01 metadata needs no credentials, and any other path has nothing', TIMEOUT, async () => {
+// SEC-01
+test('metadata needs no credentials, and any other path has nothing', TIMEOUT, async () => {
   for (const path of clientPaths().filter((each) => each.startsWith('/.well-known/'))) {
     for (const method of METHODS) {
       const found = path.endsWith('/oauth-authorization-server') ? 302 : 200;
@@ -223,7 +225,8 @@ test('SEC-01 metadata needs no credentials, and any other path has nothing', TIM
   assert.equal(upstreamBytes, 0);
 });
 
-test('SEC-01 each admin route refuses credentials of clients and bad ones', TIMEOUT, async () => {
+// SEC-01
+test('each admin route refuses credentials of clients and bad ones', TIMEOUT, async () => {
   const unused = () => assert.fail('not called');
   const port = new Proxy(Object.create(null), { get: unused });
   const app = createAdminApp({

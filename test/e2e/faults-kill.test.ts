@@ -8,9 +8,9 @@ import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { hostileStdio, Ledgers } from '../support/hostile.ts';
 import { until } from '../support/stdio.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 /** Longer than a test may take, so that no call fails before the end of its server. */
-const NEVER = '1m';
+const NEVER = '5m';
 
 let dir = '';
 let ledgers: Ledgers;
@@ -64,7 +64,8 @@ function lost(upstream: string): object {
 }
 
 for (const sdk of SDKS) {
-  test(`R1 REL-09 ${sdk}: a server killed during a call fails that call, and the next one works`, TIMEOUT, async () => {
+  // R1 REL-09
+  test(`${sdk}: a server killed during a call fails that call, and the next one works`, TIMEOUT, async () => {
     await using client = await connect(sdk, gateway.endpoint());
     await using bystander = await connect(sdk, gateway.endpoint());
     assert.equal(textOf(await bystander.call('hang__fine')), 'fine');
@@ -86,7 +87,8 @@ for (const sdk of SDKS) {
   });
 }
 
-test('R1 a killed shared server fails the calls of its clients, then serves them again', TIMEOUT, async () => {
+// R1
+test('a killed shared server fails the calls of its clients, then serves them again', TIMEOUT, async () => {
   const clients = await Promise.all(SDKS.map((sdk) => connect(sdk, gateway.endpoint())));
   try {
     const hanging = [];
@@ -101,7 +103,8 @@ test('R1 a killed shared server fails the calls of its clients, then serves them
   }
 });
 
-test('R7 a suspended server answers when it continues, and delays no other server', TIMEOUT, async () => {
+// R7
+test('a suspended server answers when it continues, and delays no other server', TIMEOUT, async () => {
   await using client = await connect('SDK v1', gateway.endpoint());
   const { pid } = await hangingCall(client, 'hang__bad');
   process.kill(pid, 'SIGSTOP');
@@ -115,7 +118,8 @@ test('R7 a suspended server answers when it continues, and delays no other serve
   }
 });
 
-test('X-037 REL-06 a cancelled call ends at once, and is cancelled at the server', TIMEOUT, async () => {
+// X-037 REL-06
+test('a cancelled call ends at once, and is cancelled at the server', TIMEOUT, async () => {
   for (const sdk of SDKS) {
     await using client = await connect(sdk, gateway.endpoint());
     const cancelled = ledgers.count('hang', 'cancelled');
@@ -129,7 +133,8 @@ test('X-037 REL-06 a cancelled call ends at once, and is cancelled at the server
   }
 });
 
-test('R8 REL-05 a disconnect of a legacy client cancels nothing', TIMEOUT, async () => {
+// R8 REL-05
+test('a disconnect of a legacy client cancels nothing', TIMEOUT, async () => {
   const cancelled = ledgers.count('hang', 'cancelled');
   const client = await connect('SDK v1', gateway.endpoint());
   const leaving = new AbortController();

@@ -1,14 +1,22 @@
 import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
+import { isDeepStrictEqual } from 'node:util';
 import * as z from 'zod';
 import { LONG, ODD } from '../fixtures/servers/hostile-tools.ts';
 import { connect, type EitherClient, SDKS, textOf } from '../support/either-sdk.ts';
-import { startHostile } from '../support/hostile.ts';
+import { type RunningGateway, startGateway } from '../support/gateway.ts';
+import { hostileStdio, Ledgers, startHostile } from '../support/hostile.ts';
 import { connectSdk1 } from '../support/sdk-client.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 30_000 };
-/** Clients give up on a server that does not answer `initialize` or a list within this time. */
-const CLIENTS_WAIT_MS = 10_000;
+const TIMEOUT = { timeout: 120_000 };
+/** Longer than a test may take. */
+const NEVER = '1h';
+/** The longest wait that a config may have. */
+const LONGEST = { wait: '1m', ms: 60_000 };
 
 const WAYS = [
   'slow-start',
@@ -24,14 +32,11 @@ const WAYS = [
 let hostile: Awaited<ReturnType<typeof startHostile>>;
 let client: EitherClient;
 let tools: readonly string[] = [];
-let waitedMs = 0;
 
 before(async () => {
   hostile = await startHostile(WAYS);
-  const startedMs = performance.now();
   client = await connect('SDK v1', hostile.gateway.endpoint());
   tools = (await client.tools()).map(({ name }) => name);
-  waitedMs = performance.now() - startedMs;
 }, TIMEOUT);
 
 after(async () => {
@@ -43,8 +48,8 @@ const of = (way: string) => tools.filter((name) => name.startsWith(`${way}__`));
 
 const STATUS = z.object({ upstreams: z.array(z.looseObject({ id: z.string(), state: z.string() })) });
 
-async function statusOf(way: string) {
-  const response = await fetch(`${hostile.gateway.operatorUrl}/status`);
+async function statusOf(way: string, { operatorUrl }: RunningGateway = hostile.gateway) {
+  const response = await fetch(`${operatorUrl}/status`);
   const { upstreams } = STATUS.parse(await response.json());
   return upstreams.find(({ id }) => id === way);
 }
@@ -60,21 +65,39 @@ async function failureOf(call: Promise<unknown>): Promise<{ code: unknown; data:
   return assert.fail('the call went well');
 }
 
-test('M-028 the first list arrives in time, with the tools of all servers that have any', () => {
-  assert.ok(waitedMs < CLIENTS_WAIT_MS, `${waitedMs} ms`);
+// M-028
+test('the first list has the tools of all servers that have any', () => {
   assert.deepEqual(of('calm'), ['calm__fine', 'calm__bad']);
   for (const way of ['never-starts', 'dies-after-initialize', 'never-lists', 'bottomless'])
     assert.deepEqual(of(way), [], way);
 });
 
-test('REL-15 a later client waits for no server', TIMEOUT, async () => {
-  const startedMs = performance.now();
-  await using other = await connect('SDK v2', hostile.gateway.endpoint());
-  const names = (await other.tools()).map(({ name }) => name);
-  const waited = performance.now() - startedMs;
-  assert.deepEqual(names, tools);
-  assert.ok(waited < 4_000, `${waited} ms`);
-  assert.equal(textOf(await other.call('calm__fine')), 'fine');
+// REL-15
+test('only the first list waits for a server that hangs, and a bounded time', TIMEOUT, async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-lists-'));
+  const ledgers = new Ledgers(dir);
+  const calm = hostileStdio('calm', ledgers);
+  const mcpServers = { calm, hangs: hostileStdio('never-starts', ledgers, { start: NEVER }) };
+  const start = (wait: string) => startGateway({ mcpServers, gateway: { lists: { wait } } }, { dir });
+  const toolsOf = async (gateway: RunningGateway) => {
+    await using other = await connect('SDK v2', gateway.endpoint());
+    return (await other.tools()).map(({ name }) => name);
+  };
+  const fromCalm = ['calm__fine', 'calm__bad'];
+  try {
+    {
+      await using gateway = await start('2s');
+      // A busy machine may take longer to start the other server than the list waits.
+      await waitUntil(async () => isDeepStrictEqual(await toolsOf(gateway), fromCalm));
+      assert.equal((await statusOf('hangs', gateway))?.['state'], 'starting');
+    }
+    await using gateway = await start(LONGEST.wait);
+    const startedMs = performance.now();
+    assert.deepEqual(await toolsOf(gateway), fromCalm);
+    assert.ok(performance.now() - startedMs < LONGEST.ms / 2);
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
 });
 
 const REASONS = [
@@ -83,14 +106,15 @@ const REASONS = [
   { way: 'never-lists', reason: /did not answer tools\/list within [\d.]+ s/ },
 ];
 
-suite('from then on', { concurrency: 4 }, () => {
+suite('from then on', { concurrency: 1 }, () => {
   test('a server that starts slowly is in the first list, and answers', TIMEOUT, async () => {
     assert.deepEqual(of('slow-start'), ['slow-start__fine', 'slow-start__bad']);
     assert.equal(textOf(await client.call('slow-start__fine')), 'fine');
   });
 
   for (const { way, reason } of REASONS) {
-    test(`N-06 /status and errors say why ${way} has no tools`, TIMEOUT, async () => {
+    // N-06
+    test(`/status and errors say why ${way} has no tools`, TIMEOUT, async () => {
       const status = await statusOf(way);
       assert.match(String(status?.['reason']), reason);
       const { code, data, message } = await failureOf(client.call(`${way}__fine`));
@@ -102,7 +126,8 @@ suite('from then on', { concurrency: 4 }, () => {
     });
   }
 
-  test('REL-10 a server in a crash loop is reported, and started only a few times', TIMEOUT, async () => {
+  // REL-10
+  test('a server in a crash loop is reported, and started only a few times', TIMEOUT, async () => {
     assert.deepEqual(of('crash-loop'), ['crash-loop__fine', 'crash-loop__bad']);
     // The process that listed serves the first session; only later starts fail.
     assert.equal(textOf(await client.call('crash-loop__fine')), 'fine');
@@ -122,7 +147,8 @@ suite('from then on', { concurrency: 4 }, () => {
     assert.equal(textOf(await client.call('calm__fine')), 'fine');
   });
 
-  test('M-002 long, invalid and duplicate names are each published once, and can be called', TIMEOUT, async () => {
+  // M-002
+  test('long, invalid and duplicate names are each published once, and can be called', TIMEOUT, async () => {
     const published = of('names');
     const [fine, twin, long, alike, odd, ...others] = published;
     assert.deepEqual([fine, twin, others], ['names__fine', 'names__twin', []]);
@@ -138,7 +164,8 @@ suite('from then on', { concurrency: 4 }, () => {
     }
   });
 
-  test('R5 tools with an unreadable schema are left out, the others are unchanged', TIMEOUT, async () => {
+  // R5
+  test('tools with an unreadable schema are left out, the others are unchanged', TIMEOUT, async () => {
     const readable = ['fine', 'typeless', 'unknown-keywords', 'remote-ref', 'deep', 'proto'];
     assert.deepEqual(
       of('schemas'),
@@ -166,7 +193,8 @@ suite('from then on', { concurrency: 4 }, () => {
     });
   }
 
-  test('M-009 an endless list is cut, and served in pages', TIMEOUT, async () => {
+  // M-009
+  test('an endless list is cut, and served in pages', TIMEOUT, async () => {
     await using endless = await startHostile(['endless-list']);
     await using merged = await connectSdk1(endless.gateway.endpoint());
     const names: string[] = [];

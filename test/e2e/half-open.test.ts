@@ -12,7 +12,7 @@ import { marker } from '../support/leftovers.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
 const { missing } = NamespaceNetwork;
-const OPTIONS = { timeout: 90_000, ...(missing === undefined ? {} : { skip: missing }) };
+const OPTIONS = { timeout: 120_000, ...(missing === undefined ? {} : { skip: missing }) };
 const KEY = 'key-of-a-client-that-vanishes';
 const SERVERS = join(import.meta.dirname, '../fixtures/servers');
 const PID = { command: process.execPath, args: [join(SERVERS, 'pid-stdio.ts')] };
@@ -30,7 +30,8 @@ require('node:http').get(url, { headers }, (response) => {
   response.on('data', () => console.log('kept alive'));
 });`;
 
-test('REL-21 R16 the stream of a client that vanished ends when the kernel gives up', OPTIONS, async () => {
+// REL-21 R16
+test('the stream of a client that vanished ends when the kernel gives up', OPTIONS, async () => {
   await using network = await NamespaceNetwork.open();
   const address = network.hostOf(0);
   const via = [...network.via(0), ...WITH_FEW_REPETITIONS];
@@ -45,7 +46,7 @@ test('REL-21 R16 the stream of a client that vanished ends when the kernel gives
     const { text } = await send(`${gateway.operatorUrl}/metrics`, { method: 'GET' });
     return /^linkspan_streams\{kind="get"\} (\d+)$/m.exec(text)?.[1];
   };
-  await client.waitForLine((line) => (line === 'kept alive' ? true : undefined), 15_000);
+  await client.waitForLine((line) => (line === 'kept alive' ? true : undefined));
   assert.match(client.logs(), /^opened 200$/m);
   assert.equal(await countStreams(), '1');
   network.cut(0, 'others');
@@ -53,7 +54,8 @@ test('REL-21 R16 the stream of a client that vanished ends when the kernel gives
   assert.ok(client.running);
 });
 
-test('R4 calls to a server that vanished fail in time; then it is used again', OPTIONS, async () => {
+// R4
+test('calls to a server that vanished fail in time; then it is used again', OPTIONS, async () => {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-test-'));
   await using stack = new AsyncDisposableStack();
   stack.defer(() => rm(dir, { recursive: true, force: true }));
@@ -68,8 +70,8 @@ test('R4 calls to a server that vanished fail in time; then it is used again', O
   ];
   const env = { ...marker(), LEDGER: join(dir, 'ledger'), LEDGER_HOST: host };
   const server = stack.use(await Child.start(command ?? '', args, { env }));
-  const port = await server.waitForLine((line) => /^listening on .*:(\d+)$/.exec(line)?.[1], 15_000);
-  const far = { url: `http://${host}:${port}/mcp`, timeouts: { connect: '1s', call: '2s' } };
+  const port = await server.waitForLine((line) => /^listening on .*:(\d+)$/.exec(line)?.[1]);
+  const far = { url: `http://${host}:${port}/mcp`, timeouts: { connect: '5s', call: '5s' } };
   const ours = { listen: `${address}:0`, operator: `${address}:0`, auth: AUTH };
   const gateway = stack.use(await startGateway({ mcpServers: { far }, gateway: ours }, { via: network.via(0) }));
   const url = gateway.endpoint();
@@ -85,10 +87,12 @@ test('R4 calls to a server that vanished fail in time; then it is used again', O
       .trimEnd()
       .split('\n')
       .map((line): unknown => JSON.parse(line).call);
-  assert.match(await call(), /"content"/);
+  // A busy machine may miss the short timeout.
+  await waitUntil(async () => (await call()).includes('"content"'));
 
   const late = call('hang');
-  await waitUntil(async () => (await runs()).includes('2'));
+  const hung = String(calls);
+  await waitUntil(async () => (await runs()).includes(hung));
   network.cut(0, 'Redis');
   assert.match(await late, /"code":"upstream-timeout".*"executed":"unknown"/);
   assert.match(await call(), /"code":"upstream-(?:timeout|unavailable)"/);

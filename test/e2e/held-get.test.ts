@@ -17,9 +17,10 @@ const RESULTS: ReadonlyMap<string | undefined, object> = new Map<string, object>
   ['tools/call', { content: [{ type: 'text', text: 'done' }] }],
 ]);
 
+// N-50
 test(
-  'N-50 an upstream that withholds the headers of its GET stream serves several sessions',
-  { timeout: 60_000 },
+  'an upstream that withholds the headers of its GET stream serves several sessions',
+  { timeout: 120_000 },
   async () => {
     const held: ServerResponse[] = [];
     await using server = await serve((request, response) => {

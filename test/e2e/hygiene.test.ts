@@ -10,8 +10,8 @@ import { NONCE_STDIO, NonceHttp } from '../support/swarm-upstream.ts';
 
 const SESSIONS = 500;
 const AT_ONCE = 25;
-/** Longest time until everything is released. Each timeout below takes a few seconds, that of a start the longest. */
-const SETTLE_MS = 45_000;
+/** Longest time until everything is released. The calls of clients that have vanished end by their timeout. */
+const SETTLE_MS = 150_000;
 const LOOK_MS = 500;
 /** The number of equal counts in a row that lasts longer than idle sockets are kept. */
 const SAME_LOOKS = 12;
@@ -20,7 +20,7 @@ const SAME_LOOKS = 12;
  */
 const HEAP_BYTES = 3 * 1_024 * 1_024;
 
-const QUICK = { idle: '1s', timeouts: { call: '5s', max: '8s', start: '15s' }, concurrency: 200 };
+const QUICK = { idle: '1s', timeouts: { call: '30s', max: '30s', start: '60s' }, concurrency: 200 };
 
 const REVISIONS = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'];
 
@@ -219,31 +219,28 @@ function unchanging(isSo: (counts: Counts) => boolean): (counts: Counts) => bool
   };
 }
 
-test(
-  'REL-22 500 sessions left in every way leave no process, socket, timer or memory',
-  { timeout: 170_000 },
-  async (t) => {
-    assert.equal(process.platform, 'linux', 'this test reads /proc, so it needs Linux');
-    await using http = await NonceHttp.start();
-    await using gateway = await startGateway(config(http), { env: PROBED });
-    const onlooker = new Onlooker(gateway);
+// REL-22
+test('500 sessions left in every way leave no process, socket, timer or memory', { timeout: 600_000 }, async (t) => {
+  assert.equal(process.platform, 'linux', 'this test reads /proc, so it needs Linux');
+  await using http = await NonceHttp.start();
+  await using gateway = await startGateway(config(http), { env: PROBED });
+  const onlooker = new Onlooker(gateway);
 
-    // First a few of each, so that lists are read, code is compiled and pools are filled.
-    await abandon(gateway.url, 4 * ENDINGS.length);
-    // The shared process remains, and so do the connections to remote servers on which the lists were read.
-    const isBare = ({ linkspan_sessions, linkspan_processes, ...counts }: Counts) =>
-      linkspan_sessions === 0 && linkspan_processes === 1 && counts['session at the upstream'] === 2;
-    const before = await waitUntilQuiet(onlooker, http, unchanging(isBare));
-    assert.ok(isBare(before.counts), JSON.stringify(before.counts));
+  // First a few of each, so that lists are read, code is compiled and pools are filled.
+  await abandon(gateway.url, 4 * ENDINGS.length);
+  // The shared process remains, and so do the connections to remote servers on which the lists were read.
+  const isBare = ({ linkspan_sessions, linkspan_processes, ...counts }: Counts) =>
+    linkspan_sessions === 0 && linkspan_processes === 1 && counts['session at the upstream'] === 2;
+  const before = await waitUntilQuiet(onlooker, http, unchanging(isBare));
+  assert.ok(isBare(before.counts), JSON.stringify(before.counts));
 
-    const startedMs = performance.now();
-    await abandon(gateway.url, SESSIONS);
-    t.diagnostic(`${SESSIONS} sessions in ${Math.round(performance.now() - startedMs)} ms`);
-    const hasGrown = (counts: Counts) => Object.keys(growth(before.counts, counts)).length > 0;
-    const after = await waitUntilQuiet(onlooker, http, (counts) => !hasGrown(counts));
-    t.diagnostic(`settled after ${Math.round(performance.now() - startedMs)} ms`);
-    t.diagnostic(`heap: ${before.heapBytes} bytes before, ${after.heapBytes} after`);
-    assert.deepEqual(growth(before.counts, after.counts), {});
-    assert.ok(after.heapBytes - before.heapBytes < HEAP_BYTES, `${before.heapBytes} → ${after.heapBytes} bytes`);
-  },
-);
+  const startedMs = performance.now();
+  await abandon(gateway.url, SESSIONS);
+  t.diagnostic(`${SESSIONS} sessions in ${Math.round(performance.now() - startedMs)} ms`);
+  const hasGrown = (counts: Counts) => Object.keys(growth(before.counts, counts)).length > 0;
+  const after = await waitUntilQuiet(onlooker, http, (counts) => !hasGrown(counts));
+  t.diagnostic(`settled after ${Math.round(performance.now() - startedMs)} ms`);
+  t.diagnostic(`heap: ${before.heapBytes} bytes before, ${after.heapBytes} after`);
+  assert.deepEqual(growth(before.counts, after.counts), {});
+  assert.ok(after.heapBytes - before.heapBytes < HEAP_BYTES, `${before.heapBytes} → ${after.heapBytes} bytes`);
+});

@@ -99,7 +99,8 @@ async function assertNarrowed(url: string, opened: Awaited<ReturnType<typeof ope
   sse.close();
 }
 
-test('SEC-08 streams and subscriptions follow the groups of a key in a file', TIMEOUT, async () => {
+// SEC-08
+test('streams and subscriptions follow the groups of a key in a file', TIMEOUT, async () => {
   const file = join(dir, 'keys.json');
   await storeKeys(file, ANN);
   await using up = await server();
@@ -109,14 +110,15 @@ test('SEC-08 streams and subscriptions follow the groups of a key in a file', TI
   await assertNarrowed(gateway.url, opened, up);
 });
 
-test('SEC-08 streams and subscriptions follow the groups of a key in Redis, at every replica', TIMEOUT, async () => {
+// SEC-08
+test('streams and subscriptions follow the groups of a key in Redis, at every replica', TIMEOUT, async () => {
   await using redis = await RedisServer.start();
   const wrappingKeys = [randomBytes(32).toString('base64')];
   const shared = { url: redis.url, wrappingKeys, internal: '127.0.0.1:0' };
   const own = { auth: { keysInRedis: true }, access: ACCESS, redis: shared };
   const config = join(dir, 'redis.json');
   await writeFile(config, JSON.stringify({ mcpServers: {}, gateway: { auth: own.auth, redis: shared } }));
-  const { config: loaded } = loadConfig(config, { env: process.env });
+  const { config: loaded } = await loadConfig(config, { env: process.env });
   assert.ok(loaded.redis !== undefined);
   await using keys = await openRedisKeys(loaded.redis);
   await keys.store.change(() => ({ add: [ANN] }));

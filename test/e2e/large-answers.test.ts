@@ -79,17 +79,20 @@ async function callAtOnce(server: Readonly<Record<string, unknown>>): Promise<vo
 }
 
 for (const form of ['json', 'events'] as const) {
-  test(`REL-23 large answers at the same time wait for each other: ${form}`, TIMEOUT, async () => {
+  // REL-23
+  test(`large answers at the same time wait for each other: ${form}`, TIMEOUT, async () => {
     await using upstream = await largeUpstream(form, CLIENTS * CALLS);
     await callAtOnce({ url: upstream.url });
   });
 }
 
-test('REL-23 large answers at the same time wait for each other: processes', TIMEOUT, () =>
+// REL-23
+test('large answers at the same time wait for each other: processes', TIMEOUT, () =>
   callAtOnce({ command: process.execPath, args: [PROGRAM] }),
 );
 
-test('REL-23 an upstream that does not end its large answers delays no other one', TIMEOUT, async () => {
+// REL-23
+test('an upstream that does not end its large answers delays no other one', TIMEOUT, async () => {
   await using stalling = await largeUpstream('json', Infinity);
   await using healthy = await largeUpstream('events', CALLS);
   const mcpServers = { stalling: { url: stalling.url }, healthy: { url: healthy.url } };
@@ -109,7 +112,8 @@ async function peakOf(pid: number): Promise<number> {
   return Number(/VmHWM:\s+(\d+) kB/.exec(await readFile(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1_024;
 }
 
-test('REL-24 fifty answers of 8 MiB at once take at most four times their size', TIMEOUT, async (t) => {
+// REL-24
+test('fifty answers of 8 MiB at once take at most four times their size', TIMEOUT, async (t) => {
   assert.equal(process.platform, 'linux', 'this test reads /proc, so it needs Linux');
   const [answers, mebibytes] = [50, 8];
   await using upstream = await largeUpstream('json', 1);

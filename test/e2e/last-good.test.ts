@@ -8,9 +8,10 @@ import { afterEach, beforeEach, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { initialize, messagesOf, post, rpc } from '../downstream/client.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const LABEL = fileURLToPath(new URL('../fixtures/servers/label-stdio.ts', import.meta.url));
 const COPY = 'last-good-config.json';
@@ -73,7 +74,7 @@ test('a start with a broken file serves the last good upstreams and says so ever
   assert.match(metrics, /^linkspan_config_last_good_upstreams 1$/m);
   assert.match(metrics, /^linkspan_config_last_reload_successful 0$/m);
   const args = [MAIN, 'status', '--state-dir', join(dir, 'state')];
-  const status = spawnSync(process.execPath, args, { encoding: 'utf8', timeout: 30_000 });
+  const status = spawnSync(process.execPath, args, { encoding: 'utf8', timeout: PATIENCE_MS });
   assert.match(status.stdout, /The upstreams are those of .* because the file was broken/);
 
   await writeFile(envFile, 'LABEL=new\n');

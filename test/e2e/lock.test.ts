@@ -52,7 +52,8 @@ async function place(more: object = {}): Promise<Place> {
   };
 }
 
-test('SEC-33 lock writes the file, lock --check finds what differs', BOUNDED, async () => {
+// SEC-33
+test('lock writes the file, lock --check finds what differs', BOUNDED, async () => {
   await using at = await place();
   const missing = await at.linkspan('lock', '--check');
   assert.equal(missing.code, 1);
@@ -134,7 +135,8 @@ test('a broken lock file is an error with its place, and lock writes it again', 
   assert.equal((await at.linkspan('lock', '--check')).code, 0);
 });
 
-test('SEC-33 the gateway withholds a changed tool until the lock has it', BOUNDED, async () => {
+// SEC-33
+test('the gateway withholds a changed tool until the lock has it', BOUNDED, async () => {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-lock-'));
   const lists = join(dir, 'lists.json');
   const setLists = (tools: readonly object[]) => writeFile(lists, JSON.stringify({ tools }));

@@ -17,7 +17,7 @@ function canary(): string {
 /** Prints its secrets on stderr, as servers do in messages about them, and ends. */
 const TALKS = `console.error('ERROR: refused', process.env.API_KEY, process.argv.slice(1).join(' ')); process.exit(1)`;
 
-test('no secret of the config is in any line at level trace, whatever fails', { timeout: 60_000 }, async () => {
+test('no secret of the config is in any line at level trace, whatever fails', { timeout: 120_000 }, async () => {
   await using upstream = await legacyUpstream({ tools: [] });
   const headers = { Authorization: `Bearer ${canary()}`, 'X-Key': canary() };
   const good = {

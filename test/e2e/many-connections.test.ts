@@ -15,7 +15,8 @@ const OPTIONS = { timeout: 120_000, ...(hasRoom ? {} : { skip: `needs ${2 * CLIE
 const PID = { command: process.execPath, args: [join(import.meta.dirname, '../fixtures/servers/pid-stdio.ts')] };
 const CALL = { name: 'pid__pid', arguments: {} };
 
-test('R21 REL-34 2 000 clients and 1 024 open files: upstreams start, and room is used again', OPTIONS, async () => {
+// R21 REL-34
+test('2 000 clients and 1 024 open files: upstreams start, and room is used again', OPTIONS, async () => {
   const via = ['sh', '-c', 'ulimit -n 1024; exec "$0" "$@"'];
   await using gateway = await startGateway({ mcpServers: { pid: PID } }, { via });
   const url = gateway.endpoint();

@@ -118,7 +118,8 @@ async function assertRefused(sendOnce: () => Promise<Got>, reason: string): Prom
   assert.match(text, /has not begun this one\. Nothing was sent\. Wait \d s or more/);
 }
 
-test('R19 REL-33 a late loop refuses new calls and sessions; everything else goes on', OPTIONS, async () => {
+// R19 REL-33
+test('a late loop refuses new calls and sessions; everything else goes on', OPTIONS, async () => {
   await using at = await openSession({ overload: { loopDelay: '50ms' } });
   const { url, running } = at;
   const [session, other] = [await initialize(url), await initialize(url)];
@@ -142,7 +143,8 @@ test('R19 REL-33 a late loop refuses new calls and sessions; everything else goe
   assert.match(await at.metrics(), /^linkspan_shed_total\{reason="loop-delay"\} [1-9]/m);
 });
 
-test('R20 without memory new work is refused while other work is in flight', OPTIONS, async () => {
+// R20
+test('without memory new work is refused while other work is in flight', OPTIONS, async () => {
   // Less than the program itself needs.
   await using at = await openSession({ overload: { memory: '64MiB' } });
   const { url } = at;
@@ -159,7 +161,8 @@ test('R20 without memory new work is refused while other work is in flight', OPT
   assert.equal((await at.call()).status, 200);
 });
 
-test('R20 without memory the connections of readers that do not read are closed', OPTIONS, async () => {
+// R20
+test('without memory the connections of readers that do not read are closed', OPTIONS, async () => {
   await using at = await openSession({ overload: { memory: '64MiB' } });
   const unread = await openUnread(at.url);
   await waitUntil(async () => /^linkspan_budget_exceeded_total\{kind="unsent"\} [1-9]/m.test(await at.metrics()));

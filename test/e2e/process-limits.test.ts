@@ -71,13 +71,15 @@ suite('limits of stdio processes', TIMEOUT, () => {
 });
 
 suite('sandboxes of stdio processes', TIMEOUT, () => {
-  test('SEC-42 without bubblewrap the server is not started, and the caller learns why', async () => {
+  // SEC-42
+  test('without bubblewrap the server is not started, and the caller learns why', async () => {
     const text = await tries({ sandbox: { read: [SERVER] } }, 'environment', 'HOME', barePath);
     assert.match(text, /needs the program \\"bwrap\\" of bubblewrap, which was not found; install it/);
     assert.match(text, /"no"/);
   });
 
-  test('SEC-42 a sandbox that cannot be made leaves the server unstarted', async () => {
+  // SEC-42
+  test('a sandbox that cannot be made leaves the server unstarted', async () => {
     const missing = join(dir, 'missing');
     const text = await tries({ sandbox: { read: [SERVER, missing] } }, 'environment', 'HOME');
     assert.match(text, /exited with code 1 before it answered/);

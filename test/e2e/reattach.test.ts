@@ -9,7 +9,7 @@ import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { SessionServer, WATCHED } from '../support/session-server.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const ENDINGS = ['SIGTERM', 'SIGKILL'] as const;
 
 /** A gateway that is started several times, with its state. */
@@ -92,7 +92,8 @@ async function startCounting(place: Place, headers?: Readonly<Record<string, str
 }
 
 for (const how of ENDINGS) {
-  test(`D7 after ${how} a session goes on with its session at a remote upstream`, TIMEOUT, async () => {
+  // D7
+  test(`after ${how} a session goes on with its session at a remote upstream`, TIMEOUT, async () => {
     await using place = await Place.open();
     const { session } = await startCounting(place);
     const state = await place.stored();
@@ -117,7 +118,8 @@ for (const how of ENDINGS) {
   });
 }
 
-test('D7 an answer that begins a state at an upstream comes after its record', TIMEOUT, async () => {
+// D7
+test('an answer that begins a state at an upstream comes after its record', TIMEOUT, async () => {
   await using place = await Place.open();
   const endpoint = await place.start();
   for (let count = 1; count <= 30; count += 1) {
@@ -127,7 +129,8 @@ test('D7 an answer that begins a state at an upstream comes after its record', T
   }
 });
 
-test('D7 a session that its upstream has forgotten begins anew, and that is reported', TIMEOUT, async () => {
+// D7
+test('a session that its upstream has forgotten begins anew, and that is reported', TIMEOUT, async () => {
   await using place = await Place.open();
   const { session } = await startCounting(place);
   await place.stored();
@@ -145,7 +148,8 @@ test('D7 a session that its upstream has forgotten begins anew, and that is repo
   );
 });
 
-test('D7 with other credentials for the upstream its session is not continued', TIMEOUT, async () => {
+// D7
+test('with other credentials for the upstream its session is not continued', TIMEOUT, async () => {
   await using place = await Place.open();
   const { session } = await startCounting(place, { authorization: 'Bearer one' });
   await place.stored();
@@ -156,7 +160,8 @@ test('D7 with other credentials for the upstream its session is not continued', 
   assert.match(JSON.stringify(after.lost), /"reason":"restored"/);
 });
 
-test('D7 while the upstream is away calls fail, and afterwards its session goes on', TIMEOUT, async () => {
+// D7
+test('while the upstream is away calls fail, and afterwards its session goes on', TIMEOUT, async () => {
   await using place = await Place.open();
   const { session } = await startCounting(place);
   await place.stored();
@@ -175,7 +180,8 @@ test('D7 while the upstream is away calls fail, and afterwards its session goes 
   });
 });
 
-test('D7 after a restart an upstream session has its level, subscriptions and lists', TIMEOUT, async () => {
+// D7
+test('after a restart an upstream session has its level, subscriptions and lists', TIMEOUT, async () => {
   await using place = await Place.open();
   const { endpoint: first, session } = await startCounting(place);
   await post(first, rpc(2, 'logging/setLevel', { level: 'warning' }), session);
@@ -206,7 +212,8 @@ test('D7 after a restart an upstream session has its level, subscriptions and li
   stream.close();
 });
 
-test('D7 the session at the upstream ends with the session of the client', TIMEOUT, async () => {
+// D7
+test('the session at the upstream ends with the session of the client', TIMEOUT, async () => {
   await using place = await Place.open();
   const { endpoint: first, session } = await startCounting(place);
   await place.stored();

@@ -33,7 +33,7 @@ const CONTENTS = {
 };
 
 for (const [what, bytes] of Object.entries(CONTENTS)) {
-  test(`an answer with ${what} reaches a modern client as UTF-8 of its true length`, { timeout: 60_000 }, async () => {
+  test(`an answer with ${what} reaches a modern client as UTF-8 of its true length`, { timeout: 120_000 }, async () => {
     await using upstream = await modernUpstream({
       tools: [{ name: 't', inputSchema: { type: 'object' } }],
       answers: {

@@ -9,16 +9,17 @@ import { ADMIN_PATH } from '../../src/operator/admin/routes.ts';
 import { type Ran, runCli } from '../support/cli.ts';
 import { freePort } from '../support/free-port.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const SERVER = fileURLToPath(new URL('../fixtures/servers/label-stdio.ts', import.meta.url));
 /** Only operators reload here, so that each test knows when. */
 const RELOAD = { watch: false, drain: '1s' };
 
 /** Runs the command line on this gateway. */
 function linkspan({ configFile, dir }: RunningGateway, ...args: readonly string[]): Promise<Ran> {
-  return runCli([...args, '--config', configFile], dir, { HOME: dir }, 30_000);
+  return runCli([...args, '--config', configFile], dir, { HOME: dir }, PATIENCE_MS);
 }
 
 const OPERATOR_FILE = z.object({ url: z.string(), token: z.string() });

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdir, mkdtemp, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rename, rm, symlink, truncate, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,7 +13,7 @@ import { type GatewayFile, type RunningGateway, startGateway } from '../support/
 import { legacyUpstream, modernUpstream } from '../support/http-upstream.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const PID = fileURLToPath(new URL('../fixtures/servers/label-stdio.ts', import.meta.url));
 const TOOLS = [{ name: 'look', inputSchema: { type: 'object' } }];
 
@@ -142,6 +143,33 @@ for (const { name, text, reason } of invalid) {
     assert.equal(await call(url, session, 'a__pid'), pid);
   });
 }
+
+async function makeHuge(file: string): Promise<void> {
+  await writeFile(file, '');
+  await truncate(file, 1_500_000_000);
+}
+
+// N-74
+test('a pipe or a huge file in the place of the config is rejected at once', TIMEOUT, async () => {
+  const file = { mcpServers: { a: pidServer() } };
+  await using gateway = await startGateway(file);
+  const session = await initialize(gateway.endpoint());
+  const next = join(gateway.dir, 'next');
+  const odd = [
+    { make: async () => void execFileSync('mkfifo', [next]), reason: /is no ordinary file/ },
+    { make: () => makeHuge(next), reason: /is larger than 32 MiB/ },
+  ];
+  for (const [index, { make, reason }] of odd.entries()) {
+    await make();
+    await rename(next, gateway.configFile);
+    await waitUntil(() => count(gateway, '"config rejected; the running one stays"') === index + 1);
+    assert.match(gateway.logs(), reason);
+    assert.match(await call(gateway.endpoint(), session, 'a__pid'), /^\d+/);
+  }
+  await writeFile(next, '');
+  await rename(next, gateway.configFile);
+  await applied(gateway, { mcpServers: {} });
+});
 
 test('SIGHUP reloads the config even if the file is not watched', TIMEOUT, async () => {
   const reload = { watch: false };

@@ -8,7 +8,7 @@ import { TcpRelay } from '../support/tcp-relay.ts';
 /** The argument of the first check at the start, `INFO server`, which comes after the connection was found to work. */
 const CHECK = '\r\nserver\r\n';
 
-test('a replica starts although Redis is too slow for one of its checks', { timeout: 60_000 }, async () => {
+test('a replica starts although Redis is too slow for one of its checks', { timeout: 120_000 }, async () => {
   await using redis = await RedisServer.start();
   await using relay = await TcpRelay.open(redis.port);
   let checks = 0;

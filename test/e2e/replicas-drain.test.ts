@@ -25,7 +25,8 @@ async function readyStatus(operatorUrl: string): Promise<number> {
   return (await fetch(`${operatorUrl}/readyz`)).status;
 }
 
-test('R10 REL-25 a rolling restart under load loses no call and no session', OPTIONS, async () => {
+// R10 REL-25
+test('a rolling restart under load loses no call and no session', OPTIONS, async () => {
   await using remote = await startRemote();
   const mcpServers = { nonce: { url: `${remote.url}/mcp` } };
   await using replicas = await Replicas.start(3, { mcpServers }, {}, 'ready in turn');
@@ -48,7 +49,8 @@ test('R10 REL-25 a rolling restart under load loses no call and no session', OPT
   for (const nonce of nonces) assert.equal(ledger[nonce]?.ran, 1, nonce);
 });
 
-test('R10 a replica leaves although a balancer goes on to send it requests', OPTIONS, async () => {
+// R10
+test('a replica leaves although a balancer goes on to send it requests', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await Replicas.start(2, { mcpServers: { nonce: { url: `${remote.url}/mcp` } } });
   // It always has some that it passes on.
@@ -61,7 +63,8 @@ test('R10 a replica leaves although a balancer goes on to send it requests', OPT
   assert.deepEqual(failures, [], replicas.balancerLogs());
 });
 
-test('R10 a replica that leaves gives its sessions away, and its calls finish there', OPTIONS, async () => {
+// R10
+test('a replica that leaves gives its sessions away, and its calls finish there', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await Replicas.start(2, { mcpServers: { nonce: { url: `${remote.url}/mcp` } } });
   const [leaving, other] = [replicas.at(0), replicas.at(1)];
@@ -103,7 +106,8 @@ test('R10 a replica that leaves gives its sessions away, and its calls finish th
   assert.equal((await post(other.endpoint(), rpc(9, 'ping'), session)).status, 200);
 });
 
-test('R10 a replica that leaves waits for the answers to its parked calls', OPTIONS, async () => {
+// R10
+test('a replica that leaves waits for the answers to its parked calls', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await Replicas.start(2, { mcpServers: { nonce: { url: `${remote.url}/mcp` } } });
   const [leaving, other] = [replicas.at(0), replicas.at(1)];

@@ -6,7 +6,7 @@ import { answerOf, modernEvents, modernPost } from '../support/modern-wire.ts';
 import { MISSING, Replicas } from '../support/replicas.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const OPTIONS = { timeout: 90_000, ...(MISSING === undefined ? {} : { skip: MISSING }) };
+const OPTIONS = { timeout: 120_000, ...(MISSING === undefined ? {} : { skip: MISSING }) };
 const COUNT = { command: process.execPath, args: [join(import.meta.dirname, '../fixtures/servers/count-stdio.ts')] };
 
 /** Adds one to the count. Returns the count, and the process that has it. */

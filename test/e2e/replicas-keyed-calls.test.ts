@@ -30,7 +30,8 @@ async function callUntilAnswered(url: string, nonce: string, pauseMs: number): P
   }
 }
 
-test('REL-08 of 100 duplicates at three replicas one is made, and all get its result', OPTIONS, async () => {
+// REL-08
+test('of 100 duplicates at three replicas one is made, and all get its result', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await Replicas.start(3, { mcpServers: { nonce: { url: `${remote.url}/mcp` } } });
   const nonce = 'nonce:1:1;';
@@ -42,7 +43,8 @@ test('REL-08 of 100 duplicates at three replicas one is made, and all get its re
   assert.equal(await remote.ran(nonce), 1);
 });
 
-test('REL-08 a call with a key is refused while Redis is down, and made once after that', OPTIONS, async () => {
+// REL-08
+test('a call with a key is refused while Redis is down, and made once after that', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await Replicas.start(2, { mcpServers: { nonce: { url: `${remote.url}/mcp` } } });
   const [one, two] = [replicas.at(0).endpoint(), replicas.at(1).endpoint()];

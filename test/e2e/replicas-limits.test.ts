@@ -8,7 +8,7 @@ import { answerOf, modernPost } from '../support/modern-wire.ts';
 import { MISSING, Replicas } from '../support/replicas.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const OPTIONS = { timeout: 90_000, ...(MISSING === undefined ? {} : { skip: MISSING }) };
+const OPTIONS = { timeout: 120_000, ...(MISSING === undefined ? {} : { skip: MISSING }) };
 const PID = { command: process.execPath, args: [join(import.meta.dirname, '../fixtures/servers/pid-stdio.ts')] };
 const INPUT_REQUIRED = z.object({ requestState: z.string(), inputRequests: z.record(z.string(), z.unknown()) });
 
@@ -100,7 +100,8 @@ test('two replicas count the requests of a client group together', OPTIONS, asyn
   for (const url of [one, two]) assert.match((await call(url, 6)).text, /nonce:6:1;/);
 });
 
-test('R12 without Redis each of two replicas serves half of the requests of a group', OPTIONS, async () => {
+// R12
+test('without Redis each of two replicas serves half of the requests of a group', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await Replicas.start(2, {
     mcpServers: { nonce: { url: `${remote.url}/mcp` } },

@@ -18,7 +18,8 @@ function reportsLoss(result: unknown): boolean {
   return JSON.stringify(result ?? {}).includes(LOST);
 }
 
-test('REL-27 the first answer of a replica that was stopped says that its state is lost', OPTIONS, async () => {
+// REL-27
+test('the first answer of a replica that was stopped says that its state is lost', OPTIONS, async () => {
   await using replicas = await Replicas.start(2, { mcpServers: { nonce: NONCE } });
   const [stopped, other] = [replicas.at(0), replicas.at(1)];
   const session = await initialize(stopped.endpoint());
@@ -47,7 +48,8 @@ test('REL-27 the first answer of a replica that was stopped says that its state 
   assert.ok(!third.text.includes(LOST), 'reported once');
 });
 
-test('R12 a state that begins while Redis is away is reported when it is lost', OPTIONS, async () => {
+// R12
+test('a state that begins while Redis is away is reported when it is lost', OPTIONS, async () => {
   await using replicas = await Replicas.start(2, { mcpServers: { nonce: NONCE } });
   const [owner, other] = [replicas.at(0), replicas.at(1)];
   const session = await initialize(owner.endpoint());

@@ -10,7 +10,7 @@ import { act, startRemote } from '../support/nonce-remote.ts';
 import { MISSING, Replicas } from '../support/replicas.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const OPTIONS = { timeout: 90_000, ...(MISSING === undefined ? {} : { skip: MISSING }) };
+const OPTIONS = { timeout: 120_000, ...(MISSING === undefined ? {} : { skip: MISSING }) };
 const SERVERS = join(import.meta.dirname, '../fixtures/servers');
 const PID = { command: process.execPath, args: [join(SERVERS, 'pid-stdio.ts')] };
 const NONCE = { command: process.execPath, args: [join(SERVERS, 'nonce-stdio.ts')] };
@@ -182,7 +182,8 @@ test('a retry after the death of its replica gets the end of the call, or the tr
   for (const nonce of ['nonce:6:6;', 'nonce:7:7;']) assert.equal(await remote.ran(nonce), 1);
 });
 
-test('SEC-12 a session that ends at one replica is ended at all', OPTIONS, async () => {
+// SEC-12
+test('a session that ends at one replica is ended at all', OPTIONS, async () => {
   await using replicas = await Replicas.start(3, { mcpServers: { pid: PID } });
   const urls = replicas.each.map((replica) => replica.endpoint());
   const session = await initialize(replicas.url);
@@ -195,7 +196,8 @@ test('SEC-12 a session that ends at one replica is ended at all', OPTIONS, async
   for (const url of urls) assert.equal((await post(url, rpc(1, 'ping'), session)).status, 404, url);
 });
 
-test('SEC-10 a session of one principal is unknown to another at every replica', OPTIONS, async () => {
+// SEC-10
+test('a session of one principal is unknown to another at every replica', OPTIONS, async () => {
   const keys = { ann: 'a-key-of-ann-0123456789abcdef', bob: 'a-key-of-bob-0123456789abcdef' };
   const apiKeys = Object.entries(keys).map(([name, key]) => ({ name, sha256: hash('sha256', key) }));
   await using replicas = await Replicas.start(2, { mcpServers: { pid: PID }, gateway: { auth: { apiKeys } } });
@@ -212,7 +214,8 @@ test('SEC-10 a session of one principal is unknown to another at every replica',
   }
 });
 
-test('T-035 a 2024-11-05 client posts to any replica', OPTIONS, async () => {
+// T-035
+test('a 2024-11-05 client posts to any replica', OPTIONS, async () => {
   await using replicas = await Replicas.start(2, { mcpServers: { pid: PID } });
   const [one, two] = [replicas.at(0).url, replicas.at(1).url];
   const stream = await getEvents(`${one}/sse`, undefined);
@@ -229,7 +232,8 @@ test('T-035 a 2024-11-05 client posts to any replica', OPTIONS, async () => {
   stream.close();
 });
 
-test('REL-27 a replica that was stopped for long finds its sessions elsewhere', OPTIONS, async () => {
+// REL-27
+test('a replica that was stopped for long finds its sessions elsewhere', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await Replicas.start(2, { mcpServers: { nonce: { url: `${remote.url}/mcp` } } });
   const session = await initialize(replicas.url);
@@ -256,7 +260,8 @@ test('REL-27 a replica that was stopped for long finds its sessions elsewhere', 
   assert.match(metrics, /^linkspan_lease_troubles_total\{trouble="lapsed"\} 1$/m);
 });
 
-test('R11 REL-26 a session goes on after its replica was killed, and no call runs twice', OPTIONS, async () => {
+// R11 REL-26
+test('a session goes on after its replica was killed, and no call runs twice', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await Replicas.start(3, { mcpServers: { nonce: { url: `${remote.url}/mcp` } } });
   const urls = replicas.each.map((replica) => replica.endpoint());
@@ -281,7 +286,8 @@ test('R11 REL-26 a session goes on after its replica was killed, and no call run
     assert.equal(await remote.ran(nonce), 1, nonce);
 });
 
-test('R12 while Redis is stopped, modern requests and sessions in memory go on', OPTIONS, async () => {
+// R12
+test('while Redis is stopped, modern requests and sessions in memory go on', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await Replicas.start(2, { mcpServers: { nonce: { url: `${remote.url}/mcp` } } });
   const session = await initialize(replicas.url);
@@ -321,7 +327,8 @@ test('R12 while Redis is stopped, modern requests and sessions in memory go on',
   }
 });
 
-test('REL-28 after a Redis that was stopped longer than a lease no session moves', OPTIONS, async () => {
+// REL-28
+test('after a Redis that was stopped longer than a lease no session moves', OPTIONS, async () => {
   await using replicas = await Replicas.start(2, { mcpServers: { pid: PID } });
   const sessions = await Promise.all(replicas.each.map((replica) => initialize(replica.endpoint())));
   replicas.redis.pause();
@@ -341,7 +348,8 @@ test('REL-28 after a Redis that was stopped longer than a lease no session moves
   }
 });
 
-test('R13 after a flush all sessions are unknown, and new ones work', OPTIONS, async () => {
+// R13
+test('after a flush all sessions are unknown, and new ones work', OPTIONS, async () => {
   await using replicas = await Replicas.start(2, { mcpServers: { pid: PID } });
   const session = await initialize(replicas.url);
   await replicas.redis.flush();

@@ -7,7 +7,7 @@ import { initialize, post, rpc } from '../downstream/client.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 90_000 };
+const TIMEOUT = { timeout: 120_000 };
 const MAIN = join(import.meta.dirname, '../../src/main.ts');
 const LABEL = join(import.meta.dirname, '../fixtures/servers/label-stdio.ts');
 const UPSTREAMS = { up: { command: process.execPath, args: [LABEL] } };
@@ -27,7 +27,8 @@ async function statusOf(gateway: RunningGateway, session: string): Promise<numbe
   return (await post(gateway.endpoint(), rpc(1, 'ping'), session)).status;
 }
 
-test('SEC-30 a key rotation seals new sessions with another key, and keeps the old', TIMEOUT, async () => {
+// SEC-30
+test('a key rotation seals new sessions with another key, and keeps the old', TIMEOUT, async () => {
   await using gateway = await startGateway({ mcpServers: UPSTREAMS });
   const before = await initialize(gateway.endpoint());
   assert.match(await rotate(gateway), /^A new key seals .* Older ones are valid until 20\d\d-/);
@@ -37,14 +38,15 @@ test('SEC-30 a key rotation seals new sessions with another key, and keeps the o
   await gateway.waitForLog((line) => {
     if (line.includes('sealing keys rotated')) rotations++;
     return rotations === 2 ? true : undefined;
-  }, 20_000);
+  });
   const sessions = [before, between, await initialize(gateway.endpoint())];
   assert.equal(new Set(sessions.map(keyOf)).size, 3);
   for (const session of sessions) assert.equal(await statusOf(gateway, session), 200);
   await assert.rejects(rotate(gateway, '--grace', 'soon'), /--grace: expected a duration such as/);
 });
 
-test('SEC-30 a rotation without grace ends all sessions', TIMEOUT, async () => {
+// SEC-30
+test('a rotation without grace ends all sessions', TIMEOUT, async () => {
   await using gateway = await startGateway({ mcpServers: UPSTREAMS });
   const before = await initialize(gateway.endpoint());
   assert.match(await rotate(gateway, '--grace', '0s'), /sessions have ended/);
@@ -52,7 +54,8 @@ test('SEC-30 a rotation without grace ends all sessions', TIMEOUT, async () => {
   assert.equal(await statusOf(gateway, await initialize(gateway.endpoint())), 200);
 });
 
-test('SEC-30 a session in use ends with the grace of its key', TIMEOUT, async () => {
+// SEC-30
+test('a session in use ends with the grace of its key', TIMEOUT, async () => {
   await using gateway = await startGateway({ mcpServers: UPSTREAMS });
   const before = await initialize(gateway.endpoint());
   await rotate(gateway, '--grace', '1s');

@@ -136,7 +136,8 @@ async function commandLines(): Promise<string> {
   return found.map(({ command }) => command).join('\n');
 }
 
-suite('SEC-42 the sandbox holds what its page says', TIMEOUT, () => {
+// SEC-42
+suite('the sandbox holds what its page says', TIMEOUT, () => {
   let outside: Outside;
   let gateway: RunningGateway;
   const outcomes = new Map<string, string>();
@@ -190,7 +191,8 @@ suite('SEC-42 the sandbox holds what its page says', TIMEOUT, () => {
 
   for (const { attempt, outcomes: promised } of ROWS) {
     for (const [upstream, promise] of Object.entries(promised)) {
-      test(`SEC-42 ${upstream}: ${attempt}: ${promise}`, () => {
+      // SEC-42
+      test(`${upstream}: ${attempt}: ${promise}`, () => {
         const outcome = outcomes.get(`${upstream}: ${attempt}`) ?? '';
         assert.match(outcome, /"text":"(?:done|failed: )/);
         if (!LATER.has(attempt))
@@ -199,12 +201,14 @@ suite('SEC-42 the sandbox holds what its page says', TIMEOUT, () => {
     }
   }
 
-  test('SEC-42 datagrams arrive only from the sandbox with the network', async () => {
+  // SEC-42
+  test('datagrams arrive only from the sandbox with the network', async () => {
     await until(() => outside.datagrams.has('networked'), 'the datagram arrives');
     assert.deepEqual([...outside.datagrams], ['networked']);
   });
 
-  test('SEC-42 nothing is left outside when the servers have ended', async () => {
+  // SEC-42
+  test('nothing is left outside when the servers have ended', async () => {
     for (const file of [join(outside.dir, 'home/left'), `/tmp/${STAYING}`, join(outside.dir, 'shown/written')]) {
       await assert.rejects(readFile(file), { code: 'ENOENT' });
     }

@@ -7,7 +7,7 @@ import { connect, type EitherClient, type Human, type Sdk, SDKS, textOf } from '
 import type { RunningGateway } from '../support/gateway.ts';
 import { startReferenceGateway } from '../support/reference-servers.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 let reference: Awaited<ReturnType<typeof startReferenceGateway>>;
 let gateway: RunningGateway;
@@ -61,7 +61,7 @@ async function allowed(client: EitherClient, path: string): Promise<string> {
   }
 }
 
-suite('a client that can be asked', { concurrency: 2 }, () => {
+suite('a client that can be asked', { concurrency: 1 }, () => {
   for (const sdk of SDKS) {
     suite(sdk, () => {
       const messages: string[] = [];
@@ -77,7 +77,8 @@ suite('a client that can be asked', { concurrency: 2 }, () => {
         await asked[Symbol.asyncDispose]();
       });
 
-      test('X-023 each client sees the tools for its capabilities, and can call no other', TIMEOUT, async () => {
+      // X-023
+      test('each client sees the tools for its capabilities, and can call no other', TIMEOUT, async () => {
         const everyone = human('x');
         for (const key of ['roots', 'elicitation', 'sampling'] as const) {
           await using client = await connect(sdk, gateway.endpoint(), { human: only(everyone, key) });
@@ -88,7 +89,8 @@ suite('a client that can be asked', { concurrency: 2 }, () => {
         await assert.rejects(plain.call('everything__trigger-sampling-request', { prompt: 'x' }), { code: -32602 });
       });
 
-      test('S-007 a form names the server that asks, and its answer reaches that server', TIMEOUT, async () => {
+      // S-007
+      test('a form names the server that asks, and its answer reaches that server', TIMEOUT, async () => {
         const text = textOf(await asked.call('everything__trigger-elicitation-request'));
         assert.match(text, /User provided the requested information/);
         assert.match(text, /Name: Ada/);

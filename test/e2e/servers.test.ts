@@ -6,7 +6,7 @@ import { connect, type EitherClient, type Result, SDKS, textOf } from '../suppor
 import type { RunningGateway } from '../support/gateway.ts';
 import { startReferenceGateway } from '../support/reference-servers.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 const TOOLS: Readonly<Record<string, readonly string[]>> = {
   everything: [
@@ -99,7 +99,8 @@ for (const sdk of SDKS) {
       await client[Symbol.asyncDispose]();
     });
 
-    test('M-001 one list holds every tool of all four servers, in the order of the config', TIMEOUT, async () => {
+    // M-001
+    test('one list holds every tool of all four servers, in the order of the config', TIMEOUT, async () => {
       assert.equal(client.revision, '2025-11-25');
       assert.deepEqual(names(await client.tools()), MERGED);
       // The first client of a new gateway gets its instructions before the servers are up (N-04).
@@ -141,7 +142,8 @@ for (const sdk of SDKS) {
       assert.match(textOf(result), /^Access denied - path outside allowed directories/);
     });
 
-    test('M-006 an unknown tool is refused, and the error names it', TIMEOUT, async () => {
+    // M-006
+    test('an unknown tool is refused, and the error names it', TIMEOUT, async () => {
       await assert.rejects(client.call('echo', { message: 'x' }), { code: -32602, message: /Unknown tool: echo/ });
     });
 
@@ -170,7 +172,8 @@ for (const sdk of SDKS) {
       assert.match(content.text ?? '', /^Resource 7:/);
     });
 
-    test('M-007 an unknown resource is an error that names it', TIMEOUT, async () => {
+    // M-007
+    test('an unknown resource is an error that names it', TIMEOUT, async () => {
       await assert.rejects(client.read('nowhere://x'), (thrown: { code?: unknown; message?: unknown }) => {
         assert.ok(thrown.code === -32002 || thrown.code === -32602, String(thrown.code));
         assert.match(String(thrown.message), /nowhere:\/\/x/);
@@ -178,7 +181,8 @@ for (const sdk of SDKS) {
       });
     });
 
-    test(`M-016 links in results can be read through the gateway at their server`, TIMEOUT, async () => {
+    // M-016
+    test(`links in results can be read through the gateway at their server`, TIMEOUT, async () => {
       const links = linksOf(await client.call('everything__get-resource-links', { count: 2 }));
       assert.equal(links.length, 2);
       for (const link of links) {
@@ -204,7 +208,8 @@ for (const sdk of SDKS) {
       await assert.rejects(client.prompt('args-prompt', {}), { code: -32602, message: /Unknown prompt: args-prompt/ });
     });
 
-    test('M-017 arguments of prompts and of resource templates are completed', TIMEOUT, async () => {
+    // M-017
+    test('arguments of prompts and of resource templates are completed', TIMEOUT, async () => {
       const ref = { type: 'ref/prompt', name: 'everything__completable-prompt' } as const;
       const department = { name: 'department', value: 'S' };
       assert.deepEqual(await client.complete({ ref, argument: department }), ['Sales', 'Support']);

@@ -6,7 +6,7 @@ import { startGateway } from '../support/gateway.ts';
 
 const SERVER = fileURLToPath(new URL('../fixtures/servers/pid-stdio.ts', import.meta.url));
 
-test('a call on an event stream is answered when its session ends', { timeout: 30_000 }, async () => {
+test('a call on an event stream is answered when its session ends', { timeout: 120_000 }, async () => {
   await using gateway = await startGateway({ mcpServers: { local: { command: process.execPath, args: [SERVER] } } });
   const url = gateway.endpoint();
   const session = await initialize(url);

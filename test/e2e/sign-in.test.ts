@@ -79,7 +79,8 @@ class Memory implements OAuthClientProvider {
   }
 }
 
-test('A-001 the SDK v2 client signs in through our metadata and calls a tool', TIMEOUT, async () => {
+// A-001
+test('the SDK v2 client signs in through our metadata and calls a tool', TIMEOUT, async () => {
   await using issuer = await startRealIssuer();
   await using gateway = await openGateway(servers(), jwtOf(issuer));
   const memory = new Memory();
@@ -107,7 +108,8 @@ test('A-001 the SDK v2 client signs in through our metadata and calls a tool', T
   await second.client.close();
 });
 
-test('A-026 a client of 2025-03-26 finds the issuer at our origin', TIMEOUT, async () => {
+// A-026
+test('a client of 2025-03-26 finds the issuer at our origin', TIMEOUT, async () => {
   await using issuer = await startRealIssuer();
   await using gateway = await openGateway(servers(), jwtOf(issuer));
   const response = await fetch(new URL('/.well-known/oauth-authorization-server', gateway.url));
@@ -120,7 +122,8 @@ test('A-026 a client of 2025-03-26 finds the issuer at our origin', TIMEOUT, asy
   assert.equal((await fetch(new URL('/.well-known/oauth-authorization-server', open.url))).status, 404);
 });
 
-test('A-003 a token is good for the endpoint that it was asked for, and no other', TIMEOUT, async () => {
+// A-003
+test('a token is good for the endpoint that it was asked for, and no other', TIMEOUT, async () => {
   await using issuer = await startRealIssuer();
   await using gateway = await openGateway(servers(), jwtOf(issuer));
   const endpoint = `${gateway.url}/up`;
@@ -132,7 +135,8 @@ test('A-003 a token is good for the endpoint that it was asked for, and no other
   assert.equal(JSON.parse(metadata.text).resource, endpoint);
 });
 
-test('SEC-06 a real token without the scope gets 403', TIMEOUT, async () => {
+// SEC-06
+test('a real token without the scope gets 403', TIMEOUT, async () => {
   await using issuer = await startRealIssuer();
   await using gateway = await openGateway(servers(), jwtOf(issuer));
   assert.equal(await statusOf(gateway.url, await issuer.token(gateway.url, 'other')), 403);
@@ -140,7 +144,8 @@ test('SEC-06 a real token without the scope gets 403', TIMEOUT, async () => {
   assert.equal(await statusOf(gateway.url, await issuer.token(gateway.url, 'other mcp')), 200);
 });
 
-test('R18 keys are rotated and fetched again, and their outage is no refusal', TIMEOUT, async () => {
+// R18
+test('keys are rotated and fetched again, and their outage is no refusal', TIMEOUT, async () => {
   await using issuer = await startRealIssuer();
   await using gateway = await openGateway(servers(), jwtOf(issuer));
   const old = await issuer.token(gateway.url);

@@ -8,12 +8,13 @@ import { after, before, suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { rpc } from '../downstream/client.ts';
 import { connectOver, type Human, type Sdk, SDKS, textOf } from '../support/either-sdk.ts';
+import { PATIENT } from '../support/gateway.ts';
 import { hostileStdio, Ledgers } from '../support/hostile.ts';
 import { leftovers, marker } from '../support/leftovers.ts';
 import { referenceServers } from '../support/reference-servers.ts';
 import { childrenOf, isGone, until } from '../support/stdio.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 
 let dir = '';
@@ -23,7 +24,7 @@ let small = '';
 
 async function configure(name: string, mcpServers: object): Promise<string> {
   const file = join(dir, `${name}.json`);
-  const gateway = { stateDir: join(dir, name), logLevel: 'warn' };
+  const gateway = { stateDir: join(dir, name), logLevel: 'warn', lists: PATIENT.lists };
   await writeFile(file, JSON.stringify({ mcpServers, gateway }));
   return file;
 }
@@ -70,7 +71,7 @@ function start() {
   return { child, send, answers, answered, pid: child.pid ?? 0 };
 }
 
-suite('the gateway as a program', { concurrency: 3 }, () => {
+suite('the gateway as a program', { concurrency: 1 }, () => {
   for (const sdk of SDKS) {
     test(`${sdk}: a client that can only start programs gets all four servers completely`, TIMEOUT, async () => {
       const human = { sampling: (prompt: string) => `heard ${prompt}`, elicitation: () => ({ name: 'Ada' }) };
@@ -100,7 +101,8 @@ suite('the gateway as a program', { concurrency: 3 }, () => {
     });
   }
 
-  test('T-040 nothing but messages is on stdout, and broken lines are answered', TIMEOUT, async () => {
+  // T-040
+  test('nothing but messages is on stdout, and broken lines are answered', TIMEOUT, async () => {
     const { child, send, answers, answered } = start();
     send('not json');
     send(rpc('x', 'no/such/method'));
@@ -117,7 +119,8 @@ suite('the gateway as a program', { concurrency: 3 }, () => {
     ['closes its end', ({ child }: ReturnType<typeof start>) => child.stdin.end()],
     ['sends SIGTERM', ({ child }: ReturnType<typeof start>) => child.kill('SIGTERM')],
   ] as const) {
-    test(`R10 when the client ${how}, the gateway and every server end`, TIMEOUT, async () => {
+    // R10
+    test(`when the client ${how}, the gateway and every server end`, TIMEOUT, async () => {
       const gateway = start();
       const tools = ['one__fine', 'other__fine'];
       for (const tool of tools) gateway.send(rpc(tool, 'tools/call', { name: tool, arguments: {} }));
@@ -135,7 +138,8 @@ suite('the gateway as a program', { concurrency: 3 }, () => {
     });
   }
 
-  test('R11 REL-26 nothing survives when the gateway is killed', TIMEOUT, async () => {
+  // R11 REL-26
+  test('nothing survives when the gateway is killed', TIMEOUT, async () => {
     const gateway = start();
     gateway.send(rpc(1, 'tools/call', { name: 'other__fine', arguments: {} }));
     await gateway.answered(1);

@@ -13,7 +13,7 @@ import { marker } from '../support/leftovers.ts';
 import { modernResult, modernText } from '../support/modern-wire.ts';
 import { startCollector } from '../support/otlp-collector.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const SCRIPT = {

@@ -3,12 +3,13 @@ import { suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { initialize, messagesOf, post, postForEvents, rpc } from '../downstream/client.ts';
 import { modernUpstream, legacyUpstream, type Served, type ServerScript } from '../support/http-upstream.ts';
+import { hasUnseen, shownText } from '../../src/peer-text.ts';
 import { askedIn } from '../support/modern-client.ts';
 import { answerOf, modernPost, modernResult } from '../support/modern-wire.ts';
 import { type OpenGateway, openGateway } from '../support/open-gateway.ts';
 import { type CollectedSpan, type Collector, startCollector } from '../support/otlp-collector.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 const TRACED = fileURLToPath(new URL('../fixtures/servers/traced-stdio.ts', import.meta.url));
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const PARENT = '00f067aa0ba902b7';
@@ -361,6 +362,19 @@ test('a request without a trace begins one, and its log line names it', TIMEOUT,
   assert.equal(JSON.parse(line ?? '{}').traceId, received.traceId);
 });
 
+// N-70
+test('an attribute of a span has at most 200 visible characters of a client', TIMEOUT, async () => {
+  await using collector = await startCollector();
+  await using up = await legacyUpstream(SCRIPT);
+  await using gateway = await openGateway({ up: { url: up.url } }, traced(collector));
+  const id = `\u009b\u202e\u200b${'i'.repeat(1_000)}`;
+  await post(gateway.url, rpc(id, 'ping'), await initialize(gateway.url));
+  await gateway.stop();
+  const { attributes } = only(collector.spans.items, 'ping', 'server');
+  assert.equal(attributes['jsonrpc.request.id'], shownText(id));
+  assert.ok(!hasUnseen(Object.values(attributes).join('')));
+});
+
 const FAILURES = [
   { client: 'legacy', name: 'no-such-tool', capabilities: {} },
   { client: 'modern', name: 'no-such-tool', capabilities: {} },
@@ -381,7 +395,7 @@ for (const { client, name, capabilities } of FAILURES) {
     const data: unknown = Object(messagesOf(got).at(-1)?.error).data;
     assert.equal(Object(data).traceId, TRACE, got.text);
     await gateway.stop();
-    const failures = gateway.lines.filter((line) => line.includes('request not answered by an upstream'));
+    const failures = gateway.lines.filter((line) => /"reason":"(?:Upstream|Unknown)/.test(line));
     assert.deepEqual(
       failures.map((line) => JSON.parse(line).traceId),
       [TRACE],

@@ -9,7 +9,7 @@ import { startGateway } from '../support/gateway.ts';
 import { legacyUpstream } from '../support/http-upstream.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 90_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 const fileOf = (url: string, workers: number, ...tools: readonly string[]) => ({
   mcpServers: { up: { url } },

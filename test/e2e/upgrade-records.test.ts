@@ -10,7 +10,8 @@ import { waitUntil } from '../support/wait-until.ts';
 const SKIP = MISSING ?? NO_HISTORY;
 const OPTIONS = { timeout: 170_000, ...(SKIP === undefined ? {} : { skip: SKIP }) };
 
-test('R10 the record of a session is restored by another version, both ways', OPTIONS, async () => {
+// R10
+test('the record of a session is restored by another version, both ways', OPTIONS, async () => {
   await using older = await OlderVersion.checkout();
   await using spy = await SpyUpstream.start();
   const config = { mcpServers: { leg: { url: spy.url, start: 'eager' } } };

@@ -9,7 +9,8 @@ import { RollLoad } from '../support/roll-load.ts';
 const SKIP = MISSING ?? NO_HISTORY;
 const OPTIONS = { timeout: 170_000, ...(SKIP === undefined ? {} : { skip: SKIP }) };
 
-test('R10 an upgrade and a downgrade under load lose no call and no session', OPTIONS, async () => {
+// R10
+test('an upgrade and a downgrade under load lose no call and no session', OPTIONS, async () => {
   await using older = await OlderVersion.checkout();
   await using remote = await startRemote();
   const config = {

@@ -13,7 +13,8 @@ const CANARY = 'canary-0123456789';
 
 for (const transport of ['legacy', 'modern', 'sse'] as const) {
   for (const kind of ['exchange', 'identity'] as const) {
-    test(`SEC-13 no byte of a client's credentials goes over ${transport} with kind ${kind}`, LIMIT, async () => {
+    // SEC-13
+    test(`no byte of a client's credentials goes over ${transport} with kind ${kind}`, LIMIT, async () => {
       await using issuer = await startExchangeIssuer();
       await using behind = await startEverything();
       const target = transport === 'sse' ? `${new URL(behind.url).origin}/sse` : behind.url;

@@ -14,7 +14,7 @@ import { ANY_ADDRESS, startTinyproxy, TINYPROXY } from '../support/tinyproxy.ts'
 import { startTcpSpy } from '../support/tcp-spy.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const LIMIT = { timeout: 90_000 };
+const LIMIT = { timeout: 120_000 };
 const LABEL = join(import.meta.dirname, '../fixtures/servers/label-stdio.ts');
 const NAME = 'upstream.example';
 const SECRET = 'the-credential-of-the-gateway';

@@ -6,7 +6,7 @@ import { HandleTrial } from '../support/handles/trial.ts';
 import { NO_HISTORY, OLDER_COMMIT, OlderVersion } from '../support/older-version.ts';
 import { MISSING, Replicas } from '../support/replicas.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const SKIP = MISSING ?? NO_HISTORY;
 const SKIPPED = SKIP === undefined ? {} : { skip: SKIP };
 
@@ -26,7 +26,8 @@ suite(`a replica of this version beside one of ${OLDER_COMMIT.slice(0, 7)}`, SKI
 
   for (const kind of HANDLE_KINDS) {
     for (const [from, direction] of ['older to newer', 'newer to older'].entries()) {
-      test(`R10 ${kind.name}, ${direction}`, TIMEOUT, async () => {
+      // R10
+      test(`${kind.name}, ${direction}`, TIMEOUT, async () => {
         const [owner] = trial.actors;
         assert.ok(owner !== undefined);
         owner.pin(origins[from]);

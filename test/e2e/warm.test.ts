@@ -6,13 +6,15 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Child } from '../support/child.ts';
 import { startGateway } from '../support/gateway.ts';
+import { hostileStdio, Ledgers } from '../support/hostile.ts';
 import { marker } from '../support/leftovers.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { referenceServers } from '../support/reference-servers.ts';
 import { connectSdk1 } from '../support/sdk-client.ts';
-import { childrenOf } from '../support/stdio.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 const { everything, 'sequential-thinking': thinking } = referenceServers(tmpdir());
 /** A server that reads and prints nothing until its stdin ends. */
@@ -21,6 +23,8 @@ const hangs = {
   args: ['-e', "process.stdin.on('end', () => process.exit()).resume()"],
   timeouts: { start: '1s' },
 };
+/** Longer than a test may take. */
+const PATIENT = { start: '5m', call: '5m' };
 /** Lists wait for no upstream, so that the client sees the tools that were known before its request. */
 const PATIENCE = { lists: { wait: '0s' } };
 
@@ -31,51 +35,76 @@ async function firstList(url: string): Promise<readonly string[]> {
   return [...new Set(tools.map(({ name }) => name.split('__', 1)[0] ?? ''))].toSorted();
 }
 
-test('N-05 without --warm the first client of a first start finds no tools yet', TIMEOUT, async () => {
-  await using gateway = await startGateway({ mcpServers: { everything, thinking }, gateway: PATIENCE });
-  assert.deepEqual(await firstList(gateway.endpoint()), []);
+/** Calls `use` with an empty folder, and removes it. */
+async function inFolder(use: (dir: string) => Promise<void>): Promise<void> {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-warm-'));
+  try {
+    await use(dir);
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
+}
+
+// N-05
+test('without --warm the first client of a first start finds no tools yet', TIMEOUT, async () => {
+  await inFolder(async (dir) => {
+    const gate = join(dir, 'gate');
+    const slow = hostileStdio('gated-start', new Ledgers(dir), PATIENT, { GATE: gate });
+    await using gateway = await startGateway({ mcpServers: { slow }, gateway: PATIENCE });
+    assert.deepEqual(await firstList(gateway.endpoint()), []);
+    // The upstream was starting, and has tools as soon as it may start.
+    await writeFile(gate, '');
+    await waitUntil(async () => (await firstList(gateway.endpoint())).includes('slow'));
+  });
 });
 
-test('N-05 after run --warm the first client of a first start finds all tools', TIMEOUT, async () => {
+// N-05
+test('after run --warm the first client of a first start finds all tools', TIMEOUT, async () => {
   const file = { mcpServers: { everything, thinking }, gateway: PATIENCE };
   await using gateway = await startGateway(file, { args: ['--warm'] });
   assert.deepEqual(await firstList(gateway.endpoint()), ['everything', 'thinking']);
 });
 
-test('N-05 after run --warm initialize has the capabilities and instructions of upstreams', TIMEOUT, async () => {
+// N-05
+test('after run --warm initialize has the capabilities and instructions of upstreams', TIMEOUT, async () => {
   await using gateway = await startGateway({ mcpServers: { everything }, gateway: PATIENCE }, { args: ['--warm'] });
   await using sdk = await connectSdk1(gateway.endpoint());
   assert.ok(sdk.client.getServerCapabilities()?.logging);
   assert.match(sdk.client.getInstructions() ?? '', /server/i);
 });
 
-test('N-05 run --warm listens without an upstream that does not start', TIMEOUT, async () => {
+// N-05
+test('run --warm listens without an upstream that does not start', TIMEOUT, async () => {
   const file = { mcpServers: { hangs, thinking }, gateway: PATIENCE };
   await using gateway = await startGateway(file, { args: ['--warm'] });
   assert.deepEqual(await firstList(gateway.endpoint()), ['thinking']);
 });
 
-test('N-07 the process that run --warm started for its lists serves the first client', TIMEOUT, async () => {
-  const file = { mcpServers: { thinking }, gateway: PATIENCE };
-  await using gateway = await startGateway(file, { args: ['--warm'] });
-  const started = childrenOf(gateway.pid);
-  await using sdk = await connectSdk1(gateway.endpoint());
-  const thought = { thought: 'one', thoughtNumber: 1, totalThoughts: 1, nextThoughtNeeded: false };
-  await sdk.client.callTool({ name: 'thinking__sequentialthinking', arguments: thought });
-  assert.deepEqual(childrenOf(gateway.pid), started);
+// N-07
+test('the process that run --warm started for its lists serves the first client', TIMEOUT, async () => {
+  await inFolder(async (dir) => {
+    const ledgers = new Ledgers(dir);
+    const file = { mcpServers: { calm: hostileStdio('calm', ledgers, PATIENT) }, gateway: PATIENCE };
+    await using gateway = await startGateway(file, { args: ['--warm'] });
+    const started = ledgers.of('calm').filter(({ what }) => what === 'start');
+    assert.equal(started.length, 1);
+    await using sdk = await connectSdk1(gateway.endpoint());
+    await sdk.client.callTool({ name: 'calm__fine' });
+    const called = ledgers.of('calm').filter(({ what }) => what !== 'start');
+    assert.deepEqual(called, [{ what: 'call fine', pid: started[0]?.pid }]);
+    assert.equal(ledgers.count('calm', 'start'), 1);
+  });
 });
 
-test('N-05 run --warm ends at SIGTERM while it still waits for an upstream', TIMEOUT, async () => {
-  const dir = await mkdtemp(join(tmpdir(), 'linkspan-warm-'));
-  try {
+// N-05
+test('run --warm ends at SIGTERM while it still waits for an upstream', TIMEOUT, async () => {
+  await inFolder(async (dir) => {
     const config = join(dir, 'config.json');
-    const slow = { ...hangs, env: marker(), timeouts: { start: '50s' } };
+    const slow = { ...hangs, env: marker(), timeouts: { start: '5m' } };
     const gateway = { listen: '127.0.0.1:0', operator: '127.0.0.1:0', stateDir: join(dir, 'state') };
     await writeFile(config, JSON.stringify({ mcpServers: { slow }, gateway }));
     await using child = await Child.start(process.execPath, [MAIN, 'run', '--warm', '--config', config]);
-    await child.waitForLine((line) => (line.includes('"phase":"starting"') ? line : undefined), 20_000);
-    assert.deepEqual(await child.stop(20_000), { code: 0, signal: null });
-  } finally {
-    await rm(dir, { recursive: true, force: true });
-  }
+    await child.waitForLine((line) => (line.includes('"phase":"starting"') ? line : undefined));
+    assert.deepEqual(await child.stop(PATIENCE_MS), { code: 0, signal: null });
+  });
 });

@@ -69,7 +69,8 @@ class Caller {
   }
 }
 
-test('SEC-44 one log of two workers is verified over a killed worker and parent', OPTIONS, async () => {
+// SEC-44
+test('one log of two workers is verified over a killed worker and parent', OPTIONS, async () => {
   await using dir = await folder();
   await using remote = await startRemote();
   const file = {
@@ -114,7 +115,8 @@ test('SEC-44 one log of two workers is verified over a killed worker and parent'
   assert.deepEqual(records.filter(({ kind }) => kind === 'stopped').length, 1, 'by the parent alone');
 });
 
-test('SEC-44 a stop loses no record of two workers, required or not', OPTIONS, async () => {
+// SEC-44
+test('a stop loses no record of two workers, required or not', OPTIONS, async () => {
   await using remote = await startRemote();
   for (const required of [false, true]) {
     await using dir = await folder();
@@ -141,7 +143,8 @@ test('SEC-44 a stop loses no record of two workers, required or not', OPTIONS, a
   }
 });
 
-test('R22 workers send no call while their parent cannot write the log', OPTIONS, async () => {
+// R22
+test('workers send no call while their parent cannot write the log', OPTIONS, async () => {
   await using disk = await smallDisk('1m');
   await using remote = await startRemote();
   await using gateway = await startGateway({
@@ -172,7 +175,8 @@ test('R22 workers send no call while their parent cannot write the log', OPTIONS
   await gateway.stop(STOP_MS);
 });
 
-test('SEC-44 one log has sessions, refusals, operators and reloads of all workers', OPTIONS, async () => {
+// SEC-44
+test('one log has sessions, refusals, operators and reloads of all workers', OPTIONS, async () => {
   await using dir = await folder();
   await using remote = await startRemote();
   const own = {
@@ -205,7 +209,8 @@ test('SEC-44 one log has sessions, refusals, operators and reloads of all worker
   assert.equal(has({ kind: 'reload', event: 'applied' }), 1);
 });
 
-test('R22 calls of workers whose parent hangs are refused, and never recorded as begun', OPTIONS, async () => {
+// R22
+test('calls of workers whose parent hangs are refused, and never recorded as begun', OPTIONS, async () => {
   await using dir = await folder();
   await using remote = await startRemote();
   const audit = { file: 'audit.log', required: true, arguments: 'full' };
@@ -241,7 +246,8 @@ test('R22 calls of workers whose parent hangs are refused, and never recorded as
   assert.equal(refused.length, codes.filter((each) => each === 'audit-unavailable').length);
 });
 
-test('SEC-44 records of workers go to the stdout of their parent alone', OPTIONS, async () => {
+// SEC-44
+test('records of workers go to the stdout of their parent alone', OPTIONS, async () => {
   await using dir = await folder();
   await using remote = await startRemote();
   const captured = join(dir.path, 'captured.log');

@@ -47,7 +47,8 @@ test('a worker that hangs is named and replaced, and a reload goes on without it
   for (const session of sessions) assert.match(await toolsOf(gateway, session), /"second__pid"/);
 });
 
-test('R10 a worker that hangs does not keep a stopping gateway', OPTIONS, async () => {
+// R10
+test('a worker that hangs does not keep a stopping gateway', OPTIONS, async () => {
   await using gateway = await startGateway(fileWith({ pid: PID }));
   const workers = await workersOf(gateway);
   process.kill(workers[0] ?? 0, 'SIGSTOP');

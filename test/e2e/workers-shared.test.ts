@@ -19,7 +19,7 @@ import { metricOf, workersOf } from '../support/workers.ts';
 
 const OPTIONS = { timeout: 180_000 };
 const PID = { command: process.execPath, args: [join(import.meta.dirname, '../fixtures/servers/pid-stdio.ts')] };
-const CLI_MS = 30_000;
+const CLI_MS = 60_000;
 const STOP_MS = 60_000;
 /** With so many connections, both workers have accepted some. */
 const MANY = 24;

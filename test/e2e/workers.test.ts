@@ -154,7 +154,8 @@ test('a reload is applied by all workers, and one that cannot be is applied by n
   assert.ok(!(await names()).includes('third'));
 });
 
-test('REL-08 a call with a key is made once by all workers', OPTIONS, async () => {
+// REL-08
+test('a call with a key is made once by all workers', OPTIONS, async () => {
   await using remote = await startRemote();
   await using gateway = await start({ nonce: { url: `${remote.url}/mcp` } });
   const nonce = 'nonce:1:1;';
@@ -211,7 +212,8 @@ test('operators see all workers as one gateway', OPTIONS, async () => {
   assert.equal(await metricOf(gateway, /^linkspan_ready /), 0);
 });
 
-test('SEC-45 workers accept holders of the ring alone, and no key is in env or argv', OPTIONS, async () => {
+// SEC-45
+test('workers accept holders of the ring alone, and no key is in env or argv', OPTIONS, async () => {
   await using gateway = await start({ pid: PID });
   const keys = readFileSync(join(gateway.dir, 'state', 'keys.json'), 'utf8');
   const secrets = [...keys.matchAll(/"key":\s*"([^"]+)"/g)].map(([, key = '']) => key);

@@ -5,7 +5,8 @@ import { METADATA_ADDRESSES, PUBLIC_ADDRESSES, REFUSED_ADDRESSES } from './ssrf-
 
 const nowhere = new PublicAddresses([]);
 
-test('SEC-31 no address of the corpus that is not public is accepted', () => {
+// SEC-31
+test('no address of the corpus that is not public is accepted', () => {
   assert.ok(REFUSED_ADDRESSES.length >= 55);
   const accepted = REFUSED_ADDRESSES.filter((address) => nowhere.faultOf(address) === undefined);
   assert.deepEqual(accepted, []);
@@ -16,7 +17,8 @@ test('public addresses are accepted, also next to networks that are not public',
   assert.deepEqual(refused, []);
 });
 
-test('SEC-31 addresses of cloud metadata are refused although every network is allowed', () => {
+// SEC-31
+test('addresses of cloud metadata are refused although every network is allowed', () => {
   const everywhere = new PublicAddresses(['0.0.0.0/0', '::/0']);
   assert.equal(everywhere.faultOf('10.1.2.3'), undefined);
   assert.equal(everywhere.faultOf('fc00::1'), undefined);
@@ -36,7 +38,8 @@ test('an allowed network allows its addresses in every form, and no others', () 
     assert.equal(some.faultOf(address), address === '11.0.0.1' ? undefined : 'not a public address', address);
 });
 
-test('SEC-31 the zone of an address hides nothing, and text is no address', () => {
+// SEC-31
+test('the zone of an address hides nothing, and text is no address', () => {
   assert.equal(nowhere.faultOf('::ffff:169.254.169.254%eth0'), 'an address of cloud metadata');
   assert.equal(nowhere.faultOf('fe80::1%eth0'), 'not a public address');
   assert.ok(isMetadataAddress('fd00:ec2::254%eth0'));
@@ -44,7 +47,8 @@ test('SEC-31 the zone of an address hides nothing, and text is no address', () =
     assert.equal(nowhere.faultOf(text), 'not an address');
 });
 
-test('SEC-31 names of cloud metadata are known in every spelling', () => {
+// SEC-31
+test('names of cloud metadata are known in every spelling', () => {
   for (const name of ['metadata.google.internal', 'Metadata.Google.Internal.', 'metadata.goog'])
     assert.ok(isMetadataName(name));
   assert.ok(!isMetadataName('metadata.example.com'));

@@ -1,4 +1,5 @@
 import { connect } from 'node:net';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { Dice } from './dice.ts';
 import type { Category, Input, Target } from './input.ts';
 import { judge, judgeRecords, NONCE, type Observation, type OracleName, type Violation } from './oracles.ts';
@@ -15,13 +16,12 @@ export interface Finding extends Violation {
 
 /** Inputs after which the gauge and the audit log are read. */
 const CHUNK = 100;
-const MAX_DELAY_MS = 100;
+const MAX_DELAY_MS = 100; // subject
 /** A gateway that another program keeps from running is late as well: only an input that is late each time is at fault. */
 const TRIES = 3;
 const MAX_GROWTH_BYTES = 5 * 1_024 * 1_024;
 /** Without bytes for this long, an input that may stall is over. */
-const QUIET_MS = 60;
-const PATIENCE_MS = 15_000;
+const QUIET_MS = 60; // subject
 
 /** Sends bytes on a connection of their own. Resolves with what came back, one character for each byte. */
 async function exchange(

@@ -6,7 +6,7 @@ import { appendFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { membersOf } from './spy.ts';
 
-const BUSY_MS = 150;
+const BUSY_MS = 150; // subject
 const LEAKED_NUMBERS = 60_000;
 
 const [flaw = '', upstream = '', auditFile = ''] = process.argv.slice(2);

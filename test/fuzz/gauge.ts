@@ -7,7 +7,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 
-const RESOLUTION_MS = 5;
+const RESOLUTION_MS = 5; // subject
 const NS_PER_MS = 1_000_000;
 
 setFlagsFromString('--expose-gc');

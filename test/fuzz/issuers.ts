@@ -2,6 +2,7 @@ import { setImmediate as nextTurn, setTimeout as delay } from 'node:timers/promi
 import type { AuthConfig } from '../../src/config/config.ts';
 import type { TokenAuth } from '../../src/config/credentials.ts';
 import { GatewayError } from '../../src/errors.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { Dice } from './dice.ts';
 import type { Finding } from './engine.ts';
 import { RIGHT, slowCarrier, wrongCarrier } from './issuer-carriers.ts';
@@ -22,9 +23,8 @@ import { urlOf } from './urls.ts';
 /** Answers of issuers that are wrong or hostile, to the parts of the gateway that ask them, in the process of the fuzzer. */
 export const ISSUERS = { name: 'issuers', inputs: 400 };
 
-const PATIENCE_MS = 25_000;
 /** Time of the processor for one input, also for the issuer. */
-const MAX_MS = 500;
+const MAX_MS = 500; // subject
 const TRIES = 3;
 const MAX_TAKEN_BYTES = 16 * 1_024 * 1_024;
 const MAX_REQUESTS = 4;

@@ -1,9 +1,9 @@
 import { open } from 'node:fs/promises';
 import { connect } from 'node:net';
 import * as z from 'zod';
+import { PATIENCE_MS } from '../support/patience.ts';
 
 const POLL_MS = 20;
-const PATIENCE_MS = 30_000;
 
 const READING = z.object({ heapBytes: z.number(), delayMs: z.number(), rejections: z.number() });
 

@@ -18,7 +18,7 @@ export const SCHEMAS = { name: 'schemas', inputs: 200 };
 /** Schemas that one upstream lists. */
 const AT_ONCE = 10;
 /** Time of the processor for all of them, also for the client and the upstream. */
-const MAX_MS = 1_000;
+const MAX_MS = 1_000; // subject
 const TRIES = 3;
 const KEYWORDS = [
   'properties',

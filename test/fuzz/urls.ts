@@ -8,7 +8,7 @@ import { Trap } from './trap.ts';
 export const URLS = { name: 'urls', inputs: 400 };
 
 /** The guard waits for no network, so that only a busy machine takes long. */
-const MAX_MS = 4_000;
+const MAX_MS = 4_000; // subject
 const SCHEMES = [
   'https:',
   'https:',

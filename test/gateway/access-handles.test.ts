@@ -8,7 +8,7 @@ import { memoryUpstream, result } from '../support/memory-upstream.ts';
 import { askedIn, modernRequest } from '../support/modern-client.ts';
 import { coreTaskUpstream } from '../support/task-upstreams.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 const ADA = keyOf('ada');
 const ALL = accessOf({ all: { upstreams: ['up'] } }, [{ roles: ['all'], keys: ['ada'] }]);
 
@@ -29,7 +29,8 @@ function taskIdOf(created: Record<string, unknown>): string {
   return id;
 }
 
-test('SEC-08 a task of a tool that is denied now is unknown, and in no list', TIMEOUT, async () => {
+// SEC-08
+test('a task of a tool that is denied now is unknown, and in no list', TIMEOUT, async () => {
   const { memory } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } }, { access: ALL });
   const client = await gateway.connect({ principal: ADA });
@@ -46,7 +47,8 @@ test('SEC-08 a task of a tool that is denied now is unknown, and in no list', TI
   assert.equal(memory.requests('tasks/get').length, polls);
 });
 
-test('SEC-08 a cursor of an earlier list shows nothing that is denied now', TIMEOUT, async () => {
+// SEC-08
+test('a cursor of an earlier list shows nothing that is denied now', TIMEOUT, async () => {
   const tools = Array.from({ length: 1_500 }, (_, i) => ({ name: `t${i}`, inputSchema: { type: 'object' } }));
   const memory = memoryUpstream({ lists: { tools } });
   await using gateway = await testCore({ up: { memory } }, { access: ALL });
@@ -62,7 +64,8 @@ test('SEC-08 a cursor of an earlier list shows nothing that is denied now', TIME
   assert.equal(Array.isArray(left) && left.length, 1);
 });
 
-test('SEC-10 a cursor of another principal with equal lists does not open', TIMEOUT, async () => {
+// SEC-10
+test('a cursor of another principal with equal lists does not open', TIMEOUT, async () => {
   const tools = Array.from({ length: 1_100 }, (_, i) => ({ name: `t${i}`, inputSchema: { type: 'object' } }));
   const access = accessOf({ all: { upstreams: ['up'] } }, [{ roles: ['all'], anyone: true }]);
   await using gateway = await testCore({ up: { memory: memoryUpstream({ lists: { tools } }) } }, { access });
@@ -72,7 +75,8 @@ test('SEC-10 a cursor of another principal with equal lists does not open', TIME
   assert.equal((await ada.request('tools/list', { cursor: nextCursor })).answer.kind, 'result');
 });
 
-test('SEC-08 the retry of a parked call of a tool that is denied now is refused', TIMEOUT, async () => {
+// SEC-08
+test('the retry of a parked call of a tool that is denied now is refused', TIMEOUT, async () => {
   const question = { message: 'Sure?', requestedSchema: { type: 'object', properties: {} } };
   const memory = memoryUpstream({
     lists: { tools: [{ name: 'ask', inputSchema: { type: 'object' } }] },
@@ -99,7 +103,8 @@ test('SEC-08 the retry of a parked call of a tool that is denied now is refused'
   assert.equal(memory.peers.flatMap(({ received }) => received).filter(({ kind }) => kind === 'result').length, 0);
 });
 
-test('SEC-07 a list is never answered from the view of another principal', TIMEOUT, async () => {
+// SEC-07
+test('a list is never answered from the view of another principal', TIMEOUT, async () => {
   const names = ['a', 'b', 'c', 'd', 'e'];
   const tools = names.map((name) => ({ name, inputSchema: { type: 'object' } }));
   const access = accessOf(
@@ -120,7 +125,8 @@ test('SEC-07 a list is never answered from the view of another principal', TIMEO
   );
 });
 
-test('SEC-08 a reload closes the connection to an upstream that it hides from a client', TIMEOUT, async () => {
+// SEC-08
+test('a reload closes the connection to an upstream that it hides from a client', TIMEOUT, async () => {
   const tools = ['get', 'waits'].map((name) => ({ name, inputSchema: { type: 'object' } }));
   const memory = memoryUpstream({
     lists: { tools },

@@ -8,7 +8,7 @@ import { type TestClient, type TestCore, testCore, toolCall } from '../support/c
 import { memoryUpstream, type MemoryUpstream, result } from '../support/memory-upstream.ts';
 import { modernRequest } from '../support/modern-client.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 interface Lists {
   readonly tools?: readonly object[];
@@ -138,7 +138,8 @@ async function change(gateway: TestCore, running: Config, changed: Partial<Confi
 }
 
 for (const [era, connect] of Object.entries(ERAS)) {
-  test(`SEC-07 lists contain only permitted items (${era})`, TIMEOUT, async () => {
+  // SEC-07
+  test(`lists contain only permitted items (${era})`, TIMEOUT, async () => {
     await using place = await company();
     const ada = await connect(place.gateway, ADA);
     assert.deepEqual(await ada.names('tools/list', 'tools'), ['repo__get', 'repo__write']);
@@ -153,7 +154,8 @@ for (const [era, connect] of Object.entries(ERAS)) {
     assert.deepEqual(await nobody.names('tools/list', 'tools'), []);
   });
 
-  test(`SEC-07 a denied item has the answer of an unknown one, byte for byte (${era})`, TIMEOUT, async () => {
+  // SEC-07
+  test(`a denied item has the answer of an unknown one, byte for byte (${era})`, TIMEOUT, async () => {
     await using place = await company();
     const pairs = [
       ['tools/call', 'repo__delete', 'repo__absent', (name: string) => toolCall(name)],
@@ -177,7 +179,8 @@ for (const [era, connect] of Object.entries(ERAS)) {
     assert.deepEqual(sent, []);
   });
 
-  test(`SEC-09 arguments decide at the call, and only one reading is sent (${era})`, TIMEOUT, async () => {
+  // SEC-09
+  test(`arguments decide at the call, and only one reading is sent (${era})`, TIMEOUT, async () => {
     await using place = await company();
     const ada = await connect(place.gateway, ADA);
     assert.equal((await ada.ask('tools/call', toolCall('repo__write', { path: '/pub/x' }))).error, undefined);
@@ -191,7 +194,8 @@ for (const [era, connect] of Object.entries(ERAS)) {
     assert.equal(place.repo.requests('tools/call').length, 1);
   });
 
-  test(`SEC-09 odd spellings of a denied URI reach no upstream (${era})`, TIMEOUT, async () => {
+  // SEC-09
+  test(`odd spellings of a denied URI reach no upstream (${era})`, TIMEOUT, async () => {
     await using place = await company();
     const ada = await connect(place.gateway, ADA);
     const spellings = [
@@ -210,7 +214,8 @@ for (const [era, connect] of Object.entries(ERAS)) {
     assert.equal((await ada.ask('resources/read', { uri: 'repo+repo://public/a' })).error, undefined);
   });
 
-  test(`SEC-08 a reload that narrows rules holds at once (${era})`, TIMEOUT, async () => {
+  // SEC-08
+  test(`a reload that narrows rules holds at once (${era})`, TIMEOUT, async () => {
     await using place = await company();
     const { gateway } = place;
     const ada = await connect(gateway, ADA);
@@ -228,7 +233,8 @@ for (const [era, connect] of Object.entries(ERAS)) {
     assert.equal(place.repo.requests('tools/call').length, before);
   });
 
-  test(`SEC-08 the rights follow the claims of the current request (${era})`, TIMEOUT, async () => {
+  // SEC-08
+  test(`the rights follow the claims of the current request (${era})`, TIMEOUT, async () => {
     await using place = await company();
     const { gateway } = place;
     const [wide, narrow] = [tokenOf('ada', { groups: ['eng'] }), tokenOf('ada', { groups: [] })];
@@ -252,7 +258,8 @@ function completion(ref: object): object {
   return { ref, argument: { name: 'a', value: 'b' } };
 }
 
-test('SEC-08 after a reload, clients with other rights than before share nothing', TIMEOUT, async () => {
+// SEC-08
+test('after a reload, clients with other rights than before share nothing', TIMEOUT, async () => {
   const claims = { claims: [{ name: 'groups', path: 'groups', type: 'list' } as const], groupClaims: ['groups'] };
   const get = { get: { upstreams: ['repo'], tools: ['get'] } };
   const all = { roles: ['get'], anyone: true } as const;
@@ -269,7 +276,8 @@ test('SEC-08 after a reload, clients with other rights than before share nothing
   assert.deepEqual([await namesOf(wide), await namesOf(narrow)], [['repo__get', 'repo__write'], ['repo__get']]);
 });
 
-test('SEC-07 instructions and capabilities are those of the permitted upstreams', TIMEOUT, async () => {
+// SEC-07
+test('instructions and capabilities are those of the permitted upstreams', TIMEOUT, async () => {
   await using place = await company();
   const { client } = await legacy(place.gateway, ADA);
   const text = client.initialized.toString();
@@ -281,7 +289,8 @@ test('SEC-07 instructions and capabilities are those of the permitted upstreams'
   assert.doesNotMatch(JSON.stringify(discovered), /salaries|payroll/);
 });
 
-test('SEC-07 the endpoint of a wholly denied upstream does not exist for its principal', TIMEOUT, async () => {
+// SEC-07
+test('the endpoint of a wholly denied upstream does not exist for its principal', TIMEOUT, async () => {
   await using place = await company();
   const { gateway } = place.gateway.core;
   assert.equal(gateway.hasView('payroll', ADA), false);
@@ -291,7 +300,8 @@ test('SEC-07 the endpoint of a wholly denied upstream does not exist for its pri
   assert.equal(gateway.hasView('payroll', ROOT), true);
 });
 
-test('SEC-07 at the endpoint of one upstream a denied tool is like an unknown one', TIMEOUT, async () => {
+// SEC-07
+test('at the endpoint of one upstream a denied tool is like an unknown one', TIMEOUT, async () => {
   await using place = await company();
   const ada = await legacy(place.gateway, ADA, 'repo');
   assert.deepEqual(await ada.names('tools/list', 'tools'), ['get', 'write']);
@@ -301,7 +311,8 @@ test('SEC-07 at the endpoint of one upstream a denied tool is like an unknown on
   assert.equal(place.repo.requests('tools/call').length, 0);
 });
 
-test('SEC-07 an upstream that is down is not named to a principal that may use nothing of it', TIMEOUT, async () => {
+// SEC-07
+test('an upstream that is down is not named to a principal that may use nothing of it', TIMEOUT, async () => {
   const down = memoryUpstream({ start: () => Promise.reject(new Error('no disk')) });
   const { repo } = servers();
   await using gateway = await testCore({ repo: { memory: repo }, payroll: { memory: down } }, { access: ACCESS });
@@ -326,7 +337,8 @@ test('list_changed goes only to clients whose visible lists change', TIMEOUT, as
   assert.deepEqual(ada.client.listened, []);
 });
 
-test('SEC-07 the change of a hidden item is not announced', TIMEOUT, async () => {
+// SEC-07
+test('the change of a hidden item is not announced', TIMEOUT, async () => {
   let more: readonly object[] = [];
   const memory = memoryUpstream({
     listsOf: () => ({ tools: [{ name: 'get', ...TOOL }, ...more] }),
@@ -346,7 +358,8 @@ test('SEC-07 the change of a hidden item is not announced', TIMEOUT, async () =>
   assert.deepEqual(ada.client.listened, []);
 });
 
-test('SEC-08 a subscription ends with the right to its resource', TIMEOUT, async () => {
+// SEC-08
+test('a subscription ends with the right to its resource', TIMEOUT, async () => {
   await using place = await company();
   const { gateway, repo } = place;
   const ada = await legacy(gateway, ADA);
@@ -375,7 +388,8 @@ test('a denied request is counted by its upstream', TIMEOUT, async () => {
   assert.match(text, /linkspan_access_rule_failures_total\{rule="writer"\} 1/);
 });
 
-test('SEC-07 unlisted names reach no upstream without a prefix if something of it is denied', TIMEOUT, async () => {
+// SEC-07
+test('unlisted names reach no upstream without a prefix if something of it is denied', TIMEOUT, async () => {
   const access = accessOf({ most: { upstreams: ['repo'], deny: [{ tools: ['delete'] }] }, all: ROLES.all }, [
     { roles: ['most'], groups: ['eng'] },
     { roles: ['all'], keys: ['root'] },
@@ -390,7 +404,8 @@ test('SEC-07 unlisted names reach no upstream without a prefix if something of i
   assert.equal((await root.ask('tools/call', toolCall('absent'))).error, undefined);
 });
 
-test('SEC-08 a restored session gets only subscriptions that its principal may have now', TIMEOUT, async () => {
+// SEC-08
+test('a restored session gets only subscriptions that its principal may have now', TIMEOUT, async () => {
   await using place = await company();
   const { gateway } = place;
   const [wide, narrow] = [tokenOf('ada', { groups: ['eng'] }), tokenOf('ada', { groups: [] })];

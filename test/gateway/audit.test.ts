@@ -14,7 +14,7 @@ import { accessOf, keyOf } from '../policy/policies.ts';
 import { lockOf } from '../support/pins.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const FORM = { elicitation: { form: {} } };
 const ALICE = { key: 'key:alice', label: 'alice', scopes: [] };
 const TOOLS = [{ name: 'echo', inputSchema: { type: 'object' } }];
@@ -51,7 +51,8 @@ const outcomeOf = ({ name, decision, outcome, error, executed }: AuditRecord) =>
   executed,
 ];
 
-test('SEC-44 a call has one record that says who, what, the decision and the outcome', TIMEOUT, async () => {
+// SEC-44
+test('a call has one record that says who, what, the decision and the outcome', TIMEOUT, async () => {
   await using audit = await openTestAudit();
   {
     await using gateway = await testCore({ up: { memory: upstream() } }, {}, undefined, audit.trail);
@@ -83,7 +84,8 @@ test('SEC-44 a call has one record that says who, what, the decision and the out
   });
 });
 
-test('SEC-44 the outcome of each request is recorded, and nothing that it holds', TIMEOUT, async () => {
+// SEC-44
+test('the outcome of each request is recorded, and nothing that it holds', TIMEOUT, async () => {
   await using audit = await openTestAudit();
   {
     const memory = upstream();
@@ -127,7 +129,8 @@ test('SEC-44 the outcome of each request is recorded, and nothing that it holds'
 });
 
 for (const client of ['legacy', 'modern']) {
-  test(`SEC-44 the error of an upstream does not choose the decision (${client})`, TIMEOUT, async () => {
+  // SEC-44
+  test(`the error of an upstream does not choose the decision (${client})`, TIMEOUT, async () => {
     await using audit = await openTestAudit();
     const codes = ['unauthorized', 'cancelled'];
     {
@@ -152,7 +155,8 @@ for (const client of ['legacy', 'modern']) {
   });
 }
 
-test('SEC-44 a result that holds the type of another one is recorded as a result', TIMEOUT, async () => {
+// SEC-44
+test('a result that holds the type of another one is recorded as a result', TIMEOUT, async () => {
   await using audit = await openTestAudit();
   const memory = memoryUpstream({
     lists: { tools: TOOLS },
@@ -171,7 +175,8 @@ test('SEC-44 a result that holds the type of another one is recorded as a result
   ]);
 });
 
-test('SEC-44 members that a method does not have do not change the recorded name', TIMEOUT, async () => {
+// SEC-44
+test('members that a method does not have do not change the recorded name', TIMEOUT, async () => {
   await using audit = await openTestAudit();
   const other = { name: 'other', uri: 'other', ref: { type: 'ref/resource', name: 'other', uri: 'other' } };
   {
@@ -268,7 +273,8 @@ test('equal arguments have equal digests, and other ones others', TIMEOUT, async
   assert.equal(records.find(({ method }) => method === 'tools/list')?.['argumentsDigest'], undefined);
 });
 
-test('R22 a required record is written before the upstream gets the call', TIMEOUT, async () => {
+// R22
+test('a required record is written before the upstream gets the call', TIMEOUT, async () => {
   await using audit = await openTestAudit({ required: true, sync: 'write' });
   {
     let atCall: readonly AuditRecord[] = [];
@@ -308,7 +314,8 @@ const reaching: readonly (readonly [method: string, params: object])[] = [
 ];
 
 for (const [method, params] of reaching) {
-  test(`R22 ${method} that cannot be recorded is refused, and not sent`, TIMEOUT, async () => {
+  // R22
+  test(`${method} that cannot be recorded is refused, and not sent`, TIMEOUT, async () => {
     await using audit = await openTestAudit({ required: true });
     const tasks = { list: {}, cancel: {}, requests: { tools: { call: {} } } };
     const memory = memoryUpstream({
@@ -360,7 +367,8 @@ for (const required of [false, true]) {
   });
 }
 
-test('R22 the answer to a question that cannot be recorded does not reach the upstream', TIMEOUT, async () => {
+// R22
+test('the answer to a question that cannot be recorded does not reach the upstream', TIMEOUT, async () => {
   await using audit = await openTestAudit({ required: true });
   const { memory, call } = asker();
   await using gateway = await testCore({ up: { memory } }, {}, undefined, audit.trail);
@@ -455,7 +463,8 @@ function answersTo(requests: object): object {
 
 const RESOURCES = ['public', 'secret'].map((name) => ({ uri: `test://${name}`, name, description: 'For models.' }));
 
-test('SEC-44 a subscription to a hidden resource is denied, in the audit log and the metric', TIMEOUT, async () => {
+// SEC-44
+test('a subscription to a hidden resource is denied, in the audit log and the metric', TIMEOUT, async () => {
   await using audit = await openTestAudit();
   const memory = memoryUpstream({
     capabilities: { resources: { subscribe: true } },
@@ -489,7 +498,8 @@ test('SEC-44 a subscription to a hidden resource is denied, in the audit log and
   );
 });
 
-test('SEC-44 a read of a resource that the lock withholds is denied by the lock', TIMEOUT, async () => {
+// SEC-44
+test('a read of a resource that the lock withholds is denied by the lock', TIMEOUT, async () => {
   await using audit = await openTestAudit();
   const lists = {
     resources: RESOURCES,
@@ -524,7 +534,8 @@ test('SEC-44 a read of a resource that the lock withholds is denied by the lock'
   );
 });
 
-test('SEC-44 the data of an error inside a task is that of the upstream', TIMEOUT, async () => {
+// SEC-44
+test('the data of an error inside a task is that of the upstream', TIMEOUT, async () => {
   await using audit = await openTestAudit();
   const { memory } = extensionUpstream((task) => {
     task.status = 'failed';

@@ -6,7 +6,7 @@ import { type TestClient, testCore, toolCall } from '../support/core.ts';
 import { type HttpUpstream, modernUpstream, type Served, type ServerScript } from '../support/http-upstream.ts';
 import { askedIn, modernRequest } from '../support/modern-client.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const CALL = toolCall('up__t');
 const TOOL = { name: 't', inputSchema: { type: 'object' } };
 const ALL = { tools: { listChanged: true }, prompts: {}, resources: { subscribe: true }, logging: {} };
@@ -63,7 +63,8 @@ async function callTool(
   return { asked, answer };
 }
 
-suite('X-008 an upstream’s error about a missing capability', () => {
+// X-008
+suite('an upstream’s error about a missing capability', () => {
   for (const [method, params] of [
     ['tools/call', CALL],
     ['prompts/get', { name: 'up__p' }],
@@ -104,7 +105,8 @@ suite('X-008 an upstream’s error about a missing capability', () => {
   });
 });
 
-suite('X-009 a legacy client that answers a question with an error', () => {
+// X-009
+suite('a legacy client that answers a question with an error', () => {
   const capabilities = { elicitation: { form: {} }, sampling: {}, roots: {} };
   test('cancels a form, and the call continues', TIMEOUT, async () => {
     await using up = await upstream({ request: asking({ who: FORM }) });
@@ -128,7 +130,8 @@ suite('X-009 a legacy client that answers a question with an error', () => {
   }
 });
 
-suite('X-003 X-005 all questions of a modern upstream reach a legacy client', () => {
+// X-003 X-005
+suite('all questions of a modern upstream reach a legacy client', () => {
   test('on the stream of its call, and each answer goes back once under its own key', TIMEOUT, async () => {
     await using up = await upstream({ request: asking({ who: FORM, what: SAMPLE, where: ROOTS }) });
     await using gateway = await testCore({ up: up.config });
@@ -163,7 +166,8 @@ suite('X-003 X-005 all questions of a modern upstream reach a legacy client', ()
   });
 });
 
-suite('X-013 a request is asked only what it declared', () => {
+// X-013
+suite('a request is asked only what it declared', () => {
   const cases = [
     { question: FORM, capabilities: {}, needs: { elicitation: { form: {} } } },
     { question: FORM, capabilities: { elicitation: { url: {} } }, needs: { elicitation: { form: {} } } },
@@ -202,7 +206,8 @@ suite('X-013 a request is asked only what it declared', () => {
   }
 });
 
-suite('X-046 the requestState of an upstream', () => {
+// X-046
+suite('the requestState of an upstream', () => {
   const stateful = (name: string, states: unknown[]) => (served: Served) => {
     const { requestState } = served.params;
     states.push(requestState);
@@ -230,7 +235,8 @@ suite('X-046 the requestState of an upstream', () => {
     assert.deepEqual(states, { a: [undefined, 'of a "\u00fc\\u0041'], b: [] });
   });
 
-  test('X-004 is absent from the retry if the upstream gave none', TIMEOUT, async () => {
+  // X-004
+  test('is absent from the retry if the upstream gave none', TIMEOUT, async () => {
     await using up = await upstream({
       request: (served) => {
         if (served.params['inputResponses'] !== undefined) served.result(textOf('done'));
@@ -249,7 +255,8 @@ suite('X-046 the requestState of an upstream', () => {
   });
 });
 
-suite('X-006 an upstream that asks for a retry without questions', () => {
+// X-006
+suite('an upstream that asks for a retry without questions', () => {
   test('gets a bounded number of retries, with pauses', TIMEOUT, async () => {
     await using up = await upstream({
       request: (served) => served.result({ resultType: 'input_required', requestState: 'again' }),
@@ -262,7 +269,8 @@ suite('X-006 an upstream that asks for a retry without questions', () => {
 });
 
 for (const era of ['legacy', 'modern'] as const) {
-  suite(`X-045 X-047 a ${era} client`, () => {
+  // X-045 X-047
+  suite(`a ${era} client`, () => {
     async function ended(gateway: Awaited<ReturnType<typeof testCore>>, method: string, params: object) {
       if (era === 'modern') return await modernRequest(gateway, method, params).reply;
       const { answer } = await (await gateway.connect()).request(method, params);
@@ -271,7 +279,8 @@ for (const era of ['legacy', 'modern'] as const) {
         : { result: JSON.parse(answer.result), error: undefined };
     }
 
-    test('X-045 gets executed "unknown" for a broken stream, and the call is not repeated', TIMEOUT, async () => {
+    // X-045
+    test('gets executed "unknown" for a broken stream, and the call is not repeated', TIMEOUT, async () => {
       await using up = await upstream({ request: (served) => served.breakOff() });
       await using gateway = await testCore({ up: up.config });
       const { error } = await ended(gateway, 'tools/call', CALL);
@@ -279,7 +288,8 @@ for (const era of ['legacy', 'modern'] as const) {
       assert.equal(up.requests('tools/call').length, 1);
     });
 
-    test('X-047 gets a result after a header mismatch: the call is repeated with new lists', TIMEOUT, async () => {
+    // X-047
+    test('gets a result after a header mismatch: the call is repeated with new lists', TIMEOUT, async () => {
       let isNew = false;
       const mirrored = { type: 'object', properties: { region: { type: 'string', 'x-mcp-header': 'Region' } } };
       await using up = await upstream({
@@ -301,7 +311,8 @@ for (const era of ['legacy', 'modern'] as const) {
       assert.equal(up.requests('tools/call').length, 2);
     });
 
-    test('X-047 gets an error of its revision if the mismatch persists', TIMEOUT, async () => {
+    // X-047
+    test('gets an error of its revision if the mismatch persists', TIMEOUT, async () => {
       await using up = await upstream({ request: (served) => served.error(-32020, 'Header mismatch') });
       await using gateway = await testCore({ up: up.config });
       const { error } = await ended(gateway, 'tools/call', CALL);
@@ -310,7 +321,8 @@ for (const era of ['legacy', 'modern'] as const) {
       assert.equal(up.requests('tools/call').length, 2);
     });
 
-    test('X-025 gets the missing-resource error of its revision', TIMEOUT, async () => {
+    // X-025
+    test('gets the missing-resource error of its revision', TIMEOUT, async () => {
       await using up = await upstream({
         resources: [{ uri: 'test://a', name: 'a' }],
         request: (served) => served.error(-32602, 'Resource not found', { uri: 'test://a' }),
@@ -325,7 +337,8 @@ for (const era of ['legacy', 'modern'] as const) {
   });
 }
 
-test('X-030 a session’s log level is sent with each of its requests, and with no other', TIMEOUT, async () => {
+// X-030
+test('a session’s log level is sent with each of its requests, and with no other', TIMEOUT, async () => {
   await using up = await upstream({
     request: (served) => {
       const level = served.meta[META.logLevel];

@@ -4,7 +4,7 @@ import type { Message } from '../../src/protocol/jsonrpc.ts';
 import { testCore, toolCall } from '../support/core.ts';
 import { memoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
 
-const TIMEOUT = { timeout: 10_000 };
+const TIMEOUT = { timeout: 120_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 const text = (value: string) => ({ content: [{ type: 'text', text: value }] });
 
@@ -32,7 +32,8 @@ function asking(method: string, params: object = {}) {
   });
 }
 
-test('X-022 a question of an upstream reaches only the client of its call', TIMEOUT, async () => {
+// X-022
+test('a question of an upstream reaches only the client of its call', TIMEOUT, async () => {
   const memory = asking('elicitation/create', { message: 'Who?', requestedSchema: { type: 'object', properties: {} } });
   await using gateway = await testCore({ up: { memory } });
   const clients = await Promise.all([1, 2, 3].map(() => gateway.connect({ capabilities: { elicitation: {} } })));
@@ -57,7 +58,8 @@ test('X-022 a question of an upstream reaches only the client of its call', TIME
   );
 });
 
-test('X-021 a shared connection declares no capabilities, and its questions are refused', TIMEOUT, async () => {
+// X-021
+test('a shared connection declares no capabilities, and its questions are refused', TIMEOUT, async () => {
   const memory = asking('elicitation/create', { message: 'Who?' });
   await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
   const client = await gateway.connect({ capabilities: { elicitation: {}, sampling: {}, roots: {} } });
@@ -67,7 +69,8 @@ test('X-021 a shared connection declares no capabilities, and its questions are 
   assert.equal(memory.peers[0]?.capabilities.size, 0);
 });
 
-test('X-023 an upstream gets exactly the client’s capabilities, per connection', TIMEOUT, async () => {
+// X-023
+test('an upstream gets exactly the client’s capabilities, per connection', TIMEOUT, async () => {
   const memory = memoryUpstream({ lists: { tools: [ECHO] } });
   await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
   const capabilities = {
@@ -86,7 +89,8 @@ test('X-023 an upstream gets exactly the client’s capabilities, per connection
   assert.ok(declared.includes('{}'));
 });
 
-test('X-007 a client never gets a question for which it declared no capability', TIMEOUT, async () => {
+// X-007
+test('a client never gets a question for which it declared no capability', TIMEOUT, async () => {
   const memory = asking('sampling/createMessage', { messages: [], maxTokens: 1 });
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect({ capabilities: { elicitation: {} } });
@@ -95,7 +99,8 @@ test('X-007 a client never gets a question for which it declared no capability',
   assert.ok(answer.kind === 'result' && answer.result.includes('cannot be asked'));
 });
 
-test('S-007 on the merged endpoint a question names its upstream', TIMEOUT, async () => {
+// S-007
+test('on the merged endpoint a question names its upstream', TIMEOUT, async () => {
   const memory = asking('elicitation/create', { message: 'Delete it?' });
   await using gateway = await testCore({ up: { memory, title: 'Files' }, other: { memory: memoryUpstream({}) } });
   const client = await gateway.connect({ capabilities: { elicitation: {} } });
@@ -107,7 +112,8 @@ test('S-007 on the merged endpoint a question names its upstream', TIMEOUT, asyn
   assert.equal(ask.params?.string('message'), '[Files] Delete it?');
 });
 
-test('M-019 M-020 progress has the client’s token and type, in order, before the answer', TIMEOUT, async () => {
+// M-019 M-020
+test('progress has the client’s token and type, in order, before the answer', TIMEOUT, async () => {
   const memory = memoryUpstream({
     lists: { tools: [ECHO] },
     request: (peer, request) => {
@@ -136,7 +142,8 @@ test('M-019 M-020 progress has the client’s token and type, in order, before t
   }
 });
 
-test('X-037 N-48 a cancellation has the upstream’s id, and the request gets no response', TIMEOUT, async () => {
+// X-037 N-48
+test('a cancellation has the upstream’s id, and the request gets no response', TIMEOUT, async () => {
   const started = Promise.withResolvers<Peer>();
   const cancelled = Promise.withResolvers<string | undefined>();
   const memory = memoryUpstream({
@@ -183,7 +190,8 @@ test('a log message is filtered by the level of each session', TIMEOUT, async ()
   assert.deepEqual(await levels(chatty), ['debug', 'info', 'error']);
 });
 
-test('X-031 an unknown log level is refused', TIMEOUT, async () => {
+// X-031
+test('an unknown log level is refused', TIMEOUT, async () => {
   await using gateway = await testCore({ up: { memory: memoryUpstream({}) } });
   const client = await gateway.connect();
   const { answer } = await client.request('logging/setLevel', { level: 'loud' });

@@ -9,7 +9,7 @@ import { testCore } from '../support/core.ts';
 import { upstreamStatuses } from '../../src/compose/upstream-status.ts';
 import { openGateway } from '../support/open-gateway.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 const TOOL = { name: 'act', inputSchema: { type: 'object' } };
 const CAPABILITIES = { elicitation: { form: {} } };
 const QUESTION = JSON.stringify({
@@ -19,7 +19,8 @@ const QUESTION = JSON.stringify({
   params: { message: 'Your name?', requestedSchema: { type: 'object', properties: {} } },
 });
 
-test('N-40 a server request on a modern stream fails the call at once with the reason', TIMEOUT, async () => {
+// N-40
+test('a server request on a modern stream fails the call at once with the reason', TIMEOUT, async () => {
   await using upstream = await modernUpstream({
     tools: [TOOL],
     answers: {
@@ -41,7 +42,8 @@ test('N-40 a server request on a modern stream fails the call at once with the r
 
 for (const settings of [{}, { type: 'sse' }]) {
   const name = 'type' in settings ? 'configured as SSE' : 'found to speak SSE';
-  test(`N-42 concurrent questions of a server ${name} all reach their clients`, TIMEOUT, async () => {
+  // N-42
+  test(`concurrent questions of a server ${name} all reach their clients`, TIMEOUT, async () => {
     await using server = await askingSseServer();
     await using gateway = await openGateway({ up: { url: server.url, ...settings } });
     const options = { capabilities: CAPABILITIES };
@@ -61,7 +63,8 @@ const openings = (upstream: Awaited<ReturnType<typeof modernUpstream>>) =>
     .filter((method) => /discover|initialize$/.test(method ?? ''));
 
 suite('the first request to a remote upstream', { concurrency: 2 }, () => {
-  test('N-40 only initialize for a session, if it is answered', TIMEOUT, async () => {
+  // N-40
+  test('only initialize for a session, if it is answered', TIMEOUT, async () => {
     await using upstream = await legacyUpstream({ tools: [TOOL] });
     await using gateway = await openGateway({ up: { url: upstream.url } });
     const session = await initialize(gateway.url);
@@ -69,7 +72,8 @@ suite('the first request to a remote upstream', { concurrency: 2 }, () => {
     assert.ok(!openings(upstream).includes('server/discover'), openings(upstream).join(' '));
   });
 
-  test('N-40 server/discover for a modern client, then a supported era', TIMEOUT, async () => {
+  // N-40
+  test('server/discover for a modern client, then a supported era', TIMEOUT, async () => {
     await using upstream = await legacyUpstream({ tools: [TOOL] });
     await using gateway = await openGateway({ up: { url: upstream.url } });
     await modernResult(gateway.url, 'tools/list');
@@ -77,7 +81,8 @@ suite('the first request to a remote upstream', { concurrency: 2 }, () => {
     assert.equal(openings(upstream).filter((method) => method === 'server/discover').length, 1);
   });
 
-  test('N-40 initialize for a session, and server/discover if that is refused', TIMEOUT, async () => {
+  // N-40
+  test('initialize for a session, and server/discover if that is refused', TIMEOUT, async () => {
     await using upstream = await modernUpstream({ tools: [TOOL] });
     await using gateway = await openGateway({ up: { url: upstream.url } });
     const session = await initialize(gateway.url);
@@ -87,7 +92,8 @@ suite('the first request to a remote upstream', { concurrency: 2 }, () => {
   });
 });
 
-test('N-40 the status has the eras, the revisions and their evidence', TIMEOUT, async () => {
+// N-40
+test('the status has the eras, the revisions and their evidence', TIMEOUT, async () => {
   await using upstream = await legacyUpstream({ tools: [TOOL] });
   await using gateway = await testCore({
     up: { ...upstream.config, era: 'auto' },

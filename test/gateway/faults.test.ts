@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { GatewayError } from '../../src/errors.ts';
-import type { Answer } from '../../src/protocol/jsonrpc.ts';
-import { testCore, toolCall } from '../support/core.ts';
+import type { Answer, Message } from '../../src/protocol/jsonrpc.ts';
+import { testCore, toolCall, UPSTREAM } from '../support/core.ts';
 import { upstreamStatuses } from '../../src/compose/upstream-status.ts';
 import { memoryUpstream, result, type Script } from '../support/memory-upstream.ts';
+import { stopTime } from '../support/stopped-time.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 const DONE = { content: [{ type: 'text', text: 'done' }] };
 
@@ -37,7 +38,8 @@ function after(first: Script['request'], count = 1) {
   });
 }
 
-test('REL-07 a call refused for a lost session is sent once more, in a new session', TIMEOUT, async () => {
+// REL-07
+test('a call refused for a lost session is sent once more, in a new session', TIMEOUT, async () => {
   const memory = after((peer, { id }) => {
     peer.fail(id, REFUSED());
     peer.end(FORGOTTEN());
@@ -48,7 +50,8 @@ test('REL-07 a call refused for a lost session is sent once more, in a new sessi
   assert.equal(memory.requests('tools/call').length, 2);
 });
 
-test('REL-07 a call refused twice for a lost session is not sent a third time', TIMEOUT, async () => {
+// REL-07
+test('a call refused twice for a lost session is not sent a third time', TIMEOUT, async () => {
   const memory = after((peer, { id }) => {
     peer.fail(id, REFUSED());
     peer.end(FORGOTTEN());
@@ -60,7 +63,8 @@ test('REL-07 a call refused twice for a lost session is not sent a third time', 
   assert.equal(memory.requests('tools/call').length, 2);
 });
 
-test('G1 a call in flight when the session was lost is not sent again', TIMEOUT, async () => {
+// G1
+test('a call in flight when the session was lost is not sent again', TIMEOUT, async () => {
   const memory = after((peer) => peer.end(FORGOTTEN()));
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
@@ -69,7 +73,8 @@ test('G1 a call in flight when the session was lost is not sent again', TIMEOUT,
   assert.partialDeepStrictEqual(failure(answer), { executed: 'unknown', retryable: false });
 });
 
-test('G1 one call refused for a lost session does not repeat another one', TIMEOUT, async () => {
+// G1
+test('one call refused for a lost session does not repeat another one', TIMEOUT, async () => {
   const memory = memoryUpstream({
     lists: { tools: [ECHO, { ...ECHO, name: 'slow' }] },
     request: (peer, request) => {
@@ -90,7 +95,8 @@ test('G1 one call refused for a lost session does not repeat another one', TIMEO
   assert.deepEqual(names, ['slow', 'echo', 'echo']);
 });
 
-test('R1 G6 a crash fails its call with executed "unknown", and the next call works', TIMEOUT, async () => {
+// R1 G6
+test('a crash fails its call with executed "unknown", and the next call works', TIMEOUT, async () => {
   const memory = after((peer) => peer.crash());
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
@@ -100,43 +106,53 @@ test('R1 G6 a crash fails its call with executed "unknown", and the next call wo
   assert.deepEqual(await client.result('tools/call', toolCall('up__echo')), DONE);
 });
 
-test('R2 a call without an answer fails at its deadline and is cancelled upstream', TIMEOUT, async () => {
+// R2
+test('a call without an answer fails at its deadline and is cancelled upstream', TIMEOUT, async (t) => {
+  const time = stopTime(t);
   const memory = after(() => undefined);
-  const timeouts = { startMs: 2_000, connectMs: 2_000, firstByteMs: 2_000, callMs: 60, maxMs: 200 };
-  await using gateway = await testCore({ up: { memory, timeouts } });
+  await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
-  const { answer } = await client.request('tools/call', toolCall('up__echo'));
+  const asked = client.request('tools/call', toolCall('up__echo'));
+  const call = await memory.until(() => memory.requests('tools/call')[0]);
+  time.pass(UPSTREAM.timeouts.callMs);
+  const { answer } = await asked;
   assert.partialDeepStrictEqual(failure(answer), { code: 'upstream-timeout', executed: 'unknown' });
-  const [call] = memory.requests('tools/call');
   const cancelled = await memory.until(() =>
     memory.peers
       .flatMap(({ received }) => received)
       .find((message) => message.kind === 'notification' && message.method === 'notifications/cancelled'),
   );
   assert.ok(cancelled.kind === 'notification');
-  assert.equal(cancelled.params?.raw('requestId'), call?.id);
+  assert.equal(cancelled.params?.raw('requestId'), call.id);
 });
 
-test('REL-04 progress extends the deadline up to the maximum', TIMEOUT, async () => {
-  let ticking: NodeJS.Timeout | undefined;
-  const memory = after((peer, request) => {
-    const token = request.params?.object('_meta')?.raw('progressToken');
-    let progress = 0;
-    ticking = setInterval(() => {
-      const params = `{"progressToken":${token},"progress":${++progress}}`;
-      peer.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":${params}}`);
-    }, 10);
+// REL-04
+test('progress extends the deadline up to the maximum', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  const memory = after(() => undefined);
+  await using gateway = await testCore({
+    up: { memory, timeouts: { ...UPSTREAM.timeouts, callMs: 100, maxMs: 400 } },
   });
-  const timeouts = { startMs: 2_000, connectMs: 2_000, firstByteMs: 2_000, callMs: 100, maxMs: 400 };
-  await using gateway = await testCore({ up: { memory, timeouts } });
   const client = await gateway.connect();
-  const { answer, messages } = await client.request('tools/call', toolCall('up__echo', {}, { progressToken: 1 }));
-  clearInterval(ticking);
-  assert.partialDeepStrictEqual(failure(answer), { code: 'upstream-timeout' });
-  assert.ok(messages.length > 10, `${messages.length} messages of progress`);
+  const received: Message[] = [];
+  const asked = client.request('tools/call', toolCall('up__echo', {}, { progressToken: 1 }), {
+    onMessage: (message) => received.push(message),
+  });
+  const { params } = await memory.until(() => memory.requests('tools/call')[0]);
+  const token = params?.object('_meta')?.raw('progressToken');
+  for (let progress = 1; progress <= 4; progress++) {
+    time.pass(99);
+    memory.peers[0]?.send(
+      `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":${progress}}}`,
+    );
+    await client.until(() => received[progress - 1]);
+  }
+  time.pass(4);
+  assert.partialDeepStrictEqual(failure((await asked).answer), { code: 'upstream-timeout' });
 });
 
-test('M-028 an upstream that does not start affects only its own items', TIMEOUT, async () => {
+// M-028
+test('an upstream that does not start affects only its own items', TIMEOUT, async () => {
   const dead = memoryUpstream({ start: () => Promise.reject(new GatewayError('upstream-unavailable')) });
   const memory = after(undefined, 0);
   await using gateway = await testCore({ dead: { memory: dead }, up: { memory } });
@@ -145,7 +161,8 @@ test('M-028 an upstream that does not start affects only its own items', TIMEOUT
   assert.deepEqual(await client.result('tools/call', toolCall('up__echo')), DONE);
 });
 
-test('R1 many sessions at an upstream that is down briefly do not keep it down', TIMEOUT, async () => {
+// R1
+test('many sessions at an upstream that is down briefly do not keep it down', TIMEOUT, async () => {
   let isDown = false;
   const memory = memoryUpstream({
     lists: { tools: [ECHO] },
@@ -165,7 +182,8 @@ test('R1 many sessions at an upstream that is down briefly do not keep it down',
   assert.equal(answer.kind, 'result', JSON.stringify(answer));
 });
 
-test('R1 an upstream that loses all sessions at once does not count as crash-looping', TIMEOUT, async () => {
+// R1
+test('an upstream that loses all sessions at once does not count as crash-looping', TIMEOUT, async () => {
   const memory = memoryUpstream({
     capabilities: { resources: { subscribe: true }, tools: {} },
     lists: { tools: [ECHO], resources: [{ uri: 'file:///a', name: 'a' }] },
@@ -180,7 +198,8 @@ test('R1 an upstream that loses all sessions at once does not count as crash-loo
   }
 });
 
-test('R5 a malformed message before the initialize answer does not prevent the start', TIMEOUT, async () => {
+// R5
+test('a malformed message before the initialize answer does not prevent the start', TIMEOUT, async () => {
   const memory = memoryUpstream({
     isRaw: true,
     lists: { tools: [ECHO] },
@@ -196,7 +215,8 @@ test('R5 a malformed message before the initialize answer does not prevent the s
   assert.deepEqual(await client.result('tools/call', toolCall('up__echo')), DONE);
 });
 
-test('R5 a question with malformed params gets an error and reaches no client', TIMEOUT, async () => {
+// R5
+test('a question with malformed params gets an error and reaches no client', TIMEOUT, async () => {
   const answers: string[] = [];
   const memory = memoryUpstream({
     lists: { tools: [ECHO] },
@@ -218,7 +238,8 @@ test('R5 a question with malformed params gets an error and reaches no client', 
   assert.deepEqual(messages, []);
 });
 
-test('R5 a malformed result fails the call with executed "yes"', TIMEOUT, async () => {
+// R5
+test('a malformed result fails the call with executed "yes"', TIMEOUT, async () => {
   const memory = after((peer, { id }) => {
     const block = '{"type":"resource_link","uri":"file:///a","uri":"file:///b"}';
     peer.send(`{"jsonrpc":"2.0","id":${id},"result":{"content":[${block}]}}`);
@@ -229,12 +250,15 @@ test('R5 a malformed result fails the call with executed "yes"', TIMEOUT, async 
   assert.partialDeepStrictEqual(failure(answer), { code: 'upstream-protocol', executed: 'yes' });
 });
 
-test('R1 a start that never finishes fails with a message that names the handshake', TIMEOUT, async () => {
+// R1
+test('a start that never finishes fails with a message that names the handshake', TIMEOUT, async (t) => {
+  const time = stopTime(t);
   const memory = memoryUpstream({ isRaw: true, request: () => undefined });
-  const timeouts = { startMs: 80, connectMs: 80, firstByteMs: 80, callMs: 2_000, maxMs: 5_000 };
-  await using gateway = await testCore({ up: { memory, timeouts } });
-  const client = await gateway.connect();
-  await client.result('tools/list');
+  await using gateway = await testCore({ up: { memory } }, { lists: { waitMs: 2 * UPSTREAM.timeouts.startMs } });
+  const connecting = gateway.connect();
+  await memory.until(() => memory.requests('initialize')[0]);
+  time.pass(UPSTREAM.timeouts.startMs);
+  await (await connecting).result('tools/list');
   const reason = upstreamStatuses(gateway.core)[0]?.reason ?? '';
   assert.match(reason, /initialize/);
 });

@@ -5,10 +5,11 @@ import { LOCAL } from '../../src/policy/principal.ts';
 import { testCore, TestClient } from '../support/core.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const TOOL = { name: 'echo', inputSchema: { type: 'object' } };
 
-test('L-005 an upstream gets initialize, then initialized, then everything else', TIMEOUT, async () => {
+// L-005
+test('an upstream gets initialize, then initialized, then everything else', TIMEOUT, async () => {
   const memory = memoryUpstream({ lists: { tools: [TOOL] } });
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect({ capabilities: { roots: {} } });
@@ -22,7 +23,8 @@ test('L-005 an upstream gets initialize, then initialized, then everything else'
   }
 });
 
-test('L-004 a client gets no questions and notifications before it sends initialized', TIMEOUT, async () => {
+// L-004
+test('a client gets no questions and notifications before it sends initialized', TIMEOUT, async () => {
   let tools = [TOOL];
   const memory = memoryUpstream({
     listsOf: () => ({ tools }),

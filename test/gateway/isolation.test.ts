@@ -3,8 +3,9 @@ import { test } from 'node:test';
 import type { Principal } from '../../src/policy/principal.ts';
 import { testCore, type TestClient, toolCall } from '../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
+import { stopTime } from '../support/stopped-time.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 const RESOURCES = { resources: { subscribe: true }, tools: { listChanged: true }, logging: {} };
 const FILE = { uri: 'file:///a', name: 'a' };
@@ -30,7 +31,8 @@ function methodsOf(peer: Peer | undefined): string[] {
   return (peer?.received ?? []).flatMap((message) => ('method' in message ? [message.method] : []));
 }
 
-test('D6 isolation by session: each session has its own connection, and keeps it', TIMEOUT, async () => {
+// D6
+test('isolation by session: each session has its own connection, and keeps it', TIMEOUT, async () => {
   const memory = counting();
   await using gateway = await testCore({ up: { memory } });
   const [a, b] = [await gateway.connect(), await gateway.connect()];
@@ -39,7 +41,8 @@ test('D6 isolation by session: each session has its own connection, and keeps it
   assert.deepEqual([await conversation(a), await conversation(b)], first);
 });
 
-test('D6 isolation by principal: sessions share a connection per principal', TIMEOUT, async () => {
+// D6
+test('isolation by principal: sessions share a connection per principal', TIMEOUT, async () => {
   const memory = counting();
   await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
   const [ann, bob] = [principal('ann'), principal('bob')];
@@ -48,7 +51,8 @@ test('D6 isolation by principal: sessions share a connection per principal', TIM
   assert.notEqual(await conversation(await gateway.connect({ principal: bob })), a);
 });
 
-test('D6 isolation shared: all sessions and listings use one connection', TIMEOUT, async () => {
+// D6
+test('isolation shared: all sessions and listings use one connection', TIMEOUT, async () => {
   const memory = counting();
   await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
   const clients = [await gateway.connect(), await gateway.connect({ principal: principal('bob') })];
@@ -56,7 +60,8 @@ test('D6 isolation shared: all sessions and listings use one connection', TIMEOU
   assert.equal(memory.peers.length, 1);
 });
 
-test('D6 isolation by call: each call has a connection that ends with it', TIMEOUT, async () => {
+// D6
+test('isolation by call: each call has a connection that ends with it', TIMEOUT, async () => {
   const memory = counting();
   await using gateway = await testCore({ up: { memory, isolation: 'call' } });
   const client = await gateway.connect();
@@ -65,7 +70,8 @@ test('D6 isolation by call: each call has a connection that ends with it', TIMEO
   assert.ok(memory.open.size <= 1, `${memory.open.size} open`);
 });
 
-test('D6 isolation by call: subscribing and unsubscribing leaves no connection behind', TIMEOUT, async () => {
+// D6
+test('isolation by call: subscribing and unsubscribing leaves no connection behind', TIMEOUT, async () => {
   const memory = counting();
   await using gateway = await testCore({ up: { memory, isolation: 'call' } });
   const client = await gateway.connect();
@@ -76,7 +82,8 @@ test('D6 isolation by call: subscribing and unsubscribing leaves no connection b
   assert.ok(memory.open.size <= 2, `${memory.open.size} open`);
 });
 
-test('SEC-12 a session’s own connections end with it', TIMEOUT, async () => {
+// SEC-12
+test('a session’s own connections end with it', TIMEOUT, async () => {
   const memory = counting();
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
@@ -86,7 +93,8 @@ test('SEC-12 a session’s own connections end with it', TIMEOUT, async () => {
   await memory.until(() => memory.open.size < before || undefined);
 });
 
-test('SEC-12 a connection opening to list for a session does not outlive it', TIMEOUT, async () => {
+// SEC-12
+test('a connection opening to list for a session does not outlive it', TIMEOUT, async () => {
   const opening = Promise.withResolvers<void>();
   const memory: MemoryUpstream = counting({
     start: () => (memory.starts === 1 ? Promise.resolve() : opening.promise),
@@ -103,7 +111,8 @@ test('SEC-12 a connection opening to list for a session does not outlive it', TI
   await memory.until(() => memory.open.size <= 1 || undefined);
 });
 
-test('SEC-12 a session that ends while its connection opens leaves none; its call is answered', TIMEOUT, async () => {
+// SEC-12
+test('a session that ends while its connection opens leaves none; its call is answered', TIMEOUT, async () => {
   const opening = Promise.withResolvers<void>();
   const memory: MemoryUpstream = counting({
     start: () => (memory.starts === 1 ? Promise.resolve() : opening.promise),
@@ -121,7 +130,8 @@ test('SEC-12 a session that ends while its connection opens leaves none; its cal
   await memory.until(() => memory.open.size <= 1 || undefined);
 });
 
-test('X-023 an upstream gets no capabilities that the client’s revision does not have', TIMEOUT, async () => {
+// X-023
+test('an upstream gets no capabilities that the client’s revision does not have', TIMEOUT, async () => {
   const memory = counting();
   await using gateway = await testCore({ up: { memory } });
   const capabilities = { elicitation: { form: {}, url: {} }, sampling: { tools: {} }, roots: { listChanged: true } };
@@ -135,7 +145,8 @@ test('X-023 an upstream gets no capabilities that the client’s revision does n
   assert.equal((await declared('2025-11-25'))?.object('elicitation')?.raw('url'), '{}');
 });
 
-test('D4 lists of one session’s own connection do not reach another session', TIMEOUT, async () => {
+// D4
+test('lists of one session’s own connection do not reach another session', TIMEOUT, async () => {
   const unlocked = new Set<Peer>();
   const memory: MemoryUpstream = memoryUpstream({
     listsOf: (peer) => ({ tools: unlocked.has(peer) ? [ECHO, { ...ECHO, name: 'secret' }] : [ECHO] }),
@@ -154,7 +165,8 @@ test('D4 lists of one session’s own connection do not reach another session', 
   assert.deepEqual(tools, [{ ...ECHO, name: 'up__echo' }]);
 });
 
-test('X-022 a message of no call reaches no client if two sessions share a connection', TIMEOUT, async () => {
+// X-022
+test('a message of no call reaches no client if two sessions share a connection', TIMEOUT, async () => {
   const memory = counting();
   await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
   const clients = [await gateway.connect(), await gateway.connect()];
@@ -170,7 +182,8 @@ test('X-022 a message of no call reaches no client if two sessions share a conne
   );
 });
 
-test('D6 an unsubscribe does not end another session’s subscription on the connection', TIMEOUT, async () => {
+// D6
+test('an unsubscribe does not end another session’s subscription on the connection', TIMEOUT, async () => {
   const memory = counting();
   await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
   const [a, b] = [await gateway.connect(), await gateway.connect()];
@@ -180,7 +193,8 @@ test('D6 an unsubscribe does not end another session’s subscription on the con
   assert.equal(memory.requests('resources/unsubscribe').length, 0);
 });
 
-test('SEC-12 a principal’s connection closes despite a subscription of an ended session', TIMEOUT, async () => {
+// SEC-12
+test('a principal’s connection closes despite a subscription of an ended session', TIMEOUT, async () => {
   const memory = counting();
   await using gateway = await testCore({ up: { memory, isolation: 'principal', maxConnections: 1 } });
   const ann = await gateway.connect({ principal: principal('ann') });
@@ -191,15 +205,19 @@ test('SEC-12 a principal’s connection closes despite a subscription of an ende
 });
 
 // N-88
-test('a client beyond the only connection of an upstream is told of its setting', TIMEOUT, async () => {
+test('a client beyond the connections of an upstream is told which setting bounds them', TIMEOUT, async (t) => {
+  const time = stopTime(t);
   const memory = counting();
-  await using gateway = await testCore({ up: { memory, maxConnections: 1, queueMs: 10 } });
+  await using gateway = await testCore({ up: { memory, maxConnections: 1 } });
   await conversation(await gateway.connect());
   const refusal = /Overloaded: all connections of upstream \\"up\\" are in use .* \(its setting maxConnections: 1\)/;
-  await assert.rejects(conversation(await gateway.connect()), refusal);
+  const second = await gateway.connect();
+  await assert.rejects(time.passUntil(conversation(second), 100), refusal);
 });
 
-test('D6 concurrent opens never exceed the connections that the config allows', TIMEOUT, async () => {
+// D6
+test('concurrent opens never exceed the connections that the config allows', TIMEOUT, async (t) => {
+  const time = stopTime(t);
   let most = 0;
   const memory: MemoryUpstream = counting({
     start: async () => {
@@ -209,11 +227,14 @@ test('D6 concurrent opens never exceed the connections that the config allows', 
   });
   await using gateway = await testCore({ up: { memory, maxConnections: 3, queueMs: 1_000 } });
   const clients = await Promise.all(Array.from({ length: 10 }, () => gateway.connect()));
-  await Promise.all(clients.map((client) => client.request('tools/call', toolCall('up__echo'))));
+  const calls = clients.map((client) => client.request('tools/call', toolCall('up__echo')));
+  await time.passUntil(Promise.all(calls), 100);
   assert.ok(memory.open.size <= 3 && most <= 3, `${memory.open.size} open, at most ${most}`);
 });
 
-test('REL-14 the quota of processes covers all upstreams; a released process frees its share', TIMEOUT, async () => {
+// REL-14
+test('the quota of processes covers all upstreams; a released process frees its share', TIMEOUT, async (t) => {
+  const time = stopTime(t);
   const held: (() => void)[] = [];
   const memory: MemoryUpstream = counting({
     request: (peer, request) => {
@@ -222,41 +243,39 @@ test('REL-14 the quota of processes covers all upstreams; a released process fre
   });
   await using gateway = await testCore({ up: { memory, queueMs: 1_000 } }, { limits: { processes: 3 } });
   const clients: TestClient[] = [];
-  let refused: Awaited<ReturnType<TestClient['request']>> | undefined;
-  while (refused === undefined) {
+  for (let n = 1; n <= 3; n++) {
     const client = await gateway.connect();
     clients.push(client);
-    const before = held.length;
-    const call = client.request('tools/call', toolCall('up__echo'));
-    const started = memory.until(() => (held.length > before ? 'started' : undefined));
-    const first = await Promise.race([call, started]);
-    if (first !== 'started') refused = first;
-    assert.ok(clients.length <= 4);
+    void client.request('tools/call', toolCall('up__echo'));
+    await memory.until(() => held.length === n || undefined);
   }
+  const last = await gateway.connect();
+  const refused = await time.passUntil(last.request('tools/call', toolCall('up__echo')), 100);
   assert.ok(refused.answer.kind === 'error');
   assert.partialDeepStrictEqual(refused.answer.error.data, { code: 'overloaded', executed: 'no', retryable: true });
   assert.ok(memory.open.size <= 3);
 
-  for (const client of clients.slice(0, -1)) await gateway.core.gateway.endSession(client.session);
-  const last = clients.at(-1);
-  const again = last?.request('tools/call', toolCall('up__echo'));
-  const before = held.length;
-  await memory.until(() => held.length > before || undefined);
+  for (const client of clients) await gateway.core.gateway.endSession(client.session);
+  const again = last.request('tools/call', toolCall('up__echo'));
+  await memory.until(() => held.length === 4 || undefined);
   held.at(-1)?.();
-  assert.equal((await again)?.answer.kind, 'result');
+  assert.equal((await again).answer.kind, 'result');
 });
 
-test('N-03 at the limit of processes a new session is refused, live ones keep theirs', TIMEOUT, async () => {
+// N-03
+test('at the limit of processes a new session is refused, live ones keep theirs', TIMEOUT, async (t) => {
+  const time = stopTime(t);
   const memory = counting();
   const other = counting();
   await using gateway = await testCore(
-    { up: { memory, queueMs: 50 }, other: { memory: other, queueMs: 50 } },
+    { up: { memory, queueMs: 1_000 }, other: { memory: other, queueMs: 1_000 } },
     { limits: { processes: 3 } },
   );
   const clients = [await gateway.connect(), await gateway.connect(), await gateway.connect()];
   const seen = [];
   for (const client of clients) seen.push(await conversation(client));
-  const { answer } = await (await gateway.connect()).request('tools/call', toolCall('up__echo'));
+  const newcomer = await gateway.connect();
+  const { answer } = await time.passUntil(newcomer.request('tools/call', toolCall('up__echo')), 100);
   assert.ok(answer.kind === 'error');
   assert.partialDeepStrictEqual(answer.error.data, { code: 'overloaded', executed: 'no', retryable: true });
   assert.match(answer.error.message, /all processes .*gateway\.limits\.processes: 3/);
@@ -265,7 +284,8 @@ test('N-03 at the limit of processes a new session is refused, live ones keep th
   assert.deepEqual(again, seen);
 });
 
-test('N-03 a waiting session gets the process that another one releases', TIMEOUT, async () => {
+// N-03
+test('a waiting session gets the process that another one releases', TIMEOUT, async () => {
   const memory = counting();
   await using gateway = await testCore({ up: { memory, maxConnections: 2 } }, { limits: { processes: 3 } });
   const clients = [await gateway.connect(), await gateway.connect()];
@@ -277,7 +297,8 @@ test('N-03 a waiting session gets the process that another one releases', TIMEOU
   assert.equal(typeof (await newcomer), 'number');
 });
 
-test('N-03 a process that only reads lists is closed for a session', TIMEOUT, async () => {
+// N-03
+test('a process that only reads lists is closed for a session', TIMEOUT, async () => {
   const memory = counting();
   const other = counting();
   const limits = { processes: 2 };
@@ -288,7 +309,8 @@ test('N-03 a process that only reads lists is closed for a session', TIMEOUT, as
   assert.equal(other.open.size, 0);
 });
 
-test('N-07 the process that read the lists serves the first session', TIMEOUT, async () => {
+// N-07
+test('the process that read the lists serves the first session', TIMEOUT, async () => {
   const memory = counting();
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
@@ -298,7 +320,8 @@ test('N-07 the process that read the lists serves the first session', TIMEOUT, a
   assert.notEqual(await conversation(await gateway.connect()), 0);
 });
 
-test('N-07 the process that reads the first lists gets the first client’s capabilities', TIMEOUT, async () => {
+// N-07
+test('the process that reads the first lists gets the first client’s capabilities', TIMEOUT, async () => {
   const memory = counting();
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect({ capabilities: { sampling: {} } });
@@ -308,7 +331,8 @@ test('N-07 the process that reads the first lists gets the first client’s capa
   assert.notEqual(memory.peers[0]?.capabilities.raw('sampling'), undefined);
 });
 
-test('N-07 a process serves no client while its lists are read', TIMEOUT, async () => {
+// N-07
+test('a process serves no client while its lists are read', TIMEOUT, async () => {
   const grown = new Set<Peer>();
   let held: Promise<void> | undefined;
   const tools = ['grow', 'grown'].map((name) => ({ name, inputSchema: { type: 'object' } }));
@@ -332,7 +356,8 @@ test('N-07 a process serves no client while its lists are read', TIMEOUT, async 
   assert.deepEqual(listed, [{ name: 'up__grow', inputSchema: { type: 'object' } }]);
 });
 
-test('N-60 200 sessions of one remote upstream keep their connections on the defaults', TIMEOUT, async () => {
+// N-60
+test('200 sessions of one remote upstream keep their connections on the defaults', TIMEOUT, async () => {
   const memory = counting();
   const target = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
   await using gateway = await testCore({ up: { memory, target, concurrency: 1_024, maxConnections: 10_000 } });

@@ -9,7 +9,7 @@ import { memoryUpstream, type MemoryUpstream, result } from '../support/memory-u
 import { modernRequest, type ModernRequest } from '../support/modern-client.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const URI = 'up+test://a';
 const HTTP = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
 const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
@@ -47,7 +47,8 @@ function updates(memory: MemoryUpstream, uri = 'test://a'): void {
   for (const peer of memory.open) peer.send(JSON.stringify({ jsonrpc: '2.0', method: UPDATED, params: { uri } }));
 }
 
-suite('X-032 X-036 subscriptions/listen', () => {
+// X-032 X-036
+suite('subscriptions/listen', () => {
   for (const id of ['7', '"7"', '"a b"']) {
     test(`with id ${id} is acknowledged first, and has the id in every message`, TIMEOUT, async () => {
       const memory = older();
@@ -66,7 +67,8 @@ suite('X-032 X-036 subscriptions/listen', () => {
     });
   }
 
-  test('X-033 sends only the requested notifications', TIMEOUT, async () => {
+  // X-033
+  test('sends only the requested notifications', TIMEOUT, async () => {
     let tools: object[] = [];
     const memory = older(() => tools);
     await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
@@ -90,7 +92,8 @@ suite('X-032 X-036 subscriptions/listen', () => {
     assert.deepEqual(methods(nothing), [ACKNOWLEDGED]);
   });
 
-  test('X-033 a resource named without its prefix has that name in its updates', TIMEOUT, async () => {
+  // X-033
+  test('a resource named without its prefix has that name in its updates', TIMEOUT, async () => {
     const memory = older();
     await using gateway = await testCore({ up: { memory } });
     const notifications = { resourceSubscriptions: ['test://a'] };
@@ -105,7 +108,8 @@ suite('X-032 X-036 subscriptions/listen', () => {
     await listen.reply;
   });
 
-  test('X-034 subscribes at a legacy upstream once, and unsubscribes after the last listener', TIMEOUT, async () => {
+  // X-034
+  test('subscribes at a legacy upstream once, and unsubscribes after the last listener', TIMEOUT, async () => {
     const memory = older();
     await using gateway = await testCore({ up: { memory } });
     const listen = () =>
@@ -124,7 +128,8 @@ suite('X-032 X-036 subscriptions/listen', () => {
     assert.equal(memory.requests('resources/subscribe').length, 1);
   });
 
-  test('X-034 keeps a subscription for a stream that opens while the last one ends', TIMEOUT, async () => {
+  // X-034
+  test('keeps a subscription for a stream that opens while the last one ends', TIMEOUT, async () => {
     const slow = memoryUpstream({
       capabilities: { resources: { subscribe: true } },
       lists: { resources: [{ uri: 'test://b', name: 'b' }] },
@@ -147,7 +152,8 @@ suite('X-032 X-036 subscriptions/listen', () => {
     assert.equal(memory.requests('resources/unsubscribe').length, 0);
   });
 
-  test('X-034 a client that disconnects while it is being subscribed leaves no subscription', TIMEOUT, async () => {
+  // X-034
+  test('a client that disconnects while it is being subscribed leaves no subscription', TIMEOUT, async () => {
     const memory = older();
     await using gateway = await testCore({ up: { memory } });
     const notifications = { resourceSubscriptions: [URI] };
@@ -159,7 +165,8 @@ suite('X-032 X-036 subscriptions/listen', () => {
   });
 });
 
-suite('X-035 a legacy client that subscribes at a modern server', () => {
+// X-035
+suite('a legacy client that subscribes at a modern server', () => {
   const SCRIPT: ServerScript = {
     capabilities: { tools: { listChanged: true }, prompts: {}, resources: { subscribe: true }, logging: {} },
     tools: [{ name: 't', inputSchema: { type: 'object' } }],
@@ -208,7 +215,8 @@ suite('X-035 a legacy client that subscribes at a modern server', () => {
   });
 });
 
-suite('X-029 log messages reach a modern client', () => {
+// X-029
+suite('log messages reach a modern client', () => {
   const logging = (isAttributed: boolean): MemoryUpstream =>
     memoryUpstream({
       capabilities: { tools: {}, logging: {} },
@@ -265,7 +273,8 @@ suite('X-029 log messages reach a modern client', () => {
   });
 });
 
-test('N-23 limit subscriptionUriBytes: a longer URI is left out of the acknowledgement', TIMEOUT, async () => {
+// N-23
+test('limit subscriptionUriBytes: a longer URI is left out of the acknowledgement', TIMEOUT, async () => {
   await using gateway = await testCore({ up: { memory: older() } });
   const long = `up+test://${'x'.repeat(LIMITS.subscriptionUriBytes)}`;
   const stream = modernRequest(gateway, 'subscriptions/listen', {
@@ -287,7 +296,8 @@ test('limit listenEntries: a stream for more URIs is refused', TIMEOUT, async ()
   assert.match(await gateway.metrics.text(), /limit_reached_total\{limit="listenEntries"\} 1/);
 });
 
-test('N-23 URIs beyond the bytes of a principal are not subscribed, those of others are', TIMEOUT, async () => {
+// N-23
+test('URIs beyond the bytes of a principal are not subscribed, those of others are', TIMEOUT, async () => {
   await using gateway = await testCore({ up: { memory: older() } });
   const resourceSubscriptions = Array.from({ length: 300 }, (_, n) => `up+test://${n}`.padEnd(4_000, 'x'));
   const listen = (key: string) => {

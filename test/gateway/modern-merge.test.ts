@@ -5,7 +5,7 @@ import { answerOf, modernPost, modernResult } from '../support/modern-wire.ts';
 import { until } from '../support/stdio.ts';
 import { openGateway } from '../support/open-gateway.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 const KEY = 'io.modelcontextprotocol/';
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 
@@ -29,7 +29,8 @@ function cachingOf({ ttlMs, cacheScope }: Record<string, unknown>) {
   return { ttlMs, cacheScope };
 }
 
-test('M-010 L-001 discover, lists and reads of either era have caching fields', TIMEOUT, async () => {
+// M-010 L-001
+test('discover, lists and reads of either era have caching fields', TIMEOUT, async () => {
   const reads = { 'resources/read': () => ({ contents: [{ uri: 'file:///a', text: 'a' }] }) };
   const hasty = {
     'resources/read': () => ({ resultType: 'complete', contents: [], ttlMs: -5.5, cacheScope: 'everybody' }),
@@ -52,7 +53,8 @@ test('M-010 L-001 discover, lists and reads of either era have caching fields', 
   }
 });
 
-test('M-012 merged lists have the shortest ttl, and are public only if all parts are', TIMEOUT, async () => {
+// M-012
+test('merged lists have the shortest ttl, and are public only if all parts are', TIMEOUT, async () => {
   await using short = await modernUpstream({ tools: [ECHO], caching: { ttlMs: 60_000, cacheScope: 'public' } });
   await using long = await modernUpstream({ tools: [ECHO], caching: { ttlMs: 90_000, cacheScope: 'public' } });
   await using own = await modernUpstream({ tools: [ECHO], caching: { ttlMs: 70_000, cacheScope: 'private' } });
@@ -80,7 +82,8 @@ test('M-012 merged lists have the shortest ttl, and are public only if all parts
   }
 });
 
-test('M-011 all pages of a list have the same caching, though the upstream changed it', TIMEOUT, async () => {
+// M-011
+test('all pages of a list have the same caching, though the upstream changed it', TIMEOUT, async () => {
   const tools = Array.from({ length: 1_500 }, (_, i) => ({ ...ECHO, name: `t${i}` }));
   let cacheScope = 'public';
   await using upstream = await modernUpstream({
@@ -103,7 +106,8 @@ test('M-011 all pages of a list have the same caching, though the upstream chang
   assert.equal(second['cacheScope'], 'public');
 });
 
-test('M-004 a list is the same on every connection and after every call', TIMEOUT, async () => {
+// M-004
+test('a list is the same on every connection and after every call', TIMEOUT, async () => {
   const done = { 'tools/call': () => ({ content: [] }) };
   await using modern = await modernUpstream({ ...EVERYTHING, answers: done });
   await using legacy = await legacyUpstream({ ...EVERYTHING, answers: done });
@@ -121,7 +125,8 @@ test('M-004 a list is the same on every connection and after every call', TIMEOU
   assert.deepEqual(after, before);
 });
 
-test('M-022 the URI of a tool’s user interface, in both spellings, can be read', TIMEOUT, async () => {
+// M-022
+test('the URI of a tool’s user interface, in both spellings, can be read', TIMEOUT, async () => {
   const uri = 'ui://board/main.html';
   const tool = { ...ECHO, name: 'board', _meta: { ui: { resourceUri: uri }, 'ui/resourceUri': uri } };
   const script: ServerScript = {
@@ -159,7 +164,8 @@ test('M-022 the URI of a tool’s user interface, in both spellings, can be read
   assert.equal(other.requests('resources/read').length, 1);
 });
 
-test('M-024 a remote tool with wrong header annotations is left out and logged', TIMEOUT, async () => {
+// M-024
+test('a remote tool with wrong header annotations is left out and logged', TIMEOUT, async () => {
   const mirrored = (header: unknown, more: object = {}) => ({
     type: 'object',
     properties: { a: { type: 'string', 'x-mcp-header': header }, ...more },
@@ -196,7 +202,8 @@ test('M-024 a remote tool with wrong header annotations is left out and logged',
   assert.equal(upstream.requests('tools/call').length, 0);
 });
 
-test('M-027 unknown _meta passes both ways, and no reserved member is added', TIMEOUT, async () => {
+// M-027
+test('unknown _meta passes both ways, and no reserved member is added', TIMEOUT, async () => {
   const meta = {
     'com.example/trail': [1.0, 'x'],
     traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
@@ -231,7 +238,8 @@ test('M-027 unknown _meta passes both ways, and no reserved member is added', TI
 });
 
 for (const resultType of ['partial', 'task', 7]) {
-  test(`M-029 a result of the undeclared type ${JSON.stringify(resultType)} fails the call`, TIMEOUT, async () => {
+  // M-029
+  test(`a result of the undeclared type ${JSON.stringify(resultType)} fails the call`, TIMEOUT, async () => {
     const answers = { 'tools/call': () => ({ resultType, content: [{ type: 'text', text: 'secret' }] }) };
     await using upstream = await modernUpstream({ tools: [ECHO], answers });
     await using gateway = await openGateway({ up: { url: upstream.url } });
@@ -243,7 +251,8 @@ for (const resultType of ['partial', 'task', 7]) {
   });
 }
 
-test('M-030 a result without a type is complete, from upstreams of both eras', TIMEOUT, async () => {
+// M-030
+test('a result without a type is complete, from upstreams of both eras', TIMEOUT, async () => {
   const answers = { 'tools/call': () => ({ content: [{ type: 'text', text: 'x' }] }) };
   await using modern = await modernUpstream({ tools: [ECHO], answers });
   await using legacy = await legacyUpstream({ tools: [ECHO], answers });

@@ -6,7 +6,7 @@ import { modernUpstream, type Served, type ServerScript } from '../support/http-
 import { answerOf, modernPost, modernResult } from '../support/modern-wire.ts';
 import { openGateway } from '../support/open-gateway.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 const TOOL = { name: 'act', inputSchema: { type: 'object' } };
 const MIRRORED = {
   name: 'act',
@@ -52,7 +52,8 @@ for (const [name, act] of [
   ['before it said anything', breaks],
   ['in the middle of what it said', stops],
 ] as const) {
-  test(`X-045 a call whose stream broke ${name} is not repeated`, TIMEOUT, async () => {
+  // X-045
+  test(`a call whose stream broke ${name} is not repeated`, TIMEOUT, async () => {
     await using at = await withTool(act);
     const { error } = answerOf(await modernPost(at.url, 'tools/call', CALL, { meta: { progressToken: 1 } }));
     assert.match(JSON.stringify(error), /"executed":"unknown"/);
@@ -65,14 +66,16 @@ const hang: Act = ({ response }) => {
   return undefined;
 };
 
-test('L-015 a call without an answer in time fails, and its stream is closed', TIMEOUT, async () => {
+// L-015
+test('a call without an answer in time fails, and its stream is closed', TIMEOUT, async () => {
   await using at = await withTool(hang, { timeouts: { call: '300ms' } });
   const { error } = answerOf(await modernPost(at.url, 'tools/call', CALL));
   assert.equal(error?.code, -31_011);
   await at.calls()[0]?.closed;
 });
 
-test('L-015 progress does not extend a call without limit', TIMEOUT, async () => {
+// L-015
+test('progress does not extend a call without limit', TIMEOUT, async () => {
   const settings = { timeouts: { call: '300ms', max: '900ms' } };
   await using at = await withTool((served) => {
     stream(served.response);
@@ -91,7 +94,8 @@ suite('headers that an upstream refuses', () => {
     served.error(-32_020, 'Header mismatch');
   };
 
-  test('X-047 are sent again by the current schema, unnoticed by the client', TIMEOUT, async () => {
+  // X-047
+  test('are sent again by the current schema, unnoticed by the client', TIMEOUT, async () => {
     let tool: object = TOOL;
     const answers = {
       'tools/list': () => ({ resultType: 'complete', tools: [tool], ttlMs: 0, cacheScope: 'private' }),
@@ -105,7 +109,8 @@ suite('headers that an upstream refuses', () => {
     assert.equal(at.calls().length, 2);
   });
 
-  test('X-047 are sent again once, and a legacy client gets an error code that it knows', TIMEOUT, async () => {
+  // X-047
+  test('are sent again once, and a legacy client gets an error code that it knows', TIMEOUT, async () => {
     await using at = await withTool(refuse, {}, { tools: [MIRRORED] });
     const session = await initialize(at.url);
     const [answer] = messagesOf(await post(at.url, rpc(1, 'tools/call', CALL), session));
@@ -143,7 +148,8 @@ for (const { name, method, params, capabilities } of [
     capabilities: { elicitation: {} },
   },
 ]) {
-  test(`X-013 a modern client is not asked for ${name} without declaring it`, TIMEOUT, async () => {
+  // X-013
+  test(`a modern client is not asked for ${name} without declaring it`, TIMEOUT, async () => {
     await using at = await withTool(asks(method, params));
     const got = await modernPost(at.url, 'tools/call', CALL, { capabilities });
     const { result, error } = answerOf(got);
@@ -153,7 +159,8 @@ for (const { name, method, params, capabilities } of [
   });
 }
 
-test('X-046 the state of one upstream is not sent to another one or another tool', TIMEOUT, async () => {
+// X-046
+test('the state of one upstream is not sent to another one or another tool', TIMEOUT, async () => {
   const answers = { 'tools/call': asks('elicitation/create', FORM) };
   const script = { tools: [TOOL, { ...TOOL, name: 'other' }], answers };
   await using one = await modernUpstream(script);
@@ -181,7 +188,8 @@ for (const { method, params, ends } of [
   { method: 'roots/list', params: {}, ends: /"isError":true/ },
   { method: 'elicitation/create', params: FORM, ends: /"received":\{"k":\{"action":"cancel"\}\}/ },
 ]) {
-  test(`X-009 the call of a legacy client that refuses ${method} ends`, TIMEOUT, async () => {
+  // X-009
+  test(`the call of a legacy client that refuses ${method} ends`, TIMEOUT, async () => {
     await using at = await withTool(asks(method, params));
     const session = await initialize(at.url, '2025-11-25', {}, { sampling: {}, elicitation: {}, roots: {} });
     await post(at.url, '{"jsonrpc":"2.0","method":"notifications/initialized"}', session);

@@ -4,7 +4,7 @@ import { testCore } from '../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, result } from '../support/memory-upstream.ts';
 import { askedIn, modernRequest } from '../support/modern-client.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const URL_FORM = { elicitation: { form: {}, url: {} } };
 const PAGE = { mode: 'url', message: 'Sign in', url: 'https://example.org/in', elicitationId: 'el-1' };
 const SHOWN = { method: 'elicitation/create', params: { mode: 'url', message: 'Sign in', url: PAGE.url } };
@@ -50,7 +50,8 @@ function guarded(): MemoryUpstream & { readonly opened: () => void } {
   return { ...memory, opened };
 }
 
-suite('X-026 an upstream of 2025-11-25 that requires a URL elicitation first', () => {
+// X-026
+suite('an upstream of 2025-11-25 that requires a URL elicitation first', () => {
   for (const [method, params] of Object.entries(ASKED)) {
     test(`${method}: the client gets the URL, and its retry is sent after it`, TIMEOUT, async () => {
       const memory = guarded();
@@ -86,7 +87,8 @@ suite('X-026 an upstream of 2025-11-25 that requires a URL elicitation first', (
       assert.equal(memory.requests(method).length, 1);
     });
 
-    test(`X-008 ${method}: a request that did not declare it gets the missing capability`, TIMEOUT, async () => {
+    // X-008
+    test(`${method}: a request that did not declare it gets the missing capability`, TIMEOUT, async () => {
       await using gateway = await testCore({ up: { memory: guarded() } });
       const { error } = await modernRequest(gateway, method, params, { capabilities: { elicitation: {} } }).reply;
       assert.partialDeepStrictEqual(error, {
@@ -96,7 +98,8 @@ suite('X-026 an upstream of 2025-11-25 that requires a URL elicitation first', (
     });
   }
 
-  test('X-017 a retry without a response for the URL is asked again', TIMEOUT, async () => {
+  // X-017
+  test('a retry without a response for the URL is asked again', TIMEOUT, async () => {
     const memory = guarded();
     await using gateway = await testCore({ up: { memory } });
     const options = { capabilities: URL_FORM };
@@ -107,7 +110,8 @@ suite('X-026 an upstream of 2025-11-25 that requires a URL elicitation first', (
     assert.deepEqual(again.inputRequests, first.inputRequests);
   });
 
-  test('X-025 X-012 a request that may not require input fails, and never with -32042', TIMEOUT, async () => {
+  // X-025 X-012
+  test('a request that may not require input fails, and never with -32042', TIMEOUT, async () => {
     await using gateway = await testCore({ up: { memory: guarded() } });
     const params = { ref: { type: 'ref/prompt', name: 'up__p' }, argument: { name: 'a', value: '' } };
     const options = { capabilities: URL_FORM };

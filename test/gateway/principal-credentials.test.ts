@@ -7,7 +7,7 @@ import { HttpStatusError } from '../../src/upstream/rpc/http-status-error.ts';
 import { testCore, type TestClient, toolCall } from '../support/core.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const TARGET = { kind: 'http', url: 'http://127.0.0.1:1/mcp', headers: {} } as const;
 
 const principal = (key: string): Principal => ({ key, label: key, scopes: [] });

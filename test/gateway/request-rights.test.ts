@@ -14,7 +14,7 @@ import { memoryUpstream, result } from '../support/memory-upstream.ts';
 import { modernRequest, type ModernRequest } from '../support/modern-client.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const TOOL = { inputSchema: { type: 'object' } };
 const CLAIMS = { claims: [{ name: 'groups', path: 'groups', type: 'list' } as const], groupClaims: ['groups'] };
 const ROLES = {
@@ -68,7 +68,8 @@ async function changeAccess(gateway: TestCore, access: Config['access']): Promis
   await gateway.core.apply(next, diffConfigs(gateway.config, next));
 }
 
-test('SEC-08 two tokens in one session at once each have their own lists and calls', TIMEOUT, async () => {
+// SEC-08
+test('two tokens in one session at once each have their own lists and calls', TIMEOUT, async () => {
   await using at = await place();
   const client = await at.gateway.connect({ principal: WIDE });
   for (const latest of [NARROW, WIDE]) {
@@ -98,7 +99,8 @@ test('each request of a session is counted for the rates of its own token', TIME
   assert.deepEqual(kinds, ['result', 'result', 'result', 'error', 'result']);
 });
 
-test('SEC-08 an event stream has the rights of the token that opened it', TIMEOUT, async () => {
+// SEC-08
+test('an event stream has the rights of the token that opened it', TIMEOUT, async () => {
   await using at = await place();
   const client = await at.gateway.connect({ principal: NARROW });
   client.notify('notifications/initialized');
@@ -117,7 +119,8 @@ test('SEC-08 an event stream has the rights of the token that opened it', TIMEOU
   await client.waitForMessage('notifications/resources/updated');
 });
 
-test('SEC-08 what waits for a stream is dropped when the rights become others', TIMEOUT, async () => {
+// SEC-08
+test('what waits for a stream is dropped when the rights become others', TIMEOUT, async () => {
   await using at = await place();
   const client = await at.gateway.connect({ principal: WIDE, listens: false });
   client.notify('notifications/initialized');
@@ -134,7 +137,8 @@ test('SEC-08 what waits for a stream is dropped when the rights become others', 
   assert.ok(!methods(client.listened).includes('notifications/resources/updated'));
 });
 
-test('SEC-08 an input during initialize sets the rights of a client with one stream', TIMEOUT, async () => {
+// SEC-08
+test('an input during initialize sets the rights of a client with one stream', TIMEOUT, async () => {
   await using at = await place();
   const sent: string[] = [];
   const peer = new Peer({
@@ -182,7 +186,8 @@ async function listen(gateway: TestCore, principal: typeof WIDE) {
   return stream;
 }
 
-test('SEC-08 a reload ends subscription streams that have other rights than their group', TIMEOUT, async () => {
+// SEC-08
+test('a reload ends subscription streams that have other rights than their group', TIMEOUT, async () => {
   const everyone = accessOf(ROLES, [{ roles: ['all', 'eng'], anyone: true }], CLAIMS);
   await using at = await place({ access: everyone });
   const { gateway } = at;

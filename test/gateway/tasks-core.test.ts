@@ -8,7 +8,7 @@ import { memoryUpstream, result } from '../support/memory-upstream.ts';
 import { ModernClient } from '../support/modern-client.ts';
 import { coreTaskUpstream, extensionUpstream, SECRET } from '../support/task-upstreams.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const RELATED = 'io.modelcontextprotocol/related-task';
 const DONE = { content: [{ type: 'text', text: 'done' }] };
 const ALICE = { key: 'alice', label: 'alice', scopes: [] };
@@ -34,7 +34,8 @@ test('clients of 2025-11-25, and no older ones, get the tasks capability of upst
   assert.equal((await other.request('tasks/list')).answer.kind, 'error');
 });
 
-test('M-021 a requested task has one sealed id from start to end', TIMEOUT, async () => {
+// M-021
+test('a requested task has one sealed id from start to end', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
@@ -56,7 +57,8 @@ test('M-021 a requested task has one sealed id from start to end', TIMEOUT, asyn
   assert.equal(tasks[1]?.status, 'cancelled');
 });
 
-test('S-004 tasks belong to their principal, also on a shared connection', TIMEOUT, async () => {
+// S-004
+test('tasks belong to their principal, also on a shared connection', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
   const alice = await gateway.connect({ principal: ALICE });
@@ -82,7 +84,8 @@ test('an upstream’s error about an unknown task has the client’s id', TIMEOU
   assert.deepEqual(answer.kind === 'error' && answer.error, { code: -32602, message: `no task ${taskId}` });
 });
 
-test('X-038 a call that becomes a task is cancelled as a task, not as a call', TIMEOUT, async () => {
+// X-038
+test('a call that becomes a task is cancelled as a task, not as a call', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
@@ -99,7 +102,8 @@ test('X-038 a call that becomes a task is cancelled as a task, not as a call', T
 });
 
 for (const revision of ['2024-11-05', '2025-06-18', '2025-11-25']) {
-  test(`X-042 a task-only tool works for a client of ${revision} without tasks`, TIMEOUT, async () => {
+  // X-042
+  test(`a task-only tool works for a client of ${revision} without tasks`, TIMEOUT, async () => {
     const { memory } = coreTaskUpstream((task) => Object.assign(task, { status: 'completed', result: DONE }));
     await using gateway = await testCore({ up: { memory } });
     const client = await gateway.connect({ revision });
@@ -108,14 +112,16 @@ for (const revision of ['2024-11-05', '2025-06-18', '2025-11-25']) {
   });
 }
 
-test('X-042 a task-only tool works for a client of 2026-07-28 without tasks (X-039)', TIMEOUT, async () => {
+// X-042
+test('a task-only tool works for a client of 2026-07-28 without tasks (X-039)', TIMEOUT, async () => {
   const { memory } = coreTaskUpstream((task) => Object.assign(task, { status: 'completed', result: DONE }));
   await using gateway = await testCore({ up: { memory } });
   const result = await new ModernClient(gateway).result('tools/call', toolCall('up__job'));
   assert.deepEqual([result['resultType'], result['content']], ['complete', DONE.content]);
 });
 
-test('X-042 a task-only tool asks its client while it runs, and its error is the call’s', TIMEOUT, async () => {
+// X-042
+test('a task-only tool asks its client while it runs, and its error is the call’s', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream((task, peer) => {
     task.status = 'input_required';
     const params = { message: 'Sure?', requestedSchema: { type: 'object' }, _meta: { [RELATED]: { taskId: task.id } } };
@@ -137,7 +143,8 @@ test('X-042 a task-only tool asks its client while it runs, and its error is the
   assert.deepEqual(answer.kind === 'error' && answer.error, { code: 7, message: 'declined' });
 });
 
-test('X-038 cancelling a call of a task-only tool cancels its task', TIMEOUT, async () => {
+// X-038
+test('cancelling a call of a task-only tool cancels its task', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
   const { call, reply } = new ModernClient(gateway).request('tools/call', toolCall('up__job'));
@@ -148,7 +155,8 @@ test('X-038 cancelling a call of a task-only tool cancels its task', TIMEOUT, as
   assert.equal(tasks[0]?.status, 'cancelled');
 });
 
-test('M-009 notifications and questions about a task have the client’s id and reach only it', TIMEOUT, async () => {
+// M-009
+test('notifications and questions about a task have the client’s id and reach only it', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory, isolation: 'session' } });
   const client = await gateway.connect({ capabilities: { elicitation: {} } });
@@ -177,7 +185,8 @@ function isTask(params: RawObject | undefined): boolean {
   return params?.raw('task') !== undefined;
 }
 
-test('M-020 progress with the client’s token continues until the task ends', TIMEOUT, async () => {
+// M-020
+test('progress with the client’s token continues until the task ends', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();

@@ -4,7 +4,7 @@ import { testCore } from '../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, result } from '../support/memory-upstream.ts';
 import { modernRequest } from '../support/modern-client.ts';
 
-const TIMEOUT = { timeout: 10_000 };
+const TIMEOUT = { timeout: 120_000 };
 const UPDATED = 'notifications/resources/updated';
 const URI = 'up+test://a';
 const METHOD_NOT_FOUND = -32_601;

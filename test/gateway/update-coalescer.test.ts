@@ -4,7 +4,7 @@ import { UpdateCoalescer } from '../../src/gateway/update-coalescer.ts';
 import { RawObject } from '../../src/json/json.ts';
 
 const PARAMS = RawObject.EMPTY;
-const LONGER_THAN_WINDOW_MS = 100;
+const LONGER_THAN_WINDOW_MS = 100; // subject
 
 interface Announced {
   readonly sources: readonly string[];

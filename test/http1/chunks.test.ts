@@ -57,7 +57,8 @@ for (const text of [
   `1;${'x'.repeat(5_000)}\r\n`,
   `0\r\n${`x: ${'y'.repeat(1_000)}\r\n`.repeat(70)}\r\n`,
 ]) {
-  test(`SEC-18 the chunk framing ${JSON.stringify(text.slice(0, 20))} of ${text.length} bytes is refused`, () => {
+  // SEC-18
+  test(`the chunk framing ${JSON.stringify(text.slice(0, 20))} of ${text.length} bytes is refused`, () => {
     assert.throws(
       () => read(new ChunkReader(), [Buffer.from(text)]),
       (thrown) => thrown instanceof WireError && thrown.code === 'not-http',

@@ -6,9 +6,10 @@ import { RequestHead } from '../../src/http1/request.ts';
 import { type SocketEvents, WireSocket } from '../../src/http1/socket.ts';
 import type { WireController, WireHandler, WireRequest } from '../../src/http1/wire.ts';
 import { Waitlist } from '../fixtures/servers/http-harness.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { closed, ok } from '../support/wire.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 const request = (bodyMs = 0): WireRequest => ({
   head: new RequestHead('POST', 'test.example', '/mcp', []),
   body: '{}',
@@ -81,7 +82,7 @@ async function line(answer: (far: Socket) => void, bodyMs?: number): Promise<Lin
   const address = server.address();
   assert.ok(typeof address === 'object' && address !== null);
   const recorder = new Recorder();
-  const to = { host: '127.0.0.1', port: address.port, connectMs: 2_000 };
+  const to = { host: '127.0.0.1', port: address.port, connectMs: PATIENCE_MS };
   const socket = new WireSocket(to, request(bodyMs), recorder, recorder);
   return {
     socket,

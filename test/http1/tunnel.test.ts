@@ -3,12 +3,12 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { test } from 'node:test';
 import { openTunnel } from '../../src/http1/tunnel.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { quote } from '../support/test-name.ts';
 import { startConnectProxy } from '../support/connect-proxy.ts';
 import { freePort } from '../support/free-port.ts';
 
-const LIMIT = { timeout: 60_000 };
-const PATIENCE_MS = 20_000;
+const LIMIT = { timeout: 120_000 };
 
 const through = (port: number, host = 'up.example', user = '', connectMs = PATIENCE_MS) =>
   openTunnel({ url: `http://${user}127.0.0.1:${port}`, connectMs }, host, 443);

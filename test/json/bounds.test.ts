@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../support/fast-check.ts';
 import { CLIENT_BOUNDS, type JsonBounds, JsonTextError, RawObject, UPSTREAM_BOUNDS } from '../../src/json/json.ts';
 import { LIMITS } from '../../src/limits.ts';
 import { MessageError, parseClientBatch, parseClientMessage, parseMessage } from '../../src/protocol/jsonrpc.ts';
@@ -19,8 +19,10 @@ const members = (count: number): string => `{${Array.from({ length: count }, (_,
 const nested = (depth: number): string => '['.repeat(depth) + ']'.repeat(depth);
 
 for (const [name, bounds] of [
-  ['N-27 limit clientObjectMembers', CLIENT_BOUNDS],
-  ['N-27 limit upstreamObjectMembers', UPSTREAM_BOUNDS],
+  // N-27
+  ['limit clientObjectMembers', CLIENT_BOUNDS],
+  // N-27
+  ['limit upstreamObjectMembers', UPSTREAM_BOUNDS],
 ] as const) {
   test(`${name}: one member more is refused at any depth`, () => {
     const { max, limit } = bounds.members;
@@ -38,8 +40,10 @@ for (const [name, bounds] of [
 }
 
 for (const [name, bounds] of [
-  ['N-27 limit clientMessageValues', CLIENT_BOUNDS],
-  ['N-27 limit upstreamMessageValues', UPSTREAM_BOUNDS],
+  // N-27
+  ['limit clientMessageValues', CLIENT_BOUNDS],
+  // N-27
+  ['limit upstreamMessageValues', UPSTREAM_BOUNDS],
 ] as const) {
   test(`${name}: a message with one value more is refused`, () => {
     const { max, limit } = bounds.values;
@@ -50,12 +54,14 @@ for (const [name, bounds] of [
   });
 }
 
-test('SEC-24 N-27 limit jsonDepth: deeper nesting is an invalid request, not invalid JSON', () => {
+// SEC-24 N-27
+test('limit jsonDepth: deeper nesting is an invalid request, not invalid JSON', () => {
   assert.equal(refusedAs(`{"a":${nested(LIMITS.jsonDepth)}}`, CLIENT_BOUNDS), undefined);
   assert.equal(refusedAs(`{"a":${nested(LIMITS.jsonDepth + 1)}}`, CLIENT_BOUNDS)?.refused, 'jsonDepth');
 });
 
-test('SEC-24 N-27 a batch is bounded as a whole, before its items are parsed', () => {
+// SEC-24 N-27
+test('a batch is bounded as a whole, before its items are parsed', () => {
   const half = `[${'0,'.repeat(LIMITS.clientMessageValues / 2)}0]`;
   const item = `{"jsonrpc":"2.0","method":"x","params":{"a":${half}}}`;
   assert.equal(parseClientBatch(`[${item}]`, 20).length, 1);
@@ -76,12 +82,14 @@ for (const [where, text] of [
   ['the result of a client', '{"jsonrpc":"2.0","id":1,"result":{"content":{"a":1,"a":1}}}'],
   ['params', '{"jsonrpc":"2.0","id":1,"method":"x","params":{"name":"a","name":"b"}}'],
 ] as const) {
-  test(`N-33 a name that appears twice in ${where} is refused with -32600`, () => {
+  // N-33
+  test(`a name that appears twice in ${where} is refused with -32600`, () => {
     assert.throws(() => parseClientMessage(text), { code: -32600, refused: 'duplicate' });
   });
 }
 
-test('N-33 a name may repeat in another object, and after a refused message', () => {
+// N-33
+test('a name may repeat in another object, and after a refused message', () => {
   const text = '{"jsonrpc":"2.0","id":1,"method":"x","params":{"arguments":{"a":{"a":1},"b":[{"a":1},{"a":2}]}}}';
   assert.throws(() =>
     parseClientMessage('{"jsonrpc":"2.0","id":1,"method":"x","params":{"arguments":{"b":1,"a":{"a":1,'),
@@ -89,7 +97,8 @@ test('N-33 a name may repeat in another object, and after a refused message', ()
   assert.equal(parseClientMessage(text).kind, 'request');
 });
 
-test('N-33 a _meta accepted from an upstream is checked again for a client', () => {
+// N-33
+test('a _meta accepted from an upstream is checked again for a client', () => {
   const twice = '{"a":{"b":1,"b":2}}';
   const upstream = `{"jsonrpc":"2.0","method":"x","params":{"_meta":${twice}}}`;
   for (let n = 0; n < 3; n++) assert.equal(parseMessage(upstream).kind, 'notification');
@@ -116,7 +125,8 @@ const PIECES = [
   ' ',
 ];
 
-test('N-32 strict mode accepts exactly what JSON.parse accepts, strings included', () => {
+// N-32
+test('strict mode accepts exactly what JSON.parse accepts, strings included', () => {
   const piece = fc.constantFrom(...PIECES, 'long '.repeat(20));
   const string = fc.array(piece, { maxLength: 8 }).map((pieces) => `"${pieces.join('')}"`);
   // With dense escapes, strings are checked by another function.
@@ -142,7 +152,8 @@ test('N-32 strict mode accepts exactly what JSON.parse accepts, strings included
   );
 });
 
-test('N-32 broken strings are found in every block of the scan', () => {
+// N-32
+test('broken strings are found in every block of the scan', () => {
   for (const filler of ['x'.repeat(65_530), '€'.repeat(65_530), '\\n'.repeat(40_000), '\\u0041 ok'.repeat(9_000)]) {
     for (let pad = 0; pad < 12; pad++) {
       const sound = `{"a":"${filler}${' '.repeat(pad)}"}`;
@@ -156,7 +167,8 @@ test('N-32 broken strings are found in every block of the scan', () => {
   }
 });
 
-test('N-32 a response that is broken inside a string is refused under its own id', () => {
+// N-32
+test('a response that is broken inside a string is refused under its own id', () => {
   for (const bad of ['\\q', '\n', '\u0001', '\\u12g4']) {
     const text = `{"jsonrpc":"2.0","id":77,"result":{"content":[{"type":"text","text":"${bad}"}]}}`;
     assert.throws(
@@ -168,14 +180,16 @@ test('N-32 a response that is broken inside a string is refused under its own id
   }
 });
 
-test('N-27 a batch of too many messages is read no further than the first too many', () => {
+// N-27
+test('a batch of too many messages is read no further than the first too many', () => {
   const ping = '{"jsonrpc":"2.0","id":1,"method":"ping"}';
   // The rest is not even JSON.
   assert.throws(() => parseClientBatch(`[${`${ping},`.repeat(4)}oops`, 3), /1 to 3 messages/);
   assert.equal(parseClientBatch(`[${ping},${ping},${ping}]`, 3).length, 3);
 });
 
-test('N-27 a response that is nested too deeply names its request, a deep request does not', () => {
+// N-27
+test('a response that is nested too deeply names its request, a deep request does not', () => {
   const deep = nested(LIMITS.jsonDepth + 1);
   const cases = [
     [`{"jsonrpc":"2.0","id":7,"result":{"a":${deep}}}`, '7'],

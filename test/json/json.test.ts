@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import * as fc from 'fast-check';
+import * as fc from '../support/fast-check.ts';
 
 import {
   arrayText,
@@ -352,7 +352,7 @@ const hostile = [
 
 for (const { name, text } of hostile) {
   // A parser that takes quadratic time would need hours for these.
-  test(`a megabyte of ${name} is refused in linear time`, { timeout: 20_000 }, () => {
+  test(`a megabyte of ${name} is refused in linear time`, { timeout: 120_000 }, () => {
     assert.throws(() => RawObject.parse(text), JsonTextError);
     assert.throws(() => rawItems(`[${text.slice(5)}`), JsonTextError);
   });
@@ -369,7 +369,8 @@ test('oneLine removes line breaks between tokens, not escapes in strings', () =>
   assert.equal(oneLine('{"a":1}'), '{"a":1}');
 });
 
-test('N-64 a compacted object reads, changes and is written as before', () => {
+// N-64
+test('a compacted object reads, changes and is written as before', () => {
   const text = '{ "name": "a", "é\\n": [1, 2],"x":{"y":1.0} }';
   const object = RawObject.parse(text);
   const compact = object.compacted();

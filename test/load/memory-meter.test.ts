@@ -63,7 +63,8 @@ const cases = [
 ];
 
 for (const { name, files, share } of cases) {
-  test(`R20 the memory of ${name}`, () => {
+  // R20
+  test(`the memory of ${name}`, () => {
     using at = system(files);
     using meter = new MemoryMeter(at.root);
     // No whole collection of the heap has been seen yet.
@@ -72,7 +73,8 @@ for (const { name, files, share } of cases) {
   });
 }
 
-test('R20 with a limit of its own, the memory of the process counts', () => {
+// R20
+test('with a limit of its own, the memory of the process counts', () => {
   using meter = new MemoryMeter();
   const rss = process.memoryUsage.rss();
   const share = meter.usedShare(2 * rss);

@@ -3,8 +3,8 @@ import { test } from 'node:test';
 import type { Work } from '../../src/load/load.ts';
 import { LEAST_FOR_DELAY, LEAST_FOR_MEMORY, Overload } from '../../src/load/overload.ts';
 
-const BOUND_MS = 500;
-const TURN_MS = 100;
+const BOUND_MS = 500; // subject
+const TURN_MS = 100; // subject
 
 /** Records this many turns that are that late. */
 function turns(overload: Overload, count: number, lateMs: number, inFlight: number): void {
@@ -79,7 +79,8 @@ const levels = [
 ];
 
 for (const { used, caches, refuses, closes } of levels) {
-  test(`R20 the measures at ${used * 100} % of the memory`, () => {
+  // R20
+  test(`the measures at ${used * 100} % of the memory`, () => {
     const overload = new Overload();
     overload.onMemory(used);
     assert.equal(overload.mustDropCaches, false, 'one measurement alone');
@@ -93,7 +94,8 @@ for (const { used, caches, refuses, closes } of levels) {
   });
 }
 
-test('R20 a measure goes on until the memory is clearly below its beginning', () => {
+// R20
+test('a measure goes on until the memory is clearly below its beginning', () => {
   const overload = new Overload();
   for (const used of [0.96, 0.96, 0.91, 0.91]) overload.onMemory(used);
   assert.equal(overload.mustCloseReaders, true);

@@ -29,7 +29,8 @@ function lockOf(tools: readonly object[], instructions?: string): Lock {
   return new Map([['files', [pinLists(listed(tools, instructions), ['legacy'])]]]);
 }
 
-test('SEC-33 a lock file holds definitions by line, with hidden characters as escapes', () => {
+// SEC-33
+test('a lock file holds definitions by line, with hidden characters as escapes', () => {
   const text = lockText(lockOf([TOOL, OTHER], 'Read first.'));
   const lines = text.split('\n').slice(2).join('\n');
   assert.equal(

@@ -1,4 +1,5 @@
 /** A client that begins with `initialize`, over any transport. */
+import { PATIENCE_MS } from '../support/patience.ts';
 import type { Asked, Call, CallOptions, Client, Disconnect, Received, Reply } from './client.ts';
 import { Notifications } from './client.ts';
 import { HttpWire, SseWire, StdioWire, type Wire } from './client-wire.ts';
@@ -21,12 +22,10 @@ interface Pending {
   isCancelled: boolean;
 }
 
-const REPLY_MS = 8_000;
-
 /** @throws {Error} of the promise, or if it takes too long. */
 export async function inTime<T>(promise: Promise<T>, what: string): Promise<T> {
   const late = Promise.withResolvers<never>();
-  const timer = setTimeout(() => late.reject(new Error(`no answer to ${what} within ${REPLY_MS} ms`)), REPLY_MS);
+  const timer = setTimeout(() => late.reject(new Error(`no answer to ${what} within ${PATIENCE_MS} ms`)), PATIENCE_MS);
   try {
     return await Promise.race([promise, late.promise]);
   } finally {

@@ -3,6 +3,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { Agent, request as send, type ClientRequest, type IncomingMessage } from 'node:http';
 import { createInterface } from 'node:readline';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { EventReader } from './events.ts';
 import { idOf, parse, type Id, type Message } from './json.ts';
 
@@ -20,8 +21,6 @@ export interface Wire {
   drop(id: Id): void;
   close(): Promise<void>;
 }
-
-const CLOSE_MS = 3_000;
 
 export interface HttpOptions {
   readonly url: string;
@@ -228,7 +227,7 @@ export class StdioWire implements Wire {
 
   async close(): Promise<void> {
     this.#child.stdin?.end();
-    const timer = setTimeout(() => this.#child.kill('SIGKILL'), CLOSE_MS);
+    const timer = setTimeout(() => this.#child.kill('SIGKILL'), PATIENCE_MS);
     await this.#exited;
     clearTimeout(timer);
   }

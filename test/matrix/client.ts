@@ -1,5 +1,6 @@
 /** A client of exactly one revision, without an SDK. This interface hides the differences between the eras. */
 import { setTimeout as delay } from 'node:timers/promises';
+import { PATIENCE_MS } from '../support/patience.ts';
 import type { Id, Members } from './json.ts';
 import type { Revision } from './words.ts';
 
@@ -57,14 +58,13 @@ export interface Client {
 }
 
 const POLL_MS = 5;
-const WAIT_MS = 5_000;
 
 export class Notifications {
   readonly received: Received[] = [];
 
   /** Resolves with the first matching notification from `since` on. @throws {Error} if none arrives in time. */
   async wait(method: string, fits: (params: Members) => boolean, since = 0): Promise<Members> {
-    const deadline = performance.now() + WAIT_MS;
+    const deadline = performance.now() + PATIENCE_MS;
     for (;;) {
       const found = this.received.slice(since).find((one) => one.method === method && fits(one.params));
       if (found !== undefined) return found.params;

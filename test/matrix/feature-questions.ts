@@ -5,8 +5,6 @@ import { formQuestion, ROOTS_QUESTION, samplingQuestion, shortSampling, textResu
 import { degraded, HOW, LOSSLESS, mustEqual, NOT_DEFINED, type Outcome } from './outcome.ts';
 import { defines, MODERN, type Feature } from './words.ts';
 
-const UPSTREAM_MS = 5_000;
-
 function sampled(text: string): Members {
   return { role: 'assistant', content: { type: 'text', text }, model: 'matrix-1', stopReason: 'endTurn' };
 }
@@ -49,7 +47,7 @@ async function roots(scene: Scene): Promise<Outcome> {
   );
   const since = scene.ledger.entries.length;
   const isKnown = (await scene.client.rootsChanged()) && scene.upstream !== MODERN;
-  if (isKnown) await scene.ledger.wait(['roots changed'], '', UPSTREAM_MS, since);
+  if (isKnown) await scene.ledger.wait(['roots changed'], '', since);
   return LOSSLESS;
 }
 

@@ -1,6 +1,7 @@
 /** One driver per feature: uses it, compares the received content with the upstream's, and returns the outcome. */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
+import { PATIENCE_MS } from '../support/patience.ts';
 import type { Asked, Call, CallOptions, Client, Reply } from './client.ts';
 import { array, isMembers, object, string, tryParse, without, type Members } from './json.ts';
 import type { Ledger } from './ledger.ts';
@@ -31,7 +32,6 @@ export interface Scene {
 
 export type Driver = (scene: Scene) => Promise<Outcome>;
 
-const UPSTREAM_MS = 5_000;
 const POLL_MS = 5;
 const TASK_POLL_MS = 20;
 
@@ -116,15 +116,15 @@ async function progresses(scene: Scene): Promise<Outcome> {
 async function cancel(scene: Scene): Promise<Outcome> {
   const nonce = newNonce();
   const call = callTool(scene, 'waits', { nonce });
-  await scene.ledger.wait(['started'], nonce, UPSTREAM_MS);
+  await scene.ledger.wait(['started'], nonce);
   call.cancel();
-  await scene.ledger.wait(['cancelled'], nonce, UPSTREAM_MS);
+  await scene.ledger.wait(['cancelled'], nonce);
   return LOSSLESS;
 }
 
 /** @throws {Error} if no message about the call arrives in time. */
 async function waitForProgress(call: Call): Promise<void> {
-  const deadline = performance.now() + UPSTREAM_MS;
+  const deadline = performance.now() + PATIENCE_MS;
   while (call.received.length === 0) {
     if (performance.now() > deadline) throw new Error('no progress was received before the connection was to break');
     await delay(POLL_MS);
@@ -138,17 +138,17 @@ async function disconnect(scene: Scene): Promise<Outcome> {
     const own = { ...scene, client };
     const nonce = newNonce();
     const call = callTool(own, 'waits', { nonce }, { progressToken: nonce });
-    await scene.ledger.wait(['started'], nonce, UPSTREAM_MS);
+    await scene.ledger.wait(['started'], nonce);
     if (client.disconnectMeans !== 'the call goes on') {
       call.disconnect();
-      await scene.ledger.wait(['cancelled'], nonce, UPSTREAM_MS);
+      await scene.ledger.wait(['cancelled'], nonce);
       return LOSSLESS;
     }
     // A stream cannot be resumed before its first event.
     await waitForProgress(call);
     call.disconnect();
     mustEqual(textResult('released'), await toolResult(own, 'release', { nonce }), 'result of release');
-    await scene.ledger.wait(['released'], nonce, UPSTREAM_MS);
+    await scene.ledger.wait(['released'], nonce);
     client.resume(call);
     mustEqual(textResult(`released: ${nonce}`), resultOf(await call.reply, 'waits'), 'result');
     return LOSSLESS;
@@ -216,11 +216,11 @@ async function subscribe(scene: Scene): Promise<Outcome> {
   const nonce = newNonce();
   const uri = `test://note/${nonce}`;
   const watching = await client.watch([uri]);
-  await ledger.wait(['subscribed'], uri, UPSTREAM_MS);
+  await ledger.wait(['subscribed'], uri);
   await toolResult(scene, 'touch', { nonce });
   await client.notifications.wait('notifications/resources/updated', (params) => params['uri'] === uri);
   await watching.end();
-  await ledger.wait(['unsubscribed'], uri, UPSTREAM_MS);
+  await ledger.wait(['unsubscribed'], uri);
   return LOSSLESS;
 }
 

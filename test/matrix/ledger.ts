@@ -1,6 +1,7 @@
 import { appendFileSync, closeSync, openSync, readSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { object, string, parse } from './json.ts';
 
 /**
@@ -67,9 +68,9 @@ export class Ledger {
     return this.#entries;
   }
 
-  /** Resolves with the first such record from `since` on. @throws {Error} if none is written within `timeoutMs`. */
-  async wait(kinds: readonly string[], about: string, timeoutMs: number, since = 0): Promise<Entry> {
-    const deadline = performance.now() + timeoutMs;
+  /** Resolves with the first such record from `since` on. @throws {Error} if none is written in time. */
+  async wait(kinds: readonly string[], about: string, since = 0): Promise<Entry> {
+    const deadline = performance.now() + PATIENCE_MS;
     for (;;) {
       const found = this.entries.slice(since).find((entry) => kinds.includes(entry.kind) && entry.about === about);
       if (found !== undefined) return found;

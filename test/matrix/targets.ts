@@ -12,7 +12,6 @@ import { Ledger } from './ledger.ts';
 import { DUAL, MODERN, type Revision, type Transport } from './words.ts';
 
 const PROGRAM = fileURLToPath(new URL('upstream.ts', import.meta.url));
-const START_MS = 20_000;
 
 /** An upstream over one transport. */
 export interface Target extends Place {
@@ -56,7 +55,7 @@ async function start(place: Place, root: string): Promise<Started> {
   const ledger = new Ledger(dir);
   if (kind === 'stdio') return { ...place, id, args, url: undefined, child: undefined, ledger };
   const child = await Child.start(process.execPath, args);
-  const url = await child.waitForLine((line) => /listening on (\S+)/.exec(line)?.[1], START_MS);
+  const url = await child.waitForLine((line) => /listening on (\S+)/.exec(line)?.[1]);
   return { ...place, id, args, url, child, ledger };
 }
 

@@ -74,7 +74,7 @@ export function mustBeAskable(capabilities: Members, { method, params }: Questio
   }
 }
 
-const VISIT_MS = 30;
+const VISIT_MS = 30; // subject
 
 /** Calls of `waits` that `release` ends, by nonce. */
 const waiting = new Map<string, () => void>();

@@ -13,7 +13,7 @@ import type { World } from './world.ts';
 type Send = (message: Message, about: Id | undefined) => void;
 
 const LEVELS = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency'];
-const TASK_MS = 30;
+const TASK_MS = 30; // subject
 
 interface Task {
   readonly taskId: string;

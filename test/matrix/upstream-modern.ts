@@ -10,7 +10,7 @@ import { META, MODERN, TASKS_EXTENSION } from './words.ts';
 import type { Change, World } from './world.ts';
 
 const LEVELS = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency'];
-const TASK_MS = 30;
+const TASK_MS = 30; // subject
 /** All processes of the matrix share this key, so that each can open the others' handles. */
 const KEY = 'matrix';
 const CACHEABLE = new Set([

@@ -124,7 +124,8 @@ const hosts = [
 ];
 
 for (const { host, status } of hosts) {
-  test(`SEC-15 a request for host "${host}" is answered ${status}`, async () => {
+  // SEC-15
+  test(`a request for host "${host}" is answered ${status}`, async () => {
     assert.equal((await get('/status', { host })).status, status);
   });
 }

@@ -7,32 +7,29 @@ import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/cli
 import { startGateway } from '../support/gateway.ts';
 import { hostileStdio, Ledgers } from '../support/hostile.ts';
 
-test(
-  'N-12 /status counts what is offered, and names what is filtered and quarantined',
-  { timeout: 30_000 },
-  async () => {
-    const dir = await mkdtemp(join(tmpdir(), 'linkspan-status-'));
-    try {
-      const server = { ...hostileStdio('names', new Ledgers(dir)), excludeTools: ['fine'] };
-      await using gateway = await startGateway({ mcpServers: { names: server } });
-      const client = new Client({ name: 'operator', version: '1' });
-      await client.connect(new StreamableHTTPClientTransport(new URL(gateway.endpoint())));
-      const { tools } = await client.listTools();
-      await client.close();
+// N-12
+test('/status counts what is offered, and names what is filtered and quarantined', { timeout: 120_000 }, async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-status-'));
+  try {
+    const server = { ...hostileStdio('names', new Ledgers(dir)), excludeTools: ['fine'] };
+    await using gateway = await startGateway({ mcpServers: { names: server } });
+    const client = new Client({ name: 'operator', version: '1' });
+    await client.connect(new StreamableHTTPClientTransport(new URL(gateway.endpoint())));
+    const { tools } = await client.listTools();
+    await client.close();
 
-      const { upstreams } = JSON.parse(await (await fetch(`${gateway.operatorUrl}/status`)).text());
-      const [status] = upstreams;
-      assert.equal(status.tools, tools.length);
-      assert.equal(status.filteredTools, 1);
-      const left: string[] = status.eras.legacy.listProblems.filter((one: string) => one.includes('item left out'));
-      assert.ok(
-        left.some((one) => one.startsWith('tool "twin": item left out: ')),
-        left.join('\n'),
-      );
-      // The hostile list has eleven items; one stands for each.
-      assert.equal(status.tools + status.filteredTools + left.length, 11);
-    } finally {
-      await rm(dir, { recursive: true, force: true });
-    }
-  },
-);
+    const { upstreams } = JSON.parse(await (await fetch(`${gateway.operatorUrl}/status`)).text());
+    const [status] = upstreams;
+    assert.equal(status.tools, tools.length);
+    assert.equal(status.filteredTools, 1);
+    const left: string[] = status.eras.legacy.listProblems.filter((one: string) => one.includes('item left out'));
+    assert.ok(
+      left.some((one) => one.startsWith('tool "twin": item left out: ')),
+      left.join('\n'),
+    );
+    // The hostile list has eleven items; one stands for each.
+    assert.equal(status.tools + status.filteredTools + left.length, 11);
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
+});

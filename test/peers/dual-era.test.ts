@@ -18,7 +18,8 @@ const DUAL: readonly { id: string; asksByResult: boolean }[] = [
 ];
 
 for (const { id, asksByResult } of DUAL) {
-  test(`N-40 ${id} asks a legacy and a modern client at the same time`, async () => {
+  // N-40
+  test(`${id} asks a legacy and a modern client at the same time`, async () => {
     await using setting = await startSetting(id);
     await using session = await setting.connect(SESSION, ['elicitation', 'sampling', 'roots']);
     await using modern = await setting.connect(MODERN, ['elicitation', 'sampling', 'roots']);
@@ -40,23 +41,27 @@ for (const { id, asksByResult } of DUAL) {
 
 for (const id of ['python2-stdio', 'python2-http', 'typescript2-stdio', 'typescript2-http']) {
   // One server and one gateway for all three, since their start takes longer than the tests.
-  test(`N-40 ${id} serves each client in its own era`, async (t) => {
+  // N-40
+  test(`${id} serves each client in its own era`, async (t) => {
     await using setting = await startSetting(id);
 
-    await t.test(`N-40 ${id} gets requests in the era of each client`, async () => {
+    // N-40
+    await t.test(`${id} gets requests in the era of each client`, async () => {
       await using modern = await setting.connect(MODERN);
       await using session = await setting.connect(SESSION);
       const eras = [(await modern.call('era')).text, (await session.call('era')).text];
       assert.match(eras.join(' '), /^(modern|2026-07-28) (legacy|2025-11-25)$/);
     });
 
-    await t.test(`N-40 the log of ${id} reaches a session that has set no level`, async () => {
+    // N-40
+    await t.test(`the log of ${id} reaches a session that has set no level`, async () => {
       await using session = await setting.connect(SESSION);
       await session.call('log');
       await session.waitForNotification('notifications/message', 10_000);
     });
 
-    await t.test(`N-40 two sessions of ${id} have separate counts`, async () => {
+    // N-40
+    await t.test(`two sessions of ${id} have separate counts`, async () => {
       await using first = await setting.connect(SESSION);
       await using second = await setting.connect(SESSION);
       const counts = [];

@@ -44,7 +44,8 @@ async function holdingGets(url: string): Promise<Held> {
 }
 
 for (const id of ['python1-http', 'typescript1-http']) {
-  test(`N-50 ${id} without headers on its GET streams serves every session`, async () => {
+  // N-50
+  test(`${id} without headers on its GET streams serves every session`, async () => {
     await using stack = new AsyncDisposableStack();
     let held: Held | undefined;
     const hold = async ({ place }: RunningServer) => {

@@ -29,13 +29,15 @@ async function textFrom(server: object, tool: string, args: Readonly<Record<stri
 }
 
 for (const seconds of [0, 3, 5]) {
-  test(`N-01 mcp-server-time that starts ${seconds} s late is listed and answers`, async () => {
+  // N-01
+  test(`mcp-server-time that starts ${seconds} s late is listed and answers`, async () => {
     const text = await textFrom(late(seconds, 'mcp_server_time'), 'get_current_time', { timezone: 'Europe/Paris' });
     assert.match(text, /Europe\/Paris/);
   });
 }
 
-test('N-01 mcp-server-git that starts 3 s late is listed and answers', async () => {
+// N-01
+test('mcp-server-git that starts 3 s late is listed and answers', async () => {
   const repository = await mkdtemp(join(tmpdir(), 'linkspan-git-'));
   try {
     await command('git', ['init', '--quiet', repository]);
@@ -46,7 +48,8 @@ test('N-01 mcp-server-git that starts 3 s late is listed and answers', async () 
   }
 });
 
-test('N-01 mcp-server-fetch that starts 3 s late is listed and answers', async () => {
+// N-01
+test('mcp-server-fetch that starts 3 s late is listed and answers', async () => {
   const server = late(3, 'mcp_server_fetch', '--ignore-robots-txt');
   // Nothing listens at this address, so the text is the tool's own error.
   const text = await textFrom(server, 'fetch', { url: 'http://127.0.0.1:9/' });

@@ -51,7 +51,8 @@ function* cases(): Generator<Case> {
 }
 
 for (const set of ['mcp1', 'mcp2'] as const) {
-  test(`N-02 one malformed item costs the Python SDK of ${set} no other item`, async () => {
+  // N-02
+  test(`one malformed item costs the Python SDK of ${set} no other item`, async () => {
     const reader = spawn(await pythonWith(set), ['-B', READER], { stdio: ['pipe', 'pipe', 'inherit'] });
     const ended = once(reader, 'exit');
     try {

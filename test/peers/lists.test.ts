@@ -11,7 +11,8 @@ const INVALID_PARAMS = -32_602;
 const WAIT_MS = 10_000;
 
 for (const id of ['python1-http', 'python2-http', 'fastmcp4-http', 'typescript1-http', 'typescript2-http']) {
-  test(`N-46 an unknown resource of ${id} is -32602 for a modern client`, async () => {
+  // N-46
+  test(`an unknown resource of ${id} is -32602 for a modern client`, async () => {
     await using setting = await startSetting(id);
     const uri = setting.uri('nothing/of/the/kind');
     const { error } = answerOf(await modernPost(setting.gateway.endpoint(id), 'resources/read', { uri }));
@@ -24,7 +25,8 @@ for (const id of ['typescript1-http', 'python1-stdio', 'typescript2-http']) {
     // A server of the Python SDK 1.x does not declare that it announces changes, so no modern client can listen for
     // them.
     if (id === 'python1-stdio' && kind === MODERN) continue;
-    test(`N-48 each change that ${id} announces reaches a ${kind.mode} client`, async () => {
+    // N-48
+    test(`each change that ${id} announces reaches a ${kind.mode} client`, async () => {
       await using setting = await startSetting(id);
       await using client = await setting.connect(kind);
       await client.watch();
@@ -35,7 +37,8 @@ for (const id of ['typescript1-http', 'python1-stdio', 'typescript2-http']) {
   }
 }
 
-test('N-48 a cancelled call of a session gets no answer, and its stream ends', async () => {
+// N-48
+test('a cancelled call of a session gets no answer, and its stream ends', async () => {
   await using setting = await startSetting('python1-stdio');
   const endpoint = setting.gateway.endpoint('python1-stdio');
   const session = await initialize(endpoint);
@@ -54,7 +57,8 @@ test('N-48 a cancelled call of a session gets no answer, and its stream ends', a
   );
 });
 
-test('N-48 ids beyond 2^53 and of 200 characters are returned unchanged', async () => {
+// N-48
+test('ids beyond 2^53 and of 200 characters are returned unchanged', async () => {
   await using setting = await startSetting('typescript1-http');
   const endpoint = setting.gateway.endpoint('typescript1-http');
   const session = await initialize(endpoint);
@@ -65,7 +69,8 @@ test('N-48 ids beyond 2^53 and of 200 characters are returned unchanged', async 
   }
 });
 
-test('N-48 a second initialize in a session is refused', async () => {
+// N-48
+test('a second initialize in a session is refused', async () => {
   await using setting = await startSetting('typescript1-http');
   const endpoint = setting.gateway.endpoint('typescript1-http');
   const session = await initialize(endpoint);

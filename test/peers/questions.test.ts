@@ -19,7 +19,8 @@ async function isRefused(endpoint: string, tool: string): Promise<boolean> {
 }
 
 for (const id of ['python1-http', 'python1-sse', 'python1-stdio', 'python2-sse', 'go-http-sessions']) {
-  test(`N-41 ${id} continues with other calls after a refused question`, async () => {
+  // N-41
+  test(`${id} continues with other calls after a refused question`, async () => {
     await using setting = await startSetting(id);
     const endpoint = setting.gateway.endpoint(id);
     const lost: unknown[] = [];
@@ -42,7 +43,8 @@ for (const id of ['python1-http', 'python1-sse', 'python1-stdio', 'python2-sse',
 }
 
 for (const id of ['typescript1-http', 'python2-sse']) {
-  test(`N-41 a listen on ${id} after a refused question gets its subscriptions`, async () => {
+  // N-41
+  test(`a listen on ${id} after a refused question gets its subscriptions`, async () => {
     await using setting = await startSetting(id);
     const endpoint = setting.gateway.endpoint(id);
     const uri = setting.uri('watched');
@@ -59,7 +61,8 @@ for (const id of ['typescript1-http', 'python2-sse']) {
 }
 
 for (const id of ['python1-sse', 'python2-sse', 'typescript1-sse']) {
-  test(`N-42 ${id} configured without type asks in ten modern calls at once`, async () => {
+  // N-42
+  test(`${id} configured without type asks in ten modern calls at once`, async () => {
     // The transport of 2024-11-05 does not attribute questions to calls, so the gateway must keep the calls apart.
     await using setting = await startSetting(id, {
       config: ({ place }) => (place.kind === 'stdio' ? {} : { url: place.url }),
@@ -75,7 +78,8 @@ for (const id of ['python1-sse', 'python2-sse', 'typescript1-sse']) {
 }
 
 for (const id of ['typescript1-http', 'python1-stdio', 'typescript1-stdio']) {
-  test(`N-44 a client of the Go SDK is asked for its roots by ${id}`, async () => {
+  // N-44
+  test(`a client of the Go SDK is asked for its roots by ${id}`, async () => {
     const programs = await goPrograms();
     await using setting = await startSetting(id);
     const text = await command(join(programs, 'client'), [

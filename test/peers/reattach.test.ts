@@ -19,7 +19,8 @@ async function call(endpoint: string, session: string, name: string): Promise<st
 }
 
 for (const id of ['typescript1-http', 'typescript2-http', 'python1-http', 'python2-http', 'go-http-sessions']) {
-  test(`D7 after a kill a session goes on with its session at ${id}`, TIMEOUT, async () => {
+  // D7
+  test(`after a kill a session goes on with its session at ${id}`, TIMEOUT, async () => {
     const cell = SERVER_CELLS.find((each) => each.id === id) ?? assert.fail(id);
     await using server = await startServer(cell);
     const dir = await mkdtemp(join(tmpdir(), 'linkspan-peers-'));

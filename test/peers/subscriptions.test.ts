@@ -24,7 +24,8 @@ for (const id of ['python1-stdio', 'python1-http', 'typescript1-http']) {
     stream.close();
   });
 
-  test(`N-47 a listener at ${id} gets changes by a call with other capabilities`, TIMEOUT, async () => {
+  // N-47
+  test(`a listener at ${id} gets changes by a call with other capabilities`, TIMEOUT, async () => {
     await using setting = await startSetting(id);
     const endpoint = setting.gateway.endpoint(id);
     const notifications = { resourceSubscriptions: [setting.uri('watched')] };

@@ -20,7 +20,8 @@ function commandOf(pid: number): string {
   return readFileSync(`/proc/${pid}/cmdline`, 'latin1').replaceAll('\0', ' ');
 }
 
-test("N-07 a uvx server runs without the process of uv, and holds uv's cache lock", async () => {
+// N-07
+test("a uvx server runs without the process of uv, and holds uv's cache lock", async () => {
   await using gateway = await startGateway({ mcpServers: { time } });
   await using client = await offering(() => connect('SDK v1', gateway.endpoint()), [NAME], UP_MS);
   assert.match(textOf(await client.call(NAME, { timezone: 'Europe/Paris' })), /Europe\/Paris/);
@@ -35,7 +36,8 @@ test("N-07 a uvx server runs without the process of uv, and holds uv's cache loc
   assert.equal(spawnSync('flock', ['--exclusive', '--nonblock', join(cache, '.lock'), 'true']).status, 1);
 });
 
-test('N-07 a uvx server that does not exist fails with the error text of uv', async () => {
+// N-07
+test('a uvx server that does not exist fails with the error text of uv', async () => {
   const missing = { ...time, args: ['linkspan-test-there-is-no-such-package'] };
   await using gateway = await startGateway({ mcpServers: { missing } });
   await using _client = await connect('SDK v1', gateway.endpoint());

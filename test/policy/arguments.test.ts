@@ -19,18 +19,21 @@ const ODD = [
 ];
 
 for (const text of ODD) {
-  test(`SEC-09 arguments with two readings are refused: ${text}`.slice(0, 78), () => {
+  // SEC-09
+  test(`arguments with two readings are refused: ${text}`.slice(0, 78), () => {
     assert.equal(typeof readArguments(text, MEMBERS), 'string');
   });
 }
 
-test('SEC-09 arguments with one reading are counted and read', () => {
+// SEC-09
+test('arguments with one reading are counted and read', () => {
   const read = readArguments('{"path":"/pub","list":[1,{"Other":2}]}', MEMBERS);
   assert.deepEqual(read, { args: { path: '/pub', list: [1, { Other: 2 }] }, size: { values: 6, chars: 38 } });
   assert.deepEqual(readArguments(undefined, MEMBERS), { args: {}, size: { values: 0, chars: 0 } });
 });
 
-test('SEC-09 params whose members a lenient upstream may read instead are odd', () => {
+// SEC-09
+test('params whose members a lenient upstream may read instead are odd', () => {
   assert.equal(hasOddSpelling(RawObject.parse('{"name":"a","arguments":{}}')), false);
   assert.equal(hasOddSpelling(RawObject.parse('{"name":"a","Name":"b"}')), true);
   assert.equal(hasOddSpelling(RawObject.parse('{"name":"a","Arguments":{}}')), true);

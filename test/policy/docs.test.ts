@@ -12,17 +12,17 @@ const examples = [...page.matchAll(/### (\d\. [^\n]+)\n[^]*?```yaml\n([^]*?)```/
 test('docs/policy.md has five worked examples', () => assert.equal(examples.length, 5));
 
 for (const [, title = '', text = ''] of examples) {
-  test(`example ${title} is valid`, () => {
-    const { access } = loadText(text + SERVERS).config;
+  test(`example ${title} is valid`, async () => {
+    const { access } = (await loadText(text + SERVERS)).config;
     assert.ok((access?.grants.length ?? 0) > 0);
   });
 
   const expectations = [...text.matchAll(/expect: (\w+)/g)];
-  test(`each test of example ${title.slice(0, 40)} can fail`, () => {
+  test(`each test of example ${title.slice(0, 40)} can fail`, async () => {
     assert.ok(expectations.length >= 3);
     for (const { index, 0: whole, 1: expected } of expectations) {
       const wrong = expected === 'allow' ? 'expect: hidden' : 'expect: allow';
-      const problems = problemsOf(text.slice(0, index) + wrong + text.slice(index + whole.length) + SERVERS);
+      const problems = await problemsOf(text.slice(0, index) + wrong + text.slice(index + whole.length) + SERVERS);
       assert.equal(problems.length, 1, problems.join('\n'));
       assert.match(problems[0] ?? '', /config\.yaml:\d+:\d+ gateway\.access\.tests\[\d+\]: this test expects/);
     }

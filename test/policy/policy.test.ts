@@ -7,6 +7,7 @@ import { Policy } from '../../src/policy/policy.ts';
 import type { Principal } from '../../src/policy/principal.ts';
 import { random } from '../support/random.ts';
 import { accessOf, keyOf, tokenOf } from './policies.ts';
+import { SEED } from '../support/seed.ts';
 
 function item(kind: ItemKind, upstream: string, name: string, hints: Partial<Item['hints']> = {}): Item {
   return { kind, upstream, name, hints: { ...NO_HINTS, ...hints } };
@@ -64,7 +65,8 @@ const DENIED_SPELLINGS = [
 ];
 
 for (const uri of DENIED_SPELLINGS) {
-  test(`SEC-09 a rule about drive:///board/* is about ${uri}`, () => {
+  // SEC-09
+  test(`a rule about drive:///board/* is about ${uri}`, () => {
     const role = { upstreams: ['drive'], deny: [{ resources: ['drive:///board/*'] }] };
     assert.equal(effectOf(role, item('resource', 'drive', uri)), 'deny');
     assert.equal(effectOf(role, item('resource', 'drive', 'drive:///public/x')), 'allow');
@@ -72,7 +74,8 @@ for (const uri of DENIED_SPELLINGS) {
 }
 
 for (const uri of ['drive:///public/../board/x', 'drive:///public/%2e%2e/board/x', 'drive:///public\\..\\board']) {
-  test(`SEC-09 a rule about drive:///public/* is not about ${uri}`, () => {
+  // SEC-09
+  test(`a rule about drive:///public/* is not about ${uri}`, () => {
     const role = { resources: ['drive:///public/*'] };
     assert.equal(effectOf(role, item('resource', 'drive', uri)), 'deny');
     assert.equal(effectOf(role, item('resource', 'drive', 'drive:///public/x')), 'allow');
@@ -90,7 +93,8 @@ const ONE_DENIED = [
 ] as const;
 
 for (const [glob, uri] of ONE_DENIED) {
-  test(`SEC-09 a rule about ${glob} is about ${uri}`, () => {
+  // SEC-09
+  test(`a rule about ${glob} is about ${uri}`, () => {
     const role = { upstreams: ['drive'], deny: [{ resources: [glob] }] };
     assert.equal(effectOf(role, item('resource', 'drive', uri)), 'deny');
     assert.equal(effectOf(role, item('resource', 'drive', 'file:///pub/secret/x')), 'allow');
@@ -98,7 +102,8 @@ for (const [glob, uri] of ONE_DENIED) {
 }
 
 for (const uri of ['file:///pub/../secret/key?/../../pub/x', 'file:///pub/../secret/key#/../../pub/x']) {
-  test(`SEC-09 a rule about file:///pub/* is not about ${uri}`, () => {
+  // SEC-09
+  test(`a rule about file:///pub/* is not about ${uri}`, () => {
     const role = { resources: ['file:///pub/*'] };
     assert.equal(effectOf(role, item('resource', 'drive', uri)), 'deny');
     assert.equal(effectOf(role, item('resource', 'drive', 'file:///pub/x?part=..')), 'allow');
@@ -172,7 +177,8 @@ test('principals with the same rules share rights, unless a condition reads who 
   assert.equal(bob.decide(item('prompt', 'a', 'b')).effect, 'deny');
 });
 
-test('SEC-09 odd arguments are denied if a rule reads arguments, and only then', () => {
+// SEC-09
+test('odd arguments are denied if a rule reads arguments, and only then', () => {
   const roles = { r: { tools: ['read'], when: 'args.path.startsWith("/pub/")' }, free: { tools: ['free'] } };
   const rights = new Policy(accessOf(roles, [{ roles: ['r', 'free'], anyone: true }])).rightsOf(keyOf('ada'), '');
   const call = (name: string, text: string) => rights.decideCall(item('tool', 'a', name), text, NOW).effect;
@@ -183,7 +189,8 @@ test('SEC-09 odd arguments are denied if a rule reads arguments, and only then',
   assert.equal(call('free', '{"path":"/pub/x","PATH":"/etc"}'), 'allow');
 });
 
-test('SEC-09 arguments are read for the conditions about the called tool alone', () => {
+// SEC-09
+test('arguments are read for the conditions about the called tool alone', () => {
   const roles = {
     read: { tools: ['read'], when: 'args.path.startsWith("/pub/")' },
     count: { tools: ['count'], when: 'args.n > 0' },
@@ -264,7 +271,6 @@ function caseOf(pick: (below: number) => number): Case {
   };
 }
 
-const SEED = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
 const CASES = 10_000;
 
 test(`callable with some arguments implies listed, and explained alike (SEED=${SEED})`, () => {

@@ -21,12 +21,14 @@ const SAME = [
 ];
 
 for (const uri of SAME) {
-  test(`SEC-09 ${JSON.stringify(uri)} has the form of drive://board/x`, () => {
+  // SEC-09
+  test(`${JSON.stringify(uri)} has the form of drive://board/x`, () => {
     assert.equal(canonicalUri(uri), 'drive:/board/x');
   });
 }
 
-test('SEC-09 a URI that cannot be decoded or is too long has no form', () => {
+// SEC-09
+test('a URI that cannot be decoded or is too long has no form', () => {
   assert.equal(canonicalUri('drive://board/%zz'), undefined);
   assert.equal(canonicalUri(`drive://board/${'x'.repeat(9_000)}`), undefined);
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import * as fc from 'fast-check';
+import * as fc from '../support/fast-check.ts';
 
 import { readEnvelope, withEnvelope, withoutEnvelope } from '../../src/protocol/envelope.ts';
 import { RawObject } from '../../src/json/json.ts';
@@ -16,14 +16,16 @@ function params(meta: unknown): RawObject {
   return RawObject.of({ name: 'a', _meta: meta });
 }
 
-test('T-002 a request without a version is not modern, and its missing keys are listed', () => {
+// T-002
+test('a request without a version is not modern, and its missing keys are listed', () => {
   for (const without of [undefined, RawObject.EMPTY, params({}), params(7), params(null)]) {
     assert.deepEqual(readEnvelope(without), { kind: 'none', missing: [VERSION, CAPABILITIES] });
   }
   assert.deepEqual(readEnvelope(params({ [CAPABILITIES]: {} })), { kind: 'none', missing: [VERSION] });
 });
 
-test('T-005 an unsupported version is reported before any other fault', () => {
+// T-005
+test('an unsupported version is reported before any other fault', () => {
   assert.deepEqual(readEnvelope(params({ [VERSION]: '1900-01-01', [CAPABILITIES]: 7 })), {
     kind: 'unsupported',
     version: '1900-01-01',
@@ -55,7 +57,8 @@ const malformed = [
 ];
 
 for (const { name, meta, why } of malformed) {
-  test(`T-007 ${name} is malformed; the reason names the key`, () => {
+  // T-007
+  test(`${name} is malformed; the reason names the key`, () => {
     const reading = readEnvelope(params(meta));
     assert.ok(reading.kind === 'malformed');
     assert.match(reading.why, why);
@@ -63,7 +66,8 @@ for (const { name, meta, why } of malformed) {
   });
 }
 
-test('T-008 clientInfo is optional', () => {
+// T-008
+test('clientInfo is optional', () => {
   const reading = readEnvelope(params({ [VERSION]: MODERN, [CAPABILITIES]: {}, progressToken: 1 }));
   assert.ok(reading.kind === 'envelope');
   assert.equal(reading.envelope.clientInfo, undefined);
@@ -92,7 +96,8 @@ test('our envelope replaces the client’s; progress token and unknown members s
   );
 });
 
-test('X-030 absent log level and client info stay absent', () => {
+// X-030
+test('absent log level and client info stay absent', () => {
   const bare = { ...OURS, clientInfo: undefined, logLevel: undefined };
   const expected = `{"_meta":{"${VERSION}":"${MODERN}","${CAPABILITIES}":{"roots":{}}}}`;
   assert.equal(withEnvelope(undefined, bare).toString(), expected);

@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import * as fc from 'fast-check';
+import * as fc from '../support/fast-check.ts';
 
 import { downgradeInputResponse, upgradeInputResponse } from '../../src/protocol/translation/input-response.ts';
 import { readResult } from '../../src/protocol/input-required.ts';
@@ -129,7 +129,8 @@ function assertSame(actual: string, expected: string): void {
 }
 
 for (const [method, anyResult] of Object.entries(results)) {
-  test(`X-001 X-002 a result of ${method} survives upgrade and downgrade`, () => {
+  // X-001 X-002
+  test(`a result of ${method} survives upgrade and downgrade`, () => {
     fc.assert(
       fc.property(anyResult, writing, (value, style) => {
         const legacy = written(value, style);
@@ -184,7 +185,8 @@ const items = {
 };
 
 for (const kind of ['tools', 'prompts', 'resources', 'templates'] as const) {
-  test(`X-001 X-002 a list of ${kind} survives upgrade and downgrade`, () => {
+  // X-001 X-002
+  test(`a list of ${kind} survives upgrade and downgrade`, () => {
     fc.assert(
       fc.property(fc.array(items[kind], { maxLength: 3 }), writing, (list, style) => {
         for (const value of list) {
@@ -242,7 +244,8 @@ const asks = {
 };
 
 for (const [method, anyAsk] of Object.entries(asks)) {
-  test(`X-003 X-010 a ${method} request survives upgrade and downgrade`, () => {
+  // X-003 X-010
+  test(`a ${method} request survives upgrade and downgrade`, () => {
     fc.assert(
       fc.property(anyAsk, writing, fc.uuid(), (value, style, elicitationId) => {
         const legacy = RawObject.parse(written(value, style));
@@ -273,7 +276,8 @@ const answers = {
 };
 
 for (const [method, anyAnswer] of Object.entries(answers)) {
-  test(`X-003 X-010 a response to ${method} survives upgrade and downgrade`, () => {
+  // X-003 X-010
+  test(`a response to ${method} survives upgrade and downgrade`, () => {
     fc.assert(
       fc.property(anyAnswer, writing, (value, style) => {
         const legacy = written(value, style);
@@ -283,7 +287,8 @@ for (const [method, anyAnswer] of Object.entries(answers)) {
   });
 }
 
-test('M-007 X-025 an error survives upgrade and downgrade', () => {
+// M-007 X-025
+test('an error survives upgrade and downgrade', () => {
   const anyError = fc.record({
     code: fc.constantFrom(-32002, -32602, -32603, 7),
     message: text,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import * as fc from 'fast-check';
+import * as fc from '../support/fast-check.ts';
 
 import {
   type InputRequired,
@@ -30,7 +30,8 @@ test('complete, task and absent result types are distinguished', () => {
 });
 
 for (const resultType of ['"partial"', '""', 'null', '7', '"Complete"']) {
-  test(`M-029 a result of type ${resultType} is unknown`, () => {
+  // M-029
+  test(`a result of type ${resultType} is unknown`, () => {
     assert.deepEqual(readResultText(`{"resultType":${resultType}}`), { kind: 'unknown', resultType });
   });
 }
@@ -51,7 +52,8 @@ test('input requests keep order and parameters, and the state its bytes', () => 
   );
 });
 
-test('X-006 a result with only a state is valid', () => {
+// X-006
+test('a result with only a state is valid', () => {
   assert.deepEqual(readResultText('{"resultType":"input_required","requestState":""}'), {
     kind: 'input-required',
     asked: { inputRequests: [], requestState: '""' },
@@ -59,8 +61,10 @@ test('X-006 a result with only a state is valid', () => {
 });
 
 const malformed = [
-  { name: 'X-011 nothing at all', rest: '', why: /asks for nothing/ },
-  { name: 'X-011 no question', rest: ',"inputRequests":{}', why: /asks for nothing/ },
+  // X-011
+  { name: 'nothing at all', rest: '', why: /asks for nothing/ },
+  // X-011
+  { name: 'no question', rest: ',"inputRequests":{}', why: /asks for nothing/ },
   { name: 'questions in a list', rest: ',"inputRequests":[]', why: /that are no object/ },
   { name: 'a question that is no object', rest: ',"inputRequests":{"a":7}', why: /no request/ },
   { name: 'a question without a method', rest: ',"inputRequests":{"a":{"params":{}}}', why: /no request/ },
@@ -76,13 +80,15 @@ for (const { name, rest, why } of malformed) {
   });
 }
 
-test('X-012 only tools/call, prompts/get and resources/read may require input', () => {
+// X-012
+test('only tools/call, prompts/get and resources/read may require input', () => {
   for (const method of ['tools/call', 'prompts/get', 'resources/read']) assert.ok(mayRequireInput(method));
   for (const method of ['tools/list', 'completion/complete', 'tasks/result', 'server/discover'])
     assert.ok(!mayRequireInput(method));
 });
 
-test('X-011 input_required needs input requests or a state', () => {
+// X-011
+test('input_required needs input requests or a state', () => {
   const ask = { key: 'a', method: 'roots/list', params: undefined };
   assert.ok(isAnswerable({ inputRequests: [ask], requestState: undefined }));
   assert.ok(isAnswerable({ inputRequests: [], requestState: '"s"' }));
@@ -119,7 +125,8 @@ test('a written input_required result is read back equal', () => {
   );
 });
 
-test('X-004 X-005 a retry replaces earlier answers and state with those of this round', () => {
+// X-004 X-005
+test('a retry replaces earlier answers and state with those of this round', () => {
   const params = RawObject.parse('{"name":"a","inputResponses":{"old":{}},"requestState":"old","arguments":{ }}');
   const inputResponses = RawObject.parse('{"k":{ "action":"accept" }}');
   assert.equal(

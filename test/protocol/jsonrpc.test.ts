@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import * as fc from 'fast-check';
+import * as fc from '../support/fast-check.ts';
 
 import { RawObject } from '../../src/json/json.ts';
 import type { Message } from '../../src/protocol/jsonrpc.ts';
@@ -89,7 +89,8 @@ for (const { text, code, id } of refused) {
 const lookalikes = ['Method', 'ID', 'Params', 'param\u017f', 'RESULT', '__proto__'];
 
 for (const key of lookalikes) {
-  test(`SEC-23 a member "${key}" beside the envelope's own is refused`, () => {
+  // SEC-23
+  test(`a member "${key}" beside the envelope's own is refused`, () => {
     const text = `{"jsonrpc":"2.0","id":1,"method":"ping",${JSON.stringify(key)}:"x"}`;
     assert.equal(refusal(text).code, -32600);
   });
@@ -97,7 +98,8 @@ for (const key of lookalikes) {
 
 for (const key of ['Name', 'URI', 'Arguments', '_Meta', 'requestid', 'RequestId', 'to\u212aenx', 'Cur\u017for']) {
   const folds = key !== 'to\u212aenx';
-  test(`SEC-23 a parameter "${key}" is ${folds ? 'refused' : 'carried'}`, () => {
+  // SEC-23
+  test(`a parameter "${key}" is ${folds ? 'refused' : 'carried'}`, () => {
     const text = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a",${JSON.stringify(key)}:"b"}}`;
     if (folds) assert.match(refusal(text).message, /could be mistaken/);
     else assert.equal(parseMessage(text).kind, 'request');
@@ -163,7 +165,8 @@ test('a batch is split into messages, and an invalid item affects no other', () 
   assert.deepEqual(parseBatch('[]'), []);
 });
 
-test('SEC-25 N-48 limit requestIdChars: ids are kept as text, up to 1 KiB', () => {
+// SEC-25 N-48
+test('limit requestIdChars: ids are kept as text, up to 1 KiB', () => {
   const long = (chars: number): string => `"${'x'.repeat(chars)}"`;
   for (const id of ['9007199254740993', '-9007199254740993', `1${'0'.repeat(99)}`, long(129), long(1_022)]) {
     const message = parseMessage(`{"jsonrpc":"2.0","id":${id},"method":"ping"}`);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import * as fc from 'fast-check';
+import * as fc from '../support/fast-check.ts';
 
 import { type Envelope, readEnvelope, withEnvelope } from '../../src/protocol/envelope.ts';
 import { RawObject } from '../../src/json/json.ts';
@@ -32,7 +32,8 @@ function metaOf(params: RawObject): Record<string, unknown> {
 
 const cases = fc.tuple(meta, fc.constantFrom(undefined, 1));
 
-test('M-019 a progress token is found anywhere in _meta, and nothing else is', () => {
+// M-019
+test('a progress token is found anywhere in _meta, and nothing else is', () => {
   fc.assert(
     fc.property(cases, ([parts, indent]) => {
       const params = paramsWith(parts, indent);
@@ -42,7 +43,8 @@ test('M-019 a progress token is found anywhere in _meta, and nothing else is', (
   );
 });
 
-test('M-019 our progress token replaces any other, and nothing else changes', () => {
+// M-019
+test('our progress token replaces any other, and nothing else changes', () => {
   fc.assert(
     fc.property(cases, ([parts, indent]) => {
       const params = paramsWith(parts, indent);
@@ -60,7 +62,8 @@ const ENVELOPE: Envelope = {
   logLevel: undefined,
 };
 
-test('M-019 M-027 an envelope is added to _meta, with our token if one is given', () => {
+// M-019 M-027
+test('an envelope is added to _meta, with our token if one is given', () => {
   fc.assert(
     fc.property(cases, fc.boolean(), ([parts, indent], isWanted) => {
       const params = paramsWith(parts, indent);
@@ -82,7 +85,8 @@ test('M-019 M-027 an envelope is added to _meta, with our token if one is given'
   );
 });
 
-test('M-019 a request is read the same with and without a token', () => {
+// M-019
+test('a request is read the same with and without a token', () => {
   const own = `"${META.protocolVersion}":"${MODERN}","${META.clientCapabilities}":{"roots":{}}`;
   for (const text of [`{${own}}`, `{${own},"progressToken":1}`, `{"progressToken":"a",${own}}`]) {
     const reading = readEnvelope(RawObject.parse(`{"_meta":${text}}`));

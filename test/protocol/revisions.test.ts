@@ -11,7 +11,8 @@ import {
   featuresOf,
 } from '../../src/protocol/revisions.ts';
 
-test('L-002 initialize gets the requested legacy revision, else the latest one', () => {
+// L-002
+test('initialize gets the requested legacy revision, else the latest one', () => {
   for (const revision of LEGACY_REVISIONS) assert.equal(negotiate(revision), revision);
   for (const asked of [MODERN, '1900-01-01', undefined]) assert.equal(negotiate(asked), LATEST_LEGACY);
 });
@@ -22,7 +23,8 @@ test('a revision is of one era', () => {
   assert.ok(!isModernRevision(undefined) && !isModernRevision('2026-07-29'));
 });
 
-test('T-016 2026-07-28 has no batches, priming or core tasks, and has all content', () => {
+// T-016
+test('2026-07-28 has no batches, priming or core tasks, and has all content', () => {
   const { batches, priming, coreTasks, ...rest } = featuresOf(MODERN);
   assert.ok(!batches && !priming && !coreTasks);
   assert.ok(Object.values(rest).every(Boolean));

@@ -69,7 +69,8 @@ test('a head of another version, or without a member, is refused', () => {
   }
 });
 
-test('SEC-13 credentials, cookies and addresses of a client are not passed on', () => {
+// SEC-13
+test('credentials, cookies and addresses of a client are not passed on', () => {
   const kept = [
     'Content-Type',
     'application/json',

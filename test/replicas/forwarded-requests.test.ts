@@ -12,7 +12,7 @@ import { configWith } from '../downstream/edge.ts';
 import { HonestFront } from '../downstream/honest-front.ts';
 import { openPair } from './replica-pair.ts';
 
-test('a forwarded request that needs a Redis out of reach gets the error of that', { timeout: 20_000 }, async () => {
+test('a forwarded request that needs a Redis out of reach gets the error of that', { timeout: 120_000 }, async () => {
   const front = new HonestFront();
   front.ownersFailure = new GatewayError('store-unavailable');
   const config = configWith({});

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { type ApiKeyStore, keyIdOf, type StoredKey } from '../../src/store/api-key-store.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 
 /** Returns a stored key. */
 export function keyOf(name: string, own: Partial<StoredKey> = {}): StoredKey {

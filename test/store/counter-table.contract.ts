@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import type { CounterTable } from '../../src/store/counter-table.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const OPTIONS = { timeout: 30_000 };
+const OPTIONS = { timeout: 120_000 };
 const LONG_MS = 60_000;
 
 /** The contract of every counter table. */

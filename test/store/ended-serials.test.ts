@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../support/fast-check.ts';
 import { EndedSerials } from '../../src/store/ended-serials.ts';
 
 const MOST = 60;
@@ -17,7 +17,8 @@ function assertSorted(ended: EndedSerials): void {
   }
 }
 
-test('N-65 exactly the added serials are ended, in any order', () => {
+// N-65
+test('exactly the added serials are ended, in any order', () => {
   fc.assert(
     fc.property(fc.array(range, { maxLength: 80 }), (ranges) => {
       const ended = new EndedSerials();
@@ -32,7 +33,8 @@ test('N-65 exactly the added serials are ended, in any order', () => {
   );
 });
 
-test('N-65 a serial stays ended at least as long as it was added for', () => {
+// N-65
+test('a serial stays ended at least as long as it was added for', () => {
   fc.assert(
     fc.property(fc.array(range, { maxLength: 80 }), fc.nat(100), (ranges, nowMs) => {
       const ended = new EndedSerials();
@@ -46,7 +48,8 @@ test('N-65 a serial stays ended at least as long as it was added for', () => {
   );
 });
 
-test('N-65 joining the oldest ranges revives none and ends only those between them', () => {
+// N-65
+test('joining the oldest ranges revives none and ends only those between them', () => {
   fc.assert(
     fc.property(fc.array(range, { minLength: 1, maxLength: 80 }), fc.integer({ min: 0, max: 20 }), (ranges, size) => {
       const ended = new EndedSerials();
@@ -62,7 +65,8 @@ test('N-65 joining the oldest ranges revives none and ends only those between th
   );
 });
 
-test('N-65 a client that opens and ends sessions in a loop costs one range', () => {
+// N-65
+test('a client that opens and ends sessions in a loop costs one range', () => {
   const ended = new EndedSerials();
   for (let serial = 0; serial < 100_000; serial++) ended.add({ first: serial, last: serial, untilMs: serial });
   assert.deepEqual(ended.ranges, [{ first: 0, last: 99_999, untilMs: 99_999 }]);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { KeyStore } from '../../src/store/key-store.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 const DAY = 24 * 3_600_000;
 
 /** The contract of every key store. */

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import type { KeyedCall, KeyedCallBounds, KeyedCallStore, OnKeyedCallLimit } from '../../src/store/keyed-call-store.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const LONG_MS = 600_000;
 
 const BOUNDS: KeyedCallBounds = {

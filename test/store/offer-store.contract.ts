@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import type { OfferStore, StoredOfferKey } from '../../src/store/offer-store.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 
 /** The contract of every offer store. */
 export function offerStoreContract(name: string, open: () => Promise<OfferStore & AsyncDisposable>): void {
@@ -57,7 +57,8 @@ export function offerStoreContract(name: string, open: () => Promise<OfferStore 
     }
   });
 
-  test(`N-04 ${name}: an upstream that could not be listed is remembered until it is`, OPTIONS, async () => {
+  // N-04
+  test(`${name}: an upstream that could not be listed is remembered until it is`, OPTIONS, async () => {
     await using store = await open();
     const one = key();
     await store.setFailed(one, true);
@@ -69,7 +70,8 @@ export function offerStoreContract(name: string, open: () => Promise<OfferStore 
     assert.equal(await store.hasFailed(one), false);
   });
 
-  test(`N-07 ${name}: the time of the last listing is kept for each upstream`, OPTIONS, async () => {
+  // N-07
+  test(`${name}: the time of the last listing is kept for each upstream`, OPTIONS, async () => {
     await using store = await open();
     const one = key();
     assert.equal(await store.listedAtMs(one), undefined);

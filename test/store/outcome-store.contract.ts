@@ -5,7 +5,7 @@ import { LIMITS } from '../../src/limits.ts';
 import type { OnOutcomeLimit, OutcomeStore } from '../../src/store/outcome-store.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const LONG_MS = 600_000;
 
 /** The contract of every outcome store. */

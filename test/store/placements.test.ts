@@ -7,11 +7,12 @@ import { MemoryPlacementTable } from '../../src/store/memory/placement-table.ts'
 import type { PlacementKey, PlacementTable } from '../../src/store/placement-table.ts';
 import { Placements, type PlacementsParts } from '../../src/store/placements.ts';
 import { RedisPlacementTable } from '../../src/store/redis/placement-table.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { openRedis, redisConfig, RedisServer } from '../support/redis.ts';
 import { TcpRelay } from '../support/tcp-relay.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 
 interface Replica {
   readonly placements: Placements;
@@ -28,7 +29,7 @@ async function join(table: PlacementTable, own: Partial<PlacementsParts> = {}): 
     process,
     address: '127.0.0.1:1',
     version: '1',
-    waitMs: 15_000,
+    waitMs: PATIENCE_MS,
     isUsed: () => true,
     onLost: (key) => lost.push(key),
     onTrouble: (what) => trouble.push(what),
@@ -88,7 +89,7 @@ const keyOf = (name: string): PlacementKey => ({ principal: 'anna', name });
 
 test('a member that leaves claims for others, and is found while it works', OPTIONS, async () => {
   await using server = await RedisServer.start();
-  const [one, two] = await Promise.all((await tables(server, 5_000, 2)).map((table) => join(table)));
+  const [one, two] = await Promise.all((await tables(server, LONG_MS, 2)).map((table) => join(table)));
   assert.ok(one !== undefined && two !== undefined);
   const [key, other] = [keyOf('s.1'), keyOf('s.2')];
   assert.deepEqual(await one.placements.claim(key), { kind: 'here' });
@@ -116,7 +117,7 @@ test('a member that leaves claims for others, and is found while it works', OPTI
 
 test('a former owner is found that has joined just now', OPTIONS, async () => {
   await using server = await RedisServer.start();
-  const [first, second] = await tables(server, 5_000, 2);
+  const [first, second] = await tables(server, LONG_MS, 2);
   assert.ok(first !== undefined && second !== undefined);
   const two = await join(second);
   const one = await join(first);
@@ -130,7 +131,7 @@ test('a former owner is found that has joined just now', OPTIONS, async () => {
 
 test('a living member keeps what it has claimed', OPTIONS, async () => {
   await using server = await RedisServer.start();
-  const [one, two] = await Promise.all((await tables(server, 5_000, 2)).map((table) => join(table)));
+  const [one, two] = await Promise.all((await tables(server, LONG_MS, 2)).map((table) => join(table)));
   assert.ok(one !== undefined && two !== undefined);
   const key = keyOf('s.1');
   assert.deepEqual(await one.placements.claim(key), { kind: 'here' });
@@ -143,7 +144,8 @@ test('a living member keeps what it has claimed', OPTIONS, async () => {
   await one.placements.close();
 });
 
-test('REL-27 a member that was cut off is fenced, and keeps what nobody has claimed', OPTIONS, async () => {
+// REL-27
+test('a member that was cut off is fenced, and keeps what nobody has claimed', OPTIONS, async () => {
   await using server = await RedisServer.start();
   await using relay = await TcpRelay.open(server.port);
   const config = redisConfig(server.url);
@@ -177,16 +179,18 @@ test('REL-27 a member that was cut off is fenced, and keeps what nobody has clai
   await two.placements.close();
 });
 
-test('R13 after a flush a member joins again, and claims what it has', OPTIONS, async () => {
+// R13
+test('after a flush a member joins again, and claims what it has', OPTIONS, async () => {
   await using server = await RedisServer.start();
-  const [first, second] = await tables(server, 1_000, 2);
+  const [first, second] = await tables(server, LONG_MS, 2);
   assert.ok(first !== undefined && second !== undefined);
   const [one, two] = [await join(first), await join(second)];
   const key = keyOf('s.1');
   await one.placements.claim(key);
   const { connection } = await openRedis(redisConfig(server.url));
   await connection.command('FLUSHALL');
-  await waitUntil(() => one.trouble.includes('lapsed') && two.trouble.includes('lapsed'));
+  await Promise.all([one.placements.renew(), two.placements.renew()]);
+  assert.deepEqual([one.trouble, two.trouble], [['lapsed'], ['lapsed']]);
   await waitUntil(() => one.placements.isCurrent && two.placements.isCurrent);
   assert.deepEqual(await two.placements.claim(key), { kind: 'elsewhere', member: one.placements.self });
   assert.deepEqual(one.lost, []);
@@ -196,7 +200,7 @@ test('R13 after a flush a member joins again, and claims what it has', OPTIONS, 
 
 test('a placement that another process revokes is lost', OPTIONS, async () => {
   await using server = await RedisServer.start();
-  const [first, second] = await tables(server, 5_000, 2);
+  const [first, second] = await tables(server, LONG_MS, 2);
   assert.ok(first !== undefined && second !== undefined);
   const one = await join(first);
   const key = keyOf('s.1');
@@ -211,7 +215,7 @@ test('a placement that another process revokes is lost', OPTIONS, async () => {
 test('a placement that is lost without notice is noticed when it is confirmed', OPTIONS, async () => {
   await using server = await RedisServer.start();
   const config = redisConfig(server.url);
-  const table = await openTable(config, 500);
+  const table = await openTable(config, LONG_MS);
   const one = await join(table, { confirmMs: 0 });
   const [taken, kept] = [keyOf('s.1'), keyOf('s.2')];
   await one.placements.claim(taken);
@@ -219,13 +223,15 @@ test('a placement that is lost without notice is noticed when it is confirmed', 
   // As after a failover that has lost the last second.
   const { connection, keys } = await openRedis(config);
   await connection.command('DEL', keys.placement(taken));
+  await one.placements.renew();
   await waitUntil(() => one.lost.length > 0);
   assert.deepEqual(one.lost, [taken]);
   assert.notEqual(one.placements.held(kept), undefined);
   await one.placements.close();
 });
 
-test('REL-27 a process is not current while others may claim what its old member has', OPTIONS, async () => {
+// REL-27
+test('a process is not current while others may claim what its old member has', OPTIONS, async () => {
   let isAway = false;
   const { table, memory } = tableWith({ claim: () => (isAway ? away() : Promise.resolve()) });
   const [one, two] = [await join(table), await join(memory)];
@@ -399,7 +405,8 @@ test('a claim that was answered before a release is made again', OPTIONS, async 
   await one.placements.close();
 });
 
-test('R12 a request waits for its owner for a bounded time in all', OPTIONS, async () => {
+// R12
+test('a request waits for its owner for a bounded time in all', OPTIONS, async () => {
   const gate = Promise.withResolvers<void>();
   let isSlow = false;
   const { table, memory } = tableWith({ members: () => (isSlow ? gate.promise : Promise.resolve()) });

@@ -4,9 +4,9 @@ import { test } from 'node:test';
 import type { RateTable } from '../../src/store/rate-table.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const MINUTE_MS = 60_000;
-const SECOND_MS = 1_000;
+const SECOND_MS = 1_000; // subject
 
 /** The contract of every rate table. */
 export function rateTableContract(name: string, open: () => Promise<RateTable>): void {

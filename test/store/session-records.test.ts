@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { SessionRecords } from '../../src/store/session-records.ts';
 
-test('N-23 a record counts its bytes for its owner, and removing it gives them back', () => {
+// N-23
+test('a record counts its bytes for its owner, and removing it gives them back', () => {
   const records = new SessionRecords();
   const expected = records.bytesFor('s1', 'file:///a');
   assert.equal(records.addUri('s1', 'alice', 1_000, 'file:///a'), true);
@@ -19,7 +20,8 @@ test('N-23 a record counts its bytes for its owner, and removing it gives them b
   assert.equal(records.bytes, 0);
 });
 
-test('N-23 a change that changes nothing is reported, and costs nothing', () => {
+// N-23
+test('a change that changes nothing is reported, and costs nothing', () => {
   const records = new SessionRecords();
   records.setLevel('s', 'alice', 1_000, 'info');
   records.addUri('s', 'alice', 1_000, 'file:///a');

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { LIMITS } from '../../src/limits.ts';
 import type { SessionRef, SessionStore } from '../../src/store/session-store.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 const HOUR = 3_600_000;
 
 /** The contract of every session store. `open` may return a shared store, whose principals are unique to the test. */

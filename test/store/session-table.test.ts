@@ -4,7 +4,7 @@ import { LIMITS, type LimitName } from '../../src/limits.ts';
 import type { SessionRef } from '../../src/store/session-store.ts';
 import { SessionTable } from '../../src/store/session-table.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const T0 = 1_800_000_000_000;
 const DAY = 24 * 3_600_000;
 
@@ -32,14 +32,16 @@ function endEverySecond(testing: ReturnType<typeof testTable>, principal: string
 const rangesIn = (table: SessionTable): number =>
   [...table.entries()].reduce((sum, entry) => sum + ('ended' in entry ? entry.ended.length : 0), 0);
 
-test('N-65 opening and ending sessions in a loop takes the same room however long it lasts', OPTIONS, () => {
+// N-65
+test('opening and ending sessions in a loop takes the same room however long it lasts', OPTIONS, () => {
   const { table, reached, newSession } = testTable();
   for (let i = 0; i < 100_000; i++) table.end(newSession('loop'), T0);
   assert.equal(rangesIn(table), 1);
   assert.deepEqual(reached, []);
 });
 
-test('N-65 limit endedRangesPerPrincipal: the oldest sessions end, and none revives', OPTIONS, () => {
+// N-65
+test('limit endedRangesPerPrincipal: the oldest sessions end, and none revives', OPTIONS, () => {
   const testing = testTable();
   const other = testing.newSession('other');
   const oldest = testing.newSession('greedy');
@@ -56,7 +58,8 @@ test('N-65 limit endedRangesPerPrincipal: the oldest sessions end, and none revi
   }
 });
 
-test('N-65 limit endedRanges: the principal with the most ranges is reduced', OPTIONS, () => {
+// N-65
+test('limit endedRanges: the principal with the most ranges is reduced', OPTIONS, () => {
   const testing = testTable();
   const principals = LIMITS.endedRanges / LIMITS.endedRangesPerPrincipal;
   for (let i = 0; i < principals; i++) endEverySecond(testing, `p${i}`, LIMITS.endedRangesPerPrincipal - 1);
@@ -68,7 +71,8 @@ test('N-65 limit endedRanges: the principal with the most ranges is reduced', OP
   assert.ok(modest.every((session) => !testing.table.isEnded(session)));
 });
 
-test('N-65 limit sessionPrincipals: a new principal is refused when none makes room', OPTIONS, () => {
+// N-65
+test('limit sessionPrincipals: a new principal is refused when none makes room', OPTIONS, () => {
   const { table, reached, newSession } = testTable();
   const known = newSession('p0');
   for (let i = 0; i < LIMITS.sessionPrincipals; i++) table.end(i === 0 ? known : newSession(`p${i}`), T0);
@@ -78,7 +82,8 @@ test('N-65 limit sessionPrincipals: a new principal is refused when none makes r
   assert.ok(table.nextSerial('late', T0 + DAY) > known.serial);
 });
 
-test('N-65 principals without ended sessions make room, and numbers stay unique', OPTIONS, () => {
+// N-65
+test('principals without ended sessions make room, and numbers stay unique', OPTIONS, () => {
   const { table, reached, newSession } = testTable();
   const first = newSession('p0');
   for (let i = 1; i < 3 * LIMITS.sessionPrincipals; i++) table.nextSerial(`p${i}`, T0);
@@ -86,7 +91,8 @@ test('N-65 principals without ended sessions make room, and numbers stay unique'
   assert.ok(table.nextSerial('p0', T0) > first.serial);
 });
 
-test('N-65 an end is removed when the id has expired', OPTIONS, () => {
+// N-65
+test('an end is removed when the id has expired', OPTIONS, () => {
   const { table, newSession } = testTable();
   const session = newSession('one');
   table.end(session, T0 + DAY / 2);
@@ -106,7 +112,8 @@ function fillRecord(testing: ReturnType<typeof testTable>, session: SessionRef):
   return undefined;
 }
 
-test('N-23 limit sessionRecordBytesPerPrincipal refuses until a session ends', OPTIONS, () => {
+// N-23
+test('limit sessionRecordBytesPerPrincipal refuses until a session ends', OPTIONS, () => {
   const testing = testTable();
   const first = testing.newSession('greedy');
   assert.equal(fillRecord(testing, first), undefined);
@@ -118,7 +125,8 @@ test('N-23 limit sessionRecordBytesPerPrincipal refuses until a session ends', O
   assert.equal(fillRecord(testing, second), undefined);
 });
 
-test('N-23 limit sessionRecordBytes refuses until records expire', OPTIONS, () => {
+// N-23
+test('limit sessionRecordBytes refuses until records expire', OPTIONS, () => {
   const testing = testTable();
   const outcomes = Array.from({ length: 9 }, (_, i) => fillRecord(testing, testing.newSession(`p${i}`)));
   assert.deepEqual(

@@ -5,10 +5,11 @@ import type { CounterTable } from '../../src/store/counter-table.ts';
 import { MemoryCounterTable } from '../../src/store/memory/counter-table.ts';
 import { RedisCounterTable } from '../../src/store/redis/counter-table.ts';
 import { SharedCounters } from '../../src/store/shared-counters.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
 import { openRedis, redisConfig, RedisServer } from '../support/redis.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const LONG_MS = 600_000;
 
 /** Takes units until one is refused. Returns their number. */
@@ -21,7 +22,7 @@ async function takeAll(counters: SharedCounters, name: string, limit: number): P
 function processesOf(table: MemoryCounterTable, count: number): readonly SharedCounters[] {
   return Array.from(
     { length: count },
-    (_, n) => new SharedCounters({ table, process: `${n}`, processes: () => count, waitMs: 15_000 }),
+    (_, n) => new SharedCounters({ table, process: `${n}`, processes: () => count, waitMs: PATIENCE_MS }),
   );
 }
 
@@ -64,7 +65,7 @@ test('a unit that is asked for while leases are renewed is granted', OPTIONS, as
       return await memory.lease(...asked);
     },
   };
-  const one = new SharedCounters({ table, process: '1', processes: () => 1, waitMs: 15_000 });
+  const one = new SharedCounters({ table, process: '1', processes: () => 1, waitMs: PATIENCE_MS });
   const acquired = one.acquire('a', 256);
   const renewed = one.renew();
   assert.equal(await acquired, true);
@@ -116,7 +117,7 @@ function gated(): { readonly table: CounterTable; readonly memory: MemoryCounter
 test('units that are being returned are not used any more', OPTIONS, async () => {
   const limit = 640;
   const made = gated();
-  const one = new SharedCounters({ table: made.table, process: 'one', processes: () => 2, waitMs: 15_000 });
+  const one = new SharedCounters({ table: made.table, process: 'one', processes: () => 2, waitMs: PATIENCE_MS });
   const two = new SharedCounters({ table: made.memory, process: 'two', processes: () => 2 });
   assert.equal(await one.acquire('a', limit), true);
   one.release('a');
@@ -134,7 +135,7 @@ test('units that are being returned are not used any more', OPTIONS, async () =>
 
 test('a process that closes returns also the units that it was about to get', OPTIONS, async () => {
   const made = gated();
-  const one = new SharedCounters({ table: made.table, process: 'one', processes: () => 2, waitMs: 15_000 });
+  const one = new SharedCounters({ table: made.table, process: 'one', processes: () => 2, waitMs: PATIENCE_MS });
   const two = new SharedCounters({ table: made.memory, process: 'two', processes: () => 2 });
   const gate = Promise.withResolvers<void>();
   made.gate = gate.promise;
@@ -148,7 +149,8 @@ test('a process that closes returns also the units that it was about to get', OP
   await two.close();
 });
 
-test('R12 a caller waits for a slow table for a bounded time, and gets its share', OPTIONS, async () => {
+// R12
+test('a caller waits for a slow table for a bounded time, and gets its share', OPTIONS, async () => {
   const made = gated();
   const one = new SharedCounters({ table: made.table, process: 'one', processes: () => 4, waitMs: 50 });
   const gate = Promise.withResolvers<void>();
@@ -158,7 +160,8 @@ test('R12 a caller waits for a slow table for a bounded time, and gets its share
   await one.close();
 });
 
-test('R12 without Redis each process uses its share, and what it has been granted', OPTIONS, async () => {
+// R12
+test('without Redis each process uses its share, and what it has been granted', OPTIONS, async () => {
   await using server = await RedisServer.start();
   const config = redisConfig(server.url);
   const open = async (process: string) => {
@@ -167,7 +170,7 @@ test('R12 without Redis each process uses its share, and what it has been grante
       table: new RedisCounterTable(connection, keys, 600),
       process,
       processes: () => 2,
-      waitMs: 15_000,
+      waitMs: PATIENCE_MS,
     });
   };
   const [one, two] = [await open('one'), await open('two')];

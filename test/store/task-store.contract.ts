@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { LIMITS } from '../../src/limits.ts';
 import type { KnownTask, OnTaskLimit, TaskStore } from '../../src/store/task-store.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 
 /** The contract of every task store. */
 export function taskStoreContract(name: string, open: (onLimit: OnTaskLimit) => TaskStore | Promise<TaskStore>): void {

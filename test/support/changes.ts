@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
+import { PATIENCE_MS } from './patience.ts';
 
-/** Longest wait for a change. Changes come at once, or after a backoff of the gateway; a loaded machine takes longer. */
-const UNTIL_MS = 15_000;
+// A test may replace timers after this import.
+const [schedule, unschedule] = [setTimeout, clearTimeout];
 
 /** Announces changes of a test double to the tests that wait for them. */
 export class Changes {
@@ -17,21 +18,21 @@ export class Changes {
   /** Resolves with the first defined value of `found`, which runs again after each change. Bounded in time. */
   async until<T>(found: () => T | undefined): Promise<T> {
     let isLate = false;
-    const timer = setTimeout(() => {
+    const timer = schedule(() => {
       isLate = true;
       this.announce();
-    }, UNTIL_MS);
+    }, PATIENCE_MS);
     try {
       for (;;) {
         const value = found();
         if (value !== undefined) return value;
-        assert.ok(!isLate, `not within ${UNTIL_MS} ms: ${found.toString()}`);
+        assert.ok(!isLate, `not within ${PATIENCE_MS} ms: ${found.toString()}`);
         await new Promise<void>((resolve) => {
           this.#waiting.push(resolve);
         });
       }
     } finally {
-      clearTimeout(timer);
+      unschedule(timer);
     }
   }
 }

@@ -11,7 +11,7 @@ const FILES = ['package.json', 'package-lock.json', '.npmrc', 'tsconfig.json', '
 const PAPERS = ['README.md', 'LICENSE', 'CHANGELOG.md'];
 
 /** The longest time of one command. */
-export const STEP_MS = 120_000;
+export const STEP_MS = 240_000;
 
 /** The outcome of a command. */
 export interface Ran {

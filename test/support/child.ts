@@ -2,6 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { setTimeout as delay } from 'node:timers/promises';
+import { PATIENCE_MS } from './patience.ts';
 
 interface ChildOptions {
   /** Added to our own environment. */
@@ -16,7 +17,8 @@ interface Ending {
   readonly signal: NodeJS.Signals | null;
 }
 
-const DRAIN_MS = 1_000;
+/** The time in which the rest of the output of an ended child is read. */
+const DRAIN_MS = 1_000; // subject
 
 const living = new Set<Child>();
 let guarded = false;
@@ -100,7 +102,7 @@ export class Child implements AsyncDisposable {
    *
    * @throws {Error} with the log, if the program ends or `timeoutMs` pass before that.
    */
-  async waitForLine<T>(find: (line: string) => T | undefined, timeoutMs: number): Promise<T> {
+  async waitForLine<T>(find: (line: string) => T | undefined, timeoutMs = PATIENCE_MS): Promise<T> {
     for (const line of this.#lines) {
       const found = find(line);
       if (found !== undefined) return found;

@@ -7,24 +7,27 @@ import { loadConfig } from '../../src/config/load.ts';
 import { ConfigError } from '../../src/config/document/problem.ts';
 
 /** Loads a text as the file `config.yaml` in a folder of its own, which is removed afterwards. */
-export function loadText(
+export async function loadText(
   text: string | Uint8Array,
   { name = 'config.yaml', env = {}, ...options }: Partial<LoadOptions> & { name?: string } = {},
-): Loaded {
+): Promise<Loaded> {
   const dir = mkdtempSync(join(tmpdir(), 'linkspan-config-'));
   try {
     const file = join(dir, name);
     writeFileSync(file, text);
-    return loadConfig(file, { env, ...options });
+    return await loadConfig(file, { env, ...options });
   } finally {
     rmSync(dir, { recursive: true });
   }
 }
 
 /** Returns the problems of a text, one per line, without the folder. Empty if the text is valid. */
-export function problemsOf(text: string | Uint8Array, options: Parameters<typeof loadText>[1] = {}): string[] {
+export async function problemsOf(
+  text: string | Uint8Array,
+  options: Parameters<typeof loadText>[1] = {},
+): Promise<string[]> {
   try {
-    loadText(text, options);
+    await loadText(text, options);
     return [];
   } catch (thrown) {
     if (!(thrown instanceof ConfigError)) throw thrown;

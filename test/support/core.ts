@@ -17,6 +17,7 @@ import type { CredentialSource } from '../../src/upstream/connection-key.ts';
 import type { MemoryUpstream } from './memory-upstream.ts';
 import type { JoinedProcess, JoinedProcesses } from './joined-processes.ts';
 import { Changes } from './changes.ts';
+import { PATIENCE_MS } from './patience.ts';
 
 /** The core with scripted upstreams and scripted clients, without sockets and processes. */
 export interface TestCore extends AsyncDisposable {
@@ -46,10 +47,16 @@ export const UPSTREAM: Omit<UpstreamConfig, 'id' | 'title' | 'prefix'> = {
   era: 'legacy',
   start: 'lazy',
   required: false,
-  timeouts: { startMs: 15_000, connectMs: 15_000, firstByteMs: 15_000, callMs: 15_000, maxMs: 30_000 },
+  timeouts: {
+    startMs: PATIENCE_MS,
+    connectMs: PATIENCE_MS,
+    firstByteMs: PATIENCE_MS,
+    callMs: PATIENCE_MS,
+    maxMs: 2 * PATIENCE_MS,
+  },
   concurrency: 32,
   queue: 64,
-  queueMs: 15_000,
+  queueMs: PATIENCE_MS,
   idleMs: 60_000,
   maxConnections: 64,
   includeTools: undefined,
@@ -231,7 +238,7 @@ export async function testCore(
     idempotency: { keepMs: 3_600_000 },
     names: { maxChars: 48 },
     instructions: { maxChars: 4000 },
-    lists: { waitMs: 15_000 },
+    lists: { waitMs: PATIENCE_MS },
     reload: { watch: true, drainMs: 60_000 },
     redis: undefined,
     profiles: [],

@@ -12,6 +12,7 @@ import {
 } from '@modelcontextprotocol/sdk/types.js';
 import * as z from 'zod';
 import { Waitlist } from '../fixtures/servers/http-harness.ts';
+import { PATIENCE_MS } from './patience.ts';
 import { connectSdk1Over, connectSdk2Over } from './sdk-client.ts';
 
 export const SDKS = ['SDK v1', 'SDK v2'] as const;
@@ -85,8 +86,6 @@ interface EitherOptions {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-const WAIT_MS = 15_000;
-
 async function waitForNotification(
   notifications: Waitlist<ReceivedNotification>,
   method: string,
@@ -94,7 +93,7 @@ async function waitForNotification(
   const { promise, reject } = Promise.withResolvers<never>();
   const timer = setTimeout(() => {
     reject(new Error(`${method} did not arrive; received: ${JSON.stringify(notifications.items)}`));
-  }, WAIT_MS);
+  }, PATIENCE_MS);
   try {
     return await Promise.race([promise, notifications.find((item) => item.method === method)]);
   } finally {
@@ -107,7 +106,7 @@ const PATIENT = {
   initialReconnectionDelay: 500,
   maxReconnectionDelay: 500,
   reconnectionDelayGrowFactor: 1,
-  maxRetries: 12,
+  maxRetries: 120,
 };
 
 const model = (text: string) => ({

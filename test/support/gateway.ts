@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import { Child } from './child.ts';
 import { marker } from './leftovers.ts';
+import { PATIENCE_MS } from './patience.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 
@@ -33,9 +34,6 @@ interface GatewayOptions {
 const LISTENING = z.object({ msg: z.literal('listening'), url: z.url(), operatorUrl: z.url().optional() });
 type Listening = z.infer<typeof LISTENING>;
 
-const START_MS = 60_000;
-const STOP_MS = 15_000;
-
 function parseLine(line: string): Listening | undefined {
   try {
     return LISTENING.safeParse(JSON.parse(line)).data;
@@ -51,14 +49,18 @@ function compiledCode(): Members {
   return NODE_COMPILE_CACHE === undefined ? {} : { NODE_COMPILE_CACHE };
 }
 
-/** Adds ports, the state directory, and the mark that identifies leftover processes. */
+/** Settings by which no answer depends on the speed of the machine. SDKs wait 60 s for an answer, such as a first list. */
+export const PATIENT = { lists: { wait: '50s' }, overload: { loopDelay: false } };
+
+/** Adds ports, the state directory, patience, and the mark that identifies leftover processes. */
 function complete(file: GatewayFile, dir: string): GatewayFile {
   const mcpServers = Object.entries(file.mcpServers ?? {}).map(([id, server]): [string, Members] => {
     if (!('command' in server)) return [id, server];
     const env = z.record(z.string(), z.unknown()).parse(server['env'] ?? {});
     return [id, { ...server, env: { ...marker(), ...compiledCode(), ...env } }];
   });
-  const ours = { listen: '127.0.0.1:0', operator: '127.0.0.1:0', stateDir: join(dir, 'state') };
+  const places = { listen: '127.0.0.1:0', operator: '127.0.0.1:0', stateDir: join(dir, 'state') };
+  const ours = { ...places, ...PATIENT };
   return { ...file, mcpServers: Object.fromEntries(mcpServers), gateway: { ...ours, ...file.gateway } };
 }
 
@@ -106,7 +108,7 @@ export class RunningGateway implements AsyncDisposable {
   }
 
   /** Resolves with the first value that `find` returns for a line of the log. @throws {Error} after `timeoutMs`. */
-  waitForLog<T>(find: (line: string) => T | undefined, timeoutMs = 30_000): Promise<T> {
+  waitForLog<T>(find: (line: string) => T | undefined, timeoutMs = PATIENCE_MS): Promise<T> {
     return this.#child.waitForLine(find, timeoutMs);
   }
 
@@ -133,7 +135,7 @@ export class RunningGateway implements AsyncDisposable {
   }
 
   /** @throws {Error} with the log, if the gateway had died by itself, or does not end on SIGTERM. */
-  stop(patienceMs = STOP_MS): Promise<void> {
+  stop(patienceMs = PATIENCE_MS): Promise<void> {
     this.#stopped ??= this.#stop(patienceMs);
     return this.#stopped;
   }
@@ -169,7 +171,7 @@ export async function startGateway(file: GatewayFile, options: GatewayOptions = 
   ];
   const child = await Child.start(command, args, options.env === undefined ? {} : { env: options.env });
   try {
-    const listening = await child.waitForLine(parseLine, options.timeoutMs ?? START_MS);
+    const listening = await child.waitForLine(parseLine, options.timeoutMs ?? PATIENCE_MS);
     return new RunningGateway(child, listening, dir, configFile, options.dir !== undefined);
   } catch (error) {
     await child.stop();

@@ -8,8 +8,21 @@ import { type RunningGateway, startGateway } from './gateway.ts';
 
 const FIXTURE = fileURLToPath(new URL('../fixtures/servers/hostile-stdio.ts', import.meta.url));
 
-/** Timeouts that are short enough for a test to reach them. */
-const TIMEOUTS = { start: '3s', call: '1s', max: '2s', firstByte: '1s' };
+/** Timeouts that an upstream meets which works, however busy the machine is. */
+const PATIENT = { start: '60s', call: '60s', max: '60s', firstByte: '60s' };
+/** Timeouts that are short enough for a test to reach them. The lists of these upstreams meet them. */
+const SHORT = { ...PATIENT, call: '5s', max: '8s', firstByte: '5s' };
+
+/** The timeouts of the ways that end by one. The others have patient timeouts. */
+const TIMEOUTS: Readonly<Record<string, object>> = {
+  hang: SHORT,
+  'wrong-id': SHORT,
+  'half-json': SHORT,
+  'never-lists': SHORT,
+  'never-starts': { ...PATIENT, start: '5s' },
+  'http-endless': SHORT,
+  'http-hang': SHORT,
+};
 
 /** Less than the endless answers, and more than every valid message of these tests. */
 const MESSAGE = '256KiB';
@@ -46,7 +59,7 @@ export class Ledgers {
 export function hostileStdio(
   way: string,
   ledgers: Ledgers,
-  timeouts: object = TIMEOUTS,
+  timeouts: object = PATIENT,
   env: Readonly<Record<string, string>> = {},
 ) {
   return { command: process.execPath, args: [FIXTURE, way], env: { LEDGER: ledgers.file(way), ...env }, timeouts };
@@ -71,14 +84,8 @@ export async function startHostile(ways: readonly string[]): Promise<HostileGate
     if (way.startsWith('http-')) {
       const server = await hostileHttp(way);
       remote.set(way, server);
-      mcpServers[way] = { url: server.url, timeouts: TIMEOUTS };
-    } else {
-      // One of them has the default timeouts.
-      // Any slow speed will do: the time that it takes on a busy machine is not tested.
-      const start = way === 'never-starts' ? '30s' : way === 'slow-start' ? '12s' : TIMEOUTS.start;
-      const timeouts = { ...TIMEOUTS, start };
-      mcpServers[way] = hostileStdio(way, ledgers, timeouts, { DELAY_MS: '1500' });
-    }
+      mcpServers[way] = { url: server.url, timeouts: TIMEOUTS[way] ?? PATIENT };
+    } else mcpServers[way] = hostileStdio(way, ledgers, TIMEOUTS[way] ?? PATIENT, { DELAY_MS: '1500' });
   }
   mcpServers['calm'] = hostileStdio('calm', ledgers);
   const gateway = await startGateway({ mcpServers, gateway: { limits: { message: MESSAGE } } });

@@ -1,11 +1,12 @@
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, rename, rm } from 'node:fs/promises';
+import { homedir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
-const CACHE = fileURLToPath(new URL('../../node_modules/.cache/nodes/', import.meta.url));
+/** Outlives `npm ci`. */
+const CACHE = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'linkspan-programs', 'nodes');
 const INSTALL_MS = 120_000;
 
 const exec = promisify(execFile);
@@ -23,7 +24,7 @@ export function environmentOn(nodeFolder: string, more: Readonly<Record<string, 
   return { ...env, PATH: [nodeFolder, ...folders].join(delimiter), ...more };
 }
 
-/** Returns the folder of the `node` program of this version, from npm, kept in `node_modules/.cache`. */
+/** Returns the folder of the `node` program of this version, from npm, kept in the cache of the user. */
 export async function nodeFolder(version: string): Promise<string> {
   if (version === process.versions.node) return dirname(process.execPath);
   const name = `node-linux-${process.arch}`;

@@ -31,7 +31,7 @@ export interface NonceRemote extends AsyncDisposable {
 /** Starts a remote upstream that records its calls. */
 export async function startRemote(): Promise<NonceRemote> {
   const child = await Child.start(process.execPath, [PROGRAM], { env: marker() });
-  const url = await child.waitForLine((line) => /^listening on (\S+)/.exec(line)?.[1], 10_000);
+  const url = await child.waitForLine((line) => /^listening on (\S+)/.exec(line)?.[1]);
   const ledger = async () => LEDGER.parse(await (await fetch(`${url}/ledger`)).json()).ledger.entries;
   return {
     url,

@@ -11,7 +11,7 @@ const ROOT = fileURLToPath(new URL('../../', import.meta.url));
  * The older version: the commit of the last release, or before the first one a commit whose replicas work beside those of this tree. A change that its
  * replicas cannot bear needs a newer commit here, and a line in `docs/upgrade.md`.
  */
-export const OLDER_COMMIT = '5ccac68b5bbdb920e56b1eb9d6bdaf4fae3f5678';
+export const OLDER_COMMIT = 'bc3a4d90bdc0e308e4744b3d08baa6bdf4da21ae';
 
 /** The reason why there can be no older version; undefined if there can be one. */
 export const NO_HISTORY: string | undefined = existsSync(join(ROOT, '.git'))

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { serve } from '../../src/compose/serve.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import { createLogger } from '../../src/telemetry/log.ts';
+import { PATIENT } from './gateway.ts';
 import { marker } from './leftovers.ts';
 
 type Members = Readonly<Record<string, unknown>>;
@@ -40,11 +41,12 @@ export async function openGateway(
     operator: '127.0.0.1:0',
     stateDir: join(dir, 'state'),
     logLevel: 'info',
+    ...PATIENT,
     ...own,
   };
   await writeFile(file, JSON.stringify({ mcpServers: Object.fromEntries(marked), gateway }));
   const load = () => loadConfig(file, { env: process.env });
-  const loaded = load();
+  const loaded = await load();
   const lines: string[] = [];
   // One write may have several lines.
   const write = (text: string) => void lines.push(...text.split(/(?<=\n)/));

@@ -11,8 +11,8 @@ import { installInto, requirements } from '../peers/install/python.ts';
 export type FoundProgram = { readonly path: string } | { readonly missing: string };
 
 const CACHE = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'linkspan-programs');
-/** Longest time of an installation from npm. Together they have to end before the limit of a test file. */
-const NPM_MS = 40_000;
+/** Longest time of an installation from npm. */
+const NPM_MS = 120_000;
 /** The folders in which Debian puts the programs of administrators. */
 const FOLDERS = [...(process.env['PATH'] ?? '').split(delimiter), '/usr/sbin', '/sbin'];
 
@@ -94,26 +94,38 @@ export async function goProgram(name: string, spec: string): Promise<FoundProgra
   }
 }
 
+/** The installations of this process by package, also those that failed: a download that takes too long is not tried again. */
+const npmInstallations = new Map<string, Promise<FoundProgram>>();
+
 /**
  * Returns the folders of the programs of these packages of npm, joined as in `PATH`, or the reason why they are missing.
  *
  * @param specs names with exact versions.
  */
 export async function npmPrograms(specs: readonly string[]): Promise<FoundProgram> {
+  const installing = specs.map((spec) => {
+    const known = npmInstallations.get(spec) ?? npmProgram(spec);
+    npmInstallations.set(spec, known);
+    return known;
+  });
+  const folders: string[] = [];
+  for (const found of await Promise.all(installing)) {
+    if ('missing' in found) return found;
+    folders.push(found.path);
+  }
+  return { path: folders.join(delimiter) };
+}
+
+async function npmProgram(spec: string): Promise<FoundProgram> {
+  const name = `npm-${spec.replaceAll(/[^a-z0-9.]+/g, '-')}`;
+  const args = ['install', '--no-save', '--no-audit', '--no-fund', spec];
+  const install = async (draft: string) => {
+    await command('npm', [...args, '--prefix', draft], { timeoutMs: NPM_MS });
+  };
   try {
-    const folders: string[] = [];
-    for (const spec of specs) {
-      const name = `npm-${spec.replaceAll(/[^a-z0-9.]+/g, '-')}`;
-      const args = ['install', '--no-save', '--no-audit', '--no-fund', spec];
-      const install = async (draft: string) => {
-        await command('npm', [...args, '--prefix', draft], { timeoutMs: NPM_MS });
-      };
-      const dir = await cached(name, [spec], install, CACHE, 1);
-      folders.push(join(dir, 'node_modules', '.bin'));
-    }
-    return { path: folders.join(delimiter) };
+    return { path: join(await cached(name, [spec], install, CACHE, 1), 'node_modules', '.bin') };
   } catch (thrown) {
     const why = thrown instanceof Error ? (thrown.message.split('\n')[0] ?? '') : String(thrown);
-    return { missing: `${specs.join(', ')} cannot be had from npm: ${why}` };
+    return { missing: `${spec} cannot be had from npm: ${why}` };
   }
 }

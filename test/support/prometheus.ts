@@ -7,7 +7,7 @@ import { Child } from './child.ts';
 import { freePort } from './free-port.ts';
 
 const RULES = fileURLToPath(new URL('../../deploy/prometheus/rules.yml', import.meta.url));
-const START_MS = 20_000;
+const START_MS = 60_000;
 const POLL_MS = 250;
 
 const VECTOR = z.object({

@@ -10,6 +10,16 @@ export interface RedisProgram {
   readonly env: Readonly<Record<string, string>>;
 }
 
+/** Returns the reason why there is no `redis-server`; undefined if there is one, which may be downloaded for it. */
+export async function missingRedis(): Promise<string | undefined> {
+  try {
+    await findRedis();
+    return undefined;
+  } catch (thrown) {
+    return thrown instanceof Error ? thrown.message : String(thrown);
+  }
+}
+
 /** Returns the `redis-server` of the machine, or else that of Debian's package. @throws {Error} if neither can be had. */
 export async function findRedis(): Promise<RedisProgram> {
   const installed = installedProgram('redis-server');

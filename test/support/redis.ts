@@ -11,12 +11,10 @@ import { SealedBox } from '../../src/store/redis/sealed-box.ts';
 import { makeCertificate } from './certificate.ts';
 import { Child } from './child.ts';
 import { freePort } from './free-port.ts';
+import { PATIENCE_MS } from './patience.ts';
 import { findRedis, type RedisProgram } from './redis-program.ts';
 import { waitUntil } from './wait-until.ts';
 
-const READY_MS = 20_000;
-/** Long enough for a busy machine. */
-const COMMAND_MS = 15_000;
 /** Another program may take the port between its choice and its use. */
 const TRIES = 5;
 
@@ -85,7 +83,7 @@ export class RedisServer implements AsyncDisposable {
   }
 
   async #command(name: string, ...args: readonly string[]): Promise<unknown> {
-    const times = { commandMs: COMMAND_MS };
+    const times = { commandMs: PATIENCE_MS };
     const connection = await RedisConnection.open(redisConfig(this.url), { onCommandFailed: () => undefined }, times);
     try {
       return await connection.command(name, ...args);
@@ -118,7 +116,7 @@ async function startServer(port: number, { host, via }: ServerPlace, options: re
   const [command = '', ...args] = [...via, server, ...fixed, ...options];
   const child = await Child.start(command, args, { env });
   void child.ended.then(() => rm(dir, { recursive: true, force: true }));
-  await child.waitForLine((line) => (line.includes('Ready to accept connections') ? true : undefined), READY_MS);
+  await child.waitForLine((line) => (line.includes('Ready to accept connections') ? true : undefined));
   return child;
 }
 
@@ -162,7 +160,7 @@ after(async () => {
  *
  * @param commandMs the longest time of a command.
  */
-export async function openRedis(config: RedisConfig, commandMs = COMMAND_MS): Promise<OpenRedis> {
+export async function openRedis(config: RedisConfig, commandMs = PATIENCE_MS): Promise<OpenRedis> {
   const connection = await RedisConnection.open(config, { onCommandFailed: () => undefined }, { commandMs });
   opened.add(connection);
   return { connection, keys: new RedisKeys(config.prefix), box: new SealedBox(config.wrappingKeys) };
@@ -224,7 +222,7 @@ export async function startSentinel(): Promise<
   await writeFile(file, `${lines.join('\n')}\n`);
   const { server, env } = await findRedis();
   const sentinel = await Child.start(server, [file, '--sentinel'], { env });
-  await sentinel.waitForLine((line) => (line.includes('+slave') ? true : undefined), 30_000);
+  await sentinel.waitForLine((line) => (line.includes('+slave') ? true : undefined));
   return {
     url: `redis+sentinel://127.0.0.1:${port}/main`,
     port,

@@ -1,6 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type Logger, pino } from 'pino';
 import type { GatewayError } from '../../src/errors.ts';
 import type { LimitName } from '../../src/limits.ts';
@@ -9,20 +8,18 @@ import { requestText } from '../../src/protocol/jsonrpc.ts';
 import { RawObject } from '../../src/json/json.ts';
 import { ProcessGuard } from '../../src/upstream/stdio/process-guard.ts';
 import { stdioTransport } from '../../src/upstream/stdio/stdio.ts';
+import { TAG_NAME } from '../../src/upstream/stdio/tagged-processes.ts';
 import type { ReceivingBudget } from '../../src/upstream/rpc/receiving-budget.ts';
 import type { Transport, TransportEvents } from '../../src/upstream/rpc/transport.ts';
 import { marker } from './leftovers.ts';
 import { UNBOUNDED } from './receiving.ts';
-
-const PATIENCE_MS = 15_000;
+import { waitUntil } from './wait-until.ts';
 
 /** Waits until a condition holds. @throws {Error} if it does not hold in time. */
 export async function until(isSo: () => boolean, what: string): Promise<void> {
-  const lateMs = performance.now() + PATIENCE_MS;
-  while (!isSo()) {
-    if (performance.now() > lateMs) throw new Error(`waited in vain until ${what}`);
-    await sleep(10);
-  }
+  await waitUntil(isSo).catch((thrown: unknown) => {
+    throw new Error(`waited in vain until ${what}`, { cause: thrown });
+  });
 }
 
 /** Returns the state letter and the parent of a process, from `/proc/<pid>/stat`. */
@@ -44,6 +41,19 @@ export function isGone(pid: number): boolean {
 export function childrenOf(pid: number): number[] {
   const pids = readdirSync('/proc').map(Number).filter(Number.isInteger);
   return pids.filter((child) => stat(child)?.parent === pid && !isGone(child));
+}
+
+/** Returns the processes of upstreams that a gateway has started. One that has not run its program yet has no tag, and is left out. */
+export function upstreamProcesses(gateway: number): number[] {
+  return childrenOf(gateway).filter((pid) => environmentOf(pid).some((one) => one.startsWith(`${TAG_NAME}=`)));
+}
+
+function environmentOf(pid: number): readonly string[] {
+  try {
+    return readFileSync(`/proc/${pid}/environ`, 'latin1').split('\0');
+  } catch {
+    return [];
+  }
 }
 
 interface StartOptions {

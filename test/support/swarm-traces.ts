@@ -2,14 +2,13 @@ import { readdirSync, readlinkSync } from 'node:fs';
 import { request } from 'undici';
 import * as z from 'zod';
 import type { RunningGateway } from './gateway.ts';
+import { PATIENCE_MS } from './patience.ts';
 import { childrenOf } from './stdio.ts';
 
 /** The environment of a gateway that can report its {@link Traces}. */
 export const PROBED = { NODE_OPTIONS: `--import=${import.meta.resolve('./swarm-probe.ts')}` };
 
 /** Scanning the whole heap takes a fraction of a second per class. */
-const PROBE_MS = 30_000;
-
 const GAUGES = [
   'linkspan_sessions',
   'linkspan_processes',
@@ -80,7 +79,7 @@ export class Onlooker {
     const { alive, heapBytes } = await this.#gateway.waitForLog((line) => {
       const found = readReport(line);
       return found?.probe === number ? found : undefined;
-    }, PROBE_MS);
+    }, PATIENCE_MS);
     return { counts: alive, heapBytes };
   }
 }

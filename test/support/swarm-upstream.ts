@@ -39,7 +39,7 @@ export class NonceHttp implements AsyncDisposable {
   static async start(): Promise<NonceHttp> {
     const child = await Child.start(process.execPath, [join(SERVERS, 'nonce-http.ts')], { env: marker() });
     try {
-      return new NonceHttp(child, await child.waitForLine((line) => LISTENING.exec(line)?.[1], 10_000));
+      return new NonceHttp(child, await child.waitForLine((line) => LISTENING.exec(line)?.[1]));
     } catch (error) {
       await child.stop();
       throw error;

@@ -1,10 +1,15 @@
-import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { Worker } from 'node:worker_threads';
 
 import type { ResponseHeaders, Wire, WireController, WireHandler } from '../../src/http1/wire.ts';
 import { WirePool } from '../../src/http1/pool.ts';
 import { RequestHead } from '../../src/http1/request.ts';
+import { PATIENCE_MS } from './patience.ts';
+import { tcpSockets } from './tcp-table.ts';
+import { waitUntil } from './wait-until.ts';
+
+/** A host name that does not exist. Its label is too long, so that no resolver is asked. */
+export const NO_HOST = 'x'.repeat(64);
 
 /** A TCP server, and the HTTP client under test that connects to it. */
 export interface Line extends AsyncDisposable {
@@ -81,7 +86,7 @@ export async function line(
   };
 }
 
-export function wireTo(host: string, port: number, connectMs = 2_000): Wire {
+export function wireTo(host: string, port: number, connectMs = PATIENCE_MS): Wire {
   return new WirePool(new URL(`http://${host}:${port}/mcp`), connectMs);
 }
 
@@ -163,37 +168,25 @@ export function ok(body: string, ...headers: readonly string[]): string {
   return [`HTTP/1.1 200 OK`, `Content-Length: ${body.length}`, ...headers, '', body].join('\r\n');
 }
 
+/** The queue of waiting connections holds one more than this. */
+const BACKLOG = 1;
+
 const ASLEEP = `
-  const server = require('node:net').createServer().listen(0, '127.0.0.1', 1, () => {
+  const server = require('node:net').createServer().listen(0, '127.0.0.1', ${BACKLOG}, () => {
     require('node:worker_threads').parentPort.postMessage(server.address().port);
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
   });
 `;
-const MAX_WAITING = 64;
-const FULL_MS = 300;
-
-/**
- * Returns a port whose server accepts no connection, with a full queue of waiting connections.
- *
- * Time is the subject: the queue is full when the system does not complete a connection within `FULL_MS`.
- */
+/** Returns a port whose server accepts no connection, with a full queue of waiting connections. */
 export async function neverAccepting(): Promise<AsyncDisposable & { readonly port: number }> {
   const worker = new Worker(ASLEEP, { eval: true });
   const port = await new Promise<number>((resolve) => {
     worker.once('message', (given) => resolve(Number(given)));
   });
   const waiting: Socket[] = [];
-  let isFull = false;
-  while (!isFull && waiting.length < MAX_WAITING) {
-    const socket = connect(port, '127.0.0.1').on('error', () => undefined);
-    waiting.push(socket);
-    isFull = await Promise.race([
-      once(socket, 'connect').then(() => false),
-      new Promise<boolean>((resolve) => {
-        setTimeout(() => resolve(true), FULL_MS);
-      }),
-    ]);
-  }
+  for (let n = 0; n <= BACKLOG; n++) waiting.push(connect(port, '127.0.0.1').on('error', () => undefined));
+  const isFull = () => tcpSockets().some((one) => one.isListening && one.localPort === port && one.waiting > BACKLOG);
+  await waitUntil(isFull);
   return {
     port,
     [Symbol.asyncDispose]: async () => {

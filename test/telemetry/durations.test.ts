@@ -38,7 +38,8 @@ test('each outcome, revision, transport and upstream has a series of its own', a
   assert.deepEqual(await values('d_seconds_count', 'upstream="files"'), [2]);
 });
 
-test('G5 invented methods share a series, and so do tools beyond the bound', async () => {
+// G5
+test('invented methods share a series, and so do tools beyond the bound', async () => {
   const { durations, values } = durationsOf();
   for (let n = 0; n < 400; n++) {
     durations.observe({ method: `invented/${n}`, revision: '2025-11-25', transport: 'tcp' }, 1);
@@ -55,7 +56,8 @@ test('label values are escaped', async () => {
   assert.match(await durations.text(), /gen_ai_tool_name="a\\"b\\\\c\\nd"/);
 });
 
-test('G5 whatever is observed, there are at most 1 400 series', async () => {
+// G5
+test('whatever is observed, there are at most 1 400 series', async () => {
   const { durations, values } = durationsOf();
   for (let tool = 0; tool < 300; tool++) {
     for (const error of [undefined, 'tool_error', 'rpc_error', 'overloaded', 'upstream-timeout'] as const) {

@@ -70,7 +70,10 @@ test('lines logged just before the exit are written, to stderr only', () => {
     const log = createLogger('info');
     for (let i = 0; i < 500; i++) log.info({ i }, 'line');
     process.exit(3);`;
-  const run = spawnSync(process.execPath, ['--input-type=module', '-e', script], { encoding: 'utf8', timeout: 20_000 });
+  const run = spawnSync(process.execPath, ['--input-type=module', '-e', script], {
+    encoding: 'utf8',
+    timeout: 120_000,
+  });
 
   assert.equal(run.status, 3, run.stderr);
   assert.equal(run.stdout, '');
@@ -85,7 +88,7 @@ test('a process ends although the reader of its log has gone', () => {
     setTimeout(() => { log.info('last'); process.exit(7); }, 1_000);`;
   // The reader ends after the first byte.
   const pipe = '{ { "$0" --input-type=module -e "$1"; echo "code $?" >&3; } 2>&1 | head -c 1 > /dev/null; } 3>&1';
-  const run = spawnSync('sh', ['-c', pipe, process.execPath, script], { encoding: 'utf8', timeout: 20_000 });
+  const run = spawnSync('sh', ['-c', pipe, process.execPath, script], { encoding: 'utf8', timeout: 120_000 });
 
   assert.equal(run.stdout, 'code 7\n', String(run.error));
 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../support/fast-check.ts';
 import { gatewaySchema } from '../../src/config/schema/gateway-schema.ts';
 import { SECRET_FIELDS } from '../../src/config/schema/secret-fields.ts';
 import { upstreamSchema } from '../../src/config/schema/upstream-schema.ts';

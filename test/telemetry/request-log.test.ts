@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createLogger, requestLogBeside, setLogLevel } from '../../src/telemetry/log.ts';
+import { hasUnseen, shownText } from '../../src/peer-text.ts';
 import { RequestLog, type RequestLine } from '../../src/telemetry/request-log.ts';
 
 const CALL: RequestLine = {
@@ -17,6 +18,7 @@ const CALL: RequestLine = {
   era: 'legacy',
   revision: '2025-11-25',
   error: undefined,
+  reason: undefined,
   code: undefined,
   bytesIn: 12,
   bytesOut: 345,
@@ -89,16 +91,37 @@ test('a notification has neither id, status nor duration', () => {
   );
 });
 
+// N-73
 test('texts of clients are one line without control characters, and short', () => {
-  const text = `a\u001B[31m\u009B31m\u2028\u202E${'b'.repeat(1_000)}`;
+  const text = `a\u001B[31m\u009B31m\u2028\u202E\u200B${'b'.repeat(1_000)}`;
   let all = '';
   const log = new RequestLog({ write: (more) => void (all += more) }, () => '');
-  log.write({ ...CALL, method: text, id: JSON.stringify(text), client: { name: text, version: text } });
+  log.write({ ...CALL, method: text, id: JSON.stringify(text) });
   log.flush();
-  assert.doesNotMatch(all.slice(0, -1), /[\p{Cc}\p{Zl}\p{Bidi_Control}]/u);
+  assert.ok(!hasUnseen(all.slice(0, -1)));
   const { method, requestId } = Object(JSON.parse(all));
-  assert.deepEqual([method, requestId], [text.slice(0, 200), text.slice(0, 200)]);
+  assert.equal(method, shownText(text));
+  assert.equal(requestId, shownText(text));
 });
+
+/** Texts whose parts take the most bytes in a line. */
+const DENSE = { ASCII: 'x', quotes: '"', backslashes: '\\', controls: '\u009b', 'letters of three bytes': '名' };
+
+for (const [what, text] of Object.entries(DENSE)) {
+  // N-70
+  test(`a line of 4 MB of ${what} in each member has at most 1 KiB`, () => {
+    const long = text.repeat(4_000_000);
+    let all = '';
+    const log = new RequestLog({ write: (more) => void (all += more) }, () => `,"time":"${new Date(0).toISOString()}"`);
+    const traceId = '4bf92f3577b34da6a3ce929d0e0e4736';
+    const client = { name: long, version: long };
+    const names = { tool: long, upstreamTool: long, method: long, principal: long, reason: long };
+    log.write({ ...CALL, ...names, client, id: JSON.stringify(long), error: 'rpc_error', code: -32_602, traceId });
+    log.flush();
+    assert.ok(Buffer.byteLength(all) <= 1_024, `${Buffer.byteLength(all)} bytes`);
+    assert.equal(Object(JSON.parse(all)).error, 'rpc_error');
+  });
+}
 
 test('lines are written in batches, and none is lost', () => {
   const writes: string[] = [];
@@ -118,7 +141,8 @@ for (const [requests, methods] of [
   ['errors', ['tools/call']],
   ['none', []],
 ] as const) {
-  test(`N-49 accessLog ${requests} writes lines of ${methods.join(' and ') || 'no request'}`, () => {
+  // N-49
+  test(`accessLog ${requests} writes lines of ${methods.join(' and ') || 'no request'}`, () => {
     let text = '';
     const log = createLogger('info', { write: (more) => void (text += more) }, { requests });
     const lines = requestLogBeside(log);

@@ -100,7 +100,8 @@ const CASES: readonly Case[] = [
 
 suite('users that share a connection', () => {
   for (const { name, era, isProcess = true, a, b, together } of CASES) {
-    test(`N-40 ${name}`, () => {
+    // N-40
+    test(name, () => {
       const shared = ISOLATIONS.filter((isolation) => {
         const scope: ConnectionScope = { isolation, era, isProcess, credentials: 'gateway' };
         return connectionKey(scope, a, 1) === connectionKey(scope, b, 2);
@@ -112,7 +113,8 @@ suite('users that share a connection', () => {
     });
   }
 
-  test('N-40 a connection of one era never serves the other', () => {
+  // N-40
+  test('a connection of one era never serves the other', () => {
     for (const isolation of ISOLATIONS) {
       const keys = (['legacy', 'modern'] as const).map((era) =>
         connectionKey({ isolation, era, isProcess: true, credentials: 'gateway' }, MODERN, 1),
@@ -121,7 +123,8 @@ suite('users that share a connection', () => {
     }
   });
 
-  test('N-40 lists are read over a connection that belongs to no single client', () => {
+  // N-40
+  test('lists are read over a connection that belongs to no single client', () => {
     for (const era of ['legacy', 'modern'] as const) {
       for (const isolation of ['session', 'principal', 'call'] as const) {
         const scope = { isolation, era, isProcess: true, credentials: 'gateway' } as const;

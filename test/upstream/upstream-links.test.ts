@@ -7,6 +7,7 @@ import { Opener } from '../../src/upstream/link/opener.ts';
 import type { ConnectionPermit } from '../../src/upstream/quota/connection-quota.ts';
 import { UpstreamLinks } from '../../src/upstream/upstream-links.ts';
 import { memoryUpstream } from '../support/memory-upstream.ts';
+import { PATIENCE_MS } from '../support/patience.ts';
 
 const EVENTS = {
   onOpen: () => undefined,
@@ -22,7 +23,7 @@ async function linkWith(key: string): Promise<Link<string, LinkUser>> {
     upstream: 'up',
     transports: [{ era: 'legacy', isProcess: false, hasCallStreams: true, start }],
     clientInfo: RawObject.EMPTY,
-    timeouts: () => ({ startMs: 2_000, callMs: 2_000 }),
+    timeouts: () => ({ startMs: PATIENCE_MS, callMs: PATIENCE_MS }),
     log: pino({ level: 'silent' }),
     onLimit: () => undefined,
   });
@@ -33,7 +34,7 @@ async function linkWith(key: string): Promise<Link<string, LinkUser>> {
     clientCapabilities: RawObject.EMPTY,
     capabilityKey: '',
   } as const;
-  return await opener.open({ ...request, placeIn }, EVENTS, AbortSignal.timeout(5_000));
+  return await opener.open({ ...request, placeIn }, EVENTS, AbortSignal.timeout(PATIENCE_MS));
 }
 
 const PERMIT: ConnectionPermit = { release: () => undefined, assign: () => undefined };

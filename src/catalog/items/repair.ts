@@ -1,6 +1,6 @@
 import { arrayText, isArrayText, isObjectText, quoted, RawObject, rawItems } from '../../json/json.ts';
 import { isMalformed } from '../malformed.ts';
-import { hasUnseen } from '../names/name.ts';
+import { hasUnseen } from '../../peer-text.ts';
 import type { ObjectShape, Shape } from './shapes.ts';
 
 /** The number of paths that are recorded for one item: the first ones. */

@@ -1,28 +1,7 @@
 import { hash } from 'node:crypto';
 import type { ViewUpstream } from '../view.ts';
 
-/**
- * Matches characters that a person cannot see, or that reorder others: controls, bidi, zero-width, tags, lone
- * surrogates.
- */
-const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]/u;
-const EVERY_UNSEEN = new RegExp(UNSEEN.source, 'gu');
-
 const HASH_CHARS = 6;
-const MAX_SHOWN_CHARS = 120;
-
-export function hasUnseen(text: string): boolean {
-  return UNSEEN.test(text);
-}
-
-/**
- * Returns an upstream's text in a form for messages: at most 120 UTF-16 code units, with invisible characters as
- * escapes.
- */
-export function printable(text: string): string {
-  const cut = text.length > MAX_SHOWN_CHARS ? `${text.slice(0, MAX_SHOWN_CHARS)}…` : text;
-  return cut.replaceAll(EVERY_UNSEEN, (char) => `\\u{${(char.codePointAt(0) ?? 0).toString(16)}}`);
-}
 
 function replaceSpecials(text: string): string {
   return /^[A-Za-z0-9_-]*$/.test(text) ? text : text.replaceAll(/[^A-Za-z0-9_-]/gu, '_');

@@ -7,7 +7,8 @@ import type { Offer } from '../offer.ts';
 import { publishedText, toolTextFor } from '../publish.ts';
 import type { View, ViewUpstream } from '../view.ts';
 import { isIncluded } from './glob.ts';
-import { publishedName, publishedPrefix, printable } from './name.ts';
+import { shownText } from '../../peer-text.ts';
+import { publishedName, publishedPrefix } from './name.ts';
 import { prefixesOf, reservedFor } from './prefixes.ts';
 
 /** The tool or prompt behind a published name: its upstream, and the upstream's own name for it. */
@@ -95,7 +96,7 @@ function makeItems(
     const reserved = reservedFor(prefixes, prefix, prefixedName);
     if (fault !== undefined || reserved !== undefined) {
       const why =
-        fault ?? `would be called "${printable(prefixedName)}", a name that only upstream "${reserved}" may have`;
+        fault ?? `would be called "${shownText(prefixedName)}", a name that only upstream "${reserved}" may have`;
       const quarantined = quarantine(upstream.id, kind, key, position, why);
       return { reading, prefixedName, published: undefined, quarantined };
     }

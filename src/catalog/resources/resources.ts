@@ -3,7 +3,7 @@ import { LATEST_LEGACY, MODERN } from '../../protocol/revisions.ts';
 import { quarantine, readItem, repairOf, type Quarantined, type Repaired } from '../item.ts';
 import { canReadUri } from '../items/revision-text.ts';
 import type { Offer } from '../offer.ts';
-import { printable } from '../names/name.ts';
+import { shownText } from '../../peer-text.ts';
 import type { RawObject } from '../../json/json.ts';
 import { publishedText } from '../publish.ts';
 import { hasScheme, isWeb, unpublishUri, uriToClient } from '../uri.ts';
@@ -79,7 +79,7 @@ function viewFault(
 /** Returns the record of a resource that is left out for clients before 2026-07-28. */
 function urlRepair(upstream: string, uri: string): Repaired {
   const leftOut = ['the whole resource (for clients before 2026-07-28, which read URLs only)'];
-  return { upstream, kind: 'resource', name: printable(uri), leftOut, cleanedTexts: 0 };
+  return { upstream, kind: 'resource', name: shownText(uri), leftOut, cleanedTexts: 0 };
 }
 
 /**

@@ -3,7 +3,8 @@ import { hash, randomBytes } from 'node:crypto';
 import { DURATION, durationMs } from '../../config/schema/units.ts';
 import { keyIdOf, type StoredKey, storedKeySchema } from '../../store/api-key-store.ts';
 import { CliError, EXIT } from '../operator/cli-error.ts';
-import { durationText, jsonText, plain, print, table } from '../operator/output.ts';
+import { oneLine } from '../../peer-text.ts';
+import { durationText, jsonText, print, printError, table } from '../operator/output.ts';
 import { openKeyStore, type StoreOptions } from './open-store.ts';
 
 /** The options of all `key` commands. */
@@ -87,7 +88,7 @@ export async function revokeKey(nameOrId: string, options: KeyOptions): Promise<
     return { remove: removed };
   });
   if (options.json) print(jsonText({ revoked: removed.map((key) => ({ id: keyIdOf(key), name: key.name })) }));
-  else for (const key of removed) print(`revoked ${keyIdOf(key)} (${plain(key.name)})\n`);
+  else for (const key of removed) print(`revoked ${keyIdOf(key)} (${oneLine(key.name)})\n`);
   return EXIT.ok;
 }
 
@@ -110,9 +111,9 @@ export async function listKeys(options: KeyOptions): Promise<number> {
   }
   const rows = keys.map((key) => [
     keyIdOf(key),
-    plain(key.name),
-    plain(key.owner ?? '-'),
-    plain(key.groups?.join(',') ?? '-'),
+    oneLine(key.name),
+    oneLine(key.owner ?? '-'),
+    oneLine(key.groups?.join(',') ?? '-'),
     ageText(key.createdAt === undefined ? undefined : Date.parse(key.createdAt), nowMs),
     expiryText(key, nowMs),
     ageText(uses.get(keyIdOf(key)), nowMs),
@@ -159,9 +160,7 @@ function endingAt(key: StoredKey, endMs: number): StoredKey {
 function show(key: string, entry: StoredKey, place: string, isJson: boolean): void {
   const { sha256, ...rest } = entry;
   if (isJson) return print(jsonText({ key, id: keyIdOf({ sha256 }), ...rest }));
-  process.stderr.write(
-    `Key "${plain(entry.name)}" (${keyIdOf(entry)}); its hash is in ${place}. It is shown only now:\n`,
-  );
+  printError(`Key "${oneLine(entry.name)}" (${keyIdOf(entry)}); its hash is in ${place}. It is shown only now:\n`);
   print(`${key}\n`);
 }
 

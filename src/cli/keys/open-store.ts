@@ -27,7 +27,8 @@ interface OpenStore extends AsyncDisposable {
  */
 export async function openKeyStore({ config, file }: StoreOptions): Promise<OpenStore> {
   if (file !== undefined) return onDisk(resolve(file), undefined);
-  const loaded = loadConfig(fileOf(config === undefined ? {} : { config }), { env: process.env }).config;
+  const options = { env: process.env };
+  const { config: loaded } = await loadConfig(fileOf(config === undefined ? {} : { config }), options);
   const open = await openStoreOf(loaded);
   if (open !== undefined) return open;
   const how = 'set gateway.auth.keyFile to a path, such as keys.json, or gateway.auth.keysInRedis to true';

@@ -10,7 +10,8 @@ import {
 } from '../../operator/admin/answers.ts';
 import { type AdminCall, askGateway } from './admin-client.ts';
 import { CliError, EXIT } from './cli-error.ts';
-import { jsonText, plain, print } from './output.ts';
+import { oneLine } from '../../peer-text.ts';
+import { jsonText, print } from './output.ts';
 import type { PrintOptions } from './status.ts';
 import { findGateway } from './running-gateway.ts';
 
@@ -29,7 +30,7 @@ export async function restart(upstream: string, options: Omit<DrainOptions, 'und
   const call = upstreamCall(upstream, 'restart', options.wait);
   const target = await findGateway(options, process.cwd(), process.env);
   const answer = await askGateway(target, restartAnswer, call);
-  print(options.json ? jsonText(answer) : `${plain(answer.message)}\n`);
+  print(options.json ? jsonText(answer) : `${oneLine(answer.message)}\n`);
   return answer.isStarted ? EXIT.ok : EXIT.failed;
 }
 
@@ -77,7 +78,7 @@ export async function reload(options: PrintOptions): Promise<number> {
   const answer = await askGateway(target, reloadAnswer, call);
   const later = answer.config.atRestart;
   const lines = [answer.message, ...answer.changes, ...answer.problems, ...later];
-  print(options.json ? jsonText(answer) : `${lines.map(plain).join('\n')}\n`);
+  print(options.json ? jsonText(answer) : `${lines.map(oneLine).join('\n')}\n`);
   return answer.outcome === 'rejected' ? EXIT.failed : EXIT.ok;
 }
 
@@ -89,7 +90,7 @@ export async function configDiff(options: PrintOptions): Promise<number> {
   const change = answer.problems.length > 0 ? `${file} cannot be used:` : `A reload of ${file} would change:`;
   const first = answer.isDifferent ? change : 'The file and the running config are equal.';
   const lines = [first, ...answer.problems, ...answer.changes];
-  print(options.json ? jsonText(answer) : `${lines.map(plain).join('\n')}\n`);
+  print(options.json ? jsonText(answer) : `${lines.map(oneLine).join('\n')}\n`);
   return answer.isDifferent ? EXIT.failed : EXIT.ok;
 }
 
@@ -112,6 +113,6 @@ function upstreamCall(upstream: string, action: 'restart' | 'disable', wait: str
 async function act(options: PrintOptions, call: AdminCall): Promise<number> {
   const target = await findGateway(options, process.cwd(), process.env);
   const answer = await askGateway(target, doneAnswer, call);
-  print(options.json ? jsonText(answer) : `${plain(answer.message)}\n`);
+  print(options.json ? jsonText(answer) : `${oneLine(answer.message)}\n`);
   return EXIT.ok;
 }

@@ -2,7 +2,8 @@ import { COMMAND } from '../../command-name.ts';
 import { toolCallAnswer, type ToolCallAnswer } from '../../operator/admin/answers.ts';
 import { askGateway } from './admin-client.ts';
 import { CliError, EXIT } from './cli-error.ts';
-import { jsonText, plain, print } from './output.ts';
+import { oneLine } from '../../peer-text.ts';
+import { jsonText, print, printError } from './output.ts';
 import type { PrintOptions } from './status.ts';
 import { findGateway } from './running-gateway.ts';
 
@@ -31,9 +32,9 @@ export async function call(tool: string, args: readonly string[], options: CallC
   });
   if (options.json) print(jsonText(answer));
   else {
-    process.stderr.write(`called as ${plain(answer.as)}, ${answer.seconds.toFixed(2)} s\n`);
+    printError(`called as ${oneLine(answer.as)}, ${answer.seconds.toFixed(2)} s\n`);
     if (answer.error === undefined) print(resultText(answer.result));
-    else process.stderr.write(`linkspan: ${plain(failureText(answer.error))}\n`);
+    else printError(`linkspan: ${oneLine(failureText(answer.error))}\n`);
   }
   return codeOf(answer);
 }
@@ -88,5 +89,5 @@ function resultText(result: unknown): string {
   });
   if (texts.includes(undefined)) return jsonText(result);
   // Line breaks are the tool's own; other control characters could change the terminal.
-  return `${texts.map((text) => (text ?? '').split('\n').map(plain).join('\n')).join('\n')}\n`;
+  return `${texts.map((text) => (text ?? '').split('\n').map(oneLine).join('\n')).join('\n')}\n`;
 }

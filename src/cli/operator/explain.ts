@@ -8,7 +8,8 @@ import { explainAnswer, type ExplainAnswer } from '../../operator/admin/answers.
 import { readKeys } from '../keys/open-store.ts';
 import { askGateway } from './admin-client.ts';
 import { CliError, EXIT } from './cli-error.ts';
-import { jsonText, plain, print } from './output.ts';
+import { oneLine } from '../../peer-text.ts';
+import { jsonText, print } from './output.ts';
 import type { PrintOptions } from './status.ts';
 import { findGateway } from './running-gateway.ts';
 
@@ -54,7 +55,7 @@ async function askRunning(asked: Asked, options: ExplainOptions): Promise<Explai
 
 /** Explains by the config file and the last good lists. @throws {CliError} */
 async function explainOffline({ as, args, ...asked }: Asked, options: ExplainOptions): Promise<ExplainAnswer> {
-  const { config } = loadConfig(configFile(options.config, process.cwd(), process.env), { env: process.env });
+  const { config } = await loadConfig(configFile(options.config, process.cwd(), process.env), { env: process.env });
   const gateway = await openOffline(config, options.stateDir);
   const view = gateway.views.get(asked.view);
   if (view === undefined) throw new CliError(EXIT.failed, `There is no endpoint "${asked.view}".`);
@@ -106,5 +107,5 @@ function textOf({ principal, view, kind, name, effect, isListed, reasons }: Expl
     return `  ${about.padEnd(8)}  ${text}${at}`;
   });
   const first = `${kind} "${name}" at ${endpoint} for ${principal}: ${EFFECTS[effect]}, ${shown}`;
-  return `${[first, ...rows].map(plain).join('\n')}\n`;
+  return `${[first, ...rows].map(oneLine).join('\n')}\n`;
 }

@@ -1,6 +1,7 @@
 import { unreachable } from './admin-client.ts';
 import { CliError, EXIT } from './cli-error.ts';
-import { jsonText, plain, print } from './output.ts';
+import { oneLine } from '../../peer-text.ts';
+import { jsonText, print } from './output.ts';
 import type { PrintOptions } from './status.ts';
 import { findGateway } from './running-gateway.ts';
 
@@ -26,6 +27,6 @@ export async function healthcheck(options: HealthcheckOptions): Promise<number> 
   const isHealthy = response.ok;
   if (options.json) print(jsonText({ isHealthy, url: `${target.url}${path}`, status: response.status }));
   else if (!isHealthy)
-    throw new CliError(EXIT.failed, `${target.url}${path} answered ${response.status}: ${plain(text)}`);
+    throw new CliError(EXIT.failed, `${target.url}${path} answered ${response.status}: ${oneLine(text)}`);
   return isHealthy ? EXIT.ok : EXIT.failed;
 }

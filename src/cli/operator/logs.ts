@@ -3,7 +3,7 @@ import { upstreamsAnswer } from '../../operator/admin/answers.ts';
 import { TerminalLog } from '../../telemetry/terminal-log.ts';
 import { askGateway, send, unreachable } from './admin-client.ts';
 import { EXIT } from './cli-error.ts';
-import { print } from './output.ts';
+import { print, printError } from './output.ts';
 import type { PrintOptions } from './status.ts';
 import { findGateway, type RunningGateway } from './running-gateway.ts';
 
@@ -37,13 +37,13 @@ async function warnIfUnknown(id: string, target: RunningGateway): Promise<void> 
   if (upstreams.some((one) => one.id === id)) return;
   const ids = upstreams.map((one) => one.id).join(', ');
   const others = ids === '' ? 'There are none' : `There are: ${ids}`;
-  process.stderr.write(`linkspan: There is no upstream ${JSON.stringify(id)} now. ${others}.\n`);
+  printError(`linkspan: There is no upstream ${JSON.stringify(id)} now. ${others}.\n`);
 }
 
 function forPeople(): (text: string) => void {
   const { stdout } = process;
   const terminal = new TerminalLog({
-    write: print,
+    write: (text) => void stdout.write(text),
     paint: (style, text) => styleText(style, text, { stream: stdout }),
     // Lines are never overwritten, because they may come in bursts from the past.
     columns: undefined,

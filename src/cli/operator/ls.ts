@@ -2,7 +2,8 @@ import { COMMAND } from '../../command-name.ts';
 import * as answers from '../../operator/admin/answers.ts';
 import { askGateway } from './admin-client.ts';
 import { EXIT } from './cli-error.ts';
-import { countText, durationText, jsonText, plain, print, table } from './output.ts';
+import { oneLine } from '../../peer-text.ts';
+import { countText, durationText, jsonText, print, table } from './output.ts';
 import { type PrintOptions, upstreamTable } from './status.ts';
 import { findGateway, type RunningGateway } from './running-gateway.ts';
 
@@ -42,7 +43,7 @@ function titled(
   isCut = false,
 ): string {
   if (rows.length === 0) return `${none}\n`;
-  return `${table([headings, ...rows.map((row) => row.map(plain))])}${isCut ? CUT : ''}`;
+  return `${table([headings, ...rows.map((row) => row.map(oneLine))])}${isCut ? CUT : ''}`;
 }
 
 const READERS: Readonly<Record<List, (target: RunningGateway, options: LsOptions) => Promise<Printed>>> = {

@@ -1,3 +1,5 @@
+import { escapeUnseen } from '../../peer-text.ts';
+
 /** Returns rows as columns that are as wide as their longest cell, without trailing spaces. */
 export function table(rows: readonly (readonly string[])[]): string {
   const widths: number[] = [];
@@ -13,11 +15,6 @@ export function table(rows: readonly (readonly string[])[]): string {
           .trimEnd()}\n`,
     )
     .join('');
-}
-
-/** Removes control characters, so that text of a peer cannot move the cursor, change colours or make further lines. */
-export function plain(text: string): string {
-  return text.replace(/[\p{Cc}\u202A-\u202E\u2066-\u2069]+/gu, ' ');
 }
 
 /** Returns a number with its noun: `1 tool`, `2 tools`. */
@@ -46,7 +43,15 @@ export function megabytes(bytes: number): string {
   return `${Math.round(bytes / 1_000_000)} MB`;
 }
 
-/** Writes to stdout. Commands end by themselves, so what they print is never lost. */
+/**
+ * Writes to stdout, with characters of peers that a person cannot see as escapes. Commands end by themselves, so what they print is
+ * never lost.
+ */
 export function print(text: string): void {
-  process.stdout.write(text);
+  process.stdout.write(escapeUnseen(text));
+}
+
+/** As {@link print}, to stderr. */
+export function printError(text: string): void {
+  process.stderr.write(escapeUnseen(text));
 }

@@ -46,10 +46,10 @@ export async function findGateway(
     return { url: originOf(options.url), token: env['LINKSPAN_OPERATOR_KEY'], file: undefined };
   if (options.stateDir !== undefined) return await inDirectories([options.stateDir], options.stateDir, 'any-for-root');
   if (options.config !== undefined)
-    return await inDirectories(gatewayDirsOf(options.config, env), options.config, 'any-for-root');
+    return await inDirectories(await gatewayDirsOf(options.config, env), options.config, 'any-for-root');
   const found = findConfigFile(cwd, env);
   // Another user may have left this file in the current directory of root, and names a state directory in it.
-  if (found !== undefined) return await inDirectories(gatewayDirsOf(found, env), found, 'self');
+  if (found !== undefined) return await inDirectories(await gatewayDirsOf(found, env), found, 'self');
   const root = stateRoot({ variable: (name) => env[name], home: env['HOME'] ?? homedir() });
   return await onlyOne(process.geteuid?.() === 0 && root !== serviceRoot ? [root, serviceRoot] : [root]);
 }

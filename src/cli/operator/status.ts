@@ -2,7 +2,8 @@ import { COMMAND } from '../../command-name.ts';
 import { statusAnswer, type StatusAnswer, type UpstreamAnswer, upstreamsAnswer } from '../../operator/admin/answers.ts';
 import { askGateway } from './admin-client.ts';
 import { EXIT } from './cli-error.ts';
-import { countText, durationText, jsonText, megabytes, plain, print, table } from './output.ts';
+import { oneLine } from '../../peer-text.ts';
+import { countText, durationText, jsonText, megabytes, print, table } from './output.ts';
 import { findGateway, type TargetOptions } from './running-gateway.ts';
 
 /** The options of commands that print an answer. */
@@ -30,7 +31,7 @@ function statusText(state: StatusAnswer, upstreams: readonly UpstreamAnswer[], n
     ['Config', `${state.config.file}, loaded ${state.config.loadedAt}`],
     ...configRows(state.config),
     ['Clients', state.endpoint],
-    ['Ready', state.isReady ? 'yes' : `no: ${plain(state.reasons.join('; '))}`],
+    ['Ready', state.isReady ? 'yes' : `no: ${oneLine(state.reasons.join('; '))}`],
     [
       'Load',
       [
@@ -50,7 +51,7 @@ function configRows({ file, lastGoodAt, rejected, atRestart }: StatusAnswer['con
     ...(lastGoodAt === undefined
       ? []
       : [['', `The upstreams are those of ${lastGoodAt}, because the file was broken at the start. Correct ${file}`]]),
-    ...(rejected === undefined ? [] : [['', plain(`The file was rejected at ${rejected.at}: ${rejected.reason}`)]]),
+    ...(rejected === undefined ? [] : [['', oneLine(`The file was rejected at ${rejected.at}: ${rejected.reason}`)]]),
     ...(atRestart.length === 0
       ? []
       : [['', `${countText(atRestart.length, 'changed setting')} for the next start: ${COMMAND} config diff`]]),
@@ -88,7 +89,7 @@ export function upstreamTable(upstreams: readonly UpstreamAnswer[]): string {
     .map((one, index) => {
       const notes = [one.reason, one.nextStep, ...lockNotes(one)]
         .filter((note) => note !== undefined)
-        .map((note) => `    ${plain(note)}\n`);
+        .map((note) => `    ${oneLine(note)}\n`);
       return `${lines[index] ?? ''}\n${notes.join('')}`;
     })
     .join('');

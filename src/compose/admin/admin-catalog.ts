@@ -1,8 +1,8 @@
 import { type Catalog, resolveResource, resolveTemplate } from '../../catalog/catalog.ts';
 import type { Callables } from '../../catalog/callable.ts';
 import { isIncluded } from '../../catalog/names/glob.ts';
-import { printable } from '../../catalog/names/name.ts';
 import { RawObject } from '../../json/json.ts';
+import { shownText } from '../../peer-text.ts';
 import type { CatalogQuery } from '../../operator/admin/admin-port.ts';
 import type { CatalogAnswer } from '../../operator/admin/answers.ts';
 
@@ -18,7 +18,7 @@ type Item = CatalogAnswer['items'][number];
 export function catalogAnswerOf(catalog: Catalog, { view, era, upstream }: CatalogQuery): CatalogAnswer {
   const repairs = new Map(catalog.repaired.map((one) => [`${one.kind} ${one.upstream} ${one.name}`, one]));
   const withRepair = (item: Item): Item => {
-    const repair = repairs.get(`${item.kind} ${item.upstream} ${printable(item.upstreamName ?? item.name)}`);
+    const repair = repairs.get(`${item.kind} ${item.upstream} ${shownText(item.upstreamName ?? item.name)}`);
     if (repair === undefined) return item;
     const changes = repair.leftOut.map((path) => `left out: ${path}`);
     if (repair.cleanedTexts > 0) changes.push(`hidden characters taken out of ${repair.cleanedTexts} of its texts`);
@@ -48,16 +48,16 @@ function callables(catalog: Catalog, { byUpstream, targets }: Callables): Item[]
   return byUpstream.flatMap(({ kind, upstream, items }) =>
     items.flatMap(({ reading, prefixedName, published, quarantined }): Item[] => {
       const { key } = reading;
-      const origin = { kind, upstream: upstream.id, upstreamName: printable(key) };
+      const origin = { kind, upstream: upstream.id, upstreamName: shownText(key) };
       if (published !== undefined) {
         // Of two items with one name, only the first is published; the other is quarantined.
         const isShown = targets.get(published.name) === published.target;
-        return isShown ? [{ ...origin, name: published.name, status: 'published' }] : [];
+        return isShown ? [{ ...origin, name: shownText(published.name), status: 'published' }] : [];
       }
       if (quarantined !== undefined) return [];
       const place = isIncluded(upstream, key) ? `profile "${catalog.view.id}"` : `upstream "${upstream.id}"`;
       const why = `Left out by includeTools or excludeTools of ${place}.`;
-      return [{ ...origin, name: prefixedName, status: 'filtered', why }];
+      return [{ ...origin, name: shownText(prefixedName), status: 'filtered', why }];
     }),
   );
 }
@@ -71,10 +71,11 @@ function resources(catalog: Catalog, kind: 'resource' | 'template'): Item[] {
     const name = RawObject.parse(text).string(key) ?? '';
     const found = kind === 'resource' ? resolveResource(catalog, name) : resolveTemplate(catalog, name);
     if (found.kind === 'none') return [];
+    const shown = shownText(name);
     if (found.kind === 'many') {
       const why = `Upstreams ${found.upstreams.join(', ')} have it, so it cannot be read here; use the endpoint of one.`;
-      return [{ kind, name, upstream: found.upstreams[0] ?? '', status: 'repaired', why }];
+      return [{ kind, name: shown, upstream: found.upstreams[0] ?? '', status: 'repaired', why }];
     }
-    return [{ kind, name, upstream: found.upstream, upstreamName: found.uri, status: 'published' }];
+    return [{ kind, name: shown, upstream: found.upstream, upstreamName: shownText(found.uri), status: 'published' }];
   });
 }

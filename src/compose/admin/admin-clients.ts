@@ -3,6 +3,7 @@ import type { Session } from '../../gateway/clients/session.ts';
 import type { ConnectionHolder } from '../../gateway/exchange/connection-holder.ts';
 import type { Exchange } from '../../gateway/exchange/exchange.ts';
 import type { CallsAnswer, ClientsAnswer, SessionsAnswer, StreamsAnswer } from '../../operator/admin/answers.ts';
+import { shownText } from '../../peer-text.ts';
 import type { Core } from '../core.ts';
 
 /** The parts of the core that know clients. */
@@ -46,7 +47,7 @@ export function sessionsAnswerOf(source: ClientSource, nowMs: number): SessionsA
     return {
       id,
       kind,
-      principal: holder.caller.principal.label,
+      principal: shownText(holder.caller.principal.label),
       view: holder.view,
       revision: holder.caller.revision,
       client: client === undefined ? undefined : `${client.name} ${client.version}`.trim(),
@@ -69,7 +70,7 @@ export function streamsAnswerOf(source: ClientSource): StreamsAnswer {
       session: id,
       kind: kind === 'session' ? ('listen' as const) : ('subscriptions' as const),
       count: holder.streamCount,
-      principal: holder.caller.principal.label,
+      principal: shownText(holder.caller.principal.label),
       view: holder.view,
     }));
   const { first: streams, isCut } = firstOf(all);
@@ -98,11 +99,11 @@ export function callsAnswerOf(source: ClientSource, nowMs: number): CallsAnswer 
       const state = dueMs === undefined ? ('in-flight' as const) : ('parked' as const);
       return {
         state,
-        method: exchange.request.method,
-        tool: exchange.tool,
+        method: shownText(exchange.request.method),
+        tool: exchange.tool === undefined ? undefined : shownText(exchange.tool),
         upstream: exchange.upstream,
         session: id,
-        principal: holder.caller.principal.label,
+        principal: shownText(holder.caller.principal.label),
         seconds: Math.max(0, (nowMs - exchange.startedMs) / MS),
         // Infinite while a request of the client is attached.
         expiresInSeconds: dueMs === undefined || dueMs === Infinity ? undefined : Math.max(0, (dueMs - nowMs) / MS),

@@ -63,6 +63,7 @@ export function createClientRequests(
     tracing: common.tracing,
     audit,
     clientOf: (caller) => seenClients.find(caller),
+    onLimit,
   });
   const auditBefore = audit?.isRequired === true ? audit : undefined;
   const translator = new ResultTranslator(serverInfo, questionPolicy);

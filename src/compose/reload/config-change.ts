@@ -1,7 +1,7 @@
 import type { Config } from '../../config/config.ts';
 import type { ConfigDiff } from '../../config/changes/diff.ts';
-import { FileWatch } from '../../config/file-watch.ts';
-import type { Loaded } from '../../config/load.ts';
+import { FileWatch } from '../../config/files/file-watch.ts';
+import type { Loaded, LoadedFiles } from '../../config/load.ts';
 import { StartError } from '../../errors.ts';
 import { type Logger, setLogLevel } from '../../telemetry/log.ts';
 import type { Core } from '../core.ts';
@@ -39,7 +39,7 @@ export class ConfigChange {
   #edge: Listeners | undefined;
   #watch: FileWatch | undefined;
   /** The files that the config depends on. */
-  #files: readonly string[];
+  #files: LoadedFiles;
   #logLevel: Config['logLevel'];
 
   constructor(parts: ConfigChangeParts) {
@@ -97,10 +97,10 @@ export class ConfigChange {
     void Promise.all([applied.drained, moved]).catch((thrown: unknown) => log.error({ err: thrown }, 'drain failed'));
   }
 
-  /** Sets the files to watch. */
-  setFiles(files: readonly string[]): void {
+  /** Sets the files to watch. Resolves when every later change is reported. */
+  async setFiles(files: LoadedFiles): Promise<void> {
     this.#files = files;
-    void this.#watch?.setFiles(files);
+    await this.#watch?.setFiles(files);
   }
 
   async #setWatch(isOn: boolean): Promise<void> {

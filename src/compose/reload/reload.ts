@@ -10,7 +10,7 @@ import {
 } from '../../config/changes/diff.ts';
 import { diffLines } from '../../config/changes/diff-text.ts';
 import { ConfigError } from '../../config/document/problem.ts';
-import type { Loaded } from '../../config/load.ts';
+import type { Loaded, LoadedFiles } from '../../config/load.ts';
 import { newlyFailing } from '../../config/newly-failing.ts';
 import type { Setting } from '../../config/settings.ts';
 import { StartError } from '../../errors.ts';
@@ -30,9 +30,9 @@ export interface ReloaderParts {
   /** The config at the start. */
   readonly loaded: Loaded;
   /** Loads the files. @throws {ConfigError} */
-  load(): Loaded;
+  load(): Promise<Loaded>;
   /** Loads the files to show the difference. Changes nothing. @throws {ConfigError} */
-  preview(): Loaded;
+  preview(): Promise<Loaded>;
   /** Applies a config. Resolves when it serves new requests. Rejects before anything has changed. */
   apply(next: Config, diff: ConfigDiff): Promise<void>;
   readonly metrics: Pick<Metrics, 'countReload'>;
@@ -40,7 +40,7 @@ export interface ReloaderParts {
   /** Runs after each attempt, with its result. */
   onReloaded?(cause: ReloadCause, outcome: ReloadResult['outcome']): void;
   /** Runs after each attempt, with the files that the config depends on. */
-  onFiles?(files: readonly string[]): void;
+  onFiles?(files: LoadedFiles): void;
   /** Runs after a config was applied, before the attempt ends. Never rejects. */
   onApplied?(loaded: Loaded): Promise<void>;
 }
@@ -74,9 +74,9 @@ export class Reloader implements ConfigControl {
     return this.#settings();
   }
 
-  difference(): DiskDifference {
+  async difference(): Promise<DiskDifference> {
     try {
-      const diff = diffConfigs(this.#running, this.#checked(this.#parts.preview()).config);
+      const diff = diffConfigs(this.#running, this.#checked(await this.#parts.preview()).config);
       return { lines: diffLines(diff) };
     } catch (thrown) {
       return { problem: reasonOf(thrown) };
@@ -97,7 +97,7 @@ export class Reloader implements ConfigControl {
     const { metrics, log } = this.#parts;
     const { file } = this.#running;
     try {
-      const loaded = this.#checked(this.#parts.load());
+      const loaded = this.#checked(await this.#parts.load());
       this.#parts.onFiles?.(loaded.files);
       const diff = diffConfigs(this.#running, loaded.config);
       const lines = diffLines(diff);

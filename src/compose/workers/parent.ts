@@ -1,13 +1,13 @@
 import type { Hono } from 'hono';
 import type { Address, Config } from '../../config/config.ts';
-import { FileWatch } from '../../config/file-watch.ts';
-import type { Loaded } from '../../config/load.ts';
+import { FileWatch } from '../../config/files/file-watch.ts';
+import type { Loaded, LoadedFiles } from '../../config/load.ts';
 import { isLoopback } from '../../config/schema/address.ts';
 import { GatewayError, StartError } from '../../errors.ts';
 import { RefusalAudit } from '../../downstream/admission/refusal-audit.ts';
 import { createAdminApp } from '../../operator/admin/admin-app.ts';
 import { createOperatorApp } from '../../operator/app.ts';
-import { type Logger, requestsOf, setLogLevel, writeLog } from '../../telemetry/log.ts';
+import { droppedLinesOf, type Logger, requestsOf, setLogLevel, writeLog } from '../../telemetry/log.ts';
 import { createMetrics, type Metrics } from '../../telemetry/metrics.ts';
 import { COMMIT, VERSION } from '../../version.ts';
 import { OperatorAccess } from '../operator-access.ts';
@@ -39,6 +39,7 @@ export async function serveWorkers(loaded: Loaded, log: Logger, options: ServeOp
   const { config } = loaded;
   const startedAtMs = Date.now();
   const metrics = createMetrics(VERSION, COMMIT);
+  metrics.reportDroppedLines(() => droppedLinesOf(log));
   metrics.recordStart(startedAtMs, loaded.lastGood && Date.parse(loaded.lastGood.savedAt));
   const { state, server } = await openParentState(config, metrics, log);
   await using cleanup = new AsyncDisposableStack();
@@ -125,7 +126,7 @@ class Parent {
   #operator: ParentOperator | undefined;
   #url = '';
   #watch: FileWatch | undefined;
-  #files: readonly string[];
+  #files: LoadedFiles;
   #logLevel: Config['logLevel'];
 
   constructor(parts: ParentParts) {
@@ -146,9 +147,9 @@ class Parent {
     metrics.onScrape('ready', () => (isReady ? 1 : 0));
     this.control = new Reloader({
       loaded,
-      load: () => {
+      load: async () => {
         if (this.#phase.isStopping) throw new StartError('the gateway is shutting down');
-        return options.load();
+        return await options.load();
       },
       preview: options.preview,
       apply: (next) => this.#apply(next),

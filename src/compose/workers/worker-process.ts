@@ -19,7 +19,7 @@ const UNANSWERED = 4;
 /** The time in which a worker without a parent ends by itself. */
 const KILL_MS = 5_000;
 /** The longest line of a log. A longer one is cut into several. */
-const MAX_LINE_CHARS = 1_048_576;
+const MAX_LINE_CHARS = 262_144;
 
 export interface WorkerProcessParts {
   readonly process: Worker;

@@ -26,8 +26,8 @@ export async function runWorker(): Promise<void> {
   let running: Awaited<ReturnType<typeof serve>>;
   try {
     running = await serve(loadedOf(setup), log, {
-      load: () => loadedOf(setup),
-      preview: () => loadedOf(setup),
+      load: async () => loadedOf(setup),
+      preview: async () => loadedOf(setup),
       ...(setup.warm ? { warmUntil: gone.promise } : {}),
       worker: { calls, setup },
     });
@@ -55,7 +55,7 @@ export async function runWorker(): Promise<void> {
 
 /** Returns a loaded config that has no file. */
 function loadedOf({ config }: WorkerSetup): Loaded {
-  return { config, warnings: [], problems: [], files: [], lockFile: '', settings: () => [], copy: undefined };
+  return { config, warnings: [], problems: [], files: new Map(), lockFile: '', settings: () => [], copy: undefined };
 }
 
 type Answered<Value> =

@@ -16,8 +16,8 @@
 /** Provides the values of variables. */
 export interface Lookup {
   variable(name: string): string | undefined;
-  /** Returns the text of a file, or undefined if it cannot be read. */
-  file(path: string): string | undefined;
+  /** Returns the text of a file, or a clause that says why there is none. */
+  file(path: string): Expansion;
   /** Returns the value of `workspaceFolder`, `userHome` and similar names. */
   place(name: string): string | undefined;
 }
@@ -99,8 +99,8 @@ function evaluate(body: string, lookup: Lookup, syntax: ExpansionSyntax): string
   if (body.startsWith('file:')) {
     const path = expandText(body.slice('file:'.length), lookup, syntax);
     const content = lookup.file(path);
-    if (content === undefined) throw new Unexpandable(`the file of "\${${body}}" cannot be read`);
-    return content.replace(/\r?\n$/, '');
+    if ('problem' in content) throw new Unexpandable(`the file of "\${${body}}" ${content.problem}`);
+    return content.text.replace(/\r?\n$/, '');
   }
 
   if (body.startsWith('input:')) {

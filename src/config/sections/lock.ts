@@ -1,16 +1,18 @@
 import { COMMAND } from '../../command-name.ts';
-import { readFileSync } from 'node:fs';
-
+import { LIMITS } from '../../limits.ts';
 import { LockFileError } from '../../lock/lock-file.ts';
 import { Pins } from '../../lock/pins.ts';
 import type { LockConfig } from '../config.ts';
 import type { UpstreamConfig } from '../upstream-config.ts';
+import type { ConfigFiles } from '../files/config-files.ts';
+import { fileProblemText } from '../files/ordinary-file.ts';
 import type { Document } from '../document/document.ts';
 import type { Places } from '../document/places.ts';
 import { type Problem, problemLine } from '../document/problem.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
 
-const DEFAULT_FILE = 'linkspan.lock';
+/** The lock file of a config that names none, beside it. */
+export const DEFAULT_LOCK_FILE = 'linkspan.lock';
 const PATH = ['gateway', 'lock'];
 
 interface LockRead {
@@ -29,13 +31,14 @@ export function readLock(
   document: Document,
   settings: GatewaySettings['lock'],
   where: Places,
+  files: ConfigFiles,
   upstreams: readonly UpstreamConfig[],
 ): LockRead {
-  const file = where.resolve(settings?.file ?? DEFAULT_FILE);
+  const file = where.resolve(settings?.file ?? DEFAULT_LOCK_FILE);
   const none = { file, config: undefined, problem: undefined, warnings: [] };
   const onChange = settings?.onChange ?? 'warn';
   try {
-    const text = readText(file);
+    const text = readText(files, file);
     if (text !== undefined) return { ...none, config: { file, onChange, pins: new Pins(text) } };
   } catch (thrown) {
     if (!(thrown instanceof LockFileError)) throw thrown;
@@ -52,12 +55,9 @@ export function readLock(
 }
 
 /** Returns the text of the file; undefined if there is none. @throws {LockFileError} if it cannot be read. */
-function readText(file: string): string | undefined {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch (thrown) {
-    const code = thrown instanceof Error && 'code' in thrown ? String(thrown.code) : 'unknown error';
-    if (code === 'ENOENT') return undefined;
-    throw new LockFileError(`cannot be read (${code})`, 0, 0, thrown);
-  }
+function readText(files: ConfigFiles, file: string): string | undefined {
+  const found = files.get(file, LIMITS.configLockBytes);
+  if (found.kind === 'found') return found.bytes.toString('utf8');
+  if (found.kind === 'failed' && found.code === 'ENOENT') return undefined;
+  throw new LockFileError(fileProblemText(found), 0, 0);
 }

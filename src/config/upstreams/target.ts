@@ -91,13 +91,10 @@ function stdio(entry: UpstreamEntry, places: Places): TargetOf {
   const env: Record<string, string> = {};
   const reasons: Fault[] = [];
   if (entry.envFile !== undefined) {
-    try {
-      for (const [name, value] of Object.entries(parseEnv(places.envFile(entry.envFile)))) {
-        if (value !== undefined) env[name] = value;
-      }
-    } catch (thrown) {
-      if (!(thrown instanceof Error && 'code' in thrown)) throw thrown;
-      reasons.push({ key: 'envFile', message: `the file cannot be read, ${String(thrown.code)}` });
+    const read = places.envFile(entry.envFile);
+    if ('problem' in read) reasons.push({ key: 'envFile', message: `the file ${read.problem}` });
+    else {
+      for (const [name, value] of Object.entries(parseEnv(read.text))) if (value !== undefined) env[name] = value;
     }
   }
   for (const key of ['env_keys', 'env_vars'] as const) {

@@ -4,8 +4,10 @@ import type { Authenticator } from '../../auth/authenticate.ts';
 import type { Config } from '../../config/config.ts';
 import { type ErrorCode, GatewayError } from '../../errors.ts';
 import type { PassedOn } from '../../gateway/front.ts';
+import { shownText } from '../../peer-text.ts';
 import type { Principal } from '../../policy/principal.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
+import { RefusalLines } from '../../telemetry/log/refusal-lines.ts';
 import { ClientAddresses, networkOf } from './client-address.ts';
 import { type HeaderForms, readHeaders, type RequestHeaders } from './headers.ts';
 import { type AllowedHosts, allowedHostsOf, refuseSender, refuseTarget } from './origin.ts';
@@ -31,7 +33,8 @@ export interface AdmissionParts {
   readonly refusals?: RefusalAudit | undefined;
 }
 
-const MAX_LOGGED_CHARS = 200;
+/** The longest part of a header that is logged. */
+const LOGGED_CHARS = 100;
 
 /** Host names that every reader parses alike. */
 const PLAIN_HOST = /^[a-z\d._-]+(?::(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}))?$/;
@@ -50,10 +53,12 @@ export class Admission {
   readonly #allowedHosts: AllowedHosts;
   readonly #merged: string;
   readonly #addresses: ClientAddresses;
+  readonly #refusalLines: RefusalLines;
 
   constructor(parts: AdmissionParts) {
     this.#parts = parts;
     this.#allowedHosts = allowedHostsOf(parts.config);
+    this.#refusalLines = new RefusalLines(parts.log, (limit) => parts.metrics.countLimit(limit));
     this.#addresses = new ClientAddresses(parts.config.trustedProxies);
     this.#merged = `${parts.config.publicUrl ?? parts.origin}/mcp`;
   }
@@ -73,8 +78,10 @@ export class Admission {
     if (sender !== undefined) {
       const address = this.#addresses.of(incoming);
       this.#parts.refusals?.record({ error: sender, reason: sender.code, address });
-      const [host, origin] = [headers.host, headers.origin].map((name) => name?.slice(0, MAX_LOGGED_CHARS));
-      this.#parts.log.warn({ host, origin, why: sender.message }, 'request refused');
+      if (this.#refusalLines.admits(undefined)) {
+        const [host, origin] = [headers.host, headers.origin].map((name) => name && shownText(name, LOGGED_CHARS));
+        this.#parts.log.warn({ host, origin, why: sender.message }, 'request refused');
+      }
       return refuse(sender);
     }
     if (headers.origin !== undefined && this.#allowedHosts.crossOrigins.has(headers.origin)) {
@@ -116,7 +123,7 @@ export class Admission {
 
     const { status, challenge, why } = found;
     metrics.countAuthFailure(why);
-    log.info({ status, why }, 'request refused');
+    if (this.#refusalLines.admits(undefined)) log.info({ status, why }, 'request refused');
     const error = new GatewayError(ROWS[status], { message: why });
     refusals?.record({ error, reason: why, view, address });
     return refuse(error, undefined, challenge === undefined ? {} : { 'www-authenticate': challenge });

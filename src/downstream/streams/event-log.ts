@@ -78,7 +78,7 @@ export interface EventLogs {
   /**
    * Opens the log of a session.
    *
-   * @param onRemoved called when nothing of a stream is kept any more.
+   * @param onRemoved called when nothing of a stream is kept any more, and again when such a stream ends.
    */
   open(session: Pick<ClientSession, 'ref' | 'caller'>, onRemoved: (stream: string) => void): EventLog;
 }

@@ -25,7 +25,8 @@ const STREAM_BYTES = 1_024;
 /**
  * Keeps the events of one session in memory. Bounded per session and, by the budget, over all sessions.
  *
- * If a bound is exceeded, the oldest finished stream is removed first, then the oldest event of an unfinished stream.
+ * If a bound is exceeded, the oldest finished stream is removed first, then the oldest event of an unfinished stream, then the
+ * oldest stream. An unfinished stream that is removed continues, and cannot be resumed.
  */
 export class MemoryEventLog implements EventLog, ByteHolder {
   readonly #limits: EventLimits;
@@ -36,7 +37,7 @@ export class MemoryEventLog implements EventLog, ByteHolder {
   #count = 0;
   #bytes = 0;
 
-  /** @param onRemoved called when nothing of a stream is kept any more. */
+  /** @param onRemoved called when nothing of a stream is kept any more, and again when such a stream ends. */
   constructor(limits: EventLimits, budget: ByteBudget, principal: string, onRemoved: (stream: string) => void) {
     this.#limits = limits;
     this.#account = budget.join(principal, this);
@@ -68,7 +69,8 @@ export class MemoryEventLog implements EventLog, ByteHolder {
 
   finish(stream: string, nowMs: number): void {
     const streamLog = this.#streams.get(stream);
-    if (streamLog !== undefined) streamLog.finishedMs = nowMs;
+    if (streamLog === undefined) this.#onRemoved(stream);
+    else streamLog.finishedMs = nowMs;
   }
 
   hasAfter(stream: string, seq: number): boolean {
@@ -96,11 +98,12 @@ export class MemoryEventLog implements EventLog, ByteHolder {
 
   remove(stream: string): void {
     const streamLog = this.#streams.get(stream);
-    if (streamLog === undefined) return;
-    for (const streamEvent of streamLog.events) this.#subtract(streamEvent);
-    this.#streams.delete(stream);
-    this.#bytes -= STREAM_BYTES;
-    this.#account.subtract(STREAM_BYTES);
+    if (streamLog !== undefined) {
+      for (const streamEvent of streamLog.events) this.#subtract(streamEvent);
+      this.#streams.delete(stream);
+      this.#bytes -= STREAM_BYTES;
+      this.#account.subtract(STREAM_BYTES);
+    }
     this.#onRemoved(stream);
   }
 
@@ -133,7 +136,7 @@ export class MemoryEventLog implements EventLog, ByteHolder {
     while (this.#bytes > this.#limits.bytes && this.#removeOldest());
   }
 
-  /** Removes the oldest kept data. Returns false if only unfinished streams without events are left. */
+  /** Removes the oldest kept data. Returns false if nothing is left. */
   #removeOldest(): boolean {
     for (const [stream, streamLog] of this.#streams) {
       if (streamLog.finishedMs === undefined) continue;
@@ -145,7 +148,10 @@ export class MemoryEventLog implements EventLog, ByteHolder {
       this.#removeFirst(streamLog);
       return true;
     }
-    return false;
+    const [oldest] = this.#streams.keys();
+    if (oldest === undefined) return false;
+    this.remove(oldest);
+    return true;
   }
 
   #removeFirst(streamLog: StreamLog): void {

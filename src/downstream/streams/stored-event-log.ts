@@ -25,6 +25,8 @@ interface StoredState {
   writer: string | undefined;
   /** True if the store knows the stream, or soon does. */
   isOpen: boolean;
+  /** True if nothing more is written. */
+  isFinished: boolean;
   /** The highest number of an event that the store has, or soon gets. */
   added: number;
 }
@@ -55,7 +57,8 @@ class StoredEventLog implements EventLog {
     this.#session = session.ref;
     this.#parts = parts;
     this.#memory = parts.memory.open(session, (stream) => {
-      this.#streams.delete(stream);
+      // The events of an unfinished stream without room in memory are still stored.
+      if (this.#streams.get(stream)?.isFinished !== false) this.#streams.delete(stream);
       onRemoved(stream);
     });
     this.#outbox = new EventOutbox(session.ref, outbox, (streams) => {
@@ -64,9 +67,9 @@ class StoredEventLog implements EventLog {
   }
 
   open(stream: string, isEndless: boolean): void {
-    this.#memory.open(stream, isEndless);
     const writer = this.#parts.store.writerOf(this.#session);
-    this.#streams.set(stream, { isEndless, writer, isOpen: false, added: 0 });
+    this.#streams.set(stream, { isEndless, writer, isOpen: false, isFinished: false, added: 0 });
+    this.#memory.open(stream, isEndless);
   }
 
   append(stream: string, streamEvent: StreamEvent): Promise<boolean> | undefined {
@@ -91,10 +94,14 @@ class StoredEventLog implements EventLog {
   }
 
   finish(stream: string, nowMs: number, last: number): void {
+    const state = this.#streams.get(stream);
+    if (state !== undefined) {
+      const { writer, isOpen } = state;
+      // A stream without a stored event was written to a client that cannot resume it.
+      if (writer !== undefined && isOpen) void this.#outbox.add({ kind: 'finish', stream, writer, last });
+      state.isFinished = true;
+    }
     this.#memory.finish(stream, nowMs);
-    const { writer, isOpen = false } = this.#streams.get(stream) ?? {};
-    // A stream without a stored event was written to a client that cannot resume it.
-    if (writer !== undefined && isOpen) void this.#outbox.add({ kind: 'finish', stream, writer, last });
   }
 
   hasAfter(stream: string, seq: number): boolean {
@@ -111,9 +118,11 @@ class StoredEventLog implements EventLog {
     if (found === undefined || this.#streams.has(stream)) return undefined;
     const { isEndless, lastAdded, last, events } = found;
     const isFinished = hasEnded(found);
+    this.#streams.set(stream, { isEndless, writer, isOpen: true, isFinished, added: lastAdded });
     this.#memory.open(stream, isEndless);
-    this.#streams.set(stream, { isEndless, writer, isOpen: true, added: lastAdded });
     for (const each of events.map(streamEventOf)) this.#memory.append(stream, each);
+    // Without room in memory, an answer cannot be read from here.
+    if (isFinished && !this.#memory.has(stream)) return undefined;
     if (isFinished) this.#memory.finish(stream, performance.now());
     return {
       isEndless,
@@ -151,6 +160,7 @@ class StoredEventLog implements EventLog {
   }
 
   remove(stream: string): void {
+    this.#streams.delete(stream);
     this.#memory.remove(stream);
   }
 

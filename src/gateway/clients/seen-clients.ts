@@ -1,6 +1,7 @@
 import type { RawObject } from '../../json/json.ts';
 import { detach, KeptMap } from '../../json/kept-text.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
+import { shownText } from '../../peer-text.ts';
 import { type Era, eraOf } from '../../protocol/revisions.ts';
 import type { Caller } from '../exchange/caller.ts';
 
@@ -101,5 +102,5 @@ function describe(
 }
 
 function kept(text: string): string {
-  return detach(text.slice(0, MAX_TEXT_CHARS));
+  return detach(shownText(text, MAX_TEXT_CHARS));
 }

@@ -103,6 +103,11 @@ export class OpenExchange implements Exchange {
     if (this.#cancelled) throw new GatewayError('cancelled', { executed: 'no' });
   }
 
+  /** Returns whether no request of the client waits for the answer. */
+  get isDetached(): boolean {
+    return this.sink === NULL_SINK;
+  }
+
   /** Drops messages for the client until {@link attach} is called. */
   detach(): void {
     this.sink = NULL_SINK;

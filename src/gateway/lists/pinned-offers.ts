@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import { printable } from '../../catalog/names/name.ts';
+import { shownText } from '../../peer-text.ts';
 import type { Offer } from '../../catalog/offer.ts';
 import { pinnedOffer } from '../../catalog/pinned-offer.ts';
 import type { Config } from '../../config/config.ts';
@@ -112,7 +112,7 @@ export class PinnedOffers {
     for (const id of reported.keys()) {
       if (now.has(id)) continue;
       reported.delete(id);
-      this.#log.info({ upstream, definition: printable(id) }, 'definition is as in the lock again');
+      this.#log.info({ upstream, definition: shownText(id) }, 'definition is as in the lock again');
     }
     const fresh = differences.filter((one) => reported.get(idOf(one)) !== now.get(idOf(one)));
     for (const [id, text] of [...now].slice(0, MAX_REPORTED)) reported.set(id, text);
@@ -124,7 +124,7 @@ export class PinnedOffers {
     }
     for (const one of fresh.slice(0, MAX_EXPLAINED)) {
       const { kind, key, status } = one;
-      const fields = { upstream, kind, definition: printable(key), status, changes: differenceText(one), onChange };
+      const fields = { upstream, kind, definition: shownText(key), status, changes: differenceText(one), onChange };
       this.#log.warn(fields, 'definition differs from the lock');
     }
     if (fresh.length > MAX_EXPLAINED) {

@@ -130,14 +130,14 @@ export class ModernRequests implements ModernRequestHost {
       this.#parts.recorder.end(answered);
     } catch (thrown) {
       // The client gets its answer even if it cannot be recorded.
-      this.#parts.recorder.fail(thrown, request.method, span);
+      this.#parts.recorder.fail(thrown, { request, principal: caller.principal, span, isAwaited: false });
     }
     sink.answer(answer);
   }
 
-  toFailure({ request, span, continuesCall }: ModernRequest, thrown: unknown): Answer {
+  toFailure({ request, caller, span, continuesCall }: ModernRequest, thrown: unknown): Answer {
     const failure = continuesCall && thrown instanceof GatewayError ? failureOfRetry(thrown) : thrown;
-    return upgradedAnswer(this.#parts.recorder.fail(failure, request.method, span));
+    return upgradedAnswer(this.#parts.recorder.fail(failure, { request, principal: caller.principal, span }));
   }
 
   #answer(modernRequest: ModernRequest, group: ClientGroup): Answer | Promise<Answer> {
@@ -361,8 +361,9 @@ export class ModernRequests implements ModernRequestHost {
       if (exchange.failure !== undefined) throw exchange.failure;
       return await this.#toAnswer(exchange, outcome);
     } catch (thrown) {
-      const { request, span } = exchange;
-      return upgradedAnswer(this.#parts.recorder.fail(exchange.failure ?? thrown, request.method, span));
+      const { request, client, span, isDetached } = exchange;
+      const failed = { request, principal: client.caller.principal, span, isAwaited: !isDetached };
+      return upgradedAnswer(this.#parts.recorder.fail(exchange.failure ?? thrown, failed));
     } finally {
       holder.removeExchange(exchange);
     }

@@ -1,13 +1,17 @@
 import type { Logger } from 'pino';
 import { GatewayError, toAnswer, toGatewayError } from '../../errors.ts';
 import { JsonTextError } from '../../json/json.ts';
+import type { LimitName } from '../../limits.ts';
+import { shownText } from '../../peer-text.ts';
+import type { Principal } from '../../policy/principal.ts';
 import type { HeaderLookup } from '../../protocol/framing/mcp-headers.ts';
 import type { Answer, Notification, Request, Response } from '../../protocol/jsonrpc.ts';
 import { eraOf } from '../../protocol/revisions.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { type ErrorType, errorTypeOf } from '../../telemetry/operation.ts';
+import { RefusalLines } from '../../telemetry/log/refusal-lines.ts';
 import type { LoggedClient, LoggedKind, RequestLog } from '../../telemetry/request-log.ts';
-import { endOfOperation } from '../../telemetry/tracing/mcp-spans.ts';
+import { endOfOperation, nameOf } from '../../telemetry/tracing/mcp-spans.ts';
 import type { Span, Tracing } from '../../telemetry/tracing/tracing.ts';
 import type { AuditRecorder } from './audit-recorder.ts';
 import type { Caller } from '../exchange/caller.ts';
@@ -35,6 +39,7 @@ export interface RequestRecorderParts {
   readonly transport: ClientTransport;
   /** Returns how the client of a caller describes itself; undefined if it has not done so. */
   readonly clientOf: (caller: Caller) => LoggedClient | undefined;
+  readonly onLimit: (limit: LimitName) => void;
 }
 
 /** The principal and endpoint of a message; its whole caller if that is known. */
@@ -56,6 +61,23 @@ interface AnsweredRequest {
   readonly isAnsweredElsewhere?: boolean;
 }
 
+/** A request of a client that the gateway answers with an error. */
+interface FailedRequest {
+  readonly request: Request;
+  readonly principal: Principal;
+  /** Of the request, if it is traced: the line and the answer name its trace. */
+  readonly span?: Span | undefined;
+  /** False if no request waits for the answer. Default: true. */
+  readonly isAwaited?: boolean;
+}
+
+/** The reason of a failure for the line of its request; undefined if that says it already. */
+interface LoggedFailure {
+  readonly reason: string | undefined;
+  /** True if the request has no line, because its sender has too many. */
+  readonly isSuppressed: boolean;
+}
+
 /** One message of a client and its outcome. */
 interface Outcome {
   readonly kind: LoggedKind;
@@ -64,6 +86,7 @@ interface Outcome {
   readonly exchange?: OpenExchange | undefined;
   readonly answer?: Answer;
   readonly error?: ErrorType | undefined;
+  readonly reason?: string | undefined;
   readonly ms?: number;
   readonly span?: Span | undefined;
 }
@@ -74,10 +97,14 @@ interface Outcome {
  */
 export class RequestRecorder {
   readonly #parts: RequestRecorderParts;
+  readonly #refusalLines: RefusalLines;
+  /** Failures of requests that are not answered yet, and whose line tells them. */
+  readonly #failures = new WeakMap<Request, LoggedFailure>();
   #inFlightCount = 0;
 
   constructor(parts: RequestRecorderParts) {
     this.#parts = parts;
+    this.#refusalLines = new RefusalLines(parts.log, parts.onLimit);
   }
 
   /** The number of requests that are not answered yet. */
@@ -111,7 +138,8 @@ export class RequestRecorder {
       this.#parts.audit.end({ ...parts, traceId: span?.traceId });
     }
     // Asked here, so that a request without a line costs nothing more.
-    if (this.#wantsLine(error)) {
+    const failure = error === undefined ? undefined : this.#failures.get(request);
+    if (this.#wantsLine(error) && failure?.isSuppressed !== true) {
       this.#writeLine(caller, holder, {
         kind: 'request',
         client: this.#parts.clientOf(describedBy),
@@ -119,6 +147,7 @@ export class RequestRecorder {
         exchange,
         answer,
         error,
+        reason: failure?.reason,
         ms: durationMs,
         span,
       });
@@ -141,9 +170,11 @@ export class RequestRecorder {
   ): void {
     const error = errorTypeOf(request.method, answer);
     this.#auditInitialize(sender, session, request, answer, error, durationMs);
-    if (!this.#wantsLine(error)) return;
+    const failure = this.#failures.get(request);
+    if (!this.#wantsLine(error) || failure?.isSuppressed === true) return;
     const client = session === undefined ? undefined : this.#parts.clientOf(session.caller);
-    const outcome: Outcome = { kind: 'request', client, message: request, answer, error, ms: durationMs };
+    const { reason } = failure ?? {};
+    const outcome: Outcome = { kind: 'request', client, message: request, answer, error, reason, ms: durationMs };
     this.#writeLine(session?.caller ?? sender, session, outcome);
   }
 
@@ -177,7 +208,7 @@ export class RequestRecorder {
 
   #writeLine(sender: MessageSource, holder: ConnectionHolder | undefined, outcome: Outcome): void {
     const { requestLog } = this.#parts;
-    const { kind, client, message, exchange, answer, error, ms, span } = outcome;
+    const { kind, client, message, exchange, answer, error, reason, ms, span } = outcome;
     const caller = isCaller(sender) ? sender : undefined;
     requestLog?.write({
       kind,
@@ -193,6 +224,7 @@ export class RequestRecorder {
       era: caller === undefined ? undefined : eraOf(caller.revision),
       revision: caller?.revision,
       error,
+      reason,
       code: answer?.kind === 'error' ? answer.error.code : undefined,
       bytesIn: bytesOf(message),
       bytesOut: answer?.kind === 'result' ? resultBytes(answer) : undefined,
@@ -202,27 +234,40 @@ export class RequestRecorder {
   }
 
   /**
-   * Logs a failure, and returns the answer that reports it to the client.
-   *
-   * @param span of the request, if it is traced: the line and the answer name its trace.
+   * Logs a failure, and returns the answer that reports it to the client. If the request has a line anyway, that tells the failure.
+   * A failure of the program or with a cause has a line of its own.
    */
-  fail(thrown: unknown, method: string, span?: Span): Answer {
-    const { log, metrics } = this.#parts;
+  fail(thrown: unknown, failed: FailedRequest): Answer {
+    const { metrics } = this.#parts;
     // Parameters are parsed only as far as they are needed, so they may turn out malformed late.
     const isBroken = thrown instanceof JsonTextError;
     const error = isBroken ? new GatewayError('invalid-params', { message: thrown.message }) : toGatewayError(thrown);
-    const level = error.code === 'internal-error' ? 'error' : 'info';
-    const traceId = span?.traceId;
-    log[level](
-      { err: error, code: error.code, method, ...error.detail, traceId },
-      'request not answered by an upstream',
-    );
+    this.#logFailure(error, failed);
     if (SHED.has(error.code)) metrics.countShed(error.code);
-    return toAnswer(error, traceId);
+    return toAnswer(error, failed.span?.traceId);
   }
 
-  /** Writes the buffered lines of the request log. */
+  #logFailure(error: GatewayError, { request, principal, span, isAwaited = true }: FailedRequest): void {
+    const { log } = this.#parts;
+    const { code, cause, detail } = error;
+    const { method } = request;
+    const isDefect = code === 'internal-error';
+    // A failure of an upstream is not for its sender to cause.
+    const isSuppressed =
+      !isDefect && detail.upstream === undefined && cause === undefined && !this.#refusalLines.admits(principal);
+    if (isAwaited && !isDefect && cause === undefined && this.#wantsLine(code) && !log.isLevelEnabled('debug')) {
+      // The method of an unknown method is in the line.
+      const reason = detail.message === method ? undefined : shownText(error.message);
+      this.#failures.set(request, { reason, isSuppressed });
+    } else if (!isSuppressed) {
+      const fields = { err: error, code, method: nameOf(method), upstream: detail.upstream, traceId: span?.traceId };
+      log[isDefect ? 'error' : 'info'](fields, 'request not answered by an upstream');
+    }
+  }
+
+  /** Writes the buffered lines of the request log, and the counts of requests without a line. */
   flush(): void {
+    this.#refusalLines.flush();
     this.#parts.requestLog?.flush();
   }
 }

@@ -2,6 +2,7 @@ import { type Context, Hono } from 'hono';
 import type { Logger } from 'pino';
 import type { ApiKeys } from '../../auth/api-key.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
+import { escapeUnseen } from '../../peer-text.ts';
 import { type AdminHeaders, admitOperator } from './access.ts';
 import { AdminError, type AdminPort } from './admin-port.ts';
 import type { RefusalCode } from './answers.ts';
@@ -41,7 +42,8 @@ const STATUS = {
 } as const satisfies Record<RefusalCode, number>;
 
 function refuse(c: Context, error: RefusalCode, message: string, headers: Record<string, string> = {}): Response {
-  return c.json({ error, message }, STATUS[error], headers);
+  const answer = escapeUnseen(JSON.stringify({ error, message }));
+  return c.body(answer, STATUS[error], { 'Content-Type': 'application/json', ...headers });
 }
 
 /** Creates the app of the admin API. Every route but the OpenAPI document needs the key of an operator. */
@@ -91,7 +93,7 @@ export function createAdminApp(parts: AdminParts): AdminApp {
         body,
         signal: c.req.raw.signal,
       };
-      const answer = JSON.stringify(await route.run(port, request));
+      const answer = escapeUnseen(JSON.stringify(await route.run(port, request)));
       return c.body(answer, 200, { 'Content-Type': 'application/json' });
     });
   }

@@ -36,8 +36,8 @@ function messageOf({ outcome }: ReloadResult, { file, atRestart }: ConfigState):
 }
 
 /** Returns how the files on disk differ from the running config. */
-export function diffAnswerOf(config: ConfigControl): z.output<typeof configDiffAnswer> {
-  const difference = config.difference();
+export async function diffAnswerOf(config: ConfigControl): Promise<z.output<typeof configDiffAnswer>> {
+  const difference = await config.difference();
   const changes = 'lines' in difference ? [...difference.lines] : [];
   const problems = 'problem' in difference ? difference.problem.split('\n') : [];
   return { isDifferent: changes.length > 0 || problems.length > 0, changes, problems, config: stateOf(config) };

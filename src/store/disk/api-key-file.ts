@@ -1,3 +1,4 @@
+import { constants } from 'node:fs';
 import { open, realpath, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -24,7 +25,7 @@ const FILE = z.strictObject({
  * Reads a key file.
  *
  * @throws {Error} with a message for the operator that quotes nothing of the file, if it does not exist, other users can read or write
- *   it, it is larger than 64 MiB, or an entry is wrong or repeated.
+ *   it, it is no ordinary file, it is larger than 64 MiB, or an entry is wrong or repeated.
  */
 export async function readKeyFile(path: string): Promise<readonly StoredKey[]> {
   const text = await readText(path);
@@ -44,12 +45,15 @@ export async function readKeyFile(path: string): Promise<readonly StoredKey[]> {
 }
 
 async function readText(path: string): Promise<string> {
-  const file = await open(path, 'r').catch((thrown: unknown) => {
+  // Without blocking, because a pipe without a writer would stop the thread.
+  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch((thrown: unknown) => {
     if (isCode(thrown, 'ENOENT')) throw new Error(`${path} does not exist; make it with: linkspan key create <name>`);
     throw thrown;
   });
   try {
-    const { mode, uid, size } = await file.stat();
+    const found = await file.stat();
+    if (!found.isFile()) throw new Error(`${path} is no ordinary file, so it is not used`);
+    const { mode, uid, size } = found;
     if (process.platform !== 'win32') {
       const isForeign = process.getuid !== undefined && uid !== process.getuid() && uid !== 0;
       if (isForeign) throw new Error(`${path} belongs to another user (uid ${uid}), so it is not used`);

@@ -11,6 +11,7 @@ import {
 } from '@opentelemetry/api';
 import { W3CTraceContextPropagator } from '@opentelemetry/core';
 import { LIMITS } from '../../limits.ts';
+import { shownText } from '../../peer-text.ts';
 import type { TraceContext } from '../../protocol/trace-context.ts';
 import type { Span, SpanEnd, SpanKind } from './tracing.ts';
 
@@ -24,7 +25,7 @@ const propagator = new W3CTraceContextPropagator();
 
 /** Begins a span. `parent` is a context of {@link contextFrom}; none begins a trace. */
 export function beginSpan(tracer: Tracer, kind: SpanKind, name: string, parent: Context = ROOT_CONTEXT): TracedSpan {
-  return new TracedSpan(tracer, tracer.startSpan(name, { kind: KINDS[kind] }, parent));
+  return new TracedSpan(tracer, tracer.startSpan(shownText(name), { kind: KINDS[kind] }, parent));
 }
 
 /**
@@ -78,9 +79,9 @@ class TracedSpan implements Span {
 
   end({ name, attributes = {}, error }: SpanEnd = {}): void {
     if (this.#span.isRecording()) {
-      if (name !== undefined) this.#span.updateName(name);
+      if (name !== undefined) this.#span.updateName(shownText(name));
       for (const [key, value] of Object.entries({ ...attributes, 'error.type': error })) {
-        if (value !== undefined) this.#span.setAttribute(key, value);
+        if (value !== undefined) this.#span.setAttribute(key, shownText(value));
       }
       if (error !== undefined) this.#span.setStatus({ code: SpanStatusCode.ERROR });
     }

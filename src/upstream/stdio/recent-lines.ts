@@ -1,12 +1,10 @@
 import { stripVTControlCharacters } from 'node:util';
+import { shownLines } from '../../peer-text.ts';
 
-/** Matches control characters except the tab, line separators, and characters that change the text direction. */
-const UNPRINTABLE = /(?!\t)[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu;
-
-/** Returns text of a peer as one short line without control characters, which is safe in terminals and logs. */
-export function printable(text: string, limitChars: number): string {
-  const line = stripVTControlCharacters(text.slice(0, limitChars * 2)).replaceAll(UNPRINTABLE, '');
-  return line.length > limitChars ? `${line.slice(0, limitChars)}…` : line;
+/** Returns the output of a program as one line of at most `limitChars`, without colours, and with unseen characters as escapes. */
+export function printedLine(text: string, limitChars: number): string {
+  const line = stripVTControlCharacters(text.slice(0, limitChars * 2));
+  return shownLines(line.replaceAll(/[\r\n]+/g, ' ').trimEnd(), limitChars);
 }
 
 /** The last lines of a stream, in bounded memory. */
@@ -21,7 +19,7 @@ export class RecentLines {
 
   /** Adds a line. A line longer than the limit is cut; blank lines are ignored. */
   add(line: string): void {
-    const kept = printable(line, this.#limitChars);
+    const kept = printedLine(line, this.#limitChars);
     if (kept.trim() === '') return;
     this.#lines.push(kept);
     this.#chars += kept.length;

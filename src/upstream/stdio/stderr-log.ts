@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import { LineSplitter } from '../../protocol/framing/lines.ts';
 import { severityOf } from './line-severity.ts';
-import { printable, RecentLines } from './recent-lines.ts';
+import { printedLine, RecentLines } from './recent-lines.ts';
 import { tellingLine } from './telling-line.ts';
 
 const TAIL_CHARS = 2_048;
@@ -63,7 +63,7 @@ export class StderrLog {
     const { log, secrets, onLimit } = this.#parts;
     if (isCut) onLimit?.('stderrLineBytes');
     const shown = secrets.reduce((line, secret) => line.replaceAll(secret, '[redacted]'), text);
-    const line = printable(isCut ? `${shown}…` : shown, LIMITS.stderrLineBytes);
+    const line = printedLine(isCut ? `${shown}…` : shown, LIMITS.stderrLineBytes);
     this.#recent.add(line);
     if (log.isLevelEnabled('debug') && this.#isAllowed()) {
       log.debug({ line, severity: severityOf(line) }, 'upstream stderr');

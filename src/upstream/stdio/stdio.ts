@@ -20,7 +20,7 @@ import type { ReceivedMessage, ReceivingBudget } from '../rpc/receiving-budget.t
 import { spawnFailure } from './spawn-failure.ts';
 import { TAG_NAME } from './tagged-processes.ts';
 import { configSecrets } from './launch/config-secrets.ts';
-import { printable } from './recent-lines.ts';
+import { printedLine } from './recent-lines.ts';
 import { StderrLog } from './stderr-log.ts';
 import {
   type Outgoing,
@@ -329,7 +329,7 @@ class StdioTransport implements Transport {
     if (this.#nonProtocolOutput.windowLines <= LOGGED_LINES) {
       const level = this.#nonProtocolOutput.windowLines === 1 ? 'warn' : 'debug';
       const why = reason instanceof Error ? reason.message : undefined;
-      this.#log[level]({ line: printable(text, QUOTED_CHARS), why }, 'line on stdout is no message, skipped');
+      this.#log[level]({ line: printedLine(text, QUOTED_CHARS), why }, 'line on stdout is no message, skipped');
     }
     if (limit === undefined) return;
     this.#onLimit?.(limit);
@@ -362,7 +362,7 @@ class StdioTransport implements Transport {
     const message = `the process of upstream "${upstream}" ${how}${this.#hasSentMessage ? '' : ' before it answered'}`;
     const { likelyCause, last } = this.#stderr;
     const which = likelyCause === last ? 'last line' : 'last error';
-    const quoted = likelyCause === undefined ? undefined : printable(likelyCause, QUOTED_CHARS);
+    const quoted = likelyCause === undefined ? undefined : printedLine(likelyCause, QUOTED_CHARS);
     const cause = quoted === undefined ? undefined : new Error(`${which} on stderr: ${quoted}`);
     return new GatewayError('upstream-lost', { upstream, message }, cause);
   }

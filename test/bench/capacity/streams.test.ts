@@ -8,7 +8,7 @@ import { SlowReaders } from '../../../bench/capacity/slow-readers.ts';
 import { listenOnLoopback } from '../../../bench/loopback.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 interface Streams {
   readonly url: string;

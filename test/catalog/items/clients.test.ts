@@ -58,7 +58,8 @@ const CLIENTS: readonly { name: string; revision: Revision; connect: typeof sdk1
 for (const upstreamRevision of ['2025-11-25', MODERN] as const) {
   for (const { name, revision, connect } of CLIENTS) {
     for (const kind of ['tool', 'prompt', 'resource', 'template'] as const) {
-      test(`N-02 one bad ${kind} of ${upstreamRevision} does not affect others: ${name} at ${revision}`, async () => {
+      // N-02
+      test(`one bad ${kind} of ${upstreamRevision} does not affect others: ${name} at ${revision}`, async () => {
         const cases = malformedItems(kind);
         await using lister = await connect(revision, catalogWith(kind, [], upstreamRevision));
         for (const { what, item } of cases) {
@@ -77,7 +78,8 @@ for (const upstreamRevision of ['2025-11-25', MODERN] as const) {
 }
 
 for (const kind of ['tool', 'prompt', 'resource', 'template'] as const) {
-  test(`N-02 a ${kind} with every member of its kind is published unchanged`, () => {
+  // N-02
+  test(`a ${kind} with every member of its kind is published unchanged`, () => {
     const catalog = catalogWith(kind, [wholeItem(kind)], '2025-11-25');
     assert.equal(catalog.lists[LIST_NAMES[kind]][1], wholeItem(kind).toString());
     assert.deepEqual(catalog.repaired, []);
@@ -95,7 +97,8 @@ const REQUIRED: Readonly<Record<ItemKind, RegExp>> = {
 };
 
 for (const kind of ['tool', 'prompt', 'resource', 'template'] as const) {
-  test(`N-02 a ${kind} without a required member is quarantined, wrong others are left out`, () => {
+  // N-02
+  test(`a ${kind} without a required member is quarantined, wrong others are left out`, () => {
     for (const { what, item } of malformedItems(kind)) {
       const { quarantined } = catalogWith(kind, [item], '2025-11-25');
       if (quarantined.length > 0) assert.match(what, REQUIRED[kind]);
@@ -103,7 +106,8 @@ for (const kind of ['tool', 'prompt', 'resource', 'template'] as const) {
   });
 }
 
-test('N-02 members that are left out are recorded by their paths', () => {
+// N-02
+test('members that are left out are recorded by their paths', () => {
   const bad = tool('bad', {
     title: null,
     outputSchema: { type: 'array' },

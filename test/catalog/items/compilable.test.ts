@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/sdk/validation/ajv';
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 import * as z from 'zod';
 import { isCompilable } from '../../../src/catalog/items/compilable.ts';
 
@@ -91,7 +91,8 @@ const { schema: anySchema } = fc.letrec<{ schema: object; value: unknown }>((tie
   schema: fc.dictionary(keyword, tie('value'), { maxKeys: 4 }),
 }));
 
-test('N-02 SDK v1 compiles every output schema that older clients get', () => {
+// N-02
+test('SDK v1 compiles every output schema that older clients get', () => {
   fc.assert(
     fc.property(anySchema, (inner) => {
       const schema: Schema = { ...inner, type: 'object' };
@@ -109,13 +110,15 @@ const HONEST = [
 
 for (const [i, schema] of HONEST.entries()) {
   for (const target of ['draft-7', 'draft-2020-12'] as const) {
-    test(`N-02 older clients get honest schema ${i} as ${target}`, () => {
+    // N-02
+    test(`older clients get honest schema ${i} as ${target}`, () => {
       assert.ok(isCompilable(z.toJSONSchema(schema, { target })));
     });
   }
 }
 
-test('N-02 older clients get a recursive schema', () => {
+// N-02
+test('older clients get a recursive schema', () => {
   const tree = {
     type: 'object',
     properties: { node: { $ref: '#/$defs/Node' }, self: { $ref: '#' } },
@@ -130,5 +133,6 @@ for (const [what, schema] of Object.entries({
   'a type that is none': { type: 'object', properties: { a: { type: 'text' } } },
   'an id inside': { type: 'object', properties: { a: { $id: 'https://x.example/a' } } },
 })) {
-  test(`N-02 older clients do not get an output schema with ${what}`, () => assert.ok(!isCompilable(schema)));
+  // N-02
+  test(`older clients do not get an output schema with ${what}`, () => assert.ok(!isCompilable(schema)));
 }

@@ -43,14 +43,16 @@ const cases = [
 ] as const;
 
 for (const { is, text, repaired, paths } of cases) {
-  test(`N-02 ${is}: the repair leaves out ${paths.length === 0 ? 'nothing' : paths.join(', ')}`, () => {
+  // N-02
+  test(`${is}: the repair leaves out ${paths.length === 0 ? 'nothing' : paths.join(', ')}`, () => {
     const leftOut = new LeftOut();
     assert.equal(repairObject(SHAPE, RawObject.parse(text), '', leftOut)?.toString(), repaired);
     assert.deepEqual(leftOut.paths, paths);
   });
 }
 
-test('N-02 LeftOut records the first 20 paths', () => {
+// N-02
+test('LeftOut records the first 20 paths', () => {
   const leftOut = new LeftOut();
   for (let n = 0; n < 30; n++) leftOut.add(`tags[${n}]`);
   assert.deepEqual(

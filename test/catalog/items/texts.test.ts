@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 import { cleanItemText, visibleLabel, visibleText, replaceLoneSurrogates } from '../../../src/catalog/items/texts.ts';
 import { bare, catalogOf, resource, tool, view } from '../fixtures.ts';
 
@@ -24,12 +24,15 @@ const texts = [
 ];
 
 for (const { what, text, visible } of texts) {
-  test(`N-28 a description with ${what} keeps only visible text`, () => assert.equal(visibleText(text), visible));
+  // N-28
+  test(`a description with ${what} keeps only visible text`, () => assert.equal(visibleText(text), visible));
 }
 
-test('N-28 a title is one line', () => assert.equal(visibleLabel('a\r\n\tb'), 'a b'));
+// N-28
+test('a title is one line', () => assert.equal(visibleLabel('a\r\n\tb'), 'a b'));
 
-test('N-28 cleaning a cleaned text changes nothing', () => {
+// N-28
+test('cleaning a cleaned text changes nothing', () => {
   const char = fc.constantFrom(
     'a',
     '\n',
@@ -52,7 +55,8 @@ test('N-28 cleaning a cleaned text changes nothing', () => {
   );
 });
 
-test('N-28 titles and descriptions are cleaned at any depth; data and names are not', () => {
+// N-28
+test('titles and descriptions are cleaned at any depth; data and names are not', () => {
   const hidden = 'a\u001b\u{e0041}';
   const item = {
     name: hidden,
@@ -92,12 +96,14 @@ test('N-28 titles and descriptions are cleaned at any depth; data and names are 
   });
 });
 
-test('N-28 a description whose member name has escapes is cleaned too', () => {
+// N-28
+test('a description whose member name has escapes is cleaned too', () => {
   const { json } = cleanItemText('{"t\\u0069tle":"a\\u001b", "n":1.0}', new Set());
   assert.equal(json, '{"t\\u0069tle":"a", "n":1.0}');
 });
 
-test('N-28 the catalog cleans and counts texts, also the name of a resource', () => {
+// N-28
+test('the catalog cleans and counts texts, also the name of a resource', () => {
   const bad = resource('x:1').with('name', '"a\\u001bb"').with('title', '"\\udb40\\udc41t"');
   const catalog = catalogOf(view([bare('a')]), {
     a: { resources: [bad], tools: [tool('t', { description: 'fine\n' })] },
@@ -106,7 +112,8 @@ test('N-28 the catalog cleans and counts texts, also the name of a resource', ()
   assert.deepEqual(catalog.repaired, [{ upstream: 'a', kind: 'resource', name: 'x:1', leftOut: [], cleanedTexts: 2 }]);
 });
 
-test('N-02 a lone surrogate becomes a replacement character', () => {
+// N-02
+test('a lone surrogate becomes a replacement character', () => {
   const cases = [
     ['"\\ud83d\\ude00"', '"\\ud83d\\ude00"'],
     ['"\\ud83dx"', '"\\ufffdx"'],

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 import { TemplateIndex } from '../../../src/catalog/resources/template-index.ts';
 import { parseTemplate } from '../../../src/catalog/resources/template.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import { bare, catalogOf, template, view } from '../fixtures.ts';
 
-test('N-22 the index finds the same upstreams as a scan of all templates', () => {
+// N-22
+test('the index finds the same upstreams as a scan of all templates', () => {
   const pattern = fc
     .array(fc.constantFrom('a', 'b', '/', '{x}', '{+x}'), { maxLength: 6 })
     .map((parts) => `x:${parts.join('')}`);
@@ -36,7 +37,8 @@ function hostile(count: number): readonly { readonly upstream: string; readonly 
 
 const AGAINST = `x:${'a/'.repeat(1_020)}!`;
 
-test('N-22 limit templateMatchSteps: an upstream beyond it does not match, others do', () => {
+// N-22
+test('limit templateMatchSteps: an upstream beyond it does not match, others do', () => {
   const reached: string[] = [];
   const templates = [...hostile(500), { upstream: 'honest', template: 'x:{+all}!' }];
   const found = new TemplateIndex(templates, (limit) => reached.push(limit)).find(AGAINST);
@@ -44,7 +46,8 @@ test('N-22 limit templateMatchSteps: an upstream beyond it does not match, other
   assert.deepEqual(reached, ['templateMatchSteps']);
 });
 
-test('N-22 limit templateUriBytes: longer URIs and templates do not match', () => {
+// N-22
+test('limit templateUriBytes: longer URIs and templates do not match', () => {
   const longest = `x:${'a'.repeat(LIMITS.templateUriBytes - 2)}`;
   const index = new TemplateIndex([{ upstream: 'a', template: 'x:{+all}' }]);
   assert.deepEqual([...index.find(longest)], ['a']);
@@ -55,7 +58,8 @@ test('N-22 limit templateUriBytes: longer URIs and templates do not match', () =
   assert.equal(parseTemplate(`${longest}a`), undefined);
 });
 
-test('N-22 limit templatesPerUpstream: the first are listed, and one record counts the rest', () => {
+// N-22
+test('limit templatesPerUpstream: the first are listed, and one record counts the rest', () => {
   const templates = Array.from({ length: LIMITS.templatesPerUpstream + 5 }, (_, i) => template(`x:${i}/{y}`));
   const catalog = catalogOf(view([bare('a')]), { a: { templates } });
   assert.equal(catalog.lists.resourceTemplates.length, LIMITS.templatesPerUpstream);
@@ -70,7 +74,8 @@ test('N-22 limit templatesPerUpstream: the first are listed, and one record coun
   ]);
 });
 
-test('N-22 limit templateExpressions: a template with more of them matches no URI', () => {
+// N-22
+test('limit templateExpressions: a template with more of them matches no URI', () => {
   const reached: string[] = [];
   const templateOf = (count: number) => `x:${'{a}/'.repeat(count)}`;
   const templates = [LIMITS.templateExpressions, LIMITS.templateExpressions + 1].map((count) => ({

@@ -7,7 +7,7 @@ import { after, before, test } from 'node:test';
 import { addKeyUses, readKeyFile } from '../../../src/store/disk/api-key-file.ts';
 import { runCli } from '../../support/cli.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const DAY_MS = 86_400_000;
 
 let dir = '';

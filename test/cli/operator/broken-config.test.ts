@@ -44,7 +44,7 @@ before(async () => {
     .replace('operator: 0.0.0.0:3001', 'operator: 127.0.0.1:0');
   await writeFile(file, text);
   gateway = await Child.start(process.execPath, [MAIN, 'run', '--first-key', '--config', file], { cwd: ROOT, env });
-  await gateway.waitForLine((line) => (line.includes('"msg":"listening"') ? true : undefined), 30_000);
+  await gateway.waitForLine((line) => (line.includes('"msg":"listening"') ? true : undefined));
 });
 
 after(async () => {

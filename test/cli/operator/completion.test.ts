@@ -20,7 +20,7 @@ interface Shell {
   readonly functions?: string;
 }
 
-const BOUNDED = { timeout: 60_000 };
+const BOUNDED = { timeout: 120_000 };
 
 let dir = '';
 /** Shells complete names of files too, so they run in a folder without any. */

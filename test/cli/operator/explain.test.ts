@@ -236,7 +236,7 @@ test('explain knows the groups of keys in Redis, as the gateway does', BOUNDED, 
   const settings = { url: redis.url, wrappingKeys: [randomBytes(32).toString('base64')] };
   const file = configWithKeys({ keysInRedis: true }, { redis: settings });
   await using running = await startGateway(file, { args: ['--warm'] });
-  const { config } = loadConfig(running.configFile, { env: process.env });
+  const { config } = await loadConfig(running.configFile, { env: process.env });
   assert.ok(config.redis !== undefined);
   {
     await using shared = await openRedisKeys(config.redis);

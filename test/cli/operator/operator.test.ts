@@ -8,6 +8,8 @@ import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { LISTS } from '../../../src/cli/operator/ls.ts';
 import { MAIN, type Ran, runCli } from '../../support/cli.ts';
+import { hasUnseen } from '../../../src/peer-text.ts';
+import { post, rpc } from '../../downstream/client.ts';
 import { type RunningGateway, startGateway } from '../../support/gateway.ts';
 
 const SERVER = fileURLToPath(new URL('../../fixtures/servers/pid-stdio.ts', import.meta.url));
@@ -135,7 +137,8 @@ test('logs prints the latest lines; with --follow, further ones until it is stop
   assert.equal(exitCode, 0);
 });
 
-test('N-07 prefetch downloads beside a running gateway, which stores the lists', BOUNDED, async () => {
+// N-07
+test('prefetch downloads beside a running gateway, which stores the lists', BOUNDED, async () => {
   const { code, stdout, stderr } = await on('prefetch');
   assert.equal(code, 1, 'the other upstream fails');
   assert.match(stdout, /^local: \d+ tools.*\ncrash: FAILED/);
@@ -179,4 +182,31 @@ test('a gateway is found although its config file was broken since', BOUNDED, as
   } finally {
     await rm(dir, { recursive: true, force: true });
   }
+});
+
+// N-73
+test('no command prints a character of a client that a person cannot see', BOUNDED, async () => {
+  const odd = 'odd\u001b[31m\u007f\u009b31m\u200b\u200e\u2028\u202e\u2066\ufeff\u{e0041}';
+  const clientInfo = { name: odd, version: odd };
+  const params = { protocolVersion: '2025-11-25', capabilities: { [odd]: {} }, clientInfo };
+  const opened = await post(gateway.endpoint(), rpc(0, 'initialize', params));
+  const session = String(opened.headers['mcp-session-id']);
+  await post(gateway.endpoint(), rpc(1, 'tools/call', { name: odd }), session);
+  await gateway.waitForLog((line) => (line.includes('Unknown tool: odd') ? true : undefined), 60_000);
+  const commands = [
+    ['ls', 'clients'],
+    ['ls', 'sessions'],
+    ['ls', 'calls'],
+    ['logs'],
+    ['call', odd],
+    ['explain', 'tool', odd],
+  ];
+  for (const command of commands) {
+    for (const form of [[], ['--json']]) {
+      const { stdout, stderr } = await on(...command, ...form);
+      assert.ok(!hasUnseen(`${stdout}${stderr}`.replaceAll('\n', '')), command.join(' '));
+    }
+  }
+  const { stdout } = await on('ls', 'clients');
+  assert.match(stdout, /^odd\\u001b\[31m\\u007f\\u009b31m\\u200b\\u200e\\u2028\\u202e\\u2066\\ufeff/m);
 });

@@ -9,8 +9,8 @@ import { writeOperatorFile } from '../../../src/store/disk/operator-file.ts';
 import { runCli } from '../../support/cli.ts';
 import { startGateway } from '../../support/gateway.ts';
 
-const BOUNDED = { timeout: 60_000 };
-const AS_ROOT = { timeout: 60_000, skip: process.geteuid?.() !== 0 && 'only root can give files away' };
+const BOUNDED = { timeout: 120_000 };
+const AS_ROOT = { timeout: 120_000, skip: process.geteuid?.() !== 0 && 'only root can give files away' };
 const SERVICE_UID = 65_534;
 
 let dir = '';

@@ -9,7 +9,7 @@ import {
 import { testCore } from '../../support/core.ts';
 import { memoryUpstream } from '../../support/memory-upstream.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 test('sessions show client, streams and idle time, but not their id', TIMEOUT, async () => {
   await using gateway = await testCore({ up: { memory: memoryUpstream({ lists: {} }) } });

@@ -11,7 +11,7 @@ import { changeKeyFile } from '../../../src/store/disk/api-key-file.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const keyOf = (name: string) => ({ name, sha256: hash('sha256', name) });
 
 let dir = '';

@@ -6,21 +6,21 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { KeyFeed } from '../../../src/compose/keys/key-feed.ts';
-import { FileWatch } from '../../../src/config/file-watch.ts';
+import { FileWatch } from '../../../src/config/files/file-watch.ts';
 import { keyIdOf } from '../../../src/store/api-key-store.ts';
 import { DiskApiKeyStore } from '../../../src/store/disk/api-key-store.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const ANN = { name: 'ann', sha256: hash('sha256', 'ann') };
 
 async function openFeed(keepMs: number) {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-key-feed-'));
   const file = join(dir, 'keys.json');
   const watchFile = async (path: string, onChange: () => void) => {
-    const watch = new FileWatch(onChange, { pollMs: 20, settleMs: 10 });
-    await watch.setFiles([path]);
+    const watch = new FileWatch(onChange, { pollMs: 20, settleMs: 10, longestMs: 50 });
+    await watch.setFiles(new Map([[path, undefined]]));
     return watch;
   };
   const store = new DiskApiKeyStore({ file, stateDir: join(dir, 'state'), watchFile });

@@ -7,7 +7,7 @@ import { type TestCore, testCore, toolCall, UPSTREAM } from '../../support/core.
 import { memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const TOOLS = { tools: [{ name: 'wait', inputSchema: { type: 'object' } }] };
 const DONE = { content: [] };
 

@@ -6,11 +6,11 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { ConfigChange } from '../../../src/compose/reload/config-change.ts';
 import { diffConfigs } from '../../../src/config/changes/diff.ts';
-import { FileWatch } from '../../../src/config/file-watch.ts';
+import { FileWatch } from '../../../src/config/files/file-watch.ts';
 import { loadConfig } from '../../../src/config/load.ts';
 import { Changes } from '../../support/changes.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 /** A config whose files are watched or not, with a second file that no config names yet. */
 async function watching(isOn: boolean) {
@@ -18,7 +18,7 @@ async function watching(isOn: boolean) {
   const [file, other] = [join(dir, 'config.json'), join(dir, 'other.env')];
   const load = async (watch: boolean) => {
     await writeFile(file, JSON.stringify({ mcpServers: {}, gateway: { reload: { watch } } }));
-    return loadConfig(file, { env: { HOME: dir } });
+    return await loadConfig(file, { env: { HOME: dir } });
   };
   const loaded = await load(isOn);
   const reported = new Changes();
@@ -72,14 +72,14 @@ async function watching(isOn: boolean) {
 
 test('a file that the config has named since the start is watched', TIMEOUT, async () => {
   await using tested = await watching(true);
-  tested.change.setFiles([tested.other]);
+  await tested.change.setFiles(new Map([[tested.other, undefined]]));
   await writeFile(tested.other, 'A=1');
   await tested.reported();
 });
 
 test('a watch that is turned on later watches the latest files', TIMEOUT, async () => {
   await using tested = await watching(false);
-  tested.change.setFiles([tested.other]);
+  await tested.change.setFiles(new Map([[tested.other, undefined]]));
   await tested.apply(true);
   await writeFile(tested.other, 'A=1');
   await tested.reported();
@@ -87,7 +87,7 @@ test('a watch that is turned on later watches the latest files', TIMEOUT, async 
 
 test('a watch that is turned off reports nothing', TIMEOUT, async () => {
   await using tested = await watching(true);
-  tested.change.setFiles([tested.other]);
+  await tested.change.setFiles(new Map([[tested.other, undefined]]));
   await tested.apply(false);
   const seen = new Changes();
   let count = 0;
@@ -95,7 +95,7 @@ test('a watch that is turned off reports nothing', TIMEOUT, async () => {
     count++;
     seen.announce();
   });
-  await watch.setFiles([tested.other]);
+  await watch.setFiles(new Map([[tested.other, undefined]]));
   // By the second report of this watch, another one would have reported the first change.
   for (const wanted of [1, 2]) {
     await writeFile(tested.other, 'A=1'.repeat(wanted));

@@ -27,7 +27,7 @@ async function reloaderOf(text: string): Promise<Tried> {
   const applied: Config[] = [];
   const metrics = createMetrics('test');
   const reloader = new Reloader({
-    loaded: load(),
+    loaded: await load(),
     load,
     preview: load,
     apply: async (next) => {
@@ -46,13 +46,13 @@ const AB = 'mcpServers: {a: {command: node}, b: {command: node}}\n';
 
 test('the difference to the file is shown and changes nothing', async () => {
   await using tried = await reloaderOf(A);
-  assert.deepEqual(tried.reloader.difference(), { lines: [] });
+  assert.deepEqual(await tried.reloader.difference(), { lines: [] });
   const { hash } = tried.reloader.state;
   await tried.write(AB);
-  assert.deepEqual(tried.reloader.difference(), { lines: ['+ mcpServers.b (stdio)'] });
+  assert.deepEqual(await tried.reloader.difference(), { lines: ['+ mcpServers.b (stdio)'] });
   assert.deepEqual([tried.applied, tried.reloader.state.hash], [[], hash]);
   await tried.write('mcpServers: [');
-  const difference = tried.reloader.difference();
+  const difference = await tried.reloader.difference();
   assert.match('problem' in difference ? difference.problem : '', /linkspan\.yaml:1/);
   assert.equal(tried.reloader.state.rejected, undefined, 'only a reload rejects');
 });

@@ -23,7 +23,7 @@ test('a worker has its part of the bounds of a process, and no port for operator
   try {
     const file = join(dir, 'linkspan.yaml');
     await writeFile(file, FILE);
-    const { config } = loadConfig(file, { env: {} });
+    const { config } = await loadConfig(file, { env: {} });
     const { limits, operator, audit, reload, ...rest } = workerConfig(config);
     assert.deepEqual(
       [limits.processes, limits.sessions, limits.unsentTotalBytes, limits.bodyTotalBytes],

@@ -18,8 +18,8 @@ after(() => made[Symbol.asyncDispose]());
 const file = (path: string) => `"\${file:${path}}"`;
 
 /** Returns the config of a file in one place, so that its state directory does not depend on the test. */
-function configOf(servers: string, gateway = '', stateDir = '/state'): Config {
-  const { config } = loadText(
+async function configOf(servers: string, gateway = '', stateDir = '/state'): Promise<Config> {
+  const { config } = await loadText(
     `mcpServers: {${servers}}\ngateway: {stateDir: ${stateDir}${gateway === '' ? '' : `, ${gateway}`}}\n`,
   );
   return { ...config, file: '/config.yaml' };
@@ -104,13 +104,13 @@ const upstreams: readonly Case[] = [
   { name: 'an unset variable', before: LOCAL, after: 'command: node, args: ["${NOT_SET}"]', outcome: 'replaced' },
 ];
 
-const upstreamConfigs = ({ before, after, title = 'a' }: Case) =>
-  [configOf(`a: {${before}}`), configOf(`${title}: {${after}}`)] as const;
+const upstreamConfigs = async ({ before, after, title = 'a' }: Case) =>
+  [await configOf(`a: {${before}}`), await configOf(`${title}: {${after}}`)] as const;
 
 for (const row of upstreams) {
   const { name, outcome } = row;
-  test(`an upstream is ${outcome} if this changes: ${name}`, () => {
-    const diff = diffConfigs(...upstreamConfigs(row));
+  test(`an upstream is ${outcome} if this changes: ${name}`, async () => {
+    const diff = diffConfigs(...(await upstreamConfigs(row)));
     const found = { kept: diff.kept, replaced: idsOf(diff.replaced), updated: idsOf(diff.updated) };
     assert.deepEqual(found, { kept: [], replaced: [], updated: [], [outcome]: ['a'] });
     assert.equal(isEmptyDiff(diff), outcome === 'kept');
@@ -118,29 +118,35 @@ for (const row of upstreams) {
 }
 
 // N-88
-test('an upstream whose mistake moves to another line is updated, and not replaced', () => {
+test('an upstream whose mistake moves to another line is updated, and not replaced', async () => {
   const servers = `a: {${LOCAL}, concurrency: many}, b: {${LOCAL}}`;
-  const [before, after] = [configOf(servers), configOf(`\n  ${servers}`)];
+  const [before, after] = [await configOf(servers), await configOf(`\n  ${servers}`)];
   assert.match(before.upstreams[0]?.problem ?? '', /config\.yaml:1:/);
   const diff = diffConfigs(before, after);
   assert.deepEqual([diff.kept, idsOf(diff.replaced), idsOf(diff.updated)], [['b'], [], ['a']]);
 });
 
-test('an added upstream is new, and a removed one takes its endpoint with it', () => {
-  const diff = diffConfigs(configOf(`a: {${LOCAL}}, b: {${LOCAL}}`), configOf(`b: {${LOCAL}}, c: {${REMOTE}}`));
+test('an added upstream is new, and a removed one takes its endpoint with it', async () => {
+  const diff = diffConfigs(
+    await configOf(`a: {${LOCAL}}, b: {${LOCAL}}`),
+    await configOf(`b: {${LOCAL}}, c: {${REMOTE}}`),
+  );
   assert.deepEqual(
     [diff.added.map(({ id }) => id), diff.removed, diff.kept, diff.removedEndpoints],
     [['c'], ['a'], ['b'], ['a']],
   );
 });
 
-test('a renamed upstream is another one', () => {
-  const diff = diffConfigs(configOf(`a: {${LOCAL}}`), configOf(`b: {${LOCAL}}`));
+test('a renamed upstream is another one', async () => {
+  const diff = diffConfigs(await configOf(`a: {${LOCAL}}`), await configOf(`b: {${LOCAL}}`));
   assert.deepEqual([diff.added.map(({ id }) => id), diff.removed], [['b'], ['a']]);
 });
 
-test('another order of upstreams changes nothing for each of them', () => {
-  const diff = diffConfigs(configOf(`a: {${LOCAL}}, b: {${REMOTE}}`), configOf(`b: {${REMOTE}}, a: {${LOCAL}}`));
+test('another order of upstreams changes nothing for each of them', async () => {
+  const diff = diffConfigs(
+    await configOf(`a: {${LOCAL}}, b: {${REMOTE}}`),
+    await configOf(`b: {${REMOTE}}, a: {${LOCAL}}`),
+  );
   assert.deepEqual(diff.kept, ['b', 'a']);
 });
 
@@ -213,13 +219,13 @@ const settings: readonly SettingCase[] = [
   { gateway: 'limits: {inFlightPerPrincipal: 7}', path: 'gateway.limits.inFlightPerPrincipal' },
 ];
 
-const gatewayConfigs = ({ gateway, stateDir }: SettingCase) =>
-  [configOf(`a: {${LOCAL}}`), configOf(`a: {${LOCAL}}`, gateway, stateDir)] as const;
+const gatewayConfigs = async ({ gateway, stateDir }: SettingCase) =>
+  [await configOf(`a: {${LOCAL}}`), await configOf(`a: {${LOCAL}}`, gateway, stateDir)] as const;
 
 for (const row of settings) {
   const { path, atRestart } = row;
-  test(`${path} takes effect ${atRestart === true ? 'at the next start' : 'at once'}`, () => {
-    const [before, after] = gatewayConfigs(row);
+  test(`${path} takes effect ${atRestart === true ? 'at the next start' : 'at once'}`, async () => {
+    const [before, after] = await gatewayConfigs(row);
     const diff = diffConfigs(before, after);
     const found = atRestart === true ? diff.atRestart : diff.settings;
     assert.deepEqual([found.map((change) => change.path), diff.kept], [[path], ['a']]);
@@ -248,12 +254,13 @@ function settingsIn(group: object): readonly string[] {
   return differences(group, undefined);
 }
 
-test('every setting of an upstream has a row in the table of outcomes', () => {
-  const changed = upstreams.flatMap((row) => {
-    const [before, after] = upstreamConfigs(row);
-    return differences(before.upstreams[0], after.upstreams[0]);
-  });
-  const { upstreams: found } = configOf(`a: {${LOCAL}, cwd: /tmp}, b: {${REMOTE}}`);
+test('every setting of an upstream has a row in the table of outcomes', async () => {
+  const changed: string[] = [];
+  for (const row of upstreams) {
+    const [before, after] = await upstreamConfigs(row);
+    changed.push(...differences(before.upstreams[0], after.upstreams[0]));
+  }
+  const { upstreams: found } = await configOf(`a: {${LOCAL}, cwd: /tmp}, b: {${REMOTE}}`);
   const names = new Set(found.flatMap((upstream) => settingsIn(upstream)));
   // The upstream is found by its id.
   names.delete('id');
@@ -263,18 +270,25 @@ test('every setting of an upstream has a row in the table of outcomes', () => {
   );
 });
 
-test('every setting of the gateway has a row in the table of effects', () => {
-  const changed = settings.flatMap((row) => differences(...gatewayConfigs(row)));
-  const { file: _file, operatorMayMove: _moves, upstreams: _upstreams, profiles: _profiles, ...rest } = configOf('');
+test('every setting of the gateway has a row in the table of effects', async () => {
+  const changed: string[] = [];
+  for (const row of settings) changed.push(...differences(...(await gatewayConfigs(row))));
+  const {
+    file: _file,
+    operatorMayMove: _moves,
+    upstreams: _upstreams,
+    profiles: _profiles,
+    ...rest
+  } = await configOf('');
   assert.deepEqual(
     settingsIn(rest).filter((name) => !changed.some((other) => `${other}.`.startsWith(`${name}.`))),
     [],
   );
 });
 
-test('a changed profile is a setting, and a removed one an endpoint', () => {
-  const profiles = (text: string) => configOf(`a: {${LOCAL}}`, `profiles: {${text}}`);
-  const diff = diffConfigs(profiles('p: {}, q: {}'), profiles('p: {excludeTools: [x]}'));
+test('a changed profile is a setting, and a removed one an endpoint', async () => {
+  const profiles = async (text: string) => await configOf(`a: {${LOCAL}}`, `profiles: {${text}}`);
+  const diff = diffConfigs(await profiles('p: {}, q: {}'), await profiles('p: {excludeTools: [x]}'));
   assert.deepEqual(diff.removedEndpoints, ['q']);
   assert.deepEqual(
     diff.settings.map(({ path }) => path),
@@ -282,16 +296,16 @@ test('a changed profile is a setting, and a removed one an endpoint', () => {
   );
 });
 
-test('no line of a difference shows a secret', () => {
-  const secrets = (n: number) =>
-    configOf(
+test('no line of a difference shows a secret', async () => {
+  const secrets = async (n: number) =>
+    await configOf(
       `a: {command: node, args: ['--key', secret-${n}], env: {TOKEN: secret-${n}}}, ` +
         `b: {url: 'https://example.com/secret-${n}/mcp?key=secret-${n}', headers: {Authorization: Bearer secret-${n}}}`,
       `auth: {apiKeys: [{name: ci, sha256: "${String(n).repeat(64)}"}]}, ` +
         `operatorKeys: [{name: ops, sha256: "${String(n).repeat(64)}"}], ` +
         `tracing: {endpoint: 'https://example.com/secret-${n}'}`,
     );
-  const lines = diffLines(diffConfigs(secrets(1), secrets(2)));
+  const lines = diffLines(diffConfigs(await secrets(1), await secrets(2)));
   const text = lines.join('\n');
   assert.equal(lines.length, 7);
   assert.doesNotMatch(text, /secret|1111|2222/);
@@ -323,17 +337,17 @@ const urls: readonly { readonly to: string; readonly line: string }[] = [
 ];
 
 for (const { to, line } of urls) {
-  test(`a URL that becomes ${to} shows which hidden parts differ`, () => {
-    const lines = diffLines(diffConfigs(configOf(`a: {${REMOTE}}`), configOf(`a: {url: '${to}'}`)));
+  test(`a URL that becomes ${to} shows which hidden parts differ`, async () => {
+    const lines = diffLines(diffConfigs(await configOf(`a: {${REMOTE}}`), await configOf(`a: {url: '${to}'}`)));
     assert.deepEqual(lines, [`~ mcpServers.a.url: ${line}, in a new connection`]);
   });
 }
 
-test('a line of a difference shows the values before and after', () => {
+test('a line of a difference shows the values before and after', async () => {
   const lines = diffLines(
     diffConfigs(
-      configOf(`a: {${LOCAL}}`),
-      configOf(`a: {${LOCAL}, concurrency: 3}, b: {${REMOTE}}`, 'limits: {processes: 7}'),
+      await configOf(`a: {${LOCAL}}`),
+      await configOf(`a: {${LOCAL}, concurrency: 3}, b: {${REMOTE}}`, 'limits: {processes: 7}'),
     ),
   );
   assert.deepEqual(lines, [
@@ -344,10 +358,13 @@ test('a line of a difference shows the values before and after', () => {
   ]);
 });
 
-test('a change of gateway.redis waits for a restart, and shows no secret', () => {
+test('a change of gateway.redis waits for a restart, and shows no secret', async () => {
   const key = () => randomBytes(32).toString('base64');
   const redis = (password: string) => `redis: {url: "redis://u:${password}@h", wrappingKeys: ["${key()}"]}`;
-  const [before, after] = [configOf(`a: {${LOCAL}}`, redis('canary1')), configOf(`a: {${LOCAL}}`, redis('canary2'))];
+  const [before, after] = [
+    await configOf(`a: {${LOCAL}}`, redis('canary1')),
+    await configOf(`a: {${LOCAL}}`, redis('canary2')),
+  ];
   const diff = diffConfigs(before, after);
   assert.deepEqual(diff.settings, []);
   assert.ok(diff.atRestart.length > 0);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 
 import { parseText } from '../../../src/config/document/document.ts';
 import { ConfigError } from '../../../src/config/document/problem.ts';
@@ -105,7 +105,7 @@ for (const { name, text, message } of refusals) {
   test(`${name} is refused where it stands`, () => assert.equal(refusal('x.yaml', text), message));
 }
 
-test('aliases that multiply are refused quickly', { timeout: 20_000 }, () => {
+test('aliases that multiply are refused quickly', { timeout: 120_000 }, () => {
   assert.match(refusal('x.yaml', bomb), /more than 20000 values/);
 });
 
@@ -113,7 +113,7 @@ test('an alias to itself is refused', () => {
   assert.match(refusal('x.yaml', 'a: &a [*a]\n'), /nested deeper than 64 levels/);
 });
 
-test('endless brackets are refused', { timeout: 20_000 }, () => {
+test('endless brackets are refused', { timeout: 120_000 }, () => {
   assert.match(refusal('x.json', '['.repeat(20_000)), /^x\.json:1:/);
 });
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 
 import type { ExpansionSyntax, Lookup } from '../../../src/config/document/interpolate.ts';
 import { expand } from '../../../src/config/document/interpolate.ts';
@@ -18,7 +18,10 @@ const FILES: Readonly<Record<string, string>> = { '/run/secrets/token': 'secret\
 
 const lookup: Lookup = {
   variable: (name) => VARIABLES[name],
-  file: (path) => FILES[path],
+  file: (path) => {
+    const text = FILES[path];
+    return text === undefined ? { problem: 'cannot be read (ENOENT)' } : { text };
+  },
   place: (name) => (name === 'workspaceFolder' ? '/work' : undefined),
 };
 
@@ -67,8 +70,8 @@ const problems = [
   { text: '${EMPTY:?ask the team}', problem: 'environment variable EMPTY is empty: ask the team' },
   { text: '${UNSET:?}', problem: 'environment variable UNSET is not set' },
   { text: '${UNSET:-${ALSO_UNSET}}', problem: 'environment variable ALSO_UNSET is not set' },
-  { text: '${file:/nowhere}', problem: 'the file of "${file:/nowhere}" cannot be read' },
-  { text: '${file:${DIRECTORY}/no}', problem: 'the file of "${file:${DIRECTORY}/no}" cannot be read' },
+  { text: '${file:/nowhere}', problem: 'the file of "${file:/nowhere}" cannot be read (ENOENT)' },
+  { text: '${file:${DIRECTORY}/no}', problem: 'the file of "${file:${DIRECTORY}/no}" cannot be read (ENOENT)' },
   {
     text: '${input:other}',
     problem: '"${input:other}" is taken from the environment variable INPUT_OTHER, which is not set',

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
 
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 
 import { loadText, problemsOf } from '../../support/config-file.ts';
 import { shortened } from '../../support/test-name.ts';
@@ -12,7 +12,7 @@ const FIXTURES = new URL('../../fixtures/config/', import.meta.url);
 test('every problem of a config has line, column, key, expectation and suggestion', async () => {
   const text = await readFile(new URL('wrong.yaml', FIXTURES), 'utf8');
   const golden = await readFile(new URL('wrong.txt', FIXTURES), 'utf8');
-  assert.deepEqual(problemsOf(text), golden.trimEnd().split('\n'));
+  assert.deepEqual(await problemsOf(text), golden.trimEnd().split('\n'));
 });
 
 const URL_ENTRY = 'url: "https://x"';
@@ -120,18 +120,18 @@ const cases = [
 ];
 
 for (const { text, problem } of cases) {
-  test(shortened(problem, 75), () => assert.deepEqual(problemsOf(text), [problem]));
+  test(shortened(problem, 75), async () => assert.deepEqual(await problemsOf(text), [problem]));
 }
 
-test('the same positions hold for JSON with comments', () => {
+test('the same positions hold for JSON with comments', async () => {
   const text = '{\n  // c\n  "mcpServers": {"a": {"url": "https://x", "timeouts": {"call": 30}}},\n}';
-  assert.deepEqual(problemsOf(text, { name: 'mcp.json' }), [
+  assert.deepEqual(await problemsOf(text, { name: 'mcp.json' }), [
     'mcp.json:3:65 mcpServers.a.timeouts.call: expected a duration such as "30s", got 30 (did you mean "30s"?)',
   ]);
 });
 
-test('a variable in shell syntax is passed unchanged, with a warning', () => {
-  const { warnings } = loadText('mcpServers: {a: {url: "https://x", headers: {Authorization: Bearer $TOKEN}}}');
+test('a variable in shell syntax is passed unchanged, with a warning', async () => {
+  const { warnings } = await loadText('mcpServers: {a: {url: "https://x", headers: {Authorization: Bearer $TOKEN}}}');
   assert.match(
     warnings.join(),
     /Authorization: "\$TOKEN" is passed on as it stands; for the environment variable write "\$\{TOKEN\}"/,
@@ -164,14 +164,14 @@ const TOKENS = [
 ];
 
 for (const name of ['wrong.yaml', 'vscode.json', 'goose.yaml']) {
-  test(`any change to ${name} loads, or is refused with a position in the file`, { timeout: 60_000 }, async () => {
+  test(`any change to ${name} loads, or is refused with a position in the file`, { timeout: 120_000 }, async () => {
     const text = await readFile(new URL(name, FIXTURES), 'utf8');
     const edit = fc.tuple(fc.nat(text.length), fc.nat(12), fc.constantFrom(...TOKENS, ''));
-    fc.assert(
-      fc.property(fc.array(edit, { minLength: 1, maxLength: 3 }), (edits) => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(edit, { minLength: 1, maxLength: 3 }), async (edits) => {
         let edited = text;
         for (const [at, length, token] of edits) edited = edited.slice(0, at) + token + edited.slice(at + length);
-        for (const problem of problemsOf(edited, { name })) {
+        for (const problem of await problemsOf(edited, { name })) {
           assert.match(problem, /^[a-z.]+:\d+:\d+[ :]/);
         }
       }),

@@ -46,12 +46,12 @@ const made = await makeCertificate();
 after(() => made[Symbol.asyncDispose]());
 
 for (const name of ['example.yaml', 'reference.yaml']) {
-  test(`config/${name} is valid to an editor and to the gateway`, () => {
+  test(`config/${name} is valid to an editor and to the gateway`, async () => {
     assert.ok(validate(read(new URL(name, CONFIG))), JSON.stringify(validate.errors));
     const LINKSPAN_WRAPPING_KEY = randomBytes(32).toString('base64');
     const tls = { EXAMPLE_CERT: made.cert, EXAMPLE_KEY: made.key };
     const env = { HOME: '/home/me', EXAMPLE_TOKEN: 'x', REDIS_PASSWORD: 'x', LINKSPAN_WRAPPING_KEY, ...tls };
-    const { warnings } = loadConfig(fileURLToPath(new URL(name, CONFIG)), { env });
+    const { warnings } = await loadConfig(fileURLToPath(new URL(name, CONFIG)), { env });
     // The reference names a lock file, and there is none beside it.
     assert.deepEqual(
       warnings.filter((warning) => !/there is no lock file/.test(warning)),

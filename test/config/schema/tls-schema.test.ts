@@ -19,7 +19,8 @@ test('a certificate with its key is accepted, also with those of its issuers', (
   assert.equal(messageOf(clientTls, { ca: other.cert, cert, key }), '');
 });
 
-test('SEC-14 a certificate that no connection could use is refused with the config', () => {
+// SEC-14
+test('a certificate that no connection could use is refused with the config', () => {
   const { cert, key } = made;
   const broken = other.cert.replace(/\n[A-Za-z0-9+/]{64}\n/, '\nAAAA\n');
   assert.match(messageOf(serverTls, { cert: other.cert, key }), /^key: the key does not belong to the certificate/);

@@ -83,26 +83,28 @@ const CASES = [
 ];
 
 for (const { what, access, expected } of CASES) {
-  test(`${what} in the policy is a problem with its place`, () => {
-    const problems = problemsOf(withAccess(access));
+  test(`${what} in the policy is a problem with its place`, async () => {
+    const problems = await problemsOf(withAccess(access));
     assert.equal(problems.length, 1, problems.join('\n'));
     assert.match(problems[0] ?? '', expected);
   });
 }
 
-test('a rule knows its file and line', () => {
-  const { config } = loadText(withAccess(`    roles:\n      r: { upstreams: [github], readOnly: true }\n${GRANTS}`));
+test('a rule knows its file and line', async () => {
+  const { config } = await loadText(
+    withAccess(`    roles:\n      r: { upstreams: [github], readOnly: true }\n${GRANTS}`),
+  );
   const [role] = config.access?.roles ?? [];
   assert.equal(role?.allow?.place.line, 7);
   assert.match(role?.allow?.place.file ?? '', /config\.yaml$/);
   assert.deepEqual(role?.allow?.hints, { readOnly: true });
 });
 
-test('a gateway that other machines can reach warns without an access policy', () => {
+test('a gateway that other machines can reach warns without an access policy', async () => {
   const auth = `  auth:\n    apiKeys: [{ name: a, sha256: ${'a1'.repeat(32)} }]\n`;
   const open = `mcpServers:\n  a: { command: x }\ngateway:\n  listen: 0.0.0.0:3000\n  publicUrl: https://a.test\n  operator: false\n${auth}`;
-  assert.match(loadText(open).warnings.join('\n'), /gateway\.access: there is no access policy/);
+  assert.match((await loadText(open)).warnings.join('\n'), /gateway\.access: there is no access policy/);
   const access = '  access:\n    roles: { r: { upstreams: [a] } }\n    grants: [{ roles: [r], keys: [a] }]\n';
-  assert.deepEqual(loadText(open + access).warnings, []);
-  assert.deepEqual(loadText('mcpServers:\n  a: { command: x }\n').warnings, []);
+  assert.deepEqual((await loadText(open + access)).warnings, []);
+  assert.deepEqual((await loadText('mcpServers:\n  a: { command: x }\n')).warnings, []);
 });

@@ -32,55 +32,57 @@ beforeEach(() => {
 
 afterEach(() => rmSync(dir, { recursive: true }));
 
-function load(gateway: object = {}, own: object = {}, options: Partial<LoadOptions> = {}): Loaded {
+async function load(gateway: object = {}, own: object = {}, options: Partial<LoadOptions> = {}): Promise<Loaded> {
   const mcpServers = { a: { command: 'x' }, b: { command: 'y', ...own } };
   writeFileSync(join(dir, 'c.json'), JSON.stringify({ mcpServers, gateway }, undefined, 1));
-  return loadConfig(join(dir, 'c.json'), { env: { HOME: dir }, ...options });
+  return await loadConfig(join(dir, 'c.json'), { env: { HOME: dir }, ...options });
 }
 
 function reactions({ config }: Loaded): readonly unknown[] {
   return config.upstreams.map((upstream) => onChangeOf(config, upstream));
 }
 
-test('without a lock file and a setting nothing is pinned', () => {
-  const loaded = load();
+test('without a lock file and a setting nothing is pinned', async () => {
+  const loaded = await load();
   assert.equal(loaded.config.lock, undefined);
   assert.deepEqual(reactions(loaded), [undefined, undefined]);
-  assert.ok(loaded.files.includes(join(dir, 'linkspan.lock')), 'a new lock file is noticed');
+  assert.ok(loaded.files.has(join(dir, 'linkspan.lock')), 'a new lock file is noticed');
 });
 
-test('a lock file beside the config is used with warn', () => {
+test('a lock file beside the config is used with warn', async () => {
   writeFileSync(join(dir, 'linkspan.lock'), EMPTY_LOCK);
-  assert.deepEqual(reactions(load()), ['warn', 'warn']);
-  assert.deepEqual(reactions(load({ lock: { onChange: 'refuse' } }, { lock: 'off' })), ['refuse', undefined]);
-  assert.deepEqual(reactions(load({}, { lock: 'quarantine' })), ['warn', 'quarantine']);
+  assert.deepEqual(reactions(await load()), ['warn', 'warn']);
+  assert.deepEqual(reactions(await load({ lock: { onChange: 'refuse' } }, { lock: 'off' })), ['refuse', undefined]);
+  assert.deepEqual(reactions(await load({}, { lock: 'quarantine' })), ['warn', 'quarantine']);
 });
 
-test('SEC-33 an enforced lock without a file is refused, with its place', () => {
+// SEC-33
+test('an enforced lock without a file is refused, with its place', async () => {
   const expected = /c\.json:\d+:\d+ gateway\.lock: there is no lock file .*x\.lock; write it with "linkspan lock"/;
   for (const onChange of ['quarantine', 'refuse'])
-    assert.throws(() => load({ lock: { file: 'x.lock', onChange } }), expected);
-  assert.throws(() => load({}, { lock: 'quarantine' }), /there is no lock file/);
-  assert.match(load({ lock: { onChange: 'warn' } }).warnings.join(), /there is no lock file/);
-  assert.equal(load({ lock: { onChange: 'refuse' } }, {}, { ignoresLock: true }).config.lock, undefined);
+    await assert.rejects(load({ lock: { file: 'x.lock', onChange } }), expected);
+  await assert.rejects(load({}, { lock: 'quarantine' }), /there is no lock file/);
+  assert.match((await load({ lock: { onChange: 'warn' } })).warnings.join(), /there is no lock file/);
+  assert.equal((await load({ lock: { onChange: 'refuse' } }, {}, { ignoresLock: true })).config.lock, undefined);
 });
 
-test('SEC-33 a broken lock file is refused, with its place, also with warn', () => {
+// SEC-33
+test('a broken lock file is refused, with its place, also with warn', async () => {
   writeFileSync(join(dir, 'linkspan.lock'), '{\n<<<<<<< HEAD\n');
-  assert.throws(() => load(), /linkspan\.lock:2:1: is not a lock file that can be read/);
+  await assert.rejects(load(), /linkspan\.lock:2:1: is not a lock file that can be read/);
 });
 
-test('another lock file is a change of the config', () => {
+test('another lock file is a change of the config', async () => {
   writeFileSync(join(dir, 'linkspan.lock'), EMPTY_LOCK);
-  const before = load();
-  assert.ok(isEmptyDiff(diffConfigs(before.config, load().config)));
+  const before = await load();
+  assert.ok(isEmptyDiff(diffConfigs(before.config, (await load()).config)));
   writeFileSync(join(dir, 'linkspan.lock'), EMPTY_LOCK.replace('"upstreams": {}', '"upstreams": {"a": []}'));
-  const diff = diffConfigs(before.config, load().config);
+  const diff = diffConfigs(before.config, (await load()).config);
   assert.match(diffLines(diff).join(), /^~ gateway\.lock\.pins\.sha256: "\w{64}" → "\w{64}"$/);
   assert.deepEqual([diff.atRestart, diff.replaced], [[], []]);
 });
 
-test('a rule about a name that an enforced lock lacks is an error with its place', () => {
+test('a rule about a name that an enforced lock lacks is an error with its place', async () => {
   writeFileSync(join(dir, 'linkspan.lock'), lockOf('a', 'b'));
   const lock = { onChange: 'quarantine' };
   const good = {
@@ -89,7 +91,7 @@ test('a rule about a name that an enforced lock lacks is an error with its place
     prompts: ['review'],
     deny: [{ tools: ['close_issue'] }],
   };
-  assert.deepEqual(load({ lock, access: accessOf(good) }).warnings, []);
+  assert.deepEqual((await load({ lock, access: accessOf(good) })).warnings, []);
   const cases = [
     [
       { upstreams: ['a'], tools: ['get_issue', 'get_isue'] },
@@ -101,22 +103,26 @@ test('a rule about a name that an enforced lock lacks is an error with its place
   ] as const;
   for (const [role, expected] of cases) {
     const gateway = { lock, access: accessOf(role) };
-    assert.throws(() => load(gateway), expected);
-    assert.throws(() => load(gateway), /c\.json:\d+:\d+ /);
-    assert.deepEqual(load(gateway, {}, { ignoresLock: true }).warnings, [], 'linkspan lock can write another one');
+    await assert.rejects(load(gateway), expected);
+    await assert.rejects(load(gateway), /c\.json:\d+:\d+ /);
+    assert.deepEqual(
+      (await load(gateway, {}, { ignoresLock: true })).warnings,
+      [],
+      'linkspan lock can write another one',
+    );
   }
 });
 
-test('where more than the lock is served, a rule about another name is a warning', () => {
+test('where more than the lock is served, a rule about another name is a warning', async () => {
   writeFileSync(join(dir, 'linkspan.lock'), lockOf('a', 'b'));
   const access = accessOf({ tools: ['new_tool'] });
   assert.match(
-    load({ access }).warnings.join(),
+    (await load({ access })).warnings.join(),
     /c\.json:\d+:\d+ gateway\.access\.roles\.r\.tools\[0\]: no such tool in/,
   );
   const lock = { onChange: 'refuse' };
-  assert.match(load({ lock, access }, { lock: 'warn' }).warnings.join(), /no such tool/);
-  assert.deepEqual(load({ lock, access }, { lock: 'off' }).warnings, [], 'nothing of b is pinned');
+  assert.match((await load({ lock, access }, { lock: 'warn' })).warnings.join(), /no such tool/);
+  assert.deepEqual((await load({ lock, access }, { lock: 'off' })).warnings, [], 'nothing of b is pinned');
   writeFileSync(join(dir, 'linkspan.lock'), lockOf('a'));
-  assert.deepEqual(load({ lock, access }).warnings, [], 'b is not in the lock');
+  assert.deepEqual((await load({ lock, access })).warnings, [], 'b is not in the lock');
 });

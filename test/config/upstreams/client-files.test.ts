@@ -254,10 +254,11 @@ const clients: readonly {
 ];
 
 for (const { client, file, upstreams, warnings = [] } of clients) {
-  test(`N-09 the file of ${client} is read as it is, and not written`, async () => {
+  // N-09
+  test(`the file of ${client} is read as it is, and not written`, async () => {
     const path = join(FOLDER, file);
     const before = await readFile(path);
-    const loaded = loadConfig(path, { env: ENV });
+    const loaded = await loadConfig(path, { env: ENV });
 
     const expected = Object.entries(upstreams).map(([id, says]) => {
       const isStdio = JSON.stringify(says).includes('"kind":"stdio"');
@@ -307,7 +308,7 @@ test('${workspaceFolder} of a file in .vscode is the folder above it', async () 
     await mkdir(join(dir, '.vscode'));
     const file = join(dir, '.vscode', 'mcp.json');
     await writeFile(file, '{"servers": {"a": {"command": "${workspaceFolder}/run"}}}');
-    const { target } = loadConfig(file, { env: {} }).config.upstreams[0] ?? {};
+    const { target } = (await loadConfig(file, { env: {} })).config.upstreams[0] ?? {};
     assert.deepEqual(target, { kind: 'stdio', command: join(dir, 'run'), args: [], env: {}, cwd: undefined });
   } finally {
     await rm(dir, { recursive: true });
@@ -316,9 +317,10 @@ test('${workspaceFolder} of a file in .vscode is the folder above it', async () 
 
 const CLAUDE = join(FOLDER, 'claude-home/.claude.json');
 
-test('N-09 --project adds the servers of a project before those of the user', () => {
+// N-09
+test('--project adds the servers of a project before those of the user', async () => {
   for (const project of ['/home/me/shop', '/home/me/shop/', '/home/me/notes/../shop']) {
-    const { config, warnings } = loadConfig(CLAUDE, { env: {}, project });
+    const { config, warnings } = await loadConfig(CLAUDE, { env: {}, project });
     assert.deepEqual(warnings, []);
     assert.deepEqual(
       config.upstreams.map(({ id, target }) => [id, target.kind === 'stdio' ? target.args : target.url]),
@@ -331,26 +333,29 @@ test('N-09 --project adds the servers of a project before those of the user', ()
   }
 });
 
-test('N-09 an unknown --project is refused with the names of existing projects', () => {
-  assert.throws(
-    () => loadConfig(CLAUDE, { env: {}, project: '/home/me/other' }),
+// N-09
+test('an unknown --project is refused with the names of existing projects', async () => {
+  await assert.rejects(
+    loadConfig(CLAUDE, { env: {}, project: '/home/me/other' }),
     /projects: no project "\/home\/me\/other" with servers of its own; there are \/home\/me\/shop \(2\)$/,
   );
 });
 
-test('N-09 ~/.claude.json with servers only in projects is refused with their names', () => {
+// N-09
+test('~/.claude.json with servers only in projects is refused with their names', async () => {
   const text = '{"projects": {"/a": {"mcpServers": {"x": {"command": "node"}}}, "/b": {}}}';
-  assert.deepEqual(problemsOf(text, { name: '.claude.json' }), [
+  assert.deepEqual(await problemsOf(text, { name: '.claude.json' }), [
     '.claude.json:1:2 projects: servers of single projects are left out; add --project <folder> for those of /a (1)',
   ]);
-  const { config } = loadText(text, { name: '.claude.json', project: '/a' });
+  const { config } = await loadText(text, { name: '.claude.json', project: '/a' });
   assert.deepEqual(
     config.upstreams.map(({ id }) => id),
     ['x'],
   );
 });
 
-test('N-09 a large ~/.claude.json is read, and state besides servers is skipped', () => {
+// N-09
+test('a large ~/.claude.json is read, and state besides servers is skipped', async () => {
   const history = Array.from({ length: 30_000 }, (_, i) => ({ display: `prompt ${i} ${'x'.repeat(40)}` }));
   const text = JSON.stringify(
     { history, mcpServers: { a: { command: 'node' }, b: { command: 'node', args: 7 } }, projects: {} },
@@ -358,7 +363,7 @@ test('N-09 a large ~/.claude.json is read, and state besides servers is skipped'
     1,
   );
   assert.ok(text.length > 2_000_000);
-  const { config, problems } = loadText(text, { name: '.claude.json' });
+  const { config, problems } = await loadText(text, { name: '.claude.json' });
   assert.deepEqual(
     config.upstreams.map(({ id, problem }) => [id, problem === undefined]),
     [
@@ -369,14 +374,15 @@ test('N-09 a large ~/.claude.json is read, and state besides servers is skipped'
   assert.equal(problems[0]?.line, text.split('\n').findIndex((line) => line.includes('"args": 7')) + 1);
 });
 
-test('N-09 a wrong entry fails alone, with its position and all its problems', () => {
+// N-09
+test('a wrong entry fails alone, with its position and all its problems', async () => {
   const text = `{"mcpServers": {
     "socket": {"type": "ws", "url": "wss://example.com/mcp", "timeout": "soon"},
     "good": {"command": "node"},
     "neither": {"required": true},
     "off": {"type": "ws", "disabled": true}
   }}`;
-  const { config, problems } = loadText(text, { name: 'mcp.json' });
+  const { config, problems } = await loadText(text, { name: 'mcp.json' });
   assert.deepEqual(
     config.upstreams.map(({ id, required, target, problem }) => [id, required, target.kind, problem]),
     [
@@ -401,15 +407,16 @@ test('N-09 a wrong entry fails alone, with its position and all its problems', (
   );
 });
 
-test('N-09 a problem in TOML names the line of its key', () => {
+// N-09
+test('a problem in TOML names the line of its key', async () => {
   const text =
     '[mcp_servers.a]\ncommand = "node"\n\n[mcp_servers."b c"]\nurl = "https://x"\n  timeouts = { call = 30 }\n';
-  const { problems } = loadText(text, { name: 'config.toml' });
+  const { problems } = await loadText(text, { name: 'config.toml' });
   assert.deepEqual(
     problems.map(({ line, column, key }) => [line, column, key]),
     [[6, 3, 'mcp_servers["b c"].timeouts.call']],
   );
-  assert.deepEqual(problemsOf('[mcp_servers.a]\nkey = "s3cret\n', { name: 'config.toml' }), [
+  assert.deepEqual(await problemsOf('[mcp_servers.a]\nkey = "s3cret\n', { name: 'config.toml' }), [
     'config.toml:2:14: control characters are not allowed in strings',
   ]);
 });
@@ -428,7 +435,8 @@ const BROKEN = [
 ];
 
 for (const { text, says } of BROKEN) {
-  test(`N-12 broken JSON: ${says}`, () => {
-    assert.deepEqual(problemsOf(text, { name: 'config.json' }), [says]);
+  // N-12
+  test(`broken JSON: ${says}`, async () => {
+    assert.deepEqual(await problemsOf(text, { name: 'config.json' }), [says]);
   });
 }

@@ -66,29 +66,29 @@ const CLIENTS_OWN = ['instructions', 'profiles'];
 
 for (const { what, name, isOwn, text } of files) {
   // N-82
-  test(`each setting of the gateway ${what} is refused with its place`, () => {
+  test(`each setting of the gateway ${what} is refused with its place`, async () => {
     assert.ok(SETTINGS.length > 25);
     for (const key of SETTINGS) {
       const problem = `${name}:2:1 ${key}: belongs under "gateway", as gateway.${key}`;
       const isClients = name === 'config.toml' && !isOwn && CLIENTS_OWN.includes(key);
-      assert.deepEqual(problemsOf(text(key), { name }), isClients ? [] : [problem]);
+      assert.deepEqual(await problemsOf(text(key), { name }), isClients ? [] : [problem]);
     }
   });
 
   // N-82
-  test(`a misspelled setting of the gateway ${what} is ${isOwn ? 'refused' : "that client's own"}`, () => {
+  test(`a misspelled setting of the gateway ${what} is ${isOwn ? 'refused' : "that client's own"}`, async () => {
     for (const key of SETTINGS) {
       const wrong = misspelled(key);
       const problem = `${name}:2:1 ${wrong}: unknown key (did you mean "gateway.${key}"?)`;
-      assert.deepEqual(problemsOf(text(wrong), { name }), isOwn ? [problem] : []);
+      assert.deepEqual(await problemsOf(text(wrong), { name }), isOwn ? [problem] : []);
     }
   });
 
   // N-82
-  test(`a misspelled "gateway" ${what} is refused`, () => {
+  test(`a misspelled "gateway" ${what} is refused`, async () => {
     for (const wrong of ['gatway', 'Gateway', 'gateways']) {
       const problem = `${name}:2:1 ${wrong}: unknown key (did you mean "gateway"?)`;
-      assert.deepEqual(problemsOf(text(wrong), { name }), [problem]);
+      assert.deepEqual(await problemsOf(text(wrong), { name }), [problem]);
     }
   });
 }
@@ -107,16 +107,16 @@ const others = [
 
 for (const { key, value, message } of others) {
   // N-82
-  test(shortened(`the key ${key} of our own file is refused: ${message}`, 75), () => {
+  test(shortened(`the key ${key} of our own file is refused: ${message}`, 75), async () => {
     const text = `mcpServers: {a: ${URL_ENTRY}}\n${key}: ${value}\n`;
-    assert.deepEqual(problemsOf(text), [`config.yaml:2:1 ${key}: ${message}`]);
+    assert.deepEqual(await problemsOf(text), [`config.yaml:2:1 ${key}: ${message}`]);
   });
 }
 
 // N-82
-test('keys that begin with x- are for templates of the operator', () => {
+test('keys that begin with x- are for templates of the operator', async () => {
   const text = `x-remote: &remote {url: "https://x"}\nmcpServers: {a: *remote}\n`;
-  assert.deepEqual(loadText(text).warnings, []);
+  assert.deepEqual((await loadText(text)).warnings, []);
 });
 
 const clientFiles = globSync('{*.json,*.yaml,*/*}', { cwd: FOLDER }).filter((file) => !file.startsWith('wrong'));
@@ -126,19 +126,22 @@ for (const file of clientFiles) {
   const name = basename(file);
   const text = readFileSync(join(FOLDER, file), 'utf8');
   // N-82
-  test(`${file} may have keys of its client, and none of "auth"`, () => {
-    assert.deepEqual(problemsOf(text, { name, env: { GITHUB_PAT: 'x', USER_NAME: 'me', INPUT_API_KEY: 'x' } }), []);
+  test(`${file} may have keys of its client, and none of "auth"`, async () => {
+    assert.deepEqual(
+      await problemsOf(text, { name, env: { GITHUB_PAT: 'x', USER_NAME: 'me', INPUT_API_KEY: 'x' } }),
+      [],
+    );
     const add = (key: string): string => {
       if (name.endsWith('.toml')) return `${key} = {}\n${text}`;
       return name.endsWith('.yaml') ? `${key}: {}\n${text}` : text.replace('{', `{"${key}": {},`);
     };
-    assert.deepEqual(problemsOf(add('colour'), { name }), []);
-    assert.match(problemsOf(add('auth'), { name }).join(), /auth: belongs under "gateway", as gateway\.auth$/);
+    assert.deepEqual(await problemsOf(add('colour'), { name }), []);
+    assert.match((await problemsOf(add('auth'), { name })).join(), /auth: belongs under "gateway", as gateway\.auth$/);
   });
 }
 
 // N-82
-test('a file of Claude Desktop with "gateway" keeps the keys of that client', () => {
+test('a file of Claude Desktop with "gateway" keeps the keys of that client', async () => {
   const text = `{"mcpServers": {"a": ${URL_ENTRY}}, "globalShortcut": "", "scale": 1, "gateway": {}}`;
-  assert.deepEqual(problemsOf(text, { name: 'claude_desktop_config.json' }), []);
+  assert.deepEqual(await problemsOf(text, { name: 'claude_desktop_config.json' }), []);
 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 import { defaultPrefix, upstreamId } from '../../../src/config/upstreams/upstream-id.ts';
 
 const cases = [
@@ -12,13 +12,15 @@ const cases = [
 ];
 
 for (const { key, id, prefix } of cases) {
-  test(`N-11 "${key}" has the id "${id}" and the prefix "${prefix}"`, () => {
+  // N-11
+  test(`"${key}" has the id "${id}" and the prefix "${prefix}"`, () => {
     assert.equal(upstreamId(key), id);
     assert.equal(defaultPrefix(key), prefix);
   });
 }
 
-test('N-11 no default prefix begins with that of another upstream', () => {
+// N-11
+test('no default prefix begins with that of another upstream', () => {
   const key = fc.string({ unit: fc.constantFrom('a', 'b', '_', '-', ' '), minLength: 1, maxLength: 8 });
   fc.assert(
     fc.property(key, key, (a, b) => {

@@ -36,7 +36,8 @@ const gets = [
 ];
 
 for (const { accept, form } of gets) {
-  test(`T-024 a GET with Accept ${shortened(accept ?? 'absent', 40)} requests ${form}`, () => {
+  // T-024
+  test(`a GET with Accept ${shortened(accept ?? 'absent', 40)} requests ${form}`, () => {
     assert.equal(getForm(accept), form);
   });
 }
@@ -56,7 +57,8 @@ const types = [
 ];
 
 for (const { type, is } of types) {
-  test(`SEC-17 ${type ?? 'no content type'} is ${is ? '' : 'not '}JSON`, () => {
+  // SEC-17
+  test(`${type ?? 'no content type'} is ${is ? '' : 'not '}JSON`, () => {
     assert.equal(isJson(type), is);
   });
 }

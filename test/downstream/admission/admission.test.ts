@@ -19,7 +19,8 @@ function admissionOf(overrides: Overrides = {}): Admission {
   return new Admission({ authenticator, config, origin: ORIGIN, log, metrics });
 }
 
-test('A-001 the endpoint of a view is below the public URL, or the bound address', () => {
+// A-001
+test('the endpoint of a view is below the public URL, or the bound address', () => {
   assert.equal(admissionOf().endpoint(''), `${ORIGIN}/mcp`);
   assert.equal(admissionOf().endpoint('files'), `${ORIGIN}/mcp/files`);
   assert.equal(admissionOf({ publicUrl: 'https://mcp.example' }).endpoint('files'), 'https://mcp.example/mcp/files');
@@ -44,7 +45,8 @@ function headersOf(raw: readonly string[]): Record<string, string> {
 }
 
 for (const { is, raw, isAdmitted } of cases) {
-  test(`SEC-15 ${is}: ${isAdmitted ? 'admitted by its headers alone' : 'left to the complete check'}`, () => {
+  // SEC-15
+  test(`${is}: ${isAdmitted ? 'admitted by its headers alone' : 'left to the complete check'}`, () => {
     assert.equal(admissionOf().admitPlain({ headers: headersOf(raw), rawHeaders: raw }) !== undefined, isAdmitted);
   });
 }

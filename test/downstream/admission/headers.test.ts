@@ -49,7 +49,8 @@ const heads: Readonly<Record<string, readonly string[]>> = {
 };
 
 for (const [has, lines] of Object.entries(heads)) {
-  test(`SEC-15 a request with ${has} is read as from its raw headers`, async () => {
+  // SEC-15
+  test(`a request with ${has} is read as from its raw headers`, async () => {
     const incoming = await parseByNode(lines);
     assert.deepEqual(readHeaders(incoming), readRawHeaders(incoming.rawHeaders));
   });

@@ -108,13 +108,15 @@ function verdict(host: string | undefined, origin: string | undefined, site?: st
   return refuseSender(readRawHeaders(raw), allowedHostsOf(config))?.code ?? 'ok';
 }
 
-test('SEC-15 every allowed host is accepted with every allowed origin', () => {
+// SEC-15
+test('every allowed host is accepted with every allowed origin', () => {
   for (const host of GOOD_HOSTS) {
     for (const origin of GOOD_ORIGINS) assert.equal(verdict(host, origin), 'ok', `${host} ${origin}`);
   }
 });
 
-test('SEC-15 S-012 an unknown host is refused with any origin', () => {
+// SEC-15 S-012
+test('an unknown host is refused with any origin', () => {
   for (const host of [...BAD_HOSTS, undefined]) {
     for (const origin of [...GOOD_ORIGINS, 'http://evil.example', `http://${host}`]) {
       assert.equal(verdict(host, origin), 'forbidden', `${host} ${origin}`);
@@ -122,7 +124,8 @@ test('SEC-15 S-012 an unknown host is refused with any origin', () => {
   }
 });
 
-test('T-001 SEC-15 an origin that is not allowed is refused with any host', () => {
+// T-001 SEC-15
+test('an origin that is not allowed is refused with any host', () => {
   for (const origin of BAD_ORIGINS) {
     for (const host of GOOD_HOSTS.slice(0, 7)) assert.equal(verdict(host, origin), 'forbidden', `${host} ${origin}`);
   }
@@ -138,7 +141,8 @@ test('pages on this machine are trusted only by a gateway on loopback', () => {
   assert.equal(verdict('localhost:3000', 'http://localhost:5173', undefined, WILDCARD), 'forbidden');
 });
 
-test('SEC-17 a cross-site request without an allowed origin is refused', () => {
+// SEC-17
+test('a cross-site request without an allowed origin is refused', () => {
   assert.equal(verdict('localhost', undefined, 'cross-site'), 'forbidden');
   assert.equal(verdict('localhost', 'https://app.example.com', 'cross-site'), 'ok');
   assert.equal(verdict('localhost', 'https://evil.example', 'cross-site'), 'forbidden');
@@ -146,7 +150,8 @@ test('SEC-17 a cross-site request without an allowed origin is refused', () => {
 });
 
 for (const name of ['Host', 'Origin', 'Mcp-Session-Id', 'MCP-Protocol-Version', 'Content-Type', 'Last-Event-ID']) {
-  test(`SEC-15 two ${name} headers are refused, also when they agree`, () => {
+  // SEC-15
+  test(`two ${name} headers are refused, also when they agree`, () => {
     const raw = name === 'Host' ? [] : ['host', 'localhost'];
     const headers = readRawHeaders([...raw, name, 'localhost', name.toLowerCase(), 'localhost']);
     assert.equal(refuseSender(headers, allowedHostsOf(LOOPBACK))?.code, 'invalid-request');
@@ -189,7 +194,8 @@ const BAD_TARGETS = [
   '/mçp',
 ];
 
-test('SEC-19 a path that two readers could interpret differently is refused', () => {
+// SEC-19
+test('a path that two readers could interpret differently is refused', () => {
   for (const target of GOOD_TARGETS) assert.equal(refuseTarget(target), undefined, target);
   for (const target of BAD_TARGETS) assert.equal(refuseTarget(target)?.code, 'invalid-request', target);
 });

@@ -6,7 +6,7 @@ import { LIMITS, type LimitName } from '../../../src/limits.ts';
 import { openTestAudit, recordsIn } from '../../support/audit.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
-test('limit auditedRefusalsPerSecond: further refusals are counted in one record', { timeout: 60_000 }, async () => {
+test('limit auditedRefusalsPerSecond: further refusals are counted in one record', { timeout: 120_000 }, async () => {
   await using audit = await openTestAudit();
   const reached: LimitName[] = [];
   const refusals = new RefusalAudit(audit.trail, (limit) => reached.push(limit));

@@ -6,7 +6,7 @@ import { getEvents, initialize, post, rpc, send } from '../client.ts';
 import { startEdge } from '../edge.ts';
 import { HonestFront } from '../honest-front.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const METADATA = '/.well-known/oauth-protected-resource/mcp';
 const ISSUER = {
   issuer: 'https://issuer.example',

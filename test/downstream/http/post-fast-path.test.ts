@@ -6,7 +6,7 @@ import { BY_NAME, type Edge, startEdge } from '../edge.ts';
 import { initialize, messagesOf, post, raw, rpc, send } from '../client.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 const LIMIT_BYTES = 4_000;
 
 let edge: Edge;
@@ -271,7 +271,8 @@ test('the router and the fast path give the same answer', OPTIONS, async () => {
   }
 });
 
-test('T-033 a batch is answered in one event, letter for letter', OPTIONS, async () => {
+// T-033
+test('a batch is answered in one event, letter for letter', OPTIONS, async () => {
   const authorization = { authorization: 'Bearer alice' };
   const batching = await initialize(`${edge.url}/mcp`, '2025-03-26', authorization);
   const got = await post(

@@ -8,7 +8,8 @@ function budgetOf(totalBytes: number, principalBytes: number) {
   return { budget: new BodyBudget({ totalBytes, principalBytes }, events), seen };
 }
 
-test('N-26 bytes up to each bound are reserved, and no byte more', () => {
+// N-26
+test('bytes up to each bound are reserved, and no byte more', () => {
   const { budget, seen } = budgetOf(100, 60);
   assert.equal(budget.reserve('alice', 60), true);
   assert.equal(budget.reserve('alice', 1), false);
@@ -17,7 +18,8 @@ test('N-26 bytes up to each bound are reserved, and no byte more', () => {
   assert.deepEqual([budget.bytes, seen.refused], [100, 2]);
 });
 
-test('N-26 a refused reservation takes nothing, and released bytes can be reserved again', () => {
+// N-26
+test('a refused reservation takes nothing, and released bytes can be reserved again', () => {
   const { budget } = budgetOf(100, 60);
   assert.equal(budget.reserve('alice', 61), false);
   assert.equal(budget.bytes, 0);

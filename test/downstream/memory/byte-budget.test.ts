@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type ByteAccount, ByteBudget, type ByteHolder } from '../../../src/downstream/memory/byte-budget.ts';
-import { collect } from '../../support/used-bytes.ts';
+import { measureLeftBytes } from '../../support/single-threaded.ts';
 
 /** Returns a holder that sheds the wanted bytes, or none if it is `isStubborn`. */
 function holderOf(budget: ByteBudget, principal: string, isStubborn = false) {
@@ -39,14 +39,16 @@ function budgetOf(totalBytes: number, principalBytes: number) {
   return { budget: new ByteBudget({ totalBytes, principalBytes }, () => seen.sheds++), seen };
 }
 
-test('N-24 within the bounds no holder sheds', () => {
+// N-24
+test('within the bounds no holder sheds', () => {
   const { budget, seen } = budgetOf(100, 50);
   holderOf(budget, 'alice').add(50);
   holderOf(budget, 'bob').add(50);
   assert.deepEqual([budget.bytes, seen.sheds], [100, 0]);
 });
 
-test('N-24 beyond the bound of a principal its biggest holder sheds', () => {
+// N-24
+test('beyond the bound of a principal its biggest holder sheds', () => {
   const { budget, seen } = budgetOf(1_000, 50);
   const [small, big] = [holderOf(budget, 'alice'), holderOf(budget, 'alice')];
   const other = holderOf(budget, 'bob');
@@ -57,7 +59,8 @@ test('N-24 beyond the bound of a principal its biggest holder sheds', () => {
   assert.deepEqual([budget.bytes, seen.sheds], [96, 1]);
 });
 
-test('N-24 beyond the total the principal with the most bytes sheds', () => {
+// N-24
+test('beyond the total the principal with the most bytes sheds', () => {
   const { budget } = budgetOf(100, 80);
   const [alice, bob] = [holderOf(budget, 'alice'), holderOf(budget, 'bob')];
   alice.add(70);
@@ -66,7 +69,8 @@ test('N-24 beyond the total the principal with the most bytes sheds', () => {
   assert.ok(alice.bytes < 70 && budget.bytes <= 100, `${alice.bytes} of ${budget.bytes}`);
 });
 
-test('N-24 a holder that cannot shed does not block the others', () => {
+// N-24
+test('a holder that cannot shed does not block the others', () => {
   const { budget } = budgetOf(100, 100);
   const stubborn = holderOf(budget, 'alice', true);
   stubborn.add(101);
@@ -75,7 +79,8 @@ test('N-24 a holder that cannot shed does not block the others', () => {
   assert.equal(stubborn.bytes, 101);
 });
 
-test('N-24 a holder that leaves gives its bytes back', () => {
+// N-24
+test('a holder that leaves gives its bytes back', () => {
   const { budget } = budgetOf(100, 100);
   const alice = holderOf(budget, 'alice');
   alice.add(60);
@@ -83,27 +88,8 @@ test('N-24 a holder that leaves gives its bytes back', () => {
   assert.equal(budget.bytes, 0);
 });
 
-const HOLDER_BYTES = 16_384;
-const HOLDERS = 1_000;
-
-test('N-60 holders that left do not survive a collection of young objects', () => {
-  const { budget } = budgetOf(100, 100);
-  const leaves: (() => void)[] = [];
-  const join = (id: number) => {
-    const text = Array.from({ length: HOLDER_BYTES / 8 }, () => id);
-    const account = budget.join('alice', { heldBytes: 0, shed: () => void text.at(0) });
-    leaves.push(() => account.leave());
-  };
-  for (let id = 0; id < 4; id++) join(id);
-  // From here on, the budget is in the old generation.
-  collect();
-  collect();
-  const before = process.memoryUsage().heapUsed;
-  for (let id = 0; id < HOLDERS; id++) {
-    join(id);
-    leaves.shift()?.();
-  }
-  collect('minor');
-  const leftBytes = process.memoryUsage().heapUsed - before;
-  assert.ok(leftBytes < (HOLDERS * HOLDER_BYTES) / 4, `${leftBytes} bytes are left of ${HOLDERS * HOLDER_BYTES}`);
+// N-60
+test('holders that left do not survive a collection of young objects', () => {
+  const { removedBytes, leftBytes } = measureLeftBytes('left-holders.ts');
+  assert.ok(leftBytes < removedBytes / 4, `${leftBytes} bytes are left of ${removedBytes}`);
 });

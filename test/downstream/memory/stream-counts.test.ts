@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { StreamCounts } from '../../../src/downstream/memory/stream-counts.ts';
 
-test('N-33 each principal has its own number of streams, and a removed one makes room', () => {
+// N-33
+test('each principal has its own number of streams, and a removed one makes room', () => {
   const counts = new StreamCounts(2);
   assert.deepEqual([counts.add('alice'), counts.add('alice'), counts.add('alice')], [true, true, false]);
   assert.equal(counts.add('bob'), true);

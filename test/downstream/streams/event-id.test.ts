@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 import { parseEventId, requestSuffix } from '../../../src/downstream/streams/event-id.ts';
 import { eventText } from '../../../src/protocol/framing/event-stream.ts';
 import { quote } from '../../support/test-name.ts';
@@ -49,13 +49,15 @@ const strangers = [
 ];
 
 for (const text of strangers) {
-  test(`S-003 ${quote(text)} is not an event id of the gateway`, () => {
+  // S-003
+  test(`${quote(text)} is not an event id of the gateway`, () => {
     assert.equal(parseEventId(text), undefined);
   });
 }
 
 for (const request of ['{}', 'null', '1,"x":2', '"a"\n', '1.5', '"', ' 1', '1}', '"a","b":"c"']) {
-  test(`S-018 an event id for the request ${JSON.stringify(request)} names no request`, () => {
+  // S-018
+  test(`an event id for the request ${JSON.stringify(request)} names no request`, () => {
     assert.equal(parseEventId(`a.1.${encoded(request)}`)?.request, undefined);
   });
 }

@@ -6,7 +6,7 @@ import type { ClientSession } from '../../../src/gateway/front.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { LOCAL } from '../../../src/policy/principal.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 
 function streamEvent(seq: number, text = `${seq}`): StreamEvent {
   return { seq, text, bytes: 2 * text.length, atMs: 0 };

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 import { ByteBudget } from '../../../src/downstream/memory/byte-budget.ts';
 import { type StreamEvent, textBytes } from '../../../src/downstream/streams/event-log.ts';
 import { type EventLimits, MemoryEventLog, MemoryEventLogs } from '../../../src/downstream/streams/memory-event-log.ts';
@@ -9,6 +9,8 @@ import { eventLogContract } from './event-log.contract.ts';
 function streamEvent(seq: number, bytes = 10, atMs = 0): StreamEvent {
   return { seq, text: `${seq}`, bytes, atMs };
 }
+
+const STREAMS = Array.from({ length: 16 }, (_, index) => `${index}`);
 
 /** Larger than any test here needs. */
 const PLENTY = { totalBytes: 1_000_000, principalBytes: 1_000_000 };
@@ -66,7 +68,8 @@ test('finished streams expire after five minutes, endless ones event by event', 
   assert.equal(log.has('get'), true);
 });
 
-test('G5 a stream that opens counts toward the bytes of its session', () => {
+// G5
+test('a stream that opens counts toward the bytes of its session', () => {
   const log = logOf({ events: 8, bytes: 10_000 }, new ByteBudget(PLENTY, () => undefined));
   log.open('a', false);
   for (const seq of [1, 2]) log.append('a', streamEvent(seq, 4_000));
@@ -75,16 +78,54 @@ test('G5 a stream that opens counts toward the bytes of its session', () => {
   assert.deepEqual(kept(log, 'a'), [2]);
 });
 
-test('G5 the log never exceeds its limits', () => {
+// N-96
+test('a stream that opens in a full log removes the oldest event of another', () => {
+  const log = logOf({ events: 8, bytes: 10_000 });
+  for (const stream of ['a', 'b']) log.open(stream, false);
+  for (const [seq, bytes] of [2_616, 3_993].entries()) log.append('a', streamEvent(seq + 1, bytes));
+  log.open('c', false);
+  assert.equal(log.heldBytes, 10_001 - 2_616 - 160);
+  assert.deepEqual(kept(log, 'a'), [2]);
+});
+
+// N-96
+test('unfinished streams without events keep the limit too, the newest remain', () => {
+  const log = logOf({ events: 8, bytes: 10_000 });
+  const names = Array.from({ length: 30 }, (_, index) => `${index}`);
+  for (const name of names) log.open(name, false);
+  assert.equal(log.heldBytes, 9 * 1_024);
+  assert.deepEqual(
+    names.filter((name) => log.has(name)),
+    names.slice(-9),
+  );
+});
+
+// N-96
+test('a stream whose log was removed before its end is reported as gone at its end', () => {
+  const removed: string[] = [];
+  const budget = new ByteBudget(PLENTY, () => undefined);
+  const log = new MemoryEventLog({ events: 8, bytes: 1_024 }, budget, 'alice', (stream) => removed.push(stream));
+  for (const stream of ['a', 'b', 'c']) log.open(stream, false);
+  assert.deepEqual(removed.splice(0), ['a', 'b']);
+  log.append('a', streamEvent(1));
+  log.finish('a', 0);
+  assert.deepEqual(removed.splice(0), ['a']);
+  log.remove('b');
+  assert.deepEqual(removed.splice(0), ['b']);
+});
+
+// N-96
+// G5
+test('the log never exceeds its limits', () => {
   const step = fc.record({
-    what: fc.constantFrom('open', 'keep', 'keep', 'keep', 'finish', 'take', 'remove'),
-    stream: fc.constantFrom('a', 'b', 'c', 'd'),
+    what: fc.constantFrom('open', 'open', 'keep', 'keep', 'keep', 'finish', 'take', 'remove'),
+    stream: fc.constantFrom(...STREAMS),
     bytes: fc.nat(4_000),
   });
   fc.assert(
-    fc.property(fc.array(step, { maxLength: 120 }), (steps) => {
+    fc.property(fc.array(step, { maxLength: 120, size: 'max' }), (steps) => {
       const budget = new ByteBudget(PLENTY, () => undefined);
-      const log = logOf({ events: 8, bytes: 10_000 }, budget);
+      const log = logOf({ events: 8, bytes: 5_000 }, budget);
       let seq = 0;
       for (const { what, stream, bytes } of steps) {
         if (what === 'open' && !log.has(stream)) log.open(stream, false);
@@ -92,11 +133,11 @@ test('G5 the log never exceeds its limits', () => {
         if (what === 'finish') log.finish(stream, 0);
         if (what === 'take') log.takeAfter(stream, seq - 2);
         if (what === 'remove') log.remove(stream);
-        assert.ok(log.heldBytes >= 0 && log.heldBytes <= 10_000);
+        assert.ok(log.heldBytes >= 0 && log.heldBytes <= 5_000);
         assert.equal(budget.bytes, log.heldBytes);
       }
       let count = 0;
-      for (const stream of ['a', 'b', 'c', 'd']) count += log.takeAfter(stream, 0).length;
+      for (const stream of STREAMS) count += log.takeAfter(stream, 0).length;
       assert.ok(count <= 8);
       log.close();
       assert.equal(log.heldBytes, 0);
@@ -105,7 +146,8 @@ test('G5 the log never exceeds its limits', () => {
   );
 });
 
-test('N-24 beyond the total, the biggest session loses its oldest finished stream', () => {
+// N-24
+test('beyond the total, the biggest session loses its oldest finished stream', () => {
   const budget = new ByteBudget({ totalBytes: 20_000, principalBytes: 20_000 }, () => undefined);
   const [big, small] = ['alice', 'bob'].map((principal) => logOf({ events: 100, bytes: 100_000 }, budget, principal));
   assert.ok(big !== undefined && small !== undefined);
@@ -124,7 +166,8 @@ test('N-24 beyond the total, the biggest session loses its oldest finished strea
   assert.deepEqual(kept(small, 'own'), [1, 2]);
 });
 
-test('N-24 a principal beyond its share loses only its own events', () => {
+// N-24
+test('a principal beyond its share loses only its own events', () => {
   const budget = new ByteBudget({ totalBytes: 100_000, principalBytes: 10_000 }, () => undefined);
   const other = logOf({ events: 100, bytes: 100_000 }, budget, 'bob');
   other.open('s', false);
@@ -140,7 +183,8 @@ test('N-24 a principal beyond its share loses only its own events', () => {
   assert.ok(budget.bytes <= 10_000 + other.heldBytes, `${budget.bytes}`);
 });
 
-test('N-24 textBytes returns the memory of a text', () => {
+// N-24
+test('textBytes returns the memory of a text', () => {
   assert.equal(textBytes('abcd'), 4);
   assert.equal(textBytes('abc\u{1F600}'), 10);
 });

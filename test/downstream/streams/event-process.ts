@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { RedisConfig } from '../../../src/config/config.ts';
 import { ByteBudget } from '../../../src/downstream/memory/byte-budget.ts';
 import type { EventLog } from '../../../src/downstream/streams/event-log.ts';
-import { MemoryEventLogs } from '../../../src/downstream/streams/memory-event-log.ts';
+import { type EventLimits, MemoryEventLogs } from '../../../src/downstream/streams/memory-event-log.ts';
 import { StoredEventLogs, type StoredEventLogsParts } from '../../../src/downstream/streams/stored-event-log.ts';
 import type { EventChange, EventStore } from '../../../src/store/event-store.ts';
 import { RedisEventStore, type RedisEventStoreParts } from '../../../src/store/redis/event-store.ts';
@@ -11,6 +11,7 @@ import { openRedis } from '../../support/redis.ts';
 import type { eventSession } from './event-log.contract.ts';
 
 const PLENTY = { totalBytes: 1_000_000_000, principalBytes: 1_000_000_000 };
+const MEMORY: EventLimits = { events: 1_000, bytes: 100_000_000 };
 
 /** One process with an event log in Redis. */
 export class EventProcess {
@@ -34,6 +35,7 @@ export class EventProcess {
   private constructor(
     { connection, keys, box }: Awaited<ReturnType<typeof openRedis>>,
     limits: Partial<RedisEventStoreParts['limits']>,
+    memory: EventLimits,
   ) {
     this.connection = connection;
     this.keys = keys;
@@ -59,7 +61,7 @@ export class EventProcess {
       take: (session, stream, writer) => this.store.take(session, stream, writer),
     };
     const parts: StoredEventLogsParts = {
-      memory: new MemoryEventLogs({ events: 1_000, bytes: 100_000_000 }, new ByteBudget(PLENTY, () => undefined)),
+      memory: new MemoryEventLogs(memory, new ByteBudget(PLENTY, () => undefined)),
       store,
       onLimit,
       onRefused: (session) => this.refused.push(session),
@@ -69,8 +71,12 @@ export class EventProcess {
     this.logs = this.#logs(15_000);
   }
 
-  static async start(config: RedisConfig, limits: Partial<RedisEventStoreParts['limits']> = {}): Promise<EventProcess> {
-    return new EventProcess(await openRedis(config), limits);
+  static async start(
+    config: RedisConfig,
+    limits: Partial<RedisEventStoreParts['limits']> = {},
+    memory = MEMORY,
+  ): Promise<EventProcess> {
+    return new EventProcess(await openRedis(config), limits, memory);
   }
 
   /** Opens the log of a session, which belongs to this process from then on. @param waitMs the longest wait of a client that resumes a stream. */

@@ -16,10 +16,10 @@ import { configWith } from '../edge.ts';
 import { EventProcess } from './event-process.ts';
 import { type Responder, responder } from './responses.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 const redis = sharedRedis();
 
-function streamsOf(id = 'sealed-id', logs?: EventLogs) {
+function streamsOf(id = 'sealed-id', logs?: EventLogs, bytes = 100_000) {
   const ending = new AbortController();
   const sinks: (MessageSink | undefined)[] = [];
   const session: ClientSession = {
@@ -38,7 +38,7 @@ function streamsOf(id = 'sealed-id', logs?: EventLogs) {
   const metrics = createMetrics('0');
   const memory = createEdgeMemory(configWith({}), metrics);
   const streams = new SessionStreams(session, {
-    eventLogs: logs ?? new MemoryEventLogs({ events: 100, bytes: 100_000 }, memory.events),
+    eventLogs: logs ?? new MemoryEventLogs({ events: 100, bytes }, memory.events),
     timers: new EdgeTimers(60_000),
     metrics,
     memory,
@@ -68,7 +68,8 @@ test('a new GET stream replaces the one before, and becomes the sink', LIMIT, as
   assert.deepEqual(await second.data(), ['"a"']);
 });
 
-test('S-003 N-43 an event id of another session opens a new stream and tells nothing', LIMIT, async () => {
+// S-003 N-43
+test('an event id of another session opens a new stream and tells nothing', LIMIT, async () => {
   await using server = await responder();
   const { streams: alice, end } = streamsOf('of-alice');
   const { streams: bob, end: endBob } = streamsOf('of-bob');
@@ -87,7 +88,8 @@ test('S-003 N-43 an event id of another session opens a new stream and tells not
   end();
 });
 
-test('N-43 a request of the session before a restart is answered with outcome-unknown', LIMIT, async () => {
+// N-43
+test('a request of the session before a restart is answered with outcome-unknown', LIMIT, async () => {
   await using server = await responder();
   const { streams: before } = streamsOf();
   let name = '';
@@ -105,6 +107,27 @@ test('N-43 a request of the session before a restart is answered with outcome-un
   const { id, error } = JSON.parse(answer);
   assert.deepEqual([id, error.data.code], [7, 'outcome-unknown']);
   end();
+});
+
+// N-96
+test('a stream without room for its events is answered, and cannot be resumed', LIMIT, async () => {
+  await using server = await responder();
+  const { streams, end } = streamsOf('sealed-id', undefined, 1_024);
+  const { promise: opened, resolve } = Promise.withResolvers<EventStream>();
+  const posted = await server.get((response) => resolve(streams.open(response, '7')));
+  const stream = await opened;
+  const later = await server.get((response) => streams.listen(response));
+  stream.send('"a"');
+  stream.finish('"answer"');
+  assert.deepEqual(await posted.data(), ['"a"', '"answer"']);
+  const resumed = await server.get(async (response) => {
+    const id = `${stream.name}.1.${Buffer.from('7').toString('base64url')}`;
+    assert.equal(await streams.resume(response, id), true);
+  });
+  const [answer = ''] = await resumed.data();
+  assert.equal(JSON.parse(answer).error.data.code, 'outcome-unknown');
+  end();
+  await later.data();
 });
 
 /** Two processes that have the same session, one after the other. The first one has sent an event. */
@@ -127,7 +150,8 @@ async function moveStream(server: Responder) {
   return { one, two, stream, resume, end: [before.end, after.end] };
 }
 
-test('R10 a client gets the answer of a process that has given the session away', LIMIT, async () => {
+// R10
+test('a client gets the answer of a process that has given the session away', LIMIT, async () => {
   await using server = await responder();
   const { one, two, stream, resume, end } = await moveStream(server);
   two.alive.add(one.name);
@@ -140,7 +164,8 @@ test('R10 a client gets the answer of a process that has given the session away'
   for (const each of end) each();
 });
 
-test('R11 a stream that is followed ends with outcome-unknown if its process dies', LIMIT, async () => {
+// R11
+test('a stream that is followed ends with outcome-unknown if its process dies', LIMIT, async () => {
   await using server = await responder();
   const { one, two, stream, resume, end } = await moveStream(server);
   two.alive.add(one.name);

@@ -11,7 +11,7 @@ import { waitUntil } from '../../support/wait-until.ts';
 import { eventLogContract, eventSession } from './event-log.contract.ts';
 import { EventProcess } from './event-process.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const redis = sharedRedis();
 
 const start = async (limits?: Partial<RedisEventStoreParts['limits']>) =>
@@ -40,7 +40,8 @@ eventLogContract('redis', () => ({
   },
 }));
 
-test('REL-19 another process recovers a stream, with all events and its end', OPTIONS, async () => {
+// REL-19
+test('another process recovers a stream, with all events and its end', OPTIONS, async () => {
   const config = redisConfig((await redis).url);
   const [one, two] = [await EventProcess.start(config), await EventProcess.start(config)];
   const session = eventSession();
@@ -63,6 +64,26 @@ test('REL-19 another process recovers a stream, with all events and its end', OP
   const stranger = await two.open(eventSession());
   assert.equal(await stranger.recover('post'), undefined, 'a stream of another session');
   assert.deepEqual(two.errors, []);
+});
+
+// N-96
+test('a stream without room in memory is stored to its end', OPTIONS, async () => {
+  const config = redisConfig((await redis).url);
+  const one = await EventProcess.start(config, undefined, { events: 100, bytes: 0 });
+  const session = eventSession();
+  const removed: string[] = [];
+  await one.claim(session.ref);
+  const log = one.logs.open(session, (stream) => removed.push(stream));
+  log.open('first', false);
+  assert.deepEqual(removed.splice(0), ['first']);
+  assert.equal(await append(log, 'first', [1, 2]), true);
+  log.finish('first', 0, 2);
+  assert.deepEqual(removed, ['first']);
+  assert.equal(await log.recover('first'), undefined, 'there is no room for it here');
+
+  const other = await (await EventProcess.start(config)).open(session);
+  assert.deepEqual(await other.recover('first'), { isEndless: false, isFinished: true, seq: 2, isFollowed: false });
+  assert.equal((await textsOf(other, 'first')).length, 2);
 });
 
 test('the answer and the end of its stream are one write', OPTIONS, async () => {
@@ -91,7 +112,8 @@ test('a stream that no client can resume costs Redis nothing', OPTIONS, async ()
   );
 });
 
-test('REL-27 a process whose stream another one has taken stores no event, and is told', OPTIONS, async () => {
+// REL-27
+test('a process whose stream another one has taken stores no event, and is told', OPTIONS, async () => {
   const config = redisConfig((await redis).url);
   const [one, two] = [await EventProcess.start(config), await EventProcess.start(config)];
   const session = eventSession();
@@ -136,7 +158,8 @@ test('a process that has given a session away goes on with its streams', OPTIONS
   assert.equal(await append(other, 'a', [5]), true);
 });
 
-test('SEC-11 Redis has no event in readable form, and none can be moved', OPTIONS, async () => {
+// SEC-11
+test('Redis has no event in readable form, and none can be moved', OPTIONS, async () => {
   const one = await start();
   const session = eventSession();
   const log = await one.open(session);
@@ -150,7 +173,8 @@ test('SEC-11 Redis has no event in readable form, and none can be moved', OPTION
   assert.deepEqual((await one.store.read(session.ref, 'b'))?.events, [{ seq: 1, text: 'other' }]);
 });
 
-test('R12 while Redis is stopped no event waits long, and later all of them are stored', OPTIONS, async () => {
+// R12
+test('while Redis is stopped no event waits long, and later all of them are stored', OPTIONS, async () => {
   await using server = await RedisServer.start();
   const one = await EventProcess.start(redisConfig(server.url));
   const session = eventSession();
@@ -169,7 +193,8 @@ test('R12 while Redis is stopped no event waits long, and later all of them are 
   assert.deepEqual(one.errors, []);
 });
 
-test('R12 a client that resumes a stream waits for Redis for a bounded time', OPTIONS, async () => {
+// R12
+test('a client that resumes a stream waits for Redis for a bounded time', OPTIONS, async () => {
   const config = redisConfig((await redis).url);
   const [one, two] = [await EventProcess.start(config), await EventProcess.start(config)];
   const session = eventSession();
@@ -227,7 +252,8 @@ test('events that come during a failing write are written after those of that wr
   );
 });
 
-test('SEC-12 the end of a session removes its events', OPTIONS, async () => {
+// SEC-12
+test('the end of a session removes its events', OPTIONS, async () => {
   const config = redisConfig((await redis).url);
   const one = await EventProcess.start(config);
   const { connection, keys, box } = await openRedis(config);

@@ -72,7 +72,8 @@ test('unread events wait for a slow reader, and arrive in order', async () => {
   assert.equal(seen.stalls.at(-1), false);
 });
 
-test('REL-20 progress and log messages are dropped oldest first, and counted', async () => {
+// REL-20
+test('progress and log messages are dropped oldest first, and counted', async () => {
   const { reader, write, seen } = setUp();
   write(ANSWER);
   for (let i = 0; i < 100; i++) write(PROGRESS);
@@ -150,7 +151,8 @@ test('a stream ends at its maximum age', async () => {
   assert.ok(reader.writableEnded);
 });
 
-test('N-29 an unread update of one resource is queued only once', async () => {
+// N-29
+test('an unread update of one resource is queued only once', async () => {
   const { reader, write, seen } = setUp();
   const [one, other] = ['a', 'b'].map((uri) =>
     notificationText('notifications/resources/updated', RawObject.of({ uri })),

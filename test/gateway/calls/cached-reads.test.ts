@@ -5,7 +5,7 @@ import { modernUpstream } from '../../support/http-upstream.ts';
 import { type MemoryUpstream, memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { modernRequest } from '../../support/modern-client.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const URI = 'lib://a';
 const CACHED = { ttlMs: 60_000, cacheScope: 'public' };
 const CONTENTS = { resultType: 'complete', contents: [{ uri: URI, text: 'a' }] };

@@ -15,7 +15,7 @@ import { askedIn, modernRequest } from '../../support/modern-client.ts';
 import { ANYONE } from '../../policy/policies.ts';
 import { coreTaskUpstream } from '../../support/task-upstreams.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const MINUTE_MS = 60_000;
 const principal = (name: string, more: Partial<Principal> = {}): Principal => ({
   key: `key:${name}`,

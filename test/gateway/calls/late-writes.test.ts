@@ -7,7 +7,7 @@ import type { KeyedCall, KeyedCallStore } from '../../../src/store/keyed-call-st
 import { MemoryKeyedCallStore } from '../../../src/store/memory/keyed-call-store.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const KEEP_MS = 600_000;
 const call = (name: string): KeyedCall => ({ principal: 'ann', name });
 

@@ -8,7 +8,7 @@ import { testCore, toolCall } from '../../support/core.ts';
 import { memoryUpstream } from '../../support/memory-upstream.ts';
 import { modernRequest } from '../../support/modern-client.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const OPEN = { includeTools: undefined, excludeTools: [] };
 const NOW_MS = 100_000;
 
@@ -69,7 +69,8 @@ const CASES: readonly {
 for (const { view = ALL, request, says } of CASES) {
   const [method, params] = request;
   const outcome = says === undefined ? 'is unknown' : 'names the reason';
-  test(`N-06 ${method} ${JSON.stringify(params)} at ${view.upstreams.length} upstreams ${outcome}`, () => {
+  // N-06
+  test(`${method} ${JSON.stringify(params)} at ${view.upstreams.length} upstreams ${outcome}`, () => {
     const sent = { kind: 'request', id: '1', method, params: RawObject.of(params) } as const;
     const error = unavailableOwner(view, lifecycleOf, sent, NOW_MS);
     if (says === undefined) assert.equal(error, undefined);
@@ -77,7 +78,8 @@ for (const { view = ALL, request, says } of CASES) {
   });
 }
 
-test('N-06 instructions of an endpoint without tools name each upstream that is not up', () => {
+// N-06
+test('instructions of an endpoint without tools name each upstream that is not up', () => {
   const note = noToolsNote(ALL, lifecycleOf, NOW_MS) ?? '';
   assert.match(note, /no tools at the moment: upstream "down" is down/);
   assert.doesNotMatch(note, /slow/);
@@ -86,7 +88,8 @@ test('N-06 instructions of an endpoint without tools name each upstream that is 
   assert.equal(noToolsNote(viewOf(['up', 'up__']), lifecycleOf, NOW_MS), undefined);
 });
 
-suite('N-06 a call of a tool whose upstream does not start', () => {
+// N-06
+suite('a call of a tool whose upstream does not start', () => {
   const broken = () =>
     memoryUpstream({
       start: () => Promise.reject(new Error('no such program')),

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { testCore } from '../../support/core.ts';
 import { memoryUpstream } from '../../support/memory-upstream.ts';
 
-test('a front refuses a session that it has not made', { timeout: 20_000 }, async () => {
+test('a front refuses a session that it has not made', { timeout: 120_000 }, async () => {
   await using gateway = await testCore({ up: { memory: memoryUpstream({}) } });
   const { session } = await gateway.connect();
   const copy = {

@@ -6,7 +6,7 @@ import { testCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { memoryUpstream, result } from '../../support/memory-upstream.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 test('only the whole id of a session in memory is known without asking for its owner', TIMEOUT, async () => {
   await using gateway = await testCore({ up: { memory: memoryUpstream({}) } });
@@ -81,7 +81,8 @@ test('a session that another process gets while it is restored is not served', T
   assert.equal((await find())?.id, id);
 });
 
-test('SEC-10 nobody is asked for the owner of an id that is invented, or of another principal', TIMEOUT, async () => {
+// SEC-10
+test('nobody is asked for the owner of an id that is invented, or of another principal', TIMEOUT, async () => {
   const processes = new JoinedProcesses();
   await using gateway = await testCore({ up: { memory: memoryUpstream({}) } }, {}, processes);
   const { session } = await gateway.connect();
@@ -102,7 +103,8 @@ test('SEC-10 nobody is asked for the owner of an id that is invented, or of anot
   await assert.rejects(async () => await front.ownerOfSession(id, caller.principal, caller.view), /somebody was asked/);
 });
 
-test('R10 a session that is given away moves, and its requests finish where they are', TIMEOUT, async () => {
+// R10
+test('a session that is given away moves, and its requests finish where they are', TIMEOUT, async () => {
   const processes = new JoinedProcesses();
   const memory = memoryUpstream({
     lists: { tools: [{ name: 'act', inputSchema: { type: 'object' } }] },
@@ -139,7 +141,8 @@ test('R10 a session that is given away moves, and its requests finish where they
   assert.equal((await calling).answer.kind, 'result');
 });
 
-test('R10 a session that was given away is told once of the state that stays behind', TIMEOUT, async () => {
+// R10
+test('a session that was given away is told once of the state that stays behind', TIMEOUT, async () => {
   const memory = memoryUpstream({
     lists: { tools: [{ name: 'act', inputSchema: { type: 'object' } }] },
     request: () => undefined,
@@ -161,7 +164,8 @@ test('R10 a session that was given away is told once of the state that stays beh
   assert.partialDeepStrictEqual(losses, [{ upstream: 'up', reason: 'restored' }, undefined]);
 });
 
-test('R10 a cancellation reaches a request of a session that was given away', TIMEOUT, async () => {
+// R10
+test('a cancellation reaches a request of a session that was given away', TIMEOUT, async () => {
   const processes = new JoinedProcesses();
   const memory = memoryUpstream({
     lists: { tools: [{ name: 'act', inputSchema: { type: 'object' } }] },

@@ -8,7 +8,8 @@ function updated(n: number, pad = 0): string {
   return notificationText('notifications/resources/updated', RawObject.of({ uri: `file:///${n}${'x'.repeat(pad)}` }));
 }
 
-test('N-29 limit sessionQueueMessages: the oldest notification is dropped, never a request', () => {
+// N-29
+test('limit sessionQueueMessages: the oldest notification is dropped, never a request', () => {
   const waiting = new WaitingMessages();
   const question = requestText(1, 'roots/list', undefined);
   waiting.add(question);
@@ -20,7 +21,8 @@ test('N-29 limit sessionQueueMessages: the oldest notification is dropped, never
   assert.deepEqual(waiting.removeAll(), []);
 });
 
-test('N-29 limit sessionQueueBytes: oldest notifications are dropped until the rest fits', () => {
+// N-29
+test('limit sessionQueueBytes: oldest notifications are dropped until the rest fits', () => {
   const waiting = new WaitingMessages();
   for (let n = 0; n < 20; n++) waiting.add(updated(n, 100_000));
   const texts = waiting.removeAll();

@@ -6,8 +6,9 @@ import { type TestCore, testCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { type MemoryUpstream, memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { type ModernOptions, modernRequest } from '../../support/modern-client.ts';
+import { stopTime } from '../../support/stopped-time.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const HTTP = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
 const principal = (key: string): Principal => ({ key, label: key, scopes: [] });
 
@@ -83,7 +84,8 @@ test('a connection that is given away is made by the process of the next request
   assert.deepEqual(joined.counts(), [1, 2]);
 });
 
-test('a connection that nobody uses any more is free for other processes', TIMEOUT, async () => {
+test('a connection that nobody uses any more is free for other processes', TIMEOUT, async (t) => {
+  stopTime(t);
   await using joined = await join({ idleMs: 1 });
   await joined.call(0);
   const { core } = joined.processes[0];
@@ -97,10 +99,12 @@ test('a connection that nobody uses any more is free for other processes', TIMEO
   assert.deepEqual(joined.counts(), [2, 1]);
 });
 
-test('a connection is used as long as any client of its principal uses it', TIMEOUT, async () => {
+test('a connection is used as long as any client of its principal uses it', TIMEOUT, async (t) => {
+  const time = stopTime(t);
   await using joined = await join({ idleMs: 1 });
   await joined.call(0);
   const betweenMs = performance.now();
+  time.pass(1);
   await joined.call(0, { capabilities: { elicitation: {} } });
   const { core } = joined.processes[0];
   // Closes the links, which show use as well.

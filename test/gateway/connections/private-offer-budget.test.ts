@@ -13,7 +13,8 @@ function largeOffer(): Offer {
 
 const link = (upstream: string) => ({ upstream });
 
-test('N-21 N-63 limit privateListBytesPerUpstream: lists of connections have a bound', () => {
+// N-21 N-63
+test('limit privateListBytesPerUpstream: lists of connections have a bound', () => {
   const budget = new PrivateOfferBudget();
   const links = [link('up'), link('up'), link('up')] as const;
   const offers = links.map(() => largeOffer());
@@ -29,7 +30,8 @@ test('N-21 N-63 limit privateListBytesPerUpstream: lists of connections have a b
   assert.equal(budget.keep(link('up'), '', largeOffer()), undefined);
 });
 
-test('N-21 N-63 limit privateListBytes: so have those of all upstreams together', () => {
+// N-21 N-63
+test('limit privateListBytes: so have those of all upstreams together', () => {
   const budget = new PrivateOfferBudget();
   const links = Array.from({ length: 7 }, (_, n) => link(`up${n}`));
   for (const one of links) assert.equal(budget.keep(one, '', largeOffer()), undefined);

@@ -23,7 +23,8 @@ function keyOf(rounds: InputRounds): string | undefined {
   return key;
 }
 
-test('N-22 the keys of endless questions of one call differ, and cost the same', () => {
+// N-22
+test('the keys of endless questions of one call differ, and cost the same', () => {
   const rounds = new InputRounds(() => undefined);
   const keys = Array.from({ length: 20_000 }, () => keyOf(rounds));
   assert.deepEqual(keys.slice(0, 3), ['user_name', 'user_name_2', 'user_name_3']);

@@ -7,7 +7,7 @@ import { RawObject } from '../../../src/json/json.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { LOCAL } from '../../../src/policy/principal.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 const REQUEST = { kind: 'request', id: '1', method: 'tasks/get', params: undefined } as const;
 const CALLER: ModernCaller = {
   principal: LOCAL,

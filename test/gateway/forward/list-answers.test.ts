@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { type TestClient, testCore, toolCall } from '../../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../../support/memory-upstream.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 const LIST_CHANGED = '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}';
 const named = (name: string) => ({ ...ECHO, name });
@@ -37,7 +37,8 @@ function growing() {
   return { memory, extra, everywhere };
 }
 
-test('D4 a change on a session’s own connection is announced to that session only', TIMEOUT, async () => {
+// D4
+test('a change on a session’s own connection is announced to that session only', TIMEOUT, async () => {
   const { memory, extra } = growing();
   await using gateway = await testCore({ up: { memory } });
   const [a, b] = [await gateway.connect(), await gateway.connect()];
@@ -51,7 +52,8 @@ test('D4 a change on a session’s own connection is announced to that session o
   assert.deepEqual(b.listened, []);
 });
 
-test('D4 a change of a shared upstream is announced at the endpoints that have it', TIMEOUT, async () => {
+// D4
+test('a change of a shared upstream is announced at the endpoints that have it', TIMEOUT, async () => {
   const { memory, everywhere } = growing();
   const other = memoryUpstream({ lists: { tools: [ECHO] } });
   await using gateway = await testCore({ up: { memory, isolation: 'shared' }, other: { memory: other } });
@@ -107,7 +109,8 @@ test('a change is announced when the client opens its stream', TIMEOUT, async ()
   await late.waitForMessage('notifications/tools/list_changed');
 });
 
-test('REL-16 after a lost connection the session has the lists for all clients again', TIMEOUT, async () => {
+// REL-16
+test('after a lost connection the session has the lists for all clients again', TIMEOUT, async () => {
   const { memory, extra } = growing();
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
@@ -134,7 +137,8 @@ test('tools for clients with a capability are listed for those clients only', TI
   assert.deepEqual(plain.listened, []);
 });
 
-test('D4 2,500 tools come in pages, and a cursor works for its client only', TIMEOUT, async () => {
+// D4
+test('2,500 tools come in pages, and a cursor works for its client only', TIMEOUT, async () => {
   const tools = Array.from({ length: 2_500 }, (_, n) => named(`tool${n}`));
   await using gateway = await testCore({ up: { memory: memoryUpstream({ lists: { tools } }) } });
   const client = await gateway.connect();
@@ -169,7 +173,8 @@ test('D4 2,500 tools come in pages, and a cursor works for its client only', TIM
   }
 });
 
-test('M-003 all pages are of one list, though the list changes meanwhile', TIMEOUT, async () => {
+// M-003
+test('all pages are of one list, though the list changes meanwhile', TIMEOUT, async () => {
   const tools = Array.from({ length: 1_500 }, (_, n) => named(`tool${n}`));
   const everywhere: object[] = [...tools];
   const memory = memoryUpstream({ listsOf: () => ({ tools: everywhere }) });
@@ -185,7 +190,8 @@ test('M-003 all pages are of one list, though the list changes meanwhile', TIMEO
   assert.equal(rest.length, 500);
 });
 
-test('M-009 a list of an upstream without a cursor is read by one request', TIMEOUT, async () => {
+// M-009
+test('a list of an upstream without a cursor is read by one request', TIMEOUT, async () => {
   const cursors: (string | undefined)[] = [];
   const memory = memoryUpstream({
     isRaw: true,
@@ -210,7 +216,8 @@ test('M-009 a list of an upstream without a cursor is read by one request', TIME
   assert.deepEqual(cursors, [undefined]);
 });
 
-test('G5 clients with ever new capabilities leave a bounded number of files', TIMEOUT, async () => {
+// G5
+test('clients with ever new capabilities leave a bounded number of files', TIMEOUT, async () => {
   const memory = memoryUpstream({
     listsOf: ({ capabilities }) => ({ tools: [named(`t${capabilities.toString().length}`)] }),
   });
@@ -225,7 +232,8 @@ test('G5 clients with ever new capabilities leave a bounded number of files', TI
   assert.ok(files.length <= 17, `${files.length} files`);
 });
 
-test('REL-15 a list waits a bounded time for an upstream that hangs', TIMEOUT, async () => {
+// REL-15
+test('a list waits a bounded time for an upstream that hangs', TIMEOUT, async () => {
   let isHung = false;
   const memory = memoryUpstream({
     lists: { tools: [ECHO] },

@@ -22,7 +22,8 @@ function cache() {
 
 const TEXT = 'x'.repeat(50_000);
 
-test('N-25 limit readCacheEntryBytes: a larger result is not kept', () => {
+// N-25
+test('limit readCacheEntryBytes: a larger result is not kept', () => {
   const { cache: reads, reached } = cache();
   reads.store(read('up', 'a:large'), 0, answer('é'.repeat(LIMITS.readCacheEntryBytes / 2)), 0);
   assert.equal(reads.find(read('up', 'a:large'), 1), undefined);
@@ -31,7 +32,8 @@ test('N-25 limit readCacheEntryBytes: a larger result is not kept', () => {
   assert.match(reads.find(read('up', 'a:small'), 1)?.result ?? '', /small/);
 });
 
-test('N-25 limit readCacheUpstreamBytes: the oldest results of the upstream go', () => {
+// N-25
+test('limit readCacheUpstreamBytes: the oldest results of the upstream go', () => {
   const { cache: reads, reached } = cache();
   reads.store(read('quiet', 'a:0'), 0, answer(TEXT), 0);
   for (let i = 0; i < 200; i++) reads.store(read('busy', `a:${i}`), 0, answer(TEXT), 0);
@@ -42,7 +44,8 @@ test('N-25 limit readCacheUpstreamBytes: the oldest results of the upstream go',
   assert.ok(reads.find(read('quiet', 'a:0'), 1));
 });
 
-test('N-25 limit readCacheBytes: the upstream with the most bytes loses results', () => {
+// N-25
+test('limit readCacheBytes: the upstream with the most bytes loses results', () => {
   const { cache: reads, reached } = cache();
   reads.store(read('quiet', 'a:0'), 0, answer(TEXT), 0);
   for (let i = 0; i < 160; i++) {
@@ -53,7 +56,8 @@ test('N-25 limit readCacheBytes: the upstream with the most bytes loses results'
   assert.ok(reads.find(read('quiet', 'a:0'), 1));
 });
 
-test('N-25 a cached result does not keep its whole message in memory', () => {
+// N-25
+test('a cached result does not keep its whole message in memory', () => {
   const { cache: reads } = cache();
   const before = usedBytes();
   for (let i = 0; i < 50; i++) {

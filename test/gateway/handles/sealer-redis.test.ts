@@ -9,7 +9,7 @@ const redis = sharedRedis();
 const HOUR = 3_600_000;
 const PAYLOAD = { session: 'a' };
 
-test('a handle of a key that cannot be read now is not taken for an invalid one', { timeout: 60_000 }, async (t) => {
+test('a handle of a key that cannot be read now is not taken for an invalid one', { timeout: 120_000 }, async (t) => {
   await using relay = await TcpRelay.open((await redis).port);
   const config = redisConfig((await redis).url);
   const cut = redisConfig(`redis://127.0.0.1:${relay.port}`, {

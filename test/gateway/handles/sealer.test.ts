@@ -11,7 +11,7 @@ import { type Purpose, Sealer } from '../../../src/gateway/handles/sealer.ts';
 import { DiskKeyStore } from '../../../src/store/disk/key-store.ts';
 import { quote } from '../../support/test-name.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 const T0 = 1_800_000_000_000;
 const HOUR = 3_600_000;
 const PAYLOAD = { key: 'b7a4', principal: 'jwt:x', nested: { list: [1, 'two', null], text: 'ü"\\' } };
@@ -52,7 +52,8 @@ for (const purpose of PURPOSES) {
   });
 }
 
-test('S-002 handles of the same content differ unpredictably, and fit a header', OPTIONS, async () => {
+// S-002
+test('handles of the same content differ unpredictably, and fit a header', OPTIONS, async () => {
   await using dir = await TestDir.make();
   const sealer = await openSealer(dir.path);
   const [one, two] = await Promise.all([1, 2].map(() => sealer.seal('session', PAYLOAD, T0)));
@@ -64,7 +65,8 @@ test('S-002 handles of the same content differ unpredictably, and fit a header',
   }
 });
 
-test('SEC-29 a handle opens until it expires', OPTIONS, async () => {
+// SEC-29
+test('a handle opens until it expires', OPTIONS, async () => {
   await using dir = await TestDir.make();
   const sealer = await openSealer(dir.path);
   const text = await sealer.seal('session', PAYLOAD, T0);
@@ -73,7 +75,8 @@ test('SEC-29 a handle opens until it expires', OPTIONS, async () => {
   assert.equal(await sealer.unseal('session', text, T0 + HOUR), undefined);
 });
 
-test('SEC-29 a handle with any single flipped bit is invalid', { timeout: 60_000 }, async () => {
+// SEC-29
+test('a handle with any single flipped bit is invalid', { timeout: 120_000 }, async () => {
   await using dir = await TestDir.make();
   const sealer = await openSealer(dir.path);
   // Lengths that leave no, two and four spare bits at the end of the ciphertext.
@@ -90,7 +93,8 @@ test('SEC-29 a handle with any single flipped bit is invalid', { timeout: 60_000
   }
 });
 
-test('SEC-29 a handle with another last character of any part is invalid', OPTIONS, async () => {
+// SEC-29
+test('a handle with another last character of any part is invalid', OPTIONS, async () => {
   await using dir = await TestDir.make();
   const sealer = await openSealer(dir.path);
   const parts = (await sealer.seal('session', { filler: 'x' }, T0 + HOUR)).split('.');
@@ -103,7 +107,8 @@ test('SEC-29 a handle with another last character of any part is invalid', OPTIO
   }
 });
 
-test('SEC-29 a part of a handle, or a handle with added text, is invalid', OPTIONS, async () => {
+// SEC-29
+test('a part of a handle, or a handle with added text, is invalid', OPTIONS, async () => {
   await using dir = await TestDir.make();
   const sealer = await openSealer(dir.path);
   const text = await sealer.seal('session', PAYLOAD, T0 + HOUR);
@@ -133,7 +138,8 @@ test('SEC-29 a part of a handle, or a handle with added text, is invalid', OPTIO
   }
 });
 
-test('SEC-29 a handle of another key is invalid, also with our key id', OPTIONS, async () => {
+// SEC-29
+test('a handle of another key is invalid, also with our key id', OPTIONS, async () => {
   await using ours = await TestDir.make();
   await using theirs = await TestDir.make();
   const sealer = await openSealer(ours.path);
@@ -160,7 +166,8 @@ test('a handle opens after a restart', OPTIONS, async () => {
   assert.deepEqual(await (await openSealer(dir.path)).unseal('session', text, T0), PAYLOAD);
 });
 
-test('SEC-30 after a rotation old handles open for the grace period, new ones use a new key', OPTIONS, async () => {
+// SEC-30
+test('after a rotation old handles open for the grace period, new ones use a new key', OPTIONS, async () => {
   await using dir = await TestDir.make();
   const sealer = await openSealer(dir.path);
   const far = Date.now() + 1_000 * HOUR;
@@ -185,7 +192,8 @@ test('SEC-30 after a rotation old handles open for the grace period, new ones us
   );
 });
 
-test('SEC-30 a handle sealed while another process rotates opens there', OPTIONS, async (t) => {
+// SEC-30
+test('a handle sealed while another process rotates opens there', OPTIONS, async (t) => {
   await using dir = await TestDir.make();
   const here = await openSealer(dir.path);
   const there = await openSealer(dir.path);
@@ -212,7 +220,8 @@ test('only the owner can read the key file, and no other file is left', OPTIONS,
 });
 
 for (const mode of [0o644, 0o604, 0o602, 0o777]) {
-  test(`SEC-14 a key file of mode ${mode.toString(8)} is refused and left unchanged`, OPTIONS, async () => {
+  // SEC-14
+  test(`a key file of mode ${mode.toString(8)} is refused and left unchanged`, OPTIONS, async () => {
     await using dir = await TestDir.make();
     await openSealer(dir.path);
     const before = await readFile(dir.keys, 'utf8');

@@ -63,7 +63,8 @@ function seen(offers: Offers): readonly string[][] {
   return (['legacy', 'modern'] as const).map((era) => [...offers.catalog('', commonKey(era)).tools.keys()]);
 }
 
-test('N-40 clients of each era get the offer of their era, also after a restart', async () => {
+// N-40
+test('clients of each era get the offer of their era, also after a restart', async () => {
   await using at = await place();
   const before = await at.open();
   before.update('up', commonKey('legacy'), LEGACY);
@@ -73,7 +74,8 @@ test('N-40 clients of each era get the offer of their era, also after a restart'
   assert.deepEqual(seen(await at.open()), [['old'], ['new']]);
 });
 
-test('N-40 an upstream of one era has one offer and one catalog for clients of both', async () => {
+// N-40
+test('an upstream of one era has one offer and one catalog for clients of both', async () => {
   await using at = await place();
   const offers = await at.open();
   offers.update('up', commonKey('legacy'), LEGACY);
@@ -81,7 +83,8 @@ test('N-40 an upstream of one era has one offer and one catalog for clients of b
   assert.equal(offers.catalog('', commonKey('legacy')), offers.catalog('', commonKey('modern')));
 });
 
-test('N-40 an offer of an era that the upstream no longer supports is not used', async () => {
+// N-40
+test('an offer of an era that the upstream no longer supports is not used', async () => {
   await using at = await place();
   const offers = await at.open();
   offers.update('up', commonKey('legacy'), LEGACY);

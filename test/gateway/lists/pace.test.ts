@@ -18,17 +18,20 @@ function handOvers(spanMs: number, isStart: boolean): readonly number[] {
   return times;
 }
 
-test('N-05 changes of starting upstreams are reported at growing intervals', () => {
+// N-05
+test('changes of starting upstreams are reported at growing intervals', () => {
   const times = handOvers(19_000, true);
   assert.deepEqual(times, [25, 1_025, 4_025, 13_025, 23_025]);
 });
 
-test('N-05 a change of a running upstream is reported at most once a second', () => {
+// N-05
+test('a change of a running upstream is reported at most once a second', () => {
   const times = handOvers(3_000, false);
   assert.deepEqual(times, [25, 1_025, 2_025, 3_025]);
 });
 
-test('N-05 after a quiet time the intervals are short again', () => {
+// N-05
+test('after a quiet time the intervals are short again', () => {
   const busy = { lastMs: 0, gapMs: 10_000 };
   assert.equal(nextPace(busy, 15_000).gapMs, 10_000);
   assert.equal(nextPace(busy, 21_000).gapMs, 1_000);

@@ -9,7 +9,7 @@ import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../../su
 import { modernRequest } from '../../support/modern-client.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const LIST_CHANGED = 'notifications/tools/list_changed';
 const STORM = `{"jsonrpc":"2.0","method":"${LIST_CHANGED}"}`;
 const TOOL = { name: 'echo', inputSchema: { type: 'object' } };
@@ -103,7 +103,8 @@ async function limitsReached(gateway: TestCore, limit: string): Promise<number> 
   return Number(new RegExp(`linkspan_limit_reached_total\\{limit="${limit}"\\} (\\d+)`).exec(text)?.[1] ?? 0);
 }
 
-test('N-63 many list_changed at once are queued: limit privateListingsPerUpstream', TIMEOUT, async () => {
+// N-63
+test('many list_changed at once are queued: limit privateListingsPerUpstream', TIMEOUT, async () => {
   const gate = new Gate();
   const memory = held(gate, 'up');
   await using gateway = await testCore({ up: { memory, ...PRIVATE } });
@@ -119,7 +120,8 @@ test('N-63 many list_changed at once are queued: limit privateListingsPerUpstrea
   assert.equal(await limitsReached(gateway, 'privateListingsPerUpstream'), waited);
 });
 
-test('N-63 an upstream with many connections does not delay listings of others', TIMEOUT, async () => {
+// N-63
+test('an upstream with many connections does not delay listings of others', TIMEOUT, async () => {
   const gate = new Gate();
   const [big, small] = [held(gate, 'big'), held(gate, 'small')];
   await using gateway = await testCore({ big: { memory: big, ...PRIVATE }, small: { memory: small, ...PRIVATE } });
@@ -134,7 +136,8 @@ test('N-63 an upstream with many connections does not delay listings of others',
   await client?.waitForMessage(LIST_CHANGED);
 });
 
-test('N-63 listings of all upstreams are queued: limit privateListings', TIMEOUT, async () => {
+// N-63
+test('listings of all upstreams are queued: limit privateListings', TIMEOUT, async () => {
   const gate = new Gate();
   const ids = Array.from(
     { length: LIMITS.privateListings / LIMITS.privateListingsPerUpstream + 1 },
@@ -158,7 +161,8 @@ test('N-63 listings of all upstreams are queued: limit privateListings', TIMEOUT
   assert.equal(await limitsReached(gateway, 'privateListings'), LIMITS.privateListingsPerUpstream);
 });
 
-test('N-63 a connection that always reports changes does not delay others', TIMEOUT, async () => {
+// N-63
+test('a connection that always reports changes does not delay others', TIMEOUT, async () => {
   const gate = new Gate();
   const memory = held(gate, 'up');
   await using gateway = await testCore({ up: { memory, ...PRIVATE } });
@@ -176,7 +180,8 @@ test('N-63 a connection that always reports changes does not delay others', TIME
   gate.open();
 });
 
-test('N-63 a connection that closes while it waits is not listed, and others are', TIMEOUT, async () => {
+// N-63
+test('a connection that closes while it waits is not listed, and others are', TIMEOUT, async () => {
   const gate = new Gate();
   const memory = held(gate, 'up');
   await using gateway = await testCore({ up: { memory, ...PRIVATE } });
@@ -193,7 +198,8 @@ test('N-63 a connection that closes while it waits is not listed, and others are
   assert.equal(memory.requests('tools/list').length, count + kept.length);
 });
 
-test('N-63 connections that listen again after a break are listed in the queue', TIMEOUT, async () => {
+// N-63
+test('connections that listen again after a break are listed in the queue', TIMEOUT, async () => {
   const gate = new Gate();
   const listens = new Map<Peer, Request>();
   const complete = { resultType: 'complete', ttlMs: 0, cacheScope: 'private' };
@@ -229,7 +235,8 @@ test('N-63 connections that listen again after a break are listed in the queue',
   assert.equal(gate.peak, LIMITS.privateListingsPerUpstream);
 });
 
-test('N-21 N-63 large lists of single connections beyond the limit are not kept', TIMEOUT, async () => {
+// N-21 N-63
+test('large lists of single connections beyond the limit are not kept', TIMEOUT, async () => {
   const large = Array.from({ length: 60 }, (_, n) => ({ ...TOOL, name: `own${n}`, description: 'x'.repeat(250_000) }));
   const memory = memoryUpstream({
     lists: { tools: [TOOL] },

@@ -9,10 +9,11 @@ import { accepted, asker, formOf } from '../../support/asker.ts';
 import { testCore, type TestCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { memoryUpstream, result } from '../../support/memory-upstream.ts';
-import { waitUntil } from '../../support/wait-until.ts';
 import { askedIn, type ModernOptions, modernRequest, answersIn } from '../../support/modern-client.ts';
+import { stopTime } from '../../support/stopped-time.ts';
+import { waitUntil } from '../../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 const HTTP = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
 const FORM = { elicitation: { form: {} } };
 
@@ -38,7 +39,8 @@ function answers(requests: object, who: string): object {
   return Object.fromEntries(Object.keys(requests).map((key) => [key, accepted(who)]));
 }
 
-test('X-010 a retry with the answer gets the result of the call', TIMEOUT, async () => {
+// X-010
+test('a retry with the answer gets the result of the call', TIMEOUT, async () => {
   const { memory, call: at } = asker();
   await using gateway = await testCore({ up: { memory } });
   const { inputRequests, requestState } = await parkCall(gateway, 'n');
@@ -51,7 +53,8 @@ test('X-010 a retry with the answer gets the result of the call', TIMEOUT, async
   assert.equal(await parkedCalls(gateway), 0);
 });
 
-test('X-015 a retry at another replica continues the call while its owner exists', TIMEOUT, async () => {
+// X-015
+test('a retry at another replica continues the call while its owner exists', TIMEOUT, async () => {
   const { memory, call: at } = asker();
   const processes = new JoinedProcesses();
   await using first = await testCore({ up: { memory } }, {}, processes);
@@ -95,7 +98,8 @@ const NOT_ANSWERS: Readonly<Record<string, unknown>> = {
   'an answer to something else': { roots: [] },
 };
 
-suite('N-45 an invalid response is refused, and the call stays parked', () => {
+// N-45
+suite('an invalid response is refused, and the call stays parked', () => {
   for (const [name, response] of Object.entries(NOT_ANSWERS)) {
     test(name, TIMEOUT, async () => {
       const { memory, call: at } = asker();
@@ -117,7 +121,8 @@ suite('N-45 an invalid response is refused, and the call stays parked', () => {
   }
 });
 
-suite('X-014 a requestState of another request is refused and not forwarded', () => {
+// X-014
+suite('a requestState of another request is refused and not forwarded', () => {
   const wrong: Readonly<Record<string, (gateway: TestCore, retry: object) => ReturnType<typeof modernRequest>>> = {
     'of another principal': (gateway, retry) => call(gateway, 'n', retry, { principal: BOB }),
     'at another endpoint': (gateway, retry) =>
@@ -196,7 +201,8 @@ suite('X-014 a requestState of another request is refused and not forwarded', ()
   });
 });
 
-test('X-016 repeated retries answer the question once, and each gets the call’s result', TIMEOUT, async () => {
+// X-016
+test('repeated retries answer the question once, and each gets the call’s result', TIMEOUT, async () => {
   const { memory, call: at } = asker();
   await using gateway = await testCore({ up: { memory } });
   const { inputRequests, requestState } = await parkCall(gateway, 'n');
@@ -211,7 +217,8 @@ test('X-016 repeated retries answer the question once, and each gets the call’
   assert.equal(memory.requests('tools/call').length, 1);
 });
 
-test('X-010 a question asked during a round is part of the next round', TIMEOUT, async () => {
+// X-010
+test('a question asked during a round is part of the next round', TIMEOUT, async () => {
   const { memory, ask, call: at, finish } = asker({ isQuiet: true });
   await using gateway = await testCore({ up: { memory } });
   const first = call(gateway, 'n');
@@ -231,7 +238,8 @@ test('X-010 a question asked during a round is part of the next round', TIMEOUT,
   assert.deepEqual(answersIn(await third.reply), { nonce: 'n', answers: { a: [accepted('A')], b: [accepted('B')] } });
 });
 
-suite('X-017', () => {
+// X-017
+suite('a call that waits for its client', () => {
   test('unanswered questions are asked again, and unknown responses are ignored', TIMEOUT, async () => {
     const { memory, ask, call: at, finish } = asker({ isQuiet: true });
     await using gateway = await testCore({ up: { memory } });
@@ -268,7 +276,8 @@ suite('X-017', () => {
   });
 });
 
-test('X-018 a result that arrived before the retry is returned to the retry', TIMEOUT, async () => {
+// X-018
+test('a result that arrived before the retry is returned to the retry', TIMEOUT, async () => {
   const { memory, finish } = asker();
   await using gateway = await testCore({ up: { memory } });
   const { inputRequests, requestState } = await parkCall(gateway, 'n');
@@ -279,40 +288,43 @@ test('X-018 a result that arrived before the retry is returned to the retry', TI
   assert.equal(await parkedCalls(gateway), 0);
 });
 
-suite('X-019 a client that does not retry', { concurrency: 3 }, () => {
+// X-019
+suite('a client that does not retry', () => {
   const cases = [
     { method: 'elicitation/create', params: formOf('n'), expected: { action: 'cancel' } },
     { method: 'sampling/createMessage', params: { messages: [], maxTokens: 1 }, expected: { error: { code: -32603 } } },
     { method: 'roots/list', params: {}, expected: { error: { code: -32603 } } },
   ];
   for (const { method, params, expected } of cases) {
-    test(`${method} is cancelled for it, and then the call is cancelled`, TIMEOUT, async () => {
+    test(`${method} is cancelled for it, and then the call is cancelled`, TIMEOUT, async (t) => {
+      const time = stopTime(t);
       const { memory, ask, call: at } = asker({ isQuiet: true });
-      const sessions = {
-        idleMs: 60_000,
-        maxAgeMs: 3_600_000,
-        keepAliveMs: 15_000,
-        eventLimit: 10,
-        eventLimitBytes: 10_000,
-      };
-      await using gateway = await testCore({ up: { memory } }, { sessions: { ...sessions, parkMs: 50 } });
+      await using gateway = await testCore({ up: { memory } });
       const capabilities = { elicitation: {}, sampling: {}, roots: {} };
       const first = call(gateway, 'n', {}, { capabilities });
       await memory.until(() => memory.requests('tools/call')[0]);
       ask('n', 'q', method, params);
-      const { inputRequests, requestState } = askedIn(await first.reply);
-      await memory.until(() => at('n').answers.get('q'));
+      const { inputRequests, requestState } = askedIn(await time.passUntil(first.reply, 10));
+      time.pass(gateway.config.sessions.parkMs - 1);
+      assert.equal(at('n').answers.size, 0);
+      await time.passUntil(
+        memory.until(() => at('n').answers.get('q')),
+        1_000,
+      );
       assert.partialDeepStrictEqual(at('n').answers.get('q'), [expected]);
       const retry = { requestState, inputResponses: answers(inputRequests, 'late') };
       assert.equal((await call(gateway, 'n', retry, { capabilities }).reply).error?.code, -32602);
-      await untilCancelled(at('n'));
-      await waitUntil(async () => (await parkedCalls(gateway)) === 0);
+      await time.passUntil(untilCancelled(at('n')), 1_000);
+      await time.passUntil(
+        waitUntil(async () => (await parkedCalls(gateway)) === 0),
+        1,
+      );
       // The connection it had to itself is there for the next.
       const before = memory.peers.length;
       const next = call(gateway, 'm', {}, { capabilities });
       await memory.until(() => memory.requests('tools/call')[1]);
       ask('m', 'q', method, params);
-      askedIn(await next.reply);
+      askedIn(await time.passUntil(next.reply, 10));
       assert.equal(memory.peers.length, before);
     });
   }
@@ -322,7 +334,8 @@ async function untilCancelled(one: { readonly isCancelled: boolean }): Promise<v
   await waitUntil(() => one.isCancelled);
 }
 
-test('X-020 a client that disconnects from its retry ends the call at the upstream', TIMEOUT, async () => {
+// X-020
+test('a client that disconnects from its retry ends the call at the upstream', TIMEOUT, async () => {
   const { memory, ask, call: at } = asker({ isQuiet: true });
   await using gateway = await testCore({ up: { memory } });
   const first = call(gateway, 'n');
@@ -338,7 +351,8 @@ test('X-020 a client that disconnects from its retry ends the call at the upstre
   assert.equal(await parkedCalls(gateway), 0);
 });
 
-suite('X-021 a question that may belong to several calls reaches no client', () => {
+// X-021
+suite('a question that may belong to several calls reaches no client', () => {
   test('if one principal’s calls share a connection', TIMEOUT, async () => {
     const { memory, ask, call: at, finish } = asker({ isQuiet: true });
     await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
@@ -357,32 +371,30 @@ suite('X-021 a question that may belong to several calls reaches no client', () 
 });
 
 for (const isolation of ['session', 'principal', 'call'] as const) {
-  test(
-    `X-022 with a connection per ${isolation}, each principal gets questions of its own calls`,
-    TIMEOUT,
-    async () => {
-      const { memory } = asker();
-      await using gateway = await testCore({ up: { memory, isolation } });
-      const options = [ANN, BOB].map((one) => ({ principal: one, capabilities: FORM }));
-      const asked = await Promise.all(options.map((one) => parkCall(gateway, `of-${one.principal.key}`, one)));
-      for (const [i, { inputRequests, requestState }] of asked.entries()) {
-        const own = options[i] ?? {};
-        const key = options[i]?.principal.key ?? '';
-        assert.deepEqual(
-          Object.values(inputRequests).map(({ params }) => params),
-          [formOf(`of-${key}`)],
-        );
-        const retry = { requestState, inputResponses: answers(inputRequests, key) };
-        const stranger = options[1 - i] ?? {};
-        assert.equal((await call(gateway, `of-${key}`, retry, stranger).reply).error?.code, -32602);
-        const ended = answersIn(await call(gateway, `of-${key}`, retry, own).reply);
-        assert.deepEqual(ended, { nonce: `of-${key}`, answers: { q: [accepted(key)] } });
-      }
-    },
-  );
+  // X-022
+  test(`with a connection per ${isolation}, each principal gets questions of its own calls`, TIMEOUT, async () => {
+    const { memory } = asker();
+    await using gateway = await testCore({ up: { memory, isolation } });
+    const options = [ANN, BOB].map((one) => ({ principal: one, capabilities: FORM }));
+    const asked = await Promise.all(options.map((one) => parkCall(gateway, `of-${one.principal.key}`, one)));
+    for (const [i, { inputRequests, requestState }] of asked.entries()) {
+      const own = options[i] ?? {};
+      const key = options[i]?.principal.key ?? '';
+      assert.deepEqual(
+        Object.values(inputRequests).map(({ params }) => params),
+        [formOf(`of-${key}`)],
+      );
+      const retry = { requestState, inputResponses: answers(inputRequests, key) };
+      const stranger = options[1 - i] ?? {};
+      assert.equal((await call(gateway, `of-${key}`, retry, stranger).reply).error?.code, -32602);
+      const ended = answersIn(await call(gateway, `of-${key}`, retry, own).reply);
+      assert.deepEqual(ended, { nonce: `of-${key}`, answers: { q: [accepted(key)] } });
+    }
+  });
 }
 
-test('X-022 a shared upstream gets no capabilities, and its questions reach no client', TIMEOUT, async () => {
+// X-022
+test('a shared upstream gets no capabilities, and its questions reach no client', TIMEOUT, async () => {
   const { memory, finish, call: at } = asker();
   await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
   const calls = [ANN, BOB].map((one) => call(gateway, one.key, {}, { principal: one }));
@@ -401,7 +413,8 @@ test('X-022 a shared upstream gets no capabilities, and its questions reach no c
 });
 
 for (const isolation of ['session', 'call'] as const) {
-  test(`X-021 with a connection per ${isolation}, concurrent questions of one client stay apart`, TIMEOUT, async () => {
+  // X-021
+  test(`with a connection per ${isolation}, concurrent questions of one client stay apart`, TIMEOUT, async () => {
     const { memory } = asker();
     await using gateway = await testCore({ up: { memory, isolation } });
     const nonces = ['a', 'b', 'c'];
@@ -415,7 +428,8 @@ for (const isolation of ['session', 'call'] as const) {
   });
 }
 
-test('X-024 an upstream that waits with a progress token gets increasing progress', TIMEOUT, async (t) => {
+// X-024
+test('an upstream that waits with a progress token gets increasing progress', TIMEOUT, async (t) => {
   const { memory, ask, finish } = asker({ isQuiet: true });
   await using gateway = await testCore({ up: { memory } });
   t.mock.timers.enable({ apis: ['setInterval'] });
@@ -445,7 +459,8 @@ test('X-024 an upstream that waits with a progress token gets increasing progres
   finish('n');
 });
 
-test('X-010 concurrent questions form one round, and one retry ends the call', TIMEOUT, async () => {
+// X-010
+test('concurrent questions form one round, and one retry ends the call', TIMEOUT, async () => {
   const { memory, ask, call: at, finish } = asker({ isQuiet: true, isAttributed: true });
   await using gateway = await testCore({ up: { memory, target: HTTP } });
   const first = call(gateway, 'n');
@@ -460,7 +475,8 @@ test('X-010 concurrent questions form one round, and one retry ends the call', T
   assert.deepEqual(got, { a: [accepted('Ada')], b: [accepted('Ada')], c: [accepted('Ada')] });
 });
 
-test('X-010 a question withdrawn before it was sent makes no round', TIMEOUT, async () => {
+// X-010
+test('a question withdrawn before it was sent makes no round', TIMEOUT, async () => {
   const { memory, ask, finish, call: at } = asker({ isQuiet: true });
   await using gateway = await testCore({ up: { memory } });
   const first = call(gateway, 'n');
@@ -476,7 +492,8 @@ test('X-010 a question withdrawn before it was sent makes no round', TIMEOUT, as
   assert.deepEqual(answersIn(await second.reply), { nonce: 'n', answers: { a: [accepted('A')] } });
 });
 
-test('X-018 a question that is open when the call ends is cancelled for the client', TIMEOUT, async () => {
+// X-018
+test('a question that is open when the call ends is cancelled for the client', TIMEOUT, async () => {
   const { memory, ask, finish, call: at } = asker({ isQuiet: true });
   await using gateway = await testCore({ up: { memory } });
   const first = call(gateway, 'n');
@@ -488,7 +505,8 @@ test('X-018 a question that is open when the call ends is cancelled for the clie
   assert.deepEqual(at('n').answers.get('q'), [{ action: 'cancel' }]);
 });
 
-test('X-016 a cancelled duplicate does not end the call of the later retry', TIMEOUT, async () => {
+// X-016
+test('a cancelled duplicate does not end the call of the later retry', TIMEOUT, async () => {
   const { memory, ask, finish, call: at } = asker({ isQuiet: true });
   await using gateway = await testCore({ up: { memory } });
   const first = call(gateway, 'n', {}, { progressToken: 'first' });
@@ -510,7 +528,8 @@ test('X-016 a cancelled duplicate does not end the call of the later retry', TIM
   assert.deepEqual(answersIn(await after.reply), { nonce: 'n', answers: { q: [accepted('Ada')] } });
 });
 
-test('X-012 a question of a request that may not require input reaches no client', TIMEOUT, async () => {
+// X-012
+test('a question of a request that may not require input reaches no client', TIMEOUT, async () => {
   const answers: unknown[] = [];
   const memory = memoryUpstream({
     capabilities: { prompts: {}, completions: {} },

@@ -7,7 +7,7 @@ import { modernUpstream, type Served } from '../../support/http-upstream.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer } from '../../support/memory-upstream.ts';
 import { askedIn, modernRequest } from '../../support/modern-client.ts';
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 const TOOL = { name: 'echo', inputSchema: { type: 'object' } };
 const CAPABILITIES = { elicitation: {} };
 const FORM = { message: 'Who?', mode: 'form', requestedSchema: { type: 'object', properties: {} } };

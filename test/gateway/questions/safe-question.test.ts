@@ -7,7 +7,7 @@ import { testCore, toolCall } from '../../support/core.ts';
 import { memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { modernRequest } from '../../support/modern-client.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 const URLS: readonly (readonly [url: string, isSafe: boolean])[] = [
   ['https://example.org/in?x=1', true],
@@ -26,7 +26,8 @@ const URLS: readonly (readonly [url: string, isSafe: boolean])[] = [
 ];
 
 for (const [url, isSafe] of URLS) {
-  test(`N-28 a page at ${url === '' ? 'no URL' : url} is ${isSafe ? 'shown' : 'not shown'}`, () => {
+  // N-28
+  test(`a page at ${url === '' ? 'no URL' : url} is ${isSafe ? 'shown' : 'not shown'}`, () => {
     assert.equal(isSafeUrl(url), isSafe);
     const params = RawObject.of({ mode: 'url', url, message: 'm' });
     assert.equal(unsafeReason('elicitation/create', params, undefined) === undefined, isSafe);
@@ -54,13 +55,15 @@ const LISTED: readonly (readonly [url: string, isShown: boolean])[] = [
 ];
 
 for (const [url, isShown] of LISTED) {
-  test(`SEC-38 by a list, ${url} is ${isShown ? 'shown' : 'not shown'}`, () => {
+  // SEC-38
+  test(`by a list, ${url} is ${isShown ? 'shown' : 'not shown'}`, () => {
     const params = RawObject.of({ mode: 'url', url, message: 'm' });
     assert.equal(unsafeReason('elicitation/create', params, HOSTS) === undefined, isShown);
   });
 }
 
-test('SEC-38 an empty list of hosts shows no page, and forms have none', () => {
+// SEC-38
+test('an empty list of hosts shows no page, and forms have none', () => {
   const page = RawObject.of({ mode: 'url', url: 'https://example.org/', message: 'm' });
   assert.match(
     unsafeReason('elicitation/create', page, []) ?? '',
@@ -81,24 +84,26 @@ const SAMPLING = [
 
 for (const { from, isOnlyServer, to } of SAMPLING) {
   const where = isOnlyServer ? 'alone' : 'among others';
-  test(`N-28 sampling ${JSON.stringify(from)} ${where} becomes ${Object.values(to).join()}`, () => {
+  // N-28
+  test(`sampling ${JSON.stringify(from)} ${where} becomes ${Object.values(to).join()}`, () => {
     assert.deepEqual(JSON.parse(boundedSampling(RawObject.of(from), isOnlyServer, () => undefined).toString()), to);
   });
 }
 
 const REFUSED_PAGES = [
-  { kind: 'unsafe', numbers: 'N-28', page: 'javascript:alert(1)', hosts: {}, reason: /must be https/ },
+  // N-28
+  { kind: 'unsafe', page: 'javascript:alert(1)', hosts: {}, reason: /must be https/ },
+  // SEC-38
   {
     kind: 'foreign',
-    numbers: 'SEC-38',
     page: 'https://evil.example/',
     hosts: { elicitationHosts: ['login.example.com'] },
     reason: /is at evil\.example, which is none of the elicitationHosts/,
   },
 ] as const;
 
-for (const { kind, numbers, page: url, hosts, reason } of REFUSED_PAGES) {
-  suite(`${numbers} the page at the ${kind} URL never reaches a client`, () => {
+for (const { kind, page: url, hosts, reason } of REFUSED_PAGES) {
+  suite(`the page at the ${kind} URL never reaches a client`, () => {
     const page = { mode: 'url', message: 'Sign in', url, elicitationId: 'e' };
     const capabilities = { elicitation: { form: {}, url: {} } };
 
@@ -140,7 +145,8 @@ for (const { kind, numbers, page: url, hosts, reason } of REFUSED_PAGES) {
   });
 }
 
-test('N-28 the texts of a form have no characters that people cannot see; its data stays', () => {
+// N-28
+test('the texts of a form have no characters that people cannot see; its data stays', () => {
   const odd = 'a\u001b[2Jb\u{e0041}';
   const schema = {
     type: 'object',

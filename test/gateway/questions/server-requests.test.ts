@@ -5,7 +5,7 @@ import type { Request } from '../../../src/protocol/jsonrpc.ts';
 import { type TestClient, testCore, toolCall } from '../../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, result } from '../../support/memory-upstream.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 
 /** An upstream that asks this question during each call, and answers the call with the response. */
@@ -58,7 +58,8 @@ test('sampling and its answer pass unchanged', TIMEOUT, async () => {
   assert.deepEqual(got, reply);
 });
 
-test('X-007 sampling with tools is refused for a client without that capability', TIMEOUT, async () => {
+// X-007
+test('sampling with tools is refused for a client without that capability', TIMEOUT, async () => {
   const memory = asking('sampling/createMessage', { messages: [], maxTokens: 1, tools: [] });
   await using gateway = await testCore({ up: { memory } });
   const { asked, got } = await exchange(await gateway.connect({ capabilities: { sampling: {} } }), {});
@@ -66,7 +67,8 @@ test('X-007 sampling with tools is refused for a client without that capability'
   assert.partialDeepStrictEqual(got, { code: -32602 });
 });
 
-test('X-044 an older client gets sampling messages with one content each', TIMEOUT, async () => {
+// X-044
+test('an older client gets sampling messages with one content each', TIMEOUT, async () => {
   const content = [{ type: 'text', text: 'hi' }, IMAGE];
   const memory = asking('sampling/createMessage', { messages: [{ role: 'user', content }], maxTokens: 1 });
   await using gateway = await testCore({ up: { memory } });
@@ -104,7 +106,8 @@ test('roots come from the client, and their changes go to its own connections', 
   assert.equal(got().length, 1);
 });
 
-test('L-003 changed roots of a client that did not declare them are not forwarded', TIMEOUT, async () => {
+// L-003
+test('changed roots of a client that did not declare them are not forwarded', TIMEOUT, async () => {
   const memory = asking('roots/list', {});
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect({ capabilities: { roots: {} } });
@@ -115,7 +118,8 @@ test('L-003 changed roots of a client that did not declare them are not forwarde
   assert.ok(!got.includes('notifications/roots/list_changed'));
 });
 
-test('X-028 equal elicitation ids of two upstreams are distinct for the client', TIMEOUT, async () => {
+// X-028
+test('equal elicitation ids of two upstreams are distinct for the client', TIMEOUT, async () => {
   const params = { mode: 'url', message: 'Sign in', url: 'https://example.com/', elicitationId: 'e1' };
   const memory = asking('elicitation/create', params);
   await using gateway = await testCore({ up: { memory }, other: { memory: memoryUpstream({}) } });
@@ -132,7 +136,8 @@ test('X-028 equal elicitation ids of two upstreams are distinct for the client',
   assert.deepEqual(other.listened, []);
 });
 
-test('SEC-38 −32042 has the name of the upstream, and the ids of later completions', TIMEOUT, async () => {
+// SEC-38
+test('−32042 has the name of the upstream, and the ids of later completions', TIMEOUT, async () => {
   const elicitation = { mode: 'url', elicitationId: 'e1', url: 'https://example.com/', message: 'Sign in' };
   const error = { code: -32042, message: 'Sign in first', data: { elicitations: [elicitation], more: true } };
   const memory = memoryUpstream({
@@ -247,7 +252,8 @@ test('an unknown method of an upstream is refused, and a ping is answered', TIME
   );
 });
 
-test('N-28 a large question beyond the limit is refused until another is answered', TIMEOUT, async () => {
+// N-28
+test('a large question beyond the limit is refused until another is answered', TIMEOUT, async () => {
   const text = 'x'.repeat(3_700_000);
   const ask = (id: string) =>
     `{"jsonrpc":"2.0","id":"${id}","method":"elicitation/create","params":{"message":"${text}","requestedSchema":{"type":"object","properties":{}}}}`;

@@ -5,7 +5,7 @@ import { LIMITS } from '../../../src/limits.ts';
 import { UrlElicitations } from '../../../src/gateway/questions/url-elicitations.ts';
 import { usedBytes } from '../../support/used-bytes.ts';
 
-const OPTIONS = { timeout: 30_000 };
+const OPTIONS = { timeout: 120_000 };
 const LONG_MS = 600_000;
 
 test('a wait ends when all of its elicitations are complete', OPTIONS, async () => {

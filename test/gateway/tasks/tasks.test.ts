@@ -4,7 +4,7 @@ import { testCore, toolCall } from '../../support/core.ts';
 import { ModernClient } from '../../support/modern-client.ts';
 import { extensionUpstream, SECRET } from '../../support/task-upstreams.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const KNOWS = { extensions: { 'io.modelcontextprotocol/tasks': {} } };
 const ALICE = { key: 'alice', label: 'alice', scopes: [] };
 const BOB = { key: 'bob', label: 'bob', scopes: [] };
@@ -20,7 +20,8 @@ test('a modern client sees the tasks extension, and a legacy client no tasks', T
   assert.equal(legacy.initialized.object('capabilities')?.raw('tasks'), undefined);
 });
 
-test('M-021 a task has one sealed id, which fits a header, until its result', TIMEOUT, async () => {
+// M-021
+test('a task has one sealed id, which fits a header, until its result', TIMEOUT, async () => {
   const { memory, tasks } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
   const client = new ModernClient(gateway, KNOWS, ALICE);
@@ -58,7 +59,8 @@ test('questions in the state of a task name their upstream and are answered', TI
   assert.deepEqual(other.requests('tasks/get'), []);
 });
 
-test('S-004 a task is unknown to other principals, like an invented one', TIMEOUT, async () => {
+// S-004
+test('a task is unknown to other principals, like an invented one', TIMEOUT, async () => {
   const { memory } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
   const { taskId } = await new ModernClient(gateway, KNOWS, ALICE).result('tools/call', toolCall('up__job'));
@@ -72,7 +74,8 @@ test('S-004 a task is unknown to other principals, like an invented one', TIMEOU
   }
 });
 
-test('X-040 task methods need the declared extension; tasks/result is unknown', TIMEOUT, async () => {
+// X-040
+test('task methods need the declared extension; tasks/result is unknown', TIMEOUT, async () => {
   const { memory } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
   const { taskId } = await new ModernClient(gateway, KNOWS).result('tools/call', toolCall('up__job'));
@@ -85,7 +88,8 @@ test('X-040 task methods need the declared extension; tasks/result is unknown', 
   }
 });
 
-test('X-039 a call of a client without tasks declares none to the upstream', TIMEOUT, async () => {
+// X-039
+test('a call of a client without tasks declares none to the upstream', TIMEOUT, async () => {
   const { memory, tasks } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
   const call = { ...toolCall('up__job'), task: { ttl: 1 } };
@@ -103,7 +107,8 @@ test('a task id works after a restart', TIMEOUT, async () => {
   assert.equal((await client.result('tasks/get', { taskId }))['status'], 'working');
 });
 
-test('X-042 a legacy client is asked by a modern task, and gets its outcome', TIMEOUT, async () => {
+// X-042
+test('a legacy client is asked by a modern task, and gets its outcome', TIMEOUT, async () => {
   const ask = { method: 'elicitation/create', params: { message: 'Sure?', requestedSchema: { type: 'object' } } };
   const { memory, tasks } = extensionUpstream((task) =>
     Object.assign(task, { status: 'input_required', inputRequests: { k: ask } }),
@@ -126,7 +131,8 @@ test('X-042 a legacy client is asked by a modern task, and gets its outcome', TI
   });
 });
 
-test('X-041 for a legacy client a failed task is an error, a failed tool a result', TIMEOUT, async () => {
+// X-041
+test('for a legacy client a failed task is an error, a failed tool a result', TIMEOUT, async () => {
   const ends = [
     { status: 'failed', error: { code: -32603, message: 'broke' } },
     { status: 'completed', result: { content: [], isError: true } },
@@ -139,7 +145,8 @@ test('X-041 for a legacy client a failed task is an error, a failed tool a resul
   assert.deepEqual(await client.result('tools/call', toolCall('up__job')), { content: [], isError: true });
 });
 
-test('X-038 cancelling a call that waits for a task cancels the task', TIMEOUT, async () => {
+// X-038
+test('cancelling a call that waits for a task cancels the task', TIMEOUT, async () => {
   const { memory } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
   const client = await gateway.connect();

@@ -8,7 +8,7 @@ import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { ModernClient } from '../../support/modern-client.ts';
 import { coreTaskUpstream, SECRET } from '../../support/task-upstreams.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const EXTENSIONS = { extensions: { 'io.modelcontextprotocol/tasks': {} } };
 const ASKABLE = { ...EXTENSIONS, elicitation: { form: {} } };
 const ASK = '{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":';
@@ -53,7 +53,8 @@ test('a task-only tool of 2025-11-25 becomes a task of the extension with the re
   }
 });
 
-test('X-041 a failed tool completes its task; a protocol error fails the task', TIMEOUT, async () => {
+// X-041
+test('a failed tool completes its task; a protocol error fails the task', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
   const client = new ModernClient(gateway, EXTENSIONS);
@@ -114,7 +115,8 @@ test('a task with a question that its client did not declare fails with the capa
   assert.match(JSON.stringify(failed['error']), /-32021/);
 });
 
-test('X-038 a cancelled upgraded task is cancelled upstream and acknowledged empty', TIMEOUT, async () => {
+// X-038
+test('a cancelled upgraded task is cancelled upstream and acknowledged empty', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
   const client = new ModernClient(gateway, EXTENSIONS);
@@ -124,7 +126,8 @@ test('X-038 a cancelled upgraded task is cancelled upstream and acknowledged emp
   assert.equal((await client.result('tasks/get', { taskId }))['status'], 'cancelled');
 });
 
-test('S-004 upgraded tasks belong to their principal', TIMEOUT, async () => {
+// S-004
+test('upgraded tasks belong to their principal', TIMEOUT, async () => {
   const { memory } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
   const { taskId } = await new ModernClient(gateway, EXTENSIONS).result('tools/call', toolCall('up__job'));

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LIMITS } from '../../../src/limits.ts';
 import { logStream, type LogStreamOptions } from '../../../src/operator/admin/log-stream.ts';
-import { LogTail } from '../../../src/telemetry/log-tail.ts';
+import { LogTail } from '../../../src/telemetry/log/log-tail.ts';
 
 function portOf(tail: LogTail) {
   return {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 import { LineSplitter } from '../../../src/protocol/framing/lines.ts';
 
 interface Line {
@@ -73,7 +73,8 @@ suite('lines', () => {
     },
   ];
   for (const { text, lines } of limits) {
-    test(`REL-12 the limit of 8 bytes is exact for ${JSON.stringify(text)}`, () => {
+    // REL-12
+    test(`the limit of 8 bytes is exact for ${JSON.stringify(text)}`, () => {
       const bytes = Buffer.from(text);
       assert.deepEqual(split([bytes], 8), lines);
       assert.deepEqual(split(cut(bytes, [...bytes.keys()]), 8), lines);
@@ -90,7 +91,8 @@ suite('lines', () => {
     assert.deepEqual(lines, [{ line: '1234', isCut: true }]);
   });
 
-  test('REL-12 bytes split anywhere give the same lines', () => {
+  // REL-12
+  test('bytes split anywhere give the same lines', () => {
     const alphabet = fc.constantFrom('a', 'é', '語', '🙂', '\r', '\n', '\0', '{"a":1}');
     const bytes = fc.oneof(
       fc.array(alphabet, { maxLength: 60 }).map((parts) => Buffer.from(parts.join(''))),

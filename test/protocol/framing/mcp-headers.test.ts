@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 
 import { RawObject } from '../../../src/json/json.ts';
 import type { Notification, Request } from '../../../src/protocol/jsonrpc.ts';
@@ -66,7 +66,8 @@ const standard: { message: Request | Notification; headers: Header[] }[] = [
 ];
 
 for (const { message, headers } of standard) {
-  test(`T-039 ${message.method} ${message.params?.toString()} has the headers of its body`, () => {
+  // T-039
+  test(`${message.method} ${message.params?.toString()} has the headers of its body`, () => {
     assert.deepEqual(standardHeaders(message), headers);
     assert.equal(standardHeaderFault(message, received(headers)), undefined);
   });
@@ -115,15 +116,18 @@ const accepted: { name: string; message: Request | Notification; headers: Header
 ];
 
 for (const { name, message, headers } of accepted) {
-  test(`T-009 ${name}: the request is served`, () => {
+  // T-009
+  test(`${name}: the request is served`, () => {
     assert.equal(standardHeaderFault(message, received(headers)), undefined);
   });
 }
 
 const refused: { name: string; message: Request | Notification; headers: Header[]; why: RegExp }[] = [
-  { name: 'T-009 no method', message: CALL, headers: [['Mcp-Name', 'foo']], why: /Mcp-Method header is missing/ },
+  // T-009
+  { name: 'no method', message: CALL, headers: [['Mcp-Name', 'foo']], why: /Mcp-Method header is missing/ },
+  // T-009
   {
-    name: 'T-009 a method in capitals',
+    name: 'a method in capitals',
     message: CALL,
     headers: [
       ['Mcp-Method', 'TOOLS/CALL'],
@@ -131,8 +135,9 @@ const refused: { name: string; message: Request | Notification; headers: Header[
     ],
     why: /Mcp-Method header does not match/,
   },
+  // T-009
   {
-    name: 'T-009 a method before a strange space',
+    name: 'a method before a strange space',
     message: CALL,
     headers: [
       ['Mcp-Method', 'tools/call\u00a0'],
@@ -140,15 +145,18 @@ const refused: { name: string; message: Request | Notification; headers: Header[
     ],
     why: /Mcp-Method header does not match/,
   },
+  // T-009
   {
-    name: 'T-009 a notification under another method',
+    name: 'a notification under another method',
     message: notification('notifications/cancelled'),
     headers: [['Mcp-Method', 'tools/call']],
     why: /Mcp-Method header does not match/,
   },
-  { name: 'T-010 no name', message: CALL, headers: [['Mcp-Method', 'tools/call']], why: /Mcp-Name header is missing/ },
+  // T-010
+  { name: 'no name', message: CALL, headers: [['Mcp-Method', 'tools/call']], why: /Mcp-Name header is missing/ },
+  // T-010
   {
-    name: 'T-010 another name',
+    name: 'another name',
     message: CALL,
     headers: [
       ['Mcp-Method', 'tools/call'],
@@ -156,8 +164,9 @@ const refused: { name: string; message: Request | Notification; headers: Header[
     ],
     why: /Mcp-Name header does not match/,
   },
+  // T-010
   {
-    name: 'T-010 another URI',
+    name: 'another URI',
     message: request('resources/read', { uri: 'a:b' }),
     headers: [
       ['Mcp-Method', 'resources/read'],
@@ -165,8 +174,9 @@ const refused: { name: string; message: Request | Notification; headers: Header[
     ],
     why: /Mcp-Name header does not match/,
   },
+  // T-011
   {
-    name: 'T-011 a name in bad base64',
+    name: 'a name in bad base64',
     message: CALL,
     headers: [
       ['Mcp-Method', 'tools/call'],
@@ -182,7 +192,8 @@ for (const { name, message, headers, why } of refused) {
   });
 }
 
-test('T-009 matching headers are accepted', () => {
+// T-009
+test('matching headers are accepted', () => {
   assert.equal(standardHeaderFault(CALL, received(GOOD)), undefined);
 });
 
@@ -226,7 +237,8 @@ const mirrored: { name: string; args: string; headers: Header[] }[] = [
 ];
 
 for (const { name, args, headers } of mirrored) {
-  test(`T-039 the headers repeat ${name}`, () => {
+  // T-039
+  test(`the headers repeat ${name}`, () => {
     assert.deepEqual(paramHeaders(PARAMS, RawObject.parse(args)), headers);
     assert.equal(paramHeaderFault(PARAMS, RawObject.parse(args), received(headers)), undefined);
   });
@@ -262,14 +274,16 @@ const compared: { args: string; headers: Header[]; why: RegExp | undefined }[] =
 ];
 
 for (const { args, headers, why } of compared) {
-  test(`T-012 ${quote(headers, 32)} for ${shortened(args, 28)} is ${why === undefined ? 'fine' : 'refused'}`, () => {
+  // T-012
+  test(`${quote(headers, 32)} for ${shortened(args, 28)} is ${why === undefined ? 'fine' : 'refused'}`, () => {
     const fault = paramHeaderFault(PARAMS, RawObject.parse(args), received(headers));
     if (why === undefined) assert.equal(fault, undefined);
     else assert.match(fault ?? '', why);
   });
 }
 
-test('T-012 a call without arguments needs no headers', () => {
+// T-012
+test('a call without arguments needs no headers', () => {
   assert.deepEqual(paramHeaders(PARAMS, undefined), []);
   assert.equal(
     paramHeaderFault(PARAMS, undefined, () => undefined),
@@ -282,7 +296,8 @@ const anyText = fc.oneof(
   fc.string({ unit: fc.constantFrom('\ud800', '\r', '\n', '?=', ' ') }),
 );
 
-test('T-012 S-018 headers made for any arguments are accepted and have no control characters', () => {
+// T-012 S-018
+test('headers made for any arguments are accepted and have no control characters', () => {
   const anyArgs = fc.record(
     {
       region: fc.oneof(anyText, fc.jsonValue()),

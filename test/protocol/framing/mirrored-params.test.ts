@@ -90,7 +90,8 @@ for (const keyword of ['$defs', 'definitions', 'patternProperties', 'dependentSc
 }
 
 for (const { name, root, why } of invalid) {
-  test(`SEC-28 M-024 a schema with ${name} is invalid, with the reason`, () => {
+  // SEC-28 M-024
+  test(`a schema with ${name} is invalid, with the reason`, () => {
     const found = readMirrored(root);
     assert.ok(found.kind === 'invalid');
     assert.match(found.why, why);
@@ -110,7 +111,8 @@ test('an invalid annotation removes all annotations, and nothing else', () => {
   assert.deepEqual(readMirrored(shown), { kind: 'mirrored', params: [] });
 });
 
-test('M-024 an annotation of type number is invalid and removed', () => {
+// M-024
+test('an annotation of type number is invalid and removed', () => {
   const root = schema({ a: { type: 'number', 'x-mcp-header': 'A' } });
   assert.equal(readMirrored(root).kind, 'invalid');
   assert.equal(publishedSchema(root).toString(), '{"type":"object","properties":{"a":{"type":"number"}}}');
@@ -121,7 +123,8 @@ test('a schema with valid annotations stays unchanged', () => {
   assert.equal(publishedSchema(root), root);
 });
 
-test('SEC-28 a schema with very many properties is searched in linear time', { timeout: 20_000 }, () => {
+// SEC-28
+test('a schema with very many properties is searched in linear time', { timeout: 120_000 }, () => {
   const properties = Object.fromEntries(
     Array.from({ length: 20_000 }, (_, i) => [`p${i}`, { type: 'string', 'x-mcp-header': `H${i}` }]),
   );

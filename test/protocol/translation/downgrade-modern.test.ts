@@ -14,36 +14,41 @@ import { LEGACY_REVISIONS, type LegacyRevision } from '../../../src/protocol/rev
 const TEXT = '{"type":"text","text":"t"}';
 
 const results = [
+  // X-002
   {
-    name: 'X-002 what only this revision says goes, and the rest stays',
+    name: 'what only this revision says goes, and the rest stays',
     method: 'resources/read',
     wrapped: false,
     from: '{"resultType":"complete","contents":[ ],"ttlMs":1,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{},"io.modelcontextprotocol/subscriptionId":1,"x":1},"y":1.0}',
     to: '{"contents":[ ],"_meta":{"x":1},"y":1.0}',
   },
+  // X-002
   {
-    name: 'X-002 _meta with nothing else goes whole',
+    name: '_meta with nothing else goes whole',
     method: 'prompts/get',
     wrapped: false,
     from: '{"resultType":"complete","messages":[],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"x","version":"1"}}}',
     to: '{"messages":[]}',
   },
+  // X-043
   {
-    name: 'X-043 a list is wrapped, and readable as text',
+    name: 'a list is wrapped, and readable as text',
     method: 'tools/call',
     wrapped: true,
     from: '{"content":[{"type":"image"}],"structuredContent":[1.0, 12345678901234567890],"resultType":"complete"}',
     to: '{"content":[{"type":"image"},{"type":"text","text":"[1.0, 12345678901234567890]"}],"structuredContent":{"result":[1.0, 12345678901234567890]}}',
   },
+  // X-043
   {
-    name: 'X-043 the text a server sent with it is enough',
+    name: 'the text a server sent with it is enough',
     method: 'tools/call',
     wrapped: false,
     from: `{"content":[ ${TEXT} ],"structuredContent":null}`,
     to: `{"content":[ ${TEXT} ],"structuredContent":{"result":null}}`,
   },
+  // X-043
   {
-    name: 'X-043 an object is wrapped where its schema was',
+    name: 'an object is wrapped where its schema was',
     method: 'tools/call',
     wrapped: true,
     from: `{"content":[${TEXT}],"structuredContent":{"a":1}}`,
@@ -56,8 +61,9 @@ const results = [
     from: '{ "content":[], "structuredContent":{"a":1} }',
     to: '{ "content":[], "structuredContent":{"a":1} }',
   },
+  // X-043
   {
-    name: 'X-043 content that is missing is made',
+    name: 'content that is missing is made',
     method: 'tools/call',
     wrapped: true,
     from: '{"structuredContent":7}',
@@ -86,14 +92,16 @@ for (const { name, method, wrapped, from, to } of results) {
 }
 
 const tools = [
+  // X-043
   {
-    name: 'X-043 a tool that returns a list',
+    name: 'a tool that returns a list',
     wrapped: true,
     from: '{"name":"a","outputSchema":{"type":"array"},"x":1}',
     to: '{"name":"a","outputSchema":{"type":"object","properties":{"result":{"type":"array"}},"required":["result"]},"x":1}',
   },
+  // X-043
   {
-    name: 'X-043 a tool whose output schema cannot be rewritten',
+    name: 'a tool whose output schema cannot be rewritten',
     wrapped: true,
     from: '{"name":"a","outputSchema":{"items":{"a":1,"a":2}}}',
     to: '{"name":"a"}',
@@ -134,7 +142,8 @@ const errors = [
 ];
 
 for (const { name, method, data, to } of errors) {
-  test(`M-007 ${name}: -32602 becomes ${to} for older clients`, () => {
+  // M-007
+  test(`${name}: -32602 becomes ${to} for older clients`, () => {
     const error = { code: -32602, message: 'm', data, x: 1 };
     assert.deepEqual(downgradeModernError(method, error), { ...error, code: to });
   });
@@ -162,34 +171,40 @@ interface AskCase {
 }
 
 const asks: readonly AskCase[] = [
+  // X-027
   {
-    name: 'X-027 a page to open gets an id',
+    name: 'a page to open gets an id',
     method: 'elicitation/create',
     revisions: ['2025-11-25'],
     from: PAGE,
     to: '{"mode":"url","message":"m","url":"https://x.example","elicitationId":"e-1"}',
   },
-  { name: 'X-007 a page to open', method: 'elicitation/create', revisions: BEFORE_2025_11, from: PAGE, to: undefined },
+  // X-007
+  { name: 'a page to open', method: 'elicitation/create', revisions: BEFORE_2025_11, from: PAGE, to: undefined },
   { name: 'a titled choice', method: 'elicitation/create', revisions: ['2025-11-25'], from: TITLED, to: TITLED },
   { name: 'a titled choice', method: 'elicitation/create', revisions: ['2025-06-18'], from: TITLED, to: TITLED_OLD },
-  { name: 'X-007 a form', method: 'elicitation/create', revisions: BEFORE_2025_06, from: TITLED, to: undefined },
+  // X-007
+  { name: 'a form', method: 'elicitation/create', revisions: BEFORE_2025_06, from: TITLED, to: undefined },
   { name: 'a choice of several', method: 'elicitation/create', revisions: ['2025-11-25'], from: SEVERAL, to: SEVERAL },
+  // X-007
   {
-    name: 'X-007 a choice of several',
+    name: 'a choice of several',
     method: 'elicitation/create',
     revisions: BEFORE_2025_11,
     from: SEVERAL,
     to: undefined,
   },
+  // X-007
   {
-    name: 'X-007 sampling with tools',
+    name: 'sampling with tools',
     method: 'sampling/createMessage',
     revisions: BEFORE_2025_11,
     from: WITH_TOOLS,
     to: undefined,
   },
+  // X-043
   {
-    name: 'X-043 sampling with tools',
+    name: 'sampling with tools',
     method: 'sampling/createMessage',
     revisions: ['2025-11-25'],
     from: WITH_TOOLS,
@@ -203,7 +218,8 @@ const asks: readonly AskCase[] = [
     to: '{ "messages":[ ] }',
   },
   { name: 'the roots', method: 'roots/list', revisions: LEGACY_REVISIONS, from: '{ }', to: '{ }' },
-  { name: 'X-007 what nobody can be asked', method: 'x/y', revisions: LEGACY_REVISIONS, from: '{}', to: undefined },
+  // X-007
+  { name: 'what nobody can be asked', method: 'x/y', revisions: LEGACY_REVISIONS, from: '{}', to: undefined },
 ];
 
 for (const { name, method, revisions, from, to } of asks) {

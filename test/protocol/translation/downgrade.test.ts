@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 
 import { RawObject } from '../../../src/json/json.ts';
 import {
@@ -83,13 +83,15 @@ const results: readonly ResultCase[] = [
 
 for (const { name, method, revisions, result, lowered } of results) {
   for (const revision of revisions) {
-    test(`X-044 ${name} for a client of ${revision}`, () => {
+    // X-044
+    test(`${name} for a client of ${revision}`, () => {
       assert.equal(downgradeResult(method, revision, result), lowered);
     });
   }
 }
 
-test('X-044 the text for a link has its title and description', () => {
+// X-044
+test('the text for a link has its title and description', () => {
   const result = '{"content":[{"type":"resource_link","uri":"u:1","name":"n","title":"T","description":"D"}]}';
   assert.equal(
     downgradeResult('tools/call', '2025-03-26', result),
@@ -135,7 +137,8 @@ test('a malformed block is kept beside valid ones', () => {
   assert.equal(downgradeResult('tools/call', '2025-03-26', result), `{"content":[7,null,"x",{"type":1},${LINK_TEXT}]}`);
 });
 
-test('X-044 a client of 2025-03-26 gets text for any structured content', () => {
+// X-044
+test('a client of 2025-03-26 gets text for any structured content', () => {
   fc.assert(
     fc.property(fc.jsonValue(), fc.array(fc.constantFrom(LINK, AUDIO, '{"type":"image"}')), (value, blocks) => {
       const result = `{"content":[${blocks.join(',')}],"structuredContent":${JSON.stringify(value)}}`;
@@ -269,7 +272,8 @@ const asks: readonly AskCase[] = [
 for (const { name, method, revisions, params, lowered } of asks) {
   for (const revision of revisions) {
     const how = lowered === undefined ? ' is not sent' : lowered === params ? ' is sent as it is' : '';
-    test(`X-007 ${name}${how} at ${revision}`, () => {
+    // X-007
+    test(`${name}${how} at ${revision}`, () => {
       assert.equal(downgradeServerRequest(method, revision, RawObject.parse(params))?.toString(), lowered);
     });
   }

@@ -132,13 +132,15 @@ const answers: {
 
 for (const { name, method, revisions, from, to } of answers) {
   for (const revision of revisions) {
-    test(`X-010 ${name} ${to === undefined ? 'does not answer' : 'answers'} ${method} at ${revision}`, () => {
+    // X-010
+    test(`${name} ${to === undefined ? 'does not answer' : 'answers'} ${method} at ${revision}`, () => {
       assert.equal(downgradeInputResponse(method, revision, from), to);
     });
   }
 }
 
-test('X-003 the answer of a legacy client is passed on without task metadata', () => {
+// X-003
+test('the answer of a legacy client is passed on without task metadata', () => {
   const answer = '{"action":"accept","x":1.0,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"}}}';
   assert.equal(upgradeInputResponse(answer), '{"action":"accept","x":1.0}');
   assert.equal(upgradeInputResponse('{ "roots":[] , "_meta":{"x":1}}'), '{ "roots":[] , "_meta":{"x":1}}');

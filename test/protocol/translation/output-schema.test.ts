@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Ajv2020 } from 'ajv/dist/2020.js';
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 
 import { RawObject } from '../../../src/json/json.ts';
 import { isWrapped, wrappedContent, wrappedSchema } from '../../../src/protocol/translation/output-schema.ts';
@@ -16,7 +16,8 @@ const roots = [
 ];
 
 for (const { schema, wrapped } of roots) {
-  test(`X-043 an output schema ${JSON.stringify(schema)} is ${wrapped ? 'wrapped' : 'unchanged'}`, () => {
+  // X-043
+  test(`an output schema ${JSON.stringify(schema)} is ${wrapped ? 'wrapped' : 'unchanged'}`, () => {
     assert.equal(isWrapped(RawObject.of(schema)), wrapped);
   });
 }
@@ -61,7 +62,8 @@ const texts = [
 ];
 
 for (const { name, from, to } of texts) {
-  test(`X-043 ${name}`, () => {
+  // X-043
+  test(name, () => {
     assert.equal(wrappedSchema(RawObject.parse(from))?.toString(), to);
   });
 }
@@ -76,7 +78,8 @@ function allows(schema: unknown, value: unknown): boolean | undefined {
   }
 }
 
-test('X-043 a wrapped schema allows exactly the wrapped content of the schema', () => {
+// X-043
+test('a wrapped schema allows exactly the wrapped content of the schema', () => {
   const { schema } = fc.letrec<{ schema: object; list: object[] }>((tie) => ({
     list: fc.array(tie('schema'), { minLength: 1, maxLength: 2 }),
     schema: fc.oneof(

@@ -15,26 +15,30 @@ const STAMP: Stamp = { serverInfo: '{"name":"linkspan","version":"1"}', ttlMs: 0
 const META = '"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"linkspan","version":"1"}}';
 
 const results = [
+  // X-001
   {
-    name: 'X-001 a call is complete and under our name',
+    name: 'a call is complete and under our name',
     method: 'tools/call',
     from: '{ "content": [ {"type":"text","text":"\\u00e9"} ], "x": 1.0 }',
     to: `{ "content": [ {"type":"text","text":"\\u00e9"} ], "x": 1.0 ,"resultType":"complete",${META}}`,
   },
+  // X-001
   {
-    name: 'X-001 a call without content has none in a list',
+    name: 'a call without content has none in a list',
     method: 'tools/call',
     from: '{"structuredContent":{"content":1}}',
     to: `{"structuredContent":{"content":1},"resultType":"complete","content":[],${META}}`,
   },
+  // M-010
   {
-    name: 'M-010 what is read says how long it may be kept',
+    name: 'what is read says how long it may be kept',
     method: 'resources/read',
     from: '{"contents":[]}',
     to: `{"contents":[],"resultType":"complete",${META},"ttlMs":0,"cacheScope":"private"}`,
   },
+  // M-026
   {
-    name: 'M-026 our name takes the place of another, and the rest of _meta stays',
+    name: 'our name takes the place of another, and the rest of _meta stays',
     method: 'prompts/get',
     from: '{"_meta":{"a":1,"io.modelcontextprotocol/serverInfo":{"name":"x"},"b":2},"messages":[]}',
     to: '{"_meta":{"a":1,"io.modelcontextprotocol/serverInfo":{"name":"linkspan","version":"1"},"b":2},"messages":[],"resultType":"complete"}',
@@ -45,8 +49,9 @@ const results = [
     from: '{"content":[],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"},"io.modelcontextprotocol/model-immediate-response":"x"}}',
     to: `{"content":[],"resultType":"complete",${META}}`,
   },
+  // M-030
   {
-    name: 'M-030 what an older server calls resultType or ttlMs is not what we mean by it',
+    name: 'what an older server calls resultType or ttlMs is not what we mean by it',
     method: 'tools/list',
     from: '{"tools":[],"resultType":"input_required","ttlMs":-1,"_meta":null}',
     to: `{"tools":[],"resultType":"complete","ttlMs":0,${META},"cacheScope":"private"}`,
@@ -59,7 +64,8 @@ for (const { name, method, from, to } of results) {
   });
 }
 
-test('M-010 only results of cacheable methods carry ttlMs and cacheScope', () => {
+// M-010
+test('only results of cacheable methods carry ttlMs and cacheScope', () => {
   const cacheable = [
     'server/discover',
     'tools/list',
@@ -76,7 +82,8 @@ test('M-010 only results of cacheable methods carry ttlMs and cacheScope', () =>
   }
 });
 
-test('M-026 a modern result gets only our serverInfo and cache fields', () => {
+// M-026
+test('a modern result gets only our serverInfo and cache fields', () => {
   const result = RawObject.parse('{"resultType":"complete","supportedVersions":[ ],"ttlMs":9}');
   assert.equal(
     withStamp('server/discover', result, STAMP).toString(),
@@ -118,7 +125,8 @@ for (const { name, from, to } of items) {
   });
 }
 
-test('X-025 an unknown resource gets -32602, and keeps its message and data', () => {
+// X-025
+test('an unknown resource gets -32602, and keeps its message and data', () => {
   const error = { code: -32002, message: 'gone', data: { uri: 'a:b' }, x: 1 };
   assert.deepEqual(upgradeError(error), { ...error, code: -32602 });
   const other = { code: -32000, message: 'x' };
@@ -137,11 +145,13 @@ const asks = [
     to: '{"message":"m","requestedSchema":{"properties":{"a":{"enum":["b"],"enumNames":["B"]}}}}',
   },
   { name: 'sampling', from: '{"messages":[],"maxTokens":1,"_meta":{}}', to: '{"messages":[],"maxTokens":1}' },
-  { name: 'N-44 the roots', from: '{"_meta":{"progressToken":1}}', to: '{}' },
+  // N-44
+  { name: 'the roots', from: '{"_meta":{"progressToken":1}}', to: '{}' },
 ];
 
 for (const { name, from, to } of asks) {
-  test(`X-010 ${name}: the request loses members unknown to this revision`, () => {
+  // X-010
+  test(`${name}: the request loses members unknown to this revision`, () => {
     assert.equal(upgradeServerRequest(RawObject.parse(from)).toString(), to);
   });
 }

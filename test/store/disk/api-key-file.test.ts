@@ -1,14 +1,15 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { chmod, lstat, mkdtemp, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { FileWatch } from '../../../src/config/file-watch.ts';
+import { FileWatch } from '../../../src/config/files/file-watch.ts';
 import { changeKeyFile, readKeyFile } from '../../../src/store/disk/api-key-file.ts';
 import { DiskApiKeyStore } from '../../../src/store/disk/api-key-store.ts';
 import { apiKeyStoreContract, keyOf } from '../api-key-store.contract.ts';
 
-const OPTIONS = { timeout: 30_000 };
+const OPTIONS = { timeout: 120_000 };
 let dir = '';
 let files = 0;
 
@@ -29,12 +30,19 @@ async function fileOf(content: unknown, mode = 0o600): Promise<string> {
 apiKeyStoreContract('disk', async () => {
   const file = freshFile();
   const watchFile = async (path: string, onChange: () => void) => {
-    const watch = new FileWatch(onChange, { pollMs: 20, settleMs: 10 });
-    await watch.setFiles([path]);
+    const watch = new FileWatch(onChange, { pollMs: 20, settleMs: 10, longestMs: 50 });
+    await watch.setFiles(new Map([[path, undefined]]));
     return watch;
   };
   const open = () => new DiskApiKeyStore({ file, stateDir: `${file}-state`, watchFile });
   return [open(), open()];
+});
+
+// N-74
+test('a pipe in the place of a key file is refused at once', OPTIONS, async () => {
+  const file = freshFile();
+  execFileSync('mkfifo', ['-m', '600', file]);
+  await assert.rejects(readKeyFile(file), /is no ordinary file/);
 });
 
 test('a key file is made with mode 0600, and stays so', OPTIONS, async () => {
@@ -47,7 +55,8 @@ test('a key file is made with mode 0600, and stays so', OPTIONS, async () => {
 });
 
 for (const mode of [0o604, 0o606, 0o620, 0o660, 0o601]) {
-  test(`SEC-14 a key file of mode ${mode.toString(8)} is refused`, OPTIONS, async () => {
+  // SEC-14
+  test(`a key file of mode ${mode.toString(8)} is refused`, OPTIONS, async () => {
     const file = await fileOf({ version: 1, keys: [keyOf('one')] }, mode);
     await assert.rejects(readKeyFile(file), /is open to other users \(mode 06\d\d\).*chmod 600/);
   });
@@ -85,7 +94,8 @@ const BROKEN: readonly (readonly [what: string, content: unknown, message: RegEx
 ];
 
 for (const [what, content, message] of BROKEN) {
-  test(`SEC-14 a key file with ${what} is refused, and not quoted`, OPTIONS, async () => {
+  // SEC-14
+  test(`a key file with ${what} is refused, and not quoted`, OPTIONS, async () => {
     const file = await fileOf(content);
     await assert.rejects(readKeyFile(file), (thrown: Error) => {
       assert.match(thrown.message, message);

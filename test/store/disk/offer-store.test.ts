@@ -9,7 +9,7 @@ import { DiskOfferStore } from '../../../src/store/disk/offer-store.ts';
 import { openState } from '../../../src/store/open-state.ts';
 import { offerStoreContract } from '../offer-store.contract.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 const KEY = { upstream: 'up', target: '["node"]', era: '', capabilityKey: '', audience: '' };
 
 async function testStore() {
@@ -108,7 +108,8 @@ test('limit storedOffersPerUpstream: the oldest lists for capabilities are remov
   for (const key of everyone) assert.equal(await dir.store.read(key), 'everyone');
 });
 
-test('N-67 a process that does not own the directory reads lists and writes none', OPTIONS, async () => {
+// N-67
+test('a process that does not own the directory reads lists and writes none', OPTIONS, async () => {
   await using dir = await testStore();
   const ignore = () => undefined;
   const events = { onWriteFailed: ignore, onFailing: ignore, onRecovered: ignore, onLimit: ignore };

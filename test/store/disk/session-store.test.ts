@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import * as fc from 'fast-check';
+import * as fc from '../../support/fast-check.ts';
 import { DiskSessionStore } from '../../../src/store/disk/session-store.ts';
 import { openState } from '../../../src/store/open-state.ts';
 import type { SessionRef, SessionStore } from '../../../src/store/session-store.ts';
@@ -15,7 +15,7 @@ import { smallDisk, type SmallDisk } from '../../support/small-disk.ts';
 import { until } from '../../support/stdio.ts';
 import { sessionStoreContract } from '../session-store.contract.ts';
 
-const OPTIONS = { timeout: 40_000 };
+const OPTIONS = { timeout: 120_000 };
 const HOUR = 3_600_000;
 const IGNORE = {
   onWriteFailed: () => undefined,
@@ -145,7 +145,8 @@ async function stateOf(store: SessionStore, sessions: readonly SessionRef[]): Pr
   );
 }
 
-test('N-65 a journal cut at any byte keeps complete changes and revives no session', OPTIONS, async () => {
+// N-65
+test('a journal cut at any byte keeps complete changes and revives no session', OPTIONS, async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 25 }), fc.nat(), async (steps, cut) => {
       await using dir = await testDir();
@@ -177,7 +178,8 @@ test('N-65 a journal cut at any byte keeps complete changes and revives no sessi
   );
 });
 
-test('N-65 compaction in the middle of changes loses none and revives nothing', OPTIONS, async () => {
+// N-65
+test('compaction in the middle of changes loses none and revives nothing', OPTIONS, async () => {
   await using dir = await testDir();
   const padding = 'x'.repeat(3_000);
   const sessions: SessionRef[] = [];
@@ -224,7 +226,8 @@ test('an invalid line does not affect the other lines', OPTIONS, async () => {
   assert.equal((await dir.lines()).length, 1);
 });
 
-test('N-65 opening removes expired entries', OPTIONS, async (t) => {
+// N-65
+test('opening removes expired entries', OPTIONS, async (t) => {
   t.mock.timers.enable({ apis: ['Date'], now: Date.now() });
   await using dir = await testDir();
   const soon = Date.now() + 200;
@@ -240,7 +243,8 @@ test('N-65 opening removes expired entries', OPTIONS, async (t) => {
   assert.deepEqual(await dir.lines(), []);
 });
 
-test('N-23 two megabytes of subscriptions write about two megabytes', OPTIONS, async () => {
+// N-23
+test('two megabytes of subscriptions write about two megabytes', OPTIONS, async () => {
   await using dir = await testDir();
   await using store = await dir.open();
   const sessions = await Promise.all([newSession(store), newSession(store)]);
@@ -256,7 +260,8 @@ test('N-23 two megabytes of subscriptions write about two megabytes', OPTIONS, a
   assert.ok(written < 8_000_000, `${written} bytes written`);
 });
 
-test('N-23 repeated subscribing and unsubscribing keeps the journal short', OPTIONS, async () => {
+// N-23
+test('repeated subscribing and unsubscribing keeps the journal short', OPTIONS, async () => {
   await using dir = await testDir();
   await using store = await dir.open();
   const session = await newSession(store);
@@ -271,7 +276,8 @@ test('N-23 repeated subscribing and unsubscribing keeps the journal short', OPTI
   assert.equal(await store.load(session), undefined);
 });
 
-test('N-31 an end during a write failure is valid, reported and written later', OPTIONS, async () => {
+// N-31
+test('an end during a write failure is valid, reported and written later', OPTIONS, async () => {
   await using dir = await testDir();
   const failures: unknown[] = [];
   let recovered = 0;
@@ -294,7 +300,8 @@ test('N-31 an end during a write failure is valid, reported and written later', 
   assert.equal(await store.isEnded(session), true);
 });
 
-test('N-31 stopping writes waiting changes once more', OPTIONS, async () => {
+// N-31
+test('stopping writes waiting changes once more', OPTIONS, async () => {
   await using dir = await testDir();
   let session: SessionRef;
   {
@@ -317,7 +324,8 @@ async function fillUp(disk: SmallDisk, store: SessionStore): Promise<void> {
   assert.equal(store.failure, `state directory ${disk.path} cannot be written: ENOSPC`);
 }
 
-test('N-31 a session ended on a full disk stays ended after a restart', OPTIONS, async () => {
+// N-31
+test('a session ended on a full disk stays ended after a restart', OPTIONS, async () => {
   await using disk = await smallDisk('2m');
   const sessions: SessionRef[] = [];
   {
@@ -337,7 +345,8 @@ test('N-31 a session ended on a full disk stays ended after a restart', OPTIONS,
 });
 
 for (const amount of [1, 200, 20_000]) {
-  test(`N-31 ${amount} ends that a disk without any room refuses are written once it has some`, OPTIONS, async () => {
+  // N-31
+  test(`${amount} ends that a disk without any room refuses are written once it has some`, OPTIONS, async () => {
     await using disk = await smallDisk('4m');
     const sessions: SessionRef[] = [];
     {
@@ -358,7 +367,8 @@ for (const amount of [1, 200, 20_000]) {
   });
 }
 
-test('N-31 a full disk at the start keeps the journal that is there', OPTIONS, async () => {
+// N-31
+test('a full disk at the start keeps the journal that is there', OPTIONS, async () => {
   await using disk = await smallDisk('2m');
   let session: SessionRef;
   {

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { createFile, replaceFile } from '../../../src/store/disk/state-file.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 
 async function testDir() {
   const path = await mkdtemp(join(tmpdir(), 'linkspan-file-'));

@@ -10,7 +10,7 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { isStateLocked, lockState, type StateLock } from '../../../src/store/disk/state-lock.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const PROGRAM = fileURLToPath(new URL('../../fixtures/servers/owns-state.ts', import.meta.url));
 
 async function testDir(...below: readonly string[]) {
@@ -82,7 +82,8 @@ async function startAll(dir: string, count: number) {
   };
 }
 
-test('N-67 a second process owns the directory only after the first released it', OPTIONS, async () => {
+// N-67
+test('a second process owns the directory only after the first released it', OPTIONS, async () => {
   await using dir = await testDir();
   await using first = await Contender.start(dir.path);
   await using second = await Contender.start(dir.path);
@@ -94,7 +95,8 @@ test('N-67 a second process owns the directory only after the first released it'
   assert.equal(await second.lock(), 'owner');
 });
 
-test('N-67 the owner that was killed leaves a socket, which the next one replaces', OPTIONS, async () => {
+// N-67
+test('the owner that was killed leaves a socket, which the next one replaces', OPTIONS, async () => {
   await using dir = await testDir();
   for (let round = 0; round < 3; round++) {
     await using owner = await Contender.start(dir.path);
@@ -106,7 +108,8 @@ test('N-67 the owner that was killed leaves a socket, which the next one replace
   }
 });
 
-test('N-67 of 20 processes that start at once one is the owner, also after it was killed', OPTIONS, async () => {
+// N-67
+test('of 20 processes that start at once one is the owner, also after it was killed', OPTIONS, async () => {
   await using dir = await testDir();
   await using all = await startAll(dir.path, 20);
   let living = all.contenders;
@@ -119,7 +122,8 @@ test('N-67 of 20 processes that start at once one is the owner, also after it wa
   }
 });
 
-test('N-67 of many attempts at once, at most one succeeds, with any dead sockets', OPTIONS, async () => {
+// N-67
+test('of many attempts at once, at most one succeeds, with any dead sockets', OPTIONS, async () => {
   await using dir = await testDir();
   await mkdir(join(dir.path, 'owner'));
   for (let round = 0; round < 60; round++) {
@@ -145,7 +149,8 @@ test('N-67 of many attempts at once, at most one succeeds, with any dead sockets
   assert.equal(await isStateLocked(dir.path), false);
 });
 
-test('N-67 a directory whose path is too long for a socket is owned by one process even so', OPTIONS, async () => {
+// N-67
+test('a directory whose path is too long for a socket is owned by one process even so', OPTIONS, async () => {
   await using dir = await testDir('d'.repeat(100), 'e'.repeat(100));
   await using first = await Contender.start(dir.path);
   await using second = await Contender.start(dir.path);
@@ -155,7 +160,8 @@ test('N-67 a directory whose path is too long for a socket is owned by one proce
   assert.equal(await second.lock(), 'owner');
 });
 
-test('N-67 two names of one directory are one directory', OPTIONS, async () => {
+// N-67
+test('two names of one directory are one directory', OPTIONS, async () => {
   await using dir = await testDir('real');
   const other = join(dir.path, '..', 'other');
   await symlink(dir.path, other);
@@ -165,7 +171,8 @@ test('N-67 two names of one directory are one directory', OPTIONS, async () => {
   await lock.release();
 });
 
-test('N-67 a suspended owner still owns the directory', OPTIONS, async () => {
+// N-67
+test('a suspended owner still owns the directory', OPTIONS, async () => {
   await using dir = await testDir();
   await using first = await Contender.start(dir.path);
   assert.equal(await first.lock(), 'owner');

@@ -6,7 +6,7 @@ import { rateTableContract } from '../rate-table.contract.ts';
 
 rateTableContract('memory', async () => new MemoryRateTable(() => undefined));
 
-test('limit rateCounters: the oldest counter begins again', { timeout: 60_000 }, async () => {
+test('limit rateCounters: the oldest counter begins again', { timeout: 120_000 }, async () => {
   const reached: LimitName[] = [];
   const table = new MemoryRateTable((limit) => reached.push(limit));
   const take = async (counter: string) => (await table.take(counter, 1, 1, 60_000)).units;

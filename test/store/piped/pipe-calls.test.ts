@@ -6,7 +6,7 @@ import { LIMITS, type LimitName } from '../../../src/limits.ts';
 import { method } from '../../../src/store/piped/pipe-calls.ts';
 import { pipePair } from './pipe-pair.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const ECHO = method('echo', z.string(), z.string());
 const SILENT = method('silent', z.number(), z.number());
 

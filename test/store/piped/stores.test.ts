@@ -31,7 +31,7 @@ import { MemoryTaskStore } from '../../../src/store/memory/task-store.ts';
 import { taskStoreContract } from '../task-store.contract.ts';
 import { testParent } from './pipe-pair.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const HOUR = 3_600_000;
 const LONG_MS = 60_000;
 const disposable = { [Symbol.asyncDispose]: async () => undefined };
@@ -96,7 +96,8 @@ async function newSession({ store, own }: ReturnType<typeof openSessions>, membe
   return session;
 }
 
-test('REL-27 a write of a worker that has lost the session is refused, and changes nothing', OPTIONS, async () => {
+// REL-27
+test('a write of a worker that has lost the session is refused, and changes nothing', OPTIONS, async () => {
   const parent = testParent();
   const [one, two] = [openSessions(parent.worker()), openSessions(parent.worker())];
   const session = await newSession(one, 'one');

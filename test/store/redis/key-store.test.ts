@@ -5,7 +5,7 @@ import type { RedisConfig } from '../../../src/config/config.ts';
 import { openRedis, redisConfig, sharedRedis } from '../../support/redis.ts';
 import { keyStoreContract } from '../key-store.contract.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 const redis = sharedRedis();
 
 async function open(config: RedisConfig): Promise<RedisKeyStore> {
@@ -28,7 +28,8 @@ test('processes that begin a ring, or add keys, at the same time have one ring',
   assert.equal(after[0]?.length, 4);
 });
 
-test('SEC-11 the ring is not readable in Redis, and another wrapping key is refused in words', OPTIONS, async () => {
+// SEC-11
+test('the ring is not readable in Redis, and another wrapping key is refused in words', OPTIONS, async () => {
   const config = redisConfig((await redis).url);
   const [record] = await (await open(config)).read();
   const { connection, keys } = await openRedis(config);
@@ -38,7 +39,8 @@ test('SEC-11 the ring is not readable in Redis, and another wrapping key is refu
   await assert.rejects(other.read(), { name: 'StartError', message: /gateway\.redis\.wrappingKeys/ });
 });
 
-test('R13 after a flush there is a new ring', OPTIONS, async () => {
+// R13
+test('after a flush there is a new ring', OPTIONS, async () => {
   const config = redisConfig((await redis).url);
   const store = await open(config);
   const [before] = await store.read();

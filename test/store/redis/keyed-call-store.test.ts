@@ -5,7 +5,7 @@ import { openRedis, redisConfig, sharedRedis } from '../../support/redis.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { keyedCallStoreContract } from '../keyed-call-store.contract.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const redis = sharedRedis();
 
 keyedCallStoreContract('redis', async (onLimit, bounds) => {

@@ -16,7 +16,7 @@ import type { PlacementKey } from '../../../src/store/placement-table.ts';
 import { openRedis, redisConfig, startCluster, startSentinel, startTls } from '../../support/redis.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
-const OPTIONS = { timeout: 90_000 };
+const OPTIONS = { timeout: 120_000 };
 
 /** Uses every store once, for several principals, so that several slots are involved. */
 async function useAll(config: RedisConfig): Promise<void> {
@@ -89,7 +89,8 @@ test('every store works over TLS, and a certificate that nobody vouches for is r
   );
 });
 
-test('R13 every store works behind a sentinel, also after a failover', OPTIONS, async () => {
+// R13
+test('every store works behind a sentinel, also after a failover', OPTIONS, async () => {
   await using sentinel = await startSentinel();
   const config = redisConfig(sentinel.url);
   await useAll(config);

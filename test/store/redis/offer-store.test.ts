@@ -8,7 +8,7 @@ import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/
 import { waitUntil } from '../../support/wait-until.ts';
 import { offerStoreContract } from '../offer-store.contract.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const KEY = { upstream: 'up', target: '["node"]', era: '', capabilityKey: '', audience: '' };
 const redis = sharedRedis();
 
@@ -76,7 +76,8 @@ test('limit storedOffersPerUpstream removes the oldest lists of certain clients'
   assert.equal(await store.read(KEY), 'common');
 });
 
-test('R12 without Redis lists are unknown, and writes fail', OPTIONS, async () => {
+// R12
+test('without Redis lists are unknown, and writes fail', OPTIONS, async () => {
   await using server = await RedisServer.start();
   const store = await open(redisConfig(server.url));
   await store.write(KEY, 'text');

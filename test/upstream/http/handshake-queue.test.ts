@@ -15,7 +15,8 @@ function queueOf() {
   return { posted, queue: new HandshakeQueue(({ method }) => posted.push(method)) };
 }
 
-test('L-005 messages wait until the server has accepted notifications/initialized', () => {
+// L-005
+test('messages wait until the server has accepted notifications/initialized', () => {
   const { queue, posted } = queueOf();
   queue.send(message('initialize', 1));
   queue.onAccepted('initialize');

@@ -5,9 +5,10 @@ import { WirePool } from '../../../src/http1/pool.ts';
 import { RequestHead } from '../../../src/http1/request.ts';
 import { EventGet, type StreamEnd } from '../../../src/upstream/http/http-get.ts';
 import { serve, stream, type Upstream, Waitlist } from '../../fixtures/servers/http-harness.ts';
+import { PATIENCE_MS } from '../../support/patience.ts';
 import { UNBOUNDED } from '../../support/receiving.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 const LIMIT_CHARS = 1_000;
 
 type GetEvent =
@@ -23,7 +24,7 @@ class Reader implements AsyncDisposable {
   readonly #wire: WirePool;
 
   constructor({ url, port }: Pick<Upstream, 'url' | 'port'>) {
-    this.#wire = new WirePool(new URL(url), 2_000);
+    this.#wire = new WirePool(new URL(url), PATIENCE_MS);
     this.get = new EventGet({ upstream: 'notes', messageBytes: LIMIT_CHARS, receiving: UNBOUNDED }, this.position, {
       onOpen: () => this.events.push({ kind: 'open' }),
       onEvent: (type, data) => this.events.push({ kind: 'event', type, data }),

@@ -18,9 +18,10 @@ import {
   type Upstream,
   Waitlist,
 } from '../../fixtures/servers/http-harness.ts';
+import { PATIENCE_MS } from '../../support/patience.ts';
 import { UNBOUNDED } from '../../support/receiving.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 
 type Answer = (request: Received, response: ServerResponse) => void;
 
@@ -54,7 +55,7 @@ class Owner implements UpstreamPostHandler, AsyncDisposable {
 
   constructor(server: Upstream, isRefusalAnAnswer = false) {
     this.#server = server;
-    this.#wire = new WirePool(new URL(server.url), 2_000);
+    this.#wire = new WirePool(new URL(server.url), PATIENCE_MS);
     this.#isRefusalAnAnswer = isRefusalAnAnswer;
   }
 

@@ -6,10 +6,11 @@ import { LIMITS } from '../../../src/limits.ts';
 import { reconnectMs, afterResumedStreamEnd, afterServerStreamEnd } from '../../../src/upstream/http/http-stream.ts';
 import { connect, event, greeted, json, progress, result, serve, stream } from '../../fixtures/servers/http-harness.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 const ping = '{"jsonrpc":"2.0","id":"s-ping","method":"ping"}';
 
-test('T-037 a stream without its answer is resumed after `retry`, with Last-Event-ID', LIMIT, async () => {
+// T-037
+test('a stream without its answer is resumed after `retry`, with Last-Event-ID', LIMIT, async () => {
   let endedMs = 0;
   let call: unknown;
   await using server = await serve((request, response) => {
@@ -44,7 +45,8 @@ test('T-037 a stream without its answer is resumed after `retry`, with Last-Even
   await resumed.closed;
 });
 
-test('T-037 a server may end the stream of one request many times, cleanly or by reset', LIMIT, async () => {
+// T-037
+test('a server may end the stream of one request many times, cleanly or by reset', LIMIT, async () => {
   let call: unknown;
   let polls = 0;
   await using server = await serve((request, response) => {
@@ -105,7 +107,8 @@ for (const { name, status } of unresumable) {
   });
 }
 
-test('X-037 a request forgotten between two streams is not resumed', LIMIT, async () => {
+// X-037
+test('a request forgotten between two streams is not resumed', LIMIT, async () => {
   await using server = await serve((request, response) => {
     const resumedFrom = request.headers['last-event-id'];
     if (resumedFrom !== undefined) stream(response, event(result(3)));
@@ -183,7 +186,8 @@ for (const status of [405, 404, 204]) {
   });
 }
 
-test('T-037 the server stream is resumed at its last event', LIMIT, async () => {
+// T-037
+test('the server stream is resumed at its last event', LIMIT, async () => {
   let gets = 0;
   await using server = await serve((request, response) => {
     if (request.method !== 'GET') {
@@ -204,7 +208,8 @@ test('T-037 the server stream is resumed at its last event', LIMIT, async () => 
   );
 });
 
-test('REL-16 a session lost on the server stream closes the transport', LIMIT, async () => {
+// REL-16
+test('a session lost on the server stream closes the transport', LIMIT, async () => {
   let gets = 0;
   await using server = await serve((request, response) => {
     if (request.method !== 'GET') {
@@ -256,7 +261,8 @@ const reconnects = [
 ];
 
 for (const { retryMs, failures, random, ms } of reconnects) {
-  test(`T-037 retry ${retryMs ?? 'unsaid'} and ${failures} failures: reconnects after ${ms} ms`, () => {
+  // T-037
+  test(`retry ${retryMs ?? 'unsaid'} and ${failures} failures: reconnects after ${ms} ms`, () => {
     assert.equal(reconnectMs(retryMs, failures, random), ms);
   });
 }

@@ -70,7 +70,7 @@ test('the end of an earlier POST does not remove a request with the same id', ()
 
 test(
   'the wait for delivery cancels answered requests, and ends with the last message',
-  { timeout: 10_000 },
+  { timeout: 120_000 },
   async () => {
     const posts = new OpenPosts();
     const [answered, notification] = [newPost(1), newPost()];

@@ -11,10 +11,11 @@ import { modernHttpTransport } from '../../../src/upstream/http/http-modern.ts';
 import { WireOpeners } from '../../../src/upstream/http/http-wire.ts';
 import { UndeliveredMessages } from '../../../src/upstream/http/undelivered-messages.ts';
 import { event, result, serve, stream, TIMEOUTS } from '../../fixtures/servers/http-harness.ts';
+import { PATIENCE_MS } from '../../support/patience.ts';
 import { UNBOUNDED } from '../../support/receiving.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
-const BOUNDED = { timeout: 60_000 };
+const BOUNDED = { timeout: 120_000 };
 const COUNT = 5_000;
 const SAID = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}';
 
@@ -22,19 +23,19 @@ for (const [era, transport] of [
   ['legacy', httpTransport],
   ['modern', modernHttpTransport],
 ] as const) {
-  test(`N-29 limit notificationsPerSecond: a flood over HTTP is paused, not lost, ${era}`, BOUNDED, async () => {
+  // N-29
+  test(`limit notificationsPerSecond: a flood over HTTP is paused, not lost, ${era}`, BOUNDED, async () => {
     await using server = await serve((request, response) => {
       if (request.rpc !== 'tools/call') response.writeHead(202).end();
       else stream(response, event(SAID).repeat(COUNT), event(result(request.id)));
     });
     const target = { kind: 'http', url: server.url, headers: {} } as const;
-    const timeouts = { ...TIMEOUTS, callMs: 20_000, maxMs: 20_000 };
-    const wire = new WireOpeners().open(target, timeouts);
+    const wire = new WireOpeners().open(target, TIMEOUTS);
     let pauses = 0;
     let heard = 0;
     const start = transport(target, {
       upstream: 'up',
-      timeouts,
+      timeouts: TIMEOUTS,
       messageBytes: 4_194_304,
       receiving: UNBOUNDED,
       undelivered: new UndeliveredMessages(),
@@ -45,7 +46,7 @@ for (const [era, transport] of [
     });
     const events = { onNotification: () => heard++, onServerRequest: () => undefined, onClose: () => undefined };
     const connection = await Connection.open('up', start, events, new AbortController().signal, { audience: '' });
-    const limits = { timeoutMs: 20_000, maxMs: 20_000, progress: false, context: undefined } as const;
+    const limits = { timeoutMs: PATIENCE_MS, maxMs: PATIENCE_MS, progress: false, context: undefined } as const;
     const answer = await connection.call('tools/call', RawObject.of({ name: 'x' }), limits).answer;
     assert.ok(answer.kind === 'result');
     assert.equal(heard, COUNT);
@@ -63,7 +64,8 @@ for (const [name, transport] of [
   ['http', httpTransport],
   ['sse', sseTransport],
 ] as const) {
-  test(`N-29 limit undeliveredMessages: pings of an upstream that takes no answers, ${name}`, BOUNDED, async () => {
+  // N-29
+  test(`limit undeliveredMessages: pings of an upstream that takes no answers, ${name}`, BOUNDED, async () => {
     const answers = Promise.withResolvers<void>();
     let waiting = 0;
     let most = 0;
@@ -86,13 +88,12 @@ for (const [name, transport] of [
       }
     });
     const target = { kind: name, url: server.url, headers: {} } as const;
-    const timeouts = { ...TIMEOUTS, firstByteMs: 20_000, callMs: 20_000, maxMs: 20_000 };
-    const wire = new WireOpeners().open(target, timeouts);
+    const wire = new WireOpeners().open(target, TIMEOUTS);
     const reached = new Set<string>();
     const undelivered = new UndeliveredMessages((limit) => reached.add(limit));
     const start = transport(target, {
       upstream: 'up',
-      timeouts,
+      timeouts: TIMEOUTS,
       messageBytes: 4_194_304,
       receiving: UNBOUNDED,
       undelivered,
@@ -103,7 +104,7 @@ for (const [name, transport] of [
     });
     const heard = { onNotification: () => undefined, onServerRequest: () => undefined, onClose: () => undefined };
     const connection = await Connection.open('up', start, heard, new AbortController().signal, { audience: '' });
-    const limits = { timeoutMs: 20_000, maxMs: 20_000, progress: false, context: undefined } as const;
+    const limits = { timeoutMs: PATIENCE_MS, maxMs: PATIENCE_MS, progress: false, context: undefined } as const;
     const answer = await connection.call('tools/call', RawObject.of({ name: 'x' }), limits).answer;
     assert.equal(answer.kind, 'result');
     assert.deepEqual([...reached].toSorted(), ['notificationsPerSecond', 'undeliveredMessages']);

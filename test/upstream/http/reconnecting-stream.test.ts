@@ -13,9 +13,10 @@ import {
   type Upstream,
   Waitlist,
 } from '../../fixtures/servers/http-harness.ts';
+import { PATIENCE_MS } from '../../support/patience.ts';
 import { UNBOUNDED } from '../../support/receiving.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 
 /** A stream from a server, with the texts and the end that it has reported. */
 class Reader implements AsyncDisposable {
@@ -27,7 +28,7 @@ class Reader implements AsyncDisposable {
   readonly #wire: WirePool;
 
   constructor({ url }: Upstream, lastEventId = '') {
-    const wire = new WirePool(new URL(url), 2_000);
+    const wire = new WirePool(new URL(url), PATIENCE_MS);
     const session = new HttpSession({ kind: 'http', url, headers: {} }, 'linkspan/test');
     this.#wire = wire;
     this.session = session;

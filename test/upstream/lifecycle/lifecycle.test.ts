@@ -42,7 +42,8 @@ test('an upstream is up in the phases ready and degraded', () => {
   );
 });
 
-test('R1 after a failed start the next attempt waits, longer each time', () => {
+// R1
+test('after a failed start the next attempt waits, longer each time', () => {
   const waits = [1, 2, 3, 4].map((failures) => {
     const state = after(
       Array.from({ length: failures }, (_, n) => [n * 10_000, { ...FAILED, startedMs: n * 10_000 }] as const),
@@ -54,7 +55,8 @@ test('R1 after a failed start the next attempt waits, longer each time', () => {
   assert.ok(backoffMs(1, 0.999) >= 187);
 });
 
-test('REL-10 five failures within a minute are a crash loop, with a pause of a minute', () => {
+// REL-10
+test('five failures within a minute are a crash loop, with a pause of a minute', () => {
   const state = after([0, 1000, 2000, 3000, 4000].map((atMs) => [atMs, { ...FAILED, startedMs: atMs }] as const));
   assert.equal(state.phase, 'failed');
   assert.match(state.reason ?? '', /crash loop.*exited with code 1/);
@@ -63,21 +65,23 @@ test('REL-10 five failures within a minute are a crash loop, with a pause of a m
   assert.deepEqual(decideOpening(state, 64_000), { kind: 'go' });
 });
 
-test('N-07 a server that is too slow to start five times is in no crash loop', () => {
+// N-07
+test('a server that is too slow to start five times is in no crash loop', () => {
   const late = { ...FAILED, isLate: true, reason: 'did not start within 1 s (timeouts.start)' };
   const state = after([0, 1000, 2000, 3000, 4000].map((atMs) => [atMs, { ...late, startedMs: atMs }] as const));
   assert.match(state.reason ?? '', /^too slow to start: failed 5 times within a minute.*\(timeouts\.start\)$/);
   assert.equal(decideOpening(state, 5000).kind, 'refuse');
 });
 
-test('R1 failures of simultaneous attempts count once', () => {
+// R1
+test('failures of simultaneous attempts count once', () => {
   const state = after([10, 11, 12, 13, 14].map((atMs) => [atMs, FAILED] as const));
   assert.doesNotMatch(state.reason ?? '', /crash loop/);
   assert.equal(state.retryAtMs, 260);
 });
 
-// N-84
-test('N-01 a server without a process, remote or not startable, has no crash-loop pause', () => {
+// N-01 N-84
+test('a server without a process, remote or not startable, has no crash-loop pause', () => {
   const tries = Array.from(
     { length: 6 },
     (_, n) => [n * 2_000, { ...FAILED, hasNoProcess: true, startedMs: n * 2_000 }] as const,
@@ -167,7 +171,8 @@ suite('state of an upstream with two eras', () => {
     { legacy: state('failed', 'gone'), modern: state('starting'), phase: 'failed', reason: 'gone' },
     { legacy: state('stopped'), modern: state('stopped'), phase: 'stopped', reason: undefined },
   ] as const) {
-    test(`N-40 legacy ${legacy.phase}, modern ${modern.phase}: ${phase}`, () => {
+    // N-40
+    test(`legacy ${legacy.phase}, modern ${modern.phase}: ${phase}`, () => {
       const { phase: is, reason: why } = overall(legacy, modern);
       assert.deepEqual([is, why], [phase, reason]);
     });

@@ -7,7 +7,7 @@ test('an attempt that always fails is repeated less and less often, at last ever
   assert.deepEqual(pauses, [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000, 5_000]);
 });
 
-test('an attempt is repeated until it succeeds, and not after it', { timeout: 10_000 }, async () => {
+test('an attempt is repeated until it succeeds, and not after it', { timeout: 120_000 }, async () => {
   const outcomes = [false, false, true];
   const attempt = (): Promise<void> =>
     outcomes.shift() === true ? Promise.resolve() : Promise.reject(new Error('no'));
@@ -15,7 +15,7 @@ test('an attempt is repeated until it succeeds, and not after it', { timeout: 10
   assert.deepEqual(outcomes, []);
 });
 
-test('a retry that is aborted ends without another attempt', { timeout: 10_000 }, async () => {
+test('a retry that is aborted ends without another attempt', { timeout: 120_000 }, async () => {
   const stop = new AbortController();
   const never = (): Promise<void> => Promise.reject(new Error('attempted'));
   const retrying = retryUntilDone(never, () => 3_600_000, stop.signal);

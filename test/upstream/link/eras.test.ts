@@ -89,7 +89,8 @@ suite('handshake plan and serving era', () => {
       serves: [undefined, undefined],
     },
   ] as const) {
-    test(`N-40 if ${given}`, () => {
+    // N-40
+    test(`if ${given}`, () => {
       assert.deepEqual(
         [
           planHandshakes(eras, 'legacy'),
@@ -144,6 +145,7 @@ suite('validity of findings', () => {
     },
     { name: 'no finding changes an exclusion by the config', eras: after(LEGACY_ALONE, yes('modern')), speaks: 'no' },
   ]) {
-    test(`N-40 ${name}`, () => assert.equal(eras.modern.speaks, speaks));
+    // N-40
+    test(name, () => assert.equal(eras.modern.speaks, speaks));
   }
 });

@@ -7,7 +7,7 @@ import { openGateway } from '../../support/open-gateway.ts';
 import { usedBytes } from '../../support/used-bytes.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 function tool(name: string, bytes = 10): object {
   return { name, description: 'd'.repeat(bytes), inputSchema: { type: 'object' } };
@@ -32,7 +32,8 @@ async function listOf(answer: (page: number) => Readonly<Record<string, unknown>
   return { tools, requests: page, metrics: await gateway.metrics() };
 }
 
-test('N-21 limit listingBytes: an endless listing of large tools keeps the first tools', TIMEOUT, async () => {
+// N-21
+test('limit listingBytes: an endless listing of large tools keeps the first tools', TIMEOUT, async () => {
   const before = usedBytes();
   const { tools, requests, metrics } = await listOf((page) => ({
     tools: Array.from({ length: 50 }, (_, i) => tool(`t${page}-${i}`, 30_000)),
@@ -46,7 +47,8 @@ test('N-21 limit listingBytes: an endless listing of large tools keeps the first
   await waitUntil(() => usedBytes() - before < 6 * LIMITS.listingBytes);
 });
 
-test('N-21 limit listingItems: items beyond the limit are left out', TIMEOUT, async () => {
+// N-21
+test('limit listingItems: items beyond the limit are left out', TIMEOUT, async () => {
   const { tools, metrics } = await listOf((page) => ({
     tools: Array.from({ length: 20_000 }, (_, i) => tool(`t${page}-${i}`)),
     nextCursor: `c${page}`,
@@ -55,7 +57,8 @@ test('N-21 limit listingItems: items beyond the limit are left out', TIMEOUT, as
   assert.match(metrics, /linkspan_limit_reached_total\{limit="listingItems"\} 1/);
 });
 
-test('N-21 limit listingPages: an endless listing of empty pages ends', TIMEOUT, async () => {
+// N-21
+test('limit listingPages: an endless listing of empty pages ends', TIMEOUT, async () => {
   const { tools, requests, metrics } = await listOf((page) => ({
     tools: page === 0 ? [tool('only')] : [],
     nextCursor: `c${page}`,
@@ -65,7 +68,8 @@ test('N-21 limit listingPages: an endless listing of empty pages ends', TIMEOUT,
   assert.match(metrics, /linkspan_limit_reached_total\{limit="listingPages"\} 1/);
 });
 
-test('N-21 a repeated cursor ends the listing', TIMEOUT, async () => {
+// N-21
+test('a repeated cursor ends the listing', TIMEOUT, async () => {
   const { tools, requests } = await listOf((page) => ({ tools: [tool(`t${page}`)], nextCursor: `c${page % 2}` }));
   assert.deepEqual(tools, ['up__t0', 'up__t1', 'up__t2']);
   assert.equal(requests, 3);

@@ -10,6 +10,7 @@ import { HttpStatusError } from '../../../src/upstream/rpc/http-status-error.ts'
 import { type LinkRequest, Opener } from '../../../src/upstream/link/opener.ts';
 import type { StartTransport, TransportOption } from '../../../src/upstream/rpc/transport.ts';
 import { memoryUpstream, type Peer, result } from '../../support/memory-upstream.ts';
+import { PATIENCE_MS } from '../../support/patience.ts';
 
 const EVENTS = {
   onOpen: () => undefined,
@@ -37,7 +38,7 @@ function openerIn(era: TransportOption['era'], ...transports: StartTransport[]):
     upstream: 'up',
     transports: transports.map((start) => ({ era, isProcess: false, hasCallStreams: true, start })),
     clientInfo: RawObject.EMPTY,
-    timeouts: () => ({ startMs: 2_000, callMs: 2_000 }),
+    timeouts: () => ({ startMs: PATIENCE_MS, callMs: PATIENCE_MS }),
     log: pino({ level: 'silent' }),
     onLimit: (limit) => reached.push(limit),
   });
@@ -51,7 +52,7 @@ function notStreamable(): StartTransport {
   };
 }
 
-const signal = () => AbortSignal.timeout(5_000);
+const signal = () => AbortSignal.timeout(PATIENCE_MS);
 
 test('a server that does not support the first transport is reached by the second', async () => {
   const memory = memoryUpstream({});

@@ -13,9 +13,12 @@ import { ProcessGuard } from '../../../src/upstream/stdio/process-guard.ts';
 import { stdioTransport } from '../../../src/upstream/stdio/stdio.ts';
 import { WrapperCommands } from '../../../src/upstream/stdio/launch/wrapper-commands.ts';
 import { UNBOUNDED } from '../../support/receiving.ts';
+import { stopTime } from '../../support/stopped-time.ts';
 
-const BOUNDED = { timeout: 30_000 };
-const START_MS = 500;
+const BOUNDED = { timeout: 120_000 };
+const START_MS = 500; // subject
+/** Time goes slowly beside the programs, which run meanwhile. */
+const STEP_MS = 1; // subject
 const log = pino({ level: 'silent' });
 let dir = '';
 
@@ -45,7 +48,7 @@ async function failureOf(command: string, args: readonly string[]): Promise<Gate
     upstream: 'up',
     transports: [{ era: 'either', isProcess: true, hasCallStreams: false, start }],
     clientInfo: RawObject.EMPTY,
-    timeouts: () => ({ startMs: START_MS, callMs: 2_000 }),
+    timeouts: () => ({ startMs: START_MS, callMs: START_MS }),
     log,
     onLimit: () => undefined,
   });
@@ -78,14 +81,16 @@ function causeOf({ cause }: GatewayError): string {
   return cause instanceof Error ? cause.message : '';
 }
 
-test('N-07 a wrapper that still downloads is too slow to start, with what to do', BOUNDED, async () => {
-  const failure = await failureOf(join(dir, 'npx'), ['-y', 'x']);
+// N-07
+test('a wrapper that still downloads is too slow to start, with what to do', BOUNDED, async (t) => {
+  const failure = await stopTime(t).passUntil(failureOf(join(dir, 'npx'), ['-y', 'x']), STEP_MS);
   assert.equal(failure.detail.message, 'upstream "up" did not start within 0.5 s (timeouts.start)');
   assert.match(causeOf(failure), /npx or uvx downloads packages: run "linkspan prefetch", or raise timeouts\.start/);
 });
 
-test('N-07 a mute program did not answer initialize in time', BOUNDED, async () => {
-  const failure = await failureOf('sleep', ['60']);
+// N-07
+test('a mute program did not answer initialize in time', BOUNDED, async (t) => {
+  const failure = await stopTime(t).passUntil(failureOf('sleep', ['60']), STEP_MS);
   assert.equal(failure.detail.message, 'upstream "up" did not answer initialize within 0.5 s (timeouts.start)');
   assert.match(causeOf(failure), /linkspan prefetch/);
 });

@@ -11,10 +11,11 @@ import { UpstreamSubscription } from '../../../src/upstream/link/upstream-subscr
 import { Connection } from '../../../src/upstream/rpc/connection.ts';
 import { TIMEOUTS, Waitlist } from '../../fixtures/servers/http-harness.ts';
 import { type HttpUpstream, modernUpstream, type Served } from '../../support/http-upstream.ts';
+import { PATIENCE_MS } from '../../support/patience.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { UNBOUNDED } from '../../support/receiving.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 const LISTEN = 'subscriptions/listen';
 const UPDATED = 'notifications/resources/updated';
 const LISTS = { tools: { listChanged: true }, resources: { listChanged: true, subscribe: true } };
@@ -26,9 +27,9 @@ interface Subscribed extends AsyncDisposable {
 }
 
 /** Opens a connection to a server over HTTP, and subscribes on it. */
-async function subscribe({ url }: HttpUpstream, capabilities: object, callMs = 5_000): Promise<Subscribed> {
+async function subscribe({ url }: HttpUpstream, capabilities: object, callMs = PATIENCE_MS): Promise<Subscribed> {
   const log = pino({ level: 'silent' });
-  const wire = new WirePool(new URL(url), 2_000);
+  const wire = new WirePool(new URL(url), PATIENCE_MS);
   const start = modernHttpTransport(
     { kind: 'http', url, headers: {} },
     {
@@ -47,7 +48,7 @@ async function subscribe({ url }: HttpUpstream, capabilities: object, callMs = 5
     'notes',
     start,
     { onNotification: ignore, onServerRequest: ignore, onClose: ignore },
-    AbortSignal.timeout(5_000),
+    AbortSignal.timeout(PATIENCE_MS),
     { audience: '' },
   );
   connection.setModernClientInfo(RawObject.of({ name: 'linkspan', version: '1' }));

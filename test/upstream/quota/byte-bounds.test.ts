@@ -7,8 +7,10 @@ const QUESTIONS = { each: 'openQuestionBytesPerUpstream', total: 'openQuestionBy
 const LISTENS = { each: 'listenUriBytesPerPrincipal', total: 'listenUriBytes' } as const;
 
 for (const [ofEach, ofAll, names] of [
-  ['N-28 limit openQuestionBytesPerUpstream', 'N-28 limit openQuestionBytes', QUESTIONS],
-  ['N-23 limit listenUriBytesPerPrincipal', 'N-23 limit listenUriBytes', LISTENS],
+  // N-28
+  ['limit openQuestionBytesPerUpstream', 'limit openQuestionBytes', QUESTIONS],
+  // N-23
+  ['limit listenUriBytesPerPrincipal', 'limit listenUriBytes', LISTENS],
 ] as const) {
   const { each, total } = names;
 

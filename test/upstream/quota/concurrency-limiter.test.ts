@@ -32,7 +32,8 @@ function busyLimiter(queueLimit: number) {
   return { limiter, acquire, release, admitted, refused };
 }
 
-test('N-68 principals take turns in the queue, even if one sends many requests', async () => {
+// N-68
+test('principals take turns in the queue, even if one sends many requests', async () => {
   const { acquire, release, admitted } = busyLimiter(100);
   for (let i = 1; i <= 3; i++) acquire('ann', `ann ${i}`);
   acquire('bob');
@@ -42,7 +43,8 @@ test('N-68 principals take turns in the queue, even if one sends many requests',
   assert.deepEqual(admitted, ['ann 1', 'bob', 'cy 1', 'ann 2', 'cy 2', 'ann 3']);
 });
 
-test('N-68 a full queue accepts a principal that has fewer requests than another', async () => {
+// N-68
+test('a full queue accepts a principal that has fewer requests than another', async () => {
   const { limiter, acquire, release, admitted, refused } = busyLimiter(3);
   for (let i = 1; i <= 3; i++) acquire('ann', `ann ${i}`);
   acquire('bob');

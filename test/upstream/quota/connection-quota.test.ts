@@ -2,20 +2,22 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { acquireFromAll, ConnectionQuota } from '../../../src/upstream/quota/connection-quota.ts';
 import { remoteConnections } from '../../../src/upstream/quota/quotas.ts';
+import { PATIENCE_MS } from '../../support/patience.ts';
 import { sharesOf } from './shares.ts';
 
-const TIMEOUT = { timeout: 10_000 };
+const TIMEOUT = { timeout: 120_000 };
 const { signal } = new AbortController();
 
 function quota(limit: number): ConnectionQuota {
   return new ConnectionQuota({ limit, refusal: `all ${limit} are in use`, shares: sharesOf() });
 }
 
-function request(principal: string, waitMs = 5_000) {
+function request(principal: string, waitMs = PATIENCE_MS) {
   return { principal, waitMs, signal };
 }
 
-test('N-03 the principal with the fewest connections gets the next one', TIMEOUT, async () => {
+// N-03
+test('the principal with the fewest connections gets the next one', TIMEOUT, async () => {
   const shared = quota(3);
   const held = [
     await shared.acquire(request('a')),
@@ -33,7 +35,8 @@ test('N-03 the principal with the fewest connections gets the next one', TIMEOUT
   assert.equal(order[0], 'c');
 });
 
-test('N-03 a request that waited too long is refused, and takes no connection later', TIMEOUT, async () => {
+// N-03
+test('a request that waited too long is refused, and takes no connection later', TIMEOUT, async () => {
   const shared = quota(1);
   const permit = await shared.acquire(request('a'));
   assert.equal(await shared.acquire(request('b', 1)), undefined);
@@ -41,7 +44,8 @@ test('N-03 a request that waited too long is refused, and takes no connection la
   assert.ok(await shared.acquire(request('b', 1)));
 });
 
-test('N-03 an abort ends the wait', TIMEOUT, async () => {
+// N-03
+test('an abort ends the wait', TIMEOUT, async () => {
   const shared = quota(1);
   await shared.acquire(request('a'));
   const stopping = new AbortController();
@@ -50,7 +54,8 @@ test('N-03 an abort ends the wait', TIMEOUT, async () => {
   assert.equal(await waiting, undefined);
 });
 
-test('N-03 a waiting request closes a connection without a client, and no other', TIMEOUT, async () => {
+// N-03
+test('a waiting request closes a connection without a client, and no other', TIMEOUT, async () => {
   const shared = quota(2);
   const spare = await shared.acquire(request(''));
   await shared.acquire(request('a'));
@@ -67,13 +72,15 @@ test('N-03 a waiting request closes a connection without a client, and no other'
   assert.equal(closed, 1);
 });
 
-test('N-03 after a refusal of one quota, the others get their connections back', TIMEOUT, async () => {
+// N-03
+test('after a refusal of one quota, the others get their connections back', TIMEOUT, async () => {
   const [own, shared] = [quota(1), quota(0)];
   await assert.rejects(acquireFromAll('up', [own, shared], request('a', 1)), { code: 'overloaded', message: /all 0/ });
   assert.ok(await own.acquire(request('a', 1)));
 });
 
-test('N-60 open files bound the connections to remote upstreams, with a reserve', () => {
+// N-60
+test('open files bound the connections to remote upstreams, with a reserve', () => {
   assert.deepEqual([20_000, 4_096, 1_024, 64].map(remoteConnections), [6_581, 1_280, 256, 1]);
 });
 
@@ -93,7 +100,8 @@ test('a higher bound serves waiting requests at once, and a lower one closes not
   assert.ok(await shared.acquire(request('d', 1)));
 });
 
-test('N-03 the last processes are for principals below their share, which do not wait', TIMEOUT, async () => {
+// N-03
+test('the last processes are for principals below their share, which do not wait', TIMEOUT, async () => {
   const shares = sharesOf();
   const processes = new ConnectionQuota({ limit: 16, refusal: 'all 16 are in use', pool: 'processes', shares });
   const held = await Promise.all(Array.from({ length: 14 }, () => processes.acquire(request('greedy'))));
@@ -106,7 +114,8 @@ test('N-03 the last processes are for principals below their share, which do not
   assert.equal(processes.refuse('third'), 'all 16 are in use');
 });
 
-test('N-03 a free process goes to the principal below its share first', TIMEOUT, async () => {
+// N-03
+test('a free process goes to the principal below its share first', TIMEOUT, async () => {
   const processes = quota(4);
   const held = await Promise.all(Array.from({ length: 4 }, () => processes.acquire(request('greedy'))));
   const order: string[] = [];

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { FairPool, ONE_PRINCIPAL } from '../../../src/upstream/quota/fair-pool.ts';
 import { random } from '../../support/random.ts';
 import { sharesOf } from './shares.ts';
+import { SEED } from '../../support/seed.ts';
 
 /** Takes units for a principal until it gets no more. Returns how many it has got. */
 function takeAll(pool: FairPool, principal: string): number {
@@ -116,8 +117,6 @@ test('weights divide what two principals want whole', () => {
   const share = pool.usedBy('a') / pool.used;
   assert.ok(share > 0.68 && share < 0.82, `${share}`);
 });
-
-const SEED = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
 
 test(`units and weights add up after any sequence of steps (SEED=${SEED})`, () => {
   const pick = random(SEED);

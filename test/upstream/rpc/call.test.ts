@@ -45,7 +45,8 @@ test('cancel passes the reason to the connection', () => {
   assert.equal(call.context, 'alice');
 });
 
-test('REL-04 activity moves the deadline up to the longest time of the call', () => {
+// REL-04
+test('activity moves the deadline up to the longest time of the call', () => {
   const { call } = callOf();
   /** Returns when the call times out after activity at this time; both in ms from the start. */
   const dueAfter = (activityMs: number): number => {

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { GatewayError } from '../../../src/errors.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { LIMITS } from '../../../src/limits.ts';
@@ -8,9 +7,16 @@ import type { Notification } from '../../../src/protocol/jsonrpc.ts';
 import type { CallOptions } from '../../../src/upstream/rpc/call.ts';
 import { type ServerRequest, Connection } from '../../../src/upstream/rpc/connection.ts';
 import { memoryUpstream, type Peer, result, type Script } from '../../support/memory-upstream.ts';
+import { PATIENCE_MS } from '../../support/patience.ts';
 import { until } from '../../support/stdio.ts';
+import { stopTime } from '../../support/stopped-time.ts';
 
-const OPTIONS: CallOptions<string> = { timeoutMs: 5_000, maxMs: 60_000, progress: false, context: undefined };
+const OPTIONS: CallOptions<string> = {
+  timeoutMs: PATIENCE_MS,
+  maxMs: 2 * PATIENCE_MS,
+  progress: false,
+  context: undefined,
+};
 
 async function connect(script: Script) {
   const upstream = memoryUpstream(script);
@@ -27,7 +33,7 @@ async function connect(script: Script) {
       onClose: (error) => closed.push(error),
       onLimit: (limit) => reached.push(limit),
     },
-    AbortSignal.timeout(5_000),
+    AbortSignal.timeout(PATIENCE_MS),
     { audience: '' },
   );
   const [peer] = upstream.peers;
@@ -35,14 +41,15 @@ async function connect(script: Script) {
   return { connection, peer, asks, notifications, closed, reached };
 }
 
-const HASTY = { ...OPTIONS, timeoutMs: 40 };
+const HASTY = { ...OPTIONS, timeoutMs: 1_000 };
 
 /** Waits until the upstream has received this number of messages. */
 function received(peer: Peer, count: number): Promise<void> {
   return until(() => peer.received.length >= count, `the upstream has received ${count} messages`);
 }
 
-test('SEC-26 answers are matched to calls by our own ids, in any order', async () => {
+// SEC-26
+test('answers are matched to calls by our own ids, in any order', async () => {
   const requests: string[] = [];
   const { connection, peer } = await connect({ request: (_peer, request) => void requests.push(request.id) });
   const first = connection.call('a', undefined, OPTIONS);
@@ -66,7 +73,8 @@ test('a request that cannot be serialised throws, and is not in flight', async (
   assert.deepEqual(requests, []);
 });
 
-test('R5 repeated and unknown answers, and ids of other types, have no effect', async () => {
+// R5
+test('repeated and unknown answers, and ids of other types, have no effect', async () => {
   const { connection, peer } = await connect({
     request: (peer, request) => {
       peer.send(`{"jsonrpc":"2.0","id":"${request.id}","result":{"wrong":"type"}}`);
@@ -81,9 +89,12 @@ test('R5 repeated and unknown answers, and ids of other types, have no effect', 
   assert.equal(peer.received.length, 1);
 });
 
-test('L-015 a call without an answer times out, and is cancelled at the upstream', async () => {
+// L-015
+test('a call without an answer times out, and is cancelled at the upstream', async (t) => {
+  const time = stopTime(t);
   const { connection, peer } = await connect({ request: () => undefined });
   const call = connection.call('tools/call', undefined, HASTY);
+  time.pass(HASTY.timeoutMs);
   await assert.rejects(call.answer, { code: 'upstream-timeout', message: /"up" did not answer tools\/call within/ });
   await received(peer, 2);
   const [, cancelled] = peer.received;
@@ -91,41 +102,51 @@ test('L-015 a call without an answer times out, and is cancelled at the upstream
   assert.ok(cancelled?.kind === 'notification' && cancelled.params?.raw('requestId') === String(call.id));
 });
 
-test('L-015 each call ends after its own timeout, with many in flight', async () => {
+// L-015
+test('each call ends after its own timeout, with many in flight', async (t) => {
+  const time = stopTime(t);
   const { connection, peer } = await connect({ request: () => undefined });
   const patient = connection.call('tools/call', undefined, OPTIONS);
   const endless = connection.call('tools/call', undefined, { ...OPTIONS, timeoutMs: Infinity, maxMs: Infinity });
   const hasty = connection.call('tools/call', undefined, HASTY);
   const limited = connection.call('tools/call', undefined, { ...OPTIONS, maxMs: HASTY.timeoutMs });
+  time.pass(HASTY.timeoutMs);
   await Promise.all([hasty, limited].map(({ answer }) => assert.rejects(answer, { code: 'upstream-timeout' })));
   assert.equal(connection.inFlight, 2);
   peer.send(`{"jsonrpc":"2.0","id":${patient.id},"result":{}}`);
   peer.send(`{"jsonrpc":"2.0","id":${endless.id},"result":{}}`);
   assert.equal((await patient.answer).kind, 'result');
   assert.equal((await endless.answer).kind, 'result');
-  await assert.rejects(connection.call('tools/call', undefined, HASTY).answer, { code: 'upstream-timeout' });
+  const late = connection.call('tools/call', undefined, HASTY);
+  time.pass(HASTY.timeoutMs);
+  await assert.rejects(late.answer, { code: 'upstream-timeout' });
 });
 
-test('L-015 progress extends the timeout, up to the longest time of a call', async () => {
+// L-015
+test('progress extends the timeout, up to the longest time of a call', async (t) => {
+  const time = stopTime(t);
   const { connection, peer } = await connect({ request: () => undefined });
-  const limits = { ...OPTIONS, timeoutMs: 300, progress: true };
+  const limits = { ...OPTIONS, timeoutMs: 300, maxMs: 3_000, progress: true };
   const inFlight = connection.call('tools/call', undefined, limits);
   const tooLong = connection.call('tools/call', undefined, { ...limits, maxMs: 600 });
-  while (connection.inFlight === 2) {
+  for (let passedMs = 200; passedMs <= 600; passedMs += 200) {
+    time.pass(200);
     for (const { id: token } of [inFlight, tooLong]) {
       peer.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":1}}`);
     }
-    // Time is the subject here: progress comes more often than the timeout, until the longest time of a call is over.
-    await sleep(20);
   }
   await assert.rejects(tooLong.answer, { code: 'upstream-timeout' });
+  assert.equal(connection.inFlight, 1);
   await connection.close();
   await assert.rejects(inFlight.answer, { code: 'upstream-lost' });
 });
 
-test('L-006 initialize is never cancelled', async () => {
+// L-006
+test('initialize is never cancelled', async (t) => {
+  const time = stopTime(t);
   const { connection, peer } = await connect({ isRaw: true, request: () => undefined });
   const silent = connection.call('initialize', RawObject.EMPTY, HASTY);
+  time.pass(HASTY.timeoutMs);
   await assert.rejects(silent.answer, { code: 'upstream-timeout' });
   await new Promise((resolve) => setImmediate(resolve));
   assert.deepEqual(
@@ -134,7 +155,8 @@ test('L-006 initialize is never cancelled', async () => {
   );
 });
 
-test('M-019 the upstream gets our token, and its progress is routed to its call', async () => {
+// M-019
+test('the upstream gets our token, and its progress is routed to its call', async () => {
   const { connection, peer, notifications } = await connect({ request: () => undefined });
   const params = RawObject.parse('{"name":"x","_meta":{"progressToken":"mine","other":1}}');
   connection.call('tools/call', params, { ...OPTIONS, progress: true, context: 'caller' });
@@ -150,21 +172,21 @@ test('M-019 the upstream gets our token, and its progress is routed to its call'
   await connection.close();
 });
 
-test('L-013 a ping is answered at once', async () => {
+// L-013
+test('a ping is answered at once', async () => {
   const { peer } = await connect({});
   peer.send('{"jsonrpc":"2.0","id":"p","method":"ping"}');
   await received(peer, 1);
   assert.partialDeepStrictEqual(peer.received[0], { kind: 'result', id: '"p"', result: '{}' });
 });
 
-test('calls do not time out while the upstream waits for a client', async () => {
+test('calls do not time out while the upstream waits for a client', async (t) => {
+  const time = stopTime(t);
   const { connection, peer, asks } = await connect({ request: () => undefined });
   const call = connection.call('tools/call', undefined, HASTY);
   await received(peer, 1);
   peer.send('{"jsonrpc":"2.0","id":5,"method":"elicitation/create","params":{}}', call.id);
-  // A call of another connection has the same timeout and starts later, so this one would have timed out before it.
-  const other = await connect({ request: () => undefined });
-  await assert.rejects(other.connection.call('tools/call', undefined, HASTY).answer, { code: 'upstream-timeout' });
+  time.pass(2 * HASTY.timeoutMs);
   assert.equal(connection.inFlight, 1);
   asks[0]?.answer({ kind: 'result', result: '{"action":"accept"}' });
   peer.send(`{"jsonrpc":"2.0","id":${call.id},"result":{}}`);
@@ -185,7 +207,8 @@ test('a cancelled server request is withdrawn, and its late answer is not sent',
   assert.deepEqual(peer.received, []);
 });
 
-test('R1 when the connection closes, all calls fail with the right value of executed', async () => {
+// R1
+test('when the connection closes, all calls fail with the right value of executed', async () => {
   const { connection, peer, closed } = await connect({ request: (peer) => peer.crash('exited with code 1') });
   const call = connection.call('tools/call', undefined, OPTIONS);
   const error = await call.answer.then(

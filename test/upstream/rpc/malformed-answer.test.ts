@@ -12,7 +12,8 @@ function errorOf(text: string): MessageError {
   throw new Error('the text is a message');
 }
 
-test('N-06 the error of an answer beyond a bound names the bound', () => {
+// N-06
+test('the error of an answer beyond a bound names the bound', () => {
   const deep = `{"jsonrpc":"2.0","id":1,"result":${'['.repeat(1_000)}${']'.repeat(1_000)}}`;
   const { code, message } = malformedAnswer('deep', errorOf(deep));
   assert.equal(code, 'upstream-protocol');

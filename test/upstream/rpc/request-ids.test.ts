@@ -14,7 +14,8 @@ function idsElsewhere(count: number): number[] {
   return JSON.parse(stdout);
 }
 
-test('N-20 no id repeats within a process, and each fits 32 bits', () => {
+// N-20
+test('no id repeats within a process, and each fits 32 bits', () => {
   const ids = new Set<number>();
   for (let n = 0; n < 1_000_000; n++) {
     const id = nextRequestId();
@@ -24,7 +25,8 @@ test('N-20 no id repeats within a process, and each fits 32 bits', () => {
   assert.equal(ids.size, 1_000_000);
 });
 
-test('N-20 ids differ between processes, and cannot be derived from earlier ids', () => {
+// N-20
+test('ids differ between processes, and cannot be derived from earlier ids', () => {
   const [here, there] = [idsElsewhere(50), idsElsewhere(50)];
   assert.deepEqual(
     here.filter((id) => there.includes(id)),

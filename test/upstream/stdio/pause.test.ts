@@ -6,6 +6,7 @@ import { Connection } from '../../../src/upstream/rpc/connection.ts';
 import { ProcessGuard } from '../../../src/upstream/stdio/process-guard.ts';
 import { stdioTransport } from '../../../src/upstream/stdio/stdio.ts';
 import { marker } from '../../support/leftovers.ts';
+import { PATIENCE_MS } from '../../support/patience.ts';
 import { UNBOUNDED } from '../../support/receiving.ts';
 
 /** The server's program: writes a flood of notifications, then its answer, and exits if configured. */
@@ -19,9 +20,10 @@ process.stdin.once('data', (chunk) => {
 `;
 
 for (const exits of [false, true]) {
+  // N-29
   test(
-    `N-29 limit notificationsPerSecond: a stdio flood is paused, not lost, exits: ${exits}`,
-    { timeout: 30_000 },
+    `limit notificationsPerSecond: a stdio flood is paused, not lost, exits: ${exits}`,
+    { timeout: 120_000 },
     async () => {
       const log = pino({ level: 'silent' });
       await using guard = new ProcessGuard(log);
@@ -33,7 +35,7 @@ for (const exits of [false, true]) {
       );
       const events = { onNotification: () => heard++, onServerRequest: () => undefined, onClose: () => undefined };
       const connection = await Connection.open('up', start, events, new AbortController().signal, { audience: '' });
-      const limits = { timeoutMs: 20_000, maxMs: 20_000, progress: false, context: undefined } as const;
+      const limits = { timeoutMs: PATIENCE_MS, maxMs: PATIENCE_MS, progress: false, context: undefined } as const;
       const count = 5_000;
       const answering = connection.call('tools/call', RawObject.of({ count, exits }), limits).answer;
       const answer = await answering;

@@ -6,7 +6,7 @@ import { ProcessGuard } from '../../../src/upstream/stdio/process-guard.ts';
 import { marker } from '../../support/leftovers.ts';
 import { childrenOf, isGone, until } from '../../support/stdio.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 const log = pino({ level: 'silent' });
 
 /** A process group that the tests do not end. */

@@ -9,7 +9,7 @@ import { LIMITS, type LimitName } from '../../../src/limits.ts';
 import { ProcessUsages } from '../../../src/upstream/stdio/process-usage.ts';
 import { TAG_NAME, TaggedProcesses } from '../../../src/upstream/stdio/tagged-processes.ts';
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 /** A shell with a child of its own. */
 async function withProcesses(tagged: TaggedProcesses, owner: string): Promise<ChildProcess> {
@@ -19,7 +19,8 @@ async function withProcesses(tagged: TaggedProcesses, owner: string): Promise<Ch
   return child;
 }
 
-test('N-07 usage has the processes of an upstream, with all that they have started', TIMEOUT, async () => {
+// N-07
+test('usage has the processes of an upstream, with all that they have started', TIMEOUT, async () => {
   const tagged = new TaggedProcesses();
   const child = await withProcesses(tagged, 'files');
   try {
@@ -33,7 +34,8 @@ test('N-07 usage has the processes of an upstream, with all that they have start
   }
 });
 
-test('N-07 limit statusProcesses: beyond it, processes are counted without their memory', TIMEOUT, async () => {
+// N-07
+test('limit statusProcesses: beyond it, processes are counted without their memory', TIMEOUT, async () => {
   const many = Array.from({ length: LIMITS.statusProcesses + 1 }, () => process.pid);
   const tagged = { pidsByUpstream: async () => new Map([['files', many]]) };
   const reached: LimitName[] = [];
@@ -50,7 +52,8 @@ const KERNELS = [
 ];
 
 for (const { what, file, text, bytes, note } of KERNELS) {
-  test(`N-07 if ${what}, the memory note says so`, async () => {
+  // N-07
+  test(`if ${what}, the memory note says so`, async () => {
     const procDir = await mkdtemp(join(tmpdir(), 'linkspan-proc-'));
     try {
       await mkdir(join(procDir, '7'));

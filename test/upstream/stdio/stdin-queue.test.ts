@@ -73,7 +73,8 @@ test('a request that is forgotten before its write is never written', async () =
   queue.close(EXIT);
 });
 
-test('REL-14 limit stdinQueueBytes: a request is not executed, other messages are dropped', async () => {
+// REL-14
+test('limit stdinQueueBytes: a request is not executed, other messages are dropped', async () => {
   const { failed, reached, queue, send } = queueOf();
   send(1, `"${'x'.repeat(LIMITS.stdinQueueBytes - 10)}"`);
   send(3);
@@ -87,7 +88,8 @@ test('REL-14 limit stdinQueueBytes: a request is not executed, other messages ar
   queue.close(EXIT);
 });
 
-test('G6 close fails the messages that were not written, as not executed', async () => {
+// G6
+test('close fails the messages that were not written, as not executed', async () => {
   const { pipe, failed, queue, send } = queueOf();
   send(1);
   await turn();

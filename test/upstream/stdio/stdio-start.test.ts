@@ -13,7 +13,7 @@ import { marker } from '../../support/leftovers.ts';
 import { Stdio } from '../../support/stdio.ts';
 import { UNBOUNDED } from '../../support/receiving.ts';
 
-const LIMIT = { timeout: 20_000 };
+const LIMIT = { timeout: 120_000 };
 
 suite('starting a process', () => {
   const directory = mkdtempSync(join(tmpdir(), 'linkspan-stdio-'));

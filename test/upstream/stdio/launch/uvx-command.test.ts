@@ -25,7 +25,8 @@ const cases: readonly Case[] = [
 
 for (const [command, args, asked] of cases) {
   const outcome = asked === undefined ? 'is left to the wrapper' : 'is asked for its file';
-  test(`N-07 ${[command, ...args].join(' ')} ${outcome}`, () => {
+  // N-07
+  test(`${[command, ...args].join(' ')} ${outcome}`, () => {
     const question = printerRun({ command, args }, {}, 'PRINTER');
     assert.deepEqual(question?.args, asked);
     if (question !== undefined) assert.deepEqual(question.serverArgs, ['--utc']);
@@ -33,11 +34,13 @@ for (const [command, args, asked] of cases) {
   });
 }
 
-test('N-07 uvx runs the server if its environment is temporary', () => {
+// N-07
+test('uvx runs the server if its environment is temporary', () => {
   assert.equal(printerRun({ command: 'uvx', args: ['a'] }, { UV_NO_CACHE: '1' }, 'PRINTER'), undefined);
 });
 
-test("N-07 a server is started in place of uvx with the lock on uv's cache", () => {
+// N-07
+test("a server is started in place of uvx with the lock on uv's cache", () => {
   const printed = { text: '/c/uv/archive-v0/x/bin/a', env: { PWD: '/home' } };
   const { command, args, cwd } = uvxLaunch(printed, ['--utc', 'a b']);
   assert.deepEqual([command, ...args.slice(2)], ['/bin/sh', '/c/uv/.lock', '/c/uv/archive-v0/x/bin/a', '--utc', 'a b']);

@@ -8,8 +8,9 @@ import type { LimitName } from '../../../../src/limits.ts';
 import { parsePrinterOutput } from '../../../../src/upstream/stdio/launch/printed-launch.ts';
 import { isNpx, WrapperCommands } from '../../../../src/upstream/stdio/launch/wrapper-commands.ts';
 import { ProcessGuard } from '../../../../src/upstream/stdio/process-guard.ts';
+import { PATIENCE_MS } from '../../../support/patience.ts';
 
-const TIMEOUT = { timeout: 60_000 };
+const TIMEOUT = { timeout: 120_000 };
 const ROOT = join(import.meta.dirname, '../../..');
 const LOG = pino({ level: 'silent' });
 const MEMORY = '@modelcontextprotocol/server-memory';
@@ -34,7 +35,7 @@ async function find(
   try {
     const { PATH = '', HOME = '' } = process.env;
     const commands = new WrapperCommands(dir, guard, LOG, onLimit);
-    const signal = AbortSignal.timeout(50_000);
+    const signal = AbortSignal.timeout(PATIENCE_MS);
     return await commands.find('up', target(command, args, cwd), { PATH, HOME, ...env }, signal);
   } finally {
     await guard[Symbol.asyncDispose]();
@@ -42,7 +43,8 @@ async function find(
   }
 }
 
-test('N-07 npm prints the command, with quoted arguments and its own environment', TIMEOUT, async () => {
+// N-07
+test('npm prints the command, with quoted arguments and its own environment', TIMEOUT, async () => {
   const launch = await find('npx', ['-y', MEMORY, "it's", 'a b'], { env: { OWN: 'one\ntwo' } });
   assert.deepEqual(launch?.args, ['-c', "exec 'mcp-server-memory' 'it'\\''s' 'a b'"]);
   assert.equal(launch?.cwd, ROOT);
@@ -51,12 +53,14 @@ test('N-07 npm prints the command, with quoted arguments and its own environment
   assert.equal(launch?.env['npm_config_script_shell'], undefined);
 });
 
-test('N-07 the wrapper runs the server if npm runs no package or cannot find it', TIMEOUT, async () => {
+// N-07
+test('the wrapper runs the server if npm runs no package or cannot find it', TIMEOUT, async () => {
   assert.equal(await find('npx', ['--offline', '-y', '@linkspan-test/there-is-no-such-package']), undefined);
   assert.equal(await find('/bin/true', []), undefined);
 });
 
-test('N-07 the wrapper runs the server if the user has configured a shell for npm', TIMEOUT, async () => {
+// N-07
+test('the wrapper runs the server if the user has configured a shell for npm', TIMEOUT, async () => {
   assert.equal(await find('npx', ['-y', MEMORY], { env: { npm_config_script_shell: '/bin/sh' } }), undefined);
   const home = await mkdtemp(join(tmpdir(), 'linkspan-home-'));
   await writeFile(join(home, '.npmrc'), 'script-shell=/bin/sh\n');
@@ -64,7 +68,8 @@ test('N-07 the wrapper runs the server if the user has configured a shell for np
   await rm(home, { recursive: true });
 });
 
-test('N-07 only npx and npm exec without shell options count as npx', () => {
+// N-07
+test('only npx and npm exec without shell options count as npx', () => {
   const cases: readonly (readonly [string, readonly string[], boolean])[] = [
     ['npx', ['-y', 'x'], true],
     ['/usr/bin/npx', ['x'], true],
@@ -79,7 +84,8 @@ test('N-07 only npx and npm exec without shell options count as npx', () => {
     assert.equal(isNpx({ command, args }), expected, `${command} ${args.join(' ')}`);
 });
 
-test('N-07 output that is no command is not parsed as one', () => {
+// N-07
+test('output that is no command is not parsed as one', () => {
   assert.equal(parsePrinterOutput(''), undefined);
   assert.equal(parsePrinterOutput('linkspan-command\0server\0A=1\0'), undefined, 'cut');
   assert.equal(parsePrinterOutput('linkspan-command\0\0A=1\0linkspan-end\0'), undefined, 'no command');
@@ -89,7 +95,8 @@ test('N-07 output that is no command is not parsed as one', () => {
   });
 });
 
-test('N-07 limit npxOutputChars: with longer output, the wrapper runs the server', TIMEOUT, async () => {
+// N-07
+test('limit npxOutputChars: with longer output, the wrapper runs the server', TIMEOUT, async () => {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-npx-'));
   const flood = join(dir, 'npx');
   await writeFile(flood, '#!/bin/sh\nexec yes linkspan\n', { mode: 0o700 });

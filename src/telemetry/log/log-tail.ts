@@ -1,4 +1,4 @@
-import { LIMITS } from '../limits.ts';
+import { LIMITS } from '../../limits.ts';
 
 /** Size of the latest part of the log, which is kept in memory. */
 export const RECENT_BYTES = 262_144;

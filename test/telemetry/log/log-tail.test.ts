@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { LIMITS } from '../../src/limits.ts';
-import { createLogger, logTailOf, setLogLevel } from '../../src/telemetry/log.ts';
-import { LogTail, RECENT_BYTES } from '../../src/telemetry/log-tail.ts';
+import { LIMITS } from '../../../src/limits.ts';
+import { createLogger, logTailOf, setLogLevel } from '../../../src/telemetry/log.ts';
+import { LogTail, RECENT_BYTES } from '../../../src/telemetry/log/log-tail.ts';
 
 test('beyond its size the log in memory loses the oldest lines', () => {
   const tail = new LogTail();

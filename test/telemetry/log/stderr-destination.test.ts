@@ -1,0 +1,75 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import { test } from 'node:test';
+import { LIMITS } from '../../../src/limits.ts';
+
+const TIMEOUT = { timeout: 60_000 };
+const LOG = new URL('../../../src/telemetry/log.ts', import.meta.url).href;
+
+/** The bytes that a pipe and the readers at its end hold. */
+const PIPE_BYTES = 2_097_152;
+
+/** A process that logs 16 MiB at once, and says on stdout how many lines are lost. Its stderr is not read before `resume`. */
+function startTalker(format: string, script: string) {
+  const program = `const { createLogger, droppedLinesOf } = await import(${JSON.stringify(LOG)});
+    const log = createLogger('info', undefined, { format: ${JSON.stringify(format)} });
+    for (let i = 0; i < 16_384; i++) log.info({ text: 'x'.repeat(200), more: 'y'.repeat(200), rest: ['z'.repeat(200), 'z'.repeat(200), 'z'.repeat(200)] }, 'line');
+    ${script}`;
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program], { stdio: ['pipe', 'pipe', 'pipe'] });
+  child.stderr.pause();
+  const said = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  return { child, said: async () => String((await said.next()).value), exit: once(child, 'exit') };
+}
+
+for (const format of ['json', 'pretty']) {
+  // N-70
+  test(`limit logBufferBytes: lines that nobody reads are lost and counted (${format})`, TIMEOUT, async () => {
+    const report = `console.log(droppedLinesOf(log)); process.stdin.once('data', () => console.log('alive'));`;
+    const { child, said, exit } = startTalker(format, report);
+    const dropped = Number(await said());
+    assert.ok(dropped > 0 && dropped < 16_384, `${dropped} dropped`);
+    child.stdin.write('\n');
+    assert.equal(await said(), 'alive');
+
+    const kept: string[] = [];
+    const { promise, resolve } = Promise.withResolvers<string>();
+    createInterface({ input: child.stderr }).on('line', (line) => {
+      if (line.includes('lines of the log are lost')) resolve(line);
+      else kept.push(line);
+    });
+    const told = await promise;
+    assert.match(told, new RegExp(`dropped"?[: ]${dropped}\\b`));
+    assert.equal(kept.length + dropped, 16_384);
+    assert.ok(kept.join('\n').length <= LIMITS.logBufferBytes + PIPE_BYTES);
+    child.stdin.end();
+    child.kill();
+    await exit;
+  });
+
+  // N-70
+  test(`a process ends although nobody reads its log (${format})`, TIMEOUT, async () => {
+    const { said, exit } = startTalker(format, `console.log('logged'); setTimeout(() => process.exit(7), 100);`);
+    assert.equal(await said(), 'logged');
+    assert.deepEqual(await exit, [7, null]);
+  });
+}
+
+// N-70
+test('a reader that keeps up gets every line', TIMEOUT, async () => {
+  const program = `const { createLogger, droppedLinesOf } = await import(${JSON.stringify(LOG)});
+    const log = createLogger('info', undefined, { format: 'json' });
+    for (let turn = 0; turn < 200; turn++) {
+      for (let i = 0; i < 50; i++) log.info({ text: 'x'.repeat(200) }, 'line');
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    console.log(droppedLinesOf(log));`;
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program], { stdio: ['ignore', 'pipe', 'pipe'] });
+  let lines = 0;
+  createInterface({ input: child.stderr }).on('line', () => lines++);
+  let said = '';
+  child.stdout.on('data', (chunk) => (said += String(chunk)));
+  const [code] = await once(child, 'close');
+  assert.deepEqual([code, said, lines], [0, '0\n', 10_000]);
+});
