@@ -51,7 +51,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     'load/load.ts',
   ],
   replicas: ['gateway', 'downstream', 'policy', 'json', 'protocol', 'config', 'store', 'telemetry'],
-  operator: ['gateway', 'config', 'telemetry', 'auth'],
+  operator: ['json', 'gateway', 'config', 'telemetry', 'auth'],
   // Every failure can become a JSON-RPC error.
   'errors.ts': ['protocol'],
   'small-collections.ts': [],

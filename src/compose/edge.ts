@@ -157,6 +157,7 @@ export class Edge {
     const { core, log } = this.#parts;
     this.#sweep();
     if (lost.size === 0) return;
+    core.groups.endOf(lost);
     core.sessions
       .endOf(lost)
       .catch((thrown: unknown) =>

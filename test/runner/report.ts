@@ -25,8 +25,8 @@ export interface RunOutcome {
 }
 
 /** The end of a run has at most 60 lines. */
-const MAX_FAILURES = 25;
-const MAX_OTHERS = 8;
+const MAX_FAILURES = 20;
+const MAX_OTHERS = 6;
 const MAX_CHARACTERS = 240;
 
 /** Returns the line of a failed test: place, name, first line of the error, duration. */

@@ -373,6 +373,11 @@ export class ClientGroups {
     for (const group of this.#ready.values()) if (group.view === view) this.#release(group);
   }
 
+  /** Releases the groups of principals that have no credentials any more. Their streams end, and their requests in flight are cancelled. */
+  endOf(principals: ReadonlySet<string>): void {
+    for (const group of this.#ready.values()) if (principals.has(group.principal)) this.#release(group);
+  }
+
   /** Releases all groups. */
   releaseAll(): void {
     for (const group of this.#ready.values()) this.#release(group);

@@ -1,6 +1,7 @@
 import { type Context, Hono } from 'hono';
 import type { Logger } from 'pino';
 import type { ApiKeys } from '../../auth/api-key.ts';
+import { CLIENT_BOUNDS, JsonTextError, RawObject } from '../../json/json.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import { escapeUnseen } from '../../peer-text.ts';
 import { type AdminHeaders, admitOperator } from './access.ts';
@@ -136,7 +137,7 @@ function matches({ path }: AdminRoute, requested: string): boolean {
   return new RegExp(`${pattern}$`).test(requested);
 }
 
-/** Reads the JSON body of a request. An empty body is an empty map. @throws {AdminError} */
+/** Reads the JSON body of a request, within the bounds of messages from clients. An empty body is an empty map. @throws {AdminError} */
 async function readBody(c: Context, { body }: AdminRoute, onLimit: (limit: LimitName) => void): Promise<unknown> {
   if (Object.keys(body.shape).length === 0) return {};
   const text = await textOf(c.req.raw.body);
@@ -151,21 +152,36 @@ async function readBody(c: Context, { body }: AdminRoute, onLimit: (limit: Limit
     throw new AdminError('unsupported-media-type', 'Send the body as application/json.');
   }
   try {
+    // What is nested deeper can be parsed, and overflows the stack when it is written to an upstream.
+    RawObject.parseStrictly(text, CLIENT_BOUNDS);
     return JSON.parse(text);
-  } catch {
-    throw new AdminError('invalid-request', 'The body is not JSON.');
+  } catch (thrown) {
+    if (!(thrown instanceof JsonTextError)) throw thrown;
+    const { refused, message } = thrown;
+    if (refused !== undefined && refused !== 'duplicate') onLimit(refused);
+    const what = refused === undefined ? 'is not a JSON object' : 'is not accepted';
+    throw new AdminError('invalid-request', `The body ${what}: ${message}.`);
   }
 }
 
-/** Returns the text of a body; undefined if it is larger than an operator may send. Hono's limit needs another `Request`. */
+/**
+ * Returns the text of a body; undefined if it is larger than an operator may send. Hono's limit needs another `Request`.
+ *
+ * @throws {AdminError} if the operator leaves before the end.
+ */
 async function textOf(body: ReadableStream<Uint8Array> | null): Promise<string | undefined> {
   if (body === null) return '';
   const chunks: Uint8Array[] = [];
   let bytes = 0;
-  for await (const chunk of body) {
-    bytes += chunk.length;
-    if (bytes > LIMITS.adminBodyBytes) return undefined;
-    chunks.push(chunk);
+  try {
+    for await (const chunk of body) {
+      bytes += chunk.length;
+      if (bytes > LIMITS.adminBodyBytes) return undefined;
+      chunks.push(chunk);
+    }
+  } catch {
+    // Only the connection can fail here, and nobody reads this answer.
+    throw new AdminError('invalid-request', 'The body ended before its end.');
   }
   return Buffer.concat(chunks).toString('utf8');
 }

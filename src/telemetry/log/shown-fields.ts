@@ -12,7 +12,7 @@ const LONG_FIELDS: ReadonlyMap<string, number> = new Map([
   ['message', MESSAGE_CHARS],
   ['reason', MESSAGE_CHARS],
   ['detail', MESSAGE_CHARS],
-  ['line', LIMITS.stderrLineBytes],
+  ['line', LIMITS.stderrLineBytes + 1],
   ['stderr', 4_000],
   ['stack', 4_000],
 ]);

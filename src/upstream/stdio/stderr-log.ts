@@ -63,7 +63,7 @@ export class StderrLog {
     const { log, secrets, onLimit } = this.#parts;
     if (isCut) onLimit?.('stderrLineBytes');
     const shown = secrets.reduce((line, secret) => line.replaceAll(secret, '[redacted]'), text);
-    const line = printedLine(isCut ? `${shown}…` : shown, LIMITS.stderrLineBytes);
+    const line = printedLine(isCut ? `${shown}…` : shown, LIMITS.stderrLineBytes + 1);
     this.#recent.add(line);
     if (log.isLevelEnabled('debug') && this.#isAllowed()) {
       log.debug({ line, severity: severityOf(line) }, 'upstream stderr');

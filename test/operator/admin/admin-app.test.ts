@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict';
+import { hash } from 'node:crypto';
+import { createServer, type IncomingMessage } from 'node:http';
+import { connect } from 'node:net';
+import { test } from 'node:test';
+import { getRequestListener } from '@hono/node-server';
+import { pino } from 'pino';
+import { ApiKeys } from '../../../src/auth/api-key.ts';
+import { LIMITS } from '../../../src/limits.ts';
+import { createAdminApp } from '../../../src/operator/admin/admin-app.ts';
+import { listenLocally } from '../../support/local-port.ts';
+import { waitUntil } from '../../support/wait-until.ts';
+
+const TIMEOUT = { timeout: 120_000 };
+const AUTHORIZATION = 'Bearer key-of-ops';
+
+/** Returns the admin API in front of a gateway that answers no operation, with the lines of its log and the limits that it has reached. */
+function adminApp() {
+  const lines: string[] = [];
+  const limits: string[] = [];
+  const operations: string[] = [];
+  const app = createAdminApp({
+    port: new Proxy(Object.create(null), { get: () => assert.fail('the gateway was asked') }),
+    operators: () => new ApiKeys([{ name: 'ops', sha256: hash('sha256', 'key-of-ops') }]),
+    version: '0',
+    log: pino({ level: 'info' }, { write: (line: string) => void lines.push(line) }),
+    onRefused: () => assert.fail('the operator was refused'),
+    onOperation: (_operator, operation) => void operations.push(operation),
+    onLimit: (limit) => void limits.push(limit),
+  });
+  return { app, lines, limits, operations };
+}
+
+function callOf(args: string): string {
+  return `{"tool":"t","arguments":${args}}`;
+}
+
+const refused = [
+  {
+    name: 'nested too deeply',
+    body: callOf('{"a":'.repeat(100_000) + '1' + '}'.repeat(100_000)),
+    says: /nested too deeply/,
+    limits: ['jsonDepth'],
+  },
+  {
+    name: 'with too many members',
+    body: callOf(`{${Array.from({ length: LIMITS.clientObjectMembers + 1 }, (_, i) => `"${i}":1`).join()}}`),
+    says: /members/,
+    limits: ['clientObjectMembers'],
+  },
+  { name: 'with a repeated member', body: callOf('{"a":1,"a":2}'), says: /twice|duplicate|repeated/, limits: [] },
+  { name: 'that is cut', body: '{"tool":"t"', says: /at offset 11/, limits: [] },
+  { name: 'that is no object', body: '[]', says: /expected an object/, limits: [] },
+];
+
+for (const { name, body, says, limits } of refused) {
+  // N-75
+  test(`a body ${name} is refused with 400 and no line of the log`, TIMEOUT, async () => {
+    const admin = adminApp();
+    const headers = { Authorization: AUTHORIZATION, 'Content-Type': 'application/json' };
+    const response = await admin.app.request('/call', { method: 'POST', headers, body });
+    const text = await response.text();
+    assert.equal(response.status, 400, text);
+    assert.match(text, says);
+    assert.deepEqual([admin.lines, admin.operations, admin.limits], [[], [], limits]);
+  });
+}
+
+// N-75
+test('an operator who leaves before the end of the body makes no line of the log', TIMEOUT, async () => {
+  const { app, lines, operations } = adminApp();
+  const handling = Promise.withResolvers<Response>();
+  const listener = getRequestListener((request) => {
+    const response = Promise.resolve(app.fetch(request));
+    response.then(handling.resolve, handling.reject);
+    return response;
+  });
+  const received = Promise.withResolvers<IncomingMessage>();
+  const server = createServer((request, response) => {
+    received.resolve(request);
+    void listener(request, response);
+  });
+  const to = await listenLocally(server);
+  try {
+    const socket = connect(to, '127.0.0.1');
+    socket.write(
+      `POST /call HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${AUTHORIZATION}\r\n` +
+        'Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"tool":',
+    );
+    const request = await received.promise;
+    await waitUntil(() => request.readableDidRead && request.readableLength === 0);
+    socket.destroy();
+    await handling.promise;
+    assert.deepEqual([lines, operations], [[], []]);
+  } finally {
+    server.close();
+  }
+});
