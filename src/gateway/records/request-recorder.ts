@@ -78,6 +78,13 @@ interface LoggedFailure {
   readonly isSuppressed: boolean;
 }
 
+const SUPPRESSED: LoggedFailure = { reason: undefined, isSuppressed: true };
+
+/** Returns whether the upstream may have run the request, so that it is no refusal of the gateway. */
+function mayHaveRun({ executed }: GatewayError): boolean {
+  return executed === 'unknown' || executed === 'yes';
+}
+
 /** One message of a client and its outcome. */
 interface Outcome {
   readonly kind: LoggedKind;
@@ -251,18 +258,19 @@ export class RequestRecorder {
     const { log } = this.#parts;
     const { code, cause, detail } = error;
     const { method } = request;
-    const isDefect = code === 'internal-error';
-    // A failure of an upstream is not for its sender to cause.
-    const isSuppressed =
-      !isDefect && detail.upstream === undefined && cause === undefined && !this.#refusalLines.admits(principal);
-    if (isAwaited && !isDefect && cause === undefined && this.#wantsLine(code) && !log.isLevelEnabled('debug')) {
-      // The method of an unknown method is in the line.
-      const reason = detail.message === method ? undefined : shownText(error.message);
-      this.#failures.set(request, { reason, isSuppressed });
-    } else if (!isSuppressed) {
-      const fields = { err: error, code, method: nameOf(method), upstream: detail.upstream, traceId: span?.traceId };
-      log[isDefect ? 'error' : 'info'](fields, 'request not answered by an upstream');
+    if (code !== 'internal-error' && !mayHaveRun(error) && !this.#refusalLines.admits(principal)) {
+      this.#failures.set(request, SUPPRESSED);
+      return;
     }
+    const isWhole = cause === undefined && code !== 'internal-error' && !log.isLevelEnabled('debug');
+    if (isAwaited && isWhole && this.#wantsLine(code)) {
+      // The line has the name of an unknown method anyway.
+      const reason = detail.message === method ? undefined : shownText(error.message);
+      this.#failures.set(request, { reason, isSuppressed: false });
+      return;
+    }
+    const fields = { err: error, code, method: nameOf(method), upstream: detail.upstream, traceId: span?.traceId };
+    log[code === 'internal-error' ? 'error' : 'info'](fields, 'request not answered by an upstream');
   }
 
   /** Writes the buffered lines of the request log, and the counts of requests without a line. */
