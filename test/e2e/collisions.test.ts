@@ -165,16 +165,22 @@ test(
     const phases = new Phases(gateway, (phase) => configIn(phase, http, listed));
     const counts = { lists: 0 };
     const startedMs = performance.now();
-    const calls = Promise.all(
-      sessions.map(async (session) => {
-        const { number } = session.planned;
-        const [modern] = await Promise.all([callModern(gateway.endpoint(), number), session.play()]);
-        return modern;
-      }),
-    )
-      // Lists and reloads go on until there were some, however fast the calls are.
-      .finally(() => waitUntil(() => phases.reloads >= 2))
-      .finally(() => playing.abort());
+    const makeCalls = async () => {
+      try {
+        return await Promise.all(
+          sessions.map(async (session) => {
+            const { number } = session.planned;
+            const [modern] = await Promise.all([callModern(gateway.endpoint(), number), session.play()]);
+            return modern;
+          }),
+        );
+      } finally {
+        // However fast the calls are, lists and reloads go on until there were some.
+        await waitUntil(() => phases.reloads >= 2);
+        playing.abort();
+      }
+    };
+    const calls = makeCalls();
     const watching = Promise.all(sessions.map((session) => watchLists(session, phases, playing.signal, counts)));
     const ended = await Promise.allSettled([calls, watching, phases.run(playing.signal)]);
     for (const one of ended) if (one.status === 'rejected') throw one.reason;
