@@ -1,10 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import { open } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createFile, isCode, makeStateDir } from '../store/disk/state-file.ts';
+import { type AllowedOwners, readOwnFile, REFUSED_MODE } from '../store/disk/own-file.ts';
+import { createFile, makeStateDir } from '../store/disk/state-file.ts';
 
 const NAME = 'audit.key';
 const KEY_BYTES = 32;
+const FILE_LIMIT_BYTES = 1_024;
 const FORM = /^[A-Za-z0-9+/_-]{43}=?$/;
 
 /** Returns the path of the key file in a state directory. */
@@ -27,27 +28,19 @@ export async function openKeyFile(stateDir: string): Promise<string> {
 /**
  * Returns the secret in a key file in base64url; undefined if there is no file.
  *
- * @throws {Error} with a message for the operator, if other users can read the file, or it is not a key.
+ * @param owners `any-for-root` for a file that an operator names on the command line.
+ * @throws {Error} with a message for the operator, if other users can use the file, or it is not a key.
  */
-export async function readKeyFile(path: string): Promise<string | undefined> {
-  let text: string;
-  try {
-    const file = await open(path, 'r');
-    try {
-      const { mode } = await file.stat();
-      if ((mode & 0o007) !== 0 && process.platform !== 'win32') {
-        throw new Error(
-          `${path} is open to every user of this machine, who could forge audit records. Run: chmod 600 ${path}`,
-        );
-      }
-      text = (await file.readFile('utf8')).trim();
-    } finally {
-      await file.close();
-    }
-  } catch (thrown) {
-    if (isCode(thrown, 'ENOENT')) return undefined;
-    throw thrown;
-  }
-  if (!FORM.test(text)) throw new Error(`${path} is not a key of 32 bytes in base64. Restore it from a backup.`);
-  return Buffer.from(text, 'base64').toString('base64url');
+export async function readKeyFile(path: string, owners: AllowedOwners = 'self'): Promise<string | undefined> {
+  const text = await readOwnFile(path, {
+    maxBytes: FILE_LIMIT_BYTES,
+    refusedMode: REFUSED_MODE.usedByAll,
+    owners,
+    mayBeLink: owners === 'any-for-root',
+    remedy: `Who has the key can forge audit records. Run: chmod 600 ${path}`,
+  });
+  if (text === undefined) return undefined;
+  const key = text.trim();
+  if (!FORM.test(key)) throw new Error(`${path} is not a key of 32 bytes in base64. Restore it from a backup.`);
+  return Buffer.from(key, 'base64').toString('base64url');
 }

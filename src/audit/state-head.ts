@@ -1,11 +1,13 @@
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { StartError } from '../errors.ts';
-import { isCode, makeStateDir, replaceFile } from '../store/disk/state-file.ts';
+import { readOwnFile, REFUSED_MODE } from '../store/disk/own-file.ts';
+import { makeStateDir, replaceFile } from '../store/disk/state-file.ts';
 import { lockState, type StateLock } from '../store/disk/state-lock.ts';
 import type { FoundRecords } from './audit-sink.ts';
 import { type AuditKey, NO_MAC } from './chain.ts';
 import { readHead } from './head.ts';
+
+const FILE_LIMIT_BYTES = 65_536;
 
 /** The signed head of records that a next process cannot read back, in the state directory. One process at a time can open it. */
 export class StateHead {
@@ -24,7 +26,7 @@ export class StateHead {
    * Opens the head of one kind of destination.
    *
    * @param destination the word in the names of its files: `audit-<destination>.head`.
-   * @throws {StartError} if another process uses the state directory for it.
+   * @throws {StartError} if another process uses the state directory for it, and {@link RefusedFileError}.
    */
   static async open(stateDir: string, destination: 'stdout' | 'otlp', keys: readonly AuditKey[]): Promise<StateHead> {
     await makeStateDir(stateDir);
@@ -34,10 +36,19 @@ export class StateHead {
         `another process with the state directory ${stateDir} writes an audit log to ${destination}`,
       );
     }
-    const path = join(stateDir, `audit-${destination}.head`);
-    const text = await readFile(path, 'utf8').catch((thrown: unknown) => {
-      if (isCode(thrown, 'ENOENT')) return undefined;
+    try {
+      return await StateHead.#read(join(stateDir, `audit-${destination}.head`), lock, keys);
+    } catch (thrown) {
+      await lock.release();
       throw thrown;
+    }
+  }
+
+  static async #read(path: string, lock: StateLock, keys: readonly AuditKey[]): Promise<StateHead> {
+    const text = await readOwnFile(path, {
+      maxBytes: FILE_LIMIT_BYTES,
+      refusedMode: REFUSED_MODE.writtenByAll,
+      remedy: 'Find out who changed it before you remove it: without it, missing records at the end cannot be noticed.',
     });
     const head = text === undefined ? undefined : readHead(keys, text);
     const { seq, mac, oldest, confirmed } = head ?? { seq: 0, mac: NO_MAC, oldest: 1 };

@@ -73,7 +73,7 @@ async function secretsOf({ keyFile }: AuditVerifyOptions, config: Config | undef
   if (inConfig.length > 0) return inConfig;
   const path = keyFile ?? keyFileIn(config?.stateDir ?? '');
   await assertNotOdd(path);
-  const secret = await readKeyFile(path);
+  const secret = await readKeyFile(path, 'any-for-root');
   if (secret === undefined)
     throw new StartError(`there is no key file ${path}${keyFile === undefined ? '; name it with --key-file' : ''}`);
   return [secret];

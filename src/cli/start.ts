@@ -46,10 +46,10 @@ const STDERR = 2;
 /** Stands in a preview for the hash of a key that a reload would make. No key has it. */
 const NO_KEY_YET = '0'.repeat(64);
 
-/** Returns the options for loading the config. */
+/** Returns the options for loading the config. `LINKSPAN_FIRST_KEY=1` stands for `--first-key` in every command that loads it. */
 export function loadOptions({ listen, operator, project, firstKey = false }: StartOptions): LoadPurposes {
   const options = { env: process.env, listen, operator, project };
-  if (!firstKey) return { use: options, preview: options };
+  if (!firstKey && process.env['LINKSPAN_FIRST_KEY'] !== '1') return { use: options, preview: options };
   let keptIn: string | undefined;
   return {
     use: {
@@ -65,7 +65,10 @@ export function loadOptions({ listen, operator, project, firstKey = false }: Sta
         return firstKeyHash(keptIn, (key, file) => printError(firstKeyText(key, file, `${publicUrl}/mcp`)));
       },
     },
-    preview: { ...options, firstKeyHash: ({ stateDir }) => keptFirstKeyHash(keptIn ?? stateDir) ?? NO_KEY_YET },
+    preview: {
+      ...options,
+      firstKeyHash: async ({ stateDir }) => (await keptFirstKeyHash(keptIn ?? stateDir)) ?? NO_KEY_YET,
+    },
   };
 }
 

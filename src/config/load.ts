@@ -57,7 +57,9 @@ export interface LoadOptions {
   /** The folder of the project in `~/.claude.json` whose servers are served as well. */
   readonly project?: string | undefined;
   /** Returns the SHA-256 of an API key for a config without authentication. Called only if the rest of the config is valid. */
-  readonly firstKeyHash?: ((config: Pick<Config, 'stateDir' | 'publicUrl' | 'listen' | 'tls'>) => string) | undefined;
+  readonly firstKeyHash?:
+    | ((config: Pick<Config, 'stateDir' | 'publicUrl' | 'listen' | 'tls'>) => string | Promise<string>)
+    | undefined;
   /** Loads a config whose lock file is missing or broken, for the command that writes it. */
   readonly ignoresLock?: boolean | undefined;
   /** Upstreams to use instead of those of the file. The settings of the gateway are always those of the file. */
@@ -102,7 +104,16 @@ export async function loadConfig(file: string, options: LoadOptions): Promise<Lo
   const files = new ConfigFiles();
   const main = await readMain(file, files);
   const document = parseFile(file, main.text);
-  return await files.build(() => loadFrom(file, { ...main, document }, options, files));
+  const loaded = await files.build(() => loadFrom(file, { ...main, document }, options, files));
+  return options.firstKeyHash === undefined ? loaded : await withFirstKey(loaded, options.firstKeyHash);
+}
+
+/** Adds the first key to a config without authentication. */
+async function withFirstKey(loaded: Loaded, hashOf: NonNullable<LoadOptions['firstKeyHash']>): Promise<Loaded> {
+  const { config } = loaded;
+  if (isAuthRequired(config.auth)) return loaded;
+  const apiKeys = [{ name: 'first', sha256: await hashOf(config) }];
+  return { ...loaded, config: freeze({ ...config, auth: { ...config.auth, apiKeys } }) };
 }
 
 /** The file of a config itself. */
@@ -140,9 +151,7 @@ function loadFrom(
   const addresses = addressesOf(document, settings, overrides);
   const profiles = readProfiles(document, settings, upstreams, keys);
   const rates = readRates(document, settings, { keys, profiles: profiles.profiles });
-  const isAuthConfigured = isAuthRequired(authOf(settings, where));
-  const firstKeyHash = isAuthConfigured ? undefined : options.firstKeyHash;
-  const hasAuth = isAuthConfigured || firstKeyHash !== undefined;
+  const hasAuth = isAuthRequired(authOf(settings, where)) || options.firstKeyHash !== undefined;
   const { access, problems: accessProblems } = readAccess(document, settings, {
     upstreams: keys,
     profiles: profiles.profiles.map(({ id }) => id),
@@ -166,18 +175,10 @@ function loadFrom(
     if (names.problems.length > 0) throw new ConfigError([...names.problems, ...wrongEntries]);
   }
 
-  // Making a key cannot be undone.
-  if (!files.isComplete) throw new ConfigError([]);
-  const config = configOf(absolute, settings, addresses, where, env);
-  const auth =
-    firstKeyHash === undefined
-      ? config.auth
-      : { ...config.auth, apiKeys: [{ name: 'first', sha256: firstKeyHash(config) }] };
   return {
     config: freeze({
-      ...config,
+      ...configOf(absolute, settings, addresses, where, env),
       ...(lock.config === undefined ? {} : { lock: lock.config }),
-      auth,
       upstreams,
       profiles: profiles.profiles,
       access,

@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { DiskKeyStore } from './disk/key-store.ts';
 import { DiskOfferStore } from './disk/offer-store.ts';
 import { DiskSessionStore, type SessionStoreEvents } from './disk/session-store.ts';
+import { directoryRisk } from './disk/own-file.ts';
 import { makeStateDir, removeOldDrafts, systemCode } from './disk/state-file.ts';
 import { isStateLocked, lockState, type StateLock } from './disk/state-lock.ts';
 import type { KeyedCallStore } from './keyed-call-store.ts';
@@ -60,6 +61,8 @@ async function openOwn(stateDir: string, events: SessionStoreEvents): Promise<St
     return inMemory(readOnly(diskOffers(stateDir, events)), notice, events);
   }
   try {
+    const risk = await directoryRisk(stateDir);
+    if (risk !== undefined) events.onRefused(new Error(risk));
     return await withAdvice(stateDir, () => ownState(stateDir, lock, events));
   } catch (thrown) {
     await lock.release();
@@ -115,7 +118,11 @@ function inMemory(offers: OfferStore, notice: string, events: SessionStoreEvents
 
 /** Returns a store on disk that counts failed writes. */
 function diskOffers(stateDir: string, events: SessionStoreEvents): OfferStore {
-  const store = new DiskOfferStore(stateDir, (limit) => events.onLimit(limit));
+  const store = new DiskOfferStore(
+    stateDir,
+    (limit) => events.onLimit(limit),
+    (error) => events.onRefused(error),
+  );
   const reportFailure = async (write: Promise<void>): Promise<void> => {
     try {
       await write;

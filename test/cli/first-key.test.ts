@@ -26,8 +26,8 @@ test('the first start makes a key and shows it, later starts keep it and show no
   const state = join(dir, 'state');
   const shown: string[] = [];
   const show = (key: string) => shown.push(key);
-  const first = firstKeyHash(state, show);
-  const second = firstKeyHash(state, show);
+  const first = await firstKeyHash(state, show);
+  const second = await firstKeyHash(state, show);
 
   assert.equal(shown.length, 1);
   assert.equal(first, sha256(shown[0] ?? ''));
@@ -39,13 +39,19 @@ test('the first start makes a key and shows it, later starts keep it and show no
 
 test('a key file with other text ends the start with the way out, and stays as it is', async () => {
   await writeFile(join(dir, 'first-key.sha256'), 'secret\n');
-  assert.throws(() => firstKeyHash(dir, () => assert.fail('shown')), /does not hold a SHA-256; remove it/);
+  await assert.rejects(
+    firstKeyHash(dir, () => assert.fail('shown')),
+    /does not hold a SHA-256; remove it/,
+  );
   assert.equal(await readFile(join(dir, 'first-key.sha256'), 'utf8'), 'secret\n');
 });
 
 test('a state directory that cannot be written is named', async () => {
   await writeFile(join(dir, 'file'), '');
-  assert.throws(() => firstKeyHash(join(dir, 'file', 'state'), () => assert.fail('shown')), /first-key\.sha256/);
+  await assert.rejects(
+    firstKeyHash(join(dir, 'file', 'state'), () => assert.fail('shown')),
+    /first-key\.sha256/,
+  );
 });
 
 const FILE = { mcpServers: { a: { url: 'http://127.0.0.1:9/mcp' } } };

@@ -34,6 +34,7 @@ export async function openParentState({ stateDir }: Config, metrics: Metrics, lo
         server?.notifyStateFailure(undefined);
       },
       onLimit: (limit) => metrics.countLimit(limit),
+      onRefused: ({ message }) => log.warn(message),
     },
   });
   server = new StoreServer({

@@ -28,8 +28,7 @@ export class ConfigFiles {
   readonly #wanted = new Map<string, { readonly path: string; readonly limitBytes: number }>();
   #bytes = 0;
 
-  /** Returns whether every file that was asked for has been read. */
-  get isComplete(): boolean {
+  get #isComplete(): boolean {
     return this.#wanted.size === 0;
   }
 
@@ -62,9 +61,9 @@ export class ConfigFiles {
     for (;;) {
       try {
         const built = build();
-        if (this.isComplete) return built;
+        if (this.#isComplete) return built;
       } catch (thrown) {
-        if (this.isComplete) throw thrown;
+        if (this.#isComplete) throw thrown;
       }
       await this.readWanted();
     }

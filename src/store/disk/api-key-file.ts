@@ -1,16 +1,13 @@
-import { constants } from 'node:fs';
-import { open, realpath, rm, stat } from 'node:fs/promises';
+import { realpath, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { changedKeys, type KeyChange, MAX_KEYS, type StoredKey, storedKeySchema } from '../api-key-store.ts';
-import { jsonOf } from './own-file.ts';
+import { jsonOf, readOwnFile, REFUSED_MODE } from './own-file.ts';
 import { createFile, isCode, makeStateDir, replaceFile } from './state-file.ts';
 
 /** About 600 bytes for each of {@link MAX_KEYS}. */
 const LIMIT_BYTES = 64 * 1_048_576;
-/** Others may not read the file, and the group may not write it. Kubernetes opens a volume to the group of the pod, for reading. */
-const REFUSED_MODE = 0o027;
 /** The time that a command waits for another one, and after which a lock of a killed one is removed. */
 const LOCK_WAIT_MS = 5_000;
 const LOCK_STALE_MS = 30_000;
@@ -45,28 +42,14 @@ export async function readKeyFile(path: string): Promise<readonly StoredKey[]> {
 }
 
 async function readText(path: string): Promise<string> {
-  // Without blocking, because a pipe without a writer would stop the thread.
-  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch((thrown: unknown) => {
-    if (isCode(thrown, 'ENOENT')) throw new Error(`${path} does not exist; make it with: linkspan key create <name>`);
-    throw thrown;
+  const text = await readOwnFile(path, {
+    maxBytes: LIMIT_BYTES,
+    refusedMode: REFUSED_MODE.writtenByGroupOrUsedByAll,
+    mayBeLink: true,
+    remedy: `Check its keys, and run: chmod 600 ${path}`,
   });
-  try {
-    const found = await file.stat();
-    if (!found.isFile()) throw new Error(`${path} is no ordinary file, so it is not used`);
-    const { mode, uid, size } = found;
-    if (process.platform !== 'win32') {
-      const isForeign = process.getuid !== undefined && uid !== process.getuid() && uid !== 0;
-      if (isForeign) throw new Error(`${path} belongs to another user (uid ${uid}), so it is not used`);
-      if ((mode & REFUSED_MODE) !== 0) {
-        const octal = (mode & 0o777).toString(8).padStart(4, '0');
-        throw new Error(`${path} is open to other users (mode ${octal}), so it is not used; run: chmod 600 ${path}`);
-      }
-    }
-    if (size > LIMIT_BYTES) throw new Error(`${path} is larger than ${LIMIT_BYTES} bytes, so it is not used`);
-    return await file.readFile('utf8');
-  } finally {
-    await file.close();
-  }
+  if (text === undefined) throw new Error(`${path} does not exist; make it with: linkspan key create <name>`);
+  return text;
 }
 
 /**
@@ -118,8 +101,12 @@ function usesFile(stateDir: string): string {
 /** Reads the times of last use of API keys, by id; ms since the epoch. Empty if there are none, or they cannot be read. */
 export async function readKeyUses(stateDir: string): Promise<ReadonlyMap<string, number>> {
   try {
-    await using file = await open(usesFile(stateDir), 'r');
-    return new Map(Object.entries(USES.safeParse(jsonOf(await file.readFile('utf8'))).data ?? {}));
+    const text = await readOwnFile(usesFile(stateDir), {
+      maxBytes: LIMIT_BYTES,
+      refusedMode: REFUSED_MODE.writtenByAll,
+      remedy: 'The next write replaces it.',
+    });
+    return new Map(Object.entries(USES.safeParse(jsonOf(text ?? '')).data ?? {}));
   } catch {
     return new Map();
   }

@@ -1,22 +1,23 @@
-import { createHash, randomBytes, randomUUID } from 'node:crypto';
-import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createHash, randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { StartError } from '../../errors.ts';
-import { isCode } from './state-file.ts';
+import { readOwnFile, REFUSED_MODE } from './own-file.ts';
+import { createFile, makeStateDir } from './state-file.ts';
 
 const FILE = 'first-key.sha256';
+const FILE_LIMIT_BYTES = 1_024;
 const KEY_BYTES = 32;
 
 /**
  * Returns the SHA-256 of the first key, from the state directory. If there is none, makes a key, stores its hash, and passes the
  * key itself to `show`. It is shown only that once.
  *
- * @throws {StartError} if the file cannot be read or written.
+ * @throws {StartError} if the file cannot be read or written, or another user could have written it.
  */
-export function firstKeyHash(stateDir: string, show: (key: string, file: string) => void): string {
+export async function firstKeyHash(stateDir: string, show: (key: string, file: string) => void): Promise<string> {
   const file = join(stateDir, FILE);
   try {
-    return readHash(file) ?? makeKey(stateDir, file, show);
+    return (await readHash(file)) ?? (await makeKey(stateDir, file, show));
   } catch (thrown) {
     if (thrown instanceof StartError || !(thrown instanceof Error)) throw thrown;
     throw new StartError(`the hash of the first API key cannot be kept in ${file}: ${thrown.message}`, thrown);
@@ -26,40 +27,31 @@ export function firstKeyHash(stateDir: string, show: (key: string, file: string)
 /**
  * Returns the SHA-256 of the first key without making one, or undefined if there is none yet.
  *
- * @throws {StartError} if the file holds something else.
+ * @throws {StartError} if the file holds something else, or another user could have written it.
  */
-export function keptFirstKeyHash(stateDir: string): string | undefined {
-  return readHash(join(stateDir, FILE));
+export async function keptFirstKeyHash(stateDir: string): Promise<string | undefined> {
+  return await readHash(join(stateDir, FILE));
 }
 
-/** Returns undefined if the file does not exist. @throws {StartError} if it holds something else. */
-function readHash(file: string): string | undefined {
-  let text: string;
-  try {
-    text = readFileSync(file, 'utf8').trim();
-  } catch (thrown) {
-    if (isCode(thrown, 'ENOENT')) return undefined;
-    throw thrown;
-  }
-  if (/^[\da-f]{64}$/.test(text)) return text;
+async function readHash(file: string): Promise<string | undefined> {
+  const text = await readOwnFile(file, {
+    maxBytes: FILE_LIMIT_BYTES,
+    refusedMode: REFUSED_MODE.writtenByAll,
+    remedy: 'Who wrote it has a key of this gateway. Remove it, and the next start makes a new API key.',
+  });
+  if (text === undefined || /^[\da-f]{64}$/.test(text.trim())) return text?.trim();
   throw new StartError(`${file} does not hold a SHA-256; remove it, and the next start makes a new API key`);
 }
 
-function makeKey(stateDir: string, file: string, show: (key: string, file: string) => void): string {
+async function makeKey(stateDir: string, file: string, show: (key: string, file: string) => void): Promise<string> {
   const key = randomBytes(KEY_BYTES).toString('base64url');
   const hash = createHash('sha256').update(key).digest('hex');
-  mkdirSync(stateDir, { recursive: true, mode: 0o700 });
-  const draft = `${file}.${randomUUID()}`;
-  try {
-    writeFileSync(draft, `${hash}\n`, { mode: 0o600, flush: true });
-    // Fails if another process has made a key in the meantime; that key is valid then.
-    linkSync(draft, file);
-  } catch (thrown) {
-    const other = isCode(thrown, 'EEXIST') ? readHash(file) : undefined;
-    if (other === undefined) throw thrown;
-    return other;
-  } finally {
-    rmSync(draft, { force: true });
+  await makeStateDir(stateDir);
+  if (!(await createFile(file, `${hash}\n`))) {
+    // Another process has made a key in the meantime. That key is valid then.
+    const other = await readHash(file);
+    if (other !== undefined) return other;
+    throw new Error('it was made and removed again at the same time');
   }
   show(key, file);
   return hash;

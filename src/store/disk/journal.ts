@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import { createReadStream } from 'node:fs';
-import { appendFile, rm, stat, truncate, writeFile } from 'node:fs/promises';
-import { isCode, replaceFile, systemCode } from './state-file.ts';
+import { appendFile, rm, truncate, writeFile } from 'node:fs/promises';
+import { openOwnFile, REFUSED_MODE } from './own-file.ts';
+import { replaceFile, systemCode } from './state-file.ts';
 
 /** A shorter journal is not rewritten. */
 const MIN_REWRITE_BYTES = 256 * 1_024;
@@ -70,27 +70,29 @@ export class Journal implements AsyncDisposable {
     return this.#failure;
   }
 
-  /** Yields the lines of the file. The last one may be incomplete. */
+  /** Yields the lines of the file. The last one may be incomplete. @throws {RefusedFileError} if other users can have written it. */
   async *read(): AsyncGenerator<string> {
+    await using file = await openOwnFile(this.#path, {
+      maxBytes: Infinity,
+      refusedMode: REFUSED_MODE.writtenByAll,
+      remedy: 'Remove it: every session then ends.',
+    });
+    if (file === undefined) return;
     // Parts of an unfinished line, which can be much longer than one chunk.
     let pieces: string[] = [];
-    try {
-      for await (const chunk of createReadStream(this.#path, 'utf8')) {
-        const [first = '', ...lines] = String(chunk).split('\n');
-        pieces.push(first);
-        const last = lines.pop();
-        if (last === undefined) continue;
-        yield pieces.join('');
-        yield* lines;
-        pieces = [last];
-      }
-      const rest = pieces.join('');
-      yield rest;
-      this.#isTorn = rest !== '';
-      this.#size = (await stat(this.#path)).size;
-    } catch (thrown) {
-      if (!isCode(thrown, 'ENOENT')) throw thrown;
+    for await (const chunk of file.createReadStream({ encoding: 'utf8', autoClose: false })) {
+      const [first = '', ...lines] = String(chunk).split('\n');
+      pieces.push(first);
+      const last = lines.pop();
+      if (last === undefined) continue;
+      yield pieces.join('');
+      yield* lines;
+      pieces = [last];
     }
+    const rest = pieces.join('');
+    yield rest;
+    this.#isTorn = rest !== '';
+    this.#size = (await file.stat()).size;
   }
 
   /** Rewrites the file from the state. Keeps the old file if the disk has no room for a second one. */

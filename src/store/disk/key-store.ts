@@ -1,8 +1,11 @@
-import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { freshKey, type KeyStore, type KeyRecord, keyRecordSchema, withFreshKey } from '../key-store.ts';
-import { createFile, isCode, makeStateDir, replaceFile } from './state-file.ts';
+import { jsonOf, readOwnFile, REFUSED_MODE } from './own-file.ts';
+import { createFile, makeStateDir, replaceFile } from './state-file.ts';
+
+/** A ring has a handful of keys of about 200 bytes. */
+const FILE_LIMIT_BYTES = 1_048_576;
 
 const ringSchema = z.strictObject({ keys: z.array(keyRecordSchema).min(1) });
 
@@ -10,17 +13,8 @@ function textOf(keys: readonly KeyRecord[]): string {
   return `${JSON.stringify({ keys }, undefined, 2)}\n`;
 }
 
-function json(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    // The parser's message would quote the text, which is secret.
-    return undefined;
-  }
-}
-
 function parse(text: string, path: string): readonly KeyRecord[] {
-  const { data, error } = ringSchema.safeParse(json(text));
+  const { data, error } = ringSchema.safeParse(jsonOf(text));
   if (data !== undefined) return data.keys;
   const where = error.issues[0]?.path.join('.') ?? '';
   throw new Error(
@@ -43,36 +37,30 @@ export class DiskKeyStore implements KeyStore {
   static async open(stateDir: string): Promise<DiskKeyStore> {
     await makeStateDir(stateDir);
     const store = new DiskKeyStore(join(stateDir, 'keys.json'));
-    try {
-      await store.read();
-    } catch (thrown) {
-      if (!isCode(thrown, 'ENOENT')) throw thrown;
-      await createFile(store.#path, textOf([freshKey(Date.now())]));
-    }
+    if ((await store.#find()) === undefined) await createFile(store.#path, textOf([freshKey(Date.now())]));
     return store;
   }
 
   /**
-   * See {@link KeyStore.read}. @throws {Error} with a message for the operator, if other users can read the file or it
-   * is not a key ring.
+   * See {@link KeyStore.read}. @throws {Error} with a message for the operator, if other users can use the file, or it is missing or
+   * not a key ring.
    */
   async read(): Promise<readonly KeyRecord[]> {
-    const file = await open(this.#path, 'r');
-    try {
-      const { mode } = await file.stat();
-      // Kubernetes makes a volume readable for the pod's group, so a group may read the file. Windows has no such mode
-      // bits.
-      if ((mode & 0o007) !== 0 && process.platform !== 'win32') {
-        const bits = (mode & 0o777).toString(8);
-        throw new Error(
-          `${this.#path} is open to every user of this machine (mode ${bits}), and anyone who has its keys can make session ids. ` +
-            `Run: chmod 600 ${this.#path} (or delete it to begin with new keys: every session then ends)`,
-        );
-      }
-      return parse(await file.readFile('utf8'), this.#path);
-    } finally {
-      await file.close();
-    }
+    const keys = await this.#find();
+    if (keys === undefined) throw new Error(`${this.#path} does not exist any more. Restart the gateway.`);
+    return keys;
+  }
+
+  /** Returns undefined if there is no file. */
+  async #find(): Promise<readonly KeyRecord[] | undefined> {
+    const text = await readOwnFile(this.#path, {
+      maxBytes: FILE_LIMIT_BYTES,
+      refusedMode: REFUSED_MODE.usedByAll,
+      remedy:
+        `Who has its keys can make session ids. Run: chmod 600 ${this.#path} ` +
+        '(or delete it to begin with new keys: every session then ends)',
+    });
+    return text === undefined ? undefined : parse(text, this.#path);
   }
 
   async add(nowMs: number, graceMs: number): Promise<void> {

@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { jsonOf, readOwnFile } from './own-file.ts';
+import { jsonOf, readOwnFile, REFUSED_MODE } from './own-file.ts';
 import { replaceFile } from './state-file.ts';
 
 const NAME = 'last-good-config.json';
@@ -37,7 +37,11 @@ export async function removeLastGood(stateDir: string): Promise<void> {
  */
 export async function readLastGood(stateDir: string): Promise<LastGoodFile | undefined> {
   const path = join(stateDir, NAME);
-  const text = await readOwnFile(path, FILE_LIMIT_BYTES);
+  const text = await readOwnFile(path, {
+    maxBytes: FILE_LIMIT_BYTES,
+    refusedMode: REFUSED_MODE.writtenByOthers,
+    remedy: 'Restart the gateway with a config that can be used.',
+  });
   if (text === undefined) return undefined;
   const parsed = schema.safeParse(jsonOf(text));
   if (parsed.success) return parsed.data;

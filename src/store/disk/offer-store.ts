@@ -1,8 +1,9 @@
 import { hash } from 'node:crypto';
-import { open, readdir, rm, stat } from 'node:fs/promises';
+import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import type { OfferStore, StoredOfferKey, UpstreamKey } from '../offer-store.ts';
+import { readOwnFile, REFUSED_MODE, RefusedFileError } from './own-file.ts';
 import { isCode, makeStateDir, replaceFile } from './state-file.ts';
 
 /** Returns the beginning of the names of all files of one upstream. */
@@ -55,27 +56,34 @@ function listedFileOf(key: UpstreamKey): string {
 export class DiskOfferStore implements OfferStore {
   readonly #dir: string;
   readonly #onLimit: (limit: LimitName) => void;
+  readonly #onRefused: (error: RefusedFileError) => void;
 
-  /** @param onLimit called when a bound refuses or removes something. */
-  constructor(stateDir: string, onLimit: (limit: LimitName) => void) {
+  /**
+   * @param onLimit called when a bound refuses or removes something.
+   * @param onRefused called for a file that another user could have written. It counts as none.
+   */
+  constructor(
+    stateDir: string,
+    onLimit: (limit: LimitName) => void,
+    onRefused: (error: RefusedFileError) => void = () => undefined,
+  ) {
     this.#dir = join(stateDir, 'offers');
     this.#onLimit = onLimit;
+    this.#onRefused = onRefused;
   }
 
   async read(key: StoredOfferKey): Promise<string | undefined> {
+    const owner = ownerLine(key);
     try {
-      const file = await open(join(this.#dir, fileOf(key)), 'r');
-      try {
-        const { size } = await file.stat();
-        const owner = ownerLine(key);
-        if (size > LIMITS.storedOfferBytes + owner.length) return undefined;
-        const text = await file.readFile('utf8');
-        return text.startsWith(owner) ? text.slice(owner.length) : undefined;
-      } finally {
-        await file.close();
-      }
-    } catch {
+      const text = await readOwnFile(join(this.#dir, fileOf(key)), {
+        maxBytes: LIMITS.storedOfferBytes + owner.length,
+        refusedMode: REFUSED_MODE.writtenByAll,
+        remedy: 'The upstream is listed again, which replaces it.',
+      });
+      return text?.startsWith(owner) === true ? text.slice(owner.length) : undefined;
+    } catch (thrown) {
       // The caller lists the upstream again.
+      if (thrown instanceof RefusedFileError) this.#onRefused(thrown);
       return undefined;
     }
   }

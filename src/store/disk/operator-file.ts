@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { jsonOf, type AllowedOwners, readOwnFile } from './own-file.ts';
+import { jsonOf, type AllowedOwners, readOwnFile, REFUSED_MODE } from './own-file.ts';
 import { makeStateDir, replaceFile, systemCode } from './state-file.ts';
 
 const NAME = 'operator.json';
@@ -58,9 +58,21 @@ export async function readOperatorFile(
   owners: AllowedOwners = 'self',
 ): Promise<OperatorFile | undefined> {
   const path = join(stateDir, NAME);
-  const text = await readOwnFile(path, FILE_LIMIT_BYTES, owners);
+  const text = await readOwnFile(path, {
+    maxBytes: FILE_LIMIT_BYTES,
+    refusedMode: REFUSED_MODE.writtenByOthers,
+    owners,
+    remedy: nextStep,
+  });
   if (text === undefined) return undefined;
   const parsed = schema.safeParse(jsonOf(text));
   if (parsed.success) return parsed.data;
   throw new Error(`${path} is not the file of a running gateway. Restart the gateway, which writes a new one.`);
+}
+
+function nextStep({ uid }: { readonly uid: number }): string {
+  const isOthersForRoot = process.geteuid?.() === 0 && uid > 0;
+  return isOthersForRoot
+    ? 'Name its directory with --state-dir, or run the command as its user.'
+    : 'Restart the gateway.';
 }

@@ -1,66 +1,118 @@
-import { constants } from 'node:fs';
+import { constants, type Stats } from 'node:fs';
 import { type FileHandle, open, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import { StartError } from '../../errors.ts';
 import { isCode } from './state-file.ts';
 
 /** Users besides root and the reading one whose files are read: none, or any if root reads. */
 export type AllowedOwners = 'self' | 'any-for-root';
 
+/** Mode bits that a file must not have. Kubernetes opens a volume to the group of the pod, so most rules leave out the group. */
+export const REFUSED_MODE = {
+  /** Every user of the machine can write the file. */
+  writtenByAll: 0o002,
+  /** Every user of the machine can read or write the file. */
+  usedByAll: 0o007,
+  /** The group or every user can write the file. */
+  writtenByOthers: 0o022,
+  /** The group can write the file, or every user can read or write it. */
+  writtenByGroupOrUsedByAll: 0o027,
+} as const;
+
+/** Conditions on which a file is read. */
+export interface FileRules {
+  readonly maxBytes: number;
+  /** One of {@link REFUSED_MODE}. */
+  readonly refusedMode: number;
+  /**
+   * Default `self`. `any-for-root`: root reads a file of another user too, if no third user can have written it. Only for a file whose
+   * place the user of the program has named, and whose text cannot start a program.
+   */
+  readonly owners?: AllowedOwners;
+  /** True for a file that the operator names, and that may be a symbolic link. Default false. */
+  readonly mayBeLink?: boolean;
+  /** A sentence on what the operator can do about a file that is refused. */
+  readonly remedy: string | ((refused: { readonly uid: number }) => string);
+}
+
 /**
- * Returns the text of a file that only this user or root can have written; undefined if there is none.
+ * Opens a file for reading that no other user can have put there or changed. Returns undefined if there is none. Every file of the
+ * state directory is opened so.
  *
- * @param owners `any-for-root`: root reads a file of another user too, if no third user can have written it. Only for a
- *   file whose place the user of the program has named, and whose text cannot start a program.
- * @throws {Error} with a message for the operator, if the file is too large, cannot be read, or others can write it.
+ * @throws {RefusedFileError} with a message for the operator, if it is a link, no ordinary file, too large, or not this user's alone.
  */
-export async function readOwnFile(
-  path: string,
-  limitBytes: number,
-  owners: AllowedOwners = 'self',
-): Promise<string | undefined> {
-  try {
-    // Without blocking, because a pipe in the place of the file would stop the program.
-    const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
-    try {
-      const { mode, uid, size } = await statOf(file, path);
-      if (isWritableByOthers(mode) || !(await isTrusted(path, uid, owners))) {
-        throw new Error(`${path} could have been written by another user, so it is not used. ${nextStep(uid)}`);
-      }
-      if (size > limitBytes) throw new Error(`${path} is larger than ${limitBytes} bytes, so it is not used.`);
-      return await file.readFile('utf8');
-    } finally {
-      await file.close();
-    }
-  } catch (thrown) {
+export async function openOwnFile(path: string, rules: FileRules): Promise<FileHandle | undefined> {
+  const { O_RDONLY, O_NONBLOCK, O_NOFOLLOW } = constants;
+  // Without blocking, because a pipe in the place of the file would stop the program.
+  const flags = O_RDONLY | (O_NONBLOCK ?? 0) | (rules.mayBeLink === true ? 0 : (O_NOFOLLOW ?? 0));
+  const file = await open(path, flags).catch((thrown: unknown) => {
     if (isCode(thrown, 'ENOENT') || isCode(thrown, 'ENOTDIR')) return undefined;
+    if (isCode(thrown, 'ELOOP')) throw new RefusedFileError(path, 'is a symbolic link', remedyOf(rules, -1));
+    throw thrown;
+  });
+  if (file === undefined) return undefined;
+  try {
+    const found = await file.stat();
+    const reason = await refusalOf(path, found, rules);
+    if (reason !== undefined) throw new RefusedFileError(path, reason, remedyOf(rules, found.uid));
+    return file;
+  } catch (thrown) {
+    await file.close();
     throw thrown;
   }
 }
 
-async function statOf(file: FileHandle, path: string): Promise<{ mode: number; uid: number; size: number }> {
-  const found = await file.stat();
-  if (!found.isFile()) throw new Error(`${path} is no file, so it is not used.`);
-  return found;
+/** Returns the text of a file as {@link openOwnFile} opens it; undefined if there is none. @throws as that function does. */
+export async function readOwnFile(path: string, rules: FileRules): Promise<string | undefined> {
+  const file = await openOwnFile(path, rules);
+  try {
+    return await file?.readFile('utf8');
+  } finally {
+    await file?.close();
+  }
 }
 
-function isWritableByOthers(mode: number): boolean {
-  return process.platform !== 'win32' && (mode & 0o022) !== 0;
+/** Is thrown for a file that exists and is not used. Its message is for the operator, and quotes nothing of the file. */
+export class RefusedFileError extends StartError {
+  constructor(path: string, reason: string, remedy: string) {
+    super(`${path} ${reason}, so it is not used. ${remedy}`);
+  }
 }
 
-async function isTrusted(path: string, uid: number, owners: AllowedOwners): Promise<boolean> {
+/** Returns the reason why a file is not used, in words that follow its path. */
+async function refusalOf(path: string, found: Stats, rules: FileRules): Promise<string | undefined> {
+  if (!found.isFile()) return 'is no ordinary file';
+  if (process.platform !== 'win32') {
+    if (!(await isTrusted(path, found.uid, rules.owners))) return `belongs to another user (uid ${found.uid})`;
+    const refused = found.mode & rules.refusedMode;
+    const mode = `mode ${(found.mode & 0o777).toString(8).padStart(4, '0')}`;
+    if ((refused & 0o022) !== 0) return `could have been written by another user (${mode})`;
+    if (refused !== 0) return `can be read by other users (${mode})`;
+  }
+  return found.size > rules.maxBytes ? `is larger than ${rules.maxBytes} bytes` : undefined;
+}
+
+async function isTrusted(path: string, uid: number, owners: AllowedOwners = 'self'): Promise<boolean> {
   const self = process.geteuid?.();
   if (self === undefined || uid === self || uid === 0) return true;
   if (self !== 0 || owners === 'self') return false;
   // A third user who can write the directory could have put a file of this owner there, by a hard link or by renaming.
   const dir = await stat(dirname(path));
-  return (dir.uid === uid || dir.uid === 0) && !isWritableByOthers(dir.mode);
+  return (dir.uid === uid || dir.uid === 0) && (dir.mode & REFUSED_MODE.writtenByOthers) === 0;
 }
 
-function nextStep(uid: number): string {
-  const isOthersForRoot = process.geteuid?.() === 0 && uid !== 0;
-  return isOthersForRoot
-    ? 'Name its directory with --state-dir, or run the command as its user.'
-    : 'Restart the gateway.';
+function remedyOf({ remedy }: FileRules, uid: number): string {
+  return typeof remedy === 'string' ? remedy : remedy({ uid });
+}
+
+/** Returns the reason, for the operator, why another user can remove and replace the files of a directory; undefined if none can. */
+export async function directoryRisk(path: string): Promise<string | undefined> {
+  if (process.platform === 'win32') return undefined;
+  const { mode, uid } = await stat(path);
+  const isForeign = uid !== 0 && uid !== process.geteuid?.();
+  if (!isForeign && (mode & REFUSED_MODE.writtenByAll) === 0) return undefined;
+  const who = isForeign ? `its owner (uid ${uid})` : 'every user of this machine';
+  return `${who} can remove and replace the files of the state directory ${path}; make a directory of mode 0700 for this user`;
 }
 
 /** Returns the value of a JSON text; undefined if it is none. The parser's message would quote the text, which may be secret. */

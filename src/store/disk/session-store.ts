@@ -9,6 +9,8 @@ import { systemCode } from './state-file.ts';
 export interface SessionStoreEvents extends JournalEvents {
   /** Called when a bound refuses or removes something. */
   onLimit(limit: LimitName): void;
+  /** Called with the reason, for the operator, why something in the state directory is not used or not safe. */
+  onRefused(error: Error): void;
 }
 
 /** Stores session state in memory and in a journal. One process at a time may open it. */

@@ -112,7 +112,7 @@ test('limit storedOffersPerUpstream: the oldest lists for capabilities are remov
 test('a process that does not own the directory reads lists and writes none', OPTIONS, async () => {
   await using dir = await testStore();
   const ignore = () => undefined;
-  const events = { onWriteFailed: ignore, onFailing: ignore, onRecovered: ignore, onLimit: ignore };
+  const events = { onWriteFailed: ignore, onFailing: ignore, onRecovered: ignore, onLimit: ignore, onRefused: ignore };
   await using owner = await openState(dir.path, { mayOwn: true, events });
   await owner.offers.write(KEY, 'of the owner');
   for (const mayOwn of [true, false]) {
@@ -128,7 +128,7 @@ test('a process that does not own the directory reads lists and writes none', OP
 test('a process that never owns the directory keeps lists in it while nobody does', OPTIONS, async () => {
   await using dir = await testStore();
   const ignore = () => undefined;
-  const events = { onWriteFailed: ignore, onFailing: ignore, onRecovered: ignore, onLimit: ignore };
+  const events = { onWriteFailed: ignore, onFailing: ignore, onRecovered: ignore, onLimit: ignore, onRefused: ignore };
   await using state = await openState(dir.path, { mayOwn: false, events });
   await state.offers.write(KEY, 'text');
   await using owner = await openState(dir.path, { mayOwn: true, events });

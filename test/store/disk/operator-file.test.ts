@@ -91,7 +91,7 @@ for (const { what, uid, dirMode, mode } of PLANTED) {
 test('a pipe in the place of the file is refused without waiting for a writer', async () => {
   const state = await mkdtemp(join(dir, 'pipe-'));
   assert.equal(spawnSync('mkfifo', [join(state, 'operator.json')]).status, 0);
-  await assert.rejects(readOperatorFile(state), /is no file/);
+  await assert.rejects(readOperatorFile(state), /is no ordinary file/);
 });
 
 test('each key has 256 random bits', () => {

@@ -22,6 +22,7 @@ const IGNORE = {
   onFailing: () => undefined,
   onRecovered: () => undefined,
   onLimit: () => undefined,
+  onRefused: () => undefined,
 };
 
 async function testDir() {
