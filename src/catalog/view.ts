@@ -30,6 +30,11 @@ export interface ViewUpstream extends ToolFilter {
   readonly onChange?: OnChange;
 }
 
+/** Returns whether a view is the endpoint of a profile, and not the merged one or that of one upstream. */
+export function isProfile({ id, upstreams: [first, ...others] }: View): boolean {
+  return id !== '' && (first?.id !== id || others.length > 0);
+}
+
 function toViewUpstream(config: UpstreamConfig, onChange: OnChange | undefined): ViewUpstream {
   const { id, title, prefix, rawUris, target, includeTools, excludeTools } = config;
   const upstream = { id, title, prefix, rawUris, isRemote: target.kind !== 'stdio', includeTools, excludeTools };

@@ -4,6 +4,9 @@ import { join } from 'node:path';
 
 import { commonKey, type Offer } from '../catalog/offer.ts';
 import { type Core, startCore } from '../compose/core.ts';
+import { lastLists } from '../compose/lists/last-lists.ts';
+import { type ListGaps, listGapsOf } from '../compose/lists/list-gaps.ts';
+import { unmatchedRuleGlobs } from '../compose/lists/unmatched-globs.ts';
 import { upstreamTransports } from '../compose/transports.ts';
 import { upstreamStatuses } from '../compose/upstream-status.ts';
 import type { Config } from '../config/config.ts';
@@ -16,15 +19,25 @@ import { EVERYBODY } from '../upstream/connection-key.ts';
 import { NO_FEATURES } from '../upstream/link/link.ts';
 import { VERSION } from '../version.ts';
 
-/**
- * Starts every upstream once, reads its lists, and stops it again. Opens no port and does not use the state directory.
- * Resolves with the status of each upstream, in the order of the config.
- */
-export function listOnce(config: Config): Promise<readonly UpstreamStatus[]> {
+/** The results of a trial start. */
+export interface Trial {
+  /** The status of each upstream, in the order of the config, with what clients would not get of its lists. */
+  readonly upstreams: readonly (UpstreamStatus & ListGaps)[];
+  /** Access rules that match nothing in the lists. */
+  readonly unmatched: readonly string[];
+}
+
+/** Starts every upstream once, reads its lists, and stops it again. Opens no port and does not use the state directory. */
+export function tryStart(config: Config): Promise<Trial> {
   return withTrialCore(config, async (core) => {
     await core.refresh();
-    // An upstream that failed is already being started again.
-    return upstreamStatuses(core).map((one) => (one.state === 'starting' ? { ...one, state: 'failed' } : one));
+    const upstreams = upstreamStatuses(core).map((one) => ({
+      ...one,
+      // An upstream that failed is already being started again.
+      ...(one.state === 'starting' ? { state: 'failed' as const } : {}),
+      ...listGapsOf(one.id, core.offers, core.views),
+    }));
+    return { upstreams, unmatched: unmatchedRuleGlobs(config, lastLists(core.offers, core.views)) };
   });
 }
 
@@ -39,7 +52,7 @@ export interface EraOffers {
 /** Upstreams that are started at the same time. */
 const STARTS = 4;
 
-/** Like {@link listOnce}, in both eras. Resolves with the lists as the upstreams sent them. */
+/** Like {@link tryStart}, in both eras. Resolves with the lists as the upstreams sent them. */
 export function listErasOnce(config: Config): Promise<readonly EraOffers[]> {
   const { lock: _lock, ...unlocked } = config;
   return withTrialCore(unlocked, async (core) => {

@@ -7,11 +7,12 @@ import type { Config, ProfileConfig } from '../config/config.ts';
 import type { UpstreamConfig } from '../config/upstream-config.ts';
 import { loadConfig } from '../config/load.ts';
 import { ConfigError, problemLine } from '../config/document/problem.ts';
-import type { UpstreamStatus } from '../operator/status.ts';
 import { missingPrograms } from './missing-programs.ts';
 import { fileOf, loadOptions, type StartOptions } from './start.ts';
-import { listOnce } from './trial-start.ts';
+import { type Trial, tryStart } from './trial-start.ts';
+import { oneLine } from '../peer-text.ts';
 import { countText, jsonText, print, printError } from './operator/output.ts';
+import { gapNotes } from './operator/status.ts';
 
 /** The command-line options of `validate`. */
 export interface ValidateOptions extends StartOptions {
@@ -20,31 +21,33 @@ export interface ValidateOptions extends StartOptions {
   readonly start: boolean;
 }
 
+type StartedUpstream = Trial['upstreams'][number];
+
 /** Results about the upstreams that are not in the config, by upstream id. */
 interface Findings {
   readonly missing: ReadonlyMap<string, string>;
   /** Empty if the upstreams were not started. */
-  readonly started: ReadonlyMap<string, UpstreamStatus>;
+  readonly started: ReadonlyMap<string, StartedUpstream>;
 }
 
 /**
  * Prints the endpoints and upstreams of a config. With `start`, starts every upstream once. Resolves with the exit code: 1 if
- * the file or an entry of it cannot be used, or a started upstream is not ready.
+ * the file or an entry of it cannot be used, a started upstream is not ready, or nothing of it is left at an endpoint.
  */
 export async function validate(options: ValidateOptions): Promise<number> {
   const { json } = options;
   try {
     const file = fileOf(options);
     const { config, warnings: ofFile, problems } = await loadConfig(file, loadOptions(options).preview);
-    const unmatched = config.access === undefined ? [] : unmatchedGlobs(config, await openOffline(config));
-    const warnings = [...ofFile, ...unmatched];
-    const started = options.start ? await listOnce(config) : [];
+    const trial = options.start ? await tryStart(config) : undefined;
+    const warnings = [...ofFile, ...(trial?.unmatched ?? unmatchedGlobs(config, await openOffline(config)))];
+    const started = trial?.upstreams ?? [];
     const findings: Findings = {
       missing: await missingPrograms(config.upstreams, process.env),
       started: new Map(started.map((status) => [status.id, status])),
     };
     const valid = problems.length === 0;
-    const isReady = started.every(({ state }) => state === 'ready');
+    const isReady = started.every(({ state, emptyAt }) => state === 'ready' && emptyAt.length === 0);
     if (json) {
       const report = { valid, ...(valid ? {} : { problems }), ...summary(config, findings), warnings };
       print(jsonText(report));
@@ -55,6 +58,8 @@ export async function validate(options: ValidateOptions): Promise<number> {
         const reason = problem ?? findings.missing.get(id);
         if (reason !== undefined) printError(`warning: upstream ${id} cannot be started: ${reason}\n`);
       }
+      for (const one of started)
+        for (const note of gapNotes(one)) printError(`warning: upstream ${one.id}: ${oneLine(note)}\n`);
       print(overview(file, config, valid, findings));
     }
     return valid && isReady ? 0 : 1;
@@ -90,10 +95,10 @@ function summary(config: Config, { missing, started }: Findings): object {
   };
 }
 
-function startedSummary(status: UpstreamStatus | undefined): object {
+function startedSummary(status: StartedUpstream | undefined): object {
   if (status === undefined) return {};
-  const { state, reason, tools, prompts, resources } = status;
-  return { state, reason: reason ?? null, tools, prompts, resources };
+  const { state, reason, tools, prompts, resources, listProblems, emptyAt } = status;
+  return { state, reason: reason ?? null, tools, prompts, resources, listProblems, emptyAt };
 }
 
 function overview(file: string, config: Config, valid: boolean, findings: Findings): string {

@@ -1,5 +1,4 @@
 import { commonKey } from '../catalog/offer.ts';
-import type { ListProblem } from '../catalog/problems.ts';
 import type { UpstreamConfig } from '../config/upstream-config.ts';
 import type { ConnectionHolder, Upstream, Upstreams } from '../gateway/exchange/connection-holder.ts';
 import { differenceLine } from '../lock/difference-text.ts';
@@ -10,6 +9,7 @@ import type { Era } from '../protocol/revisions.ts';
 import type { UpstreamLoad } from '../telemetry/upstream-metrics.ts';
 import { shownText } from '../peer-text.ts';
 import { isUp, type Lifecycle } from '../upstream/lifecycle/lifecycle.ts';
+import { firstLines, problemLine } from './lists/list-gaps.ts';
 import { widestKey } from './lists/widest-key.ts';
 import type { ProcessUsage } from '../upstream/stdio/process-usage.ts';
 
@@ -53,10 +53,12 @@ function statusOf(upstream: Upstream, { offers, holders }: StatusSource): Upstre
   };
 }
 
+const MAX_DIFFERENCES = 50;
+
 function lockStatus(state: LockState | undefined): LockStatus | undefined {
   if (state === undefined) return undefined;
   const { onChange, differences, withheld } = state;
-  const details = differences.slice(0, MAX_PROBLEMS).map(differenceLine);
+  const details = differences.slice(0, MAX_DIFFERENCES).map(differenceLine);
   return { onChange, differences: differences.length, withheld, details };
 }
 
@@ -71,18 +73,8 @@ function eraStatus(upstream: Upstream, era: Era, offers: Offers): EraStatus {
     tools: offer?.tools.length ?? 0,
     prompts: offer?.prompts.length ?? 0,
     resources: offer?.resources.length ?? 0,
-    listProblems: listProblems(speaks === 'no' ? [] : offers.problemsOf(upstream.id, era)),
+    listProblems: firstLines(speaks === 'no' ? [] : offers.problemsOf(upstream.id, era).map(problemLine)),
   };
-}
-
-/** Problems of an upstream's lists that its status names. */
-const MAX_PROBLEMS = 50;
-
-function listProblems(problems: readonly ListProblem[]): readonly string[] {
-  const named = problems.slice(0, MAX_PROBLEMS).map(({ kind, name, repair, detail }) => {
-    return `${kind} "${name}": ${repair}: ${detail}`;
-  });
-  return problems.length > MAX_PROBLEMS ? [...named, `and ${problems.length - MAX_PROBLEMS} more`] : named;
 }
 
 /** Returns the status of every upstream, in the order of the config. */

@@ -147,6 +147,56 @@ test('validate --start prints the lists or the failure of each upstream', BOUNDE
   });
 });
 
+/** A stdio server with these tools. */
+async function serverOf(name: string, tools: readonly object[]): Promise<object> {
+  const file = join(dir, `${name}.lists.json`);
+  await writeFile(file, JSON.stringify({ tools }));
+  return { command: process.execPath, args: [LISTED, file], prefix: '' };
+}
+
+const LISTED = fileURLToPath(new URL('../fixtures/servers/listed-stdio.ts', import.meta.url));
+const tool = (name: string) => ({ name, inputSchema: { type: 'object' } });
+
+/** Writes a config and tries it. */
+async function tryConfig(config: object): Promise<Ran> {
+  await writeFile(join(dir, 'gaps.json'), JSON.stringify(config));
+  return await linkspan(['validate', '--start', '--config', 'gaps.json']);
+}
+
+// N-86
+test('validate --start names what clients would not see', BOUNDED, async () => {
+  const a = await serverOf('a', [tool('search'), tool('get'), { name: 'broken', inputSchema: [] }]);
+  const b = await serverOf('b', [tool('search'), tool('put')]);
+  const { code, stderr } = await tryConfig({
+    mcpServers: { a: { ...a, excludeTools: ['gett'] }, b: { ...b, includeTools: ['search', 'pu?', 'delete*'] } },
+    gateway: { profiles: { dev: { upstreams: ['a'], includeTools: ['search', 'find'], renames: { fetch: 'get2' } } } },
+  });
+  for (const line of [
+    /^warning: upstream a: tool "broken": item left out: has an "inputSchema"/m,
+    /^warning: upstream a: excludeTools "gett" matches no tool; it lists search, get, broken$/m,
+    /^warning: upstream a: profile "dev": includeTools "find" matches no tool; it lists search, get, broken$/m,
+    /^warning: upstream a: profile "dev": renames "fetch" matches no tool/m,
+    /^warning: upstream b: tool "search": item left out: would be called "search", as "search" of upstream "a"/m,
+    /^warning: upstream b: includeTools "delete\*" matches no tool; it lists search, put$/m,
+  ]) {
+    assert.match(stderr, line);
+  }
+  assert.equal(code, 0);
+});
+
+// N-86
+test('validate --start fails if nothing of an upstream or a profile is left', BOUNDED, async () => {
+  const same = [tool('one'), tool('two')];
+  const [a, b, c] = [await serverOf('a', same), await serverOf('b', same), await serverOf('c', [tool('three')])];
+  const { code, stderr } = await tryConfig({
+    mcpServers: { a, b, c: { ...c, includeTools: ['tree'] } },
+    gateway: { profiles: { none: { upstreams: ['a', 'b'], includeTools: ['missing'] } } },
+  });
+  assert.match(stderr, /^warning: upstream b: Clients get nothing of it at \/mcp and \/mcp\/none$/m);
+  assert.match(stderr, /^warning: upstream c: Clients get nothing of it at \/mcp and \/mcp\/c$/m);
+  assert.equal(code, 1);
+});
+
 // N-09
 test('validate with one wrong entry exits with 1, names its place, shows the rest', BOUNDED, async () => {
   await writeFile(join(dir, 'mixed.json'), '{"mcpServers": {"a": {"type": "ws"}, "b": {"url": "https://x"}}}');

@@ -1,3 +1,4 @@
+import type { ListGaps } from '../../compose/lists/list-gaps.ts';
 import { COMMAND } from '../../command-name.ts';
 import { statusAnswer, type StatusAnswer, type UpstreamAnswer, upstreamsAnswer } from '../../operator/admin/answers.ts';
 import { askGateway } from './admin-client.ts';
@@ -73,6 +74,18 @@ function lockNotes({ id, lock }: UpstreamAnswer): readonly string[] {
   ];
 }
 
+const SHOWN_PROBLEMS = 5;
+
+/** Returns what clients do not get of the lists of an upstream. */
+export function gapNotes({ id, listProblems, emptyAt }: ListGaps & { readonly id: string }): readonly string[] {
+  const more = listProblems.length - SHOWN_PROBLEMS;
+  return [
+    ...(emptyAt.length === 0 ? [] : [`Clients get nothing of it at ${emptyAt.join(' and ')}`]),
+    ...listProblems.slice(0, SHOWN_PROBLEMS),
+    ...(more > 0 ? [`and more: ${COMMAND} ls items --upstream ${id}`] : []),
+  ];
+}
+
 /** Returns the upstreams for people, each with its reason and the next step below it. */
 export function upstreamTable(upstreams: readonly UpstreamAnswer[]): string {
   if (upstreams.length === 0) return 'There are no upstreams.\n';
@@ -87,7 +100,7 @@ export function upstreamTable(upstreams: readonly UpstreamAnswer[]): string {
   const lines = table(rows).split('\n');
   return upstreams
     .map((one, index) => {
-      const notes = [one.reason, one.nextStep, ...lockNotes(one)]
+      const notes = [one.reason, one.nextStep, ...gapNotes(one), ...lockNotes(one)]
         .filter((note) => note !== undefined)
         .map((note) => `    ${oneLine(note)}\n`);
       return `${lines[index] ?? ''}\n${notes.join('')}`;

@@ -19,6 +19,7 @@ import type { Core } from '../core.ts';
 import { explain } from './explain.ts';
 import { logLevelOf, processControls } from './process-controls.ts';
 import { nextStepFor } from '../next-step.ts';
+import { listGapsOf } from '../lists/list-gaps.ts';
 import { widestKey } from '../lists/widest-key.ts';
 import { disabledReason } from '../reload/upstream-changes.ts';
 import { fullUpstreamStatuses } from '../upstream-status.ts';
@@ -63,6 +64,11 @@ export function createAdminPort(source: AdminSource): AdminPort {
     return core.offers.catalog(view.id, widestKey(core.offers, ids, era));
   };
 
+  const gapsOf = (id: string) => {
+    const { listProblems, emptyAt } = listGapsOf(id, core.offers, core.views);
+    return { listProblems: [...listProblems], emptyAt: [...emptyAt] };
+  };
+
   const upstreams = async (): Promise<readonly UpstreamAnswer[]> => {
     const statuses = await fullUpstreamStatuses(core);
     return statuses.flatMap((status): UpstreamAnswer[] => {
@@ -75,6 +81,7 @@ export function createAdminPort(source: AdminSource): AdminPort {
       return [
         {
           ...rest,
+          ...gapsOf(status.id),
           eras: {
             legacy: { ...legacy, listProblems: [...legacy.listProblems] },
             modern: { ...modern, listProblems: [...modern.listProblems] },

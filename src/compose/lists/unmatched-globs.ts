@@ -1,17 +1,28 @@
 import type { Logger } from 'pino';
 import { matchesGlob } from '../../catalog/names/glob.ts';
+import { isProfile } from '../../catalog/view.ts';
 import type { Resources } from '../../catalog/resources/resources.ts';
 import type { Config } from '../../config/config.ts';
 import type { RuleConfig } from '../../policy/access-config.ts';
 import { isAbout, type Item, NO_HINTS } from '../../policy/decide.ts';
 import { canonicalGlob } from '../../policy/uri-form.ts';
 import type { LastLists } from './last-lists.ts';
+import { unmatchedFiltersAt } from './unmatched-filters.ts';
 
 /**
- * Returns a warning for each glob of the access policy that matches nothing in the last lists of its upstreams. A glob is not judged while
- * an upstream of its rule was never listed.
+ * Returns a warning for each glob or name of a filter or of the access policy that matches nothing in the last lists of its upstreams. A
+ * glob is not judged while an upstream of its rule was never listed.
  */
 export function unmatchedGlobs(config: Pick<Config, 'access' | 'upstreams'>, lists: LastLists): readonly string[] {
+  const ofFilters = [...lists.views.values()].flatMap((view) => {
+    const whose = `${isProfile(view) ? 'profile' : 'upstream'} "${view.id}"`;
+    return unmatchedFiltersAt(view, lists).map((what) => `${whose}: ${what}`);
+  });
+  return [...ofFilters, ...unmatchedRuleGlobs(config, lists)];
+}
+
+/** Like {@link unmatchedGlobs}, for the access policy alone. */
+export function unmatchedRuleGlobs(config: Pick<Config, 'access' | 'upstreams'>, lists: LastLists): readonly string[] {
   if (config.access === undefined) return [];
   const rules = config.access.roles.flatMap(({ allow, deny }) => [...(allow === undefined ? [] : [allow]), ...deny]);
   const all = config.upstreams.map(({ id }) => id);
@@ -29,7 +40,7 @@ export function logUnmatchedGlobs(config: Config, lists: LastLists, log: Logger)
   const { file } = config;
   for (const warning of warnings.slice(0, MAX_LOGGED)) log.warn({ file }, warning);
   const more = warnings.length - MAX_LOGGED;
-  if (more > 0) log.warn({ file, more }, 'more access rules match nothing; "linkspan validate" shows them');
+  if (more > 0) log.warn({ file, more }, 'more filters and access rules match nothing; "linkspan validate" shows them');
 }
 
 function warningsOf(rule: RuleConfig, upstreams: ReadonlySet<string>, lists: LastLists): readonly string[] {

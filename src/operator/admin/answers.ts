@@ -52,6 +52,14 @@ export const upstreamAnswer = z
     filteredTools: count().describe('Tools removed by `includeTools` and `excludeTools`.'),
     prompts: count(),
     resources: count(),
+    listProblems: z
+      .array(z.string())
+      .describe(
+        'Items and members of items that clients do not get at some endpoint, and filters that match nothing: the first 50 in words.',
+      ),
+    emptyAt: z
+      .array(z.string())
+      .describe('Endpoints where clients get nothing of it although it lists something: `/mcp`, `/mcp/<id>`.'),
     lock: z
       .object({
         onChange: z

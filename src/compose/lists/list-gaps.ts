@@ -1,0 +1,76 @@
+import type { Catalog } from '../../catalog/catalog.ts';
+import type { Offer } from '../../catalog/offer.ts';
+import { type ListProblem, problemsOf } from '../../catalog/problems.ts';
+import { isProfile, type View } from '../../catalog/view.ts';
+import type { Offers } from '../../gateway/lists/offers.ts';
+import { ERAS } from '../../protocol/revisions.ts';
+import { lastLists } from './last-lists.ts';
+import { unmatchedFiltersAt } from './unmatched-filters.ts';
+import { widestKey } from './widest-key.ts';
+
+/** What clients do not get of the lists of one upstream. */
+export interface ListGaps {
+  /**
+   * Items and members of items that are left out at some endpoint, and names in filters and `renames` that no tool has, in words; each
+   * once. At most 50, and a line that counts the rest.
+   */
+  readonly listProblems: readonly string[];
+  /** Endpoints where clients get nothing of the upstream although it lists something: `/mcp`, `/mcp/<id>`. */
+  readonly emptyAt: readonly string[];
+}
+
+const MAX_PROBLEMS = 50;
+
+/** Returns what clients do not get of the lists of an upstream, at the merged endpoint, its own and those of profiles, in both eras. */
+export function listGapsOf(upstream: string, offers: Offers, views: ReadonlyMap<string, View>): ListGaps {
+  const lines = new Set(ERAS.flatMap((era) => offers.problemsOf(upstream, era).map(problemLine)));
+  const lists = lastLists(offers, views);
+  const emptyAt: string[] = [];
+  for (const view of views.values()) {
+    const ids = view.upstreams.map(({ id }) => id);
+    if (!ids.includes(upstream)) continue;
+    const key = widestKey(offers, ids, 'legacy');
+    const catalog = offers.catalog(view.id, key);
+    const endpoint = view.id === '' ? '/mcp' : `/mcp/${view.id}`;
+    // A profile may leave out one upstream on purpose, but not everything.
+    const counted = isProfile(view) ? ids : [upstream];
+    const isListing = counted.some((id) => hasItems(offers.offerFor(id, key)));
+    if (isListing && !counted.some((id) => publishes(catalog, id))) emptyAt.push(endpoint);
+    // Those of a profile stand at its first upstream.
+    if (ids[0] === upstream) {
+      const whose = isProfile(view) ? `profile "${view.id}": ` : '';
+      for (const line of unmatchedFiltersAt(view, lists)) lines.add(`${whose}${line}`);
+    }
+    if (!isProfile(view)) continue;
+    for (const problem of problemsOf(catalog, upstream)) {
+      const line = problemLine(problem);
+      if (!lines.has(line)) lines.add(`${line} (at ${endpoint})`);
+    }
+  }
+  return { listProblems: firstLines([...lines]), emptyAt };
+}
+
+/** Returns the first lines, and a line that counts the rest. */
+export function firstLines(lines: readonly string[]): readonly string[] {
+  const more = lines.length - MAX_PROBLEMS;
+  return more > 0 ? [...lines.slice(0, MAX_PROBLEMS), `and ${more} more`] : lines;
+}
+
+/** Returns a problem in words. */
+export function problemLine({ kind, name, repair, detail }: ListProblem): string {
+  return `${kind} "${name}": ${repair}: ${detail}`;
+}
+
+function hasItems(offer: Offer | undefined): boolean {
+  if (offer === undefined) return false;
+  const { tools, prompts, resources, templates, unreadable = [] } = offer;
+  return [tools, prompts, resources, templates, unreadable].some((items) => items.length > 0);
+}
+
+function publishes({ tools, prompts, resources }: Catalog, upstream: string): boolean {
+  const isIts = (item: { readonly upstream: string }) => item.upstream === upstream;
+  const { origins, templateOrigins } = resources;
+  return [tools.values(), prompts.values(), origins.values(), templateOrigins.values()].some((items) =>
+    items.some(isIts),
+  );
+}

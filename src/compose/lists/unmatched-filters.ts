@@ -1,0 +1,40 @@
+import { matchesGlob, type ToolFilter } from '../../catalog/names/glob.ts';
+import { isProfile, type View } from '../../catalog/view.ts';
+import { shownText } from '../../peer-text.ts';
+import type { LastLists } from './last-lists.ts';
+
+/**
+ * Returns a sentence for each name in `includeTools`, `excludeTools` and `renames` of an endpoint's upstream or profile that no tool in the
+ * last lists has. Returns none while an upstream of the endpoint was never listed.
+ */
+export function unmatchedFiltersAt(view: View, lists: LastLists): readonly string[] {
+  if (view.id === '' || !view.upstreams.every(({ id }) => lists.isListed(id))) return [];
+  const { byUpstream } = lists.catalog(view).callables.tools;
+  if (!isProfile(view)) {
+    return byUpstream.flatMap(({ upstream, items }) => {
+      const names = items.map(({ reading }) => reading.key);
+      return unmatchedGlobsOf(upstream, names);
+    });
+  }
+  const names = byUpstream.flatMap(({ items }) => items.map(({ prefixedName }) => prefixedName));
+  const renames = Object.keys(view.renames).filter((name) => !names.includes(name));
+  return [...unmatchedGlobsOf(view, names), ...renames.map((name) => sentence('renames', name, names))];
+}
+
+/** Returns a sentence for each glob of a filter that matches none of the names. */
+function unmatchedGlobsOf({ includeTools = [], excludeTools }: ToolFilter, names: readonly string[]): string[] {
+  const isUnmatched = (glob: string) => glob !== '*' && !names.some((name) => matchesGlob(glob, name));
+  return [
+    ...includeTools.filter(isUnmatched).map((glob) => sentence('includeTools', glob, names)),
+    ...excludeTools.filter(isUnmatched).map((glob) => sentence('excludeTools', glob, names)),
+  ];
+}
+
+const SHOWN_NAMES = 5;
+
+function sentence(setting: string, glob: string, names: readonly string[]): string {
+  const some = names.slice(0, SHOWN_NAMES).map((name) => shownText(name));
+  const more = names.length > SHOWN_NAMES ? ', …' : '';
+  const has = names.length === 0 ? 'it lists none' : `it lists ${some.join(', ')}${more}`;
+  return `${setting} "${glob}" matches no tool; ${has}`;
+}
