@@ -47,16 +47,18 @@ COPY --from=remote-files /rootfs /
 WORKDIR /app
 COPY --from=build /app/dist dist
 COPY package.json LICENSE ./
+COPY deploy/docker/linkspan /usr/local/bin/
 # MALLOC_…: buffers from 128 KiB on are returned to the system when they are free. docs/sizing.md has the figures.
 # XDG_STATE_HOME: the commands find the gateway there while its config is broken.
-ENV NODE_ENV=production MALLOC_MMAP_THRESHOLD_=131072 LINKSPAN_CONFIG=/etc/linkspan/config.yaml XDG_STATE_HOME=/var/lib/linkspan HOME=/home/node PATH=/usr/local/bin:/usr/bin
+# LINKSPAN_FIRST_KEY: what --first-key does, for every command that reads the config.
+ENV NODE_ENV=production MALLOC_MMAP_THRESHOLD_=131072 LINKSPAN_FIRST_KEY=1 LINKSPAN_CONFIG=/etc/linkspan/config.yaml XDG_STATE_HOME=/var/lib/linkspan HOME=/home/node PATH=/usr/local/bin:/usr/bin
 USER 1000:1000
 EXPOSE 3000 3001
 VOLUME ["/var/lib/linkspan"]
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s --start-interval=2s \
-  CMD ["node", "/app/dist/main.js", "healthcheck", "--config", "/etc/linkspan/config.yaml"]
+  CMD ["linkspan", "healthcheck"]
 ENTRYPOINT ["tini", "-s", "--", "node", "/app/dist/main.js"]
-CMD ["run", "--first-key", "--config", "/etc/linkspan/config.yaml"]
+CMD ["run"]
 
 # The last stage is the default one.
 FROM base AS full
@@ -69,15 +71,17 @@ COPY --from=uv /uv /uvx /usr/local/bin/
 WORKDIR /app
 COPY --from=build /app/dist dist
 COPY package.json LICENSE ./
+COPY deploy/docker/linkspan /usr/local/bin/
 # MALLOC_…: buffers from 128 KiB on are returned to the system when they are free. docs/sizing.md has the figures.
 # XDG_STATE_HOME: the commands find the gateway there while its config is broken.
-ENV NODE_ENV=production MALLOC_MMAP_THRESHOLD_=131072 LINKSPAN_CONFIG=/etc/linkspan/config.yaml XDG_STATE_HOME=/var/lib/linkspan HOME=/home/node
+# LINKSPAN_FIRST_KEY: what --first-key does, for every command that reads the config.
+ENV NODE_ENV=production MALLOC_MMAP_THRESHOLD_=131072 LINKSPAN_FIRST_KEY=1 LINKSPAN_CONFIG=/etc/linkspan/config.yaml XDG_STATE_HOME=/var/lib/linkspan HOME=/home/node
 USER 1000:1000
 EXPOSE 3000 3001
 # The state, and the home directory, where npx and uvx keep what they have downloaded.
 VOLUME ["/var/lib/linkspan", "/home/node"]
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s --start-interval=2s \
-  CMD ["node", "/app/dist/main.js", "healthcheck", "--config", "/etc/linkspan/config.yaml"]
+  CMD ["linkspan", "healthcheck"]
 # Servers are processes whose orphans need an init that reaps them. With `init: true` the engine brings one too; -s lets both work.
 ENTRYPOINT ["tini", "-s", "--", "node", "/app/dist/main.js"]
-CMD ["run", "--first-key", "--config", "/etc/linkspan/config.yaml"]
+CMD ["run"]

@@ -96,7 +96,7 @@ async function main(argv: readonly string[]): Promise<number> {
     .option('--warm', 'fetch the lists of all upstreams before listening', false)
     .option(
       '--first-key',
-      'without gateway.auth: make an API key at the first start, show it once, keep its hash',
+      'without gateway.auth: make an API key at the first start, show it once, keep its hash (LINKSPAN_FIRST_KEY=1 does so too)',
       false,
     )
     .action(async (options: RunOptions) => {
@@ -130,6 +130,7 @@ async function main(argv: readonly string[]): Promise<number> {
     .addOption(listen())
     .addOption(operator())
     .addOption(project())
+    .option('--first-key', 'check it as for "run --first-key"', false)
     .option('--start', 'start each upstream once and ask for its lists; without it nothing is started', false)
     .option('--json', 'print JSON', false)
     .action(async (options: ValidateOptions) => {

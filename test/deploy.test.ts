@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
-import { existsSync, globSync, readFileSync } from 'node:fs';
+import { existsSync, globSync, readFileSync, statSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -152,16 +152,86 @@ test('docs/troubleshooting.md has every row of the error table with codes and a 
   assert.deepEqual(listed.toSorted(), actual.toSorted());
 });
 
-test('the compose file matches the published schema', () => {
+/** Returns what the published schema of compose files finds wrong. */
+function composeErrors(file: unknown): readonly object[] {
   // Ajv knows the URL of the schema's dialect with http only.
   const { $schema: _dialect, ...schema } = z
     .looseObject({})
     .parse(JSON.parse(read('test/e2e/vendor/compose-spec.json')));
   const validate = new Ajv({ strict: false, validateFormats: false, allErrors: true }).compile(schema);
-  const isValid = validate(parse(read('docker-compose.yml')));
-  assert.deepEqual(validate.errors ?? [], []);
-  assert.ok(isValid);
-  assert.equal(validate({ services: { linkspan: { imagee: 'x' } } }), false);
+  return validate(file) ? [] : (validate.errors ?? [{}]);
+}
+
+test('the compose file matches the published schema', () => {
+  assert.deepEqual(composeErrors(parse(read('docker-compose.yml'))), []);
+  assert.notDeepEqual(composeErrors({ services: { linkspan: { imagee: 'x' } } }), []);
+});
+
+/** Removes the # of commented examples: lines that begin with # and no space. */
+function withExamples(text: string): string {
+  return text.replaceAll(/^( *)#(?=\S)/gm, '$1').replace('sha256: …', `sha256: ${KEY_HASH}`);
+}
+
+// N-87
+test('the examples in the compose file and its config work once their # is removed', async () => {
+  const compose = withExamples(read('docker-compose.yml'));
+  assert.deepEqual(composeErrors(parse(compose)), []);
+  const { services, secrets } = z
+    .object({
+      services: z.object({
+        linkspan: z.object({
+          environment: z.array(z.string()),
+          secrets: z.array(z.string()),
+          volumes: z.array(z.string()),
+        }),
+      }),
+      secrets: z.record(z.string(), z.object({ file: z.string() })),
+    })
+    .parse(parse(compose));
+  const { environment, secrets: used, volumes } = services.linkspan;
+  assert.deepEqual(used, Object.keys(secrets));
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-compose-'));
+  try {
+    for (const name of used) await writeFile(join(dir, name), 'secret\n');
+    const config = withExamples(read('deploy/docker/config.yaml')).replaceAll('/run/secrets', dir);
+    await writeFile(join(dir, 'config.yaml'), config);
+    const env = Object.fromEntries(environment.map((name) => [name, 'from the environment']));
+    const { config: loaded, problems } = await loadConfig(join(dir, 'config.yaml'), { env });
+    assert.deepEqual(problems, []);
+    assert.deepEqual(loaded.auth.apiKeys, [{ name: 'me', sha256: KEY_HASH }]);
+    const headers = loaded.upstreams.flatMap(({ target }) =>
+      target.kind === 'stdio' ? [] : [target.headers['Authorization']],
+    );
+    assert.deepEqual(headers, ['Bearer from the environment', 'Bearer secret']);
+    const folder = loaded.upstreams
+      .flatMap(({ target }) => (target.kind === 'stdio' ? target.args.slice(-1) : []))
+      .at(-1);
+    assert.ok(
+      volumes.some((volume) => volume.endsWith(`:${folder}:ro`)),
+      folder,
+    );
+  } finally {
+    await rm(dir, { recursive: true });
+  }
+});
+
+// N-87
+test('the config of the gateway and of replicas can be outside the checkout', () => {
+  for (const name of ['linkspan', 'replica']) {
+    const { volumes } = z.object({ volumes: z.array(z.string()) }).parse(COMPOSE.services[name]);
+    assert.ok(volumes.includes('${LINKSPAN_CONFIG_DIR:-./deploy/docker}:/etc/linkspan:ro'), name);
+  }
+  assert.ok(read('.gitignore').split('\n').includes('.env'));
+});
+
+// N-87
+test('both images have the command, and every command of them knows of the first key', () => {
+  const [, full = '', remote = ''] = read('Dockerfile').split(/^FROM (?:scratch|base) AS (?=remote$|full$)/m);
+  for (const stage of [full, remote]) {
+    assert.match(stage, /^COPY deploy\/docker\/linkspan \/usr\/local\/bin\/$/m);
+    assert.match(stage, /^ENV .*LINKSPAN_FIRST_KEY=1 LINKSPAN_CONFIG=\/etc\/linkspan\/config\.yaml/m);
+  }
+  assert.equal(statSync(join(ROOT, 'deploy/docker/linkspan')).mode & 0o111, 0o111);
 });
 
 const COMPOSE = z
@@ -247,9 +317,9 @@ test('each image runs without root or shell, with an init and a health check', (
     /FROM scratch AS remote\n([^]*?)FROM base AS full\n([^]*)$/.exec(read('Dockerfile')) ?? [];
   for (const image of [remote, full]) {
     assert.match(image, /^USER (?:node|1000:1000)$/m);
-    assert.match(image, /^HEALTHCHECK [^]*?CMD \["node", "\/app\/dist\/main\.js", "healthcheck"/m);
+    assert.match(image, /^HEALTHCHECK [^]*?CMD \["linkspan", "healthcheck"\]$/m);
     assert.match(image, /^ENTRYPOINT \["tini", /m);
-    assert.match(image, /^CMD \["run", "--first-key", /m);
+    assert.match(image, /^CMD \["run"\]$/m);
   }
 });
 

@@ -37,6 +37,8 @@ until inside ${HEALTH#CMD } > /dev/null 2>&1; do
   sleep 1
 done
 grep -q 'this first start has made one' "$LOG" || fail 'shows no first key'
+inside linkspan status > /dev/null || fail 'its command "linkspan status" does not find the gateway'
+inside linkspan validate > /dev/null || fail 'its command "linkspan validate" refuses the config that runs'
 kill -TERM "$gateway"
 status=0
 wait "$gateway" || status=$?

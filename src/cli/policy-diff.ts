@@ -7,6 +7,7 @@ import type { GrantConfig } from '../policy/access-config.ts';
 import { type Decision, type Item, NO_HINTS } from '../policy/decide.ts';
 import type { Principal } from '../policy/principal.ts';
 import { jsonText, print } from './operator/output.ts';
+import { loadOptions } from './start.ts';
 
 /** The command-line options of `policy diff`. */
 export interface PolicyDiffOptions {
@@ -29,8 +30,8 @@ interface Change {
  * Resolves with 1 if there are any.
  */
 export async function policyDiff(oldFile: string, newFile: string, options: PolicyDiffOptions): Promise<number> {
-  const { config: before } = await loadConfig(oldFile, { env: process.env });
-  const { config: after } = await loadConfig(newFile, { env: process.env });
+  const { config: before } = await loadConfig(oldFile, loadOptions({}).preview);
+  const { config: after } = await loadConfig(newFile, loadOptions({}).preview);
   const stateDir = options.stateDir ?? before.stateDir;
   const changes = changesBetween(
     { config: before, gateway: await openOffline(before, stateDir) },

@@ -43,7 +43,12 @@ export async function run(options: RunOptions): Promise<number> {
   const auth = isAuthRequired(config.auth);
   const upstreams = config.upstreams.map(({ id }) => id);
   const lastGoodAt = loaded.lastGood?.savedAt;
-  log.info({ version: VERSION, url, operatorUrl, upstreams, auth, lastGoodAt, lock }, 'listening');
+  // Without authentication all clients are one principal.
+  const sessionsOfAllClients = auth ? undefined : config.limits.sessionsPerPrincipal;
+  log.info(
+    { version: VERSION, url, operatorUrl, upstreams, auth, sessionsOfAllClients, lastGoodAt, lock },
+    'listening',
+  );
 
   const signal = await signals.stop;
   log.info({ signal }, 'stopping');

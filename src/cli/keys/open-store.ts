@@ -5,7 +5,7 @@ import { loadConfig } from '../../config/load.ts';
 import type { ApiKeyStore } from '../../store/api-key-store.ts';
 import { DiskApiKeyStore } from '../../store/disk/api-key-store.ts';
 import { CliError, EXIT } from '../operator/cli-error.ts';
-import { fileOf } from '../start.ts';
+import { fileOf, loadOptions } from '../start.ts';
 
 /** The options that choose the keys to work on. */
 export interface StoreOptions {
@@ -27,8 +27,8 @@ interface OpenStore extends AsyncDisposable {
  */
 export async function openKeyStore({ config, file }: StoreOptions): Promise<OpenStore> {
   if (file !== undefined) return onDisk(resolve(file), undefined);
-  const options = { env: process.env };
-  const { config: loaded } = await loadConfig(fileOf(config === undefined ? {} : { config }), options);
+  const start = config === undefined ? {} : { config };
+  const { config: loaded } = await loadConfig(fileOf(start), loadOptions(start).preview);
   const open = await openStoreOf(loaded);
   if (open !== undefined) return open;
   const how = 'set gateway.auth.keyFile to a path, such as keys.json, or gateway.auth.keysInRedis to true';

@@ -4,6 +4,7 @@ import { openOffline } from '../../compose/offline.ts';
 import { readPrincipal } from '../../config/sections/described-principal.ts';
 import { configFile } from '../../config/find-file.ts';
 import { loadConfig } from '../../config/load.ts';
+import { loadOptions } from '../start.ts';
 import { explainAnswer, type ExplainAnswer } from '../../operator/admin/answers.ts';
 import { readKeys } from '../keys/open-store.ts';
 import { askGateway } from './admin-client.ts';
@@ -55,7 +56,7 @@ async function askRunning(asked: Asked, options: ExplainOptions): Promise<Explai
 
 /** Explains by the config file and the last good lists. @throws {CliError} */
 async function explainOffline({ as, args, ...asked }: Asked, options: ExplainOptions): Promise<ExplainAnswer> {
-  const { config } = await loadConfig(configFile(options.config, process.cwd(), process.env), { env: process.env });
+  const { config } = await loadConfig(configFile(options.config, process.cwd(), process.env), loadOptions({}).preview);
   const gateway = await openOffline(config, options.stateDir);
   const view = gateway.views.get(asked.view);
   if (view === undefined) throw new CliError(EXIT.failed, `There is no endpoint "${asked.view}".`);
