@@ -96,13 +96,16 @@ export class TerminalLog {
 
   #banner(fields: Fields): void {
     const { paint } = this.#terminal;
-    const { version, url, operatorUrl, upstreams, auth, lastGoodAt, lock } = fields;
+    const { version, url, operatorUrl, upstreams, auth, sessionsOfAllClients, lastGoodAt, lock } = fields;
     const header = auth === true ? ' --header "Authorization: Bearer <key>"' : '';
     const names = Array.isArray(upstreams) ? upstreams.map((name) => plain(String(name))) : [];
     const rows: Row[] = [
       ['Clients', paint('bold', String(url))],
       ['Connect', `claude mcp add --transport http linkspan ${String(url)}${header}`],
       ['', 'or the URL in any client with Streamable HTTP'],
+      ...(typeof sessionsOfAllClients === 'number'
+        ? [['Keys', `none needed; all clients together may open ${sessionsOfAllClients} sessions`] satisfies Row]
+        : []),
       ['Upstreams', names.length === 0 ? 'none' : names.join(', ')],
       ['', 'each starts when a client first needs it'],
       ...(typeof lastGoodAt === 'string'

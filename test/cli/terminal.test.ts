@@ -49,6 +49,18 @@ function plain(text: string): string {
 
 const urlIn = (line: string) => /Clients\s+(http:\S+)/.exec(plain(line))?.[1];
 
+// N-95
+test('a start without keys says what all clients share, and one with keys does not', BOUNDED, async () => {
+  const sharedBy = async (gateway: object) => {
+    await using terminal = await onTerminal(await configFile(gateway));
+    await terminal.waitForLine((line) => (line.includes('Ctrl-C') ? true : undefined));
+    return /Keys\s+none needed; all clients together may open (\d+) sessions/.exec(plain(terminal.logs()))?.[1];
+  };
+  assert.equal(await sharedBy({}), '1000');
+  assert.equal(await sharedBy({ limits: { sessionsPerPrincipal: 7 } }), '7');
+  assert.equal(await sharedBy({ auth: { apiKeys: [{ name: 'a', sha256: 'a'.repeat(64) }] } }), undefined);
+});
+
 // N-10
 test('a terminal shows the URL, how to connect, and why upstreams fail', BOUNDED, async () => {
   const servers = {
