@@ -282,6 +282,12 @@ export function resolvePrompt(catalog: Catalog, name: string): Target | undefine
   return resolveName(catalog, catalog.callables.prompts, name);
 }
 
+/** Returns whether an upstream lists the prompt of a published name. Other names go to an upstream because the view has a fallback. */
+export function isListedPrompt(catalog: Catalog, name: string): boolean {
+  const target = resolvePrompt(catalog, name);
+  return target !== undefined && catalog.callables.prompts.sources.has(target);
+}
+
 /** Finds the upstream of a resource, for read, subscribe and unsubscribe. */
 export function resolveResource(catalog: Catalog, uri: string): Resolution {
   const { resources, fallback, view, restriction } = catalog;

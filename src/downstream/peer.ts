@@ -9,6 +9,7 @@ import {
   type Answer,
   EMPTY_RESULT,
   type Id,
+  idKey,
   type Message,
   MessageError,
   type Request,
@@ -40,6 +41,7 @@ function errorText(error: unknown, id = 'null'): string {
  */
 export class Peer {
   readonly #parts: PeerParts;
+  /** By the key of the id. */
   readonly #calls = new ArrayMap<Id, Pick<ModernCall, 'cancel' | 'close'>>();
   /** The sender of the latest input. */
   #principal: Principal;
@@ -113,7 +115,7 @@ export class Peer {
   /** Handles a message of the modern era, which needs no session. Returns false for other messages. */
   async #receiveModern(input: Message, principal: Principal): Promise<boolean> {
     if (input.kind === 'notification' && input.method === 'notifications/cancelled') {
-      const call = this.#calls.get(input.params?.raw('requestId') ?? '');
+      const call = this.#calls.get(idKey(input.params?.raw('requestId') ?? ''));
       if (call === undefined) return false;
       call.cancel(input.params?.string('reason'));
       return true;
@@ -129,7 +131,8 @@ export class Peer {
   async #answerModern(request: Request, envelope: Envelope, principal: Principal): Promise<void> {
     const { front, view, sink } = this.#parts;
     const { id } = request;
-    if (this.#calls.has(id)) {
+    const key = idKey(id);
+    if (this.#calls.has(key)) {
       const message = `a request with id ${id} is already in flight`;
       sink.send(errorText(new GatewayError('invalid-request', { message }), id));
       return;
@@ -143,7 +146,7 @@ export class Peer {
       answer: resolve,
     };
     const call = front.handleModernRequest(request, modernCaller(envelope, principal, view), own, undefined);
-    this.#calls.set(id, {
+    this.#calls.set(key, {
       cancel: (reason) => {
         isCancelled = true;
         call.cancel(reason);
@@ -151,7 +154,7 @@ export class Peer {
       close: () => call.close(),
     });
     const answer = await promise;
-    this.#calls.delete(id);
+    this.#calls.delete(key);
     own.send(responseText(id, answer));
   }
 

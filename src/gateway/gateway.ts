@@ -7,7 +7,14 @@ import { GatewayError } from '../errors.ts';
 import { NO_HINTS } from '../policy/decide.ts';
 import type { Principal } from '../policy/principal.ts';
 import { JsonTextError, RawObject } from '../json/json.ts';
-import { type Answer, EMPTY_RESULT, type Notification, type Request, type Response } from '../protocol/jsonrpc.ts';
+import {
+  type Answer,
+  EMPTY_RESULT,
+  idKey,
+  type Notification,
+  type Request,
+  type Response,
+} from '../protocol/jsonrpc.ts';
 import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
 import type { LimitName } from '../limits.ts';
 import { detach } from '../json/kept-text.ts';
@@ -226,7 +233,7 @@ export class Gateway implements Front {
 
   #begin(session: Session, client: SessionClient, request: Request, sink: MessageSink): OpenExchange {
     const { id } = request;
-    if (session.inFlight.has(id)) {
+    if (session.inFlight.has(idKey(id))) {
       throw new GatewayError('invalid-request', { message: `a request with id ${id} is already in flight` });
     }
     if (session.inFlight.size >= this.#parts.settings().limits.inFlightPerSession) {
@@ -342,7 +349,7 @@ export class Gateway implements Front {
 
   /** Cancels a request for the client. Returns false if it is not in flight here. */
   #cancel(session: Session, params: RawObject | undefined): boolean {
-    const exchange = session.inFlight.get(params?.raw('requestId') ?? '');
+    const exchange = session.inFlight.get(idKey(params?.raw('requestId') ?? ''));
     exchange?.cancelByClient(params?.string('reason'));
     return exchange !== undefined;
   }

@@ -66,10 +66,11 @@ export class NotificationRouter {
         else this.#announceReported(link, this.#privateHolders(link), outcome === 'differs');
       },
     });
-    this.#updates = new UpdateCoalescer(
-      (from, uri, params) => this.#announceUpdate(from, uri, params),
-      () => parts.onMerged(),
-    );
+    this.#updates = new UpdateCoalescer({
+      announce: (links, uri, params) => this.#announceUpdate(links, uri, params),
+      areAll: (links, uri) => this.#areAllSubscribed(links, uri),
+      onMerged: () => parts.onMerged(),
+    });
   }
 
   /**
@@ -144,6 +145,19 @@ export class NotificationRouter {
     this.#parts.resourceCache.invalidate(link.upstream);
     const uri = params?.string('uri');
     if (params !== undefined && uri !== undefined) this.#updates.add(updateKey(link), link, uri, params);
+  }
+
+  /** Returns whether no other connection has subscribed to the resource for the same listeners. @param links of one update key. */
+  #areAllSubscribed(links: ReadonlySet<Link>, uri: string): boolean {
+    const [link] = links;
+    const [user] = link?.users ?? [];
+    if (link === undefined || user === undefined) return true;
+    for (const sibling of this.#parts.siblingsOf(user)) {
+      const other = sibling.links.get(link.upstream);
+      if (other === undefined || links.has(other) || updateKey(other) !== updateKey(link)) continue;
+      if (subscribersOf([other], uri).size > 0) return false;
+    }
+    return true;
   }
 
   /** @param links of one upstream. */

@@ -1,28 +1,41 @@
 import type { RawObject } from '../json/json.ts';
 
-/** Updates of one resource within this time are announced once at its start and once at its end. */
+/** A resource is announced at most twice in this time, which is also the time for which one source waits for the others. */
 const WINDOW_MS = 25;
 
-/** Updates that arrived after the announcement at the start of a window. */
-interface Waiting<Source> {
-  readonly sources: Set<Source>;
+/** The updates of one resource in the current window. */
+interface Updates<Source> {
+  /** The sources of the updates that are not announced yet. */
+  sources: Set<Source>;
   /** Params of the latest update. */
   params: RawObject;
+  /** True if the resource was announced in this window, so that further updates wait for its end. */
+  isAnnounced: boolean;
+  /** True if the updates wait for other sources no longer than to the end of this window. */
+  isLastWait: boolean;
 }
 
 /** The updates of one key in the current window, by URI. */
-type Window<Source> = Map<string, Waiting<Source> | undefined>;
+type Window<Source> = Map<string, Updates<Source>>;
 
-/** Announces the first update of a resource at once, and those that follow closely in one announcement. */
+export interface UpdateCoalescerParts<Source> {
+  announce(sources: ReadonlySet<Source>, uri: string, params: RawObject): void;
+  /** Returns whether all sources that may report the same change are among these. */
+  areAll(sources: ReadonlySet<Source>, uri: string): boolean;
+  /** Called for each update that a later one replaces. */
+  onMerged(): void;
+}
+
+/**
+ * Announces a change of a resource once, though several sources report it: when the last of them has, or after a window. So no change is
+ * lost if a source reports its own changes only. Changes that follow closely are announced together, at the end of a window.
+ */
 export class UpdateCoalescer<Source> {
-  readonly #announce: (sources: Iterable<Source>, uri: string, params: RawObject) => void;
-  readonly #onMerged: () => void;
+  readonly #parts: UpdateCoalescerParts<Source>;
   readonly #windows = new Map<unknown, Window<Source>>();
 
-  /** @param onMerged called for each update that a later one replaces. */
-  constructor(announce: (sources: Iterable<Source>, uri: string, params: RawObject) => void, onMerged: () => void) {
-    this.#announce = announce;
-    this.#onMerged = onMerged;
+  constructor(parts: UpdateCoalescerParts<Source>) {
+    this.#parts = parts;
   }
 
   /**
@@ -31,37 +44,47 @@ export class UpdateCoalescer<Source> {
    * @param key equal for sources whose updates reach the same listeners.
    */
   add(key: unknown, source: Source, uri: string, params: RawObject): void {
-    const window = this.#windows.get(key);
-    if (window?.has(uri) === true) {
-      const waiting = window.get(uri);
-      if (waiting === undefined) window.set(uri, { sources: new Set([source]), params });
-      else {
-        this.#onMerged();
-        waiting.sources.add(source);
-        waiting.params = params;
-      }
-      return;
-    }
-    if (window === undefined) this.#open(key, [uri]);
-    else window.set(uri, undefined);
-    this.#announce([source], uri, params);
+    const open = this.#windows.get(key);
+    const window = open ?? this.#open(key);
+    const updates = window.get(uri) ?? {
+      sources: new Set(),
+      params,
+      isAnnounced: false,
+      isLastWait: open === undefined,
+    };
+    window.set(uri, updates);
+    if (updates.sources.size > 0) this.#parts.onMerged();
+    updates.params = params;
+    if (updates.sources.has(source)) return;
+    updates.sources.add(source);
+    if (!updates.isAnnounced && this.#parts.areAll(updates.sources, uri)) this.#announce(uri, updates);
   }
 
-  #open(key: unknown, uris: readonly string[]): void {
-    this.#windows.set(key, new Map(uris.map((uri) => [uri, undefined])));
-    setTimeout(() => this.#close(key), WINDOW_MS).unref();
+  #open(key: unknown): Window<Source> {
+    const window: Window<Source> = new Map();
+    this.#windows.set(key, window);
+    setTimeout(() => this.#close(key, window), WINDOW_MS).unref();
+    return window;
   }
 
-  #close(key: unknown): void {
-    const updates = [...(this.#windows.get(key) ?? [])].flatMap(([uri, waiting]) =>
-      waiting === undefined ? [] : [{ uri, ...waiting }],
-    );
+  #close(key: unknown, window: Window<Source>): void {
     this.#windows.delete(key);
-    if (updates.length === 0) return;
-    this.#open(
-      key,
-      updates.map(({ uri }) => uri),
-    );
-    for (const { sources, uri, params } of updates) this.#announce(sources, uri, params);
+    const waiting = [...window].filter(([, { sources }]) => sources.size > 0);
+    if (waiting.length === 0) return;
+    const next = this.#open(key);
+    for (const [uri, updates] of waiting) {
+      next.set(uri, updates);
+      updates.isAnnounced = false;
+      if (updates.isLastWait || this.#parts.areAll(updates.sources, uri)) this.#announce(uri, updates);
+      else updates.isLastWait = true;
+    }
+  }
+
+  #announce(uri: string, updates: Updates<Source>): void {
+    const { sources, params } = updates;
+    updates.sources = new Set();
+    updates.isAnnounced = true;
+    updates.isLastWait = false;
+    this.#parts.announce(sources, uri, params);
   }
 }

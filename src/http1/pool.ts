@@ -1,5 +1,5 @@
 import type { LimitName } from '../limits.ts';
-import { NO_CONTROL, type Wire, type WireHandler, type WireRequest } from './wire.ts';
+import { DISTRUST_MS, NO_CONTROL, type Wire, type WireHandler, type WireRequest } from './wire.ts';
 import { WireError } from './error.ts';
 import { type SocketEvents, type WireAddress, WireSocket } from './socket.ts';
 
@@ -19,6 +19,8 @@ interface Reservation {
  * A request on a reused socket is written only after a poll phase of the event loop that began after `dispatch`. Unread
  * bytes on the socket, such as a response sent twice, are read in that phase and close the socket. The request, of which
  * nothing was written, then gets a new socket. Otherwise a busy event loop would read those bytes as its response.
+ *
+ * After bytes that belong to no response, no socket is used for a second request for `DISTRUST_MS`.
  */
 export class WirePool implements Wire, SocketEvents {
   readonly #address: WireAddress;
@@ -29,6 +31,8 @@ export class WirePool implements Wire, SocketEvents {
   #reserved: Reservation[] = [];
   /** Reservations from before the current or next poll phase. */
   #polled: Reservation[] = [];
+  /** The time until which sockets are not reused; monotonic ms, 0 if there were no stray bytes. */
+  #distrustedUntilMs = 0;
   #sweeping: NodeJS.Timeout | undefined;
   #destroyed: PromiseWithResolvers<void> | undefined;
 
@@ -70,7 +74,15 @@ export class WirePool implements Wire, SocketEvents {
   }
 
   onIdle(socket: WireSocket): void {
-    this.#idle.push(socket);
+    if (this.#distrustedUntilMs > 0 && performance.now() < this.#distrustedUntilMs) socket.destroy(strayError());
+    else this.#idle.push(socket);
+  }
+
+  onStray(): void {
+    this.#distrustedUntilMs = performance.now() + DISTRUST_MS;
+    const idle = this.#idle;
+    this.#idle = [];
+    for (const socket of idle) socket.destroy(strayError());
   }
 
   onClosed(socket: WireSocket): void {
@@ -98,8 +110,12 @@ export class WirePool implements Wire, SocketEvents {
     if (this.#polled.length > 0) this.#awaitCheckPhase();
     const nowMs = performance.now();
     for (const { socket, request, handler } of ready) {
-      if (socket.isUsable(nowMs)) socket.send(request, handler, nowMs);
-      else this.#connect(request, handler);
+      if (socket.isUsable(nowMs) && nowMs >= this.#distrustedUntilMs) {
+        socket.send(request, handler, nowMs);
+        continue;
+      }
+      socket.destroy(strayError());
+      this.#connect(request, handler);
     }
   }
 
@@ -123,6 +139,11 @@ export class WirePool implements Wire, SocketEvents {
     this.#idle = [];
     this.#destroyed?.resolve();
   }
+}
+
+/** Returns the reason for closing idle sockets. No request gets it. */
+function strayError(): WireError {
+  return new WireError('closed', 'the server has sent bytes that belong to no response');
 }
 
 function destroyedError(): WireError {

@@ -20,6 +20,8 @@ export interface SocketEvents {
   onIdle(socket: WireSocket): void;
   /** Called when the socket is closed. */
   onClosed(socket: WireSocket): void;
+  /** Called when bytes arrive that belong to no response, or that are no HTTP. */
+  onStray(): void;
   /** Called when a response exceeds a bound. */
   onLimit(limit: LimitName): void;
 }
@@ -200,6 +202,7 @@ export class WireSocket implements ResponseSink {
     // A server that answers before it has read the request may never read it.
     const isReusable = isClean && keepMs > 0 && this.#socket.writableLength === 0;
     if (!isReusable) this.#close();
+    if (!isClean) this.#events.onStray();
     try {
       inFlight.handler.onResponseEnd(inFlight);
     } catch (thrown) {
@@ -251,12 +254,16 @@ export class WireSocket implements ResponseSink {
     if (this.#inFlight === undefined) {
       // These bytes belong to no request, so later responses could not be separated from them.
       this.#close();
+      this.#events.onStray();
       return;
     }
     try {
       this.#reader.feed(bytes, length);
     } catch (thrown) {
-      if (thrown instanceof WireError && thrown.limit !== undefined) this.#events.onLimit(thrown.limit);
+      if (thrown instanceof WireError) {
+        if (thrown.limit !== undefined) this.#events.onLimit(thrown.limit);
+        else if (thrown.code === 'not-http') this.#events.onStray();
+      }
       this.destroy(asError(thrown));
     }
   }

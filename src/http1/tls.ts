@@ -4,6 +4,7 @@ import { WireError } from './error.ts';
 import { tooManyInterim } from './response.ts';
 import { tunnelConnector } from './tunnel.ts';
 import {
+  DISTRUST_MS,
   KEEP_ALIVE_MS,
   type ResponseHeaders,
   type Wire,
@@ -28,7 +29,8 @@ interface TlsOptions {
  *
  * undici reuses a socket before the handler has checked the response, and cannot close that one socket afterwards. So if
  * the handler aborts or throws in `onResponseEnd`, the pool is replaced: later requests get new sockets, and each old socket
- * is closed when its request has ended.
+ * is closed when its request has ended. It is replaced after bytes that belong to no response too, and then no socket is used for a
+ * second request for `DISTRUST_MS`.
  */
 export class TlsWire implements Wire {
   readonly #origin: string;
@@ -40,6 +42,8 @@ export class TlsWire implements Wire {
   /** The pool for GET requests, whose responses may be event streams that name no request. */
   #gets: Pool;
   readonly #retired = new Set<Pool>();
+  /** The time until which sockets are not reused; monotonic ms, 0 if there were no stray bytes. */
+  #distrustedUntilMs = 0;
   #isDestroyed = false;
 
   /**
@@ -63,8 +67,17 @@ export class TlsWire implements Wire {
   dispatch({ head, body, headersMs, bodyMs }: WireRequest, handler: WireHandler): void {
     const { method, path, headers } = head;
     const pool = method === 'GET' ? this.#gets : this.#posts;
+    const reset = this.#distrustedUntilMs > 0 && performance.now() < this.#distrustedUntilMs;
     pool.dispatch(
-      { method, path, headers: [...headers], body: body ?? null, headersTimeout: headersMs, bodyTimeout: bodyMs },
+      {
+        method,
+        path,
+        headers: [...headers],
+        body: body ?? null,
+        headersTimeout: headersMs,
+        bodyTimeout: bodyMs,
+        reset,
+      },
       new JudgedRequest(handler, () => this.#retire(pool), this.#onLimit),
     );
   }
@@ -86,7 +99,7 @@ export class TlsWire implements Wire {
   }
 
   #connect(): Pool {
-    return new Pool(this.#origin, {
+    const pool = new Pool(this.#origin, {
       // With more, undici could write a request twice that was queued behind an unanswered one.
       pipelining: 1,
       allowH2: false,
@@ -97,6 +110,12 @@ export class TlsWire implements Wire {
       keepAliveMaxTimeout: KEEP_ALIVE_MS,
       connect: this.#connector(),
     });
+    pool.on('disconnect', (_origin, _targets, error) => {
+      if (!isStray(error)) return;
+      this.#distrustedUntilMs = performance.now() + DISTRUST_MS;
+      this.#retire(pool);
+    });
+    return pool;
   }
 
   #connector(): buildConnector.connector | buildConnector.BuildOptions {
@@ -194,6 +213,13 @@ class JudgedRequest implements Dispatcher.DispatchHandler, WireController {
     if (limit !== undefined) this.#onLimit(limit);
     this.#handler.onResponseError(this, thrown);
   }
+}
+
+/** Returns whether undici closed a socket because of bytes that belong to no response, or that are no HTTP. */
+function isStray(thrown: Error): boolean {
+  return (
+    thrown.name === 'HTTPParserError' || (thrown instanceof errors.SocketError && thrown.message === 'bad response')
+  );
 }
 
 /** Returns the bound that a response exceeds; undefined for other failures. */

@@ -332,6 +332,15 @@ export function rawItems(text: string, most = Infinity): string[] {
   return items;
 }
 
+/** Checks that the text is one JSON value, at all levels and within these bounds. @throws {JsonTextError} */
+export function checkJson(text: string, bounds: JsonBounds): void {
+  scanStrictly(text, bounds, () => {
+    scanner.values = 0;
+    const rest = skipSpace(text, skipValue(text, 0));
+    if (rest < text.length) throw new JsonTextError('text after the value', rest);
+  });
+}
+
 /** Returns the raw items of an array that must be JSON at all levels, within these bounds. @throws {JsonTextError} */
 export function rawItemsStrictly(text: string, bounds: JsonBounds, most = Infinity): string[] {
   return scanStrictly(text, bounds, () => rawItems(text, most));

@@ -1,5 +1,6 @@
 import {
   CLIENT_BOUNDS,
+  checkJson,
   type JsonBounds,
   JsonTextError,
   type Preparsed,
@@ -12,7 +13,10 @@ import { LIMITS, type LimitName } from '../limits.ts';
 import { CLOSE_OBJECT, OPEN_OBJECT, QUOTE } from '../json/scan.ts';
 import { RPC } from './rpc-codes.ts';
 
-/** A request id as raw JSON text (`7`, `"a"`): comparable, and echoed byte for byte. */
+/**
+ * A request id as raw JSON text (`7`, `"a"`, `1.0`), echoed byte for byte. Ids of requests are compared by {@link idKey}; those of
+ * responses are such keys.
+ */
 export type Id = string;
 
 export interface Request {
@@ -78,10 +82,10 @@ export class MessageError extends Error {
   override readonly name = 'MessageError';
   readonly code: MessageFault;
   readonly id: Id;
-  /** The bound that the text exceeds, or `duplicate` if an object names a member twice. */
-  readonly refused: JsonTextError['refused'];
+  /** The bound that the text exceeds, `duplicate` if an object names a member twice, or `no-object` if the text is another value. */
+  readonly refused: JsonTextError['refused'] | 'no-object';
 
-  constructor(code: MessageFault, message: string, id: Id = 'null', refused?: JsonTextError['refused']) {
+  constructor(code: MessageFault, message: string, id: Id = 'null', refused?: MessageError['refused']) {
     super(message);
     this.code = code;
     this.id = id;
@@ -90,13 +94,14 @@ export class MessageError extends Error {
 
   /** The bound that the text exceeds; undefined if the message is invalid for another reason. */
   get limit(): LimitName | undefined {
-    return this.refused === 'duplicate' ? undefined : this.refused;
+    return this.refused === 'duplicate' || this.refused === 'no-object' ? undefined : this.refused;
   }
 }
 
-const INTEGER_ID = /^(?:0|-?[1-9]\d*)$/;
 /** Matches nearly every id. */
 const SHORT_ID = /^[1-9]\d{0,14}$/;
+const INTEGER = /^(?:0|-?[1-9]\d*)$/;
+const NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
 
 /**
  * Member names that must not appear in other spellings, since some parsers merge `Method` with `method`. List frequent
@@ -154,11 +159,35 @@ function isStringId(raw: string): boolean {
   }
 }
 
-function isId(raw: string): boolean {
-  if (raw.length > LIMITS.requestIdChars) return false;
-  if (SHORT_ID.test(raw)) return true;
-  // An integer beyond 2^53 is valid too, because ids are compared and echoed as text.
-  return raw.startsWith('"') ? isStringId(raw) : INTEGER_ID.test(raw);
+/**
+ * Returns the digits of a JSON number that is an integer, however it is written (`1.0`, `1e2`). An integer beyond 2^53 keeps all of
+ * them. Returns undefined for other values, and for an integer of too many digits.
+ */
+function integerText(raw: string): string | undefined {
+  if (INTEGER.test(raw)) return raw;
+  const [, sign = '', whole = '', fraction = '', exponent = '0'] = NUMBER.exec(raw) ?? [];
+  if (whole === '') return undefined;
+  const digits = `${whole}${fraction}`.replace(/^0+/, '');
+  if (digits === '') return '0';
+  const zeros = Number(exponent) - fraction.length;
+  if (zeros >= 0) return digits.length + zeros > LIMITS.requestIdChars ? undefined : sign + digits + '0'.repeat(zeros);
+  return /[1-9]/.test(digits.slice(zeros)) ? undefined : sign + digits.slice(0, zeros);
+}
+
+/** Returns the key of a raw id; undefined if the value is no id. */
+function keyOf(raw: string): Id | undefined {
+  if (raw.length > LIMITS.requestIdChars) return undefined;
+  if (SHORT_ID.test(raw)) return raw;
+  if (raw.startsWith('"')) return isStringId(raw) ? raw : undefined;
+  return integerText(raw);
+}
+
+/**
+ * Returns a text that is equal for equal ids, by which a request is found: JSON Schema counts `1.0` and `1e0` as the integer `1`.
+ * Returns other values as they are.
+ */
+export function idKey(raw: string): Id {
+  return raw.startsWith('"') ? raw : (keyOf(raw) ?? raw);
 }
 
 function invalidId(raw: string | undefined): MessageError {
@@ -187,13 +216,15 @@ function toError(raw: string, id: Id): RpcError {
 
 function toMessage(envelope: RawObject): Message {
   const rawId = envelope.raw('id');
-  const id = rawId !== undefined && isId(rawId) ? rawId : 'null';
+  const key = rawId === undefined ? undefined : keyOf(rawId);
+  const isResponse = envelope.raw('method') === undefined;
+  const id = rawId === undefined || key === undefined ? 'null' : isResponse ? key : rawId;
   refuseLookalikes(envelope, ENVELOPE, id);
   if (envelope.raw('jsonrpc') !== '"2.0"') {
     throw new MessageError(RPC.invalidRequest, '"jsonrpc" must be "2.0"', id);
   }
 
-  if (envelope.raw('method') !== undefined) {
+  if (!isResponse) {
     const method = envelope.string('method');
     if (method === undefined) throw new MessageError(RPC.invalidRequest, '"method" must be a string', id);
     if (envelope.raw('result') !== undefined || envelope.raw('error') !== undefined) {
@@ -237,11 +268,11 @@ function toMessageError(thrown: unknown, id: Id = 'null'): MessageError {
   throw thrown;
 }
 
-/** Returns the id of a message that was refused for the content of its strings, or `null` if it cannot be read. */
+/** Returns the key of the id of a message that was refused for the content of its strings, or `null` if it cannot be read. */
 function idOf(text: string): Id {
   try {
     const id = RawObject.parse(text).raw('id');
-    return id !== undefined && isId(id) ? id : 'null';
+    return id === undefined ? 'null' : (keyOf(id) ?? 'null');
   } catch (thrown) {
     if (!(thrown instanceof JsonTextError)) throw thrown;
     return thrown.refused === 'jsonDepth' ? idOfDeepResponse(text) : 'null';
@@ -280,6 +311,13 @@ function idOfDeepResponse(text: string): Id {
   return id ?? 'null';
 }
 
+/** Parses the object of one message. @throws {MessageError} if the text is another JSON value. @throws {JsonTextError} */
+function readObject(text: string, bounds: JsonBounds, preparsed: Preparsed): RawObject {
+  if (text.startsWith('{') || text.trimStart().startsWith('{')) return RawObject.parseStrictly(text, bounds, preparsed);
+  checkJson(text, bounds);
+  throw new MessageError(RPC.invalidRequest, 'a message must be a JSON object', 'null', 'no-object');
+}
+
 /**
  * Parses one JSON-RPC message of an upstream. The text is relayed, so all of it must be JSON, strings included.
  *
@@ -289,7 +327,7 @@ function idOfDeepResponse(text: string): Id {
  */
 export function parseMessage(text: string, preparsed: Preparsed = 'params'): Message {
   try {
-    return toMessage(RawObject.parseStrictly(text, UPSTREAM_BOUNDS, preparsed));
+    return toMessage(readObject(text, UPSTREAM_BOUNDS, preparsed));
   } catch (thrown) {
     throw toMessageError(thrown, thrown instanceof JsonTextError ? idOf(text) : 'null');
   }
@@ -298,7 +336,7 @@ export function parseMessage(text: string, preparsed: Preparsed = 'params'): Mes
 /** Parses one message of a client. No object in it may name a member twice. @throws {MessageError} */
 export function parseClientMessage(text: string): Message {
   try {
-    return toMessage(RawObject.parseStrictly(text, CLIENT_BOUNDS, 'params'));
+    return toMessage(readObject(text, CLIENT_BOUNDS, 'params'));
   } catch (thrown) {
     throw toMessageError(thrown);
   }

@@ -57,7 +57,9 @@ const cases = [
     headers: SESSION,
     is: 'parse-error',
   },
-  { says: 'a string', text: '"x"', headers: SESSION, is: 'parse-error' },
+  { says: 'a string', text: '"x"', headers: SESSION, is: 'invalid-request' },
+  { says: 'a broken string', text: '"x', headers: SESSION, is: 'parse-error' },
+  { says: 'an id with a zero fraction', text: PING.replace('1', '1.0'), headers: SESSION, is: 'session' },
   {
     says: 'deep nesting',
     text: `{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":${'['.repeat(9_000)}${']'.repeat(9_000)}}}`,

@@ -95,6 +95,17 @@ test('an invalid message gets an error, and the next one is handled', OPTIONS, a
   );
 });
 
+// N-90
+test('a line with another JSON value gets -32600, and an id with a fraction comes back', OPTIONS, async () => {
+  await using pipes = new Pipes().read();
+  pipes.send('5', 'null', '"x"', '5}', '{"jsonrpc":"2.0","id":1.0,"method":"ping"}');
+  const answers = await pipes.until(5);
+  const codes = answers.map(({ error }) => error?.code);
+  assert.equal(codes.filter((code) => code === -32_600).length, 3, String(codes));
+  assert.equal(codes.filter((code) => code === -32_700).length, 1, String(codes));
+  assert.ok(pipes.lines.includes('{"jsonrpc":"2.0","id":1.0,"result":{}}'), pipes.lines.join('\n'));
+});
+
 // T-033
 test('a batch gets a batch at 2025-03-26, and is refused at other revisions', OPTIONS, async () => {
   await using pipes = new Pipes().read();

@@ -80,7 +80,7 @@ function update(peer: Peer): void {
 
 function listen(gateway: TestCore, notifications: object, options: ModernOptions = {}): Listener {
   const acknowledged = Promise.withResolvers<void>();
-  const waiting = new Map<string, () => void>();
+  const waiting = new Set<() => void>();
   const request = modernRequest(
     gateway,
     'subscriptions/listen',
@@ -90,7 +90,7 @@ function listen(gateway: TestCore, notifications: object, options: ModernOptions
       onMessage: (message) => {
         if (!('method' in message)) return;
         if (message.method === ACKNOWLEDGED) acknowledged.resolve();
-        waiting.get(message.method)?.();
+        for (const look of waiting) look();
       },
     },
   );
@@ -99,10 +99,13 @@ function listen(gateway: TestCore, notifications: object, options: ModernOptions
     request,
     acknowledged: acknowledged.promise,
     received,
-    waitFor: (method) =>
+    waitFor: (method, count = 1) =>
       new Promise((resolve) => {
-        if (received().includes(method)) resolve();
-        else waiting.set(method, resolve);
+        const look = () => {
+          if (received().filter((one) => one === method).length >= count) resolve();
+        };
+        waiting.add(look);
+        look();
       }),
   };
 }
@@ -112,7 +115,7 @@ interface Listener {
   readonly acknowledged: Promise<void>;
   /** The notifications after the acknowledgement, by method. */
   received(): readonly string[];
-  waitFor(method: string): Promise<void>;
+  waitFor(method: string, count?: number): Promise<void>;
 }
 
 async function call(gateway: TestCore, tool: string, options: ModernOptions = CAN_BE_ASKED): Promise<void> {
@@ -297,8 +300,8 @@ suite('subscriptions on the connections of sibling groups', () => {
   });
 });
 
-// N-47
-test('one change reported by many connections is announced at once and once later', TIMEOUT, async () => {
+// N-47 N-92
+test('one change that many connections report is announced once', TIMEOUT, async () => {
   const memory = keeper();
   await using gateway = await testCore({ up: { memory } });
   const sets = [{ elicitation: {} }, { sampling: {} }, { roots: {} }, { elicitation: {}, sampling: {} }];
@@ -310,6 +313,20 @@ test('one change reported by many connections is announced at once and once late
   await listener.waitFor(LIST_CHANGED);
   assert.deepEqual(
     listener.received().filter((method) => method === UPDATED),
-    [UPDATED, UPDATED],
+    [UPDATED],
   );
+});
+
+// N-92
+test('changes that one connection reports each are all announced', TIMEOUT, async () => {
+  const memory = keeper();
+  await using gateway = await testCore({ up: { memory } });
+  const sets = [{ elicitation: {} }, { sampling: {} }];
+  for (const capabilities of sets) await call(gateway, 'touch', { capabilities });
+  const listener = listen(gateway, RESOURCE);
+  await listener.acknowledged;
+  for (const [at, capabilities] of sets.entries()) {
+    await call(gateway, 'touch', { capabilities });
+    await listener.waitFor(UPDATED, at + 1);
+  }
 });

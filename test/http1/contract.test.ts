@@ -2,16 +2,22 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 
 import { type LimitName, LIMITS } from '../../src/limits.ts';
-import type { Wire, WireController } from '../../src/http1/wire.ts';
+import { DISTRUST_MS, type Wire, type WireController } from '../../src/http1/wire.ts';
 import { WirePool } from '../../src/http1/pool.ts';
 import { TlsWire } from '../../src/http1/tls.ts';
 import { startConnectProxy } from '../support/connect-proxy.ts';
 import { PATIENCE_MS } from '../support/patience.ts';
 import { stopTime } from '../support/stopped-time.ts';
-import { ask, closed, line, ok } from '../support/wire.ts';
+import { ask, closed, holds, line, ok } from '../support/wire.ts';
 
 const LIMIT = { timeout: 120_000 };
 const INTERIM = 'HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n';
+
+/** Resolves after a turn of the event loop: undici releases a socket only after onResponseEnd. */
+const turn = () =>
+  new Promise<void>((resolve) => {
+    setImmediate(resolve);
+  });
 
 type OnLimit = (limit: LimitName) => void;
 
@@ -199,6 +205,52 @@ function wireContract(name: string, connect: (url: URL, onLimit?: OnLimit) => Wi
     });
     await ask(wire, { method: 'GET' }).answer;
     assert.equal(to.sockets.length, 2);
+    await wire.destroy();
+  });
+
+  // N-76
+  test(`${name}: a byte of no response ends the reuse of sockets for a minute`, LIMIT, async (t) => {
+    const time = stopTime(t);
+    let isFaulty = true;
+    await using to = await line((socket, soFar) => {
+      // The byte follows the response before, and comes when the next request is written already.
+      if (isFaulty && !holds(soFar, 1)) socket.write('x');
+      else socket.write(ok('x'));
+    });
+    const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
+    const answered = async () => {
+      const { body } = await ask(wire).answer;
+      await turn();
+      return body.toString();
+    };
+    assert.equal(await answered(), 'x');
+    const failed = ask(wire);
+    await failed.failure;
+    assert.deepEqual(failed.events, ['start', 'error']);
+    assert.equal(to.sockets.length, 1);
+    for (let n = 0; n < 3; n++) assert.equal(await answered(), 'x');
+    assert.equal(to.sockets.length, 4);
+    isFaulty = false;
+    time.pass(DISTRUST_MS);
+    for (let n = 0; n < 3; n++) await answered();
+    // undici may use each of its clients once before it uses one again.
+    assert.ok(to.sockets.length < 7, 'no socket was reused');
+    await wire.destroy();
+  });
+
+  // N-76
+  test(`${name}: a byte of no response on one socket closes the other idle ones`, LIMIT, async () => {
+    await using to = await line((socket) => socket.write(ok('x')));
+    const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
+    await Promise.all([ask(wire), ask(wire), ask(wire)].map(({ answer }) => answer));
+    await turn();
+    const [faulty = assert.fail()] = to.sockets;
+    faulty.write('x');
+    await closed(faulty);
+    await ask(wire).answer;
+    assert.equal(to.sockets.length, 4);
+    assert.ok(to.received.every((text) => holds(text, 1)));
+    await Promise.all(to.sockets.map(closed));
     await wire.destroy();
   });
 

@@ -53,6 +53,10 @@ class Recorder implements WireHandler, SocketEvents {
     this.events.push('closed');
   }
 
+  onStray(): void {
+    this.events.push('stray');
+  }
+
   onLimit(limit: string): void {
     this.events.push(`limit ${limit}`);
   }

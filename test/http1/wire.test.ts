@@ -118,6 +118,17 @@ test('a socket that received bytes while idle is not reused', LIMIT, async () =>
   assert.equal((await to.ask().answer).body.toString(), '1');
 });
 
+// N-76
+test('requests that are not written when a stray byte comes get new sockets', LIMIT, async () => {
+  await using to = await line((socket, _soFar, index) => socket.write(ok(String(index))));
+  await Promise.all([to.ask(), to.ask()].map(({ answer }) => answer));
+  to.sockets[0]?.write('x');
+  const asked = [to.ask(), to.ask()];
+  const bodies = await Promise.all(asked.map(async ({ answer }) => (await answer).body.toString()));
+  assert.deepEqual(new Set(bodies), new Set(['2', '3']));
+  assert.ok(to.received.every((text) => holds(text, 1)));
+});
+
 test('a socket that the server closed while idle is not reused', LIMIT, async () => {
   await using to = await line((socket, _soFar, index) => socket.write(ok(String(index))));
   await to.ask().answer;

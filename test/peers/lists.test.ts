@@ -1,4 +1,4 @@
-/** Changes of lists, and resources that do not exist, at servers of other SDKs. */
+/** Changes of lists, and resources and prompts that do not exist, at servers of other SDKs. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { initialize, post, postForEvents, rpc } from '../downstream/client.ts';
@@ -16,6 +16,13 @@ for (const id of ['python1-http', 'python2-http', 'fastmcp4-http', 'typescript1-
     await using setting = await startSetting(id);
     const uri = setting.uri('nothing/of/the/kind');
     const { error } = answerOf(await modernPost(setting.gateway.endpoint(id), 'resources/read', { uri }));
+    assert.equal(error?.code, INVALID_PARAMS, JSON.stringify(error));
+  });
+
+  // N-91
+  test(`an unknown prompt of ${id} is -32602 for a modern client`, async () => {
+    await using setting = await startSetting(id);
+    const { error } = answerOf(await modernPost(setting.gateway.endpoint(id), 'prompts/get', { name: 'nothing' }));
     assert.equal(error?.code, INVALID_PARAMS, JSON.stringify(error));
   });
 }

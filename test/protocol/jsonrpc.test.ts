@@ -6,6 +6,7 @@ import * as fc from '../support/fast-check.ts';
 import { RawObject } from '../../src/json/json.ts';
 import type { Message } from '../../src/protocol/jsonrpc.ts';
 import {
+  idKey,
   isBatch,
   MessageError,
   notificationText,
@@ -50,7 +51,11 @@ const refused = [
   { text: 'x', code: -32700, id: 'null' },
   { text: '{"jsonrpc":"2.0","id":1,"method":"ping"', code: -32700, id: 'null' },
   { text: '{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}', code: -32600, id: 'null' },
-  { text: '[]', code: -32700, id: 'null' },
+  { text: '', code: -32700, id: 'null' },
+  { text: '5 5', code: -32700, id: 'null' },
+  { text: 'nul', code: -32700, id: 'null' },
+  { text: '"a\nb"', code: -32700, id: 'null' },
+  { text: '[1', code: -32700, id: 'null' },
   { text: '{}', code: -32600, id: 'null' },
   { text: '{"id":1,"method":"ping"}', code: -32600, id: '1' },
   { text: '{"jsonrpc":"1.0","id":1,"method":"ping"}', code: -32600, id: '1' },
@@ -60,7 +65,10 @@ const refused = [
   { text: '{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}', code: -32600, id: '1' },
   { text: '{"jsonrpc":"2.0","id":null,"method":"ping"}', code: -32600, id: 'null' },
   { text: '{"jsonrpc":"2.0","id":1.5,"method":"ping"}', code: -32600, id: 'null' },
-  { text: '{"jsonrpc":"2.0","id":1e3,"method":"ping"}', code: -32600, id: 'null' },
+  { text: '{"jsonrpc":"2.0","id":1e-1,"method":"ping"}', code: -32600, id: 'null' },
+  { text: '{"jsonrpc":"2.0","id":1.05e1,"method":"ping"}', code: -32600, id: 'null' },
+  { text: '{"jsonrpc":"2.0","id":1e1024,"method":"ping"}', code: -32600, id: 'null' },
+  { text: '{"jsonrpc":"2.0","id":1e-9999999999,"method":"ping"}', code: -32600, id: 'null' },
   { text: '{"jsonrpc":"2.0","id":{},"method":"ping"}', code: -32600, id: 'null' },
   { text: '{"jsonrpc":"2.0","id":"a\nb","method":"ping"}', code: -32700, id: 'null' },
   { text: '{"jsonrpc":"2.0","id":"\\q","method":"ping"}', code: -32700, id: 'null' },
@@ -84,6 +92,44 @@ for (const { text, code, id } of refused) {
     assert.deepEqual(rest, { code, id });
   });
 }
+
+for (const text of ['5', ' null ', 'true', '-1.5e3', '"x"', '[]', '[1,2]', '\n[{}]\n']) {
+  // N-90
+  test(`${shortened(JSON.stringify(text), 50)} is JSON, and no message`, () => {
+    assert.deepEqual(refusal(text), { code: -32600, id: 'null', message: 'a message must be a JSON object' });
+  });
+}
+
+const spellings = [
+  { id: '1.0', key: '1' },
+  { id: '1e2', key: '100' },
+  { id: '-2.50E+2', key: '-250' },
+  { id: '1000e-3', key: '1' },
+  { id: '0.00', key: '0' },
+  { id: '-0', key: '0' },
+  { id: '1.7E9', key: '1700000000' },
+  { id: '9007199254740993.0', key: '9007199254740993' },
+  { id: '1e1023', key: `1${'0'.repeat(1_023)}` },
+];
+
+for (const { id, key } of spellings) {
+  // N-90
+  test(`the id ${id} is an integer: a request keeps it, a response has its key`, () => {
+    const request = parseMessage(`{"jsonrpc":"2.0","id":${id},"method":"ping"}`);
+    assert.deepEqual([request.kind, 'id' in request ? request.id : undefined], ['request', id]);
+    for (const outcome of ['"result":{}', '"error":{"code":1,"message":"no"}']) {
+      const response = parseMessage(`{"jsonrpc":"2.0","id":${id},${outcome}}`);
+      assert.equal('id' in response ? response.id : undefined, key);
+    }
+    assert.equal(refusal(`{"jsonrpc":"2.0","id":${id},"result":[]}`).id, key);
+    assert.equal(idKey(id), key);
+  });
+}
+
+// N-90
+test('the key of another value than a number is the value', () => {
+  for (const id of ['"1.0"', '"\\u0061"', '1.5', 'null', '{}', '']) assert.equal(idKey(id), id);
+});
 
 // Parsers that fold case would read another message than the gateway authorised.
 const lookalikes = ['Method', 'ID', 'Params', 'param\u017f', 'RESULT', '__proto__'];
@@ -158,7 +204,7 @@ test('a batch is split into messages, and an invalid item affects no other', () 
   assert.ok(!isBatch('{"jsonrpc":"2.0","method":"["}'));
   const [first, second, third, fourth] = parseBatch(text);
   assert.ok(first !== undefined && 'kind' in first && first.kind === 'notification');
-  assert.ok(second instanceof MessageError && second.code === -32700);
+  assert.ok(second instanceof MessageError && second.code === -32600);
   assert.ok(third instanceof MessageError && third.code === -32600 && third.id === '3');
   assert.ok(fourth !== undefined && 'kind' in fourth && fourth.kind === 'request');
   assert.throws(() => parseBatch('[{}'), MessageError);

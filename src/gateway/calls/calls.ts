@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Source } from '../../catalog/names/named-items.ts';
-import { isListedResource, sourceOf } from '../../catalog/catalog.ts';
+import { sourceOf } from '../../catalog/catalog.ts';
 import { GatewayError } from '../../errors.ts';
 import { type InputRequired, type Retry, withRetry } from '../../protocol/input-required.ts';
 import type { RawObject } from '../../json/json.ts';
@@ -22,7 +22,7 @@ import type { ListRefresher } from '../lists/list-refresher.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import type { ConnectionHolder, Link, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import type { ResourceRead, ResourceCache } from '../forward/resource-cache.ts';
-import { type UpstreamRoute, type Route, route } from '../exchange/route.ts';
+import { namesUnlistedItem, type UpstreamRoute, type Route, route } from '../exchange/route.ts';
 import type { Sender } from '../forward/sender.ts';
 import type { CallLimits } from './call-limits.ts';
 import type { KeyedCalls } from './keyed-calls.ts';
@@ -180,12 +180,11 @@ export class Calls {
   }
 
   /**
-   * Waits for new lists before the error of a read is translated, if the translation depends on them: a list that is not
-   * read yet may have the resource.
+   * Waits for new lists before an error is translated, if the translation depends on them: a list that is not read yet may have the
+   * resource or prompt.
    */
-  async #awaitLists({ client, holder, request: { method, params } }: OpenExchange): Promise<void> {
-    if (method !== 'resources/read' || !client.dialect.marksUnlistedResources) return;
-    if (isListedResource(client.catalog, params?.string('uri') ?? '')) return;
+  async #awaitLists({ client, holder, request }: OpenExchange): Promise<void> {
+    if (!client.dialect.marksUnlistedItems || !namesUnlistedItem(client.catalog, request)) return;
     const refreshing = this.#parts.listRefresher.refreshFor(holder);
     if (refreshing !== undefined) await waitAtMost([refreshing], LISTS_WAIT_MS);
   }

@@ -6,7 +6,7 @@ import { GatewayError, toAnswer } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 import type { Principal } from '../../policy/principal.ts';
-import { type Answer, errorAnswer, type Id, notificationText, requestText } from '../../protocol/jsonrpc.ts';
+import { type Answer, errorAnswer, type Id, idKey, notificationText, requestText } from '../../protocol/jsonrpc.ts';
 import { withToken } from '../../protocol/meta.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { endOfQuestion, nameOf } from '../../telemetry/tracing/mcp-spans.ts';
@@ -53,6 +53,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   readonly isOneClient = true;
   readonly siblingKey = undefined;
   readonly rounds = undefined;
+  /** By the key of the id. */
   readonly inFlight = new ArrayMap<Id, Exchange>();
   /** True if the client has sent `notifications/initialized`. Before that it gets only answers to its requests. */
   isInitialized = false;
@@ -162,11 +163,11 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   }
 
   addExchange(exchange: Exchange): void {
-    this.inFlight.set(exchange.request.id, exchange);
+    this.inFlight.set(idKey(exchange.request.id), exchange);
   }
 
   removeExchange(exchange: Exchange): void {
-    this.inFlight.delete(exchange.request.id);
+    this.inFlight.delete(idKey(exchange.request.id));
   }
 
   exchanges(): Iterable<Exchange> {
@@ -310,7 +311,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
 
   /** Handles progress of the client with a question. Returns false if the gateway has not asked it here. */
   onProgress(params: RawObject): boolean {
-    const question = this.#questions.get(params.raw('progressToken') ?? '');
+    const question = this.#questions.get(idKey(params.raw('progressToken') ?? ''));
     question?.onProgress(params);
     return question !== undefined;
   }

@@ -18,8 +18,8 @@ export interface ClientDialect {
   readonly era: Era;
   /** True if the gateway puts questions into an answer, and the client retries with its input. Else it asks during the call. */
   readonly asksInAnswers: boolean;
-  /** True if the error of a read differs for a resource that no list has. */
-  readonly marksUnlistedResources: boolean;
+  /** True if the error differs for a resource or prompt that no list has. */
+  readonly marksUnlistedItems: boolean;
   /** True if the client accepts notifications other than those of its requests, its subscriptions and its tasks. */
   readonly acceptsOtherNotifications: boolean;
   /** Returns the params of a request without the envelope of its era. */
@@ -66,7 +66,7 @@ function legacy(revision: LegacyRevision): ClientDialect {
   return {
     era: 'legacy',
     asksInAnswers: false,
-    marksUnlistedResources: false,
+    marksUnlistedItems: false,
     acceptsOtherNotifications: true,
     withoutEnvelope: (params) => params,
     taskRole: () => 'waits',
@@ -83,7 +83,7 @@ function legacy(revision: LegacyRevision): ClientDialect {
 const MODERN_CLIENT: ClientDialect = {
   era: 'modern',
   asksInAnswers: true,
-  marksUnlistedResources: true,
+  marksUnlistedItems: true,
   // A modern client learns of a completed URL elicitation from the answer to its call.
   acceptsOtherNotifications: false,
   withoutEnvelope,

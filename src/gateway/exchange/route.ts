@@ -1,5 +1,7 @@
 import {
   type Catalog,
+  isListedPrompt,
+  isListedResource,
   resolvePrompt,
   resolveResource,
   resolveTemplate,
@@ -101,6 +103,18 @@ export function unknownItem({ method, params }: Request): Route {
 }
 
 const NO_NAME = '"name" must be a string';
+
+/** Returns whether a request names a resource or prompt that no list has. Its upstream may know it, though. */
+export function namesUnlistedItem(catalog: Catalog, { method, params }: Pick<Request, 'method' | 'params'>): boolean {
+  switch (method) {
+    case 'prompts/get':
+      return !isListedPrompt(catalog, params?.string('name') ?? '');
+    case 'resources/read':
+      return !isListedResource(catalog, params?.string('uri') ?? '');
+    default:
+      return false;
+  }
+}
 
 /** Returns the error for a URI that no upstream has. */
 export function unknownResource(uri: string): GatewayError {

@@ -1,6 +1,5 @@
 import type { Source } from '../../catalog/names/named-items.ts';
 import { type Caching, readCaching, UNCACHED } from '../../catalog/caching.ts';
-import { isListedResource } from '../../catalog/catalog.ts';
 import { errorToClient, toClient as urisToClient } from '../../catalog/rewrite.ts';
 import { GatewayError } from '../../errors.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
@@ -14,10 +13,11 @@ import {
   downgradeModernError,
   downgradeModernResult,
 } from '../../protocol/translation/downgrade-modern.ts';
-import { unknownResourceError, upgradeError, upgradeResult, withStamp } from '../../protocol/translation/upgrade.ts';
+import { unknownItemError, upgradeError, upgradeResult, withStamp } from '../../protocol/translation/upgrade.ts';
 import type { ClientDialect } from '../dialects/client-dialect.ts';
 import { declaresAll } from '../exchange/client-capabilities.ts';
 import type { Client, Exchange } from '../exchange/exchange.ts';
+import { namesUnlistedItem } from '../exchange/route.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
 
 /** Codes of a modern upstream for faults in the gateway's part of a request. */
@@ -146,11 +146,12 @@ function parsedResult(answer: Result, text: string): RawObject {
   return text === answer.result ? parsed(answer).parsedResult : RawObject.parse(text);
 }
 
-/** Returns the error for a modern client, with the URI of a read if no list and no template has the resource. */
-function upgradedError({ client, request: { method, params } }: Request, error: RpcError): Answer {
+/** Returns the error for a modern client. If no list has the resource or prompt of the request, the upstream does not know it. */
+function upgradedError({ client, request }: Request, error: RpcError): Answer {
+  if (!namesUnlistedItem(client.catalog, request)) return { kind: 'error', error: upgradeError(error) };
+  const { method, params } = request;
   const uri = method === 'resources/read' ? params?.string('uri') : undefined;
-  const isUnlisted = uri !== undefined && !isListedResource(client.catalog, uri);
-  return { kind: 'error', error: isUnlisted ? unknownResourceError(error, uri) : upgradeError(error) };
+  return { kind: 'error', error: unknownItemError(error, uri) };
 }
 
 /** @throws {GatewayError} `upstream-protocol`: the upstream refused the gateway's part of a request. */

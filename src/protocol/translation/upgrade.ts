@@ -90,12 +90,14 @@ export function upgradeError(error: RpcError): RpcError {
 }
 
 /**
- * Returns the error of a server that does not know a resource, as 2026-07-28 requires it: with its code, and the URI in `data`.
- * The SDKs of older servers answer with codes of their own: 0, -32002, -32603.
+ * Returns the error of a server that does not know a resource or prompt, as 2026-07-28 requires it: with its code and, for a resource,
+ * the URI in `data`. The SDKs of older servers answer with codes of their own: 0, -32002, -32603.
  *
- * @param uri as the client knows it.
+ * @param uri of the resource as the client knows it; undefined for a prompt.
  */
-export function unknownResourceError({ message, data }: RpcError, uri: string): RpcError {
+export function unknownItemError(error: RpcError, uri: string | undefined): RpcError {
+  if (uri === undefined) return { ...error, code: RPC.invalidParams };
+  const { message, data } = error;
   const kept = typeof data === 'object' && data !== null && !Array.isArray(data) ? data : {};
   return { code: RPC.invalidParams, message, data: { ...kept, uri } };
 }

@@ -7,6 +7,7 @@ import {
   EMPTY_RESULT,
   errorAnswer,
   type Id,
+  idKey,
   type Message,
   type Notification,
   notificationText,
@@ -66,6 +67,7 @@ export class Connection<Context> {
   readonly #upstream: string;
   readonly #events: ConnectionEvents<Context>;
   readonly #pending = new ArrayMap<number, PendingCall<Context>>();
+  /** By the key of the id. */
   readonly #serverRequests = new Map<Id, OpenServerRequest>();
   /** Contexts of answered calls whose progress is still routed, by progress token. */
   readonly #outliving = new Map<number, Context>();
@@ -274,7 +276,7 @@ export class Connection<Context> {
           this.#onServerRequest(message, about);
         } catch (thrown) {
           if (!(thrown instanceof JsonTextError)) throw thrown;
-          this.#serverRequests.delete(message.id);
+          this.#serverRequests.delete(idKey(message.id));
           const answer = errorAnswer(RPC.invalidParams, `Invalid params: ${thrown.message}`);
           this.#transport?.send({ text: responseText(message.id, answer) });
         }
@@ -326,7 +328,7 @@ export class Connection<Context> {
       if (pending !== undefined || context !== undefined) this.#events.onNotification(notification, context);
     } else if (method === 'notifications/cancelled') {
       const id = params?.raw('requestId');
-      this.#withdraw(id);
+      if (id !== undefined) this.#withdraw(idKey(id));
       if (this.#modernClientInfo !== undefined) this.#endSubscription(Number(id));
     } else {
       const pending = this.#callOf(notification, about);
@@ -363,14 +365,15 @@ export class Connection<Context> {
       return;
     }
     const open: OpenServerRequest = { onWithdrawn: undefined };
-    this.#serverRequests.set(id, open);
+    const key = idKey(id);
+    this.#serverRequests.set(key, open);
     this.#events.onServerRequest({
       method,
       params: request.params ?? RawObject.EMPTY,
       about: about === undefined ? undefined : this.#pending.get(about)?.context,
       answer: (answer) => {
-        if (this.#serverRequests.get(id) !== open) return;
-        this.#serverRequests.delete(id);
+        if (this.#serverRequests.get(key) !== open) return;
+        this.#serverRequests.delete(key);
         this.#recordActivity();
         this.#transport?.send({ text: responseText(id, answer) });
       },
@@ -380,10 +383,10 @@ export class Connection<Context> {
     });
   }
 
-  #withdraw(id: Id | undefined): void {
-    const open = id === undefined ? undefined : this.#serverRequests.get(id);
-    if (id === undefined || open === undefined) return;
-    this.#serverRequests.delete(id);
+  #withdraw(key: Id): void {
+    const open = this.#serverRequests.get(key);
+    if (open === undefined) return;
+    this.#serverRequests.delete(key);
     this.#recordActivity();
     open.onWithdrawn?.();
   }
@@ -392,7 +395,7 @@ export class Connection<Context> {
     if (this.#closed !== undefined) return;
     this.#closed = error;
     for (const id of this.#pending.keys()) this.#settle(id)?.settle(error);
-    for (const id of this.#serverRequests.keys()) this.#withdraw(id);
+    for (const key of this.#serverRequests.keys()) this.#withdraw(key);
     this.#events.onClose(error);
   }
 }

@@ -207,6 +207,16 @@ test('a cancelled server request is withdrawn, and its late answer is not sent',
   assert.deepEqual(peer.received, []);
 });
 
+// N-90
+test('a server request may be cancelled by another spelling of its id', async () => {
+  const { peer, asks } = await connect({});
+  for (const id of ['5.0', '6e0']) peer.send(`{"jsonrpc":"2.0","id":${id},"method":"roots/list"}`);
+  peer.send('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}');
+  for (const ask of asks) ask.answer({ kind: 'result', result: '{}' });
+  await received(peer, 1);
+  assert.deepEqual(peer.received, [{ kind: 'result', id: '6', result: '{}' }]);
+});
+
 // R1
 test('when the connection closes, all calls fail with the right value of executed', async () => {
   const { connection, peer, closed } = await connect({ request: (peer) => peer.crash('exited with code 1') });
