@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { endLines, reportPage, sum } from './runner/report.ts';
 import { Run } from './runner/run.ts';
-import { chooseSteps } from './runner/steps.ts';
+import { BUILD, BUNDLE, chooseSteps } from './runner/steps.ts';
 import { ROOT } from './runner/test-files.ts';
 import { leftovers, mark } from './support/leftovers.ts';
 
@@ -48,6 +48,7 @@ async function main(names: readonly string[]): Promise<void> {
   process.env['NODE_COMPILE_CACHE'] = code;
   // Gateways write the file by which commands find them, and those that are killed leave it.
   process.env['XDG_STATE_HOME'] = join(code, 'state');
+  if (steps.some(({ name }) => name === BUILD)) process.env['LINKSPAN_MAIN'] = join(ROOT, BUNDLE);
   if (isFull) process.env['LINKSPAN_SEED'] ??= String(Date.now() % 2 ** 31);
   process.env['LINKSPAN_SEED'] ??= '1';
   if (isFull) process.env['LINKSPAN_FULL'] = '1';

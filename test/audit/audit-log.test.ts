@@ -12,6 +12,7 @@ import { readHead } from '../../src/audit/head.ts';
 import { renamedFilesOf } from '../../src/audit/renamed-files.ts';
 import { type AuditReport, verifyAudit } from '../../src/audit/verify.ts';
 import { smallDisk } from '../support/small-disk.ts';
+import { stopTime } from '../support/stopped-time.ts';
 import { waitUntil } from '../support/wait-until.ts';
 import { auditWriterContract } from './audit-writer.contract.ts';
 import { KEY, memoryLog, SETTINGS } from './memory-log.ts';
@@ -404,7 +405,8 @@ test('a call is not begun on a full disk, and records are written when there is 
 });
 
 // R22
-test('a call does not wait for ever for a disk that hangs', BOUNDED, async () => {
+test('a call does not wait for ever for a disk that hangs', BOUNDED, async (t) => {
+  stopTime(t).flow(100);
   const { promise: isWritable, resolve: free } = Promise.withResolvers<void>();
   const written: string[] = [];
   const { log } = await memoryLog({

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { stopTime } from '../support/stopped-time.ts';
 import type { AuditSink } from '../../src/audit/audit-sink.ts';
 import type { AuditWriter } from '../../src/audit/audit-writer.ts';
 import { isChained, NO_MAC, splitLine } from '../../src/audit/chain.ts';
@@ -86,7 +87,8 @@ export function auditWriterContract(
   });
 
   // R22
-  test(`${name}: a call does not wait for ever for a disk that hangs`, OPTIONS, async () => {
+  test(`${name}: a call does not wait for ever for a disk that hangs`, OPTIONS, async (t) => {
+    stopTime(t).flow(100);
     const { promise: isWritable, resolve: free } = Promise.withResolvers<void>();
     const written: string[] = [];
     const append = async (text: string): Promise<void> => {

@@ -9,11 +9,11 @@ import { startGateway } from '../support/gateway.ts';
 import { modernUpstream } from '../support/http-upstream.ts';
 import { modernResult } from '../support/modern-wire.ts';
 import { openGateway } from '../support/open-gateway.ts';
+import { MAIN } from '../support/program.ts';
 
 const MEMORY = fileURLToPath(
   new URL('../../node_modules/@modelcontextprotocol/server-memory/dist/index.js', import.meta.url),
 );
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const BOUNDED = { timeout: 120_000 };
 
 /** The methods of the request lines after one listing that succeeds and one call that fails. */

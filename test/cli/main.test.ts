@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { MAIN, type Ran, runCli } from '../support/cli.ts';
+import { type Ran, runCli } from '../support/cli.ts';
+import { MAIN } from '../support/program.ts';
 
 const MANIFEST: { version: string; engines: { node: string } } = JSON.parse(
   readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),

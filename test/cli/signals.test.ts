@@ -4,14 +4,13 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import type { Child } from '../support/child.ts';
 import { startGateway } from '../support/gateway.ts';
 import { PATIENCE_MS } from '../support/patience.ts';
 import { startOnTerminal } from '../support/terminal.ts';
 import { waitUntil } from '../support/wait-until.ts';
+import { MAIN } from '../support/program.ts';
 
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const BOUNDED = { timeout: 120_000 };
 
 /** Resolves with the first line of a growing file that matches. */

@@ -162,7 +162,8 @@ before(async () => {
   gateway = await startGateway({
     // With identity tokens, their keys are served.
     mcpServers: { spy: { url: `http://127.0.0.1:${address.port}/mcp`, start: 'lazy', auth: { kind: 'identity' } } },
-    gateway: { publicUrl: PUBLIC_URL, auth: { jwt, keyFile }, operatorKeys },
+    // The upstream never answers, and nothing here waits for its lists.
+    gateway: { publicUrl: PUBLIC_URL, auth: { jwt, keyFile }, operatorKeys, lists: { wait: '0s' } },
   });
   // The key was in use before it was revoked.
   await initialize(`${gateway.url}/mcp/nope-yet`, undefined, { authorization: `Bearer ${REVOKED_KEY}` }).catch(

@@ -5,14 +5,13 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { Child } from '../support/child.ts';
 import { connect, textOf } from '../support/either-sdk.ts';
 import { startGateway } from '../support/gateway.ts';
 import { hostileStdio, Ledgers } from '../support/hostile.ts';
+import { MAIN } from '../support/program.ts';
 
 const TIMEOUT = { timeout: 120_000 };
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const SERVERS = 'mcpServers: { a: { url: "http://127.0.0.1:9/mcp" } }\n';
 
 let dir = '';

@@ -10,9 +10,9 @@ import { initialize, messagesOf, post, rpc } from '../downstream/client.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { PATIENCE_MS } from '../support/patience.ts';
 import { waitUntil } from '../support/wait-until.ts';
+import { MAIN } from '../support/program.ts';
 
 const TIMEOUT = { timeout: 120_000 };
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const LABEL = fileURLToPath(new URL('../fixtures/servers/label-stdio.ts', import.meta.url));
 const COPY = 'last-good-config.json';
 

@@ -6,9 +6,9 @@ import { promisify } from 'node:util';
 import { initialize, post, rpc } from '../downstream/client.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { waitUntil } from '../support/wait-until.ts';
+import { MAIN } from '../support/program.ts';
 
 const TIMEOUT = { timeout: 120_000 };
-const MAIN = join(import.meta.dirname, '../../src/main.ts');
 const LABEL = join(import.meta.dirname, '../fixtures/servers/label-stdio.ts');
 const UPSTREAMS = { up: { command: process.execPath, args: [LABEL] } };
 

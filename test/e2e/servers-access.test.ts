@@ -4,16 +4,14 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { getEvents, initialize, post, rpc, send } from '../downstream/client.ts';
 import { Child } from '../support/child.ts';
 import { connect, connectOver, SDKS, textOf } from '../support/either-sdk.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { referenceServers } from '../support/reference-servers.ts';
+import { MAIN } from '../support/program.ts';
 
 const TIMEOUT = { timeout: 120_000 };
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
-
 const KEYS = { ada: 'a-key-of-ada-0123456789abcdef', bob: 'a-key-of-bob-0123456789abcdef' } as const;
 const apiKeys = Object.entries(KEYS).map(([name, key]) => ({
   name,

@@ -4,16 +4,15 @@ import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { type Got, initialize, messagesOf, post, rpc, send } from '../downstream/client.ts';
 import { connectOver, SDKS } from '../support/either-sdk.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { referenceServers } from '../support/reference-servers.ts';
 import { readOnlyDisk, smallDisk, type SmallDisk } from '../support/small-disk.ts';
 import { until } from '../support/stdio.ts';
+import { MAIN } from '../support/program.ts';
 
 const TIMEOUT = { timeout: 120_000 };
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const DOCUMENT = 'everything+demo://resource/static/document/features.md';
 
 async function testDir() {

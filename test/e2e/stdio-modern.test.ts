@@ -11,10 +11,10 @@ import { PATIENT } from '../support/gateway.ts';
 import { marker } from '../support/leftovers.ts';
 import { MODERN, modernText, type WireOptions } from '../support/modern-wire.ts';
 import { until } from '../support/stdio.ts';
+import { MAIN } from '../support/program.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const KEY = 'io.modelcontextprotocol/';
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const PROBE = fileURLToPath(new URL('../fixtures/servers/probe-stdio.ts', import.meta.url));
 
 let dir = '';

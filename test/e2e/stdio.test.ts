@@ -5,7 +5,6 @@ import { mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { rpc } from '../downstream/client.ts';
 import { connectOver, type Human, type Sdk, SDKS, textOf } from '../support/either-sdk.ts';
 import { PATIENT } from '../support/gateway.ts';
@@ -13,10 +12,9 @@ import { hostileStdio, Ledgers } from '../support/hostile.ts';
 import { leftovers, marker } from '../support/leftovers.ts';
 import { referenceServers } from '../support/reference-servers.ts';
 import { childrenOf, isGone, until } from '../support/stdio.ts';
+import { MAIN } from '../support/program.ts';
 
 const TIMEOUT = { timeout: 120_000 };
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
-
 let dir = '';
 /** Config files: all four servers behind the gateway of one client, and smaller ones for the other tests. */
 let whole = '';

@@ -6,15 +6,14 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { startGateway } from '../support/gateway.ts';
 import { modernUpstream } from '../support/http-upstream.ts';
 import { marker } from '../support/leftovers.ts';
 import { modernResult, modernText } from '../support/modern-wire.ts';
 import { startCollector } from '../support/otlp-collector.ts';
+import { MAIN } from '../support/program.ts';
 
 const TIMEOUT = { timeout: 120_000 };
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const SCRIPT = {
   tools: [{ name: 'act', inputSchema: { type: 'object' } }],

@@ -3,7 +3,6 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { Child } from '../support/child.ts';
 import { startGateway } from '../support/gateway.ts';
 import { hostileStdio, Ledgers } from '../support/hostile.ts';
@@ -12,8 +11,8 @@ import { PATIENCE_MS } from '../support/patience.ts';
 import { referenceServers } from '../support/reference-servers.ts';
 import { connectSdk1 } from '../support/sdk-client.ts';
 import { waitUntil } from '../support/wait-until.ts';
+import { MAIN } from '../support/program.ts';
 
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const TIMEOUT = { timeout: 120_000 };
 
 const { everything, 'sequential-thinking': thinking } = referenceServers(tmpdir());

@@ -26,6 +26,8 @@ interface Pending {
 export async function inTime<T>(promise: Promise<T>, what: string): Promise<T> {
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(() => late.reject(new Error(`no answer to ${what} within ${PATIENCE_MS} ms`)), PATIENCE_MS);
+  // A call whose client has disconnected gets no answer, and the process ends without it.
+  timer.unref();
   try {
     return await Promise.race([promise, late.promise]);
   } finally {

@@ -1,8 +1,5 @@
 import { execFile } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
-
-/** The path of the command line's source. */
-export const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+import { MAIN } from './program.ts';
 
 /** The outcome of a command. */
 export interface Ran {
@@ -11,10 +8,12 @@ export interface Ran {
   readonly stderr: string;
 }
 
-/** Runs the command line from source, with only these variables in its environment. @param limitMs then it is killed. */
+/** Runs the command line with only these variables in its environment, and the cache of compiled code of this run. @param limitMs then it is killed. */
 export function runCli(args: readonly string[], cwd: string, env: NodeJS.ProcessEnv, limitMs: number): Promise<Ran> {
   return new Promise((resolve) => {
-    execFile(process.execPath, [MAIN, ...args], { cwd, env, timeout: limitMs }, (error, stdout, stderr) => {
+    const code = process.env['NODE_COMPILE_CACHE'];
+    const variables = code === undefined ? env : { NODE_COMPILE_CACHE: code, ...env };
+    execFile(process.execPath, [MAIN, ...args], { cwd, env: variables, timeout: limitMs }, (error, stdout, stderr) => {
       resolve({ code: error === null ? 0 : error.code, stdout, stderr });
     });
   });

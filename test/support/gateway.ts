@@ -1,13 +1,11 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import { Child } from './child.ts';
 import { marker } from './leftovers.ts';
 import { PATIENCE_MS } from './patience.ts';
-
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+import { MAIN } from './program.ts';
 
 type Members = Readonly<Record<string, unknown>>;
 

@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Child } from '../../support/child.ts';
-import { MAIN, type Ran, runCli } from '../../support/cli.ts';
+import { type Ran, runCli } from '../../support/cli.ts';
+import { MAIN } from '../../support/program.ts';
 
 const BOUNDED = { timeout: 120_000 };
 const ROOT = join(import.meta.dirname, '../../..');

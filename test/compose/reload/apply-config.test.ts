@@ -240,7 +240,8 @@ test('an upstream that is replaced while it is listed is listed again', TIMEOUT,
     hold: async (peer) => (peer === memory.peers[0] ? await first.promise : undefined),
     listsOf: (peer) => (peer === memory.peers[0] ? { tools: [] } : TOOLS),
   });
-  await using gateway = await testCore({ a: { memory } });
+  // The first list waits for the process that does not answer.
+  await using gateway = await testCore({ a: { memory } }, { lists: { waitMs: 100 } });
   const client = await gateway.connect();
   await memory.until(() => memory.requests('tools/list')[0]);
   const { drained } = await change(gateway, gateway.config, { upstreams: [upstream('a', { isolation: 'principal' })] });
