@@ -352,6 +352,21 @@ test('a package that the sources import is installed with the published package'
   );
 });
 
+/** Packages with ES modules, whose names a bundle keeps. */
+const ES_PACKAGES = new Set(['commander', 'oauth4webapi']);
+
+test('a package is imported when it is needed only if its names outlive bundling', () => {
+  const found = [...sources].flatMap(([file, text]) =>
+    [...text.matchAll(/await import\('([@\w][^']*)'\)/g)].map(([, name = '']) => `${file} ${name}`),
+  );
+  assert.deepEqual(
+    found.filter((each) => !each.includes(' node:') && !ES_PACKAGES.has(each.split(' ')[1] ?? '')),
+    [],
+    'import a module of src/ that has a static import of the package',
+  );
+  assert.ok(found.length > 2);
+});
+
 test('codes of JSON-RPC and MCP errors are written in protocol/rpc-codes.ts alone', () => {
   const CODE = /^(?!\s*(?:\/\/|\/?\*)).*-32\d{3}\b/m;
   assert.match(sources.get('protocol/rpc-codes.ts') ?? '', CODE);

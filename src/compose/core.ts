@@ -178,7 +178,7 @@ async function openLocalState(config: Config, metrics: Metrics, log: Logger, may
       onFailing: (error) => log.error({ err: error, stateDir: config.stateDir }, 'state directory cannot be written'),
       onRecovered: () => log.info({ stateDir: config.stateDir }, 'state directory can be written again'),
       onLimit: (limit) => metrics.countLimit(limit),
-      onRefused: ({ message }) => log.warn(message),
+      onRefused: ({ message: reason }) => log.warn({ reason }, 'the state directory is not safe'),
     },
   });
 }

@@ -60,7 +60,7 @@ export class Egress implements AsyncDisposable {
 
   async #send(target: URL, source: UrlSource, request: EgressRequest): Promise<Response> {
     // Loaded only here, since it takes a tenth of a second.
-    const { request: send } = await import('undici');
+    const { request: send } = await import('./undici.ts');
     const { statusCode, headers, body } = await send(target, {
       dispatcher: await this.#agent(source),
       method: request.method ?? 'GET',
@@ -114,9 +114,12 @@ export class Egress implements AsyncDisposable {
   }
 
   async #open(source: UrlSource): Promise<Agent> {
-    const [undici, { guardedConnector }] = await Promise.all([import('undici'), import('./guarded-connector.ts')]);
+    const [{ Agent }, { guardedConnector }] = await Promise.all([
+      import('./undici.ts'),
+      import('./guarded-connector.ts'),
+    ]);
     const connect = guardedConnector(source, this.#config, this.#resolve);
-    return new undici.Agent({ connect, allowH2: false });
+    return new Agent({ connect, allowH2: false });
   }
 }
 

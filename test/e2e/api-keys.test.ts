@@ -140,7 +140,7 @@ test('a start with a key file that others can read, or none, is refused', TIMEOU
   const open = join(dir, 'open.json');
   await writeFile(open, '{"version":1,"keys":[]}', { mode: 0o644 });
   const start = (keyFile: string) => openGateway({}, { auth: { keyFile } });
-  await assert.rejects(start(open), { name: 'StartError', message: /open to other users \(mode 0644\).*chmod 600/ });
+  await assert.rejects(start(open), { name: 'StartError', message: /by other users \(mode 0644\).*chmod 600/ });
   await assert.rejects(start(join(dir, 'none.json')), { name: 'StartError', message: /does not exist/ });
 });
 

@@ -34,7 +34,7 @@ export async function openParentState({ stateDir }: Config, metrics: Metrics, lo
         server?.notifyStateFailure(undefined);
       },
       onLimit: (limit) => metrics.countLimit(limit),
-      onRefused: ({ message }) => log.warn(message),
+      onRefused: ({ message: reason }) => log.warn({ reason }, 'the state directory is not safe'),
     },
   });
   server = new StoreServer({

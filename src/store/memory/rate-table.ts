@@ -30,7 +30,7 @@ export class MemoryRateTable implements RateTable {
     const key = `${limit} ${windowMs}`;
     const known = this.#limiters.get(key);
     if (known !== undefined) return known;
-    const { RateLimiterMemory } = await import('rate-limiter-flexible');
+    const { RateLimiterMemory } = await import('../libraries/rate-limiters.ts');
     const made = new RateLimiterMemory({ keyPrefix: '', points: limit, duration: windowMs / 1_000 });
     const raced = this.#limiters.get(key);
     if (raced !== undefined) return raced;

@@ -245,7 +245,7 @@ function unavailable(message = 'Redis cannot be used', cause?: unknown): Gateway
 }
 
 async function createClients({ target, caFile }: RedisConfig): Promise<Clients> {
-  const { Cluster, Redis } = await import('ioredis');
+  const { Cluster, Redis } = await import('../libraries/ioredis.ts');
   const tls = target.tls ? { tls: caFile === undefined ? {} : { ca: await readCa(caFile) } } : {};
   const retryStrategy = (attempt: number) => Math.min(50 * 2 ** attempt, RETRY_MS);
   const { username, password } = target;

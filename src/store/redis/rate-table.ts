@@ -17,7 +17,7 @@ export class RedisRateTable implements RateTable {
   }
 
   async take(counter: string, units: number, limit: number, windowMs: number): Promise<TakenUnits> {
-    const { RateLimiterRedis } = await import('rate-limiter-flexible');
+    const { RateLimiterRedis } = await import('../libraries/rate-limiters.ts');
     const duration = windowMs / 1_000;
     const limiter = new RateLimiterRedis({ storeClient: this.#client, keyPrefix: '', points: limit, duration });
     return await takeFrom(limiter, this.#keys.rate(counter), units, limit);

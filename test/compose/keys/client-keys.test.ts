@@ -70,7 +70,7 @@ test('a reloaded config with a key file that cannot be used is refused', TIMEOUT
   const open = join(dir, 'b2.json');
   await writeFile(open, '{"version":1,"keys":[]}', { mode: 0o644 });
   await using at = await openKeys({ keyFile: file });
-  await assert.rejects(at.prepare({ keyFile: open }), { name: 'StartError', message: /open to other users/ });
+  await assert.rejects(at.prepare({ keyFile: open }), { name: 'StartError', message: /by other users \(mode 0644\)/ });
   await assert.rejects(at.prepare({ keysInRedis: true }), { name: 'StartError', message: /at a restart/ });
   assert.deepEqual(at.accepted('ann'), ['ann']);
 });
