@@ -156,9 +156,9 @@ function endOfThrown(thrown: unknown): TimelessEnd {
   if (rpc !== undefined && !LOCAL_CODES.includes(rpc.code)) return endOfError(rpc.code, rpc.message, rpc.data);
   const old = HTTP_ERROR.safeParse(thrown).data;
   const status = old?.code ?? HTTP_ERROR_2.safeParse(thrown).data?.data.status;
-  const said = old?.message ?? HTTP_ERROR_2.safeParse(thrown).data?.data.text ?? '';
+  const received = old?.message ?? HTTP_ERROR_2.safeParse(thrown).data?.data.text ?? '';
   if (status !== undefined) {
-    const text = said.slice(Math.max(0, said.indexOf('{')));
+    const text = received.slice(Math.max(0, received.indexOf('{')));
     return endOfResponse({ status, text, sessionId: undefined, isEvents: false, isWhole: true, failure: '' });
   }
   return {

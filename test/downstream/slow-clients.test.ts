@@ -11,9 +11,9 @@ const DRIP_MS = 500;
 /** Sends the head of a request byte by byte. Resolves with all that the server has said, once it has closed the connection. */
 async function drip(port: number): Promise<string> {
   const socket: Socket = connect(port, '127.0.0.1');
-  let said = '';
+  let received = '';
   socket.setEncoding('latin1').on('data', (chunk) => {
-    said += String(chunk);
+    received += String(chunk);
   });
   socket.on('error', () => undefined);
   await once(socket, 'connect');
@@ -21,7 +21,7 @@ async function drip(port: number): Promise<string> {
   const timer = setInterval(() => socket.write('a'), DRIP_MS);
   await once(socket, 'close');
   clearInterval(timer);
-  return said;
+  return received;
 }
 
 // Without a deadline of ours they would last for a minute.
@@ -37,5 +37,5 @@ test('heads that arrive in drips end, and others are served meanwhile', { timeou
     assert.equal((await post(url, rpc(1, 'ping'), session)).status, 200);
     await Promise.race([all, new Promise((resolve) => setTimeout(resolve, DRIP_MS))]);
   }
-  for (const said of ended) assert.match(said, /^(?:HTTP\/1\.1 408 |$)/);
+  for (const received of ended) assert.match(received, /^(?:HTTP\/1\.1 408 |$)/);
 });

@@ -10,7 +10,7 @@ import { send } from '../downstream/client.ts';
 import { Ledger } from '../matrix/ledger.ts';
 import { Child } from '../support/child.ts';
 import { type GatewayFile, type RunningGateway, startGateway } from '../support/gateway.ts';
-import { type Asked, askedIn, type ModernReply, answersIn } from '../support/modern-client.ts';
+import { type InputRequired, inputRequiredIn, type ModernReply, answersIn } from '../support/modern-client.ts';
 import { answerOf, modernPost } from '../support/modern-wire.ts';
 import { random } from '../support/random.ts';
 import { SEED } from '../support/seed.ts';
@@ -100,7 +100,7 @@ interface Question {
   readonly nonce: string;
 }
 
-interface Waiting extends Question, Asked {}
+interface Waiting extends Question, InputRequired {}
 
 let lastNonce = 0;
 let lastId = 0;
@@ -118,7 +118,7 @@ async function call(
 
 async function ask(gateway: RunningGateway, upstream: string, who: Who): Promise<Waiting> {
   const question = { upstream, who, nonce: `${who}-${++lastNonce}` };
-  const asked = askedIn(await call(gateway, question));
+  const asked = inputRequiredIn(await call(gateway, question));
   // The question is about the client's own call.
   assert.equal(Object.keys(asked.inputRequests).length, 1);
   for (const { params } of Object.values(asked.inputRequests)) {

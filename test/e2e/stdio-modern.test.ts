@@ -97,8 +97,8 @@ test('a modern client is served from its first line without initialize', TIMEOUT
   assert.equal(result['resultType'], 'complete');
   assert.ok('capabilities' in result && 'ttlMs' in result && 'cacheScope' in result);
   const listed = await program.ask('tools/list', {}, { id: 'l' });
-  assert.match(JSON.stringify(listed.result), /new__heard/);
-  const called = await program.ask('tools/call', call('heard'), { id: 'c' });
+  assert.match(JSON.stringify(listed.result), /new__received/);
+  const called = await program.ask('tools/call', call('received'), { id: 'c' });
   assert.equal(called.result?.['resultType'], 'complete');
 });
 
@@ -154,7 +154,7 @@ test('a cancelled request is cancelled at the upstream and gets no message', TIM
   await program.ask('tools/list', {}, { id: 'l' });
   program.send(modernText('tools/call', call('waits'), { id: 'w' }));
   const received = async (id: string) =>
-    JSON.stringify((await program.ask('tools/call', call('heard'), { id })).result);
+    JSON.stringify((await program.ask('tools/call', call('received'), { id })).result);
   assert.doesNotMatch(await received('h1'), /cancelled/);
   program.send('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"w"}}');
   // Messages of the connection itself may come between.

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { initialize, messagesOf, post, postForEvents, rpc } from '../downstream/client.ts';
 import { modernUpstream, legacyUpstream, type Served, type ServerScript } from '../support/http-upstream.ts';
 import { hasUnseen, shownText } from '../../src/peer-text.ts';
-import { askedIn } from '../support/modern-client.ts';
+import { inputRequiredIn } from '../support/modern-client.ts';
 import { answerOf, modernPost, modernResult } from '../support/modern-wire.ts';
 import { type OpenGateway, openGateway } from '../support/open-gateway.ts';
 import { type CollectedSpan, type Collector, startCollector } from '../support/otlp-collector.ts';
@@ -296,7 +296,9 @@ test('a parked call is one span until its client comes back, and the retry is li
   await using gateway = await openGateway({ up }, traced(collector));
   const capabilities = { elicitation: { form: {} } };
   const params = { name: 'up__ask' };
-  const asked = askedIn(answerOf(await modernPost(gateway.url, 'tools/call', params, { capabilities, meta: CONTEXT })));
+  const asked = inputRequiredIn(
+    answerOf(await modernPost(gateway.url, 'tools/call', params, { capabilities, meta: CONTEXT })),
+  );
   const [question = ''] = Object.keys(asked.inputRequests);
   const inputResponses = { [question]: { action: 'accept', content: { who: 'ann' } } };
   const retry = { ...params, requestState: asked.requestState, inputResponses };

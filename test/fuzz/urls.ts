@@ -106,9 +106,9 @@ export async function checkUrls(seed: number, inputs: number): Promise<readonly 
       const { status } = await egress.fetch(url, 'discovered');
       add('denied', `it was answered ${status}`);
     } catch (thrown) {
-      const told = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : String(thrown);
-      if (thrown instanceof Error && thrown.name === 'TypeError') add('alive', told);
-      if (told.includes('SECRET')) add('foreign', `the error has a part of the URL that may be secret: ${told}`);
+      const shown = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : String(thrown);
+      if (thrown instanceof Error && thrown.name === 'TypeError') add('alive', shown);
+      if (shown.includes('SECRET')) add('foreign', `the error has a part of the URL that may be secret: ${shown}`);
     }
     if (trap.connections > 0) {
       add('denied', 'something connected to this machine');

@@ -5,7 +5,7 @@ import { diffConfigs } from '../../src/config/changes/diff.ts';
 import { accessOf, keyOf } from '../policy/policies.ts';
 import { type TestCore, testCore, toolCall } from '../support/core.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
-import { askedIn, modernRequest } from '../support/modern-client.ts';
+import { inputRequiredIn, modernRequest } from '../support/modern-client.ts';
 import { coreTaskUpstream } from '../support/task-upstreams.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -92,7 +92,7 @@ test('the retry of a parked call of a tool that is denied now is refused', TIMEO
   await using gateway = await testCore({ up: { memory } }, { access: ALL });
   const options = { principal: ADA, capabilities: { elicitation: { form: {} } } };
   const first = await modernRequest(gateway, 'tools/call', toolCall('up__ask'), options).reply;
-  const { inputRequests, requestState } = askedIn(first);
+  const { inputRequests, requestState } = inputRequiredIn(first);
   const inputResponses = Object.fromEntries(
     Object.keys(inputRequests).map((key) => [key, { action: 'accept', content: {} }]),
   );

@@ -8,7 +8,7 @@ import { type AuditRecord, openTestAudit, recordsIn } from '../support/audit.ts'
 import { testCore, type TestCore, toolCall } from '../support/core.ts';
 import { JoinedProcesses } from '../support/joined-processes.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
-import { askedIn, ModernClient, modernRequest } from '../support/modern-client.ts';
+import { inputRequiredIn, ModernClient, modernRequest } from '../support/modern-client.ts';
 import { coreTaskUpstream, extensionUpstream } from '../support/task-upstreams.ts';
 import { accessOf, keyOf } from '../policy/policies.ts';
 import { lockOf } from '../support/pins.ts';
@@ -346,7 +346,7 @@ for (const required of [false, true]) {
     await using audit = await openTestAudit({ required });
     {
       await using gateway = await testCore({ up: { memory: asker().memory } }, {}, undefined, audit.trail);
-      const asked = askedIn(await ask(gateway).reply);
+      const asked = inputRequiredIn(await ask(gateway).reply);
       const inputResponses = answersTo(asked.inputRequests);
       await ask(gateway, { requestState: asked.requestState, inputResponses }).reply;
     }
@@ -372,7 +372,7 @@ test('the answer to a question that cannot be recorded does not reach the upstre
   await using audit = await openTestAudit({ required: true });
   const { memory, call } = asker();
   await using gateway = await testCore({ up: { memory } }, {}, undefined, audit.trail);
-  const { requestState, inputRequests } = askedIn(await ask(gateway).reply);
+  const { requestState, inputRequests } = inputRequiredIn(await ask(gateway).reply);
   await audit.trail.close();
   const { error } = await ask(gateway, { requestState, inputResponses: answersTo(inputRequests) }).reply;
   assert.deepEqual(Object(error?.data).code, 'audit-unavailable');
@@ -418,7 +418,7 @@ test('a request that another replica executes is recorded there alone', TIMEOUT,
     await using first = await testCore({ up: { memory } }, {}, processes, far.trail);
     await cp(join(first.config.stateDir, 'keys.json'), join(stateDir, 'keys.json'));
     await using second = await testCore({ up: { memory } }, { stateDir }, processes, near.trail);
-    const { requestState, inputRequests } = askedIn(await ask(first).reply);
+    const { requestState, inputRequests } = inputRequiredIn(await ask(first).reply);
     const { result: ended } = await ask(second, { requestState, inputResponses: answersTo(inputRequests) }).reply;
     assert.equal(ended?.['resultType'], 'complete');
   }

@@ -4,7 +4,7 @@ import type { Message } from '../../src/protocol/jsonrpc.ts';
 import { META } from '../../src/protocol/meta.ts';
 import { type TestClient, testCore, toolCall } from '../support/core.ts';
 import { type HttpUpstream, modernUpstream, type Served, type ServerScript } from '../support/http-upstream.ts';
-import { askedIn, modernRequest } from '../support/modern-client.ts';
+import { inputRequiredIn, modernRequest } from '../support/modern-client.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const CALL = toolCall('up__t');
@@ -199,7 +199,7 @@ suite('a request is asked only what it declared', () => {
     test(`${question.method}, which ${JSON.stringify(capabilities)} allows`, TIMEOUT, async () => {
       await using up = await upstream({ request: asking({ q: question }) });
       await using gateway = await testCore({ up: up.config });
-      const asked = askedIn(await modernRequest(gateway, 'tools/call', CALL, { capabilities }).reply);
+      const asked = inputRequiredIn(await modernRequest(gateway, 'tools/call', CALL, { capabilities }).reply);
       // N-44: the Go SDK cannot read roots/list without params.
       assert.deepEqual(asked.inputRequests, { q: { params: {}, ...question } });
     });
@@ -222,7 +222,7 @@ suite('the requestState of an upstream', () => {
     await using b = await upstream({ request: stateful('b', states['b'] ?? []) });
     await using gateway = await testCore({ a: a.config, b: b.config });
     const options = { capabilities: { elicitation: {} } };
-    const asked = askedIn(await modernRequest(gateway, 'tools/call', toolCall('a__t'), options).reply);
+    const asked = inputRequiredIn(await modernRequest(gateway, 'tools/call', toolCall('a__t'), options).reply);
     assert.ok(!asked.requestState.includes('of a'));
     const retry = { requestState: asked.requestState, inputResponses: { q: { action: 'decline' } } };
     const wrong = await modernRequest(gateway, 'tools/call', { ...toolCall('b__t'), ...retry }, options).reply;
@@ -245,7 +245,7 @@ suite('the requestState of an upstream', () => {
     });
     await using gateway = await testCore({ up: up.config });
     const options = { capabilities: { elicitation: {} } };
-    const asked = askedIn(await modernRequest(gateway, 'tools/call', CALL, options).reply);
+    const asked = inputRequiredIn(await modernRequest(gateway, 'tools/call', CALL, options).reply);
     const retry = { requestState: asked.requestState, inputResponses: { q: { action: 'decline' } } };
     const { result } = await modernRequest(gateway, 'tools/call', { ...CALL, ...retry }, options).reply;
     assert.equal(result?.['resultType'], 'complete');

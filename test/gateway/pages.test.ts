@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { testCore } from '../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, result } from '../support/memory-upstream.ts';
-import { askedIn, modernRequest } from '../support/modern-client.ts';
+import { inputRequiredIn, modernRequest } from '../support/modern-client.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const URL_FORM = { elicitation: { form: {}, url: {} } };
@@ -57,7 +57,9 @@ suite('an upstream of 2025-11-25 that requires a URL elicitation first', () => {
       const memory = guarded();
       await using gateway = await testCore({ up: { memory } });
       const options = { capabilities: URL_FORM };
-      const { inputRequests, requestState } = askedIn(await modernRequest(gateway, method, params, options).reply);
+      const { inputRequests, requestState } = inputRequiredIn(
+        await modernRequest(gateway, method, params, options).reply,
+      );
       assert.deepEqual(Object.values(inputRequests), [SHOWN]);
       const [key = ''] = Object.keys(inputRequests);
       const retry = { ...params, requestState, inputResponses: { [key]: { action: 'accept' } } };
@@ -74,7 +76,9 @@ suite('an upstream of 2025-11-25 that requires a URL elicitation first', () => {
       const memory = guarded();
       await using gateway = await testCore({ up: { memory } });
       const options = { capabilities: URL_FORM };
-      const { inputRequests, requestState } = askedIn(await modernRequest(gateway, method, params, options).reply);
+      const { inputRequests, requestState } = inputRequiredIn(
+        await modernRequest(gateway, method, params, options).reply,
+      );
       const inputResponses = Object.fromEntries(Object.keys(inputRequests).map((key) => [key, { action: 'decline' }]));
       const { result: ended, error } = await modernRequest(
         gateway,
@@ -104,9 +108,9 @@ suite('an upstream of 2025-11-25 that requires a URL elicitation first', () => {
     await using gateway = await testCore({ up: { memory } });
     const options = { capabilities: URL_FORM };
     const params = ASKED['tools/call'] ?? {};
-    const first = askedIn(await modernRequest(gateway, 'tools/call', params, options).reply);
+    const first = inputRequiredIn(await modernRequest(gateway, 'tools/call', params, options).reply);
     const retry = { ...params, requestState: first.requestState, inputResponses: {} };
-    const again = askedIn(await modernRequest(gateway, 'tools/call', retry, options).reply);
+    const again = inputRequiredIn(await modernRequest(gateway, 'tools/call', retry, options).reply);
     assert.deepEqual(again.inputRequests, first.inputRequests);
   });
 

@@ -127,7 +127,7 @@ const RESOURCE = { resourceSubscriptions: [URI] };
 const TOOLS = { toolsListChanged: true };
 
 /** The conversations in which this was asked. */
-function askedIn(memory: MemoryUpstream, method: string): readonly Peer[] {
+function inputRequiredIn(memory: MemoryUpstream, method: string): readonly Peer[] {
   return memory.peers.filter((peer) =>
     peer.received.some((message) => message.kind === 'request' && message.method === method),
   );
@@ -174,7 +174,7 @@ suite('a listener gets changes made by a call of the same principal', () => {
     const held = modernRequest(gateway, 'tools/call', toolCall('up__hold'), CAN_BE_ASKED);
     await memory.until(() => memory.requests('tools/call')[0]);
     await call(gateway, 'touch');
-    assert.equal(askedIn(memory, 'tools/call').length, 2, 'not a connection of its own');
+    assert.equal(inputRequiredIn(memory, 'tools/call').length, 2, 'not a connection of its own');
     await listener.waitFor(UPDATED);
     await call(gateway, 'grow');
     await listener.waitFor(LIST_CHANGED);
@@ -200,7 +200,7 @@ suite('a listener gets changes made by a call of the same principal', () => {
     await listener.acknowledged;
     // The stream of the process stands once it was listed.
     await call(gateway, 'touch');
-    await memory.until(() => askedIn(memory, 'subscriptions/listen').length > 0 || undefined);
+    await memory.until(() => inputRequiredIn(memory, 'subscriptions/listen').length > 0 || undefined);
     await call(gateway, 'grow');
     await listener.waitFor(LIST_CHANGED);
   });
@@ -275,8 +275,8 @@ suite('subscriptions on the connections of sibling groups', () => {
     const listener = listen(gateway, RESOURCE);
     await listener.acknowledged;
     await call(gateway, 'touch');
-    const [called] = askedIn(memory, 'tools/call');
-    const [listening] = askedIn(memory, 'resources/subscribe');
+    const [called] = inputRequiredIn(memory, 'tools/call');
+    const [listening] = inputRequiredIn(memory, 'resources/subscribe');
     assert.ok(called !== undefined && listening !== undefined && called !== listening);
     gateway.core.sweep(performance.now() + 2 * idleMs);
     await memory.until(() => !memory.open.has(called) || undefined);
@@ -293,7 +293,7 @@ suite('subscriptions on the connections of sibling groups', () => {
       await listener.acknowledged;
     }
     await call(gateway, 'touch');
-    const [called] = askedIn(memory, 'tools/call');
+    const [called] = inputRequiredIn(memory, 'tools/call');
     const asked = called?.received.filter((one) => one.kind === 'request' && one.method === 'resources/subscribe');
     assert.equal(asked?.length, LIMITS.siblingSubscriptions);
     assert.match(await gateway.metrics.text(), /linkspan_limit_reached_total\{limit="siblingSubscriptions"\} 1/);

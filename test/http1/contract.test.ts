@@ -46,11 +46,11 @@ function wireContract(name: string, connect: (url: URL, onLimit?: OnLimit) => Wi
   });
 
   test(`${name}: an abort closes the socket, and onResponseEnd is not called`, LIMIT, async () => {
-    const { promise: heard, resolve } = Promise.withResolvers<void>();
+    const { promise: received, resolve } = Promise.withResolvers<void>();
     await using to = await line(() => resolve());
     const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
     const asked = ask(wire, { method: 'GET' });
-    await heard;
+    await received;
     asked.abort();
     await closed(to.sockets[0] ?? assert.fail());
     assert.ok(!asked.events.includes('end'));
@@ -279,11 +279,11 @@ function wireContract(name: string, connect: (url: URL, onLimit?: OnLimit) => Wi
   }
 
   test(`${name}: destroy() fails requests in flight, and later ones fail as not sent`, LIMIT, async () => {
-    const { promise: heard, resolve } = Promise.withResolvers<void>();
+    const { promise: received, resolve } = Promise.withResolvers<void>();
     await using to = await line(() => resolve());
     const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
     const asked = ask(wire);
-    await heard;
+    await received;
     await wire.destroy();
     await asked.failure;
     assert.deepEqual(asked.events, ['start', 'error']);

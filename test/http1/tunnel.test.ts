@@ -21,8 +21,8 @@ test('a tunnel passes bytes in both directions, to a host that only the proxy kn
   await using proxy = await startConnectProxy(() => ({ port: address.port }));
   const socket = await through(proxy.port, 'only.known.to.the.proxy');
   socket.write('hello');
-  const [said]: readonly unknown[] = await once(socket, 'data');
-  assert.equal(String(said), 'hello');
+  const [received]: readonly unknown[] = await once(socket, 'data');
+  assert.equal(String(received), 'hello');
   socket.destroy();
   assert.deepEqual(proxy.heads[0]?.split('\r\n'), [
     'CONNECT only.known.to.the.proxy:443 HTTP/1.1',

@@ -116,7 +116,7 @@ export function memoryUpstream(script: Script): MemoryUpstream {
     peers.push(peer);
     open.add(peer);
     changes.announce();
-    const hear = (message: Message) => {
+    const receive = (message: Message) => {
       if (isClosed) return;
       received.push(message);
       if (message.kind === 'request') requests.push(message);
@@ -143,7 +143,7 @@ export function memoryUpstream(script: Script): MemoryUpstream {
       return script.request(peer, message);
     };
     return {
-      send: ({ text }) => setImmediate(() => hear(parseMessage(text))),
+      send: ({ text }) => setImmediate(() => receive(parseMessage(text))),
       forget: () => undefined,
       setRevision: () => undefined,
       close: () => {

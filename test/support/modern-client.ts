@@ -34,7 +34,7 @@ export interface ModernRequest {
 }
 
 /** The answer to a call that must be sent again. */
-export interface Asked {
+export interface InputRequired {
   readonly inputRequests: Readonly<Record<string, { readonly method: string; readonly params?: object }>>;
   readonly requestState: string;
 }
@@ -120,7 +120,7 @@ export class ModernClient {
 }
 
 /** Returns the questions in a reply that must have some. */
-export function askedIn({ result, error }: ModernReply): Asked {
+export function inputRequiredIn({ result, error }: ModernReply): InputRequired {
   assert.equal(result?.['resultType'], 'input_required', JSON.stringify(result ?? error));
   const { inputRequests, requestState } = result;
   assert.ok(typeof inputRequests === 'object' && inputRequests !== null, JSON.stringify(result));

@@ -11,7 +11,7 @@ import { openTestAudit } from '../../support/audit.ts';
 import { accessOf } from '../../policy/policies.ts';
 import { type TestClient, testCore, toolCall } from '../../support/core.ts';
 import { type MemoryUpstream, memoryUpstream, result } from '../../support/memory-upstream.ts';
-import { askedIn, modernRequest } from '../../support/modern-client.ts';
+import { inputRequiredIn, modernRequest } from '../../support/modern-client.ts';
 import { ANYONE } from '../../policy/policies.ts';
 import { coreTaskUpstream } from '../../support/task-upstreams.ts';
 
@@ -152,7 +152,7 @@ test('the retry of a parked call and the polls of a task do not count again', TI
   const capabilities = { elicitation: { form: {} } };
   const ask = (retry: object = {}) =>
     modernRequest(gateway, 'tools/call', { ...toolCall('up__ask', { nonce: 'n' }), ...retry }, { capabilities }).reply;
-  const { requestState, inputRequests } = askedIn(await ask());
+  const { requestState, inputRequests } = inputRequiredIn(await ask());
   const inputResponses = Object.fromEntries(Object.keys(inputRequests).map((key) => [key, accepted('Ada')]));
   assert.equal((await ask({ requestState, inputResponses })).result?.['resultType'], 'complete');
   assert.equal(Object((await ask()).error?.data).code, 'rate-limited');

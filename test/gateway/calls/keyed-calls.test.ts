@@ -8,7 +8,7 @@ import { accepted, asker } from '../../support/asker.ts';
 import { openTestAudit } from '../../support/audit.ts';
 import { type TestClient, testCore, toolCall } from '../../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../../support/memory-upstream.ts';
-import { askedIn, modernRequest, answersIn } from '../../support/modern-client.ts';
+import { inputRequiredIn, modernRequest, answersIn } from '../../support/modern-client.ts';
 import { answerOf, modernPost } from '../../support/modern-wire.ts';
 import { openGateway } from '../../support/open-gateway.ts';
 import { waitUntil } from '../../support/wait-until.ts';
@@ -171,7 +171,7 @@ test('a call that waits for its client is made once, and its end is kept', TIMEO
   const options = { capabilities: { elicitation: { form: {} } }, meta: { [META.idempotencyKey]: 'k' } };
   const ask = (more: object = {}) =>
     modernRequest(gateway, 'tools/call', { ...toolCall('up__ask', { nonce: 'n' }), ...more }, options).reply;
-  const { requestState, inputRequests } = askedIn(await ask());
+  const { requestState, inputRequests } = inputRequiredIn(await ask());
   assert.equal(Object((await ask()).error?.data).code, 'duplicate-call');
   const inputResponses = Object.fromEntries(Object.keys(inputRequests).map((key) => [key, accepted('Ada')]));
   const ended = answersIn(await ask({ requestState, inputResponses }));
@@ -198,7 +198,7 @@ test('a call that its modern upstream answers with questions goes on with the sa
   const options = { capabilities: { elicitation: { form: {} } }, meta: { [META.idempotencyKey]: 'k' } };
   const ask = async (more: object = {}) =>
     answerOf(await modernPost(gateway.url, 'tools/call', { name: 'up__ask', arguments: {}, ...more }, options));
-  const { requestState } = askedIn(await ask());
+  const { requestState } = inputRequiredIn(await ask());
   const retry = { requestState, inputResponses: { q: accepted('Ada') } };
   assert.match(JSON.stringify((await ask(retry)).result), /"text":"1"/);
   for (const more of [retry, {}]) assert.match(JSON.stringify((await ask(more)).result), /"text":"1"/);

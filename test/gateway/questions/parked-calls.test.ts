@@ -9,7 +9,7 @@ import { accepted, asker, formOf } from '../../support/asker.ts';
 import { testCore, type TestCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { memoryUpstream, result } from '../../support/memory-upstream.ts';
-import { askedIn, type ModernOptions, modernRequest, answersIn } from '../../support/modern-client.ts';
+import { inputRequiredIn, type ModernOptions, modernRequest, answersIn } from '../../support/modern-client.ts';
 import { stopTime } from '../../support/stopped-time.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
@@ -28,7 +28,7 @@ function call(gateway: TestCore, nonce: string, retry: object = {}, options: Mod
 
 /** Parks a call. Returns its questions and its state. */
 async function parkCall(gateway: TestCore, nonce: string, options: ModernOptions = {}) {
-  return askedIn(await call(gateway, nonce, {}, options).reply);
+  return inputRequiredIn(await call(gateway, nonce, {}, options).reply);
 }
 
 async function parkedCalls(gateway: TestCore): Promise<number> {
@@ -76,7 +76,7 @@ test('a retry at another replica continues the call while its owner exists', TIM
 
     const hungUp = await parkCall(first, 'm');
     const nothing = call(second, 'm', { requestState: hungUp.requestState, inputResponses: {} });
-    const again = askedIn(await nothing.reply);
+    const again = inputRequiredIn(await nothing.reply);
     const last = call(second, 'm', {
       requestState: again.requestState,
       inputResponses: answers(again.inputRequests, 'Bo'),
@@ -224,13 +224,13 @@ test('a question asked during a round is part of the next round', TIMEOUT, async
   const first = call(gateway, 'n');
   await memory.until(() => memory.requests('tools/call')[0]);
   ask('n', 'a', 'elicitation/create', formOf('a'));
-  const one = askedIn(await first.reply);
+  const one = inputRequiredIn(await first.reply);
   ask('n', 'b', 'elicitation/create', formOf('b'));
   const second = call(gateway, 'n', {
     requestState: one.requestState,
     inputResponses: answers(one.inputRequests, 'A'),
   });
-  const two = askedIn(await second.reply);
+  const two = inputRequiredIn(await second.reply);
   assert.deepEqual(Object.values(two.inputRequests), [{ method: 'elicitation/create', params: formOf('b') }]);
   const third = call(gateway, 'n', { requestState: two.requestState, inputResponses: answers(two.inputRequests, 'B') });
   await memory.until(() => at('n').answers.size === 2 || undefined);
@@ -246,10 +246,10 @@ suite('a call that waits for its client', () => {
     const first = call(gateway, 'n');
     await memory.until(() => memory.requests('tools/call')[0]);
     for (const question of ['a', 'b']) ask('n', question, 'elicitation/create', formOf(question));
-    const both = askedIn(await first.reply);
+    const both = inputRequiredIn(await first.reply);
     const [some = '', other = ''] = Object.keys(both.inputRequests);
     const half = { requestState: both.requestState, inputResponses: { [some]: accepted('A'), unheard: accepted('E') } };
-    const rest = askedIn(await call(gateway, 'n', half).reply);
+    const rest = inputRequiredIn(await call(gateway, 'n', half).reply);
     assert.deepEqual(rest.inputRequests, { [other]: both.inputRequests[other] });
     await memory.until(() => at('n').answers.size === 1 || undefined);
     const whole = {
@@ -266,7 +266,7 @@ suite('a call that waits for its client', () => {
     const { memory } = asker();
     await using gateway = await testCore({ up: { memory } });
     const first = await parkCall(gateway, 'n');
-    const again = askedIn(await call(gateway, 'n', { requestState: first.requestState }).reply);
+    const again = inputRequiredIn(await call(gateway, 'n', { requestState: first.requestState }).reply);
     assert.deepEqual(again.inputRequests, first.inputRequests);
     const retry = { requestState: again.requestState, inputResponses: answers(again.inputRequests, 'Ada') };
     assert.deepEqual(answersIn(await call(gateway, 'n', retry).reply), {
@@ -304,7 +304,7 @@ suite('a client that does not retry', () => {
       const first = call(gateway, 'n', {}, { capabilities });
       await memory.until(() => memory.requests('tools/call')[0]);
       ask('n', 'q', method, params);
-      const { inputRequests, requestState } = askedIn(await time.passUntil(first.reply, 10));
+      const { inputRequests, requestState } = inputRequiredIn(await time.passUntil(first.reply, 10));
       time.pass(gateway.config.sessions.parkMs - 1);
       assert.equal(at('n').answers.size, 0);
       await time.passUntil(
@@ -324,7 +324,7 @@ suite('a client that does not retry', () => {
       const next = call(gateway, 'm', {}, { capabilities });
       await memory.until(() => memory.requests('tools/call')[1]);
       ask('m', 'q', method, params);
-      askedIn(await time.passUntil(next.reply, 10));
+      inputRequiredIn(await time.passUntil(next.reply, 10));
       assert.equal(memory.peers.length, before);
     });
   }
@@ -341,7 +341,7 @@ test('a client that disconnects from its retry ends the call at the upstream', T
   const first = call(gateway, 'n');
   await memory.until(() => memory.requests('tools/call')[0]);
   ask('n', 'q', 'elicitation/create', formOf('n'));
-  const { inputRequests, requestState } = askedIn(await first.reply);
+  const { inputRequests, requestState } = inputRequiredIn(await first.reply);
   const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
   const second = call(gateway, 'n', retry);
   await memory.until(() => at('n').answers.get('q'));
@@ -436,7 +436,7 @@ test('an upstream that waits with a progress token gets increasing progress', TI
   const first = call(gateway, 'n');
   await memory.until(() => memory.requests('tools/call')[0]);
   ask('n', 'q', 'elicitation/create', { ...formOf('n'), _meta: { progressToken: 'mine' } });
-  const { inputRequests } = askedIn(await first.reply);
+  const { inputRequests } = inputRequiredIn(await first.reply);
   assert.deepEqual(Object.values(inputRequests), [{ method: 'elicitation/create', params: formOf('n') }]);
   for (let second = 0; second < 35; second++) t.mock.timers.tick(1_000);
   const progress = await memory.until(() => {
@@ -466,7 +466,7 @@ test('concurrent questions form one round, and one retry ends the call', TIMEOUT
   const first = call(gateway, 'n');
   await memory.until(() => memory.requests('tools/call')[0]);
   for (const question of ['a', 'b', 'c']) ask('n', question, 'elicitation/create', formOf(question));
-  const { inputRequests, requestState } = askedIn(await first.reply);
+  const { inputRequests, requestState } = inputRequiredIn(await first.reply);
   assert.equal(Object.keys(inputRequests).length, 3);
   const retry = call(gateway, 'n', { requestState, inputResponses: answers(inputRequests, 'Ada') });
   await memory.until(() => at('n').answers.size === 3 || undefined);
@@ -482,7 +482,7 @@ test('a question withdrawn before it was sent makes no round', TIMEOUT, async ()
   const first = call(gateway, 'n');
   await memory.until(() => memory.requests('tools/call')[0]);
   ask('n', 'a', 'elicitation/create', formOf('a'));
-  const one = askedIn(await first.reply);
+  const one = inputRequiredIn(await first.reply);
   ask('n', 'b', 'elicitation/create', formOf('b'));
   at('n').peer.send('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"b n"}}');
   const retry = { requestState: one.requestState, inputResponses: answers(one.inputRequests, 'A') };
@@ -499,7 +499,7 @@ test('a question that is open when the call ends is cancelled for the client', T
   const first = call(gateway, 'n');
   await memory.until(() => memory.requests('tools/call')[0]);
   ask('n', 'q', 'elicitation/create', formOf('n'));
-  askedIn(await first.reply);
+  inputRequiredIn(await first.reply);
   finish('n');
   await memory.until(() => at('n').answers.get('q'));
   assert.deepEqual(at('n').answers.get('q'), [{ action: 'cancel' }]);
@@ -512,7 +512,7 @@ test('a cancelled duplicate does not end the call of the later retry', TIMEOUT, 
   const first = call(gateway, 'n', {}, { progressToken: 'first' });
   await memory.until(() => memory.requests('tools/call')[0]);
   ask('n', 'q', 'elicitation/create', formOf('n'));
-  const { inputRequests, requestState } = askedIn(await first.reply);
+  const { inputRequests, requestState } = inputRequiredIn(await first.reply);
   const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
   const before = call(gateway, 'n', retry);
   await memory.until(() => at('n').answers.get('q'));

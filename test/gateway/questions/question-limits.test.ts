@@ -5,7 +5,7 @@ import type { Message } from '../../../src/protocol/jsonrpc.ts';
 import { testCore, type TestCore, toolCall } from '../../support/core.ts';
 import { modernUpstream, type Served } from '../../support/http-upstream.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer } from '../../support/memory-upstream.ts';
-import { askedIn, modernRequest } from '../../support/modern-client.ts';
+import { inputRequiredIn, modernRequest } from '../../support/modern-client.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const TOOL = { name: 'echo', inputSchema: { type: 'object' } };
@@ -74,7 +74,7 @@ test('limit questionsPerCall: a modern client gets so many questions in one answ
   const { reply } = modernRequest(gateway, 'tools/call', toolCall('up__echo'), { capabilities: CAPABILITIES });
   const refused = await answerTo(`q${most + 1}`);
   assert.equal(refused.kind === 'error' && refused.error.code, -32_603);
-  assert.equal(Object.keys(askedIn(await reply).inputRequests).length, most);
+  assert.equal(Object.keys(inputRequiredIn(await reply).inputRequests).length, most);
   assert.equal(await countOf(gateway, 'questionsPerCall'), 1);
 });
 
@@ -108,7 +108,7 @@ test('limit handleChars: a call whose upstream asks with a longer state fails', 
   await using upstream = await modernUpstream({ tools, answers: { 'tools/call': ask } });
   await using gateway = await testCore({ up: upstream.config });
   const call = (name: string) => modernRequest(gateway, 'tools/call', toolCall(name), { capabilities: CAPABILITIES });
-  askedIn(await call('up__echo').reply);
+  inputRequiredIn(await call('up__echo').reply);
   assert.match(JSON.stringify((await call('up__long').reply).error), /upstream-protocol/);
   assert.equal(await countOf(gateway, 'handleChars'), 1);
 });

@@ -140,15 +140,15 @@ test('a worker that has gone is no member, and others get what it had', OPTIONS,
 test('a worker learns of lists that another one has written, and not of its own', OPTIONS, async () => {
   const parent = testParent();
   const [one, two] = [new PipedOfferStore(parent.worker()), new PipedOfferStore(parent.worker())];
-  const told: string[] = [];
+  const notified: string[] = [];
   for (const [name, store] of Object.entries({ one, two })) {
-    await store.watch({ onWritten: ({ upstream }) => told.push(`${name} ${upstream}`), onMissed: () => undefined });
+    await store.watch({ onWritten: ({ upstream }) => notified.push(`${name} ${upstream}`), onMissed: () => undefined });
   }
   const key = { upstream: 'files', target: '', era: '', capabilityKey: '', audience: '' };
   await one.write(key, 'text');
   await two.write({ ...key, upstream: 'mail' }, 'text');
-  await waitUntil(() => told.length === 2);
-  assert.deepEqual(told.toSorted(), ['one mail', 'two files']);
+  await waitUntil(() => notified.length === 2);
+  assert.deepEqual(notified.toSorted(), ['one mail', 'two files']);
 });
 
 test('a worker knows the reason why the state cannot be written', OPTIONS, async () => {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { askedIn } from '../modern-client.ts';
+import { inputRequiredIn } from '../modern-client.ts';
 import { answerOf } from '../modern-wire.ts';
 import { seenOf } from './actors.ts';
 import { changed, type HandleKind, resultIn } from './handle-kind.ts';
@@ -14,7 +14,7 @@ export const PARKED: HandleKind = {
     const asking = owner.modern('tools/call', params);
     const call = await leg.held(nonce);
     call.ask(`q ${nonce}`, 'elicitation/create', QUESTION);
-    const { inputRequests, requestState } = askedIn(answerOf(await asking));
+    const { inputRequests, requestState } = inputRequiredIn(answerOf(await asking));
     const retry = (who: string, state: string) => ({
       ...params,
       requestState: state,
@@ -41,7 +41,7 @@ export const RELAYED: HandleKind = {
     const nonce = owner.nonce();
     const params = { name: 'mod__ask', arguments: { nonce } };
     const first = await owner.modern('tools/call', params);
-    const { requestState } = askedIn(answerOf(first));
+    const { requestState } = inputRequiredIn(answerOf(first));
     assert.ok(!first.text.includes('inner state'), 'the state of the upstream must be sealed');
     const retry = (who: string, state: string) => ({
       ...params,
@@ -69,7 +69,7 @@ export const PAGES: HandleKind = {
   make: async (owner, { leg }) => {
     const nonce = owner.nonce();
     const params = { name: 'leg__page', arguments: { nonce } };
-    const { inputRequests, requestState } = askedIn(answerOf(await owner.modern('tools/call', params)));
+    const { inputRequests, requestState } = inputRequiredIn(answerOf(await owner.modern('tools/call', params)));
     const inputResponses = Object.fromEntries(Object.keys(inputRequests).map((key) => [key, { action: 'accept' }]));
     const retry = (state: string) => ({ ...params, requestState: state, inputResponses });
     return {

@@ -12,26 +12,26 @@ const LOG = new URL('../../../src/telemetry/log.ts', import.meta.url).href;
 const PIPE_BYTES = 2_097_152;
 
 /** A process that logs 16 MiB at once, and says on stdout how many lines are lost. Its stderr is not read before `resume`. */
-function startTalker(format: string, script: string) {
+function startWriter(format: string, script: string) {
   const program = `const { createLogger, droppedLinesOf } = await import(${JSON.stringify(LOG)});
     const log = createLogger('info', undefined, { format: ${JSON.stringify(format)} });
     for (let i = 0; i < 16_384; i++) log.info({ text: 'x'.repeat(200), more: 'y'.repeat(200), rest: ['z'.repeat(200), 'z'.repeat(200), 'z'.repeat(200)] }, 'line');
     ${script}`;
   const child = spawn(process.execPath, ['--input-type=module', '-e', program], { stdio: ['pipe', 'pipe', 'pipe'] });
   child.stderr.pause();
-  const said = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-  return { child, said: async () => String((await said.next()).value), exit: once(child, 'exit') };
+  const printed = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  return { child, printed: async () => String((await printed.next()).value), exit: once(child, 'exit') };
 }
 
 for (const format of ['json', 'pretty']) {
   // N-70
   test(`limit logBufferBytes: lines that nobody reads are lost and counted (${format})`, TIMEOUT, async () => {
     const report = `console.log(droppedLinesOf(log)); process.stdin.once('data', () => console.log('alive'));`;
-    const { child, said, exit } = startTalker(format, report);
-    const dropped = Number(await said());
+    const { child, printed, exit } = startWriter(format, report);
+    const dropped = Number(await printed());
     assert.ok(dropped > 0 && dropped < 16_384, `${dropped} dropped`);
     child.stdin.write('\n');
-    assert.equal(await said(), 'alive');
+    assert.equal(await printed(), 'alive');
 
     const kept: string[] = [];
     const { promise, resolve } = Promise.withResolvers<string>();
@@ -39,8 +39,8 @@ for (const format of ['json', 'pretty']) {
       if (line.includes('lines of the log are lost')) resolve(line);
       else kept.push(line);
     });
-    const told = await promise;
-    assert.match(told, new RegExp(`dropped"?[: ]${dropped}\\b`));
+    const logged = await promise;
+    assert.match(logged, new RegExp(`dropped"?[: ]${dropped}\\b`));
     assert.equal(kept.length + dropped, 16_384);
     assert.ok(kept.join('\n').length <= LIMITS.logBufferBytes + PIPE_BYTES);
     child.stdin.end();
@@ -50,8 +50,8 @@ for (const format of ['json', 'pretty']) {
 
   // N-70
   test(`a process ends although nobody reads its log (${format})`, TIMEOUT, async () => {
-    const { said, exit } = startTalker(format, `console.log('logged'); setTimeout(() => process.exit(7), 100);`);
-    assert.equal(await said(), 'logged');
+    const { printed, exit } = startWriter(format, `console.log('logged'); setTimeout(() => process.exit(7), 100);`);
+    assert.equal(await printed(), 'logged');
     assert.deepEqual(await exit, [7, null]);
   });
 }
@@ -68,8 +68,8 @@ test('a reader that keeps up gets every line', TIMEOUT, async () => {
   const child = spawn(process.execPath, ['--input-type=module', '-e', program], { stdio: ['ignore', 'pipe', 'pipe'] });
   let lines = 0;
   createInterface({ input: child.stderr }).on('line', () => lines++);
-  let said = '';
-  child.stdout.on('data', (chunk) => (said += String(chunk)));
+  let printed = '';
+  child.stdout.on('data', (chunk) => (printed += String(chunk)));
   const [code] = await once(child, 'close');
-  assert.deepEqual([code, said, lines], [0, '0\n', 10_000]);
+  assert.deepEqual([code, printed, lines], [0, '0\n', 10_000]);
 });

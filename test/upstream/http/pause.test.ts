@@ -32,7 +32,7 @@ for (const [era, transport] of [
     const target = { kind: 'http', url: server.url, headers: {} } as const;
     const wire = new WireOpeners().open(target, TIMEOUTS);
     let pauses = 0;
-    let heard = 0;
+    let received = 0;
     const start = transport(target, {
       upstream: 'up',
       timeouts: TIMEOUTS,
@@ -44,12 +44,12 @@ for (const [era, transport] of [
       userAgent: 'linkspan/test',
       onLimit: () => pauses++,
     });
-    const events = { onNotification: () => heard++, onServerRequest: () => undefined, onClose: () => undefined };
+    const events = { onNotification: () => received++, onServerRequest: () => undefined, onClose: () => undefined };
     const connection = await Connection.open('up', start, events, new AbortController().signal, { audience: '' });
     const limits = { timeoutMs: PATIENCE_MS, maxMs: PATIENCE_MS, progress: false, context: undefined } as const;
     const answer = await connection.call('tools/call', RawObject.of({ name: 'x' }), limits).answer;
     assert.ok(answer.kind === 'result');
-    assert.equal(heard, COUNT);
+    assert.equal(received, COUNT);
     assert.ok(pauses > 0);
     await connection.close();
     await wire.destroy();
@@ -102,8 +102,8 @@ for (const [name, transport] of [
       userAgent: 'linkspan/test',
       onLimit: (limit) => reached.add(limit),
     });
-    const heard = { onNotification: () => undefined, onServerRequest: () => undefined, onClose: () => undefined };
-    const connection = await Connection.open('up', start, heard, new AbortController().signal, { audience: '' });
+    const nothing = { onNotification: () => undefined, onServerRequest: () => undefined, onClose: () => undefined };
+    const connection = await Connection.open('up', start, nothing, new AbortController().signal, { audience: '' });
     const limits = { timeoutMs: PATIENCE_MS, maxMs: PATIENCE_MS, progress: false, context: undefined } as const;
     const answer = await connection.call('tools/call', RawObject.of({ name: 'x' }), limits).answer;
     assert.equal(answer.kind, 'result');

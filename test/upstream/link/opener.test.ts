@@ -112,12 +112,12 @@ test('credentials that are refused during a probe fail their audience alone', as
 });
 
 /** A server that says this before it answers `initialize`. */
-function talking(say: (peer: Peer) => void) {
+function sending(send: (peer: Peer) => void) {
   return memoryUpstream({
     isRaw: true,
     request: (peer, request) => {
       if (request.method !== 'initialize') return;
-      say(peer);
+      send(peer);
       const serverInfo = { name: 'early', version: '1' };
       peer.send(result(request, { protocolVersion: '2025-11-25', capabilities: {}, serverInfo }));
     },
@@ -125,7 +125,7 @@ function talking(say: (peer: Peer) => void) {
 }
 
 test('limit earlyMessages: further notifications are dropped, and requests refused', async () => {
-  const memory = talking((peer) => {
+  const memory = sending((peer) => {
     for (let n = 0; n <= LIMITS.earlyMessages; n++)
       peer.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":${n}}}`);
     peer.send('{"jsonrpc":"2.0","id":"q","method":"roots/list"}');
@@ -155,7 +155,7 @@ test('limit earlyMessages: further notifications are dropped, and requests refus
 
 test('limit earlyMessageBytes: large messages during the handshake are dropped', async () => {
   const text = 'x'.repeat(LIMITS.earlyMessageBytes / 5);
-  const memory = talking((peer) => {
+  const memory = sending((peer) => {
     for (let n = 0; n < 10; n++)
       peer.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"${text}"}}`);
   });

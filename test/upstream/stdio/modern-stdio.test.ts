@@ -10,7 +10,7 @@ const PROBE = join(import.meta.dirname, '../../fixtures/servers/probe-stdio.ts')
 const program = () => openGateway({ up: { command: process.execPath, args: [PROBE, 'modern'] } });
 
 /** The messages that the program has received since its start, in order. */
-async function heardBy(url: string, tool: string): Promise<readonly string[]> {
+async function receivedBy(url: string, tool: string): Promise<readonly string[]> {
   const { content } = await modernResult(url, 'tools/call', { name: `up__${tool}`, arguments: {} });
   const [{ text }]: [{ text: string }] = JSON.parse(JSON.stringify(content));
   return text.split(' ');
@@ -20,15 +20,15 @@ async function heardBy(url: string, tool: string): Promise<readonly string[]> {
 test('a request of a modern program gets no response; calls are still answered', TIMEOUT, async () => {
   await using gateway = await program();
   await modernResult(gateway.url, 'tools/list');
-  await heardBy(gateway.url, 'asks');
+  await receivedBy(gateway.url, 'asks');
   // The program sent its request before the answer, so a response would have arrived before the next call.
-  const heard = await heardBy(gateway.url, 'heard');
+  const received = await receivedBy(gateway.url, 'received');
   assert.deepEqual(
-    heard.filter((method) => method === 'tools/call'),
+    received.filter((method) => method === 'tools/call'),
     ['tools/call', 'tools/call'],
   );
-  assert.ok(!heard.includes('a'), heard.join(' '));
-  assert.ok(!heard.includes('initialize') && !heard.includes('notifications/initialized'));
+  assert.ok(!received.includes('a'), received.join(' '));
+  assert.ok(!received.includes('initialize') && !received.includes('notifications/initialized'));
 });
 
 // L-016 X-035
@@ -39,11 +39,11 @@ test('a crashed modern program is started and subscribed to again', TIMEOUT, asy
   const events = await modernEvents(url, 'subscriptions/listen', { notifications }, { id: 1 });
   await events.until(({ messages }) => messages.length === 1);
   assert.match(JSON.stringify(events.messages[0]), /up\+file:\/\/\/a/);
-  await assert.rejects(heardBy(url, 'crash'));
+  await assert.rejects(receivedBy(url, 'crash'));
   // Changes may have been missed, so every one is reported.
   await events.until(({ messages }) => messages.some(({ method }) => method === 'notifications/resources/updated'));
-  const heard = await heardBy(url, 'heard');
-  assert.ok(heard.includes('subscriptions/listen'), heard.join(' '));
-  assert.deepEqual(heard.filter((method) => method === 'tools/call').length, 1);
+  const received = await receivedBy(url, 'received');
+  assert.ok(received.includes('subscriptions/listen'), received.join(' '));
+  assert.deepEqual(received.filter((method) => method === 'tools/call').length, 1);
   events.close();
 });

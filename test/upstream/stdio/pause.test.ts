@@ -28,19 +28,19 @@ for (const exits of [false, true]) {
       const log = pino({ level: 'silent' });
       await using guard = new ProcessGuard(log);
       let pauses = 0;
-      let heard = 0;
+      let received = 0;
       const start = stdioTransport(
         { kind: 'stdio', command: process.execPath, args: ['-e', SERVER], env: marker(), cwd: undefined },
         { upstream: 'up', messageBytes: 4_194_304, receiving: UNBOUNDED, log, guard, onLimit: () => pauses++ },
       );
-      const events = { onNotification: () => heard++, onServerRequest: () => undefined, onClose: () => undefined };
+      const events = { onNotification: () => received++, onServerRequest: () => undefined, onClose: () => undefined };
       const connection = await Connection.open('up', start, events, new AbortController().signal, { audience: '' });
       const limits = { timeoutMs: PATIENCE_MS, maxMs: PATIENCE_MS, progress: false, context: undefined } as const;
       const count = 5_000;
       const answering = connection.call('tools/call', RawObject.of({ count, exits }), limits).answer;
       const answer = await answering;
       assert.ok(!(answer instanceof Error) && answer.kind === 'result');
-      assert.equal(heard, count);
+      assert.equal(received, count);
       assert.ok(exits || pauses > 0);
       await connection.close();
     },

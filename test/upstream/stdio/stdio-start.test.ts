@@ -29,31 +29,31 @@ suite('starting a process', () => {
     {
       name: 'a command that is not on the PATH',
       options: { command: 'no-such-command', env: { PATH } },
-      say: /command "no-such-command" was not found; give the full path/,
+      reason: /command "no-such-command" was not found; give the full path/,
       note: /^searched PATH: \/nowhere\/bin, \/nowhere\/else$/,
     },
     {
       name: 'npx without Node.js',
       options: { command: 'npx', env: { PATH } },
-      say: /command "npx" was not found; install Node\.js/,
+      reason: /command "npx" was not found; install Node\.js/,
       note: /^searched PATH/,
     },
     {
       name: 'uvx without uv',
       options: { command: 'uvx', env: { PATH } },
-      say: /command "uvx" was not found; install uv,/,
+      reason: /command "uvx" was not found; install uv,/,
       note: /^searched PATH/,
     },
     {
       name: 'a file that is not there',
       options: { command: join(directory, 'missing') },
-      say: /command "missing" was not found$/,
+      reason: /command "missing" was not found$/,
       note: /there is no file .*missing$/,
     },
     {
       name: 'a PATH with a folder twice',
       options: { command: 'no-such-command', env: { PATH: '/nowhere/bin:/nowhere/else:/nowhere/bin' } },
-      say: /command "no-such-command" was not found/,
+      reason: /command "no-such-command" was not found/,
       note: /^searched PATH: \/nowhere\/bin, \/nowhere\/else$/,
     },
     {
@@ -62,53 +62,53 @@ suite('starting a process', () => {
         command: `${basename(process.execPath)} -e "a b" --key=secret`,
         env: { PATH: dirname(process.execPath) },
       },
-      say: /command "node" has arguments in its text; they belong in "args"$/,
+      reason: /command "node" has arguments in its text; they belong in "args"$/,
       note: /^write command: node, and each argument as an item of the list args$/,
     },
     {
       name: 'a command of several words that is not on the PATH',
       options: { command: 'no-such-command --key=secret', env: { PATH } },
-      say: /command "no-such-command" was not found; its arguments belong in "args"; give the full path/,
+      reason: /command "no-such-command" was not found; its arguments belong in "args"; give the full path/,
       note: /^searched PATH: \/nowhere\/bin, \/nowhere\/else$/,
     },
     {
       name: 'a folder',
       options: { command: directory },
-      say: /command "linkspan-stdio-\w+" is a folder; give the path of a program in it$/,
+      reason: /command "linkspan-stdio-\w+" is a folder; give the path of a program in it$/,
       note: /is a folder$/,
     },
     {
       name: 'an absent working directory',
       options: { command: process.execPath, cwd: join(directory, 'missing') },
-      say: /the working directory of command "\w+" does not exist/,
+      reason: /the working directory of command "\w+" does not exist/,
       note: /missing does not exist/,
     },
     {
       name: 'a file as working directory',
       options: { command: process.execPath, cwd: plain },
-      say: /the working directory of command "\w+" does not exist or is no directory/,
+      reason: /the working directory of command "\w+" does not exist or is no directory/,
       note: /plain/,
     },
     {
       name: 'a file that is not executable',
       options: { command: plain },
-      say: /command "plain" may not be executed/,
+      reason: /command "plain" may not be executed/,
       note: /is not executable/,
     },
     {
       name: 'a script without its interpreter',
       options: { command: orphan },
-      say: /command "orphan" needs an interpreter that was not found/,
+      reason: /command "orphan" needs an interpreter that was not found/,
       note: /orphan/,
     },
     {
       name: 'an argument with a NUL',
       options: { command: process.execPath, args: ['\0'] },
-      say: /could not be started \(ERR_INVALID_ARG_VALUE\)/,
+      reason: /could not be started \(ERR_INVALID_ARG_VALUE\)/,
       note: /could not start/,
     },
   ];
-  for (const { name, options, say, note } of failures) {
+  for (const { name, options, reason, note } of failures) {
     // N-84
     test(`${name} has its own message, for clients without paths`, LIMIT, async () => {
       const {
@@ -121,7 +121,7 @@ suite('starting a process', () => {
         assert.equal(error.code, 'upstream-unavailable');
         assert.equal(error.detail.executed, 'no');
         assert.equal(error.detail.retryable, false);
-        assert.match(error.message, say);
+        assert.match(error.message, reason);
         assert.doesNotMatch(error.message, /\/|secret/);
         assert.ok(error.cause instanceof Error);
         assert.match(error.cause.message, note);
