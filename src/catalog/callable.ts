@@ -14,8 +14,8 @@ export interface Callables {
   /** JSON text of each published item on one line, in list order, and a digest of each text. */
   readonly texts: readonly string[];
   readonly digests: readonly string[];
-  /** The items of each upstream, in config order, whether or not they are published. */
-  readonly byUpstream: readonly NamedItems[];
+  /** The items of all upstreams, in config order and in parts, whether or not they are published. */
+  readonly parts: readonly NamedItems[];
   /** Published names of items that are filtered, quarantined, withheld or renamed. No other item may have these names. */
   readonly hidden: ReadonlySet<string>;
   /** Published names of items that the lock withholds. They are in `hidden` too. */
@@ -41,7 +41,7 @@ export function nameCallables(
   const sources = new Map<Target, Source>();
   const texts: string[] = [];
   const digests: string[] = [];
-  const byUpstream: NamedItems[] = [];
+  const parts: NamedItems[] = [];
   const hidden = new Set<string>();
   const withheld = new Set<string>();
   const apps = new Map<string, Target>();
@@ -52,16 +52,15 @@ export function nameCallables(
   for (const upstream of view.upstreams) {
     const offer = offers.get(upstream.id);
     if (offer === undefined) continue;
-    const named = nameItems(kind, view, upstream, offer, maxChars);
-    const made = textsOf(named);
-    byUpstream.push(named);
     for (const { kind: withheldKind, key } of offer.withheld ?? []) {
       if (withheldKind === kind) withheld.add(publishedName(upstream, key, maxChars));
     }
-    for (const [
-      position,
-      { reading, prefixedName, published, quarantined: quarantineRecord },
-    ] of named.items.entries()) {
+    parts.push(...nameItems(kind, view, upstream, offer, maxChars));
+  }
+  for (const part of parts) {
+    const { upstream, start, items } = part;
+    const made = textsOf(part);
+    for (const [index, { reading, prefixedName, published, quarantined: quarantineRecord }] of items.entries()) {
       if (published?.name !== prefixedName) hidden.add(prefixedName);
       if (quarantineRecord !== undefined) quarantined.push(quarantineRecord);
       if (published === undefined) continue;
@@ -71,13 +70,13 @@ export function nameCallables(
         const why =
           `would be called "${shownText(name)}", as "${shownText(publishedTarget.name)}" of upstream "${publishedTarget.upstream}" already is; ` +
           'give one of them another prefix or name';
-        quarantined.push(quarantine(upstream.id, kind, reading.key, position, why));
+        quarantined.push(quarantine(upstream.id, kind, reading.key, start + index, why));
         continue;
       }
       targets.set(name, target);
       sources.set(target, source);
-      texts.push(made.texts[position] ?? '');
-      digests.push(made.digests[position] ?? '');
+      texts.push(made.texts[index] ?? '');
+      digests.push(made.digests[index] ?? '');
       const repair = repairOf(upstream.id, kind, reading);
       if (repair !== undefined) repaired.push(repair);
       if (reading.hasUi && apps.has(reading.key)) ambiguous.add(reading.key);
@@ -86,7 +85,7 @@ export function nameCallables(
   }
   for (const name of ambiguous) apps.delete(name);
   for (const name of withheld) hidden.add(name);
-  return { targets, sources, texts, digests, byUpstream, hidden, withheld, apps, quarantined, repaired };
+  return { targets, sources, texts, digests, parts, hidden, withheld, apps, quarantined, repaired };
 }
 
 /** The size of a list of tools. */
@@ -106,11 +105,12 @@ export function toolListSize(view: View, offers: ReadonlyMap<string, Offer>, max
   for (const upstream of view.upstreams) {
     const offer = offers.get(upstream.id);
     if (offer === undefined) continue;
-    const { items } = nameItems('tool', view, upstream, offer, maxChars, false);
-    for (const { published } of items) {
-      if (published === undefined || names.has(published.name)) continue;
-      names.add(published.name);
-      chars += published.source.item.toString().length;
+    for (const { items } of nameItems('tool', view, upstream, offer, maxChars, false)) {
+      for (const { published } of items) {
+        if (published === undefined || names.has(published.name)) continue;
+        names.add(published.name);
+        chars += published.source.item.toString().length;
+      }
     }
   }
   return { tools: names.size, tokens: Math.ceil(chars / CHARS_PER_TOKEN) };

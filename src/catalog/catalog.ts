@@ -1,17 +1,27 @@
 import { hash } from 'node:crypto';
 import type { LimitName } from '../limits.ts';
 import { RawObject } from '../json/json.ts';
-import type { Revision } from '../protocol/revisions.ts';
+import { MODERN, type Revision } from '../protocol/revisions.ts';
 import type { Restriction } from './restriction.ts';
 import { type Callables, callFallbackOf, fallbackOf, nameCallables } from './callable.ts';
 import { type Caching, combineCaching, UNCACHED } from './caching.ts';
-import { quarantine, type Quarantined, type Repaired } from './item.ts';
+import { isRead, quarantine, type Quarantined, readItem, type Repaired } from './item.ts';
 import { canReadUri } from './items/revision-text.ts';
 import { mergeCapabilities, mergeInstructions } from './merge.ts';
-import { nameItems, type NamedItems, type Source, type Target, textsOf, toolTextsOf } from './names/named-items.ts';
+import {
+  hasTexts,
+  nameItems,
+  type NamedItems,
+  PART_ITEMS,
+  type Source,
+  type Target,
+  textsOf,
+  toolTextsOf,
+} from './names/named-items.ts';
 import { prefixesOf, reservedFor } from './names/prefixes.ts';
 import type { ListKind, Offer } from './offer.ts';
 import type { ListName } from './page.ts';
+import { publishedText } from './publish.ts';
 import { WeakCache } from './weak-cache.ts';
 import {
   isListedBy,
@@ -108,13 +118,32 @@ function idOf(object: object | undefined): number {
 }
 
 /**
- * Reads the items of one upstream and makes their texts for a view, and caches both for later catalogs. This spreads
- * the work for the first catalog of many upstreams.
+ * Reads the items of one upstream and makes their texts for a view, and caches both for later catalogs. Yields after each part of the
+ * work, so that the caller can spread it over turns of the event loop; not for parts that were made before.
  */
-export function prepareOffer(view: View, upstream: string, offer: Offer, limits: CatalogLimits): void {
+export function* prepareOffer(
+  view: View,
+  upstream: string,
+  offer: Offer,
+  { maxNameChars }: CatalogLimits,
+): Generator<undefined, void> {
   const viewed = view.upstreams.find(({ id }) => id === upstream);
   if (viewed === undefined) return;
-  for (const kind of ['tool', 'prompt'] as const) textsOf(nameItems(kind, view, viewed, offer, limits.maxNameChars));
+  for (const kind of ['tool', 'prompt'] as const) {
+    for (const named of nameItems(kind, view, viewed, offer, maxNameChars)) {
+      if (hasTexts(named)) continue;
+      textsOf(named);
+      yield;
+    }
+  }
+  const isModern = offer.revision === MODERN;
+  let read = 0;
+  for (const resource of offer.resources) {
+    if (isRead(resource, isModern)) continue;
+    const { fault, item } = readItem('resource', resource, isModern);
+    if (fault === undefined) publishedText('resource', viewed, item);
+    if (++read % PART_ITEMS === 0) yield;
+  }
 }
 
 /** The items of an endpoint, by kind. */
@@ -207,7 +236,7 @@ function textsAt(catalog: Catalog, list: ListName, revision: Revision): readonly
 }
 
 function toolTextsAt({ callables: { tools } }: Catalog, revision: Revision): readonly string[] {
-  return tools.byUpstream.flatMap((named) => {
+  return tools.parts.flatMap((named) => {
     const texts = toolTextsOf(named, revision);
     return named.items.flatMap(({ published }, position) => {
       // Of two items with one name, only the first is published.
@@ -222,7 +251,7 @@ function toolTextsAt({ callables: { tools } }: Catalog, revision: Revision): rea
  * the work for a long list can be split.
  */
 export function partsOf(catalog: Catalog, list: ListName): readonly NamedItems[] {
-  return list === 'tools' ? catalog.callables.tools.byUpstream : [];
+  return list === 'tools' ? catalog.callables.tools.parts : [];
 }
 
 /** Makes and caches the texts of one part of a list in the form of a revision. */

@@ -133,6 +133,11 @@ export function readItem(kind: ItemKind, item: RawObject, isModern: boolean): Re
   return reading;
 }
 
+/** Returns whether {@link readItem} has read the item already. */
+export function isRead(item: RawObject, isModern: boolean): boolean {
+  return (isModern ? readings.modern : readings.legacy).has(item);
+}
+
 /** Returns the record of an item that is left out. `position` counts from 0 and identifies an item without a key. */
 export function quarantine(upstream: string, kind: ItemKind, key: string, position: number, why: string): Quarantined {
   return { upstream, kind, name: key === '' ? `#${position + 1}` : shownText(key), why };

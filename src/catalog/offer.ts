@@ -1,4 +1,4 @@
-import { hash } from 'node:crypto';
+import { createHash, hash } from 'node:crypto';
 import { RawObject, rawItems } from '../json/json.ts';
 import { LIMITS, type LimitName } from '../limits.ts';
 import { detach } from '../json/kept-text.ts';
@@ -94,19 +94,21 @@ export const EMPTY_OFFER: Offer = {
 };
 
 /**
- * Splits one list of one page into its items. The items do not keep the text of the page in memory. A bad entry is
- * recorded, and the other entries are read.
+ * Reads items of one page. They do not keep the text of the page in memory. A bad entry is recorded, and the other entries are
+ * read.
  *
- * @param arrayText JSON text of the list.
- * @throws {JsonTextError} if the text is not an array.
+ * @param texts JSON texts of entries that follow each other.
+ * @param start the position of the first one.
  */
 export function readItems(
   kind: ItemKind,
-  arrayText: string,
+  texts: readonly string[],
+  start = 0,
 ): { readonly items: readonly RawObject[]; readonly unreadable: readonly Unreadable[] } {
   const items: RawObject[] = [];
   const unreadable: Unreadable[] = [];
-  for (const [position, text] of rawItems(arrayText).entries()) {
+  for (const [index, text] of texts.entries()) {
+    const position = start + index;
     try {
       if (Buffer.byteLength(text) > LIMITS.listItemBytes) unreadable.push(tooLarge(kind, position, text));
       else items.push(RawObject.parse(detach(text)).compacted());
@@ -169,36 +171,68 @@ function offerBody(offer: Offer): string {
 const lists = new WeakCache<readonly RawObject[]>();
 const offers = new WeakCache<Offer>();
 
-function sharedList(items: readonly RawObject[]): { readonly list: readonly RawObject[]; readonly digest: string } {
-  const digest = hash('sha256', listText(items));
-  return { list: lists.get(digest, () => items), digest };
+/** The digest of the items of a list, which are added part by part. */
+export class ListDigest {
+  readonly #hash = createHash('sha256');
+
+  static of(items: readonly RawObject[]): ListDigest {
+    const digest = new ListDigest();
+    digest.add(items);
+    return digest;
+  }
+
+  add(items: readonly RawObject[]): void {
+    if (items.length > 0) this.#hash.update(`${items.join(',')},`);
+  }
+
+  /** Returns the digest of the items so far, in hexadecimal. */
+  toString(): string {
+    return this.#hash.copy().digest('hex');
+  }
+}
+
+/** The lists of an offer. */
+type ListMember = 'tools' | 'prompts' | 'resources' | 'templates';
+
+function digestsOf({ tools, prompts, resources, templates }: Offer): Readonly<Record<ListMember, ListDigest>> {
+  return {
+    tools: ListDigest.of(tools),
+    prompts: ListDigest.of(prompts),
+    resources: ListDigest.of(resources),
+    templates: ListDigest.of(templates),
+  };
+}
+
+function shared(digest: ListDigest, items: readonly RawObject[]): readonly RawObject[] {
+  return lists.get(digest.toString(), () => items);
+}
+
+/** Returns the text of an offer without its lists. */
+function restText(offer: Offer): string {
+  return offerBody({ ...offer, tools: [], prompts: [], resources: [], templates: [] });
 }
 
 /**
  * Returns the same offer object for offers with the same content, and the same arrays for lists with the same content,
  * so that many connections to one server hold its lists once.
+ *
+ * @param digests of all items of the lists.
  */
-export function sharedOffer(offer: Offer): Offer {
-  const [tools, prompts, resources, templates] = [
-    sharedList(offer.tools),
-    sharedList(offer.prompts),
-    sharedList(offer.resources),
-    sharedList(offer.templates),
-  ];
-  const rest = offerBody({ ...offer, tools: [], prompts: [], resources: [], templates: [] });
-  const digests = [tools, prompts, resources, templates].map(({ digest }) => digest);
-  return offers.get(`${digests.join(' ')} ${hash('sha256', rest)}`, () => ({
+export function sharedOffer(offer: Offer, digests = digestsOf(offer)): Offer {
+  const { tools, prompts, resources, templates } = digests;
+  const key = [tools, prompts, resources, templates, hash('sha256', restText(offer))].join(' ');
+  return offers.get(key, () => ({
     ...offer,
-    tools: tools.list,
-    prompts: prompts.list,
-    resources: resources.list,
-    templates: templates.list,
+    tools: shared(tools, offer.tools),
+    prompts: shared(prompts, offer.prompts),
+    resources: shared(resources, offer.resources),
+    templates: shared(templates, offer.templates),
   }));
 }
 
-/** Returns whether two offers have the same content. */
+/** Returns whether two offers have the same content. Lists with the same content are mostly the same arrays. */
 export function isSameOffer(a: Offer, b: Offer): boolean {
-  return a === b || offerBody(a) === offerBody(b);
+  return a === b || (changedKinds(a, b).length === 0 && restText(a) === restText(b));
 }
 
 /** Returns the text of an offer's file. */

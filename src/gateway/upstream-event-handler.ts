@@ -90,6 +90,10 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
     for (const era of ERAS) this.#changes.add(upstream, era, true);
   }
 
+  prepareLists(upstream: string, offer: Offer): Promise<void> {
+    return this.#parts.offers.prepare(upstream, offer);
+  }
+
   onLists(upstream: string, key: OfferKey, offer: Offer): void {
     const { offers, notifications } = this.#parts;
     const isStart = offers.ageMs(upstream, key) === undefined;

@@ -311,6 +311,7 @@ export class Upstream<Context, User extends LinkUser> {
       const reading = this.list(link, clientCapabilities);
       this.#setReading(link, reading);
       const offer = await reading;
+      if (!this.isRetired) await this.#events.prepareLists(this.id, offer);
       if (!this.isRetired) this.#events.onLists(this.id, { era: link.era, capabilityKey, audience }, offer);
       this.#lifecycles.step(link.era, { kind: 'listed' });
       // Clients with these features get notifications of changes on their own connections.

@@ -5,6 +5,7 @@ import {
   buildCatalog,
   listTexts,
   partsOf,
+  prepareOffer,
   prepareTexts,
   resolvePrompt,
   resolveTool,
@@ -373,6 +374,22 @@ test('a change of one upstream does not rebuild items of the others', () => {
   assert.equal(toolTextsOf(ofSecond, '2025-06-18'), toolTextsOf(ofFirst, '2025-06-18'));
   assert.deepEqual(member(second.lists.tools, 'name'), ['a__x', 'b__z']);
   assert.notEqual(second.digest.tools, first.digest.tools);
+});
+
+// N-93
+test('a long list is prepared in parts of 100 items, and each part once', () => {
+  const tools = Array.from({ length: 2_450 }, (_, at) => (at === 250 ? RawObject.of({ at }) : tool(`t${at}`)));
+  const long = offer({ tools, resources: Array.from({ length: 500 }, (_, at) => resource(`file:///${at}`)) });
+  const steps = () => [...prepareOffer(pair, 'a', long, LIMITS)].length;
+  assert.equal(steps(), 25 + 5);
+  assert.equal(steps(), 0);
+  const catalog = buildCatalog(pair, new Map([['a', long]]), LIMITS);
+  assert.equal(partsOf(catalog, 'tools').length, 25);
+  assert.equal(catalog.lists.tools.length, 2_449);
+  assert.deepEqual(
+    catalog.quarantined.map(({ name }) => name),
+    ['#251'],
+  );
 });
 
 // N-62

@@ -10,7 +10,7 @@ import {
   sharedOffer,
 } from '../../src/catalog/offer.ts';
 import { LIMITS } from '../../src/limits.ts';
-import { RawObject } from '../../src/json/json.ts';
+import { rawItems, RawObject } from '../../src/json/json.ts';
 import { offer, resource, template, tool } from './fixtures.ts';
 
 const full = offer({
@@ -68,7 +68,7 @@ test('limit listItemBytes: a larger entry is recorded by name, the others are re
   };
   const [fits, large] = [item('fits', LIMITS.listItemBytes), item('huge', LIMITS.listItemBytes + 2)];
   assert.equal(Buffer.byteLength(fits), LIMITS.listItemBytes);
-  const { items, unreadable } = readItems('tool', `[${large},${fits}]`);
+  const { items, unreadable } = readItems('tool', [large, fits]);
   assert.deepEqual(
     items.map((one) => one.string('name')),
     ['fits'],
@@ -110,7 +110,10 @@ test('without an earlier offer, every list with items has changed', () => {
 });
 
 test('a bad entry is recorded, and the others are read', () => {
-  const { items, unreadable } = readItems('tool', '[{"name":"a"}, null, {"name":"b","name":"c"}, "x", {"name":"d"}]');
+  const { items, unreadable } = readItems(
+    'tool',
+    rawItems('[{"name":"a"}, null, {"name":"b","name":"c"}, "x", {"name":"d"}]'),
+  );
   assert.deepEqual(
     items.map((item) => item.string('name')),
     ['a', 'd'],

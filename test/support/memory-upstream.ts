@@ -30,6 +30,8 @@ export interface Script {
   readonly capabilities?: object;
   readonly revision?: string;
   readonly lists?: Partial<Record<'tools' | 'prompts' | 'resources' | 'resourceTemplates', readonly object[]>>;
+  /** The number of items of one page of a list. Default: all. */
+  readonly pageItems?: number;
   /** The lists of one connection, if connections have different ones. */
   listsOf?(peer: Peer): Script['lists'];
   /** Awaited before a list request is answered. */
@@ -134,7 +136,11 @@ export function memoryUpstream(script: Script): MemoryUpstream {
       if (list !== undefined) {
         const answer = () => {
           const lists = script.listsOf?.(peer) ?? script.lists;
-          peer.send(result(message, { [list]: lists?.[list] ?? [] }));
+          const start = Number(message.params?.string('cursor') ?? 0);
+          const end = start + (script.pageItems ?? Infinity);
+          const items = lists?.[list] ?? [];
+          const next = end < items.length ? { nextCursor: String(end) } : {};
+          peer.send(result(message, { [list]: items.slice(start, end), ...next }));
         };
         if (script.hold === undefined) return answer();
         return void script.hold(peer, message).then(answer);

@@ -38,43 +38,50 @@ export interface NamedItem {
   readonly quarantined: Quarantined | undefined;
 }
 
-/** The tools or prompts of one upstream in a view. Immutable, so that catalogs share it. */
+/** The number of items of one part: reading them, naming them and making their texts takes a few ms. */
+export const PART_ITEMS = 100;
+
+/** Tools or prompts that follow each other in the list of one upstream, in a view. Immutable, so that catalogs share it. */
 export interface NamedItems {
   readonly kind: 'tool' | 'prompt';
   readonly upstream: ViewUpstream;
+  /** The position of the first item in the upstream's list. */
+  readonly start: number;
   readonly items: readonly NamedItem[];
 }
 
-/** Named items by view; then by kind, limit and upstream; then by offer. */
-const known = new WeakMap<View, Map<string, WeakMap<Offer, NamedItems>>>();
+/** Named items by view; then by kind, limit and upstream; then by offer; then by {@link NamedItems.start}. */
+const known = new WeakMap<View, Map<string, WeakMap<Offer, Map<number, NamedItems>>>>();
 
 /**
- * Names the tools or prompts of one upstream. Returns the same object for the same arguments, so that a catalog of many
- * upstreams names only items of those that changed.
+ * Names the tools or prompts of one upstream, in parts of {@link PART_ITEMS}. Yields the same objects for the same arguments, so that
+ * a catalog of many upstreams names only items of those that changed.
  *
- * @param keep whether to cache the result.
+ * @param keep whether to cache the parts.
  */
-export function nameItems(
+export function* nameItems(
   kind: 'tool' | 'prompt',
   view: View,
   upstream: ViewUpstream,
   offer: Offer,
   maxChars: number,
   keep = true,
-): NamedItems {
-  const ofView = known.get(view) ?? new Map<string, WeakMap<Offer, NamedItems>>();
+): Generator<NamedItems, void> {
+  const ofView = known.get(view) ?? new Map<string, WeakMap<Offer, Map<number, NamedItems>>>();
   const key = `${kind} ${maxChars} ${upstream.id}`;
-  const ofUpstream = ofView.get(key) ?? new WeakMap<Offer, NamedItems>();
-  let named = ofUpstream.get(offer);
-  if (named === undefined) {
-    named = makeItems(kind, view, upstream, offer, maxChars);
-    if (keep) {
-      ofUpstream.set(offer, named);
-      ofView.set(key, ofUpstream);
-      known.set(view, ofView);
-    }
+  const ofUpstream = ofView.get(key) ?? new WeakMap<Offer, Map<number, NamedItems>>();
+  const parts = ofUpstream.get(offer) ?? new Map<number, NamedItems>();
+  if (keep) {
+    ofUpstream.set(offer, parts);
+    ofView.set(key, ofUpstream);
+    known.set(view, ofView);
   }
-  return named;
+  const listed = kind === 'tool' ? offer.tools : offer.prompts;
+  for (let start = 0; start < listed.length; start += PART_ITEMS) {
+    const named = parts.get(start) ?? makeItems(kind, view, upstream, offer, start, maxChars);
+    if (keep) parts.set(start, named);
+    yield named;
+  }
 }
 
 function makeItems(
@@ -82,13 +89,14 @@ function makeItems(
   view: View,
   upstream: ViewUpstream,
   offer: Offer,
+  start: number,
   maxChars: number,
 ): NamedItems {
   const prefixes = prefixesOf(view);
   const prefix = publishedPrefix(upstream);
   const isModern = offer.revision === MODERN;
   const listed = kind === 'tool' ? offer.tools : offer.prompts;
-  const items = listed.map((raw, position): NamedItem => {
+  const items = listed.slice(start, start + PART_ITEMS).map((raw, index): NamedItem => {
     const reading = readItem(kind, raw, isModern);
     const { key, item } = reading;
     const fault = reading.fault ?? (isModern && upstream.isRemote && kind === 'tool' ? headerFault(item) : undefined);
@@ -97,7 +105,7 @@ function makeItems(
     if (fault !== undefined || reserved !== undefined) {
       const why =
         fault ?? `would be called "${shownText(prefixedName)}", a name that only upstream "${reserved}" may have`;
-      const quarantined = quarantine(upstream.id, kind, key, position, why);
+      const quarantined = quarantine(upstream.id, kind, key, start + index, why);
       return { reading, prefixedName, published: undefined, quarantined };
     }
     if (kind === 'tool' && (!isIncluded(upstream, key) || !isIncluded(view, prefixedName))) {
@@ -109,7 +117,7 @@ function makeItems(
     const published = { name, target: { upstream: upstream.id, name: key }, source: { item, isModern, headerParams } };
     return { reading, prefixedName, published, quarantined: undefined };
   });
-  return { kind, upstream, items };
+  return { kind, upstream, start, items };
 }
 
 /** The texts of published items, at their positions; empty for other items. */
@@ -120,6 +128,11 @@ interface Texts {
 }
 
 const texts = new WeakMap<NamedItems, Texts>();
+
+/** Returns whether {@link textsOf} has made the texts already. */
+export function hasTexts(named: NamedItems): boolean {
+  return texts.has(named);
+}
 
 /** Returns the JSON text of each published item on one line. */
 export function textsOf(named: NamedItems): Texts {

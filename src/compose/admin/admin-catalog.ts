@@ -44,8 +44,8 @@ export function catalogAnswerOf(catalog: Catalog, { view, era, upstream }: Catal
 }
 
 /** Returns the tools or prompts that are published or filtered. */
-function callables(catalog: Catalog, { byUpstream, targets }: Callables): Item[] {
-  return byUpstream.flatMap(({ kind, upstream, items }) =>
+function callables(catalog: Catalog, { parts, targets }: Callables): Item[] {
+  return parts.flatMap(({ kind, upstream, items }) =>
     items.flatMap(({ reading, prefixedName, published, quarantined }): Item[] => {
       const { key } = reading;
       const origin = { kind, upstream: upstream.id, upstreamName: shownText(key) };

@@ -9,14 +9,12 @@ import type { LastLists } from './last-lists.ts';
  */
 export function unmatchedFiltersAt(view: View, lists: LastLists): readonly string[] {
   if (view.id === '' || !view.upstreams.every(({ id }) => lists.isListed(id))) return [];
-  const { byUpstream } = lists.catalog(view).callables.tools;
+  const items = lists.catalog(view).callables.tools.parts.flatMap((part) => part.items);
   if (!isProfile(view)) {
-    return byUpstream.flatMap(({ upstream, items }) => {
-      const names = items.map(({ reading }) => reading.key);
-      return unmatchedGlobsOf(upstream, names);
-    });
+    const names = items.map(({ reading }) => reading.key);
+    return view.upstreams.flatMap((upstream) => unmatchedGlobsOf(upstream, names));
   }
-  const names = byUpstream.flatMap(({ items }) => items.map(({ prefixedName }) => prefixedName));
+  const names = items.map(({ prefixedName }) => prefixedName);
   const renames = Object.keys(view.renames).filter((name) => !names.includes(name));
   return [...unmatchedGlobsOf(view, names), ...renames.map((name) => sentence('renames', name, names))];
 }

@@ -48,7 +48,7 @@ function warningsOf(rule: RuleConfig, upstreams: ReadonlySet<string>, lists: Las
   if (view === undefined) return [];
   const { callables, resources } = lists.catalog(view);
   const named = (kind: 'tools' | 'prompts') =>
-    callables[kind].byUpstream
+    callables[kind].parts
       .filter(({ upstream }) => upstreams.has(upstream.id))
       .flatMap(({ items }) => items.map(({ reading }) => reading.key));
   const offered = { tools: named('tools'), prompts: named('prompts') };

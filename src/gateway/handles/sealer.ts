@@ -1,6 +1,7 @@
-import { compactDecrypt, CompactEncrypt, type CryptoKey, decodeProtectedHeader, errors } from 'jose';
+import { createSecretKey, type KeyObject } from 'node:crypto';
 import { LIMITS } from '../../limits.ts';
 import type { KeyRecord, KeyStore } from '../../store/key-store.ts';
+import { decryptJwe, encryptJwe, parseJwe } from './compact-jwe.ts';
 
 /** The purpose of a handle. A handle cannot be unsealed for another purpose. */
 export type Purpose = 'session' | 'cursor' | 'state' | 'task' | 'attachment';
@@ -8,33 +9,19 @@ export type Purpose = 'session' | 'cursor' | 'state' | 'task' | 'attachment';
 /** A handle with an unknown key id makes the sealer read the keys again, at most once in this time. */
 const REREAD_MS = 1_000;
 
-const FORM = /^[A-Za-z0-9_-]+\.\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/;
-
 interface SealingKey {
   readonly kid: string;
-  readonly key: CryptoKey;
+  readonly key: KeyObject;
   readonly untilMs: number;
 }
 
-async function importKey({ kid, key, until }: KeyRecord): Promise<SealingKey> {
-  const bytes = Buffer.from(key, 'base64url');
-  const usable = await crypto.subtle.importKey('raw', bytes, 'AES-GCM', false, ['encrypt', 'decrypt']);
-  return { kid, key: usable, untilMs: until ?? Infinity };
-}
-
-/**
- * Returns whether each part of the text is canonical base64url. Decoders ignore the spare bits at the end of a part, so
- * that several texts would otherwise be the same handle.
- */
-function isCanonical(text: string): boolean {
-  return (
-    FORM.test(text) && text.split('.').every((part) => Buffer.from(part, 'base64url').toString('base64url') === part)
-  );
+function importKey({ kid, key, until }: KeyRecord): SealingKey {
+  return { kid, key: createSecretKey(key, 'base64url'), untilMs: until ?? Infinity };
 }
 
 /** Parses a plaintext. Its shape needs no check, since only holders of the key can make one. */
-function parsePlaintext(plaintext: Uint8Array): { readonly until: number; readonly payload: Record<string, unknown> } {
-  return JSON.parse(Buffer.from(plaintext).toString());
+function parsePlaintext(plaintext: Buffer): { readonly until: number; readonly payload: Record<string, unknown> } {
+  return JSON.parse(plaintext.toString());
 }
 
 /**
@@ -66,7 +53,7 @@ export class Sealer {
    * used.
    */
   static async open(store: KeyStore): Promise<Sealer> {
-    const keys = await Promise.all((await store.read()).map(importKey));
+    const keys = (await store.read()).map(importKey);
     const newest = keys.at(-1);
     if (newest === undefined) throw new Error('a key store has at least one key');
     return new Sealer(store, keys, newest);
@@ -93,10 +80,7 @@ export class Sealer {
    */
   async seal(purpose: Purpose, payload: object, expiresAtMs: number): Promise<string> {
     const { kid, key } = this.#newest;
-    const plaintext = Buffer.from(JSON.stringify({ until: expiresAtMs, payload }));
-    return await new CompactEncrypt(plaintext)
-      .setProtectedHeader({ alg: 'dir', enc: 'A256GCM', kid, typ: purpose })
-      .encrypt(key);
+    return encryptJwe(key, { kid, typ: purpose }, Buffer.from(JSON.stringify({ until: expiresAtMs, payload })));
   }
 
   /**
@@ -105,33 +89,27 @@ export class Sealer {
    * @throws {GatewayError} `store-unavailable` if its key is not known, and the keys cannot be read.
    */
   async unseal(purpose: Purpose, text: string, nowMs: number): Promise<Record<string, unknown> | undefined> {
-    if (text.length > LIMITS.handleChars || !isCanonical(text)) return undefined;
-    try {
-      const { plaintext, protectedHeader } = await compactDecrypt(text, ({ kid = '' }) => this.#keyFor(kid, nowMs), {
-        keyManagementAlgorithms: ['dir'],
-        contentEncryptionAlgorithms: ['A256GCM'],
-      });
-      if (protectedHeader['typ'] !== purpose) return undefined;
-      const { until, payload } = parsePlaintext(plaintext);
-      return nowMs < until ? payload : undefined;
-    } catch (error) {
-      if (error instanceof errors.JOSEError) return undefined;
-      throw error;
-    }
+    const jwe = text.length > LIMITS.handleChars ? undefined : parseJwe(text);
+    if (jwe === undefined || jwe.header.typ !== purpose) return undefined;
+    const key = await this.#keyFor(jwe.header.kid, nowMs);
+    const plaintext = key === undefined ? undefined : decryptJwe(key, jwe);
+    if (plaintext === undefined) return undefined;
+    const { until, payload } = parsePlaintext(plaintext);
+    return nowMs < until ? payload : undefined;
   }
 
-  async #keyFor(kid: string, nowMs: number): Promise<CryptoKey> {
+  /** Returns the key of this id; undefined if there is none, or it has expired. @throws {GatewayError} `store-unavailable` */
+  async #keyFor(kid: string, nowMs: number): Promise<KeyObject | undefined> {
     if (!this.#keys.has(kid)) await this.#reread();
     const key = this.#keys.get(kid);
     // Another process may have added the key. A client would discard a valid session.
     if (key === undefined && this.#failure !== undefined) throw this.#failure.thrown;
-    if (key === undefined || nowMs >= key.untilMs) throw new errors.JWEDecryptionFailed();
-    return key.key;
+    return key === undefined || nowMs >= key.untilMs ? undefined : key.key;
   }
 
   /** Returns whether the key of a handle that was opened before is still valid. @param nowMs ms since the epoch. */
   mayOpen(handle: string, nowMs: number): boolean {
-    const key = this.#keys.get(decodeProtectedHeader(handle).kid ?? '');
+    const key = this.#keys.get(parseJwe(handle)?.header.kid ?? '');
     return key !== undefined && nowMs < key.untilMs;
   }
 
@@ -160,7 +138,7 @@ export class Sealer {
     this.#readMs = performance.now();
     let keys: readonly SealingKey[];
     try {
-      keys = await Promise.all((await this.#store.read()).map(importKey));
+      keys = (await this.#store.read()).map(importKey);
       this.#failure = undefined;
     } catch (thrown) {
       this.#failure = { thrown };

@@ -7,6 +7,7 @@ import type { Config } from '../../config/config.ts';
 import type { LimitName } from '../../limits.ts';
 import type { Rights } from '../../policy/rights.ts';
 import { type Era, otherEra } from '../../protocol/revisions.ts';
+import { workTurn } from '../../work-turn.ts';
 import { restrictionOf } from './rights-restriction.ts';
 
 /** Catalogs kept in memory. A removed one is built again when it is needed. */
@@ -79,9 +80,25 @@ export class BuiltCatalogs {
     }
   }
 
-  /** Makes the parts of an offer that all catalogs share. */
-  prepare(upstream: string, offer: Offer): void {
-    prepareOffer(this.view(''), upstream, offer, this.#limits);
+  /** Makes the parts of an offer that the catalogs in use share, over several turns of the event loop. */
+  async prepare(upstream: string, offer: Offer): Promise<void> {
+    await workTurn();
+    const used = [...this.#catalogs.values()].map(({ view }) => view);
+    for (const view of new Set(['', ...used])) await this.#prepareIn(view, upstream, offer);
+  }
+
+  /** Makes the parts of the catalog of a view for clients of this key, over several turns of the event loop. */
+  async prepareCatalog(view: string, clients: OfferKey, offerOf: OfferOf): Promise<void> {
+    if (this.#catalogs.has(catalogKey(view, clients))) return;
+    for (const [upstream, offer] of this.#offersOf(view, offerOf)) await this.#prepareIn(view, upstream, offer);
+  }
+
+  async #prepareIn(viewId: string, upstream: string, offer: Offer): Promise<void> {
+    // A reload may have removed the view meanwhile.
+    const view = this.#views.get(viewId);
+    if (view === undefined) return;
+    const parts = prepareOffer(view, upstream, offer, this.#limits);
+    while (parts.next().done !== true) await workTurn();
   }
 
   /** Returns the catalog of these offers, which is not kept. */

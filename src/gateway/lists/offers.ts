@@ -27,13 +27,12 @@ import { type LockState, PinnedOffers } from './pinned-offers.ts';
 import { ProblemReports } from './problem-reports.ts';
 import { targetText } from './target-text.ts';
 import type { Principal } from '../../policy/principal.ts';
+import { workTurn } from '../../work-turn.ts';
 
 /** Keys that are known not to be on disk. Clients choose their capabilities, so there are more keys than upstreams. */
 const MAX_ABSENT = 16_384;
-interface KeptOffer {
-  readonly key: OfferKey;
-  readonly offer: Offer;
-}
+/** Offers by {@link offerKeyText}. */
+type KeptOffers = Map<string, { readonly key: OfferKey; readonly offer: Offer }>;
 
 export interface OffersParts {
   readonly config: Config;
@@ -62,8 +61,8 @@ export class Offers {
   readonly #onLimit: (limit: LimitName) => void;
   /** The text of {@link targetText} by upstream. */
   readonly #targets = new Map<string, string>();
-  /** Offers by upstream, then by {@link offerKeyText}. */
-  readonly #offers = new Map<string, Map<string, KeptOffer>>();
+  /** By upstream. */
+  readonly #offers = new Map<string, KeptOffers>();
   /** The time when this process listed an upstream; monotonic ms. By upstream and {@link offerKeyText}. */
   readonly #listedMs = new Map<string, number>();
   /** The era that an upstream is known not to support. Its offers of that era are outdated. */
@@ -175,10 +174,10 @@ export class Offers {
         const key = commonKey(era);
         const offer = parseOffer(await this.#read(upstream, key));
         if (offer === undefined || eraOf(offer.revision) !== era) continue;
+        await this.prepare(upstream, offer);
         // The config has changed meanwhile, or the upstream was listed.
         if (this.#offers.get(upstream) !== offers || offers.has(offerKeyText(key))) continue;
         offers.set(offerKeyText(key), { key, offer });
-        this.#prepare(upstream, offer);
         this.#invalidate(upstream);
       }
     }
@@ -273,6 +272,7 @@ export class Offers {
     this.#storedByOthers.delete(keyOfOffer);
     const offer = parseOffer(await this.#read(upstream, key));
     if (offer === undefined || eraOf(offer.revision) !== key.era) return false;
+    if (replaces) await this.prepare(upstream, offer);
     if (this.#offers.get(upstream) !== offers || this.#listedMs.get(keyOfOffer) !== listedMs) return false;
     if (before !== undefined && isSameOffer(before, offer)) return false;
     if (!replaces) {
@@ -281,7 +281,6 @@ export class Offers {
       return true;
     }
     this.#set(upstream, key, offer);
-    this.#prepare(upstream, offer);
     if (key.capabilityKey === '') this.#expireVariants(upstream, key);
     return true;
   }
@@ -314,7 +313,6 @@ export class Offers {
       return false;
     }
     this.#set(upstream, key, offer);
-    this.#prepare(upstream, offer);
     const stored = this.#storedByOthers.get(keyOfOffer);
     if (stored === undefined || !isSameOffer(stored, offer)) this.#save(upstream, key, offer);
     return true;
@@ -336,9 +334,9 @@ export class Offers {
     this.#write(write, upstream);
   }
 
-  /** Makes the parts of an offer that all catalogs share. */
-  #prepare(upstream: string, offer: Offer): void {
-    this.#catalogs.prepare(upstream, this.#pins.pinned(upstream, offer) ?? offer);
+  /** Makes the parts of an offer that catalogs share, over several turns of the event loop, before the offer is used. */
+  prepare(upstream: string, offer: Offer): Promise<void> {
+    return this.#catalogs.prepare(upstream, this.#pins.pinned(upstream, offer) ?? offer);
   }
 
   /** Returns whether the definitions of an upstream are compared with the lock. */
@@ -369,17 +367,17 @@ export class Offers {
     this.#problems.report(upstream, era, this.problemsOf(upstream, era));
   }
 
-  /** Runs writes one after another. Offers that cannot be written are still served; only a restart loses them. */
+  /** Runs writes one after another, each in a turn with little other work. Offers that cannot be written are still served; only a restart loses them. */
   #write(change: () => Promise<void>, upstream: string): void {
     this.#writing = this.#writing
+      .then(workTurn)
       .then(change)
       .catch((thrown: unknown) => this.#log.warn({ err: thrown, upstream }, 'offer not saved'));
   }
 
   /** Returns the keys for which the upstream was listed in this era. */
   keysOf(upstream: string, era: Era): readonly OfferKey[] {
-    const keys = [...(this.#offers.get(upstream)?.values() ?? [])].map(({ key }) => key);
-    return keys.filter((key) => key.era === era);
+    return [...(this.#offers.get(upstream)?.values() ?? [])].map(({ key }) => key).filter((key) => key.era === era);
   }
 
   /** Removes an offer that may be outdated. */
@@ -417,7 +415,7 @@ export class Offers {
    * Removes an offer from memory and disk. The number of kept offers is bounded, since clients choose their
    * capabilities.
    */
-  #remove(upstream: string, offers: Map<string, KeptOffer>, key: OfferKey): void {
+  #remove(upstream: string, offers: KeptOffers, key: OfferKey): void {
     offers.delete(offerKeyText(key));
     this.#listedMs.delete(`${upstream} ${offerKeyText(key)}`);
     this.#storedByOthers.delete(`${upstream} ${offerKeyText(key)}`);
@@ -474,6 +472,8 @@ export class Offers {
     const load = (id: string, era: Era) =>
       this.load(id, { era, capabilityKey, audience: this.#audienceOf(id, principal) });
     await Promise.all(ids.flatMap((id) => ERAS.map((era) => load(id, era))));
+    const key = this.#keyOf(holder);
+    await this.#catalogs.prepareCatalog(view, key, (upstream) => this.#offerForClients(upstream, key));
     return this.catalogFor(holder);
   }
 

@@ -1,8 +1,8 @@
 import type { ItemKind } from '../../catalog/items/kind.ts';
 import { type Caching, combineCaching, readCaching } from '../../catalog/caching.ts';
-import { type Offer, readItems, sharedOffer, type Unreadable } from '../../catalog/offer.ts';
+import { ListDigest, type Offer, readItems, sharedOffer, type Unreadable } from '../../catalog/offer.ts';
 import { GatewayError } from '../../errors.ts';
-import { JsonTextError, RawObject } from '../../json/json.ts';
+import { JsonTextError, rawItems, RawObject } from '../../json/json.ts';
 import { detach, KeptSet } from '../../json/kept-text.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
@@ -13,11 +13,15 @@ import { workTurn } from '../../work-turn.ts';
 /** All items of one list. */
 interface ListItems {
   readonly items: readonly RawObject[];
+  readonly digest: ListDigest;
   readonly unreadable: readonly Unreadable[];
   readonly caching: Caching | undefined;
 }
 
-const EMPTY_LIST: ListItems = { items: [], unreadable: [], caching: undefined };
+const EMPTY_LIST: ListItems = { items: [], digest: ListDigest.of([]), unreadable: [], caching: undefined };
+
+/** The number of entries of a page that are read at once, which takes a few ms. */
+const PART_ENTRIES = 250;
 
 /** Bounds that the four lists of one listing share. */
 interface ListingBounds {
@@ -55,6 +59,7 @@ async function readList<Context>(
   budget: ListingBounds,
 ): Promise<ListItems> {
   const items: RawObject[] = [];
+  const digest = new ListDigest();
   const unreadable: Unreadable[] = [];
   const cursors = new KeptSet();
   let cursor: string | undefined;
@@ -80,11 +85,16 @@ async function readList<Context>(
     }
     const limit = exceeded(budget, Buffer.byteLength(answer.result));
     const result = limit === undefined ? RawObject.parse(answer.result) : RawObject.EMPTY;
-    const read = readItems(kind, result.raw(member) ?? '[]');
-    const room = Math.max(0, budget.itemsLeft);
-    items.push(...read.items.slice(0, room));
-    budget.itemsLeft -= read.items.length;
-    unreadable.push(...read.unreadable);
+    const entries = rawItems(result.raw(member) ?? '[]');
+    for (let start = 0; start < entries.length && budget.itemsLeft >= 0; start += PART_ENTRIES) {
+      if (start > 0) await workTurn();
+      const read = readItems(kind, entries.slice(start, start + PART_ENTRIES), start);
+      const kept = read.items.slice(0, Math.max(0, budget.itemsLeft));
+      items.push(...kept);
+      digest.add(kept);
+      budget.itemsLeft -= read.items.length;
+      unreadable.push(...read.unreadable);
+    }
     const reached = limit ?? (budget.itemsLeft < 0 ? 'listingItems' : undefined);
     if (reached !== undefined) {
       leaveOutRest(reached);
@@ -103,7 +113,7 @@ async function readList<Context>(
     }
     cursors.add(detach(cursor));
   }
-  return { items, unreadable, caching };
+  return { items, digest, unreadable, caching };
 }
 
 function exceeded(budget: ListingBounds, bytes: number): LimitName | undefined {
@@ -157,7 +167,7 @@ export async function listOffer<Context, User extends LinkUser>(
     const { revision, serverInfo, instructions } = hello;
     const lists = [tools, prompts, resources, templates];
     options.onListed(performance.now() - beganMs);
-    return sharedOffer({
+    const offer: Offer = {
       revision,
       capabilities: hello.capabilities,
       serverInfo,
@@ -168,6 +178,12 @@ export async function listOffer<Context, User extends LinkUser>(
       resources: resources.items,
       templates: templates.items,
       unreadable: lists.flatMap(({ unreadable }) => unreadable),
+    };
+    return sharedOffer(offer, {
+      tools: tools.digest,
+      prompts: prompts.digest,
+      resources: resources.digest,
+      templates: templates.digest,
     });
   } catch (thrown) {
     if (!(thrown instanceof JsonTextError)) throw thrown;

@@ -65,6 +65,30 @@ test('handles of the same content differ unpredictably, and fit a header', OPTIO
   }
 });
 
+// N-93
+test('a handle is sealed and opened within one turn of the event loop', OPTIONS, async () => {
+  await using dir = await TestDir.make();
+  const sealer = await openSealer(dir.path);
+  let isLaterTurn = false;
+  setImmediate(() => (isLaterTurn = true));
+  const text = await sealer.seal('cursor', PAYLOAD, T0 + HOUR);
+  assert.deepEqual(await sealer.unseal('cursor', text, T0), PAYLOAD);
+  assert.equal(isLaterTurn, false, 'another thread has done it');
+});
+
+// N-93
+test('a handle that the library jose has made opens', OPTIONS, async () => {
+  await using dir = await TestDir.make();
+  const sealer = await openSealer(dir.path);
+  const { keys }: { keys: { kid: string; key: string }[] } = JSON.parse(await readFile(dir.keys, 'utf8'));
+  const [{ kid, key } = { kid: '', key: '' }] = keys;
+  const plaintext = Buffer.from(JSON.stringify({ until: T0 + HOUR, payload: PAYLOAD }));
+  const text = await new CompactEncrypt(plaintext)
+    .setProtectedHeader({ alg: 'dir', enc: 'A256GCM', kid, typ: 'session' })
+    .encrypt(Buffer.from(key, 'base64url'));
+  assert.deepEqual(await sealer.unseal('session', text, T0), PAYLOAD);
+});
+
 // SEC-29
 test('a handle opens until it expires', OPTIONS, async () => {
   await using dir = await TestDir.make();

@@ -15,6 +15,7 @@ import { DiskOfferStore } from '../../../src/store/disk/offer-store.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
 import { erasOver, recordFinding } from '../../../src/upstream/link/eras.ts';
 import { UPSTREAM } from '../../support/core.ts';
+import { stopTime } from '../../support/stopped-time.ts';
 import { configWith } from '../../downstream/edge.ts';
 
 const tool = (name: string) => RawObject.of({ name, inputSchema: { type: 'object' } });
@@ -62,6 +63,23 @@ async function place(personal = ''): Promise<Place> {
 function seen(offers: Offers): readonly string[][] {
   return (['legacy', 'modern'] as const).map((era) => [...offers.catalog('', commonKey(era)).tools.keys()]);
 }
+
+// N-93
+test('a long list is prepared in several turns of the event loop', async (t) => {
+  await using at = await place();
+  const offers = await at.open();
+  // A turn is over after some ms, too.
+  stopTime(t);
+  let turns = 0;
+  let counter = setImmediate(function count() {
+    turns++;
+    counter = setImmediate(count);
+  });
+  const tools = Array.from({ length: 2_000 }, (_, n) => tool(`t${n}`));
+  await offers.prepare('up', { ...LEGACY, tools });
+  clearImmediate(counter);
+  assert.ok(turns >= 5, `${turns} turns for 20 parts, of which 4 fit into a turn`);
+});
 
 // N-40
 test('clients of each era get the offer of their era, also after a restart', async () => {
