@@ -215,8 +215,13 @@ export class ListRefresher {
     ]);
   }
 
-  /** Records that an upstream is not listed in time, so that later clients do not wait for it. */
-  readonly #recordLate = ({ id }: Awaited) => this.#parts.records.record(id, true);
+  /**
+   * Records that an upstream is not listed in time, so that later clients do not wait for it. A listing that has failed is no reason:
+   * the upstream may have refused the credentials of one principal.
+   */
+  readonly #recordLate = ({ id, refreshId }: Awaited) => {
+    if (this.#refreshing.has(refreshId)) this.#parts.records.record(id, true);
+  };
 
   /** Waits in bounded time, and calls `onLate` for each upstream that is not listed by then. */
   async #await(awaited: readonly Awaited[], limitMs: number, onLate: (one: Awaited) => void): Promise<void> {
