@@ -23,13 +23,16 @@ export function reloadAnswerOf(
   };
 }
 
-function messageOf({ outcome }: ReloadResult, { file, atRestart }: ConfigState): string {
+function messageOf({ outcome }: ReloadResult, { file, loadedAt, atRestart }: ConfigState): string {
   const later = atRestart.length === 0 ? '' : ` Settings that take effect at the next start: ${atRestart.length}.`;
   switch (outcome) {
     case 'applied':
       return `${file} is applied.${later}`;
     case 'unchanged':
-      return `${file} has no change that can be applied.${later}`;
+      // The gateway may have noticed the change before the command came.
+      return atRestart.length === 0
+        ? `${file} runs as it is, loaded at ${loadedAt}.`
+        : `${file} has no change that can be applied now.${later}`;
     case 'rejected':
       return `${file} is rejected; the running config stays. Correct the file, then: ${COMMAND} reload`;
   }

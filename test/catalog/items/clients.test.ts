@@ -49,9 +49,12 @@ async function sdk2(revision: Revision, catalog: Catalog): Promise<Lister> {
   };
 }
 
+/** The gate takes the oldest and the latest revision with sessions. */
+const REVISIONS = process.env['LINKSPAN_FULL'] === '1' ? LEGACY_REVISIONS : (['2024-11-05', '2025-11-25'] as const);
+
 const CLIENTS: readonly { name: string; revision: Revision; connect: typeof sdk1 }[] = [
-  ...LEGACY_REVISIONS.map((revision) => ({ name: 'SDK v1', revision, connect: sdk1 })),
-  ...LEGACY_REVISIONS.map((revision) => ({ name: 'SDK v2', revision, connect: sdk2 })),
+  ...REVISIONS.map((revision) => ({ name: 'SDK v1', revision, connect: sdk1 })),
+  ...REVISIONS.map((revision) => ({ name: 'SDK v2', revision, connect: sdk2 })),
   { name: 'SDK v2', revision: MODERN, connect: sdk2 },
 ];
 
