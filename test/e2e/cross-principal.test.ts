@@ -28,7 +28,7 @@ test('every kind of sealed handle is in the table of kinds', async () => {
   const kinds = [...states.matchAll(/\{ readonly kind: '(\w+)'/g)].map(([, kind]) => `state/${kind}`);
   assert.deepEqual(sorted(kinds), sorted(sealedKinds.filter((kind) => kind.startsWith('state/'))));
   // A new file is a new kind of handle, or belongs to one above.
-  const files = ['attachments.ts', 'request-state.ts', 'sealer.ts', 'task-ids.ts', 'task-marks.ts'];
+  const files = ['attachments.ts', 'compact-jwe.ts', 'request-state.ts', 'sealer.ts', 'task-ids.ts', 'task-marks.ts'];
   assert.deepEqual(sorted(await readdir(HANDLES)), files);
 });
 

@@ -23,6 +23,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   'npm ci && npm start': 'by readme-node-24.test.ts, which also connects a client',
   'npm ci && npm test': 'it runs this test',
   'npm test': 'it runs this test',
+  'npm run test:full': 'it runs this test',
   'npm run check': 'its parts are steps of `npm test`',
 };
 

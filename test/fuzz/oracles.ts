@@ -99,6 +99,7 @@ function readByClient(message: Buffer): unknown {
   }
 }
 
+/** The numbers 0 and -0 are one id. */
 function ids({ message }: Observation, replies: readonly Reply[]): readonly Violation[] {
   const read = readByClient(message);
   const sent: readonly unknown[] = Array.isArray(read) ? read : [read];
@@ -106,7 +107,7 @@ function ids({ message }: Observation, replies: readonly Reply[]): readonly Viol
   return replies
     .flatMap((reply) => messagesIn(reply) ?? [])
     .filter((answer) => 'result' in answer || 'error' in answer)
-    .filter(({ id }) => id !== undefined && id !== null && !own.some((one) => Object.is(one, id)))
+    .filter(({ id }) => id !== undefined && id !== null && !own.some((one) => one === id))
     .map(({ id }) => ({ oracle: 'id', text: `answered id ${JSON.stringify(id)}, sent ${JSON.stringify(own)}` }));
 }
 
