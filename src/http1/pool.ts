@@ -1,5 +1,6 @@
 import type { LimitName } from '../limits.ts';
-import { DISTRUST_MS, NO_CONTROL, type Wire, type WireHandler, type WireRequest } from './wire.ts';
+import { NO_CONTROL, type Wire, type WireHandler, type WireRequest } from './wire.ts';
+import { Distrust } from './distrust.ts';
 import { WireError } from './error.ts';
 import { type SocketEvents, type WireAddress, WireSocket } from './socket.ts';
 
@@ -20,7 +21,7 @@ interface Reservation {
  * bytes on the socket, such as a response sent twice, are read in that phase and close the socket. The request, of which
  * nothing was written, then gets a new socket. Otherwise a busy event loop would read those bytes as its response.
  *
- * After bytes that belong to no response, no socket is used for a second request for `DISTRUST_MS`.
+ * After bytes that belong to no response, no socket is used for a second request: see {@link Distrust}.
  */
 export class WirePool implements Wire, SocketEvents {
   readonly #address: WireAddress;
@@ -31,8 +32,7 @@ export class WirePool implements Wire, SocketEvents {
   #reserved: Reservation[] = [];
   /** Reservations from before the current or next poll phase. */
   #polled: Reservation[] = [];
-  /** The time until which sockets are not reused; monotonic ms, 0 if there were no stray bytes. */
-  #distrustedUntilMs = 0;
+  readonly #distrust = new Distrust();
   #sweeping: NodeJS.Timeout | undefined;
   #destroyed: PromiseWithResolvers<void> | undefined;
 
@@ -74,12 +74,12 @@ export class WirePool implements Wire, SocketEvents {
   }
 
   onIdle(socket: WireSocket): void {
-    if (this.#distrustedUntilMs > 0 && performance.now() < this.#distrustedUntilMs) socket.destroy(strayError());
+    if (this.#distrust.isOn) socket.destroy(strayError());
     else this.#idle.push(socket);
   }
 
   onStray(): void {
-    this.#distrustedUntilMs = performance.now() + DISTRUST_MS;
+    this.#distrust.begin();
     const idle = this.#idle;
     this.#idle = [];
     for (const socket of idle) socket.destroy(strayError());
@@ -110,7 +110,7 @@ export class WirePool implements Wire, SocketEvents {
     if (this.#polled.length > 0) this.#awaitCheckPhase();
     const nowMs = performance.now();
     for (const { socket, request, handler } of ready) {
-      if (socket.isUsable(nowMs) && nowMs >= this.#distrustedUntilMs) {
+      if (socket.isUsable(nowMs) && !this.#distrust.isOn) {
         socket.send(request, handler, nowMs);
         continue;
       }

@@ -1,10 +1,10 @@
 import { buildConnector, type Dispatcher, errors, Pool } from 'undici';
 import { type LimitName, LIMITS } from '../limits.ts';
+import { Distrust } from './distrust.ts';
 import { WireError } from './error.ts';
 import { tooManyInterim } from './response.ts';
 import { tunnelConnector } from './tunnel.ts';
 import {
-  DISTRUST_MS,
   KEEP_ALIVE_MS,
   type ResponseHeaders,
   type Wire,
@@ -30,7 +30,7 @@ interface TlsOptions {
  * undici reuses a socket before the handler has checked the response, and cannot close that one socket afterwards. So if
  * the handler aborts or throws in `onResponseEnd`, the pool is replaced: later requests get new sockets, and each old socket
  * is closed when its request has ended. It is replaced after bytes that belong to no response too, and then no socket is used for a
- * second request for `DISTRUST_MS`.
+ * second request: see {@link Distrust}.
  */
 export class TlsWire implements Wire {
   readonly #origin: string;
@@ -42,8 +42,7 @@ export class TlsWire implements Wire {
   /** The pool for GET requests, whose responses may be event streams that name no request. */
   #gets: Pool;
   readonly #retired = new Set<Pool>();
-  /** The time until which sockets are not reused; monotonic ms, 0 if there were no stray bytes. */
-  #distrustedUntilMs = 0;
+  readonly #distrust = new Distrust();
   #isDestroyed = false;
 
   /**
@@ -67,7 +66,6 @@ export class TlsWire implements Wire {
   dispatch({ head, body, headersMs, bodyMs }: WireRequest, handler: WireHandler): void {
     const { method, path, headers } = head;
     const pool = method === 'GET' ? this.#gets : this.#posts;
-    const reset = this.#distrustedUntilMs > 0 && performance.now() < this.#distrustedUntilMs;
     pool.dispatch(
       {
         method,
@@ -76,7 +74,7 @@ export class TlsWire implements Wire {
         body: body ?? null,
         headersTimeout: headersMs,
         bodyTimeout: bodyMs,
-        reset,
+        reset: this.#distrust.isOn,
       },
       new JudgedRequest(handler, () => this.#retire(pool), this.#onLimit),
     );
@@ -112,7 +110,7 @@ export class TlsWire implements Wire {
     });
     pool.on('disconnect', (_origin, _targets, error) => {
       if (!isStray(error)) return;
-      this.#distrustedUntilMs = performance.now() + DISTRUST_MS;
+      this.#distrust.begin();
       this.#retire(pool);
     });
     return pool;

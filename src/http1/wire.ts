@@ -3,12 +3,6 @@ import type { RequestHead } from './request.ts';
 /** The lifetime of an idle socket: less than the 5 s after which Node and many other servers close one. */
 export const KEEP_ALIVE_MS = 4_000;
 
-/**
- * The time for which no socket is used for a second request, after bytes have come that belong to no response. If such bytes come
- * once a request is written, it fails, and nobody knows whether it has run.
- */
-export const DISTRUST_MS = 60_000;
-
 /** Response headers: names in lower case, repeated ones as arrays. */
 export type ResponseHeaders = Readonly<Record<string, string | string[] | undefined>>;
 

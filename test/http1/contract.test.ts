@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 
 import { type LimitName, LIMITS } from '../../src/limits.ts';
-import { DISTRUST_MS, type Wire, type WireController } from '../../src/http1/wire.ts';
+import { DISTRUST_MS } from '../../src/http1/distrust.ts';
+import type { Wire, WireController } from '../../src/http1/wire.ts';
 import { WirePool } from '../../src/http1/pool.ts';
 import { TlsWire } from '../../src/http1/tls.ts';
 import { startConnectProxy } from '../support/connect-proxy.ts';

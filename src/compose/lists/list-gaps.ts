@@ -8,7 +8,7 @@ import { lastLists } from './last-lists.ts';
 import { unmatchedFiltersAt } from './unmatched-filters.ts';
 import { widestKey } from './widest-key.ts';
 
-/** What clients do not get of the lists of one upstream. */
+/** The items of one upstream that clients do not get, and the endpoints where they get none. */
 export interface ListGaps {
   /**
    * Items and members of items that are left out at some endpoint, and names in filters and `renames` that no tool has, in words; each

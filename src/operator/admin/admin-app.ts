@@ -152,7 +152,7 @@ async function readBody(c: Context, { body }: AdminRoute, onLimit: (limit: Limit
     throw new AdminError('unsupported-media-type', 'Send the body as application/json.');
   }
   try {
-    // What is nested deeper can be parsed, and overflows the stack when it is written to an upstream.
+    // A body beyond the bounds can be parsed, but it overflows the stack when it is written to an upstream.
     RawObject.parseStrictly(text, CLIENT_BOUNDS);
     return JSON.parse(text);
   } catch (thrown) {
