@@ -56,6 +56,7 @@ export const LISTEN = 'subscriptions/listen';
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
  */
 export class McpEndpoint implements ReplyParts, ModernReplyParts {
+  undecided = 0;
   readonly #parts: McpParts;
   /** Streams of sessions that have opened one. */
   readonly #streams = new Map<ClientSession, SessionStreams>();

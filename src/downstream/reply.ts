@@ -48,6 +48,9 @@ export function writeAnswer(response: ClientResponse, id: Id, answer: Answer, se
 
 /** After this wait a client gets an event stream, which shows that the request runs and can be resumed. */
 const DECIDE_MS = 50;
+/** With more replies than this that wait for an answer, each waits longer: an event stream costs as much as a call, and would make the queue longer. */
+const MANY_UNDECIDED = 64;
+const DECIDE_MANY_MS = 250;
 
 /** A POST, and the allowed forms of its answer. */
 export interface ReplyOptions {
@@ -61,6 +64,8 @@ export interface ReplyOptions {
 
 export interface ReplyParts {
   readonly memory: EdgeMemory;
+  /** The number of replies that are not answered yet, and may still be JSON or events. */
+  undecided: number;
   /**
    * Returns the streams of a session, for the few replies that need events. Returns undefined if the session has ended.
    */
@@ -81,7 +86,9 @@ export class Reply implements MessageSink {
     this.#response = response;
     this.#options = options;
     this.#parts = parts;
-    if (options.form !== 'json') this.#deciding = setTimeout(() => this.commit(), DECIDE_MS).unref();
+    if (options.form === 'json') return;
+    parts.undecided += 1;
+    this.#deciding = setTimeout(() => this.#onWaited(), DECIDE_MS).unref();
   }
 
   send(text: string): boolean {
@@ -98,7 +105,7 @@ export class Reply implements MessageSink {
   answer(id: Id, answer: Answer | undefined): void {
     const { expected, request, form } = this.#options;
     const isLast = ++this.#answered === expected;
-    if (isLast) clearTimeout(this.#deciding);
+    if (isLast) this.#stopWaiting();
     if (isLast && answer !== undefined && form === 'events' && this.#stream === undefined) this.commit();
 
     if (this.#stream !== undefined) {
@@ -120,11 +127,23 @@ export class Reply implements MessageSink {
   }
 
   commit(): void {
-    clearTimeout(this.#deciding);
+    this.#stopWaiting();
     if (this.#stream !== undefined || this.#response.destroyed) return;
     this.#stream = this.#parts.streamsOf(this.#options.session)?.open(this.#response, this.#options.request);
     for (const answer of this.#answers ?? []) this.#stream?.send(answer);
     this.#answers = undefined;
+  }
+
+  #onWaited(): void {
+    if (this.#parts.undecided <= MANY_UNDECIDED) this.commit();
+    else this.#deciding = setTimeout(() => this.commit(), DECIDE_MANY_MS - DECIDE_MS).unref();
+  }
+
+  #stopWaiting(): void {
+    if (this.#deciding === undefined) return;
+    clearTimeout(this.#deciding);
+    this.#deciding = undefined;
+    this.#parts.undecided -= 1;
   }
 
   /** Ends without an answer. Clients do not resume an event stream without an event id. */

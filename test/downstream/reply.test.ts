@@ -30,6 +30,7 @@ after(() => gateway[Symbol.asyncDispose]());
 async function replying(
   respond: (reply: Reply, response: ServerResponse, session: ClientSession) => void,
   options: Partial<Omit<ReplyOptions, 'session'>> = {},
+  waiting = { undecided: 0 },
 ) {
   const { session } = await gateway.connect();
   const metrics = createMetrics('0');
@@ -41,7 +42,8 @@ async function replying(
     metrics,
     memory,
   });
-  const parts: ReplyParts = { memory, streamsOf: ({ closed }) => (closed.aborted ? undefined : streams) };
+  const streamsOf = ({ closed }: ClientSession) => (closed.aborted ? undefined : streams);
+  const parts: ReplyParts = Object.assign(waiting, { memory, streamsOf });
   return await serving((_incoming, response) => {
     const all: ReplyOptions = { session, form: 'any', request: '1', expected: 1, ...options };
     respond(new Reply(response, all, parts), response, session);
@@ -49,12 +51,14 @@ async function replying(
 }
 
 test('an answer that is the first message is a JSON body', OPTIONS, async () => {
-  await using server = await replying((reply) => reply.answer('1', answerOf(1)));
+  const waiting = { undecided: 0 };
+  await using server = await replying((reply) => reply.answer('1', answerOf(1)), {}, waiting);
   const { status, headers, text } = await send(server.url, { method: 'POST' });
   assert.equal(status, 200);
   assert.equal(headers['content-type'], 'application/json');
   assert.equal(Number(headers['content-length']), text.length);
   assert.deepEqual(JSON.parse(text), resultOf(1));
+  assert.equal(waiting.undecided, 0);
 });
 
 test('an error is a JSON body with status 200', OPTIONS, async () => {
@@ -83,6 +87,35 @@ test('a request that is not answered soon gets an event stream', OPTIONS, async 
   replies[0]?.answer('1', answerOf(1));
   assert.deepEqual((await events.ended()).messages, [resultOf(1)]);
 });
+
+for (const { others, waits } of [
+  { others: 63, waits: [50] },
+  { others: 64, waits: [50, 200] },
+]) {
+  // N-94
+  test(
+    `beside ${others} replies that wait, one becomes an event stream after ${waits.join(' + ')} ms`,
+    OPTIONS,
+    async (t) => {
+      const { promise, resolve } = Promise.withResolvers<{ reply: Reply; response: ServerResponse }>();
+      const waiting = { undecided: others };
+      t.mock.timers.enable({ apis: ['setTimeout'] });
+      await using server = await replying((reply, response) => resolve({ reply, response }), {}, waiting);
+      const got = fetch(server.url, { method: 'POST' });
+      const { reply, response } = await promise;
+      for (const ms of waits) {
+        t.mock.timers.tick(ms - 1);
+        assert.ok(!response.headersSent);
+        t.mock.timers.tick(1);
+        assert.equal(response.headersSent, ms === waits.at(-1));
+      }
+      assert.equal(waiting.undecided, others);
+      reply.answer('1', answerOf(1));
+      const { headers } = await got;
+      assert.equal(headers.get('content-type'), 'text/event-stream');
+    },
+  );
+}
 
 test('a client that accepts only events gets the answer as an event', OPTIONS, async () => {
   await using server = await replying((reply) => reply.answer('1', answerOf(1)), { form: 'events' });
