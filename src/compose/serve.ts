@@ -6,7 +6,7 @@ import { Egress } from '../egress/egress.ts';
 import { Callers } from '../policy/callers.ts';
 import type { Loaded } from '../config/load.ts';
 import { RefusalAudit } from '../downstream/admission/refusal-audit.ts';
-import { GatewayError, StartError } from '../errors.ts';
+import { GatewayError } from '../errors.ts';
 import { createAdminApp } from '../operator/admin/admin-app.ts';
 import type { AdminPort } from '../operator/admin/admin-port.ts';
 import type { ConfigControl } from '../operator/config-control.ts';
@@ -122,10 +122,8 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
   };
   const reloader = new Reloader({
     loaded,
-    load: async () => {
-      if (phase.isStopping) throw new StartError('the gateway is shutting down');
-      return await options.load();
-    },
+    load: options.load,
+    isStopping: () => phase.isStopping,
     preview: options.preview,
     apply: (next, diff) => change.apply(next, diff),
     metrics,

@@ -314,3 +314,15 @@ test('a setting that needs a restart is reported and not applied', TIMEOUT, asyn
   const line = await gateway.waitForLog((text) => (text.includes('at the next start') ? text : undefined));
   assert.match(line, /gateway\.stateDir/);
 });
+
+test('a key file that is made after the config that names it is used', TIMEOUT, async () => {
+  const file = { mcpServers: { a: pidServer() } };
+  await using gateway = await startGateway(file);
+  const keyFile = join(gateway.dir, 'keys.json');
+  await gateway.configure({ ...file, gateway: { auth: { keyFile } } });
+  const rejected = await gateway.waitForLog(isRejected);
+  assert.match(rejected, /keys\.json does not exist; make it with: linkspan key create <name>/);
+  await writeFile(keyFile, '{"version":1,"keys":[]}', { mode: 0o600 });
+  await gateway.waitForLog(isApplied);
+  assert.equal((await post(gateway.endpoint(), rpc(1, 'initialize'))).status, 401);
+});

@@ -24,6 +24,8 @@ import type {
 import type { Metrics } from '../../telemetry/metrics.ts';
 
 const HASH_CHARS = 12;
+/** A rejected config is tried again in this interval, if its files are watched: what it lacks, such as a key file, may come later. */
+const RETRY_MS = 5_000;
 
 /** The parts that a {@link Reloader} is constructed from. */
 export interface ReloaderParts {
@@ -31,13 +33,14 @@ export interface ReloaderParts {
   readonly loaded: Loaded;
   /** Loads the files. @throws {ConfigError} */
   load(): Promise<Loaded>;
+  isStopping(): boolean;
   /** Loads the files to show the difference. Changes nothing. @throws {ConfigError} */
   preview(): Promise<Loaded>;
   /** Applies a config. Resolves when it serves new requests. Rejects before anything has changed. */
   apply(next: Config, diff: ConfigDiff): Promise<void>;
   readonly metrics: Pick<Metrics, 'countReload'>;
   readonly log: Logger;
-  /** Runs after each attempt, with its result. */
+  /** Runs after each attempt, with its result; not after a retry that fails for the same reason. */
   onReloaded?(cause: ReloadCause, outcome: ReloadResult['outcome']): void;
   /** Runs after each attempt, with the files that the config depends on. */
   onFiles?(files: LoadedFiles): void;
@@ -53,6 +56,7 @@ export class Reloader implements ConfigControl {
   #settings: () => readonly Setting[];
   /** The end of the last attempt. */
   #last: Promise<unknown> = Promise.resolve();
+  #retrying: NodeJS.Timeout | undefined;
 
   constructor(parts: ReloaderParts) {
     this.#parts = parts;
@@ -84,19 +88,35 @@ export class Reloader implements ConfigControl {
   }
 
   reload(cause: ReloadCause): Promise<ReloadResult> {
+    return this.#attempt(cause, false);
+  }
+
+  #attempt(cause: ReloadCause, isRetry: boolean): Promise<ReloadResult> {
     const attempt = this.#last.then(async () => {
-      const result = await this.#reload(cause);
-      this.#parts.onReloaded?.(cause, result.outcome);
+      clearTimeout(this.#retrying);
+      const known = isRetry ? this.#state.rejected?.reason : undefined;
+      const result = await this.#reload(cause, known);
+      if (result.outcome === 'rejected') this.#retryLater(cause);
+      if (result.outcome !== 'rejected' || result.reason !== known) this.#parts.onReloaded?.(cause, result.outcome);
       return result;
     });
     this.#last = attempt;
     return attempt;
   }
 
-  async #reload(cause: ReloadCause): Promise<ReloadResult> {
+  #retryLater(cause: ReloadCause): void {
+    if (!this.#running.reload.watch) return;
+    this.#retrying = setTimeout(() => {
+      if (!this.#parts.isStopping()) void this.#attempt(cause, true);
+    }, RETRY_MS).unref();
+  }
+
+  /** @param known the reason for which the last attempt failed, and which is not reported again. */
+  async #reload(cause: ReloadCause, known: string | undefined): Promise<ReloadResult> {
     const { metrics, log } = this.#parts;
     const { file } = this.#running;
     try {
+      if (this.#parts.isStopping()) throw new StartError('the gateway is shutting down');
       const loaded = this.#checked(await this.#parts.load());
       this.#parts.onFiles?.(loaded.files);
       const diff = diffConfigs(this.#running, loaded.config);
@@ -120,6 +140,7 @@ export class Reloader implements ConfigControl {
       return isUnchanged ? { outcome: 'unchanged' } : { outcome: 'applied', lines };
     } catch (thrown) {
       const reason = reasonOf(thrown);
+      if (reason === known) return { outcome: 'rejected', reason };
       this.#state = { ...this.#state, rejected: { at: new Date().toISOString(), reason } };
       metrics.countReload('rejected', Date.now());
       const fields = isExpected(thrown) ? { file, cause, reason } : { file, cause, err: thrown };

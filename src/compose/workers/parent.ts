@@ -147,10 +147,8 @@ class Parent {
     metrics.onScrape('ready', () => (isReady ? 1 : 0));
     this.control = new Reloader({
       loaded,
-      load: async () => {
-        if (this.#phase.isStopping) throw new StartError('the gateway is shutting down');
-        return await options.load();
-      },
+      load: options.load,
+      isStopping: () => this.#phase.isStopping,
       preview: options.preview,
       apply: (next) => this.#apply(next),
       metrics,

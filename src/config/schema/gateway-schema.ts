@@ -392,7 +392,9 @@ export const gatewaySchema = z.strictObject({
     .strictObject({
       watch: flag()
         .prefault(true)
-        .describe('Whether a change of this file, or of a file that it names, is loaded while the gateway runs.'),
+        .describe(
+          'Whether a change of this file, or of a file that it names, is loaded while the gateway runs. A rejected config is tried again every 5 s.',
+        ),
       drain: duration('0s', '1h')
         .prefault('1m')
         .describe(

@@ -2,6 +2,7 @@ import { realpath, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
+import { COMMAND } from '../../command-name.ts';
 import { changedKeys, type KeyChange, MAX_KEYS, type StoredKey, storedKeySchema } from '../api-key-store.ts';
 import { jsonOf, readOwnFile, REFUSED_MODE } from './own-file.ts';
 import { createFile, isCode, makeStateDir, replaceFile } from './state-file.ts';
@@ -48,7 +49,7 @@ async function readText(path: string): Promise<string> {
     mayBeLink: true,
     remedy: `Check its keys, and run: chmod 600 ${path}`,
   });
-  if (text === undefined) throw new Error(`${path} does not exist; make it with: linkspan key create <name>`);
+  if (text === undefined) throw new Error(`${path} does not exist; make it with: ${COMMAND} key create <name>`);
   return text;
 }
 

@@ -8,11 +8,18 @@ import { Reloader } from '../../../src/compose/reload/reload.ts';
 import type { Config } from '../../../src/config/config.ts';
 import { loadConfig } from '../../../src/config/load.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
+import { waitUntil } from '../../support/wait-until.ts';
 
 interface Tried extends AsyncDisposable {
   readonly reloader: Reloader;
   /** The configs that were applied. */
   readonly applied: readonly Config[];
+  /** The cause and outcome of each attempt. */
+  readonly attempts: readonly string[];
+  /** The number of attempts to apply a config. */
+  readonly tries: () => number;
+  /** Lets each attempt to apply a config fail while this returns true. */
+  readonly refuses: (when: () => boolean) => void;
   readonly metrics: () => Promise<string>;
   write(text: string): Promise<void>;
 }
@@ -24,21 +31,35 @@ async function reloaderOf(text: string): Promise<Tried> {
   const write = (next: string) => writeFile(file, next);
   await write(text);
   const load = () => loadConfig(file, { env: {} });
+  const attempts: string[] = [];
+  let [tries, isRefused] = [0, () => false];
   const applied: Config[] = [];
   const metrics = createMetrics('test');
   const reloader = new Reloader({
     loaded: await load(),
     load,
+    isStopping: () => false,
     preview: load,
     apply: async (next) => {
-      if (next.upstreams.some(({ id }) => id === 'refused')) throw new Error('cannot listen');
+      tries += 1;
+      if (isRefused() || next.upstreams.some(({ id }) => id === 'refused')) throw new Error('cannot listen');
       applied.push(next);
     },
     metrics,
     log: pino({ level: 'silent' }),
+    onReloaded: (cause, outcome) => attempts.push(`${cause} ${outcome}`),
   });
   const remove = () => rm(dir, { recursive: true, force: true });
-  return { reloader, applied, metrics: () => metrics.text(), write, [Symbol.asyncDispose]: remove };
+  return {
+    reloader,
+    applied,
+    attempts,
+    tries: () => tries,
+    refuses: (when) => void (isRefused = when),
+    metrics: () => metrics.text(),
+    write,
+    [Symbol.asyncDispose]: remove,
+  };
 }
 
 const A = 'mcpServers: {a: {command: node}}\n';
@@ -120,4 +141,36 @@ test('a reload is rejected if an upstream would no longer run, not if it never r
   await tried.write(`mcpServers: {a: {command: node, ${missing}}, b: {command: node, ${missing}}}\n`);
   const rejected = await tried.reloader.reload('operator');
   assert.match('reason' in rejected ? rejected.reason : '', /mcpServers\.a: .*LINKSPAN_TEST_NOT_SET/);
+});
+
+test('a rejected config is tried again, and reported again only for another reason', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  await using tried = await reloaderOf(A);
+  let isRefused = true;
+  tried.refuses(() => isRefused);
+  await tried.write(AB);
+  await tried.reloader.reload('file');
+  assert.match(tried.reloader.state.rejected?.reason ?? '', /cannot listen/);
+  for (let n = 1; n <= 2; n++) {
+    t.mock.timers.tick(5_000);
+    await waitUntil(() => tried.tries() === n + 1);
+  }
+  assert.deepEqual(tried.attempts, ['file rejected']);
+  isRefused = false;
+  t.mock.timers.tick(5_000);
+  await waitUntil(() => tried.applied.length === 1);
+  await waitUntil(() => tried.attempts.length === 2);
+  assert.deepEqual(tried.attempts, ['file rejected', 'file applied']);
+  assert.equal(tried.reloader.state.rejected, undefined);
+});
+
+test('a rejected config is not tried again if its files are not watched', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  await using tried = await reloaderOf(`${A}gateway: {reload: {watch: false}}\n`);
+  tried.refuses(() => true);
+  await tried.write(`${AB}gateway: {reload: {watch: false}}\n`);
+  await tried.reloader.reload('signal');
+  t.mock.timers.tick(60_000);
+  await tried.reloader.reload('signal');
+  assert.equal(tried.tries(), 2);
 });
