@@ -1,12 +1,11 @@
 import { hash, randomBytes } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
-import { once } from 'node:events';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Child } from '../support/child.ts';
+import { freePort } from '../support/free-port.ts';
 import { type GatewayFile, type RunningGateway, startGateway } from '../support/gateway.ts';
 import { marker } from '../support/leftovers.ts';
 import { PATIENCE_MS } from '../support/patience.ts';
@@ -23,34 +22,9 @@ const STARTS = 30;
 const REPATIENCE_MS = 300; // subject
 /** Short enough for a trial to reach them, and long enough for a busy machine. */
 const TIMEOUTS = { start: '8s', connect: '2s', firstByte: '5s', call: '4s', max: '8s' };
-/** Ports below those that the system gives to connections: a process that starts again must find its port free. */
-const PORTS = { from: 12_000, count: 16_000 };
-
 /** Returns the key of a principal. */
 export function keyOf(principal: PrincipalName): string {
   return `a-key-of-${principal}-0123456789abcdef`;
-}
-
-/** Ports that {@link fixedPort} has returned. Processes that start at the same time must not get one port. */
-const givenPorts = new Set<number>();
-
-/** Returns a free port that no connection of the machine gets. */
-async function fixedPort(): Promise<number> {
-  for (;;) {
-    const port = PORTS.from + Math.floor(Math.random() * PORTS.count);
-    if (givenPorts.has(port)) continue;
-    const server = createServer();
-    server.listen(port, '127.0.0.1');
-    const [event] = await Promise.race([
-      once(server, 'listening').then(() => ['listening']),
-      once(server, 'error').then(() => ['error']),
-    ]);
-    if (event === 'error') continue;
-    server.close();
-    await once(server, 'close');
-    givenPorts.add(port);
-    return port;
-  }
 }
 
 /** One replica: a process that can be ended and started again under the same address. */
@@ -92,7 +66,7 @@ async function durableRedis(dir: string, network: Network): Promise<TrialRedis> 
   await mkdir(join(dir, 'redis'));
   const options = ['--dir', join(dir, 'redis'), '--appendonly', 'yes', '--protected-mode', 'no'];
   const place = { host: network.hostOf('Redis'), via: network.via('Redis') };
-  const server = await RedisServer.startAt(await fixedPort(), place, ...options);
+  const server = await RedisServer.startAt(await freePort(), place, ...options);
   return { server, [Symbol.asyncDispose]: () => server[Symbol.asyncDispose]() };
 }
 
@@ -157,7 +131,7 @@ export class World implements AsyncDisposable {
     const redis = stack.use(await (hasSentinel ? watchedRedis() : durableRedis(dir, network)));
     const remotes = new Map<RemoteName, Remote>();
     for (const name of REMOTE) {
-      const port = await fixedPort();
+      const port = await freePort();
       const process = stack.use(await startRemote(dir, name, network.host, port));
       remotes.set(name, { name, port, process });
     }
@@ -170,7 +144,7 @@ export class World implements AsyncDisposable {
     // Those that have started are ended also if another one fails.
     await Promise.allSettled(starts);
     const replicas = await Promise.all(starts);
-    const port = await fixedPort();
+    const port = await freePort();
     const host = network.hostOf('balancer');
     const balancer = await startBalancer(dir, port, replicas, 'in turn', { host, via: network.via('balancer') });
     stack.move();
@@ -289,7 +263,7 @@ async function startReplica(
 ): Promise<Replica> {
   const own = join(dir, `replica-${index}`);
   await mkdir(own);
-  const [port, internal] = [await fixedPort(), await fixedPort()];
+  const [port, internal] = [await freePort(), await freePort()];
   const ways = await network.open(index, redis.server.port, internal);
   const host = network.hostOf(index);
   const url = (name: RemoteName) => `http://${network.host}:${remotes.get(name)?.port}`;
