@@ -23,7 +23,7 @@ import { TASK_METHODS } from '../protocol/tasks.ts';
 import { UPSTREAM_DIALECTS } from './dialects/upstream-dialect.ts';
 import { capabilityKeyOf, forwardableCapabilities } from './exchange/client-capabilities.ts';
 import type { AuditRecorder } from './records/audit-recorder.ts';
-import type { CallOutcome } from './calls/call-outcome.ts';
+import { type CallOutcome, isAnswer } from './calls/call-outcome.ts';
 import type { Calls } from './calls/calls.ts';
 import type { ClientTasks } from './questions/client-tasks.ts';
 import type {
@@ -388,7 +388,7 @@ export class Gateway implements Front {
 
 /** Returns the answer. A client with a session is asked while its call goes on, so that nothing else is left at the end. */
 function sessionAnswer(outcome: CallOutcome): Answer {
-  if (outcome.kind === 'answer') return outcome.answer;
+  if (isAnswer(outcome)) return outcome;
   throw new GatewayError('internal-error', { message: `a call of a session ended with ${outcome.kind}` });
 }
 

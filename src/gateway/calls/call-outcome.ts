@@ -14,9 +14,13 @@ export interface UrlElicitation {
 
 /** The end of a call: an answer, or the input that a modern client must provide in a retry. */
 export type CallOutcome =
-  | { readonly kind: 'answer'; readonly answer: Answer }
+  | Answer
   | { readonly kind: 'input-required'; readonly inputRequired: InputRequired }
   | { readonly kind: 'urls-required'; readonly elicitations: readonly UrlElicitation[] };
+
+export function isAnswer(outcome: CallOutcome): outcome is Answer {
+  return outcome.kind === 'result' || outcome.kind === 'error';
+}
 
 /** @throws {GatewayError} `missing-capability`, `upstream-protocol`: the request did not declare the capability for this question. */
 function assertDeclared(

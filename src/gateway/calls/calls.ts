@@ -169,7 +169,7 @@ export class Calls {
       answer = await this.#parts.sender.send(exchange, upstream, link, { params: sent.with('task', undefined) }).answer;
     } else {
       const called = await taskCalls.call(plan, exchange, upstream, link, sent);
-      if (called.isTranslated) return { kind: 'answer', answer: called.answer };
+      if (called.isTranslated) return called.answer;
       answer = called.answer;
     }
     if (answer.kind === 'error' && answer.error.code === RPC.urlElicitationRequired && client.dialect.asksInAnswers) {
@@ -200,8 +200,7 @@ export class Calls {
   }
 
   #translate(exchange: OpenExchange, from: UpstreamResult, answer: Answer): CallOutcome {
-    const translated = this.#parts.translator.toClient(exchange, from, answer);
-    return { kind: 'answer', answer: withStateLoss(exchange.holder, from.upstream, translated) };
+    return withStateLoss(exchange.holder, from.upstream, this.#parts.translator.toClient(exchange, from, answer));
   }
 
   /** Returns the outcome of a read that a cached result answers; undefined if there is none. */
@@ -213,7 +212,7 @@ export class Calls {
     const cached = this.#parts.resourceCache.find(readOf(holder, upstream, params), performance.now());
     if (cached === undefined) return undefined;
     const from = { upstream: upstream.id, era, source };
-    return { kind: 'answer', answer: this.#parts.translator.toClient(exchange, from, cached) };
+    return this.#parts.translator.toClient(exchange, from, cached);
   }
 
   /** Makes a call at a modern upstream. While the upstream asks, asks a client with a session and sends the call again. */
@@ -246,13 +245,12 @@ export class Calls {
         return this.#toOutcome(exchange, { upstream: upstream.id, era: link.era, source }, answer);
       }
       if (incomplete.kind === 'task') {
-        const created = taskCalls.onCreated(exchange, upstream, link, incomplete.state, source);
-        return { kind: 'answer', answer: await created };
+        return await taskCalls.onCreated(exchange, upstream, link, incomplete.state, source);
       }
       const { asked } = incomplete;
       if (exchange.client.dialect.asksInAnswers) return inputRequired(upstream.id, exchange, asked);
       const retry = await this.#collectInput(exchange, upstream, asked);
-      if (!('requestState' in retry)) return { kind: 'answer', answer: retry };
+      if (!('requestState' in retry)) return retry;
       sent = withRetry(params, retry);
       exchange.releaseSlot();
       await exchange.acquireSlot(upstream);

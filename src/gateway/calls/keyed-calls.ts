@@ -13,7 +13,7 @@ import type { Upstreams } from '../exchange/connection-holder.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { Owners } from '../exchange/owners.ts';
 import type { UpstreamRoute } from '../exchange/route.ts';
-import type { CallOutcome } from './call-outcome.ts';
+import { type CallOutcome, isAnswer } from './call-outcome.ts';
 import { LateWrites } from './late-writes.ts';
 
 export interface KeyedCallsParts {
@@ -130,7 +130,7 @@ export class KeyedCalls {
     try {
       const outcome = await make({ ...to, params: withoutIdempotencyKey(to.params) });
       if (exchange.failure !== undefined) await end({ kind: 'error', error: toRpcError(exchange.failure) });
-      else if (outcome.kind === 'answer') await end(outcome.answer);
+      else if (isAnswer(outcome)) await end(outcome);
       else await this.#late.release(call, claim);
       return outcome;
     } catch (thrown) {
@@ -175,7 +175,7 @@ export class KeyedCalls {
         if (audit !== undefined) await audit.begin(exchange.request, exchange.client.caller, upstream, upstreamTool);
         exchange.isReplay = true;
         onOutcome('replayed');
-        return { kind: 'answer', answer };
+        return answer;
       }
     }
   }

@@ -373,8 +373,9 @@ export class ModernRequests implements ModernRequestHost {
   #toAnswer(exchange: OpenExchange, outcome: CallOutcome): Answer | Promise<Answer> {
     const { upstream = '' } = exchange;
     switch (outcome.kind) {
-      case 'answer':
-        return outcome.answer;
+      case 'result':
+      case 'error':
+        return outcome;
       case 'input-required': {
         const { inputRequests, requestState } = outcome.inputRequired;
         const state = { kind: 'relay', upstream, inner: requestState } as const;
