@@ -58,7 +58,7 @@ const NOTICED_BY_NOBODY: Readonly<Record<string, readonly string[]>> = {
     'compose/upstream-status.ts MAX_DIFFERENCES',
     'compose/upstream-status.ts MAX_REASON_CHARS',
     'credentials/token-request.ts MAX_DESCRIPTION_CHARS',
-    'gateway/calls/resolve.ts MAX_NAMED',
+    'gateway/calls/availability.ts MAX_NAMED',
     'gateway/clients/seen-clients.ts MAX_CAPABILITIES',
     'gateway/clients/seen-clients.ts MAX_TEXT_CHARS',
     'gateway/lists/pinned-offers.ts MAX_EXPLAINED',

@@ -19,11 +19,10 @@ import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
 import type { LimitName } from '../limits.ts';
 import { detach } from '../json/kept-text.ts';
 import { featuresOf, negotiate } from '../protocol/revisions.ts';
-import { TASK_METHODS } from '../protocol/tasks.ts';
 import { UPSTREAM_DIALECTS } from './dialects/upstream-dialect.ts';
 import { capabilityKeyOf, forwardableCapabilities } from './exchange/client-capabilities.ts';
 import type { AuditRecorder } from './records/audit-recorder.ts';
-import { type CallOutcome, isAnswer } from './calls/call-outcome.ts';
+import { isAnswer } from './calls/call-outcome.ts';
 import type { Calls } from './calls/calls.ts';
 import type { ClientTasks } from './questions/client-tasks.ts';
 import type {
@@ -37,33 +36,25 @@ import type {
   Ownership,
 } from './front.ts';
 import type { HolderLinks } from './connections/holder-links.ts';
-import { LISTS, type ListAnswers } from './forward/list-answers.ts';
 import { isSeverity } from '../protocol/severity.ts';
 import type { ModernRequests } from './modern/modern-requests.ts';
 import { OpenExchange } from './exchange/open-exchange.ts';
-import type { Subscription, Upstreams } from './exchange/connection-holder.ts';
+import type { Subscription } from './exchange/connection-holder.ts';
 import type { RequestRecorder } from './records/request-recorder.ts';
-import { findHidden, resolveUri, unknownResource } from './exchange/route.ts';
-import { noToolsNote, resolve, type ResolveParts } from './calls/resolve.ts';
-import type { Gate } from './exchange/gate.ts';
-import type { Lifecycle } from '../upstream/lifecycle/lifecycle.ts';
+import { findHidden, resolveUri, unknownResource, type UpstreamRoute } from './exchange/route.ts';
+import { Dispatcher, type DispatcherParts, tooManyInFlight } from './calls/dispatcher.ts';
 import { isPrivate } from '../upstream/link/link.ts';
-import type { ListRefresher } from './lists/list-refresher.ts';
 import { Session } from './clients/session.ts';
 import type { SeenClients } from './clients/seen-clients.ts';
 import type { SessionClient } from './clients/session-client.ts';
 import type { Sessions } from './clients/sessions.ts';
 import type { Tasks } from './tasks/tasks.ts';
 
-export interface GatewayParts {
+export interface GatewayParts extends DispatcherParts {
   readonly views: ReadonlyMap<string, View>;
-  readonly upstreams: Upstreams;
   readonly sessions: Sessions;
   readonly seenClients: SeenClients;
-  readonly listRefresher: ListRefresher;
-  readonly gate: Gate;
   readonly links: HolderLinks;
-  readonly lists: ListAnswers;
   readonly calls: Calls;
   readonly tasks: Tasks;
   readonly clientTasks: ClientTasks;
@@ -84,15 +75,16 @@ export interface GatewayParts {
  */
 export class Gateway implements Front {
   readonly #parts: GatewayParts;
-  readonly #resolving: ResolveParts;
+  readonly #dispatcher: Dispatcher<OpenExchange<Session>, SessionClient>;
 
   constructor(parts: GatewayParts) {
     this.#parts = parts;
-    const { listRefresher, gate } = parts;
-    this.#resolving = { listRefresher, gate, lifecycleOf: this.#lifecycleOf };
+    this.#dispatcher = new Dispatcher(parts, {
+      call: (exchange, _client, to) => this.#call(exchange, to),
+      runTask: (exchange) => this.#runTask(exchange),
+      answer: (exchange, client) => this.#answer(exchange, client),
+    });
   }
-
-  readonly #lifecycleOf = (upstream: string): Lifecycle | undefined => this.#parts.upstreams.get(upstream)?.lifecycle;
 
   hasView(view: string, principal?: Principal): boolean {
     const { views, gate } = this.#parts;
@@ -140,13 +132,10 @@ export class Gateway implements Front {
       await this.#parts.listRefresher.beginFirstLists(view, client);
       const session = await this.#parts.sessions.open({ principal, view, revision, capabilities });
       this.#parts.seenClients.record(session.caller, params.object('clientInfo'), Date.now());
-      const { capabilities: serverCapabilities, tools, view: catalogView } = session.catalog;
-      const note = tools.size === 0 ? noToolsNote(catalogView, this.#lifecycleOf, performance.now()) : undefined;
-      const instructions = note ?? session.catalog.instructions;
       const result = RawObject.EMPTY.with('protocolVersion', JSON.stringify(revision))
-        .with('capabilities', capabilitiesAt(revision, serverCapabilities).toString())
+        .with('capabilities', capabilitiesAt(revision, session.catalog.capabilities).toString())
         .with('serverInfo', this.#parts.serverInfo.toString())
-        .with('instructions', instructions === undefined ? undefined : JSON.stringify(instructions));
+        .with('instructions', this.#dispatcher.instructionsOf(session.catalog));
       return { session, answer: { kind: 'result', result: result.toString() } };
     } catch (thrown) {
       return { session: undefined, answer: this.#parts.recorder.fail(thrown, { request, principal }) };
@@ -199,17 +188,12 @@ export class Gateway implements Front {
     const client = session.clientOf(principal ?? session.caller.principal);
     const startedMs = performance.now();
     const span = this.#parts.recorder.begin(request, headers);
-    let exchange: OpenExchange | undefined;
+    let exchange: OpenExchange<Session> | undefined;
     let answer: Answer;
     try {
       exchange = this.#begin(session, client, request, sink);
       exchange.span = span;
-      const to = UPSTREAM_METHODS.has(request.method)
-        ? await resolve(this.#resolving, client, session, request)
-        : undefined;
-      if (to?.kind === 'upstream') exchange.setTool(to);
-      if (to === undefined) answer = await this.#answer(session, client, exchange);
-      else answer = sessionAnswer(await this.#parts.calls.send(exchange, to));
+      answer = await this.#dispatcher.answer(exchange, client, session);
     } catch (thrown) {
       answer = this.#parts.recorder.fail(thrown, { request, principal: client.caller.principal, span });
     }
@@ -231,24 +215,20 @@ export class Gateway implements Front {
     return this.#parts.modernRequests.request(request, caller, sink, headers);
   }
 
-  #begin(session: Session, client: SessionClient, request: Request, sink: MessageSink): OpenExchange {
+  #begin(session: Session, client: SessionClient, request: Request, sink: MessageSink): OpenExchange<Session> {
     const { id } = request;
     if (session.inFlight.has(idKey(id))) {
       throw new GatewayError('invalid-request', { message: `a request with id ${id} is already in flight` });
     }
     if (session.inFlight.size >= this.#parts.settings().limits.inFlightPerSession) {
-      throw new GatewayError('overloaded', { message: `this session has ${session.inFlight.size} requests in flight` });
+      throw tooManyInFlight(session.inFlight.size);
     }
     const exchange = new OpenExchange(client, session, request, sink);
     session.addExchange(exchange);
     return exchange;
   }
 
-  #answer(session: Session, client: SessionClient, exchange: OpenExchange): Answer | Promise<Answer> {
-    const { request } = exchange;
-    if (TASK_METHODS.has(request.method)) return this.#runTask(exchange);
-    const list = LISTS.get(request.method);
-    if (list !== undefined) return this.#parts.lists.answer(session, list, request, client);
+  #answer({ holder: session, request }: OpenExchange<Session>, client: SessionClient): Answer | Promise<Answer> {
     switch (request.method) {
       case 'ping':
         return EMPTY_RESULT;
@@ -263,6 +243,14 @@ export class Gateway implements Front {
       default:
         throw new GatewayError('method-not-found', { message: request.method });
     }
+  }
+
+  /** A client with a session is asked while its call goes on, so that an answer is left at the end. */
+  async #call(exchange: OpenExchange, to: UpstreamRoute): Promise<Answer> {
+    exchange.setTool(to);
+    const outcome = await this.#parts.calls.send(exchange, to);
+    if (isAnswer(outcome)) return outcome;
+    throw new GatewayError('internal-error', { message: `a call of a session ended with ${outcome.kind}` });
   }
 
   async #runTask(exchange: OpenExchange): Promise<Answer> {
@@ -385,15 +373,6 @@ export class Gateway implements Front {
     return this.#parts.sessions.end(Session.from(session));
   }
 }
-
-/** Returns the answer. A client with a session is asked while its call goes on, so that nothing else is left at the end. */
-function sessionAnswer(outcome: CallOutcome): Answer {
-  if (isAnswer(outcome)) return outcome;
-  throw new GatewayError('internal-error', { message: `a call of a session ended with ${outcome.kind}` });
-}
-
-/** Methods that exactly one upstream answers. */
-const UPSTREAM_METHODS = new Set(['tools/call', 'prompts/get', 'resources/read', 'completion/complete']);
 
 /** Returns the resource of a subscription: its published URI, and where it is. @param onHidden gets one that the access policy hides. */
 function requestedResource(

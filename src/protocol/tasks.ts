@@ -14,15 +14,6 @@ import { RPC } from './rpc-codes.ts';
 /** Name of the tasks extension. */
 export const TASKS_EXTENSION = 'io.modelcontextprotocol/tasks';
 
-/** Task methods of both eras. */
-export const TASK_METHODS: ReadonlySet<string> = new Set([
-  'tasks/get',
-  'tasks/result',
-  'tasks/list',
-  'tasks/update',
-  'tasks/cancel',
-]);
-
 const TERMINAL = new Set(['completed', 'failed', 'cancelled']);
 
 /** Returns whether the status is terminal: the task does not change any more. */

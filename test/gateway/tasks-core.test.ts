@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { RawObject } from '../../src/json/json.ts';
 import { LIMITS } from '../../src/limits.ts';
 import { testCore, toolCall } from '../support/core.ts';
@@ -86,15 +85,13 @@ test('an upstream’s error about an unknown task has the client’s id', TIMEOU
 
 //
 test('a call that becomes a task is cancelled as a task, not as a call', TIMEOUT, async () => {
-  const { memory, tasks } = coreTaskUpstream();
+  let cancel = () => {};
+  // The upstream has created the task, and its answer is on the way.
+  const { memory, tasks } = coreTaskUpstream(() => cancel());
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
-  await client.result('tools/call', toolCall('up__either'));
-  const calling = client.send('tools/call', asTask('up__job'), { id: '"mine"' });
-  // The call is sent before this turn of the event loop ends; its upstream reads it in the next.
-  await nextTurn();
-  client.notify('notifications/cancelled', { requestId: 'mine' });
-  assert.equal((await calling).answer, undefined);
+  cancel = () => client.notify('notifications/cancelled', { requestId: 'mine' });
+  assert.equal((await client.send('tools/call', asTask('up__job'), { id: '"mine"' })).answer, undefined);
   const cancelled = await memory.until(() => memory.requests('tasks/cancel')[0]);
   assert.equal(cancelled.params?.string('taskId'), tasks[0]?.id);
   const received = memory.peers.flatMap((peer) => peer.received);

@@ -1,6 +1,6 @@
 import { type Catalog, resolveResource, sourceByName } from '../../catalog/catalog.ts';
 import type { View } from '../../catalog/view.ts';
-import { ownerByPrefix } from '../../gateway/calls/resolve.ts';
+import { ownerByPrefix } from '../../gateway/calls/availability.ts';
 import { type Gate, hintsOf } from '../../gateway/exchange/gate.ts';
 import type { ExplainAnswer } from '../../operator/admin/answers.ts';
 import { type Item, NO_HINTS, type Reason } from '../../policy/decide.ts';

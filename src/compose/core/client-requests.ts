@@ -131,20 +131,20 @@ export function createClientRequests(
     counters,
   });
   const connectionOwners = new ConnectionOwners({ owners, upstreams, groups, links });
+  const lifecycleOf = (upstream: string) => upstreams.get(upstream)?.lifecycle;
+  const dispatching = { lists, listRefresher, gate, lifecycleOf };
   const modernRequests = new ModernRequests({
     streamBytes: new ByteBounds(LISTEN_URIS, onLimit),
     onLimit,
     questionPolicy,
     groups,
     upstreams,
+    ...dispatching,
     calls,
     tasks,
     taskIds,
     parked,
-    listRefresher,
-    gate,
     links,
-    lists,
     translator,
     sealer,
     urlElicitations,
@@ -157,13 +157,10 @@ export function createClientRequests(
   });
   const gateway = new Gateway({
     views,
-    upstreams,
     sessions,
     seenClients,
-    listRefresher,
-    gate,
     links,
-    lists,
+    ...dispatching,
     calls,
     tasks,
     clientTasks,

@@ -22,7 +22,7 @@ import type { ListRefresher } from '../lists/list-refresher.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import type { ConnectionHolder, Link, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import type { ResourceRead, ResourceCache } from '../forward/resource-cache.ts';
-import { namesUnlistedItem, type UpstreamRoute, type Route, route } from '../exchange/route.ts';
+import { namesUnlistedItem, type UpstreamRoute, route } from '../exchange/route.ts';
 import type { Sender } from '../forward/sender.ts';
 import type { CallLimits } from './call-limits.ts';
 import type { KeyedCalls } from './keyed-calls.ts';
@@ -82,13 +82,12 @@ export class Calls {
    *   recorded; `rate-limited`, `repeated-call`, `overloaded` if the principal has used up a limit; those of
    *   {@link KeyedCalls.run} if it has an idempotency key.
    */
-  async send(exchange: OpenExchange, to: Route): Promise<CallOutcome> {
-    if (to.kind === 'nowhere') throw to.error;
+  send(exchange: OpenExchange, to: UpstreamRoute): Promise<CallOutcome> {
     exchange.upstream = to.upstream;
     const { limits, keyed } = this.#parts;
     const key = keyed.keyOf(exchange);
-    if (key !== undefined) return await keyed.run(exchange, to, key, (sent) => this.#sendWithinLimits(exchange, sent));
-    return limits.isOff ? await this.#send(exchange, to) : await this.#sendWithinLimits(exchange, to);
+    if (key !== undefined) return keyed.run(exchange, to, key, (sent) => this.#sendWithinLimits(exchange, sent));
+    return limits.isOff ? this.#send(exchange, to) : this.#sendWithinLimits(exchange, to);
   }
 
   /** Sends a request that the limits of its principal allow. */

@@ -18,10 +18,10 @@ const FAIL_GRACE_MS = 1_000;
 export const NULL_SINK: MessageSink = { send: () => false };
 
 /** An exchange in one of its states: waiting for a slot, sent to its upstream, or cancelled. */
-export class OpenExchange implements Exchange {
+export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> implements Exchange {
   client: Client;
   /** The holder whose links carry the request. */
-  readonly holder: ConnectionHolder;
+  readonly holder: Holder;
   readonly startedMs = performance.now();
   request: Request;
   sink: MessageSink;
@@ -49,7 +49,7 @@ export class OpenExchange implements Exchange {
   /** The last recorded progress. It increases across all calls of the exchange. */
   #progress = -Infinity;
 
-  constructor(client: Client, holder: ConnectionHolder, request: Request, sink: MessageSink) {
+  constructor(client: Client, holder: Holder, request: Request, sink: MessageSink) {
     this.client = client;
     this.holder = holder;
     this.request = request;

@@ -15,14 +15,6 @@ import type { ListAnnouncer } from '../lists/list-announcer.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
 import type { Sealer } from '../handles/sealer.ts';
 
-/** The lists, by the methods that request them. */
-export const LISTS: ReadonlyMap<string, ListName> = new Map([
-  ['tools/list', 'tools'],
-  ['prompts/list', 'prompts'],
-  ['resources/list', 'resources'],
-  ['resources/templates/list', 'resourceTemplates'],
-]);
-
 /** The largest number of items on one page. */
 const PAGE_ITEMS = 1_000;
 
@@ -72,10 +64,10 @@ export class ListAnswers {
   /**
    * Returns a list or a page of it; a promise unless the whole list is cached.
    *
-   * @param asker has the catalog that the request may see. Default: the one of the holder.
+   * @param asker has the catalog that the request may see.
    * @throws {GatewayError} `invalid-cursor`
    */
-  answer(holder: ConnectionHolder, list: ListName, request: Request, asker: Asker = holder): Answer | Promise<Answer> {
+  answer(holder: ConnectionHolder, list: ListName, request: Request, asker: Asker): Answer | Promise<Answer> {
     const refreshing = this.#listRefresher.refreshFor(holder);
     return refreshing === undefined
       ? this.#answer(holder, asker, list, request)

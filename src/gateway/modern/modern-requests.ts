@@ -15,7 +15,6 @@ import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import { type HeaderLookup, paramHeaderFault } from '../../protocol/framing/mcp-headers.ts';
 import { isAnonymous } from '../../policy/principal.ts';
 import { MODERN } from '../../protocol/revisions.ts';
-import { TASK_METHODS } from '../../protocol/tasks.ts';
 import type { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
 import { NO_FEATURES } from '../../upstream/link/link.ts';
 import { ClientGroup, type ClientGroups } from '../clients/client-group.ts';
@@ -31,10 +30,8 @@ import { RemoteListens, splitFilter } from './remote-listens.ts';
 import { SubscriptionStream } from './subscription-stream.ts';
 import type { ConnectionOwners } from '../connections/connection-owners.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
-import { LISTS, type ListAnswers } from '../forward/list-answers.ts';
 import { assertDeclaresTasks } from '../dialects/client-dialect.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
-import type { Gate } from '../exchange/gate.ts';
 import { OpenExchange } from '../exchange/open-exchange.ts';
 import type { AuditRecorder } from '../records/audit-recorder.ts';
 import { InputRounds } from '../exchange/input-rounds.ts';
@@ -43,9 +40,7 @@ import type { RequestRecorder } from '../records/request-recorder.ts';
 import type { ParkedCalls } from '../questions/parked-calls.ts';
 import type { Upstreams } from '../exchange/connection-holder.ts';
 import type { UpstreamRoute } from '../exchange/route.ts';
-import { noToolsNote, resolve, type ResolveParts } from '../calls/resolve.ts';
-import type { Lifecycle } from '../../upstream/lifecycle/lifecycle.ts';
-import type { ListRefresher } from '../lists/list-refresher.ts';
+import { Dispatcher, type DispatcherParts, tooManyInFlight } from '../calls/dispatcher.ts';
 import type { Sealer } from '../handles/sealer.ts';
 import { type RequestState, sealState, unsealState } from '../handles/request-state.ts';
 import type { TaskIds } from '../handles/task-ids.ts';
@@ -54,17 +49,14 @@ import type { Tasks } from '../tasks/tasks.ts';
 import { ModernClient } from '../clients/modern-client.ts';
 import { type ModernRequestHost, ModernRequest } from './modern-request.ts';
 
-export interface ModernRequestsParts {
+export interface ModernRequestsParts extends DispatcherParts {
   readonly groups: ClientGroups;
   readonly upstreams: Upstreams;
   readonly calls: Calls;
   readonly tasks: Tasks;
   readonly taskIds: TaskIds;
   readonly parked: ParkedCalls;
-  readonly listRefresher: ListRefresher;
-  readonly gate: Gate;
   readonly links: HolderLinks;
-  readonly lists: ListAnswers;
   readonly translator: ResultTranslator;
   readonly sealer: Sealer;
   readonly questionPolicy: QuestionPolicy;
@@ -96,15 +88,17 @@ const VISIT_MS = 20_000;
 /** Answers the requests of modern clients, each of which is independent of the others. */
 export class ModernRequests implements ModernRequestHost {
   readonly #parts: ModernRequestsParts;
-  readonly #resolving: ResolveParts;
+  readonly #dispatcher: Dispatcher<ModernRequest, ModernClient>;
 
   constructor(parts: ModernRequestsParts) {
     this.#parts = parts;
-    const { listRefresher, gate } = parts;
-    this.#resolving = { listRefresher, gate, lifecycleOf: this.#lifecycleOf };
+    this.#dispatcher = new Dispatcher(parts, {
+      admit: (modernRequest, { group }) => this.#countIn(modernRequest, group),
+      call: (modernRequest, client, to) => this.#call(modernRequest, client, to),
+      runTask: (modernRequest, client) => this.#runTask(modernRequest, client),
+      answer: (modernRequest, client) => this.#answer(modernRequest, client),
+    });
   }
-
-  readonly #lifecycleOf = (upstream: string): Lifecycle | undefined => this.#parts.upstreams.get(upstream)?.lifecycle;
 
   /** Begins to answer a request. Every failure is an answer. */
   request(request: Request, caller: ModernCaller, sink: ModernSink, lookup: HeaderLookup | undefined): ModernRequest {
@@ -115,10 +109,14 @@ export class ModernRequests implements ModernRequestHost {
   }
 
   async #begin(modernRequest: ModernRequest): Promise<Answer> {
-    const { caller, sink } = modernRequest;
+    const { request, caller, sink } = modernRequest;
     const group = await this.#parts.groups.groupFor(caller, sink.receivedMs);
     modernRequest.group = group;
-    return await this.#answer(modernRequest, group);
+    const canBeAsked = group.capabilityKey !== '';
+    const responses = canBeAsked ? request.params?.object('inputResponses') : undefined;
+    const rounds = canBeAsked ? new InputRounds(this.#parts.onLimit, responses) : undefined;
+    const modernClient = new ModernClient(caller, group, caller.logLevel, rounds);
+    return await this.#dispatcher.answer(modernRequest, modernClient, group);
   }
 
   finish(modernRequest: ModernRequest, answer: Answer): void {
@@ -140,22 +138,11 @@ export class ModernRequests implements ModernRequestHost {
     return upgradedAnswer(this.#parts.recorder.fail(failure, { request, principal: caller.principal, span }));
   }
 
-  #answer(modernRequest: ModernRequest, group: ClientGroup): Answer | Promise<Answer> {
+  #answer(modernRequest: ModernRequest, modernClient: ModernClient): Answer | Promise<Answer> {
     const { request, caller } = modernRequest;
-    const { method, params } = request;
-    const { listRefresher, lists } = this.#parts;
-    const canBeAsked = group.capabilityKey !== '';
-    const rounds = canBeAsked ? new InputRounds(this.#parts.onLimit, params?.object('inputResponses')) : undefined;
-    const modernClient = new ModernClient(caller, group, caller.logLevel, rounds);
-    const list = LISTS.get(method);
-    if (list !== undefined) return lists.answer(group, list, request);
-    if (TASK_METHODS.has(method)) return this.#runTask(modernRequest, modernClient);
-    switch (method) {
-      case 'tools/call':
-      case 'prompts/get':
-      case 'resources/read':
-      case 'completion/complete':
-        return this.#route(modernRequest, modernClient);
+    const { group } = modernClient;
+    const { listRefresher } = this.#parts;
+    switch (request.method) {
       case 'server/discover':
         return listRefresher
           .beginFirstLists(caller.view, { era: 'modern', principal: group.principal, ...NO_FEATURES })
@@ -166,7 +153,7 @@ export class ModernRequests implements ModernRequestHost {
       case 'subscriptions/listen':
         return this.#listen(modernRequest, modernClient);
       default:
-        throw new GatewayError('method-not-found', { message: method });
+        throw new GatewayError('method-not-found', { message: request.method });
     }
   }
 
@@ -203,14 +190,11 @@ export class ModernRequests implements ModernRequestHost {
   }
 
   #discover({ catalog, caller, dialect }: ClientGroup): Answer {
-    const { capabilities, tools, view } = catalog;
-    const note = tools.size === 0 ? noToolsNote(view, this.#lifecycleOf, performance.now()) : undefined;
-    const instructions = note ?? catalog.instructions;
     const isPublic = catalog.caching.isPublic && isAnonymous(caller.principal);
     const caching = { ...catalog.caching, isPublic };
     const result = RawObject.EMPTY.with('supportedVersions', JSON.stringify([MODERN]))
-      .with('capabilities', capabilitiesAt(MODERN, capabilities).toString())
-      .with('instructions', instructions === undefined ? undefined : JSON.stringify(instructions));
+      .with('capabilities', capabilitiesAt(MODERN, catalog.capabilities).toString())
+      .with('instructions', this.#dispatcher.instructionsOf(catalog));
     const stamped = this.#parts.translator.stampOwn(dialect, 'server/discover', result.toString(), caching);
     return { kind: 'result', result: stamped };
   }
@@ -225,14 +209,14 @@ export class ModernRequests implements ModernRequestHost {
   #countIn(modernRequest: ModernRequest, group: ClientGroup): Promise<void> | undefined {
     const { counters, settings } = this.#parts;
     const { inFlightPerSession: limit } = settings().limits;
-    if (group.inFlightCount >= limit) throw tooManyRequests(group.inFlightCount);
+    if (group.inFlightCount >= limit) throw tooManyInFlight(group.inFlightCount);
     modernRequest.countIn(group);
     // The process that has passed the request on counts it.
     if (counters === undefined || (modernRequest.caller.hops ?? 0) > 0) return undefined;
     const name = `requests ${group.key}`;
     const acquired = counters.acquire(name, limit);
     const onAcquired = (isAcquired: boolean) => {
-      if (!isAcquired) throw tooManyRequests(limit);
+      if (!isAcquired) throw tooManyInFlight(limit);
       const release = () => counters.release(name);
       modernRequest.onRelease = release;
     };
@@ -241,23 +225,18 @@ export class ModernRequests implements ModernRequestHost {
     return undefined;
   }
 
-  async #route(modernRequest: ModernRequest, modernClient: ModernClient): Promise<Answer> {
+  #call(modernRequest: ModernRequest, modernClient: ModernClient, to: UpstreamRoute): Promise<Answer> {
     const { request, lookup } = modernRequest;
-    const { group } = modernClient;
-    const counting = this.#countIn(modernRequest, group);
-    if (counting !== undefined) await counting;
     const retry = request.params === undefined ? undefined : readRetry(request.params);
     if (request.params !== undefined && retry === undefined) {
       throw new GatewayError('invalid-params', {
         message: '"inputResponses" must be an object, "requestState" a string',
       });
     }
-    const to = await resolve(this.#resolving, modernClient, group, request);
-    if (to.kind === 'nowhere') throw to.error;
     if (lookup !== undefined) checkHeaders(request, to, lookup);
     return retry?.requestState === undefined
-      ? await this.#sendToOwner(modernRequest, modernClient, to)
-      : await this.#retry(modernRequest, modernClient, to, retry, retry.requestState);
+      ? this.#sendToOwner(modernRequest, modernClient, to)
+      : this.#retry(modernRequest, modernClient, to, retry, retry.requestState);
   }
 
   /** Continues a call with the `requestState` of its last answer. The retry may come without input responses. */
@@ -484,10 +463,6 @@ export class ModernRequests implements ModernRequestHost {
 function unreachable(): GatewayError {
   const message = 'the process that has this cannot be reached; send the request again';
   return new GatewayError('store-unavailable', { message });
-}
-
-function tooManyRequests(count: number): GatewayError {
-  return new GatewayError('overloaded', { message: `you have ${count} requests under way` });
 }
 
 /** Compares the `Mcp-Param-…` headers with the arguments. @throws {GatewayError} `header-mismatch` */

@@ -1,74 +1,12 @@
 import { COMMAND } from '../../command-name.ts';
-import type { Catalog } from '../../catalog/catalog.ts';
 import { prefixesOf } from '../../catalog/names/prefixes.ts';
 import type { View } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';
 import { isFailed, isUp, type Lifecycle } from '../../upstream/lifecycle/lifecycle.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
-import type { Caller } from '../exchange/caller.ts';
-import type { Client } from '../exchange/exchange.ts';
-import type { Gate, Verdict } from '../exchange/gate.ts';
-import { type Route, route, unknownItem } from '../exchange/route.ts';
-import type { ListRefresher } from '../lists/list-refresher.ts';
 
 /** State of an upstream by its id. */
 export type LifecycleOf = (upstream: string) => Lifecycle | undefined;
-
-/** The parts that {@link resolve} asks. */
-export interface ResolveParts {
-  readonly listRefresher: ListRefresher;
-  readonly gate: Gate;
-  readonly lifecycleOf: LifecycleOf;
-}
-
-/**
- * Decides where a request goes, and whether it may. A name that is in no list is looked for once more after the lists were refreshed, since
- * a client may call before it lists. A name that the access policy denies has the answer of an unknown one.
- *
- * @param client the sender, with the credentials of this request.
- * @param holder has the lists.
- */
-export async function resolve(
-  { listRefresher, gate, lifecycleOf }: ResolveParts,
-  client: Pick<Client, 'caller' | 'catalog'>,
-  holder: ConnectionHolder,
-  request: Request,
-): Promise<Route> {
-  const first = judgedRoute(gate, client.caller, client.catalog, request);
-  if (first.to.kind !== 'nowhere') return reportVerdict(gate, first);
-  await listRefresher.refreshFor(holder);
-  const again = judgedRoute(gate, client.caller, client.catalog, request);
-  const to = reportVerdict(gate, again);
-  if (to.kind !== 'nowhere') return to;
-  const { view } = client.catalog;
-  const error = unavailableOwner(view, lifecycleOf, request, performance.now());
-  return error === undefined ? to : { ...to, error };
-}
-
-/** A route with the verdict about it; undefined if there is no access policy, or if the request names nothing that is known. */
-interface JudgedRoute {
-  readonly to: Route;
-  readonly verdict: Verdict | undefined;
-}
-
-/** Returns the route of a request if the access policy allows it, else the answer that an unknown name gets. */
-function judgedRoute(gate: Gate, caller: Caller, catalog: Catalog, request: Request): JudgedRoute {
-  const to = route(catalog, request);
-  if (gate.isOpen) return { to, verdict: undefined };
-  if (to.kind === 'upstream') {
-    const verdict = gate.judge(caller, request, to);
-    return { to: verdict?.effect === 'deny' ? unknownItem(request) : to, verdict };
-  }
-  const whole = catalog.whole === undefined ? to : route(catalog.whole, request);
-  return { to, verdict: whole.kind === 'upstream' ? gate.judgeHidden(caller, request, whole) : undefined };
-}
-
-/** Reports the verdict about a request, and returns its route. */
-function reportVerdict(gate: Gate, { to, verdict }: JudgedRoute): Route {
-  if (verdict !== undefined) gate.report(verdict);
-  return to;
-}
 
 /** The member that names an item, and the kind of the item, by method. */
 const NAMED_BY: Readonly<Record<string, readonly [member: string, kind: string]>> = {

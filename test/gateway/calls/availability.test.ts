@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import type { View } from '../../../src/catalog/view.ts';
-import { noToolsNote, unavailableOwner } from '../../../src/gateway/calls/resolve.ts';
+import { noToolsNote, unavailableOwner } from '../../../src/gateway/calls/availability.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { CONFIGURED, type Lifecycle } from '../../../src/upstream/lifecycle/lifecycle.ts';
 import { testCore, toolCall } from '../../support/core.ts';

@@ -1,0 +1,115 @@
+import type { Catalog } from '../../catalog/catalog.ts';
+import type { ListName } from '../../catalog/page.ts';
+import { GatewayError } from '../../errors.ts';
+import type { Answer, Request } from '../../protocol/jsonrpc.ts';
+import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { Client } from '../exchange/exchange.ts';
+import type { Gate, Verdict } from '../exchange/gate.ts';
+import { type Route, route, unknownItem, type UpstreamRoute } from '../exchange/route.ts';
+import type { ListAnswers } from '../forward/list-answers.ts';
+import type { ListRefresher } from '../lists/list-refresher.ts';
+import { type LifecycleOf, noToolsNote, unavailableOwner } from './availability.ts';
+
+/** Carries out the requests of clients of one era: `R` is a request in flight, `C` its client. */
+export interface EraHandler<R, C> {
+  /** Runs before the route of a request is looked for. Returns a promise only if the request must wait. */
+  readonly admit?: (one: R, client: C) => Promise<void> | undefined;
+  readonly call: (one: R, client: C, to: UpstreamRoute) => Promise<Answer>;
+  readonly runTask: (one: R, client: C) => Promise<Answer>;
+  /** Answers a method that only this era has. @throws {GatewayError} `method-not-found` */
+  readonly answer: (one: R, client: C) => Answer | Promise<Answer>;
+}
+
+export interface DispatcherParts {
+  readonly lists: ListAnswers;
+  readonly listRefresher: ListRefresher;
+  readonly gate: Gate;
+  readonly lifecycleOf: LifecycleOf;
+}
+
+/** The list, the task or the one upstream that answers a method. The methods that only one era has are in its handler. */
+const ANSWERED_BY: ReadonlyMap<string, 'upstream' | 'task' | ListName> = new Map([
+  ['tools/call', 'upstream'],
+  ['prompts/get', 'upstream'],
+  ['resources/read', 'upstream'],
+  ['completion/complete', 'upstream'],
+  ['tools/list', 'tools'],
+  ['prompts/list', 'prompts'],
+  ['resources/list', 'resources'],
+  ['resources/templates/list', 'resourceTemplates'],
+  ['tasks/get', 'task'],
+  ['tasks/result', 'task'],
+  ['tasks/list', 'task'],
+  ['tasks/update', 'task'],
+  ['tasks/cancel', 'task'],
+]);
+
+/** Decides which part of the gateway answers a request. Clients of the two eras differ only in the handler. */
+export class Dispatcher<R extends { readonly request: Request }, C extends Client> {
+  readonly #parts: DispatcherParts;
+  readonly #era: EraHandler<R, C>;
+
+  constructor(parts: DispatcherParts, era: EraHandler<R, C>) {
+    this.#parts = parts;
+    this.#era = era;
+  }
+
+  /** @param holder has the lists of the client. @throws {GatewayError} every failure. */
+  answer(one: R, client: C, holder: ConnectionHolder): Answer | Promise<Answer> {
+    const { request } = one;
+    const by = ANSWERED_BY.get(request.method);
+    if (by === 'upstream') return this.#call(one, client, holder);
+    if (by === 'task') return this.#era.runTask(one, client);
+    return by === undefined ? this.#era.answer(one, client) : this.#parts.lists.answer(holder, by, request, client);
+  }
+
+  /**
+   * Sends a request where its route says. A name that is in no list is looked for once more after the lists were refreshed, since a client
+   * may call before it lists. A name that the access policy denies has the answer of an unknown one.
+   */
+  async #call(one: R, client: C, holder: ConnectionHolder): Promise<Answer> {
+    const { gate, listRefresher, lifecycleOf } = this.#parts;
+    const { request } = one;
+    const admitting = this.#era.admit?.(one, client);
+    if (admitting !== undefined) await admitting;
+    let judged = judgedRoute(gate, client, request);
+    if (judged.to.kind === 'nowhere') {
+      await listRefresher.refreshFor(holder);
+      judged = judgedRoute(gate, client, request);
+    }
+    const { to, verdict } = judged;
+    if (verdict !== undefined) gate.report(verdict);
+    if (to.kind === 'upstream') return await this.#era.call(one, client, to);
+    throw unavailableOwner(client.catalog.view, lifecycleOf, request, performance.now()) ?? to.error;
+  }
+
+  /** Returns the instructions of an endpoint as JSON: those of its upstreams, or the reason why it has no tools. */
+  instructionsOf({ tools, view, instructions }: Catalog): string | undefined {
+    const note = tools.size === 0 ? noToolsNote(view, this.#parts.lifecycleOf, performance.now()) : undefined;
+    const text = note ?? instructions;
+    return text === undefined ? undefined : JSON.stringify(text);
+  }
+}
+
+/**
+ * Returns the route of a request if the access policy allows it, else the answer that an unknown name gets. There is no verdict without an
+ * access policy, or about a name that is unknown.
+ */
+function judgedRoute(
+  gate: Gate,
+  { caller, catalog }: Client,
+  request: Request,
+): { readonly to: Route; readonly verdict: Verdict | undefined } {
+  const to = route(catalog, request);
+  if (gate.isOpen) return { to, verdict: undefined };
+  if (to.kind === 'upstream') {
+    const verdict = gate.judge(caller, request, to);
+    return { to: verdict?.effect === 'deny' ? unknownItem(request) : to, verdict };
+  }
+  const whole = catalog.whole === undefined ? to : route(catalog.whole, request);
+  return { to, verdict: whole.kind === 'upstream' ? gate.judgeHidden(caller, request, whole) : undefined };
+}
+
+export function tooManyInFlight(count: number): GatewayError {
+  return new GatewayError('overloaded', { message: `you have ${count} requests in flight` });
+}
