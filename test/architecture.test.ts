@@ -205,7 +205,7 @@ test(`a source is at most ${MAX_LINES} lines long`, () => {
 
 /** Comparisons that ask for an era or a revision. */
 const ERA_QUESTION =
-  /[!=]==\s*(?:MODERN\b|'legacy'|'modern')|(?:\bMODERN|(?<!typeof )\b(?:era|revision))\s*[!=]==(?!\s*undefined\b)/;
+  /[!=]==\s*(?:'legacy'|'modern')|\bisModernRevision\(|(?<!typeof )\b(?:era|revision)\s*[!=]==(?!\s*undefined\b)/;
 
 /** Files of the core that may compare eras, with the reason. */
 const MAY_COMPARE_ERAS: ReadonlyMap<string, string> = new Map([

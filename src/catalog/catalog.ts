@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import type { LimitName } from '../limits.ts';
 import { RawObject } from '../json/json.ts';
-import { MODERN, type Revision } from '../protocol/revisions.ts';
+import { isModernRevision, type Revision } from '../protocol/revisions.ts';
 import type { Restriction } from './restriction.ts';
 import { type Callables, callFallbackOf, fallbackOf, nameCallables } from './callable.ts';
 import { type Caching, combineCaching, UNCACHED } from './caching.ts';
@@ -136,7 +136,7 @@ export function* prepareOffer(
       yield;
     }
   }
-  const isModern = offer.revision === MODERN;
+  const isModern = isModernRevision(offer.revision);
   let read = 0;
   for (const resource of offer.resources) {
     if (isRead(resource, isModern)) continue;

@@ -6,7 +6,7 @@ import { type Envelope, readEnvelope } from '../protocol/envelope.ts';
 import { JsonTextError } from '../json/json.ts';
 import type { Id, Notification, Request } from '../protocol/jsonrpc.ts';
 import { type HeaderLookup, standardHeaderFault } from '../protocol/framing/mcp-headers.ts';
-import { isModernRevision, MODERN } from '../protocol/revisions.ts';
+import { isModernRevision, MODERN_REVISIONS } from '../protocol/revisions.ts';
 
 /** A message of the modern era, or the reason to refuse it. */
 export type ModernInput =
@@ -41,8 +41,8 @@ export function modernCaller(envelope: Envelope, principal: Principal, view: str
 }
 
 function unsupported(requested: string): GatewayError {
-  const message = `without initialize, this endpoint supports only ${MODERN}`;
-  return new GatewayError('unsupported-revision', { message, data: { supported: [MODERN], requested } });
+  const message = `without initialize, this endpoint supports only ${MODERN_REVISIONS.join(' and ')}`;
+  return new GatewayError('unsupported-revision', { message, data: { supported: MODERN_REVISIONS, requested } });
 }
 
 function readRequestEnvelope(
@@ -52,7 +52,7 @@ function readRequestEnvelope(
   const header = lookup?.(VERSION)?.trim();
   const reading = readEnvelope(message.params);
   if (reading.kind === 'none') {
-    // A request without an envelope is legacy, unless its header names the modern revision.
+    // A request without an envelope is legacy, unless its header names a modern revision.
     if (!isModernRevision(header) || message.method === 'initialize') return undefined;
     return new GatewayError('invalid-envelope', { message: `"params._meta" needs ${reading.missing.join(' and ')}` });
   }

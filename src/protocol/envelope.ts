@@ -73,10 +73,13 @@ const NO_ENVELOPE: EnvelopeReading = { kind: 'none', missing: REQUIRED };
 const readings = new TextCache<EnvelopeReading>();
 
 /**
- * Raw `_meta` with an envelope, by the `_meta` without it; one cache for each set of capabilities, client and log
- * level.
+ * Raw `_meta` with an envelope, by the `_meta` without it; one cache for each revision, set of capabilities, client and
+ * log level.
  */
-const metas = new WeakMap<RawObject, WeakMap<RawObject, Map<Severity | undefined, TextCache<string>>>>();
+const metas = new Map<
+  ModernRevision,
+  WeakMap<RawObject, WeakMap<RawObject, Map<Severity | undefined, TextCache<string>>>>
+>();
 
 /** Reads the envelope from the parameters of a request. @throws {JsonTextError} if `_meta` is not well-formed JSON. */
 export function readEnvelope(params: RawObject | undefined): EnvelopeReading {
@@ -140,16 +143,24 @@ let last: { readonly envelope: Envelope; readonly cache: TextCache<string> } | u
 function metasUnder(envelope: Envelope): TextCache<string> {
   const known = last?.envelope;
   const isLast =
-    known?.clientCapabilities === envelope.clientCapabilities &&
+    known?.version === envelope.version &&
+    known.clientCapabilities === envelope.clientCapabilities &&
     known.clientInfo === envelope.clientInfo &&
     known.logLevel === envelope.logLevel;
   if (last === undefined || !isLast) last = { envelope, cache: findMetas(envelope) };
   return last.cache;
 }
 
-function findMetas({ clientCapabilities, clientInfo = RawObject.EMPTY, logLevel }: Envelope): TextCache<string> {
-  let byName = metas.get(clientCapabilities);
-  if (byName === undefined) metas.set(clientCapabilities, (byName = new WeakMap()));
+function findMetas({
+  version,
+  clientCapabilities,
+  clientInfo = RawObject.EMPTY,
+  logLevel,
+}: Envelope): TextCache<string> {
+  let byCapabilities = metas.get(version);
+  if (byCapabilities === undefined) metas.set(version, (byCapabilities = new WeakMap()));
+  let byName = byCapabilities.get(clientCapabilities);
+  if (byName === undefined) byCapabilities.set(clientCapabilities, (byName = new WeakMap()));
   let byLevel = byName.get(clientInfo);
   if (byLevel === undefined) byName.set(clientInfo, (byLevel = new Map()));
   let cache = byLevel.get(logLevel);

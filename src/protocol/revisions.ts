@@ -5,13 +5,20 @@ export type LegacyRevision = (typeof LEGACY_REVISIONS)[number];
 
 export const LATEST_LEGACY: LegacyRevision = '2025-11-25';
 
-/** The revision without `initialize`: each request names its client, capabilities and revision. */
-export const MODERN = '2026-07-28';
+/**
+ * The revisions without `initialize`, newest first: each request names its client, capabilities and revision. Another one is an entry here,
+ * and a row in the table below.
+ */
+export const MODERN_REVISIONS = ['2026-07-28'] as const;
 
-export type ModernRevision = typeof MODERN;
+export type ModernRevision = (typeof MODERN_REVISIONS)[number];
+
+export const LATEST_MODERN: ModernRevision = MODERN_REVISIONS[0];
+
+const MODERN: ReadonlySet<string> = new Set(MODERN_REVISIONS);
 
 /**
- * *legacy*: revisions with `initialize` and sessions. *modern*: 2026-07-28, where requests are independent of each
+ * *legacy*: revisions with `initialize` and sessions. *modern*: revisions since 2026-07-28, where requests are independent of each
  * other.
  */
 export const ERAS = ['legacy', 'modern'] as const;
@@ -22,7 +29,7 @@ export function otherEra(era: Era): Era {
 }
 
 export function eraOf(revision: string): Era {
-  return revision === MODERN ? 'modern' : 'legacy';
+  return isModernRevision(revision) ? 'modern' : 'legacy';
 }
 
 export type Revision = LegacyRevision | ModernRevision;
@@ -92,7 +99,7 @@ const FEATURES: Readonly<Record<Revision, RevisionFeatures>> = {
     samplingTools: true,
     coreTasks: true,
   },
-  [MODERN]: {
+  '2026-07-28': {
     ...BASE,
     versionHeader: true,
     audio: true,
@@ -116,7 +123,17 @@ export function isLegacyRevision(text: string | undefined): text is LegacyRevisi
 }
 
 export function isModernRevision(text: string | undefined): text is ModernRevision {
-  return text === MODERN;
+  return text !== undefined && MODERN.has(text);
+}
+
+/** Returns the newest modern revision in a list of a server; undefined if it has none that we support. */
+export function latestCommon(listed: readonly unknown[]): ModernRevision | undefined {
+  return MODERN_REVISIONS.find((revision) => listed.includes(revision));
+}
+
+/** Returns whether a revision is of the modern era, also if it is one that we do not support. */
+export function isModernDate(revision: unknown): boolean {
+  return MODERN_REVISIONS.some((known) => String(revision) >= known);
 }
 
 /**

@@ -7,7 +7,7 @@ import { parseClientMessage } from '../../src/protocol/jsonrpc.ts';
 import { standardHeaders } from '../../src/protocol/framing/mcp-headers.ts';
 import { RecentTexts, TextCache } from '../../src/json/text-cache.ts';
 import { progressTokenOf } from '../../src/protocol/meta.ts';
-import { MODERN } from '../../src/protocol/revisions.ts';
+import { LATEST_MODERN } from '../../src/protocol/revisions.ts';
 import { collect } from '../support/used-bytes.ts';
 
 function heapBytes(): number {
@@ -38,7 +38,7 @@ test('a detached text does not retain its message', () => {
   const info = RawObject.parse('{"name":"n","version":"1"}');
   const before = heapBytes();
   for (let i = 0; i < 40; i++) {
-    const meta = `{"io.modelcontextprotocol/protocolVersion":"${MODERN}","io.modelcontextprotocol/clientCapabilities":{"n${i}":{}}}`;
+    const meta = `{"io.modelcontextprotocol/protocolVersion":"${LATEST_MODERN}","io.modelcontextprotocol/clientCapabilities":{"n${i}":{}}}`;
     const uri = `file:///a/place/that/is/long/enough/${i}`;
     const params = `{"uri":"${uri}","pad":"${pad}","_meta":${meta}}`;
     const text = Buffer.from(`{"jsonrpc":"2.0","id":${i},"method":"resources/read","params":${params}}`).toString();

@@ -10,7 +10,7 @@ import { createInterface } from 'node:readline';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { listTexts } from '../../src/catalog/catalog.ts';
-import { MODERN, type Revision } from '../../src/protocol/revisions.ts';
+import { LATEST_MODERN, type Revision } from '../../src/protocol/revisions.ts';
 import { allTogether, catalogWith, GOOD_KEYS, malformedItems } from '../catalog/items/malformed.ts';
 import { pythonWith } from './install/python.ts';
 
@@ -33,15 +33,16 @@ interface Case {
 
 function* cases(): Generator<Case> {
   // The revisions between them have the same lists as one of these.
-  const revisions: readonly Revision[] = ['2024-11-05', '2025-11-25', MODERN];
+  const revisions: readonly Revision[] = ['2024-11-05', '2025-11-25', LATEST_MODERN];
   for (const revision of revisions) {
     for (const kind of ['tool', 'prompt', 'resource', 'template'] as const) {
       const [method, list] = METHODS[kind];
       const single = malformedItems(kind).map(({ what, item }) => ({ what, items: [item] }));
       for (const { what, items } of [...single, { what: 'all', items: allTogether(kind) }]) {
-        for (const upstreamRevision of ['2025-11-25', MODERN] as const) {
+        for (const upstreamRevision of ['2025-11-25', LATEST_MODERN] as const) {
           const texts = listTexts(catalogWith(kind, items, upstreamRevision), list, revision);
-          const complete = revision === MODERN ? ',"resultType":"complete","ttlMs":0,"cacheScope":"private"' : '';
+          const complete =
+            revision === LATEST_MODERN ? ',"resultType":"complete","ttlMs":0,"cacheScope":"private"' : '';
           const message = `{"jsonrpc":"2.0","id":1,"result":{"${list}":[${texts.join(',')}]${complete}}}`;
           yield { what: `${kind} of ${upstreamRevision}: ${what}`, keys: GOOD_KEYS[kind], revision, method, message };
         }

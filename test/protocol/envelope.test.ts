@@ -5,7 +5,7 @@ import * as fc from '../support/fast-check.ts';
 
 import { readEnvelope, withEnvelope, withoutEnvelope } from '../../src/protocol/envelope.ts';
 import { RawObject } from '../../src/json/json.ts';
-import { MODERN } from '../../src/protocol/revisions.ts';
+import { LATEST_MODERN } from '../../src/protocol/revisions.ts';
 
 const VERSION = 'io.modelcontextprotocol/protocolVersion';
 const CAPABILITIES = 'io.modelcontextprotocol/clientCapabilities';
@@ -35,25 +35,37 @@ test('an unsupported version is reported before any other fault', () => {
 
 const malformed = [
   { name: 'a version that is no string', meta: { [VERSION]: 7, [CAPABILITIES]: {} }, why: /protocolVersion" must be/ },
-  { name: 'no capabilities', meta: { [VERSION]: MODERN }, why: /clientCapabilities" is missing/ },
-  { name: 'capabilities that are a list', meta: { [VERSION]: MODERN, [CAPABILITIES]: [] }, why: /must be an object/ },
+  { name: 'no capabilities', meta: { [VERSION]: LATEST_MODERN }, why: /clientCapabilities" is missing/ },
+  {
+    name: 'capabilities that are a list',
+    meta: { [VERSION]: LATEST_MODERN, [CAPABILITIES]: [] },
+    why: /must be an object/,
+  },
   {
     name: 'a capability that is no object',
-    meta: { [VERSION]: MODERN, [CAPABILITIES]: { elicitation: true } },
+    meta: { [VERSION]: LATEST_MODERN, [CAPABILITIES]: { elicitation: true } },
     why: /"elicitation" in ".*clientCapabilities" must be an object/,
   },
   {
     name: 'a client without a version',
-    meta: { [VERSION]: MODERN, [CAPABILITIES]: {}, [INFO]: { name: 'x' } },
+    meta: { [VERSION]: LATEST_MODERN, [CAPABILITIES]: {}, [INFO]: { name: 'x' } },
     why: /clientInfo" must be an object with a "name" and a "version"/,
   },
-  { name: 'a client that is null', meta: { [VERSION]: MODERN, [CAPABILITIES]: {}, [INFO]: null }, why: /clientInfo"/ },
+  {
+    name: 'a client that is null',
+    meta: { [VERSION]: LATEST_MODERN, [CAPABILITIES]: {}, [INFO]: null },
+    why: /clientInfo"/,
+  },
   {
     name: 'a level nobody knows',
-    meta: { [VERSION]: MODERN, [CAPABILITIES]: {}, [LEVEL]: 'loud' },
+    meta: { [VERSION]: LATEST_MODERN, [CAPABILITIES]: {}, [LEVEL]: 'loud' },
     why: /logLevel" is no log level/,
   },
-  { name: 'a level that is null', meta: { [VERSION]: MODERN, [CAPABILITIES]: {}, [LEVEL]: null }, why: /logLevel"/ },
+  {
+    name: 'a level that is null',
+    meta: { [VERSION]: LATEST_MODERN, [CAPABILITIES]: {}, [LEVEL]: null },
+    why: /logLevel"/,
+  },
 ];
 
 for (const { name, meta, why } of malformed) {
@@ -62,13 +74,13 @@ for (const { name, meta, why } of malformed) {
     const reading = readEnvelope(params(meta));
     assert.ok(reading.kind === 'malformed');
     assert.match(reading.why, why);
-    assert.equal(reading.version, meta[VERSION] === MODERN ? MODERN : undefined);
+    assert.equal(reading.version, meta[VERSION] === LATEST_MODERN ? LATEST_MODERN : undefined);
   });
 }
 
 // T-008
 test('clientInfo is optional', () => {
-  const reading = readEnvelope(params({ [VERSION]: MODERN, [CAPABILITIES]: {}, progressToken: 1 }));
+  const reading = readEnvelope(params({ [VERSION]: LATEST_MODERN, [CAPABILITIES]: {}, progressToken: 1 }));
   assert.ok(reading.kind === 'envelope');
   assert.equal(reading.envelope.clientInfo, undefined);
   assert.equal(reading.envelope.logLevel, undefined);
@@ -76,38 +88,38 @@ test('clientInfo is optional', () => {
 });
 
 test('an envelope is read, including unknown capabilities', () => {
-  const raw = `{"_meta":{"${VERSION}":"${MODERN}","${CAPABILITIES}":{"roots":{},"x":1.0},"${INFO}":{"name":"n","version":"1","y":[ ]},"${LEVEL}":"notice"}}`;
+  const raw = `{"_meta":{"${VERSION}":"${LATEST_MODERN}","${CAPABILITIES}":{"roots":{},"x":1.0},"${INFO}":{"name":"n","version":"1","y":[ ]},"${LEVEL}":"notice"}}`;
   const reading = readEnvelope(RawObject.parse(raw));
   assert.ok(reading.kind === 'envelope');
-  assert.equal(reading.version, MODERN);
+  assert.equal(reading.version, LATEST_MODERN);
   assert.equal(reading.envelope.clientCapabilities.toString(), '{"roots":{},"x":1.0}');
   assert.equal(reading.envelope.clientInfo?.toString(), '{"name":"n","version":"1","y":[ ]}');
   assert.equal(reading.envelope.logLevel, 'notice');
 });
 
-const OURS = { version: MODERN, clientCapabilities: RawObject.of({ roots: {} }) } as const;
+const OURS = { version: LATEST_MODERN, clientCapabilities: RawObject.of({ roots: {} }) } as const;
 
 test('our envelope replaces the client’s; progress token and unknown members stay', () => {
   const from = params({ progressToken: 12, [VERSION]: 'x', [LEVEL]: 'debug', traceparent: '00-1', [INFO]: {} });
   const clientInfo = RawObject.of({ name: 'linkspan', version: '1' });
   assert.equal(
     withEnvelope(from, { ...OURS, clientInfo, logLevel: 'error' }).toString(),
-    `{"name":"a","_meta":{"progressToken":12,"${VERSION}":"${MODERN}","${LEVEL}":"error","traceparent":"00-1","${INFO}":{"name":"linkspan","version":"1"},"${CAPABILITIES}":{"roots":{}}}}`,
+    `{"name":"a","_meta":{"progressToken":12,"${VERSION}":"${LATEST_MODERN}","${LEVEL}":"error","traceparent":"00-1","${INFO}":{"name":"linkspan","version":"1"},"${CAPABILITIES}":{"roots":{}}}}`,
   );
 });
 
 // X-030
 test('absent log level and client info stay absent', () => {
   const bare = { ...OURS, clientInfo: undefined, logLevel: undefined };
-  const expected = `{"_meta":{"${VERSION}":"${MODERN}","${CAPABILITIES}":{"roots":{}}}}`;
+  const expected = `{"_meta":{"${VERSION}":"${LATEST_MODERN}","${CAPABILITIES}":{"roots":{}}}}`;
   assert.equal(withEnvelope(undefined, bare).toString(), expected);
   assert.equal(withEnvelope(RawObject.of({ _meta: { [LEVEL]: 'info', [INFO]: {} } }), bare).toString(), expected);
 });
 
 test('a legacy upstream gets the parameters without the envelope', () => {
-  const meta = { progressToken: 'p', [VERSION]: MODERN, [CAPABILITIES]: {}, [INFO]: {}, [LEVEL]: 'info', x: 1 };
+  const meta = { progressToken: 'p', [VERSION]: LATEST_MODERN, [CAPABILITIES]: {}, [INFO]: {}, [LEVEL]: 'info', x: 1 };
   assert.equal(withoutEnvelope(params(meta)).toString(), '{"name":"a","_meta":{"progressToken":"p","x":1}}');
-  assert.equal(withoutEnvelope(params({ [VERSION]: MODERN, [CAPABILITIES]: {} })).toString(), '{"name":"a"}');
+  assert.equal(withoutEnvelope(params({ [VERSION]: LATEST_MODERN, [CAPABILITIES]: {} })).toString(), '{"name":"a"}');
   const old = RawObject.parse('{ "name": "a", "_meta": { "x": 1 } }');
   assert.equal(withoutEnvelope(old), old);
 });

@@ -6,7 +6,7 @@ import * as fc from '../support/fast-check.ts';
 import { type Envelope, readEnvelope, withEnvelope } from '../../src/protocol/envelope.ts';
 import { RawObject } from '../../src/json/json.ts';
 import { META, progressTokenOf, withToken } from '../../src/protocol/meta.ts';
-import { MODERN } from '../../src/protocol/revisions.ts';
+import { LATEST_MODERN } from '../../src/protocol/revisions.ts';
 
 /** Any members, including ones that resemble a progress token. */
 const value = fc.oneof(
@@ -56,7 +56,7 @@ test('our progress token replaces any other, and nothing else changes', () => {
 
 const CAPABILITIES = RawObject.parse('{"roots":{}}');
 const ENVELOPE: Envelope = {
-  version: MODERN,
+  version: LATEST_MODERN,
   clientInfo: RawObject.parse('{"name":"n","version":"1"}'),
   clientCapabilities: CAPABILITIES,
   logLevel: undefined,
@@ -70,7 +70,7 @@ test('an envelope is added to _meta, with our token if one is given', () => {
       const expected = {
         ...metaOf(params),
         ...(isWanted ? { progressToken: 7 } : {}),
-        [META.protocolVersion]: MODERN,
+        [META.protocolVersion]: LATEST_MODERN,
         [META.clientInfo]: { name: 'n', version: '1' },
         [META.clientCapabilities]: { roots: {} },
       };
@@ -87,7 +87,7 @@ test('an envelope is added to _meta, with our token if one is given', () => {
 
 // M-019
 test('a request is read the same with and without a token', () => {
-  const own = `"${META.protocolVersion}":"${MODERN}","${META.clientCapabilities}":{"roots":{}}`;
+  const own = `"${META.protocolVersion}":"${LATEST_MODERN}","${META.clientCapabilities}":{"roots":{}}`;
   for (const text of [`{${own}}`, `{${own},"progressToken":1}`, `{"progressToken":"a",${own}}`]) {
     const reading = readEnvelope(RawObject.parse(`{"_meta":${text}}`));
     assert.equal(reading.kind, 'envelope');

@@ -6,7 +6,7 @@ import {
   isModernRevision,
   LATEST_LEGACY,
   LEGACY_REVISIONS,
-  MODERN,
+  LATEST_MODERN,
   negotiate,
   featuresOf,
 } from '../../src/protocol/revisions.ts';
@@ -14,18 +14,18 @@ import {
 // L-002
 test('initialize gets the requested legacy revision, else the latest one', () => {
   for (const revision of LEGACY_REVISIONS) assert.equal(negotiate(revision), revision);
-  for (const asked of [MODERN, '1900-01-01', undefined]) assert.equal(negotiate(asked), LATEST_LEGACY);
+  for (const asked of [LATEST_MODERN, '1900-01-01', undefined]) assert.equal(negotiate(asked), LATEST_LEGACY);
 });
 
 test('a revision is of one era', () => {
   for (const revision of LEGACY_REVISIONS) assert.ok(isLegacyRevision(revision) && !isModernRevision(revision));
-  assert.ok(isModernRevision(MODERN) && !isLegacyRevision(MODERN));
+  assert.ok(isModernRevision(LATEST_MODERN) && !isLegacyRevision(LATEST_MODERN));
   assert.ok(!isModernRevision(undefined) && !isModernRevision('2026-07-29'));
 });
 
 // T-016
 test('2026-07-28 has no batches, priming or core tasks, and has all content', () => {
-  const { batches, priming, coreTasks, ...rest } = featuresOf(MODERN);
+  const { batches, priming, coreTasks, ...rest } = featuresOf(LATEST_MODERN);
   assert.ok(!batches && !priming && !coreTasks);
   assert.ok(Object.values(rest).every(Boolean));
 });

@@ -4,7 +4,7 @@ import { LOCAL, type Principal } from '../../src/policy/principal.ts';
 import { RawObject } from '../../src/json/json.ts';
 import { type Answer, type Message, parseMessage } from '../../src/protocol/jsonrpc.ts';
 import { META } from '../../src/protocol/meta.ts';
-import { MODERN } from '../../src/protocol/revisions.ts';
+import { LATEST_MODERN } from '../../src/protocol/revisions.ts';
 import type { Severity } from '../../src/protocol/severity.ts';
 import type { TestCore } from './core.ts';
 
@@ -51,7 +51,7 @@ export function modernRequest(
   const { capabilities = {}, principal = LOCAL, view = '', logLevel, progressToken, id = String(++lastId) } = options;
   const messages: Message[] = [];
   const _meta = {
-    [META.protocolVersion]: MODERN,
+    [META.protocolVersion]: LATEST_MODERN,
     [META.clientInfo]: { name: 'test', version: '1' },
     [META.clientCapabilities]: capabilities,
     ...(logLevel === undefined ? {} : { [META.logLevel]: logLevel }),
@@ -62,7 +62,7 @@ export function modernRequest(
   const caller: ModernCaller = {
     principal,
     view,
-    revision: MODERN,
+    revision: LATEST_MODERN,
     capabilities: RawObject.of(capabilities),
     logLevel,
   };

@@ -2,7 +2,7 @@ import { RawObject } from '../../json/json.ts';
 import { downgradeListItem } from '../../protocol/translation/downgrade.ts';
 import { downgradeModernTool } from '../../protocol/translation/downgrade-modern.ts';
 import { upgradeListItem } from '../../protocol/translation/upgrade.ts';
-import { featuresOf, MODERN, type Revision } from '../../protocol/revisions.ts';
+import { featuresOf, isModernRevision, type Revision } from '../../protocol/revisions.ts';
 import { isMalformed } from '../malformed.ts';
 import { isCompilable } from './compilable.ts';
 
@@ -49,7 +49,7 @@ function legacyTool(text: string, isModern: boolean): string {
  */
 export function toolTextAt(revision: Revision, text: string, isModern: boolean): string | undefined {
   try {
-    if (revision === MODERN) return upgradeListItem('tools', text);
+    if (isModernRevision(revision)) return upgradeListItem('tools', text);
     return downgradeListItem('tools', revision, legacyTool(text, isModern));
   } catch (thrown) {
     if (isMalformed(thrown)) return undefined;

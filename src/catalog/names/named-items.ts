@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { type MirroredParam, readMirrored } from '../../protocol/framing/mirrored-params.ts';
-import { MODERN, type Revision } from '../../protocol/revisions.ts';
+import { isModernRevision, type Revision } from '../../protocol/revisions.ts';
 import type { RawObject } from '../../json/json.ts';
 import { quarantine, type Quarantined, readItem, type Reading } from '../item.ts';
 import type { Offer } from '../offer.ts';
@@ -94,7 +94,7 @@ function makeItems(
 ): NamedItems {
   const prefixes = prefixesOf(view);
   const prefix = publishedPrefix(upstream);
-  const isModern = offer.revision === MODERN;
+  const isModern = isModernRevision(offer.revision);
   const listed = kind === 'tool' ? offer.tools : offer.prompts;
   const items = listed.slice(start, start + PART_ITEMS).map((raw, index): NamedItem => {
     const reading = readItem(kind, raw, isModern);

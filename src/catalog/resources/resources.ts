@@ -1,5 +1,5 @@
 import { type LimitName, LIMITS } from '../../limits.ts';
-import { LATEST_LEGACY, MODERN } from '../../protocol/revisions.ts';
+import { isModernRevision, LATEST_LEGACY } from '../../protocol/revisions.ts';
 import { quarantine, readItem, repairOf, type Quarantined, type Repaired } from '../item.ts';
 import { canReadUri } from '../items/revision-text.ts';
 import type { Offer } from '../offer.ts';
@@ -122,7 +122,7 @@ export function publishResources(
     for (const upstream of view.upstreams) {
       const { id } = upstream;
       const offer = offers.get(id);
-      const isModern = offer?.revision === MODERN;
+      const isModern = isModernRevision(offer?.revision);
       const items = kind === 'resource' ? (offer?.resources ?? []) : firstTemplates(id, offer?.templates ?? []);
       for (const [position, listed] of items.entries()) {
         const reading = readItem(kind, listed, isModern);

@@ -5,7 +5,7 @@ import type { OperatorCall } from '../../operator/admin/admin-port.ts';
 import type { ToolCallAnswer } from '../../operator/admin/answers.ts';
 import { operatorPrincipal } from '../../policy/principal.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
-import { MODERN } from '../../protocol/revisions.ts';
+import { LATEST_MODERN } from '../../protocol/revisions.ts';
 import { VERSION } from '../../version.ts';
 
 const MS = 1_000;
@@ -26,7 +26,7 @@ export async function callAsOperator(
   const caller: ModernCaller = {
     principal,
     view,
-    revision: MODERN,
+    revision: LATEST_MODERN,
     capabilities: RawObject.EMPTY,
     logLevel: undefined,
     clientInfo: CLIENT_INFO,

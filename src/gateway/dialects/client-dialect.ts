@@ -1,7 +1,13 @@
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { withoutEnvelope } from '../../protocol/envelope.ts';
-import { type Era, featuresOf, type LegacyRevision, MODERN, type Revision } from '../../protocol/revisions.ts';
+import {
+  type Era,
+  featuresOf,
+  isModernRevision,
+  type LegacyRevision,
+  type Revision,
+} from '../../protocol/revisions.ts';
 import { declaresTasks, TASKS_EXTENSION } from '../../protocol/tasks.ts';
 import { downgradeResult, downgradeServerRequest } from '../../protocol/translation/downgrade.ts';
 import { downgradeInputRequest } from '../../protocol/translation/downgrade-modern.ts';
@@ -98,11 +104,14 @@ const MODERN_CLIENT: ClientDialect = {
   stampResult: upgradeResult,
 };
 
-/** The dialect of each client revision: two implementations, one of them for four revisions. */
-export const CLIENT_DIALECTS: Readonly<Record<Revision, ClientDialect>> = {
+const LEGACY_CLIENTS: Readonly<Record<LegacyRevision, ClientDialect>> = {
   '2024-11-05': legacy('2024-11-05'),
   '2025-03-26': legacy('2025-03-26'),
   '2025-06-18': legacy('2025-06-18'),
   '2025-11-25': legacy('2025-11-25'),
-  [MODERN]: MODERN_CLIENT,
 };
+
+/** Returns the dialect of clients of a revision: there are two implementations, one for each era. */
+export function clientDialect(revision: Revision): ClientDialect {
+  return isModernRevision(revision) ? MODERN_CLIENT : LEGACY_CLIENTS[revision];
+}

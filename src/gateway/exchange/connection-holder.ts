@@ -7,7 +7,7 @@ import type { Attachment } from '../../upstream/link/attachment.ts';
 import type { Link as LinkOf, LinkUser } from '../../upstream/link/link.ts';
 import type { Upstream as UpstreamOf } from '../../upstream/upstream.ts';
 import type { UpstreamSet } from '../../upstream/upstream-set.ts';
-import { CLIENT_DIALECTS, type ClientDialect } from '../dialects/client-dialect.ts';
+import { clientDialect, type ClientDialect } from '../dialects/client-dialect.ts';
 import type { Caller } from './caller.ts';
 import { digestOf } from './digest.ts';
 import type { Recipient, Exchange } from './exchange.ts';
@@ -83,7 +83,7 @@ export abstract class ConnectionHolder implements LinkUser {
   constructor(key: string, caller: Caller, catalog: Catalog) {
     this.key = key;
     this.caller = caller;
-    this.dialect = CLIENT_DIALECTS[caller.revision];
+    this.dialect = clientDialect(caller.revision);
     this.catalog = catalog;
     this.clientCapabilities = forwardableCapabilities(caller.capabilities, featuresOf(caller.revision));
     this.capabilityKey = capabilityKeyOf(this.clientCapabilities);

@@ -14,7 +14,7 @@ import { type LimitName, LIMITS } from '../../limits.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import { type HeaderLookup, paramHeaderFault } from '../../protocol/framing/mcp-headers.ts';
 import { isAnonymous } from '../../policy/principal.ts';
-import { MODERN } from '../../protocol/revisions.ts';
+import { MODERN_REVISIONS } from '../../protocol/revisions.ts';
 import type { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
 import { NO_FEATURES } from '../../upstream/link/link.ts';
 import { ClientGroup, type ClientGroups } from '../clients/client-group.ts';
@@ -148,7 +148,7 @@ export class ModernRequests implements ModernRequestHost {
           .beginFirstLists(caller.view, { era: 'modern', principal: group.principal, ...NO_FEATURES })
           .then(() => {
             listRefresher.bringUpToDate(group);
-            return this.#discover(group);
+            return this.#discover(group, caller);
           });
       case 'subscriptions/listen':
         return this.#listen(modernRequest, modernClient);
@@ -189,11 +189,11 @@ export class ModernRequests implements ModernRequestHost {
     return outcome.kind === 'elsewhere' ? await this.#delegateOnly(modernRequest, outcome.owner) : outcome;
   }
 
-  #discover({ catalog, caller, dialect }: ClientGroup): Answer {
+  #discover({ catalog, dialect }: ClientGroup, caller: ModernCaller): Answer {
     const isPublic = catalog.caching.isPublic && isAnonymous(caller.principal);
     const caching = { ...catalog.caching, isPublic };
-    const result = RawObject.EMPTY.with('supportedVersions', JSON.stringify([MODERN]))
-      .with('capabilities', capabilitiesAt(MODERN, catalog.capabilities).toString())
+    const result = RawObject.EMPTY.with('supportedVersions', JSON.stringify(MODERN_REVISIONS))
+      .with('capabilities', capabilitiesAt(caller.revision, catalog.capabilities).toString())
       .with('instructions', this.#dispatcher.instructionsOf(catalog));
     const stamped = this.#parts.translator.stampOwn(dialect, 'server/discover', result.toString(), caching);
     return { kind: 'result', result: stamped };

@@ -5,7 +5,6 @@ import type { HttpTarget, UpstreamTimeouts } from '../../config/upstream-config.
 import { GatewayError } from '../../errors.ts';
 import type { Message } from '../../protocol/jsonrpc.ts';
 import { TextCache } from '../../json/text-cache.ts';
-import { MODERN } from '../../protocol/revisions.ts';
 import { interpretErrorResponse, type ErrorResponse } from './http-failure.ts';
 import { configuredHeaders, tracedHead } from './http-headers.ts';
 import { readMessages } from './http-messages.ts';
@@ -51,6 +50,7 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
   readonly #path: string;
   readonly #target: HttpTarget;
   readonly #userAgent: string;
+  #revision = '';
   #headers: HeaderList = [];
   /** The headers of the target that `#headers` and the heads were made of. */
   #headersFrom: HttpTarget['headers'] | undefined;
@@ -103,7 +103,7 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
       'accept',
       'application/json, text/event-stream',
       'mcp-protocol-version',
-      MODERN,
+      this.#revision,
       ...configuredHeaders(this.#target, this.#userAgent),
     ];
     this.#headsByHeaders = new WeakMap();
@@ -132,8 +132,10 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
     post?.cancel();
   }
 
-  setRevision(): void {
-    // Every request names its revision in its headers.
+  setRevision(revision: string): void {
+    if (revision === this.#revision) return;
+    this.#revision = revision;
+    this.#setHeaders();
   }
 
   pause(forMs: number, about: number | undefined): void {

@@ -2,7 +2,13 @@ import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import type { RpcError } from '../../protocol/jsonrpc.ts';
 import { META } from '../../protocol/meta.ts';
-import { MODERN } from '../../protocol/revisions.ts';
+import {
+  isModernDate,
+  isModernRevision,
+  LATEST_MODERN,
+  latestCommon,
+  type ModernRevision,
+} from '../../protocol/revisions.ts';
 import type { Connection } from '../rpc/connection.ts';
 import type { ServerHello } from './initialize.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
@@ -10,14 +16,14 @@ import { isModernError, isRefusedByStatus, supportedBy } from './era-evidence.ts
 
 /** The outcome of `server/discover`. `legacy`: the upstream does not support the modern era. */
 export type DiscoverOutcome =
-  | { readonly kind: 'modern'; readonly hello: ServerHello }
+  | { readonly kind: 'modern'; readonly hello: ServerHello<ModernRevision> }
   | { readonly kind: 'legacy' }
   /** Undecided, because of `error`. `isModern`: only a server of the modern era answers with this error. */
   | { readonly kind: 'unknown'; readonly error: GatewayError; readonly isModern: boolean };
 
-function readHello(result: RawObject): ServerHello {
+function readHello(revision: ModernRevision, result: RawObject): ServerHello<ModernRevision> {
   return {
-    revision: MODERN,
+    revision,
     capabilities: result.object('capabilities') ?? RawObject.EMPTY,
     serverInfo: result.object('_meta')?.object(META.serverInfo) ?? RawObject.EMPTY,
     instructions: result.string('instructions'),
@@ -28,13 +34,14 @@ function versionsOf(list: unknown): readonly unknown[] {
   return Array.isArray(list) ? list : [];
 }
 
-function supportsModern({ code, data }: RpcError): boolean {
-  return code === RPC.unsupportedVersion && supportedBy(data).includes(MODERN);
+/** Returns the revision to ask for instead of the one that the server has refused; undefined if there is none. */
+function proposedBy({ code, data }: RpcError): ModernRevision | undefined {
+  return code === RPC.unsupportedVersion ? latestCommon(supportedBy(data)) : undefined;
 }
 
 function verdictOnError(upstream: string, error: RpcError): DiscoverOutcome {
   if (!isModernError(error)) return { kind: 'legacy' };
-  const newer = supportedBy(error.data).filter((version) => String(version) > MODERN);
+  const newer = supportedBy(error.data).filter((one) => isModernDate(one) && !isModernRevision(String(one)));
   const message =
     newer.length > 0
       ? `upstream "${upstream}" supports only protocol revision ${newer.join(', ')}, which the gateway does not`
@@ -56,18 +63,18 @@ export async function discover<Context>(
 ): Promise<DiscoverOutcome> {
   try {
     const options = { timeoutMs, maxMs: timeoutMs, progress: false, isBackground: true, context: undefined } as const;
-    const sendDiscover = () => {
-      connection.setModernClientInfo(clientInfo);
+    const sendDiscover = (revision: ModernRevision) => {
+      connection.setModern(revision, clientInfo);
       return connection.call('server/discover', undefined, options).answer;
     };
-    let answer = await sendDiscover();
-    // The error lists the revision of our request. The specification tells clients to send the request again.
-    if (answer.kind === 'error' && supportsModern(answer.error)) answer = await sendDiscover();
+    let answer = await sendDiscover(LATEST_MODERN);
+    // The specification tells clients to send the request again, even if the error lists the revision of our request.
+    const proposed = answer.kind === 'error' ? proposedBy(answer.error) : undefined;
+    if (proposed !== undefined) answer = await sendDiscover(proposed);
     if (answer.kind === 'error') return verdictOnError(upstream, answer.error);
     const result = RawObject.parse(answer.result);
-    return versionsOf(result.value('supportedVersions')).includes(MODERN)
-      ? { kind: 'modern', hello: readHello(result) }
-      : { kind: 'legacy' };
+    const revision = latestCommon(versionsOf(result.value('supportedVersions')));
+    return revision === undefined ? { kind: 'legacy' } : { kind: 'modern', hello: readHello(revision, result) };
   } catch (thrown) {
     if (!(thrown instanceof GatewayError)) return { kind: 'legacy' };
     // A modern server answers with JSON-RPC.

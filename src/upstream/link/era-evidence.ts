@@ -1,6 +1,6 @@
 import type { GatewayError } from '../../errors.ts';
 import type { RpcError } from '../../protocol/jsonrpc.ts';
-import { MODERN } from '../../protocol/revisions.ts';
+import { isModernDate } from '../../protocol/revisions.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { NeedsAuthorizationError } from '../rpc/needs-authorization-error.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
@@ -17,7 +17,7 @@ export function supportedBy(data: unknown): readonly unknown[] {
 /** Returns whether an error proves support of the modern era. A version error that lists only older revisions does not. */
 export function isModernError({ code, data }: RpcError): boolean {
   if (!MODERN_ERRORS.has(code)) return false;
-  return code !== RPC.unsupportedVersion || supportedBy(data).some((version) => String(version) >= MODERN);
+  return code !== RPC.unsupportedVersion || supportedBy(data).some(isModernDate);
 }
 
 /** Returns whether a status is about a transient condition or credentials, so that it says nothing about the era. */

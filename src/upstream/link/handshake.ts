@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
-import { MODERN } from '../../protocol/revisions.ts';
+import { MODERN_REVISIONS, type ModernRevision } from '../../protocol/revisions.ts';
 import { discover, type DiscoverOutcome } from './discover.ts';
 import { isTransientFailure, lacksCredentials } from './era-evidence.ts';
 import type { Eras, Finding, HandshakePlan } from './eras.ts';
@@ -58,22 +58,23 @@ export function handshake<Context>(parts: HandshakeParts<Context>, eras: Handsha
  * @throws {GatewayError} if the upstream is modern and cannot be used, or asks for credentials.
  */
 export async function modernOnly<Context>(
-  { upstream, connection, clientInfo, eras }: HandshakeParts<Context>,
+  parts: HandshakeParts<Context>,
   patienceMs: number,
 ): Promise<HandshakeOutcome> {
+  const { upstream, connection, clientInfo, eras } = parts;
   const discovered = await discover(upstream, connection, clientInfo, patienceMs);
-  return discovered.kind === 'modern' ? openModern(discovered.hello) : rejectModern(upstream, eras, discovered);
+  return discovered.kind === 'modern' ? openModern(parts, discovered.hello) : rejectModern(upstream, eras, discovered);
 }
 
 async function legacyFirst<Context>(parts: HandshakeParts<Context>, mayBeModern: boolean): Promise<HandshakeOutcome> {
   const { upstream, connection, clientInfo, startMs } = parts;
   const outcome = await initializeOn(parts);
-  if (outcome.kind === 'legacy') return openLegacy(outcome.hello, []);
+  if (outcome.kind === 'legacy') return openLegacy(parts, outcome.hello, []);
   const reason = outcome.error;
   if (!mayBeModern) return { kind: 'unsuitable', reason, findings: [LEGACY_REFUSED], next: undefined };
   if (connection.isClosed) return { kind: 'unsuitable', reason, findings: [LEGACY_REFUSED], next: ['modern'] };
   const discovered = await discover(upstream, connection, clientInfo, startMs);
-  if (discovered.kind === 'modern') return openModern(discovered.hello, [LEGACY_REFUSED]);
+  if (discovered.kind === 'modern') return openModern(parts, discovered.hello, [LEGACY_REFUSED]);
   // The upstream supports the modern era, but its SDK answers nothing more after the refusal.
   const next: HandshakePlan | undefined = outcome.isModern && discovered.kind === 'unknown' ? ['modern'] : undefined;
   const error = discovered.kind === 'unknown' && discovered.isModern ? discovered.error : reason;
@@ -90,7 +91,7 @@ async function modernFirst<Context>(parts: HandshakeParts<Context>): Promise<Han
   const first =
     eras.modern.speaks === 'yes' ? await discovering : await answerOrSilence(discovering, connection, startMs);
   if (first === 'silent') return await raceHandshakes(parts, discovering);
-  if (first.kind === 'modern') return openModern(first.hello);
+  if (first.kind === 'modern') return openModern(parts, first.hello);
   const refused = rejectModern(upstream, eras, first);
   if (connection.isClosed) return { ...refused, next: ['legacy'] };
   return await fallBackToInitialize(parts, refused.findings);
@@ -101,7 +102,7 @@ async function fallBackToInitialize<Context>(
   findings: readonly Finding[],
 ): Promise<HandshakeOutcome> {
   const outcome = await initializeOn(parts);
-  if (outcome.kind === 'legacy') return openLegacy(outcome.hello, findings);
+  if (outcome.kind === 'legacy') return openLegacy(parts, outcome.hello, findings);
   return { kind: 'unsuitable', reason: outcome.error, findings: [], next: undefined };
 }
 
@@ -110,23 +111,17 @@ async function raceHandshakes<Context>(
   parts: HandshakeParts<Context>,
   discovering: Promise<DiscoverOutcome>,
 ): Promise<HandshakeOutcome> {
-  const { upstream, connection, clientInfo, eras } = parts;
+  const { upstream, connection, eras } = parts;
   const initializing = initializeOn(parts).catch((thrown: unknown) => {
     if (thrown instanceof GatewayError) return { kind: 'failed', error: thrown } as const;
     throw thrown;
   });
   const first = await Promise.race([discovering, initializing]);
   const silent: Finding = { era: 'modern', speaks: 'no', evidence: 'server/discover not answered' };
-  if (first.kind === 'legacy' && 'hello' in first) {
-    connection.setModernClientInfo(undefined);
-    return openLegacy(first.hello, [silent]);
-  }
+  if (first.kind === 'legacy' && 'hello' in first) return openLegacy(parts, first.hello, [silent]);
   if (first.kind === 'modern') {
     const second = await resultWithin(initializing, SECOND_ANSWER_MS);
-    if (second?.kind === 'refused' && !connection.isClosed) {
-      connection.setModernClientInfo(clientInfo);
-      return openModern(first.hello);
-    }
+    if (second?.kind === 'refused' && !connection.isClosed) return openModern(parts, first.hello);
     // The SDK of the upstream may have begun a legacy session in this process.
     return restartModern(`upstream "${upstream}" got both handshakes`);
   }
@@ -135,20 +130,14 @@ async function raceHandshakes<Context>(
     if (connection.isClosed) return { kind: 'unsuitable', reason: error, findings: [silent], next: ['legacy'] };
     const isProof = first.kind === 'refused' && first.isModern;
     const discovered = isProof ? await resultWithin(discovering, SECOND_ANSWER_MS) : await discovering;
-    if (discovered?.kind === 'modern') {
-      connection.setModernClientInfo(clientInfo);
-      return openModern(discovered.hello);
-    }
+    if (discovered?.kind === 'modern') return openModern(parts, discovered.hello);
     return isProof
       ? restartModern(error.message)
       : { kind: 'unsuitable', reason: error, findings: [], next: undefined };
   }
   const refused = rejectModern(upstream, eras, first);
   const second = await initializing;
-  if (second.kind === 'legacy') {
-    connection.setModernClientInfo(undefined);
-    return openLegacy(second.hello, refused.findings);
-  }
+  if (second.kind === 'legacy') return openLegacy(parts, second.hello, refused.findings);
   const next: HandshakePlan | undefined = connection.isClosed ? ['legacy'] : undefined;
   return { kind: 'unsuitable', reason: second.error, findings: refused.findings, next };
 }
@@ -160,15 +149,26 @@ function initializeOn<Context>({
   clientInfo,
   startMs,
 }: HandshakeParts<Context>): Promise<InitializeOutcome> {
-  connection.setModernClientInfo(undefined);
+  connection.setLegacy();
   return initialize(upstream, connection, clientCapabilities, clientInfo, startMs);
 }
 
-function openModern(hello: ServerHello, others: readonly Finding[] = []): HandshakeOutcome {
+/** Returns the outcome for an upstream that is used in the modern era, in the revision of its hello. */
+function openModern<Context>(
+  { connection, clientInfo }: HandshakeParts<Context>,
+  hello: ServerHello<ModernRevision>,
+  others: readonly Finding[] = [],
+): HandshakeOutcome {
+  connection.setModern(hello.revision, clientInfo);
   return { kind: 'open', hello, findings: [MODERN_YES, ...others] };
 }
 
-function openLegacy(hello: ServerHello, others: readonly Finding[]): HandshakeOutcome {
+function openLegacy<Context>(
+  { connection }: HandshakeParts<Context>,
+  hello: ServerHello,
+  others: readonly Finding[],
+): HandshakeOutcome {
+  connection.setLegacy();
   return { kind: 'open', hello, findings: [LEGACY_YES, ...others] };
 }
 
@@ -184,7 +184,7 @@ function rejectModern(
   discovered: Exclude<DiscoverOutcome, { kind: 'modern' }>,
 ): Extract<HandshakeOutcome, { kind: 'unsuitable' }> {
   if (discovered.kind === 'legacy') {
-    const message = `upstream "${upstream}" does not support revision ${MODERN}`;
+    const message = `upstream "${upstream}" does not support revision ${MODERN_REVISIONS.join(' or ')}`;
     const reason = new GatewayError('upstream-unavailable', { upstream, message });
     return { kind: 'unsuitable', reason, findings: [MODERN_REFUSED], next: undefined };
   }

@@ -5,8 +5,8 @@ import { isRefusedByStatus, isModernError } from './era-evidence.ts';
 import type { Connection } from '../rpc/connection.ts';
 
 /** The description of an upstream in its answer to the handshake. */
-export interface ServerHello {
-  readonly revision: Revision;
+export interface ServerHello<R extends Revision = Revision> {
+  readonly revision: R;
   readonly capabilities: RawObject;
   readonly serverInfo: RawObject;
   readonly instructions: string | undefined;

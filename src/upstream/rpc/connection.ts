@@ -19,7 +19,7 @@ import {
 import { type LimitName, LIMITS } from '../../limits.ts';
 import { standardHeaders } from '../../protocol/framing/mcp-headers.ts';
 import { META, withToken } from '../../protocol/meta.ts';
-import { MODERN } from '../../protocol/revisions.ts';
+import type { ModernRevision } from '../../protocol/revisions.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { withTraceContext } from '../../protocol/trace-context.ts';
 import { type Call, type CallOptions, PendingCall } from './call.ts';
@@ -77,8 +77,8 @@ export class Connection<Context> {
   #isClosing = false;
   #backgroundCount = 0;
   readonly #notificationRate = new TokenBucket(LIMITS.notificationsPerSecond);
-  /** The `clientInfo` of each request; undefined in the legacy era, where only `initialize` has it. */
-  #modernClientInfo: RawObject | undefined;
+  /** The members of each envelope that are equal; undefined in the legacy era, where only `initialize` has them. */
+  #modern: Pick<Envelope, 'version' | 'clientInfo'> | undefined;
 
   private constructor(upstream: string, events: ConnectionEvents<Context>) {
     this.#upstream = upstream;
@@ -157,9 +157,9 @@ export class Connection<Context> {
     }
     // Serialises before registering, so that a serialisation error leaves nothing pending.
     const outgoing =
-      this.#modernClientInfo === undefined
+      this.#modern === undefined
         ? legacyRequest(id, method, params, options)
-        : modernRequest(id, method, params, this.#modernClientInfo, options);
+        : modernRequest(id, method, params, this.#modern, options);
     this.#pending.set(id, pending);
     if (options.isBackground === true) this.#backgroundCount++;
     this.#awaitDeadline(pending, performance.now());
@@ -172,10 +172,14 @@ export class Connection<Context> {
     for (const [token, kept] of this.#outliving) if (kept === context) this.#outliving.delete(token);
   }
 
-  /** Switches to the modern era with this `clientInfo`, or back to the legacy era with undefined. */
-  setModernClientInfo(clientInfo: RawObject | undefined): void {
-    this.#modernClientInfo = clientInfo;
-    if (clientInfo !== undefined) this.setRevision(MODERN);
+  /** Switches to a revision of the modern era, with this `clientInfo` in each request. */
+  setModern(version: ModernRevision, clientInfo: RawObject): void {
+    this.#modern = { version, clientInfo };
+    this.setRevision(version);
+  }
+
+  setLegacy(): void {
+    this.#modern = undefined;
   }
 
   /** Sends a notification. */
@@ -268,8 +272,8 @@ export class Connection<Context> {
         return;
       case 'request':
         this.#limitRate(about);
-        if (this.#modernClientInfo !== undefined) {
-          this.#refuseModern(message, about);
+        if (this.#modern !== undefined) {
+          this.#refuseModern(message, about, this.#modern.version);
           return;
         }
         try {
@@ -287,11 +291,11 @@ export class Connection<Context> {
    * Handles a request from a modern upstream. The modern era has no such requests and no way to answer them, so the upstream
    * would wait forever. If the request arrived on the stream of a call, fails that call; otherwise drops the request.
    */
-  #refuseModern({ method }: Request, about: number | undefined): void {
+  #refuseModern({ method }: Request, about: number | undefined, revision: ModernRevision): void {
     if (about === undefined) return;
     const upstream = this.#upstream;
     const message =
-      `upstream "${upstream}" sent the request ${method} in the middle of a call, which revision ${MODERN} does not allow; ` +
+      `upstream "${upstream}" sent the request ${method} in the middle of a call, which revision ${revision} does not allow; ` +
       'set era: legacy for this upstream if it needs to ask';
     this.#cancel(about, 'requests are not allowed here', new GatewayError('upstream-protocol', { upstream, message }));
   }
@@ -329,7 +333,7 @@ export class Connection<Context> {
     } else if (method === 'notifications/cancelled') {
       const id = params?.raw('requestId');
       if (id !== undefined) this.#withdraw(idKey(id));
-      if (this.#modernClientInfo !== undefined) this.#endSubscription(Number(id));
+      if (this.#modern !== undefined) this.#endSubscription(Number(id));
     } else {
       const pending = this.#callOf(notification, about);
       const handler = pending?.options.onNotification;
@@ -341,7 +345,7 @@ export class Connection<Context> {
   /** Returns the call that a notification belongs to; undefined if that is unknown. */
   #callOf({ method, params }: Notification, about: number | undefined): PendingCall<Context> | undefined {
     if (about !== undefined) return this.#pending.get(about);
-    if (this.#modernClientInfo === undefined) return undefined;
+    if (this.#modern === undefined) return undefined;
     const subscription = params?.object('_meta')?.raw(META.subscriptionId);
     if (subscription !== undefined) return this.#pending.get(Number(subscription));
     if (method !== 'notifications/message') return undefined;
@@ -417,11 +421,11 @@ function modernRequest<Context>(
   id: number,
   method: string,
   params: RawObject | undefined,
-  clientInfo: RawObject,
+  { version, clientInfo }: Pick<Envelope, 'version' | 'clientInfo'>,
   { capabilities, logLevel, paramHeaders, progress, trace }: CallOptions<Context>,
 ): Outgoing {
   const clientCapabilities = capabilities ?? RawObject.EMPTY;
-  const envelope: Envelope = { version: MODERN, clientInfo, clientCapabilities, logLevel };
+  const envelope: Envelope = { version, clientInfo, clientCapabilities, logLevel };
   const enveloped = withEnvelope(params, envelope, progress ? id : undefined);
   const sent = trace === undefined ? enveloped : withTraceContext(enveloped, trace);
   return {

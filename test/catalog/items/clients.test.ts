@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Catalog } from '../../../src/catalog/catalog.ts';
 import type { ItemKind } from '../../../src/catalog/items/kind.ts';
-import { LEGACY_REVISIONS, MODERN, type Revision } from '../../../src/protocol/revisions.ts';
+import { LEGACY_REVISIONS, LATEST_MODERN, type Revision } from '../../../src/protocol/revisions.ts';
 import { connectSdk1Over, connectSdk2Over } from '../../support/sdk-client.ts';
 import { tool } from '../fixtures.ts';
 import { ListServer } from './list-server.ts';
@@ -40,7 +40,7 @@ async function sdk1(revision: Revision, catalog: Catalog): Promise<Lister> {
 
 async function sdk2(revision: Revision, catalog: Catalog): Promise<Lister> {
   const server = new ListServer(revision, catalog);
-  const mode = revision === MODERN ? { pin: MODERN } : 'legacy';
+  const mode = revision === LATEST_MODERN ? { pin: LATEST_MODERN } : 'legacy';
   const connected = await connectSdk2Over(server.transport(), {}, mode);
   return {
     server,
@@ -55,10 +55,10 @@ const REVISIONS = process.env['LINKSPAN_FULL'] === '1' ? LEGACY_REVISIONS : (['2
 const CLIENTS: readonly { name: string; revision: Revision; connect: typeof sdk1 }[] = [
   ...REVISIONS.map((revision) => ({ name: 'SDK v1', revision, connect: sdk1 })),
   ...REVISIONS.map((revision) => ({ name: 'SDK v2', revision, connect: sdk2 })),
-  { name: 'SDK v2', revision: MODERN, connect: sdk2 },
+  { name: 'SDK v2', revision: LATEST_MODERN, connect: sdk2 },
 ];
 
-for (const upstreamRevision of ['2025-11-25', MODERN] as const) {
+for (const upstreamRevision of ['2025-11-25', LATEST_MODERN] as const) {
   for (const { name, revision, connect } of CLIENTS) {
     for (const kind of ['tool', 'prompt', 'resource', 'template'] as const) {
       // N-02

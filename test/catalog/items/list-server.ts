@@ -3,7 +3,7 @@ import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js';
 import { type Catalog, listTexts } from '../../../src/catalog/catalog.ts';
 import type { ListName } from '../../../src/catalog/page.ts';
-import { MODERN, type Revision } from '../../../src/protocol/revisions.ts';
+import { LATEST_MODERN, type Revision } from '../../../src/protocol/revisions.ts';
 
 const LISTS: ReadonlyMap<string, ListName> = new Map([
   ['tools/list', 'tools'],
@@ -46,12 +46,12 @@ export class ListServer {
   }
 
   #result(method: string): { result: Record<string, unknown> } | { error: { code: number; message: string } } {
-    const isModern = this.#revision === MODERN;
+    const isModern = this.#revision === LATEST_MODERN;
     if (method === 'initialize' && !isModern) {
       return { result: { protocolVersion: this.#revision, capabilities: CAPABILITIES, serverInfo: SERVER } };
     }
     if (method === 'server/discover' && isModern) {
-      const supportedVersions = [MODERN];
+      const supportedVersions = [LATEST_MODERN];
       return { result: { supportedVersions, capabilities: CAPABILITIES, serverInfo: SERVER, ...COMPLETE } };
     }
     const list = LISTS.get(method);

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { CLIENT_DIALECTS } from '../../../src/gateway/dialects/client-dialect.ts';
+import { clientDialect } from '../../../src/gateway/dialects/client-dialect.ts';
 import { UPSTREAM_DIALECTS } from '../../../src/gateway/dialects/upstream-dialect.ts';
 import { RawObject } from '../../../src/json/json.ts';
-import { MODERN, type Revision } from '../../../src/protocol/revisions.ts';
+import { LATEST_MODERN, type Revision } from '../../../src/protocol/revisions.ts';
 import { declaresTasks, TASKS_EXTENSION } from '../../../src/protocol/tasks.ts';
 
 const { legacy, modern } = UPSTREAM_DIALECTS;
@@ -11,12 +11,12 @@ const ALL_USABLE = { usableCapabilities: (capabilities: RawObject) => capabiliti
 
 function clientOf(revision: Revision, declared: object) {
   const capabilities = RawObject.of(declared);
-  const dialect = CLIENT_DIALECTS[revision];
+  const dialect = clientDialect(revision);
   return { caller: { capabilities }, clientCapabilities: capabilities, logLevel: 'info', dialect } as const;
 }
 
 test('a request to a legacy upstream has neither capabilities nor a log level', () => {
-  const client = clientOf(MODERN, { roots: {} });
+  const client = clientOf(LATEST_MODERN, { roots: {} });
   assert.equal(legacy.envelopeCapabilities(ALL_USABLE, client), undefined);
   assert.equal(legacy.envelopeLogLevel(client), undefined);
 });
@@ -34,14 +34,14 @@ test('a request to a modern upstream has capabilities without members of 2025-11
 
 test('a request of a modern client declares tasks only if the client does', () => {
   const declares = (declared: object) =>
-    declaresTasks(modern.envelopeCapabilities(ALL_USABLE, clientOf(MODERN, declared)) ?? RawObject.EMPTY);
+    declaresTasks(modern.envelopeCapabilities(ALL_USABLE, clientOf(LATEST_MODERN, declared)) ?? RawObject.EMPTY);
   assert.equal(declares({}), false);
   assert.equal(declares({ extensions: { [TASKS_EXTENSION]: {} } }), true);
 });
 
 test('a request declares only capabilities that the upstream may use', () => {
   const filter = { usableCapabilities: (capabilities: RawObject) => capabilities.with('sampling', undefined) };
-  const capabilities = modern.envelopeCapabilities(filter, clientOf(MODERN, { sampling: {}, roots: {} }));
+  const capabilities = modern.envelopeCapabilities(filter, clientOf(LATEST_MODERN, { sampling: {}, roots: {} }));
   assert.equal(capabilities?.toString(), '{"roots":{}}');
 });
 

@@ -4,7 +4,7 @@ import { pino } from 'pino';
 import { WirePool } from '../../../src/http1/pool.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import type { Notification } from '../../../src/protocol/jsonrpc.ts';
-import { MODERN } from '../../../src/protocol/revisions.ts';
+import { LATEST_MODERN } from '../../../src/protocol/revisions.ts';
 import { modernHttpTransport } from '../../../src/upstream/http/http-modern.ts';
 import { UndeliveredMessages } from '../../../src/upstream/http/undelivered-messages.ts';
 import { UpstreamSubscription } from '../../../src/upstream/link/upstream-subscription.ts';
@@ -51,10 +51,10 @@ async function subscribe({ url }: HttpUpstream, capabilities: object, callMs = P
     AbortSignal.timeout(PATIENCE_MS),
     { audience: '' },
   );
-  connection.setModernClientInfo(RawObject.of({ name: 'linkspan', version: '1' }));
+  connection.setModern(LATEST_MODERN, RawObject.of({ name: 'linkspan', version: '1' }));
   const notifications = new Waitlist<Notification>();
   const hello = {
-    revision: MODERN,
+    revision: LATEST_MODERN,
     capabilities: RawObject.of(capabilities),
     serverInfo: RawObject.EMPTY,
     instructions: undefined,

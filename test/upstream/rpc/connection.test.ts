@@ -4,6 +4,7 @@ import { GatewayError } from '../../../src/errors.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import type { Notification } from '../../../src/protocol/jsonrpc.ts';
+import { LATEST_MODERN } from '../../../src/protocol/revisions.ts';
 import type { CallOptions } from '../../../src/upstream/rpc/call.ts';
 import { type ServerRequest, Connection } from '../../../src/upstream/rpc/connection.ts';
 import { memoryUpstream, type Peer, result, type Script } from '../../support/memory-upstream.ts';
@@ -65,7 +66,7 @@ test('answers are matched to calls by our own ids, in any order', async () => {
 test('a request that cannot be serialised throws, and is not in flight', async () => {
   const requests: string[] = [];
   const { connection } = await connect({ request: (_peer, request) => void requests.push(request.id) });
-  connection.setModernClientInfo(RawObject.of({ name: 'gateway', version: '1' }));
+  connection.setModern(LATEST_MODERN, RawObject.of({ name: 'gateway', version: '1' }));
   const params = RawObject.parse('{"name":"x","_meta":{"a":1,"a":2}}');
   assert.throws(() => connection.call('tools/call', params, OPTIONS), /appears twice/);
   assert.equal(connection.inFlight, 0);
