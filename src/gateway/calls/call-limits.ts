@@ -153,7 +153,7 @@ export class CallLimits {
 
   #tooMany(request: Request, limit: number): GatewayError {
     this.#parts.audit?.refuse(request, 'inFlightPerPrincipal');
-    const message = `you have ${limit} requests in flight, as many as gateway.limits.inFlightPerPrincipal allows`;
+    const message = `${limit} requests are already in flight, as many as gateway.limits.inFlightPerPrincipal allows`;
     return new GatewayError('overloaded', { message });
   }
 }

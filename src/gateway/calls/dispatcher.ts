@@ -111,5 +111,5 @@ function judgedRoute(
 }
 
 export function tooManyInFlight(count: number): GatewayError {
-  return new GatewayError('overloaded', { message: `you have ${count} requests in flight` });
+  return new GatewayError('overloaded', { message: `${count} requests are already in flight` });
 }
