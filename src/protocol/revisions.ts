@@ -40,6 +40,7 @@ export interface RevisionFeatures {
   readonly batches: boolean;
   /** Clients accept an event with an id and empty data, and reconnect when a stream ends after one. */
   readonly priming: boolean;
+  /** Every message over HTTP after `initialize` has the header `MCP-Protocol-Version`. */
   readonly versionHeader: boolean;
   readonly audio: boolean;
   readonly resourceLinks: boolean;

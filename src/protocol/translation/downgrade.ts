@@ -169,9 +169,9 @@ function downgradeProperty(raw: string): string | undefined {
     .toString();
 }
 
-function downgradeElicitation(params: RawObject, revision: LegacyRevision): RawObject | undefined {
-  if (revision < '2025-06-18') return undefined;
-  if (featuresOf(revision).urlElicitation) return params;
+function downgradeElicitation(params: RawObject, features: RevisionFeatures): RawObject | undefined {
+  if (!features.elicitation) return undefined;
+  if (features.urlElicitation) return params;
   if (params.raw('mode') !== undefined && params.string('mode') !== 'form') return undefined;
   const schema = params.object('requestedSchema');
   const properties = schema?.object('properties');
@@ -201,7 +201,7 @@ export function downgradeServerRequest(
     case 'sampling/createMessage':
       return downgradeSampling(params, featuresOf(revision));
     case 'elicitation/create':
-      return downgradeElicitation(params, revision);
+      return downgradeElicitation(params, featuresOf(revision));
     default:
       return params;
   }

@@ -1,12 +1,10 @@
 import type { HttpTarget } from '../../config/upstream-config.ts';
 import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
+import { featuresOf, type Revision } from '../../protocol/revisions.ts';
 import type { TraceContext } from '../../protocol/trace-context.ts';
 import { configuredHeaders, lastEventIdHeader, tracedHead } from './http-headers.ts';
 import type { WireRequest } from '../../http1/wire.ts';
 import { type HeaderList, RequestHead } from '../../http1/request.ts';
-
-/** Since this revision, every message after `initialize` has the header `MCP-Protocol-Version`. */
-const VERSION_HEADER_SINCE = '2025-06-18';
 
 /** Builds the requests to one endpoint, with the headers of its session. */
 export class HttpSession {
@@ -18,7 +16,7 @@ export class HttpSession {
   /** The headers of the target that `#configured` was made of. */
   #configuredFrom: HttpTarget['headers'];
   #id: string | undefined;
-  #revision: string | undefined;
+  #revision: Revision | undefined;
   /** The same for all messages between two changes of the session or of the configured headers; made at the first. */
   #postHead: RequestHead | undefined;
 
@@ -48,7 +46,7 @@ export class HttpSession {
   }
 
   /** Adds the revision to later requests, if it is one that has the header. */
-  setRevision(revision: string): void {
+  setRevision(revision: Revision): void {
     this.#revision = revision;
     this.#postHead = undefined;
   }
@@ -104,7 +102,7 @@ export class HttpSession {
     }
     const common = [...this.#configured];
     if (this.#id !== undefined) common.push('mcp-session-id', this.#id);
-    if (this.#revision !== undefined && this.#revision >= VERSION_HEADER_SINCE) {
+    if (this.#revision !== undefined && featuresOf(this.#revision).versionHeader) {
       common.push('mcp-protocol-version', this.#revision);
     }
     return common;

@@ -6,6 +6,7 @@ import { GatewayError } from '../../errors.ts';
 import type { LimitName } from '../../limits.ts';
 import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
 import type { Message, MessageError, Response } from '../../protocol/jsonrpc.ts';
+import type { Revision } from '../../protocol/revisions.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { deleteSession } from './delete-session.ts';
 import { interpretErrorResponse, type ErrorResponse } from './http-failure.ts';
@@ -118,11 +119,11 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     return this.#session.id;
   }
 
-  setRevision(revision: string): void {
+  setRevision(revision: Revision): void {
     this.#session.setRevision(revision);
   }
 
-  attach(sessionId: string, revision: string): void {
+  attach(sessionId: string, revision: Revision): void {
     this.#session.setId(sessionId);
     this.#session.setRevision(revision);
     // As after `initialize`, the first message waits for the server's stream.

@@ -2,6 +2,7 @@ import { malformedAnswer } from '../rpc/malformed-answer.ts';
 import type { HttpTarget } from '../../config/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { MessageError } from '../../protocol/jsonrpc.ts';
+import type { Revision } from '../../protocol/revisions.ts';
 import type { HttpOptions } from './http.ts';
 import { interpretErrorResponse, type ErrorResponse, statusFailure } from './http-failure.ts';
 import { EventGet, type StreamEnd } from './http-get.ts';
@@ -104,7 +105,7 @@ class SseTransport implements Transport, UpstreamPostHandler {
     }
   }
 
-  setRevision(revision: string): void {
+  setRevision(revision: Revision): void {
     this.#endpoint?.setRevision(revision);
   }
 

@@ -19,7 +19,7 @@ import {
 import { type LimitName, LIMITS } from '../../limits.ts';
 import { standardHeaders } from '../../protocol/framing/mcp-headers.ts';
 import { META, withToken } from '../../protocol/meta.ts';
-import type { ModernRevision } from '../../protocol/revisions.ts';
+import type { ModernRevision, Revision } from '../../protocol/revisions.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { withTraceContext } from '../../protocol/trace-context.ts';
 import { type Call, type CallOptions, PendingCall } from './call.ts';
@@ -131,7 +131,7 @@ export class Connection<Context> {
   }
 
   /** Continues a session that an earlier connection has initialized. */
-  attach(sessionId: string, revision: string): void {
+  attach(sessionId: string, revision: Revision): void {
     this.#transport?.attach?.(sessionId, revision);
   }
 
@@ -188,7 +188,7 @@ export class Connection<Context> {
   }
 
   /** Passes the negotiated revision to the transport. */
-  setRevision(revision: string): void {
+  setRevision(revision: Revision): void {
     this.#transport?.setRevision(revision);
   }
 

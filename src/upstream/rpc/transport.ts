@@ -1,5 +1,6 @@
 import { GatewayError } from '../../errors.ts';
 import type { Message } from '../../protocol/jsonrpc.ts';
+import type { Revision } from '../../protocol/revisions.ts';
 import type { TraceContext } from '../../protocol/trace-context.ts';
 import type { Header } from '../../protocol/framing/mcp-headers.ts';
 
@@ -49,7 +50,7 @@ export interface Transport {
   /** Drops a request: reports nothing more about it, and closes the stream of its answer. */
   forget(id: number): void;
   /** Sets the negotiated revision. */
-  setRevision(revision: string): void;
+  setRevision(revision: Revision): void;
   /**
    * Stops reading for this long, so that the upstream has to wait. If requests have streams of their own, pauses one stream.
    *
@@ -64,7 +65,7 @@ export interface Transport {
   /** The id of the upstream's session, by which another connection can continue it; undefined if there is none. */
   readonly sessionId?: string | undefined;
   /** Continues a session that an earlier connection has initialized. */
-  attach?(sessionId: string, revision: string): void;
+  attach?(sessionId: string, revision: Revision): void;
   /** @param isLeft leaves the session to another connection: closing this one does not end it. */
   setLeft?(isLeft: boolean): void;
 }

@@ -12,7 +12,7 @@ import { confine } from './launch/confinement.ts';
 import { childEnvironment } from './launch/environment.ts';
 import type { MemoryWatch } from './memory-watch.ts';
 import { NonProtocolOutput } from './non-protocol-output.ts';
-import { isModernRevision } from '../../protocol/revisions.ts';
+import { isModernRevision, type Revision } from '../../protocol/revisions.ts';
 import { StdinQueue } from './stdin-queue.ts';
 import { ProcessGroup } from './process-group.ts';
 import type { ProcessGuard } from './process-guard.ts';
@@ -180,7 +180,7 @@ class StdioTransport implements Transport {
     this.#stdinQueue.forget(id);
   }
 
-  setRevision(revision: string): void {
+  setRevision(revision: Revision): void {
     this.#preparsed = isModernRevision(revision) ? 'result' : 'params';
   }
 

@@ -34,7 +34,7 @@ suite('messages over stdio', { concurrency: 1 }, () => {
 
   // REL-13
   test('a result with invalid nested JSON is still delivered, in every era', LIMIT, async () => {
-    for (const revision of ['2025-11-25', '2026-07-28']) {
+    for (const revision of ['2025-11-25', '2026-07-28'] as const) {
       await using stdio = await Stdio.server('stdio-echo.ts');
       stdio.transport.setRevision(revision);
       await stdio.call('print', { text: '{"jsonrpc":"2.0","id":99,"result":{"a":1,"a":2}}\n' });
