@@ -1,30 +1,17 @@
 import { RawObject } from '../../json/json.ts';
 import { downgradeListItem } from '../../protocol/translation/downgrade.ts';
-import { downgradeModernTool } from '../../protocol/translation/downgrade-modern.ts';
+import { downgradeModernTool, downgradeProperties } from '../../protocol/translation/downgrade-modern.ts';
 import { upgradeListItem } from '../../protocol/translation/upgrade.ts';
 import { featuresOf, isModernRevision, type Revision } from '../../protocol/revisions.ts';
 import { isMalformed } from '../malformed.ts';
 import { isCompilable } from './compilable.ts';
 
 /**
- * Replaces boolean schemas of properties by equivalent objects: clients before 2026-07-28 do not read booleans there.
- */
-function replaceBooleanProperties(schema: RawObject): RawObject {
-  const properties = schema.object('properties');
-  if (properties === undefined) return schema;
-  const converted = properties.map((raw) => {
-    if (raw === 'true') return '{}';
-    return raw === 'false' ? '{"not":{}}' : raw;
-  });
-  return schema.with('properties', converted.toString());
-}
-
-/**
  * Returns the output schema without its `$id`, which some clients would use to look up another tool's schema. Returns
  * undefined if some clients could not compile it.
  */
 function readableOutput(schema: RawObject): RawObject | undefined {
-  const anonymous = replaceBooleanProperties(schema.with('$id', undefined));
+  const anonymous = downgradeProperties(schema.with('$id', undefined));
   return isCompilable(JSON.parse(anonymous.toString())) ? anonymous : undefined;
 }
 
@@ -36,7 +23,7 @@ function legacyTool(text: string, isModern: boolean): string {
   if (!isModern && !MAY_CHANGE.test(text)) return text;
   let tool = RawObject.parse(isModern ? downgradeModernTool(text) : text);
   const input = tool.object('inputSchema');
-  if (input !== undefined) tool = tool.with('inputSchema', replaceBooleanProperties(input).toString());
+  if (input !== undefined) tool = tool.with('inputSchema', downgradeProperties(input).toString());
   const output = tool.object('outputSchema');
   return (output === undefined ? tool : tool.with('outputSchema', readableOutput(output)?.toString())).toString();
 }

@@ -46,8 +46,8 @@ export function hasWrappedOutput(tool: RawObject): boolean {
   return schema !== undefined && isWrapped(schema);
 }
 
-/** Replaces the schemas `true` and `false` of properties, which older typed clients cannot read. */
-function downgradeProperties(schema: RawObject): RawObject {
+/** Replaces the schemas `true` and `false` of properties, which older typed clients cannot read, by equivalent objects. */
+export function downgradeProperties(schema: RawObject): RawObject {
   const properties = schema.object('properties');
   if (properties === undefined) return schema;
   const downgraded = properties.map((raw) => {
