@@ -15,7 +15,7 @@ import type { AuditRecorder } from '../records/audit-recorder.ts';
 import { waitAtMost } from '../exchange/at-most.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
 import { collectInput } from '../questions/collect-input.ts';
-import type { HolderLinks } from '../connections/holder-links.ts';
+import { type HolderLinks, removedUpstream } from '../connections/holder-links.ts';
 import { withStateLoss } from '../connections/state-losses.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
@@ -104,10 +104,7 @@ export class Calls {
 
   async #send(exchange: OpenExchange, to: UpstreamRoute): Promise<CallOutcome> {
     const upstream = this.#parts.upstreams.get(to.upstream);
-    if (upstream === undefined) {
-      const message = `upstream "${to.upstream}" was removed from the configuration`;
-      throw new GatewayError('upstream-unavailable', { upstream: to.upstream, message, executed: 'no' });
-    }
+    if (upstream === undefined) throw removedUpstream(to.upstream);
     const { holder, request } = exchange;
     const { audit } = this.#parts;
     if (audit !== undefined) await audit.begin(request, exchange.client.caller, to.upstream, to.upstreamTool);

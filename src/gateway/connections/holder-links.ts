@@ -83,8 +83,7 @@ export class HolderLinks {
   open(holder: ConnectionHolder, upstreamId: string): Promise<Link> {
     const upstream = this.#upstreams.get(upstreamId);
     if (upstream !== undefined) return this.#openAt(holder, upstream);
-    const message = `upstream "${upstreamId}" was removed from the configuration`;
-    return Promise.reject(new GatewayError('upstream-unavailable', { upstream: upstreamId, message }));
+    return Promise.reject(removedUpstream(upstreamId));
   }
 
   /**
@@ -359,4 +358,10 @@ export class HolderLinks {
 function removeLink(holder: ConnectionHolder, upstream: string): void {
   holder.linkPromises.delete(upstream);
   holder.links.delete(upstream);
+}
+
+/** Returns the failure of a request for an upstream that a reload has removed. */
+export function removedUpstream(upstream: string): GatewayError {
+  const message = `upstream "${upstream}" was removed from the configuration`;
+  return new GatewayError('upstream-unavailable', { upstream, message });
 }
