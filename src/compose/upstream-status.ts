@@ -30,7 +30,7 @@ function explanation({ reason, detail }: Lifecycle): string | undefined {
 
 function statusOf(upstream: Upstream, { offers, holders }: StatusSource): UpstreamStatus {
   const { id } = upstream;
-  const key = widestKey(offers, [id], 'legacy');
+  const key = widestKey(offers, [upstream], 'legacy');
   const { tools, prompts, lists, quarantined } = offers.catalog(id, key);
   const offer = offers.offerFor(id, key);
   const unreadable = offer?.unreadable?.filter(({ kind }) => kind === 'tool').length ?? 0;

@@ -60,8 +60,7 @@ export function createAdminPort(source: AdminSource): AdminPort {
   };
 
   const wholeCatalog = (view: View, era: Era): Catalog => {
-    const ids = view.upstreams.map(({ id }) => id);
-    return core.offers.catalog(view.id, widestKey(core.offers, ids, era));
+    return core.offers.catalog(view.id, widestKey(core.offers, view.upstreams, era));
   };
 
   const gapsOf = (id: string) => {

@@ -6,7 +6,6 @@ import type { Offers } from '../../gateway/lists/offers.ts';
 import { ERAS } from '../../protocol/revisions.ts';
 import { lastLists } from './last-lists.ts';
 import { unmatchedFiltersAt } from './unmatched-filters.ts';
-import { widestKey } from './widest-key.ts';
 
 /** The items of one upstream that clients do not get, and the endpoints where they get none. */
 export interface ListGaps {
@@ -29,18 +28,15 @@ export function listGapsOf(upstream: string, offers: Offers, views: ReadonlyMap<
   for (const view of views.values()) {
     const ids = view.upstreams.map(({ id }) => id);
     if (!ids.includes(upstream)) continue;
-    const key = widestKey(offers, ids, 'legacy');
-    const catalog = offers.catalog(view.id, key);
+    const key = lists.keyOf(view);
+    const catalog = lists.catalog(view);
     const endpoint = view.id === '' ? '/mcp' : `/mcp/${view.id}`;
     // A profile may leave out one upstream on purpose, but not everything.
     const counted = isProfile(view) ? ids : [upstream];
     const isListing = counted.some((id) => hasItems(offers.offerFor(id, key)));
     if (isListing && !counted.some((id) => publishes(catalog, id))) emptyAt.push(endpoint);
     // Those of a profile stand at its first upstream.
-    if (ids[0] === upstream) {
-      const whose = isProfile(view) ? `profile "${view.id}": ` : '';
-      for (const line of unmatchedFiltersAt(view, lists)) lines.add(`${whose}${line}`);
-    }
+    if (ids[0] === upstream) for (const line of unmatchedFiltersAt(view, lists)) lines.add(line);
     if (!isProfile(view)) continue;
     for (const problem of problemsOf(catalog, upstream)) {
       const line = problemLine(problem);

@@ -5,7 +5,7 @@ import type { LastLists } from './last-lists.ts';
 
 /**
  * Returns a sentence for each name in `includeTools`, `excludeTools` and `renames` of an endpoint's upstream or profile that no tool in the
- * last lists has. Returns none while an upstream of the endpoint was never listed.
+ * last lists has. Those of a profile begin with its name. Returns none while an upstream of the endpoint was never listed.
  */
 export function unmatchedFiltersAt(view: View, lists: LastLists): readonly string[] {
   if (view.id === '' || !view.upstreams.every(({ id }) => lists.isListed(id))) return [];
@@ -16,7 +16,8 @@ export function unmatchedFiltersAt(view: View, lists: LastLists): readonly strin
   }
   const names = items.map(({ prefixedName }) => prefixedName);
   const renames = Object.keys(view.renames).filter((name) => !names.includes(name));
-  return [...unmatchedGlobsOf(view, names), ...renames.map((name) => sentence('renames', name, names))];
+  const unmatched = [...unmatchedGlobsOf(view, names), ...renames.map((name) => sentence('renames', name, names))];
+  return unmatched.map((what) => `profile "${view.id}": ${what}`);
 }
 
 /** Returns a sentence for each glob of a filter that matches none of the names. */

@@ -15,8 +15,8 @@ import { unmatchedFiltersAt } from './unmatched-filters.ts';
  */
 export function unmatchedGlobs(config: Pick<Config, 'access' | 'upstreams'>, lists: LastLists): readonly string[] {
   const ofFilters = [...lists.views.values()].flatMap((view) => {
-    const whose = `${isProfile(view) ? 'profile' : 'upstream'} "${view.id}"`;
-    return unmatchedFiltersAt(view, lists).map((what) => `${whose}: ${what}`);
+    const unmatched = unmatchedFiltersAt(view, lists);
+    return isProfile(view) ? unmatched : unmatched.map((what) => `upstream "${view.id}": ${what}`);
   });
   return [...ofFilters, ...unmatchedRuleGlobs(config, lists)];
 }
