@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { testCore, type TestCore } from '../support/core.ts';
-import { legacyUpstream, modernUpstream, type Served, type ServerScript } from '../support/http-upstream.ts';
+import { legacyUpstream, modernUpstream, refuseWith, type ServerScript } from '../support/http-upstream.ts';
 import { modernRequest } from '../support/modern-client.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -9,14 +9,10 @@ const INVALID_PARAMS = -32_602;
 
 /** A server that answers every read with this error. */
 function failing(error: object): ServerScript {
-  const refuse = ({ id, response }: Served): undefined => {
-    response.writeHead(200, { 'content-type': 'application/json' });
-    response.end(JSON.stringify({ jsonrpc: '2.0', id, error }));
-  };
   return {
     resources: [{ uri: 'test://listed', name: 'listed' }],
     resourceTemplates: [{ uriTemplate: 'test://made/{id}', name: 'made' }],
-    answers: { 'resources/read': refuse },
+    answers: { 'resources/read': refuseWith(error) },
   };
 }
 

@@ -126,6 +126,13 @@ export class Served {
   }
 }
 
+/** Returns an answer of a server script: this error, with HTTP 200. */
+export function refuseWith(error: object): ({ id, response }: Served) => undefined {
+  return ({ id, response }) => {
+    response.writeHead(200, { 'content-type': 'application/json' }).end(errorText(id, { ...error }));
+  };
+}
+
 function capabilitiesOf({ capabilities, tools, prompts, resources, resourceTemplates }: ServerScript): Members {
   if (capabilities !== undefined) return capabilities;
   return {
