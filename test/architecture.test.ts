@@ -17,7 +17,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   load: ['config/config.ts'],
   protocol: ['json'],
   lock: ['json', 'protocol'],
-  config: ['protocol', 'policy', 'lock'],
+  config: ['json/record.ts', 'protocol', 'policy', 'lock'],
   catalog: ['json', 'protocol', 'config', 'lock'],
   policy: ['json', 'catalog/names/glob.ts', 'catalog/items/kind.ts'],
   egress: ['http1', 'config/credentials.ts'],

@@ -1,3 +1,4 @@
+import { isRecord } from '../json/record.ts';
 import { RawObject } from '../json/json.ts';
 import { featuresOf, isModernRevision, type Revision } from '../protocol/revisions.ts';
 import { supportsToolTasks, TASKS_EXTENSION } from '../protocol/tasks.ts';
@@ -25,10 +26,6 @@ function declared(offer: Offer, capability: string, member: string): unknown {
     if (isMalformed(thrown)) return undefined;
     throw thrown;
   }
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** Merges the settings of one extension. Arrays are united; of other values, the first in config order is kept. */

@@ -1,3 +1,5 @@
+import { memberOf } from '../json/record.ts';
+
 /** The least number of file descriptors reserved for upstreams, files and logs. A stdio process takes four. */
 const RESERVED = 512;
 const RESERVED_FRACTION = 4;
@@ -11,14 +13,10 @@ export function connectionLimit(openFiles: number): number {
   return Math.max(MIN_CONNECTIONS, openFiles - Math.max(RESERVED, Math.ceil(openFiles / RESERVED_FRACTION)));
 }
 
-function member(value: unknown, name: string): unknown {
-  return typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined;
-}
-
 /** Returns how many files this process may open, or undefined if the system sets no limit. */
 export function openFileLimit(): number | undefined {
   // Without this, the report looks up host names of peers. Node's types do not declare the member.
   Reflect.set(process.report, 'excludeNetwork', true);
-  const soft = member(member(member(process.report.getReport(), 'userLimits'), 'open_files'), 'soft');
+  const soft = memberOf(memberOf(memberOf(process.report.getReport(), 'userLimits'), 'open_files'), 'soft');
   return typeof soft === 'number' ? soft : undefined;
 }

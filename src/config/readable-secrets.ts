@@ -1,5 +1,6 @@
+import { isRecord } from '../json/record.ts';
 import type { Data, Document } from './document/document.ts';
-import { isList, isRecord, valueAt } from './document/expanded.ts';
+import { isList, valueAt } from './document/expanded.ts';
 import { type Path, problemLine } from './document/problem.ts';
 
 /** Settings of the gateway that are secrets as a whole. */

@@ -1,6 +1,7 @@
+import { isRecord } from '../json/record.ts';
 import { z } from 'zod';
 import type { Data, Document } from './document/document.ts';
-import { type Expanded, isList, isRecord, valueAt } from './document/expanded.ts';
+import { type Expanded, isList, valueAt } from './document/expanded.ts';
 import { keyText, type Path } from './document/problem.ts';
 import { gatewaySchema } from './schema/gateway-schema.ts';
 import { SECRET_FIELDS } from './schema/secret-fields.ts';

@@ -1,8 +1,9 @@
+import { isRecord } from '../json/record.ts';
 import { resolve } from 'node:path';
 
 import type { UpstreamConfig } from './upstream-config.ts';
 import type { Document } from './document/document.ts';
-import { isRecord, valueAt } from './document/expanded.ts';
+import { valueAt } from './document/expanded.ts';
 import type { ConfigFiles } from './files/config-files.ts';
 import { type Places, places } from './document/places.ts';
 import { ConfigError, keyText, type Path, type Problem, problemLine } from './document/problem.ts';

@@ -1,9 +1,10 @@
+import { isRecord } from '../json/record.ts';
 import { isDeepStrictEqual } from 'node:util';
 import { type Change, change, shown, shownValue } from './change.ts';
 import type { Definition } from './definition.ts';
 import { hiddenCharacters, hiddenSequence } from './hidden-characters.ts';
 import { imperatives } from './imperative-text.ts';
-import { isMembers, NO_MEMBERS, schemaChanges, textChange } from './schema-changes.ts';
+import { NO_MEMBERS, schemaChanges, textChange } from './schema-changes.ts';
 
 const SCHEMAS = new Set(['inputSchema', 'outputSchema']);
 const TEXTS = new Set(['title', 'description']);
@@ -40,11 +41,11 @@ export function suspicions(definition: Definition): readonly Change[] {
 /** Returns a definition as objects that inherit nothing: a member may be called `constructor`. */
 function parse(text: string): unknown {
   if (text === '') return undefined;
-  return JSON.parse(text, (_name, value: unknown) => (isMembers(value) ? { __proto__: null, ...value } : value));
+  return JSON.parse(text, (_name, value: unknown) => (isRecord(value) ? { __proto__: null, ...value } : value));
 }
 
 function memberChanges(kind: Definition['kind'], before: unknown, after: unknown): readonly Change[] {
-  if (!isMembers(before) || !isMembers(after)) return [textChange(before, after, [])];
+  if (!isRecord(before) || !isRecord(after)) return [textChange(before, after, [])];
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])];
   return names.flatMap((name): readonly Change[] => {
     const [from, to] = [before[name], after[name]];
@@ -58,7 +59,7 @@ function memberChanges(kind: Definition['kind'], before: unknown, after: unknown
 }
 
 function hintChanges(before: unknown, after: unknown): readonly Change[] {
-  const [from, to] = [isMembers(before) ? before : NO_MEMBERS, isMembers(after) ? after : NO_MEMBERS];
+  const [from, to] = [isRecord(before) ? before : NO_MEMBERS, isRecord(after) ? after : NO_MEMBERS];
   const changes = HINTS.flatMap(({ name, fallback, careful }): readonly Change[] => {
     const [was, is] = [from[name] ?? fallback, to[name] ?? fallback];
     if (was === is) return [];
@@ -114,7 +115,7 @@ function argumentChanges(before: unknown, after: unknown): readonly Change[] {
 
 function byName(value: unknown): ReadonlyMap<string, Readonly<Record<string, unknown>>> {
   const items: readonly unknown[] = Array.isArray(value) ? value : [];
-  return new Map(items.filter(isMembers).map((item) => [String(item['name']), item]));
+  return new Map(items.filter(isRecord).map((item) => [String(item['name']), item]));
 }
 
 /** Returns the suspicious parts of all texts in a value that the text at the same place before does not have. */
@@ -124,8 +125,8 @@ function findings(after: unknown, before: unknown, path: readonly string[]): rea
     const earlier: readonly unknown[] = Array.isArray(before) ? before : [];
     return after.flatMap((item: unknown, at) => findings(item, earlier[at], [...path, String(at)]));
   }
-  if (!isMembers(after)) return [];
-  const earlier = isMembers(before) ? before : NO_MEMBERS;
+  if (!isRecord(after)) return [];
+  const earlier = isRecord(before) ? before : NO_MEMBERS;
   return Object.entries(after).flatMap(([name, value]) => {
     const at = [...path, name];
     const isNew = !Object.hasOwn(earlier, name);

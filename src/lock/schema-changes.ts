@@ -1,3 +1,4 @@
+import { isRecord } from '../json/record.ts';
 import { isDeepStrictEqual } from 'node:util';
 import { type Change, change, type ChangeCode, shownValue, textDifference } from './change.ts';
 
@@ -22,11 +23,6 @@ const MAPS = new Set(['$defs', 'definitions', 'patternProperties', 'dependentSch
 /** Keywords that are read together with others. */
 const HANDLED = new Set(['type', 'enum', 'const', 'properties', 'required']);
 
-/** Returns whether a value is a JSON object. */
-export function isMembers(value: unknown): value is Members {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 /**
  * Returns the changes between two JSON Schemas in words: what is accepted now and was not before, what is refused, and which texts
  * differ. A schema that is equal in meaning may still be reported as changed.
@@ -47,7 +43,7 @@ export function schemaChanges(before: unknown, after: unknown, path: readonly st
 /** Returns a schema as its members: `true` accepts anything, as `{}` does. Undefined for a schema that is no map. */
 function asMembers(schema: unknown): Members | undefined {
   if (schema === true) return NO_MEMBERS;
-  return isMembers(schema) ? schema : undefined;
+  return isRecord(schema) ? schema : undefined;
 }
 
 function replaced(before: unknown, after: unknown, path: readonly string[]): Change {
@@ -135,7 +131,7 @@ function propertyChanges(before: Members, after: Members, path: readonly string[
 }
 
 function membersOf(value: unknown): Members {
-  return isMembers(value) ? value : NO_MEMBERS;
+  return isRecord(value) ? value : NO_MEMBERS;
 }
 
 function namesOf(required: unknown): ReadonlySet<string> {

@@ -1,6 +1,4 @@
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
+import { isRecord } from '../json/record.ts';
 
 /** Returns the value at a path of names with dots between them. A member whose name has dots wins over a member of a member. */
 export function claimAt(claims: unknown, path: string): unknown {

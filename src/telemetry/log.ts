@@ -1,3 +1,4 @@
+import { memberOf } from '../json/record.ts';
 import { styleText } from 'node:util';
 import { pino } from 'pino';
 import type { DestinationStream, Logger as PinoLogger } from 'pino';
@@ -192,7 +193,7 @@ function failureOf(line: string): Failure | undefined {
   const fields: unknown = JSON.parse(line);
   if (typeof fields !== 'object' || fields === null || !('upstream' in fields)) return undefined;
   const phase = 'phase' in fields ? String(fields.phase) : undefined;
-  const reason = 'reason' in fields ? fields.reason : 'err' in fields ? messageOf(fields.err) : undefined;
+  const reason = 'reason' in fields ? fields.reason : 'err' in fields ? memberOf(fields.err, 'message') : undefined;
   if (phase === undefined && reason === undefined) return undefined;
   const message = 'msg' in fields ? String(fields.msg) : '';
   const upstream = String(fields.upstream);
@@ -202,10 +203,6 @@ function failureOf(line: string): Failure | undefined {
     reason: typeof reason === 'string' ? reason : '',
     isRecovery: message === STATE && phase === 'ready',
   };
-}
-
-function messageOf(error: unknown): unknown {
-  return typeof error === 'object' && error !== null && 'message' in error ? error.message : undefined;
 }
 
 const SECOND_MS = 1_000;

@@ -1,3 +1,4 @@
+import { memberOf } from '../json/record.ts';
 import { ERRORS } from '../errors.ts';
 import type { ErrorCode } from '../errors.ts';
 import type { Answer, RpcError } from '../protocol/jsonrpc.ts';
@@ -28,7 +29,8 @@ function isErrorCode(text: unknown): text is ErrorCode {
 }
 
 function rowOf({ data }: RpcError): ErrorCode | undefined {
-  return typeof data === 'object' && data !== null && 'code' in data && isErrorCode(data.code) ? data.code : undefined;
+  const code = memberOf(data, 'code');
+  return isErrorCode(code) ? code : undefined;
 }
 
 /**

@@ -4,6 +4,8 @@
  * stricter than Ajv where honest schemas do not differ: a reference must lead to a place in the same schema.
  */
 
+import { isRecord } from '../../json/record.ts';
+
 type Value = unknown;
 type Members = Readonly<Record<string, Value>>;
 
@@ -32,10 +34,6 @@ const DATA = new Set(['default', 'const', 'enum', 'examples']);
 
 /** Refused keywords: they change how a schema is compiled, or which schema a reference leads to. */
 const REFUSED = ['id', '$id', '$async', '$anchor', '$dynamicAnchor'];
-
-function isObject(value: Value): value is Members {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
 
 function isPattern(value: Value): boolean {
   if (typeof value !== 'string') return false;
@@ -84,7 +82,7 @@ function targetOf(ref: Value): readonly string[] | undefined {
 
 function isSchema(value: Value, found: Found): boolean {
   if (typeof value === 'boolean') return true;
-  if (!isObject(value) || !hasValidKeywords(value) || REFUSED.some((name) => Object.hasOwn(value, name))) return false;
+  if (!isRecord(value) || !hasValidKeywords(value) || REFUSED.some((name) => Object.hasOwn(value, name))) return false;
   found.schemas.add(value);
   if (value['$ref'] !== undefined) {
     const target = targetOf(value['$ref']);
@@ -107,14 +105,14 @@ function isSchemaList(value: Value, found: Found): boolean {
 
 function isSchemaMap(value: Value, found: Found, isByPattern: boolean): boolean {
   return (
-    isObject(value) &&
+    isRecord(value) &&
     Object.entries(value).every(([name, item]) => (!isByPattern || isPattern(name)) && isSchema(item, found))
   );
 }
 
 function isDependencies(value: Value, found: Found): boolean {
   return (
-    isObject(value) &&
+    isRecord(value) &&
     Object.values(value).every((item) =>
       Array.isArray(item) ? item.every((one) => typeof one === 'string') : isSchema(item, found),
     )
@@ -133,7 +131,7 @@ function memberAt(root: Value, path: readonly string[]): Value {
 /** Returns whether no refused keyword is in a value, since Ajv looks for ids under unknown keywords too. */
 function hasNoIds(value: Value): boolean {
   if (Array.isArray(value)) return value.every(hasNoIds);
-  if (!isObject(value)) return true;
+  if (!isRecord(value)) return true;
   return !REFUSED.some((name) => Object.hasOwn(value, name)) && Object.values(value).every(hasNoIds);
 }
 

@@ -1,3 +1,4 @@
+import { isRecord, memberOf } from '../../json/record.ts';
 import { COMMAND } from '../../command-name.ts';
 import { toolCallAnswer, type ToolCallAnswer } from '../../operator/admin/answers.ts';
 import { askGateway } from './admin-client.ts';
@@ -56,7 +57,7 @@ export function argumentsOf(args: readonly string[]): Record<string, unknown> {
   const [first] = args;
   if (args.length === 1 && first?.trimStart().startsWith('{') === true) {
     const value = parsed(first);
-    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return { ...value };
+    if (isRecord(value)) return { ...value };
     throw new CliError(EXIT.usage, 'the arguments are no JSON object; write one, or name=value for each');
   }
   const pairs = args.map((arg): [string, unknown] => {
@@ -80,14 +81,10 @@ function parsed(text: string): unknown {
 
 /** Returns the texts of a result; the whole result as JSON if it has other content. */
 function resultText(result: unknown): string {
-  const content = typeof result === 'object' && result !== null && 'content' in result ? result.content : undefined;
+  const content = memberOf(result, 'content');
   if (!Array.isArray(content) || content.length === 0) return jsonText(result);
-  const texts = content.map((part: unknown) => {
-    return typeof part === 'object' && part !== null && 'text' in part && typeof part.text === 'string'
-      ? part.text
-      : undefined;
-  });
-  if (texts.includes(undefined)) return jsonText(result);
+  const texts = content.map((part: unknown) => memberOf(part, 'text'));
+  if (!texts.every((text) => typeof text === 'string')) return jsonText(result);
   // Line breaks are the tool's own; other control characters could change the terminal.
-  return `${texts.map((text) => (text ?? '').split('\n').map(oneLine).join('\n')).join('\n')}\n`;
+  return `${texts.map((text) => text.split('\n').map(oneLine).join('\n')).join('\n')}\n`;
 }

@@ -1,3 +1,4 @@
+import { isRecord } from '../../json/record.ts';
 import { readFileSync } from 'node:fs';
 import { explain as explainItem } from '../../compose/admin/explain.ts';
 import { openOffline } from '../../compose/offline.ts';
@@ -89,7 +90,7 @@ function objectIn(text: string, option: string): Record<string, unknown> {
   } catch {
     value = undefined;
   }
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return { ...value };
+  if (isRecord(value)) return { ...value };
   throw new CliError(EXIT.usage, `${option}: expected a JSON object`);
 }
 

@@ -1,3 +1,4 @@
+import { isRecord } from '../../json/record.ts';
 import { isDeepStrictEqual } from 'node:util';
 
 import { type EffectTree, effectsAt, GATEWAY_EFFECTS, type GatewayEffect, UPSTREAM_EFFECTS } from './change-effects.ts';
@@ -84,7 +85,7 @@ export function appliedConfig(running: Config, next: Config): Config {
 }
 
 function appliedSettings<T>(running: T, next: T, effects: EffectTree<GatewayEffect>): T {
-  if (typeof effects === 'string' || !isMap(running) || !isMap(next)) {
+  if (typeof effects === 'string' || !isRecord(running) || !isRecord(next)) {
     return effectsAt(effects, []).includes('at the next start') ? running : next;
   }
   const settings = Object.entries(effects).map(([key, inner]): [string, unknown] => [
@@ -122,13 +123,9 @@ interface Change {
 /** Returns the different leaves of two values. Lists are leaves, and so is a map that only one of the values has. */
 function changesBetween(before: unknown, after: unknown, at: readonly string[] = []): readonly Change[] {
   if (isDeepStrictEqual(before, after)) return [];
-  if (!isMap(before) || !isMap(after)) return [{ at, before, after }];
+  if (!isRecord(before) || !isRecord(after)) return [{ at, before, after }];
   const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
   return [...keys].flatMap((key) => changesBetween(before[key], after[key], [...at, key]));
-}
-
-function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** Members of a config whose name in the file differs in more than its unit. */

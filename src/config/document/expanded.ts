@@ -1,3 +1,4 @@
+import { isRecord } from '../../json/record.ts';
 import type { Data } from './document.ts';
 import { expand } from './interpolate.ts';
 import type { ExpansionSyntax, Lookup } from './interpolate.ts';
@@ -41,10 +42,6 @@ export function expandData(path: Path, data: Data, lookup: Lookup, syntax: Expan
   };
 
   return { data: walk(data, path), replaced, unexpanded };
-}
-
-export function isRecord(value: Data | undefined): value is { readonly [key: string]: Data } {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 export function isList(value: Data | undefined): value is readonly Data[] {

@@ -1,7 +1,8 @@
+import { isRecord } from '../../json/record.ts';
 import { basename, resolve } from 'node:path';
 
 import type { Data, Document } from '../document/document.ts';
-import { isList, isRecord, valueAt } from '../document/expanded.ts';
+import { isList, valueAt } from '../document/expanded.ts';
 import type { ExpansionSyntax } from '../document/interpolate.ts';
 import type { Path, Problem } from '../document/problem.ts';
 import { problemLine } from '../document/problem.ts';

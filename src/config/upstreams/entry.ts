@@ -1,6 +1,7 @@
+import { isRecord } from '../../json/record.ts';
 import type { ClientStyle } from './client-file.ts';
 import type { Data, Document } from '../document/document.ts';
-import { expandData, isList, isRecord, valueAt } from '../document/expanded.ts';
+import { expandData, isList, valueAt } from '../document/expanded.ts';
 import type { Lookup } from '../document/interpolate.ts';
 import { placeText, problemLine } from '../document/problem.ts';
 import type { Path, Problem } from '../document/problem.ts';

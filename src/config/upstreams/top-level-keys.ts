@@ -1,7 +1,8 @@
+import { isRecord } from '../../json/record.ts';
 import { basename } from 'node:path';
 
 import type { Data, Document } from '../document/document.ts';
-import { isList, isRecord } from '../document/expanded.ts';
+import { isList } from '../document/expanded.ts';
 import type { Problem } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
 import { gatewaySchema } from '../schema/gateway-schema.ts';

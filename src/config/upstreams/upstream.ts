@@ -1,10 +1,11 @@
+import { isRecord } from '../../json/record.ts';
 import type { ClientStyle, EntryPath } from './client-file.ts';
 import { isLoopbackUrl } from '../schema/address.ts';
 import { CLIENT_FEATURES, type ClientFeature, type UpstreamConfig, type UpstreamTimeouts } from '../upstream-config.ts';
 import type { Data, Document } from '../document/document.ts';
 import { checkEntry, place } from './entry.ts';
 import type { CheckedEntry } from './entry.ts';
-import { isRecord, valueAt } from '../document/expanded.ts';
+import { valueAt } from '../document/expanded.ts';
 import type { Places } from '../document/places.ts';
 import { placeText, problemLine } from '../document/problem.ts';
 import type { Problem } from '../document/problem.ts';

@@ -1,3 +1,4 @@
+import { memberOf } from '../../json/record.ts';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import { type InputRequest, type InputRequired, mayRequireInput, readResult } from '../../protocol/input-required.ts';
@@ -59,7 +60,7 @@ export function inputRequired(upstream: string, exchange: Exchange, asked: Input
  */
 export function urlsRequired(upstream: string, exchange: Exchange, { message, data }: RpcError): CallOutcome {
   const { client, request } = exchange;
-  const listed: unknown = typeof data === 'object' && data !== null && 'elicitations' in data ? data.elicitations : [];
+  const listed = memberOf(data, 'elicitations');
   const elicitations = (Array.isArray(listed) ? listed : []).flatMap((one: unknown) =>
     isUrlElicitation(one) ? [one] : [],
   );

@@ -1,3 +1,4 @@
+import { isRecord, memberOf } from '../../json/record.ts';
 import type { Source } from '../../catalog/names/named-items.ts';
 import { type Caching, readCaching, UNCACHED } from '../../catalog/caching.ts';
 import { errorToClient, toClient as urisToClient } from '../../catalog/rewrite.ts';
@@ -163,8 +164,8 @@ function assertNoGatewayFault(upstream: string, { code, message: reason }: RpcEr
 
 /** Returns whether the client declares all capabilities that the error names as missing. */
 function declaresMissing(client: Client, { data }: RpcError): boolean {
-  const isNamed = typeof data === 'object' && data !== null && 'requiredCapabilities' in data;
-  return isNamed && declaresAll(client.caller.capabilities, data.requiredCapabilities);
+  const missing = memberOf(data, 'requiredCapabilities');
+  return missing !== undefined && declaresAll(client.caller.capabilities, missing);
 }
 
 /**
@@ -192,9 +193,8 @@ export function toolFailure(text: string): Answer {
 
 /** Returns the data of a URL elicitation error with the name of the upstream, and the ids that the client knows. @throws {GatewayError} if the policy refuses. */
 function elicitationsToClient(policy: QuestionPolicy, client: Client, upstream: string, data: unknown): unknown {
-  if (typeof data !== 'object' || data === null || !('elicitations' in data)) return data;
-  const { elicitations } = data;
-  if (!Array.isArray(elicitations)) return data;
+  const elicitations = memberOf(data, 'elicitations');
+  if (!isRecord(data) || !Array.isArray(elicitations)) return data;
   const questions = elicitations.map((one: unknown) => {
     const url = String(Object.getOwnPropertyDescriptor(Object(one), 'url')?.value);
     return { method: 'elicitation/create', params: RawObject.of({ mode: 'url', url }) };

@@ -1,3 +1,4 @@
+import { memberOf } from '../../json/record.ts';
 import type { AuditEvent, AuditOutcome, AuditVerdict } from '../../audit/audit-event.ts';
 import type { AuditTrail } from '../../audit/audit-trail.ts';
 import { isWithheldUri } from '../../catalog/resources/resources.ts';
@@ -257,8 +258,7 @@ function executedOf(exchange: OpenExchange | undefined, answer: Answer, outcome:
 }
 
 function executedIn({ data }: RpcError): AuditEvent['executed'] {
-  if (typeof data !== 'object' || data === null || !('executed' in data)) return undefined;
-  const { executed } = data;
+  const executed = memberOf(data, 'executed');
   return executed === 'no' || executed === 'yes' || executed === 'unknown' ? executed : undefined;
 }
 

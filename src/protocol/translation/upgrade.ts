@@ -2,6 +2,7 @@
  * Translates messages of legacy servers and clients to 2026-07-28. Parses as little as possible; unknown members stay.
  */
 
+import { isRecord } from '../../json/record.ts';
 import { RawObject } from '../../json/json.ts';
 import type { RpcError } from '../jsonrpc.ts';
 import { TextCache } from '../../json/text-cache.ts';
@@ -98,7 +99,7 @@ export function upgradeError(error: RpcError): RpcError {
 export function unknownItemError(error: RpcError, uri: string | undefined): RpcError {
   if (uri === undefined) return { ...error, code: RPC.invalidParams };
   const { message, data } = error;
-  const kept = typeof data === 'object' && data !== null && !Array.isArray(data) ? data : {};
+  const kept = isRecord(data) ? data : {};
   return { code: RPC.invalidParams, message, data: { ...kept, uri } };
 }
 

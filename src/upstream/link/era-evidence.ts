@@ -1,3 +1,4 @@
+import { memberOf } from '../../json/record.ts';
 import type { GatewayError } from '../../errors.ts';
 import type { RpcError } from '../../protocol/jsonrpc.ts';
 import { isModernDate } from '../../protocol/revisions.ts';
@@ -10,7 +11,7 @@ const MODERN_ERRORS: ReadonlySet<number> = new Set([RPC.headerMismatch, RPC.miss
 
 /** Returns the revisions in the data of a version error that the server supports. */
 export function supportedBy(data: unknown): readonly unknown[] {
-  const listed: unknown = typeof data === 'object' && data !== null && 'supported' in data ? data.supported : [];
+  const listed = memberOf(data, 'supported');
   return Array.isArray(listed) ? listed : [];
 }
 
