@@ -21,7 +21,7 @@ const DECIDE_MODERN_MS = 2_000;
 
 const DISCONNECTED = 'the client disconnected';
 
-/** HTTP status of errors that are the whole response. */
+/** HTTP status of errors that are the whole response, by their codes: those of upstreams have it too. Legacy clients get that of `errors.ts`. */
 const STATUS: ReadonlyMap<number, number> = new Map([
   [RPC.methodNotFound, 404],
   [RPC.headerMismatch, 400],
