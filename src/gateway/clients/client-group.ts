@@ -325,10 +325,7 @@ export class ClientGroups {
     this.#pool.setCapacity(sessions);
     const hasRoom = this.#pool.hasRoomFor(principal);
     if (count < sessionsPerPrincipal && hasRoom) return;
-    if (oldest === undefined && !hasRoom) {
-      if (this.#pool.hasFree) shares.onRefused('sessions');
-      throw noRoom(this.#pool, principal, sessions);
-    }
+    if (oldest === undefined && !hasRoom) throw noRoom(this.#pool, shares, principal, sessions);
     if (oldest === undefined) {
       const message =
         `clients of yours with ${count} different sets of capabilities are in use, as many as ` +

@@ -1,5 +1,5 @@
 import { GatewayError } from '../../errors.ts';
-import type { FairPool } from '../../upstream/quota/fair-pool.ts';
+import type { FairPool, Shares } from '../../upstream/quota/fair-pool.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
 
 /** Returns the error for a principal that has as many sessions in use as it may. */
@@ -10,8 +10,9 @@ export function tooMany(count: number): GatewayError {
   return new GatewayError('overloaded', { message });
 }
 
-/** Returns the error for a principal that gets no session because of those of all principals. */
-export function noRoom(pool: FairPool, principal: string, limit: number): GatewayError {
+/** Returns the error for a principal that gets no session because of those of all principals, and counts it. */
+export function noRoom(pool: FairPool, shares: Shares, principal: string, limit: number): GatewayError {
+  if (pool.hasFree) shares.onRefused('sessions');
   const message = pool.hasFree
     ? `you have ${pool.usedBy(principal)} of ${limit} sessions (gateway.limits.sessions), and the rest is kept for other clients; ` +
       'end one with DELETE, or try again later'

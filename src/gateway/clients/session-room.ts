@@ -94,8 +94,7 @@ export class SessionRoom {
     if (this.#pool.hasRoomFor(key)) return;
     const { oldest } = this.#sessionsOf(key);
     if (oldest !== undefined) return this.#parts.release(oldest);
-    if (this.#pool.hasFree) shares.onRefused('sessions');
-    throw noRoom(this.#pool, key, sessions);
+    throw noRoom(this.#pool, shares, key, sessions);
   }
 
   /**
