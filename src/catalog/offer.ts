@@ -131,19 +131,6 @@ function haveSameItems(a: readonly RawObject[], b: readonly RawObject[]): boolea
   return a === b || (a.length === b.length && a.every((item, i) => item.toString() === b[i]?.toString()));
 }
 
-/**
- * Returns the kinds of lists that differ between two offers; without an earlier offer, the kinds that are not empty.
- */
-export function changedKinds(before: Offer | undefined, after: Offer): readonly ListKind[] {
-  const earlier = before ?? EMPTY_OFFER;
-  const changed: ListKind[] = [];
-  if (!haveSameItems(earlier.tools, after.tools)) changed.push('tools');
-  if (!haveSameItems(earlier.prompts, after.prompts)) changed.push('prompts');
-  if (!haveSameItems(earlier.resources, after.resources) || !haveSameItems(earlier.templates, after.templates))
-    changed.push('resources');
-  return changed;
-}
-
 /** The format of an offer's file. {@link parseOffer} ignores files with another number. */
 const FORMAT = '1';
 
@@ -192,7 +179,8 @@ export class ListDigest {
 }
 
 /** The lists of an offer. */
-type ListMember = 'tools' | 'prompts' | 'resources' | 'templates';
+const LIST_MEMBERS = ['tools', 'prompts', 'resources', 'templates'] as const;
+type ListMember = (typeof LIST_MEMBERS)[number];
 
 function digestsOf({ tools, prompts, resources, templates }: Offer): Readonly<Record<ListMember, ListDigest>> {
   return {
@@ -232,7 +220,7 @@ export function sharedOffer(offer: Offer, digests = digestsOf(offer)): Offer {
 
 /** Returns whether two offers have the same content. Lists with the same content are mostly the same arrays. */
 export function isSameOffer(a: Offer, b: Offer): boolean {
-  return a === b || (changedKinds(a, b).length === 0 && restText(a) === restText(b));
+  return a === b || (LIST_MEMBERS.every((list) => haveSameItems(a[list], b[list])) && restText(a) === restText(b));
 }
 
 /** Returns the text of an offer's file. */

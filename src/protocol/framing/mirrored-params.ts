@@ -13,7 +13,7 @@ const KEYWORD = 'x-mcp-header';
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 
 /** `number` is absent, because two sides may write the same number differently. */
-const TYPES = ['string', 'integer', 'boolean'] as const;
+const TYPES = new Set(['string', 'integer', 'boolean']);
 
 /** One argument that is repeated in the header `Mcp-Param-<header>`. */
 export interface MirroredParam {
@@ -21,7 +21,6 @@ export interface MirroredParam {
   readonly header: string;
   /** Member names from the arguments inwards; never empty. */
   readonly path: readonly string[];
-  readonly type: (typeof TYPES)[number];
 }
 
 /**
@@ -51,11 +50,9 @@ function readAnnotation(schema: RawObject, path: readonly string[] | undefined):
   if (path === undefined || path.length === 0) {
     throw new InvalidAnnotation(`has the ${KEYWORD} "${shown}" where no argument is sure to be`);
   }
-  const named = schema.string('type');
-  const type = TYPES.find((known) => known === named);
-  if (type === undefined)
+  if (!TYPES.has(schema.string('type') ?? ''))
     throw new InvalidAnnotation(`has the ${KEYWORD} "${shown}" on what is no string, integer or boolean`);
-  return { header, path, type };
+  return { header, path };
 }
 
 function collectParams(root: RawObject): readonly MirroredParam[] {

@@ -198,9 +198,9 @@ test('matching headers are accepted', () => {
 });
 
 const PARAMS: readonly MirroredParam[] = [
-  { header: 'Region', path: ['region'], type: 'string' },
-  { header: 'Count', path: ['deep', 'count'], type: 'integer' },
-  { header: 'Flag', path: ['flag'], type: 'boolean' },
+  { header: 'Region', path: ['region'] },
+  { header: 'Count', path: ['deep', 'count'] },
+  { header: 'Flag', path: ['flag'] },
 ];
 
 const mirrored: { name: string; args: string; headers: Header[] }[] = [

@@ -25,9 +25,9 @@ test('annotated arguments are found at any depth, in order', () => {
   assert.deepEqual(found, {
     kind: 'mirrored',
     params: [
-      { header: 'Region', path: ['region'], type: 'string' },
-      { header: 'Count', path: ['x-mcp-header', 'count'], type: 'integer' },
-      { header: 'Flag', path: ['deep', 'er', 'flag'], type: 'boolean' },
+      { header: 'Region', path: ['region'] },
+      { header: 'Count', path: ['x-mcp-header', 'count'] },
+      { header: 'Flag', path: ['deep', 'er', 'flag'] },
     ],
   });
 });
