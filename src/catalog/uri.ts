@@ -47,10 +47,3 @@ export function unpublishUri(uri: string): { readonly id: string; readonly uri: 
 export function uriToClient(upstream: ViewUpstream, uri: string): string {
   return upstream.rawUris ? uri : publishUri(upstream.id, uri);
 }
-
-/** Returns the upstream's own form of a published URI that belongs to it. */
-export function uriToUpstream(upstream: ViewUpstream, uri: string): string {
-  if (upstream.rawUris) return uri;
-  const named = unpublishUri(uri);
-  return named?.id === upstream.id ? named.uri : uri;
-}

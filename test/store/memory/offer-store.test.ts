@@ -1,4 +1,4 @@
-import { MemoryOfferStore } from '../../../src/store/memory/offer-store.ts';
+import { MemoryOfferStore } from './memory-offer-store.ts';
 import { offerStoreContract } from '../offer-store.contract.ts';
 
 offerStoreContract('memory', async () =>

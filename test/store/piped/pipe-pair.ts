@@ -3,7 +3,7 @@ import type { LimitName } from '../../../src/limits.ts';
 import { MemoryCounterTable } from '../../../src/store/memory/counter-table.ts';
 import { MemoryKeyedCallStore } from '../../../src/store/memory/keyed-call-store.ts';
 import { MemoryKeyStore } from '../../../src/store/memory/key-store.ts';
-import { MemoryOfferStore } from '../../../src/store/memory/offer-store.ts';
+import { MemoryOfferStore } from '../memory/memory-offer-store.ts';
 import { MemoryOutcomeStore } from '../../../src/store/memory/outcome-store.ts';
 import { MemoryPlacementTable } from '../../../src/store/memory/placement-table.ts';
 import { MemoryRateTable } from '../../../src/store/memory/rate-table.ts';

@@ -1,4 +1,4 @@
-import type { OfferStore, StoredOfferKey, UpstreamKey } from '../offer-store.ts';
+import type { OfferStore, StoredOfferKey, UpstreamKey } from '../../../src/store/offer-store.ts';
 
 function nameOf({ upstream, target, era, capabilityKey, audience }: StoredOfferKey): string {
   return JSON.stringify([upstream, target, era, capabilityKey, audience]);
