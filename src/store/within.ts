@@ -1,3 +1,4 @@
+import { resultOrLate } from '../deadline.ts';
 import { GatewayError } from '../errors.ts';
 
 /**
@@ -6,15 +7,7 @@ import { GatewayError } from '../errors.ts';
  * @param limitMs ms.
  * @throws {GatewayError} `store-unavailable` if it takes longer.
  */
-export async function within<Value>(work: Promise<Value>, limitMs: number): Promise<Value> {
-  const late = Promise.withResolvers<never>();
-  const fail = () =>
-    late.reject(new GatewayError('store-unavailable', {}, new Error(`no answer within ${limitMs} ms`)));
-  // If this process was busy, the answer may have come, and is read first.
-  const timer = setTimeout(() => setImmediate(fail), limitMs);
-  try {
-    return await Promise.race([work, late.promise]);
-  } finally {
-    clearTimeout(timer);
-  }
+export function within<Value>(work: Promise<Value>, limitMs: number): Promise<Value> {
+  const late = () => new GatewayError('store-unavailable', {}, new Error(`no answer within ${limitMs} ms`));
+  return resultOrLate(work, limitMs, late);
 }

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ConcurrencyLimiter } from './quota/concurrency-limiter.ts';
 import type { Link, LinkUser } from './link/link.ts';
-import { settlesWithin } from './settles-within.ts';
+import { settlesWithin } from '../deadline.ts';
 
 /** The interval at which parked calls and tasks are looked for. They hold no slot of the limiter. */
 const POLL_MS = 100;

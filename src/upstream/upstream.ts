@@ -31,7 +31,7 @@ import { isExpired, staysOpen } from './idle-links.ts';
 import { type LinkRequest, Opener } from './link/opener.ts';
 import { retryUntilDone } from './lifecycle/retry-until-done.ts';
 import { detailOf, reasonOf } from './reason.ts';
-import { settlesWithin } from './settles-within.ts';
+import { settlesWithin } from '../deadline.ts';
 import { SingleRuns } from './single-runs.ts';
 import type { UpstreamEvents } from './upstream-events.ts';
 import { UpstreamLinks } from './upstream-links.ts';

@@ -12,7 +12,7 @@ import { RPC } from '../../protocol/rpc-codes.ts';
 import { NO_FEATURES } from '../../upstream/link/link.ts';
 import { type ResultTranslator, toolFailure, type UpstreamResult } from '../forward/result-translator.ts';
 import type { AuditRecorder } from '../records/audit-recorder.ts';
-import { waitAtMost } from '../exchange/at-most.ts';
+import { resultWithin } from '../../deadline.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
 import { collectInput } from '../questions/collect-input.ts';
 import { type HolderLinks, removedUpstream } from '../connections/holder-links.ts';
@@ -182,7 +182,7 @@ export class Calls {
   async #awaitLists({ client, holder, request }: OpenExchange): Promise<void> {
     if (!client.dialect.marksUnlistedItems || !namesUnlistedItem(client.catalog, request)) return;
     const refreshing = this.#parts.listRefresher.refreshFor(holder);
-    if (refreshing !== undefined) await waitAtMost([refreshing], LISTS_WAIT_MS);
+    if (refreshing !== undefined) await resultWithin(refreshing, LISTS_WAIT_MS);
   }
 
   /**

@@ -11,7 +11,7 @@ import { endAfter } from '../../telemetry/tracing/mcp-spans.ts';
 import type { Span } from '../../telemetry/tracing/tracing.ts';
 import { type CloseReason, isPrivate } from '../../upstream/link/link.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
-import { waitAtMost } from '../exchange/at-most.ts';
+import { resultWithin } from '../../deadline.ts';
 import { isWanted, lowestLevel } from '../exchange/log-level.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { ConnectionHolder, Link, Subscription, Upstream, Upstreams } from '../exchange/connection-holder.ts';
@@ -145,7 +145,10 @@ export class HolderLinks {
     const resubscribing = [...holder.subscriptions]
       .filter(([, to]) => to.upstream === link.upstream)
       .map(([publishedUri, { uri }]) => this.#resubscribe(link, holder, publishedUri, uri));
-    await waitAtMost([...resubscribing, this.#siblings.onLinkOpen(link, holder), this.#setLevel(link)], PREPARE_MS);
+    await resultWithin(
+      Promise.all([...resubscribing, this.#siblings.onLinkOpen(link, holder), this.#setLevel(link)]),
+      PREPARE_MS,
+    );
     return link;
   }
 
@@ -224,18 +227,15 @@ export class HolderLinks {
    * PREPARE_MS}.
    */
   async applyLogLevel(holder: ConnectionHolder): Promise<void> {
-    const links = [...holder.links.values()];
-    await waitAtMost(
-      links.map((link) => this.#setLevel(link)),
-      PREPARE_MS,
-    );
+    const settings = [...holder.links.values()].map((link) => this.#setLevel(link));
+    await resultWithin(Promise.all(settings), PREPARE_MS);
   }
 
   /** Lowers the log level of a link if a request wants log messages of a level that the link does not send. */
   async ensureLogLevel(holder: ConnectionHolder, link: Link, level: Severity): Promise<void> {
     if (holder.logLevel !== undefined && isWanted(level, holder.logLevel)) return;
     holder.logLevel = level;
-    await waitAtMost([this.#setLevel(link)], PREPARE_MS);
+    await resultWithin(this.#setLevel(link), PREPARE_MS);
   }
 
   /** Sends the log level of a link. Never rejects: after a failure only the log messages differ. */
@@ -275,7 +275,7 @@ export class HolderLinks {
     holder.subscriptions.set(detach(publishedUri), subscription);
     // The upstream was replaced before it answered.
     if (link.isRetired) this.#moveSubscriptions(holder, to.upstream);
-    await waitAtMost([this.#siblings.onSubscribed(holder, subscription)], PREPARE_MS);
+    await resultWithin(this.#siblings.onSubscribed(holder, subscription), PREPARE_MS);
     return answer;
   }
 

@@ -6,7 +6,7 @@ import type { Era } from '../../protocol/revisions.ts';
 import { isFailed } from '../../upstream/lifecycle/lifecycle.ts';
 import { type ClientFeatures, NO_FEATURES } from '../../upstream/link/link.ts';
 import { workTurn } from '../../work-turn.ts';
-import { waitAtMost } from '../exchange/at-most.ts';
+import { resultWithin } from '../../deadline.ts';
 import type { Offers } from './offers.ts';
 import type { ConnectionHolder, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import { StartQueue } from './start-queue.ts';
@@ -132,7 +132,7 @@ export class ListRefresher {
   }
 
   async #checkAfter(reading: Promise<unknown>, holder: ConnectionHolder): Promise<void> {
-    await waitAtMost([reading], READ_WAIT_MS);
+    await resultWithin(reading, READ_WAIT_MS);
     await this.#check(holder);
   }
 
@@ -227,10 +227,8 @@ export class ListRefresher {
   async #await(awaited: readonly Awaited[], limitMs: number, onLate: (one: Awaited) => void): Promise<void> {
     if (awaited.length === 0) return;
     const late = new Set(awaited);
-    await waitAtMost(
-      awaited.map((one) => one.refreshing.then((isFetched) => isFetched && late.delete(one))),
-      limitMs,
-    );
+    const all = awaited.map((one) => one.refreshing.then((isFetched) => isFetched && late.delete(one)));
+    await resultWithin(Promise.all(all), limitMs);
     for (const one of late) onLate(one);
   }
 

@@ -3,7 +3,7 @@ import type { Logger } from 'pino';
 import { isSameOffer, type Offer } from '../../catalog/offer.ts';
 import type { LimitName } from '../../limits.ts';
 import { type ClientFeatures, NO_FEATURES } from '../../upstream/link/link.ts';
-import { waitAtMost } from '../exchange/at-most.ts';
+import { resultWithin } from '../../deadline.ts';
 import type { ConnectionHolder, Link, Upstreams } from '../exchange/connection-holder.ts';
 import type { ListingQueue } from './listing-queue.ts';
 import type { Offers } from './offers.ts';
@@ -144,7 +144,7 @@ export class PrivateLists {
     const listings = [NO_FEATURES, ...(hasVariant ? [features] : [])].map((each) =>
       upstream.relist(era, each, audience).catch(() => undefined),
     );
-    await waitAtMost(listings, SHARED_MS);
+    await resultWithin(Promise.all(listings), SHARED_MS);
   }
 
   /** Removes the offers of a closed link from the catalogs of its users. */

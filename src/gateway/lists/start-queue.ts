@@ -1,4 +1,4 @@
-import { waitAtMost } from '../exchange/at-most.ts';
+import { resultWithin } from '../../deadline.ts';
 
 /** A start counts against the limit for at most this long. */
 const SHARE_MS = 5_000;
@@ -19,7 +19,7 @@ export class StartQueue {
     else await new Promise<void>((resolve) => this.#waiting.push(resolve));
     const starting = start();
     const settled = starting.catch(() => undefined);
-    void waitAtMost([settled], SHARE_MS).then(() => this.#release());
+    void resultWithin(settled, SHARE_MS).then(() => this.#release());
     await starting;
   }
 

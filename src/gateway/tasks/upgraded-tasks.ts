@@ -5,7 +5,7 @@ import { RawObject } from '../../json/json.ts';
 import type { LimitName } from '../../limits.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { isTerminal, upgradeTask } from '../../protocol/tasks.ts';
-import { waitAtMost } from '../exchange/at-most.ts';
+import { resultWithin } from '../../deadline.ts';
 import type { ResultTranslator } from '../forward/result-translator.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import type { Client } from '../exchange/exchange.ts';
@@ -96,7 +96,7 @@ export class UpgradedTasks {
     // The upstream may ask its questions only after `tasks/result` was sent.
     if (status === 'input_required') {
       this.#result(running, site).catch(() => undefined);
-      await waitAtMost([running.rounds.nextQuestions()], ASK_MS);
+      await resultWithin(running.rounds.nextQuestions(), ASK_MS);
     }
     return this.#unfinished(upgraded, running.rounds.openQuestions());
   }

@@ -2,16 +2,18 @@ import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RedisConfig } from '../../config/config.ts';
+import { resultOrLate } from '../../deadline.ts';
 import { GatewayError, StartError } from '../../errors.ts';
 import { Breaker } from './breaker.ts';
 import { type ChannelListener, type SubscriptionClient, Subscriptions } from './subscriptions.ts';
 
 /** The longest time that a command waits for Redis. */
 const COMMAND_MS = 250;
-/** The longest time of commands of the library itself, such as those of a handshake. Ours have {@link withinDeadline}, which bears a late event loop. */
+/** The longest time of commands of the library itself, such as those of a handshake. Ours have {@link resultOrLate}, which bears a late event loop. */
 const LIBRARY_MS = 5_000;
 /** Message of the error of the client library for a command that took too long. */
 const TIMED_OUT = 'Command timed out';
+const timedOut = () => new Error(TIMED_OUT);
 const CONNECT_MS = 1_000;
 /** A connection that answers nothing for this long is made again. */
 const SILENT_MS = 5_000;
@@ -79,7 +81,7 @@ export class RedisConnection implements AsyncDisposable {
     this.#clients = clients;
     this.#events = events;
     this.#commandMs = commandMs;
-    this.#subscriptions = new Subscriptions(clients.subscriptions, (reply) => withinDeadline(reply, commandMs));
+    this.#subscriptions = new Subscriptions(clients.subscriptions, (reply) => resultOrLate(reply, commandMs, timedOut));
   }
 
   /** Connects. Loads the client library, which nothing else does. @throws {StartError} if Redis cannot be reached. */
@@ -186,7 +188,7 @@ export class RedisConnection implements AsyncDisposable {
   async #sendOnce(name: string, args: readonly (string | number)[], limitMs: number): Promise<unknown> {
     if (!this.#breaker.mayTry(performance.now())) throw unavailable(this.#breaker.failure);
     try {
-      const reply = await withinDeadline(this.#clients.commands.call(name, [...args]), limitMs);
+      const reply = await resultOrLate(this.#clients.commands.call(name, [...args]), limitMs, timedOut);
       this.#breaker.onSuccess();
       return reply;
     } catch (thrown) {
@@ -310,19 +312,6 @@ async function createClients({ target, caFile }: RedisConfig): Promise<Clients> 
 /** Accepts the error of a failed connection, which the next command reports. Without a listener it would end the process. */
 function ignore(): void {
   // Nothing to do.
-}
-
-/** Rejects if a command takes longer. An answer that has come while the event loop was late is read before that. */
-async function withinDeadline(reply: Promise<unknown>, commandMs: number): Promise<unknown> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => setImmediate(() => reject(new Error(TIMED_OUT))), commandMs);
-  });
-  try {
-    return await Promise.race([reply, late]);
-  } finally {
-    clearTimeout(timer);
-  }
 }
 
 async function readCa(path: string): Promise<Buffer> {

@@ -1,0 +1,32 @@
+/**
+ * Waits of a bounded time. The work goes on after that, so it must bear that nobody waits for it: a later rejection is ignored. These
+ * waits alone keep no process alive.
+ */
+
+/** Resolves with the result of work, or with undefined after `limitMs`. Rejects if the work rejects in time. */
+export async function resultWithin<Value>(work: Promise<Value>, limitMs: number): Promise<Value | undefined> {
+  const late = Promise.withResolvers<undefined>();
+  const timer = setTimeout(late.resolve, limitMs, undefined).unref();
+  try {
+    return await Promise.race([work, late.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Resolves with whether a promise is fulfilled or rejected within this time. */
+export async function settlesWithin(promise: Promise<unknown>, limitMs: number): Promise<boolean> {
+  return (await resultWithin(Promise.allSettled([promise]), limitMs)) !== undefined;
+}
+
+/** Resolves with the result of work, or rejects with an error after `limitMs`. */
+export async function resultOrLate<Value>(work: Promise<Value>, limitMs: number, late: () => Error): Promise<Value> {
+  const failing = Promise.withResolvers<never>();
+  // If this process was busy, the result may have come, and is read first.
+  const timer = setTimeout(() => setImmediate(() => failing.reject(late())), limitMs);
+  try {
+    return await Promise.race([work, failing.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
