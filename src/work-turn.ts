@@ -1,5 +1,8 @@
-/** Number of pieces of work, and the time since the first one, after which further pieces wait for a later turn. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+
+/** Number of pieces of work, after which further pieces wait for a later turn of the event loop. */
 const PIECES_PER_TURN = 4;
+/** The time of one turn of the event loop, so that requests are served between two turns. */
 const SLICE_MS = 10;
 
 const waiters: (() => void)[] = [];
@@ -33,4 +36,16 @@ function endTurn(): void {
   if (next === undefined) return;
   beginTurn();
   next();
+}
+
+/** Runs the work for each item, in order, and yields to the event loop after each slice of time. */
+export async function inSlices<T>(items: Iterable<T>, work: (item: T) => void): Promise<void> {
+  let beganMs = performance.now();
+  for (const item of items) {
+    if (performance.now() - beganMs > SLICE_MS) {
+      await nextTurn();
+      beganMs = performance.now();
+    }
+    work(item);
+  }
 }

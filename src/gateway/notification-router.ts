@@ -12,7 +12,7 @@ import { elicitationIdToClient } from './questions/question-labels.ts';
 import type { UrlElicitations } from './questions/url-elicitations.ts';
 import { subscribersOf } from './connections/link-subscriptions.ts';
 import type { ResourceCache } from './forward/resource-cache.ts';
-import { inSlices } from './lists/in-slices.ts';
+import { inSlices } from '../work-turn.ts';
 import type { ListAnnouncer } from './lists/list-announcer.ts';
 import { ListingQueue } from './lists/listing-queue.ts';
 import type { Offers } from './lists/offers.ts';

@@ -1,4 +1,4 @@
-import { inSlices } from '../../gateway/lists/in-slices.ts';
+import { inSlices } from '../../work-turn.ts';
 import { ERAS } from '../../protocol/revisions.ts';
 import type { ProcessUsage } from '../../upstream/stdio/process-usage.ts';
 import { loadOf } from '../upstream-status.ts';
