@@ -55,6 +55,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   // Every failure can become a JSON-RPC error.
   'errors.ts': ['protocol'],
   'small-collections.ts': [],
+  'bounded-map.ts': [],
   'deadline.ts': [],
   'limits.ts': [],
   'peer-text.ts': [],
@@ -68,6 +69,7 @@ const TOP = ['main.ts', 'cli', 'compile-cache.ts', 'young-objects.ts', 'compose'
 
 /** May be imported by anyone. */
 const COMMON = [
+  'bounded-map.ts',
   'deadline.ts',
   'errors.ts',
   'limits.ts',

@@ -1,3 +1,4 @@
+import { setLatest } from '../bounded-map.ts';
 import { type LimitName, LIMITS } from '../limits.ts';
 
 /** The time that an inactive token is not asked about again. */
@@ -21,12 +22,6 @@ export class InactiveTokens {
 
   /** @param nowMs monotonic. */
   add(id: string, nowMs: number): void {
-    this.#untilMs.delete(id);
-    if (this.#untilMs.size >= LIMITS.inactiveTokens) {
-      this.#onLimit?.('inactiveTokens');
-      const [oldest = id] = this.#untilMs.keys();
-      this.#untilMs.delete(oldest);
-    }
-    this.#untilMs.set(id, nowMs + INACTIVE_MS);
+    if (setLatest(this.#untilMs, id, nowMs + INACTIVE_MS, LIMITS.inactiveTokens)) this.#onLimit?.('inactiveTokens');
   }
 }

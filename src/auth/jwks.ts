@@ -1,3 +1,4 @@
+import { setLatest } from '../bounded-map.ts';
 import { type CryptoKey, errors } from 'jose';
 import type { Logger } from 'pino';
 import type { Egress } from '../egress/egress.ts';
@@ -118,12 +119,7 @@ export class Jwks {
   }
 
   #rememberAbsent(kid = ''): void {
-    this.#absent.delete(kid);
-    if (this.#absent.size >= ABSENT_LIMIT) {
-      const [oldest = kid] = this.#absent.keys();
-      this.#absent.delete(oldest);
-    }
-    this.#absent.set(kid, this.#clock() + ABSENT_MS);
+    setLatest(this.#absent, kid, this.#clock() + ABSENT_MS, ABSENT_LIMIT);
   }
 
   /** Fetches the keys; concurrent callers share one fetch. Never rejects. */

@@ -1,3 +1,4 @@
+import { setLatest } from '../bounded-map.ts';
 import { type LimitName, LIMITS } from '../limits.ts';
 import type { Principal } from '../policy/principal.ts';
 
@@ -35,11 +36,7 @@ export class VerifiedTokens {
   add(key: string, principal: Principal, nowMs: number, expiresAtMs: number): void {
     const untilMs = Math.min(expiresAtMs, nowMs + MAX_AGE_MS);
     if (untilMs <= nowMs) return;
-    if (this.#entries.size >= LIMITS.verifiedTokens) {
-      this.#onLimit('verifiedTokens');
-      const [oldest = key] = this.#entries.keys();
-      this.#entries.delete(oldest);
-    }
-    this.#entries.set(key, { principal, sinceMs: nowMs, untilMs });
+    const entry = { principal, sinceMs: nowMs, untilMs };
+    if (setLatest(this.#entries, key, entry, LIMITS.verifiedTokens)) this.#onLimit('verifiedTokens');
   }
 }

@@ -1,3 +1,4 @@
+import { setLatest } from '../bounded-map.ts';
 import { GatewayError } from '../errors.ts';
 import { type LimitName, LIMITS } from '../limits.ts';
 import type { Credential, RequestCredentials } from '../upstream/http/request-credentials.ts';
@@ -133,11 +134,6 @@ export class CredentialCache implements RequestCredentials {
   #entryOf(audience: string): Entry {
     let entry = this.#entries.get(audience);
     if (entry !== undefined) return entry;
-    if (this.#entries.size >= LIMITS.credentialAudiences) {
-      this.#parts.onLimit('credentialAudiences');
-      const [oldest = audience] = this.#entries.keys();
-      this.#entries.delete(oldest);
-    }
     entry = {
       acquired: undefined,
       stepUp: new StepUp(this.#parts.scopes ?? NO_SCOPES, this.#parts.onLimit),
@@ -149,7 +145,8 @@ export class CredentialCache implements RequestCredentials {
       failure: undefined,
       acquiring: undefined,
     };
-    this.#entries.set(audience, entry);
+    if (setLatest(this.#entries, audience, entry, LIMITS.credentialAudiences))
+      this.#parts.onLimit('credentialAudiences');
     return entry;
   }
 

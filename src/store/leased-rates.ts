@@ -1,3 +1,4 @@
+import { setLatest } from '../bounded-map.ts';
 import { GatewayError } from '../errors.ts';
 import { LIMITS, type LimitName } from '../limits.ts';
 import type { RateTable } from './rate-table.ts';
@@ -123,17 +124,9 @@ export class LeasedRates {
     let window = this.#windows.get(counter);
     if (window === undefined) {
       window = { left: 0, untilMs: NEVER, askAgainMs: NEVER, hasShare: false, taking: undefined };
-      this.#windows.set(counter, window);
-      if (this.#windows.size > LIMITS.rateCounters) this.#makeRoom();
+      // The units of the oldest window are lost until it ends.
+      if (setLatest(this.#windows, counter, window, LIMITS.rateCounters)) this.#parts.onLimit('rateCounters');
     }
     return window;
-  }
-
-  /** Removes the oldest window. Its units are lost until it ends. */
-  #makeRoom(): void {
-    const [oldest] = this.#windows.keys();
-    if (oldest === undefined) return;
-    this.#parts.onLimit('rateCounters');
-    this.#windows.delete(oldest);
   }
 }

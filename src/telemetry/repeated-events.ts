@@ -1,3 +1,5 @@
+import { setLatest } from '../bounded-map.ts';
+
 /** An event that has not happened for this long counts as new. */
 const FORGET_MS = 10 * 60_000;
 const FIRST_INTERVAL_MS = 60_000;
@@ -35,9 +37,8 @@ export class RepeatedEvents {
     const known = reasons.get(like);
     reasons.delete(like);
     if (known === undefined || nowMs - known.seenMs > FORGET_MS + known.intervalMs) {
-      reasons.set(like, { count: 0, loggedMs: nowMs, seenMs: nowMs, intervalMs: FIRST_INTERVAL_MS });
-      const [oldest] = reasons.keys();
-      if (reasons.size > MAX_REASONS && oldest !== undefined) reasons.delete(oldest);
+      const first = { count: 0, loggedMs: nowMs, seenMs: nowMs, intervalMs: FIRST_INTERVAL_MS };
+      setLatest(reasons, like, first, MAX_REASONS);
       return 0;
     }
     reasons.set(like, known);

@@ -54,7 +54,7 @@ const ALONE = [
   'test/config/file-watch.test.ts',
   'test/downstream/{memory,resume,wire}.test.ts',
   'test/downstream/memory/byte-budget.test.ts',
-  'test/{deadline,small-collections,young-objects,work-turn}.test.ts',
+  'test/{bounded-map,deadline,small-collections,young-objects,work-turn}.test.ts',
   'test/json/{memo,kept-text}.test.ts',
   'test/compose/workers/**/*.test.ts',
 ];

@@ -1,3 +1,4 @@
+import { setLatest } from '../../bounded-map.ts';
 import { isAuthRequired } from '../../config/auth-required.ts';
 import type { Config } from '../../config/config.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
@@ -36,13 +37,7 @@ export class PrincipalShares implements Shares {
 
   /** Sets the weight of a principal for the pools that it uses from now on. */
   setWeight(principal: string, weight: number): void {
-    this.#weights.delete(principal);
-    if (weight === 1) return;
-    const [oldest] = this.#weights.keys();
-    if (oldest !== undefined && this.#weights.size >= LIMITS.principalWeights) {
-      this.#weights.delete(oldest);
-      this.#onLimit('principalWeights');
-    }
-    this.#weights.set(principal, weight);
+    if (weight === 1) this.#weights.delete(principal);
+    else if (setLatest(this.#weights, principal, weight, LIMITS.principalWeights)) this.#onLimit('principalWeights');
   }
 }

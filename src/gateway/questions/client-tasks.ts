@@ -1,3 +1,4 @@
+import { setLatest } from '../../bounded-map.ts';
 import { randomUUID } from 'node:crypto';
 import { isShown } from '../../catalog/catalog.ts';
 import { arrayText, RawObject } from '../../json/json.ts';
@@ -46,12 +47,8 @@ export class ClientTasks {
     if (result === undefined || state === undefined || task === undefined) return answer;
     const id = randomUUID();
     const hosted = this.#tasksOf(link);
-    hosted.set(id, { client: client.lasting, task: detach(task) });
-    const [oldest] = hosted.keys();
-    if (hosted.size > LIMITS.clientTasksPerConnection && oldest !== undefined) {
-      this.#onLimit('clientTasksPerConnection');
-      hosted.delete(oldest);
-    }
+    const kept = { client: client.lasting, task: detach(task) };
+    if (setLatest(hosted, id, kept, LIMITS.clientTasksPerConnection)) this.#onLimit('clientTasksPerConnection');
     const named = result.with('task', state.with('taskId', JSON.stringify(id)).toString());
     return { kind: 'result', result: named.toString() };
   }

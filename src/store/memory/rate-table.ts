@@ -1,3 +1,4 @@
+import { setLatest } from '../../bounded-map.ts';
 import type { RateLimiterMemory } from 'rate-limiter-flexible';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import type { RateTable, TakenUnits } from '../rate-table.ts';
@@ -34,9 +35,7 @@ export class MemoryRateTable implements RateTable {
     const made = new RateLimiterMemory({ keyPrefix: '', points: limit, duration: windowMs / 1_000 });
     const raced = this.#limiters.get(key);
     if (raced !== undefined) return raced;
-    const [oldest] = this.#limiters.keys();
-    if (this.#limiters.size >= MAX_LIMITERS && oldest !== undefined) this.#limiters.delete(oldest);
-    this.#limiters.set(key, made);
+    setLatest(this.#limiters, key, made, MAX_LIMITERS);
     return made;
   }
 

@@ -1,3 +1,4 @@
+import { setLatest } from '../../bounded-map.ts';
 import { createCipheriv, createDecipheriv, hash, hkdfSync, randomBytes } from 'node:crypto';
 
 const CIPHER = 'aes-256-gcm';
@@ -71,9 +72,7 @@ export class SealedBox {
     const secret = this.#secrets.get(head.subarray(0, ID_BYTES).toString('base64url'));
     if (secret === undefined) return undefined;
     const key = derive(secret, head.subarray(ID_BYTES));
-    const [oldest] = this.#derived.keys();
-    if (this.#derived.size >= MAX_DERIVED && oldest !== undefined) this.#derived.delete(oldest);
-    this.#derived.set(name, key);
+    setLatest(this.#derived, name, key, MAX_DERIVED);
     return key;
   }
 }

@@ -1,3 +1,4 @@
+import { setLatest } from '../../bounded-map.ts';
 import { ArrayMap } from '../../small-collections.ts';
 import { GatewayError } from '../../errors.ts';
 import { type Envelope, withEnvelope } from '../../protocol/envelope.ts';
@@ -315,11 +316,8 @@ export class Connection<Context> {
   }
 
   #keepProgress(token: number, context: Context): void {
-    this.#outliving.set(token, context);
-    const [oldest] = this.#outliving.keys();
-    if (this.#outliving.size <= LIMITS.answeredCallsWithProgress || oldest === undefined) return;
-    this.#events.onLimit?.('answeredCallsWithProgress');
-    this.#outliving.delete(oldest);
+    const isFull = setLatest(this.#outliving, token, context, LIMITS.answeredCallsWithProgress);
+    if (isFull) this.#events.onLimit?.('answeredCallsWithProgress');
   }
 
   #onNotification(notification: Notification, about: number | undefined): void {
