@@ -10,7 +10,7 @@ import type { UpstreamLoad } from '../telemetry/upstream-metrics.ts';
 import { shownText } from '../peer-text.ts';
 import { isUp, type Lifecycle } from '../upstream/lifecycle/lifecycle.ts';
 import { firstLines, problemLine } from './lists/list-gaps.ts';
-import { widestKey } from './lists/widest-key.ts';
+import { widestKey } from './lists/last-lists.ts';
 import type { ProcessUsage } from '../upstream/stdio/process-usage.ts';
 
 /** The parts of the core whose status is reported. */

@@ -1,5 +1,5 @@
 import type { Loaded } from './load.ts';
-import { newlyFailing } from './newly-failing.ts';
+import type { UpstreamConfig } from './upstream-config.ts';
 import { ConfigError, type Problem } from './document/problem.ts';
 import type { LastGoodUpstreams } from './upstream-source.ts';
 
@@ -56,4 +56,16 @@ async function attempt(load: () => Promise<Loaded>): Promise<Loaded | ConfigErro
 function refused({ problems }: ConfigError, message: string): ConfigError {
   const problem: Problem = { file: '--last-good', line: 0, column: 0, key: '', message };
   return new ConfigError([problem, ...problems]);
+}
+
+/**
+ * Returns the upstreams that cannot be started although they could before, or that are new. A file with one of them is broken: a
+ * typing error must not end an upstream that works.
+ */
+export function newlyFailing(
+  before: readonly UpstreamConfig[],
+  next: readonly UpstreamConfig[],
+): readonly UpstreamConfig[] {
+  const failedBefore = new Set(before.filter(({ problem }) => problem !== undefined).map(({ id }) => id));
+  return next.filter(({ id, problem }) => problem !== undefined && !failedBefore.has(id));
 }

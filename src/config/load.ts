@@ -5,7 +5,6 @@ import { addressesOf, exposure, exposureWarnings, readOverrides } from './sectio
 import type { Addresses } from './sections/addresses.ts';
 import { findUpstreams } from './upstreams/client-file.ts';
 import { authProblems } from './sections/auth-checks.ts';
-import { workerProblems } from './sections/worker-checks.ts';
 import { isAuthRequired } from './auth-required.ts';
 import type {
   AuditConfig,
@@ -401,4 +400,11 @@ function freeze<T>(value: T): T {
     for (const member of Object.values(value)) freeze(member);
   }
   return value;
+}
+
+/** Returns the problems with settings that a gateway with several workers cannot have. */
+function workerProblems(document: Document, { workers, redis }: GatewaySettings): Problem[] {
+  if (workers === 1 || redis === undefined) return [];
+  const message = 'needs a gateway without gateway.redis; start a replica for each core instead';
+  return [document.problem(['gateway', 'workers'], message, 'value')];
 }

@@ -6,7 +6,7 @@ import type { EdgeMemory } from './memory/edge-memory.ts';
 import type { SessionStreams } from './streams/session-streams.ts';
 import { EVENT_STREAM_HEADERS, type EventStream } from './streams/event-stream.ts';
 import { holdUnsent } from './streams/unsent-answer.ts';
-import { writable } from './streams/writable.ts';
+import { writable } from './streams/stream-writer.ts';
 
 function writeHead(response: ClientResponse, status: number, bytes: number, sessionId?: string): void {
   const headers = ['content-type', 'application/json', 'content-length', String(bytes)];

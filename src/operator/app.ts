@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import { type Context, Hono } from 'hono';
 
 import { escapeUnseen } from '../peer-text.ts';
@@ -5,7 +6,6 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import type { AdminApp } from './admin/admin-app.ts';
 import { ADMIN_PATH } from './admin/routes.ts';
 import type { ConfigState } from './config-control.ts';
-import { isOwnHost } from './host.ts';
 
 interface Readiness {
   readonly ready: boolean;
@@ -28,6 +28,17 @@ export interface OperatorView {
   upstreams(): Promise<readonly object[]>;
   /** The running config and the one on disk. */
   config(): ConfigState;
+}
+
+/**
+ * Returns whether a `Host` header names this gateway. A web page rebound to our address (DNS rebinding) still sends its
+ * own host name. Addresses are accepted, because no page can use one as its name, and probes use them.
+ */
+function isOwnHost(header: string | undefined, allowed: readonly string[]): boolean {
+  const [, name = ''] = /^(\[[\da-fA-F:.]+\]|[^:]+)(?::\d+)?$/.exec(header ?? '') ?? [];
+  const host = name.toLowerCase();
+  if (host === 'localhost' || allowed.some((each) => each.toLowerCase() === host)) return true;
+  return isIP(host.startsWith('[') ? host.slice(1, -1) : host) !== 0;
 }
 
 /** Returns an answer that may hold texts of peers. */

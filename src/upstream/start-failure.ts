@@ -4,7 +4,6 @@ import { EVERYBODY } from './connection-key.ts';
 import { endpointHint } from './http/endpoint-hint.ts';
 import type { FailureScope } from './lifecycle/lifecycle.ts';
 import { lacksCredentials } from './link/era-evidence.ts';
-import { detailOf, reasonOf } from './reason.ts';
 import { StartTimeoutError } from './link/start-timeout.ts';
 import { ProgramError } from './stdio/spawn-failure.ts';
 
@@ -44,4 +43,14 @@ export function startFailure({ id, target }: UpstreamConfig, audience: string, t
 export function retiredError(id: string): GatewayError {
   const message = `upstream "${id}" was removed or replaced`;
   return new GatewayError('upstream-unavailable', { upstream: id, message });
+}
+
+/** Returns the part of an error that clients may read. */
+export function reasonOf(error: GatewayError): string {
+  return error.detail.message ?? error.message;
+}
+
+/** Returns the part of an error that only operators may read. */
+export function detailOf({ cause }: GatewayError): string | undefined {
+  return cause instanceof Error ? cause.message : undefined;
 }

@@ -20,7 +20,7 @@ import { explain } from './explain.ts';
 import { logLevelOf, processControls } from './process-controls.ts';
 import { nextStepFor } from '../next-step.ts';
 import { listGapsOf } from '../lists/list-gaps.ts';
-import { widestKey } from '../lists/widest-key.ts';
+import { widestKey } from '../lists/last-lists.ts';
 import { disabledReason } from '../reload/upstream-changes.ts';
 import { fullUpstreamStatuses } from '../upstream-status.ts';
 

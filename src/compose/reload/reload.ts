@@ -11,7 +11,7 @@ import {
 import { diffLines } from '../../config/changes/diff-text.ts';
 import { ConfigError } from '../../config/document/problem.ts';
 import type { Loaded, LoadedFiles } from '../../config/load.ts';
-import { newlyFailing } from '../../config/newly-failing.ts';
+import { newlyFailing } from '../../config/last-good.ts';
 import type { Setting } from '../../config/settings.ts';
 import { StartError } from '../../errors.ts';
 import type {

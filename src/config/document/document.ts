@@ -2,7 +2,6 @@ import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } from 'yam
 import type { Node, Pair } from 'yaml';
 
 import { jsonFault } from './json-problem.ts';
-import { blankComments, isJson } from './jsonc.ts';
 import { ConfigError, keyText } from './problem.ts';
 import type { Path, Problem } from './problem.ts';
 import { yamlMessage } from './yaml-problem.ts';
@@ -191,4 +190,22 @@ export function parseText(file: string, raw: string): Document {
 function quoteHint(text: string, offset: number): string {
   const line = text.slice(text.lastIndexOf('\n', offset - 1) + 1, offset + 80).split('\n', 1)[0] ?? '';
   return /[{,].*[:,[]\s*\$\{/.test(line) ? ' (inside {…} and […], text with ${…} needs quotes)' : '';
+}
+
+/**
+ * Matches one JSON string, line comment or block comment. Strings match first, so that their content is not taken for a
+ * comment.
+ */
+const TOKENS = /"(?:[^"\\\n]|\\.)*"|\/\/[^\n\r]*|\/\*[^]*?(?:\*\/|$)/g;
+
+/** Replaces comments with spaces, so that every offset, line and column stays the same. */
+function blankComments(text: string): string {
+  return text.replace(TOKENS, (token) => (token.startsWith('"') ? token : token.replace(/[^\n\r]/g, ' ')));
+}
+
+/** Returns whether a file is JSON: by its name, or else by its first characters. */
+function isJson(file: string, text: string): boolean {
+  if (/\.jsonc?$/i.test(file)) return true;
+  if (/\.ya?ml$/i.test(file)) return false;
+  return /^\s*(?:\{|\/\/|\/\*)/.test(text);
 }

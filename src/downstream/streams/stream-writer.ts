@@ -2,7 +2,6 @@ import type { ClientResponse } from '../../gateway/client-http.ts';
 import { LIMITS } from '../../limits.ts';
 import type { ByteAccount, ByteBudget, ByteHolder } from '../memory/byte-budget.ts';
 import type { StreamEvent } from './event-log.ts';
-import { writable } from './writable.ts';
 
 /** The response to a client, or the standard output of the program. */
 type Output = Pick<ClientResponse, 'write' | 'end' | 'destroy' | 'writableLength' | 'on' | 'once'>;
@@ -304,4 +303,12 @@ export class StreamWriter implements ByteHolder {
     this.#isGone = true;
     this.#handler.onGone(this.#clear());
   }
+}
+
+/** Node keeps a written string beside its bytes until the client has read them. From this size on, the bytes alone are written. */
+const LARGE_CHARS = 65_536;
+
+/** Returns what is written for a text: the text, or its bytes if it is large. */
+export function writable(text: string, encoding: 'latin1' | 'utf8' = 'utf8'): string | Buffer {
+  return text.length < LARGE_CHARS ? text : Buffer.from(text, encoding);
 }

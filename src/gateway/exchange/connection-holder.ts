@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { Offer } from '../../catalog/offer.ts';
 import type { RawObject } from '../../json/json.ts';
@@ -9,7 +10,6 @@ import type { Upstream as UpstreamOf } from '../../upstream/upstream.ts';
 import type { UpstreamSet } from '../../upstream/upstream-set.ts';
 import { clientDialect, type ClientDialect } from '../dialects/client-dialect.ts';
 import type { Caller } from './caller.ts';
-import { digestOf } from './digest.ts';
 import type { Recipient, Exchange } from './exchange.ts';
 import { forwardableCapabilities, capabilityKeyOf } from './client-capabilities.ts';
 import type { Severity } from '../../protocol/severity.ts';
@@ -175,4 +175,11 @@ export abstract class ConnectionHolder implements LinkUser {
   close(): void {
     this.#closed.abort();
   }
+}
+
+const DIGEST_CHARS = 16;
+
+/** Returns the name of a session or group for operators and logs. The id of a session is a credential and is never shown. */
+export function digestOf(handle: string): string {
+  return hash('sha256', handle, 'hex').slice(0, DIGEST_CHARS);
 }

@@ -12,8 +12,7 @@ import type { LoggedClient } from '../../telemetry/request-log.ts';
 import type { ModernCaller } from '../front.ts';
 import type { Caller } from '../exchange/caller.ts';
 import type { Verdict } from '../exchange/gate.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
-import { digestOf } from '../exchange/digest.ts';
+import { type ConnectionHolder, digestOf } from '../exchange/connection-holder.ts';
 import { bytesOf, resultBytes } from './message-bytes.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 
