@@ -1,8 +1,7 @@
 import { dirname, join, resolve } from 'node:path';
 
 import { readAccess } from './sections/access.ts';
-import { addressesOf, exposure, exposureWarnings, readOverrides } from './sections/addresses.ts';
-import type { Addresses } from './sections/addresses.ts';
+import { type Addresses, addressesOf, exposure, exposureWarnings, readOverrides } from './sections/addresses.ts';
 import { findUpstreams } from './upstreams/client-file.ts';
 import { authProblems } from './sections/auth-checks.ts';
 import { isAuthRequired } from './auth-required.ts';
@@ -18,18 +17,15 @@ import type {
 } from './config.ts';
 import type { Document } from './document/document.ts';
 import { expandData, valueAt } from './document/expanded.ts';
-import { gatewaySchema } from './schema/gateway-schema.ts';
-import type { GatewaySettings } from './schema/gateway-schema.ts';
+import { gatewaySchema, type GatewaySettings } from './schema/gateway-schema.ts';
 import { parseFile } from './parse-file.ts';
 import { LIMITS } from '../limits.ts';
 import { ConfigFiles, configLimitBytes, isJsonFile } from './files/config-files.ts';
 import { type FileProblem, fileProblemText } from './files/ordinary-file.ts';
 import { onChangeOf } from './on-change.ts';
 import { readableSecrets } from './readable-secrets.ts';
-import { places } from './document/places.ts';
-import type { Places } from './document/places.ts';
-import { ConfigError } from './document/problem.ts';
-import type { Problem } from './document/problem.ts';
+import { places, type Places } from './document/places.ts';
+import { ConfigError, type Problem } from './document/problem.ts';
 import { DEFAULT_LOCK_FILE, readLock } from './sections/lock.ts';
 import { judgePinnedNames } from './sections/pinned-names.ts';
 import { readProfiles } from './sections/profiles.ts';

@@ -1,7 +1,6 @@
 import { memberOf } from '../json/record.ts';
 import { styleText } from 'node:util';
-import { pino } from 'pino';
-import type { DestinationStream, Logger as PinoLogger } from 'pino';
+import { type DestinationStream, type Logger as PinoLogger, pino } from 'pino';
 
 import type { AccessLog, LogLevel } from '../config/config.ts';
 import { loggedError } from './log-error.ts';

@@ -1,6 +1,5 @@
 import { memberOf } from '../json/record.ts';
-import { ERRORS } from '../errors.ts';
-import type { ErrorCode } from '../errors.ts';
+import { type ErrorCode, ERRORS } from '../errors.ts';
 import type { Answer, RpcError } from '../protocol/jsonrpc.ts';
 
 /**

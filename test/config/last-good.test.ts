@@ -4,8 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { type KeptUpstreams, loadOrLastGood } from '../../src/config/last-good.ts';
-import { loadConfig } from '../../src/config/load.ts';
-import type { Loaded } from '../../src/config/load.ts';
+import { loadConfig, type Loaded } from '../../src/config/load.ts';
 
 const SAVED = '2026-11-20T08:00:00.000Z';
 const KEY = 'a'.repeat(64);

@@ -1,7 +1,15 @@
 /** A client that begins with `initialize`, over any transport. */
 import { PATIENCE_MS } from '../support/patience.ts';
-import type { Asked, Call, CallOptions, Client, Disconnect, Received, Reply } from './client.ts';
-import { Notifications } from './client.ts';
+import {
+  type Asked,
+  type Call,
+  type CallOptions,
+  type Client,
+  type Disconnect,
+  Notifications,
+  type Received,
+  type Reply,
+} from './client.ts';
 import { HttpWire, SseWire, StdioWire, type Wire } from './client-wire.ts';
 import { idOf, isMembers, object, same, string, type Id, type Members, type Message } from './json.ts';
 import { clientCapabilities } from './offering.ts';

@@ -1,6 +1,13 @@
 /** A client of 2026-07-28: its requests are independent, and are sent again with answers if the server needs input. */
-import type { Call, CallOptions, Client, Disconnect, Received, Reply } from './client.ts';
-import { Notifications } from './client.ts';
+import {
+  type Call,
+  type CallOptions,
+  type Client,
+  type Disconnect,
+  Notifications,
+  type Received,
+  type Reply,
+} from './client.ts';
 import { type Address, inTime } from './client-legacy.ts';
 import { HttpWire, StdioWire, type Wire } from './client-wire.ts';
 import { array, idOf, isMembers, object, same, string, type Id, type Members, type Message } from './json.ts';

@@ -4,8 +4,7 @@ import { eventText } from './events.ts';
 import { idOf, object, parse, string, type Members, type Message } from './json.ts';
 import type { LedgerWriter } from './ledger.ts';
 import { ModernUpstream } from './upstream-modern.ts';
-import { META, MODERN } from './words.ts';
-import { NAME_PARAMS } from './words.ts';
+import { META, MODERN, NAME_PARAMS } from './words.ts';
 import type { World } from './world.ts';
 
 const STATUS: Readonly<Record<number, number>> = {

@@ -3,8 +3,7 @@ import { test } from 'node:test';
 
 import { Hono } from 'hono';
 
-import { createOperatorApp } from '../../src/operator/app.ts';
-import type { OperatorView } from '../../src/operator/app.ts';
+import { createOperatorApp, type OperatorView } from '../../src/operator/app.ts';
 import type { ConfigState } from '../../src/operator/config-control.ts';
 import type { UpstreamStatus } from '../../src/operator/status.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';

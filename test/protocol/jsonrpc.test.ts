@@ -4,10 +4,10 @@ import { test } from 'node:test';
 import * as fc from '../support/fast-check.ts';
 
 import { RawObject } from '../../src/json/json.ts';
-import type { Message } from '../../src/protocol/jsonrpc.ts';
 import {
   idKey,
   isBatch,
+  type Message,
   MessageError,
   notificationText,
   parseBatch,

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { GatewayError } from '../../src/errors.ts';
-import type { LimitName } from '../../src/limits.ts';
-import { LIMITS } from '../../src/limits.ts';
+import { type LimitName, LIMITS } from '../../src/limits.ts';
 import { LeasedRates, type Wait } from '../../src/store/leased-rates.ts';
 import { MemoryRateTable } from '../../src/store/memory/rate-table.ts';
 import type { RateTable } from '../../src/store/rate-table.ts';

@@ -2,8 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import type { Loaded, LoadOptions } from '../../src/config/load.ts';
-import { loadConfig } from '../../src/config/load.ts';
+import { loadConfig, type Loaded, type LoadOptions } from '../../src/config/load.ts';
 import { ConfigError } from '../../src/config/document/problem.ts';
 
 /** Loads a text as the file `config.yaml` in a folder of its own, which is removed afterwards. */

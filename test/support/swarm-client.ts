@@ -1,6 +1,5 @@
 import { createParser } from 'eventsource-parser';
-import type { Dispatcher } from 'undici';
-import { Pool } from 'undici';
+import { type Dispatcher, Pool } from 'undici';
 
 export type RpcId = number | string;
 

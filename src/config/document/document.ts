@@ -1,9 +1,7 @@
-import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } from 'yaml';
-import type { Node, Pair } from 'yaml';
+import { isAlias, isMap, isScalar, isSeq, LineCounter, type Node, type Pair, parseDocument } from 'yaml';
 
 import { jsonFault } from './json-problem.ts';
-import { ConfigError, keyText } from './problem.ts';
-import type { Path, Problem } from './problem.ts';
+import { ConfigError, keyText, type Path, type Problem } from './problem.ts';
 import { yamlMessage } from './yaml-problem.ts';
 
 /** Any value of a config file. */

@@ -1,7 +1,6 @@
 import { isRecord } from '../../json/record.ts';
 import type { Data } from './document.ts';
-import { expand } from './interpolate.ts';
-import type { ExpansionSyntax, Lookup } from './interpolate.ts';
+import { expand, type ExpansionSyntax, type Lookup } from './interpolate.ts';
 import type { Path } from './problem.ts';
 
 /** A text that could not be expanded, with the reason. */

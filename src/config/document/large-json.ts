@@ -2,8 +2,7 @@ import { type Node, parseTree } from 'jsonc-parser';
 
 import type { Data, Document } from './document.ts';
 import { jsonFault } from './json-problem.ts';
-import { ConfigError, keyText } from './problem.ts';
-import type { Path, Problem } from './problem.ts';
+import { ConfigError, keyText, type Path, type Problem } from './problem.ts';
 
 /** Returns whether the gateway reads this member. `~/.claude.json` also keeps the history of every project. */
 function isRead(path: Path, isOurs: (key: string) => boolean): boolean {

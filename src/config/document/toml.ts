@@ -1,8 +1,7 @@
 import { parse, TomlDate, TomlError } from 'smol-toml';
 
 import type { Data, Document } from './document.ts';
-import { ConfigError, keyText } from './problem.ts';
-import type { Path, Problem } from './problem.ts';
+import { ConfigError, keyText, type Path, type Problem } from './problem.ts';
 
 interface Place {
   readonly offset: number;

@@ -2,8 +2,7 @@ import { isRecord } from '../../json/record.ts';
 import { z } from 'zod';
 
 import type { Data, Document } from '../document/document.ts';
-import { isList, valueAt, withValue } from '../document/expanded.ts';
-import type { Expanded } from '../document/expanded.ts';
+import { type Expanded, isList, valueAt, withValue } from '../document/expanded.ts';
 import type { Path, Problem } from '../document/problem.ts';
 import { HINTS } from './scalars.ts';
 import { SECRET_FIELDS } from './secret-fields.ts';

@@ -3,8 +3,7 @@ import type { Address } from '../config.ts';
 import type { Document } from '../document/document.ts';
 import { valueAt } from '../document/expanded.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
-import { problemLine } from '../document/problem.ts';
-import type { Problem } from '../document/problem.ts';
+import { type Problem, problemLine } from '../document/problem.ts';
 import { didYouMean } from '../document/suggest.ts';
 
 /** Addresses given on the command line. */

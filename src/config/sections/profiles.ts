@@ -2,8 +2,7 @@ import type { ProfileConfig } from '../config.ts';
 import type { UpstreamConfig } from '../upstream-config.ts';
 import type { Document } from '../document/document.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
-import { problemLine } from '../document/problem.ts';
-import type { Problem } from '../document/problem.ts';
+import { type Problem, problemLine } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
 
 interface ProfilesRead {

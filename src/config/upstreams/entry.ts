@@ -3,12 +3,10 @@ import type { ClientStyle } from './client-file.ts';
 import type { Data, Document } from '../document/document.ts';
 import { expandData, isList, valueAt } from '../document/expanded.ts';
 import type { Lookup } from '../document/interpolate.ts';
-import { placeText, problemLine } from '../document/problem.ts';
-import type { Path, Problem } from '../document/problem.ts';
+import { type Path, placeText, type Problem, problemLine } from '../document/problem.ts';
 import { checkSection } from '../schema/section.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
-import { OWN_KEYS, UPSTREAM_KEYS, upstreamSchema } from '../schema/upstream-schema.ts';
-import type { UpstreamEntry } from '../schema/upstream-schema.ts';
+import { OWN_KEYS, UPSTREAM_KEYS, type UpstreamEntry, upstreamSchema } from '../schema/upstream-schema.ts';
 
 /** One upstream entry: variables expanded, and every key checked. */
 export interface CheckedEntry {

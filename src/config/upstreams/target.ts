@@ -3,10 +3,9 @@ import { parseEnv } from 'node:util';
 import type { HttpTarget, StdioTarget } from '../upstream-config.ts';
 import type { CheckedEntry } from './entry.ts';
 import type { Places } from '../document/places.ts';
-import type { UpstreamEntry } from '../schema/upstream-schema.ts';
+import { TYPES, type UpstreamEntry } from '../schema/upstream-schema.ts';
 import { isSecureUrl } from '../schema/address.ts';
 import { authOf } from '../schema/credentials-schema.ts';
-import { TYPES } from '../schema/upstream-schema.ts';
 
 /** A problem of an entry, at one of its keys; without a key, of the entry as a whole. */
 export interface Fault {

@@ -1,7 +1,6 @@
 import type { Logger } from 'pino';
 import type { ListProblem } from '../../catalog/problems.ts';
-import type { Era } from '../../protocol/revisions.ts';
-import { ERAS } from '../../protocol/revisions.ts';
+import { type Era, ERAS } from '../../protocol/revisions.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 
 /** Problems of one upstream's lists that are logged individually, each time they change. */

@@ -6,8 +6,7 @@
  */
 
 import { arrayText, isArrayText, isObjectText, RawObject, rawItems } from '../../json/json.ts';
-import { featuresOf } from '../revisions.ts';
-import type { LegacyRevision, RevisionFeatures } from '../revisions.ts';
+import { featuresOf, type LegacyRevision, type RevisionFeatures } from '../revisions.ts';
 
 /** Members that a block loses when it becomes a text block. */
 const BLOCK_MEMBERS = ['uri', 'name', 'title', 'description', 'mimeType', 'size', 'icons', 'data'];

@@ -1,7 +1,6 @@
 import fs from 'node:fs';
 import { isatty } from 'node:tty';
-import { pino } from 'pino';
-import type { DestinationStream } from 'pino';
+import { type DestinationStream, pino } from 'pino';
 import { LIMITS } from '../../limits.ts';
 
 const STDERR = 2;

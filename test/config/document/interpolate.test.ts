@@ -3,8 +3,7 @@ import { test } from 'node:test';
 
 import * as fc from '../../support/fast-check.ts';
 
-import type { ExpansionSyntax, Lookup } from '../../../src/config/document/interpolate.ts';
-import { expand } from '../../../src/config/document/interpolate.ts';
+import { expand, type ExpansionSyntax, type Lookup } from '../../../src/config/document/interpolate.ts';
 import { quote, shortened } from '../../support/test-name.ts';
 
 const VARIABLES: Readonly<Record<string, string>> = {

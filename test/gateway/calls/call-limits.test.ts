@@ -8,11 +8,10 @@ import { LIMITS, type LimitName } from '../../../src/limits.ts';
 import type { Principal } from '../../../src/policy/principal.ts';
 import { accepted, asker } from '../../support/asker.ts';
 import { openTestAudit } from '../../support/audit.ts';
-import { accessOf } from '../../policy/policies.ts';
+import { accessOf, ANYONE } from '../../policy/policies.ts';
 import { type TestClient, testCore, toolCall } from '../../support/core.ts';
 import { type MemoryUpstream, memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { inputRequiredIn, modernRequest } from '../../support/modern-client.ts';
-import { ANYONE } from '../../policy/policies.ts';
 import { coreTaskUpstream } from '../../support/task-upstreams.ts';
 
 const TIMEOUT = { timeout: 120_000 };

@@ -9,8 +9,7 @@ import {
   downgradeListItem,
   downgradeResult,
 } from '../../../src/protocol/translation/downgrade.ts';
-import { LEGACY_REVISIONS } from '../../../src/protocol/revisions.ts';
-import type { LegacyRevision } from '../../../src/protocol/revisions.ts';
+import { LEGACY_REVISIONS, type LegacyRevision } from '../../../src/protocol/revisions.ts';
 
 const LINK =
   '{"type":"resource_link","uri":"file:///a.md","name":"a.md","mimeType":"text/markdown","annotations":{"priority":1.0},"x":7}';

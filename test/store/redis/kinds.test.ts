@@ -7,12 +7,11 @@ import { RedisCounterTable } from '../../../src/store/redis/counter-table.ts';
 import { RedisKeyStore } from '../../../src/store/redis/key-store.ts';
 import { RedisOfferStore } from '../../../src/store/redis/offer-store.ts';
 import { RedisOutcomeStore } from '../../../src/store/redis/outcome-store.ts';
-import { placementText } from '../../../src/store/placement-table.ts';
+import { type PlacementKey, placementText } from '../../../src/store/placement-table.ts';
 import { RedisPlacementTable } from '../../../src/store/redis/placement-table.ts';
 import { RedisSessionStore } from '../../../src/store/redis/session-store.ts';
 import { checkRedis } from '../../../src/store/redis/start-checks.ts';
 import { RedisTaskStore } from '../../../src/store/redis/task-store.ts';
-import type { PlacementKey } from '../../../src/store/placement-table.ts';
 import { openRedis, redisConfig, startCluster, startSentinel, startTls } from '../../support/redis.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
