@@ -10,8 +10,8 @@ const waiters: (() => void)[] = [];
 let currentTurn: { readonly beganMs: number; pieces: number } | undefined;
 
 /**
- * Resolves when a piece of long work may begin: at once if little work has begun in this turn of the event loop, else in a
- * later turn, in the order of the calls. So requests are served between the lists of many upstreams.
+ * Waits for a turn of the event loop with capacity left. Callers are served in order. So requests are served between the lists of many
+ * upstreams.
  */
 export function workTurn(): Promise<void> {
   if (currentTurn === undefined) beginTurn();

@@ -13,7 +13,7 @@ export interface Caching {
 /** The default where a server sends no caching fields: not cached, and for one client only. */
 export const UNCACHED: Caching = { ttlMs: 0, isPublic: false };
 
-/** Returns the caching fields of a result. Returns undefined where it has none, as results of the legacy era. */
+/** Returns the caching fields of a result; undefined for results of the legacy era, which have none. */
 export function readCaching(result: RawObject): Caching | undefined {
   const ttlMs = Number(result.raw('ttlMs') ?? Number.NaN);
   const scope = result.string('cacheScope');

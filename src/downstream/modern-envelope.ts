@@ -57,8 +57,8 @@ function readRequestEnvelope(
     return new GatewayError('invalid-envelope', { message: `"params._meta" needs ${reading.missing.join(' and ')}` });
   }
   if (lookup !== undefined && reading.version !== undefined && header !== reading.version) {
-    const say = header === undefined ? 'is missing' : `says ${header.slice(0, 40)}, and the body ${reading.version}`;
-    return new GatewayError('header-mismatch', { message: `the MCP-Protocol-Version header ${say}` });
+    const fault = header === undefined ? 'is missing' : `says ${header.slice(0, 40)}, and the body ${reading.version}`;
+    return new GatewayError('header-mismatch', { message: `the MCP-Protocol-Version header ${fault}` });
   }
   if (reading.kind === 'unsupported') return unsupported(reading.version);
   if (reading.kind === 'malformed') return new GatewayError('invalid-envelope', { message: reading.why });

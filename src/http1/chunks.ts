@@ -87,11 +87,11 @@ export class ChunkReader {
         this.#stage = this.#bytesLeft > 0 ? 'data' : 'trailer';
         return;
       case 'data-cr':
-        if (code !== CR) throw broken('a chunk is longer than it said');
+        if (code !== CR) throw broken('a chunk is longer than its size');
         this.#stage = 'data-lf';
         return;
       case 'data-lf':
-        if (code !== LF) throw broken('a chunk is longer than it said');
+        if (code !== LF) throw broken('a chunk is longer than its size');
         this.#digits = 0;
         this.#stage = 'size';
         return;
@@ -114,7 +114,7 @@ export class ChunkReader {
   #readSizeDigit(code: number): void {
     const digit = hexDigit(code);
     if (digit >= 0) {
-      if (++this.#digits > MAX_SIZE_DIGITS) throw broken('a chunk is larger than anything');
+      if (++this.#digits > MAX_SIZE_DIGITS) throw broken(`the size of a chunk has more than ${MAX_SIZE_DIGITS} digits`);
       this.#bytesLeft = this.#bytesLeft * 16 + digit;
     } else if (this.#digits > 0 && (code === CR || code === SEMICOLON)) {
       this.#stage = code === CR ? 'size-lf' : 'extension';
@@ -125,6 +125,6 @@ export class ChunkReader {
 
   #countByte(limit: 'chunkLineBytes' | 'trailerBytes'): void {
     if (++this.#lineBytes <= LIMITS[limit]) return;
-    throw new WireError('not-http', 'what surrounds the chunks of a response is too long', limit);
+    throw new WireError('not-http', 'the lines around the chunks of a response are too long', limit);
   }
 }

@@ -76,7 +76,7 @@ export class TlsWire implements Wire {
         bodyTimeout: bodyMs,
         reset: this.#distrust.isOn,
       },
-      new JudgedRequest(handler, () => this.#retire(pool), this.#onLimit),
+      new CheckedRequest(handler, () => this.#retire(pool), this.#onLimit),
     );
   }
 
@@ -125,7 +125,7 @@ export class TlsWire implements Wire {
 }
 
 /** Passes the events of one request to its handler, and reports a response that the handler rejects at its end. */
-class JudgedRequest implements Dispatcher.DispatchHandler, WireController {
+class CheckedRequest implements Dispatcher.DispatchHandler, WireController {
   readonly #handler: WireHandler;
   readonly #onRejected: () => void;
   readonly #onLimit: (limit: LimitName) => void;

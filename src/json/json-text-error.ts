@@ -1,9 +1,8 @@
 import type { LimitName } from '../limits.ts';
 
 /**
- * The text is not JSON, or not JSON we carry. `offset` is in UTF-16 units.
- *
- * `refused` says why JSON that is well-formed up to there is not carried; undefined where the text is no JSON.
+ * Thrown for text that is not valid JSON, repeats a member, or exceeds a limit. `refused` names the limit, or `duplicate`; undefined for
+ * invalid JSON. `offset` is in UTF-16 units.
  */
 export class JsonTextError extends Error {
   override readonly name = 'JsonTextError';

@@ -144,8 +144,8 @@ export function requestLogBeside(log: Logger): RequestLog | undefined {
 }
 
 /**
- * Drops repeated lines about an upstream, while that is enabled. A line that is due again carries the number of dropped lines as
- * `repeated`; the line that an upstream serves again, the number of failures that no line has reported as `failures`.
+ * Drops repeated lines about an upstream, while that is enabled. A line that is due again carries the number of dropped lines
+ * (`repeated`). The line that reports recovery carries the number of suppressed failures (`failures`).
  */
 function withoutRepeats(destination: DestinationStream, isEnabled: () => boolean): DestinationStream {
   const repeats = new RepeatedEvents();

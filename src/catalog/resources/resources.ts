@@ -247,9 +247,12 @@ export function isListedBy(resources: Resources, upstream: string, uri: string):
 }
 
 /**
- * Finds the upstream of a URI: by the id in it; else by the upstream that lists the URI in its own form, since models
- * copy URIs from free text; else by matching templates; else `fallback`, except that a web URI goes to the fallback
- * only if it is the only upstream.
+ * Finds the upstream of a URI. The first rule that applies decides:
+ *
+ * 1. the id in the URI;
+ * 2. the upstreams that list the URI in their own form, since models copy URIs from free text;
+ * 3. the upstreams with a template that matches;
+ * 4. `fallback`, but a web URI only if that is the only upstream.
  */
 export function locateResource(
   resources: Resources,

@@ -75,9 +75,7 @@ export function refuseSender(headers: RequestHeaders, allowedHosts: AllowedHosts
   }
   const [, name] = HOST.exec(host ?? '') ?? [];
   if (host === undefined || name === undefined || !allowedHosts.hosts.has(name.toLowerCase())) {
-    return new GatewayError('forbidden', {
-      message: 'this gateway is not known by the name in the Host header; add it to allowedHosts',
-    });
+    return new GatewayError('forbidden', { message: 'the Host header is not allowed; add its name to allowedHosts' });
   }
   if (origin !== undefined) {
     if (isOwnOrigin(origin, host, allowedHosts)) return undefined;

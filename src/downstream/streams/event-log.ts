@@ -33,9 +33,9 @@ export interface EventLog {
   /** Returns whether an event with a higher number is kept. */
   hasAfter(stream: string, seq: number): boolean | Promise<boolean>;
   /**
-   * Returns the events with a higher number, in order. The caller appends them again when it writes them, so the log may remove
-   * them; not if it returns a promise, since the reader may have gone when that resolves. Contains all events whose
-   * {@link append} has begun, since their writer may have gone before the acknowledgement. Never rejects.
+   * Returns the events with a higher number, in order. The log may drop them, because the caller appends them again when it writes them.
+   * An asynchronous log must keep them: the reader may disconnect before the promise resolves. Contains all events whose {@link append} has
+   * begun, since their writer may have gone before the acknowledgement. Never rejects.
    */
   takeAfter(stream: string, seq: number): readonly StreamEvent[] | Promise<readonly StreamEvent[]>;
   /**

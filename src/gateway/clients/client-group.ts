@@ -328,7 +328,7 @@ export class ClientGroups {
     if (oldest === undefined && !hasRoom) throw noRoom(this.#pool, shares, principal, sessions);
     if (oldest === undefined) {
       const message =
-        `clients of yours with ${count} different sets of capabilities are in use, as many as ` +
+        `this principal uses ${count} different client configurations, as many as ` +
         'gateway.limits.sessionsPerPrincipal allows; try again later';
       throw new GatewayError('overloaded', { message });
     }

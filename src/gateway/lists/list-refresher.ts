@@ -269,8 +269,8 @@ export class ListRefresher {
   }
 
   /**
-   * Begins to read the lists of an upstream whose process is about to start for this holder, unless this process of the
-   * gateway has read them: those on disk may be of an earlier version. The process that lists then serves the holder.
+   * Lists a process upstream that is about to start for this holder, unless this gateway process has already listed it. Lists on disk may be
+   * outdated. The process that lists then serves the holder.
    */
   beginListing(holder: ConnectionHolder, upstreamId: string): void {
     const upstream = this.#parts.upstreams.get(upstreamId);

@@ -94,9 +94,8 @@ export class Offers {
   }
 
   /**
-   * Applies another config; the views must be those of it already. Offers of removed upstreams are removed, and so are those of
-   * upstreams with another target, which are other servers. Returns the ids of upstreams without offers in memory, whose last good
-   * ones {@link restore} reads.
+   * Applies a new config. The views must be updated before. Removes the offers of removed upstreams, and of upstreams with another target,
+   * which are other servers. Returns the ids of upstreams without offers in memory, whose last good ones {@link restore} reads.
    */
   setConfig(config: Config): ReadonlySet<string> {
     const targets = new Map(config.upstreams.map((upstream) => [upstream.id, targetText(upstream)]));

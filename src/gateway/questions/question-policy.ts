@@ -51,7 +51,7 @@ export class QuestionPolicy {
     for (const { method, params = RawObject.EMPTY } of questions) {
       const reason = this.refusal(upstream, method, params);
       if (reason === undefined) continue;
-      const message = `upstream "${upstream}" asked for too much: ${reason}`;
+      const message = `upstream "${upstream}" sent a request that is not allowed: ${reason}`;
       throw new GatewayError('upstream-protocol', { upstream, message });
     }
   }

@@ -85,7 +85,7 @@ export class TaskDriver {
   async #answerQuestions(exchange: OpenExchange, site: TaskSite, state: RawObject, asked: Set<string>): Promise<void> {
     const requests = readRequests(state.object('inputRequests') ?? RawObject.EMPTY);
     if (requests === undefined) {
-      const message = `upstream "${site.upstream.id}" asks in a task for what is no request`;
+      const message = `upstream "${site.upstream.id}" has a task whose input request is not a valid request`;
       throw new GatewayError('upstream-protocol', { upstream: site.upstream.id, message });
     }
     const inputRequests = requests.filter(({ key }) => !asked.has(key));

@@ -48,10 +48,10 @@ function readAnnotation(schema: RawObject, path: readonly string[] | undefined):
     throw new InvalidAnnotation(`has an ${KEYWORD} ${JSON.stringify(shown)} that is no name of a header`);
   }
   if (path === undefined || path.length === 0) {
-    throw new InvalidAnnotation(`has the ${KEYWORD} "${shown}" where no argument is sure to be`);
+    throw new InvalidAnnotation(`has ${KEYWORD} "${shown}" on a schema that is not a fixed argument path`);
   }
   if (!TYPES.has(schema.string('type') ?? ''))
-    throw new InvalidAnnotation(`has the ${KEYWORD} "${shown}" on what is no string, integer or boolean`);
+    throw new InvalidAnnotation(`has ${KEYWORD} "${shown}" on a type that is no string, integer or boolean`);
   return { header, path };
 }
 

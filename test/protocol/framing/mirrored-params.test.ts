@@ -50,14 +50,18 @@ for (const { name, root } of none) {
 const invalid: { name: string; root: RawObject; why: RegExp }[] = [
   { name: 'an empty name', root: schema({ a: { type: 'string', 'x-mcp-header': '' } }), why: /no name of a header/ },
   { name: 'a name that is no text', root: schema({ a: { type: 'string', 'x-mcp-header': true } }), why: /no name/ },
-  { name: 'an annotation at the root', root: schema({}, { 'x-mcp-header': 'A' }), why: /where no argument/ },
+  { name: 'an annotation at the root', root: schema({}, { 'x-mcp-header': 'A' }), why: /not a fixed argument path/ },
   { name: 'no type', root: schema({ a: { 'x-mcp-header': 'A' } }), why: /no string, integer or boolean/ },
   {
     name: 'the same name twice',
     root: schema({ a: REGION, b: { type: 'object', properties: { c: { type: 'string', 'x-mcp-header': 'REGION' } } } }),
     why: /"REGION" twice/,
   },
-  { name: 'a hidden annotation', root: RawObject.parse('{"\\u0078-mcp-header":"A"}'), why: /where no argument/ },
+  {
+    name: 'a hidden annotation',
+    root: RawObject.parse('{"\\u0078-mcp-header":"A"}'),
+    why: /not a fixed argument path/,
+  },
   {
     name: 'a member named twice inside',
     root: RawObject.parse('{"properties":{"a":{"type":"string","type":"integer","x-mcp-header":"A"}}}'),
@@ -78,15 +82,19 @@ for (const type of ['array', 'object', 'null', ['string', 'null']]) {
 }
 const INNER = { properties: { a: REGION } };
 for (const keyword of ['items', 'additionalProperties', 'not', 'if', 'then', 'else', 'contains', 'propertyNames']) {
-  invalid.push({ name: `one below ${keyword}`, root: schema({}, { [keyword]: INNER }), why: /where no argument/ });
+  invalid.push({
+    name: `one below ${keyword}`,
+    root: schema({}, { [keyword]: INNER }),
+    why: /not a fixed argument path/,
+  });
 }
 for (const keyword of ['allOf', 'anyOf', 'oneOf', 'prefixItems', 'items']) {
   const root = schema({}, { [keyword]: [true, INNER] });
-  invalid.push({ name: `one in a list below ${keyword}`, root, why: /where no argument/ });
+  invalid.push({ name: `one in a list below ${keyword}`, root, why: /not a fixed argument path/ });
 }
 for (const keyword of ['$defs', 'definitions', 'patternProperties', 'dependentSchemas', 'dependencies']) {
   const root = schema({ b: { type: 'object', [keyword]: { c: INNER, d: ['e'] } } });
-  invalid.push({ name: `one by name below ${keyword}`, root, why: /where no argument/ });
+  invalid.push({ name: `one by name below ${keyword}`, root, why: /not a fixed argument path/ });
 }
 
 for (const { name, root, why } of invalid) {
