@@ -86,7 +86,6 @@ interface SseClient {
   principal: Principal;
   readonly view: string;
   readonly peer: Peer;
-  /** Ends the stream. */
   end(): void;
 }
 

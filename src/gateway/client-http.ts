@@ -1,6 +1,5 @@
 import type { IncomingMessage, OutgoingHttpHeaders } from 'node:http';
 
-/** A connection that can close. */
 export interface Closing {
   readonly destroyed: boolean;
   once(event: 'close', listener: () => void): unknown;
@@ -12,7 +11,6 @@ export interface Closing {
  */
 export interface ClientRequest extends Pick<IncomingMessage, 'method' | 'url' | 'headers' | 'rawHeaders'> {
   readonly destroyed: boolean;
-  /** The connection of the client. */
   readonly socket: Closing;
   /** True if the whole body has arrived. */
   readonly complete: boolean;

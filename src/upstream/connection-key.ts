@@ -8,7 +8,6 @@ export type CredentialSource = 'gateway' | 'principal';
 /** The properties of an upstream that decide which of its connections serves a user. */
 export interface ConnectionScope {
   readonly isolation: Isolation;
-  /** The era that the connection speaks. */
   readonly era: Era;
   /** True if each connection is a process of its own. */
   readonly isProcess: boolean;
@@ -69,7 +68,6 @@ export function discoveryKey(scope: ConnectionScope, capabilityKey: string, audi
   return keyOf('discovery', era, era === 'modern' ? '' : capabilityKey, audience);
 }
 
-/** Returns the place of the link with this key. */
 export function placeOf(key: string): LinkPlace {
   return { key, purpose: purposeOf(key) };
 }

@@ -8,7 +8,6 @@ import type { ConnectionQuota } from './quota/connection-quota.ts';
 import type { Shares } from './quota/fair-pool.ts';
 import type { TransportOption } from './rpc/transport.ts';
 
-/** The parts that an `Upstream` is constructed from. */
 export interface UpstreamParts {
   readonly config: UpstreamConfig;
   /** Its transports, in order of preference. */

@@ -130,12 +130,10 @@ export class Upstream<Context, User extends LinkUser> {
     return this.#lifecycles.overall;
   }
 
-  /** Its known support of the eras. */
   get eras(): Eras {
     return this.#opener.eras;
   }
 
-  /** Returns the serving era for clients of this era; undefined before a probe has decided it. */
   servingEra(client: Era): Era | undefined {
     return this.#opener.servingEra(client);
   }
@@ -165,7 +163,6 @@ export class Upstream<Context, User extends LinkUser> {
     return this.config.isolation !== 'shared';
   }
 
-  /** Returns whether each connection is a process. */
   get isProcess(): boolean {
     return this.#isProcess;
   }

@@ -82,7 +82,6 @@ function notAllowed(allow: string): Response {
   return refuse(new GatewayError('method-not-allowed', { message: `use ${allow}` }), undefined, { allow });
 }
 
-/** Creates the endpoints. */
 export function createEndpoints(parts: EndpointsParts): Endpoints {
   const { front, config, log, metrics, memory, eventLogs, refusals, load, isOver = () => false } = parts;
   const { currentOf = (principal: Principal) => principal } = parts;

@@ -3,7 +3,6 @@ import type { BudgetLimits } from './byte-budget.ts';
 export interface BodyBudgetEvents {
   /** Called when a body is refused for lack of room. */
   onRefused(): void;
-  /** Called when a body has stalled. */
   onStalled(): void;
 }
 

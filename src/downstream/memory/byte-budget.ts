@@ -47,7 +47,6 @@ export class ByteBudget {
     this.#onShed = onShed;
   }
 
-  /** Bytes of all holders. */
   get bytes(): number {
     return this.#bytes;
   }

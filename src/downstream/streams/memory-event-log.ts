@@ -172,7 +172,6 @@ export class MemoryEventLog implements EventLog, ByteHolder {
   }
 }
 
-/** Makes event logs in memory. */
 export class MemoryEventLogs implements EventLogs {
   readonly #limits: EventLimits;
   readonly #budget: ByteBudget;

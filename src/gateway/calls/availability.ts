@@ -5,7 +5,6 @@ import { GatewayError } from '../../errors.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';
 import { isFailed, isUp, type Lifecycle } from '../../upstream/lifecycle/lifecycle.ts';
 
-/** State of an upstream by its id. */
 export type LifecycleOf = (upstream: string) => Lifecycle | undefined;
 
 /** The member that names an item, and the kind of the item, by method. */

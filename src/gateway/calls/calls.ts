@@ -320,7 +320,6 @@ function headersOf(source: Source | undefined, params: RawObject): readonly Head
   return paramHeaders(source.headerParams, params.object('arguments'));
 }
 
-/** Returns the called tool in the current catalog. */
 function currentSource({ client: { catalog }, tool }: OpenExchange): Source | undefined {
   const target = tool === undefined ? undefined : catalog.tools.get(tool);
   return target === undefined ? undefined : sourceOf(catalog, target);

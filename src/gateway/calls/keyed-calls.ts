@@ -27,7 +27,6 @@ export interface KeyedCallsParts {
   readonly onLimit: (limit: LimitName) => void;
 }
 
-/** Makes a call at its upstream. */
 type MakeCall = (to: UpstreamRoute) => Promise<CallOutcome>;
 
 /** The time after which a client may ask for the answer of a call under way. */

@@ -375,7 +375,6 @@ export class ClientGroups {
     for (const group of this.#ready.values()) if (principals.has(group.principal)) this.#release(group);
   }
 
-  /** Releases all groups. */
   releaseAll(): void {
     for (const group of this.#ready.values()) this.#release(group);
   }

@@ -145,7 +145,6 @@ export class SessionRoom {
   }
 }
 
-/** Returns the name of the counter of a principal's sessions. */
 export function sessionCounterOf(principal: string): string {
   return `sessions ${principal}`;
 }

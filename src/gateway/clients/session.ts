@@ -20,7 +20,6 @@ import { WaitingMessages } from './waiting-messages.ts';
 import { isWanted } from '../exchange/log-level.ts';
 import { ConnectionHolder, type Link } from '../exchange/connection-holder.ts';
 
-/** A request of the gateway that the client has not answered yet. */
 interface PendingQuestion {
   readonly resolve: (answer: Answer) => void;
   readonly onProgress: (params: RawObject) => void;
@@ -29,19 +28,16 @@ interface PendingQuestion {
 /** The time that a user has to answer. Then the upstream gets an error. */
 const ASK_LIMIT_MS = 600_000;
 
-/** Receives the events of sessions. */
 export interface SessionEvents {
   /** An upstream begins to keep state for the session. See {@link ConnectionHolder.onStateKept}. */
   onStateKept(session: Session, upstream: string): Promise<void> | undefined;
   /** The session has lost a subscription, because the access policy denies its resource. */
   onSubscriptionDenied(session: Session, uri: string): void;
-  /** A link of the session has opened. */
   onLinkOpen(session: Session, link: Link): void;
   /** Another principal object, whose claims may differ, judges what runs without a request from now on. */
   onPrincipalChange(session: Session): void;
   /** Returns the catalog of the session for the claims of this principal object. */
   catalogOf(session: Session, principal: Principal): Catalog;
-  /** A bound of a session is reached. */
   readonly onLimit: (limit: LimitName) => void;
 }
 

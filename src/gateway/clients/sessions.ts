@@ -60,7 +60,6 @@ export interface SessionsParts {
   /** Runs when an upstream begins to keep state for a session that other processes may have. None of them learns of that state. */
   onStateOfLeft(session: Session, upstream: string): void;
   readonly upstreams: Upstreams;
-  /** Runs when a bound of a session is reached. */
   readonly onLimit: (limit: LimitName) => void;
 }
 

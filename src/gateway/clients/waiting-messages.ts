@@ -16,7 +16,6 @@ export class WaitingMessages {
   #texts: string[] = [];
   #bytes = 0;
 
-  /** Adds the text of a message. */
   add(text: string): void {
     // An equal notification has no new content.
     if (this.#texts.includes(text)) return;

@@ -31,9 +31,7 @@ export interface HolderLinksParts {
   readonly siblingsOf: (holder: ConnectionHolder) => Iterable<ConnectionHolder>;
   /** Runs when a link continues a session that an earlier process had at its upstream. */
   readonly onReattached: (link: Link) => void;
-  /** Runs before a link of a holder is opened. */
   readonly beforeOpen: (holder: ConnectionHolder, upstream: string) => void;
-  /** Runs when a link of a holder is open. */
   readonly onOpen: (link: Link) => void;
   readonly onLimit: (limit: LimitName) => void;
 }

@@ -59,7 +59,6 @@ export class PrivateOfferBudget {
     this.#release(offer);
   }
 
-  /** Releases all offers of a connection. */
   removeAll(owner: Owner): void {
     for (const capabilityKey of this.#owned.get(owner)?.keys() ?? []) this.remove(owner, capabilityKey);
   }

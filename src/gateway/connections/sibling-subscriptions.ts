@@ -108,7 +108,6 @@ function needsSubscriptions(link: Link): boolean {
   return isPrivate(link) && !link.connection.isClosed && canSubscribe(link);
 }
 
-/** Returns whether the holder is still subscribed to the resource. */
 function isSubscribed({ closed, subscriptions }: ConnectionHolder, to: Subscription): boolean {
   if (closed.aborted) return false;
   return [...subscriptions.values()].some(({ upstream, uri }) => upstream === to.upstream && uri === to.uri);

@@ -20,7 +20,6 @@ export type Link = LinkOf<Exchange, ConnectionHolder>;
 /** An upstream whose links have connection holders as users. */
 export type Upstream = UpstreamOf<Exchange, ConnectionHolder>;
 
-/** The upstreams of the gateway. */
 export type Upstreams = UpstreamSet<Exchange, ConnectionHolder>;
 
 /** A subscribed resource: its upstream, and its URI there. */
@@ -44,7 +43,6 @@ export interface StateLoss {
 export abstract class ConnectionHolder implements LinkUser {
   readonly key: string;
   readonly caller: Caller;
-  /** The rules by which the gateway answers and asks its clients. */
   readonly dialect: ClientDialect;
   readonly clientCapabilities: RawObject;
   readonly capabilityKey: string;
@@ -165,7 +163,6 @@ export abstract class ConnectionHolder implements LinkUser {
   /** Runs when a subscription of this holder was removed, because the access policy denies its resource. */
   abstract onSubscriptionDenied(uri: string): void;
 
-  /** Runs when a link of this holder has opened. */
   abstract onLinkOpen(link: Link): void;
 
   /** Returns the client that a server request without a related call is for; undefined if that is ambiguous. */

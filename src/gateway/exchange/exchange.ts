@@ -15,7 +15,6 @@ export interface Client {
   readonly caller: Caller;
   /** The same client beyond one request: equal for all requests of a session. */
   readonly lasting: Client;
-  /** The rules by which the gateway answers and asks the client. */
   readonly dialect: ClientDialect;
   readonly catalog: Catalog;
   /** The capabilities that upstreams may use. */

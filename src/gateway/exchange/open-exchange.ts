@@ -14,7 +14,6 @@ import type { UpstreamRoute } from './route.ts';
 /** The time that an upstream has to end the call after its server request was refused. Then the call is cancelled. */
 const FAIL_GRACE_MS = 1_000;
 
-/** Drops all messages. */
 export const NULL_SINK: MessageSink = { send: () => false };
 
 /** An exchange in one of its states: waiting for a slot, sent to its upstream, or cancelled. */

@@ -116,7 +116,6 @@ export function namesUnlistedItem(catalog: Catalog, { method, params }: Pick<Req
   }
 }
 
-/** Returns the error for a URI that no upstream has. */
 export function unknownResource(uri: string): GatewayError {
   return new GatewayError('unknown-resource', { message: uri, data: { uri } });
 }

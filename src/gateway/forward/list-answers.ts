@@ -15,10 +15,8 @@ import type { ListAnnouncer } from '../lists/list-announcer.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
 import type { Sealer } from '../handles/sealer.ts';
 
-/** The largest number of items on one page. */
 const PAGE_ITEMS = 1_000;
 
-/** The lifetime of a cursor. */
 const CURSOR_MS = 3_600_000;
 
 /** The client of a request for a list, with the rights of that request. */

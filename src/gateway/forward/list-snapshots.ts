@@ -24,7 +24,6 @@ export class ListSnapshots {
     return this.#snapshots.get(key)?.items;
   }
 
-  /** Keeps a list. */
   keep(key: string, items: readonly string[]): void {
     const known = this.#snapshots.get(key);
     const snapshot = known?.items === items ? known : { items, bytes: bytesOf(items) };

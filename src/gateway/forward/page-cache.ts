@@ -10,12 +10,10 @@ export class PageCache {
     this.#onLimit = onLimit;
   }
 
-  /** Bytes of all pages. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Removes all pages. */
   clear(): void {
     this.#pages.clear();
     this.#bytes = 0;

@@ -47,12 +47,10 @@ export class ResourceCache {
     this.#onLimit = onLimit;
   }
 
-  /** Bytes of all cached results. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Removes all results. */
   clear(): void {
     this.#byUpstream.clear();
     this.#bytes = 0;

@@ -33,7 +33,6 @@ export class BuiltCatalogs {
   readonly #ofRights = new WeakMap<Rights, WeakMap<Catalog, WeakRef<Catalog>>>();
   /** The sizes of lists of tools by view and era, for those that were measured. */
   readonly #toolListSizes = new Map<string, { readonly view: string; readonly size: ToolListSize }>();
-  /** The ids of the views of each upstream. */
   readonly #viewsOf = new Map<string, Set<string>>();
 
   constructor(config: Config, views: ReadonlyMap<string, View>, onLimit: (limit: LimitName) => void) {

@@ -1,6 +1,5 @@
 import { type LimitName, LIMITS } from '../../limits.ts';
 
-/** The running and waiting listings of one upstream. */
 interface UpstreamListings {
   running: number;
   /** Callbacks that start waiting listings, in the order of arrival. */

@@ -151,12 +151,10 @@ export class Offers {
     return this.#targets.get(upstream);
   }
 
-  /** Returns the ids of the views of this upstream. */
   viewsWith(upstream: string): ReadonlySet<string> {
     return this.#catalogs.viewsWith(upstream);
   }
 
-  /** Removes the catalogs and sizes that were made of the offers of this upstream. */
   #invalidate(upstream: string): void {
     this.#version++;
     this.#catalogs.removeOf(upstream);
@@ -481,7 +479,6 @@ export class Offers {
     return this.#catalogs.get(view, clients, (upstream) => this.#offerForClients(upstream, clients), rights);
   }
 
-  /** Returns the size of the list of tools of an endpoint for clients of this era. */
   toolListSize(view: string, client: Era): ToolListSize {
     return this.#catalogs.toolListSize(view, client, (upstream) =>
       this.#pins.pinned(upstream, this.offerFor(upstream, commonKey(client))),

@@ -52,7 +52,6 @@ export class PinnedOffers {
     this.#metrics = metrics;
   }
 
-  /** Applies another config. */
   setConfig(config: Config): void {
     const before = new Map(this.#upstreams);
     this.#upstreams.clear();

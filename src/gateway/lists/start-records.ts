@@ -49,7 +49,6 @@ export class StartRecords {
     return this.#failed.has(upstream);
   }
 
-  /** Records the outcome of a listing. */
   record(upstream: string, hasFailed: boolean): void {
     const key = this.#keys.get(upstream);
     if (key === undefined) return;

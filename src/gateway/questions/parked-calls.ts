@@ -26,7 +26,6 @@ interface ParkedCall {
   readonly rounds: InputRounds;
   /** The final answer in the client's revision. Never rejects. */
   readonly work: Promise<Answer>;
-  /** The number of the current input round. */
   round: number;
   /** The answer after each answered round, so that a repeated retry gets the same one. */
   readonly outcomes: Map<number, Promise<Answer>>;
@@ -72,7 +71,6 @@ const RETAIN_MS = 60_000;
 /** The time that an upstream has to end the call after its questions were cancelled. */
 const GRACE_MS = 5_000;
 
-/** Returns the name of the counter of a principal's parked calls. */
 function counterOf(principal: string): string {
   return `parked ${principal}`;
 }

@@ -16,7 +16,6 @@ import { type ConnectionHolder, digestOf } from '../exchange/connection-holder.t
 import { bytesOf, resultBytes } from './message-bytes.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 
-/** The sender of a message. */
 export type AuditedSender = Pick<Caller, 'principal' | 'view'> & Pick<ModernCaller, 'hops'>;
 
 /** A request with its answer. */

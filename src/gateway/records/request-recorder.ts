@@ -25,7 +25,6 @@ const SHED: ReadonlySet<string> = new Set(['overloaded', 'rate-limited', 'repeat
 /** A network connection, or the pipes of a process; names of OpenTelemetry's `network.transport`. */
 export type ClientTransport = 'tcp' | 'pipe';
 
-/** The parts that a {@link RequestRecorder} is constructed from. */
 export interface RequestRecorderParts {
   readonly metrics: Metrics;
   readonly log: Logger;
@@ -35,7 +34,6 @@ export interface RequestRecorderParts {
   readonly tracing: Tracing | undefined;
   /** Undefined if there is no audit log. */
   readonly audit: AuditRecorder | undefined;
-  /** The connections of clients. */
   readonly transport: ClientTransport;
   /** Returns how the client of a caller describes itself; undefined if it has not done so. */
   readonly clientOf: (caller: Caller) => LoggedClient | undefined;
@@ -45,7 +43,6 @@ export interface RequestRecorderParts {
 /** The principal and endpoint of a message; its whole caller if that is known. */
 type MessageSource = Pick<Caller, 'principal' | 'view'> & Partial<Caller>;
 
-/** A request of a client with its answer. */
 interface AnsweredRequest {
   readonly caller: Caller;
   /** The caller under which the client has described itself. Default: `caller`. */

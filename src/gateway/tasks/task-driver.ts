@@ -12,7 +12,6 @@ import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { Link, Upstream } from '../exchange/connection-holder.ts';
 import type { Sender } from '../forward/sender.ts';
 
-/** A task at its upstream. */
 export interface TaskSite {
   readonly upstream: Upstream;
   readonly link: Link;

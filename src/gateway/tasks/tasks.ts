@@ -40,7 +40,6 @@ export interface TasksParts {
   readonly audit: Pick<AuditRecorder, 'begin'> | undefined;
 }
 
-/** The task of a request. */
 interface RequestedTask extends UpgradedSite {
   /** The id that the client uses. */
   readonly id: string;
@@ -119,7 +118,6 @@ export class Tasks {
     return gate.allowsItem(caller, asked, { kind: 'tool', upstream, name: tool, hints });
   }
 
-  /** Answers a request about an upgraded task. */
   async #upgraded(exchange: OpenExchange, { upstream, link, task, holder }: RequestedTask): Promise<Answer> {
     const { upgradedTasks } = this.#parts;
     // A running task keeps its site for up to an hour, and must not keep the text of this request with it.

@@ -41,7 +41,6 @@ export class HandshakeQueue {
     for (const message of waiting ?? []) this.send(message);
   }
 
-  /** Removes a queued request. */
   forget(id: number): void {
     this.#waiting = this.#waiting?.filter((message) => message.id !== id);
   }

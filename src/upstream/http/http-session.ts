@@ -39,7 +39,6 @@ export class HttpSession {
     return this.#id;
   }
 
-  /** Adds the session id to later requests. */
   setId(id: string): void {
     this.#id = id;
     this.#postHead = undefined;
@@ -65,7 +64,6 @@ export class HttpSession {
     return { head, body, headersMs, bodyMs };
   }
 
-  /** Returns a GET request for an event stream from this position. */
   get(position: StreamPosition): WireRequest {
     const lastEventId = lastEventIdHeader(position.lastEventId);
     const resumed = lastEventId === undefined ? [] : ['last-event-id', lastEventId];
@@ -77,7 +75,6 @@ export class HttpSession {
     };
   }
 
-  /** Returns the DELETE request that ends the session. */
   delete(): WireRequest {
     return { head: this.#head('DELETE', this.#streamHeaders()), body: undefined, headersMs: 0, bodyMs: 0 };
   }

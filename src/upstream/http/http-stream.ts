@@ -113,7 +113,6 @@ function streamRefused(status: number): GatewayError {
   );
 }
 
-/** The parts that a {@link ReconnectingStream} is constructed from. */
 export interface ReconnectingStreamParts extends EventGetOptions {
   readonly position: StreamPosition;
   readonly decide: NextStepDecider;
@@ -143,7 +142,6 @@ export class ReconnectingStream {
     this.#position = parts.position;
   }
 
-  /** Opens the stream after `delayMs`. */
   start(delayMs: number): void {
     if (delayMs === 0) this.#open();
     else this.#timer = setTimeout(() => this.#open(), delayMs);

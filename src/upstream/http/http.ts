@@ -34,7 +34,6 @@ import {
 import type { ReceivingBudget } from '../rpc/receiving-budget.ts';
 import type { ResponseHeaders, Wire, WireHandler } from '../../http1/wire.ts';
 
-/** The options of all transports over HTTP. */
 export interface HttpOptions {
   readonly upstream: string;
   readonly timeouts: UpstreamTimeouts;

@@ -20,19 +20,16 @@ export class OpenPosts {
     else this.#requests.set(post.id, { post, stream: undefined });
   }
 
-  /** Returns the request in flight of this id. */
   get(id: number | undefined): OpenRequest | undefined {
     return id === undefined ? undefined : this.#requests.get(id);
   }
 
-  /** Removes a POST that has ended. */
   remove(post: UpstreamPost): void {
     if (post.id !== undefined && this.#requests.get(post.id)?.post === post) this.#requests.delete(post.id);
     this.#others.delete(post);
     if (this.#others.size === 0) this.#onOthersDone?.();
   }
 
-  /** Cancels the request of this id, if it is in flight. */
   cancel(id: number): void {
     const { post, stream } = this.#requests.get(id) ?? {};
     this.#requests.delete(id);
@@ -64,7 +61,6 @@ export class OpenPosts {
     return isPaused;
   }
 
-  /** Cancels all requests in flight. */
   cancelRequests(): void {
     for (const { post, stream } of this.#requests.values()) {
       post.cancel();

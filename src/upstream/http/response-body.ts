@@ -17,12 +17,10 @@ export class ResponseBody {
     this.#length = Number.isNaN(length) ? Infinity : length;
   }
 
-  /** Number of bytes so far. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Appends a chunk. */
   add(chunk: Buffer): void {
     const at = this.#bytes;
     this.#bytes += chunk.length;

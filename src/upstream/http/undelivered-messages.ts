@@ -60,7 +60,6 @@ export class UndeliveredPosts {
     return true;
   }
 
-  /** Releases a POST that has ended. */
   remove(post: UpstreamPost): void {
     if (this.#posts.delete(post)) this.#release(1);
   }

@@ -16,12 +16,10 @@ export class Lifecycles {
     return overall(this.#byEra.legacy, this.#byEra.modern);
   }
 
-  /** Returns the state in one era. */
   in(era: Era): Lifecycle {
     return this.#byEra[era];
   }
 
-  /** Applies an event to one era. */
   step(era: Era, event: LifecycleEvent): void {
     const before = this.overall;
     this.#byEra[era] = step(this.#byEra[era], event, performance.now(), Math.random());
@@ -29,7 +27,6 @@ export class Lifecycles {
     if (after.phase !== before.phase || after.reason !== before.reason) this.#onChange(after);
   }
 
-  /** Applies an event to both eras. */
   stepAll(event: LifecycleEvent): void {
     this.step('legacy', event);
     this.step('modern', event);

@@ -11,7 +11,6 @@ export interface ClientFeatures {
   readonly capabilityKey: string;
 }
 
-/** The features of a client without capabilities. */
 export const NO_FEATURES: ClientFeatures = { clientCapabilities: RawObject.EMPTY, capabilityKey: '' };
 
 /** A user of links: a session, or a client group. The core calls it a connection holder. */
@@ -20,7 +19,6 @@ export interface LinkUser extends ClientFeatures {
   readonly key: string;
   /** Key of its principal. */
   readonly principal: string;
-  /** The endpoint that it uses. */
   readonly view: string;
   /** The era of the client. */
   readonly era: Era;
@@ -38,7 +36,6 @@ export interface LinkPlace {
   readonly purpose: LinkPurpose;
 }
 
-/** A task that an upstream runs. */
 export interface RunningTask<Context> {
   /** The context of the call that has created it. */
   readonly owner: Context;
@@ -55,7 +52,6 @@ export interface Link<Context, User extends LinkUser> extends ClientFeatures {
   readonly audience: string;
   readonly connection: Connection<Context>;
   readonly hello: ServerHello;
-  /** The era of the protocol that this connection speaks. */
   readonly era: Era;
   /** The `subscriptions/listen` stream of a modern connection. A legacy connection sends notifications without one. */
   readonly subscription: UpstreamSubscription | undefined;

@@ -31,7 +31,6 @@ interface ListingBounds {
   readonly dueMs: number;
 }
 
-/** The options of {@link listOffer}. */
 export interface ListingOptions {
   readonly upstream: string;
   /** Capabilities of the clients that the lists are for. Sent to modern upstreams only. */

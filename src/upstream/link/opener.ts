@@ -42,7 +42,6 @@ export interface LinkEvents<Context, User extends LinkUser> {
 
 /** A request for a link, with the client capabilities that a legacy upstream gets in `initialize`. */
 export interface LinkRequest extends ClientFeatures {
-  /** The era of the client that the link is opened for. */
   readonly clientEra: Era;
   /** The audience of the link; see `audienceOf` in `connection-key.ts`. */
   readonly audience: string;
@@ -52,7 +51,6 @@ export interface LinkRequest extends ClientFeatures {
   placeIn(era: Era): LinkPlace;
 }
 
-/** The parts that an {@link Opener} is constructed from. */
 export interface OpenerParts {
   readonly upstream: string;
   /** In order of preference. If the handshake fails over one of them, the next is tried. */
@@ -88,12 +86,10 @@ export class Opener<Context, User extends LinkUser> {
     this.#eras = erasOver(new Set(carried));
   }
 
-  /** The known support of the eras. */
   get eras(): Eras {
     return this.#eras;
   }
 
-  /** Returns the serving era for clients of this era; undefined before a probe has decided it. */
   servingEra(client: Era): Era | undefined {
     return servingEra(this.#eras, client);
   }

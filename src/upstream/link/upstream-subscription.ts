@@ -11,7 +11,6 @@ import type { Call } from '../rpc/call.ts';
 import type { Connection } from '../rpc/connection.ts';
 import type { ServerHello } from './initialize.ts';
 
-/** The parts that an {@link UpstreamSubscription} is constructed from. */
 export interface UpstreamSubscriptionParts<Context> {
   readonly upstream: string;
   readonly connection: Connection<Context>;
@@ -76,7 +75,6 @@ export class UpstreamSubscription {
     return isAcknowledged;
   }
 
-  /** Unsubscribes from a resource. */
   remove(uri: string): void {
     if (this.#wantedUris.delete(uri)) this.#renewInBackground();
   }

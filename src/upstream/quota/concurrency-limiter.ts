@@ -1,7 +1,6 @@
 import { GatewayError } from '../../errors.ts';
 import { FairPool, ONE_PRINCIPAL, type Shares } from './fair-pool.ts';
 
-/** A request in the queue. */
 interface Waiter {
   readonly principal: string;
   readonly resolve: () => void;
@@ -72,12 +71,10 @@ export class ConcurrencyLimiter {
     return this.#pool.used === 0;
   }
 
-  /** Number of requests in flight. */
   get activeCount(): number {
     return this.#pool.used;
   }
 
-  /** Number of requests in the queue. */
   get waitingCount(): number {
     return this.#waitingCount;
   }
@@ -160,7 +157,6 @@ export class ConcurrencyLimiter {
     return new GatewayError('overloaded', { upstream: this.#upstream, message });
   }
 
-  /** Removes a request from the queue. Returns whether it was there. */
   #remove(waiter: Waiter): boolean {
     const queue = this.#waiting.get(waiter.principal);
     const at = queue?.indexOf(waiter) ?? -1;

@@ -2,7 +2,6 @@ import { GatewayError } from '../../errors.ts';
 import type { Level } from '../../telemetry/metrics.ts';
 import { FairPool, ONE_PRINCIPAL, type SharedPool, type Shares } from './fair-pool.ts';
 
-/** A request for one connection of a quota. */
 export interface QuotaRequest {
   /** Key of the principal that needs the connection; `''` for the gateway itself. */
   readonly principal: string;
@@ -29,7 +28,6 @@ export interface QuotaOptions {
   readonly shares?: Shares;
 }
 
-/** A request that waits for a connection. */
 interface Waiter {
   readonly principal: string;
   /** Called with the connection, or with `undefined` if the request is refused. */

@@ -2,7 +2,6 @@
 export const SHARED_POOLS = ['requests', 'queue', 'processes', 'connections', 'sessions', 'parked'] as const;
 export type SharedPool = (typeof SHARED_POOLS)[number];
 
-/** The shares of principals in pools. */
 export interface Shares {
   /** False if there is only one principal, so that no part of a pool is kept for others. */
   readonly isOn: boolean;
@@ -55,7 +54,6 @@ export class FairPool {
     this.#capacity = capacity;
   }
 
-  /** The number of units in use. */
   get used(): number {
     return this.#used;
   }
@@ -70,7 +68,6 @@ export class FairPool {
     return this.#used < this.#capacity;
   }
 
-  /** Returns the number of units that a principal uses. */
   usedBy(principal: string): number {
     return this.#parts.get(principal)?.used ?? 0;
   }
@@ -91,7 +88,6 @@ export class FairPool {
     if (this.#shares.isOn) this.#partOf(principal).used++;
   }
 
-  /** Gives a unit back. */
   release(principal: string): void {
     this.#used--;
     const part = this.#parts.get(principal);
@@ -107,13 +103,11 @@ export class FairPool {
     this.release(from);
   }
 
-  /** Adds a request that waits for a unit. */
   wait(principal: string): void {
     this.#waiting++;
     this.#partOf(principal).waiting++;
   }
 
-  /** Removes a request that waits. */
   stopWaiting(principal: string): void {
     const part = this.#parts.get(principal);
     if (part === undefined || part.waiting === 0) return;

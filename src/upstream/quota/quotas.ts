@@ -80,7 +80,6 @@ export class UpstreamQuotas {
     for (const quota of this.#all) quota.closeSpares();
   }
 
-  /** Removes the upstream from the quotas. */
   leave(): void {
     for (const leave of this.#leave) leave();
   }

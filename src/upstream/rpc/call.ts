@@ -5,7 +5,6 @@ import type { Header } from '../../protocol/framing/mcp-headers.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import type { TraceContext } from '../../protocol/trace-context.ts';
 
-/** The options of one request to an upstream. */
 export interface CallOptions<Context> {
   /** Longest wait without progress (`timeoutMs`), and in total (`maxMs`). Milliseconds; `Infinity` for no deadline. */
   readonly timeoutMs: number;
@@ -79,7 +78,6 @@ export class PendingCall<Context> implements Call<Context> {
     return this.options.context;
   }
 
-  /** Ends the call with an answer or an error. */
   settle(outcome: Answer | GatewayError): void {
     this.options.onEnd?.(outcome, performance.now() - this.startedMs);
     if (outcome instanceof GatewayError) this.#answer.reject(outcome);

@@ -126,17 +126,14 @@ export class Connection<Context> {
     return this.#transport?.mayKeepState ?? true;
   }
 
-  /** The id of the upstream's session, by which another connection can continue it; undefined if there is none. */
   get sessionId(): string | undefined {
     return this.#transport?.sessionId;
   }
 
-  /** Continues a session that an earlier connection has initialized. */
   attach(sessionId: string, revision: Revision): void {
     this.#transport?.attach?.(sessionId, revision);
   }
 
-  /** @param isLeft leaves the session to another connection: closing this one does not end it. */
   setLeft(isLeft: boolean): void {
     this.#transport?.setLeft?.(isLeft);
   }
@@ -183,12 +180,10 @@ export class Connection<Context> {
     this.#modern = undefined;
   }
 
-  /** Sends a notification. */
   notify(method: string, params?: RawObject): void {
     if (this.#closed === undefined) this.#transport?.send({ text: notificationText(method, params), method });
   }
 
-  /** Passes the negotiated revision to the transport. */
   setRevision(revision: Revision): void {
     this.#transport?.setRevision(revision);
   }
@@ -402,7 +397,6 @@ export class Connection<Context> {
   }
 }
 
-/** Returns a request of the legacy era. */
 function legacyRequest<Context>(
   id: number,
   method: string,

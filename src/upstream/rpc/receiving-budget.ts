@@ -26,7 +26,6 @@ interface Share {
   bytes: number;
 }
 
-/** One counted message. */
 interface Entry {
   readonly share: Share;
   readonly reader: HoldableReader;

@@ -7,7 +7,6 @@ import { tellingLine } from './telling-line.ts';
 
 const TAIL_CHARS = 2_048;
 const SECOND_MS = 1_000;
-/** The parts that a {@link StderrLog} is constructed from. */
 export interface StderrLogParts {
   /** Names the upstream in each line. */
   readonly log: Logger;

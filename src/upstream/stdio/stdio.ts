@@ -32,7 +32,6 @@ import {
 } from '../rpc/transport.ts';
 import type { WrapperCommands } from './launch/wrapper-commands.ts';
 
-/** The options of the stdio transport. */
 export interface StdioOptions {
   readonly upstream: string;
   /** The longest accepted line. */
@@ -53,7 +52,6 @@ export interface StdioOptions {
   readonly onLimit?: (limit: LimitName) => void;
 }
 
-/** The options of one process. */
 interface ProcessOptions extends StdioOptions {
   /** Values of the config that its stderr must not show. */
   readonly secrets: readonly string[];

@@ -6,7 +6,6 @@ import type { Launch, PrinterOutput } from './printed-launch.ts';
 export interface PrinterRun {
   /** Arguments of `uvx` that make it run the printer instead of the server. */
   readonly args: readonly string[];
-  /** Arguments of the server. */
   readonly serverArgs: readonly string[];
 }
 
@@ -81,7 +80,6 @@ function verbCount(program: string, [first, second]: readonly string[]): number 
   return program === 'uv' && first === 'tool' && second === 'run' ? 2 : undefined;
 }
 
-/** Returns the launch of the server from the output of the printer. */
 export function uvxLaunch({ text: path, env }: PrinterOutput, serverArgs: readonly string[]): Launch {
   const lock = join(dirname(path), '../../../.lock');
   return { command: '/bin/sh', args: ['-c', LOCKED_LAUNCH, lock, path, ...serverArgs], env, cwd: env['PWD'] };
