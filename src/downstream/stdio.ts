@@ -1,7 +1,6 @@
 import { ArraySet } from '../small-collections.ts';
 import type { Readable, Writable } from 'node:stream';
 import type { Logger } from 'pino';
-import { resultWithin } from '../deadline.ts';
 import { GatewayError, toAnswer } from '../errors.ts';
 import type { Front, MessageSink } from '../gateway/front.ts';
 import { LOCAL } from '../policy/principal.ts';
@@ -47,6 +46,14 @@ class LineSink implements MessageSink {
 
 function refusal(error: GatewayError, id = 'null'): string {
   return responseText(id, toAnswer(error));
+}
+
+/** Resolves when all promises are settled, or after `limitMs`. */
+async function waitUntilSettled(working: Iterable<Promise<void>>, limitMs: number): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, limitMs);
+  await Promise.race([promise, Promise.all(working)]);
+  clearTimeout(timer);
 }
 
 /**
@@ -99,6 +106,6 @@ export async function serveStdio(
 
   await ended;
   peer.drain();
-  await resultWithin(Promise.all(working), LAST_ANSWERS_MS);
+  await waitUntilSettled(working, LAST_ANSWERS_MS);
   await peer.close();
 }
