@@ -1,9 +1,11 @@
 /**
- * Waits of a bounded time. The work goes on after that, so it must bear that nobody waits for it: a later rejection is ignored. These
- * waits alone keep no process alive.
+ * Waits of a bounded time. The work goes on after that, so it must bear that nobody waits for it: a later rejection is ignored.
  */
 
-/** Resolves with the result of work, or with undefined after `limitMs`. Rejects if the work rejects in time. */
+/**
+ * Resolves with the result of work, or with undefined after `limitMs`. Rejects if the work rejects in time. The wait alone keeps no process
+ * alive.
+ */
 export async function resultWithin<Value>(work: Promise<Value>, limitMs: number): Promise<Value | undefined> {
   const late = Promise.withResolvers<undefined>();
   const timer = setTimeout(late.resolve, limitMs, undefined).unref();
