@@ -2,6 +2,7 @@ import { type Catalog, resolveResource, sourceByName } from '../../catalog/catal
 import type { View } from '../../catalog/view.ts';
 import { ownerByPrefix } from '../../gateway/calls/availability.ts';
 import { type Gate, hintsOf } from '../../gateway/exchange/gate.ts';
+import type { ExplainRequest } from '../../operator/admin/admin-port.ts';
 import type { ExplainAnswer } from '../../operator/admin/answers.ts';
 import { type Item, NO_HINTS, type Reason } from '../../policy/decide.ts';
 import type { Principal } from '../../policy/principal.ts';
@@ -9,14 +10,8 @@ import { isUp, type Lifecycle } from '../../upstream/lifecycle/lifecycle.ts';
 import { catalogAnswerOf } from './admin-catalog.ts';
 
 /** A question about one item: may this principal use it at this endpoint? */
-export interface ExplainQuery {
+export interface ExplainQuery extends Omit<ExplainRequest, 'as'> {
   readonly principal: Principal;
-  readonly view: string;
-  readonly kind: 'tool' | 'prompt' | 'resource';
-  /** The published name or URI. */
-  readonly name: string;
-  /** Undefined asks about all calls: then the answer may depend on the arguments. */
-  readonly args: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** The parts of a gateway that an explanation is made of. */

@@ -39,7 +39,9 @@ export interface ExplainRequest {
   readonly as: unknown;
   readonly view: string;
   readonly kind: 'tool' | 'prompt' | 'resource';
+  /** The published name or URI. */
   readonly name: string;
+  /** Undefined asks about all calls: then the answer may depend on the arguments. */
   readonly args: Readonly<Record<string, unknown>> | undefined;
 }
 
