@@ -2,6 +2,7 @@ import type { Catalog } from '../catalog/catalog.ts';
 import { type OfflineGateway, openOffline } from '../compose/offline.ts';
 import type { Config } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
+import { describedPrincipal } from '../config/sections/described-principal.ts';
 import { hintsOf } from '../gateway/exchange/gate.ts';
 import type { GrantConfig } from '../policy/access-config.ts';
 import { type Decision, type Item, NO_HINTS } from '../policy/decide.ts';
@@ -100,7 +101,8 @@ function principalsOf({ access }: Config): ReadonlyMap<string, Principal> {
   for (const grant of access?.grants ?? []) {
     for (const selected of selectionsOf(grant)) {
       const name = selected.map(({ kind, value }) => `${kind} ${value}`).join(' and ');
-      const of = (kind: string) => selected.find((one) => one.kind === kind)?.value;
+      const valuesOf = (wanted: string) => selected.flatMap(({ kind, value }) => (kind === wanted ? [value] : []));
+      const of = (kind: string) => valuesOf(kind)[0];
       const [key, subject, issuer, client] = [of('key'), of('subject'), of('issuer'), of('client')];
       const claims = selected.flatMap(({ kind, value }): (readonly [string, unknown])[] => {
         const claim = kind.startsWith(CLAIM) ? types.get(kind.slice(CLAIM.length)) : undefined;
@@ -108,17 +110,9 @@ function principalsOf({ access }: Config): ReadonlyMap<string, Principal> {
         const typed = { string: value, list: [value], number: Number(value), boolean: value === 'true' }[claim.type];
         return [[claim.path, typed]];
       });
-      found.set(name, {
-        key: name,
-        label: subject ?? key ?? name,
-        scopes: selected.flatMap(({ kind, value }) => (kind === 'scope' ? [value] : [])),
-        groups: selected.flatMap(({ kind, value }) => (kind === 'group' ? [value] : [])),
-        claims: Object.fromEntries(claims),
-        ...(key === undefined ? {} : { keyName: key }),
-        ...(subject === undefined ? {} : { subject }),
-        ...(issuer === undefined ? {} : { issuer }),
-        ...(client === undefined ? {} : { clientId: client }),
-      });
+      const [scopes, groups] = [valuesOf('scope'), valuesOf('group')];
+      const described = { key, subject, issuer, client, scopes, groups, claims: Object.fromEntries(claims) };
+      found.set(name, { ...describedPrincipal(described), key: name, label: subject ?? key ?? name });
     }
   }
   return found;

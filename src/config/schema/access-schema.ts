@@ -56,17 +56,22 @@ const claim = z.union(
   { error: 'expected "string", "list", "number", "boolean", or a map with path and type' },
 );
 
-const names = (what: string) => texts().describe(what).optional();
+export const names = (what: string) => texts().describe(what).optional();
+
+/** The lists of a selector that are about tokens. */
+export const TOKEN_LISTS = {
+  scopes: names('Scopes of tokens.'),
+  subjects: names('`sub` of tokens.'),
+  issuers: names('`iss` of tokens.'),
+  clients: names('OAuth client ids of tokens.'),
+};
 
 const grant = z.strictObject({
   roles: texts().min(1, { error: 'expected at least one role' }).describe('Roles that the grant gives.'),
   anyone: z.literal(true, { error: 'expected true' }).describe('Gives the roles to every principal.').optional(),
   keys: names('Names of API keys.'),
   groups: names('Groups: those of API keys, and the values of groupClaims.'),
-  scopes: names('Scopes of tokens.'),
-  subjects: names('`sub` of tokens.'),
-  issuers: names('`iss` of tokens.'),
-  clients: names('OAuth client ids of tokens.'),
+  ...TOKEN_LISTS,
   claims: z.record(z.string(), texts()).prefault({}).describe('Values by the names of claims.'),
   endpoints: names('Paths of endpoints, such as /mcp or /mcp/github. Default: all.'),
 });

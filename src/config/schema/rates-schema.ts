@@ -1,12 +1,11 @@
 import { z } from 'zod';
 import { RATE_SHARES } from '../config.ts';
+import { names, TOKEN_LISTS } from './access-schema.ts';
 import { count, duration, oneOf, text, texts } from './scalars.ts';
 
 const MAX_COUNT = 1_000_000_000;
 /** Timers cannot wait for longer than 24 days. */
 const [LEAST_WINDOW, MOST_WINDOW] = ['1s', '24d'];
-
-const names = (what: string) => texts().describe(what).optional();
 
 const window = () =>
   duration(LEAST_WINDOW, MOST_WINDOW).refine((ms) => ms % 1_000 === 0, { error: 'expected whole seconds' });
@@ -15,10 +14,7 @@ const to = z.strictObject({
   anyone: z.literal(true, { error: 'expected true' }).describe('Holds for every principal.').optional(),
   keys: names('Names of API keys.'),
   groups: names('Groups of API keys. For groups of tokens, name the claim under `claims`.'),
-  scopes: names('Scopes of tokens.'),
-  subjects: names('`sub` of tokens.'),
-  issuers: names('`iss` of tokens.'),
-  clients: names('OAuth client ids of tokens.'),
+  ...TOKEN_LISTS,
   claims: z
     .record(z.string(), texts())
     .prefault({})
