@@ -24,7 +24,6 @@ export interface ClientRequest extends Pick<IncomingMessage, 'method' | 'url' | 
 export interface ClientResponse {
   readonly req: ClientRequest;
   readonly destroyed: boolean;
-  /** True after `end`. */
   readonly writableEnded: boolean;
   readonly headersSent: boolean;
   /** Bytes that the client has not read yet. */

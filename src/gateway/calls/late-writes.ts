@@ -2,7 +2,6 @@ import { GatewayError } from '../../errors.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import type { KeyedCall, KeyedCallStore } from '../../store/keyed-call-store.ts';
 
-/** The interval at which writes are repeated. */
 const REPEAT_MS = 1_000;
 
 /** A write that the store has not accepted. */

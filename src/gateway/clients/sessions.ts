@@ -41,7 +41,6 @@ export interface SessionsParts {
   /** Counts the sessions of a principal in all processes; undefined if there is no other one. */
   readonly counters: Counters | undefined;
   readonly log: Logger;
-  /** The gauge of sessions in memory. */
   readonly gauge: Level;
   /** Runs when a released session is in memory again. @param used the upstreams that may have kept state for it. */
   onRestored(session: Session, used: readonly string[]): void;

@@ -75,7 +75,6 @@ export class Offers {
   #writes = 0;
   /** Offers that could not be stored. */
   #unsaved = new WeakSet<Offer>();
-  /** Increases with every change of an offer. */
   #version = 1;
   #writing: Promise<void> = Promise.resolve();
 
@@ -180,7 +179,6 @@ export class Offers {
     }
   }
 
-  /** Returns the offer of exactly this key. */
   exactOffer(upstream: string, key: OfferKey): Offer | undefined {
     return this.#offers.get(upstream)?.get(offerKeyText(key))?.offer;
   }
