@@ -3,11 +3,10 @@ import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Logger } from 'pino';
 import { GatewayError } from '../errors.ts';
 import type { ClientHttp, ClientResponse } from '../gateway/client-http.ts';
-import type { Front, MessageSink } from '../gateway/front.ts';
+import type { MessageSink } from '../gateway/front.ts';
 import { eventText, jsonEventText } from '../protocol/framing/event-stream.ts';
 import { MessageError } from '../protocol/jsonrpc.ts';
 import type { Principal } from '../policy/principal.ts';
-import type { Metrics } from '../telemetry/metrics.ts';
 import { getForm } from './admission/accept.ts';
 import type { Admitted } from './admission/admission.ts';
 import { readInput, toRefusal } from './classify.ts';
@@ -18,27 +17,13 @@ import { StreamWriter } from './streams/stream-writer.ts';
 import type { LimitName } from '../limits.ts';
 import { Peer } from './peer.ts';
 import { postedText } from './admission/posted-text.ts';
-import type { EdgeMemory } from './memory/edge-memory.ts';
-import type { EdgeTimers } from './streams/edge-timers.ts';
 import { refuse } from './admission/refusal.ts';
+import type { McpParts } from './mcp.ts';
 import { refusalOfInput, refuseForLoad } from './new-work.ts';
-import type { Load } from '../load/load.ts';
 import { EVENT_STREAM_HEADERS, STUCK_MS } from './streams/event-stream.ts';
 
-export interface SseParts {
-  readonly front: Front;
-  readonly timers: EdgeTimers;
+export interface SseParts extends Omit<McpParts, 'eventLogs' | 'refusals' | 'onFailure'> {
   readonly log: Logger;
-  readonly metrics: Metrics;
-  readonly memory: EdgeMemory;
-  readonly bodyBytes: number;
-  readonly streamsPerPrincipal: number;
-  /** Refuses new work under overload. Default: all is accepted. */
-  readonly load?: Load | undefined;
-  /** Returns whether the credentials of an authenticated principal are not accepted any more. */
-  isOver(principal: Principal): boolean;
-  /** Returns the principal with the rights that its credentials have now; the same object if they have not changed. */
-  currentOf(principal: Principal): Principal;
 }
 
 /** The event stream of a 2024-11-05 client, which carries all messages to it. */
