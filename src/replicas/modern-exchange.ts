@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { RawObject } from '../json/json.ts';
+import { answerText, readAnswer } from '../gateway/exchange/answer-text.ts';
 import { MAX_HOPS } from '../gateway/exchange/owners.ts';
 import type { ModernCaller } from '../gateway/front.ts';
 import type { Principal } from '../policy/principal.ts';
@@ -22,11 +23,7 @@ const REQUEST = z.strictObject({
     .max(MAX_HOPS + 1),
 });
 
-const LINE = z.union([
-  z.strictObject({ message: z.string() }),
-  z.strictObject({ result: z.string() }),
-  z.strictObject({ error: z.object({ code: z.number(), message: z.string(), data: z.unknown().optional() }) }),
-]);
+const MESSAGE = z.strictObject({ message: z.string() });
 
 /** Returns a modern request with its caller, except the principal, as text. */
 export function requestBody({ id, method, params }: Request, caller: ModernCaller): string {
@@ -73,7 +70,7 @@ export function messageLine(message: string): string {
 
 /** Returns an answer as the last line. */
 export function answerLine(answer: Answer): string {
-  return `${JSON.stringify(answer.kind === 'result' ? { result: answer.result } : { error: answer.error })}\n`;
+  return `${answerText(answer)}\n`;
 }
 
 /** A line of the answer to a modern request. */
@@ -83,11 +80,11 @@ export type Line =
 
 /** Parses a line. Returns undefined if it is of another version. */
 export function parseLine(text: string): Line | undefined {
-  const { data } = LINE.safeParse(json(text));
-  if (data === undefined) return undefined;
-  if ('message' in data) return { kind: 'message', message: data.message };
-  if ('result' in data) return { kind: 'answer', answer: { kind: 'result', result: data.result } };
-  return { kind: 'answer', answer: { kind: 'error', error: data.error } };
+  const line = json(text);
+  const { data } = MESSAGE.safeParse(line);
+  if (data !== undefined) return { kind: 'message', message: data.message };
+  const answer = readAnswer(line);
+  return answer === undefined ? undefined : { kind: 'answer', answer };
 }
 
 function json(text: string): unknown {

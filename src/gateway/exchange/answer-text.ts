@@ -7,14 +7,19 @@ const ANSWER = z.union([
   z.strictObject({ error: z.object({ code: z.number(), message: z.string(), data: z.unknown().optional() }) }),
 ]);
 
-/** Returns an answer as a text that a store keeps. */
+/** Returns an answer as a text for other processes and versions. */
 export function answerText(answer: Answer): string {
   return JSON.stringify(answer.kind === 'result' ? { result: answer.result } : { error: answer.error });
 }
 
 /** Returns the answer of a text. Returns undefined if a later version has written it. */
 export function parseAnswerText(text: string): Answer | undefined {
-  const { data } = ANSWER.safeParse(JSON.parse(text));
+  return readAnswer(JSON.parse(text));
+}
+
+/** Like {@link parseAnswerText}, for the parsed text. */
+export function readAnswer(parsed: unknown): Answer | undefined {
+  const { data } = ANSWER.safeParse(parsed);
   if (data === undefined) return undefined;
   return 'result' in data ? { kind: 'result', result: data.result } : { kind: 'error', error: data.error };
 }
