@@ -1,17 +1,13 @@
 import { GatewayError } from '../../errors.ts';
 import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
-import type { RefusalCode, StatusAnswer, UpstreamAnswer } from '../../operator/admin/answers.ts';
+import type { StatusAnswer, UpstreamAnswer } from '../../operator/admin/answers.ts';
 import type { PipeMethod } from '../../store/piped/pipe-calls.ts';
 import { disabledReason } from '../reload/upstream-changes.ts';
-import { ADMIN, OPERATOR_CALL_MS, type OperatorChanges } from './methods.ts';
+import { ADMIN, type Answered, OPERATOR_CALL_MS, type OperatorChanges } from './methods.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
 /** The operations of the port that workers answer. The others are those of the parent. */
 export type WorkerAnswers = Pick<AdminPort, keyof typeof ADMIN>;
-
-type Answered<Value> =
-  | { readonly value: Value }
-  | { readonly refused: { readonly error: RefusalCode; readonly message: string } };
 
 /** States of an upstream, the one that is most useful to clients first. */
 const STATES: readonly UpstreamAnswer['state'][] = [

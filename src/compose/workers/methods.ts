@@ -66,7 +66,9 @@ export const WORKER = {
 } as const;
 
 /** The outcome of an operation for operators: `refused` is an `AdminError`. */
-function answered<Value>(value: z.ZodType<Value>) {
+export type Answered<Value> = { readonly value: Value } | { readonly refused: z.output<typeof answers.refusalAnswer> };
+
+function answered<Value>(value: z.ZodType<Value>): z.ZodType<Answered<Value>> {
   return z.union([z.object({ value }), z.object({ refused: answers.refusalAnswer })]);
 }
 

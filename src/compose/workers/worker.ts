@@ -1,5 +1,4 @@
 import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
-import type { RefusalCode } from '../../operator/admin/answers.ts';
 import { ConfigError } from '../../config/document/problem.ts';
 import type { Loaded } from '../../config/load.ts';
 import { StartError } from '../../errors.ts';
@@ -7,7 +6,7 @@ import { processPipe } from '../../store/piped/pipe.ts';
 import { PipeCalls } from '../../store/piped/pipe-calls.ts';
 import { createLogger } from '../../telemetry/log.ts';
 import { serve } from '../serve.ts';
-import { ADMIN, OPERATOR_CALL_MS, PARENT, WORKER, type WorkerSetup } from './methods.ts';
+import { ADMIN, type Answered, OPERATOR_CALL_MS, PARENT, WORKER, type WorkerSetup } from './methods.ts';
 
 /**
  * Serves clients as one of the workers of the process that has started this one, until that process asks to stop or ends. Resolves when the pipe to it is closed.
@@ -57,10 +56,6 @@ export async function runWorker(): Promise<void> {
 function loadedOf({ config }: WorkerSetup): Loaded {
   return { config, warnings: [], problems: [], files: new Map(), lockFile: '', settings: () => [], copy: undefined };
 }
-
-type Answered<Value> =
-  | { readonly value: Value }
-  | { readonly refused: { readonly error: RefusalCode; readonly message: string } };
 
 async function answered<Value>(run: () => Value | Promise<Value>): Promise<Answered<Value>> {
   try {
