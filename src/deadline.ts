@@ -2,6 +2,9 @@
  * Waits of a bounded time. The work goes on after that, so it must bear that nobody waits for it: a later rejection is ignored.
  */
 
+/** The longest delay of a timer in Node. */
+export const MAX_TIMER_MS = 2 ** 31 - 1;
+
 /**
  * Resolves with the result of work, or with undefined after `limitMs`. Rejects if the work rejects in time. The wait alone keeps no process
  * alive.

@@ -7,12 +7,12 @@ import { SessionRecords } from './session-records.ts';
 import { ATTACHMENTS_FRACTION, type SessionChange, type SessionRecord, type SessionRef } from './session-store.ts';
 
 /** Longer than any session id is valid. */
-const MAX_VALIDITY_MS = 366 * 24 * 3_600_000;
+export const MAX_VALIDITY_MS = 366 * 24 * 3_600_000;
 /**
  * Fraction of the ranges that remains when there are too many. The gap keeps this from happening at every end of a
  * session.
  */
-const KEPT_FRACTION = 0.75;
+export const KEPT_FRACTION = 0.75;
 /** A full table looks for expired sessions at most this often. */
 const SWEEP_MS = 10_000;
 

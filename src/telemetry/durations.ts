@@ -8,7 +8,7 @@ import type { Operation } from './operation.ts';
 const BUCKETS_SECONDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300] as const;
 
 const MAX_TOOLS = 256;
-const MAX_UPSTREAMS = 256;
+export const MAX_UPSTREAMS = 256;
 const MAX_REVISIONS = 8;
 /** Time series of one histogram; each takes 17 lines in a scrape. Beyond it, new ones do not name their tool and upstream. */
 const MAX_SERIES = 1_000;

@@ -1,6 +1,7 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import { type Era, ERAS } from '../protocol/revisions.ts';
 import { Bounded } from './bounded.ts';
+import { MAX_UPSTREAMS } from './durations.ts';
 
 /** The load of one upstream at the time of a scrape. */
 export interface UpstreamLoad {
@@ -60,7 +61,6 @@ const CREDENTIAL_OUTCOMES = ['ok', 'failed'] as const;
 /** The outcome of an attempt to get credentials. */
 export type CredentialOutcome = (typeof CREDENTIAL_OUTCOMES)[number];
 
-const MAX_UPSTREAMS = 256;
 const LISTING_BUCKETS_SECONDS = [0.05, 0.2, 1, 5, 20, 60];
 
 /** Creates the metrics of upstreams. Upstreams beyond the 256th share the label `_other`. */

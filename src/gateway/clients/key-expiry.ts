@@ -1,8 +1,6 @@
+import { MAX_TIMER_MS } from '../../deadline.ts';
 import type { Sealer } from '../handles/sealer.ts';
 import type { Sessions } from './sessions.ts';
-
-/** The longest delay of a timer. */
-const MAX_DELAY_MS = 2 ** 31 - 1;
 
 /** Ends the sessions in memory whose ids were sealed by a key that has expired. Other sessions are refused when their ids are opened. */
 export class KeyExpiry {
@@ -22,7 +20,7 @@ export class KeyExpiry {
     this.#sessions.releaseInvalid((id) => this.#sealer.mayOpen(id, nowMs));
     const nextMs = this.#sealer.nextExpiryMs(nowMs);
     if (nextMs === undefined) return;
-    this.#timer = setTimeout(this.apply, Math.min(nextMs - nowMs, MAX_DELAY_MS)).unref();
+    this.#timer = setTimeout(this.apply, Math.min(nextMs - nowMs, MAX_TIMER_MS)).unref();
   };
 
   close(): void {

@@ -9,14 +9,12 @@ import {
   type SessionRef,
   type SessionStore,
 } from '../session-store.ts';
+import { KEPT_FRACTION, MAX_VALIDITY_MS } from '../session-table.ts';
 import type { RedisConnection, Script } from './connection.ts';
 import { hashOf, type RedisKeys, sessionName } from './keys.ts';
 import type { SealedBox } from './sealed-box.ts';
 import { CHANGE, END, IS_ENDED, LOAD, NEXT_SERIAL } from './session-scripts.ts';
 
-/** Longer than any session id is valid. */
-const MAX_VALIDITY_MS = 366 * 24 * 3_600_000;
-const KEPT_FRACTION = 0.75;
 /** The interval at which ends that could not be written are written again. */
 const RETRY_MS = 1_000;
 /** Memory of one text in Redis besides its characters. */

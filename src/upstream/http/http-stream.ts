@@ -1,3 +1,4 @@
+import { MAX_TIMER_MS } from '../../deadline.ts';
 import { GatewayError } from '../../errors.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
@@ -29,7 +30,6 @@ export type NextStepDecider = (
 ) => NextStep;
 
 const RETRY_MS = 1_000;
-const MAX_TIMER_MS = 2 ** 31 - 1;
 const JITTER_MS = 100;
 /** A stream that ends sooner than this without an event counts as empty. */
 const EMPTY_MS = 5_000;

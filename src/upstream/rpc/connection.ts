@@ -1,5 +1,6 @@
 import { setLatest } from '../../bounded-map.ts';
 import { ArrayMap } from '../../small-collections.ts';
+import { MAX_TIMER_MS } from '../../deadline.ts';
 import { GatewayError } from '../../errors.ts';
 import { type Envelope, withEnvelope } from '../../protocol/envelope.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
@@ -55,9 +56,6 @@ export interface ConnectionEvents<Context> {
   readonly onLimit?: (limit: LimitName) => void;
   onClose(error: GatewayError): void;
 }
-
-/** The longest wait of a timer in Node. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
 
 interface OpenServerRequest {
   onWithdrawn: (() => void) | undefined;
