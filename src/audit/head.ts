@@ -1,5 +1,5 @@
+import { jsonOf } from '../json/record.ts';
 import { z } from 'zod';
-import { jsonOf } from '../store/disk/own-file.ts';
 import { type AuditKey, isSigned, signHead } from './chain.ts';
 
 /** The state of a chain at one moment, which is kept apart from the records. It shows that records at the end are missing. */

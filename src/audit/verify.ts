@@ -1,3 +1,4 @@
+import { isRecord, jsonOf } from '../json/record.ts';
 import { createReadStream } from 'node:fs';
 import { StringDecoder } from 'node:string_decoder';
 import { type AuditKey, type ChainedLine, isChained, NO_MAC, splitLine } from './chain.ts';
@@ -202,12 +203,8 @@ class ChainCheck {
 type Fields = Readonly<Record<string, unknown>>;
 
 function fieldsOf(text: string): Fields {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null ? Object.fromEntries(Object.entries(value)) : {};
-  } catch {
-    return {};
-  }
+  const value = jsonOf(text);
+  return isRecord(value) ? value : {};
 }
 
 function shown(value: unknown): string {

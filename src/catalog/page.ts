@@ -1,3 +1,4 @@
+import { jsonOf } from '../json/record.ts';
 import type { ListKind } from './offer.ts';
 
 /** The members of list results that hold the items. */
@@ -36,12 +37,7 @@ export function cursorText({ list, digest, offset }: Cursor): string {
 
 /** Parses the text of a cursor; returns undefined for any other text. */
 export function parseCursor(text: string): Cursor | undefined {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  const value = jsonOf(text);
   if (!Array.isArray(value) || value.length !== 3) return undefined;
   const [name, digest, offset]: unknown[] = value;
   const list = LIST_NAMES.find((known) => known === name);

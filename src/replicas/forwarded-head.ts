@@ -1,3 +1,4 @@
+import { jsonOf } from '../json/record.ts';
 import { z } from 'zod';
 import { MAX_HOPS } from '../gateway/exchange/owners.ts';
 import type { Principal } from '../policy/principal.ts';
@@ -107,26 +108,18 @@ export class ForwardedHeadParser {
   /** Returns the head in two texts; undefined if they are no head of this version. */
   parse(sender: string, forwarded: string): ForwardedHead | undefined {
     const known = this.#senders.get(sender) ?? this.#parseSender(sender);
-    const { data } = FORWARDED.safeParse(json(forwarded));
+    const { data } = FORWARDED.safeParse(jsonOf(forwarded));
     if (known === undefined || data === undefined) return undefined;
     const { to, principal, view, token } = known;
     return { to, principal, view, ...(token === undefined ? {} : { token }), ...data };
   }
 
   #parseSender(text: string): ForwardedSender | undefined {
-    const { data } = SENDER.safeParse(json(text));
+    const { data } = SENDER.safeParse(jsonOf(text));
     if (data === undefined || text.length > MAX_KEPT_CHARS) return data;
     if (this.#senders.size >= MAX_KEPT) this.#senders.clear();
     this.#senders.set(text, data);
     return data;
-  }
-}
-
-function json(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
   }
 }
 

@@ -1,3 +1,4 @@
+import { jsonOf } from '../json/record.ts';
 import { z } from 'zod';
 import { RawObject } from '../json/json.ts';
 import { answerText, readAnswer } from '../gateway/exchange/answer-text.ts';
@@ -46,7 +47,7 @@ export function parseRequestBody(
   text: string,
   principal: Principal,
 ): { readonly request: Request; readonly caller: ModernCaller } | undefined {
-  const { data } = REQUEST.safeParse(json(text));
+  const { data } = REQUEST.safeParse(jsonOf(text));
   if (data === undefined || !isModernRevision(data.revision)) return undefined;
   const { id, method, params, view, revision, capabilities, logLevel, clientInfo, hops } = data;
   return {
@@ -80,17 +81,9 @@ export type Line =
 
 /** Parses a line. Returns undefined if it is of another version. */
 export function parseLine(text: string): Line | undefined {
-  const line = json(text);
+  const line = jsonOf(text);
   const { data } = MESSAGE.safeParse(line);
   if (data !== undefined) return { kind: 'message', message: data.message };
   const answer = readAnswer(line);
   return answer === undefined ? undefined : { kind: 'answer', answer };
-}
-
-function json(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

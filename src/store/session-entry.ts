@@ -1,3 +1,4 @@
+import { jsonOf } from '../json/record.ts';
 import { z } from 'zod';
 
 const rangeSchema = z.tuple([z.int(), z.int(), z.int()]);
@@ -32,9 +33,5 @@ export function entryText(entry: SessionEntry): string {
  * Parses a line. Returns undefined if it is not an entry, because the process or the disk failed while it was written.
  */
 export function parseEntry(line: string): SessionEntry | undefined {
-  try {
-    return entrySchema.safeParse(JSON.parse(line)).data;
-  } catch {
-    return undefined;
-  }
+  return entrySchema.safeParse(jsonOf(line)).data;
 }

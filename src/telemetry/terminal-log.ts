@@ -1,3 +1,4 @@
+import { isRecord, jsonOf } from '../json/record.ts';
 import { oneLine, shownText } from '../peer-text.ts';
 import { RepeatedEvents } from './repeated-events.ts';
 
@@ -277,13 +278,8 @@ function megabytes(bytes: number): string {
 }
 
 function fieldsOf(line: string): Fields | undefined {
-  try {
-    const value: unknown = JSON.parse(line);
-    return typeof value === 'object' && value !== null ? { ...value } : undefined;
-  } catch (thrown) {
-    if (thrown instanceof SyntaxError) return undefined;
-    throw thrown;
-  }
+  const value = jsonOf(line);
+  return isRecord(value) ? value : undefined;
 }
 
 /** Returns the reason of a state, with its detail if that is short and different. */

@@ -1,3 +1,4 @@
+import { jsonOf } from '../../json/record.ts';
 import type { z } from 'zod';
 import { refusalAnswer } from '../../operator/admin/answers.ts';
 import { ADMIN_PATH } from '../../operator/admin/routes.ts';
@@ -22,7 +23,7 @@ export async function askGateway<S extends z.ZodType>(
   call: AdminCall,
 ): Promise<z.output<S>> {
   const response = await send(target, call, AbortSignal.timeout(call.timeoutMs ?? TIMEOUT_MS));
-  const checked = schema.safeParse(json(await textOf(response, target)));
+  const checked = schema.safeParse(jsonOf(await textOf(response, target)));
   if (checked.success) return checked.data;
   const message = `${target.url} answers in a form that this version of linkspan does not know; use the version of the gateway`;
   throw new CliError(EXIT.failed, message, checked.error);
@@ -56,7 +57,7 @@ export async function send(
     throw unreachable(target, thrown);
   }
   if (response.ok) return response;
-  const refusal = refusalAnswer.safeParse(json(await textOf(response, target)));
+  const refusal = refusalAnswer.safeParse(jsonOf(await textOf(response, target)));
   const message = refusal.success
     ? refusal.data.message
     : `${url} answered ${response.status}; is it the operator's port?`;
@@ -88,13 +89,5 @@ async function textOf(response: Response, target: RunningGateway): Promise<strin
     return await response.text();
   } catch (thrown) {
     throw unreachable(target, thrown);
-  }
-}
-
-function json(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
   }
 }

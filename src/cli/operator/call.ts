@@ -1,4 +1,4 @@
-import { isRecord, memberOf } from '../../json/record.ts';
+import { isRecord, jsonOf, memberOf } from '../../json/record.ts';
 import { COMMAND } from '../../command-name.ts';
 import { toolCallAnswer, type ToolCallAnswer } from '../../operator/admin/answers.ts';
 import { askGateway } from './admin-client.ts';
@@ -56,7 +56,7 @@ function codeOf({ outcome }: ToolCallAnswer): number {
 export function argumentsOf(args: readonly string[]): Record<string, unknown> {
   const [first] = args;
   if (args.length === 1 && first?.trimStart().startsWith('{') === true) {
-    const value = parsed(first);
+    const value = jsonOf(first);
     if (isRecord(value)) return { ...value };
     throw new CliError(EXIT.usage, 'the arguments are no JSON object; write one, or name=value for each');
   }
@@ -64,19 +64,10 @@ export function argumentsOf(args: readonly string[]): Record<string, unknown> {
     const at = arg.indexOf('=');
     if (at < 1) throw new CliError(EXIT.usage, `expected name=value or one JSON object, got ${JSON.stringify(arg)}`);
     const text = arg.slice(at + 1);
-    const value = parsed(text);
+    const value = jsonOf(text);
     return [arg.slice(0, at), value === undefined ? text : value];
   });
   return Object.fromEntries(pairs);
-}
-
-/** Returns parsed JSON; undefined if the text is not JSON. */
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 /** Returns the texts of a result; the whole result as JSON if it has other content. */

@@ -1,4 +1,4 @@
-import { isRecord } from '../../json/record.ts';
+import { isRecord, jsonOf } from '../../json/record.ts';
 import { readFileSync } from 'node:fs';
 import { explain as explainItem } from '../../compose/admin/explain.ts';
 import { openOffline } from '../../compose/offline.ts';
@@ -84,12 +84,7 @@ function describedBy(text: string): Record<string, unknown> {
 }
 
 function objectIn(text: string, option: string): Record<string, unknown> {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    value = undefined;
-  }
+  const value = jsonOf(text);
   if (isRecord(value)) return { ...value };
   throw new CliError(EXIT.usage, `${option}: expected a JSON object`);
 }

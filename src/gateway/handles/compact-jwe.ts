@@ -1,3 +1,4 @@
+import { isRecord, jsonOf } from '../../json/record.ts';
 import { createCipheriv, createDecipheriv, type KeyObject, randomBytes } from 'node:crypto';
 
 /**
@@ -56,18 +57,12 @@ export function parseJwe(text: string): CompactJwe | undefined {
 }
 
 function parseHeader(text: string): JweHeader | undefined {
-  let header: unknown;
-  try {
-    header = JSON.parse(text);
-  } catch {
+  const header = jsonOf(text);
+  if (!isRecord(header)) return undefined;
+  const { alg, enc, kid, typ } = header;
+  if (alg !== ALGORITHMS.alg || enc !== ALGORITHMS.enc || typeof kid !== 'string' || typeof typ !== 'string')
     return undefined;
-  }
-  if (typeof header !== 'object' || header === null) return undefined;
-  if (!('alg' in header) || header.alg !== ALGORITHMS.alg || !('enc' in header) || header.enc !== ALGORITHMS.enc)
-    return undefined;
-  if (!('kid' in header) || typeof header.kid !== 'string' || !('typ' in header) || typeof header.typ !== 'string')
-    return undefined;
-  return { kid: header.kid, typ: header.typ };
+  return { kid, typ };
 }
 
 /** Returns the plaintext; undefined if it was not encrypted with this key, or was changed. */

@@ -1,10 +1,11 @@
+import { jsonOf } from '../../json/record.ts';
 import { realpath, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { COMMAND } from '../../command-name.ts';
 import { changedKeys, type KeyChange, MAX_KEYS, type StoredKey, storedKeySchema } from '../api-key-store.ts';
-import { jsonOf, readOwnFile, REFUSED_MODE } from './own-file.ts';
+import { readOwnFile, REFUSED_MODE } from './own-file.ts';
 import { createFile, isCode, makeStateDir, replaceFile } from './state-file.ts';
 
 /** About 600 bytes for each of {@link MAX_KEYS}. */

@@ -1,7 +1,8 @@
+import { jsonOf } from '../../json/record.ts';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { freshKey, type KeyStore, type KeyRecord, keyRecordSchema, withFreshKey } from '../key-store.ts';
-import { jsonOf, readOwnFile, REFUSED_MODE } from './own-file.ts';
+import { readOwnFile, REFUSED_MODE } from './own-file.ts';
 import { createFile, makeStateDir, replaceFile } from './state-file.ts';
 
 /** A ring has a handful of keys of about 200 bytes. */

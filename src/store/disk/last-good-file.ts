@@ -1,7 +1,8 @@
+import { jsonOf } from '../../json/record.ts';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { jsonOf, readOwnFile, REFUSED_MODE } from './own-file.ts';
+import { readOwnFile, REFUSED_MODE } from './own-file.ts';
 import { replaceFile } from './state-file.ts';
 
 const NAME = 'last-good-config.json';

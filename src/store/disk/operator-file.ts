@@ -1,8 +1,9 @@
+import { jsonOf } from '../../json/record.ts';
 import { randomBytes } from 'node:crypto';
 import { rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { jsonOf, type AllowedOwners, readOwnFile, REFUSED_MODE } from './own-file.ts';
+import { type AllowedOwners, readOwnFile, REFUSED_MODE } from './own-file.ts';
 import { makeStateDir, replaceFile, systemCode } from './state-file.ts';
 
 const NAME = 'operator.json';

@@ -114,12 +114,3 @@ export async function directoryRisk(path: string): Promise<string | undefined> {
   const who = isForeign ? `its owner (uid ${uid})` : 'every user of this machine';
   return `${who} can remove and replace the files of the state directory ${path}; make a directory of mode 0700 for this user`;
 }
-
-/** Returns the value of a JSON text; undefined if it is none. The parser's message would quote the text, which may be secret. */
-export function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-}

@@ -1,3 +1,4 @@
+import { jsonOf } from '../../json/record.ts';
 import { z } from 'zod';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -8,7 +9,6 @@ import {
   type StoredKey,
   storedKeySchema,
 } from '../api-key-store.ts';
-import { jsonOf } from '../disk/own-file.ts';
 import { type RedisConnection, scriptOf } from './connection.ts';
 import type { RedisKeys } from './keys.ts';
 import type { SealedBox } from './sealed-box.ts';
