@@ -1,7 +1,8 @@
+import { isCode, systemCode } from '../thrown.ts';
 import { type FileHandle, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { StartError } from '../errors.ts';
-import { isCode, makeStateDir, replaceFile, systemCode } from '../store/disk/state-file.ts';
+import { makeStateDir, replaceFile } from '../store/disk/state-file.ts';
 import { lockState, type StateLock } from '../store/disk/state-lock.ts';
 import type { AuditSink, FoundRecords } from './audit-sink.ts';
 import { type AuditKey, isChained, NO_MAC } from './chain.ts';

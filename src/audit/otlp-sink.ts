@@ -1,7 +1,7 @@
+import { systemCode } from '../thrown.ts';
 import type { AuditOtlpConfig } from '../config/config.ts';
 import { DIRECT_EGRESS, type EgressConfig } from '../config/credentials.ts';
 import { Egress } from '../egress/egress.ts';
-import { systemCode } from '../store/disk/state-file.ts';
 import type { AuditSink, FoundRecords } from './audit-sink.ts';
 import type { AuditKey } from './chain.ts';
 import { logsRequest, type OtlpResource, rejectedIn } from './otlp-logs.ts';

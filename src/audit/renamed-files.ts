@@ -1,7 +1,7 @@
+import { systemCode } from '../thrown.ts';
 import { constants } from 'node:fs';
 import { open, readdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { systemCode } from '../store/disk/state-file.ts';
 import { type AuditKey, isChained, NO_MAC } from './chain.ts';
 import { previousOf, readFirst } from './file-tail.ts';
 

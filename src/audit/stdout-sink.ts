@@ -1,6 +1,6 @@
+import { isCode } from '../thrown.ts';
 import { write } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { isCode } from '../store/disk/state-file.ts';
 import type { AuditSink, FoundRecords } from './audit-sink.ts';
 import type { AuditKey } from './chain.ts';
 import { StateHead } from './state-head.ts';

@@ -1,3 +1,4 @@
+import { messageOf } from '../thrown.ts';
 import { hash } from 'node:crypto';
 import type { IntrospectionResponse } from 'oauth4webapi';
 import type { Logger } from 'pino';
@@ -112,7 +113,7 @@ export class Introspection {
       this.#retryMs = clock() + delayMs;
       const { issuer, endpoint } = this.config;
       // The cause may quote the response, which may have claims of the token.
-      const reason = thrown instanceof Error ? thrown.message : String(thrown);
+      const reason = messageOf(thrown);
       log.warn({ issuer, endpoint, reason, delayMs }, 'issuer cannot be asked about tokens');
       throw thrown;
     }

@@ -1,3 +1,4 @@
+import { isCode } from '../thrown.ts';
 import { access, open, readFile } from 'node:fs/promises';
 import { auditKeyOf, type AuditKey } from '../audit/chain.ts';
 import { headOf } from '../audit/file-sink.ts';
@@ -10,7 +11,6 @@ import type { Config } from '../config/config.ts';
 import { findConfigFile } from '../config/find-file.ts';
 import { loadConfig } from '../config/load.ts';
 import { StartError } from '../errors.ts';
-import { isCode } from '../store/disk/state-file.ts';
 import { countText, jsonText, print, printError } from './operator/output.ts';
 import { fileOf, loadOptions } from './start.ts';
 

@@ -1,3 +1,4 @@
+import { messageOf } from '../thrown.ts';
 import { resolve } from 'node:path';
 import type { KeptUpstreams } from '../config/last-good.ts';
 import { stateDirOf } from '../config/state-dir.ts';
@@ -12,6 +13,6 @@ export async function keptUpstreams(file: string, env: NodeJS.ProcessEnv): Promi
     const missing = `there is no last good version of this file in ${stateDir}; a start with --last-good keeps one`;
     return { missing };
   } catch (thrown) {
-    return { missing: thrown instanceof Error ? thrown.message : String(thrown) };
+    return { missing: messageOf(thrown) };
   }
 }

@@ -1,3 +1,4 @@
+import { isCode, messageOf } from '../thrown.ts';
 import { COMMAND } from '../command-name.ts';
 import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 
@@ -66,7 +67,7 @@ async function readLock(file: string, isNeeded: boolean): Promise<Lock | undefin
   try {
     return parseLock(await readFile(file, 'utf8'));
   } catch (thrown) {
-    if (thrown instanceof Error && 'code' in thrown && thrown.code === 'ENOENT') return undefined;
+    if (isCode(thrown, 'ENOENT')) return undefined;
     if (!(thrown instanceof LockFileError)) throw thrown;
     const { line, column, message } = thrown;
     const text = `${line === 0 ? file : `${file}:${line}:${column}`}: ${message}`;
@@ -103,7 +104,7 @@ async function writeLock(file: string, before: Lock | undefined, next: Lock): Pr
     await rename(temporary, file);
   } catch (thrown) {
     await rm(temporary, { force: true });
-    const message = thrown instanceof Error ? thrown.message : String(thrown);
+    const message = messageOf(thrown);
     throw new CliError(EXIT.failed, `the lock file cannot be written: ${message}`, thrown);
   }
   return true;

@@ -4,7 +4,7 @@ import { delimiter, resolve } from 'node:path';
 
 import type { UpstreamConfig } from '../config/upstream-config.ts';
 import { childEnvironment } from '../upstream/stdio/launch/environment.ts';
-import { spawnFailure } from '../upstream/stdio/spawn-failure.ts';
+import { isDirectory, spawnFailure } from '../upstream/stdio/spawn-failure.ts';
 
 /**
  * Searches the programs of stdio upstreams in the same way as a start does. Returns, by upstream id, the reason for each
@@ -21,7 +21,7 @@ export async function missingPrograms(
     const { command, cwd } = target;
     const folders = command.includes('/') ? [cwd ?? '.'] : (env['PATH'] ?? '').split(delimiter).filter(Boolean);
     const found = await Promise.all(folders.map((folder) => isProgram(resolve(folder, command))));
-    if (found.includes(true) && (cwd === undefined || (await isFolder(cwd)))) continue;
+    if (found.includes(true) && (cwd === undefined || (await isDirectory(cwd)))) continue;
     const error = Object.assign(new Error('not found'), { code: 'ENOENT' });
     const { detail, message } = await spawnFailure(id, target, env, error);
     missing.set(id, detail.message ?? message);
@@ -36,11 +36,4 @@ async function isProgram(path: string): Promise<boolean> {
   } catch {
     return false;
   }
-}
-
-async function isFolder(path: string): Promise<boolean> {
-  return stat(path).then(
-    (found) => found.isDirectory(),
-    () => false,
-  );
 }

@@ -1,3 +1,4 @@
+import { messageOf } from '../thrown.ts';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -72,7 +73,7 @@ async function listEras({ offers }: Core, upstream: Upstream): Promise<EraOffers
   for (const era of failures.length > 0 ? [] : ERAS) {
     // An upstream without this era is listed in the other one.
     await upstream.refresh(era, NO_FEATURES, EVERYBODY).catch((thrown: unknown) => {
-      failures.push(thrown instanceof Error ? thrown.message : String(thrown));
+      failures.push(messageOf(thrown));
     });
   }
   const found = ERAS.flatMap((era) => {

@@ -1,3 +1,4 @@
+import { messageOf, systemCode } from '../thrown.ts';
 import { once } from 'node:events';
 import { createServer, type RequestListener, type Server, type ServerOptions } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
@@ -176,10 +177,10 @@ async function listen(server: Server | TlsServer, { host, port }: Address, key: 
       await once(server, 'listening');
       return;
     } catch (thrown) {
-      const code = thrown instanceof Error && 'code' in thrown ? String(thrown.code) : undefined;
+      const code = systemCode(thrown);
       const isLast = next >= Math.min(port + ports - 1, MAX_PORT);
       if (code === 'EADDRINUSE' && !isLast) continue;
-      const advice = ADVICE.get(code ?? '') ?? (thrown instanceof Error ? thrown.message : String(thrown));
+      const advice = ADVICE.get(code ?? '') ?? messageOf(thrown);
       throw new StartError(`cannot listen on ${host}:${port} (${key}): ${advice}`, { cause: thrown });
     }
   }

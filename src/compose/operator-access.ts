@@ -1,9 +1,9 @@
+import { systemCode } from '../thrown.ts';
 import { hash } from 'node:crypto';
 import type { Logger } from 'pino';
 import { ApiKeys } from '../auth/api-key.ts';
 import type { Config } from '../config/config.ts';
 import { newOperatorToken, removeOperatorFile, writeOperatorFile } from '../store/disk/operator-file.ts';
-import { systemCode } from '../store/disk/state-file.ts';
 import { VERSION } from '../version.ts';
 
 /** The name of the operator with the key in the state directory. */

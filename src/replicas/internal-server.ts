@@ -1,3 +1,4 @@
+import { messageOf } from '../thrown.ts';
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { createServer, type Server, type TLSSocket } from 'node:tls';
@@ -98,7 +99,7 @@ export class InternalServer {
       server.listen({ ...address, exclusive: true });
       await once(server, 'listening');
     } catch (thrown) {
-      const why = thrown instanceof Error ? thrown.message : String(thrown);
+      const why = messageOf(thrown);
       const place = internalAddressText(address);
       const key = 'path' in address ? '' : ' (gateway.redis.internal)';
       throw new StartError(`cannot listen on ${place} for other replicas${key}: ${why}`, { cause: thrown });

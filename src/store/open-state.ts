@@ -1,9 +1,10 @@
+import { systemCode } from '../thrown.ts';
 import { join } from 'node:path';
 import { DiskKeyStore } from './disk/key-store.ts';
 import { DiskOfferStore } from './disk/offer-store.ts';
 import { DiskSessionStore, type SessionStoreEvents } from './disk/session-store.ts';
 import { directoryRisk } from './disk/own-file.ts';
-import { makeStateDir, removeOldDrafts, systemCode } from './disk/state-file.ts';
+import { makeStateDir, removeOldDrafts } from './disk/state-file.ts';
 import { isStateLocked, lockState, type StateLock } from './disk/state-lock.ts';
 import type { KeyedCallStore } from './keyed-call-store.ts';
 import type { KeyStore } from './key-store.ts';

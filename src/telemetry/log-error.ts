@@ -1,3 +1,4 @@
+import { systemCode } from '../thrown.ts';
 import { stdSerializers } from 'pino';
 import { GatewayError, StartError } from '../errors.ts';
 import { shownText } from '../peer-text.ts';
@@ -12,7 +13,7 @@ const OUTSIDE = /^(?:E[A-Z0-9]+|UND_ERR_[A-Z_]+)$/;
 export function isExpected(error: unknown): boolean {
   if (error instanceof GatewayError) return error.code !== 'internal-error';
   if (error instanceof StartError) return true;
-  return error instanceof Error && 'code' in error && typeof error.code === 'string' && OUTSIDE.test(error.code);
+  return OUTSIDE.test(systemCode(error) ?? '');
 }
 
 /**
@@ -43,15 +44,11 @@ export function loggedError(error: unknown, withStacks: boolean): unknown {
       ...further,
     };
   }
-  const code = codeOf(error);
+  const code = systemCode(error);
   return { type: error.name, ...(code === undefined ? {} : { code }), message: error.message, ...further };
 }
 
 /** Returns whether the error is a bug in the gateway. As the cause of an expected failure, it keeps its stack. */
 function isDefect(error: Error): boolean {
   return error instanceof TypeError || error instanceof RangeError || error instanceof ReferenceError;
-}
-
-function codeOf(error: Error): string | undefined {
-  return 'code' in error && typeof error.code === 'string' ? error.code : undefined;
 }

@@ -1,3 +1,4 @@
+import { systemCode } from '../../thrown.ts';
 import { jsonOf } from '../../json/record.ts';
 import type { z } from 'zod';
 import { refusalAnswer } from '../../operator/admin/answers.ts';
@@ -71,17 +72,13 @@ export function unreachable({ url, file }: RunningGateway, thrown: unknown): Cli
     return new CliError(EXIT.unreachable, `${url} did not answer in time; it may be overloaded`, thrown);
   }
   const where = file === undefined ? '' : ` (process ${file.pid}, started ${file.startedAt}, of ${file.configFile})`;
-  const cause = thrown instanceof Error ? codeOf(thrown.cause) : undefined;
+  const cause = thrown instanceof Error ? systemCode(thrown.cause) : undefined;
   const why = cause === undefined ? 'no connection' : cause;
   return new CliError(
     EXIT.unreachable,
     `no gateway answers at ${url}${where}: ${why}. If it has ended, start it again`,
     thrown,
   );
-}
-
-function codeOf(error: unknown): string | undefined {
-  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
 }
 
 async function textOf(response: Response, target: RunningGateway): Promise<string> {

@@ -1,3 +1,4 @@
+import { isCode, messageOf } from '../../thrown.ts';
 import { COMMAND } from '../../command-name.ts';
 import { readdir } from 'node:fs/promises';
 import { homedir } from 'node:os';
@@ -101,7 +102,7 @@ async function read(stateDir: string, owners: AllowedOwners): Promise<OperatorFi
   try {
     return await readOperatorFile(stateDir, owners);
   } catch (thrown) {
-    const message = thrown instanceof Error ? thrown.message : String(thrown);
+    const message = messageOf(thrown);
     throw new CliError(EXIT.unauthorized, message, thrown);
   }
 }
@@ -111,6 +112,6 @@ function isAlive(pid: number): boolean {
   try {
     return process.kill(pid, 0);
   } catch (thrown) {
-    return thrown instanceof Error && 'code' in thrown && thrown.code === 'EPERM';
+    return isCode(thrown, 'EPERM');
   }
 }

@@ -1,3 +1,4 @@
+import { messageOf } from '../../thrown.ts';
 import type { Logger } from 'pino';
 import { StartError } from '../../errors.ts';
 import type { ApiKeyStore, StoredKey } from '../../store/api-key-store.ts';
@@ -152,8 +153,4 @@ export class KeyFeed implements AsyncDisposable {
     await this.#reading;
     await this.#storeUses();
   }
-}
-
-function messageOf(thrown: unknown): string {
-  return thrown instanceof Error ? thrown.message : String(thrown);
 }

@@ -1,3 +1,4 @@
+import { messageOf } from '../../thrown.ts';
 import { hash } from 'node:crypto';
 import type { Logger } from 'pino';
 import type { Config } from '../../config/config.ts';
@@ -83,7 +84,7 @@ export class Reloader implements ConfigControl {
       const diff = diffConfigs(this.#running, this.#checked(await this.#parts.preview()).config);
       return { lines: diffLines(diff) };
     } catch (thrown) {
-      return { problem: reasonOf(thrown) };
+      return { problem: messageOf(thrown) };
     }
   }
 
@@ -139,7 +140,7 @@ export class Reloader implements ConfigControl {
       else if (cause !== 'file') log.info({ file, cause }, 'config is unchanged');
       return isUnchanged ? { outcome: 'unchanged' } : { outcome: 'applied', lines };
     } catch (thrown) {
-      const reason = reasonOf(thrown);
+      const reason = messageOf(thrown);
       if (reason === known) return { outcome: 'rejected', reason };
       this.#state = { ...this.#state, rejected: { at: new Date().toISOString(), reason } };
       metrics.countReload('rejected', Date.now());
@@ -199,8 +200,4 @@ function withRunning(
 
 function isExpected(thrown: unknown): boolean {
   return thrown instanceof ConfigError || thrown instanceof StartError;
-}
-
-function reasonOf(thrown: unknown): string {
-  return thrown instanceof Error ? thrown.message : String(thrown);
 }

@@ -1,3 +1,4 @@
+import { messageOf } from '../../thrown.ts';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -29,7 +30,7 @@ export class SocketDir implements AsyncDisposable {
       // mkdtemp lets nobody else enter.
       return new SocketDir(await mkdtemp(base));
     } catch (thrown) {
-      const why = thrown instanceof Error ? thrown.message : String(thrown);
+      const why = messageOf(thrown);
       throw new StartError(`the sockets of workers need a folder (gateway.workers): ${why}`, { cause: thrown });
     }
   }

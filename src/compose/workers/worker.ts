@@ -1,3 +1,4 @@
+import { messageOf } from '../../thrown.ts';
 import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
 import { ConfigError } from '../../config/document/problem.ts';
 import type { Loaded } from '../../config/load.ts';
@@ -33,7 +34,7 @@ export async function runWorker(): Promise<void> {
   } catch (thrown) {
     const isExpected = thrown instanceof StartError || thrown instanceof ConfigError;
     if (!isExpected) log.error({ err: thrown }, 'a worker cannot start');
-    await calls.call(PARENT.failed, thrown instanceof Error ? thrown.message : String(thrown));
+    await calls.call(PARENT.failed, messageOf(thrown));
     return;
   }
   const { inside } = running;

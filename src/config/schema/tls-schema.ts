@@ -1,3 +1,4 @@
+import { messageOf } from '../../thrown.ts';
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import { z } from 'zod';
@@ -29,7 +30,7 @@ function pairFault(cert: string, key: string): string | undefined {
     createSecureContext({ cert, key });
     return undefined;
   } catch (thrown) {
-    const why = thrown instanceof Error ? thrown.message : String(thrown);
+    const why = messageOf(thrown);
     return `the certificate or its key cannot be read; an encrypted key is not supported (${why})`;
   }
 }
@@ -40,7 +41,7 @@ function authorityFault(ca: string): string | undefined {
     for (const [certificate] of ca.matchAll(CERTIFICATE)) void new X509Certificate(certificate);
     return undefined;
   } catch (thrown) {
-    return `the certificates cannot be read (${thrown instanceof Error ? thrown.message : String(thrown)})`;
+    return `the certificates cannot be read (${messageOf(thrown)})`;
   }
 }
 

@@ -1,3 +1,4 @@
+import { isCode } from '../../thrown.ts';
 import { jsonOf } from '../../json/record.ts';
 import { realpath, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -6,7 +7,7 @@ import { z } from 'zod';
 import { COMMAND } from '../../command-name.ts';
 import { changedKeys, type KeyChange, MAX_KEYS, type StoredKey, storedKeySchema } from '../api-key-store.ts';
 import { readOwnFile, REFUSED_MODE } from './own-file.ts';
-import { createFile, isCode, makeStateDir, replaceFile } from './state-file.ts';
+import { createFile, makeStateDir, replaceFile } from './state-file.ts';
 
 /** About 600 bytes for each of {@link MAX_KEYS}. */
 const LIMIT_BYTES = 64 * 1_048_576;

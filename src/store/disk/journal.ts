@@ -1,7 +1,8 @@
+import { systemCode } from '../../thrown.ts';
 import { randomBytes } from 'node:crypto';
 import { appendFile, rm, truncate, writeFile } from 'node:fs/promises';
 import { openOwnFile, REFUSED_MODE } from './own-file.ts';
-import { replaceFile, systemCode } from './state-file.ts';
+import { replaceFile } from './state-file.ts';
 
 /** A shorter journal is not rewritten. */
 const MIN_REWRITE_BYTES = 256 * 1_024;

@@ -1,10 +1,11 @@
+import { isCode } from '../../thrown.ts';
 import { hash } from 'node:crypto';
 import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import type { OfferStore, StoredOfferKey, UpstreamKey } from '../offer-store.ts';
 import { readOwnFile, REFUSED_MODE, RefusedFileError } from './own-file.ts';
-import { isCode, makeStateDir, replaceFile } from './state-file.ts';
+import { makeStateDir, replaceFile } from './state-file.ts';
 
 /** Returns the beginning of the names of all files of one upstream. */
 function stemOf({ upstream, target }: UpstreamKey): string {

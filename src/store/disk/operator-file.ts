@@ -1,10 +1,11 @@
+import { systemCode } from '../../thrown.ts';
 import { jsonOf } from '../../json/record.ts';
 import { randomBytes } from 'node:crypto';
 import { rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { type AllowedOwners, readOwnFile, REFUSED_MODE } from './own-file.ts';
-import { makeStateDir, replaceFile, systemCode } from './state-file.ts';
+import { makeStateDir, replaceFile } from './state-file.ts';
 
 const NAME = 'operator.json';
 const TOKEN_BYTES = 32;

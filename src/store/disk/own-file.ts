@@ -1,8 +1,8 @@
+import { isCode } from '../../thrown.ts';
 import { constants, type Stats } from 'node:fs';
 import { type FileHandle, open, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { StartError } from '../../errors.ts';
-import { isCode } from './state-file.ts';
 
 /** Users besides root and the reading one whose files are read: none, or any if root reads. */
 export type AllowedOwners = 'self' | 'any-for-root';

@@ -1,10 +1,10 @@
+import { systemCode } from '../../thrown.ts';
 import { join } from 'node:path';
 import type { LimitName } from '../../limits.ts';
 import { entryText, parseEntry, type SessionEntry } from '../session-entry.ts';
 import type { SessionChange, SessionRecord, SessionRef, SessionStore } from '../session-store.ts';
 import { SessionTable } from '../session-table.ts';
 import { Journal, type JournalEvents } from './journal.ts';
-import { systemCode } from './state-file.ts';
 
 export interface SessionStoreEvents extends JournalEvents {
   /** Called when a bound refuses or removes something. */

@@ -1,3 +1,4 @@
+import { isCode } from '../../thrown.ts';
 import { randomUUID } from 'node:crypto';
 import { type FileHandle, link, mkdir, open, readdir, rename, rm, stat, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -11,15 +12,6 @@ export async function makeStateDir(path: string): Promise<void> {
     if (!isCode(thrown, 'ENOENT')) throw thrown;
     await mkdir(path, { mode: 0o700 });
   }
-}
-
-/** Returns the error code of the operating system, such as `ENOSPC`, or undefined for any other error. */
-export function systemCode(thrown: unknown): string | undefined {
-  return thrown instanceof Error && 'code' in thrown && typeof thrown.code === 'string' ? thrown.code : undefined;
-}
-
-export function isCode(thrown: unknown, code: string): boolean {
-  return systemCode(thrown) === code;
 }
 
 /** Size of one write, so that a long file does not block the process. */

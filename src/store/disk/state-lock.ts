@@ -1,3 +1,4 @@
+import { isCode, systemCode } from '../../thrown.ts';
 import { hash, randomInt, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { link, lstat, open, readdir, realpath, rm } from 'node:fs/promises';
@@ -5,7 +6,7 @@ import { connect, createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { isCode, makeStateDir, systemCode } from './state-file.ts';
+import { makeStateDir } from './state-file.ts';
 
 /** Longest address of a Unix socket on every system: macOS takes 103 bytes, Linux 107. */
 const MAX_ADDRESS_BYTES = 103;

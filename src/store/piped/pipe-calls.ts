@@ -1,3 +1,4 @@
+import { messageOf } from '../../thrown.ts';
 import { z } from 'zod';
 import { type ErrorCode, ERRORS, GatewayError } from '../../errors.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
@@ -107,7 +108,7 @@ export class PipeCalls {
       const failure =
         thrown instanceof GatewayError
           ? { message: thrown.detail.message ?? '', code: thrown.code }
-          : { message: thrown instanceof Error ? thrown.message : String(thrown) };
+          : { message: messageOf(thrown) };
       this.#pipe.send({ failed: call, ...failure });
     }
   }

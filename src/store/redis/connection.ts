@@ -1,3 +1,4 @@
+import { messageOf } from '../../thrown.ts';
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -115,7 +116,7 @@ export class RedisConnection implements AsyncDisposable {
           continue;
         }
         const where = target.nodes.map(({ host, port }) => `${host}:${port}`).join(', ');
-        const why = thrown instanceof Error ? thrown.message : String(thrown);
+        const why = messageOf(thrown);
         throw new StartError(`Redis cannot be used at ${where} (gateway.redis.url): ${why}`, { cause: thrown });
       }
     }
@@ -198,7 +199,7 @@ export class RedisConnection implements AsyncDisposable {
 
   /** Returns the error for a failed command. Errors of our own scripts and commands stay as they are. */
   #toFailure(thrown: unknown): unknown {
-    const message = thrown instanceof Error ? thrown.message : String(thrown);
+    const message = messageOf(thrown);
     if (isReply(thrown)) {
       if (message.startsWith('OOM')) {
         this.#breaker.onSuccess();
@@ -318,7 +319,7 @@ async function readCa(path: string): Promise<Buffer> {
   try {
     return await readFile(path);
   } catch (thrown) {
-    const why = thrown instanceof Error ? thrown.message : String(thrown);
+    const why = messageOf(thrown);
     throw new StartError(`gateway.redis.caFile cannot be read: ${why}`, { cause: thrown });
   }
 }

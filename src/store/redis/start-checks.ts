@@ -1,3 +1,4 @@
+import { messageOf } from '../../thrown.ts';
 import { randomUUID } from 'node:crypto';
 import { GatewayError, StartError } from '../../errors.ts';
 import { type RedisConnection, scriptOf } from './connection.ts';
@@ -95,7 +96,7 @@ async function needing<T>(what: string, run: () => Promise<T>): Promise<T> {
     return await run();
   } catch (thrown) {
     const cause = thrown instanceof GatewayError ? thrown.cause : thrown;
-    const why = cause instanceof Error ? cause.message : String(cause);
+    const why = messageOf(cause);
     if (!/NOPERM|no permissions|user executing the script can't/i.test(why))
       throw new StartError(`Redis cannot be used (gateway.redis.url): ${why}`, { cause });
     throw new StartError(

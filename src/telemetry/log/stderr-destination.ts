@@ -1,3 +1,4 @@
+import { isCode } from '../../thrown.ts';
 import fs from 'node:fs';
 import { isatty } from 'node:tty';
 import { type DestinationStream, pino } from 'pino';
@@ -56,7 +57,7 @@ export function stderrDestination(onRecovered: (dropped: number) => void): LogDe
     onRecovered(dropped);
   });
   destination.on('error', (error) => {
-    if (isFull(error)) {
+    if (isCode(error, 'EAGAIN')) {
       setTimeout(() => destination.flush(), retryMs).unref();
       retryMs = Math.min(2 * retryMs, FLUSH_MS);
     } else {
@@ -88,10 +89,6 @@ function countLines(text: string): number {
   return count;
 }
 
-function isFull(thrown: unknown): boolean {
-  return thrown instanceof Error && 'code' in thrown && thrown.code === 'EAGAIN';
-}
-
 /** Runs a function in which bytes for a reader that has gone, or that takes nothing for a while, count as written. */
 function withoutEndlessWrites(flush: () => void): void {
   const { writeSync } = fs;
@@ -102,7 +99,7 @@ function withoutEndlessWrites(flush: () => void): void {
       progressMs = performance.now();
       return bytes;
     } catch (thrown) {
-      if (isFull(thrown) && performance.now() - progressMs < LAST_WAIT_MS) throw thrown;
+      if (isCode(thrown, 'EAGAIN') && performance.now() - progressMs < LAST_WAIT_MS) throw thrown;
       return Buffer.byteLength(text);
     }
   };

@@ -1,3 +1,4 @@
+import { systemCode } from '../../thrown.ts';
 import { type Executed, GatewayError } from '../../errors.ts';
 import { EventTooLargeError } from '../../protocol/framing/event-stream.ts';
 import { MessageError, parseMessage, type Response } from '../../protocol/jsonrpc.ts';
@@ -131,10 +132,6 @@ const NO_CONNECTION: ReadonlyMap<string, string> = new Map([
 
 const TLS = /^(?:CERT_|ERR_TLS|ERR_SSL|EPROTO|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO|HOSTNAME_MISMATCH)/;
 
-function codeOf(thrown: unknown): string {
-  return thrown instanceof Error && 'code' in thrown && typeof thrown.code === 'string' ? thrown.code : '';
-}
-
 /**
  * Returns the failure for an error of the HTTP client.
  *
@@ -143,7 +140,7 @@ function codeOf(thrown: unknown): string {
 export function wireFailure(upstream: string, thrown: unknown, written: boolean): GatewayError {
   if (thrown instanceof GatewayError) return thrown;
   const subject = `upstream "${upstream}"`;
-  const code = codeOf(thrown);
+  const code = systemCode(thrown) ?? '';
   if (!written) {
     const why =
       NO_CONNECTION.get(code) ??

@@ -1,3 +1,4 @@
+import { isCode } from '../../thrown.ts';
 import type { ChildProcess } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
@@ -83,10 +84,9 @@ export class ProcessGroup {
       process.kill(-this.#id, signal);
       return true;
     } catch (thrown) {
-      if (!(thrown instanceof Error && 'code' in thrown)) throw thrown;
-      if (thrown.code === 'ESRCH') return false;
+      if (isCode(thrown, 'ESRCH')) return false;
       // Processes that have changed their user cannot be signalled.
-      if (thrown.code === 'EPERM') return true;
+      if (isCode(thrown, 'EPERM')) return true;
       throw thrown;
     }
   }

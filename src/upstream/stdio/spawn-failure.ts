@@ -1,3 +1,4 @@
+import { systemCode } from '../../thrown.ts';
 import { constants } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { basename, dirname, resolve } from 'node:path';
@@ -44,7 +45,7 @@ export async function spawnFailure(
   env: Readonly<Record<string, string>>,
   thrown: unknown,
 ): Promise<GatewayError> {
-  const code = thrown instanceof Error && 'code' in thrown ? String(thrown.code) : 'unknown error';
+  const code = systemCode(thrown) ?? 'unknown error';
   const { message, note } = await findCause(code, target, env['PATH'] ?? '');
   const detail = { upstream, message, executed: 'no' as const, retryable: !PERMANENT.has(code) };
   return new GatewayError('upstream-unavailable', detail, new ProgramError(note, { cause: thrown }));
@@ -110,7 +111,7 @@ function installAdvice(name: string): string {
   return origin === undefined ? '' : `install ${origin}, which brings it, `;
 }
 
-async function isDirectory(path: string): Promise<boolean> {
+export async function isDirectory(path: string): Promise<boolean> {
   return stat(path).then(
     (found) => found.isDirectory(),
     () => false,

@@ -1,3 +1,4 @@
+import { isCode } from '../../thrown.ts';
 import { randomUUID } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -88,7 +89,6 @@ function kill(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal);
   } catch (thrown) {
-    const code = thrown instanceof Error && 'code' in thrown ? thrown.code : undefined;
-    if (code !== 'ESRCH' && code !== 'EPERM') throw thrown;
+    if (!isCode(thrown, 'ESRCH') && !isCode(thrown, 'EPERM')) throw thrown;
   }
 }
