@@ -107,7 +107,7 @@ export function toClient(method: string, upstream: ViewUpstream, text: string): 
     return rewrite(upstream, places, text);
   } catch (thrown) {
     if (!isMalformed(thrown)) throw thrown;
-    const message = `"${upstream.title}" sent what is not well-formed JSON for ${method}; report this to its maintainers.`;
+    const message = `"${upstream.title}" answered ${method} with malformed JSON; report this to its maintainers.`;
     throw new GatewayError('upstream-protocol', { message, upstream: upstream.id, executed: 'yes' }, thrown);
   }
 }

@@ -124,7 +124,7 @@ export class ResultTranslator {
       return translation.result(exchange, from, answer, text, this.#serverInfo);
     } catch (thrown) {
       if (!(thrown instanceof JsonTextError)) throw thrown;
-      const message = `upstream "${viewed.id}" answered ${request.method} with what is not well-formed JSON`;
+      const message = `upstream "${viewed.id}" answered ${request.method} with malformed JSON`;
       throw new GatewayError('upstream-protocol', { upstream: viewed.id, executed: 'yes', message }, thrown);
     }
   }
@@ -175,7 +175,7 @@ function declaresMissing(client: Client, { data }: RpcError): boolean {
  * @throws {GatewayError} `client-unreachable` for other methods.
  */
 function unsupportedByClient(upstream: string, method: string, { message: reason }: RpcError): Answer {
-  const message = `upstream "${upstream}" needs what the client cannot do: ${reason}`;
+  const message = `upstream "${upstream}" needs something that the client does not support: ${reason}`;
   if (method !== 'tools/call') throw new GatewayError('client-unreachable', { upstream, executed: 'no', message });
   return toolFailure(message);
 }

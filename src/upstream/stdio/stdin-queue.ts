@@ -175,7 +175,7 @@ export class StdinQueue {
   }
 
   #overloadedError(): GatewayError {
-    const message = `upstream "${this.#upstream}" does not read what is sent to it; try again later`;
+    const message = `upstream "${this.#upstream}" does not read its messages; try again later`;
     return new GatewayError('overloaded', { upstream: this.#upstream, message, executed: 'no' });
   }
 
