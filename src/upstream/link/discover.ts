@@ -53,6 +53,7 @@ function verdictOnError(upstream: string, error: RpcError): DiscoverOutcome {
  * Sends `server/discover`, to find out whether an upstream supports the modern era. Never rejects.
  *
  * @param timeoutMs longest wait for an answer, in milliseconds.
+ * @param decided aborts when the connection has got another era: the request is not sent again then.
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#backward-compatibility-with-initialization-based-versions
  */
 export async function discover<Context>(
@@ -60,6 +61,7 @@ export async function discover<Context>(
   connection: Connection<Context>,
   clientInfo: RawObject,
   timeoutMs: number,
+  decided?: AbortSignal,
 ): Promise<DiscoverOutcome> {
   try {
     const options = { timeoutMs, maxMs: timeoutMs, progress: false, isBackground: true, context: undefined } as const;
@@ -70,7 +72,7 @@ export async function discover<Context>(
     let answer = await sendDiscover(LATEST_MODERN);
     // The specification tells clients to send the request again, even if the error lists the revision of our request.
     const proposed = answer.kind === 'error' ? proposedBy(answer.error) : undefined;
-    if (proposed !== undefined) answer = await sendDiscover(proposed);
+    if (proposed !== undefined && decided?.aborted !== true) answer = await sendDiscover(proposed);
     if (answer.kind === 'error') return verdictOnError(upstream, answer.error);
     const result = RawObject.parse(answer.result);
     const revision = latestCommon(versionsOf(result.value('supportedVersions')));

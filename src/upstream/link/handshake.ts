@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { resultWithin } from '../../deadline.ts';
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { MODERN_REVISIONS, type ModernRevision } from '../../protocol/revisions.ts';
@@ -87,10 +88,11 @@ async function legacyFirst<Context>(parts: HandshakeParts<Context>, mayBeModern:
  */
 async function modernFirst<Context>(parts: HandshakeParts<Context>): Promise<HandshakeOutcome> {
   const { upstream, connection, clientInfo, startMs, eras } = parts;
-  const discovering = discover(upstream, connection, clientInfo, startMs);
+  const decided = new AbortController();
+  const discovering = discover(upstream, connection, clientInfo, startMs, decided.signal);
   const first =
     eras.modern.speaks === 'yes' ? await discovering : await answerOrSilence(discovering, connection, startMs);
-  if (first === 'silent') return await raceHandshakes(parts, discovering);
+  if (first === 'silent') return await raceHandshakes(parts, discovering, decided);
   if (first.kind === 'modern') return openModern(parts, first.hello);
   const refused = rejectModern(upstream, eras, first);
   if (connection.isClosed) return { ...refused, next: ['legacy'] };
@@ -110,6 +112,7 @@ async function fallBackToInitialize<Context>(
 async function raceHandshakes<Context>(
   parts: HandshakeParts<Context>,
   discovering: Promise<DiscoverOutcome>,
+  decided: AbortController,
 ): Promise<HandshakeOutcome> {
   const { upstream, connection, eras } = parts;
   const initializing = initializeOn(parts).catch((thrown: unknown) => {
@@ -118,7 +121,10 @@ async function raceHandshakes<Context>(
   });
   const first = await Promise.race([discovering, initializing]);
   const silent: Finding = { era: 'modern', speaks: 'no', evidence: 'server/discover not answered' };
-  if (first.kind === 'legacy' && 'hello' in first) return openLegacy(parts, first.hello, [silent]);
+  if (first.kind === 'legacy' && 'hello' in first) {
+    decided.abort();
+    return openLegacy(parts, first.hello, [silent]);
+  }
   if (first.kind === 'modern') {
     const second = await resultWithin(initializing, SECOND_ANSWER_MS);
     if (second?.kind === 'refused' && !connection.isClosed) return openModern(parts, first.hello);
@@ -208,17 +214,6 @@ async function answerOrSilence<Context>(
     sleep(Math.min(ms, startMs / 2), 'silent' as const, { signal, ref: false }).catch(() => 'silent' as const);
   try {
     return await Promise.race([discovering, after(MUTE_MS), connection.firstByte.then(() => after(SILENCE_MS))]);
-  } finally {
-    stop.abort();
-  }
-}
-
-/** Resolves with the result of a promise, or with undefined if it takes longer than this. */
-async function resultWithin<T>(promise: Promise<T>, ms: number): Promise<T | undefined> {
-  const stop = new AbortController();
-  const late = sleep(ms, undefined, { signal: stop.signal, ref: false }).catch(() => undefined);
-  try {
-    return await Promise.race([promise, late]);
   } finally {
     stop.abort();
   }

@@ -10,6 +10,7 @@ import type { Era } from '../../../src/protocol/revisions.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
 import type { LinkUser } from '../../../src/upstream/link/link.ts';
 import { type LinkRequest, Opener } from '../../../src/upstream/link/opener.ts';
+import type { Connection } from '../../../src/upstream/rpc/connection.ts';
 import { configWith } from '../../downstream/edge.ts';
 import { json, type Received, serve, type Upstream } from '../../fixtures/servers/http-harness.ts';
 import { UPSTREAM } from '../../support/core.ts';
@@ -54,7 +55,7 @@ interface Opened {
 async function prober(
   target: HttpTarget | StdioTarget,
   clientEra: Era = 'modern',
-): Promise<AsyncDisposable & { open(): Promise<Opened> }> {
+): Promise<AsyncDisposable & { open(use?: (connection: Connection<string>) => Promise<void>): Promise<Opened> }> {
   const config = configWith({});
   const reach = await upstreamTransports(config, createMetrics('0'), LOG);
   const opener = new Opener<string, LinkUser>({
@@ -66,13 +67,14 @@ async function prober(
     onLimit: () => undefined,
   });
   return {
-    open: async () => {
+    open: async (use) => {
       const { connection, hello, subscription } = await opener.open(
         orderOf(clientEra),
         EVENTS,
         AbortSignal.timeout(START_MS),
       );
       subscription?.close();
+      await use?.(connection);
       await connection.close();
       return { revision: hello.revision, instructions: hello.instructions };
     },
@@ -171,6 +173,22 @@ suite('a program', () => {
       if (methods !== undefined) assert.match(opened.instructions ?? '', methods);
     });
   }
+
+  // L-007
+  test('that refuses server/discover after it was initialized stays legacy', TIMEOUT, async (t) => {
+    const time = stopTime(t);
+    await using links = await prober(program('late:2025-11-25:2026-07-28'));
+    const options = { timeoutMs: START_MS, maxMs: START_MS, progress: false, context: '' };
+    let received = '';
+    const opening = links.open(async (connection) => {
+      const call = () => connection.call('tools/call', RawObject.of({ name: 'received' }), options).answer;
+      // The refusal is read before the first answer.
+      await call();
+      received = JSON.stringify(await call());
+    });
+    assert.equal((await time.passUntil(opening, FAST_MS)).revision, '2025-11-25');
+    assert.match(received, /server\/discover .*initialize notifications\/initialized tools\/call tools\/call/);
+  });
 
   // L-010
   test('that supports only a newer revision is not used with an older one', TIMEOUT, async (t) => {
