@@ -54,7 +54,7 @@ export class FileWatch implements Disposable {
     await this.#findNames();
     this.#watchFolders();
     await learned;
-    if (this.#timer === undefined && !this.#isLooking) this.#schedule(0);
+    this.#lookSoon();
   }
 
   /** Takes the present state of a file for the reported one, unless there is one. */
@@ -104,7 +104,10 @@ export class FileWatch implements Disposable {
   }
 
   #onEvent(folder: string, name: string | null): void {
-    if (name !== null && this.#names.get(folder)?.has(name) !== true) return;
+    if (name === null || this.#names.get(folder)?.has(name) === true) this.#lookSoon();
+  }
+
+  #lookSoon(): void {
     if (this.#isLooking) this.#isDue = true;
     // The next look at a pending change comes soon in any case.
     else if (this.#pending === undefined) this.#schedule(0);
