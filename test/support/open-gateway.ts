@@ -31,6 +31,9 @@ export async function openGateway(
   own: Members = {},
 ): Promise<OpenGateway> {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-open-'));
+  // A start that fails leaves nothing behind.
+  await using starting = new AsyncDisposableStack();
+  starting.defer(() => rm(dir, { recursive: true, force: true }));
   const file = join(dir, 'config.json');
   const marked = Object.entries(mcpServers).map(([id, server]) => [
     id,
@@ -52,6 +55,7 @@ export async function openGateway(
   const write = (text: string) => void lines.push(...text.split(/(?<=\n)/));
   const log = createLogger(loaded.config.logLevel, { write });
   const running = await serve(loaded, log, { load, preview: load });
+  const cleanup = starting.move();
   let stopped: Promise<void> | undefined;
   const stop = () => (stopped ??= running.stop());
   return {
@@ -63,7 +67,7 @@ export async function openGateway(
     stop,
     [Symbol.asyncDispose]: async () => {
       await stop();
-      await rm(dir, { recursive: true, force: true });
+      await cleanup.disposeAsync();
     },
   };
 }
