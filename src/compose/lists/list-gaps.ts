@@ -29,7 +29,7 @@ export function listGapsOf(upstream: string, offers: Offers, views: ReadonlyMap<
     const ids = view.upstreams.map(({ id }) => id);
     if (!ids.includes(upstream)) continue;
     const key = lists.keyOf(view);
-    const catalog = lists.catalog(view);
+    const catalog = offers.catalog(view.id, key);
     const endpoint = view.id === '' ? '/mcp' : `/mcp/${view.id}`;
     // A profile may leave out one upstream on purpose, but not everything.
     const counted = isProfile(view) ? ids : [upstream];
