@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { stat } from 'node:fs/promises';
 import { fileProblemText, type FileFound, readPieces } from './ordinary-file.ts';
+import { systemCode } from '../../thrown.ts';
 
 /** A larger file is judged by its size and times. No file that the gateway reads is larger. */
 const HASHED_BYTES = 67_108_864;
@@ -28,9 +29,10 @@ export class FileState {
       this.#state = await this.#contentState(seen);
       this.#seen = nowMs - Number(ctimeNs / 1_000_000n) > CLOCK_MS ? seen : undefined;
     } catch (thrown) {
-      if (!(thrown instanceof Error && 'code' in thrown)) throw thrown;
+      const code = systemCode(thrown);
+      if (code === undefined) throw thrown;
       this.#seen = undefined;
-      this.#state = fileProblemText({ kind: 'failed', code: String(thrown.code) });
+      this.#state = fileProblemText({ kind: 'failed', code });
     }
     return this.#state;
   }

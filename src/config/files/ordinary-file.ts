@@ -1,5 +1,6 @@
 import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
+import { systemCode } from '../../thrown.ts';
 
 /** The largest piece of a file that is read at once, and the smallest: some file systems report no size. */
 const PIECE_BYTES = 262_144;
@@ -42,8 +43,9 @@ export async function readPieces(
       await file.close();
     }
   } catch (thrown) {
-    if (thrown instanceof Error && 'code' in thrown) return { kind: 'failed', code: String(thrown.code) };
-    throw thrown;
+    const code = systemCode(thrown);
+    if (code === undefined) throw thrown;
+    return { kind: 'failed', code };
   }
 }
 
