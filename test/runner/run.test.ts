@@ -7,8 +7,9 @@ import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { z } from 'zod';
 import { endLines, type RunOutcome, sum } from './report.ts';
+import { chooseSteps } from './steps.ts';
 import { mayRetry, tagsAt } from './tags.ts';
-import { ROOT } from './test-files.ts';
+import { ROOT, selectFiles } from './test-files.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const FIXTURES = 'test/fixtures/gate';
@@ -80,6 +81,20 @@ test('a step without files fails', TIMEOUT, async () => {
   assert.equal(sum(outcome.steps).failed, 1);
   assert.match(outcome.failures.join('\n'), /no file matches/);
 });
+
+test('each alternative of the globs of the steps matches a test file', () => {
+  const globs = chooseSteps(['full']).flatMap((step) =>
+    step.kind === 'tests' ? [...step.files, ...(step.except ?? [])] : [],
+  );
+  const stale = [...new Set(globs.flatMap(alternatives))].filter((glob) => selectFiles([glob]).length === 0);
+  assert.deepEqual(stale, []);
+});
+
+/** Returns the globs that one with at most one `{a,b}` stands for. */
+function alternatives(glob: string): string[] {
+  const [, before = '', names = '', after = ''] = /^(.*)\{(.*)\}(.*)$/.exec(glob) ?? [undefined, glob];
+  return names.split(',').map((name) => `${before}${name}${after}`);
+}
 
 test('the end of a run has at most 60 lines, and the counts in the last one', () => {
   const line = 'x'.repeat(100);

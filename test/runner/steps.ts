@@ -51,11 +51,11 @@ const ALONE = [
   'test/gateway/{faults,restart,limits,isolation}.test.ts',
   'test/gateway/lists/start-up.test.ts',
   'test/gateway/questions/parked-calls.test.ts',
-  'test/config/file-watch.test.ts',
+  'test/config/files/file-watch.test.ts',
   'test/downstream/{memory,resume,wire}.test.ts',
   'test/downstream/memory/byte-budget.test.ts',
   'test/{bounded-map,deadline,small-collections,young-objects,work-turn}.test.ts',
-  'test/json/{memo,kept-text}.test.ts',
+  'test/json/kept-text.test.ts',
   'test/compose/workers/**/*.test.ts',
 ];
 
