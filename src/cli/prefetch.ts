@@ -1,4 +1,4 @@
-import { startCore } from '../compose/core.ts';
+import { startCore } from '../compose/start-core.ts';
 import { upstreamTransports } from '../compose/transports.ts';
 import { upstreamStatuses } from '../compose/upstream-status.ts';
 import type { UpstreamConfig } from '../config/upstream-config.ts';

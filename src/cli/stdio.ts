@@ -1,4 +1,4 @@
-import { startCore } from '../compose/core.ts';
+import { startCore } from '../compose/start-core.ts';
 import { openAuditLog } from '../compose/open-audit-log.ts';
 import { openTracing } from '../compose/open-tracing.ts';
 import { upstreamTransports } from '../compose/transports.ts';

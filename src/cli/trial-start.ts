@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { commonKey, type Offer } from '../catalog/offer.ts';
-import { type Core, startCore } from '../compose/core.ts';
+import type { Core } from '../compose/core/core.ts';
+import { startCore } from '../compose/start-core.ts';
 import { lastLists } from '../compose/lists/last-lists.ts';
 import { type ListGaps, listGapsOf } from '../compose/lists/list-gaps.ts';
 import { unmatchedRuleGlobs } from '../compose/lists/unmatched-globs.ts';

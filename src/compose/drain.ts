@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { GatewayError } from '../errors.ts';
-import type { Core } from './core.ts';
+import type { Core } from './core/core.ts';
 import type { Edge } from './edge.ts';
 import type { Replicas } from './replicas.ts';
 import type { Front } from '../gateway/front.ts';

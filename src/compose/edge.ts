@@ -22,7 +22,7 @@ import type { Principal } from '../policy/principal.ts';
 import { LoadGuard } from '../load/load-guard.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';
-import type { Core } from './core.ts';
+import type { Core } from './core/core.ts';
 import { OPERATOR_CONNECTIONS } from './connection-limit.ts';
 import { ClientKeys } from './keys/client-keys.ts';
 import { type HttpHandler, Listener } from './listener.ts';

@@ -1,6 +1,6 @@
 import { basename } from 'node:path';
 import type { Config } from '../config/config.ts';
-import type { Core } from './core.ts';
+import type { Core } from './core/core.ts';
 
 /**
  * Returns the lock of a config and what it withholds, as one line for the start. The lists of an earlier process are compared already;

@@ -4,7 +4,7 @@ import type { ConnectionHolder } from '../../gateway/exchange/connection-holder.
 import type { Exchange } from '../../gateway/exchange/exchange.ts';
 import type { CallsAnswer, ClientsAnswer, SessionsAnswer, StreamsAnswer } from '../../operator/admin/answers.ts';
 import { shownText } from '../../peer-text.ts';
-import type { Core } from '../core.ts';
+import type { Core } from '../core/core.ts';
 
 /** The parts of the core that know clients. */
 export interface ClientSource extends Pick<Core, 'seenClients' | 'parked'> {

@@ -15,7 +15,7 @@ import { VERSION } from '../../version.ts';
 import { callAsOperator } from './admin-call.ts';
 import { catalogAnswerOf } from './admin-catalog.ts';
 import { callsAnswerOf, clientsAnswerOf, sessionsAnswerOf, streamsAnswerOf } from './admin-clients.ts';
-import type { Core } from '../core.ts';
+import type { Core } from '../core/core.ts';
 import { explain } from './explain.ts';
 import { logLevelOf, processControls } from './process-controls.ts';
 import { nextStepFor } from '../next-step.ts';

@@ -8,25 +8,20 @@ import type { CommonParts } from './core-parts.ts';
 /** The interval at which unused sessions, groups and connections are released. */
 const SWEEP_MS = 5_000;
 
+/** The parts that {@link Sweeper} is constructed from. */
+type SweeperParts = Pick<CommonParts, 'upstreams' | 'transports' | 'log'> &
+  Pick<ConnectionParts, 'offers'> &
+  ClientParts &
+  Pick<ClientRequestParts, 'connectionOwners'>;
+
 /** Releases unused sessions, groups and connections, and logs the processes of upstreams. */
 export class Sweeper {
-  readonly #common: CommonParts;
-  readonly #connections: ConnectionParts;
-  readonly #clients: ClientParts;
-  readonly #requests: Pick<ClientRequestParts, 'connectionOwners'>;
+  readonly #parts: SweeperParts;
   readonly #reportTimes = new ProcessReportTimes();
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(
-    common: CommonParts,
-    connections: ConnectionParts,
-    clients: ClientParts,
-    requests: Pick<ClientRequestParts, 'connectionOwners'>,
-  ) {
-    this.#common = common;
-    this.#connections = connections;
-    this.#clients = clients;
-    this.#requests = requests;
+  constructor(parts: SweeperParts) {
+    this.#parts = parts;
   }
 
   start(): void {
@@ -42,16 +37,15 @@ export class Sweeper {
 
   /** Releases what is unused at this time. @param nowMs monotonic. */
   sweep(nowMs: number): void {
-    this.#clients.sessions.sweep(nowMs);
-    this.#clients.groups.sweep(nowMs);
-    this.#requests.connectionOwners.sweep(nowMs);
-    for (const upstream of this.#common.upstreams.values()) upstream.closeIdleLinks(nowMs);
+    const { sessions, groups, connectionOwners, upstreams } = this.#parts;
+    sessions.sweep(nowMs);
+    groups.sweep(nowMs);
+    connectionOwners.sweep(nowMs);
+    for (const upstream of upstreams.values()) upstream.closeIdleLinks(nowMs);
   }
 
   async #reportProcesses(): Promise<void> {
-    const { upstreams, transports, log } = this.#common;
-    const { offers } = this.#connections;
-    const { holders } = this.#clients;
+    const { upstreams, transports, log, offers, holders } = this.#parts;
     const programs = [...upstreams.values()].filter(({ isProcess }) => isProcess);
     if (!this.#reportTimes.isDue(new Map(programs.map(({ id, connections }) => [id, connections])))) return;
     const processUsage = () => transports.processUsage();

@@ -4,7 +4,7 @@ import { FileWatch } from '../../config/files/file-watch.ts';
 import type { Loaded, LoadedFiles } from '../../config/load.ts';
 import { StartError } from '../../errors.ts';
 import { type Logger, setLogLevel } from '../../telemetry/log.ts';
-import type { Core } from '../core.ts';
+import type { Core } from '../core/core.ts';
 import type { Edge } from '../edge.ts';
 import type { OperatorAccess } from '../operator-access.ts';
 

@@ -1,0 +1,164 @@
+import type { Logger } from 'pino';
+import type { AuditTrail } from '../audit/audit-trail.ts';
+import { updateViews, type View } from '../catalog/view.ts';
+import type { Config } from '../config/config.ts';
+import type { IdentityKeys } from '../credentials/identity-keys.ts';
+import { Gate } from '../gateway/exchange/gate.ts';
+import { AuditRecorder } from '../gateway/records/audit-recorder.ts';
+import { LocalOwners, type Owners } from '../gateway/exchange/owners.ts';
+import { PrincipalShares } from '../gateway/exchange/principal-shares.ts';
+import type { ClientTransport } from '../gateway/records/request-recorder.ts';
+import { Sealer } from '../gateway/handles/sealer.ts';
+import { RawObject } from '../json/json.ts';
+import { openState, type State } from '../store/open-state.ts';
+import type { RateTable } from '../store/rate-table.ts';
+import type { Counters } from '../store/shared-counters.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import type { Tracing } from '../telemetry/tracing/tracing.ts';
+import { UpstreamSet } from '../upstream/upstream-set.ts';
+import { VERSION } from '../version.ts';
+import { configApplier } from './reload/apply-config.ts';
+import { Core } from './core/core.ts';
+import { createClientRequests } from './core/client-requests.ts';
+import { createClients } from './core/clients.ts';
+import { createConnections } from './core/connections.ts';
+import type { CommonParts, CoreParts } from './core/core-parts.ts';
+import { registerScrapes } from './core/scrapes.ts';
+import { verdictReporter } from './core/verdict-reporter.ts';
+import { createUpstreamMessages } from './core/upstream-messages.ts';
+import type { UpstreamTransports } from './transports.ts';
+import { UpstreamChanges } from './reload/upstream-changes.ts';
+
+/** The options of {@link startCore}. */
+export interface CoreOptions {
+  /** Finds the process of a session, a parked call or a task. Default: only this process. */
+  readonly owners?: Owners;
+  /** The state that outlives requests. Default: that of the state directory. */
+  readonly state?: State;
+  /** Counts what is bounded per principal, over all processes. Default: this process counts for itself. */
+  readonly counters?: Counters;
+  /** Counts calls over all processes. Default: this process counts for itself. */
+  readonly rateTable?: RateTable | undefined;
+  /** Returns the number of processes. Default: one. */
+  readonly processes?: (() => number) | undefined;
+  /** Keeps sessions in the state directory, if no other process owns it. Default: true. */
+  readonly mayOwnState?: boolean;
+  /** The connections of clients. Default: `tcp`. */
+  readonly clientTransport?: ClientTransport;
+  /** Traces requests. The core disposes it when it stops. Default: nothing is traced. */
+  readonly tracing?: Tracing | undefined;
+  /** The keys of identity tokens, which are those of the state. */
+  readonly identity?: IdentityKeys | undefined;
+  /** Records what clients do. Default: nothing is recorded. */
+  readonly audit?: AuditTrail | undefined;
+}
+
+/**
+ * Opens the state, constructs the core and starts it.
+ *
+ * @throws if the state directory cannot be used.
+ */
+export async function startCore(
+  config: Config,
+  metrics: Metrics,
+  transports: UpstreamTransports,
+  log: Logger,
+  options: CoreOptions = {},
+): Promise<Core> {
+  const {
+    mayOwnState: mayOwn = true,
+    owners = new LocalOwners(),
+    counters,
+    clientTransport = 'tcp',
+    tracing,
+    rateTable,
+    processes,
+  } = options;
+  const audit = options.audit === undefined ? undefined : new AuditRecorder(options.audit);
+  const state = options.state ?? (await openLocalState(config, metrics, log, mayOwn));
+  if (state.notice !== undefined) {
+    log[mayOwn ? 'warn' : 'info']({ stateDir: config.stateDir, why: state.notice }, 'sessions are not kept');
+  }
+  options.identity?.use(state.keys);
+  const sealer = await Sealer.open(state.keys);
+  const parts = {
+    config,
+    state,
+    sealer,
+    metrics,
+    transports,
+    owners,
+    counters,
+    rateTable,
+    processes,
+    clientTransport,
+    tracing,
+    audit,
+    log,
+  };
+  const core = createCore(parts);
+  await core.start();
+  return core;
+}
+
+/** Opens the state directory. */
+async function openLocalState(config: Config, metrics: Metrics, log: Logger, mayOwn: boolean): Promise<State> {
+  return await openState(config.stateDir, {
+    mayOwn,
+    events: {
+      onWriteFailed: () => metrics.countStateWriteFailure(),
+      onFailing: (error) => log.error({ err: error, stateDir: config.stateDir }, 'state directory cannot be written'),
+      onRecovered: () => log.info({ stateDir: config.stateDir }, 'state directory can be written again'),
+      onLimit: (limit) => metrics.countLimit(limit),
+      onRefused: ({ message: reason }) => log.warn({ reason }, 'the state directory is not safe'),
+    },
+  });
+}
+
+/**
+ * Constructs the core: connections, clients, messages of upstreams, requests of clients. Each part gets the parts that it needs;
+ * only callbacks name later ones. No part runs before `start`.
+ */
+function createCore(parts: CoreParts): Core {
+  const { config, metrics, audit, log } = parts;
+  let current = config;
+  const views = new Map<string, View>();
+  updateViews(views, config);
+  const onLimit: CommonParts['onLimit'] = (limit) => metrics.countLimit(limit);
+  const shares = new PrincipalShares({ config, onRefused: (pool) => metrics.countShareRefusal(pool), onLimit });
+  const observers = [verdictReporter(metrics, log), ...(audit === undefined ? [] : [audit.onVerdict])];
+  const common: CommonParts = {
+    ...parts,
+    settings: () => current,
+    views,
+    upstreams: new UpstreamSet(),
+    shares,
+    gate: new Gate(config.access, observers, shares),
+    serverInfo: RawObject.of({ name: 'linkspan', title: 'Linkspan', version: VERSION }),
+    onLimit,
+  };
+  const connections = createConnections(common, {
+    siblingsOf: (holder) => clients.groups.siblingsOf(holder),
+    onReattached: (link) => messages.notifications.onReattached(link),
+    onOpen: (link) => messages.notifications.onOpen(link),
+    beforeOpen: (holder, upstream) => requests.listRefresher.beginListing(holder, upstream),
+  });
+  const clients = createClients(common, connections, {
+    onRestored: (session) => messages.notifications.onRestored(session),
+    onRightsChange: (session) => messages.notifications.refreshCatalog(session),
+  });
+  const messages = createUpstreamMessages(common, connections, clients);
+  const requests = createClientRequests(common, connections, clients, messages);
+  for (const upstream of config.upstreams) {
+    const made = messages.factory.create(upstream);
+    common.upstreams.add(made);
+    connections.offers.setEras(made.id, made.eras);
+  }
+  registerScrapes(common, connections, clients, messages);
+  const pieces = { ...common, ...connections, ...clients, ...messages, ...requests };
+  const upstreamChanges = new UpstreamChanges(pieces);
+  const setConfig = (next: Config) => {
+    current = next;
+  };
+  return new Core({ ...pieces, upstreamChanges, apply: configApplier({ ...pieces, upstreamChanges, setConfig }) });
+}
