@@ -4,7 +4,6 @@ import { capabilitiesAt } from '../catalog/merge.ts';
 import type { View } from '../catalog/view.ts';
 import type { Settings } from '../config/config.ts';
 import { GatewayError } from '../errors.ts';
-import { NO_HINTS } from '../policy/decide.ts';
 import type { Principal } from '../policy/principal.ts';
 import { JsonTextError, RawObject } from '../json/json.ts';
 import {
@@ -278,8 +277,7 @@ export class Gateway implements Front {
     const { uri, to } = requestedResource(session, client, request.params, (hidden) =>
       gate.reportHiddenResource(caller, request, hidden),
     );
-    const item = { kind: 'resource', upstream: to.upstream, name: to.uri, hints: NO_HINTS } as const;
-    if (!gate.isOpen && !gate.allowsItem(caller, request, item)) throw unknownResource(uri);
+    if (!gate.allowsSubscription(caller, request, to)) throw unknownResource(uri);
     await audit?.begin(request, caller, to.upstream);
     // Saved first, so that a subscription that cannot be stored is not sent to the upstream.
     await sessions.save(session, { kind: 'subscribe', uri });

@@ -40,7 +40,7 @@ export interface RuleConfig {
   readonly resources: readonly string[] | undefined;
   /** Hints that a tool must have. They concern no prompts and resources. */
   readonly hints: Readonly<Partial<Hints>>;
-  /** A condition in CEL; see {@link compileWhen}. */
+  /** A condition in CEL; see {@link whenCompiler}. */
   readonly when: string | undefined;
 }
 

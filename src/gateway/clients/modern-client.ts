@@ -7,7 +7,7 @@ import { RPC } from '../../protocol/rpc-codes.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import type { ClientGroup } from './client-group.ts';
 import type { Caller } from '../exchange/caller.ts';
-import type { ClientDialect } from '../dialects/client-dialect.ts';
+import { type ClientDialect, clientDialect } from '../dialects/client-dialect.ts';
 import type { ClientQuestion } from '../exchange/client-question.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import type { Client, Exchange } from '../exchange/exchange.ts';
@@ -21,6 +21,8 @@ import type { InputRounds } from '../exchange/input-rounds.ts';
  */
 export class ModernClient<Holder extends ConnectionHolder = ClientGroup> implements Client {
   readonly caller: Caller;
+  /** That of the caller: the callers of a group may have different modern revisions. */
+  readonly dialect: ClientDialect;
   readonly group: Holder;
   readonly rounds: InputRounds | undefined;
   readonly logLevel: Severity | undefined;
@@ -31,6 +33,7 @@ export class ModernClient<Holder extends ConnectionHolder = ClientGroup> impleme
    */
   constructor(caller: Caller, group: Holder, logLevel: Severity | undefined, rounds: InputRounds | undefined) {
     this.caller = caller;
+    this.dialect = clientDialect(caller.revision);
     this.group = group;
     this.logLevel = logLevel;
     this.rounds = rounds;
@@ -38,10 +41,6 @@ export class ModernClient<Holder extends ConnectionHolder = ClientGroup> impleme
 
   get lasting(): this {
     return this;
-  }
-
-  get dialect(): ClientDialect {
-    return this.group.dialect;
   }
 
   get catalog(): Catalog {

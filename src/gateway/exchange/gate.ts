@@ -36,7 +36,7 @@ export type Asked = Request | Pick<Request, 'method'>;
 export type VerdictObserver = (verdict: Verdict) => void;
 
 /** A resource by the URI that its upstream uses. */
-interface Hidden {
+interface UpstreamResource {
   readonly upstream: string;
   readonly uri: string;
 }
@@ -103,6 +103,7 @@ export class Gate {
     if (hasOddSpelling(to.params)) return verdictOf(caller, request, item, ODD);
     const itemRights = this.#rightsTo(rights, item, to);
     const before = itemRights.listed;
+    // A completion carries no arguments of the call that it prepares, so an item that may be callable may be completed.
     const isCompletion = method === 'completion/complete';
     const decision =
       before.effect !== 'depends' || isCompletion
@@ -111,11 +112,21 @@ export class Gate {
     return verdictOf(caller, request, item, decision);
   }
 
-  /** Returns whether a client may use an item now, without arguments: subscribe to a resource, or use a task of a tool. */
-  allowsItem(caller: Caller, asked: Asked, item: Item): boolean {
+  /** Returns whether a client may subscribe to a resource. */
+  allowsSubscription(caller: Caller, asked: Asked, { upstream, uri }: UpstreamResource): boolean {
     const rights = this.rightsOf(caller.principal, caller.view);
     if (rights === undefined) return true;
-    const decision = item.kind === 'tool' ? rights.decide(item) : rights.decideCall(item, undefined, new Date());
+    const item = { kind: 'resource', upstream, name: uri, hints: NO_HINTS } as const;
+    return this.#isAllowed(caller, asked, item, rights.decideCall(item, undefined, new Date()));
+  }
+
+  /** Returns whether a client may use a task of a tool. Its call was judged with the arguments, which are not known any more. */
+  allowsTask(caller: Caller, asked: Asked, tool: Item): boolean {
+    const rights = this.rightsOf(caller.principal, caller.view);
+    return rights === undefined || this.#isAllowed(caller, asked, tool, rights.decide(tool));
+  }
+
+  #isAllowed(caller: Caller, asked: Asked, item: Item, decision: Decision): boolean {
     const verdict = verdictOf(caller, asked, item, decision);
     this.report(verdict);
     return verdict.effect === 'allow';
@@ -127,7 +138,7 @@ export class Gate {
   }
 
   /** Reports a resource that a subscription names and that its client cannot see, if the policy hides it. */
-  reportHiddenResource(caller: Caller, asked: Asked, { upstream, uri }: Hidden): void {
+  reportHiddenResource(caller: Caller, asked: Asked, { upstream, uri }: UpstreamResource): void {
     const verdict = this.#judgeHidden(caller, asked, { kind: 'resource', upstream, name: uri, hints: NO_HINTS });
     if (verdict !== undefined) this.report(verdict);
   }

@@ -218,7 +218,7 @@ export class Offers {
     for (const key of this.keysOf(upstream, era)) if (key.audience === audience) this.#expire(upstream, key);
   }
 
-  /** Marks the offers for clients of certain capabilities as outdated. @param common the key of the offer for all of them, which has changed. */
+  /** Marks the offers for clients of certain capabilities as outdated, because the offer for all of them has changed. */
   #expireVariants(upstream: string, { era, audience }: OfferKey): void {
     for (const key of this.keysOf(upstream, era)) {
       if (key.audience === audience && key.capabilityKey !== '') this.#expire(upstream, key);

@@ -148,7 +148,7 @@ export class ModernRequests implements ModernRequestHost {
           .beginFirstLists(caller.view, { era: 'modern', principal: group.principal, ...NO_FEATURES })
           .then(() => {
             listRefresher.bringUpToDate(group);
-            return this.#discover(group, caller);
+            return this.#discover(modernClient);
           });
       case 'subscriptions/listen':
         return this.#listen(modernRequest, modernClient);
@@ -176,7 +176,7 @@ export class ModernRequests implements ModernRequestHost {
     const subscribing = { id, sink, caller, group, links, gate, kinds, tasks: taskSubscriptions, remote };
     const stream = new SubscriptionStream(subscribing, { bytes: streamBytes, onLimit });
     modernRequest.attachStream(stream);
-    return this.#stamp(group, method, await stream.run(uris, taskIds));
+    return this.#stamp(modernClient, method, await stream.run(uris, taskIds));
   }
 
   async #runTask(modernRequest: ModernRequest, modernClient: ModernClient): Promise<Answer> {
@@ -189,7 +189,7 @@ export class ModernRequests implements ModernRequestHost {
     return outcome.kind === 'elsewhere' ? await this.#delegateOnly(modernRequest, outcome.owner) : outcome;
   }
 
-  #discover({ catalog, dialect }: ClientGroup, caller: ModernCaller): Answer {
+  #discover({ catalog, caller, dialect }: ModernClient): Answer {
     const isPublic = catalog.caching.isPublic && isAnonymous(caller.principal);
     const caching = { ...catalog.caching, isPublic };
     const result = RawObject.EMPTY.with('supportedVersions', JSON.stringify(MODERN_REVISIONS))
@@ -200,7 +200,7 @@ export class ModernRequests implements ModernRequestHost {
   }
 
   /** Adds the members that the client's revision requires to a result of the gateway itself. */
-  #stamp({ dialect }: Pick<ClientGroup, 'dialect'>, method: string, answer: Answer): Answer {
+  #stamp({ dialect }: ModernClient, method: string, answer: Answer): Answer {
     if (answer.kind === 'error') return answer;
     return { kind: 'result', result: this.#parts.translator.stampOwn(dialect, method, answer.result) };
   }

@@ -3,7 +3,6 @@ import { RawObject } from '../../json/json.ts';
 import { detach, KeptMap, type KeptText } from '../../json/kept-text.ts';
 import { type Answer, type Id, notificationText } from '../../protocol/jsonrpc.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
-import { NO_HINTS } from '../../policy/decide.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
 import { LIST_KINDS, type ListKind } from '../../catalog/offer.ts';
 import { uriToClient } from '../../catalog/uri.ts';
@@ -130,8 +129,7 @@ export class SubscriptionStream implements Subscriber {
       if (hidden !== undefined) this.#gate.reportHiddenResource(this.caller, LISTEN, hidden);
       return;
     }
-    const item = { kind: 'resource', upstream: resource.upstream, name: resource.uri, hints: NO_HINTS } as const;
-    if (!this.#gate.isOpen && !this.#gate.allowsItem(this.caller, LISTEN, item)) return;
+    if (!this.#gate.allowsSubscription(this.caller, LISTEN, resource)) return;
     if (Buffer.byteLength(uri) > LIMITS.subscriptionUriBytes) {
       this.#bounds.onLimit('subscriptionUriBytes');
       return;

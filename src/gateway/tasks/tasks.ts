@@ -115,7 +115,7 @@ export class Tasks {
     if (gate.isOpen) return true;
     if (tool === undefined) return catalog.view.upstreams.some(({ id }) => id === upstream);
     const hints = hintsOf(sourceByName(catalog, upstream, tool));
-    return gate.allowsItem(caller, asked, { kind: 'tool', upstream, name: tool, hints });
+    return gate.allowsTask(caller, asked, { kind: 'tool', upstream, name: tool, hints });
   }
 
   async #upgraded(exchange: OpenExchange, { upstream, link, task, holder }: RequestedTask): Promise<Answer> {
