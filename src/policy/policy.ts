@@ -111,8 +111,8 @@ export class Policy {
     const granted = [...this.#roles.values()].filter(({ name }) => names.has(name));
     const rules = granted.flatMap((role) => role.rules).toSorted((a, b) => b.effect.localeCompare(a.effect));
     const identity = identityOf(principal, values, groups);
-    const isPersonal = rules.some(({ when }) => when?.readsIdentity);
-    const key = JSON.stringify([granted.map(({ name }) => name), isPersonal ? identity : null]);
+    const readsIdentity = rules.some(({ when }) => when?.readsIdentity);
+    const key = JSON.stringify([granted.map(({ name }) => name), readsIdentity ? identity : null]);
     const sharedKey = `${endpoint} ${key}`;
     let rights = this.#shared.get(sharedKey);
     if (rights === undefined) {

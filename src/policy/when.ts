@@ -3,7 +3,13 @@ import type { ClaimConfig, ClaimType } from './access-config.ts';
 import { type Facts, factsOf, isKnownEarly } from './expression.ts';
 import { and, choice, FAILS, FALSE, not, or, type Outcomes, TRUE, UNKNOWN } from './outcomes.ts';
 
-const LIMITS = { maxAstNodes: 256, maxDepth: 24, maxListElements: 256, maxMapEntries: 64, maxCallArguments: 8 };
+const EXPRESSION_LIMITS = {
+  maxAstNodes: 256,
+  maxDepth: 24,
+  maxListElements: 256,
+  maxMapEntries: 64,
+  maxCallArguments: 8,
+};
 const MAX_CHARS = 4_096;
 /** The most values that the arguments may have for a condition with a macro, which looks at each of them. */
 const MAX_MACRO_VALUES = 1_000;
@@ -49,7 +55,7 @@ export interface When extends Pick<Facts, 'readsArgs' | 'readsIdentity' | 'reads
 function environmentOf(claims: readonly ClaimConfig[]): Environment {
   const text = 'string';
   const texts = 'list<string>';
-  return new Environment({ unlistedVariablesAreDyn: false, limits: LIMITS })
+  return new Environment({ unlistedVariablesAreDyn: false, limits: EXPRESSION_LIMITS })
     .registerVariable({
       name: 'principal',
       schema: { label: text, issuer: text, subject: text, clientId: text, keyName: text, groups: texts, scopes: texts },

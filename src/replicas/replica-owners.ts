@@ -4,7 +4,7 @@ import type { Owner, Ownership } from '../gateway/front.ts';
 import type { Principal } from '../policy/principal.ts';
 import { type Member, type PlacementKey, placementText } from '../store/placement-table.ts';
 import { type ClaimedOwner, Placements, type PlacementsParts } from '../store/placements.ts';
-import { connectionName, sessionName } from '../store/redis/keys.ts';
+import { connectionName, sessionName } from '../store/placement-table.ts';
 import type { SessionRef } from '../store/session-store.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { InternalKeys } from './internal-keys.ts';

@@ -1,3 +1,5 @@
+import { hash } from 'node:crypto';
+
 /** A process that serves clients, while its lease lasts. A lease that has lapsed never comes back. */
 export interface Member {
   /** Never used again. A process whose lease has lapsed joins again with another id. */
@@ -18,6 +20,21 @@ export interface PlacementKey {
   readonly principal: string;
   /** The name of what is placed, unique for the principal. */
   readonly name: string;
+}
+
+/** Returns the name of the placement of a session. */
+export function sessionName(serial: number): string {
+  return `s.${serial}`;
+}
+
+/** Returns the name of the placement of a connection. */
+export function connectionName(name: string): string {
+  return `g.${hashOf([name])}`;
+}
+
+/** Returns a short name for these texts, which reveals none of them. */
+export function hashOf(texts: readonly string[]): string {
+  return hash('sha256', JSON.stringify(texts), 'base64url').slice(0, 22);
 }
 
 /** The owner of a placement. */

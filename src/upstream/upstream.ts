@@ -159,7 +159,7 @@ export class Upstream<Context, User extends LinkUser> {
   }
 
   /** Returns whether lists depend on the capabilities of clients, because connections declare those of single clients. */
-  get isPersonal(): boolean {
+  get listsByCapabilities(): boolean {
     return this.config.isolation !== 'shared';
   }
 
@@ -173,8 +173,8 @@ export class Upstream<Context, User extends LinkUser> {
    */
   needsOwnConnection(client: Era): boolean {
     const { isolation } = this.config;
-    const isPrivate = isolation === 'session' || isolation === 'call';
-    return isPrivate && this.servingEra(client) !== 'modern' && this.#opener.hasCallStreams !== true;
+    const isOfOneClient = isolation === 'session' || isolation === 'call';
+    return isOfOneClient && this.servingEra(client) !== 'modern' && this.#opener.hasCallStreams !== true;
   }
 
   /**
@@ -310,7 +310,7 @@ export class Upstream<Context, User extends LinkUser> {
       if (!this.isRetired) await this.#events.prepareLists(this.id, offer);
       if (!this.isRetired) this.#events.onLists(this.id, { era: link.era, capabilityKey, audience }, offer);
       this.#lifecycles.step(link.era, { kind: 'listed' });
-      // Clients with these features get notifications of changes on their own connections.
+      // It has done its work: clients with these features hear of changes over connections of their own.
       const isSpare = this.#hasServed || !this.#isProcess;
       if (isSpare && link.capabilityKey !== '' && link.place.purpose === 'discovery')
         void this.#discard(link, 'released');

@@ -277,7 +277,7 @@ export class Calls {
   async #relistSource(exchange: OpenExchange, upstream: Upstream): Promise<Source | undefined> {
     const { holder } = exchange;
     const audience = upstream.audienceOf(holder.principal);
-    await upstream.relist(holder.era, upstream.isPersonal ? holder : NO_FEATURES, audience);
+    await upstream.relist(holder.era, upstream.listsByCapabilities ? holder : NO_FEATURES, audience);
     this.#parts.listRefresher.bringUpToDate(holder);
     return currentSource(exchange);
   }

@@ -103,7 +103,7 @@ export class HolderLinks {
    */
   #openAt(holder: ConnectionHolder, upstream: Upstream, span?: Span): Promise<Link> {
     const upstreamId = upstream.id;
-    // The holder keeps links of the upstream that has taken the place.
+    // The links that the holder keeps by this id are of the upstream that has replaced this one.
     if (upstream.isRetired) return this.#open(holder, upstream, span);
     const known = holder.linkPromises.get(upstreamId);
     if (known !== undefined) return known;

@@ -78,7 +78,7 @@ export class ListAnswers {
       return this.#next(asker, list, request.method, request.params?.string('cursor') ?? '');
     }
     const { catalog, caller } = asker;
-    // With other rights it is another list than the one that changed.
+    // A request with other rights than its holder gets another list, so the announced change is still unread.
     if (catalog === holder.catalog) this.#announcer.onListed(holder, kindOf(list));
     let answers = this.#whole.get(catalog);
     if (answers === undefined) this.#whole.set(catalog, (answers = new Map()));

@@ -33,14 +33,14 @@ export interface UpstreamResult {
   readonly source: Source | undefined;
 }
 
-type Request = Pick<Exchange, 'client' | 'request'>;
+type Asked = Pick<Exchange, 'client' | 'request'>;
 
 /** Translates the answers of upstreams of one era for clients of one era. URIs and names are translated before. */
 interface Translation {
   /** @param text the result with the URIs that the client knows. */
-  result(exchange: Request, from: UpstreamResult, answer: Result, text: string, serverInfo: string): Result;
+  result(exchange: Asked, from: UpstreamResult, answer: Result, text: string, serverInfo: string): Result;
   /** @throws {GatewayError} `upstream-protocol`, `client-unreachable` */
-  error(exchange: Request, from: UpstreamResult, error: RpcError, policy: QuestionPolicy): Answer;
+  error(exchange: Asked, from: UpstreamResult, error: RpcError, policy: QuestionPolicy): Answer;
 }
 
 /** By the era of the client, then by the era of the upstream. */
@@ -111,7 +111,7 @@ export class ResultTranslator {
   }
 
   /** Translates an answer. @throws {GatewayError} `upstream-protocol`, `client-unreachable` */
-  toClient(exchange: Request, from: UpstreamResult, answer: Answer): Answer {
+  toClient(exchange: Asked, from: UpstreamResult, answer: Answer): Answer {
     const { client, request } = exchange;
     const viewed = client.catalog.view.upstreams.find(({ id }) => id === from.upstream);
     if (viewed === undefined) return answer;
@@ -148,7 +148,7 @@ function parsedResult(answer: Result, text: string): RawObject {
 }
 
 /** Returns the error for a modern client. If no list has the resource or prompt of the request, the upstream does not know it. */
-function upgradedError({ client, request }: Request, error: RpcError): Answer {
+function upgradedError({ client, request }: Asked, error: RpcError): Answer {
   if (!namesUnlistedItem(client.catalog, request)) return { kind: 'error', error: upgradeError(error) };
   const { method, params } = request;
   const uri = method === 'resources/read' ? params?.string('uri') : undefined;

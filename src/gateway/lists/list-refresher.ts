@@ -109,7 +109,7 @@ export class ListRefresher {
     const upstreams = this.#usableUpstreams(view);
     const [only, ...others] = upstreams;
     for (const upstream of upstreams) {
-      const own = upstream.isPersonal && upstream.isProcess ? client : { ...client, ...NO_FEATURES };
+      const own = upstream.listsByCapabilities && upstream.isProcess ? client : { ...client, ...NO_FEATURES };
       const key = offerKeyFor(upstream, own);
       if (key.capabilityKey !== '') await offers.load(upstream.id, key);
       const refreshing = this.#refreshIfStale(upstream, own);
@@ -325,8 +325,8 @@ function offerKeyFor(upstream: Upstream, { era, capabilityKey, principal }: List
 }
 
 /** Returns the client that an upstream is listed for when a holder needs its lists. */
-function listingClient({ isPersonal }: Upstream, holder: ConnectionHolder): ListingClient {
-  if (isPersonal) return holder;
+function listingClient({ listsByCapabilities }: Upstream, holder: ConnectionHolder): ListingClient {
+  if (listsByCapabilities) return holder;
   const { era, principal } = holder;
   return { era, principal, ...NO_FEATURES };
 }

@@ -406,10 +406,7 @@ export class Offers {
     this.#invalidate(upstream);
   }
 
-  /**
-   * Removes an offer from memory and disk. The number of kept offers is bounded, since clients choose their
-   * capabilities.
-   */
+  /** Removes an offer from memory and disk. */
   #remove(upstream: string, offers: KeptOffers, key: OfferKey): void {
     offers.delete(offerKeyText(key));
     this.#listedMs.delete(`${upstream} ${offerKeyText(key)}`);

@@ -4,7 +4,7 @@ import type { State } from '../open-state.ts';
 import type { OutcomeStore } from '../outcome-store.ts';
 import type { StoredOfferKey } from '../offer-store.ts';
 import type { RateTable } from '../rate-table.ts';
-import { sessionName } from '../redis/keys.ts';
+import { sessionName } from '../placement-table.ts';
 import type { SessionRef } from '../session-store.ts';
 import { STORE_NOTICES, STORES } from './methods.ts';
 import type { PipeCalls } from './pipe-calls.ts';

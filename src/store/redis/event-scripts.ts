@@ -98,7 +98,7 @@ end
 local function open(stream, writer, endless)
   local s = find(stream)
   if s then isRefused(s, stream, writer) end
-  -- Without the session, a stream begins and ends unseen by others.
+  -- A process that has lost the session opens no stream here.
   if s or not isOwner then return end
   save(stream, { endless = endless, opened = now, count = 0, bytes = 0, added = 0, last = '', writer = writer })
   grow('#bytes', ${STREAM_BYTES})

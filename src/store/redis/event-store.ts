@@ -5,7 +5,8 @@ import type { EventChange, EventStore, OnEventLimit, StoredStream } from '../eve
 import type { SessionRef } from '../session-store.ts';
 import type { RedisConnection } from './connection.ts';
 import { ACCOUNT_EVENTS, READ_EVENTS, SHED_EVENTS, TAKE_EVENTS, WRITE_EVENTS } from './event-scripts.ts';
-import { hashOf, type RedisKeys } from './keys.ts';
+import { hashOf } from '../placement-table.ts';
+import type { RedisKeys } from './keys.ts';
 import type { SealedBox } from './sealed-box.ts';
 
 /** The interval at which the bytes of a principal are reported to the sum of all. The sum can be exceeded by what is written meanwhile. */

@@ -1,7 +1,6 @@
-import { hash } from 'node:crypto';
 import type { UpstreamKey, StoredOfferKey } from '../offer-store.ts';
 import type { KeyedCall } from '../keyed-call-store.ts';
-import type { PlacementKey } from '../placement-table.ts';
+import { hashOf, type PlacementKey, sessionName } from '../placement-table.ts';
 import type { SessionRef } from '../session-store.ts';
 
 /**
@@ -162,19 +161,4 @@ export class RedisKeys {
   #ofUpstream({ upstream, target }: UpstreamKey): string {
     return `${this.#prefix}:{o.${hashOf([upstream, target])}}`;
   }
-}
-
-/** Returns the name of the placement of a session. */
-export function sessionName(serial: number): string {
-  return `s.${serial}`;
-}
-
-/** Returns the name of the placement of a connection. */
-export function connectionName(name: string): string {
-  return `g.${hashOf([name])}`;
-}
-
-/** Returns a short name for these texts, which reveals none of them. */
-export function hashOf(texts: readonly string[]): string {
-  return hash('sha256', JSON.stringify(texts), 'base64url').slice(0, 22);
 }

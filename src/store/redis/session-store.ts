@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import { GatewayError } from '../../errors.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
-import type { PlacementKey } from '../placement-table.ts';
 import {
   ATTACHMENTS_FRACTION,
   type SessionChange,
@@ -11,7 +10,8 @@ import {
 } from '../session-store.ts';
 import { KEPT_FRACTION, MAX_VALIDITY_MS } from '../session-table.ts';
 import type { RedisConnection, Script } from './connection.ts';
-import { hashOf, type RedisKeys, sessionName } from './keys.ts';
+import { hashOf, type PlacementKey, sessionName } from '../placement-table.ts';
+import type { RedisKeys } from './keys.ts';
 import type { SealedBox } from './sealed-box.ts';
 import { CHANGE, END, IS_ENDED, LOAD, NEXT_SERIAL } from './session-scripts.ts';
 
@@ -182,7 +182,7 @@ export class RedisSessionStore implements SessionStore {
   }
 }
 
-/** Returns the field of a record that a change sets or removes. */
+/** Returns the field of a record that a change sets or removes; of a level, which is no text to seal, the level itself. */
 function fieldOf(change: SessionChange): string {
   switch (change.kind) {
     case 'level':

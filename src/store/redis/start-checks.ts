@@ -2,7 +2,8 @@ import { messageOf } from '../../thrown.ts';
 import { randomUUID } from 'node:crypto';
 import { GatewayError, StartError } from '../../errors.ts';
 import { type RedisConnection, scriptOf } from './connection.ts';
-import { hashOf, type RedisKeys } from './keys.ts';
+import { hashOf } from '../placement-table.ts';
+import type { RedisKeys } from './keys.ts';
 
 const LEAST_VERSION = 7;
 const MAX_SKEW_MS = 30_000;

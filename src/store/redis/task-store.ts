@@ -4,7 +4,8 @@ import { MemoryTaskStore } from '../memory/task-store.ts';
 import { LIMITS } from '../../limits.ts';
 import type { KnownTask, OnTaskLimit, TaskAddress, TaskStore } from '../task-store.ts';
 import { type RedisConnection, scriptOf } from './connection.ts';
-import { hashOf, type RedisKeys } from './keys.ts';
+import { hashOf } from '../placement-table.ts';
+import type { RedisKeys } from './keys.ts';
 import type { SealedBox } from './sealed-box.ts';
 
 const KEPT_MS = 30 * 24 * 3_600_000;
