@@ -1,10 +1,21 @@
+/** States of an upstream, the one that is most useful to clients first. */
+export const UPSTREAM_STATES = [
+  'ready',
+  'degraded',
+  'starting',
+  'configured',
+  'needs-authorization',
+  'failed',
+  'stopped',
+] as const;
+
 /** The status of one upstream, as the operator's port shows it. */
 export interface UpstreamStatus {
   readonly id: string;
   /** The key in the config file. */
   readonly title: string;
   readonly transport: 'stdio' | 'http' | 'sse';
-  readonly state: 'configured' | 'starting' | 'ready' | 'degraded' | 'needs-authorization' | 'failed' | 'stopped';
+  readonly state: (typeof UPSTREAM_STATES)[number];
   /** The reason for this state, in words; undefined if the state needs none. */
   readonly reason: string | undefined;
   readonly connections: number;

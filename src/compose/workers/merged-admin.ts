@@ -1,6 +1,7 @@
 import { GatewayError } from '../../errors.ts';
 import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
 import type { StatusAnswer, UpstreamAnswer } from '../../operator/admin/answers.ts';
+import { UPSTREAM_STATES } from '../../operator/status.ts';
 import type { PipeMethod } from '../../store/piped/pipe-calls.ts';
 import { disabledReason } from '../reload/upstream-changes.ts';
 import { ADMIN, type Answered, OPERATOR_CALL_MS, type OperatorChanges } from './methods.ts';
@@ -8,17 +9,6 @@ import type { WorkerProcess } from './worker-process.ts';
 
 /** The operations of the port that workers answer. The others are those of the parent. */
 export type WorkerAnswers = Pick<AdminPort, keyof typeof ADMIN>;
-
-/** States of an upstream, the one that is most useful to clients first. */
-const STATES: readonly UpstreamAnswer['state'][] = [
-  'ready',
-  'degraded',
-  'starting',
-  'configured',
-  'needs-authorization',
-  'failed',
-  'stopped',
-];
 
 /** Asks the workers, and makes one answer of theirs. Changes go to all of them, and the first refusal is reported. */
 export class MergedAdmin implements WorkerAnswers {
@@ -193,7 +183,7 @@ export class MergedAdmin implements WorkerAnswers {
 
 /** Returns the state of an upstream at the worker where it is most useful, with the connections of both. */
 function mergedUpstream(a: UpstreamAnswer, b: UpstreamAnswer): UpstreamAnswer {
-  const isFirstBetter = STATES.indexOf(a.state) <= STATES.indexOf(b.state);
+  const isFirstBetter = UPSTREAM_STATES.indexOf(a.state) <= UPSTREAM_STATES.indexOf(b.state);
   const sum = (x: number | undefined, y: number | undefined) =>
     x === undefined && y === undefined ? undefined : (x ?? 0) + (y ?? 0);
   const [processes, memoryBytes] = [sum(a.processes, b.processes), sum(a.memoryBytes, b.memoryBytes)];

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { UPSTREAM_STATES } from '../status.ts';
 
 /**
  * The answers of the admin API. Every answer is made by its schema, which removes members that it does not declare, and
@@ -33,7 +34,7 @@ export const upstreamAnswer = z
     id: z.string(),
     title: words('The key in the config file.'),
     transport: z.enum(['stdio', 'http', 'sse']),
-    state: z.enum(['configured', 'starting', 'ready', 'degraded', 'needs-authorization', 'failed', 'stopped']),
+    state: z.enum(UPSTREAM_STATES),
     reason: words('Why it is in this state; absent if the state needs no reason.').optional(),
     nextStep: words('What an operator can do about the state; absent if there is nothing to do.').optional(),
     isDisabled: z.boolean().describe('Whether an operator has taken it out of service.'),
