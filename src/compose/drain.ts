@@ -3,7 +3,7 @@ import type { Logger } from 'pino';
 import { GatewayError } from '../errors.ts';
 import type { Core } from './core/core.ts';
 import type { Edge } from './edge.ts';
-import type { Replicas } from './replicas.ts';
+import type { Replicas } from './replicas/replicas.ts';
 import type { Front } from '../gateway/front.ts';
 
 /** The time that a stopping gateway waits for requests in flight. */

@@ -27,7 +27,7 @@ import { openAuditLog } from './open-audit-log.ts';
 import { openTracing } from './open-tracing.ts';
 import { OperatorAccess } from './operator-access.ts';
 import { Reloader } from './reload/reload.ts';
-import type { Replicas } from './replicas.ts';
+import type { Replicas } from './replicas/replicas.ts';
 import { upstreamTransports } from './transports.ts';
 import { logUnmatchedGlobs } from './lists/unmatched-globs.ts';
 import { readiness } from './upstream-status.ts';
@@ -224,7 +224,7 @@ async function joinReplicas(
   }
   const { redis } = config;
   if (redis === undefined) return undefined;
-  const { openReplicas } = await import('./replicas.ts');
+  const { openReplicas } = await import('./replicas/replicas.ts');
   return await openReplicas({ ...config, redis }, metrics, log, callers);
 }
 

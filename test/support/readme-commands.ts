@@ -120,5 +120,8 @@ export function readmeCommands(version: string, runsPackage: boolean): void {
     const valid = await checkout.run(dir, linkspan, 'validate', '--start', '--config', config);
     assert.equal(valid.code, 0, valid.stdout + valid.stderr);
     await serves(dir, [linkspan, 'run', '--config', config]);
+    const workers = join(dir, 'workers.json');
+    await writeFile(workers, JSON.stringify({ gateway: { workers: 2 }, mcpServers: { memory } }));
+    await serves(dir, [linkspan, 'run', '--config', workers]);
   });
 }

@@ -1,4 +1,5 @@
 import type { Hono } from 'hono';
+import { Cleanups } from '../cleanups.ts';
 import type { Address, Config } from '../../config/config.ts';
 import { FileWatch } from '../../config/files/file-watch.ts';
 import type { Loaded, LoadedFiles } from '../../config/load.ts';
@@ -42,7 +43,7 @@ export async function serveWorkers(loaded: Loaded, log: Logger, options: ServeOp
   metrics.reportDroppedLines(() => droppedLinesOf(log));
   metrics.recordStart(startedAtMs, loaded.lastGood && Date.parse(loaded.lastGood.savedAt));
   const { state, server } = await openParentState(config, metrics, log);
-  await using cleanup = new AsyncDisposableStack();
+  await using cleanup = new Cleanups();
   cleanup.use(state);
   const audit = await openParentAudit(config, metrics, log);
   if (audit !== undefined) cleanup.use(audit);
@@ -96,7 +97,7 @@ export async function serveWorkers(loaded: Loaded, log: Logger, options: ServeOp
       await parent.beginStop();
       await workers.stop();
       await parent.close();
-      await running.disposeAsync();
+      await running[Symbol.asyncDispose]();
     },
   };
 }

@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import { Cleanups } from '../cleanups.ts';
 import type { Callers } from '../../policy/callers.ts';
 import { forwardedRequests } from '../../replicas/forwarded-requests.ts';
 import { internalAddressText } from '../../replicas/internal-address.ts';
@@ -18,8 +19,8 @@ import {
 } from '../../store/piped/small-stores.ts';
 import { PipedTaskStore } from '../../store/piped/task-store.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
-import { closeAll, joinProcesses } from '../join-processes.ts';
-import type { Replicas } from '../replicas.ts';
+import { joinProcesses } from '../replicas/join-processes.ts';
+import type { Replicas } from '../replicas/replicas.ts';
 import type { WorkerSetup } from './methods.ts';
 
 /** A worker and its parent. */
@@ -39,7 +40,7 @@ export async function openWorkerReplicas(
   const internalKeys = new InternalKeys();
   internalKeys.update(await ring.read());
   const socket = { path: setup.socket };
-  const cleanups: (() => Promise<void>)[] = [];
+  await using cleanups = new Cleanups();
   const { owners, counters, address, processes, setHandler } = await joinProcesses({
     kind: 'worker',
     listen: socket,
@@ -69,6 +70,7 @@ export async function openWorkerReplicas(
     servesWithout: false,
     [Symbol.asyncDispose]: () => sessions[Symbol.asyncDispose](),
   };
+  const running = cleanups.move();
   return {
     state,
     owners,
@@ -85,6 +87,6 @@ export async function openWorkerReplicas(
         await onRingChanged();
       });
     },
-    close: () => closeAll(cleanups),
+    close: () => running[Symbol.asyncDispose](),
   };
 }

@@ -44,7 +44,7 @@ for (const template of ['a:{', 'a:}', 'a:{b', 'a:{b}}', 'a:{{b}}', `a:${'{b}'.re
 /** The same templates as regular expressions, which take exponential time for hostile input. */
 function reference(template: string): RegExp {
   const source = template.split(/(\{[^}]*\})/).map((part) => {
-    if (!part.startsWith('{')) return RegExp.escape(part);
+    if (!part.startsWith('{')) return part.replaceAll(/[^\w]/g, String.raw`\$&`);
     if (/^\{[#./;?&]/.test(part)) return '.*';
     return part.startsWith('{+') ? '.+' : '[^/]+';
   });

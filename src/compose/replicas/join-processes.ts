@@ -1,16 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
-import type { LimitName } from '../limits.ts';
-import type { Callers } from '../policy/callers.ts';
-import type { InternalAddress } from '../replicas/internal-address.ts';
-import type { InternalKeys } from '../replicas/internal-keys.ts';
-import { type ForwardedHandler, InternalServer } from '../replicas/internal-server.ts';
-import { ReplicaOwners } from '../replicas/replica-owners.ts';
-import type { CounterTable } from '../store/counter-table.ts';
-import type { PlacementTable } from '../store/placement-table.ts';
-import { SharedCounters } from '../store/shared-counters.ts';
-import type { Metrics } from '../telemetry/metrics.ts';
-import { VERSION } from '../version.ts';
+import type { Cleanups } from '../cleanups.ts';
+import type { LimitName } from '../../limits.ts';
+import type { Callers } from '../../policy/callers.ts';
+import type { InternalAddress } from '../../replicas/internal-address.ts';
+import type { InternalKeys } from '../../replicas/internal-keys.ts';
+import { type ForwardedHandler, InternalServer } from '../../replicas/internal-server.ts';
+import { ReplicaOwners } from '../../replicas/replica-owners.ts';
+import type { CounterTable } from '../../store/counter-table.ts';
+import type { PlacementTable } from '../../store/placement-table.ts';
+import { SharedCounters } from '../../store/shared-counters.ts';
+import type { Metrics } from '../../telemetry/metrics.ts';
+import { VERSION } from '../../version.ts';
 
 /** The parts of {@link joinProcesses}. */
 interface JoinParts {
@@ -27,8 +28,8 @@ interface JoinParts {
   readonly log: Logger;
   readonly callers: Callers;
   readonly onLimit: (limit: LimitName) => void;
-  /** Gets the functions that leave again, to be run in the reverse order. */
-  readonly cleanups: (() => Promise<void>)[];
+  /** Gets what leaves again. */
+  readonly cleanups: Cleanups;
 }
 
 /** The parts of this process that connect it to the others of one gateway. */
@@ -53,7 +54,7 @@ export async function joinProcesses(parts: JoinParts): Promise<JoinedProcess> {
     { keys, metrics, isSelf: (member) => isSelf(member), onLimit },
     (exchange, head) => handle(exchange, head),
   );
-  cleanups.push(() => server.close());
+  cleanups.defer(() => server.close());
   const address = addressOf(server.port);
   const owners = await ReplicaOwners.open({
     table,
@@ -69,11 +70,11 @@ export async function joinProcesses(parts: JoinParts): Promise<JoinedProcess> {
       else log.debug({ err: cause }, `the lease of this ${kind} could not be renewed`);
     },
   });
-  cleanups.push(() => owners.close());
+  cleanups.defer(() => owners.close());
   isSelf = (member) => owners.isSelf(member);
   const processes = () => owners.others.length + 1;
   const counters = new SharedCounters({ table: counterTable, process: owners.name, processes });
-  cleanups.push(() => counters.close());
+  cleanups.defer(() => counters.close());
   return {
     server,
     owners,
@@ -84,9 +85,4 @@ export async function joinProcesses(parts: JoinParts): Promise<JoinedProcess> {
       handle = handler;
     },
   };
-}
-
-/** Runs the functions in the reverse order. */
-export async function closeAll(cleanups: readonly (() => Promise<void>)[]): Promise<void> {
-  for (const cleanup of cleanups.toReversed()) await cleanup();
 }

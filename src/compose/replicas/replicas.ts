@@ -1,0 +1,169 @@
+import type { Logger } from 'pino';
+import { Cleanups } from '../cleanups.ts';
+import type { Config, RedisConfig } from '../../config/config.ts';
+import { addressText } from '../../config/schema/address.ts';
+import type { Endpoints } from '../../downstream/http/app.ts';
+import type { StoredEventLogsParts } from '../../downstream/streams/stored-event-log.ts';
+import type { LimitName } from '../../limits.ts';
+import type { Front } from '../../gateway/front.ts';
+import { forwardedRequests } from '../../replicas/forwarded-requests.ts';
+import type { Callers } from '../../policy/callers.ts';
+import { InternalKeys } from '../../replicas/internal-keys.ts';
+import type { ReplicaOwners } from '../../replicas/replica-owners.ts';
+import type { ApiKeyStore } from '../../store/api-key-store.ts';
+import type { State } from '../../store/open-state.ts';
+import { makeStateDir } from '../../store/disk/state-file.ts';
+import { RedisApiKeyStore } from '../../store/redis/api-key-store.ts';
+import { RedisConnection } from '../../store/redis/connection.ts';
+import { RedisCounterTable } from '../../store/redis/counter-table.ts';
+import { RedisEventStore } from '../../store/redis/event-store.ts';
+import { RedisKeyedCallStore } from '../../store/redis/keyed-call-store.ts';
+import { RedisKeyStore } from '../../store/redis/key-store.ts';
+import { RedisKeys } from '../../store/redis/keys.ts';
+import { RedisOfferStore } from '../../store/redis/offer-store.ts';
+import { RedisOutcomeStore } from '../../store/redis/outcome-store.ts';
+import { RedisPlacementTable } from '../../store/redis/placement-table.ts';
+import { SealedBox } from '../../store/redis/sealed-box.ts';
+import { RedisRateTable } from '../../store/redis/rate-table.ts';
+import { RedisSessionStore } from '../../store/redis/session-store.ts';
+import { checkRedis } from '../../store/redis/start-checks.ts';
+import { RedisTaskStore } from '../../store/redis/task-store.ts';
+import type { RateTable } from '../../store/rate-table.ts';
+import type { SharedCounters } from '../../store/shared-counters.ts';
+import type { Metrics } from '../../telemetry/metrics.ts';
+import { joinProcesses } from './join-processes.ts';
+import { type RingCallbacks, RingWatch } from './ring-watch.ts';
+
+/** A replica that does not renew its lease for this long has lost its sessions. */
+const LEASE_MS = 5_000;
+/** The units that a dead replica has counted are free after this time. */
+const COUNTER_LEASE_MS = 30_000;
+/** The part of a gateway that works together with other replicas. */
+export interface Replicas {
+  readonly state: State;
+  readonly owners: ReplicaOwners;
+  readonly counters: SharedCounters;
+  readonly rateTable: RateTable;
+  /** Returns the number of replicas, this one included. */
+  readonly processes: () => number;
+  /** The events of streams for other replicas; undefined if they are kept in this process alone. */
+  readonly events: Pick<StoredEventLogsParts, 'store' | 'onRefused'> | undefined;
+  /** `host:port` where other replicas connect. */
+  readonly address: string;
+  /** The API keys of clients that all replicas share; undefined if they are in a file. */
+  readonly apiKeys: ApiKeyStore | undefined;
+  /**
+   * Answers requests of other replicas from now on. Until then they get 503.
+   */
+  serve(front: Front, endpoints: Endpoints, bodyBytes: () => number, callbacks: RingCallbacks): void;
+  /** Hands over all sessions, and closes the port and the connection to Redis. */
+  close(): Promise<void>;
+}
+
+/**
+ * Connects to Redis and joins the other replicas.
+ *
+ * @throws {StartError} if Redis or the internal address cannot be used.
+ */
+export async function openReplicas(
+  { redis, stateDir, sessions: limits }: Pick<Config, 'stateDir' | 'sessions'> & { readonly redis: RedisConfig },
+  metrics: Metrics,
+  log: Logger,
+  callers: Callers,
+): Promise<Replicas> {
+  // For the command line. A replica works without it.
+  await makeStateDir(stateDir).catch((thrown: unknown) => log.warn({ err: thrown, stateDir }, 'no state directory'));
+  await using cleanups = new Cleanups();
+  const connection = cleanups.use(
+    await RedisConnection.open(redis, { onCommandFailed: (reason) => metrics.countRedisFailure(reason) }),
+  );
+  const keys = new RedisKeys(redis.prefix);
+  connection.bePatient();
+  await checkRedis(connection, keys, () => Date.now());
+  const box = new SealedBox(redis.wrappingKeys);
+  const ring = new RedisKeyStore(connection, keys, box);
+  const internalKeys = new InternalKeys();
+  internalKeys.update(await ring.read());
+
+  const onLimit = (limit: LimitName) => metrics.countLimit(limit);
+  const host = connection.localHost ?? '127.0.0.1';
+  const table = new RedisPlacementTable(connection, keys, box, LEASE_MS);
+  const { server, owners, counters, address, processes, setHandler } = await joinProcesses({
+    kind: 'replica',
+    listen: redis.internal ?? { host, port: 0 },
+    addressOf: (port) => addressText(redis.advertise ?? { host, port }),
+    keys: internalKeys,
+    table,
+    counterTable: new RedisCounterTable(connection, keys, COUNTER_LEASE_MS),
+    metrics,
+    log,
+    callers,
+    onLimit,
+    cleanups,
+  });
+
+  const sessions = new RedisSessionStore({
+    connection,
+    keys,
+    box,
+    fenceOf: (session) => owners.fenceOf(session),
+    onFenced: (session) => owners.recheck(session),
+    revokedText: (key) => table.revokedText(key),
+    onLimit,
+  });
+  const { eventLimit: events, eventLimitBytes: bytes } = limits;
+  const eventStore = new RedisEventStore({
+    connection,
+    keys,
+    box,
+    fenceOf: (session) => owners.fenceOf(session),
+    process: owners.name,
+    isAlive: (name) => owners.isAlive(name),
+    limits: { events, bytes },
+    onLimit,
+  });
+  const state: State = {
+    keys: ring,
+    sessions,
+    offers: new RedisOfferStore(connection, keys, box, onLimit),
+    tasks: new RedisTaskStore(connection, keys, box, onLimit),
+    keyedCalls: new RedisKeyedCallStore(connection, keys, box, onLimit),
+    outcomes: new RedisOutcomeStore(connection, keys, box, onLimit),
+    notice: undefined,
+    servesWithout: true,
+    [Symbol.asyncDispose]: async () => {
+      await eventStore[Symbol.asyncDispose]();
+      await sessions[Symbol.asyncDispose]();
+    },
+  };
+  metrics.readReplicas({
+    isRedisDown: () => connection.failure !== undefined,
+    replicas: processes,
+  });
+
+  const running = cleanups.move();
+  return {
+    state,
+    owners,
+    counters,
+    rateTable: new RedisRateTable(connection, keys),
+    processes,
+    events: redis.events ? { store: eventStore, onRefused: (session) => owners.recheck(session) } : undefined,
+    address,
+    apiKeys: new RedisApiKeyStore(connection, keys, box),
+    serve: (front, endpoints, bodyBytes, callbacks) => {
+      connection.endPatience();
+      setHandler(forwardedRequests({ front, endpoints, log, callers, bodyBytes }));
+      const watch = new RingWatch(ring, internalKeys, log, {
+        ...callbacks,
+        // What other processes have sealed by the lost keys is worth nothing.
+        onLost: () => {
+          server.closeConnections();
+          owners.closeConnections();
+        },
+      });
+      running.defer(() => watch.close());
+    },
+    close: () => running[Symbol.asyncDispose](),
+  };
+}

@@ -1,0 +1,71 @@
+import type { Logger } from 'pino';
+import { GatewayError } from '../../errors.ts';
+import type { InternalKeys } from '../../replicas/internal-keys.ts';
+import type { KeyStore } from '../../store/key-store.ts';
+
+/** The interval at which the ring is read, so that a lost one is noticed. */
+const RING_MS = 1_000;
+
+/** Callbacks about the ring of keys. Each runs again if it fails. */
+export interface RingCallbacks {
+  /** Runs when another process has added a key. */
+  readonly onRingChanged: () => Promise<void>;
+  /** Runs when the ring was lost and replaced, so that no session id is valid any more. */
+  readonly onRingReplaced: () => Promise<void>;
+}
+
+/** Reads the ring of keys in Redis again and again, and reports what has changed. */
+export class RingWatch {
+  readonly #ring: KeyStore;
+  readonly #internalKeys: InternalKeys;
+  readonly #log: Logger;
+  readonly #callbacks: RingCallbacks & { readonly onLost: () => void };
+  readonly #timer: NodeJS.Timeout;
+  #isReading = false;
+  #isReplaced = false;
+  #known = '';
+
+  /** @param callbacks `onLost` runs at once when the ring was replaced, before {@link RingCallbacks.onRingReplaced}. */
+  constructor(
+    ring: KeyStore,
+    internalKeys: InternalKeys,
+    log: Logger,
+    callbacks: RingCallbacks & { readonly onLost: () => void },
+  ) {
+    this.#ring = ring;
+    this.#internalKeys = internalKeys;
+    this.#log = log;
+    this.#callbacks = callbacks;
+    this.#timer = setInterval(() => void this.#readOnce(), RING_MS).unref();
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+  }
+
+  async #readOnce(): Promise<void> {
+    if (this.#isReading) return;
+    this.#isReading = true;
+    try {
+      await this.#read();
+    } catch (thrown) {
+      if (!(thrown instanceof GatewayError)) this.#log.error({ err: thrown }, 'the keys in Redis cannot be read');
+    } finally {
+      this.#isReading = false;
+    }
+  }
+
+  async #read(): Promise<void> {
+    const records = await this.#ring.read();
+    if (!this.#internalKeys.update(records)) {
+      this.#log.error('the keys in Redis were lost and replaced; all sessions end');
+      this.#isReplaced = true;
+      this.#callbacks.onLost();
+    }
+    const found = records.map(({ kid, until }) => `${kid} ${until ?? ''}`).join();
+    if (this.#isReplaced) await this.#callbacks.onRingReplaced();
+    else if (found !== this.#known) await this.#callbacks.onRingChanged();
+    this.#isReplaced = false;
+    this.#known = found;
+  }
+}
