@@ -129,7 +129,8 @@ async function raceHandshakes<Context>(
     const second = await resultWithin(initializing, SECOND_ANSWER_MS);
     if (second?.kind === 'refused' && !connection.isClosed) return openModern(parts, first.hello);
     // The SDK of the upstream may have begun a legacy session in this process.
-    return restartModern(`upstream "${upstream}" got both handshakes`);
+    const message = `upstream "${upstream}" got both handshakes`;
+    return restartModern(new GatewayError('upstream-unavailable', { message }));
   }
   if (first.kind === 'refused' || first.kind === 'failed') {
     const { error } = first;
@@ -137,9 +138,7 @@ async function raceHandshakes<Context>(
     const isProof = first.kind === 'refused' && first.isModern;
     const discovered = isProof ? await resultWithin(discovering, SECOND_ANSWER_MS) : await discovering;
     if (discovered?.kind === 'modern') return openModern(parts, discovered.hello);
-    return isProof
-      ? restartModern(error.message)
-      : { kind: 'unsuitable', reason: error, findings: [], next: undefined };
+    return isProof ? restartModern(error) : { kind: 'unsuitable', reason: error, findings: [], next: undefined };
   }
   const refused = rejectModern(upstream, eras, first);
   const second = await initializing;
@@ -178,8 +177,7 @@ function openLegacy<Context>(
   return { kind: 'open', hello, findings: [LEGACY_YES, ...others] };
 }
 
-function restartModern(message: string): HandshakeOutcome {
-  const reason = new GatewayError('upstream-unavailable', { message });
+function restartModern(reason: GatewayError): HandshakeOutcome {
   return { kind: 'unsuitable', reason, findings: [MODERN_YES], next: ['modern'] };
 }
 

@@ -331,3 +331,9 @@ test('a refusal of both handshakes in flight says nothing about the eras', async
   const reason = 'upstream "up" refused initialize: no initialize';
   assert.deepEqual(outcome, { kind: 'unsuitable', findings: [], next: undefined, reason });
 });
+
+test('a program is started again after 2 s if its refusal proves that it is modern', async (t) => {
+  const { outcome } = await race(stopTime(t), [['initialize', refusesRevision]], 2_000);
+  const reason = 'upstream "up" refused initialize: no initialize';
+  assert.deepEqual(outcome, { kind: 'unsuitable', findings: ['modern yes'], next: ['modern'], reason });
+});
