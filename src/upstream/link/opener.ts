@@ -242,6 +242,8 @@ export class Opener<Context, User extends LinkUser> {
     try {
       const outcome = await this.#handshake(attempt, mayFallBack, connection, request);
       if (outcome.kind === 'unsuitable') {
+        // The abort has closed the connection, so the reason says nothing about the upstream.
+        if (signal.aborted) throw outcome.reason;
         await connection.close();
         return outcome;
       }

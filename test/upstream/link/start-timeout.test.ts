@@ -7,6 +7,7 @@ import { pino } from 'pino';
 import type { StdioTarget } from '../../../src/config/upstream-config.ts';
 import { GatewayError } from '../../../src/errors.ts';
 import { RawObject } from '../../../src/json/json.ts';
+import { type Era, ERAS } from '../../../src/protocol/revisions.ts';
 import type { LinkUser } from '../../../src/upstream/link/link.ts';
 import { Opener } from '../../../src/upstream/link/opener.ts';
 import { ProcessGuard } from '../../../src/upstream/stdio/process-guard.ts';
@@ -32,7 +33,7 @@ before(async () => {
 after(() => rm(dir, { recursive: true }));
 
 /** Opens a link to a program that does not start in time. Returns the error. */
-async function failureOf(command: string, args: readonly string[]): Promise<GatewayError> {
+async function failureOf(command: string, args: readonly string[], clientEra: Era = 'legacy'): Promise<GatewayError> {
   await using guard = new ProcessGuard(log);
   const target: StdioTarget = { kind: 'stdio', command, args, env: {}, cwd: undefined };
   const wrappers = new WrapperCommands(dir, guard, log);
@@ -54,7 +55,7 @@ async function failureOf(command: string, args: readonly string[]): Promise<Gate
   });
   const opening = opener.open(
     {
-      clientEra: 'legacy',
+      clientEra,
       audience: '',
       clientCapabilities: RawObject.EMPTY,
       capabilityKey: '',
@@ -88,9 +89,11 @@ test('a wrapper that still downloads is too slow to start, with what to do', BOU
   assert.match(causeOf(failure), /npx or uvx downloads packages: run "linkspan prefetch", or raise timeouts\.start/);
 });
 
-// N-07
-test('a mute program did not answer initialize in time', BOUNDED, async (t) => {
-  const failure = await stopTime(t).passUntil(failureOf('sleep', ['60']), STEP_MS);
-  assert.equal(failure.detail.message, 'upstream "up" did not answer initialize within 0.5 s (timeouts.start)');
-  assert.match(causeOf(failure), /linkspan prefetch/);
-});
+for (const era of ERAS) {
+  // N-07
+  test(`a mute program did not answer a ${era} client in time`, BOUNDED, async (t) => {
+    const failure = await stopTime(t).passUntil(failureOf('sleep', ['60'], era), STEP_MS);
+    assert.equal(failure.detail.message, 'upstream "up" did not answer initialize within 0.5 s (timeouts.start)');
+    assert.match(causeOf(failure), /linkspan prefetch/);
+  });
+}
