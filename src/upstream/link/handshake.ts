@@ -73,11 +73,11 @@ async function legacyFirst<Context>(parts: HandshakeParts<Context>, mayBeModern:
   if (outcome.kind === 'legacy') return openLegacy(parts, outcome.hello, []);
   const reason = outcome.error;
   if (!mayBeModern) return { kind: 'unsuitable', reason, findings: [LEGACY_REFUSED], next: undefined };
-  if (connection.isClosed) return { kind: 'unsuitable', reason, findings: [LEGACY_REFUSED], next: ['modern'] };
   const discovered = await discover(upstream, connection, clientInfo, startMs);
   if (discovered.kind === 'modern') return openModern(parts, discovered.hello, [LEGACY_REFUSED]);
-  // The upstream supports the modern era, but its SDK answers nothing more after the refusal.
-  const next: HandshakePlan | undefined = outcome.isModern && discovered.kind === 'unknown' ? ['modern'] : undefined;
+  // The program has ended after the refusal, or it supports the modern era and its SDK answers nothing more.
+  const isUnanswered = discovered.kind === 'unknown' && (outcome.isModern || connection.isClosed);
+  const next: HandshakePlan | undefined = isUnanswered ? ['modern'] : undefined;
   const error = discovered.kind === 'unknown' && discovered.isModern ? discovered.error : reason;
   return { kind: 'unsuitable', reason: error, findings: [LEGACY_REFUSED], next };
 }
@@ -103,9 +103,13 @@ async function fallBackToInitialize<Context>(
   parts: HandshakeParts<Context>,
   findings: readonly Finding[],
 ): Promise<HandshakeOutcome> {
-  const outcome = await initializeOn(parts);
+  const outcome = await tryInitialize(parts);
   if (outcome.kind === 'legacy') return openLegacy(parts, outcome.hello, findings);
-  return { kind: 'unsuitable', reason: outcome.error, findings: [], next: undefined };
+  const { error } = outcome;
+  // The program has ended after it refused server/discover.
+  if (parts.connection.isClosed) return { kind: 'unsuitable', reason: error, findings, next: ['legacy'] };
+  if (outcome.kind === 'failed') throw error;
+  return { kind: 'unsuitable', reason: error, findings: [], next: undefined };
 }
 
 /** Sends `initialize` while `server/discover` is in flight on the same connection. */
@@ -115,10 +119,7 @@ async function raceHandshakes<Context>(
   decided: AbortController,
 ): Promise<HandshakeOutcome> {
   const { upstream, connection, eras } = parts;
-  const initializing = initializeOn(parts).catch((thrown: unknown) => {
-    if (thrown instanceof GatewayError) return { kind: 'failed', error: thrown } as const;
-    throw thrown;
-  });
+  const initializing = tryInitialize(parts);
   const first = await Promise.race([discovering, initializing]);
   const silent: Finding = { era: 'modern', speaks: 'no', evidence: 'server/discover not answered' };
   if (first.kind === 'legacy' && 'hello' in first) {
@@ -134,11 +135,12 @@ async function raceHandshakes<Context>(
   }
   if (first.kind === 'refused' || first.kind === 'failed') {
     const { error } = first;
-    if (connection.isClosed) return { kind: 'unsuitable', reason: error, findings: [silent], next: ['legacy'] };
     const isProof = first.kind === 'refused' && first.isModern;
     const discovered = isProof ? await resultWithin(discovering, SECOND_ANSWER_MS) : await discovering;
     if (discovered?.kind === 'modern') return openModern(parts, discovered.hello);
-    return isProof ? restartModern(error) : { kind: 'unsuitable', reason: error, findings: [], next: undefined };
+    if (isProof) return restartModern(error);
+    if (!connection.isClosed) return { kind: 'unsuitable', reason: error, findings: [], next: undefined };
+    return { kind: 'unsuitable', reason: error, findings: [silent], next: ['legacy'] };
   }
   const refused = rejectModern(upstream, eras, first);
   const second = await initializing;
@@ -156,6 +158,18 @@ function initializeOn<Context>({
 }: HandshakeParts<Context>): Promise<InitializeOutcome> {
   connection.setLegacy();
   return initialize(upstream, connection, clientCapabilities, clientInfo, startMs);
+}
+
+/** Sends `initialize`. An error of the transport is an outcome, too. */
+async function tryInitialize<Context>(
+  parts: HandshakeParts<Context>,
+): Promise<InitializeOutcome | { readonly kind: 'failed'; readonly error: GatewayError }> {
+  try {
+    return await initializeOn(parts);
+  } catch (thrown) {
+    if (thrown instanceof GatewayError) return { kind: 'failed', error: thrown };
+    throw thrown;
+  }
 }
 
 /** Returns the outcome for an upstream that is used in the modern era, in the revision of its hello. */

@@ -203,6 +203,23 @@ for (const { name, plan, eras, replies, sent, outcome } of [
   });
 }
 
+test('a program that ends soon after a refusal gets the other handshake on a new connection', async () => {
+  const refused = refuses(RPC.methodNotFound);
+  for (const { plan, first, second, findings } of [
+    { plan: ['modern', 'legacy'], first: 'server/discover', second: 'initialize', findings: ['modern no'] },
+    { plan: ['legacy', 'modern'], first: 'initialize', second: 'server/discover', findings: ['legacy no'] },
+  ] as const) {
+    const server = await connect({ [first]: refused });
+    const opening = server.handshake(plan);
+    await server.reply(second, ends);
+    const { kind, next, findings: found } = { next: undefined, ...(await opening) };
+    assert.deepEqual(
+      [kind, next, found.map(({ era, speaks }) => `${era} ${speaks}`)],
+      ['unsuitable', [plan[1]], findings],
+    );
+  }
+});
+
 test('a modern server that is silent after a refused initialize gets a new connection', async (t) => {
   const time = stopTime(t);
   const server = await connect({ initialize: refusesRevision });
@@ -299,11 +316,20 @@ test('a modern program that may have begun a legacy session is started again', a
 test('a program that ends while it has both handshakes is legacy on a new connection', async (t) => {
   const time = stopTime(t);
   const refusesAndEnds = both(refuses(RPC.methodNotFound), ends);
-  for (const [how, reason] of [
-    [ends, 'exit code 1'],
-    [refusesAndEnds, 'upstream "up" refused initialize: no initialize'],
+  const refused = 'upstream "up" refused initialize: no initialize';
+  for (const [replies, reason] of [
+    [[['initialize', ends]], 'exit code 1'],
+    [[['initialize', refusesAndEnds]], refused],
+    // The gateway reads the refusal before it learns of the end.
+    [
+      [
+        ['initialize', refuses(RPC.methodNotFound)],
+        ['server/discover', ends],
+      ],
+      refused,
+    ],
   ] as const) {
-    const { outcome } = await race(time, [['initialize', how]]);
+    const { outcome } = await race(time, replies);
     assert.deepEqual(outcome, { kind: 'unsuitable', findings: ['modern no'], next: ['legacy'], reason });
   }
 });

@@ -137,6 +137,13 @@ suite('a program', () => {
     },
     // L-007
     { mode: 'exits', why: 'that exits on server/discover', revision: '2025-11-25', methods: /^initialize$/ },
+    // L-007
+    {
+      mode: 'refuses:-32601:exits',
+      why: 'that refuses server/discover and exits',
+      revision: '2025-11-25',
+      methods: /^initialize$/,
+    },
     ...[-32_601, -32_600, -32_602, -32_000, -32_002, 1].map((code) => ({
       mode: `refuses:${code}`,
       // L-007
