@@ -1,0 +1,252 @@
+import { pino } from 'pino';
+import { commonKey } from '../../src/catalog/offer.ts';
+import { type View, viewsOf } from '../../src/catalog/view.ts';
+import type { Config } from '../../src/config/config.ts';
+import type { UpstreamConfig } from '../../src/config/upstream-config.ts';
+import { ClientGroup } from '../../src/gateway/clients/client-group.ts';
+import { ModernClient } from '../../src/gateway/clients/modern-client.ts';
+import { Session, type SessionEvents } from '../../src/gateway/clients/session.ts';
+import { StateLosses } from '../../src/gateway/connections/state-losses.ts';
+import type { Caller } from '../../src/gateway/exchange/caller.ts';
+import type { ConnectionHolder, Upstream as GatewayUpstream } from '../../src/gateway/exchange/connection-holder.ts';
+import type { Client, Exchange } from '../../src/gateway/exchange/exchange.ts';
+import { Gate } from '../../src/gateway/exchange/gate.ts';
+import { OpenExchange } from '../../src/gateway/exchange/open-exchange.ts';
+import type { MessageSink } from '../../src/gateway/front.ts';
+import { Offers } from '../../src/gateway/lists/offers.ts';
+import { RawObject } from '../../src/json/json.ts';
+import { LOCAL, type Principal } from '../../src/policy/principal.ts';
+import { type Message, notificationText, parseMessage } from '../../src/protocol/jsonrpc.ts';
+import type { Revision } from '../../src/protocol/revisions.ts';
+import type { Severity } from '../../src/protocol/severity.ts';
+import { createMetrics } from '../../src/telemetry/metrics.ts';
+import { ConnectionQuota } from '../../src/upstream/quota/connection-quota.ts';
+import { ONE_PRINCIPAL } from '../../src/upstream/quota/fair-pool.ts';
+import { Upstream } from '../../src/upstream/upstream.ts';
+import type { UpstreamEvents } from '../../src/upstream/upstream-events.ts';
+import { UpstreamSet } from '../../src/upstream/upstream-set.ts';
+import { configWith, type Overrides } from '../downstream/edge.ts';
+import { MemoryOfferStore } from '../store/memory/memory-offer-store.ts';
+import { Changes } from './changes.ts';
+import { UPSTREAM } from './core.ts';
+import type { MemoryUpstream } from './memory-upstream.ts';
+
+interface PartsUpstream extends Partial<UpstreamConfig> {
+  readonly memory: MemoryUpstream;
+}
+
+interface ClientOptions {
+  readonly principal?: Principal;
+  readonly view?: string;
+  readonly revision?: Revision;
+  readonly capabilities?: object;
+  readonly logLevel?: Severity;
+}
+
+interface SessionOptions extends ClientOptions, Partial<Pick<SessionEvents, 'onStateKept'>> {}
+
+interface RequestOptions {
+  readonly method?: string;
+  readonly params?: object;
+  readonly progressToken?: string;
+}
+
+/** A stream to a client, with the messages that it got. */
+export class TestStream implements MessageSink {
+  readonly messages: Message[] = [];
+  /** False if the stream accepts no message. */
+  isOpen = true;
+  readonly #arrivals = new Changes();
+
+  send(text: string): boolean {
+    if (!this.isOpen) return false;
+    this.messages.push(parseMessage(text));
+    this.#arrivals.announce();
+    return true;
+  }
+
+  /** The notifications so far: the method of each, with its parameters. */
+  get notifications(): readonly (readonly [method: string, params: unknown])[] {
+    return this.messages.flatMap((message) =>
+      message.kind === 'notification' ? [[message.method, JSON.parse(message.params?.toString() ?? 'null')]] : [],
+    );
+  }
+
+  /** Resolves with the first defined value of `found`, which runs again after each message. Bounded in time. */
+  until<T>(found: () => T | undefined): Promise<T> {
+    return this.#arrivals.until(found);
+  }
+}
+
+const NO_EVENTS: UpstreamEvents<Exchange, ConnectionHolder> = {
+  onNotification: () => undefined,
+  onServerRequest: () => undefined,
+  onLinkClosed: () => undefined,
+  onStateChange: () => undefined,
+  prepareLists: () => Promise.resolve(),
+  onLists: () => undefined,
+  onEras: () => undefined,
+};
+
+/**
+ * The real parts that the classes of a gateway work on, without a gateway: upstreams over memory transports, their lists, sessions and
+ * client groups. The lists of an upstream are read when a test asks for it.
+ */
+export class GatewayParts implements AsyncDisposable {
+  readonly config: Config;
+  readonly views: ReadonlyMap<string, View>;
+  readonly upstreams = new UpstreamSet<Exchange, ConnectionHolder>();
+  /** Sessions and groups, in the order of their creation. */
+  readonly holders: ConnectionHolder[] = [];
+  readonly metrics = createMetrics('test');
+  readonly store = new MemoryOfferStore();
+  /** The lines of the log. */
+  readonly lines: string[] = [];
+  readonly log = pino({ level: 'debug' }, { write: (line) => void this.lines.push(line) });
+  readonly stateLosses = new StateLosses({ metrics: this.metrics, log: this.log });
+  readonly offers: Offers;
+  readonly #events: UpstreamEvents<Exchange, ConnectionHolder>;
+  #lastKey = 0;
+
+  constructor(
+    upstreams: Readonly<Record<string, PartsUpstream>>,
+    /** Receives the events of the upstreams. Lists go to the offers in any case. */
+    events: Partial<UpstreamEvents<Exchange, ConnectionHolder>> = {},
+    overrides: Overrides = {},
+  ) {
+    const configs = Object.entries(upstreams).map(([id, { memory: _memory, ...own }]) => upstreamConfig(id, own));
+    this.config = configWith({ upstreams: configs, ...overrides });
+    this.views = viewsOf(this.config);
+    this.offers = new Offers({
+      config: this.config,
+      views: this.views,
+      audienceOf: () => '',
+      gate: new Gate(this.config.access, []),
+      store: this.store,
+      log: this.log,
+      metrics: this.metrics,
+    });
+    this.#events = {
+      ...NO_EVENTS,
+      onLists: (upstream, key, offer) => void this.offers.update(upstream, key, offer),
+      onEras: (upstream, eras) => void this.offers.setEras(upstream, eras),
+      ...events,
+    };
+    for (const [id, { memory, ...own }] of Object.entries(upstreams)) this.upstreams.add(this.create(id, memory, own));
+  }
+
+  /** Returns an upstream of the config. @throws {TypeError} if there is none with this id. */
+  upstream(id: string): GatewayUpstream {
+    const upstream = this.upstreams.get(id);
+    if (upstream === undefined) throw new TypeError(`no upstream ${id}`);
+    return upstream;
+  }
+
+  /** Constructs an upstream, which may replace that of the same id. */
+  create(id: string, { start }: MemoryUpstream, own: Partial<UpstreamConfig> = {}): GatewayUpstream {
+    const config = upstreamConfig(id, own);
+    const era = config.era === 'auto' ? 'either' : config.era;
+    const isProcess = config.target.kind === 'stdio';
+    return new Upstream(
+      {
+        config,
+        transports: [{ era, isProcess, hasCallStreams: !isProcess, canAttach: !isProcess, start }],
+        quota: new ConnectionQuota({ limit: Infinity, refusal: '' }),
+        shares: ONE_PRINCIPAL,
+        credentials: 'gateway',
+        clientInfo: RawObject.EMPTY,
+        log: this.log,
+        tracing: undefined,
+        onLimit: () => undefined,
+        onStartFailed: () => undefined,
+        onListed: () => undefined,
+      },
+      this.#events,
+    );
+  }
+
+  /** Adds an initialized session with an open stream. */
+  session(options: SessionOptions = {}): { readonly session: Session; readonly stream: TestStream } {
+    const caller = callerOf({ revision: '2025-11-25', ...options });
+    const catalog = this.offers.catalog(caller.view, commonKey('legacy'));
+    const key = `session ${++this.#lastKey}`;
+    const ref = { principal: caller.principal.key, serial: this.#lastKey, expiresMs: Infinity };
+    const session = new Session(key, key, ref, caller, catalog, {
+      onStateKept: options.onStateKept ?? (() => undefined),
+      onSubscriptionDenied: () => undefined,
+      onLinkOpen: () => undefined,
+      onPrincipalChange: () => undefined,
+      catalogOf: (one, principal) => this.offers.catalogOf(one, principal),
+      onLimit: () => undefined,
+    });
+    session.catalog = this.offers.catalogFor(session);
+    session.logLevel = options.logLevel;
+    session.isInitialized = true;
+    const stream = new TestStream();
+    session.setSink(stream);
+    this.holders.push(session);
+    return { session, stream };
+  }
+
+  /** Adds a client group with a listening stream, and a client of it. */
+  group(options: ClientOptions = {}): {
+    readonly group: ClientGroup;
+    readonly client: ModernClient;
+    readonly stream: TestStream;
+    /** The tasks that the stream was notified of. */
+    readonly tasks: readonly string[];
+  } {
+    const caller = callerOf({ revision: '2026-07-28', ...options });
+    const group = new ClientGroup(
+      `group ${++this.#lastKey}`,
+      caller,
+      this.offers.catalog(caller.view, commonKey('modern')),
+    );
+    group.catalog = this.offers.catalogFor(group);
+    const stream = new TestStream();
+    const tasks: string[] = [];
+    group.subscribers.add({
+      caller,
+      isSubscribedTo: () => true,
+      announce: (method, params) => void stream.send(notificationText(method, params)),
+      onTaskChange: (_link, task) => void tasks.push(task),
+      close: () => undefined,
+    });
+    this.holders.push(group);
+    return { group, client: new ModernClient(caller, group, options.logLevel, undefined), stream, tasks };
+  }
+
+  /** Begins a request of a client, which is answered on a stream of its own. */
+  exchange(
+    client: Client,
+    holder: ConnectionHolder,
+    { method = 'tools/call', params = {}, progressToken }: RequestOptions = {},
+  ): { readonly exchange: OpenExchange; readonly stream: TestStream } {
+    const stream = new TestStream();
+    const meta = progressToken === undefined ? {} : { _meta: { progressToken } };
+    const sent = RawObject.of({ ...params, ...meta });
+    const request = { kind: 'request', id: String(++this.#lastKey), method, params: sent } as const;
+    const exchange = new OpenExchange(client, holder, request, stream);
+    holder.addExchange(exchange);
+    return { exchange, stream };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const holder of this.holders) holder.close();
+    await this.upstreams.stop();
+    await this.offers.flush();
+  }
+}
+
+function upstreamConfig(id: string, own: Partial<UpstreamConfig>): UpstreamConfig {
+  return { ...UPSTREAM, id, title: id, prefix: `${id}__`, ...own };
+}
+
+function callerOf({
+  principal = LOCAL,
+  view = '',
+  revision,
+  capabilities = {},
+}: ClientOptions & { readonly revision: Revision }): Caller {
+  return { principal, view, revision, capabilities: RawObject.of(capabilities) };
+}
