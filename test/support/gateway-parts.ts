@@ -150,7 +150,7 @@ export class GatewayParts implements AsyncDisposable {
     return new Upstream(
       {
         config,
-        transports: [{ era, isProcess, hasCallStreams: !isProcess, canAttach: !isProcess, start }],
+        transports: [{ era, isProcess, hasCallStreams: !isProcess, start }],
         quota: new ConnectionQuota({ limit: Infinity, refusal: '' }),
         shares: ONE_PRINCIPAL,
         credentials: 'gateway',

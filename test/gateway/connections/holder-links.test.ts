@@ -1,0 +1,343 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { GatewayError } from '../../../src/errors.ts';
+import { HolderLinks } from '../../../src/gateway/connections/holder-links.ts';
+import { detach } from '../../../src/json/kept-text.ts';
+import type { Request } from '../../../src/protocol/jsonrpc.ts';
+import type { StartTransport, Transport } from '../../../src/upstream/rpc/transport.ts';
+import { accessOf, ANYONE } from '../../policy/policies.ts';
+import { GatewayParts } from '../../support/gateway-parts.ts';
+import { memoryUpstream, type MemoryUpstream, type Peer, result, type Script } from '../../support/memory-upstream.ts';
+import { stopTime } from '../../support/stopped-time.ts';
+
+const TIMEOUT = { timeout: 120_000 };
+const UPDATED = 'notifications/resources/updated';
+const SUBSCRIBE = 'resources/subscribe';
+const UNSUBSCRIBE = 'resources/unsubscribe';
+const SET_LEVEL = 'logging/setLevel';
+const URI = 'file:///a';
+/** The longest that a new link waits for the answers to its log level and subscriptions. */
+const PREPARE_MS = 1_000;
+
+/** Real links over real upstreams, with the upstreams of which a link was asked for and opened. */
+function linking(...args: ConstructorParameters<typeof GatewayParts>) {
+  const at = new GatewayParts(
+    args[0],
+    { onLinkClosed: (link, reason) => links.onLinkClosed(link, reason), ...args[1] },
+    args[2],
+  );
+  const events: string[] = [];
+  const links: HolderLinks = new HolderLinks({
+    upstreams: at.upstreams,
+    stateLosses: at.stateLosses,
+    log: at.log,
+    siblingsOf: () => [],
+    onReattached: ({ upstream }) => events.push(`reattached ${upstream}`),
+    beforeOpen: (holder, upstream) => events.push(`before ${upstream} of ${holder.key}`),
+    onOpen: ({ upstream }) => events.push(`open ${upstream}`),
+    onLimit: () => undefined,
+  });
+  return { at, links, events };
+}
+
+/** An upstream with subscriptions and log levels. */
+function watched(script: Script = {}): MemoryUpstream {
+  return memoryUpstream({ capabilities: { resources: { subscribe: true }, logging: {} }, ...script });
+}
+
+/** An upstream that answers requests of one method when the test says so. */
+function holding(method: string) {
+  const held: (() => void)[] = [];
+  const memory = watched({
+    request: (peer, request) => {
+      const answer = () => peer.send(result(request, {}));
+      if (request.method === method) held.push(answer);
+      else answer();
+    },
+  });
+  return { memory, arrived: () => memory.until(() => held[0]) };
+}
+
+/** A gate for the starts of an upstream. */
+function gated() {
+  const gate = Promise.withResolvers<void>();
+  const memory = watched({ start: () => gate.promise });
+  return { memory, gate, begun: (starts = 1) => memory.until(() => memory.starts >= starts || undefined) };
+}
+
+const to = (uri = URI) => ({ upstream: 'up', uri: detach(uri) });
+const uris = (requests: readonly Request[]) => requests.map(({ params }) => params?.string('uri'));
+const code = (expected: string) => (thrown: unknown) => thrown instanceof GatewayError && thrown.code === expected;
+
+function receivedBy(peer: Peer | undefined, method: string): readonly Request[] {
+  return (peer?.received ?? []).flatMap((message) =>
+    message.kind === 'request' && message.method === method ? [message] : [],
+  );
+}
+
+test('requests of one holder at the same time share the opening of their link', TIMEOUT, async () => {
+  const { memory, gate, begun } = gated();
+  const { at, links, events } = linking({ up: { memory } });
+  await using _ = at;
+  const { session } = at.session();
+  const opening = links.open(session, 'up');
+  assert.equal(links.open(session, 'up'), opening);
+  await begun();
+  assert.equal(links.findOpen(session, at.upstream('up')), undefined);
+  gate.resolve();
+  const link = await opening;
+  assert.equal(links.findOpen(session, at.upstream('up')), link);
+  assert.equal(await links.open(session, 'up'), link);
+  assert.deepEqual(events, [`before up of ${session.key}`, 'open up']);
+});
+
+test('an opening that fails is not kept, so that the next request tries again', TIMEOUT, async () => {
+  const memory: MemoryUpstream = watched({
+    start: () => (memory.starts === 1 ? Promise.reject(new GatewayError('upstream-unavailable')) : Promise.resolve()),
+  });
+  const { at, links } = linking({ up: { memory } });
+  await using _ = at;
+  const { session } = at.session();
+  await assert.rejects(links.open(session, 'up'), code('upstream-unavailable'));
+  assert.equal(session.linkPromises.size, 0);
+  const link = await links.open(session, 'up');
+  assert.equal(session.links.get('up'), link);
+});
+
+test('a holder that closes while its link opens gets no link, and is no user of it', TIMEOUT, async () => {
+  const { memory, gate, begun } = gated();
+  const { at, links, events } = linking({ up: { memory, isolation: 'shared' } });
+  await using _ = at;
+  const [leaving, staying] = [at.session(), at.session()];
+  const [refused, opening] = [links.open(leaving.session, 'up'), links.open(staying.session, 'up')];
+  await begun();
+  leaving.session.close();
+  links.releaseHolder(leaving.session);
+  gate.resolve();
+  await assert.rejects(refused, code('session-unknown'));
+  const link = await opening;
+  assert.deepEqual([...link.users], [staying.session]);
+  assert.equal(link.connection.isClosed, false);
+  assert.deepEqual(events.filter((event) => event.startsWith('open')).length, 1);
+});
+
+test('a request that is cancelled stops waiting, and its link opens for the next', TIMEOUT, async () => {
+  const { memory, gate, begun } = gated();
+  const { at, links } = linking({ up: { memory } });
+  await using _ = at;
+  const { session } = at.session();
+  const upstream = at.upstream('up');
+  const { exchange } = at.exchange(session, session);
+  const waiting = links.openFor(exchange, session, upstream);
+  await begun();
+  exchange.cancel('enough');
+  await assert.rejects(waiting, (thrown) => code('cancelled')(thrown) && Object(thrown).executed === 'no');
+  gate.resolve();
+  const next = at.exchange(session, session);
+  assert.equal(await links.openFor(next.exchange, session, upstream), await links.open(session, 'up'));
+  assert.equal(memory.starts, 1);
+});
+
+test('with isolation call every request opens a link, which its holder does not keep', TIMEOUT, async () => {
+  const { at, links } = linking({ up: { memory: watched(), isolation: 'call' } });
+  await using _ = at;
+  const { session } = at.session();
+  const opened = [await links.open(session, 'up'), await links.open(session, 'up')];
+  assert.notEqual(opened[0], opened[1]);
+  assert.deepEqual([session.links.size, session.linkPromises.size], [0, 0]);
+  assert.equal(links.findOpen(session, at.upstream('up')), undefined);
+});
+
+test('a link that is lost before its first use is not the link of the next request', TIMEOUT, async () => {
+  const memory = watched({
+    request: (peer, request) => {
+      if (peer === memory.peers[0] && request.method === SUBSCRIBE) peer.crash();
+      else peer.send(result(request, {}));
+    },
+  });
+  const { at, links } = linking({ up: { memory } });
+  await using _ = at;
+  const { session } = at.session();
+  session.subscriptions.set(detach(`up+${URI}`), to());
+  session.subscriptions.set(detach('other+x:y'), { upstream: 'other', uri: detach('x:y') });
+  const lost = await links.open(session, 'up');
+  assert.ok(lost.connection.isClosed);
+  const next = await links.open(session, 'up');
+  assert.ok(!next.connection.isClosed);
+  assert.equal(session.links.get('up'), next);
+  assert.deepEqual(uris(receivedBy(memory.peers[1], SUBSCRIBE)), [URI]);
+});
+
+test('a lost link opens again for its subscribers alone, which learn of the gap', TIMEOUT, async () => {
+  const memory = watched();
+  const { at, links } = linking({ up: { memory, isolation: 'shared' } });
+  await using _ = at;
+  const [subscriber, other] = [at.session(), at.session()];
+  await links.subscribe(subscriber.session, `up+${URI}`, to());
+  await links.open(other.session, 'up');
+  assert.deepEqual(subscriber.stream.messages, []);
+  memory.peers[0]?.end(new GatewayError('upstream-session-lost'));
+  for (const { session } of [subscriber, other]) assert.deepEqual([...session.links], []);
+  await subscriber.stream.until(() => subscriber.stream.messages[0]);
+  assert.deepEqual(subscriber.stream.notifications, [[UPDATED, { uri: `up+${URI}` }]]);
+  assert.equal(other.session.linkPromises.size, 0);
+  assert.deepEqual([memory.starts, uris(receivedBy(memory.peers[1], SUBSCRIBE))], [2, [URI]]);
+});
+
+test('a subscription that ends while its link opens again is not sent again', TIMEOUT, async () => {
+  const again = Promise.withResolvers<void>();
+  const memory: MemoryUpstream = watched({ start: () => (memory.starts === 1 ? Promise.resolve() : again.promise) });
+  const { at, links } = linking({ up: { memory } });
+  await using _ = at;
+  const { session, stream } = at.session();
+  for (const uri of [URI, `${URI}2`]) await links.subscribe(session, `up+${uri}`, to(uri));
+  memory.peers[0]?.crash();
+  await memory.until(() => memory.starts === 2 || undefined);
+  await links.unsubscribe(session, `up+${URI}`, to());
+  again.resolve();
+  await stream.until(() => stream.messages[0]);
+  assert.deepEqual(uris(receivedBy(memory.peers[1], SUBSCRIBE)), [`${URI}2`]);
+  assert.deepEqual(stream.notifications, [[UPDATED, { uri: `up+${URI}2` }]]);
+});
+
+test('a link has the lowest level of its users before its first use', TIMEOUT, async () => {
+  const answered = Promise.withResolvers<void>();
+  const memory = watched({
+    request: (peer, request) => void answered.promise.then(() => peer.send(result(request, {}))),
+  });
+  const { at, links } = linking({ up: { memory, isolation: 'shared' } });
+  await using _ = at;
+  const [plain, debug, { group }] = [at.session(), at.session({ logLevel: 'debug' }), at.group()];
+  const levels = () => memory.requests(SET_LEVEL).map(({ params }) => params?.string('level'));
+  await links.open(plain.session, 'up');
+  assert.deepEqual(levels(), [], 'nobody has set one');
+  const opening = links.open(debug.session, 'up');
+  await memory.until(() => levels()[0]);
+  assert.equal(debug.session.links.has('up'), false);
+  answered.resolve();
+  const link = await opening;
+  await links.open(group, 'up');
+  // The level of a request is sent if it is lower than the one of its group.
+  for (const level of ['error', 'warning', 'error'] as const) await links.ensureLogLevel(group, link, level);
+  assert.deepEqual(levels(), ['debug', 'debug', 'debug', 'debug']);
+  links.releaseHolder(debug.session);
+  await links.applyLogLevel(plain.session);
+  assert.equal(levels()[4], 'info');
+});
+
+test('an upstream without answers delays the first use of its link for a second', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  const { memory, arrived } = holding(SET_LEVEL);
+  const { at, links } = linking({ up: { memory } });
+  await using _ = at;
+  const { session } = at.session({ logLevel: 'debug' });
+  let isOpen = false;
+  const opening = links.open(session, 'up').then(() => {
+    isOpen = true;
+  });
+  await arrived();
+  time.pass(PREPARE_MS - 1);
+  await at.upstream('up').refresh('legacy', session, '');
+  assert.equal(isOpen, false);
+  time.pass(1);
+  await opening;
+});
+
+test('a link opens though its upstream refuses the level and the subscriptions', TIMEOUT, async () => {
+  const memory = watched({
+    request: (peer, { id, method }) => {
+      if (method === SET_LEVEL) peer.fail(id, new GatewayError('upstream-timeout'));
+      else peer.send(`{"jsonrpc":"2.0","id":${id},"error":{"code":-32002,"message":"no"}}`);
+    },
+  });
+  const { at, links } = linking({ up: { memory } });
+  await using _ = at;
+  const { session, stream } = at.session({ logLevel: 'debug' });
+  session.subscriptions.set(detach(`up+${URI}`), to());
+  const link = await links.open(session, 'up');
+  assert.equal(session.links.get('up'), link);
+  assert.deepEqual([link.subscribers.size, stream.messages], [0, []]);
+  const answer = await links.subscribe(session, `up+${URI}2`, to(`${URI}2`));
+  assert.equal(answer.kind, 'error');
+  assert.deepEqual([...session.subscriptions.keys()], [`up+${URI}`], 'the refused one is not kept');
+});
+
+test('a subscription whose upstream is replaced before its answer moves along', TIMEOUT, async () => {
+  const old = holding(SUBSCRIBE);
+  const fresh = watched();
+  const { at, links } = linking({ up: { memory: old.memory } });
+  await using _ = at;
+  const { session, stream } = at.session();
+  const subscribing = links.subscribe(session, `up+${URI}`, to());
+  const answer = await old.arrived();
+  const link = [...at.upstream('up').links()][0];
+  const stopped = at.upstreams.replace(at.create('up', fresh), 60_000);
+  links.onReplaced('up', [session]);
+  assert.equal(link?.connection.isClosed, false, 'the request goes on');
+  answer();
+  assert.equal((await subscribing).kind, 'result');
+  await stream.until(() => stream.messages[0]);
+  assert.deepEqual(uris(fresh.requests(SUBSCRIBE)), [URI]);
+  assert.notEqual(await links.open(session, 'up'), link);
+  links.releaseHolder(session);
+  await stopped;
+});
+
+test('the removal of an upstream ends its subscriptions, and refuses requests', TIMEOUT, async () => {
+  const { at, links } = linking({ up: { memory: watched() }, other: { memory: watched() } });
+  await using _ = at;
+  const { session } = at.session();
+  await links.subscribe(session, `up+${URI}`, to());
+  await links.subscribe(session, `other+${URI}`, { ...to(), upstream: 'other' });
+  const stopped = at.upstreams.remove('up', 0);
+  links.onReplaced('up', [session]);
+  assert.deepEqual([...session.subscriptions.keys()], [`other+${URI}`]);
+  assert.deepEqual([...session.links.keys()], ['other']);
+  await assert.rejects(links.open(session, 'up'), /upstream "up" was removed from the configuration/);
+  await stopped;
+});
+
+test('a holder that is released twice gives back one subscription and its links', TIMEOUT, async () => {
+  const memory = watched();
+  const own = watched();
+  const sent: (string | undefined)[] = [];
+  const start: StartTransport = async (...args) => {
+    const transport = await own.start(...args);
+    const send: Transport['send'] = (message) => {
+      sent.push(message.method);
+      transport.send(message);
+    };
+    return { ...transport, send };
+  };
+  const { at, links } = linking({ up: { memory, isolation: 'shared' }, own: { memory: { ...own, start } } });
+  await using _ = at;
+  const [leaving, staying] = [at.session(), at.session()];
+  for (const { session } of [leaving, staying]) await links.subscribe(session, `up+${URI}`, to());
+  await links.subscribe(leaving.session, `up+${URI}2`, to(`${URI}2`));
+  await links.subscribe(leaving.session, `own+${URI}`, { ...to(), upstream: 'own' });
+  const [link] = at.upstream('up').links();
+  for (let times = 0; times < 2; times++) links.releaseHolder(leaving.session);
+  await links.unsubscribe(staying.session, `up+${URI}`, to());
+  assert.deepEqual(uris(memory.requests(UNSUBSCRIBE)), [`${URI}2`, URI]);
+  assert.deepEqual([...(link?.users ?? [])], [staying.session]);
+  assert.deepEqual([memory.open.size, own.open.size], [1, 0]);
+  assert.ok(sent.includes(SUBSCRIBE) && !sent.includes(UNSUBSCRIBE), 'the subscription ends with its connection');
+});
+
+test('a hidden upstream loses its link, unless a request is in flight there', TIMEOUT, async () => {
+  const access = accessOf({ some: { upstreams: ['seen'] } }, [{ ...ANYONE, roles: ['some'] }]);
+  const [seen, hidden, busy] = [watched(), watched(), watched()];
+  const upstreams = { seen: { memory: seen }, hidden: { memory: hidden }, busy: { memory: busy } };
+  const { at, links } = linking(upstreams, {}, { access });
+  await using _ = at;
+  const { session } = at.session();
+  for (const id of ['seen', 'hidden', 'busy']) await links.open(session, id);
+  const { exchange } = at.exchange(session, session);
+  exchange.upstream = 'busy';
+  links.releaseHidden(session);
+  assert.deepEqual([...session.links.keys()], ['seen', 'busy']);
+  assert.deepEqual([seen.open.size, hidden.open.size, busy.open.size], [1, 0, 1]);
+  session.removeExchange(exchange);
+  links.releaseHidden(session);
+  assert.deepEqual([...session.links.keys()], ['seen']);
+});
