@@ -46,31 +46,31 @@ export class PrivateLists {
   }
 
   /**
-   * Lists the link until no change is reported during a listing. Each listing waits in the queue again, after a pause
-   * of its own length, since a link may report changes without end.
+   * Lists the link until no change is reported during a listing, also during one that fails. Each listing waits in the queue again, after a
+   * pause of its own length, since a link may report changes without end.
    */
   async #listWhileChanged(link: Link): Promise<void> {
     const { queue, log, onListed } = this.#parts;
-    try {
-      do {
-        let tookMs = 0;
-        let isOwn = false;
+    const isChanged = () => this.#listing.get(link) === true && !link.connection.isClosed;
+    do {
+      let begunMs = performance.now();
+      let isOwn = false;
+      try {
         await queue.run(link.upstream, async () => {
           if (link.connection.isClosed) return;
           this.#listing.set(link, false);
-          const begunMs = performance.now();
+          begunMs = performance.now();
           isOwn = await this.#list(link);
-          tookMs = performance.now() - begunMs;
         });
         onListed(link, isOwn ? 'differs' : 'equal');
-        if (this.#listing.get(link) === true) await sleep(Math.min(tookMs, LEAST_GAP_MS), undefined, { ref: false });
-      } while (this.#listing.get(link) === true && !link.connection.isClosed);
-    } catch (thrown) {
-      log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
-      onListed(link, 'failed');
-    } finally {
-      this.#listing.delete(link);
-    }
+      } catch (thrown) {
+        log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
+        onListed(link, 'failed');
+      }
+      const tookMs = performance.now() - begunMs;
+      if (isChanged()) await sleep(Math.min(tookMs, LEAST_GAP_MS), undefined, { ref: false });
+    } while (isChanged());
+    this.#listing.delete(link);
   }
 
   /** Lists a link for each set of capabilities of its users. Resolves with true if lists differ from those for all clients. */

@@ -1,10 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { GatewayError } from '../../../src/errors.ts';
+import { ListingQueue } from '../../../src/gateway/lists/listing-queue.ts';
+import { PrivateLists } from '../../../src/gateway/lists/private-lists.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import type { Principal } from '../../../src/policy/principal.ts';
 import type { Message, Request } from '../../../src/protocol/jsonrpc.ts';
 import { type TestClient, testCore, type TestCore, toolCall } from '../../support/core.ts';
+import { GatewayParts } from '../../support/gateway-parts.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../../support/memory-upstream.ts';
 import { modernRequest } from '../../support/modern-client.ts';
 import { waitUntil } from '../../support/wait-until.ts';
@@ -273,3 +277,31 @@ function isCall(message: Message): boolean {
 function isList(message: Message): boolean {
   return message.kind === 'request' && message.method === 'tools/list';
 }
+
+test('a change that is reported during a listing that fails is read afterwards', TIMEOUT, async () => {
+  const held: Request[] = [];
+  const memory = memoryUpstream({
+    lists: { tools: [TOOL] },
+    hold: (_peer, request) => (held.push(request) > 1 ? Promise.resolve() : new Promise(() => undefined)),
+  });
+  await using at = new GatewayParts({ up: { memory } });
+  const outcomes: string[] = [];
+  const lists = new PrivateLists({
+    upstreams: at.upstreams,
+    offers: at.offers,
+    log: at.log,
+    queue: new ListingQueue(() => undefined),
+    refreshCatalog: () => undefined,
+    onLimit: () => undefined,
+    onListed: (_link, outcome) => outcomes.push(outcome),
+  });
+  const { session } = at.session();
+  const link = await at.upstream('up').link(session);
+  lists.onChanged(link);
+  const { id } = await memory.until(() => held[0]);
+  lists.onChanged(link);
+  memory.peers[0]?.fail(id, new GatewayError('upstream-timeout'));
+  await waitUntil(() => outcomes.length === 2);
+  assert.deepEqual(outcomes, ['failed', 'differs']);
+  assert.equal(session.ownOffers.get('up')?.tools.length, 1);
+});
