@@ -1,0 +1,298 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { commonKey, EMPTY_OFFER } from '../../../src/catalog/offer.ts';
+import { GatewayError } from '../../../src/errors.ts';
+import type { ConnectionHolder } from '../../../src/gateway/exchange/connection-holder.ts';
+import type { ListingClient } from '../../../src/gateway/lists/list-refresher.ts';
+import { RawObject } from '../../../src/json/json.ts';
+import { NO_FEATURES } from '../../../src/upstream/link/link.ts';
+import { HttpStatusError } from '../../../src/upstream/rpc/http-status-error.ts';
+import { listedUpstreams, REMOTE } from '../../support/listed-upstreams.ts';
+import { memoryUpstream } from '../../support/memory-upstream.ts';
+import { PATIENCE_MS } from '../../support/patience.ts';
+import { stopTime } from '../../support/stopped-time.ts';
+import { MemoryOfferStore } from '../../store/memory/memory-offer-store.ts';
+
+const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
+const LISTS = { tools: [ECHO] };
+const OFFER = { ...EMPTY_OFFER, revision: '2025-11-25', tools: [RawObject.of(ECHO)] } as const;
+const COMMON = commonKey('legacy');
+const FIRST: ListingClient = { era: 'legacy', principal: '', ...NO_FEATURES };
+const HOUR_MS = 3_600_000;
+
+/** An upstream that starts when its gate opens. */
+function gated() {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const memory = memoryUpstream({ lists: LISTS, start: () => promise });
+  const isStarting = () => memory.until(() => memory.starts > 0 || undefined);
+  return { memory, open: () => resolve(), fail: () => reject(new Error('does not start')), isStarting };
+}
+
+function healthy() {
+  return { memory: memoryUpstream({ lists: LISTS }) };
+}
+
+function toolsOf({ catalog }: ConnectionHolder): readonly string[] {
+  return [...catalog.tools.keys()];
+}
+
+/** Returns whether work waits for something other than work of this process. */
+async function isPending(work: Promise<unknown> | undefined): Promise<boolean> {
+  let isOver = work === undefined;
+  void work?.then(() => (isOver = true));
+  // The scripted servers answer in later turns.
+  for (let turn = 0; turn < 20; turn++) await nextTurn();
+  return !isOver;
+}
+
+test('many requests for a hanging upstream take one place among the starting ones', async (t) => {
+  stopTime(t);
+  const [hanging, other] = [gated(), healthy()];
+  await using setup = await listedUpstreams({ hanging, other });
+  const upstream = setup.upstream('hanging');
+  const requests = Array.from({ length: 40 }, () => setup.refresher.refreshAtStart(upstream));
+  assert.equal(await setup.refresher.refreshAtStart(setup.upstream('other')), true);
+  hanging.open();
+  assert.ok((await Promise.all(requests)).every((isFetched) => isFetched));
+});
+
+test('an upstream is listed although the one that it has replaced still hangs', async () => {
+  const [before, after] = [gated(), healthy()];
+  await using setup = await listedUpstreams({ up: before });
+  const old = setup.upstream('up');
+  const hanging = setup.refresher.refreshAtStart(old);
+  await before.isStarting();
+  old.retire();
+  assert.equal(await setup.refresher.refreshAtStart(setup.create('up', after)), true);
+  before.fail();
+  assert.equal(await hanging, false);
+});
+
+test('an upstream that starts too slowly is recorded although its predecessor failed', async (t) => {
+  const time = stopTime(t);
+  const [before, after] = [gated(), gated()];
+  await using setup = await listedUpstreams({ up: before }, { waitMs: 5_000 });
+  const old = setup.upstream('up');
+  // A request in flight, so that the old one is not stopped yet.
+  old.limiter.acquire('');
+  const hanging = setup.refresher.refreshAtStart(old);
+  await before.isStarting();
+  const replaced = setup.upstreams.replace(setup.create('up', after), PATIENCE_MS);
+  const waiting = setup.refresher.refreshFor(setup.client());
+  await after.isStarting();
+  before.fail();
+  assert.equal(await hanging, false);
+  time.pass(5_000);
+  await waiting;
+  assert.equal(setup.records.hasFailed('up'), true);
+  old.limiter.release('');
+  await time.passUntil(replaced, 100);
+});
+
+test('the outcome of a retired upstream is not recorded for its successor', async () => {
+  for (const outcome of ['fail', 'open'] as const) {
+    const gate = gated();
+    await using setup = await listedUpstreams({ up: gate });
+    const hadFailed = outcome === 'open';
+    setup.records.record('up', hadFailed);
+    const listing = setup.refresher.refreshAtStart(setup.upstream('up'));
+    await gate.isStarting();
+    setup.upstream('up').retire();
+    gate[outcome]();
+    assert.equal(await listing, outcome === 'open');
+    assert.equal(setup.records.hasFailed('up'), hadFailed, outcome);
+  }
+});
+
+test('refused credentials of one principal leave the waits of others as they are', async () => {
+  const refusal = new GatewayError('upstream-unavailable', { message: 'refused' }, new HttpStatusError(401));
+  const start = ({ audience }: { readonly audience: string }) =>
+    audience === 'anna' ? Promise.reject(refusal) : Promise.resolve();
+  const memory = memoryUpstream({ lists: LISTS, start });
+  await using setup = await listedUpstreams({ up: { memory, target: REMOTE, credentials: 'principal' } });
+  const clientOf = (key: string) => setup.client({ principal: { key, label: key, scopes: [] } });
+  await setup.refresher.refreshFor(clientOf('anna'));
+  assert.equal(setup.records.hasFailed('up'), false);
+  const bert = clientOf('bert');
+  await setup.refresher.refreshFor(bert);
+  assert.deepEqual(toolsOf(bert), ['up__echo']);
+});
+
+test('clients wait for a hanging only upstream as configured, and then never again', async (t) => {
+  const time = stopTime(t);
+  const gate = gated();
+  await using setup = await listedUpstreams({ up: gate }, { waitMs: 5_000 });
+  const waiting = setup.refresher.beginFirstLists('up', FIRST);
+  await gate.isStarting();
+  time.pass(4_999);
+  assert.equal(await isPending(waiting), true);
+  time.pass(1);
+  await waiting;
+  await setup.refresher.beginFirstLists('up', FIRST);
+  await setup.refresher.refreshFor(setup.client({ view: 'up' }));
+});
+
+test('requests during a check wait for it, and the next check is 30 s later', async (t) => {
+  const time = stopTime(t);
+  const gate = gated();
+  await using setup = await listedUpstreams({ up: { ...gate, isolation: 'shared' } });
+  const { refresher, offers } = setup;
+  const client = setup.client();
+  const [first, second] = [refresher.refreshFor(client), refresher.refreshFor(client)];
+  await gate.isStarting();
+  assert.equal(client.awaitedLists, 2);
+  gate.open();
+  await first;
+  await second;
+  assert.equal(client.awaitedLists, 0);
+  assert.deepEqual(toolsOf(client), ['up__echo']);
+  offers.expire('up', 'legacy', '');
+  time.pass(30_000);
+  assert.equal(refresher.refreshFor(client), undefined);
+  time.pass(1);
+  await refresher.refreshFor(client);
+  await gate.memory.until(() => gate.memory.requests('tools/list')[1]);
+});
+
+test('a request between two checks gets newer lists at once', async () => {
+  await using setup = await listedUpstreams({ up: healthy() });
+  const client = setup.client();
+  await setup.refresher.refreshFor(client);
+  setup.offers.update('up', COMMON, { ...OFFER, tools: [RawObject.of({ ...ECHO, name: 'newer' })] });
+  assert.equal(setup.refresher.refreshFor(client), undefined);
+  assert.deepEqual(toolsOf(client), ['up__newer']);
+});
+
+test('a request checks at once when upstreams have come or gone', async () => {
+  await using setup = await listedUpstreams({ up: healthy(), late: healthy() });
+  const client = setup.client();
+  await setup.upstreams.remove('late', 0);
+  await setup.refresher.refreshFor(client);
+  setup.upstreams.add(setup.create('late', healthy()));
+  assert.equal(setup.refresher.refreshFor(client), undefined);
+  setup.refresher.dropChecks();
+  await setup.refresher.refreshFor(client);
+  assert.deepEqual(toolsOf(client), ['up__echo', 'late__echo']);
+});
+
+test('a check comes after the lists that another process has changed, at most 250 ms', async (t) => {
+  const time = stopTime(t);
+  for (const isRead of [true, false]) {
+    const up = healthy();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    await using setup = await listedUpstreams({ up }, { reading: () => promise });
+    const waiting = setup.refresher.refreshFor(setup.client());
+    await nextTurn();
+    time.pass(249);
+    assert.equal(await isPending(waiting), true);
+    assert.equal(up.memory.starts, 0);
+    if (isRead) resolve();
+    else time.pass(1);
+    await waiting;
+    assert.equal(up.memory.starts, 1);
+  }
+});
+
+test('lists of remote upstreams are valid for 5 s to 5 min, and of processes forever', async (t) => {
+  const time = stopTime(t);
+  const remote = { ...healthy(), target: REMOTE };
+  await using setup = await listedUpstreams({ silent: remote, modest: remote, hasty: remote, lasting: remote });
+  for (const { id, statedMs, validMs } of [
+    { id: 'silent', statedMs: 0, validMs: 300_000 },
+    { id: 'modest', statedMs: 60_000, validMs: 60_000 },
+    { id: 'hasty', statedMs: 1, validMs: 5_000 },
+    { id: 'lasting', statedMs: HOUR_MS, validMs: 300_000 },
+  ]) {
+    setup.offers.update(id, COMMON, { ...OFFER, caching: { ttlMs: statedMs, isPublic: false } });
+    time.pass(validMs - 1);
+    assert.equal(setup.refresher.refreshUnlessKnown(setup.upstream(id)), undefined, id);
+    time.pass(1);
+    assert.equal(await setup.refresher.refreshUnlessKnown(setup.upstream(id)), true, id);
+  }
+  await using processes = await listedUpstreams({ up: healthy() });
+  processes.offers.update('up', COMMON, OFFER);
+  time.pass(24 * HOUR_MS);
+  assert.equal(processes.refresher.refreshUnlessKnown(processes.upstream('up')), undefined);
+});
+
+test('fresh lists on disk spare the start of a process that works and is not required', async () => {
+  const store = new MemoryOfferStore();
+  const scripted = {
+    spared: healthy(),
+    required: { ...healthy(), required: true },
+    remote: { ...healthy(), target: REMOTE },
+    failed: healthy(),
+  };
+  {
+    await using before = await listedUpstreams(scripted, { store });
+    await before.refresher.refreshAll();
+    before.records.record('failed', true);
+  }
+  await using setup = await listedUpstreams(scripted, { store });
+  const fetched = [...setup.upstreams.values()].map(async (upstream) =>
+    (await setup.refresher.refreshUnlessKnown(upstream)) === true ? [upstream.id] : [],
+  );
+  assert.deepEqual((await Promise.all(fetched)).flat(), ['required', 'remote', 'failed']);
+});
+
+test('clients with capabilities wait 1 s for lists of their own, and only once', async (t) => {
+  const time = stopTime(t);
+  const gate = Promise.withResolvers<void>();
+  const memory = memoryUpstream({
+    lists: LISTS,
+    start: () => (memory.starts === 1 ? Promise.resolve() : gate.promise),
+  });
+  await using setup = await listedUpstreams({ up: { memory } });
+  await setup.refresher.refreshAtStart(setup.upstream('up'));
+  const client = () => setup.client({ capabilities: { sampling: {} } });
+  const waiting = setup.refresher.refreshFor(client());
+  await memory.until(() => memory.starts === 2 || undefined);
+  time.pass(999);
+  assert.equal(await isPending(waiting), true);
+  time.pass(1);
+  await waiting;
+  const second = client();
+  await setup.refresher.refreshFor(second);
+  assert.deepEqual(toolsOf(second), ['up__echo']);
+  assert.equal(setup.records.hasFailed('up'), false);
+  gate.resolve();
+});
+
+test('only a process that is not listed yet is listed when it starts for a call', async () => {
+  const [unlisted, listed, remote] = [healthy(), healthy(), { ...healthy(), target: REMOTE }];
+  await using setup = await listedUpstreams({ unlisted, listed, remote });
+  await setup.refresher.refreshAtStart(setup.upstream('listed'));
+  for (const id of ['gone', 'remote', 'listed', 'unlisted']) setup.refresher.beginListing(setup.client(), id);
+  await unlisted.memory.until(() => unlisted.memory.requests('tools/list')[0]);
+  assert.deepEqual(
+    [unlisted, listed, remote].map(({ memory }) => memory.requests('tools/list').length),
+    [1, 1, 0],
+  );
+});
+
+test('all upstreams are listed although one does not start and one must not', async () => {
+  const memory = memoryUpstream({ start: () => Promise.reject(new Error('does not start')) });
+  const misconfigured = { ...healthy(), problem: 'a variable is not set' };
+  await using setup = await listedUpstreams({ down: { memory }, misconfigured, up: healthy() });
+  await setup.refresher.refreshAll();
+  const client = setup.client();
+  assert.deepEqual(toolsOf(client), ['up__echo']);
+  assert.deepEqual(
+    ['down', 'misconfigured', 'up'].map((id) => setup.records.hasFailed(id)),
+    [true, false, false],
+  );
+});
+
+test('an upstream whose last listing failed is started after the others', async () => {
+  const started: string[] = [];
+  const noting = (id: string) => {
+    const start = async () => void started.push(id);
+    return { memory: memoryUpstream({ lists: LISTS, start }) };
+  };
+  await using setup = await listedUpstreams({ down: noting('down'), up: noting('up') });
+  setup.records.record('down', true);
+  await setup.refresher.beginFirstLists('', FIRST);
+  await Promise.all(['down', 'up'].map((id) => setup.refresher.refreshAtStart(setup.upstream(id))));
+  assert.deepEqual(started, ['up', 'down']);
+});
