@@ -203,7 +203,7 @@ for (const { name, plan, eras, replies, sent, outcome } of [
   });
 }
 
-test('a program that ends soon after a refusal gets the other handshake on a new connection', async () => {
+test('a program that refuses a handshake and ends gets the other on a new connection', async () => {
   const refused = refuses(RPC.methodNotFound);
   for (const { plan, first, second, findings } of [
     { plan: ['modern', 'legacy'], first: 'server/discover', second: 'initialize', findings: ['modern no'] },
