@@ -97,8 +97,8 @@ async function trial(own: Partial<Handler> = {}, options: ListedOptions = {}, sc
   };
 }
 
-/** Everyone may use `echo`, and nothing else. */
-const ACCESS = accessOf({ user: { tools: ['echo'] } }, [{ ...ANYONE, roles: ['user'] }]);
+/** Everyone may use `echo` if it is not loud, and nothing else. */
+const ACCESS = accessOf({ user: { tools: ['echo'], when: '!has(args.loud)' } }, [{ ...ANYONE, roles: ['user'] }]);
 
 test('each method is answered by its upstream, the lists, the tasks or the era', async () => {
   await using at = await trial();
@@ -175,12 +175,14 @@ test('a request is routed by the lists of the moment when it is admitted', async
 test('a denied tool is unknown to its client, and each denial is reported once', async () => {
   await using at = await trial({}, { access: ACCESS });
   const refusals: unknown[] = [];
-  for (const name of ['up__delete', 'up__delete', 'up__none']) {
-    await at.ask('tools/call', { name }).catch((thrown: GatewayError) => refusals.push([thrown.code, thrown.message]));
+  const names = ['up__delete', 'up__delete', 'up__echo', 'up__none'];
+  for (const name of names) {
+    const asking = at.ask('tools/call', { name, arguments: { loud: true } });
+    await asking.catch((thrown: GatewayError) => refusals.push([thrown.code, thrown.message]));
   }
   const unknown = (name: string) => ['unknown-tool', `Unknown tool: ${name}`];
-  assert.deepEqual(refusals, [unknown('up__delete'), unknown('up__delete'), unknown('up__none')]);
-  assert.deepEqual(at.log, ['deny tools/call', 'deny tools/call']);
+  assert.deepEqual(refusals, names.map(unknown));
+  assert.deepEqual(at.log, ['deny tools/call', 'deny tools/call', 'deny tools/call']);
 });
 
 test('an allowed call is reported before it is made, even if it then fails', async () => {
@@ -204,15 +206,18 @@ test('instructions say why there are no tools, except while an upstream only sta
   const start = () => (fails ? Promise.reject(new Error('does not start')) : Promise.resolve());
   await using at = await trial({}, {}, { lists: {}, start });
   const { dispatcher, group, setup } = at;
+  const text = () => String(JSON.parse(dispatcher.instructionsOf(group.catalog) ?? 'null'));
+  const list = (...tools: readonly object[]) => {
+    const named = { tools: tools.map((tool) => RawObject.of(tool)), instructions: 'Say "hello".' };
+    setup.offers.update('up', commonKey('legacy'), { ...EMPTY_OFFER, revision: '2025-11-25', ...named });
+    setup.refresher.bringUpToDate(group);
+  };
   assert.equal(dispatcher.instructionsOf(group.catalog), undefined);
+  list();
+  assert.match(text(), /Say "hello"\./);
   fails = true;
   await setup.refresher.refreshAtStart(setup.upstream('up'));
-  const note = dispatcher.instructionsOf(group.catalog) ?? '""';
-  assert.match(String(JSON.parse(note)), /^This server has no tools at the moment: upstream "up" is down/);
-  const tools = [RawObject.of(ECHO)];
-  const offer = { ...EMPTY_OFFER, revision: '2025-11-25', tools, instructions: 'Say "hello".' } as const;
-  setup.offers.update('up', commonKey('legacy'), offer);
-  setup.refresher.bringUpToDate(group);
-  const instructions = dispatcher.instructionsOf(group.catalog) ?? '""';
-  assert.match(String(JSON.parse(instructions)), /Say "hello"\./);
+  assert.match(text(), /^This server has no tools at the moment: upstream "up" is down/);
+  list(ECHO);
+  assert.match(text(), /Say "hello"\./);
 });
