@@ -1,0 +1,430 @@
+import assert from 'node:assert/strict';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { test } from 'node:test';
+import { commonKey, EMPTY_OFFER } from '../../../src/catalog/offer.ts';
+import type { Config } from '../../../src/config/config.ts';
+import type { UpstreamConfig } from '../../../src/config/upstream-config.ts';
+import { GatewayError } from '../../../src/errors.ts';
+import { CallLimits } from '../../../src/gateway/calls/call-limits.ts';
+import { Calls, type CallsParts } from '../../../src/gateway/calls/calls.ts';
+import { KeyedCalls } from '../../../src/gateway/calls/keyed-calls.ts';
+import { RepeatedCalls } from '../../../src/gateway/calls/repeated-calls.ts';
+import { TaskCalls } from '../../../src/gateway/calls/task-calls.ts';
+import { HolderLinks } from '../../../src/gateway/connections/holder-links.ts';
+import { LocalOwners } from '../../../src/gateway/exchange/owners.ts';
+import type { Session } from '../../../src/gateway/clients/session.ts';
+import { route } from '../../../src/gateway/exchange/route.ts';
+import { ResourceCache } from '../../../src/gateway/forward/resource-cache.ts';
+import { ResultTranslator } from '../../../src/gateway/forward/result-translator.ts';
+import { Sender } from '../../../src/gateway/forward/sender.ts';
+import { Sealer } from '../../../src/gateway/handles/sealer.ts';
+import { TaskIds } from '../../../src/gateway/handles/task-ids.ts';
+import { ListRefresher } from '../../../src/gateway/lists/list-refresher.ts';
+import { StartRecords } from '../../../src/gateway/lists/start-records.ts';
+import { QuestionPolicy } from '../../../src/gateway/questions/question-policy.ts';
+import { TaskDriver } from '../../../src/gateway/tasks/task-driver.ts';
+import { UpgradedTasks } from '../../../src/gateway/tasks/upgraded-tasks.ts';
+import { RawObject } from '../../../src/json/json.ts';
+import { META } from '../../../src/protocol/meta.ts';
+import type { Request } from '../../../src/protocol/jsonrpc.ts';
+import { LeasedRates } from '../../../src/store/leased-rates.ts';
+import { MemoryKeyStore } from '../../../src/store/memory/key-store.ts';
+import { MemoryKeyedCallStore } from '../../../src/store/memory/keyed-call-store.ts';
+import { MemoryRateTable } from '../../../src/store/memory/rate-table.ts';
+import { MemoryTaskStore } from '../../../src/store/memory/task-store.ts';
+import { NO_FEATURES } from '../../../src/upstream/link/link.ts';
+import type { Overrides } from '../../downstream/edge.ts';
+import { ANYONE } from '../../policy/policies.ts';
+import { GatewayParts } from '../../support/gateway-parts.ts';
+import { memoryUpstream, type MemoryUpstream, type Peer, result, type Script } from '../../support/memory-upstream.ts';
+import { stopTime } from '../../support/stopped-time.ts';
+
+const TIMEOUT = { timeout: 120_000 };
+const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
+const DONE = { content: [] };
+/** The time within which the gateway notices the end of a process. */
+const RESEND_MS = 150;
+const FORM = { message: 'name?', requestedSchema: { type: 'object', properties: {} } };
+
+interface Own extends Partial<Pick<CallsParts, 'isPinned' | 'audit'>> {
+  readonly upstream?: Partial<UpstreamConfig>;
+  readonly config?: Overrides;
+}
+
+/** Calls at one upstream of these scripted answers, with everything that they are made of. */
+async function calling(memory: MemoryUpstream, own: Own = {}) {
+  const at = new GatewayParts(
+    { up: { memory, ...own.upstream } },
+    { onLinkClosed: (link, reason) => links.onLinkClosed(link, reason) },
+    own.config,
+  );
+  const onLimit = () => undefined;
+  const settings = (): Config => at.config;
+  const { upstreams, offers, views, metrics, stateLosses, log } = at;
+  const links: HolderLinks = new HolderLinks({
+    upstreams,
+    stateLosses,
+    log,
+    onLimit,
+    siblingsOf: () => [],
+    onReattached: () => undefined,
+    beforeOpen: () => undefined,
+    onOpen: () => undefined,
+  });
+  const questionPolicy = new QuestionPolicy({ rulesOf: (id) => upstreams.get(id)?.config, metrics, log });
+  const translator = new ResultTranslator(RawObject.of({ name: 'gateway' }), questionPolicy);
+  const sender = new Sender(metrics, stateLosses);
+  const ids = new TaskIds(await Sealer.open(new MemoryKeyStore()), new MemoryTaskStore(onLimit), 'here');
+  const driver = new TaskDriver(sender, questionPolicy);
+  const upgradedTasks = new UpgradedTasks({ sender, translator, settings, onLimit });
+  const listRefresher = new ListRefresher({
+    views,
+    upstreams,
+    offers,
+    settings,
+    records: new StartRecords(offers.upstreamKeys(), at.store, log),
+    reading: () => undefined,
+    refreshCatalog: (holder) => {
+      holder.catalog = offers.catalogFor(holder);
+    },
+  });
+  const rates = new LeasedRates({ table: new MemoryRateTable(onLimit), processes: () => 1, onLimit });
+  const repeats = new RepeatedCalls(onLimit);
+  const keyed = new KeyedCalls({
+    store: new MemoryKeyedCallStore(onLimit),
+    owners: new LocalOwners(),
+    upstreams,
+    settings,
+    audit: undefined,
+    onOutcome: () => undefined,
+    onLimit,
+  });
+  const calls = new Calls({
+    questionPolicy,
+    upstreams,
+    links,
+    listRefresher,
+    translator,
+    resourceCache: new ResourceCache(onLimit),
+    sender,
+    taskCalls: new TaskCalls({ sender, translator, ids, driver, upgradedTasks, onLimit }),
+    isPinned: own.isPinned ?? (() => false),
+    limits: new CallLimits({ settings, rates, repeats, counters: undefined, audit: undefined }),
+    keyed,
+    audit: own.audit,
+    onLimit,
+  });
+  const upstream = at.upstream('up');
+  await upstream.refresh('legacy', NO_FEATURES, '');
+  return {
+    at,
+    links,
+    upstream,
+    /** Begins a request of a session. */
+    begin: (session: Session, params: object = { name: 'up__echo' }) => {
+      const { exchange, stream } = at.exchange(session, session, { params });
+      const to = route(session.catalog, exchange.request);
+      assert.ok(to.kind === 'upstream');
+      return { exchange, stream, answer: () => calls.send(exchange, to) };
+    },
+  };
+}
+
+type Calling = Awaited<ReturnType<typeof calling>>;
+
+/** An upstream whose tool calls are answered when the test says so, in the order of arrival. */
+function holding(script: Script = {}) {
+  const held: { readonly peer: Peer; readonly request: Request }[] = [];
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO] },
+    request: (peer, request) => {
+      if (request.method === 'tools/call') held.push({ peer, request });
+      else peer.send(result(request, {}));
+    },
+    ...script,
+  });
+  return { memory, next: () => memory.until(() => held.shift()) };
+}
+
+/** An upstream of 2026-07-28 that answers `tools/call`. */
+function modern(call: NonNullable<Script['request']>): MemoryUpstream {
+  const common = { resultType: 'complete', ttlMs: 0, cacheScope: 'private' };
+  return memoryUpstream({
+    isRaw: true,
+    lists: { tools: [ECHO] },
+    request: (peer, request) => {
+      if (request.method === 'tools/call') return call(peer, request);
+      return peer.send(result(request, { ...common, supportedVersions: ['2026-07-28'], capabilities: { tools: {} } }));
+    },
+  });
+}
+
+/** A modern upstream that asks for a name, unless the call has one. */
+function asking() {
+  const complete: { readonly peer: Peer; readonly request: Request }[] = [];
+  const inputRequests = { name: { method: 'elicitation/create', params: FORM } };
+  const memory = modern((peer, request) => {
+    const isAsked = request.params?.object('arguments')?.raw('ask') !== undefined;
+    if (!isAsked || request.params?.raw('inputResponses') !== undefined) complete.push({ peer, request });
+    else peer.send(result(request, { resultType: 'input_required', inputRequests, requestState: 's' }));
+  });
+  return {
+    memory,
+    finish: async () => {
+      const { peer, request } = await memory.until(() => complete.shift());
+      peer.send(result(request, { resultType: 'complete', ...DONE }));
+      return request;
+    },
+  };
+}
+
+const sentCalls = (memory: MemoryUpstream) => memory.requests('tools/call');
+const ASKED = { name: 'up__echo', arguments: { ask: true } };
+const rate = { name: 'r', to: ANYONE, endpoints: undefined, upstreams: undefined, tools: undefined } as const;
+const ONCE: Overrides = { rates: [{ ...rate, per: 'principal', limit: 1, windowMs: 60_000 }] };
+
+/** Returns the kind of the outcome of a call, or the code of its error with the advice whether it ran. */
+async function endOf(answer: ReturnType<Calls['send']>): Promise<string> {
+  try {
+    return (await answer).kind;
+  } catch (thrown) {
+    if (!(thrown instanceof GatewayError)) throw thrown;
+    return `${thrown.code} ${thrown.executed}`;
+  }
+}
+
+/** Answers the question on the stream of a request. */
+async function answerQuestion({ session, stream }: ReturnType<GatewayParts['session']>, asked: Asked): Promise<void> {
+  const question = await asked.stream.until(() => asked.stream.messages.find(({ kind }) => kind === 'request'));
+  assert.ok(question.kind === 'request' && stream.messages.length === 0);
+  assert.ok(session.onResponse(question.id, { kind: 'result', result: '{"action":"accept","content":{"name":"x"}}' }));
+}
+
+type Asked = ReturnType<Calling['begin']>;
+
+test('a call beyond a limit is refused before it takes a slot, and not sent', TIMEOUT, async () => {
+  const { memory, next } = holding();
+  const { at, begin, upstream } = await calling(memory, { config: ONCE, upstream: { concurrency: 1, queue: 1 } });
+  await using _ = at;
+  const { session } = at.session();
+  const first = begin(session).answer();
+  const { peer, request } = await next();
+  assert.equal(await endOf(begin(session).answer()), 'rate-limited no');
+  assert.deepEqual([upstream.limiter.activeCount, upstream.limiter.waitingCount], [1, 0]);
+  peer.send(result(request, DONE));
+  assert.equal(await endOf(first), 'result');
+  assert.equal(sentCalls(memory).length, 1);
+});
+
+test('each end of a call frees its slot, and its place among those of its principal', TIMEOUT, async () => {
+  const { memory, next } = holding();
+  const { at, begin, upstream } = await calling(memory, { config: { limits: { inFlightPerPrincipal: 1 } } });
+  await using _ = at;
+  const { session } = at.session();
+  type End = (peer: Peer, request: Request, call: Asked) => void;
+  const ends: readonly End[] = [
+    (peer, request) => peer.send(result(request, DONE)),
+    (peer, { id }) => peer.send(`{"jsonrpc":"2.0","id":${id},"error":{"code":-32602,"message":"no"}}`),
+    (peer, { id }) => peer.fail(id, new GatewayError('upstream-timeout')),
+    (_peer, _request, { exchange }) => exchange.cancel('enough'),
+    (peer) => peer.crash(),
+    (peer, request) => peer.send(result(request, DONE)),
+  ];
+  const outcomes: string[] = [];
+  for (const end of ends) {
+    const call = begin(session);
+    const ended = endOf(call.answer());
+    const { peer, request } = await next();
+    assert.equal(await endOf(begin(session).answer()), 'overloaded no', 'the only place is taken');
+    end(peer, request, call);
+    outcomes.push(await ended);
+    assert.equal(upstream.limiter.activeCount, 0);
+  }
+  const failures = ['upstream-timeout unknown', 'cancelled unknown', 'upstream-lost unknown'];
+  assert.deepEqual(outcomes, ['result', 'error', ...failures, 'result']);
+});
+
+test('a call that is cancelled as it gets its slot leaves the slot to the next', TIMEOUT, async () => {
+  const { memory, next } = holding();
+  const { at, begin, upstream } = await calling(memory, { upstream: { concurrency: 1 } });
+  await using _ = at;
+  const { session } = at.session();
+  const [first, second, third] = [begin(session), begin(session), begin(session)];
+  const ends = [first, second, third].map((call) => endOf(call.answer()));
+  const one = await next();
+  first.exchange.releaseSlot();
+  second.exchange.cancel('enough');
+  const other = await next();
+  for (const { peer, request } of [one, other]) peer.send(result(request, DONE));
+  assert.deepEqual(await Promise.all(ends), ['result', 'cancelled no', 'result']);
+  assert.deepEqual([sentCalls(memory).length, upstream.limiter.isIdle], [2, true]);
+});
+
+test('a call that a dying process has not read goes to the next process, once', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  const lost = () => new GatewayError('upstream-lost', { executed: 'no' });
+  const memory: MemoryUpstream = memoryUpstream({
+    lists: { tools: [ECHO] },
+    request: (peer, request) => {
+      if (request.method !== 'tools/call' || peer !== memory.peers[0]) return peer.send(result(request, DONE));
+      peer.fail(request.id, lost());
+      // The gateway notices the end later.
+      setTimeout(() => peer.crash(), RESEND_MS - 1);
+    },
+  });
+  const { at, begin, upstream } = await calling(memory);
+  await using _ = at;
+  const { session } = at.session();
+  assert.equal(await time.passUntil(endOf(begin(session).answer()), 10), 'result');
+  assert.deepEqual([sentCalls(memory).length, memory.peers.length, upstream.limiter.activeCount], [2, 2, 0]);
+  const again = memory.peers[1];
+  assert.ok(again?.received.some((message) => message.kind === 'request' && message.method === 'tools/call'));
+});
+
+for (const isPinned of [true, false]) {
+  const outcome = isPinned ? 'is refused if it is pinned' : 'is sent if it is not pinned';
+  test(`a call of a tool that has gone while it waited ${outcome}`, TIMEOUT, async () => {
+    const { memory, next } = holding();
+    const { at, begin, upstream } = await calling(memory, { isPinned: () => isPinned, upstream: { concurrency: 1 } });
+    await using _ = at;
+    const { session } = at.session();
+    const ends = [begin(session), begin(session)].map((call) => endOf(call.answer()));
+    const first = await next();
+    at.offers.update('up', commonKey('legacy'), { ...EMPTY_OFFER, revision: '2025-11-25' });
+    first.peer.send(result(first.request, DONE));
+    if (!isPinned) void next().then(({ peer, request }) => peer.send(result(request, DONE)));
+    assert.deepEqual(await Promise.all(ends), ['result', isPinned ? 'unknown-tool undefined' : 'result']);
+    assert.deepEqual([sentCalls(memory).length, upstream.limiter.activeCount], [isPinned ? 1 : 2, 0]);
+  });
+}
+
+test('a call is sent after its record, and not without it', TIMEOUT, async () => {
+  const { memory, next } = holding();
+  const records: unknown[] = [];
+  let isFull = false;
+  const { at, begin, upstream } = await calling(memory, {
+    audit: {
+      begin: async ({ method }, { principal }, id, tool) => {
+        records.push([method, principal.key, id, tool, sentCalls(memory).length]);
+        if (isFull) throw new GatewayError('audit-unavailable');
+      },
+    },
+  });
+  await using _ = at;
+  const { session } = at.session();
+  const call = endOf(begin(session).answer());
+  const { peer, request } = await next();
+  peer.send(result(request, DONE));
+  isFull = true;
+  assert.deepEqual([await call, await endOf(begin(session).answer())], ['result', 'audit-unavailable no']);
+  assert.deepEqual(records, [
+    ['tools/call', 'local', 'up', 'echo', 0],
+    ['tools/call', 'local', 'up', 'echo', 1],
+  ]);
+  assert.deepEqual([sentCalls(memory).length, upstream.limiter.activeCount], [1, 0]);
+});
+
+test('with isolation call, the link of a call that fails closes with it', TIMEOUT, async () => {
+  const { memory, next } = holding();
+  const { at, begin } = await calling(memory, { upstream: { isolation: 'call' } });
+  await using _ = at;
+  const { session } = at.session();
+  const call = endOf(begin(session).answer());
+  const { peer, request } = await next();
+  peer.fail(request.id, new GatewayError('upstream-timeout'));
+  assert.equal(await call, 'upstream-timeout unknown');
+  await memory.until(() => !memory.open.has(peer) || undefined);
+});
+
+test('the answers of an upstream wait until its state for the session is recorded', TIMEOUT, async () => {
+  const { memory, next } = holding();
+  const { at, begin } = await calling(memory);
+  await using _ = at;
+  const recorded = Promise.withResolvers<void>();
+  const events: string[] = [];
+  const { session } = at.session({ onStateKept: () => recorded.promise.then(() => void events.push('recorded')) });
+  const ends = [begin(session), begin(session)].map(async (call) => events.push(await endOf(call.answer())));
+  for (let calls = 0; calls < 2; calls++) {
+    const { peer, request } = await next();
+    peer.send(result(request, DONE));
+  }
+  // An answer that does not wait has arrived by then.
+  await nextTurn();
+  recorded.resolve();
+  await Promise.all(ends);
+  assert.deepEqual(events, ['recorded', 'result', 'result']);
+});
+
+test('a call with a key is limited when it is made, and not when it is repeated', TIMEOUT, async () => {
+  const { memory, next } = holding();
+  const { at, begin } = await calling(memory, { config: ONCE });
+  await using _ = at;
+  const { session } = at.session();
+  const keyed = (key: string) => begin(session, { name: 'up__echo', _meta: { [META.idempotencyKey]: key, own: 1 } });
+  const made = keyed('a').answer();
+  const { peer, request } = await next();
+  assert.deepEqual(request.params?.value('_meta'), { own: 1 }, 'the key is for the gateway');
+  peer.send(result(request, DONE));
+  const [first, again] = [await made, await keyed('a').answer()];
+  assert.ok(first.kind === 'result' && again.kind === 'result');
+  assert.equal(again.result, first.result);
+  assert.equal(await endOf(keyed('b').answer()), 'rate-limited no');
+  assert.equal(sentCalls(memory).length, 1);
+});
+
+test('a call that waits for its client has no slot, and goes on with the answers', TIMEOUT, async () => {
+  const { memory, finish } = asking();
+  const { at, begin, upstream } = await calling(memory, { upstream: { era: 'modern', concurrency: 1, queue: 0 } });
+  await using _ = at;
+  const client = at.session({ capabilities: { elicitation: {} } });
+  const asked = begin(client.session, ASKED);
+  const call = endOf(asked.answer());
+  await asked.stream.until(() => asked.stream.messages[0]);
+  const other = endOf(begin(at.session().session).answer());
+  await finish();
+  assert.equal(await other, 'result');
+  await answerQuestion(client, asked);
+  const { params } = await finish();
+  assert.equal(await call, 'result');
+  assert.deepEqual(params?.value('inputResponses'), { name: { action: 'accept', content: { name: 'x' } } });
+  assert.deepEqual([params?.string('requestState'), upstream.limiter.activeCount], ['s', 0]);
+});
+
+test('a call whose slot is taken while its client answers ends, and the other goes on', TIMEOUT, async () => {
+  const { memory, finish } = asking();
+  const { at, begin, upstream } = await calling(memory, { upstream: { era: 'modern', concurrency: 1, queue: 0 } });
+  await using _ = at;
+  const client = at.session({ capabilities: { elicitation: {} } });
+  const asked = begin(client.session, ASKED);
+  const call = endOf(asked.answer());
+  await asked.stream.until(() => asked.stream.messages[0]);
+  const other = endOf(begin(at.session().session).answer());
+  await memory.until(() => sentCalls(memory)[1]);
+  await answerQuestion(client, asked);
+  assert.equal(await call, 'overloaded no');
+  assert.equal(upstream.limiter.activeCount, 1, 'that of the other call');
+  await finish();
+  assert.equal(await other, 'result');
+  assert.equal(upstream.limiter.activeCount, 0);
+});
+
+test('a call that waited at a replaced upstream is made there, a later one is not', TIMEOUT, async () => {
+  const [old, fresh] = [holding(), holding()];
+  const { at, begin, links } = await calling(old.memory, { upstream: { concurrency: 1 } });
+  await using _ = at;
+  const { session } = at.session();
+  const ends = [begin(session), begin(session)].map((call) => endOf(call.answer()));
+  const first = await old.next();
+  const stopped = at.upstreams.replace(at.create('up', fresh.memory), 60_000);
+  links.onReplaced('up', at.holders);
+  const later = endOf(begin(session).answer());
+  const third = await fresh.next();
+  third.peer.send(result(third.request, DONE));
+  assert.equal(await later, 'result');
+  first.peer.send(result(first.request, DONE));
+  const second = await old.next();
+  second.peer.send(result(second.request, DONE));
+  assert.deepEqual(await Promise.all(ends), ['result', 'result']);
+  assert.deepEqual([sentCalls(old.memory).length, sentCalls(fresh.memory).length], [2, 1]);
+  assert.equal(await stopped, 0, 'no connection was still in use');
+});
