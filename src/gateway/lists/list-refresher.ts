@@ -39,21 +39,21 @@ const MAX_SLOW = 1_024;
 const PROCESS_STARTS = Math.min(16, Math.max(4, 2 * availableParallelism()));
 const REMOTE_STARTS = 32;
 
-interface Check {
+interface ListCheck {
   readonly atMs: number;
   /** Undefined when the check has ended. */
   running: Promise<void> | undefined;
 }
 
 /** An upstream that a list request waits for. */
-interface Awaited {
+interface AwaitedFetch {
   readonly id: string;
   /** True if the upstream was listed for other clients before. */
   readonly wasListed: boolean;
   /** Resolves with true if the lists were fetched. */
-  readonly refreshing: Promise<boolean>;
-  /** As {@link refreshIdOf} makes it. */
-  readonly refreshId: string;
+  readonly fetched: Promise<boolean>;
+  /** As {@link fetchIdOf} makes it. */
+  readonly fetchId: string;
 }
 
 /** A client that an upstream is listed for. */
@@ -85,11 +85,11 @@ export class ListRefresher {
   readonly #processStarts = new StartQueue(PROCESS_STARTS);
   readonly #remoteStarts = new StartQueue(REMOTE_STARTS);
   /** The last check of each holder. Requests during a check wait for it. */
-  #recent = new WeakMap<ConnectionHolder, Check>();
-  /** Queued and running fetches, by {@link refreshIdOf}. */
-  readonly #refreshing = new Map<string, { readonly upstream: Upstream; readonly fetched: Promise<boolean> }>();
+  #recent = new WeakMap<ConnectionHolder, ListCheck>();
+  /** Queued and running fetches, by {@link fetchIdOf}. */
+  readonly #fetches = new Map<string, { readonly upstream: Upstream; readonly fetched: Promise<boolean> }>();
   /**
-   * Upstreams that were not listed in time for clients with certain capabilities, by the keys of {@link #refreshing}.
+   * Upstreams that were not listed in time for clients with certain capabilities, by the keys of {@link #fetches}.
    */
   readonly #slow = new Set<string>();
 
@@ -112,12 +112,12 @@ export class ListRefresher {
       const own = upstream.listsByCapabilities && upstream.isProcess ? client : { ...client, ...NO_FEATURES };
       const key = offerKeyFor(upstream, own);
       if (key.capabilityKey !== '') await offers.load(upstream.id, key);
-      const refreshing = this.#refreshIfStale(upstream, own);
-      if (upstream !== only || others.length > 0 || refreshing === undefined) continue;
+      const fetched = this.#fetchIfStale(upstream, own);
+      if (upstream !== only || others.length > 0 || fetched === undefined) continue;
       // Instructions cannot be corrected later, so lists of the other era are not enough.
       const isKnown = offers.offerIn(upstream.id, key) !== undefined;
       if (isKnown || records.hasFailed(upstream.id)) continue;
-      const first = [{ id: upstream.id, wasListed: false, refreshing, refreshId: refreshIdOf(upstream, key) }];
+      const first = [{ id: upstream.id, wasListed: false, fetched, fetchId: fetchIdOf(upstream, key) }];
       await this.#await(first, waitMs, this.#recordLate);
     }
   }
@@ -128,14 +128,15 @@ export class ListRefresher {
    */
   refreshFor(holder: ConnectionHolder): Promise<void> | undefined {
     const reading = this.#parts.reading();
-    return reading === undefined ? this.#check(holder) : this.#checkAfter(reading, holder);
+    return reading === undefined ? this.#check(holder) : this.#checkAfterReading(reading, holder);
   }
 
-  async #checkAfter(reading: Promise<unknown>, holder: ConnectionHolder): Promise<void> {
+  async #checkAfterReading(reading: Promise<unknown>, holder: ConnectionHolder): Promise<void> {
     await resultWithin(reading, READ_WAIT_MS);
     await this.#check(holder);
   }
 
+  /** Checks the lists of a holder, unless that was done a short time ago. Requests during a check wait for it. */
   #check(holder: ConnectionHolder): Promise<void> | undefined {
     const now = performance.now();
     const before = this.#recent.get(holder);
@@ -144,8 +145,8 @@ export class ListRefresher {
       this.bringUpToDate(holder);
       return undefined;
     }
-    const check: Check = { atMs: now, running: undefined };
-    const running = this.#refreshFor(holder).finally(() => (check.running = undefined));
+    const check: ListCheck = { atMs: now, running: undefined };
+    const running = this.#fetchListsFor(holder).finally(() => (check.running = undefined));
     check.running = running;
     this.#recent.set(holder, check);
     return this.#waitFor(holder, running);
@@ -154,17 +155,17 @@ export class ListRefresher {
   /** Fetches the lists of every upstream. Resolves when each has been listed or has failed. */
   async refreshAll(): Promise<void> {
     const usable = [...this.#parts.upstreams.values()].filter(({ config }) => config.problem === undefined);
-    await Promise.all(usable.map((upstream) => this.#refresh(upstream, FIRST_CLIENT)));
+    await Promise.all(usable.map((upstream) => this.#fetch(upstream, FIRST_CLIENT)));
   }
 
   /** Fetches the lists of one upstream before any client has connected, in the era of nearly all clients. */
   refreshAtStart(upstream: Upstream): Promise<boolean> {
-    return this.#refresh(upstream, FIRST_CLIENT);
+    return this.#fetch(upstream, FIRST_CLIENT);
   }
 
   /** Fetches the lists of one upstream, unless they are known. */
   refreshUnlessKnown(upstream: Upstream): Promise<boolean> | undefined {
-    return this.#refreshIfStale(upstream, FIRST_CLIENT);
+    return this.#fetchIfStale(upstream, FIRST_CLIENT);
   }
 
   /** Lets the next list request of every holder check the lists, since upstreams have come or gone. */
@@ -187,21 +188,22 @@ export class ListRefresher {
     if (holder.catalogVersion !== this.#parts.offers.version) this.#parts.refreshCatalog(holder);
   }
 
-  async #refreshFor(holder: ConnectionHolder): Promise<void> {
+  /** Begins to fetch missing and outdated lists, and waits in bounded time for those that were never fetched. */
+  async #fetchListsFor(holder: ConnectionHolder): Promise<void> {
     const { offers, records, settings } = this.#parts;
     const { waitMs } = settings().lists;
-    const unlisted: Awaited[] = [];
+    const unlisted: AwaitedFetch[] = [];
     for (const upstream of this.#usableUpstreams(holder.view)) {
       const { id } = upstream;
       const client = listingClient(upstream, holder);
       const key = offerKeyFor(upstream, client);
       const isKnown = await offers.load(id, key);
-      const refreshing = this.#refreshIfStale(upstream, client);
-      if (isKnown || refreshing === undefined || records.hasFailed(id)) continue;
+      const fetched = this.#fetchIfStale(upstream, client);
+      if (isKnown || fetched === undefined || records.hasFailed(id)) continue;
       const wasListed = offers.offerFor(id, { ...key, era: holder.era, capabilityKey: '' }) !== undefined;
-      const refreshId = refreshIdOf(upstream, key);
-      if (wasListed && this.#slow.has(refreshId)) continue;
-      unlisted.push({ id, wasListed, refreshing, refreshId });
+      const fetchId = fetchIdOf(upstream, key);
+      if (wasListed && this.#slow.has(fetchId)) continue;
+      unlisted.push({ id, wasListed, fetched, fetchId });
     }
     const variants = unlisted.filter(({ wasListed }) => wasListed);
     const firsts = unlisted.filter(({ wasListed }) => !wasListed);
@@ -210,7 +212,7 @@ export class ListRefresher {
       this.#await(variants, Math.min(FEATURES_WAIT_MS, waitMs), (one) => {
         // Clients choose the capabilities in the key. Without an entry, a request waits once more.
         if (this.#slow.size >= MAX_SLOW) this.#slow.clear();
-        this.#slow.add(one.refreshId);
+        this.#slow.add(one.fetchId);
       }),
     ]);
   }
@@ -219,15 +221,15 @@ export class ListRefresher {
    * Records that an upstream is not listed in time, so that later clients do not wait for it. A listing that has failed is no reason:
    * the upstream may have refused the credentials of one principal.
    */
-  readonly #recordLate = ({ id, refreshId }: Awaited) => {
-    if (this.#refreshing.has(refreshId)) this.#parts.records.record(id, true);
+  readonly #recordLate = ({ id, fetchId }: AwaitedFetch) => {
+    if (this.#fetches.has(fetchId)) this.#parts.records.record(id, true);
   };
 
   /** Waits in bounded time, and calls `onLate` for each upstream that is not listed by then. */
-  async #await(awaited: readonly Awaited[], limitMs: number, onLate: (one: Awaited) => void): Promise<void> {
+  async #await(awaited: readonly AwaitedFetch[], limitMs: number, onLate: (one: AwaitedFetch) => void): Promise<void> {
     if (awaited.length === 0) return;
     const late = new Set(awaited);
-    const all = awaited.map((one) => one.refreshing.then((isFetched) => isFetched && late.delete(one)));
+    const all = awaited.map((one) => one.fetched.then((isFetched) => isFetched && late.delete(one)));
     await resultWithin(Promise.all(all), limitMs);
     for (const one of late) onLate(one);
   }
@@ -250,12 +252,12 @@ export class ListRefresher {
     return config.target.kind === 'stdio' ? Number.POSITIVE_INFINITY : LIST_TTL_MS;
   }
 
-  #refreshIfStale(upstream: Upstream, client: ListingClient): Promise<boolean> | undefined {
+  #fetchIfStale(upstream: Upstream, client: ListingClient): Promise<boolean> | undefined {
     const key = offerKeyFor(upstream, client);
     const ageMs = this.#parts.offers.ageMs(upstream.id, key);
     if (ageMs === undefined && this.#isFreshOnDisk(upstream, key)) return undefined;
     if (ageMs !== undefined && ageMs < this.#ttlMs(upstream, key)) return undefined;
-    return this.#refresh(upstream, client);
+    return this.#fetch(upstream, client);
   }
 
   /**
@@ -278,14 +280,14 @@ export class ListRefresher {
     const client = listingClient(upstream, holder);
     if (this.#parts.offers.ageMs(upstreamId, offerKeyFor(upstream, client)) !== undefined) return;
     // The listing must request the process before the holder does.
-    void this.#refresh(upstream, client, 'now');
+    void this.#fetch(upstream, client, 'now');
   }
 
   /** Resolves with true if the lists were fetched. The upstream's state has the reason of a failure. */
-  #refresh(upstream: Upstream, client: ListingClient, begin: 'now' | 'in turn' = 'in turn'): Promise<boolean> {
+  #fetch(upstream: Upstream, client: ListingClient, begin: 'now' | 'in turn' = 'in turn'): Promise<boolean> {
     const { audience } = offerKeyFor(upstream, client);
-    const key = refreshIdOf(upstream, offerKeyFor(upstream, client));
-    const running = this.#refreshing.get(key);
+    const key = fetchIdOf(upstream, offerKeyFor(upstream, client));
+    const running = this.#fetches.get(key);
     // One that a reload has replaced meanwhile may still be listing under the same id.
     if (running?.upstream === upstream) return running.fetched;
     const { records } = this.#parts;
@@ -307,15 +309,15 @@ export class ListRefresher {
         },
       )
       .finally(() => {
-        if (this.#refreshing.get(key)?.upstream === upstream) this.#refreshing.delete(key);
+        if (this.#fetches.get(key)?.upstream === upstream) this.#fetches.delete(key);
       });
-    this.#refreshing.set(key, { upstream, fetched });
+    this.#fetches.set(key, { upstream, fetched });
     return fetched;
   }
 }
 
 /** Returns the id of a fetch: requests for the same lists of an upstream share one. */
-function refreshIdOf({ id }: Upstream, key: OfferKey): string {
+function fetchIdOf({ id }: Upstream, key: OfferKey): string {
   return `${id} ${offerKeyText(key)}`;
 }
 
