@@ -33,7 +33,7 @@ const TOOLS_CHANGED = 'notifications/tools/list_changed';
 const PROMPTS_CHANGED = 'notifications/prompts/list_changed';
 const URI = 'file:///a';
 /** The time within which an update waits for other connections. */
-const WINDOW_MS = 25;
+const WINDOW_MS = 25; // subject
 const BOB: Principal = { key: 'bob', keyName: 'bob', label: 'bob', scopes: [] };
 
 const notification = (method: string, params?: object): Notification => ({

@@ -43,7 +43,7 @@ const TIMEOUT = { timeout: 120_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 const DONE = { content: [] };
 /** The time within which the gateway notices the end of a process. */
-const RESEND_MS = 150;
+const RESEND_MS = 150; // subject
 const FORM = { message: 'name?', requestedSchema: { type: 'object', properties: {} } };
 
 interface Own extends Partial<Pick<CallsParts, 'isPinned' | 'audit'>> {

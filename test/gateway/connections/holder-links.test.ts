@@ -17,7 +17,7 @@ const UNSUBSCRIBE = 'resources/unsubscribe';
 const SET_LEVEL = 'logging/setLevel';
 const URI = 'file:///a';
 /** The longest that a new link waits for the answers to its log level and subscriptions. */
-const PREPARE_MS = 1_000;
+const PREPARE_MS = 1_000; // subject
 
 /** Real links over real upstreams, with the upstreams of which a link was asked for and opened. */
 function linking(...args: ConstructorParameters<typeof GatewayParts>) {
