@@ -221,8 +221,8 @@ export class Edge {
     const toClients = (origin: string) => clientsHandler(this.#parts, next, this.#endpoints, authenticator, origin);
     const toOperator = (address: Address) => operatorHandler(this.#parts, next, address);
     const isTls = ({ tls }: Config) => tls !== undefined;
-    const isMoved = !isSameAddress(this.#config.listen, next.listen) || isTls(this.#config) !== isTls(next);
-    const isOperatorMoved = !isSameAddress(this.#config.operator, next.operator);
+    const isMoved = !isDeepStrictEqual(this.#config.listen, next.listen) || isTls(this.#config) !== isTls(next);
+    const isOperatorMoved = !isDeepStrictEqual(this.#config.operator, next.operator);
     if (isMoved) assertOtherPort('gateway.listen', this.#config.listen, next.listen);
     if (isOperatorMoved) assertOtherPort('gateway.operator', this.#config.operator, next.operator);
     const clients = isMoved ? await openClients(next, toClients) : this.#clients;
@@ -359,10 +359,6 @@ function eventLogsOf(
     onLimit: (limit) => metrics.countLimit(limit),
     onError: (thrown) => log.error({ err: thrown }, 'events of a stream cannot be stored'),
   });
-}
-
-function isSameAddress(a: Address | undefined, b: Address | undefined): boolean {
-  return isDeepStrictEqual(a, b);
 }
 
 /** @throws {StartError} if both addresses have one port: the new one cannot be opened before the old one is closed. */
