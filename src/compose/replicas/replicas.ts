@@ -156,7 +156,7 @@ export async function openReplicas(
       setHandler(forwardedRequests({ front, endpoints, log, callers, bodyBytes }));
       const watch = new RingWatch(ring, internalKeys, log, {
         ...callbacks,
-        // What other processes have sealed by the lost keys is worth nothing.
+        // The connections between replicas were authenticated by the lost keys.
         onLost: () => {
           server.closeConnections();
           owners.closeConnections();

@@ -14,24 +14,23 @@ export interface RingCallbacks {
   readonly onRingReplaced: () => Promise<void>;
 }
 
+interface RingEvents extends RingCallbacks {
+  /** Runs at once when the ring was replaced, before `onRingReplaced`. */
+  readonly onLost: () => void;
+}
+
 /** Reads the ring of keys in Redis again and again, and reports what has changed. */
 export class RingWatch {
   readonly #ring: KeyStore;
   readonly #internalKeys: InternalKeys;
   readonly #log: Logger;
-  readonly #callbacks: RingCallbacks & { readonly onLost: () => void };
+  readonly #callbacks: RingEvents;
   readonly #timer: NodeJS.Timeout;
   #isReading = false;
   #isReplaced = false;
   #known = '';
 
-  /** @param callbacks `onLost` runs at once when the ring was replaced, before {@link RingCallbacks.onRingReplaced}. */
-  constructor(
-    ring: KeyStore,
-    internalKeys: InternalKeys,
-    log: Logger,
-    callbacks: RingCallbacks & { readonly onLost: () => void },
-  ) {
+  constructor(ring: KeyStore, internalKeys: InternalKeys, log: Logger, callbacks: RingEvents) {
     this.#ring = ring;
     this.#internalKeys = internalKeys;
     this.#log = log;
