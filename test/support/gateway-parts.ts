@@ -10,7 +10,7 @@ import { StateLosses } from '../../src/gateway/connections/state-losses.ts';
 import type { Caller } from '../../src/gateway/exchange/caller.ts';
 import type { ConnectionHolder, Upstream as GatewayUpstream } from '../../src/gateway/exchange/connection-holder.ts';
 import type { Client, Exchange } from '../../src/gateway/exchange/exchange.ts';
-import { Gate } from '../../src/gateway/exchange/gate.ts';
+import { Gate, type VerdictObserver } from '../../src/gateway/exchange/gate.ts';
 import { OpenExchange } from '../../src/gateway/exchange/open-exchange.ts';
 import type { MessageSink } from '../../src/gateway/front.ts';
 import { Offers } from '../../src/gateway/lists/offers.ts';
@@ -19,7 +19,9 @@ import { LOCAL, type Principal } from '../../src/policy/principal.ts';
 import { type Message, notificationText, parseMessage } from '../../src/protocol/jsonrpc.ts';
 import type { Revision } from '../../src/protocol/revisions.ts';
 import type { Severity } from '../../src/protocol/severity.ts';
+import type { OfferStore } from '../../src/store/offer-store.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
+import type { CredentialSource } from '../../src/upstream/connection-key.ts';
 import { ConnectionQuota } from '../../src/upstream/quota/connection-quota.ts';
 import { ONE_PRINCIPAL } from '../../src/upstream/quota/fair-pool.ts';
 import { Upstream } from '../../src/upstream/upstream.ts';
@@ -31,8 +33,17 @@ import { Changes } from './changes.ts';
 import { UPSTREAM } from './core.ts';
 import type { MemoryUpstream } from './memory-upstream.ts';
 
-interface PartsUpstream extends Partial<UpstreamConfig> {
+export interface PartsUpstream extends Partial<UpstreamConfig> {
   readonly memory: MemoryUpstream;
+  /** Default: `gateway`. */
+  readonly credentials?: CredentialSource;
+}
+
+/** What a gateway has around its parts. */
+export interface PartsSurroundings {
+  /** Default: one in memory that is empty. */
+  readonly store?: OfferStore;
+  readonly onVerdict?: VerdictObserver | undefined;
 }
 
 interface ClientOptions {
@@ -78,14 +89,11 @@ export class TestStream implements MessageSink {
   }
 }
 
-const NO_EVENTS: UpstreamEvents<Exchange, ConnectionHolder> = {
+const NO_EVENTS = {
   onNotification: () => undefined,
   onServerRequest: () => undefined,
   onLinkClosed: () => undefined,
   onStateChange: () => undefined,
-  prepareLists: () => Promise.resolve(),
-  onLists: () => undefined,
-  onEras: () => undefined,
 };
 
 /**
@@ -99,7 +107,8 @@ export class GatewayParts implements AsyncDisposable {
   /** Sessions and groups, in the order of their creation. */
   readonly holders: ConnectionHolder[] = [];
   readonly metrics = createMetrics('test');
-  readonly store = new MemoryOfferStore();
+  readonly store: OfferStore;
+  readonly gate: Gate;
   /** The lines of the log. */
   readonly lines: string[] = [];
   readonly log = pino({ level: 'debug' }, { write: (line) => void this.lines.push(line) });
@@ -113,26 +122,34 @@ export class GatewayParts implements AsyncDisposable {
     /** Receives the events of the upstreams. Lists go to the offers in any case. */
     events: Partial<UpstreamEvents<Exchange, ConnectionHolder>> = {},
     overrides: Overrides = {},
+    { store = new MemoryOfferStore(), onVerdict }: PartsSurroundings = {},
   ) {
-    const configs = Object.entries(upstreams).map(([id, { memory: _memory, ...own }]) => upstreamConfig(id, own));
+    const configs = Object.entries(upstreams).map(([id, one]) => upstreamConfig(id, one));
     this.config = configWith({ upstreams: configs, ...overrides });
+    this.store = store;
+    this.gate = new Gate(this.config.access, onVerdict === undefined ? [] : [onVerdict]);
     this.views = viewsOf(this.config);
     this.offers = new Offers({
       config: this.config,
       views: this.views,
-      audienceOf: () => '',
-      gate: new Gate(this.config.access, []),
+      audienceOf: (id, principal) => this.upstreams.get(id)?.audienceOf(principal) ?? '',
+      gate: this.gate,
       store: this.store,
       log: this.log,
       metrics: this.metrics,
     });
     this.#events = {
       ...NO_EVENTS,
+      prepareLists: (upstream, offer) => this.offers.prepare(upstream, offer),
       onLists: (upstream, key, offer) => void this.offers.update(upstream, key, offer),
       onEras: (upstream, eras) => void this.offers.setEras(upstream, eras),
       ...events,
     };
-    for (const [id, { memory, ...own }] of Object.entries(upstreams)) this.upstreams.add(this.create(id, memory, own));
+    for (const [id, one] of Object.entries(upstreams)) {
+      const upstream = this.create(id, one);
+      this.upstreams.add(upstream);
+      this.offers.setEras(id, upstream.eras);
+    }
   }
 
   /** Returns an upstream of the config. @throws {TypeError} if there is none with this id. */
@@ -143,17 +160,17 @@ export class GatewayParts implements AsyncDisposable {
   }
 
   /** Constructs an upstream, which may replace that of the same id. */
-  create(id: string, { start }: MemoryUpstream, own: Partial<UpstreamConfig> = {}): GatewayUpstream {
-    const config = upstreamConfig(id, own);
+  create(id: string, one: PartsUpstream): GatewayUpstream {
+    const config = upstreamConfig(id, one);
     const era = config.era === 'auto' ? 'either' : config.era;
     const isProcess = config.target.kind === 'stdio';
     return new Upstream(
       {
         config,
-        transports: [{ era, isProcess, hasCallStreams: !isProcess, start }],
+        transports: [{ era, isProcess, hasCallStreams: !isProcess, start: one.memory.start }],
         quota: new ConnectionQuota({ limit: Infinity, refusal: '' }),
         shares: ONE_PRINCIPAL,
-        credentials: 'gateway',
+        credentials: one.credentials ?? 'gateway',
         clientInfo: RawObject.EMPTY,
         log: this.log,
         tracing: undefined,
@@ -238,7 +255,7 @@ export class GatewayParts implements AsyncDisposable {
   }
 }
 
-function upstreamConfig(id: string, own: Partial<UpstreamConfig>): UpstreamConfig {
+function upstreamConfig(id: string, { memory: _memory, credentials: _source, ...own }: PartsUpstream): UpstreamConfig {
   return { ...UPSTREAM, id, title: id, prefix: `${id}__`, ...own };
 }
 

@@ -372,18 +372,24 @@ test('a call with a key is limited when it is made, and not when it is repeated'
   assert.equal(sentCalls(memory).length, 1);
 });
 
-test('a call that waits for its client has no slot, and goes on with the answers', TIMEOUT, async () => {
+/** A call whose client is asked, at an upstream with one slot, and a call of another client after the question. */
+async function askedCall() {
   const { memory, finish } = asking();
   const { at, begin, upstream } = await calling(memory, { upstream: { era: 'modern', concurrency: 1, queue: 0 } });
-  await using _ = at;
   const client = at.session({ capabilities: { elicitation: {} } });
   const asked = begin(client.session, ASKED);
   const call = endOf(asked.answer());
   await asked.stream.until(() => asked.stream.messages[0]);
   const other = endOf(begin(at.session().session).answer());
+  return { at, upstream, memory, call, other, finish, answer: () => answerQuestion(client, asked) };
+}
+
+test('a call that waits for its client has no slot, and goes on with the answers', TIMEOUT, async () => {
+  const { at, upstream, call, other, finish, answer } = await askedCall();
+  await using _ = at;
   await finish();
   assert.equal(await other, 'result');
-  await answerQuestion(client, asked);
+  await answer();
   const { params } = await finish();
   assert.equal(await call, 'result');
   assert.deepEqual(params?.value('inputResponses'), { name: { action: 'accept', content: { name: 'x' } } });
@@ -391,16 +397,10 @@ test('a call that waits for its client has no slot, and goes on with the answers
 });
 
 test('a call whose slot is taken while its client answers ends, and the other goes on', TIMEOUT, async () => {
-  const { memory, finish } = asking();
-  const { at, begin, upstream } = await calling(memory, { upstream: { era: 'modern', concurrency: 1, queue: 0 } });
+  const { at, upstream, memory, call, other, finish, answer } = await askedCall();
   await using _ = at;
-  const client = at.session({ capabilities: { elicitation: {} } });
-  const asked = begin(client.session, ASKED);
-  const call = endOf(asked.answer());
-  await asked.stream.until(() => asked.stream.messages[0]);
-  const other = endOf(begin(at.session().session).answer());
   await memory.until(() => sentCalls(memory)[1]);
-  await answerQuestion(client, asked);
+  await answer();
   assert.equal(await call, 'overloaded no');
   assert.equal(upstream.limiter.activeCount, 1, 'that of the other call');
   await finish();
@@ -415,7 +415,7 @@ test('a call that waited at a replaced upstream is made there, a later one is no
   const { session } = at.session();
   const ends = [begin(session), begin(session)].map((call) => endOf(call.answer()));
   const first = await old.next();
-  const stopped = at.upstreams.replace(at.create('up', fresh.memory), 60_000);
+  const stopped = at.upstreams.replace(at.create('up', { memory: fresh.memory }), 60_000);
   links.onReplaced('up', at.holders);
   const later = endOf(begin(session).answer());
   const third = await fresh.next();

@@ -5,7 +5,7 @@ import { commonKey, EMPTY_OFFER } from '../../../src/catalog/offer.ts';
 import { GatewayError } from '../../../src/errors.ts';
 import { Dispatcher, type EraHandler } from '../../../src/gateway/calls/dispatcher.ts';
 import type { ClientGroup } from '../../../src/gateway/clients/client-group.ts';
-import { ModernClient } from '../../../src/gateway/clients/modern-client.ts';
+import type { ModernClient } from '../../../src/gateway/clients/modern-client.ts';
 import { ListAnswers } from '../../../src/gateway/forward/list-answers.ts';
 import { PageCache } from '../../../src/gateway/forward/page-cache.ts';
 import { ResultTranslator } from '../../../src/gateway/forward/result-translator.ts';
@@ -18,7 +18,7 @@ import type { Answer, Request } from '../../../src/protocol/jsonrpc.ts';
 import { MemoryKeyStore } from '../../../src/store/memory/key-store.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
 import { accessOf, ANYONE } from '../../policy/policies.ts';
-import { listedUpstreams, type ListedOptions, type ListedUpstreams } from '../../support/listed-upstreams.ts';
+import { type ListedOptions, ListedUpstreams } from '../../support/listed-upstreams.ts';
 import { memoryUpstream, type Script } from '../../support/memory-upstream.ts';
 
 interface One {
@@ -55,7 +55,7 @@ async function trial(own: Partial<Handler> = {}, options: ListedOptions = {}, sc
   const log: string[] = [];
   const memory = memoryUpstream({ lists: LISTS, capabilities: CAPABILITIES, ...script });
   const onVerdict: ListedOptions['onVerdict'] = ({ effect, method }) => log.push(`${effect} ${method}`);
-  const setup = await listedUpstreams({ up: { memory } }, { onVerdict, ...options });
+  const setup = await ListedUpstreams.open({ up: { memory } }, { onVerdict, ...options });
   const { refresher: listRefresher, gate, upstreams } = setup;
   const policy = new QuestionPolicy({
     rulesOf: ignore,
@@ -81,8 +81,7 @@ async function trial(own: Partial<Handler> = {}, options: ListedOptions = {}, sc
     answer: ({ request }) => record(`era ${request.method}`),
     ...own,
   });
-  const group = setup.client({ principal: ANNA });
-  const client = new ModernClient(group.caller, group, undefined, undefined);
+  const { group, client } = setup.group({ principal: ANNA });
   return {
     setup,
     dispatcher,

@@ -271,7 +271,7 @@ test('a subscription whose upstream is replaced before its answer moves along', 
   const subscribing = links.subscribe(session, `up+${URI}`, to());
   const answer = await old.arrived();
   const link = [...at.upstream('up').links()][0];
-  const stopped = at.upstreams.replace(at.create('up', fresh), 60_000);
+  const stopped = at.upstreams.replace(at.create('up', { memory: fresh }), 60_000);
   links.onReplaced('up', [session]);
   assert.equal(link?.connection.isClosed, false, 'the request goes on');
   answer();

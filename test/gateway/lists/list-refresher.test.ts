@@ -8,7 +8,7 @@ import type { ListingClient } from '../../../src/gateway/lists/list-refresher.ts
 import { RawObject } from '../../../src/json/json.ts';
 import { NO_FEATURES } from '../../../src/upstream/link/link.ts';
 import { HttpStatusError } from '../../../src/upstream/rpc/http-status-error.ts';
-import { listedUpstreams, REMOTE } from '../../support/listed-upstreams.ts';
+import { ListedUpstreams, REMOTE } from '../../support/listed-upstreams.ts';
 import { memoryUpstream } from '../../support/memory-upstream.ts';
 import { PATIENCE_MS } from '../../support/patience.ts';
 import { stopTime } from '../../support/stopped-time.ts';
@@ -49,7 +49,7 @@ async function isPending(work: Promise<unknown> | undefined): Promise<boolean> {
 test('many requests for a hanging upstream take one place among the starting ones', async (t) => {
   stopTime(t);
   const [hanging, other] = [gated(), healthy()];
-  await using setup = await listedUpstreams({ hanging, other });
+  await using setup = await ListedUpstreams.open({ hanging, other });
   const upstream = setup.upstream('hanging');
   const requests = Array.from({ length: 40 }, () => setup.refresher.refreshAtStart(upstream));
   assert.equal(await setup.refresher.refreshAtStart(setup.upstream('other')), true);
@@ -59,7 +59,7 @@ test('many requests for a hanging upstream take one place among the starting one
 
 test('an upstream is listed although the one that it has replaced still hangs', async () => {
   const [before, after] = [gated(), healthy()];
-  await using setup = await listedUpstreams({ up: before });
+  await using setup = await ListedUpstreams.open({ up: before });
   const old = setup.upstream('up');
   const hanging = setup.refresher.refreshAtStart(old);
   await before.isStarting();
@@ -72,14 +72,14 @@ test('an upstream is listed although the one that it has replaced still hangs', 
 test('an upstream that starts too slowly is recorded although its predecessor failed', async (t) => {
   const time = stopTime(t);
   const [before, after] = [gated(), gated()];
-  await using setup = await listedUpstreams({ up: before }, { waitMs: 5_000 });
+  await using setup = await ListedUpstreams.open({ up: before }, { waitMs: 5_000 });
   const old = setup.upstream('up');
   // A request in flight, so that the old one is not stopped yet.
   old.limiter.acquire('');
   const hanging = setup.refresher.refreshAtStart(old);
   await before.isStarting();
   const replaced = setup.upstreams.replace(setup.create('up', after), PATIENCE_MS);
-  const waiting = setup.refresher.refreshFor(setup.client());
+  const waiting = setup.refresher.refreshFor(setup.group().group);
   await after.isStarting();
   before.fail();
   assert.equal(await hanging, false);
@@ -93,7 +93,7 @@ test('an upstream that starts too slowly is recorded although its predecessor fa
 test('the outcome of a retired upstream is not recorded for its successor', async () => {
   for (const outcome of ['fail', 'open'] as const) {
     const gate = gated();
-    await using setup = await listedUpstreams({ up: gate });
+    await using setup = await ListedUpstreams.open({ up: gate });
     const hadFailed = outcome === 'open';
     setup.records.record('up', hadFailed);
     const listing = setup.refresher.refreshAtStart(setup.upstream('up'));
@@ -110,8 +110,8 @@ test('refused credentials of one principal leave the waits of others as they are
   const start = ({ audience }: { readonly audience: string }) =>
     audience === 'anna' ? Promise.reject(refusal) : Promise.resolve();
   const memory = memoryUpstream({ lists: LISTS, start });
-  await using setup = await listedUpstreams({ up: { memory, target: REMOTE, credentials: 'principal' } });
-  const clientOf = (key: string) => setup.client({ principal: { key, label: key, scopes: [] } });
+  await using setup = await ListedUpstreams.open({ up: { memory, target: REMOTE, credentials: 'principal' } });
+  const clientOf = (key: string) => setup.group({ principal: { key, label: key, scopes: [] } }).group;
   await setup.refresher.refreshFor(clientOf('anna'));
   assert.equal(setup.records.hasFailed('up'), false);
   const bert = clientOf('bert');
@@ -122,7 +122,7 @@ test('refused credentials of one principal leave the waits of others as they are
 test('clients wait for a hanging only upstream as configured, and then never again', async (t) => {
   const time = stopTime(t);
   const gate = gated();
-  await using setup = await listedUpstreams({ up: gate }, { waitMs: 5_000 });
+  await using setup = await ListedUpstreams.open({ up: gate }, { waitMs: 5_000 });
   const waiting = setup.refresher.beginFirstLists('up', FIRST);
   await gate.isStarting();
   time.pass(4_999);
@@ -130,15 +130,15 @@ test('clients wait for a hanging only upstream as configured, and then never aga
   time.pass(1);
   await waiting;
   await setup.refresher.beginFirstLists('up', FIRST);
-  await setup.refresher.refreshFor(setup.client({ view: 'up' }));
+  await setup.refresher.refreshFor(setup.group({ view: 'up' }).group);
 });
 
 test('requests during a check wait for it, and the next check is 30 s later', async (t) => {
   const time = stopTime(t);
   const gate = gated();
-  await using setup = await listedUpstreams({ up: { ...gate, isolation: 'shared' } });
+  await using setup = await ListedUpstreams.open({ up: { ...gate, isolation: 'shared' } });
   const { refresher, offers } = setup;
-  const client = setup.client();
+  const client = setup.group().group;
   const [first, second] = [refresher.refreshFor(client), refresher.refreshFor(client)];
   await gate.isStarting();
   assert.equal(client.awaitedLists, 2);
@@ -156,8 +156,8 @@ test('requests during a check wait for it, and the next check is 30 s later', as
 });
 
 test('a request between two checks gets newer lists at once', async () => {
-  await using setup = await listedUpstreams({ up: healthy() });
-  const client = setup.client();
+  await using setup = await ListedUpstreams.open({ up: healthy() });
+  const client = setup.group().group;
   await setup.refresher.refreshFor(client);
   setup.offers.update('up', COMMON, { ...OFFER, tools: [RawObject.of({ ...ECHO, name: 'newer' })] });
   assert.equal(setup.refresher.refreshFor(client), undefined);
@@ -165,8 +165,8 @@ test('a request between two checks gets newer lists at once', async () => {
 });
 
 test('a request checks at once when upstreams have come or gone', async () => {
-  await using setup = await listedUpstreams({ up: healthy(), late: healthy() });
-  const client = setup.client();
+  await using setup = await ListedUpstreams.open({ up: healthy(), late: healthy() });
+  const client = setup.group().group;
   await setup.upstreams.remove('late', 0);
   await setup.refresher.refreshFor(client);
   setup.upstreams.add(setup.create('late', healthy()));
@@ -181,8 +181,8 @@ test('a check comes after the lists that another process has changed, at most 25
   for (const isRead of [true, false]) {
     const up = healthy();
     const { promise, resolve } = Promise.withResolvers<void>();
-    await using setup = await listedUpstreams({ up }, { reading: () => promise });
-    const waiting = setup.refresher.refreshFor(setup.client());
+    await using setup = await ListedUpstreams.open({ up }, { reading: () => promise });
+    const waiting = setup.refresher.refreshFor(setup.group().group);
     await nextTurn();
     time.pass(249);
     assert.equal(await isPending(waiting), true);
@@ -197,7 +197,7 @@ test('a check comes after the lists that another process has changed, at most 25
 test('lists of remote upstreams are valid for 5 s to 5 min, and of processes forever', async (t) => {
   const time = stopTime(t);
   const remote = { ...healthy(), target: REMOTE };
-  await using setup = await listedUpstreams({ silent: remote, modest: remote, hasty: remote, lasting: remote });
+  await using setup = await ListedUpstreams.open({ silent: remote, modest: remote, hasty: remote, lasting: remote });
   for (const { id, statedMs, validMs } of [
     { id: 'silent', statedMs: 0, validMs: 300_000 },
     { id: 'modest', statedMs: 60_000, validMs: 60_000 },
@@ -210,7 +210,7 @@ test('lists of remote upstreams are valid for 5 s to 5 min, and of processes for
     time.pass(1);
     assert.equal(await setup.refresher.refreshUnlessKnown(setup.upstream(id)), true, id);
   }
-  await using processes = await listedUpstreams({ up: healthy() });
+  await using processes = await ListedUpstreams.open({ up: healthy() });
   processes.offers.update('up', COMMON, OFFER);
   time.pass(24 * HOUR_MS);
   assert.equal(processes.refresher.refreshUnlessKnown(processes.upstream('up')), undefined);
@@ -225,11 +225,11 @@ test('fresh lists on disk spare the start of a process that works and is not req
     failed: healthy(),
   };
   {
-    await using before = await listedUpstreams(scripted, { store });
+    await using before = await ListedUpstreams.open(scripted, { store });
     await before.refresher.refreshAll();
     before.records.record('failed', true);
   }
-  await using setup = await listedUpstreams(scripted, { store });
+  await using setup = await ListedUpstreams.open(scripted, { store });
   const fetched = [...setup.upstreams.values()].map(async (upstream) =>
     (await setup.refresher.refreshUnlessKnown(upstream)) === true ? [upstream.id] : [],
   );
@@ -243,9 +243,9 @@ test('clients with capabilities wait 1 s for lists of their own, and only once',
     lists: LISTS,
     start: () => (memory.starts === 1 ? Promise.resolve() : gate.promise),
   });
-  await using setup = await listedUpstreams({ up: { memory } });
+  await using setup = await ListedUpstreams.open({ up: { memory } });
   await setup.refresher.refreshAtStart(setup.upstream('up'));
-  const client = () => setup.client({ capabilities: { sampling: {} } });
+  const client = () => setup.group({ capabilities: { sampling: {} } }).group;
   const waiting = setup.refresher.refreshFor(client());
   await memory.until(() => memory.starts === 2 || undefined);
   time.pass(999);
@@ -261,9 +261,9 @@ test('clients with capabilities wait 1 s for lists of their own, and only once',
 
 test('only a process that is not listed yet is listed when it starts for a call', async () => {
   const [unlisted, listed, remote] = [healthy(), healthy(), { ...healthy(), target: REMOTE }];
-  await using setup = await listedUpstreams({ unlisted, listed, remote });
+  await using setup = await ListedUpstreams.open({ unlisted, listed, remote });
   await setup.refresher.refreshAtStart(setup.upstream('listed'));
-  for (const id of ['gone', 'remote', 'listed', 'unlisted']) setup.refresher.beginListing(setup.client(), id);
+  for (const id of ['gone', 'remote', 'listed', 'unlisted']) setup.refresher.beginListing(setup.group().group, id);
   await unlisted.memory.until(() => unlisted.memory.requests('tools/list')[0]);
   assert.deepEqual(
     [unlisted, listed, remote].map(({ memory }) => memory.requests('tools/list').length),
@@ -274,9 +274,9 @@ test('only a process that is not listed yet is listed when it starts for a call'
 test('all upstreams are listed although one does not start and one must not', async () => {
   const memory = memoryUpstream({ start: () => Promise.reject(new Error('does not start')) });
   const misconfigured = { ...healthy(), problem: 'a variable is not set' };
-  await using setup = await listedUpstreams({ down: { memory }, misconfigured, up: healthy() });
+  await using setup = await ListedUpstreams.open({ down: { memory }, misconfigured, up: healthy() });
   await setup.refresher.refreshAll();
-  const client = setup.client();
+  const client = setup.group().group;
   assert.deepEqual(toolsOf(client), ['up__echo']);
   assert.deepEqual(
     ['down', 'misconfigured', 'up'].map((id) => setup.records.hasFailed(id)),
@@ -290,7 +290,7 @@ test('an upstream whose last listing failed is started after the others', async 
     const start = async () => void started.push(id);
     return { memory: memoryUpstream({ lists: LISTS, start }) };
   };
-  await using setup = await listedUpstreams({ down: noting('down'), up: noting('up') });
+  await using setup = await ListedUpstreams.open({ down: noting('down'), up: noting('up') });
   setup.records.record('down', true);
   await setup.refresher.beginFirstLists('', FIRST);
   await Promise.all(['down', 'up'].map((id) => setup.refresher.refreshAtStart(setup.upstream(id))));
