@@ -1,9 +1,7 @@
 import { GatewayError } from '../errors.ts';
 import type { AuditEvent } from './audit-event.ts';
-import type { AuditSink } from './audit-sink.ts';
 import type { AuditWriter } from './audit-writer.ts';
-import { type AuditKey, chainLine } from './chain.ts';
-import { headText } from './head.ts';
+import { type ChainedBatch, type ChainEvents, ChainWriter, type ChainWriterParts } from './chain-writer.ts';
 import { RecordTexts } from './record-texts.ts';
 
 /** The longest time that a record waits before it is written. The death of the process loses younger ones. */
@@ -30,8 +28,7 @@ export interface AuditLogSettings {
 }
 
 /** Learns what becomes of records. */
-export interface AuditLogEvents {
-  onWritten(count: number): void;
+export interface AuditLogEvents extends ChainEvents {
   /** Records that found no room in the queue. */
   onDropped(count: number): void;
   /** A write that failed. Its records are written later. */
@@ -42,26 +39,14 @@ export interface AuditLogEvents {
   onRecovered(dropped: number): void;
   /** Runs at the end, if records could not be written. They are lost, or, if they were being written, may be. */
   onLost(count: number): void;
-  /** Runs when the file was removed or replaced while it was written. */
-  onReplaced(): void;
 }
 
 /** The parts that an {@link AuditLog} is constructed from. */
-export interface AuditLogParts {
-  readonly sink: AuditSink;
-  readonly key: AuditKey;
+export interface AuditLogParts extends ChainWriterParts {
   readonly settings: AuditLogSettings;
   readonly events: AuditLogEvents;
-  /** Members of the first record: the process, its version and its host. */
-  readonly process: Readonly<Record<string, string | number>>;
   /** Returns the time, ms since the epoch. */
   readonly now?: () => number;
-}
-
-/** The record that begins a file or a process, without the state of the chain. */
-interface Segment {
-  readonly kind: 'started' | 'rotated';
-  readonly [member: string]: string | number | boolean;
 }
 
 interface Entry {
@@ -71,19 +56,8 @@ interface Entry {
   waiter: PromiseWithResolvers<number> | undefined;
 }
 
-/** Records that have their place in the chain. */
-interface ChainedBatch {
-  readonly lines: string;
-  /** Number and MAC of the last one. */
-  readonly seq: number;
-  readonly mac: string;
-  readonly count: number;
-  /** The part of the queue that they take up until they are written. */
-  readonly bytes: number;
-}
-
 /**
- * Writes records in the order of their arrival, each chained to the one before by an HMAC, in batches and without blocking.
+ * Writes records in the order of their arrival, in batches and without blocking. {@link ChainWriter} chains them.
  *
  * If the sink fails, records wait in a bounded queue and are written later. Records beyond it are dropped, and one record says how many.
  */
@@ -91,13 +65,7 @@ export class AuditLog implements AuditWriter {
   readonly #parts: AuditLogParts;
   readonly #now: () => number;
   readonly #texts: RecordTexts;
-  #seq: number;
-  #mac: string;
-  #oldest: number;
-  /** Number of the last record that has certainly arrived. */
-  #confirmed: number;
-  /** Records that may have arrived, though their write failed. They are written again before others. */
-  #inDoubt: ChainedBatch | undefined;
+  readonly #chain: ChainWriter;
   #queue: Entry[] = [];
   #queuedBytes = 0;
   /** The number of records at the beginning of the queue that are being written. */
@@ -108,10 +76,6 @@ export class AuditLog implements AuditWriter {
   #retryMs = FIRST_RETRY_MS;
   #timer: NodeJS.Timeout | undefined;
   #working: Promise<void> | undefined;
-  /** Members of the record that must come first in the file or of the process; undefined if it is written. */
-  #segmentDue: Segment | undefined;
-  /** True if records were written after the last head. */
-  #isDirty = false;
   #upkeptMs = 0;
   #isClosed = false;
   /** No write begins after it, by {@link performance.now}. */
@@ -121,12 +85,7 @@ export class AuditLog implements AuditWriter {
     this.#parts = parts;
     this.#now = parts.now ?? Date.now;
     this.#texts = new RecordTexts(parts.settings.recordBytes, this.#now);
-    const { seq, mac, oldest, headSeq, confirmed } = parts.sink.found;
-    // A number that was used before is never used again.
-    this.#seq = Math.max(seq, headSeq);
-    this.#mac = mac;
-    this.#oldest = oldest;
-    this.#confirmed = confirmed ?? this.#seq;
+    this.#chain = new ChainWriter(parts, this.#now);
   }
 
   /** Continues the chain of the sink. If the first record cannot be written, it is written later. */
@@ -138,12 +97,12 @@ export class AuditLog implements AuditWriter {
 
   /** Number of the last record. */
   get seq(): number {
-    return this.#seq;
+    return this.#chain.seq;
   }
 
   /** MAC of the last record. */
   get mac(): string {
-    return this.#mac;
+    return this.#chain.mac;
   }
 
   get queuedBytes(): number {
@@ -154,21 +113,9 @@ export class AuditLog implements AuditWriter {
     return this.#failure !== undefined;
   }
 
-  /** Writes the record that says where the chain goes on. */
   async #begin(): Promise<void> {
-    const { cutBytes, headSeq, seq, isForged } = this.#parts.sink.found;
-    const unconfirmed = this.#seq - this.#confirmed;
-    const trouble = {
-      ...(unconfirmed > 0 ? { unconfirmed } : {}),
-      ...(cutBytes > 0 ? { cutBytes } : {}),
-      ...(headSeq > seq ? { missing: headSeq - seq } : {}),
-      ...(isForged ? { forged: true } : {}),
-    };
-    this.#segmentDue = { kind: 'started', ...this.#parts.process, ...trouble };
     try {
-      // Records without a head have lost it, so it is there before the first one.
-      if (this.#seq === 0) await this.#saveHead();
-      await this.#writeLines([]);
+      await this.#chain.begin();
       await this.#upkeep();
     } catch (thrown) {
       this.#fail(thrown);
@@ -265,7 +212,7 @@ export class AuditLog implements AuditWriter {
     this.#working ??= this.#work().finally(() => {
       this.#working = undefined;
       if (this.#queue.length > 0 || this.#failure !== undefined) this.#wakeIn(GATHER_MS);
-      else if (this.#isDirty) this.#wakeIn(UPKEEP_MS);
+      else if (this.#chain.isDirty) this.#wakeIn(UPKEEP_MS);
     });
   }
 
@@ -274,10 +221,10 @@ export class AuditLog implements AuditWriter {
     try {
       do {
         if (performance.now() >= this.#lastWriteMs) return;
-        if (this.#inDoubt !== undefined) await this.#writeAgain(this.#inDoubt);
-        if (this.#queue.length > 0 || this.#dropped > 0 || this.#segmentDue !== undefined) await this.#writeBatch();
+        if (this.#chain.inDoubt !== undefined) await this.#writeAgain(this.#chain.inDoubt);
+        if (this.#queue.length > 0 || this.#dropped > 0 || this.#chain.isSegmentDue) await this.#writeBatch();
         // Under load the queue is never empty.
-        if (this.#isDirty && performance.now() - this.#upkeptMs >= UPKEEP_MS) await this.#upkeep();
+        if (this.#chain.isDirty && performance.now() - this.#upkeptMs >= UPKEEP_MS) await this.#upkeep();
       } while (this.#queue.length > 0);
       if (this.#failure !== undefined) this.#recover();
     } catch (thrown) {
@@ -297,9 +244,9 @@ export class AuditLog implements AuditWriter {
     const lost = dropped > 0 ? [this.#droppedText(dropped)] : [];
     this.#writing = batch.length;
     try {
-      await this.#writeLines([...lost, ...batch.map(({ text }) => text)], bytes);
+      await this.#chain.write([...lost, ...batch.map(({ text }) => text)], bytes);
     } catch (thrown) {
-      if (this.#inDoubt !== undefined) {
+      if (this.#chain.inDoubt !== undefined) {
         this.#takeOut(batch, dropped);
         for (const { waiter } of batch) waiter?.reject(unavailable());
       }
@@ -307,11 +254,11 @@ export class AuditLog implements AuditWriter {
     } finally {
       this.#writing = 0;
     }
-    const firstSeq = this.#seq - batch.length + 1;
+    const firstSeq = this.#chain.seq - batch.length + 1;
     this.#takeOut(batch, dropped);
     this.#queuedBytes -= bytes;
     try {
-      if (this.#parts.settings.sync === 'write') await this.#parts.sink.sync();
+      if (this.#parts.settings.sync === 'write') await this.#chain.sync();
     } catch (thrown) {
       for (const { waiter } of batch) waiter?.reject(unavailable());
       throw thrown;
@@ -330,86 +277,17 @@ export class AuditLog implements AuditWriter {
     return JSON.stringify({ time: new Date(this.#now()).toISOString(), kind: 'dropped', count }).slice(1, -1);
   }
 
-  /**
-   * Writes records, and continues the chain with them if they were written, or may have been.
-   *
-   * @param bytes the part of the queue that they take up.
-   */
-  async #writeLines(texts: readonly string[], bytes = 0): Promise<void> {
-    const { sink, key } = this.#parts;
-    const size = texts.reduce((sum, text) => sum + text.length, 0);
-    if (sink.isFull(size)) await this.#beginFile(await sink.isInPlace());
-    const records = this.#segmentDue === undefined ? texts : [this.#segmentText(this.#segmentDue), ...texts];
-    let [seq, mac, lines] = [this.#seq, this.#mac, ''];
-    for (const text of records) {
-      const chained = chainLine(key, mac, ++seq, text);
-      mac = chained.mac;
-      lines += `${chained.line}\n`;
-    }
-    const batch = { lines, seq, mac, count: records.length, bytes };
-    if (sink.savesHeadFirst) await this.#saveHead(batch);
-    await this.#append(batch);
-  }
-
-  async #append(batch: ChainedBatch): Promise<void> {
-    const { sink, events } = this.#parts;
-    try {
-      await sink.append(batch.lines);
-    } catch (thrown) {
-      if (sink.isInDoubt) {
-        this.#inDoubt = batch;
-        this.#goOnAfter(batch);
-      }
-      throw thrown;
-    }
-    this.#inDoubt = undefined;
-    this.#confirmed = batch.seq;
-    this.#goOnAfter(batch);
-    events.onWritten(batch.count);
-  }
-
-  #goOnAfter({ seq, mac }: ChainedBatch): void {
-    [this.#seq, this.#mac, this.#isDirty, this.#segmentDue] = [seq, mac, true, undefined];
-  }
-
-  /** Writes the lines again that are in doubt. */
-  async #writeAgain(batch: ChainedBatch): Promise<void> {
-    await this.#append(batch);
-    this.#queuedBytes -= batch.bytes;
-  }
-
-  /** Begins another file. @param isInPlace false if somebody else has removed or replaced the one before. */
-  async #beginFile(isInPlace: boolean): Promise<void> {
-    const { sink, events } = this.#parts;
-    if (!isInPlace) events.onReplaced();
-    // The record of the process also begins the file. It is due even if the sink fails when the other file is there already.
-    this.#segmentDue ??= isInPlace ? { kind: 'rotated' } : { kind: 'rotated', replaced: true };
-    this.#oldest = await sink.rotate(this.#seq + 1);
-  }
-
-  #segmentText({ kind, ...more }: Segment): string {
-    const time = new Date(this.#now()).toISOString();
-    const members = { time, kind, previous: this.#mac, key: this.#parts.key.id, oldest: this.#oldest, ...more };
-    return JSON.stringify(members).slice(1, -1);
+  /** Writes the records again that are in doubt, and releases their part of the queue. */
+  async #writeAgain({ bytes }: ChainedBatch): Promise<void> {
+    await this.#chain.writeAgain();
+    this.#queuedBytes -= bytes;
   }
 
   /** Syncs the records, and then stores the head that shows how many there must be. */
   async #upkeep(): Promise<void> {
-    const { sink, settings } = this.#parts;
     this.#upkeptMs = performance.now();
-    if (settings.sync === 'second') await sink.sync();
-    await this.#saveHead();
-    this.#isDirty = false;
-    if (await sink.isInPlace()) return;
-    await this.#beginFile(false);
-    await this.#writeLines([]);
-  }
-
-  /** Stores the head of the chain with its last record, or with one that is about to be written. */
-  #saveHead({ seq, mac }: Pick<ChainedBatch, 'seq' | 'mac'> = { seq: this.#seq, mac: this.#mac }): Promise<void> {
-    const { sink, key } = this.#parts;
-    const confirmed = this.#confirmed < seq ? this.#confirmed : undefined;
-    return sink.saveHead(headText(key, { seq, mac, oldest: this.#oldest, confirmed }, this.#now()));
+    if (this.#parts.settings.sync === 'second') await this.#chain.sync();
+    await this.#chain.upkeep();
   }
 
   /** Rejects the calls that wait, and writes the other records later. */
@@ -420,7 +298,7 @@ export class AuditLog implements AuditWriter {
     this.#failure = thrown;
     for (const { waiter } of this.#queue) waiter?.reject(unavailable());
     this.#queue = this.#queue.filter(({ waiter }) => waiter === undefined);
-    this.#queuedBytes = this.#queue.reduce((sum, { bytes }) => sum + bytes, this.#inDoubt?.bytes ?? 0);
+    this.#queuedBytes = this.#queue.reduce((sum, { bytes }) => sum + bytes, this.#chain.inDoubt?.bytes ?? 0);
     this.#retryMs = Math.min(2 * this.#retryMs, LAST_RETRY_MS);
   }
 
@@ -441,10 +319,10 @@ export class AuditLog implements AuditWriter {
     await this.#working;
     await this.#work();
     clearTimeout(this.#timer);
-    const lost = this.#queue.length + (this.#inDoubt?.count ?? 0);
+    const lost = this.#queue.length + (this.#chain.inDoubt?.count ?? 0);
     if (lost > 0) this.#parts.events.onLost(lost);
     await this.#upkeep().catch((thrown: unknown) => this.#fail(thrown));
-    await this.#parts.sink.close();
+    await this.#chain.close();
   }
 }
 
