@@ -4,6 +4,8 @@ export const UNCOUNTED_BYTES = 65_536;
 const UPSTREAM_FRACTION = 2;
 /** While the oldest messages of all upstreams have less than this many times the budget, they are read on. */
 const OVERDRAFT = 2;
+/** The bytes of large messages that are read or passed on in one turn of the event loop, so that other requests are served in between. */
+const TURN_BYTES = 524_288;
 
 /** A reader of one upstream connection that can be stopped between two chunks. */
 export interface HoldableReader {
@@ -33,23 +35,31 @@ interface Entry {
 }
 
 /**
- * Bounds the bytes of messages that are being received from all upstreams. Beyond the bound, readers are held, so that their upstreams have to wait.
+ * Bounds the bytes of messages that are being received from all upstreams, in all and for each turn of the event loop. Beyond a bound, readers are
+ * held, so that their upstreams have to wait.
  *
  * The oldest message of each upstream is read on, so that no upstream waits for another one that sends slowly. If those messages alone have more than
  * twice the bound, only the oldest of all is read. So there are at most three times the bound and one message, besides the first two chunks of each.
  */
 export class ReceivingBudget {
   readonly #totalBytes: number;
+  readonly #bytesPerTurn: number;
   readonly #onHeld: () => void;
   readonly #shares = new Map<string, Share>();
   /** In the order in which they became large. */
   readonly #entries = new Set<Entry>();
+  /** Those for which there is no room. */
   readonly #held = new Set<Entry>();
+  /** Those that wait for another turn of the event loop, in order. */
+  readonly #queue = new Set<Entry>();
+  #turnBytes = 0;
+  #isTurnCounted = false;
   #bytes = 0;
 
-  /** @param onHeld called each time a reader has to wait. */
-  constructor(totalBytes: number, onHeld: () => void) {
+  /** @param onHeld called each time a reader has to wait for room. */
+  constructor(totalBytes: number, onHeld: () => void, bytesPerTurn: number = TURN_BYTES) {
     this.#totalBytes = totalBytes;
+    this.#bytesPerTurn = bytesPerTurn;
     this.#onHeld = onHeld;
   }
 
@@ -89,10 +99,40 @@ export class ReceivingBudget {
     entry.bytes = bytes;
     entry.share.bytes += more;
     this.#bytes += more;
-    if (this.#held.has(entry) || this.#mayRead(entry, 0)) return;
-    this.#held.add(entry);
+    this.#countTurn(more);
+    if (this.#held.has(entry) || this.#queue.has(entry)) return;
+    const mayRead = this.#mayRead(entry, 0);
+    if (mayRead && this.#turnBytes < this.#bytesPerTurn) return;
     entry.reader.hold();
+    if (mayRead) this.#queue.add(entry);
+    else this.#hold(entry);
+  }
+
+  #hold(entry: Entry): void {
+    this.#held.add(entry);
     this.#onHeld();
+  }
+
+  #countTurn(bytes: number): void {
+    this.#turnBytes += bytes;
+    if (this.#isTurnCounted) return;
+    this.#isTurnCounted = true;
+    setImmediate(() => this.#beginTurn());
+  }
+
+  /** Lets the first readers of the queue read. A message may end with its next chunk, and is then passed on as a whole. */
+  #beginTurn(): void {
+    this.#isTurnCounted = false;
+    this.#turnBytes = 0;
+    let expectedBytes = 0;
+    for (const entry of this.#queue) {
+      if (expectedBytes > 0 && expectedBytes + entry.bytes > this.#bytesPerTurn) break;
+      expectedBytes += entry.bytes;
+      this.#queue.delete(entry);
+      if (this.#mayRead(entry, 0)) entry.reader.resume();
+      else this.#hold(entry);
+    }
+    if (this.#queue.size > 0) this.#countTurn(0);
   }
 
   #remove(entry: Entry): void {
@@ -102,7 +142,8 @@ export class ReceivingBudget {
     this.#bytes -= entry.bytes;
     this.#entries.delete(entry);
     if (share.entries.size === 0) this.#shares.delete(share.upstream);
-    if (this.#held.delete(entry)) entry.reader.resume();
+    this.#countTurn(entry.bytes);
+    if (this.#held.delete(entry) || this.#queue.delete(entry)) entry.reader.resume();
     this.#resumeReaders();
   }
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type ReceivedMessage, ReceivingBudget, UNCOUNTED_BYTES } from '../../../src/upstream/rpc/receiving-budget.ts';
 
 const KIB = 1_024;
@@ -14,7 +15,12 @@ interface Reader {
 
 class Readers {
   holds = 0;
-  readonly budget = new ReceivingBudget(TOTAL, () => this.holds++);
+  readonly budget: ReceivingBudget;
+
+  /** @param bytesPerTurn Infinity where turns of the event loop are not the subject. */
+  constructor(totalBytes = TOTAL, bytesPerTurn = Infinity) {
+    this.budget = new ReceivingBudget(totalBytes, () => this.holds++, bytesPerTurn);
+  }
 
   join(upstream: string): Reader {
     const reader: Reader = {
@@ -129,4 +135,57 @@ test('any order of chunks and ends keeps the bounds, and leaves no reader held',
   const counted = 15 * LARGE;
   assert.ok(most <= 3 * TOTAL + size + counted, `${most} bytes`);
   assert.ok(most > TOTAL, 'the bound is reached');
+});
+
+test('beyond the bytes of a turn readers wait for later turns, in order', async () => {
+  const readers = new Readers(Infinity, 3 * LARGE);
+  const all = readers.receive('a', 8, LARGE);
+  assert.deepEqual(heldOf(all), [false, false, true, true, true, true, true, true]);
+  assert.equal(readers.holds, 0, 'there is room for all of them');
+  await nextTurn();
+  assert.deepEqual(heldOf(all), [false, false, false, false, false, true, true, true]);
+  await nextTurn();
+  assert.ok(all.every(({ isHeld }) => !isHeld));
+});
+
+test('a large message that is passed on counts for its turn', async () => {
+  const readers = new Readers(Infinity, 3 * LARGE);
+  const [whole, other] = readers.receive('a', 2, LARGE);
+  assert.ok(whole !== undefined && other !== undefined);
+  await nextTurn();
+  whole.message.update(2 * LARGE);
+  whole.message.update(0);
+  other.message.update(LARGE + 1);
+  assert.equal(other.isHeld, true);
+  await nextTurn();
+  assert.equal(other.isHeld, false);
+});
+
+test('a message larger than the bytes of a turn is read, one chunk in each turn', async () => {
+  const readers = new Readers(Infinity, LARGE);
+  const [large] = readers.receive('a', 1, 5 * LARGE);
+  assert.ok(large !== undefined);
+  for (let bytes = 6 * LARGE; bytes < 12 * LARGE; bytes += LARGE) {
+    assert.equal(large.isHeld, true);
+    await nextTurn();
+    assert.equal(large.isHeld, false);
+    large.message.update(bytes);
+  }
+  large.message.update(0);
+  assert.equal(large.isHeld, false, 'its next message is read at once');
+});
+
+test('a reader whose turn has come waits on if its room is gone', async () => {
+  const readers = new Readers(TOTAL, KIB);
+  const [oldest, second] = readers.receive('a', 2, 80 * KIB);
+  assert.ok(oldest !== undefined && second !== undefined);
+  assert.equal(readers.holds, 0, 'both wait for their turn only');
+  // A chunk that had arrived before the reader was held.
+  oldest.message.update(150 * KIB);
+  await nextTurn();
+  await nextTurn();
+  assert.deepEqual(heldOf([oldest, second]), [false, true]);
+  assert.equal(readers.holds, 1);
+  oldest.message.update(0);
+  assert.equal(second.isHeld, false);
 });
