@@ -20,7 +20,7 @@ import { parseArgs, promisify } from 'node:util';
 import { Check } from './check.ts';
 import { Conversation } from './conversation.ts';
 import { gatewayCommand, type GatewayOptions, OWN_CHECKOUT } from './gateway-program.ts';
-import { type Guard, GUARD_PARTS, GUARDS } from './guards.ts';
+import { type Guard, GUARDS } from './guards.ts';
 import { named } from './options.ts';
 import { Program } from './program.ts';
 import { startRedis } from './replicas.ts';
@@ -163,7 +163,6 @@ class CountedGateway {
 const SUBJECTS: readonly { readonly id: string; readonly guard?: Guard }[] = [
   { id: 'gateway' },
   ...GUARDS,
-  ...GUARD_PARTS,
   { id: 'gateway-redis' },
   { id: 'gateway-forwarded' },
 ];

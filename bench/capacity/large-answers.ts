@@ -8,14 +8,23 @@ export const END_OF_TEXT = 'the end of this answer.';
 /** The tools with large answers, and the size of these. */
 const SIZES = { one_mib: MIB, eight_mib: 8 * MIB } as const;
 
-/** Starts an upstream with tools whose answers are large. */
+/** Starts an upstream with tools whose answers are large. Their bytes are made once, since its core is that of the other clients. */
 export function startLargeAnswers(): Promise<FixtureServer> {
-  const answers = new Map(Object.entries(SIZES).map(([tool, bytes]) => [tool, textResult(textOf(bytes))]));
+  const answers = new Map(
+    Object.entries(SIZES).map(([tool, bytes]) => [tool, Buffer.from(`${JSON.stringify(textResult(textOf(bytes)))}}`)]),
+  );
   return FixtureServer.start({
     capabilities: { tools: {} },
-    answer: ({ method, params }) => {
+    answer: ({ id, method, params, response }) => {
       if (method === 'tools/list') return { tools: Object.keys(SIZES).map(toolNamed) };
-      return answers.get(String(member(params, 'name'))) ?? textResult('no such tool');
+      const answer = answers.get(String(member(params, 'name')));
+      if (answer === undefined) return textResult('no such tool');
+      const head = `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":`;
+      const bytes = Buffer.byteLength(head) + answer.length;
+      response.writeHead(200, { 'content-type': 'application/json', 'content-length': bytes });
+      response.write(head);
+      response.end(answer);
+      return undefined;
     },
   });
 }

@@ -135,7 +135,8 @@ export class OpenLoad {
     const turn = this.#turn;
     const pacer = setInterval(() => {
       const nowMs = performance.now();
-      const due = Math.floor(((nowMs - turn.beganMs) * ratePerSecond) / 1_000);
+      // The first call is due at once.
+      const due = 1 + Math.floor(((nowMs - turn.beganMs) * ratePerSecond) / 1_000);
       for (; turn.due < due; turn.due++) this.#send(turn.beganMs + (turn.due * 1_000) / ratePerSecond);
       this.#giveUp(nowMs);
     }, 1);
