@@ -96,10 +96,12 @@ export class ReceivingBudget {
 
   #grow(entry: Entry, bytes: number): void {
     const more = bytes - entry.bytes;
+    // Fewer bytes than before are those of the next message: the one before was passed on.
+    const workBytes = more >= 0 ? more : entry.bytes + bytes;
     entry.bytes = bytes;
     entry.share.bytes += more;
     this.#bytes += more;
-    this.#countTurn(more);
+    this.#countTurn(workBytes);
     if (this.#held.has(entry) || this.#queue.has(entry)) return;
     const mayRead = this.#mayRead(entry, 0);
     if (mayRead && this.#turnBytes < this.#bytesPerTurn) return;

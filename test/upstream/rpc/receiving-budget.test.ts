@@ -161,6 +161,19 @@ test('a large message that is passed on counts for its turn', async () => {
   assert.equal(other.isHeld, false);
 });
 
+test('a large event that is passed on counts for its turn, though the next one has begun', async () => {
+  const readers = new Readers(Infinity, 3 * LARGE);
+  const [stream, other] = readers.receive('a', 2, LARGE);
+  assert.ok(stream !== undefined && other !== undefined);
+  await nextTurn();
+  stream.message.update(2 * LARGE);
+  stream.message.update(UNCOUNTED_BYTES + 1);
+  other.message.update(LARGE + 1);
+  assert.deepEqual(heldOf([stream, other]), [true, true]);
+  await nextTurn();
+  assert.deepEqual(heldOf([stream, other]), [false, false]);
+});
+
 test('a message larger than the bytes of a turn is read, one chunk in each turn', async () => {
   const readers = new Readers(Infinity, LARGE);
   const [large] = readers.receive('a', 1, 5 * LARGE);
