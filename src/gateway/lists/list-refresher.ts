@@ -14,7 +14,7 @@ import type { StartRecords } from './start-records.ts';
 
 /**
  * The longest that a list request waits for an upstream that was listed before, but not for clients with these
- * capabilities.
+ * capabilities. It begins when the lists of other clients are known.
  */
 const FEATURES_WAIT_MS = 1_000;
 /** Lists of remote upstreams are fetched again after this time, changed or not. */
@@ -203,7 +203,7 @@ export class ListRefresher {
       const wasListed = offers.offerFor(id, { ...key, era: holder.era, capabilityKey: '' }) !== undefined;
       const fetchId = fetchIdOf(upstream, key);
       if (wasListed && this.#slow.has(fetchId)) continue;
-      unlisted.push({ id, wasListed, fetched, fetchId });
+      unlisted.push({ id, wasListed, fetched: wasListed ? fetched : this.#orCommon(upstream, fetched), fetchId });
     }
     const variants = unlisted.filter(({ wasListed }) => wasListed);
     const firsts = unlisted.filter(({ wasListed }) => !wasListed);
@@ -215,6 +215,18 @@ export class ListRefresher {
         this.#slow.add(one.fetchId);
       }),
     ]);
+  }
+
+  /** Resolves like a fetch of first lists, or with true a second after the lists for all clients were fetched meanwhile. */
+  async #orCommon(upstream: Upstream, fetched: Promise<boolean>): Promise<boolean> {
+    const common = this.#fetches.get(fetchIdOf(upstream, offerKeyFor(upstream, FIRST_CLIENT)))?.fetched;
+    if (common === undefined || common === fetched) return await fetched;
+    const afterCommon = common.then(async (isFetched) => {
+      if (!isFetched) return await fetched;
+      await resultWithin(fetched, FEATURES_WAIT_MS);
+      return true;
+    });
+    return await Promise.race([fetched, afterCommon]);
   }
 
   /**

@@ -259,6 +259,31 @@ test('clients with capabilities wait 1 s for lists of their own, and only once',
   gate.resolve();
 });
 
+test('clients with capabilities wait 1 s more once the lists for all are known', async (t) => {
+  const time = stopTime(t);
+  const [common, own] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const memory = memoryUpstream({
+    lists: LISTS,
+    start: () => (memory.starts === 1 ? common.promise : own.promise),
+  });
+  await using setup = await ListedUpstreams.open({ up: { memory } }, { waitMs: 30_000 });
+  const atStart = setup.refresher.refreshAtStart(setup.upstream('up'));
+  await memory.until(() => memory.starts === 1 || undefined);
+  const { group } = setup.group({ capabilities: { sampling: {} } });
+  const waiting = setup.refresher.refreshFor(group);
+  await memory.until(() => memory.starts === 2 || undefined);
+  time.pass(5_000);
+  assert.equal(await isPending(waiting), true, 'nothing is known yet');
+  common.resolve();
+  await atStart;
+  assert.equal(await isPending(waiting), true);
+  time.pass(1_000);
+  await waiting;
+  assert.deepEqual(toolsOf(group), ['up__echo']);
+  assert.equal(setup.records.hasFailed('up'), false);
+  own.resolve();
+});
+
 test('only a process that is not listed yet is listed when it starts for a call', async () => {
   const [unlisted, listed, remote] = [healthy(), healthy(), { ...healthy(), target: REMOTE }];
   await using setup = await ListedUpstreams.open({ unlisted, listed, remote });
