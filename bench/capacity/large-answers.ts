@@ -8,7 +8,7 @@ export const END_OF_TEXT = 'the end of this answer.';
 /** The tools with large answers, and the size of these. */
 const SIZES = { one_mib: MIB, eight_mib: 8 * MIB } as const;
 
-/** Starts an upstream with tools whose answers are large. Their bytes are made once, since its core is that of the other clients. */
+/** Starts an upstream with tools whose answers are large. Their bytes are made once, because the upstream shares a core with the clients whose times are measured. */
 export function startLargeAnswers(): Promise<FixtureServer> {
   const answers = new Map(
     Object.entries(SIZES).map(([tool, bytes]) => [tool, Buffer.from(`${JSON.stringify(textResult(textOf(bytes)))}}`)]),

@@ -96,12 +96,13 @@ export class ReceivingBudget {
 
   #grow(entry: Entry, bytes: number): void {
     const more = bytes - entry.bytes;
-    // Fewer bytes than before are those of the next message: the one before was passed on.
+    // With fewer bytes than before, an event was passed on, and the next one has begun.
     const workBytes = more >= 0 ? more : entry.bytes + bytes;
     entry.bytes = bytes;
     entry.share.bytes += more;
     this.#bytes += more;
     this.#countTurn(workBytes);
+    if (more < 0) this.#findRoom();
     if (this.#held.has(entry) || this.#queue.has(entry)) return;
     const mayRead = this.#mayRead(entry, 0);
     if (mayRead && this.#turnBytes < this.#bytesPerTurn) return;
@@ -122,17 +123,25 @@ export class ReceivingBudget {
     setImmediate(() => this.#beginTurn());
   }
 
-  /** Lets the first readers of the queue read. A message may end with its next chunk, and is then passed on as a whole. */
+  /**
+   * Lets the first readers of the queue read. The message of each may end with its next chunk and is then passed on, so all its bytes are
+   * expected.
+   */
   #beginTurn(): void {
     this.#isTurnCounted = false;
     this.#turnBytes = 0;
     let expectedBytes = 0;
+    let chunks = 0;
     for (const entry of this.#queue) {
-      if (expectedBytes > 0 && expectedBytes + entry.bytes > this.#bytesPerTurn) break;
-      expectedBytes += entry.bytes;
+      if (chunks > 0 && expectedBytes + entry.bytes > this.#bytesPerTurn) break;
       this.#queue.delete(entry);
-      if (this.#mayRead(entry, 0)) entry.reader.resume();
-      else this.#hold(entry);
+      if (!this.#mayRead(entry, chunks * UNCOUNTED_BYTES)) {
+        this.#hold(entry);
+        continue;
+      }
+      chunks++;
+      expectedBytes += entry.bytes;
+      entry.reader.resume();
     }
     if (this.#queue.size > 0) this.#countTurn(0);
   }
@@ -146,18 +155,22 @@ export class ReceivingBudget {
     if (share.entries.size === 0) this.#shares.delete(share.upstream);
     this.#countTurn(entry.bytes);
     if (this.#held.delete(entry) || this.#queue.delete(entry)) entry.reader.resume();
-    this.#resumeReaders();
+    this.#findRoom();
   }
 
-  /** Resumes the readers for which there is room. Each is expected to read one more chunk before it is judged again. */
-  #resumeReaders(): void {
+  /**
+   * Moves the readers to the queue for which there is room. Each is expected to read one more chunk before it is judged again. None is resumed here,
+   * in the events of another reader: the parser of a TLS connection reads at once, and only one of them can do so at a time.
+   */
+  #findRoom(): void {
     let expectedBytes = 0;
     for (const entry of this.#held) {
       if (!this.#mayRead(entry, expectedBytes)) continue;
       expectedBytes += UNCOUNTED_BYTES;
       this.#held.delete(entry);
-      entry.reader.resume();
+      this.#queue.add(entry);
     }
+    if (this.#queue.size > 0) this.#countTurn(0);
   }
 
   #mayRead(entry: Entry, expectedBytes: number): boolean {

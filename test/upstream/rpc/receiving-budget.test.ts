@@ -58,7 +58,7 @@ test('messages up to 64 KiB are not counted', () => {
   assert.ok(small.every(({ isHeld }) => !isHeld));
 });
 
-test('beyond the half of its upstream a reader waits, but not the oldest one', () => {
+test('beyond the half of its upstream a reader waits, but not the oldest one', async () => {
   const readers = new Readers();
   const [first, second, third] = readers.receive('a', 3, LARGE);
   assert.ok(first !== undefined && second !== undefined && third !== undefined);
@@ -68,8 +68,11 @@ test('beyond the half of its upstream a reader waits, but not the oldest one', (
   first.message.update(2 * LARGE);
   assert.deepEqual(heldOf([first, second, third]), [false, true, true]);
   first.message.update(0);
+  assert.deepEqual(heldOf([second, third]), [true, true], 'none is resumed in the events of another one');
+  await nextTurn();
   assert.deepEqual(heldOf([first, second, third]), [false, false, true], 'there is room for one more chunk');
   second.message.update(0);
+  await nextTurn();
   assert.deepEqual(heldOf([second, third]), [false, false]);
   third.message.update(0);
   assert.equal(readers.budget.bytes, 0);
@@ -83,7 +86,7 @@ test('an upstream that sends slowly does not hold the readers of another one', (
   assert.equal(other?.isHeld, false);
 });
 
-test('beyond twice the bound of oldest messages only the oldest of all is read', () => {
+test('beyond twice the bound of oldest messages only the oldest of all is read', async () => {
   const readers = new Readers();
   const [oldest] = readers.receive('a', 1, 2 * TOTAL);
   const [other] = readers.receive('b', 1, LARGE);
@@ -92,10 +95,11 @@ test('beyond twice the bound of oldest messages only the oldest of all is read',
   oldest.message.update(3 * TOTAL);
   assert.equal(oldest.isHeld, false);
   oldest.message.update(0);
+  await nextTurn();
   assert.equal(other.isHeld, false);
 });
 
-test('a reader that was held ends, and its next message is counted anew', () => {
+test('a reader that was held ends, and its next message is counted anew', async () => {
   const readers = new Readers();
   const all = readers.receive('a', 3, LARGE);
   const last = all.at(-1);
@@ -107,10 +111,11 @@ test('a reader that was held ends, and its next message is counted anew', () => 
   assert.equal(last.isHeld, true);
   for (const { message } of all) message.update(0);
   assert.equal(readers.budget.bytes, 0);
+  await nextTurn();
   assert.ok(all.every(({ isHeld }) => !isHeld));
 });
 
-test('any order of chunks and ends keeps the bounds, and leaves no reader held', () => {
+test('any order of chunks and ends keeps the bounds, and leaves no reader held', async () => {
   const readers = new Readers();
   const size = 10 * LARGE;
   let most = 0;
@@ -120,6 +125,7 @@ test('any order of chunks and ends keeps the bounds, and leaves no reader held',
     let state = seed;
     while (sizes.size > 0) {
       state = (state * 48_271) % 2_147_483_647;
+      if (![...sizes.keys()].some(({ isHeld }) => !isHeld) || state % 3 === 0) await nextTurn();
       const reading = [...sizes.keys()].filter(({ isHeld }) => !isHeld);
       const reader = reading[state % reading.length];
       assert.ok(reader !== undefined, 'one reader can always read');
@@ -200,5 +206,28 @@ test('a reader whose turn has come waits on if its room is gone', async () => {
   assert.deepEqual(heldOf([oldest, second]), [false, true]);
   assert.equal(readers.holds, 1);
   oldest.message.update(0);
+  await nextTurn();
   assert.equal(second.isHeld, false);
+});
+
+test('the next event of a stream gives the room of the one before to others', async () => {
+  const readers = new Readers();
+  const [stream, other] = readers.receive('a', 2, LARGE);
+  assert.ok(stream !== undefined && other !== undefined);
+  assert.deepEqual(heldOf([stream, other]), [false, true]);
+  stream.message.update(UNCOUNTED_BYTES + 1);
+  await nextTurn();
+  assert.equal(other.isHeld, false);
+});
+
+test('readers that get room at the same time take turns', async () => {
+  const readers = new Readers(40 * LARGE, 3 * LARGE);
+  const [first] = readers.receive('a', 1, 20 * LARGE);
+  const others = readers.receive('a', 9, LARGE);
+  assert.ok(first !== undefined && others.every(({ isHeld }) => isHeld));
+  first.message.update(0);
+  await nextTurn();
+  assert.equal(others.filter(({ isHeld }) => !isHeld).length, 3);
+  await nextTurn();
+  assert.equal(others.filter(({ isHeld }) => !isHeld).length, 6);
 });
