@@ -13,8 +13,8 @@ import { StartQueue } from './start-queue.ts';
 import type { StartRecords } from './start-records.ts';
 
 /**
- * The longest that a list request waits for an upstream that was listed before, but not for clients with these
- * capabilities. It begins when the lists of other clients are known.
+ * The longest that a list request waits for the lists of clients with certain capabilities, while those for all clients
+ * are known.
  */
 const FEATURES_WAIT_MS = 1_000;
 /** Lists of remote upstreams are fetched again after this time, changed or not. */
@@ -52,6 +52,8 @@ interface AwaitedFetch {
   readonly wasListed: boolean;
   /** Resolves with true if the lists were fetched. */
   readonly fetched: Promise<boolean>;
+  /** The fetch of the lists for all clients, if it runs at the same time. */
+  readonly common?: Promise<boolean> | undefined;
   /** As {@link fetchIdOf} makes it. */
   readonly fetchId: string;
 }
@@ -203,7 +205,14 @@ export class ListRefresher {
       const wasListed = offers.offerFor(id, { ...key, era: holder.era, capabilityKey: '' }) !== undefined;
       const fetchId = fetchIdOf(upstream, key);
       if (wasListed && this.#slow.has(fetchId)) continue;
-      unlisted.push({ id, wasListed, fetched: wasListed ? fetched : this.#orCommon(upstream, fetched), fetchId });
+      const common = wasListed ? undefined : this.#fetches.get(fetchIdOf(upstream, { ...key, capabilityKey: '' }));
+      unlisted.push({
+        id,
+        wasListed,
+        fetched,
+        common: common?.upstream === upstream ? common.fetched : undefined,
+        fetchId,
+      });
     }
     const variants = unlisted.filter(({ wasListed }) => wasListed);
     const firsts = unlisted.filter(({ wasListed }) => !wasListed);
@@ -217,18 +226,6 @@ export class ListRefresher {
     ]);
   }
 
-  /** Resolves like a fetch of first lists, or with true a second after the lists for all clients were fetched meanwhile. */
-  async #orCommon(upstream: Upstream, fetched: Promise<boolean>): Promise<boolean> {
-    const common = this.#fetches.get(fetchIdOf(upstream, offerKeyFor(upstream, FIRST_CLIENT)))?.fetched;
-    if (common === undefined || common === fetched) return await fetched;
-    const afterCommon = common.then(async (isFetched) => {
-      if (!isFetched) return await fetched;
-      await resultWithin(fetched, FEATURES_WAIT_MS);
-      return true;
-    });
-    return await Promise.race([fetched, afterCommon]);
-  }
-
   /**
    * Records that an upstream is not listed in time, so that later clients do not wait for it. A listing that has failed is no reason:
    * the upstream may have refused the credentials of one principal.
@@ -237,11 +234,18 @@ export class ListRefresher {
     if (this.#fetches.has(fetchId)) this.#parts.records.record(id, true);
   };
 
-  /** Waits in bounded time, and calls `onLate` for each upstream that is not listed by then. */
+  /** Waits in bounded time, and calls `onLate` for each upstream that is not listed by then. Waits less once lists for all clients are known. */
   async #await(awaited: readonly AwaitedFetch[], limitMs: number, onLate: (one: AwaitedFetch) => void): Promise<void> {
     if (awaited.length === 0) return;
     const late = new Set(awaited);
-    const all = awaited.map((one) => one.fetched.then((isFetched) => isFetched && late.delete(one)));
+    const all = awaited.map(async (one) => {
+      const own = one.fetched.then((isFetched) => isFetched && late.delete(one));
+      const common = one.common?.then(async (isFetched) => {
+        if (isFetched) late.delete(one);
+        await resultWithin(own, isFetched ? FEATURES_WAIT_MS : limitMs);
+      });
+      await Promise.race(common === undefined ? [own] : [own, common]);
+    });
     await resultWithin(Promise.all(all), limitMs);
     for (const one of late) onLate(one);
   }

@@ -261,27 +261,53 @@ test('clients with capabilities wait 1 s for lists of their own, and only once',
 
 test('clients with capabilities wait 1 s more once the lists for all are known', async (t) => {
   const time = stopTime(t);
-  const [common, own] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-  const memory = memoryUpstream({
-    lists: LISTS,
-    start: () => (memory.starts === 1 ? common.promise : own.promise),
-  });
-  await using setup = await ListedUpstreams.open({ up: { memory } }, { waitMs: 30_000 });
+  for (const [waitMs, waitedMs] of [
+    [30_000, 1_000],
+    [5_500, 500],
+  ] as const) {
+    const [common, own] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const memory = memoryUpstream({
+      lists: LISTS,
+      start: () => (memory.starts === 1 ? common.promise : own.promise),
+    });
+    await using setup = await ListedUpstreams.open({ up: { memory } }, { waitMs });
+    const atStart = setup.refresher.refreshAtStart(setup.upstream('up'));
+    await memory.until(() => memory.starts === 1 || undefined);
+    const { group } = setup.group({ capabilities: { sampling: {} } });
+    const waiting = setup.refresher.refreshFor(group);
+    await memory.until(() => memory.starts === 2 || undefined);
+    time.pass(5_000);
+    assert.equal(await isPending(waiting), true, 'nothing is known yet');
+    common.resolve();
+    await atStart;
+    time.pass(waitedMs - 1);
+    assert.equal(await isPending(waiting), true);
+    time.pass(1);
+    await waiting;
+    assert.deepEqual(toolsOf(group), ['up__echo']);
+    assert.equal(setup.records.hasFailed('up'), false);
+    own.resolve();
+  }
+});
+
+test('a client with credentials of its own waits for its own lists alone', async (t) => {
+  const time = stopTime(t);
+  const gate = Promise.withResolvers<void>();
+  const memory = memoryUpstream({ lists: LISTS, start: () => gate.promise });
+  await using setup = await ListedUpstreams.open(
+    { up: { memory, target: REMOTE, credentials: 'principal' } },
+    { waitMs: 30_000 },
+  );
   const atStart = setup.refresher.refreshAtStart(setup.upstream('up'));
+  const anna = setup.group({ principal: { key: 'anna', label: 'anna', scopes: [] } }).group;
+  const waiting = setup.refresher.refreshFor(anna);
+  assert.equal(await atStart, true, 'nobody has common lists of it');
   await memory.until(() => memory.starts === 1 || undefined);
-  const { group } = setup.group({ capabilities: { sampling: {} } });
-  const waiting = setup.refresher.refreshFor(group);
-  await memory.until(() => memory.starts === 2 || undefined);
-  time.pass(5_000);
-  assert.equal(await isPending(waiting), true, 'nothing is known yet');
-  common.resolve();
-  await atStart;
+  time.pass(20_000);
   assert.equal(await isPending(waiting), true);
-  time.pass(1_000);
+  gate.resolve();
   await waiting;
-  assert.deepEqual(toolsOf(group), ['up__echo']);
-  assert.equal(setup.records.hasFailed('up'), false);
-  own.resolve();
+  assert.deepEqual(toolsOf(anna), ['up__echo']);
 });
 
 test('only a process that is not listed yet is listed when it starts for a call', async () => {
