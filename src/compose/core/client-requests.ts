@@ -102,6 +102,7 @@ export function createClientRequests(
     resourceCache,
     sender,
     taskCalls,
+    gate,
     isPinned: (upstream) => offers.isPinned(upstream),
     limits: callLimits,
     keyed: keyedCalls,

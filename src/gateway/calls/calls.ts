@@ -17,12 +17,13 @@ import type { QuestionPolicy } from '../questions/question-policy.ts';
 import { collectInput } from '../questions/collect-input.ts';
 import { type HolderLinks, removedUpstream } from '../connections/holder-links.ts';
 import { withStateLoss } from '../connections/state-losses.ts';
+import type { Gate } from '../exchange/gate.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import type { ConnectionHolder, Link, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import type { ResourceRead, ResourceCache } from '../forward/resource-cache.ts';
-import { namesUnlistedItem, type UpstreamRoute, route } from '../exchange/route.ts';
+import { namesUnlistedItem, type UpstreamRoute, route, unknownItem } from '../exchange/route.ts';
 import type { Sender } from '../forward/sender.ts';
 import type { CallLimits } from './call-limits.ts';
 import type { KeyedCalls } from './keyed-calls.ts';
@@ -38,6 +39,7 @@ export interface CallsParts {
   readonly resourceCache: ResourceCache;
   readonly sender: Sender;
   readonly taskCalls: TaskCalls;
+  readonly gate: Pick<Gate, 'judge' | 'report'>;
   /** Returns whether the definitions of an upstream are compared with the lock. */
   readonly isPinned: (upstream: string) => boolean;
   readonly limits: Pick<CallLimits, 'isOff' | 'admit'>;
@@ -120,7 +122,7 @@ export class Calls {
       for (let attempt = 1; ; attempt++) {
         const open = links.findOpen(holder, upstream);
         const link = open ?? (await links.openFor(exchange, holder, upstream));
-        if (queued !== undefined || open === undefined) this.#assertOffered(exchange, to.upstream);
+        if (queued !== undefined || open === undefined) this.#assertAllowed(exchange, to);
         try {
           return await this.#callIn[link.era](exchange, upstream, link, to);
         } catch (thrown) {
@@ -137,13 +139,20 @@ export class Calls {
   }
 
   /**
-   * Compares a call that has waited with the lists of now: one that was read meanwhile may differ from the lock.
+   * Judges a call that has waited by the access policy and the lists of now: a reload may deny it, and a list that was read meanwhile may differ from
+   * the lock.
    *
    * @throws {GatewayError} `unknown-tool`, `unknown-prompt`, `unknown-resource`, `invalid-params`
    */
-  #assertOffered({ client, holder, request }: OpenExchange, upstream: string): void {
-    if (!this.#parts.isPinned(upstream)) return;
-    this.#parts.listRefresher.bringUpToDate(holder);
+  #assertAllowed({ client, holder, request }: OpenExchange, to: UpstreamRoute): void {
+    const { gate, isPinned, listRefresher } = this.#parts;
+    const verdict = gate.judge(client.caller, request, to);
+    if (verdict?.effect === 'deny') {
+      gate.report(verdict);
+      throw unknownItem(request).error;
+    }
+    if (!isPinned(to.upstream)) return;
+    listRefresher.bringUpToDate(holder);
     const again = route(client.catalog, request);
     if (again.kind === 'nowhere') throw again.error;
   }
@@ -212,12 +221,8 @@ export class Calls {
   }
 
   /** Makes a call at a modern upstream. While the upstream asks, asks a client with a session and sends the call again. */
-  async #callModern(
-    exchange: OpenExchange,
-    upstream: Upstream,
-    link: Link,
-    { params, source: listed }: UpstreamRoute,
-  ): Promise<CallOutcome> {
+  async #callModern(exchange: OpenExchange, upstream: Upstream, link: Link, to: UpstreamRoute): Promise<CallOutcome> {
+    const { params, source: listed } = to;
     const { resourceCache, taskCalls } = this.#parts;
     const isRead = exchange.request.method === 'resources/read';
     const version = isRead ? resourceCache.versionOf(upstream.id) : 0;
@@ -250,7 +255,7 @@ export class Calls {
       sent = withRetry(params, retry);
       exchange.releaseSlot();
       await exchange.acquireSlot(upstream);
-      this.#assertOffered(exchange, upstream.id);
+      this.#assertAllowed(exchange, to);
     }
     this.#parts.onLimit('inputRounds');
     const message = `upstream "${upstream.id}" asked ${LIMITS.inputRounds} times and is not done`;

@@ -29,8 +29,9 @@ export type Route =
   | { readonly kind: 'nowhere'; readonly error: GatewayError };
 
 export type UpstreamRoute = Extract<Route, { kind: 'upstream' }>;
+type NoRoute = Extract<Route, { kind: 'nowhere' }>;
 
-function refuse(code: 'unknown-tool' | 'unknown-prompt' | 'invalid-params', message: string): Route {
+function refuse(code: 'unknown-tool' | 'unknown-prompt' | 'invalid-params', message: string): NoRoute {
   return { kind: 'nowhere', error: new GatewayError(code, { message }) };
 }
 
@@ -84,7 +85,7 @@ function routeCompletion(catalog: Catalog, request: Request, params: RawObject):
 }
 
 /** Returns the answer to a request that names an item which is not in the catalog. */
-export function unknownItem({ method, params }: Request): Route {
+export function unknownItem({ method, params }: Request): NoRoute {
   const name = params?.string('name');
   switch (method) {
     case 'tools/call':

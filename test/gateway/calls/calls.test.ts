@@ -35,6 +35,7 @@ import { MemoryTaskStore } from '../../../src/store/memory/task-store.ts';
 import { NO_FEATURES } from '../../../src/upstream/link/link.ts';
 import type { Overrides } from '../../downstream/edge.ts';
 import { ANYONE } from '../../policy/policies.ts';
+import { accessOf } from '../../policy/policies.ts';
 import { GatewayParts } from '../../support/gateway-parts.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result, type Script } from '../../support/memory-upstream.ts';
 import { stopTime } from '../../support/stopped-time.ts';
@@ -108,6 +109,7 @@ async function calling(memory: MemoryUpstream, own: Own = {}) {
     resourceCache: new ResourceCache(onLimit),
     sender,
     taskCalls: new TaskCalls({ sender, translator, ids, driver, upgradedTasks, onLimit }),
+    gate: at.gate,
     isPinned: own.isPinned ?? (() => false),
     limits: new CallLimits({ settings, rates, repeats, counters: undefined, audit: undefined }),
     keyed,
@@ -179,6 +181,8 @@ function asking() {
 }
 
 const sentCalls = (memory: MemoryUpstream) => memory.requests('tools/call');
+/** An access policy that allows nothing. */
+const NOTHING = accessOf({}, []);
 const ASKED = { name: 'up__echo', arguments: { ask: true } };
 const rate = { name: 'r', to: ANYONE, endpoints: undefined, upstreams: undefined, tools: undefined } as const;
 const ONCE: Overrides = { rates: [{ ...rate, per: 'principal', limit: 1, windowMs: 60_000 }] };
@@ -298,6 +302,20 @@ for (const isPinned of [true, false]) {
   });
 }
 
+// SEC-09
+test('a call that waits for a slot is not sent if a reload denies it meanwhile', TIMEOUT, async () => {
+  const { memory, next } = holding();
+  const { at, begin, upstream } = await calling(memory, { upstream: { concurrency: 1 } });
+  await using _ = at;
+  const { session } = at.session();
+  const ends = [begin(session), begin(session)].map((call) => endOf(call.answer()));
+  const first = await next();
+  at.gate.setConfig(NOTHING);
+  first.peer.send(result(first.request, DONE));
+  assert.deepEqual(await Promise.all(ends), ['result', 'unknown-tool undefined']);
+  assert.deepEqual([sentCalls(memory).length, upstream.limiter.activeCount], [1, 0]);
+});
+
 test('a call is sent after its record, and not without it', TIMEOUT, async () => {
   const { memory, next } = holding();
   const records: unknown[] = [];
@@ -394,6 +412,18 @@ test('a call that waits for its client has no slot, and goes on with the answers
   assert.equal(await call, 'result');
   assert.deepEqual(params?.value('inputResponses'), { name: { action: 'accept', content: { name: 'x' } } });
   assert.deepEqual([params?.string('requestState'), upstream.limiter.activeCount], ['s', 0]);
+});
+
+// SEC-09
+test('a call that waits for its client is not sent again if a reload denies it', TIMEOUT, async () => {
+  const { at, upstream, memory, call, other, finish, answer } = await askedCall();
+  await using _ = at;
+  await finish();
+  assert.equal(await other, 'result');
+  at.gate.setConfig(NOTHING);
+  await answer();
+  assert.equal(await call, 'unknown-tool undefined');
+  assert.deepEqual([sentCalls(memory).length, upstream.limiter.activeCount], [2, 0]);
 });
 
 test('a call whose slot is taken while its client answers ends, and the other goes on', TIMEOUT, async () => {
