@@ -113,6 +113,14 @@ const GATE: readonly Step[] = [
   ...UNIT,
   { kind: 'tests', name: 'e2e', minutes: 3.5, files: E2E, except: [...REDIS, ...FULL_ONLY], atOnce: LANES },
   { kind: 'tests', name: 'redis', minutes: 1.5, files: REDIS, atOnce: LANES, missing: missingRedis },
+  // The same inputs each time. `npm run test:full` has others.
+  {
+    kind: 'program',
+    name: 'fuzz, one seed',
+    minutes: 0.3,
+    file: 'test/fuzz/run.ts',
+    args: ['--seed', '1', '--times', '0.2'],
+  },
   { kind: 'program', name: 'matrix', minutes: 0.6, file: 'test/matrix/run.ts', args: ['--check'] },
   {
     kind: 'program',
