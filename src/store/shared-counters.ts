@@ -16,6 +16,8 @@ interface Counter {
   used: number;
   /** Units that the table has granted to this process. */
   granted: number;
+  /** The time at which the lease of these units began; monotonic ms. */
+  leasedMs: number;
   /** Units that this process had asked for when these were granted. */
   wanted: number;
   /** Callers that wait for a unit. */
@@ -66,7 +68,9 @@ export class SharedCounters implements Counters {
 
   acquire(name: string, limit: number): boolean | Promise<boolean> {
     const counter = this.#counter(name, limit);
-    if (counter.used < Math.min(counter.granted, limit)) {
+    // A process that was stopped for a while may have lost its units to others.
+    const isLeased = performance.now() - counter.leasedMs < this.#parts.table.leaseMs;
+    if (isLeased && counter.used < Math.min(counter.granted, limit)) {
       counter.used++;
       return true;
     }
@@ -115,8 +119,10 @@ export class SharedCounters implements Counters {
     const { table, process } = this.#parts;
     // The others may have the units that are returned as soon as the table gets this.
     counter.granted = Math.min(counter.granted, wanted);
+    const leasedMs = performance.now();
     counter.granted = await table.lease(counter.name, process, wanted, counter.limit);
     counter.wanted = wanted;
+    counter.leasedMs = leasedMs;
   }
 
   release(name: string): void {
@@ -132,7 +138,7 @@ export class SharedCounters implements Counters {
   #counter(name: string, limit: number): Counter {
     let counter = this.#counters.get(name);
     if (counter === undefined) {
-      counter = { name, limit, used: 0, granted: 0, wanted: 0, waiting: 0, leasing: undefined };
+      counter = { name, limit, used: 0, granted: 0, leasedMs: 0, wanted: 0, waiting: 0, leasing: undefined };
       this.#counters.set(name, counter);
     }
     counter.limit = limit;

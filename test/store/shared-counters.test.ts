@@ -55,6 +55,21 @@ test('processes do not exceed the limit together, and waste less than a block ea
   for (const each of processes) await each.close();
 });
 
+test('a process that was stopped for longer than its lease asks again', OPTIONS, async () => {
+  const leaseMs = 1_000; // subject
+  const [one] = processesOf(new MemoryCounterTable(leaseMs), 1);
+  assert.ok(one !== undefined);
+  assert.equal(await one.acquire('a', 640), true);
+  assert.equal(one.acquire('a', 640), true, 'of the same block');
+  // No timer runs meanwhile, as in a process that gets SIGSTOP.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, leaseMs + 100);
+  const again = one.acquire('a', 640);
+  assert.ok(again instanceof Promise);
+  assert.equal(await again, true);
+  assert.equal(one.acquire('a', 640), true);
+  await one.close();
+});
+
 test('a unit that is asked for while leases are renewed is granted', OPTIONS, async () => {
   const memory = new MemoryCounterTable(LONG_MS);
   // Answers in a later turn, as a table over a network does.
