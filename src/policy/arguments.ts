@@ -14,7 +14,7 @@ function folded(name: string): string {
 
 /**
  * Reads arguments that conditions judge. Returns the reason if another reader may see other values: a member that an object has twice, two
- * members whose names differ in case, or one whose name differs in case from a name that a condition reads.
+ * members whose names differ in case, one whose name differs in case from a name that a condition reads, or a number that is rounded here.
  *
  * @param text undefined for a call without arguments.
  * @param members the names that conditions read.
@@ -51,7 +51,11 @@ function oddMember(
     }
     return undefined;
   }
-  if (!isObjectText(text)) return undefined;
+  if (!isObjectText(text)) {
+    // The upstream gets the digits, and a condition would read the nearest double. A text, true, false and null are no number.
+    const isRounded = Math.abs(Number(text)) > Number.MAX_SAFE_INTEGER;
+    return isRounded ? 'a number has more digits than a condition reads' : undefined;
+  }
   // Refuses a name that is there twice.
   const object = RawObject.parse(text);
   const seen = new Set<string>();

@@ -69,6 +69,11 @@ export function isKnownEarly(node: ASTNode): boolean {
   return !reads(node, LATE);
 }
 
+/** Returns whether a literal is an integer that a double may not hold. A `uint` of the library has a bigint as its value. */
+function isLongInteger(literal: unknown): boolean {
+  return typeof literal !== 'string' && typeof literal !== 'number' && Number(literal) > Number.MAX_SAFE_INTEGER;
+}
+
 /** Reads the properties of an expression. */
 export function factsOf(ast: ASTNode): Facts {
   const members = new Set<string>();
@@ -77,6 +82,10 @@ export function factsOf(ast: ASTNode): Facts {
 
   /** @param late variables with values of the caller. @param isInMacro whether the expression is evaluated for each element. */
   function visit(node: ASTNode, late: ReadonlySet<string>, isInMacro: boolean): void {
+    if (node.op === 'value' && isLongInteger(node.args)) {
+      const at = `(at character ${node.range.start + 1})`;
+      refused ??= `has an integer beyond ${Number.MAX_SAFE_INTEGER}, where numbers are rounded; compare texts instead ${at}`;
+    }
     if (node.op === '.' || node.op === '.?') members.add(node.args[1]);
     if (node.op === '[]' || node.op === '[?]') {
       const index = node.args[1];

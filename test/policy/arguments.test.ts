@@ -16,6 +16,11 @@ const ODD = [
   '{"in":[{"a":1,"A":2}]}',
   '[1]',
   '"text"',
+  '{"id":1234567890123456789}',
+  '{"id":-9007199254740992}',
+  '{"in":[{"id": 123456789012345678.0 }]}',
+  '{"id":1e30}',
+  '{"id":1e400}',
 ];
 
 for (const text of ODD) {
@@ -30,6 +35,13 @@ test('arguments with one reading are counted and read', () => {
   const read = readArguments('{"path":"/pub","list":[1,{"Other":2}]}', MEMBERS);
   assert.deepEqual(read, { args: { path: '/pub', list: [1, { Other: 2 }] }, size: { values: 6, chars: 38 } });
   assert.deepEqual(readArguments(undefined, MEMBERS), { args: {}, size: { values: 0, chars: 0 } });
+});
+
+// SEC-09
+test('numbers that a double holds as they are written have one reading', () => {
+  const text =
+    '{"a":9007199254740991,"b":-9007199254740991,"c":0.1,"d":1.5e3,"e":"1234567890123456789","f":[true,null]}';
+  assert.equal(typeof readArguments(text, MEMBERS), 'object');
 });
 
 // SEC-09

@@ -308,3 +308,16 @@ test('limit sharedRights: beyond it rights are made again, and decide alike', ()
   for (let i = 0; i <= LIMITS.sharedRights; i++) assert.equal(may(`user ${i}`), 'deny');
   assert.equal(may('ada'), 'allow');
 });
+
+// SEC-09
+test('a deny rule about an id applies to integers that a double rounds', () => {
+  const role = { upstreams: ['chat'], deny: [{ tools: ['post'], when: 'args.id == 9007199254740990' }] };
+  const rights = new Policy(accessOf({ r: role }, [ANYONE])).rightsOf(keyOf('ada'), '');
+  const call = (id: string) => rights.decideCall(item('tool', 'chat', 'post'), `{"id":${id}}`, NOW);
+  assert.equal(call('9007199254740991').effect, 'allow');
+  assert.equal(call('9007199254740990').effect, 'deny');
+  const { effect, failed } = call('1234567890123456789');
+  assert.deepEqual([effect, failed.length], ['deny', 1]);
+  const other = rights.decideCall(item('tool', 'chat', 'get'), '{"id":1234567890123456789}', NOW);
+  assert.equal(other.effect, 'allow');
+});
