@@ -18,6 +18,7 @@ import {
   textsOf,
   toolTextsOf,
 } from './names/named-items.ts';
+import { publishedName } from './names/name.ts';
 import { prefixesOf, reservedFor } from './names/prefixes.ts';
 import type { ListKind, Offer } from './offer.ts';
 import type { ListName } from './page.ts';
@@ -33,6 +34,7 @@ import {
   toResolution,
   isHiddenAt,
 } from './resources/resources.ts';
+import { uriToClient } from './uri.ts';
 import type { View } from './view.ts';
 
 /** The merged offers of one endpoint. An immutable snapshot: a changed offer leads to a new catalog. */
@@ -195,9 +197,13 @@ function build(view: View, offers: ReadonlyMap<string, Offer>, limits: CatalogLi
       ...(limit === undefined ? {} : { limit }),
     })),
   );
-  const withheld = view.upstreams.flatMap(({ id }) =>
-    (offers.get(id)?.withheld ?? []).map(({ kind, key, why }, position) => ({
-      ...quarantine(id, kind, key, position, why),
+  const withheld = view.upstreams.flatMap((upstream) =>
+    (offers.get(upstream.id)?.withheld ?? []).map(({ kind, key, why }, position) => ({
+      ...quarantine(upstream.id, kind, key, position, why),
+      published:
+        kind === 'tool' || kind === 'prompt'
+          ? publishedName(upstream, key, limits.maxNameChars)
+          : uriToClient(upstream, key),
       isWithheld: true,
     })),
   );

@@ -14,6 +14,8 @@ export interface Quarantined {
   readonly kind: ItemKind;
   /** The item's key, cut and without unseen characters, or its position if it has no key. */
   readonly name: string;
+  /** The name or URI that clients would use, if no other item has it. A view may rename it. */
+  readonly published?: string;
   /** The reason in words: completes "the item …". */
   readonly why: string;
   /** The fixed bound that the item exceeds. */

@@ -105,7 +105,7 @@ function makeItems(
     if (fault !== undefined || reserved !== undefined) {
       const why =
         fault ?? `would be called "${shownText(prefixedName)}", a name that only upstream "${reserved}" may have`;
-      const quarantined = quarantine(upstream.id, kind, key, start + index, why);
+      const quarantined = { ...quarantine(upstream.id, kind, key, start + index, why), published: prefixedName };
       return { reading, prefixedName, published: undefined, quarantined };
     }
     if (kind === 'tool' && (!isIncluded(upstream, key) || !isIncluded(view, prefixedName))) {

@@ -129,7 +129,7 @@ export function publishResources(
         const { key, fault, item } = reading;
         const why = fault ?? viewFault(kind, view, prefixed, upstream, key);
         if (why !== undefined) {
-          quarantined.push(quarantine(id, kind, key, position, why));
+          quarantined.push({ ...quarantine(id, kind, key, position, why), published: uriToClient(upstream, key) });
           hidden.add(resourceKey(id, key));
           continue;
         }

@@ -1,4 +1,5 @@
-import { type Catalog, resolveResource, sourceByName } from '../../catalog/catalog.ts';
+import { type Catalog, resolvePrompt, resolveResource, resolveTool, sourceByName } from '../../catalog/catalog.ts';
+import { isWithheldUri } from '../../catalog/resources/resources.ts';
 import type { View } from '../../catalog/view.ts';
 import { ownerByPrefix } from '../../gateway/calls/availability.ts';
 import { type Gate, hintsOf } from '../../gateway/exchange/gate.ts';
@@ -24,7 +25,10 @@ export interface ExplainParts {
   readonly lifecycleOf: (upstream: string) => Lifecycle | undefined;
 }
 
-type Found = Pick<ExplainAnswer, 'upstream' | 'upstreamName'> & { readonly left?: string | undefined };
+/** An item, and the reason why clients do not get it, in detail and in short. */
+interface Found extends Pick<ExplainAnswer, 'upstream' | 'upstreamName'> {
+  readonly left?: { readonly text: string; readonly why: string } | undefined;
+}
 
 /** Explains a decision, in the order in which a request meets its reasons. The decision is that of {@link Gate}. */
 export function explain(parts: ExplainParts, query: ExplainQuery): ExplainAnswer {
@@ -43,7 +47,8 @@ export function explain(parts: ExplainParts, query: ExplainQuery): ExplainAnswer
       const text = `it has the prefix of upstream "${owner}", which is ${stateText(lifecycle)}: its items may be unknown`;
       reasons.push({ about: 'upstream', text });
     }
-    reasons.push({ about: 'list', text: 'no upstream of this endpoint lists it' });
+    const isWithheld = kind === 'resource' && isWithheldUri(parts.catalog.resources, view.upstreams, name);
+    reasons.push({ about: 'list', text: isWithheld ? WITHHELD : 'no upstream of this endpoint lists it' });
     return { ...asked, effect: 'unknown', isListed: false, reasons };
   }
   const { upstream = '', upstreamName = '', left } = found;
@@ -51,13 +56,13 @@ export function explain(parts: ExplainParts, query: ExplainQuery): ExplainAnswer
   if (lifecycle !== undefined) {
     reasons.push({ about: 'upstream', text: `upstream "${upstream}" is ${stateText(lifecycle)}` });
   }
-  reasons.push({ about: 'list', text: left ?? `upstream "${upstream}" lists it as "${upstreamName}"` });
+  reasons.push({ about: 'list', text: left?.text ?? `upstream "${upstream}" lists it as "${upstreamName}"` });
   const { decision, listed, rules } = decided(parts, query, { upstream, upstreamName });
   for (const { rule, file, line, effect, outcome } of rules) {
     const about = outcome === 'other' ? 'is about other items' : `its condition: ${outcome}`;
     reasons.push({ about: 'rule', text: `${effect} rule "${rule}" ${about}`, place: `${file}:${line}` });
   }
-  reasons.push({ about: 'decision', text: left === undefined ? decision.why : 'the config leaves it out' });
+  reasons.push({ about: 'decision', text: left?.why ?? decision.why });
   const effect = left === undefined ? decision.effect : 'deny';
   const isListed = left === undefined && listed;
   return {
@@ -75,18 +80,42 @@ function stateText({ phase, reason }: Lifecycle): string {
   return reason === undefined ? phase : `${phase} (${reason})`;
 }
 
+const WITHHELD = 'the lock withholds it';
+
 /** Returns where an item is; undefined if no upstream lists it. */
 function find({ catalog }: ExplainParts, { kind, name, view }: ExplainQuery): Found | undefined {
   if (kind === 'resource') {
     const resource = resolveResource(catalog, name);
-    return resource.kind === 'one' ? { upstream: resource.upstream, upstreamName: resource.uri } : undefined;
+    if (resource.kind === 'one') return { upstream: resource.upstream, upstreamName: resource.uri };
+    return resource.kind === 'none' ? findQuarantined(catalog, kind, name) : undefined;
   }
   const { items } = catalogAnswerOf(catalog, { view, era: 'legacy', upstream: undefined });
-  const item = items.find((one) => one.kind === kind && one.name === name);
+  const item = items.find((one) => {
+    return one.kind === kind && one.name === name && one.status !== 'quarantined' && one.status !== 'withheld';
+  });
+  if (item === undefined) {
+    const isResolved = (kind === 'tool' ? resolveTool : resolvePrompt)(catalog, name) !== undefined;
+    return isResolved ? undefined : findQuarantined(catalog, kind, name);
+  }
+  const { upstream, upstreamName = name, status, why = '' } = item;
+  const left = status === 'filtered' ? { text: `filtered: ${why}`, why: 'the config leaves it out' } : undefined;
+  return { upstream, upstreamName, left };
+}
+
+/** Returns the item that would have a name or URI if it were not quarantined, or withheld by the lock. */
+function findQuarantined(catalog: Catalog, kind: ExplainQuery['kind'], name: string): Found | undefined {
+  const { renames } = catalog.view;
+  const item = catalog.quarantined.find((one) => {
+    if (one.kind !== kind || one.published === undefined) return false;
+    return one.published === name || (kind === 'tool' && renames[one.published] === name);
+  });
   if (item === undefined) return undefined;
-  const isLeftOut = item.status === 'filtered' || item.status === 'quarantined';
-  const { upstream, upstreamName = name, why } = item;
-  return { upstream, upstreamName, left: isLeftOut ? `${item.status}: ${why ?? ''}` : undefined };
+  const text = `The ${kind} ${item.why}.`;
+  const left =
+    item.isWithheld === true
+      ? { text: `withheld: ${text}`, why: WITHHELD }
+      : { text: `quarantined: ${text}`, why: 'it is quarantined' };
+  return { upstream: item.upstream, upstreamName: item.name, left };
 }
 
 function decided(
