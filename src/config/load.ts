@@ -147,7 +147,7 @@ function loadFrom(
   problems.push(...workerProblems(document, settings));
   const hasNoUsableEntry = !hasUsable && wrongEntries.length > 0;
   if (problems.length > 0 || hasNoUsableEntry) throw new ConfigError([...problems, ...wrongEntries]);
-  warnings.push(...profiles.warnings, ...exposureWarnings(document, settings, addresses));
+  warnings.push(...profiles.warnings, ...rates.warnings, ...exposureWarnings(document, settings, addresses));
   warnings.push(...readableSecrets(absolute, mode, document));
   const lock = readLock(document, settings.lock, where, files, upstreams);
   warnings.push(...lock.warnings);

@@ -1,4 +1,4 @@
-import type { ClaimConfig } from './access-config.ts';
+import type { AccessConfig, ClaimConfig } from './access-config.ts';
 import { claimAt } from './claim-path.ts';
 import type { Principal } from './principal.ts';
 import type { Variables } from './when.ts';
@@ -32,6 +32,15 @@ export function groupsOf(
     return Array.isArray(value) ? value : [value];
   });
   return [...new Set([...groups, ...values.flatMap((value) => (typeof value === 'string' ? [value] : []))])];
+}
+
+/** Returns the groups of a principal under an access policy; without one, those of its API key. */
+export function groupsUnder(
+  access: Pick<AccessConfig, 'claims' | 'groupClaims'> | undefined,
+  principal: Principal,
+): readonly string[] {
+  if (access === undefined) return principal.groups ?? [];
+  return groupsOf(principal, claimsOf(principal, access.claims), access.groupClaims);
 }
 
 /** Returns the variables of conditions that say who asks. */

@@ -35,10 +35,9 @@ export function isSelected(to: PrincipalSelector, principal: Principal, { groups
   );
 }
 
-/** Returns whether a rate holds for a principal. The claims of its selector are named by their paths. */
-export function isSelectedByRate(to: PrincipalSelector, principal: Principal): boolean {
-  const { groups = [], claims } = principal;
-  return isSelected(to, principal, { groups, claim: (path) => claimAt(claims, path) });
+/** Returns whether a rate holds for a principal in these groups. The claims of its selector are named by their paths. */
+export function isSelectedByRate(to: PrincipalSelector, principal: Principal, groups: readonly string[]): boolean {
+  return isSelected(to, principal, { groups, claim: (path) => claimAt(principal.claims, path) });
 }
 
 function hasAny(wanted: readonly string[] | undefined, values: readonly (string | undefined)[]): boolean {

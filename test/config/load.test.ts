@@ -631,6 +631,24 @@ test('a rate names upstreams by id or key, and endpoints by path', async () => {
   assert.equal(repeats, undefined);
 });
 
+test('a rate to a group that nobody can be in is a warning', async () => {
+  const rates = 'rates: [{name: a, to: {groups: [dev, students]}, limit: 1, window: 1m}]';
+  const warningsOf = async (own: string) => {
+    const text = `gateway: {${rates}, ${own}}\nmcpServers: {a: {command: x}}\n`;
+    return (await loadText(text)).warnings.filter((line) => line.includes('rates'));
+  };
+  const key = (more: string) => `auth: {apiKeys: [{name: k, sha256: ${'a1'.repeat(32)}, groups: [dev]}]${more}}`;
+  const [warning, ...others] = await warningsOf(key(''));
+  assert.match(
+    warning ?? '',
+    /:1:48 gateway\.rates\[0\]\.to\.groups\[1\]: nobody is in this group: no API key names it/,
+  );
+  assert.deepEqual(others, []);
+  assert.deepEqual(await warningsOf(key(', keyFile: ./keys.json')), []);
+  const access = 'access: {claims: {roles: list}, groupClaims: [roles], roles: {all: {upstreams: ["*"]}}, grants: []}';
+  assert.deepEqual(await warningsOf(`${key('')}, ${access}`), []);
+});
+
 for (const [own, problem] of [
   ['{name: a, to: {}, limit: 1, window: 1m}', /rates\[0\]\.to: names no principals; for all, write anyone: true/],
   ['{name: a, to: {anyone: true, keys: [k]}, limit: 1, window: 1m}', /is for anyone, so it names no principals/],

@@ -13,7 +13,7 @@ const window = () =>
 const to = z.strictObject({
   anyone: z.literal(true, { error: 'expected true' }).describe('Holds for every principal.').optional(),
   keys: names('Names of API keys.'),
-  groups: names('Groups of API keys. For groups of tokens, name the claim under `claims`.'),
+  groups: names('Groups: those of API keys, and the values of access.groupClaims.'),
   ...TOKEN_LISTS,
   claims: z
     .record(z.string(), texts())

@@ -1,7 +1,7 @@
 import type { PrincipalSelector } from '../../policy/principal-selector.ts';
 import type { RateConfig } from '../config.ts';
 import type { Document } from '../document/document.ts';
-import type { Path, Problem } from '../document/problem.ts';
+import { type Path, type Problem, problemLine } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
 
@@ -15,10 +15,18 @@ interface Names {
 /** Reads the rates, and checks that each can hold for something. */
 export function readRates(
   document: Document,
-  { rates }: GatewaySettings,
+  { rates, auth, access }: GatewaySettings,
   { keys, profiles }: Names,
-): { readonly rates: readonly RateConfig[]; readonly problems: readonly Problem[] } {
+): {
+  readonly rates: readonly RateConfig[];
+  readonly problems: readonly Problem[];
+  readonly warnings: readonly string[];
+} {
   const problems: Problem[] = [];
+  const warnings: string[] = [];
+  const hasOtherGroups =
+    auth.keyFile !== undefined || auth.keysInRedis === true || (access?.groupClaims.length ?? 0) > 0;
+  const groups = auth.apiKeys.flatMap((key) => key.groups ?? []);
   const ids = new Map([...keys].flatMap(([id, key]) => [[id, id] as const, [key, id] as const]));
   const views = new Set(['', ...keys.keys(), ...profiles.map(({ id }) => id)]);
   const known = new Set<string>();
@@ -46,6 +54,12 @@ export function readRates(
     const subjects = { ...to, anyone: to.anyone ?? false };
     const fault = faultOf(subjects);
     if (fault !== undefined) problems.push(document.problem([...path, 'to'], fault, 'key'));
+    for (const [position, group] of (to.groups ?? []).entries()) {
+      if (hasOtherGroups || groups.includes(group)) continue;
+      const message =
+        'nobody is in this group: no API key names it, and for tokens gateway.access.groupClaims names no claim';
+      warnings.push(problemLine(document.problem([...path, 'to', 'groups', position], message)));
+    }
     const viewOf = (endpoint: string) => {
       const view = endpoint.slice('/mcp/'.length);
       return views.has(view) ? view : undefined;
@@ -62,7 +76,7 @@ export function readRates(
       windowMs,
     };
   });
-  return { rates: read, problems };
+  return { rates: read, problems, warnings };
 }
 
 type Given = GatewaySettings['rates'][number]['to'];

@@ -2,6 +2,8 @@ import { isIncluded, matchesGlob } from '../../catalog/names/glob.ts';
 import type { RateConfig, RepeatsConfig, Settings } from '../../config/config.ts';
 import { durationText } from '../../config/schema/units.ts';
 import { GatewayError } from '../../errors.ts';
+import type { AccessConfig } from '../../policy/access-config.ts';
+import { groupsUnder } from '../../policy/identity.ts';
 import { personOf, type Principal } from '../../policy/principal.ts';
 import { isSelectedByRate } from '../../policy/principal-selector.ts';
 import { isRetry } from '../../protocol/input-required.ts';
@@ -14,7 +16,7 @@ import type { UpstreamRoute } from '../exchange/route.ts';
 import type { RepeatedCalls } from './repeated-calls.ts';
 
 export interface CallLimitsParts {
-  readonly settings: Settings<'rates' | 'repeats' | 'limits'>;
+  readonly settings: Settings<'rates' | 'repeats' | 'limits' | 'access'>;
   readonly rates: LeasedRates;
   readonly repeats: RepeatedCalls;
   /** Counts the requests of a principal in all processes; undefined if there is no other one. */
@@ -32,8 +34,9 @@ export type ReleaseCall = () => void;
  */
 export class CallLimits {
   readonly #parts: CallLimitsParts;
-  /** The rates of each principal, for one list of rates: a reload brings another one. */
+  /** The rates of each principal, for one list of rates and one access policy: a reload brings others. */
   #rates: readonly RateConfig[] = [];
+  #access: AccessConfig | undefined;
   #ratesOf = new WeakMap<Principal, readonly RateConfig[]>();
   readonly #inFlight = new Map<string, number>();
 
@@ -90,14 +93,16 @@ export class CallLimits {
 
   /** Returns the rates that hold for a principal, at any endpoint and upstream. */
   #applicable(principal: Principal): readonly RateConfig[] {
-    const { rates } = this.#parts.settings();
-    if (rates !== this.#rates) {
+    const { rates, access } = this.#parts.settings();
+    if (rates !== this.#rates || access !== this.#access) {
       this.#rates = rates;
+      this.#access = access;
       this.#ratesOf = new WeakMap();
     }
     let known = this.#ratesOf.get(principal);
     if (known === undefined) {
-      known = rates.filter(({ to }) => isSelectedByRate(to, principal));
+      const groups = groupsUnder(access, principal);
+      known = rates.filter(({ to }) => isSelectedByRate(to, principal, groups));
       this.#ratesOf.set(principal, known);
     }
     return known;

@@ -135,6 +135,23 @@ for (const [to, yes, no] of subjects) {
   });
 }
 
+test('a rate to groups holds for tokens whose claims have them, as grants do', TIMEOUT, async () => {
+  const rates = [rate(1, { to: { ...ANYONE, anyone: false, groups: ['students'] } })];
+  const claims = [{ name: 'roles', path: 'realm_access.roles', type: 'list' }] as const;
+  const all = { all: { upstreams: undefined } };
+  const access = accessOf(all, [{ roles: ['all'], anyone: true }], { claims, groupClaims: ['roles'] });
+  await using gateway = await testCore({ up: { memory: upstream() } }, { rates, access });
+  const student = principal('p1', { claims: { realm_access: { roles: ['students'] } } });
+  const held = await gateway.connect({ principal: student });
+  const teacher = principal('p2', { claims: { realm_access: { roles: ['teachers'] } } });
+  const free = await gateway.connect({ principal: teacher });
+  assert.deepEqual([await callsMade(held, 'up__echo', 3), await callsMade(free, 'up__echo', 3)], [1, 3]);
+  // Without groupClaims nobody is in a group by a token.
+  const next = { ...gateway.config, access: accessOf(all, [{ roles: ['all'], anyone: true }]) };
+  await gateway.core.apply(next, diffConfigs(gateway.config, next));
+  assert.equal(await callsMade(held, 'up__echo', 3), 3);
+});
+
 test('a refused call costs nothing of the other rates', TIMEOUT, async () => {
   const rates = [rate(4, { name: 'all' }), rate(1, { name: 'echo', tools: ['up__echo'] })];
   await using gateway = await testCore({ up: { memory: upstream() } }, { rates });
