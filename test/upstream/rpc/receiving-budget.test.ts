@@ -167,7 +167,7 @@ test('a large message that is passed on counts for its turn', async () => {
   assert.equal(other.isHeld, false);
 });
 
-test('a large event that is passed on counts for its turn, though the next one has begun', async () => {
+test('an event that is passed on counts for its turn, though the next has begun', async () => {
   const readers = new Readers(Infinity, 3 * LARGE);
   const [stream, other] = readers.receive('a', 2, LARGE);
   assert.ok(stream !== undefined && other !== undefined);
