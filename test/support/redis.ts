@@ -1,5 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after } from 'node:test';
@@ -17,6 +17,8 @@ import { waitUntil } from './wait-until.ts';
 
 /** Another program may take the port between its choice and its use. */
 const TRIES = 5;
+/** The name that Redis gives its file. */
+const SNAPSHOT = 'dump.rdb';
 
 let programs: Promise<RedisProgram> | undefined;
 
@@ -34,6 +36,8 @@ export class RedisServer implements AsyncDisposable {
   readonly #place: ServerPlace;
   readonly #options: readonly string[];
   #child: Child;
+  /** The file of the last {@link save}. */
+  #snapshot: Buffer | undefined;
 
   private constructor(port: number, place: ServerPlace, options: readonly string[], child: Child) {
     this.port = port;
@@ -92,15 +96,22 @@ export class RedisServer implements AsyncDisposable {
     }
   }
 
-  /** Kills the server, whose data is lost. */
+  /** Saves the data, for a {@link restart}. */
+  async save(): Promise<void> {
+    await this.#command('SAVE');
+    const [, dir] = [await this.#command('CONFIG', 'GET', 'dir')].flat();
+    this.#snapshot = await readFile(join(String(dir), SNAPSHOT));
+  }
+
+  /** Kills the server, whose data since the last {@link save} is lost. */
   async kill(): Promise<void> {
     this.#child.kill('SIGKILL');
     await this.#child.ended;
   }
 
-  /** Starts the server again on its port, without data. */
+  /** Starts the server again on its port, with the data of the last {@link save}, if there was one. */
   async restart(): Promise<void> {
-    this.#child = await startServer(this.port, this.#place, this.#options);
+    this.#child = await startServer(this.port, this.#place, this.#options, this.#snapshot);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -108,10 +119,16 @@ export class RedisServer implements AsyncDisposable {
   }
 }
 
-async function startServer(port: number, { host, via }: ServerPlace, options: readonly string[]): Promise<Child> {
+async function startServer(
+  port: number,
+  { host, via }: ServerPlace,
+  options: readonly string[],
+  snapshot?: Buffer,
+): Promise<Child> {
   programs ??= findRedis();
   const { server, env } = await programs;
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-redis-'));
+  if (snapshot !== undefined) await writeFile(join(dir, SNAPSHOT), snapshot);
   const fixed = ['--port', `${port}`, '--bind', host, '--save', '', '--appendonly', 'no', '--dir', dir];
   const [command = '', ...args] = [...via, server, ...fixed, ...options];
   const child = await Child.start(command, args, { env });

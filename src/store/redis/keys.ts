@@ -14,7 +14,8 @@ import type { SessionRef } from '../session-store.ts';
  * | `{members}:info` | hash: member id → sealed: address and version | as `{members}` | its member, when it joins |
  * | `{p.<principal>}:at:<name>` | member id, `/` and token of a placement | 10 min after its last confirmation | the process that claims or confirms it |
  * | `{p.<principal>}:was:<name>` | member id of the one that has given the placement away while requests of it were in flight | 2 min | that process |
- * | `{p.<principal>}:serial` | the next serial number | 1 day | `initialize` |
+ * | `{p.<principal>}:serial` | the last serial number | 1 day | `initialize` |
+ * | `{p.<principal>}:serial:of` | `master_replid` of the Redis that has counted it; empty if unknown | 1 day | `initialize` |
  * | `{p.<principal>}:ended` | sorted set: ended ranges `first:last:until`, by their last number | until the last of the ids expires | DELETE, and operators |
  * | `{p.<principal>}:rec:<serial>` | hash: `level`; `u<uri>`, `x<upstream>` and `a<upstream>` (attachment) → sealed, after a serial number | until the id of the session expires | the owner of the session, with its token |
  * | `{p.<principal>}:sizes`, `…:until` | hash and sorted set: serial → bytes and end of each record | as the last record | with each record |
@@ -72,8 +73,9 @@ export class RedisKeys {
     return `${this.#ofPrincipal(principal)}:was:${name}`;
   }
 
-  serial(principal: string): string {
-    return `${this.#ofPrincipal(principal)}:serial`;
+  serial(principal: string): readonly [last: string, server: string] {
+    const own = `${this.#ofPrincipal(principal)}:serial`;
+    return [own, `${own}:of`];
   }
 
   /** Entries of one session, and of all sessions of its principal. */

@@ -33,14 +33,25 @@ local function forget(id)
   redis.call('ZREM', ends, id)
 end`;
 
-/** Returns the next serial number. Numbers of an earlier entry are lower, since no process opens a million sessions a second. */
+/**
+ * Returns the next serial number. Numbers of an earlier entry are lower, since no process opens a million sessions a second. A restarted Redis and a
+ * promoted replica may have lost the last numbers, so that they do not count on from the kept one.
+ */
 export const NEXT_SERIAL: Script = scriptOf(`
 local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+local serial = time[1] * 1000000 + time[2]
+local info = redis.pcall('INFO', 'replication')
+local server = type(info) == 'string' and string.match(info, 'master_replid:(%x+)') or ''
 local last = tonumber(redis.call('GET', KEYS[1]) or 0)
-local serial = string.format('%.0f', last > 0 and last + 1 or now)
-redis.call('SET', KEYS[1], serial, 'PX', 86400000)
-return serial`);
+if last > 0 then
+  -- Consecutive numbers let the ranges of ended sessions join.
+  local isSame = redis.call('GET', KEYS[2]) == server
+  serial = isSame and last + 1 or math.max(last + 1, serial)
+end
+local text = string.format('%.0f', serial)
+redis.call('SET', KEYS[1], text, 'PX', 86400000)
+redis.call('SET', KEYS[2], server, 'PX', 86400000)
+return text`);
 
 /** Returns the fields of the record of a session that has not ended. */
 export const LOAD: Script = scriptOf(`${HEAD}

@@ -62,7 +62,7 @@ export class RedisSessionStore implements SessionStore {
     return z.coerce
       .number()
       .int()
-      .parse(await connection.run(NEXT_SERIAL, [keys.serial(principal)], []));
+      .parse(await connection.run(NEXT_SERIAL, keys.serial(principal), []));
   }
 
   async load(session: SessionRef): Promise<SessionRecord | undefined> {

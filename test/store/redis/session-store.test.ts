@@ -152,6 +152,64 @@ test('what a newer version has stored of a session is kept, and ignored', OPTION
   assert.deepEqual(await connection.command('HMGET', record, 'later', 'z1234'), ['a text', '7:50:a sealed text']);
 });
 
+// R13
+test('a Redis that has gone back in time gives out no serial number again', OPTIONS, async () => {
+  await using server = await RedisServer.start();
+  const { store } = await open(redisConfig(server.url));
+  const principal = randomUUID();
+  const first = await store.nextSerial(principal);
+  await server.save();
+  const last = await store.nextSerial(principal);
+  assert.equal(last, first + 1);
+  await server.kill();
+  await server.restart();
+  const next: number[] = [];
+  await waitUntil(() =>
+    store.nextSerial(principal).then(
+      (serial) => next.push(serial) > 0,
+      () => false,
+    ),
+  );
+  const [after = 0] = next;
+  assert.ok(after > last, `${after} after ${last}`);
+  assert.equal(await store.nextSerial(principal), after + 1, 'ended ranges join again');
+});
+
+// R13
+test('a promoted replica gives out no serial number that it has not heard of', OPTIONS, async () => {
+  await using master = await RedisServer.start('--repl-diskless-sync-delay', '0');
+  await using replica = await RedisServer.start('--replicaof', `127.0.0.1 ${master.port}`);
+  const config = redisConfig(master.url);
+  const { store } = await open(config);
+  const principal = randomUUID();
+  const first = await store.nextSerial(principal);
+  const promoted = { ...redisConfig(replica.url), prefix: config.prefix };
+  const { connection, keys } = await openRedis(promoted);
+  const [entry] = keys.serial(principal);
+  await waitUntil(async () => (await connection.command('GET', entry)) === String(first));
+  await connection.command('REPLICAOF', 'NO', 'ONE');
+  const last = await store.nextSerial(principal);
+  const { store: other } = await open(promoted);
+  const after = await other.nextSerial(principal);
+  assert.ok(after > last, `${after} after ${last}`);
+  assert.equal(await other.nextSerial(principal), after + 1);
+});
+
+// R10
+test('numbers of an older version, which does not name its Redis, are counted on from', OPTIONS, async () => {
+  const config = redisConfig((await redis).url);
+  const { store } = await open(config);
+  const { connection, keys } = await openRedis(config);
+  const principal = randomUUID();
+  const [entry, server] = keys.serial(principal);
+  const late = (Date.now() + HOUR) * 1_000;
+  await connection.command('SET', entry, String(late));
+  assert.equal(await store.nextSerial(principal), late + 1);
+  await connection.command('SET', entry, String(late + 5));
+  assert.equal(await store.nextSerial(principal), late + 6);
+  assert.match(String(await connection.command('GET', server)), /^[0-9a-f]{40}$/);
+});
+
 test('the end of a session frees its placement and reaches its owner', OPTIONS, async () => {
   const config = redisConfig((await redis).url);
   const [one, two] = [await open(config), await open(config)];

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { NEXT_SERIAL } from '../../../src/store/redis/session-scripts.ts';
 import { checkRedis } from '../../../src/store/redis/start-checks.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
 
@@ -52,6 +53,9 @@ test('the documented rights are enough, and a missing one is named', OPTIONS, as
   await admin.command('ACL', 'SETUSER', 'linkspan', 'on', '>pw', ...RULES);
   const allowed = await openRedis(as('linkspan'));
   await checkRedis(allowed.connection, allowed.keys, now);
+  const serial = allowed.keys.serial('anna');
+  await allowed.connection.run(NEXT_SERIAL, serial, []);
+  assert.match(String(await admin.command('GET', serial[1])), /^[0-9a-f]{40}$/, 'scripts may use INFO');
 
   for (const [missing, words] of [
     ['-@scripting', /scripts/],
