@@ -1,3 +1,4 @@
+import type { GatewayError } from '../errors.ts';
 import type { Answer, Notification, Request, Response } from '../protocol/jsonrpc.ts';
 import type { RawObject } from '../json/json.ts';
 import type { Principal } from '../policy/principal.ts';
@@ -96,9 +97,15 @@ export interface Owner {
   /**
    * Passes on a modern request. The request, its caller and its sink can be sent as text.
    *
-   * @param onUnreachable runs in place of `sink.answer` if the process did not get the request, or does not have what it is about.
+   * @param onUnreachable runs in place of `sink.answer` if the process did not get the request, or does not have what it is about. With an
+   *   error, another attempt is of no use.
    */
-  handleModernRequest(request: Request, caller: ModernCaller, sink: ModernSink, onUnreachable: () => void): ModernCall;
+  handleModernRequest(
+    request: Request,
+    caller: ModernCaller,
+    sink: ModernSink,
+    onUnreachable: (error?: GatewayError) => void,
+  ): ModernCall;
 }
 
 /** Says that another process has the state, and how to reach it. */

@@ -21,6 +21,8 @@ export const FRAME = {
 const HEAD_BYTES = 10;
 /** The head of a request can have as many bytes as its headers and its principal. Bodies are sent in smaller pieces. */
 const MAX_PAYLOAD_BYTES = 262_144;
+/** The largest frame. The reader of a larger one closes the channel. */
+export const MAX_FRAME_BYTES: number = HEAD_BYTES + MAX_PAYLOAD_BYTES;
 /** The greatest number of an exchange. */
 export const MAX_EXCHANGE = 0xff_ff_ff_ff;
 

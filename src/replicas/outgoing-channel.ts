@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { connect, type ConnectionOptions } from 'node:tls';
+import { GatewayError } from '../errors.ts';
 import type { InternalAddress } from './internal-address.ts';
 import { BodyReceiver, BodySender } from './body-window.ts';
 import { Channel } from './channel.ts';
@@ -8,6 +9,7 @@ import {
   type Frame,
   FRAME,
   MAX_EXCHANGE,
+  MAX_FRAME_BYTES,
   requestFrame,
   type ForwardedResponseHead,
   responseParts,
@@ -60,6 +62,12 @@ export class ChannelExchange {
   reset(): void {
     this.#reset(this);
   }
+}
+
+/** Returns the failure of a request that {@link OutgoingChannel.begin} does not send. */
+export function headTooLarge(): GatewayError {
+  const message = 'the token claims and headers are too large to be passed on to the process that has this';
+  return new GatewayError('too-large', { message, advice: 'use a token with fewer claims', executed: 'no' });
 }
 
 /** A channel to another replica, for the requests of this one. */
@@ -131,14 +139,17 @@ export class OutgoingChannel {
     return await this.#channel.isAnswering(PING_MS);
   }
 
-  /** Begins a request. @param isLast whether it has no body. */
-  begin(sender: string, forwarded: string, isLast: boolean, handler: ExchangeHandler): ChannelExchange {
-    const number = ++this.#last;
+  /** Begins a request. Sends nothing and returns undefined if its head is too large. @param isLast whether it has no body. */
+  begin(sender: string, forwarded: string, isLast: boolean, handler: ExchangeHandler): ChannelExchange | undefined {
+    const number = this.#last + 1;
+    const frame = requestFrame(number, isLast, sender, forwarded);
+    if (frame.length > MAX_FRAME_BYTES) return undefined;
+    this.#last = number;
     // The channel makes room for another one, because numbers are never used twice.
     if (number === MAX_EXCHANGE) this.#isRetired = true;
     const exchange = new ChannelExchange(this.#channel, number, handler, (gone) => this.#reset(gone));
     this.#exchanges.set(number, exchange);
-    this.#channel.write(requestFrame(number, isLast, sender, forwarded));
+    this.#channel.write(frame);
     return exchange;
   }
 

@@ -5,26 +5,34 @@ import type { ForwardOutcome } from '../telemetry/replica-metrics.ts';
 import { parseLine } from './modern-exchange.ts';
 import type { ForwardedResponseHead } from './frames.ts';
 import { MISDIRECTED } from './internal-server.ts';
-import type { ChannelExchange, ExchangeHandler } from './outgoing-channel.ts';
+import { type ChannelExchange, type ExchangeHandler, headTooLarge } from './outgoing-channel.ts';
 
 /** A modern request on its way to the replica that has its parked call or task. Answers in any case. */
 export class RelayedModern implements ExchangeHandler {
   readonly #sink: ModernSink;
-  readonly #onNothingDone: () => void;
+  readonly #onNothingDone: (error?: GatewayError) => void;
   readonly #onEnd: (outcome: ForwardOutcome) => void;
   readonly #lines = new LineSplitter(Infinity, (line) => this.#onLine(line));
   #exchange: ChannelExchange | undefined;
   #isEnded = false;
 
   /** @param onNothingDone runs in place of `sink.answer` if nothing was done with the request. */
-  constructor(sink: ModernSink, onNothingDone: () => void, onEnd: (outcome: ForwardOutcome) => void) {
+  constructor(
+    sink: ModernSink,
+    onNothingDone: (error?: GatewayError) => void,
+    onEnd: (outcome: ForwardOutcome) => void,
+  ) {
     this.#sink = sink;
     this.#onNothingDone = onNothingDone;
     this.#onEnd = onEnd;
   }
 
-  /** Sends the request. */
-  start(exchange: ChannelExchange, text: string): void {
+  /** Sends the request. @param exchange undefined if the head is too large. */
+  start(exchange: ChannelExchange | undefined, text: string): void {
+    if (exchange === undefined) {
+      this.onUnreachable('refused', headTooLarge());
+      return;
+    }
     this.#exchange = exchange;
     exchange.body.end(Buffer.from(text));
   }
@@ -35,11 +43,11 @@ export class RelayedModern implements ExchangeHandler {
     this.#fail('abandoned');
   }
 
-  /** Reports that nothing was done with the request. */
-  onUnreachable(outcome: ForwardOutcome = 'unreachable'): void {
+  /** Reports that nothing was done with the request. @param error the reason, if another attempt is of no use. */
+  onUnreachable(outcome: ForwardOutcome = 'unreachable', error?: GatewayError): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
-    this.#onNothingDone();
+    this.#onNothingDone(error);
     this.#onEnd(outcome);
   }
 

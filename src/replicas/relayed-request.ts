@@ -6,7 +6,7 @@ import type { ForwardOutcome } from '../telemetry/replica-metrics.ts';
 import { answeredHeaders } from './forwarded-head.ts';
 import type { ForwardedResponseHead } from './frames.ts';
 import { MISDIRECTED } from './internal-server.ts';
-import type { ChannelExchange, ExchangeHandler } from './outgoing-channel.ts';
+import { type ChannelExchange, type ExchangeHandler, headTooLarge } from './outgoing-channel.ts';
 
 /** Statuses whose responses have no body and no length. */
 const BODILESS: ReadonlySet<number> = new Set([204, 304]);
@@ -42,8 +42,12 @@ export class RelayedRequest implements ExchangeHandler {
     return headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');
   }
 
-  /** Passes on the body of the request. @param text the body, if it was read. */
-  start(exchange: ChannelExchange, text: string | undefined): void {
+  /** Passes on the body of the request. @param exchange undefined if the head is too large. @param text the body, if it was read. */
+  start(exchange: ChannelExchange | undefined, text: string | undefined): void {
+    if (exchange === undefined) {
+      this.#refuse(headTooLarge(), 'refused');
+      return;
+    }
     this.#exchange = exchange;
     const { body } = exchange;
     const incoming = this.#incoming;

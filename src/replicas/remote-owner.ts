@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import type { GatewayError } from '../errors.ts';
 import type { ClientRequest, ClientResponse } from '../gateway/client-http.ts';
 import type { ClientSession, ModernCall, ModernCaller, ModernSink, Owner, PassedOn } from '../gateway/front.ts';
 import type { Principal } from '../policy/principal.ts';
@@ -77,7 +78,12 @@ export class RemoteOwner implements Owner {
     return outcome === 'misdirected' && !outgoing.headersSent ? 'unreachable' : 'answered';
   }
 
-  handleModernRequest(modern: Request, caller: ModernCaller, sink: ModernSink, onUnreachable: () => void): ModernCall {
+  handleModernRequest(
+    modern: Request,
+    caller: ModernCaller,
+    sink: ModernSink,
+    onUnreachable: (error?: GatewayError) => void,
+  ): ModernCall {
     const relayed = new RelayedModern(sink, onUnreachable, (outcome) => this.#metrics.countForwarded(outcome));
     const { principal, view } = caller;
     const text = requestBody(modern, caller);

@@ -4,6 +4,9 @@ import { once } from 'node:events';
 import { createServer, request, type IncomingMessage } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
+import type { ModernCaller } from '../../src/gateway/front.ts';
+import { RawObject } from '../../src/json/json.ts';
+import type { Principal } from '../../src/policy/principal.ts';
 import type { ForwardedHead } from '../../src/replicas/forwarded-head.ts';
 import type { ServedExchange } from '../../src/replicas/incoming-channel.ts';
 import { InternalKeys } from '../../src/replicas/internal-keys.ts';
@@ -220,6 +223,53 @@ test('a request that is not accepted was not executed', OPTIONS, async () => {
     assert.match(await response.text(), /"executed":"no","retryable":true/);
   }
   assert.deepEqual(opened.outcomes, ['misdirected', 'refused']);
+});
+
+test('a request whose principal has too many claims for a frame fails alone', OPTIONS, async () => {
+  const { promise: finishing, resolve: finish } = Promise.withResolvers<void>();
+  const seen: string[] = [];
+  const withClaims = (bytes: number): Principal => ({ ...ANNA, claims: { groups: 'x'.repeat(bytes) } });
+  const [large, fitting] = [withClaims(262_144), withClaims(261_000)];
+  await using opened = await openPair(
+    ({ outgoing }, { target, principal }) => {
+      seen.push(target);
+      if (target === '/mcp') void finishing.then(() => outgoing.end('slow'));
+      else outgoing.end(JSON.stringify(principal.claims));
+    },
+    'files',
+    (path) => (path === '/mcp/large' ? large : path === '/mcp/fitting' ? fitting : ANNA),
+  );
+  const slow = fetch(opened.url);
+  await waitUntil(() => seen.length > 0);
+  for (const init of [{ method: 'POST', body: '{}' }, { method: 'GET' }]) {
+    const refused = await fetch(`${opened.url}/large`, init);
+    assert.equal(refused.status, 502);
+    const { error } = JSON.parse(await refused.text());
+    assert.deepEqual(error.data, { code: 'too-large', executed: 'no', retryable: false });
+    assert.match(error.message, /token claims and headers are too large .*; use a token with fewer claims$/);
+  }
+
+  const caller: ModernCaller = {
+    principal: large,
+    view: 'files',
+    revision: '2026-07-28',
+    capabilities: RawObject.EMPTY,
+    logLevel: undefined,
+  };
+  const sink = { receivedMs: 0, send: () => assert.fail('message'), answer: () => assert.fail('answer') };
+  const modern = { kind: 'request', id: '1', method: 'tasks/get', params: undefined } as const;
+  const errors: unknown[] = [];
+  opened.owner.handleModernRequest(modern, caller, sink, (error) => errors.push(error?.code, error?.executed));
+  await waitUntil(() => errors.length > 0);
+  assert.deepEqual(errors, ['too-large', 'no']);
+  const cancelled = { kind: 'notification', method: 'notifications/cancelled', params: undefined } as const;
+  opened.owner.handleMessage({ id: 's', caller }, cancelled);
+
+  assert.equal(await (await fetch(`${opened.url}/fitting`)).text(), JSON.stringify(fitting.claims));
+  finish();
+  assert.equal(await (await slow).text(), 'slow', 'the channel was not closed');
+  assert.deepEqual(seen, ['/mcp', '/mcp/fitting']);
+  assert.deepEqual(opened.outcomes, ['refused', 'refused', 'refused', 'answered', 'answered']);
 });
 
 test('a replica that is stopped gets no request', OPTIONS, async (t) => {

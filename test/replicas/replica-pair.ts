@@ -21,8 +21,16 @@ interface ReplicaPair extends AsyncDisposable {
   readonly unsent: string[];
 }
 
-/** Starts a replica that handles requests, and one that passes all requests on to it as those of {@link ANNA}. */
-export async function openPair(handle: ForwardedHandler, view = 'files'): Promise<ReplicaPair> {
+/**
+ * Starts a replica that handles requests, and one that passes all requests on to it.
+ *
+ * @param principalOf returns the principal of the requests to a path.
+ */
+export async function openPair(
+  handle: ForwardedHandler,
+  view = 'files',
+  principalOf: (path: string) => Principal = () => ANNA,
+): Promise<ReplicaPair> {
   const keys = new InternalKeys();
   keys.update([freshKey(Date.now())]);
   const [outcomes, unsent]: [string[], string[]] = [[], []];
@@ -37,7 +45,7 @@ export async function openPair(handle: ForwardedHandler, view = 'files'): Promis
   const member = { id: 'owner', process: 'p', address: `127.0.0.1:${relay.port}`, version: '1' };
   const owner = new RemoteOwner(member, keys, { countForwarded: (outcome) => void outcomes.push(outcome) });
   const front = createServer((incoming, outgoing) => {
-    void owner.forward(incoming, outgoing, ANNA, view).then((outcome) => {
+    void owner.forward(incoming, outgoing, principalOf(incoming.url ?? ''), view).then((outcome) => {
       if (outcome === 'answered') return;
       unsent.push(incoming.url ?? '');
       outgoing.writeHead(599);

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import type { GatewayError } from '../../src/errors.ts';
 import { type ConnectionRef, GONE, HERE, type OwnedState, type Owners } from '../../src/gateway/exchange/owners.ts';
 import type { SessionRef } from '../../src/store/session-store.ts';
 import type { Front, Owner, Ownership } from '../../src/gateway/front.ts';
@@ -20,6 +21,8 @@ export class JoinedProcesses {
   readonly #sessions = new Map<string, string>();
   /** Takes every session that another process opens, or rejects with an error; undefined for neither. */
   claimant: string | Error | undefined;
+  /** The reason why no process can pass modern requests on; undefined if all can. */
+  blockage: GatewayError | undefined;
 
   join(): JoinedProcess {
     const name = randomUUID();
@@ -58,8 +61,13 @@ export class JoinedProcesses {
         this.#owners.set(name, {
           forward,
           handleMessage: () => undefined,
-          handleModernRequest: (request, caller, sink) =>
-            front.handleModernRequest(request, { ...caller, hops: (caller.hops ?? 0) + 1 }, sink, undefined),
+          handleModernRequest: (request, caller, sink, onUnreachable) => {
+            if (this.blockage === undefined) {
+              return front.handleModernRequest(request, { ...caller, hops: (caller.hops ?? 0) + 1 }, sink, undefined);
+            }
+            onUnreachable(this.blockage);
+            return { cancel: () => undefined, close: () => undefined };
+          },
         });
       },
       leave: () => void this.#owners.delete(name),

@@ -425,12 +425,17 @@ export class ModernRequests implements ModernRequestHost {
     return undefined;
   }
 
-  /** Passes a request on to the process of its connection, parked call or task. Returns undefined if the process did not get it. */
+  /**
+   * Passes a request on to the process of its connection, parked call or task. Returns undefined if the process did not get it.
+   *
+   * @throws {GatewayError} `too-large` if it cannot be passed on.
+   */
   async #delegate(modernRequest: ModernRequest, owner: Owner): Promise<Answer | undefined> {
     const { request, caller, sink } = modernRequest;
-    const { promise, resolve } = Promise.withResolvers<Answer | undefined>();
+    const { promise, resolve, reject } = Promise.withResolvers<Answer | undefined>();
+    const onUnreachable = (error?: GatewayError) => (error === undefined ? resolve(undefined) : reject(error));
     const back = { receivedMs: sink.receivedMs, send: (text: string) => sink.send(text), answer: resolve };
-    modernRequest.delegateTo(owner.handleModernRequest(request, caller, back, () => resolve(undefined)));
+    modernRequest.delegateTo(owner.handleModernRequest(request, caller, back, onUnreachable));
     const answer = await promise;
     modernRequest.isAnsweredElsewhere = answer !== undefined;
     return answer;

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { UpstreamConfig } from '../../../src/config/upstream-config.ts';
+import { GatewayError } from '../../../src/errors.ts';
 import type { Principal } from '../../../src/policy/principal.ts';
 import { type TestCore, testCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
@@ -13,6 +14,7 @@ const HTTP = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as con
 const principal = (key: string): Principal => ({ key, label: key, scopes: [] });
 
 interface Joined extends AsyncDisposable {
+  readonly joined: JoinedProcesses;
   readonly processes: readonly [TestCore, TestCore];
   /** Makes a call at a process. */
   call(at: 0 | 1, options?: ModernOptions): Promise<void>;
@@ -35,6 +37,7 @@ async function join(own: Partial<UpstreamConfig> = {}): Promise<Joined> {
     await testCore({ up: { memory: second, ...own } }, {}, joined),
   ] as const;
   return {
+    joined,
     processes: cores,
     call: async (at, options) => {
       const { error } = await modernRequest(cores[at], 'tools/call', toolCall('up__act'), options).reply;
@@ -73,6 +76,15 @@ test('requests to a remote upstream of an older revision go to one process', TIM
   await using joined = await join({ target: HTTP });
   for (const at of [0, 1, 1] as const) await joined.call(at);
   assert.deepEqual(joined.counts(), [3, 0]);
+});
+
+test('a request that is too large to be passed on fails at once, and nothing is called', TIMEOUT, async () => {
+  await using opened = await join();
+  await opened.call(0);
+  opened.joined.blockage = new GatewayError('too-large', { executed: 'no' });
+  const { error } = await modernRequest(opened.processes[1], 'tools/call', toolCall('up__act')).reply;
+  assert.deepEqual(error?.data, { code: 'too-large', executed: 'no', retryable: false });
+  assert.deepEqual(opened.counts(), [1, 0]);
 });
 
 test('a connection that is given away is made by the process of the next request', TIMEOUT, async () => {

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { GatewayError } from '../../../src/errors.ts';
 import type { Principal } from '../../../src/policy/principal.ts';
 import { accepted, asker, formOf } from '../../support/asker.ts';
 import { testCore, type TestCore, toolCall } from '../../support/core.ts';
@@ -65,6 +66,11 @@ test('a retry at another replica continues the call while its owner exists', TIM
     await using second = await testCore({ up: { memory } }, { stateDir }, processes);
     const { inputRequests, requestState } = await parkCall(first, 'n');
     const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
+    processes.blockage = new GatewayError('too-large', { executed: 'no' });
+    const { error: blocked } = await call(second, 'n', retry).reply;
+    const data = { code: 'too-large', executed: 'unknown', retryable: false };
+    assert.deepEqual(blocked?.data, data, 'the call may have run');
+    processes.blockage = undefined;
     assert.deepEqual(answersIn(await call(second, 'n', retry).reply), {
       nonce: 'n',
       answers: { q: [accepted('Ada')] },
