@@ -12,7 +12,7 @@ import type { SessionRef } from '../session-store.ts';
  * | `{members}` | sorted set: member id → end of its lease, ms of the clock of leases | none; ended ones are removed by the next beat | every process, each second |
  * | `{members}:clock` | last time of Redis, and the clock of leases then, ms | none | every process, each second |
  * | `{members}:info` | hash: member id → sealed: address and version | as `{members}` | its member, when it joins |
- * | `{p.<principal>}:at:<name>` | member id, `/` and token of a placement | 10 min after its last confirmation | the process that claims or confirms it |
+ * | `{p.<principal>}:at:<name>` | member id, `/` and token of a placement | 1 h after its last confirmation | the process that claims or confirms it |
  * | `{p.<principal>}:was:<name>` | member id of the one that has given the placement away while requests of it were in flight | 2 min | that process |
  * | `{p.<principal>}:serial` | the last serial number | 1 day | `initialize` |
  * | `{p.<principal>}:serial:of` | `master_replid` of the Redis that has counted it; empty if unknown | 1 day | `initialize` |

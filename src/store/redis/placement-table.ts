@@ -10,8 +10,8 @@ import { type RedisConnection, scriptOf } from './connection.ts';
 import type { RedisKeys } from './keys.ts';
 import type { SealedBox } from './sealed-box.ts';
 
-/** A placement that its owner does not confirm is free after this time. */
-const PLACEMENT_MS = 600_000;
+/** A placement that its owner does not confirm is free after this time. It passes while Redis cannot be reached too, so it is a long one. */
+const PLACEMENT_MS = 3_600_000;
 
 /**
  * Sets `now` to the time that leases are measured with: the clock of Redis, without the parts in which nobody could renew a lease. Between two
