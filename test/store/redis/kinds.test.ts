@@ -2,24 +2,32 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import type { RedisConfig } from '../../../src/config/config.ts';
+import { keyIdOf } from '../../../src/store/api-key-store.ts';
+import { RedisApiKeyStore } from '../../../src/store/redis/api-key-store.ts';
 import { RedisConnection } from '../../../src/store/redis/connection.ts';
 import { RedisCounterTable } from '../../../src/store/redis/counter-table.ts';
+import { RedisEventStore } from '../../../src/store/redis/event-store.ts';
 import { RedisKeyStore } from '../../../src/store/redis/key-store.ts';
+import { RedisKeyedCallStore } from '../../../src/store/redis/keyed-call-store.ts';
 import { RedisOfferStore } from '../../../src/store/redis/offer-store.ts';
 import { RedisOutcomeStore } from '../../../src/store/redis/outcome-store.ts';
 import { type PlacementKey, placementText } from '../../../src/store/placement-table.ts';
 import { RedisPlacementTable } from '../../../src/store/redis/placement-table.ts';
+import { RedisRateTable } from '../../../src/store/redis/rate-table.ts';
 import { RedisSessionStore } from '../../../src/store/redis/session-store.ts';
 import { checkRedis } from '../../../src/store/redis/start-checks.ts';
 import { RedisTaskStore } from '../../../src/store/redis/task-store.ts';
-import { openRedis, redisConfig, startCluster, startSentinel, startTls } from '../../support/redis.ts';
+import type { SessionRef } from '../../../src/store/session-store.ts';
+import { type OpenRedis, openRedis, redisConfig, startCluster, startSentinel, startTls } from '../../support/redis.ts';
 import { waitUntil } from '../../support/wait-until.ts';
+import { keyOf } from '../api-key-store.contract.ts';
 
 const OPTIONS = { timeout: 120_000 };
 
 /** Uses every store once, for several principals, so that several slots are involved. */
 async function useAll(config: RedisConfig): Promise<void> {
-  const { connection, keys, box } = await openRedis(config);
+  const opened = await openRedis(config);
+  const { connection, keys, box } = opened;
   // As the start of a gateway.
   connection.bePatient();
   await checkRedis(connection, keys, () => Date.now());
@@ -55,11 +63,18 @@ async function useAll(config: RedisConfig): Promise<void> {
     fence = placementText(await table.claim({ principal, name: `s.${session.serial}` }, member.id, undefined));
     await store.change(session, { kind: 'subscribe', uri: 'a' });
     assert.deepEqual(await store.load(session), { subscriptions: ['a'] });
+    await useEvents(opened, session, fence, n === 0 ? 1 : 1_000_000);
     await store.end(session);
     assert.equal(await store.isEnded(session), true);
     const outcomes = new RedisOutcomeStore(connection, keys, box, () => undefined);
     assert.equal(await outcomes.settle(principal, 'end', 60_000), true);
     assert.equal(await new RedisCounterTable(connection, keys, 1_000).lease(principal, 'one', 3, 5), 3);
+    assert.equal((await new RedisRateTable(connection, keys).take(principal, 3, 5, 60_000)).units, 3);
+    const keyedCalls = new RedisKeyedCallStore(connection, keys, box, () => undefined);
+    const keyed = { principal, name: 'key' };
+    assert.deepEqual(await keyedCalls.claim(keyed, 'm/1', 60_000), { kind: 'claimed' });
+    await keyedCalls.end(keyed, 'm/1', 'end', 60_000);
+    assert.deepEqual(await keyedCalls.claim(keyed, 'm/2', 60_000), { kind: 'ended', outcome: 'end' });
     const tasks = new RedisTaskStore(connection, keys, box, () => undefined);
     const task = { upstream: 'u', task: 't', holder: 'h', id: 'i' };
     await tasks.add(principal, task);
@@ -70,6 +85,53 @@ async function useAll(config: RedisConfig): Promise<void> {
     assert.equal(await offers.read(offer), 'lists');
   }
   await waitUntil(() => received.length === 12);
+  await useApiKeys(opened);
+}
+
+/** Uses the events of one session. @param totalBytes those of all sessions, beyond which events are removed. */
+async function useEvents(
+  { connection, keys, box }: OpenRedis,
+  session: SessionRef,
+  fence: string,
+  totalBytes: number,
+): Promise<void> {
+  const limits: string[] = [];
+  await using events = new RedisEventStore({
+    connection,
+    keys,
+    box,
+    fenceOf: () => fence,
+    process: 'm',
+    isAlive: () => Promise.resolve(false),
+    limits: { events: 10, bytes: 10_000, totalBytes },
+    onLimit: (limit) => limits.push(limit),
+  });
+  const stream = { stream: 'a', writer: 'm' };
+  const changes = [
+    { ...stream, kind: 'open', isEndless: true },
+    { ...stream, kind: 'add', seq: 1, text: 'event' },
+  ] as const;
+  assert.deepEqual(await events.write(session, changes), new Set());
+  if (totalBytes === 1) {
+    await waitUntil(() => limits.includes('storedEventsBytes'));
+    return;
+  }
+  const kept = [{ seq: 1, text: 'event' }];
+  assert.deepEqual((await events.read(session, 'a'))?.events, kept);
+  assert.deepEqual((await events.take(session, 'a', 'm'))?.events, kept);
+}
+
+async function useApiKeys({ connection, keys, box }: OpenRedis): Promise<void> {
+  const apiKeys = new RedisApiKeyStore(connection, keys, box);
+  let changes = 0;
+  using _watch = await apiKeys.watch(() => changes++);
+  const key = keyOf('one');
+  await new RedisApiKeyStore(connection, keys, box).change(() => ({ add: [key] }));
+  assert.deepEqual(await apiKeys.read(), [key]);
+  await waitUntil(() => changes > 0);
+  const uses = new Map([[keyIdOf(key), 1]]);
+  await apiKeys.storeUses(uses);
+  assert.deepEqual(await apiKeys.lastUses(), uses);
 }
 
 test('every store works in a cluster', OPTIONS, async () => {
