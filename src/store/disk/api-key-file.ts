@@ -1,5 +1,6 @@
 import { isCode } from '../../thrown.ts';
 import { jsonOf } from '../../json/record.ts';
+import type { Stats } from 'node:fs';
 import { realpath, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -65,21 +66,32 @@ export async function changeKeyFile(path: string, decide: (keys: readonly Stored
   const target = await realpath(path).catch(() => path);
   await makeStateDir(dirname(target));
   await using _lock = await lock(`${target}.lock`);
-  const before = (await exists(target)) ? await readKeyFile(target) : [];
+  const found = await statOf(target);
+  const before = found === undefined ? [] : await readKeyFile(target);
   const after = changedKeys(before, decide(before));
   if (after.length > MAX_KEYS) throw new Error(`a key file holds at most ${MAX_KEYS} keys`);
   const lines = after.map((key, index) => `    ${JSON.stringify(key)}${index + 1 < after.length ? ',' : ''}\n`);
-  await replaceFile(target, ['{\n  "version": 1,\n  "keys": [\n', ...lines, '  ]\n}\n']);
+  try {
+    // The gateway may be another user, that reads the file by its group.
+    await replaceFile(target, ['{\n  "version": 1,\n  "keys": [\n', ...lines, '  ]\n}\n'], found);
+  } catch (thrown) {
+    if (found === undefined || !isCode(thrown, 'EPERM')) throw thrown;
+    throw new Error(
+      `${target} is unchanged: this user cannot keep its group; run the command as root or as a member of the group`,
+      {
+        cause: thrown,
+      },
+    );
+  }
 }
 
-async function exists(path: string): Promise<boolean> {
-  return await stat(path).then(
-    () => true,
-    (thrown: unknown) => {
-      if (isCode(thrown, 'ENOENT')) return false;
-      throw thrown;
-    },
-  );
+async function statOf(path: string): Promise<Stats | undefined> {
+  try {
+    return await stat(path);
+  } catch (thrown) {
+    if (isCode(thrown, 'ENOENT')) return undefined;
+    throw thrown;
+  }
 }
 
 async function lock(path: string): Promise<AsyncDisposable> {

@@ -1,6 +1,7 @@
 import { isCode } from '../../thrown.ts';
 import { randomUUID } from 'node:crypto';
 import { type FileHandle, link, mkdir, open, readdir, rename, rm, stat, unlink } from 'node:fs/promises';
+import type { Stats } from 'node:fs';
 import { dirname, join } from 'node:path';
 
 /** Creates a directory that only this user can read, with its parents. An existing directory keeps its mode. */
@@ -38,6 +39,7 @@ async function writeDraft<T>(
   path: string,
   texts: Iterable<string>,
   place: (draft: string, bytes: number) => Promise<T>,
+  like?: Access,
 ): Promise<T> {
   const draft = `${path}.${randomUUID()}`;
   const file = await open(draft, 'wx', 0o600);
@@ -45,6 +47,7 @@ async function writeDraft<T>(
     let bytes = 0;
     try {
       bytes = await writeAll(file, texts);
+      if (like !== undefined) await takeAccess(file, like);
       await file.sync();
     } finally {
       await file.close();
@@ -54,6 +57,19 @@ async function writeDraft<T>(
     await unlink(draft).catch(() => undefined);
     throw thrown;
   }
+}
+
+/** Owner, group and mode of a file. */
+type Access = Pick<Stats, 'uid' | 'gid' | 'mode'>;
+
+const MODE_BITS = 0o777;
+
+/** Gives a file the owner, group and mode of another one. A file of root may get another owner, since root can read it anyway. */
+async function takeAccess(file: FileHandle, { uid: wanted, gid, mode }: Access): Promise<void> {
+  const own = await file.stat();
+  const uid = wanted === 0 ? own.uid : wanted;
+  if (own.uid !== uid || own.gid !== gid) await file.chown(uid, gid);
+  if ((own.mode & MODE_BITS) !== (mode & MODE_BITS)) await file.chmod(mode & MODE_BITS);
 }
 
 const DRAFT = /\.[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/;
@@ -83,12 +99,15 @@ async function syncDirectory(path: string): Promise<void> {
 
 /**
  * Replaces or creates a file that only this user can read. Readers see the old or the new content. Returns its size.
+ *
+ * @param like gives the file the owner, group and mode of another one. Fails with `EPERM` if the system does not allow that.
  */
-export async function replaceFile(path: string, texts: Iterable<string>): Promise<number> {
-  const bytes = await writeDraft(path, texts, async (draft, size) => {
+export async function replaceFile(path: string, texts: Iterable<string>, like?: Access): Promise<number> {
+  const place = async (draft: string, size: number) => {
     await rename(draft, path);
     return size;
-  });
+  };
+  const bytes = await writeDraft(path, texts, place, like);
   await syncDirectory(dirname(path));
   return bytes;
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { chmod, lstat, mkdtemp, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { chmod, chown, lstat, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -110,6 +110,19 @@ for (const [what, content, message] of BROKEN) {
 
 test('a key file that is not there is refused, with the command that makes it', OPTIONS, async () => {
   await assert.rejects(readKeyFile(freshFile()), /does not exist; make it with: linkspan key create/);
+});
+
+// SEC-14
+test('a change keeps owner, group and mode, so that the gateway can read it', OPTIONS, async () => {
+  const file = await fileOf({ version: 1, keys: [] }, 0o640);
+  const isRoot = process.getuid?.() === 0;
+  // Others than root have the group that the file has anyway.
+  if (isRoot) await chown(file, 0, 2);
+  const before = await stat(file);
+  await changeKeyFile(file, () => ({ add: [keyOf('ann')] }));
+  const { uid, gid, mode } = await stat(file);
+  assert.deepEqual([uid, gid, mode], [before.uid, before.gid, before.mode]);
+  assert.equal((await readdir(dir)).filter((name) => name.endsWith('.lock')).length, 0);
 });
 
 test('a change behind a symbolic link keeps the link', OPTIONS, async () => {
