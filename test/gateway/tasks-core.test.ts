@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { RawObject } from '../../src/json/json.ts';
 import { LIMITS } from '../../src/limits.ts';
+import type { Message } from '../../src/protocol/jsonrpc.ts';
 import { testCore, toolCall } from '../support/core.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
 import { ModernClient } from '../support/modern-client.ts';
@@ -16,6 +17,8 @@ const BOB = { key: 'bob', label: 'bob', scopes: [] };
 function member(value: unknown, name: string): unknown {
   return typeof value === 'object' && value !== null ? Object.getOwnPropertyDescriptor(value, name)?.value : undefined;
 }
+
+const isCall = (one: Message) => one.kind === 'request' && one.method === 'tools/call';
 
 const asTask = (name: string) => ({ ...toolCall(name), task: { ttl: 1_000 } });
 
@@ -150,6 +153,20 @@ test('cancelling a call of a task-only tool cancels its task', TIMEOUT, async ()
   assert.ok((await reply).error !== undefined);
   await memory.until(() => memory.requests('tasks/cancel')[0]);
   assert.equal(tasks[0]?.status, 'cancelled');
+});
+
+//
+test('a tool that runs as a task is not called again when a poll finds its process gone', TIMEOUT, async () => {
+  const { memory } = coreTaskUpstream((_, peer) => setImmediate(() => peer.crash()));
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  const { answer } = await client.request('tools/call', toolCall('up__job'));
+  assert.ok(answer.kind === 'error');
+  assert.deepEqual(
+    [member(answer.error.data, 'code'), member(answer.error.data, 'executed')],
+    ['upstream-lost', 'unknown'],
+  );
+  assert.equal(memory.peers.flatMap(({ received }) => received).filter((one) => isCall(one)).length, 1);
 });
 
 // M-009

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { GatewayError } from '../../errors.ts';
+import { failureOfRetry, GatewayError } from '../../errors.ts';
 import { readRequests } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
@@ -42,8 +42,8 @@ export class TaskDriver {
    * Resolves with the outcome of the task, untranslated: the answer that the call would have got without a task.
    *
    * @param first the state in which the upstream created the task.
-   * @throws {GatewayError} `cancelled`, `upstream-timeout`, or the failure of a request to the upstream. The task is then
-   *   cancelled.
+   * @throws {GatewayError} `cancelled`, `upstream-timeout`, or the failure of a request to the upstream, never with `executed: "no"`: the tool is
+   *   running. The task is then cancelled.
    */
   async finish(exchange: OpenExchange, site: TaskSite, first: RawObject): Promise<Answer> {
     // A task needs no slot between two polls.
@@ -53,8 +53,9 @@ export class TaskDriver {
       return await this.#poll(exchange, site, first, dueMs);
     } catch (thrown) {
       this.cancel(exchange, site);
-      if (thrown instanceof GatewayError && thrown.code === 'client-unreachable') return toolFailure(thrown.message);
-      throw thrown;
+      if (!(thrown instanceof GatewayError)) throw thrown;
+      if (thrown.code === 'client-unreachable') return toolFailure(thrown.message);
+      throw failureOfRetry(thrown);
     } finally {
       site.link.connection.forgetProgress(exchange);
     }
