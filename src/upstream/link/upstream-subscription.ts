@@ -26,7 +26,11 @@ interface ListenStream {
   readonly call: Call<unknown>;
   readonly uris: KeptSet;
   readonly tasks: KeptSet;
+  readonly openedMs: number;
 }
+
+/** A stream that lives longer has worked. After shorter ones, each further attempt waits longer. */
+const STEADY_MS = 30_000;
 
 const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
 
@@ -50,6 +54,8 @@ export class UpstreamSubscription {
   #renewing: Promise<void> | undefined;
   /** True if resources or tasks have changed since the running renewal has opened its stream. */
   #isStale = false;
+  /** Number of streams in a row that ended soon after they were acknowledged. */
+  #shortStreams = 0;
   readonly #closing = new AbortController();
 
   constructor(parts: UpstreamSubscriptionParts<unknown>) {
@@ -69,10 +75,14 @@ export class UpstreamSubscription {
   async add(uri: string): Promise<boolean> {
     if (this.#wantedUris.has(uri) && this.#stream?.uris.has(uri) === true) return true;
     this.#wantedUris.add(detach(uri));
-    await this.#renewal();
-    const isAcknowledged = this.#stream?.uris.has(uri) === true;
-    if (!isAcknowledged) this.#wantedUris.delete(uri);
-    return isAcknowledged;
+    let isAcknowledged = false;
+    try {
+      await this.#renewal();
+      isAcknowledged = this.#stream?.uris.has(uri) === true;
+      return isAcknowledged;
+    } finally {
+      if (!isAcknowledged) this.#wantedUris.delete(uri);
+    }
   }
 
   remove(uri: string): void {
@@ -144,6 +154,11 @@ export class UpstreamSubscription {
     const tasks = [...this.#taskCounts.keys()];
     if (tasks.length > 0) filter = filter.with('taskIds', JSON.stringify(tasks));
     const { promise: acknowledged, resolve, reject } = Promise.withResolvers<Notification>();
+    let hasEnded = false;
+    const onEnd = () => {
+      hasEnded = true;
+      this.#onEnd(call, reject);
+    };
     const call = connection.call('subscriptions/listen', RawObject.EMPTY.with('notifications', filter.toString()), {
       timeoutMs: Infinity,
       maxMs: Infinity,
@@ -156,10 +171,7 @@ export class UpstreamSubscription {
         else this.#onNotification(call, notification);
       },
     });
-    call.answer.then(
-      () => this.#onEnd(call, reject),
-      () => this.#onEnd(call, reject),
-    );
+    call.answer.then(onEnd, onEnd);
     const timer = setTimeout(() => {
       const message = `upstream "${upstream}" did not acknowledge subscriptions/listen in time`;
       reject(new GatewayError('upstream-timeout', { upstream, message }));
@@ -168,7 +180,13 @@ export class UpstreamSubscription {
     try {
       const acknowledgement = await acknowledged;
       const texts = (name: string) => acknowledgedTexts(acknowledgement, name);
-      return { call, uris: texts('resourceSubscriptions'), tasks: texts('taskIds') };
+      const openedMs = performance.now();
+      const stream = { call, uris: texts('resourceSubscriptions'), tasks: texts('taskIds'), openedMs };
+      // If the end came with the acknowledgement, it did not find the stream.
+      setImmediate(() => {
+        if (hasEnded) this.#onStreamEnd(stream);
+      });
+      return stream;
     } finally {
       clearTimeout(timer);
     }
@@ -186,14 +204,19 @@ export class UpstreamSubscription {
     reject(
       new GatewayError('upstream-lost', { upstream, message: `upstream "${upstream}" ended subscriptions/listen` }),
     );
-    if (this.#stream?.call !== call) return;
-    this.#stream = undefined;
-    void this.#resume();
+    if (this.#stream?.call === call) this.#onStreamEnd(this.#stream);
   }
 
-  async #resume(): Promise<void> {
+  #onStreamEnd(stream: ListenStream): void {
+    if (this.#stream !== stream) return;
+    this.#stream = undefined;
+    this.#shortStreams = performance.now() - stream.openedMs < STEADY_MS ? this.#shortStreams + 1 : 0;
+    void this.#resume(Math.max(1, this.#shortStreams));
+  }
+
+  async #resume(first: number): Promise<void> {
     const { signal } = this.#closing;
-    for (let attempt = 1; !signal.aborted && !this.#parts.connection.isClosed; attempt++) {
+    for (let attempt = first; !signal.aborted && !this.#parts.connection.isClosed; attempt++) {
       await sleep(backoffMs(attempt, Math.random()), undefined, { signal, ref: false }).catch(() => undefined);
       if (signal.aborted) return;
       const isRenewed = await this.#renewal().then(

@@ -174,6 +174,35 @@ test('a broken stream is opened again, and every possible change is reported', L
   });
 });
 
+test('a stream that ends with its acknowledgement is opened again', LIMIT, async () => {
+  let isFirst = true;
+  const listen = (served: Served) => {
+    served.notifySubscriber('notifications/subscriptions/acknowledged', served.params);
+    if (isFirst) served.result({});
+    isFirst = false;
+    return undefined;
+  };
+  await using server = await modernUpstream({ answers: { [LISTEN]: listen } });
+  await using to = await subscribe(server, LISTS);
+  await nextListen(server, 1);
+  await to.notifications.find(({ method }) => method === 'notifications/tools/list_changed');
+  await waitUntil(() => server.listens().length === 1);
+});
+
+test('a resource whose subscription fails is not asked for again', LIMIT, async () => {
+  let isSilent = true;
+  const listen = (served: Served) => {
+    if (!isSilent) served.notifySubscriber('notifications/subscriptions/acknowledged', served.params);
+    isSilent = false;
+    return undefined;
+  };
+  await using server = await modernUpstream({ answers: { [LISTEN]: listen } });
+  await using to = await subscribe(server, {}, 1_000);
+  await assert.rejects(to.subscription.add('notes://a'), { code: 'upstream-timeout' });
+  assert.equal(await to.subscription.add('notes://b'), true);
+  assert.deepEqual(filters(server).at(-1), { resourceSubscriptions: ['notes://b'] });
+});
+
 test('a stream that is not acknowledged in time fails the subscription', LIMIT, async () => {
   await using server = await modernUpstream({ answers: { [LISTEN]: () => undefined } });
   await using to = await subscribe(server, {}, 50);
