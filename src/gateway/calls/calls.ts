@@ -167,6 +167,7 @@ export class Calls {
     const { links, taskCalls } = this.#parts;
     const { client, holder, request } = exchange;
     if (client.logLevel !== undefined) await links.ensureLogLevel(holder, link, client.logLevel);
+    exchange.throwIfCancelled();
     const sent = paramsKnownTo(request.method, link.hello.revision, client.dialect.withoutEnvelope(params));
     const plan = taskCalls.planOf(exchange, upstream, link, sent, source);
     let answer: Answer;
@@ -270,6 +271,7 @@ export class Calls {
     params: RawObject,
     source: Source | undefined,
   ): Promise<ParsedAnswer> {
+    exchange.throwIfCancelled();
     const answer = await this.#parts.sender.send(exchange, upstream, link, {
       // A modern upstream itself decides whether to create a task.
       params: exchange.request.method === 'tools/call' ? params.with('task', undefined) : params,

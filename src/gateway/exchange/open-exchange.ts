@@ -68,7 +68,7 @@ export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> im
    * @throws {GatewayError} `overloaded`, `cancelled`
    */
   acquireSlot({ id, limiter }: Pick<Upstream, 'id' | 'limiter'>): Promise<void> | undefined {
-    this.#throwIfCancelled();
+    this.throwIfCancelled();
     const ticket = limiter.acquire(this.client.caller.principal.key);
     if (ticket !== undefined) return traceWait(this.span, 'queue', id, this.#wait(ticket, limiter));
     this.#limiter = limiter;
@@ -81,12 +81,14 @@ export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> im
     await ticket.ready;
     this.#limiter = limiter;
     if (this.#cancelled) this.releaseSlot();
-    this.#throwIfCancelled();
+    this.throwIfCancelled();
   }
 
   /** Waits for a promise that needs no cleanup when the wait ends early. @throws {GatewayError} `cancelled` */
   async unlessCancelled<T>(wanted: Promise<T>): Promise<T> {
-    this.#throwIfCancelled();
+    // Nobody waits for it any more if the exchange is cancelled already.
+    wanted.catch(() => undefined);
+    this.throwIfCancelled();
     const { promise: cancelled, reject } = Promise.withResolvers<never>();
     const executed = this.#call === undefined ? 'no' : 'unknown';
     const onCancel = () => reject(new GatewayError('cancelled', { executed }));
@@ -98,7 +100,8 @@ export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> im
     }
   }
 
-  #throwIfCancelled(): void {
+  /** To be called before a request is sent after a wait that a cancellation does not end. @throws {GatewayError} `cancelled` */
+  throwIfCancelled(): void {
     if (this.#cancelled) throw new GatewayError('cancelled', { executed: 'no' });
   }
 

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { GatewayError } from '../../errors.ts';
 import { decideOpening, type Lifecycle } from './lifecycle.ts';
 
-/** Waits for the end of a short pause after failures. @throws {GatewayError} `upstream-unavailable` during a long pause. */
+/** Waits for the end of a short pause after failures. @throws {GatewayError} `upstream-unavailable` during a long pause, and when the signal aborts. */
 export async function awaitOpening(upstream: string, lifecycle: () => Lifecycle, signal: AbortSignal): Promise<void> {
   for (;;) {
     const decision = decideOpening(lifecycle(), performance.now());
@@ -16,6 +16,9 @@ export async function awaitOpening(upstream: string, lifecycle: () => Lifecycle,
           : { data: { retryAfterMs: decision.retryAfterMs } }),
       });
     }
-    await sleep(decision.ms, undefined, { signal });
+    await sleep(decision.ms, undefined, { signal }).catch(() => undefined);
+    if (signal.aborted) {
+      throw new GatewayError('upstream-unavailable', { upstream, message: `upstream "${upstream}" was stopped` });
+    }
   }
 }

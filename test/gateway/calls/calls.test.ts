@@ -36,6 +36,7 @@ import { NO_FEATURES } from '../../../src/upstream/link/link.ts';
 import type { Overrides } from '../../downstream/edge.ts';
 import { ANYONE } from '../../policy/policies.ts';
 import { accessOf } from '../../policy/policies.ts';
+import { RPC } from '../../../src/protocol/rpc-codes.ts';
 import { GatewayParts } from '../../support/gateway-parts.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result, type Script } from '../../support/memory-upstream.ts';
 import { stopTime } from '../../support/stopped-time.ts';
@@ -301,6 +302,22 @@ for (const isPinned of [true, false]) {
     assert.deepEqual([sentCalls(memory).length, upstream.limiter.activeCount], [isPinned ? 1 : 2, 0]);
   });
 }
+
+// X-038
+test('a call that is cancelled while the lists are read again is not sent again', TIMEOUT, async () => {
+  let cancel = () => {};
+  const memory = modern((peer, request) => {
+    peer.send(`{"jsonrpc":"2.0","id":${request.id},"error":{"code":${RPC.headerMismatch},"message":"old"}}`);
+    cancel();
+  });
+  const { at, begin, upstream } = await calling(memory, { upstream: { era: 'modern' } });
+  await using _ = at;
+  const { exchange, answer } = begin(at.session().session);
+  exchange.setTool({ tool: 'up__echo', upstreamTool: 'echo' });
+  cancel = () => exchange.cancel('gone');
+  assert.equal(await endOf(answer()), 'cancelled no');
+  assert.deepEqual([sentCalls(memory).length, upstream.limiter.activeCount], [1, 0]);
+});
 
 // SEC-09
 test('a call that waits for a slot is not sent if a reload denies it meanwhile', TIMEOUT, async () => {
