@@ -58,7 +58,7 @@ export class EventStream implements MessageSink {
 
   /**
    * @param request the request whose answer ends the stream; undefined if there is not exactly one.
-   * @param onGone called when the client disconnected.
+   * @param onGone called when a connection ends that no other one replaces.
    * @param recovered the state of a stream that another process has begun; the log has it already.
    */
   constructor(
@@ -164,9 +164,11 @@ export class EventStream implements MessageSink {
 
   /** Ends the stream at once and keeps no events. */
   close(): void {
+    const wasOpen = this.#writer !== undefined;
     this.#isFinished = true;
     this.#detach();
     this.#parts.log.remove(this.name);
+    if (wasOpen) this.#onGone?.();
   }
 
   /** Ends the stream as {@link close} does, and tells the client when to open another one. Clients do so at different times. */

@@ -4,7 +4,7 @@ import { createEdgeMemory } from '../../../src/downstream/memory/edge-memory.ts'
 import { EdgeTimers } from '../../../src/downstream/streams/edge-timers.ts';
 import type { EventLogs } from '../../../src/downstream/streams/event-log.ts';
 import { MemoryEventLogs } from '../../../src/downstream/streams/memory-event-log.ts';
-import type { EventStream } from '../../../src/downstream/streams/event-stream.ts';
+import { EventStream } from '../../../src/downstream/streams/event-stream.ts';
 import { SessionStreams } from '../../../src/downstream/streams/session-streams.ts';
 import type { ClientSession, MessageSink } from '../../../src/gateway/front.ts';
 import { RawObject } from '../../../src/json/json.ts';
@@ -18,6 +18,11 @@ import { type Responder, responder } from './responses.ts';
 
 const LIMIT = { timeout: 120_000 };
 const redis = sharedRedis();
+
+const memoryLog: EventLogs['open'] = (session, onRemoved) => {
+  const budget = createEdgeMemory(configWith({}), createMetrics('0')).events;
+  return new MemoryEventLogs({ events: 100, bytes: 100_000 }, budget).open(session, onRemoved);
+};
 
 function streamsOf(id = 'sealed-id', logs?: EventLogs, bytes = 100_000) {
   const ending = new AbortController();
@@ -66,6 +71,19 @@ test('a new GET stream replaces the one before, and becomes the sink', LIMIT, as
   assert.deepEqual(await second.data(1), ['"a"']);
   end();
   assert.deepEqual(await second.data(), ['"a"']);
+});
+
+test('a GET stream that the gateway ends is no sink any more', LIMIT, async () => {
+  await using server = await responder();
+  const { streams, sinks, end } = streamsOf();
+  const reply = await server.get((response) => streams.listen(response));
+  assert.equal(sinks.length, 1);
+  streams.drain();
+  assert.deepEqual(await reply.data(), []);
+  assert.deepEqual(sinks.splice(1), [undefined]);
+  streams.drain();
+  assert.equal(sinks.length, 1, 'the session is not used again');
+  end();
 });
 
 // S-003 N-43
@@ -128,6 +146,33 @@ test('a stream without room for its events is answered, and cannot be resumed', 
   assert.equal(JSON.parse(answer).error.data.code, 'outcome-unknown');
   end();
   await later.data();
+});
+
+test('a GET stream that another process has begun replaces the one before as the sink', LIMIT, async () => {
+  await using server = await responder();
+  const { streams: before, sinks: sinksBefore } = streamsOf();
+  const lost = await server.get((response) => before.listen(response));
+  const nameOf = (sink: MessageSink | undefined) => (sink instanceof EventStream ? sink.name : undefined);
+  const name = nameOf(sinksBefore[0]);
+  const {
+    streams: after,
+    sinks,
+    end,
+  } = streamsOf('sealed-id', {
+    open: (session, onRemoved) => {
+      const log = memoryLog(session, onRemoved);
+      log.recover = async () => ({ isEndless: true, isFinished: false, seq: 0, isFollowed: false });
+      return log;
+    },
+  });
+  const old = await server.get((response) => after.listen(response));
+  const oldName = nameOf(sinks[0]);
+  const resumed = await server.get(async (response) => void (await after.resume(response, `${name}.0`)));
+  assert.deepEqual(await old.data(), []);
+  assert.deepEqual(sinks.map(nameOf), [oldName, undefined, name]);
+  end();
+  await resumed.data();
+  await lost.disconnect();
 });
 
 /** Two processes that have the same session, one after the other. The first one has sent an event. */
