@@ -13,7 +13,7 @@ export interface StreamWriterHandler {
    * with false.
    */
   beforeWrite?(streamEvent: StreamEvent): Promise<boolean> | undefined;
-  /** Called once, as the last callback: the reader has disconnected, and these events were not written. */
+  /** Called once, as the last callback: the connection has ended, and these events were not written. */
   onGone(unsent: readonly StreamEvent[]): void;
   /** Called when a message is dropped because the reader is too slow. */
   onDropped(): void;
@@ -184,9 +184,14 @@ export class StreamWriter implements ByteHolder {
     this.destroy();
   }
 
+  /** Ends the connection at its maximum age, without the queued events. An end that waits for them goes on. */
   sweep(nowMs: number): void {
     const { maxAgeMs } = this.#options;
-    if (maxAgeMs !== undefined && nowMs - this.openedMs > maxAgeMs) this.end();
+    if (maxAgeMs === undefined || nowMs - this.openedMs <= maxAgeMs || this.#isEnding) return;
+    // A blocked reader would keep its connection open.
+    if (this.#isBlocked) this.#out.destroy();
+    else this.#out.end();
+    this.#finish();
   }
 
   #enqueue(queued: Queued, at: number = this.#queue.length): void {

@@ -42,6 +42,21 @@ test('a client that resumes gets each later event once, to the end', LIMIT, asyn
   assert.equal(stream.send('"d"'), false);
 });
 
+test('events after the maximum age of a connection are kept for the next one', LIMIT, async (t) => {
+  await using server = await responder();
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  const { stream } = streamOf(true);
+  const first = await server.get((response) => stream.attach(response));
+  const nowMs = performance.now();
+  t.mock.method(performance, 'now', () => nowMs + 3_601_000);
+  t.mock.timers.tick(400);
+  assert.equal(stream.send('"a"'), true);
+  stream.finish('"b"');
+  assert.deepEqual(await first.data(), []);
+  const second = await server.get((response) => stream.attach(response, 0));
+  assert.deepEqual(await second.data(), ['"a"', '"b"']);
+});
+
 test('a client without any event id cannot resume, so nothing is kept for it', LIMIT, async () => {
   await using server = await responder();
   const gone = Promise.withResolvers<void>();

@@ -38,6 +38,8 @@ const PROMPTS = notificationText('notifications/prompts/list_changed', undefined
 const ANSWER = responseText('1', { kind: 'result', result: '{}' });
 const ASK = requestText(1, 'roots/list', undefined);
 
+const MAX_AGE_MS = 3_600_000;
+
 function setUp(isImpatient = true) {
   const reader = new Reader();
   const wrote: number[] = [];
@@ -51,7 +53,7 @@ function setUp(isImpatient = true) {
       onGone: (streamEvents) => unsent.push(streamEvents),
       onDropped: () => seen.dropped++,
     },
-    { isImpatient, onStall: (isStalled) => stalls.push(isStalled) },
+    { isImpatient, maxAgeMs: MAX_AGE_MS, onStall: (isStalled) => stalls.push(isStalled) },
   );
   let seq = 0;
   const write = (message: string, bytes = 10): void => {
@@ -142,12 +144,34 @@ test('end() writes the queued events first', async () => {
   assert.ok(reader.writableEnded);
 });
 
-test('a stream ends at its maximum age', async () => {
-  const reader = new Reader();
-  const writer = new StreamWriter(reader, { onGone() {}, onDropped() {} }, { isImpatient: true, maxAgeMs: 3_600_000 });
-  writer.sweep(writer.openedMs + 3_599_999);
+test('a stream ends at its maximum age, and is gone at once', () => {
+  const { reader, writer, seen } = setUp();
+  writer.sweep(writer.openedMs + MAX_AGE_MS - 1);
   assert.equal(reader.writableEnded, false);
-  writer.sweep(writer.openedMs + 3_600_001);
+  writer.sweep(writer.openedMs + MAX_AGE_MS + 1);
+  assert.ok(reader.writableEnded);
+  assert.deepEqual(seen.unsent, [[]]);
+  assert.ok(writer.isGone);
+});
+
+test('a blocked stream ends at its maximum age, and its unsent events are kept', () => {
+  const { reader, writer, write, seen } = setUp();
+  for (const message of [ASK, ASK, ANSWER]) write(message);
+  writer.sweep(writer.openedMs + MAX_AGE_MS + 1);
+  assert.ok(reader.destroyed);
+  assert.deepEqual(
+    seen.unsent.map((streamEvents) => streamEvents.map(({ seq }) => seq)),
+    [[2, 3]],
+  );
+});
+
+test('the last events of a finished stream are written after its maximum age too', async () => {
+  const { reader, writer, write } = setUp();
+  for (const message of [ASK, ANSWER]) write(message);
+  writer.end();
+  writer.sweep(writer.openedMs + MAX_AGE_MS + 1);
+  await reader.drain();
+  assert.equal(reader.taken.join(''), '1 2 ');
   assert.ok(reader.writableEnded);
 });
 
