@@ -58,6 +58,10 @@ const IDEMPOTENT = new Set([
 /** Queued memory of an event besides its text. */
 const ENTRY_BYTES = 160;
 
+function entryBytes({ bytes }: StreamEvent): number {
+  return ENTRY_BYTES + bytes;
+}
+
 function notificationMethod(message: string): string | undefined {
   if (!message.startsWith(NOTIFICATION)) return undefined;
   return message.slice(NOTIFICATION.length, message.indexOf('"', NOTIFICATION.length));
@@ -143,10 +147,11 @@ export class StreamWriter implements ByteHolder {
       });
       return;
     }
-    for (const [at, streamEvent] of streamEvents.entries()) {
-      if (this.#isGone) return;
-      this.#enqueue({ streamEvent, notification: undefined, isReplay: true }, at);
-    }
+    if (this.#isGone) return;
+    const replays = streamEvents.map((streamEvent) => ({ streamEvent, notification: undefined, isReplay: true }));
+    // All are queued before the budget may disconnect the reader, because the event log has dropped them.
+    this.#queue = [...replays, ...this.#queue];
+    if (replays.length > 0) this.#hold(replays.reduce((sum, { streamEvent }) => sum + entryBytes(streamEvent), 0));
     if (!this.#isBlocked) this.#flush();
   }
 
@@ -194,9 +199,9 @@ export class StreamWriter implements ByteHolder {
     this.#finish();
   }
 
-  #enqueue(queued: Queued, at: number = this.#queue.length): void {
-    this.#queue.splice(at, 0, queued);
-    this.#hold(ENTRY_BYTES + queued.streamEvent.bytes);
+  #enqueue(queued: Queued): void {
+    this.#queue.push(queued);
+    this.#hold(entryBytes(queued.streamEvent));
   }
 
   #dequeue({ streamEvent, isReplay }: Queued): void {
@@ -204,7 +209,7 @@ export class StreamWriter implements ByteHolder {
       this.#waiting--;
       this.#waitingBytes -= streamEvent.bytes;
     }
-    this.#free(ENTRY_BYTES + streamEvent.bytes);
+    this.#free(entryBytes(streamEvent));
   }
 
   #hold(bytes: number): void {
@@ -250,7 +255,7 @@ export class StreamWriter implements ByteHolder {
   }
 
   #endIfDone(): void {
-    if (this.#isEnding && this.#queue.length === 0 && !this.#isAwaiting) this.#out.end();
+    if (this.#isEnding && !this.#isGone && this.#queue.length === 0 && !this.#isAwaiting) this.#out.end();
   }
 
   #send(text: string): void {
@@ -271,16 +276,13 @@ export class StreamWriter implements ByteHolder {
     if (this.#isGone) return;
     if (this.#isBlocked) this.#options.onStall?.(false);
     this.#unblock();
-    if (this.#isAwaiting) return;
-    const queue = this.#queue;
-    let taken = 0;
-    for (const queued of queue) {
-      taken++;
+    while (!this.#isBlocked && !this.#isAwaiting) {
+      // Removed before it is put, because the budget may then disconnect the reader, which empties the queue.
+      const queued = this.#queue.shift();
+      if (queued === undefined) break;
       this.#dequeue(queued);
       this.#put(queued.streamEvent);
-      if (this.#isBlocked || this.#isAwaiting) break;
     }
-    queue.splice(0, taken);
     this.#endIfDone();
   }
 

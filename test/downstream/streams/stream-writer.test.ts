@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { Writable } from 'node:stream';
 import { test } from 'node:test';
+import { ByteBudget } from '../../../src/downstream/memory/byte-budget.ts';
 import type { StreamEvent } from '../../../src/downstream/streams/event-log.ts';
 import { StreamWriter } from '../../../src/downstream/streams/stream-writer.ts';
 import { RawObject } from '../../../src/json/json.ts';
@@ -40,7 +41,7 @@ const ASK = requestText(1, 'roots/list', undefined);
 
 const MAX_AGE_MS = 3_600_000;
 
-function setUp(isImpatient = true) {
+function setUp(isImpatient = true, budget?: ByteBudget) {
   const reader = new Reader();
   const wrote: number[] = [];
   const stalls: boolean[] = [];
@@ -53,7 +54,7 @@ function setUp(isImpatient = true) {
       onGone: (streamEvents) => unsent.push(streamEvents),
       onDropped: () => seen.dropped++,
     },
-    { isImpatient, maxAgeMs: MAX_AGE_MS, onStall: (isStalled) => stalls.push(isStalled) },
+    { isImpatient, ...(budget && { budget }), maxAgeMs: MAX_AGE_MS, onStall: (isStalled) => stalls.push(isStalled) },
   );
   let seq = 0;
   const write = (message: string, bytes = 10): void => {
@@ -173,6 +174,39 @@ test('the last events of a finished stream are written after its maximum age too
   await reader.drain();
   assert.equal(reader.taken.join(''), '1 2 ');
   assert.ok(reader.writableEnded);
+});
+
+function smallBudget(): ByteBudget {
+  return new ByteBudget({ totalBytes: 1_000, principalBytes: 1_000 }, () => undefined);
+}
+
+function events(count: number, bytes: number, text = 'event '): StreamEvent[] {
+  return Array.from({ length: count }, (_, i) => ({ seq: i + 1, text, bytes, atMs: 0 }));
+}
+
+test('a replay that disconnects its reader for the budget loses no event', () => {
+  const budget = smallBudget();
+  const { reader, writer, seen } = setUp(true, budget);
+  writer.replay(events(20, 100));
+  assert.ok(reader.destroyed);
+  assert.deepEqual(
+    [...seen.wrote, ...seen.unsent.flat().map(({ seq }) => seq)],
+    Array.from({ length: 20 }, (_, i) => i + 1),
+  );
+  assert.equal(budget.bytes, 0);
+});
+
+test('an event that disconnects its reader for the budget is kept once', () => {
+  const budget = smallBudget();
+  const { reader, writer, seen } = setUp(true, budget);
+  writer.replay(events(2, 10, 'x'.repeat(2_000)));
+  assert.ok(reader.destroyed);
+  assert.deepEqual(seen.wrote, [1]);
+  assert.deepEqual(
+    seen.unsent.map((streamEvents) => streamEvents.map(({ seq }) => seq)),
+    [[2]],
+  );
+  assert.equal(budget.bytes, 0);
 });
 
 // N-29
