@@ -87,6 +87,10 @@ export class EventStream implements MessageSink {
     return this.#isFinished;
   }
 
+  get isConnected(): boolean {
+    return this.#writer !== undefined;
+  }
+
   /**
    * Returns what a client that has the events up to `seq` still needs of a finished stream. `lost`: its end is no
    * longer kept.
@@ -164,11 +168,11 @@ export class EventStream implements MessageSink {
 
   /** Ends the stream at once and keeps no events. */
   close(): void {
-    const wasOpen = this.#writer !== undefined;
+    const wasConnected = this.isConnected;
     this.#isFinished = true;
     this.#detach();
     this.#parts.log.remove(this.name);
-    if (wasOpen) this.#onGone?.();
+    if (wasConnected) this.#onGone?.();
   }
 
   /** Ends the stream as {@link close} does, and tells the client when to open another one. Clients do so at different times. */

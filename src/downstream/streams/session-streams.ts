@@ -138,7 +138,8 @@ export class SessionStreams {
     if (id !== undefined && stream !== undefined && missing !== 'lost') {
       this.#parts.metrics.countResumption(recovered === undefined ? 'continued' : 'recovered');
       stream.attach(response, id.seq);
-      if (stream === this.#listening) this.#session.setSink(stream, reader);
+      // The budget for slow readers may have ended the connection already.
+      if (stream === this.#listening && stream.isConnected) this.#session.setSink(stream, reader);
     } else if (own?.request !== undefined) {
       this.#parts.metrics.countResumption('answer-lost');
       this.open(response, own.request).finish(responseText(own.request, OUTCOME_UNKNOWN));

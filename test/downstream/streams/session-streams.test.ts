@@ -12,6 +12,7 @@ import { LIMITS } from '../../../src/limits.ts';
 import { LOCAL } from '../../../src/policy/principal.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
 import { redisConfig, sharedRedis } from '../../support/redis.ts';
+import { waitUntil } from '../../support/wait-until.ts';
 import { configWith } from '../edge.ts';
 import { EventProcess } from './event-process.ts';
 import { type Responder, responder } from './responses.ts';
@@ -48,7 +49,7 @@ function streamsOf(id = 'sealed-id', logs?: EventLogs, bytes = 100_000) {
     metrics,
     memory,
   });
-  return { streams, session, sinks, end: () => ending.abort() };
+  return { streams, session, sinks, memory, end: () => ending.abort() };
 }
 
 test('a session opens its stream a bounded number of times; progress is not counted', () => {
@@ -173,6 +174,35 @@ test('a GET stream that another process has begun replaces the one before as the
   end();
   await resumed.data();
   await lost.disconnect();
+});
+
+test('a resumed GET stream whose events exceed the budget is no sink', LIMIT, async () => {
+  await using server = await responder();
+  const { streams, sinks, memory, end } = streamsOf();
+  const first = await server.get((response) => streams.listen(response));
+  const [stream] = sinks;
+  assert.ok(stream instanceof EventStream);
+  stream.send('"a"');
+  await first.data(1);
+  await first.disconnect();
+  await waitUntil(() => sinks.length === 2);
+  stream.send('"b"');
+  const others = memory.unsent.join(LOCAL.key, { heldBytes: 1, shed: () => undefined });
+  const refused = server.get(async (response) => {
+    others.add(2 ** 40);
+    await streams.resume(response, `${stream.name}.1`);
+    others.subtract(2 ** 40);
+  });
+  // It depends on the time whether the client still gets the headers.
+  await refused.then(
+    (reply) => assert.rejects(reply.data()),
+    () => undefined,
+  );
+  assert.equal(sinks.at(-1), undefined);
+  const again = await server.get(async (response) => void (await streams.resume(response, `${stream.name}.1`)));
+  assert.deepEqual(await again.data(1), ['"b"']);
+  assert.equal(sinks.at(-1), stream);
+  end();
 });
 
 /** Two processes that have the same session, one after the other. The first one has sent an event. */
