@@ -36,6 +36,7 @@ export class MemoryEventLog implements EventLog, ByteHolder {
   readonly #streams = new Map<string, StreamLog>();
   #count = 0;
   #bytes = 0;
+  #isClosed = false;
 
   /** @param onRemoved called when nothing of a stream is kept any more, and again when such a stream ends. */
   constructor(limits: EventLimits, budget: ByteBudget, principal: string, onRemoved: (stream: string) => void) {
@@ -49,6 +50,8 @@ export class MemoryEventLog implements EventLog, ByteHolder {
   }
 
   open(stream: string, isEndless: boolean): void {
+    // Nobody would subtract its bytes from the budget.
+    if (this.#isClosed) return;
     this.#streams.set(stream, { events: [], finishedMs: undefined, isEndless });
     this.#add(STREAM_BYTES);
     this.#trim();
@@ -126,6 +129,7 @@ export class MemoryEventLog implements EventLog, ByteHolder {
 
   /** Removes all streams, and leaves the budget. */
   close(): void {
+    this.#isClosed = true;
     for (const stream of this.#streams.keys()) this.remove(stream);
     this.#account.leave();
   }

@@ -47,6 +47,7 @@ class StoredEventLog implements EventLog {
   readonly #memory: MemoryEventLog;
   readonly #outbox: EventOutbox;
   readonly #streams = new Map<string, StoredState>();
+  #isClosed = false;
 
   constructor(
     session: Pick<ClientSession, 'ref' | 'caller'>,
@@ -115,7 +116,7 @@ class StoredEventLog implements EventLog {
   async recover(stream: string): Promise<RecoveredStream | undefined> {
     // A stream that is taken although nobody waits for it any more is found by the next attempt.
     const { found, writer } = await within(this.#findSettled(stream), this.#parts.waitMs ?? WAIT_MS);
-    if (found === undefined || this.#streams.has(stream)) return undefined;
+    if (found === undefined || this.#streams.has(stream) || this.#isClosed) return undefined;
     const { isEndless, lastAdded, last, events } = found;
     const isFinished = hasEnded(found);
     this.#streams.set(stream, { isEndless, writer, isOpen: true, isFinished, added: lastAdded });
@@ -169,6 +170,7 @@ class StoredEventLog implements EventLog {
   }
 
   close(): void {
+    this.#isClosed = true;
     this.#outbox.close();
     this.#memory.close();
   }

@@ -69,6 +69,16 @@ test('finished streams expire after five minutes, endless ones event by event', 
 });
 
 // G5
+test('a stream that opens after the log was closed holds no bytes', () => {
+  const budget = new ByteBudget(PLENTY, () => undefined);
+  const log = logOf({ events: 100, bytes: 100_000 }, budget);
+  log.open('a', false);
+  log.close();
+  log.open('b', false);
+  log.append('b', streamEvent(1));
+  assert.equal(budget.bytes, 0);
+});
+
 test('a stream that opens counts toward the bytes of its session', () => {
   const log = logOf({ events: 8, bytes: 10_000 }, new ByteBudget(PLENTY, () => undefined));
   log.open('a', false);

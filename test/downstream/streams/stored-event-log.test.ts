@@ -1,12 +1,17 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
+import { ByteBudget } from '../../../src/downstream/memory/byte-budget.ts';
 import type { EventLog, StreamEvent } from '../../../src/downstream/streams/event-log.ts';
+import { MemoryEventLogs } from '../../../src/downstream/streams/memory-event-log.ts';
+import { StoredEventLogs } from '../../../src/downstream/streams/stored-event-log.ts';
 import { GatewayError } from '../../../src/errors.ts';
 import { LIMITS } from '../../../src/limits.ts';
+import type { StoredStream } from '../../../src/store/event-store.ts';
 import type { RedisEventStoreParts } from '../../../src/store/redis/event-store.ts';
 import { RedisSessionStore } from '../../../src/store/redis/session-store.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
+import { PATIENCE_MS } from '../../support/patience.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { eventLogContract, eventSession } from './event-log.contract.ts';
 import { EventProcess } from './event-process.ts';
@@ -84,6 +89,29 @@ test('a stream without room in memory is stored to its end', OPTIONS, async () =
   const other = await (await EventProcess.start(config)).open(session);
   assert.deepEqual(await other.recover('first'), { isEndless: false, isFinished: true, seq: 2, isFollowed: false });
   assert.equal((await textsOf(other, 'first')).length, 2);
+});
+
+test('a log that is closed while it recovers a stream opens nothing', async () => {
+  const reading = Promise.withResolvers<StoredStream>();
+  const budget = new ByteBudget({ totalBytes: 1_000_000, principalBytes: 1_000_000 }, () => undefined);
+  const log = new StoredEventLogs({
+    memory: new MemoryEventLogs({ events: 100, bytes: 100_000 }, budget),
+    store: {
+      writerOf: () => undefined,
+      write: async () => new Set(),
+      read: () => reading.promise,
+      take: async () => undefined,
+    },
+    onLimit: () => undefined,
+    onRefused: () => undefined,
+    onError: () => undefined,
+    waitMs: PATIENCE_MS,
+  }).open(eventSession(), () => undefined);
+  const recovered = log.recover('a');
+  log.close();
+  reading.resolve({ isEndless: false, isWritten: false, lastAdded: 1, last: 1, events: [{ seq: 1, text: 'a' }] });
+  assert.equal(await recovered, undefined);
+  assert.equal(budget.bytes, 0);
 });
 
 test('the answer and the end of its stream are one write', OPTIONS, async () => {
