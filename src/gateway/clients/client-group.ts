@@ -33,6 +33,8 @@ export class ClientGroup extends ConnectionHolder {
   readonly #exchanges = new ArraySet<Exchange>();
   /** The number of unanswered requests, including those in exclusive groups and excluding parked calls. */
   inFlightCount = 0;
+  /** The number of requests from the choice of this group to their answer, including those that are still being prepared. */
+  openCount = 0;
   readonly subscribers = new Set<Subscriber>();
   /** Exclusive groups by upstream, each for one request at a time; see {@link forUpstream}. */
   readonly #exclusiveGroups = new Map<string, ClientGroup[]>();
@@ -53,6 +55,7 @@ export class ClientGroup extends ConnectionHolder {
   /** Returns whether no request is in flight and no stream is open. */
   get isQuiet(): boolean {
     return (
+      this.openCount === 0 &&
       this.#exchanges.size === 0 &&
       !this.wantsListChanges &&
       [...this.exclusiveGroups()].every(({ isQuiet }) => isQuiet)

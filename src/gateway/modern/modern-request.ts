@@ -64,6 +64,12 @@ export class ModernRequest implements ModernCall {
     this.span = span;
   }
 
+  /** Sets the group of the client, which is not released for room until the request is answered. */
+  openIn(group: ClientGroup): void {
+    this.group = group;
+    group.openCount++;
+  }
+
   /** Counts the request among those of the group until it is answered. */
   countIn(group: ClientGroup): void {
     group.inFlightCount++;
@@ -140,6 +146,7 @@ export class ModernRequest implements ModernCall {
 
   /** Removes the request and its exchange from their groups. */
   release(): void {
+    if (this.group !== undefined) this.group.openCount--;
     if (this.#countedIn !== undefined) this.#countedIn.inFlightCount--;
     this.onRelease?.();
     if (this.exchange !== undefined) this.#boundTo?.removeExchange(this.exchange);

@@ -111,7 +111,7 @@ export class ModernRequests implements ModernRequestHost {
   async #begin(modernRequest: ModernRequest): Promise<Answer> {
     const { request, caller, sink } = modernRequest;
     const group = await this.#parts.groups.groupFor(caller, sink.receivedMs);
-    modernRequest.group = group;
+    modernRequest.openIn(group);
     const canBeAsked = group.capabilityKey !== '';
     const responses = canBeAsked ? request.params?.object('inputResponses') : undefined;
     const rounds = canBeAsked ? new InputRounds(this.#parts.onLimit, responses) : undefined;

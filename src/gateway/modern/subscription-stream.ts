@@ -86,13 +86,9 @@ export class SubscriptionStream implements Subscriber {
 
   /** Subscribes, and resolves with the answer when the stream is closed. Never rejects. */
   async run(uris: readonly string[], taskIds: readonly string[]): Promise<Answer> {
-    // Added before it subscribes, so that another stream that closes does not remove a subscription of this one.
-    this.#group.subscribers.add(this);
-    await Promise.all([
-      ...uris.map((uri) => this.#subscribe(uri)),
-      ...taskIds.map((id) => this.#tasks.follow(id)),
-      this.#remote?.open(() => this.close()),
-    ]);
+    // A group that was released meanwhile gets nothing for its streams any more.
+    if (this.#group.closed.aborted) this.close();
+    else await this.#subscribeToAll(uris, taskIds);
     this.#isAcknowledged = true;
     this.#remote?.onAcknowledged();
     this.#send(
@@ -107,6 +103,16 @@ export class SubscriptionStream implements Subscriber {
     this.#remote?.close();
     const meta = RawObject.EMPTY.with(META.subscriptionId, this.#id);
     return { kind: 'result', result: RawObject.EMPTY.with('_meta', meta.toString()).toString() };
+  }
+
+  async #subscribeToAll(uris: readonly string[], taskIds: readonly string[]): Promise<void> {
+    // Added before it subscribes, so that another stream that closes does not remove a subscription of this one.
+    this.#group.subscribers.add(this);
+    await Promise.all([
+      ...uris.map((uri) => this.#subscribe(uri)),
+      ...taskIds.map((id) => this.#tasks.follow(id)),
+      this.#remote?.open(() => this.close()),
+    ]);
   }
 
   /** Returns the part of the filter that the gateway supports, as JSON. */
