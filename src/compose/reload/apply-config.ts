@@ -110,7 +110,7 @@ async function endEndpoints(parts: ApplierParts, ids: readonly string[], drainMs
   const isBusy = () =>
     [...sessions].some(({ view, inFlight }) => inFlight.size > 0 && ids.includes(view)) ||
     // Listening streams count as requests, and do not end by themselves.
-    [...groups].some(({ view, inFlightCount, subscribers }) => inFlightCount > subscribers.size && ids.includes(view));
+    [...groups].some(({ view, openCount, subscribers }) => openCount > subscribers.size && ids.includes(view));
   const untilMs = performance.now() + drainMs;
   while (isBusy() && performance.now() < untilMs) await sleep(POLL_MS, undefined, { ref: false });
   // Another reload may have brought an endpoint back.

@@ -5,6 +5,7 @@ import type { UpstreamConfig } from '../../../src/config/upstream-config.ts';
 import { diffConfigs } from '../../../src/config/changes/diff.ts';
 import { type TestCore, testCore, toolCall, UPSTREAM } from '../../support/core.ts';
 import { memoryUpstream, result } from '../../support/memory-upstream.ts';
+import { modernRequest } from '../../support/modern-client.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -353,6 +354,21 @@ test('a changed prefix renames tools while the connection stays', TIMEOUT, async
   assert.deepEqual(await toolsOf(client), ['x_wait']);
   assert.deepEqual(await client.result('tools/call', toolCall('x_wait')), DONE);
   assert.equal(a.memory.starts, 1);
+});
+
+test('a call at a removed endpoint is finished while its client listens', TIMEOUT, async () => {
+  const { memory, release } = waiting();
+  await using gateway = await testCore({ a: { memory } });
+  const listen = modernRequest(gateway, 'subscriptions/listen', { notifications: {} }, { view: 'a' });
+  await waitUntil(() => listen.messages.length > 0);
+  const call = modernRequest(gateway, 'tools/call', toolCall('wait'), { view: 'a' });
+  await memory.until(() => memory.requests('tools/call')[0]);
+  const { drained } = await change(gateway, gateway.config, { upstreams: [] });
+  release();
+  const { error } = await call.reply;
+  assert.equal(error, undefined);
+  await drained;
+  await listen.reply;
 });
 
 test('the session of a removed endpoint is told so, finishes its call, and ends', TIMEOUT, async () => {
