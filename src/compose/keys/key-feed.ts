@@ -40,6 +40,7 @@ export class KeyFeed implements AsyncDisposable {
   readonly #uses = new Map<string, number>();
   readonly #storing: NodeJS.Timeout;
   #retrying: NodeJS.Timeout | undefined;
+  #isClosed = false;
 
   private constructor(parts: KeyFeedParts, keys: readonly StoredKey[]) {
     this.#parts = parts;
@@ -84,9 +85,9 @@ export class KeyFeed implements AsyncDisposable {
     this.#uses.set(id, nowMs);
   }
 
-  /** Reads the keys again; another call meanwhile makes it read once more. Never rejects. */
+  /** Reads the keys again; another call meanwhile makes it read once more. Does nothing after the end of the feed. Never rejects. */
   #read(): Promise<void> {
-    this.#isDue = true;
+    this.#isDue = !this.#isClosed;
     this.#reading ??= this.#readWhileDue().finally(() => {
       this.#reading = undefined;
     });
@@ -105,6 +106,7 @@ export class KeyFeed implements AsyncDisposable {
   }
 
   #onRead(keys: readonly StoredKey[]): void {
+    if (this.#isClosed) return;
     const { metrics, log, store, onKeys } = this.#parts;
     this.#readMs = performance.now();
     // A store returns the same list if nothing has changed.
@@ -118,6 +120,7 @@ export class KeyFeed implements AsyncDisposable {
   }
 
   #onFailure(thrown: unknown): void {
+    if (this.#isClosed) return;
     const { metrics, log, store, onKeys, keepMs } = this.#parts;
     metrics.countKeyReading('rejected', this.#keys.length);
     const reason = messageOf(thrown);
@@ -147,6 +150,8 @@ export class KeyFeed implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#isClosed = true;
+    this.#isDue = false;
     clearInterval(this.#storing);
     clearTimeout(this.#retrying);
     this.#watch?.[Symbol.dispose]();

@@ -7,9 +7,10 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { KeyFeed } from '../../../src/compose/keys/key-feed.ts';
 import { FileWatch } from '../../../src/config/files/file-watch.ts';
-import { keyIdOf } from '../../../src/store/api-key-store.ts';
+import { type ApiKeyStore, keyIdOf, type StoredKey } from '../../../src/store/api-key-store.ts';
 import { DiskApiKeyStore } from '../../../src/store/disk/api-key-store.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
+import { stopTime } from '../../support/stopped-time.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -76,3 +77,46 @@ test('times of use are stored at the end, for known keys', TIMEOUT, async () => 
   await at.feed[Symbol.asyncDispose]();
   assert.deepEqual(new Map(await at.store.lastUses()), new Map([[keyIdOf(ANN), 1_000]]));
 });
+
+for (const outcome of ['fails', 'succeeds'] as const) {
+  test(`a feed whose last read ${outcome} after its end reports nothing, nor reads again`, TIMEOUT, async (t) => {
+    const time = stopTime(t);
+    const held = Promise.withResolvers<readonly StoredKey[]>();
+    const reads = [Promise.resolve([ANN]), held.promise];
+    let begun = 0;
+    let change = () => {};
+    const store: ApiKeyStore = {
+      place: 'a store',
+      read: () => reads[begun++] ?? Promise.reject(new Error('it was read again')),
+      change: () => Promise.resolve(),
+      watch: (onDue) => {
+        change = onDue;
+        return Promise.resolve({ [Symbol.dispose]: () => {} });
+      },
+      lastUses: () => Promise.resolve(new Map()),
+      storeUses: () => Promise.resolve(),
+    };
+    const metrics = createMetrics('0');
+    const feed = await KeyFeed.open({
+      store,
+      keepMs: Infinity,
+      metrics,
+      log: pino({ enabled: false }),
+      onKeys: () => assert.fail('keys of a closed feed'),
+      ids: () => new Set(),
+    });
+    feed.activate();
+    change();
+    change();
+    const ended = feed[Symbol.asyncDispose]();
+    if (outcome === 'fails') held.reject(new Error('broken'));
+    else held.resolve([]);
+    await ended;
+    change();
+    time.pass(2_000);
+    assert.equal(begun, 2);
+    const text = await metrics.text();
+    const outcomes = ['applied', 'rejected'].map((each) => text.includes(`reads_total{outcome="${each}"} 1`));
+    assert.deepEqual(outcomes, [true, false], 'the first reading is counted alone');
+  });
+}
