@@ -54,7 +54,10 @@ interface ClientOptions {
   readonly logLevel?: Severity;
 }
 
-interface SessionOptions extends ClientOptions, Partial<Pick<SessionEvents, 'onStateKept'>> {}
+interface SessionOptions extends ClientOptions, Partial<Pick<SessionEvents, 'onStateKept'>> {
+  /** Default: one that no other session has. */
+  readonly key?: string;
+}
 
 interface RequestOptions {
   readonly method?: string;
@@ -186,7 +189,7 @@ export class GatewayParts implements AsyncDisposable {
   session(options: SessionOptions = {}): { readonly session: Session; readonly stream: TestStream } {
     const caller = callerOf({ revision: '2025-11-25', ...options });
     const catalog = this.offers.catalog(caller.view, commonKey('legacy'));
-    const key = `session ${++this.#lastKey}`;
+    const { key = `session ${++this.#lastKey}` } = options;
     const ref = { principal: caller.principal.key, serial: this.#lastKey, expiresMs: Infinity };
     const session = new Session(key, key, ref, caller, catalog, {
       onStateKept: options.onStateKept ?? (() => undefined),

@@ -51,8 +51,11 @@ export class HolderLinks {
   readonly #onReattached: (link: Link) => void;
   readonly #beforeOpen: (holder: ConnectionHolder, upstream: string) => void;
   readonly #onOpen: (link: Link) => void;
-  /** Keys `<upstream> <holder>` of subscriptions that are being restored. */
-  readonly #restoring = new Set<string>();
+  /**
+   * The upstreams where subscriptions of a holder are being restored. Not by the key of the holder, which a released session shares with
+   * the one that is restored from its id.
+   */
+  readonly #restoring = new WeakMap<ConnectionHolder, Set<string>>();
 
   constructor(parts: HolderLinksParts) {
     const { upstreams, stateLosses, log, siblingsOf, onReattached, beforeOpen, onOpen, onLimit } = parts;
@@ -200,9 +203,9 @@ export class HolderLinks {
 
   /** Tries to open a link until it succeeds, or until the holder has no subscriptions there. */
   #restoreSubscriptions(holder: ConnectionHolder, upstream: string): void {
-    const key = `${upstream} ${holder.key}`;
-    if (this.#restoring.has(key)) return;
-    this.#restoring.add(key);
+    const restoring = this.#restoring.get(holder) ?? new Set();
+    if (restoring.has(upstream)) return;
+    this.#restoring.set(holder, restoring.add(upstream));
     const isSubscribed = () =>
       !holder.closed.aborted && [...holder.subscriptions.values()].some((to) => to.upstream === upstream);
     const attempts = async () => {
@@ -217,7 +220,7 @@ export class HolderLinks {
         }
       }
     };
-    void attempts().finally(() => this.#restoring.delete(key));
+    void attempts().finally(() => restoring.delete(upstream));
   }
 
   /**

@@ -200,6 +200,23 @@ test('a subscription that ends while its link opens again is not sent again', TI
   assert.deepEqual(stream.notifications, [[UPDATED, { uri: `up+${URI}2` }]]);
 });
 
+test('a restored session gets its subscriptions while its released one still waits', TIMEOUT, async () => {
+  const { memory, gate, begun } = gated();
+  const { at, links } = linking({ up: { memory } });
+  await using _ = at;
+  const [released, restored] = [at.session({ key: 'one' }), at.session({ key: 'one' })];
+  for (const { session } of [released, restored]) session.subscriptions.set(detach(`up+${URI}`), to());
+  links.onRestored(released.session);
+  await begun();
+  released.session.close();
+  links.releaseHolder(released.session);
+  links.onRestored(restored.session);
+  gate.resolve();
+  await restored.stream.until(() => restored.stream.messages[0]);
+  assert.deepEqual(restored.stream.notifications, [[UPDATED, { uri: `up+${URI}` }]]);
+  assert.deepEqual(uris(memory.requests(SUBSCRIBE)), [URI]);
+});
+
 test('a link has the lowest level of its users before its first use', TIMEOUT, async () => {
   const answered = Promise.withResolvers<void>();
   const memory = watched({
