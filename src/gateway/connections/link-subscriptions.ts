@@ -1,3 +1,4 @@
+import { settlesWithin } from '../../deadline.ts';
 import { GatewayError, toAnswer } from '../../errors.ts';
 import { detach } from '../../json/kept-text.ts';
 import { type Answer, EMPTY_RESULT } from '../../protocol/jsonrpc.ts';
@@ -10,11 +11,19 @@ export type SubscriptionMethod = 'resources/subscribe' | 'resources/unsubscribe'
 /** Sends a subscribe or unsubscribe request to a legacy upstream. */
 export type SendSubscription = (link: Link, method: SubscriptionMethod, uri: string) => Promise<Answer>;
 
+/** The longest that a subscription waits until the upstream has answered the end of an earlier one to the same resource. */
+const UNSUBSCRIBE_MS = 10_000;
+
 /** Subscribes links to resources, once for all holders that subscribe to the resource on a link. */
 export class LinkSubscriptions {
   readonly #send: SendSubscription;
-  /** Subscriptions that the upstream has not answered yet, by URI. A second holder waits for the same answer. */
-  readonly #pending = new WeakMap<Link, Map<string, Promise<Answer>>>();
+  /**
+   * Subscriptions that the upstream has not answered yet, by URI. A second holder waits for the same answer. Undefined stands for the
+   * end of an earlier subscription, after which this one has to be sent.
+   */
+  readonly #pending = new WeakMap<Link, Map<string, Promise<Answer | undefined>>>();
+  /** Ends of subscriptions that a legacy upstream has not answered yet, by URI. Over HTTP a later subscription could overtake them. */
+  readonly #ending = new WeakMap<Link, Map<string, Promise<undefined>>>();
 
   constructor(send: SendSubscription) {
     this.#send = send;
@@ -29,12 +38,13 @@ export class LinkSubscriptions {
     while (!link.subscribers.has(uri)) {
       const joined = this.#pending.get(link)?.get(uri);
       const answer = await (joined ?? this.#subscribe(link, uri));
+      if (answer === undefined) continue;
       if (answer.kind === 'error') return answer;
       // The holder that began the subscription may have been the only one, and closed meanwhile.
       if (joined === undefined) break;
     }
     if (holder.closed.aborted) {
-      if (!link.subscribers.has(uri)) await this.#set(link, 'resources/unsubscribe', uri);
+      if (!link.subscribers.has(uri)) await this.#unsubscribe(link, uri);
       throw new GatewayError('session-unknown', { message: 'the session ended' });
     }
     const holders = link.subscribers.get(uri) ?? new Set();
@@ -50,7 +60,7 @@ export class LinkSubscriptions {
     const holders = link.subscribers.get(uri);
     if (holders === undefined || !holders.delete(holder) || holders.size > 0) return undefined;
     link.subscribers.delete(uri);
-    return await this.#set(link, 'resources/unsubscribe', uri);
+    return await this.#unsubscribe(link, uri);
   }
 
   /** Returns the number of resources with a subscription or a pending one. */
@@ -63,25 +73,32 @@ export class LinkSubscriptions {
     return link.subscribers.has(uri) || this.#pending.get(link)?.has(uri) === true;
   }
 
-  /** Returns the upstream's promise without a wrapper, for the reason given at {@link #set}. */
-  #subscribe(link: Link, uri: string): Promise<Answer> {
-    const pending = this.#pending.get(link) ?? new Map<string, Promise<Answer>>();
+  /** Returns the upstream's promise without a wrapper, whose extra turn could let the first update overtake the answer. */
+  #subscribe(link: Link, uri: string): Promise<Answer | undefined> {
+    const pending = this.#pending.get(link) ?? new Map<string, Promise<Answer | undefined>>();
     this.#pending.set(link, pending);
-    const subscribing = this.#set(link, 'resources/subscribe', uri);
+    const subscribing = this.#ending.get(link)?.get(uri) ?? this.#sendSubscribe(link, uri);
     pending.set(uri, subscribing);
     const onEnd = () => pending.delete(uri);
     subscribing.then(onEnd, onEnd);
     return subscribing;
   }
 
-  /**
-   * Returns the upstream's promise without a wrapper, whose extra turn could let the first update overtake the answer.
-   */
-  #set(link: Link, method: SubscriptionMethod, uri: string): Promise<Answer> {
-    if (link.subscription === undefined) return this.#send(link, method, uri);
-    if (method === 'resources/subscribe') return addToSubscription(link.subscription, link.upstream, uri);
-    link.subscription.remove(uri);
-    return Promise.resolve(EMPTY_RESULT);
+  #sendSubscribe(link: Link, uri: string): Promise<Answer> {
+    if (link.subscription === undefined) return this.#send(link, 'resources/subscribe', uri);
+    return addToSubscription(link.subscription, link.upstream, uri);
+  }
+
+  #unsubscribe(link: Link, uri: string): Promise<Answer> {
+    if (link.subscription !== undefined) {
+      link.subscription.remove(uri);
+      return Promise.resolve(EMPTY_RESULT);
+    }
+    const answered = this.#send(link, 'resources/unsubscribe', uri);
+    const ending = this.#ending.get(link) ?? new Map<string, Promise<undefined>>();
+    const onEnd = (): undefined => void ending.delete(uri);
+    this.#ending.set(link, ending.set(uri, settlesWithin(answered, UNSUBSCRIBE_MS).then(onEnd)));
+    return answered;
   }
 }
 
