@@ -55,6 +55,12 @@ export interface ConfigAuthenticator extends Authenticator {
    * token: another token has other rights.
    */
   currentOf(principal: Principal): Principal;
+  /**
+   * Returns the value of `WWW-Authenticate` for a principal whose credentials are not accepted any more.
+   *
+   * @param endpoint canonical URI of the requested endpoint.
+   */
+  challengeOf(principal: Principal, endpoint: string): string;
   /** Lets another authenticator decide from now on, also about requests that are being authenticated. */
   replaceBy(next: ConfigAuthenticator): void;
 }
@@ -118,14 +124,17 @@ export function createAuthenticator(config: AuthConfig, deps: AuthenticatorDeps)
   const metadata = (endpoint: string) => (rules.length === 0 ? undefined : metadataUrl(endpoint));
   const common = sharedScopes(rules);
 
-  function refuse(status: 400 | 401, why: string, endpoint: string, scopes = common): AuthRefusal {
-    const challenge = challengeText({
+  function challengeTo(status: 400 | 401, endpoint: string, scopes = common): string {
+    return challengeText({
       metadata: metadata(endpoint),
       error: status === 400 ? 'invalid_request' : 'invalid_token',
       description: status === 400 ? 'send one Authorization header: Bearer and the token' : INVALID,
       scopes,
     });
-    return { kind: 'refused', status, challenge, why };
+  }
+
+  function refuse(status: 400 | 401, why: string, endpoint: string, scopes?: readonly string[]): AuthRefusal {
+    return { kind: 'refused', status, challenge: challengeTo(status, endpoint, scopes), why };
   }
 
   async function verify(token: string, header: ProtectedHeaderParameters, endpoint: string): Promise<TokenVerdict> {
@@ -241,6 +250,8 @@ export function createAuthenticator(config: AuthConfig, deps: AuthenticatorDeps)
         rule === undefined || (accepting !== undefined && accepting !== rule && !isDeepStrictEqual(accepting, rule))
       );
     },
+    challengeOf: ({ issuer }, endpoint) =>
+      challengeTo(401, endpoint, issuer === undefined ? undefined : ruleOf(issuer)?.requiredScopes),
     replaceBy: (next) => {
       successor = next;
     },
@@ -258,6 +269,7 @@ function openAuthenticator(): ConfigAuthenticator {
     known: () => (successor === undefined ? LOCAL : undefined),
     currentOf: (principal) => principal,
     isOver: ({ key }) => key !== LOCAL.key,
+    challengeOf: () => challengeText({ metadata: undefined, error: 'invalid_token', scopes: [] }),
     replaceBy: (next) => {
       successor = next;
     },

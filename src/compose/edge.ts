@@ -9,6 +9,7 @@ import type { Egress } from '../egress/egress.ts';
 import type { Callers } from '../policy/callers.ts';
 import { StartError } from '../errors.ts';
 import { createApp, createEndpoints, type Endpoints } from '../downstream/http/app.ts';
+import { endpointOf } from '../downstream/admission/admission.ts';
 import { createEdgeMemory, type EdgeMemory } from '../downstream/memory/edge-memory.ts';
 import type { RefusalAudit } from '../downstream/admission/refusal-audit.ts';
 import type { EventLogs } from '../downstream/streams/event-log.ts';
@@ -124,7 +125,8 @@ export class Edge {
     try {
       const authenticator = createAuthenticator(config.auth, authenticatorDeps(parts, keys));
       const current = () => (edge === undefined ? authenticator : edge.#authenticator);
-      const isOver = (principal: Principal) => current().isOver(principal);
+      const challengeIfOver = (principal: Principal, view: string) =>
+        edge === undefined ? undefined : edge.#challengeIfOver(principal, view);
       const currentOf = (principal: Principal) => current().currentOf(principal);
       const endpoints = createEndpoints({
         front: core.gateway,
@@ -135,7 +137,7 @@ export class Edge {
         eventLogs,
         refusals,
         load,
-        isOver,
+        challengeIfOver,
         currentOf,
       });
       const clients = await openClients(config, (origin) =>
@@ -163,6 +165,12 @@ export class Edge {
       .catch((thrown: unknown) =>
         log.warn({ err: thrown }, 'sessions of a removed API key could not be ended for good'),
       );
+  }
+
+  #challengeIfOver(principal: Principal, view: string): string | undefined {
+    const authenticator = this.#authenticator;
+    if (!authenticator.isOver(principal)) return undefined;
+    return authenticator.challengeOf(principal, endpointOf(this.publicOrigin, view));
   }
 
   #sweep(): void {

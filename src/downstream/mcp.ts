@@ -38,8 +38,12 @@ export interface McpParts extends StreamsParts {
   readonly load?: Load | undefined;
   /** Bounds `subscriptions/listen` streams. */
   readonly streamsPerPrincipal: number;
-  /** Returns whether the credentials of an authenticated principal are not accepted any more. */
-  isOver(principal: Principal): boolean;
+  /**
+   * Returns the value of `WWW-Authenticate` if the credentials of an authenticated principal are not accepted any more, else undefined.
+   *
+   * @param view the requested endpoint.
+   */
+  challengeIfOver(principal: Principal, view: string): string | undefined;
   /** Returns the principal with the rights that its credentials have now; the same object if they have not changed. */
   currentOf(principal: Principal): Principal;
   /** Returns the response to a request whose handling threw. */
@@ -195,7 +199,8 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   ): Promise<Response> {
     const { headers } = admitted;
     // The credentials may have been revoked, or got other rights, while the body was received.
-    if (this.#parts.isOver(admitted.principal)) return refuseOver();
+    const challenge = this.#parts.challengeIfOver(admitted.principal, view);
+    if (challenge !== undefined) return refuseOver(challenge);
     const principal = this.#parts.currentOf(admitted.principal);
     const posted = classify(text, headers, lookup);
     if (this.#isDraining) {
@@ -319,9 +324,10 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       return refuse(new GatewayError('invalid-request', { message }), request.id);
     }
     const { session, answer } = await this.#parts.front.initialize(request, principal, view);
-    if (session !== undefined && this.#parts.isOver(principal)) {
+    const challenge = this.#parts.challengeIfOver(principal, view);
+    if (session !== undefined && challenge !== undefined) {
       await this.#parts.front.endSession(session);
-      return refuseOver(request.id);
+      return refuseOver(challenge, request.id);
     }
     if (form === 'events') {
       const id = session === undefined ? {} : { 'mcp-session-id': session.id };
@@ -393,7 +399,8 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     if (this.#isDraining && lastEventId === undefined) return refuse(new GatewayError('draining'));
     const streams = this.streamsOf(session);
     if (streams === undefined) return refuse(new GatewayError('session-unknown', { message: 'initialize again' }));
-    if (this.#parts.isOver(principal)) return refuseOver();
+    const challenge = this.#parts.challengeIfOver(principal, view);
+    if (challenge !== undefined) return refuseOver(challenge);
     const reader = this.#parts.currentOf(principal);
     this.#readers.set(session, reader);
     if (!streams.mayOpen(performance.now(), lastEventId)) {

@@ -17,7 +17,7 @@ import { StreamWriter } from './streams/stream-writer.ts';
 import type { LimitName } from '../limits.ts';
 import { Peer } from './peer.ts';
 import { postedText } from './admission/posted-text.ts';
-import { refuse } from './admission/refusal.ts';
+import { refuse, refuseOver } from './admission/refusal.ts';
 import type { McpParts } from './mcp.ts';
 import { refusalOfInput, refuseForLoad } from './new-work.ts';
 import { EVENT_STREAM_HEADERS, STUCK_MS } from './streams/event-stream.ts';
@@ -185,9 +185,8 @@ export class SseEndpoint {
     const limits = { limitBytes: this.#bodyBytes, budget: memory.bodies, principal: principal.key };
     const text = await postedText(env, headers, limits);
     if (typeof text !== 'string') return text;
-    if (this.#parts.isOver(principal)) {
-      return refuse(new GatewayError('unauthorized', { message: 'the credentials have just expired or been revoked' }));
-    }
+    const challenge = this.#parts.challengeIfOver(principal, client.view);
+    if (challenge !== undefined) return refuseOver(challenge);
     let input;
     try {
       input = readInput(text);

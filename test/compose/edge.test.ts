@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { connect, createServer } from 'node:net';
 import { once } from 'node:events';
+import { request as httpRequest } from 'node:http';
 import { test } from 'node:test';
 import { Hono } from 'hono';
 import { pino } from 'pino';
@@ -10,7 +11,7 @@ import { Edge } from '../../src/compose/edge.ts';
 import type { Address, Config } from '../../src/config/config.ts';
 import { StartError } from '../../src/errors.ts';
 import { ADMIN_PATH } from '../../src/operator/admin/routes.ts';
-import { BOTH, getEvents, initialize, post, rpc } from '../downstream/client.ts';
+import { BOTH, getEvents, initialize, post, responseTo, rpc } from '../downstream/client.ts';
 import { testCore } from '../support/core.ts';
 import { freePort } from '../support/free-port.ts';
 import { memoryUpstream } from '../support/memory-upstream.ts';
@@ -366,5 +367,45 @@ test('another limit of bodies holds for the streams of 2024-11-05 that are open'
     sse.close();
   } finally {
     await edge.close();
+  }
+});
+
+/** Begins a POST without the end of its body. Returns a function that sends the end, and resolves with the response. */
+function beginPost(url: string, headers: Readonly<Record<string, string>>) {
+  const body = rpc(1, 'ping');
+  const own = { accept: BOTH, 'content-type': 'application/json', 'content-length': body.length };
+  const request = httpRequest(url, { method: 'POST', headers: { ...own, ...headers } });
+  // A failed test closes the edge before the end.
+  request.on('error', () => undefined).write(body.slice(0, 5));
+  return async () => {
+    const answered = responseTo(request.end(body.slice(5)));
+    return (await answered).resume();
+  };
+}
+
+test('a key that is revoked while a body arrives gets the challenge of other keys', TIMEOUT, async () => {
+  await using tested = await testEdge();
+  const publicUrl = 'https://gateway.example';
+  const issuer = 'https://issuer.example';
+  const rule = { issuer, jwksUrl: `${issuer}/jwks`, audiences: [], algorithms: ['RS256'], requiredScopes: ['mcp'] };
+  const configOf = (...names: string[]) => ({ publicUrl, auth: { ...keysOf(...names), jwt: [rule] } });
+  const edge = await tested.open(configOf('ann', 'bob'));
+  const stream = await getEvents(`${edge.origin}/sse/up`, undefined, bearer('ann'));
+  await stream.until(({ seen }) => seen.length > 0);
+  const heldBytes = async () => Number(/held_bytes\{kind="bodies"\} (\d+)/.exec(await tested.metrics())?.[1]);
+  const ends: ReturnType<typeof beginPost>[] = [];
+  for (const path of ['/mcp/up', stream.seen[0]?.data ?? '']) {
+    const before = await heldBytes();
+    ends.push(beginPost(`${edge.origin}${path}`, bearer('ann')));
+    await waitUntil(async () => (await heldBytes()) > before);
+  }
+  await (await edge.prepare(tested.configWith(configOf('bob')))).apply();
+  const later = await post(`${edge.origin}/mcp/up`, rpc(1, 'ping'), undefined, bearer('ann'));
+  const expected = later.headers['www-authenticate'] ?? '';
+  const metadata = `${publicUrl}/.well-known/oauth-protected-resource/mcp/up`;
+  assert.ok(expected.startsWith(`Bearer resource_metadata="${metadata}", error="invalid_token"`), expected);
+  for (const end of ends) {
+    const { statusCode, headers } = await end();
+    assert.deepEqual([statusCode, headers['www-authenticate']], [401, expected]);
   }
 });

@@ -26,7 +26,7 @@ async function endpoint() {
   const mcp = new McpEndpoint({
     front: gateway.core.gateway,
     bodyBytes: 10_000,
-    isOver: () => false,
+    challengeIfOver: () => undefined,
     currentOf: (principal) => principal,
     streamsPerPrincipal: 1,
     eventLogs: new MemoryEventLogs({ events: 100, bytes: 100_000 }, memory.events),

@@ -47,10 +47,20 @@ const ROWS = {
   503: 'auth-unavailable',
 } as const satisfies Record<number, ErrorCode>;
 
+/**
+ * Returns the external URI of the endpoint of a view. It is one OAuth resource for all transports.
+ *
+ * @param origin under which clients reach the gateway.
+ */
+export function endpointOf(origin: string, view: string): string {
+  return view === '' ? `${origin}/mcp` : `${origin}/mcp/${view}`;
+}
+
 /** Checks the target, sender and credentials of every request before it is handled. */
 export class Admission {
   readonly #parts: AdmissionParts;
   readonly #allowedHosts: AllowedHosts;
+  readonly #origin: string;
   readonly #merged: string;
   readonly #addresses: ClientAddresses;
   readonly #refusalLines: RefusalLines;
@@ -60,13 +70,13 @@ export class Admission {
     this.#allowedHosts = allowedHostsOf(parts.config);
     this.#refusalLines = new RefusalLines(parts.log, (limit) => parts.metrics.countLimit(limit));
     this.#addresses = new ClientAddresses(parts.config.trustedProxies);
-    this.#merged = `${parts.config.publicUrl ?? parts.origin}/mcp`;
+    this.#origin = parts.config.publicUrl ?? parts.origin;
+    this.#merged = endpointOf(this.#origin, '');
   }
 
-  /** Returns the external URI of the endpoint of a view. It is one OAuth resource for all transports. */
+  /** Returns the external URI of the endpoint of a view. */
   endpoint(view: string): string {
-    if (view === '') return this.#merged;
-    return `${this.#merged}/${view}`;
+    return view === '' ? this.#merged : endpointOf(this.#origin, view);
   }
 
   /** Checks the request target, `Host` and `Origin`. Returns the headers, or the refusal. */

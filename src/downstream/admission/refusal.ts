@@ -41,10 +41,10 @@ export function refuseUnknownEndpoint(): Response {
   return refuse(new GatewayError('not-found', { message }));
 }
 
-/** Returns the response to a request whose credentials were revoked while it was received. */
-export function refuseOver(id?: Id): Response {
+/** Returns the response to a request whose credentials were revoked while it was received. @param challenge value of `WWW-Authenticate`. */
+export function refuseOver(challenge: string, id?: Id): Response {
   const error = new GatewayError('unauthorized', { message: 'the credentials have just expired or been revoked' });
-  return refuse(error, id, { 'www-authenticate': 'Bearer error="invalid_token"' });
+  return refuse(error, id, { 'www-authenticate': challenge });
 }
 
 /** Answers a notification or a response with 202 and no body. */

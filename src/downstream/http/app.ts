@@ -52,8 +52,11 @@ export interface EndpointsParts {
   readonly load?: Load | undefined;
   /** Undefined if there is no audit log. */
   readonly refusals?: RefusalAudit | undefined;
-  /** Returns whether the credentials of an authenticated principal are not accepted any more. Default: they always are. */
-  readonly isOver?: (principal: Principal) => boolean;
+  /**
+   * Returns the value of `WWW-Authenticate` if the credentials of an authenticated principal are not accepted any more, else undefined.
+   * Default: they always are accepted.
+   */
+  readonly challengeIfOver?: (principal: Principal, view: string) => string | undefined;
   /** Returns the principal with the rights that its credentials have now. Default: the same one. */
   readonly currentOf?: (principal: Principal) => Principal;
 }
@@ -83,11 +86,11 @@ function notAllowed(allow: string): Response {
 }
 
 export function createEndpoints(parts: EndpointsParts): Endpoints {
-  const { front, config, log, metrics, memory, eventLogs, refusals, load, isOver = () => false } = parts;
-  const { currentOf = (principal: Principal) => principal } = parts;
+  const { front, config, log, metrics, memory, eventLogs, refusals, load } = parts;
+  const { challengeIfOver = () => undefined, currentOf = (principal: Principal) => principal } = parts;
   const timers = new EdgeTimers(config.sessions.keepAliveMs);
   const { bodyBytes, streamsPerPrincipal } = config.limits;
-  const shared = { front, timers, metrics, memory, bodyBytes, streamsPerPrincipal, load, isOver, currentOf };
+  const shared = { front, timers, metrics, memory, bodyBytes, streamsPerPrincipal, load, challengeIfOver, currentOf };
   const mcp = new McpEndpoint({ ...shared, eventLogs, refusals, onFailure: failureHandler(log) });
   const sse = new SseEndpoint({ ...shared, log });
   return {
