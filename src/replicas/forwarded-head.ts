@@ -151,6 +151,7 @@ const RESPONSE_HEADERS: ReadonlySet<string> = new Set([
   'content-type',
   'mcp-session-id',
   'retry-after',
+  'www-authenticate',
   'x-accel-buffering',
 ]);
 
