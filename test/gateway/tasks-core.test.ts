@@ -156,7 +156,7 @@ test('cancelling a call of a task-only tool cancels its task', TIMEOUT, async ()
 });
 
 //
-test('a tool that runs as a task is not called again when a poll finds its process gone', TIMEOUT, async () => {
+test('a tool that runs as a task is not called again when its process has gone', TIMEOUT, async () => {
   const { memory } = coreTaskUpstream((_, peer) => setImmediate(() => peer.crash()));
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
