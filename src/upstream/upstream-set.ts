@@ -28,11 +28,18 @@ export class UpstreamSet<Context, User extends LinkUser> {
     return undefined;
   }
 
-  /** Returns the upstream of this id that runs the task: the member, unless one that it has replaced still runs it. */
-  withTask(id: string, task: string): Upstream<Context, User> | undefined {
+  /**
+   * Returns the upstream of this id that runs the task: the member, unless one that it has replaced still runs it.
+   *
+   * @param isOwn tells by the call that has created a task whether it is the wanted one: two processes may choose the same id.
+   */
+  withTask(id: string, task: string, isOwn: (creator: Context) => boolean): Upstream<Context, User> | undefined {
     for (const upstream of this.#leaving) {
       if (upstream.id !== id) continue;
-      for (const link of upstream.links()) if (link.tasks.has(task)) return upstream;
+      for (const link of upstream.links()) {
+        const running = link.tasks.get(task);
+        if (running !== undefined && isOwn(running.owner)) return upstream;
+      }
     }
     return this.#members.get(id);
   }

@@ -76,6 +76,27 @@ test('tasks belong to their principal, also on a shared connection', TIMEOUT, as
   assert.equal(tasks[0]?.status, 'working');
 });
 
+// S-004
+test('a task is asked for at the process that has the one of this principal', TIMEOUT, async () => {
+  const [before, after] = [coreTaskUpstream(), coreTaskUpstream()];
+  await using gateway = await testCore({ up: { memory: before.memory, isolation: 'shared' } });
+  await using other = await testCore({ up: { memory: after.memory, isolation: 'shared' } });
+  const [alice, bob] = await Promise.all([ALICE, BOB].map((principal) => gateway.connect({ principal })));
+  const next = other.core.upstreams.get('up');
+  assert.ok(alice !== undefined && bob !== undefined && next !== undefined);
+  const taskOf = async (client: typeof alice) =>
+    member((await client.result('tools/call', asTask('up__job')))['task'], 'taskId');
+  const old = await taskOf(alice);
+  const replaced = gateway.core.upstreams.replace(next, 60_000);
+  const taskId = await taskOf(bob);
+  assert.equal(before.tasks[0]?.id, after.tasks[0]?.id, 'both processes number their tasks');
+  await bob.result('tasks/cancel', { taskId });
+  assert.deepEqual([before.tasks[0]?.status, after.tasks[0]?.status], ['working', 'cancelled']);
+  await alice.result('tasks/cancel', { taskId: old });
+  assert.equal(before.tasks[0]?.status, 'cancelled');
+  await replaced;
+});
+
 test('an upstream’s error about an unknown task has the client’s id', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });

@@ -13,7 +13,7 @@ import type { HolderLinks } from '../connections/holder-links.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import type { AuditRecorder } from '../records/audit-recorder.ts';
 import type { Upstreams } from '../exchange/connection-holder.ts';
-import type { Client } from '../exchange/exchange.ts';
+import type { Client, Exchange } from '../exchange/exchange.ts';
 import { type Asked, type Gate, hintsOf } from '../exchange/gate.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import { HERE, type Owners } from '../exchange/owners.ts';
@@ -91,7 +91,9 @@ export class Tasks {
     // A task whose process is gone may be known to its upstream still.
     if (ownership.kind === 'elsewhere') return ownership;
     const viewed = client.catalog.view.upstreams.find((one) => one.id === address.upstream);
-    const upstream = upstreams.withTask(address.upstream, address.task);
+    const { principal, view } = client.caller;
+    const isOwn = ({ client: { caller } }: Exchange) => caller.principal.key === principal.key && caller.view === view;
+    const upstream = upstreams.withTask(address.upstream, address.task, isOwn);
     if (viewed === undefined || upstream === undefined) throw new GatewayError('unknown-task');
     exchange.taskUpstream = address.upstream;
     if (audit !== undefined) await audit.begin(request, client.caller, address.upstream);
