@@ -122,8 +122,8 @@ export class Calls {
       for (let attempt = 1; ; attempt++) {
         const open = links.findOpen(holder, upstream);
         const link = open ?? (await links.openFor(exchange, holder, upstream));
-        if (queued !== undefined || open === undefined) this.#assertAllowed(exchange, to);
         try {
+          if (queued !== undefined || open === undefined) this.#assertAllowed(exchange, to);
           return await this.#callIn[link.era](exchange, upstream, link, to);
         } catch (thrown) {
           if (attempt > 1 || !wasNeverSeen(thrown)) throw thrown;

@@ -106,11 +106,16 @@ export class ClientGroup extends ConnectionHolder {
   /** Removes exclusive groups that have neither a request nor a link. */
   removeIdleExclusives(onRemove: (exclusive: ClientGroup) => void): void {
     for (const [upstream, exclusiveGroups] of this.#exclusiveGroups) {
-      const kept = exclusiveGroups.filter((exclusive) => exclusive.#exchanges.size > 0 || exclusive.links.size > 0);
+      const kept = exclusiveGroups.filter((exclusive) => !exclusive.#isUnused);
       for (const exclusive of exclusiveGroups) if (!kept.includes(exclusive)) onRemove(exclusive);
       if (kept.length === 0) this.#exclusiveGroups.delete(upstream);
       else this.#exclusiveGroups.set(upstream, kept);
     }
+  }
+
+  get #isUnused(): boolean {
+    // A connection that is still opening has no request any more if that was cancelled.
+    return this.#exchanges.size === 0 && this.links.size === 0 && this.linkPromises.size === 0;
   }
 
   addExchange(exchange: Exchange): void {

@@ -94,7 +94,17 @@ export class HolderLinks {
    */
   openFor(exchange: OpenExchange, holder: ConnectionHolder, upstream: Upstream): Promise<Link> {
     const span = exchange.span?.child('internal', `connect ${upstream.id}`);
-    const opening = exchange.unlessCancelled(this.#openAt(holder, upstream, span));
+    const wanted = this.#openAt(holder, upstream, span);
+    const opening = exchange.unlessCancelled(wanted);
+    // The connection of one call is of no use to others, and opens although the call is cancelled.
+    if (upstream.config.isolation === 'call') {
+      opening.catch(() => {
+        wanted.then(
+          (link) => upstream.onCallEnd(link),
+          () => undefined,
+        );
+      });
+    }
     return span === undefined ? opening : endAfter(span, upstream.id, opening);
   }
 

@@ -359,6 +359,29 @@ test('a call is sent after its record, and not without it', TIMEOUT, async () =>
   assert.deepEqual([sentCalls(memory).length, upstream.limiter.activeCount], [1, 0]);
 });
 
+test('with isolation call, a link that opens after its call was cancelled is closed', TIMEOUT, async () => {
+  let gate: PromiseWithResolvers<void> | undefined;
+  const { memory, next } = holding({ start: () => gate?.promise ?? Promise.resolve() });
+  const { at, begin } = await calling(memory, { upstream: { isolation: 'call' } });
+  await using _ = at;
+  const { session } = at.session();
+  // The first call may use the connection that has read the lists.
+  const first = endOf(begin(session).answer());
+  const { peer, request } = await next();
+  peer.send(result(request, DONE));
+  await first;
+  const [starts, open] = [memory.starts, memory.open.size];
+  gate = Promise.withResolvers();
+  const { exchange, answer } = begin(session);
+  const end = endOf(answer());
+  await memory.until(() => memory.starts > starts || undefined);
+  exchange.cancel('gone');
+  assert.equal(await end, 'cancelled no');
+  gate.resolve();
+  await memory.until(() => memory.peers.length > starts || undefined);
+  await memory.until(() => memory.open.size <= open || undefined);
+});
+
 test('with isolation call, the link of a call that fails closes with it', TIMEOUT, async () => {
   const { memory, next } = holding();
   const { at, begin } = await calling(memory, { upstream: { isolation: 'call' } });
