@@ -75,14 +75,10 @@ export class UpstreamSubscription {
   async add(uri: string): Promise<boolean> {
     if (this.#wantedUris.has(uri) && this.#stream?.uris.has(uri) === true) return true;
     this.#wantedUris.add(detach(uri));
-    let isAcknowledged = false;
-    try {
-      await this.#renewal();
-      isAcknowledged = this.#stream?.uris.has(uri) === true;
-      return isAcknowledged;
-    } finally {
-      if (!isAcknowledged) this.#wantedUris.delete(uri);
-    }
+    return await this.#renewFor(
+      ({ uris }) => uris.has(uri),
+      () => this.#wantedUris.delete(uri),
+    );
   }
 
   remove(uri: string): void {
@@ -93,13 +89,22 @@ export class UpstreamSubscription {
   async addTask(task: string): Promise<boolean> {
     if (!declaresTasks(this.#parts.hello.capabilities)) return false;
     this.#taskCounts.set(detach(task), (this.#taskCounts.get(task) ?? 0) + 1);
+    if (this.#stream?.tasks.has(task) === true) return true;
+    return await this.#renewFor(
+      ({ tasks }) => tasks.has(task),
+      () => this.removeTask(task),
+    );
+  }
+
+  /** Resolves with whether the next stream has what was added to the filter, and takes that back if not. @throws {GatewayError} */
+  async #renewFor(isIn: (stream: ListenStream) => boolean, takeBack: () => void): Promise<boolean> {
     let isAcknowledged = false;
     try {
-      if (this.#stream?.tasks.has(task) !== true) await this.#renewal();
-      isAcknowledged = this.#stream?.tasks.has(task) === true;
+      await this.#renewal();
+      isAcknowledged = this.#stream !== undefined && isIn(this.#stream);
       return isAcknowledged;
     } finally {
-      if (!isAcknowledged) this.removeTask(task);
+      if (!isAcknowledged) takeBack();
     }
   }
 
@@ -140,6 +145,7 @@ export class UpstreamSubscription {
       const before = this.#stream;
       const isWanted = this.#wantsLists || this.#wantedUris.size > 0 || this.#taskCounts.size > 0;
       this.#stream = isWanted ? await this.#open() : undefined;
+      if (this.#stream !== undefined) this.#watch(this.#stream);
       before?.call.cancel('replaced');
     }
   }
@@ -154,11 +160,6 @@ export class UpstreamSubscription {
     const tasks = [...this.#taskCounts.keys()];
     if (tasks.length > 0) filter = filter.with('taskIds', JSON.stringify(tasks));
     const { promise: acknowledged, resolve, reject } = Promise.withResolvers<Notification>();
-    let hasEnded = false;
-    const onEnd = () => {
-      hasEnded = true;
-      this.#onEnd(call, reject);
-    };
     const call = connection.call('subscriptions/listen', RawObject.EMPTY.with('notifications', filter.toString()), {
       timeoutMs: Infinity,
       maxMs: Infinity,
@@ -171,6 +172,10 @@ export class UpstreamSubscription {
         else this.#onNotification(call, notification);
       },
     });
+    const onEnd = () => {
+      const message = `upstream "${upstream}" ended subscriptions/listen`;
+      reject(new GatewayError('upstream-lost', { upstream, message }));
+    };
     call.answer.then(onEnd, onEnd);
     const timer = setTimeout(() => {
       const message = `upstream "${upstream}" did not acknowledge subscriptions/listen in time`;
@@ -181,12 +186,7 @@ export class UpstreamSubscription {
       const acknowledgement = await acknowledged;
       const texts = (name: string) => acknowledgedTexts(acknowledgement, name);
       const openedMs = performance.now();
-      const stream = { call, uris: texts('resourceSubscriptions'), tasks: texts('taskIds'), openedMs };
-      // If the end came with the acknowledgement, it did not find the stream.
-      setImmediate(() => {
-        if (hasEnded) this.#onStreamEnd(stream);
-      });
-      return stream;
+      return { call, uris: texts('resourceSubscriptions'), tasks: texts('taskIds'), openedMs };
     } finally {
       clearTimeout(timer);
     }
@@ -199,12 +199,10 @@ export class UpstreamSubscription {
     this.#parts.onNotification({ kind: 'notification', method, params: forwarded }, undefined);
   }
 
-  #onEnd(call: Call<unknown>, reject: (error: GatewayError) => void): void {
-    const { upstream } = this.#parts;
-    reject(
-      new GatewayError('upstream-lost', { upstream, message: `upstream "${upstream}" ended subscriptions/listen` }),
-    );
-    if (this.#stream?.call === call) this.#onStreamEnd(this.#stream);
+  /** Opens another stream after the end of this one, which may have come with the acknowledgement. Who waits for that hears of it first. */
+  #watch(stream: ListenStream): void {
+    const onEnd = () => setImmediate(() => this.#onStreamEnd(stream));
+    stream.call.answer.then(onEnd, onEnd);
   }
 
   #onStreamEnd(stream: ListenStream): void {
