@@ -159,7 +159,7 @@ export class ReceivingBudget {
   }
 
   /**
-   * Moves the readers to the queue for which there is room. Each is expected to read one more chunk before it is judged again. None is resumed here,
+   * Moves the readers to the queue for which there is room; the caller has counted the turn. Each is expected to read one more chunk before it is judged again. None is resumed here,
    * in the events of another reader: the parser of a TLS connection reads at once, and only one of them can do so at a time.
    */
   #findRoom(): void {
@@ -170,7 +170,6 @@ export class ReceivingBudget {
       this.#held.delete(entry);
       this.#queue.add(entry);
     }
-    if (this.#queue.size > 0) this.#countTurn(0);
   }
 
   #mayRead(entry: Entry, expectedBytes: number): boolean {
