@@ -98,12 +98,7 @@ export class HolderLinks {
     const opening = exchange.unlessCancelled(wanted);
     // The connection of one call is of no use to others, and opens although the call is cancelled.
     if (upstream.config.isolation === 'call') {
-      opening.catch(() => {
-        wanted.then(
-          (link) => upstream.onCallEnd(link),
-          () => undefined,
-        );
-      });
+      opening.catch(async () => upstream.onCallEnd(await wanted)).catch(() => undefined);
     }
     return span === undefined ? opening : endAfter(span, upstream.id, opening);
   }
