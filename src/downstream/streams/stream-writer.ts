@@ -173,11 +173,15 @@ export class StreamWriter implements ByteHolder {
     const unsent = this.#clear();
     if (!this.#isGone) {
       this.#isGone = true;
-      // A blocked reader would keep its connection open.
-      if (isBlocked) this.#out.destroy();
-      else this.#out.end();
+      this.#disconnect(isBlocked);
     }
     return unsent;
+  }
+
+  /** Ends the connection without the queued events. A blocked reader would keep it open. */
+  #disconnect(isBlocked: boolean): void {
+    if (isBlocked) this.#out.destroy();
+    else this.#out.end();
   }
 
   destroy(): void {
@@ -193,9 +197,7 @@ export class StreamWriter implements ByteHolder {
   sweep(nowMs: number): void {
     const { maxAgeMs } = this.#options;
     if (maxAgeMs === undefined || nowMs - this.openedMs <= maxAgeMs || this.#isEnding) return;
-    // A blocked reader would keep its connection open.
-    if (this.#isBlocked) this.#out.destroy();
-    else this.#out.end();
+    this.#disconnect(this.#isBlocked);
     this.#finish();
   }
 
