@@ -205,14 +205,10 @@ export class ListRefresher {
       const wasListed = offers.offerFor(id, { ...key, era: holder.era, capabilityKey: '' }) !== undefined;
       const fetchId = fetchIdOf(upstream, key);
       if (wasListed && this.#slow.has(fetchId)) continue;
-      const common = wasListed ? undefined : this.#fetches.get(fetchIdOf(upstream, { ...key, capabilityKey: '' }));
-      unlisted.push({
-        id,
-        wasListed,
-        fetched,
-        common: common?.upstream === upstream ? common.fetched : undefined,
-        fetchId,
-      });
+      const common = wasListed
+        ? undefined
+        : this.#running(upstream, fetchIdOf(upstream, { ...key, capabilityKey: '' }));
+      unlisted.push({ id, wasListed, fetched, common, fetchId });
     }
     const variants = unlisted.filter(({ wasListed }) => wasListed);
     const firsts = unlisted.filter(({ wasListed }) => !wasListed);
@@ -299,13 +295,18 @@ export class ListRefresher {
     void this.#fetch(upstream, client, 'now');
   }
 
+  /** Returns the fetch of an upstream under way. One that a reload has replaced meanwhile may still be listing under the same id. */
+  #running(upstream: Upstream, fetchId: string): Promise<boolean> | undefined {
+    const running = this.#fetches.get(fetchId);
+    return running?.upstream === upstream ? running.fetched : undefined;
+  }
+
   /** Resolves with true if the lists were fetched. The upstream's state has the reason of a failure. */
   #fetch(upstream: Upstream, client: ListingClient, begin: 'now' | 'in turn' = 'in turn'): Promise<boolean> {
     const { audience } = offerKeyFor(upstream, client);
     const key = fetchIdOf(upstream, offerKeyFor(upstream, client));
-    const running = this.#fetches.get(key);
-    // One that a reload has replaced meanwhile may still be listing under the same id.
-    if (running?.upstream === upstream) return running.fetched;
+    const running = this.#running(upstream, key);
+    if (running !== undefined) return running;
     const { records } = this.#parts;
     const starts = upstream.config.target.kind === 'stdio' ? this.#processStarts : this.#remoteStarts;
     const fetched = starts
