@@ -9,6 +9,7 @@ import { type Decision, type Item, NO_HINTS } from '../policy/decide.ts';
 import type { Principal } from '../policy/principal.ts';
 import { jsonText, print } from './operator/output.ts';
 import { loadOptions } from './start.ts';
+import { endpointPath } from '../endpoint-path.ts';
 
 /** The command-line options of `policy diff`. */
 export interface PolicyDiffOptions {
@@ -149,7 +150,7 @@ const SHOWN: Readonly<Record<Decision['effect'], string>> = { allow: 'all calls'
 function textOf(changes: readonly Change[]): string {
   if (changes.length === 0) return 'Nobody loses or gains anything that the last lists have.\n';
   const lines = changes.map(({ principal, endpoint, item, before, after }) => {
-    const at = endpoint === '' ? '/mcp' : `/mcp/${endpoint}`;
+    const at = endpointPath(endpoint);
     if (before === 'deny') return `+ ${principal} at ${at} gains ${item} (${SHOWN[after]})`;
     if (after === 'deny') return `- ${principal} at ${at} loses ${item}`;
     return `~ ${principal} at ${at}: ${item}, from ${SHOWN[before]} to ${SHOWN[after]}`;

@@ -14,6 +14,7 @@ import { oneLine } from '../../peer-text.ts';
 import { jsonText, print } from './output.ts';
 import type { PrintOptions } from './status.ts';
 import { findGateway } from './running-gateway.ts';
+import { endpointPath } from '../../endpoint-path.ts';
 
 export type ExplainedKind = 'tool' | 'prompt' | 'resource';
 
@@ -97,7 +98,7 @@ const EFFECTS: Readonly<Record<ExplainAnswer['effect'], string>> = {
 };
 
 function textOf({ principal, view, kind, name, effect, isListed, reasons }: ExplainAnswer): string {
-  const endpoint = view === '' ? '/mcp' : `/mcp/${view}`;
+  const endpoint = endpointPath(view);
   const shown = isListed ? 'listed' : 'not listed';
   const rows = reasons.map(({ about, text, place }) => {
     const at = place === undefined ? '' : ` (${place})`;

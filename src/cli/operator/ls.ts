@@ -6,6 +6,7 @@ import { oneLine } from '../../peer-text.ts';
 import { countText, durationText, jsonText, print, table } from './output.ts';
 import { type PrintOptions, upstreamTable } from './status.ts';
 import { findGateway, type RunningGateway } from './running-gateway.ts';
+import { endpointPath } from '../../endpoint-path.ts';
 
 /** The lists that `linkspan ls` prints. */
 export const LISTS = ['upstreams', 'items', 'clients', 'sessions', 'streams', 'calls', 'config'] as const;
@@ -86,7 +87,7 @@ const READERS: Readonly<Record<List, (target: RunningGateway, options: LsOptions
       one.kind,
       one.client ?? '',
       one.principal,
-      one.view === '' ? '/mcp' : `/mcp/${one.view}`,
+      endpointPath(one.view),
       countText(one.requestsInFlight, 'request'),
       countText(one.streams, 'stream'),
       one.upstreams.join(', '),

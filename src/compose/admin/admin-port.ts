@@ -23,6 +23,7 @@ import { listGapsOf } from '../lists/list-gaps.ts';
 import { widestKey } from '../lists/last-lists.ts';
 import { disabledReason } from '../reload/upstream-changes.ts';
 import { fullUpstreamStatuses } from '../upstream-status.ts';
+import { endpointPath } from '../../endpoint-path.ts';
 
 /** The parts of the running gateway that operators see and change. */
 export interface AdminSource {
@@ -55,7 +56,7 @@ export function createAdminPort(source: AdminSource): AdminPort {
   const viewOf = (id: string): View => {
     const view = core.views.get(id);
     if (view !== undefined) return view;
-    const known = [...core.views.keys()].map((one) => (one === '' ? '/mcp' : `/mcp/${one}`));
+    const known = [...core.views.keys()].map((one) => endpointPath(one));
     throw new AdminError('not-found', `There is no endpoint "${id}". There are: ${known.join(', ')}.`);
   };
 

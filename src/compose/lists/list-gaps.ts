@@ -6,6 +6,7 @@ import type { Offers } from '../../gateway/lists/offers.ts';
 import { ERAS } from '../../protocol/revisions.ts';
 import { lastLists } from './last-lists.ts';
 import { unmatchedFiltersAt } from './unmatched-filters.ts';
+import { endpointPath } from '../../endpoint-path.ts';
 
 /** The items of one upstream that clients do not get, and the endpoints where they get none. */
 export interface ListGaps {
@@ -30,7 +31,7 @@ export function listGapsOf(upstream: string, offers: Offers, views: ReadonlyMap<
     if (!ids.includes(upstream)) continue;
     const key = lists.keyOf(view);
     const catalog = offers.catalog(view.id, key);
-    const endpoint = view.id === '' ? '/mcp' : `/mcp/${view.id}`;
+    const endpoint = endpointPath(view.id);
     // A profile may leave out one upstream on purpose, but not everything.
     const counted = isProfile(view) ? ids : [upstream];
     const isListing = counted.some((id) => hasItems(offers.offerFor(id, key)));

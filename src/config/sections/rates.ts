@@ -4,6 +4,7 @@ import type { Document } from '../document/document.ts';
 import { type Path, type Problem, problemLine } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
+import { endpointPath } from '../../endpoint-path.ts';
 
 /** Names that a rate may use. */
 interface Names {
@@ -64,7 +65,7 @@ export function readRates(
       const view = endpoint.slice('/mcp/'.length);
       return views.has(view) ? view : undefined;
     };
-    const paths = [...views].map((view) => (view === '' ? '/mcp' : `/mcp/${view}`));
+    const paths = [...views].map((view) => endpointPath(view));
     return {
       name,
       to: { anyone: subjects.anyone, claims: to.claims, ...listsOf(to) },

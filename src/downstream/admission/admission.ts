@@ -13,6 +13,7 @@ import { type HeaderForms, readHeaders, type RequestHeaders } from './headers.ts
 import { type AllowedHosts, allowedHostsOf, refuseSender, refuseTarget } from './origin.ts';
 import { refuse } from './refusal.ts';
 import type { RefusalAudit } from './refusal-audit.ts';
+import { endpointPath } from '../../endpoint-path.ts';
 
 /** A request whose target, sender and credentials are accepted. */
 export interface Admitted {
@@ -53,7 +54,7 @@ const ROWS = {
  * @param origin under which clients reach the gateway.
  */
 export function endpointOf(origin: string, view: string): string {
-  return view === '' ? `${origin}/mcp` : `${origin}/mcp/${view}`;
+  return `${origin}${endpointPath(view)}`;
 }
 
 /** Checks the target, sender and credentials of every request before it is handled. */

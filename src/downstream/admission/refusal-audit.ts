@@ -3,6 +3,7 @@ import type { AuditTrail } from '../../audit/audit-trail.ts';
 import type { GatewayError } from '../../errors.ts';
 import type { Principal } from '../../policy/principal.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
+import { endpointPath } from '../../endpoint-path.ts';
 
 const WINDOW_MS = 1_000;
 
@@ -50,7 +51,7 @@ export class RefusalAudit {
       return;
     }
     this.#count++;
-    const endpoint = view === undefined ? undefined : view === '' ? '/mcp' : `/mcp/${view}`;
+    const endpoint = view === undefined ? undefined : endpointPath(view);
     const { key, label } = principal ?? {};
     const event: AuditEvent = {
       kind: 'refused',

@@ -15,6 +15,7 @@ import type { Verdict } from '../exchange/gate.ts';
 import { type ConnectionHolder, digestOf } from '../exchange/connection-holder.ts';
 import { bytesOf, resultBytes } from './message-bytes.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
+import { endpointPath } from '../../endpoint-path.ts';
 
 export type AuditedSender = Pick<Caller, 'principal' | 'view'> & Pick<ModernCaller, 'hops'>;
 
@@ -180,7 +181,7 @@ export class AuditRecorder {
 
 function senderFields({ principal, view }: AuditedSender): Pick<AuditEvent, 'principal' | 'label' | 'endpoint'> {
   const { key, label } = principal;
-  return { principal: key, label: label === key ? undefined : label, endpoint: view === '' ? '/mcp' : `/mcp/${view}` };
+  return { principal: key, label: label === key ? undefined : label, endpoint: endpointPath(view) };
 }
 
 /** Returns the decision about a request: the one that was kept, unless it was refused after the access policy had allowed it. */
