@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ConcurrencyLimiter } from './quota/concurrency-limiter.ts';
-import type { Link, LinkUser } from './link/link.ts';
+import { isWorking, type Link, type LinkUser } from './link/link.ts';
 import { settlesWithin } from '../deadline.ts';
 
-/** The interval at which parked calls and tasks are looked for. They hold no slot of the limiter. */
+/** The interval at which parked calls, tasks and questions are looked for. They hold no slot of the limiter. */
 const POLL_MS = 100;
 
 /**
- * Waits until no request is in flight or in the queue, no call is parked and no task is running, at most this long (ms). Resolves
+ * Waits until no request is in flight or in the queue, no call is open and no task is running, at most this long (ms). Resolves
  * with the number of connections that are still in use.
  */
 export async function drain<Context, User extends LinkUser>(
@@ -33,6 +33,6 @@ async function whenIdle<Context, User extends LinkUser>(
 
 function countBusy<Context, User extends LinkUser>(links: Iterable<Link<Context, User>>): number {
   let busy = 0;
-  for (const { connection, tasks } of links) if (connection.inFlight > 0 || tasks.size > 0) busy++;
+  for (const link of links) if (isWorking(link)) busy++;
   return busy;
 }

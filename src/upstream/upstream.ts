@@ -245,8 +245,19 @@ export class Upstream<Context, User extends LinkUser> {
     return { isolation: this.config.isolation, era, isProcess: this.#isProcess, credentials };
   }
 
-  /** Marks the end of a call on this link. Closes a link that serves one call only. */
-  onCallEnd(link: Link<Context, User>): void {
+  /** Keeps this link in use until {@link endCall}. */
+  beginCall(link: Link<Context, User>): void {
+    link.calls++;
+  }
+
+  /** Ends a call on this link. */
+  endCall(link: Link<Context, User>): void {
+    link.calls--;
+    this.leave(link);
+  }
+
+  /** Closes a link that serves one call only. */
+  leave(link: Link<Context, User>): void {
     link.usedMs = performance.now();
     if (link.place.purpose === 'call') void this.#discard(link, 'released');
   }
@@ -351,7 +362,7 @@ export class Upstream<Context, User extends LinkUser> {
   }
 
   /**
-   * Waits until no request is in flight or in the queue, no call is parked and no task is running, at most this long (ms). Resolves
+   * Waits until no request is in flight or in the queue, no call is open and no task is running, at most this long (ms). Resolves
    * with the number of connections that are still in use.
    */
   drain(limitMs: number): Promise<number> {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { testCore, toolCall } from '../support/core.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
+import { extensionUpstream } from '../support/task-upstreams.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const DRAIN_MS = 60_000;
@@ -60,6 +61,28 @@ test('an upstream is replaced while a call is in flight at the old one', TIMEOUT
   await call;
   await replaced;
   assert.equal(before.memory.open.size, 0);
+});
+
+test('a removed upstream waits for a task of a client that does not poll', TIMEOUT, async () => {
+  const ask = { method: 'elicitation/create', params: { message: 'Sure?', requestedSchema: { type: 'object' } } };
+  const { memory, tasks } = extensionUpstream((task) =>
+    Object.assign(task, { status: 'input_required', inputRequests: { k: ask } }),
+  );
+  await using gateway = await testCore({ up: { memory, era: 'modern' } });
+  const client = await gateway.connect({ capabilities: { elicitation: {} } });
+  const { promise: asked, resolve: onAsked } = Promise.withResolvers<string>();
+  const call = client.request('tools/call', toolCall('up__job'), {
+    onMessage: (message) => message.kind === 'request' && onAsked(message.id),
+  });
+  const id = await asked;
+  const upstream = gateway.core.upstreams.get('up');
+  assert.equal(await upstream?.drain(1), 1, 'the connection of the call, on which nothing is in flight');
+  const removed = gateway.core.upstreams.remove('up', DRAIN_MS);
+  client.answer(id, { action: 'accept', content: {} });
+  await memory.until(() => memory.requests('tasks/update')[0]);
+  Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [] } });
+  assert.deepEqual((await call).answer, { kind: 'result', result: '{"content":[]}' });
+  assert.equal(await removed, 0);
 });
 
 test('a set has at most one upstream with each id', TIMEOUT, async () => {

@@ -122,6 +122,7 @@ export class Calls {
       for (let attempt = 1; ; attempt++) {
         const open = links.findOpen(holder, upstream);
         const link = open ?? (await links.openFor(exchange, holder, upstream));
+        upstream.beginCall(link);
         try {
           if (queued !== undefined || open === undefined) this.#assertAllowed(exchange, to);
           return await this.#callIn[link.era](exchange, upstream, link, to);
@@ -130,7 +131,7 @@ export class Calls {
           // A process stops reading a moment before the gateway notices its end.
           if (links.findOpen(holder, upstream) === link) await sleep(RESEND_MS);
         } finally {
-          upstream.onCallEnd(link);
+          upstream.endCall(link);
         }
       }
     } finally {

@@ -98,7 +98,7 @@ export class HolderLinks {
     const opening = exchange.unlessCancelled(wanted);
     // The connection of one call is of no use to others, and opens although the call is cancelled.
     if (upstream.config.isolation === 'call') {
-      opening.catch(async () => upstream.onCallEnd(await wanted)).catch(() => undefined);
+      opening.catch(async () => upstream.leave(await wanted)).catch(() => undefined);
     }
     return span === undefined ? opening : endAfter(span, upstream.id, opening);
   }
@@ -265,7 +265,7 @@ export class HolderLinks {
   async subscribe(holder: ConnectionHolder, publishedUri: string, to: Subscription): Promise<Answer> {
     const link = await this.open(holder, to.upstream);
     if (!canSubscribe(link)) {
-      this.#upstreams.get(to.upstream)?.onCallEnd(link);
+      this.#upstreams.get(to.upstream)?.leave(link);
       const why =
         link.place.purpose === 'call'
           ? 'is connected for each call alone and keeps no subscriptions'

@@ -99,11 +99,12 @@ export class Tasks {
     if (audit !== undefined) await audit.begin(request, client.caller, address.upstream);
     const creator = holder.byKey(address.holder);
     const link = links.findOpen(creator, upstream) ?? (await links.openFor(exchange, creator, upstream));
+    upstream.beginCall(link);
     try {
       const task = { upstream, link, task: address.task, holder: creator, id, viewed };
       return await this.#conversations[client.dialect.era][link.era](exchange, task);
     } finally {
-      upstream.onCallEnd(link);
+      upstream.endCall(link);
     }
   }
 

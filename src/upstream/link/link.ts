@@ -63,6 +63,8 @@ export interface Link<Context, User extends LinkUser> extends ClientFeatures {
   readonly subscribers: KeptMap<Set<User>>;
   /** Running tasks by id. Clients poll them, so the link is not idle while there are any. */
   readonly tasks: KeptMap<RunningTask<Context>>;
+  /** Calls that use the link, also while nothing is in flight: between two polls of a task, and while a client is asked. */
+  calls: number;
   /** Time of the last start or end of a call. Monotonic ms. */
   usedMs: number;
   /**
@@ -90,7 +92,12 @@ export function isPrivate<Context, User extends LinkUser>({ place: { purpose } }
 
 /** Returns whether no call, subscription or task uses the link at this moment. */
 export function isIdle<Context, User extends LinkUser>(link: Link<Context, User>): boolean {
-  return link.connection.inFlight === 0 && link.tasks.size === 0 && !isSubscribed(link);
+  return !isWorking(link) && !isSubscribed(link);
+}
+
+/** Returns whether the upstream works for somebody over the link. */
+export function isWorking<Context, User extends LinkUser>({ calls, connection, tasks }: Link<Context, User>): boolean {
+  return calls > 0 || connection.inFlight > 0 || tasks.size > 0;
 }
 
 /** Returns whether a user of the link is subscribed to a resource. */

@@ -267,6 +267,7 @@ export class Opener<Context, User extends LinkUser> {
         users: new Set(),
         subscribers: new KeptMap(),
         tasks: new KeptMap(),
+        calls: 0,
         usedMs: performance.now(),
         isRetired: false,
         isReattached: attempt.attachment !== undefined,

@@ -447,6 +447,7 @@ test('a call that waits for its client has no slot, and goes on with the answers
   await using _ = at;
   await finish();
   assert.equal(await other, 'result');
+  assert.equal(await upstream.drain(1), 1, 'its connection is in use');
   await answer();
   const { params } = await finish();
   assert.equal(await call, 'result');
