@@ -32,7 +32,14 @@ function rightTrial(): Trial {
     attempts: own.map((call) => attemptAt(call, [okOf(call)])),
     seen: new Set(own.map(({ nonce }) => nonce)),
   }));
-  return { plan: PLAN, histories, ledger: calls.map((call) => runOf(call)), recoveries: [], defects: [] };
+  return {
+    plan: PLAN,
+    histories,
+    ledger: calls.map((call) => runOf(call)),
+    recoveries: [],
+    defects: [],
+    longestChildMs: 0,
+  };
 }
 
 interface Situation {

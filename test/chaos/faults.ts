@@ -90,7 +90,10 @@ async function endReplica(
   const { pid } = world.replica(index).process;
   const children = childrenOf(pid);
   const hasEnded = await world.endReplica(index, kind === 'kill replica' ? 'SIGKILL' : 'SIGTERM');
-  const leaving = left(children);
+  const endedMs = performance.now();
+  const leaving = left(children).finally(() => {
+    world.longestChildMs = Math.max(world.longestChildMs, Math.round(performance.now() - endedMs));
+  });
   await until();
   await world.startReplica(index);
   const alive = await leaving;

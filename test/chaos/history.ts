@@ -74,4 +74,6 @@ export interface Trial {
   readonly recoveries: readonly Recovery[];
   /** Processes that outlived their replica, and replicas that ended by themselves. */
   readonly defects: readonly string[];
+  /** The longest time from the end of a replica to that of its last child. */
+  readonly longestChildMs: number;
 }

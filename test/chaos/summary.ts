@@ -12,6 +12,7 @@ export interface Figures {
   readonly violations: Record<string, number>;
   longestRecoveryMs: number;
   longestCallMs: number;
+  longestChildMs: number;
 }
 
 export function noFigures(): Figures {
@@ -26,6 +27,7 @@ export function noFigures(): Figures {
     violations: {},
     longestRecoveryMs: 0,
     longestCallMs: 0,
+    longestChildMs: 0,
   };
 }
 
@@ -51,6 +53,7 @@ export function addFigures(figures: Figures, trial: Trial, violations: readonly 
     figures.resumptions += attempt.resumed;
     figures.longestCallMs = Math.max(figures.longestCallMs, (end?.atMs ?? 0) - attempt.sentMs);
   }
+  figures.longestChildMs = Math.max(figures.longestChildMs, trial.longestChildMs);
   for (const { kind } of trial.plan.faults) count(figures.faults, kind);
   for (const { rule } of violations) count(figures.violations, rule);
   for (const { tookMs = 0 } of trial.recoveries)
@@ -68,7 +71,7 @@ export function figuresText(figures: Figures): string {
     `${figures.seeds} seeds, ${figures.calls} calls in ${figures.attempts} attempts, ${figures.runs} executions, ${figures.resumptions} resumptions`,
     `ends: ${counts(figures.ends)}`,
     `faults: ${counts(figures.faults)}`,
-    `longest call ${figures.longestCallMs} ms, longest recovery ${figures.longestRecoveryMs} ms`,
+    `longest call ${figures.longestCallMs} ms, longest recovery ${figures.longestRecoveryMs} ms, children gone ${figures.longestChildMs} ms after their replica`,
     `violations: ${counts(figures.violations)}`,
   ].join('\n');
 }

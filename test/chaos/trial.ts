@@ -49,6 +49,7 @@ export async function runTrial(plan: Plan, { onLogs, hasNamespaces = false, ...o
     ledger: world.ledger(beganUnixMs),
     recoveries,
     defects: [...broken.flat(), ...ended],
+    longestChildMs: world.longestChildMs,
   };
 }
 

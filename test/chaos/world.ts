@@ -93,6 +93,8 @@ export class World implements AsyncDisposable {
   readonly sentinelPort: number | undefined;
   readonly replicas: readonly Replica[];
   readonly remotes: ReadonlyMap<RemoteName, Remote>;
+  /** The longest time from the end of a replica to that of its last child, in steps of 100 ms. */
+  longestChildMs = 0;
   readonly #balancer: Child;
   readonly #redis: TrialRedis;
   #isClosing = false;
