@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
+import { Transform } from 'node:stream';
 
 /** A port of 127.0.0.1 that leads to another one, until it is cut. */
 export class TcpRelay implements AsyncDisposable {
@@ -17,8 +18,8 @@ export class TcpRelay implements AsyncDisposable {
     this.#sockets = sockets;
   }
 
-  /** Opens a relay to a port of 127.0.0.1. */
-  static async open(target: number): Promise<TcpRelay> {
+  /** Opens a relay to a port of 127.0.0.1. @param rewrite replaces the bytes of the server. */
+  static async open(target: number, rewrite?: (bytes: Buffer) => Buffer): Promise<TcpRelay> {
     const sockets = new Set<Socket>();
     const server = createServer((inner) => {
       if (relay.#isCut) {
@@ -36,7 +37,9 @@ export class TcpRelay implements AsyncDisposable {
         });
       }
       inner.on('data', (bytes: Buffer) => relay.onClientBytes?.(bytes));
-      inner.pipe(outer).pipe(inner);
+      inner.pipe(outer);
+      if (rewrite === undefined) outer.pipe(inner);
+      else outer.pipe(new Transform({ transform: (bytes: Buffer, _, done) => done(null, rewrite(bytes)) })).pipe(inner);
       if (relay.#isPaused) for (const socket of [inner, outer]) socket.pause();
     });
     server.listen(0, '127.0.0.1');

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { NEXT_SERIAL } from '../../../src/store/redis/session-scripts.ts';
 import { checkRedis } from '../../../src/store/redis/start-checks.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
+import { TcpRelay } from '../../support/tcp-relay.ts';
 
 const OPTIONS = { timeout: 120_000 };
 const redis = sharedRedis();
@@ -25,6 +26,15 @@ const RULES = [
 test('a Redis with the defaults of Debian is accepted', OPTIONS, async () => {
   const { connection, keys } = await openRedis(redisConfig((await redis).url));
   await checkRedis(connection, keys, now);
+});
+
+test('a Redis that is older than version 7 is refused', OPTIONS, async () => {
+  await using relay = await TcpRelay.open((await redis).port, (bytes) =>
+    Buffer.from(bytes.toString('latin1').replace(/redis_version:\d/, 'redis_version:6'), 'latin1'),
+  );
+  const { connection, keys } = await openRedis(redisConfig(`redis://127.0.0.1:${relay.port}`));
+  const message = /^Redis 6[.\d]* is too old \(gateway\.redis\.url\): version 7 or newer is needed$/;
+  await assert.rejects(checkRedis(connection, keys, now), { name: 'StartError', message });
 });
 
 // SEC-14
