@@ -59,7 +59,14 @@ test('a replica leaves although a balancer goes on to send it requests', OPTIONS
   leaving.kill('SIGTERM');
   await Promise.race([leaving.ended, tooLate()]);
   const { failures } = await load.stop();
-  assert.deepEqual(failures, [], replicas.balancerLogs());
+  // A connection that comes as the socket closes is reset by the system, and its request was not read (docs/replicas.md).
+  const said = `${failures.join('\n')}\n${replicas.balancerLogs()}`;
+  assert.ok(failures.length <= 1, said);
+  for (const failure of failures) {
+    const [, nonce] = /^(nonce:\S+) 502 /.exec(failure) ?? [];
+    assert.ok(nonce !== undefined, said);
+    assert.equal((await remote.ledger())[nonce], undefined, said);
+  }
 });
 
 // R10
