@@ -7,7 +7,6 @@ import { isLoopback } from '../config/schema/address.ts';
 import type { IdentityKeys } from '../credentials/identity-keys.ts';
 import type { Egress } from '../egress/egress.ts';
 import type { Callers } from '../policy/callers.ts';
-import { StartError } from '../errors.ts';
 import { createApp, createEndpoints, type Endpoints } from '../downstream/http/app.ts';
 import { endpointOf } from '../downstream/admission/admission.ts';
 import { createEdgeMemory, type EdgeMemory } from '../downstream/memory/edge-memory.ts';
@@ -24,13 +23,10 @@ import { LoadGuard } from '../load/load-guard.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';
 import type { Core } from './core/core.ts';
-import { OPERATOR_CONNECTIONS } from './connection-limit.ts';
 import { ClientKeys } from './keys/client-keys.ts';
-import { type HttpHandler, Listener } from './listener.ts';
+import { assertOtherPort, type HttpHandler, Listener } from './listener.ts';
+import { OperatorPort, type OperatorPortChange } from './operator-port.ts';
 import { fullUpstreamStatuses } from './upstream-status.ts';
-
-/** The number of ports that are tried for the operator if none was configured. */
-const OPERATOR_PORTS = 100;
 
 /**
  * The interval in which streams end whose credentials have expired, or were revoked while the stream was opened. Streams whose rights have
@@ -82,7 +78,7 @@ export class Edge {
   readonly #sweeping: NodeJS.Timeout;
   readonly #load: LoadGuard;
   #clients: Listener;
-  #operator: Listener | undefined;
+  #operator: OperatorPort | undefined;
   /** Listeners that were replaced and still finish requests. */
   readonly #retiring = new Set<Listener>();
 
@@ -144,7 +140,7 @@ export class Edge {
         clientsHandler(parts, config, endpoints, authenticator, origin),
       );
       edge = new Edge(config, parts, endpoints, { authenticator, keys }, clients, load);
-      edge.#operator = await openOperator(config, (address) => operatorHandler(parts, config, address));
+      edge.#operator = await OperatorPort.open(config, (next, address) => operatorHandler(parts, next, address));
       return edge;
     } catch (thrown) {
       load[Symbol.dispose]();
@@ -227,46 +223,37 @@ export class Edge {
       ? this.#authenticator
       : createAuthenticator(next.auth, authenticatorDeps(this.#parts, this.#keys));
     const toClients = (origin: string) => clientsHandler(this.#parts, next, this.#endpoints, authenticator, origin);
-    const toOperator = (address: Address) => operatorHandler(this.#parts, next, address);
     const isTls = ({ tls }: Config) => tls !== undefined;
     const isMoved = !isDeepStrictEqual(this.#config.listen, next.listen) || isTls(this.#config) !== isTls(next);
-    const isOperatorMoved = !isDeepStrictEqual(this.#config.operator, next.operator);
     if (isMoved) assertOtherPort('gateway.listen', this.#config.listen, next.listen);
-    if (isOperatorMoved) assertOtherPort('gateway.operator', this.#config.operator, next.operator);
     const clients = isMoved ? await openClients(next, toClients) : this.#clients;
-    let operator = this.#operator;
+    let operator: OperatorPortChange | undefined;
     try {
-      if (isOperatorMoved) operator = await openOperator(next, toOperator);
+      operator = await this.#operator?.prepare(next);
     } catch (thrown) {
       if (isMoved) await clients.close();
       throw thrown;
     }
     return {
       apply: async () => {
-        const before = { config: this.#config, clients: this.#clients, operator: this.#operator };
+        const before = { config: this.#config, clients: this.#clients };
         if (next.tls !== undefined) before.clients.setTls(next.tls);
         this.#config = next;
         if (!isSameAuth) this.#authenticator.replaceBy(authenticator);
         this.#authenticator = authenticator;
         keys.apply();
         this.#clients = clients;
-        this.#operator = operator;
         // Open connections to an address that is about to close are served by the new config too.
         before.clients.handler = toClients(isMoved ? clients.origin : before.clients.origin);
-        const { operator: address } = before.config;
-        if (before.operator !== undefined && address !== undefined) before.operator.handler = toOperator(address);
         this.#endpoints.setConfig(next);
         if (!isSameAuth) this.#endpoints.endStreams(revokedBy(before.config.auth, next.auth));
         const { drainMs } = next.reload;
-        await Promise.all([
-          isMoved ? this.#retire(before.clients, drainMs) : undefined,
-          isOperatorMoved && before.operator !== undefined ? this.#retire(before.operator, drainMs) : undefined,
-        ]);
+        await Promise.all([isMoved ? this.#retire(before.clients, drainMs) : undefined, operator?.apply()]);
       },
       abandon: async () => {
         await keys.abandon();
         if (isMoved) await clients.close();
-        if (isOperatorMoved) await operator?.close();
+        await operator?.abandon();
       },
     };
   }
@@ -306,8 +293,8 @@ export class Edge {
     clearInterval(this.#sweeping);
     this.#load[Symbol.dispose]();
     await this.#keys[Symbol.asyncDispose]();
-    const operator = this.#operator === undefined ? [] : [this.#operator];
-    await Promise.all([this.#clients, ...operator, ...this.#retiring].map((listener) => listener.close()));
+    await Promise.all([this.#clients, ...this.#retiring].map((listener) => listener.close()));
+    await this.#operator?.close();
   }
 }
 
@@ -369,28 +356,8 @@ function eventLogsOf(
   });
 }
 
-/** @throws {StartError} if both addresses have one port: the new one cannot be opened before the old one is closed. */
-function assertOtherPort(key: string, before: Address | undefined, after: Address | undefined): void {
-  if (before?.port !== after?.port || before === undefined || before.port === 0) return;
-  throw new StartError(
-    `${key}: another host or protocol at the same port (${before.port}) needs a restart, or another port`,
-  );
-}
-
 function openClients(config: Config, make: (origin: string) => HttpHandler): Promise<Listener> {
   return Listener.open(config.listen, 'gateway.listen or --listen', make, { tls: config.tls });
-}
-
-async function openOperator(
-  { operator, operatorMayMove }: Config,
-  make: (address: Address) => HttpHandler,
-): Promise<Listener | undefined> {
-  if (operator === undefined) return undefined;
-  const ports = operatorMayMove ? OPERATOR_PORTS : 1;
-  return await Listener.open(operator, 'gateway.operator or --operator', () => make(operator), {
-    ports,
-    connections: OPERATOR_CONNECTIONS,
-  });
 }
 
 function clientsHandler(

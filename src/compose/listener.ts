@@ -36,6 +36,14 @@ interface ListenerOptions {
   readonly tls?: ServerTls | undefined;
 }
 
+/** @throws {StartError} if both addresses have one port: the new one cannot be opened before the old one is closed. */
+export function assertOtherPort(key: string, before: Address | undefined, after: Address | undefined): void {
+  if (before?.port !== after?.port || before === undefined || before.port === 0) return;
+  throw new StartError(
+    `${key}: another host or protocol at the same port (${before.port}) needs a restart, or another port`,
+  );
+}
+
 /** One listening socket. */
 export class Listener {
   /** `http://host:port` or `https://host:port`, with the port that the socket is bound to. */

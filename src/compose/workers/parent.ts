@@ -18,7 +18,7 @@ import { Reloader } from '../reload/reload.ts';
 import type { ListeningGateway, ServeOptions } from '../serve.ts';
 import { openParentAudit, type ParentAudit } from './parent-audit.ts';
 import { COUNTER_LEASE_MS, LEASE_MS, openParentState, type ParentState } from './parent-stores.ts';
-import { ParentOperator } from './parent-operator.ts';
+import { OperatorPort } from '../operator-port.ts';
 import { parentAdmin } from './parent-admin.ts';
 import { MergedAdmin } from './merged-admin.ts';
 import { SocketDir } from './socket-dir.ts';
@@ -124,7 +124,7 @@ class Parent {
   readonly #keepLastGood: (loaded: Loaded) => Promise<void>;
   readonly control: Reloader;
   readonly admin: MergedAdmin;
-  #operator: ParentOperator | undefined;
+  #operator: OperatorPort | undefined;
   #url = '';
   #watch: FileWatch | undefined;
   #files: LoadedFiles;
@@ -174,7 +174,9 @@ class Parent {
   async open(url: string): Promise<void> {
     const { loaded } = this.#parts;
     this.#url = url;
-    this.#operator = await ParentOperator.open(loaded.config, (config, address) => this.#app(config, address));
+    this.#operator = await OperatorPort.open(loaded.config, (config, address) => ({
+      app: this.#app(config, address),
+    }));
     await this.#access.announce(this.#operator.origin);
     await this.#setWatch(loaded.config.reload.watch);
     await this.#keepLastGood(loaded);
@@ -257,7 +259,7 @@ class Parent {
       await moved.abandon();
       throw thrown;
     }
-    moved.apply();
+    void moved.apply();
     this.admin.forgetRemoved(new Set(next.upstreams.map(({ id }) => id)));
     this.#access.setConfig(next);
     if (next.logLevel !== this.#logLevel) setLogLevel(log, next.logLevel);
