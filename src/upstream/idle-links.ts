@@ -31,3 +31,8 @@ export function isExpired<Context, User extends LinkUser>(
   const limitMs = link.place.purpose === 'discovery' && hasServed ? Math.min(DISCOVERY_IDLE_MS, idleMs) : idleMs;
   return isIdle(link) && nowMs - link.usedMs > limitMs && !staysOpen(link, config);
 }
+
+/** Returns whether a link has no users, and may be closed to make room for another one. */
+export function isSpare<Context, User extends LinkUser>(link: Link<Context, User>, config: UpstreamConfig): boolean {
+  return link.users.size === 0 && isIdle(link) && !staysOpen(link, config);
+}

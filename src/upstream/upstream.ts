@@ -20,14 +20,13 @@ import { UpstreamQuotas } from './quota/quotas.ts';
 import {
   type ClientFeatures,
   type CloseReason,
-  isIdle,
   isPrivate,
   type Link,
   type LinkUser,
   NO_FEATURES,
 } from './link/link.ts';
 import { listOffer } from './link/listing.ts';
-import { isExpired, staysOpen } from './idle-links.ts';
+import { isExpired, isSpare, staysOpen } from './idle-links.ts';
 import { type LinkRequest, Opener } from './link/opener.ts';
 import { retryUntilDone } from './lifecycle/retry-until-done.ts';
 import { settlesWithin } from '../deadline.ts';
@@ -361,10 +360,7 @@ export class Upstream<Context, User extends LinkUser> {
     return listOffer(link, { upstream: this.id, capabilities: usable, timeoutMs, onLimit, onListed });
   }
 
-  /**
-   * Waits until no request is in flight or in the queue, no call is open and no task is running, at most this long (ms). Resolves
-   * with the number of connections that are still in use.
-   */
+  /** Waits until nothing is in use. See {@link drain}. */
   drain(limitMs: number): Promise<number> {
     return drain(this.limiter, this.#links, limitMs);
   }
@@ -455,8 +451,8 @@ export class Upstream<Context, User extends LinkUser> {
   /** Returns a function that closes a connection without a client; undefined if there is none. */
   #findSpare(): (() => Promise<void>) | undefined {
     for (const link of this.#links) {
-      if (link.users.size > 0 || !isIdle(link) || staysOpen(link, this.config)) continue;
-      if (this.#links.recordOf(link)?.isClaimed !== true) return () => this.#discard(link, 'released');
+      if (isSpare(link, this.config) && this.#links.recordOf(link)?.isClaimed !== true)
+        return () => this.#discard(link, 'released');
     }
     return undefined;
   }
