@@ -1,14 +1,14 @@
 /**
  * `npm run load`: how many streams, sessions and calls a gateway carries, and what it does beyond that. See README.md beside this file.
  *
- *     npm run load -- [--only idle,mixed,knee,slow,overload,memory,memory-heap] [--minutes 3] [--streams 10000] [--rate 2000] [--neighbours 0] [--no-pin] [--json FILE]
+ *     npm run load -- [--only idle,mixed,knee,slow,drips,overload,memory,memory-heap] [--minutes 3] [--streams 10000] [--rate 2000] [--neighbours 0] [--no-pin] [--json FILE]
  */
 import { writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { KNEE, OVERLOAD } from './capacity/knee.ts';
 import type { Outcome, Scenario, ScenarioOptions } from './capacity/scenario.ts';
-import { MEMORY, MEMORY_HEAP, SLOW } from './capacity/slow.ts';
+import { DRIP, MEMORY, MEMORY_HEAP, SLOW } from './capacity/slow.ts';
 import { PRINCIPALS } from './capacity/stage.ts';
 import { IDLE, MIXED } from './capacity/streams.ts';
 import { withFolder } from './folder.ts';
@@ -19,7 +19,7 @@ import { boundResults, boundTable, type Row, type Sheet } from './sheet.ts';
 import { OTHERS_CORE, SUBJECT_CORE } from './stage.ts';
 import { figure, table } from './table.ts';
 
-const SCENARIOS: readonly Scenario[] = [IDLE, MIXED, KNEE, SLOW, OVERLOAD, MEMORY, MEMORY_HEAP];
+const SCENARIOS: readonly Scenario[] = [IDLE, MIXED, KNEE, SLOW, DRIP, OVERLOAD, MEMORY, MEMORY_HEAP];
 const STREAMS = 10_000;
 
 interface Played {

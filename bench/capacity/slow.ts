@@ -3,6 +3,7 @@ import { heapBytes } from '../heap.ts';
 import { memory } from '../process-cost.ts';
 import { waitUntilIdle } from '../settle.ts';
 import type { Figures } from '../sheet.ts';
+import { readDripReport } from './drips.ts';
 import { GatewayWatch } from './gateway-watch.ts';
 import { Helper } from './helper.ts';
 import { callFigures, named, sumOf } from './reports.ts';
@@ -94,6 +95,47 @@ export const SLOW: Scenario = {
     { column: 'p99 ms above calm', atMost: 20 },
   ],
   run: slow,
+};
+
+/** The number of connections that send slowly. */
+const DRIPS = 2_000;
+
+/** Plays other clients before the connections that send slowly and beside them. */
+async function sendSlowly(place: Place, { minutes }: ScenarioOptions): Promise<Outcome> {
+  await using stage = await Stage.start(place);
+  const { gateway } = stage;
+  await using others = await stage.callers(OTHERS);
+  await others.ask({ ms: CALM_MS, ratePerSecond: OTHERS_RATE });
+  const calm = await others.ask({ ms: CALM_MS, ratePerSecond: OTHERS_RATE });
+  const watch = await GatewayWatch.start(gateway);
+  const job = { url: gateway.url, connections: DRIPS };
+  const own = { name: 'drips', dir: place.dir, core: place.othersCore };
+  await using drips = await Helper.start('drips.ts', job, readDripReport, own);
+  const report = await others.ask({ ms: minutes * MINUTE_MS, ratePerSecond: OTHERS_RATE });
+  const { opened, closed, longestMs } = await drips.ask({});
+  return {
+    figures: {
+      'slow connections': opened,
+      'of them closed': closed,
+      'longest open s': longestMs / 1_000,
+      ...callFigures(report),
+      'calm p99 ms': calm.p99Ms,
+      'p99 ms above calm': report.p99Ms - calm.p99Ms,
+      ...(await watch.stop()),
+    },
+    details: { calm, report },
+  };
+}
+
+export const DRIP: Scenario = {
+  id: 'drips',
+  title: `SEC-21: ${DRIPS} connections that send the head of a request byte by byte, beside 50 calls/s of others`,
+  minutes: 1,
+  bounds: [
+    { column: 'longest open s', atMost: 15 },
+    { column: 'p99 ms above calm', atMost: 20 },
+  ],
+  run: sendSlowly,
 };
 
 /** The heap limit that docs/limits.md recommends for this cgroup. */
