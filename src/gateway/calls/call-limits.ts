@@ -15,6 +15,8 @@ import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { UpstreamRoute } from '../exchange/route.ts';
 import type { RepeatedCalls } from './repeated-calls.ts';
 
+const NOTHING_TO_END = (): void => undefined;
+
 export interface CallLimitsParts {
   readonly settings: Settings<'rates' | 'repeats' | 'limits' | 'access'>;
   readonly rates: LeasedRates;
@@ -25,8 +27,13 @@ export interface CallLimitsParts {
   readonly audit: Pick<AuditRecorder, 'refuse'> | undefined;
 }
 
-/** Gives back the place of a request among those of its principal. */
-export type ReleaseCall = () => void;
+/** A counted request. */
+export interface Admission {
+  /** Gives back its place among the requests of its principal. */
+  end(): void;
+  /** Uncounts it in rates and repeats, since it was not made. */
+  refund(): void;
+}
 
 /**
  * Bounds the requests of principals at upstreams: how often, how many at once, and how often the same. Asked once for each request that
@@ -51,23 +58,27 @@ export class CallLimits {
   }
 
   /**
-   * Counts a request. Resolves with the function that ends it; undefined if there is nothing to end.
+   * Counts a request.
    *
    * @throws {GatewayError} `rate-limited`, `repeated-call`, `overloaded`: the request must not be sent.
    */
-  async admit(exchange: OpenExchange, to: UpstreamRoute): Promise<ReleaseCall | undefined> {
+  async admit(exchange: OpenExchange, to: UpstreamRoute): Promise<Admission> {
     const { repeats, limits } = this.#parts.settings();
     const { inFlightPerPrincipal } = limits;
-    const release = inFlightPerPrincipal === undefined ? undefined : await this.#enter(exchange, inFlightPerPrincipal);
+    const end = inFlightPerPrincipal === undefined ? NOTHING_TO_END : await this.#enter(exchange, inFlightPerPrincipal);
     try {
       const taken = await this.#countRates(exchange, to);
       // Counted last, since a call that is refused was not made. Its rates are given back if it repeats too often.
-      if (repeats !== undefined) this.#countRepeat(exchange, to, repeats, taken);
+      const repeated = repeats === undefined ? undefined : this.#countRepeat(exchange, to, repeats, taken);
+      const refund = () => {
+        for (const counter of taken) this.#parts.rates.release(counter);
+        if (repeated !== undefined) this.#parts.repeats.forget(repeated);
+      };
+      return { end, refund };
     } catch (thrown) {
-      release?.();
+      end();
       throw thrown;
     }
-    return release;
   }
 
   /** Returns the counters that it has counted in. @throws {GatewayError} `rate-limited` */
@@ -108,22 +119,26 @@ export class CallLimits {
     return known;
   }
 
-  /** @param taken counters of rates. @throws {GatewayError} `repeated-call` */
+  /**
+   * Returns the texts under which the call is counted; undefined if it is not counted.
+   *
+   * @param taken counters of rates. @throws {GatewayError} `repeated-call`
+   */
   #countRepeat(
     exchange: OpenExchange,
     { tool, upstream }: UpstreamRoute,
     settings: RepeatsConfig,
     taken: readonly string[],
-  ): void {
+  ): readonly string[] | undefined {
     const { request, client } = exchange;
     const { limit, windowMs, tools, exceptTools } = settings;
-    if (tool === undefined || !isIncluded({ includeTools: tools, excludeTools: exceptTools }, tool)) return;
+    if (tool === undefined || !isIncluded({ includeTools: tools, excludeTools: exceptTools }, tool)) return undefined;
     // The answers to questions differ, though the arguments are the same. Only a client that is asked in answers has a valid state to send.
-    if (client.dialect.asksInAnswers && isRetry(request.params)) return;
+    if (client.dialect.asksInAnswers && isRetry(request.params)) return undefined;
     const { principal, view } = client.caller;
     const parts = [personOf(principal), view, tool, request.params?.raw('arguments') ?? ''];
     const waitMs = this.#parts.repeats.count(parts, limit, windowMs, performance.now());
-    if (waitMs === undefined) return;
+    if (waitMs === undefined) return parts;
     for (const counter of taken) this.#parts.rates.release(counter);
     this.#parts.audit?.refuse(request, 'repeats');
     const message =
@@ -133,7 +148,7 @@ export class CallLimits {
   }
 
   /** Takes a place among the requests of the principal. @throws {GatewayError} `overloaded` */
-  async #enter({ client, request }: OpenExchange, limit: number): Promise<ReleaseCall> {
+  async #enter({ client, request }: OpenExchange, limit: number): Promise<() => void> {
     const key = personOf(client.caller.principal);
     const count = this.#inFlight.get(key) ?? 0;
     if (count >= limit) throw this.#tooMany(request, limit);

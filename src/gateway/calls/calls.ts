@@ -26,7 +26,7 @@ import type { ResourceRead, ResourceCache } from '../forward/resource-cache.ts';
 import { namesUnlistedItem, type UpstreamRoute, route, unknownItem } from '../exchange/route.ts';
 import type { Sender } from '../forward/sender.ts';
 import type { CallLimits } from './call-limits.ts';
-import type { KeyedCalls } from './keyed-calls.ts';
+import { hasNotRun, type KeyedCalls } from './keyed-calls.ts';
 import { type CallOutcome, inputRequired, urlsRequired, readIncomplete } from './call-outcome.ts';
 import type { TaskCalls } from './task-calls.ts';
 
@@ -39,7 +39,7 @@ export interface CallsParts {
   readonly resourceCache: ResourceCache;
   readonly sender: Sender;
   readonly taskCalls: TaskCalls;
-  readonly gate: Pick<Gate, 'judge' | 'report'>;
+  readonly gate: Pick<Gate, 'judge' | 'report' | 'changedMs'>;
   /** Returns whether the definitions of an upstream are compared with the lock. */
   readonly isPinned: (upstream: string) => boolean;
   readonly limits: Pick<CallLimits, 'isOff' | 'admit'>;
@@ -96,11 +96,14 @@ export class Calls {
   async #sendWithinLimits(exchange: OpenExchange, to: UpstreamRoute): Promise<CallOutcome> {
     const { limits } = this.#parts;
     if (limits.isOff) return await this.#send(exchange, to);
-    const release = await limits.admit(exchange, to);
+    const admission = await limits.admit(exchange, to);
     try {
       return await this.#send(exchange, to);
+    } catch (thrown) {
+      if (hasNotRun(thrown)) admission.refund();
+      throw thrown;
     } finally {
-      release?.();
+      admission.end();
     }
   }
 
@@ -110,21 +113,25 @@ export class Calls {
     const { holder, request } = exchange;
     const { audit } = this.#parts;
     if (audit !== undefined) await audit.begin(request, exchange.client.caller, to.upstream, to.upstreamTool);
+    this.#assertAllowed(exchange, to, audit !== undefined);
     const cached = this.#readCached(exchange, upstream, to);
     if (cached !== undefined) return cached;
     const queued = exchange.acquireSlot(upstream);
     if (queued !== undefined) await queued;
     const { links } = this.#parts;
     try {
-      // Another request may have read the resource while this one was in the queue.
-      const read = queued === undefined ? undefined : this.#readCached(exchange, upstream, to);
-      if (read !== undefined) return read;
+      if (queued !== undefined) {
+        this.#assertAllowed(exchange, to, true);
+        // Another request may have read the resource while this one was in the queue.
+        const read = this.#readCached(exchange, upstream, to);
+        if (read !== undefined) return read;
+      }
       for (let attempt = 1; ; attempt++) {
         const open = links.findOpen(holder, upstream);
         const link = open ?? (await links.openFor(exchange, holder, upstream));
         upstream.beginCall(link);
         try {
-          if (queued !== undefined || open === undefined) this.#assertAllowed(exchange, to);
+          this.#assertAllowed(exchange, to, attempt > 1 || open === undefined);
           return await this.#callIn[link.era](exchange, upstream, link, to);
         } catch (thrown) {
           if (attempt > 1 || !wasNeverSeen(thrown)) throw thrown;
@@ -140,13 +147,15 @@ export class Calls {
   }
 
   /**
-   * Judges a call that has waited by the access policy and the lists of now: a reload may deny it, and a list that was read meanwhile may differ from
-   * the lock.
+   * Judges a call that has waited, or whose access policy has changed, by the policy and the lists of now: a reload may deny it, and a list that was
+   * read meanwhile may differ from the lock.
    *
+   * @param hasWaited whether the call has just waited.
    * @throws {GatewayError} `unknown-tool`, `unknown-prompt`, `unknown-resource`, `invalid-params`
    */
-  #assertAllowed({ client, holder, request }: OpenExchange, to: UpstreamRoute): void {
+  #assertAllowed({ client, holder, request, judgedMs }: OpenExchange, to: UpstreamRoute, hasWaited: boolean): void {
     const { gate, isPinned, listRefresher } = this.#parts;
+    if (!hasWaited && gate.changedMs < judgedMs) return;
     const verdict = gate.judge(client.caller, request, to);
     if (verdict?.effect === 'deny') {
       gate.report(verdict);
@@ -236,6 +245,7 @@ export class Calls {
         const relisted = await this.#relistSource(exchange, upstream);
         // A tool that is not listed any more, or withheld by the lock, is not called again.
         if (relisted !== undefined) {
+          this.#assertAllowed(exchange, { ...to, source: relisted }, true);
           source = relisted;
           answer = await this.#sendModern(exchange, upstream, link, sent, source);
         }
@@ -257,7 +267,7 @@ export class Calls {
       sent = withRetry(params, retry);
       exchange.releaseSlot();
       await exchange.acquireSlot(upstream);
-      this.#assertAllowed(exchange, to);
+      this.#assertAllowed(exchange, to, true);
     }
     this.#parts.onLimit('inputRounds');
     const message = `upstream "${upstream.id}" asked ${LIMITS.inputRounds} times and is not done`;

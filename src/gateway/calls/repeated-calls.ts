@@ -23,7 +23,7 @@ export class RepeatedCalls {
    * @param nowMs monotonic.
    */
   count(parts: readonly string[], limit: number, windowMs: number, nowMs: number): number | undefined {
-    const key = hash('sha256', JSON.stringify(parts), 'base64');
+    const key = keyOf(parts);
     let known = this.#counts.get(key);
     if (known === undefined || known.untilMs <= nowMs) {
       known = { count: 0, untilMs: nowMs + windowMs };
@@ -35,10 +35,20 @@ export class RepeatedCalls {
     return known.count > limit ? known.untilMs - nowMs : undefined;
   }
 
+  /** Uncounts a call that was not made. */
+  forget(parts: readonly string[]): void {
+    const known = this.#counts.get(keyOf(parts));
+    if (known !== undefined) known.count--;
+  }
+
   #removeOldest(nowMs: number): void {
     const [oldest] = this.#counts;
     if (oldest === undefined) return;
     this.#counts.delete(oldest[0]);
     if (oldest[1].untilMs > nowMs) this.#onLimit('repeatedCalls');
   }
+}
+
+function keyOf(parts: readonly string[]): string {
+  return hash('sha256', JSON.stringify(parts), 'base64');
 }

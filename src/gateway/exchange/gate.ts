@@ -45,6 +45,8 @@ interface UpstreamResource {
 export class Gate {
   readonly #observers: readonly VerdictObserver[];
   readonly #shares: Pick<PrincipalShares, 'setWeight'> | undefined;
+  /** Time of the last change of the policy. Monotonic ms. */
+  changedMs = -Infinity;
   #config: AccessConfig | undefined;
   #policy: Policy | undefined;
   /** Rights to listed tools. They depend on the listed tool alone, so that a call costs a lookup and the conditions about its tool. */
@@ -64,7 +66,8 @@ export class Gate {
   /** Applies another policy. It holds for the next decision; catalogs are made again by their owners. */
   setConfig(config: AccessConfig | undefined): void {
     // An equal policy keeps what is compiled and cached.
-    if (config !== undefined && JSON.stringify(config) === JSON.stringify(this.#config)) return;
+    if (JSON.stringify(config) === JSON.stringify(this.#config)) return;
+    this.changedMs = performance.now();
     this.#config = config;
     this.#policy = config === undefined ? undefined : new Policy(config);
     this.#tools = new WeakMap();

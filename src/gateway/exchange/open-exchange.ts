@@ -22,6 +22,8 @@ export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> im
   /** The holder whose links carry the request. */
   readonly holder: Holder;
   readonly startedMs = performance.now();
+  /** A time before the access policy allowed the request. Monotonic ms. */
+  judgedMs = this.startedMs;
   request: Request;
   sink: MessageSink;
   progressToken: string | undefined;

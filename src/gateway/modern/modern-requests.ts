@@ -320,6 +320,7 @@ export class ModernRequests implements ModernRequestHost {
     );
     const exchange = new OpenExchange(modernClient, holder, modernRequest.request, modernRequest.sink);
     exchange.upstream = to.upstream;
+    exchange.judgedMs = modernRequest.sink.receivedMs;
     exchange.setTool(to);
     const era = upstream?.servingEra(group.era);
     const asksInAnswers = era !== undefined && UPSTREAM_DIALECTS[era].asksInAnswers;
