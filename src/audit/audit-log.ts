@@ -54,6 +54,8 @@ interface Entry {
   readonly bytes: number;
   /** Resolves with the number of the record when it is written. */
   waiter: PromiseWithResolvers<number> | undefined;
+  /** True if its call was refused while it was being written. */
+  isRefused: boolean;
 }
 
 /**
@@ -163,6 +165,7 @@ export class AuditLog implements AuditWriter {
     this.#wake();
     const timer = setTimeout(() => {
       entry.waiter = undefined;
+      entry.isRefused = true;
       this.#withdraw(entry);
       waiter.reject(unavailable());
     }, waitMs);
@@ -223,8 +226,9 @@ export class AuditLog implements AuditWriter {
         if (performance.now() >= this.#lastWriteMs) return;
         if (this.#chain.inDoubt !== undefined) await this.#writeAgain(this.#chain.inDoubt);
         if (this.#queue.length > 0 || this.#dropped > 0 || this.#chain.isSegmentDue) await this.#writeBatch();
-        // Under load the queue is never empty.
-        if (this.#chain.isDirty && performance.now() - this.#upkeptMs >= UPKEEP_MS) await this.#upkeep();
+        // Under load the queue is never empty. A failed upkeep is not over before it succeeds.
+        const isUpkeepDue = this.#failure !== undefined || performance.now() - this.#upkeptMs >= UPKEEP_MS;
+        if (this.#chain.isDirty && isUpkeepDue) await this.#upkeep();
       } while (this.#queue.length > 0);
       if (this.#failure !== undefined) this.#recover();
     } catch (thrown) {
@@ -297,7 +301,7 @@ export class AuditLog implements AuditWriter {
     if (this.#failure === undefined) events.onFailing(thrown);
     this.#failure = thrown;
     for (const { waiter } of this.#queue) waiter?.reject(unavailable());
-    this.#queue = this.#queue.filter(({ waiter }) => waiter === undefined);
+    this.#queue = this.#queue.filter(({ waiter, isRefused }) => waiter === undefined && !isRefused);
     this.#queuedBytes = this.#queue.reduce((sum, { bytes }) => sum + bytes, this.#chain.inDoubt?.bytes ?? 0);
     this.#retryMs = Math.min(2 * this.#retryMs, LAST_RETRY_MS);
   }
@@ -327,7 +331,7 @@ export class AuditLog implements AuditWriter {
 }
 
 function entryOf(text: string): Entry {
-  return { text, bytes: Buffer.byteLength(text), waiter: undefined };
+  return { text, bytes: Buffer.byteLength(text), waiter: undefined, isRefused: false };
 }
 
 /** Returns the error of a call that cannot be recorded. */

@@ -140,6 +140,8 @@ export class FileSink implements AuditSink {
 
   async rotate(firstSeq: number): Promise<number> {
     const before = this.#file;
+    // Records of a failed write have their numbers again in the next file.
+    if (this.#isTorn) await before.truncate(this.#size);
     await before.datasync();
     if (this.#firstSeq !== undefined && (await this.isInPlace())) {
       await rename(this.#path, renamedFile(this.#path, this.#firstSeq));

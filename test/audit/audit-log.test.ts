@@ -4,7 +4,6 @@ import { copyFile, mkdir, mkdtemp, readdir, readFile, rename, rm, rmdir, writeFi
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { AuditLog, type AuditLogEvents, type AuditLogSettings } from '../../src/audit/audit-log.ts';
 import { auditKeyOf } from '../../src/audit/chain.ts';
 import { FileSink, headOf } from '../../src/audit/file-sink.ts';
@@ -12,7 +11,6 @@ import { readHead } from '../../src/audit/head.ts';
 import { renamedFilesOf } from '../../src/audit/renamed-files.ts';
 import { type AuditReport, verifyAudit } from '../../src/audit/verify.ts';
 import { smallDisk } from '../support/small-disk.ts';
-import { stopTime } from '../support/stopped-time.ts';
 import { waitUntil } from '../support/wait-until.ts';
 import { auditWriterContract } from './audit-writer.contract.ts';
 import { KEY, memoryLog, SETTINGS } from './memory-log.ts';
@@ -402,66 +400,6 @@ test('a call is not begun on a full disk, and records are written when there is 
   const names = lines.map((line) => JSON.parse(line).name);
   assert.deepEqual([names.includes('waits'), names.includes('refused')], [true, false]);
   assert.equal(JSON.parse(lines[seq - 1] ?? '').name, 'again');
-});
-
-// R22
-test('a call does not wait for ever for a disk that hangs', BOUNDED, async (t) => {
-  stopTime(t).flow(100);
-  const { promise: isWritable, resolve: free } = Promise.withResolvers<void>();
-  const written: string[] = [];
-  const { log } = await memoryLog({
-    append: async (lines) => {
-      if (written.length > 0) await isWritable;
-      written.push(...lines.split('\n').slice(0, -1));
-    },
-  });
-  log.record({ kind: 'request', name: 'hangs' });
-  await assert.rejects(log.commit({ kind: 'begun', name: 'in the write' }), { code: 'audit-unavailable' });
-  await assert.rejects(log.commit({ kind: 'begun', name: 'in the queue' }), { code: 'audit-unavailable' });
-  free();
-  await log.close();
-  const names = written.map((line) => JSON.parse(line).name);
-  assert.deepEqual([names.includes('hangs'), names.includes('in the queue')], [true, false]);
-});
-
-test('a retry that is due while the log closes does not write beside it', BOUNDED, async () => {
-  const { promise: isWritable, resolve: free } = Promise.withResolvers<void>();
-  let [appends, writing, together] = [0, 0, 0];
-  const { log } = await memoryLog({
-    append: async () => {
-      together = Math.max(together, ++writing);
-      try {
-        if (++appends !== 2) return await sleep(appends === 3 ? 1_500 : 0);
-        await isWritable;
-        throw new Error('full');
-      } finally {
-        writing--;
-      }
-    },
-  });
-  log.record({ kind: 'request' });
-  await waitUntil(() => appends === 2);
-  const closing = log.close();
-  free();
-  await closing;
-  assert.deepEqual([appends, together], [3, 1]);
-});
-
-test('a file begins with its record, though the sink failed after it was there', BOUNDED, async () => {
-  let state: 'empty' | 'full' | 'renamed' = 'empty';
-  const { log, lines } = await memoryLog({
-    isFull: () => state === 'full',
-    rotate: async () => {
-      state = 'renamed';
-      throw new Error('the directory cannot be read');
-    },
-  });
-  const before = lines.length;
-  state = 'full';
-  log.record({ kind: 'request' });
-  await waitUntil(() => lines.length > before);
-  await log.close();
-  assert.equal(JSON.parse(lines[before] ?? '').kind, 'rotated');
 });
 
 test('a file that is no audit log is left as it is', BOUNDED, async (t) => {

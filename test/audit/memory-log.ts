@@ -10,6 +10,8 @@ export const SETTINGS: AuditLogSettings = { sync: 'second', queueBytes: 1_048_57
 export interface MemoryLog {
   readonly log: AuditLog;
   readonly lines: readonly string[];
+  /** The numbers of records that were dropped, by each recovery. */
+  readonly recoveries: readonly number[];
 }
 
 /** Returns a log whose sink keeps its lines in memory, with some methods replaced. */
@@ -31,9 +33,14 @@ export async function memoryLog(
     close: async () => undefined,
     ...methods,
   };
+  const recoveries: number[] = [];
   const nothing = () => undefined;
   const events = { onWritten: nothing, onDropped: nothing, onFailed: nothing, onFailing: nothing };
-  const more = { onRecovered: nothing, onReplaced: nothing, onLost: nothing };
+  const more = {
+    onRecovered: (dropped: number) => void recoveries.push(dropped),
+    onReplaced: nothing,
+    onLost: nothing,
+  };
   const log = await AuditLog.open({
     sink,
     key: KEY,
@@ -41,5 +48,5 @@ export async function memoryLog(
     process: {},
     events: { ...events, ...more },
   });
-  return { log, lines };
+  return { log, lines, recoveries };
 }

@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { stopTime } from '../support/stopped-time.ts';
+import { waitUntil } from '../support/wait-until.ts';
+import { memoryLog } from './memory-log.ts';
+
+const BOUNDED = { timeout: 120_000 };
+
+// R22
+test('a call that was refused leaves no record, though its write fails later', BOUNDED, async (t) => {
+  stopTime(t).flow(100);
+  const { promise: isFull, reject: fail } = Promise.withResolvers<void>();
+  const written: string[] = [];
+  let appends = 0;
+  const { log } = await memoryLog({
+    append: async (lines) => {
+      if (++appends === 2) await isFull;
+      written.push(...lines.split('\n').slice(0, -1));
+    },
+  });
+  log.record({ kind: 'request', name: 'waits' });
+  await assert.rejects(log.commit({ kind: 'begun', name: 'refused' }), { code: 'audit-unavailable' });
+  fail(new Error('full'));
+  await log.close();
+  const names = written.flatMap((line) => JSON.parse(line).name ?? []);
+  assert.deepEqual(names, ['waits']);
+});
+
+test('a log whose head cannot be stored fails until it can', BOUNDED, async (t) => {
+  const time = stopTime(t);
+  time.flow(100);
+  let heads = 0;
+  let isFull = false;
+  const { log, recoveries } = await memoryLog({
+    saveHead: async () => {
+      heads++;
+      if (isFull) throw new Error('full');
+    },
+  });
+  isFull = true;
+  log.record({ kind: 'request' });
+  const before = heads;
+  await waitUntil(() => heads > before + 4);
+  assert.deepEqual([recoveries, log.isFailing], [[], true]);
+  isFull = false;
+  await waitUntil(() => !log.isFailing);
+  assert.equal(recoveries.length, 1);
+  await log.close();
+});
+
+test('a retry that is due while the log closes does not write beside it', BOUNDED, async () => {
+  const { promise: isWritable, resolve: free } = Promise.withResolvers<void>();
+  let [appends, writing, together] = [0, 0, 0];
+  const { log } = await memoryLog({
+    append: async () => {
+      together = Math.max(together, ++writing);
+      try {
+        if (++appends !== 2) return await sleep(appends === 3 ? 1_500 : 0);
+        await isWritable;
+        throw new Error('full');
+      } finally {
+        writing--;
+      }
+    },
+  });
+  log.record({ kind: 'request' });
+  await waitUntil(() => appends === 2);
+  const closing = log.close();
+  free();
+  await closing;
+  assert.deepEqual([appends, together], [3, 1]);
+});
+
+test('a file begins with its record, though the sink failed after it was there', BOUNDED, async () => {
+  let state: 'empty' | 'full' | 'renamed' = 'empty';
+  const { log, lines } = await memoryLog({
+    isFull: () => state === 'full',
+    rotate: async () => {
+      state = 'renamed';
+      throw new Error('the directory cannot be read');
+    },
+  });
+  const before = lines.length;
+  state = 'full';
+  log.record({ kind: 'request' });
+  await waitUntil(() => lines.length > before);
+  await log.close();
+  assert.equal(JSON.parse(lines[before] ?? '').kind, 'rotated');
+});
