@@ -1,16 +1,14 @@
 import type { ConfigDiff, SettingChange } from './diff.ts';
+import type { Secrecy } from '../schema/secret-fields.ts';
 import { shownUrl } from '../shown-url.ts';
 
 const HIDDEN = '(not shown)';
 
-/** Settings whose values may be secrets, or contain one. */
-const SECRET = /\.(?:env|headers|args|auth|operatorKeys|redis|tls|tracing)(?:\.|$)/;
-
 const MAX_CHARS = 200;
 
 /**
- * Returns the difference as lines for people: `+` for what comes, `-` for what goes, `~` for what changes. Values that may be
- * secrets are not shown: variables, headers, arguments, credentials, certificates, and the paths of URLs.
+ * Returns the difference as lines for people: `+` for what comes, `-` for what goes, `~` for what changes. It shows no
+ * values that may hold secrets, such as variables, headers, arguments, credentials and the paths of URLs, and no certificates.
  */
 export function diffLines(diff: ConfigDiff): readonly string[] {
   return [
@@ -23,15 +21,26 @@ export function diffLines(diff: ConfigDiff): readonly string[] {
   ];
 }
 
-function changeLine({ path, before, after }: SettingChange, when?: string): string {
-  const values = SECRET.test(`${path}.`)
-    ? `${isSet(before)} → ${isSet(after)} ${HIDDEN}`
-    : `${valueText(before)} → ${valueText(after)}${hiddenUrlChange(before, after)}`;
+function changeLine({ path, before, after, secrecy }: SettingChange, when?: string): string {
+  const values =
+    mayShow(before, secrecy) && mayShow(after, secrecy)
+      ? `${valueText(before)} → ${valueText(after)}${hiddenUrlChange(before, after)}`
+      : `${isSet(before)} → ${isSet(after)} ${HIDDEN}`;
   return `~ ${path}: ${values}${when === undefined ? '' : `, ${when}`}`;
+}
+
+/** Returns whether a value has no part that may be secret. Maps may have such members, and PEM texts have several lines. */
+function mayShow(value: unknown, secrecy: Secrecy | undefined): boolean {
+  if (value === undefined) return true;
+  if (secrecy !== undefined) return secrecy === 'url' && urlOf(value) !== null;
+  if (Array.isArray(value)) return value.every((item) => mayShow(item, undefined));
+  return typeof value === 'string' ? !value.includes('\n') : typeof value !== 'object';
 }
 
 /** The parts of a URL that are not shown, because they may be secrets. */
 const HIDDEN_URL_PARTS = [
+  ['username', 'user name'],
+  ['password', 'password'],
   ['pathname', 'path'],
   ['search', 'query'],
   ['hash', 'fragment'],

@@ -3,6 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 
 import { type EffectTree, effectsAt, GATEWAY_EFFECTS, type GatewayEffect, UPSTREAM_EFFECTS } from './change-effects.ts';
 import type { Config } from '../config.ts';
+import { type Secrecy, SECRET_FIELDS } from '../schema/secret-fields.ts';
 import type { UpstreamConfig } from '../upstream-config.ts';
 
 /** One setting with different values in two configs. */
@@ -11,6 +12,8 @@ export interface SettingChange {
   readonly path: string;
   readonly before: unknown;
   readonly after: unknown;
+  /** Undefined if the values hold no secret. */
+  readonly secrecy: Secrecy | undefined;
 }
 
 /** An upstream that is in both configs, with different settings. */
@@ -120,32 +123,47 @@ interface Change {
   readonly after: unknown;
 }
 
+/** Groups of a config that are one text in the file. */
+const WHOLE_GROUPS: ReadonlySet<string> = new Set(['redis.target']);
+
 /** Returns the different leaves of two values. Lists are leaves, and so is a map that only one of the values has. */
 function changesBetween(before: unknown, after: unknown, at: readonly string[] = []): readonly Change[] {
   if (isDeepStrictEqual(before, after)) return [];
-  if (!isRecord(before) || !isRecord(after)) return [{ at, before, after }];
+  if (!isRecord(before) || !isRecord(after) || WHOLE_GROUPS.has(at.join('.'))) return [{ at, before, after }];
   const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
   return [...keys].flatMap((key) => changesBetween(before[key], after[key], [...at, key]));
 }
 
-/** Members of a config whose name in the file differs in more than its unit. */
+/** Members of a config, some with their group, whose name in the file differs in more than its unit. */
 const FILE_NAMES: ReadonlyMap<string, string> = new Map([
   ['eventLimit', 'events'],
   ['eventLimitBytes', 'eventBytes'],
   ['eventTotalBytes', 'eventBytesTotal'],
   ['queueMs', 'queueWait'],
+  ['cpuMs', 'cpuTime'],
+  ['audit.maxBytes', 'maxSize'],
+  ['audit.recordBytes', 'recordSize'],
+  ['audit.keys', 'chainKeys'],
+  ['redis.target', 'url'],
 ]);
 
-/** Maps whose keys are texts of the operator. */
-const FREE_KEYS: ReadonlySet<string> = new Set(['env', 'headers', 'parameters', 'renames', 'profiles']);
+/** Groups whose keys are no settings: texts of the operator, or parts of the lock file. */
+const FREE_KEYS: ReadonlySet<string> = new Set(['env', 'headers', 'parameters', 'renames', 'profiles', 'pins']);
 
 function named(root: readonly string[], { at, before, after }: Change): SettingChange {
   const steps: string[] = [...root];
+  let secrecy: Secrecy | undefined;
   for (const [index, step] of at.entries()) {
+    const parent = at[index - 1] ?? (root[0] === 'gateway' ? root.at(-1) : undefined) ?? '';
+    if (FREE_KEYS.has(parent)) {
+      steps.push(step);
+      continue;
+    }
+    const name = FILE_NAMES.get(`${parent}.${step}`) ?? FILE_NAMES.get(step) ?? step.replace(/(?:Bytes|Ms)$/, '');
     // The file has the members of a target beside the others.
-    if (step === 'target') continue;
-    const parent = at[index - 1] ?? root.at(-1) ?? '';
-    steps.push(FREE_KEYS.has(parent) ? step : (FILE_NAMES.get(step) ?? step.replace(/(?:Bytes|Ms)$/, '')));
+    if (name === 'target') continue;
+    steps.push(name);
+    secrecy ??= SECRET_FIELDS.get(name);
   }
-  return { path: steps.join('.'), before, after };
+  return { path: steps.join('.'), before, after, secrecy };
 }

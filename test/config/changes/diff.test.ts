@@ -1,11 +1,17 @@
 import assert from 'node:assert/strict';
-import { randomBytes } from 'node:crypto';
+import { hash, randomBytes } from 'node:crypto';
 import { after, test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
+
+import { z } from 'zod';
 
 import type { Config } from '../../../src/config/config.ts';
 import { appliedConfig, diffConfigs, isEmptyDiff } from '../../../src/config/changes/diff.ts';
 import { diffLines } from '../../../src/config/changes/diff-text.ts';
+import { gatewaySchema } from '../../../src/config/schema/gateway-schema.ts';
+import { SECRET_FIELDS } from '../../../src/config/schema/secret-fields.ts';
+import { upstreamSchema } from '../../../src/config/schema/upstream-schema.ts';
+import { isRecord } from '../../../src/json/record.ts';
 import { makeCertificate } from '../../support/certificate.ts';
 import { loadText } from '../../support/config-file.ts';
 
@@ -14,7 +20,8 @@ const SHA256 = '1'.repeat(64);
 const LOCAL = 'command: node, args: [server.js]';
 
 const made = await makeCertificate();
-after(() => made[Symbol.asyncDispose]());
+const other = await makeCertificate();
+after(() => Promise.all([made, other].map((certificate) => certificate[Symbol.asyncDispose]())));
 const file = (path: string) => `"\${file:${path}}"`;
 
 /** Returns the config of a file in one place, so that its state directory does not depend on the test. */
@@ -309,6 +316,10 @@ test('no line of a difference shows a secret', async () => {
   const text = lines.join('\n');
   assert.equal(lines.length, 7);
   assert.doesNotMatch(text, /secret|1111|2222/);
+  assert.match(
+    text,
+    /tracing\.endpoint: https:\/\/example\.com\/… → https:\/\/example\.com\/… \(changed, not shown: path\)/,
+  );
   for (const path of [
     'a.args',
     'a.env.TOKEN',
@@ -320,6 +331,165 @@ test('no line of a difference shows a secret', async () => {
   ]) {
     assert.ok(text.includes(`${path}:`), `${path} is named`);
   }
+});
+
+/** Returns a random key that differs for each number. */
+const keyOf = (n: number) => hash('sha256', `key ${n}`, 'base64');
+
+const hidden: readonly {
+  readonly name: string;
+  readonly before: string;
+  readonly after: string;
+  readonly line: string;
+}[] = [
+  {
+    name: 'other keys of the audit log',
+    before: `audit: {file: a.log, chainKeys: ["${keyOf(1)}"]}`,
+    after: `audit: {file: a.log, chainKeys: ["${keyOf(2)}", "${keyOf(1)}"]}`,
+    line: '~ gateway.audit.chainKeys: set → set (not shown), after a restart',
+  },
+  {
+    name: 'headers of a receiver of the audit log',
+    before: 'audit: {file: a.log}',
+    after: 'audit: {otlp: {endpoint: "http://127.0.0.1:1", headers: {Authorization: canary}}}',
+    line: '~ gateway.audit.otlp: unset → set (not shown), after a restart',
+  },
+  {
+    name: 'a proxy with a password, where there was none',
+    before: '',
+    after: 'egress: {proxy: "http://u:canary@p:1"}',
+    line: '~ gateway.egress: unset → set (not shown), after a restart',
+  },
+  {
+    name: 'another password of a proxy',
+    before: 'egress: {proxy: "http://u:canary1@p:1"}',
+    after: 'egress: {proxy: "http://u:canary2@p:1"}',
+    line: '~ gateway.egress.proxy: http://p:1 → http://p:1 (changed, not shown: password), after a restart',
+  },
+  {
+    name: 'another password of Redis',
+    before: `redis: {url: "redis://u:canary1@h", wrappingKeys: ["${keyOf(1)}"]}`,
+    after: `redis: {url: "redis://u:canary2@h", wrappingKeys: ["${keyOf(1)}"]}`,
+    line: '~ gateway.redis.url: set → set (not shown), after a restart',
+  },
+];
+
+for (const row of hidden) {
+  test(`the line of a difference hides ${row.name}`, async () => {
+    const lines = diffLines(diffConfigs(await configOf('', row.before), await configOf('', row.after)));
+    assert.ok(lines.includes(row.line), lines.join('\n'));
+    assert.doesNotMatch(lines.join('\n'), /canary/);
+  });
+}
+
+/** Returns the places of settings with secrets in a JSON Schema; `*` is any key of a map. */
+function secretPlaces(schema: unknown, at: readonly string[] = []): readonly (readonly string[])[] {
+  if (!isRecord(schema)) return [];
+  const { properties, items, additionalProperties, anyOf, oneOf, allOf } = schema;
+  const same = [items, anyOf, oneOf, allOf].flat().flatMap((inner) => secretPlaces(inner, at));
+  const members = Object.entries(isRecord(properties) ? properties : {}).flatMap(([key, member]) => {
+    // Keys that only have an explanation accept nothing.
+    if (isRecord(member) && 'not' in member) return [];
+    return SECRET_FIELDS.has(key) ? [[...at, key]] : secretPlaces(member, [...at, key]);
+  });
+  return [...same, ...members, ...secretPlaces(additionalProperties, [...at, '*'])];
+}
+
+function hasPlace(value: unknown, place: readonly string[]): boolean {
+  const [step, ...rest] = place;
+  if (step === undefined) return value !== undefined;
+  if (Array.isArray(value)) return value.some((item: unknown) => hasPlace(item, place));
+  if (!isRecord(value)) return false;
+  return step === '*' ? Object.values(value).some((member) => hasPlace(member, rest)) : hasPlace(value[step], rest);
+}
+
+/** Returns settings with a secret at each place that may have one. Those of two numbers differ. */
+function settingsWithSecrets(n: number) {
+  const { certFile, keyFile, key } = n === 1 ? made : other;
+  const tls = { cert: `\${file:${certFile}}`, key: `\${file:${keyFile}}` };
+  const canary = `canary-${n}`;
+  const url = `https://example.com/${canary}?key=${canary}`;
+  const sha256 = hash('sha256', canary);
+  const tokens = { kind: 'clientCredentials', clientId: 'c', tokenUrl: url, parameters: { a: canary } };
+  const gateway = {
+    stateDir: '/state',
+    publicUrl: 'https://gateway.example.com',
+    tls,
+    auth: {
+      jwt: [{ issuer: 'https://id.example.com', jwksUrl: url }],
+      introspection: [{ issuer: 'https://other.example.com', clientId: 'c', endpoint: url, clientSecret: canary }],
+      apiKeys: [{ name: 'a', sha256 }],
+    },
+    operatorKeys: [{ name: 'o', sha256: hash('sha256', `operator ${canary}`) }],
+    tracing: { endpoint: url },
+    audit: { otlp: { endpoint: url, headers: { Authorization: canary }, tls }, chainKeys: [keyOf(n)] },
+    egress: { proxy: `http://${canary}:${canary}@p:1` },
+    redis: { url: `redis://u:${canary}@h`, wrappingKeys: [keyOf(-n)] },
+  };
+  const upstreams = {
+    a: { command: 'node', args: [canary], env: { A: canary }, envFile: `\${ENV_FILE}` },
+    b: { command: { path: 'node', args: [canary], env: { A: canary } } },
+    c: { command: 'node', environment: { A: canary } },
+    d: { cmd: 'node', envs: { A: canary } },
+    e: { url, headers: { A: canary }, tls, auth: { ...tokens, clientSecret: canary } },
+    f: { url, auth: { ...tokens, privateKey: tls.key } },
+    g: { serverUrl: url, http_headers: { A: canary } },
+    h: { httpUrl: url },
+    i: { uri: url, requestOptions: { headers: { A: canary } } },
+  };
+  const secrets = [canary, sha256, gateway.operatorKeys[0]?.sha256, keyOf(n), keyOf(-n), key.split('\n')[1]];
+  return { gateway, upstreams, secrets: secrets.map((secret = '') => secret.slice(0, 12)) };
+}
+
+test('no line of a difference shows a secret, whichever setting comes, changes or goes', async () => {
+  const load = async (settings: { readonly gateway: object; readonly upstreams: object }) => {
+    const text = JSON.stringify({ mcpServers: settings.upstreams, gateway: settings.gateway });
+    const { config, problems } = await loadText(text, { env: { ENV_FILE: made.certFile } });
+    assert.deepEqual(problems, []);
+    return { ...config, file: '/config.yaml' };
+  };
+  const [one, two] = [settingsWithSecrets(1), settingsWithSecrets(2)];
+  const upstream = z.toJSONSchema(upstreamSchema, { io: 'input' });
+  const places = [
+    ...secretPlaces(z.toJSONSchema(gatewaySchema, { io: 'input' }), ['gateway']),
+    ...secretPlaces(upstream.$defs?.['upstream'] ?? upstream, ['upstreams', '*']),
+  ];
+  assert.ok(places.length > 30, `${places.length} places`);
+  assert.deepEqual(
+    // Tests of access rules are no part of a config that runs.
+    places.filter((place) => !hasPlace(one, place) && !place.join('.').startsWith('gateway.access.tests.')),
+    [],
+    'each secret setting needs a value in settingsWithSecrets',
+  );
+  const bare = {
+    gateway: { stateDir: '/state' },
+    upstreams: Object.fromEntries(Object.keys(one.upstreams).map((id) => [id, { command: 'deno' }])),
+  };
+  const configs = [await load(bare), await load(one), await load(two), await load(bare)];
+  for (const [index, after] of configs.slice(1).entries()) {
+    const before = configs[index];
+    assert.ok(before !== undefined);
+    const lines = diffLines(diffConfigs(before, after)).join('\n');
+    const shown = [...one.secrets, ...two.secrets].filter((secret) => lines.includes(secret));
+    assert.deepEqual(shown, [], lines);
+  }
+});
+
+test('names of upstreams and profiles do not hide their settings', async () => {
+  const lines = diffLines(
+    diffConfigs(
+      await configOf(`args: {${LOCAL}}, env: {${LOCAL}}`, 'profiles: {key: {excludeTools: [a]}}'),
+      await configOf(
+        `args: {${LOCAL}, idle: 5s}, env: {${LOCAL}, queueWait: 1s}`,
+        'profiles: {key: {excludeTools: [b]}}',
+      ),
+    ),
+  );
+  assert.deepEqual(lines, [
+    '~ mcpServers.args.idle: 600000 → 5000',
+    '~ mcpServers.env.queueWait: 5000 → 1000',
+    '~ gateway.profiles.key.excludeTools: ["a"] → ["b"]',
+  ]);
 });
 
 const urls: readonly { readonly to: string; readonly line: string }[] = [
