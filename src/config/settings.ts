@@ -55,7 +55,7 @@ export function settingsOf(source: SettingsSource): readonly Setting[] {
 
 /** Returns the settings of one upstream. Variables stay unexpanded, because their values may be secrets. */
 function upstreamSettings(document: Document, path: Path, schema: unknown): readonly Setting[] {
-  const data = valueAt(document.data, path);
+  const data = knownPart(valueAt(document.data, path) ?? null, schema);
   const given = Object.entries(isRecord(data) ? data : {}).flatMap(([name, value]): Setting[] => {
     const at = [...path, name];
     if (name === 'timeouts' && isRecord(value)) {
@@ -68,6 +68,32 @@ function upstreamSettings(document: Document, path: Path, schema: unknown): read
     .map(({ path: at, fallback }): Setting => ({ key: keyText(at), value: fallback, origin: 'default' }))
     .filter(({ key, value }) => value !== null && !known.has(key));
   return [...given, ...defaults];
+}
+
+/** Returns a value with only those members of its maps that a JSON Schema describes. Others may hold secrets of any name. */
+function knownPart(value: Data, schema: unknown): Data {
+  const forms = formsOf(schema);
+  if (isList(value)) {
+    const anyOf = forms.map(({ items }) => items);
+    return value.map((item) => knownPart(item, { anyOf }));
+  }
+  if (!isRecord(value)) return value;
+  const known = Object.entries(value).flatMap(([key, member]): [string, Data][] => {
+    const anyOf = forms.flatMap(({ properties, additionalProperties: free }) => {
+      if (isRecord(properties) && Object.hasOwn(properties, key)) return [properties[key]];
+      // An empty schema allows anything.
+      return isRecord(free) && Object.keys(free).length > 0 ? [free] : [];
+    });
+    return anyOf.length === 0 ? [] : [[key, knownPart(member, { anyOf })]];
+  });
+  return Object.fromEntries(known);
+}
+
+/** Returns a JSON Schema with all its alternatives. */
+function formsOf(schema: unknown): readonly Readonly<Record<string, unknown>>[] {
+  if (!isRecord(schema)) return [];
+  const { anyOf, oneOf, allOf } = schema;
+  return [schema, ...[anyOf, oneOf, allOf].flat().flatMap((form) => formsOf(form))];
 }
 
 function fromFile(document: Document, path: Path, value: Data): Setting {
@@ -107,11 +133,11 @@ function redacted(value: Data, path: Path): z.core.util.JSONType {
   const name = String(path.at(-1));
   const secrecy = SECRET_FIELDS.get(name);
   if (secrecy === 'value') return REDACTED;
-  if (secrecy === 'map' && isRecord(value)) {
-    return Object.fromEntries(Object.keys(value).map((key) => [key, REDACTED]));
+  if (secrecy === 'map') {
+    return isRecord(value) ? Object.fromEntries(Object.keys(value).map((key) => [key, REDACTED])) : REDACTED;
   }
-  if (secrecy === 'url' && typeof value === 'string') {
-    const url = URL.parse(value);
+  if (secrecy === 'url') {
+    const url = typeof value === 'string' ? URL.parse(value) : null;
     return url === null ? REDACTED : shownUrl(url);
   }
   if (isList(value)) return value.map((item, index) => redacted(item, [...path, index]));

@@ -32,7 +32,7 @@ const PUBLIC: ReadonlySet<string> = new Set(
     'access claims groupClaims roles weight grants tests prompts resources readOnly hints when deny destructive idempotent openWorld anyone keys groups scopes subjects issuers ' +
     'clients endpoints as upstream tool prompt resource at expect subject client ' +
     'kind keyId method resource stepUpScopes audience lifetime egress noProxy privateNetworks ' +
-    'lock file onChange available_tools tools trust display_name description bundled version gallery icon source settings dev autoApprove alwaysAllow'
+    'lock file onChange available_tools tools trust display_name description bundled version gallery icon source autoApprove alwaysAllow'
   ).split(' '),
 );
 

@@ -29,6 +29,8 @@ export const SECRET_FIELDS: ReadonlyMap<string, Secrecy> = new Map([
   ['clientSecret', 'value'],
   ['privateKey', 'value'],
   ['parameters', 'map'],
+  ['settings', 'value'],
+  ['dev', 'value'],
   ['tokenUrl', 'url'],
   ['proxy', 'url'],
   ['endpoint', 'url'],

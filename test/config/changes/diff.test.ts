@@ -429,7 +429,7 @@ function settingsWithSecrets(n: number) {
   const upstreams = {
     a: { command: 'node', args: [canary], env: { A: canary }, envFile: `\${ENV_FILE}` },
     b: { command: { path: 'node', args: [canary], env: { A: canary } } },
-    c: { command: 'node', environment: { A: canary } },
+    c: { command: 'node', environment: { A: canary }, settings: { a: canary }, dev: { a: canary } },
     d: { cmd: 'node', envs: { A: canary } },
     e: { url, headers: { A: canary }, tls, auth: { ...tokens, clientSecret: canary } },
     f: { url, auth: { ...tokens, privateKey: tls.key } },
