@@ -10,6 +10,7 @@ import {
   type SettingChange,
 } from '../../config/changes/diff.ts';
 import { diffLines } from '../../config/changes/diff-text.ts';
+import { pathWithEffect } from '../../config/changes/change-effects.ts';
 import { ConfigError } from '../../config/document/problem.ts';
 import type { Loaded, LoadedFiles } from '../../config/load.ts';
 import { newlyFailing } from '../../config/last-good.ts';
@@ -193,8 +194,10 @@ function withRunning(
   atRestart: readonly SettingChange[],
 ): () => readonly Setting[] {
   if (atRestart.length === 0) return next;
-  const paths = new Set(atRestart.map(({ path }) => path));
-  const kept = new Map(running.filter(({ key }) => paths.has(key)).map((setting) => [setting.key, setting]));
+  const paths = new Set(atRestart.map(({ path }) => pathWithEffect(path)));
+  const kept = new Map(
+    running.filter(({ key }) => paths.has(pathWithEffect(key))).map((setting) => [setting.key, setting]),
+  );
   return () => next().map((setting) => kept.get(setting.key) ?? setting);
 }
 

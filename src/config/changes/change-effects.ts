@@ -163,3 +163,12 @@ export function effectsAt<E extends string>(tree: EffectTree<E>, at: readonly st
     step === undefined || setting === step ? effectsAt(inner, rest) : [],
   );
 }
+
+/** Returns the path of the setting with an effect of its own that holds a path: `gateway.audit` for `gateway.audit.file`. */
+export function pathWithEffect(path: string): string {
+  const steps = path.split('.');
+  let tree: EffectTree<GatewayEffect> | undefined = GATEWAY_EFFECTS;
+  let length = 1;
+  for (; typeof tree === 'object' && length < steps.length; length++) tree = tree[steps[length] ?? ''];
+  return steps.slice(0, length).join('.');
+}

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -132,6 +133,51 @@ test('the settings shown are those that run: a restart is needed for some of the
   await tried.reloader.reload('operator');
   assert.deepEqual(values(), after, 'still pending after another reload');
 });
+
+const WRAPPING_KEY = randomBytes(32).toString('base64');
+const redis = (url: string, more = '') => `redis: {url: "${url}", wrappingKeys: ["${WRAPPING_KEY}"]${more}}`;
+
+const waiting: readonly { readonly name: string; readonly before: string; readonly after: string }[] = [
+  {
+    name: 'sizes of the audit log',
+    before: 'audit: {file: a}',
+    after: 'audit: {file: a, maxSize: 1MiB, recordSize: 8KiB}',
+  },
+  {
+    name: 'keys of the audit log',
+    before: 'audit: {file: a}',
+    after: `audit: {file: a, chainKeys: ["${WRAPPING_KEY}"]}`,
+  },
+  { name: 'the place of the audit log', before: 'audit: {file: a}', after: 'audit: {stdout: true}' },
+  { name: 'an audit log that is new', before: '', after: 'audit: {file: a, required: true}' },
+  { name: 'traces that are new', before: '', after: 'tracing: {endpoint: "http://a:1", sampling: 0.5}' },
+  { name: 'traces that go', before: 'tracing: {enabled: true, sampling: 0.5}', after: '' },
+  { name: 'a proxy that is new', before: '', after: 'egress: {proxy: "http://p:1", noProxy: [a]}' },
+  { name: 'another server of Redis', before: redis('redis://h'), after: redis('redis://i') },
+  {
+    name: 'another port for replicas',
+    before: redis('redis://h', ', internal: "a:1"'),
+    after: redis('redis://h', ', internal: "a:2"'),
+  },
+  { name: 'memory of events', before: '', after: 'sessions: {events: 1, eventBytes: 1MiB, eventBytesTotal: 64MiB}' },
+  { name: 'memory of bodies', before: 'limits: {bodyTotal: 8MiB}', after: 'limits: {bodyTotal: 16MiB}' },
+];
+
+for (const { name, before, after } of waiting) {
+  test(`the settings shown are those that run, until a restart: ${name}`, async () => {
+    const text = (gateway: string) => `${A}gateway: {lists: {wait: 2s}, ${gateway}}\n`;
+    await using tried = await reloaderOf(text(before));
+    const values = () => tried.reloader.settings().map(({ key, value, origin }) => ({ key, value, origin }));
+    const running = values();
+    await tried.write(text(after).replace('2s', '1s'));
+    assert.equal((await tried.reloader.reload('operator')).outcome, 'applied');
+    assert.ok(tried.reloader.state.atRestart.length > 0);
+    assert.deepEqual(
+      values(),
+      running.map((setting) => (setting.key === 'gateway.lists.wait' ? { ...setting, value: '1s' } : setting)),
+    );
+  });
+}
 
 test('a reload is rejected if an upstream would no longer run, not if it never ran', async () => {
   const missing = 'env: {A: "${LINKSPAN_TEST_NOT_SET}"}';
