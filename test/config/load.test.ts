@@ -173,6 +173,22 @@ test('a variable may hold a number, a boolean or an address', async () => {
   assert.deepEqual([upstream?.concurrency, upstream?.required, upstream?.timeouts.callMs], [7, true, 9_000]);
 });
 
+test('a variable may hold a number with decimals', async () => {
+  const text =
+    'mcpServers: {a: {command: x, startup_timeout_sec: "${T}"}}\ngateway: {tracing: {sampling: "${S:-0.1}"}}';
+  const { config } = await loadText(text, { env: { T: '2.5' } });
+  assert.deepEqual([config.tracing?.sampling, config.upstreams[0]?.timeouts.startMs], [0.1, 2_500]);
+  for (const value of ['1.5', '.5', '1e-1', '0.', 'half']) {
+    const problems = (await problemsOf(text, { env: { S: value } })).join('\n');
+    assert.match(problems, /gateway\.tracing\.sampling: expected a number from 0 to 1, got "\$\{S:-0\.1\}"$/m);
+  }
+  const whole = 'mcpServers: {a: {command: x, concurrency: "${N}"}}';
+  assert.match((await problemsOf(whole, { env: { N: '1.5' } })).join(), /expected a whole number/);
+  const inText = await loadText('mcpServers: {a: {command: x, env: {A: "${N}"}}}', { env: { N: '1.50' } });
+  const target = inText.config.upstreams[0]?.target;
+  assert.equal(target?.kind === 'stdio' ? target.env['A'] : undefined, '1.50');
+});
+
 test('a variable whose text looks like YAML stays one text', async () => {
   const env = { EVIL: 'x"\n  disabled: true\n#', NUMBER: '0123' };
   const { config } = await loadText('mcpServers: {a: {command: x, env: {A: "${EVIL}", B: "${NUMBER}"}}}', { env });

@@ -36,6 +36,9 @@ const fileSchema = z
 
 const REFERENCE = '\\$\\{';
 
+/** Types of values that a text with `${…}` may stand for. */
+const REFERABLE_TYPES: ReadonlySet<unknown> = new Set(['integer', 'number', 'boolean']);
+
 /** Allows text with `${…}` for every value, since its expansion is known only at start. */
 function allowReferences(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map((item) => allowReferences(item));
@@ -54,7 +57,7 @@ function allowReferences(schema: unknown): unknown {
   if (typeof rest['pattern'] === 'string') {
     return { ...about, ...rest, pattern: `(?:${rest['pattern']})|${REFERENCE}` };
   }
-  if (Array.isArray(rest['enum']) || rest['type'] === 'integer' || rest['type'] === 'boolean') {
+  if (Array.isArray(rest['enum']) || REFERABLE_TYPES.has(rest['type'])) {
     return { ...about, anyOf: [rest, { type: 'string', pattern: REFERENCE }] };
   }
   return { ...about, ...rest };

@@ -41,10 +41,10 @@ export function checkSection<S extends z.ZodType>(
   }
 }
 
-/** Converts `"8"` to 8 and `"true"` to true; other text stays. */
+/** Converts `"8"` to 8, `"0.1"` to 0.1 and `"true"` to true; other text stays. */
 function scalar(text: string): Data {
   if (text === 'true' || text === 'false') return text === 'true';
-  return /^-?\d{1,15}$/.test(text) ? Number(text) : text;
+  return /^-?\d{1,15}(?:\.\d{1,15})?$/.test(text) ? Number(text) : text;
 }
 
 function pathOf(issue: z.core.$ZodIssue): (string | number)[] {

@@ -84,8 +84,10 @@ test('an editor takes a variable for any value', () => {
     required: '${R:-true}',
     timeouts: { call: '${T}' },
     isolation: '${I}',
+    startup_timeout_sec: '${S}',
   };
-  assert.ok(validate({ mcpServers: { a: entry }, gateway: { listen: '${L}', operator: '${O}' } }));
+  const gateway = { listen: '${L}', operator: '${O}', tracing: { sampling: '${S:-0.1}' } };
+  assert.ok(validate({ mcpServers: { a: entry }, gateway }));
 });
 
 const referenceText = readFileSync(new URL('reference.yaml', CONFIG), 'utf8');
