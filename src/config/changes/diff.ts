@@ -58,7 +58,7 @@ export function diffConfigs(running: Config, next: Config): ConfigDiff {
     const found = changesBetween(old, config);
     const changes = found.map((change) => named(['mcpServers', old.title], change));
     if (changes.length === 0) kept.push(config.id);
-    else if (found.some(needsReplacement)) replaced.push({ config, changes });
+    else if (found.some((change) => needsReplacement(change, config))) replaced.push({ config, changes });
     else updated.push({ config, changes });
   }
   const settings = changesBetween(settingsOf(running), settingsOf(next));
@@ -112,8 +112,10 @@ function profileChanges(running: Config, next: Config): readonly SettingChange[]
 }
 
 /** Returns whether a changed setting of an upstream needs another upstream. One that cannot be used for another reason stays. */
-function needsReplacement({ at, before, after }: Change): boolean {
+function needsReplacement({ at, before, after }: Change, { target }: UpstreamConfig): boolean {
   if (at[0] === 'problem' && before !== undefined && after !== undefined) return false;
+  // A shared map of timeouts has it for programs too, which have no connection.
+  if (target.kind === 'stdio' && at.join('.') === 'timeouts.connectMs') return false;
   return effectsAt(UPSTREAM_EFFECTS, at).includes('replace');
 }
 

@@ -71,6 +71,18 @@ const upstreams: readonly Case[] = [
   { name: 'clientFeatures', before: LOCAL, after: `${LOCAL}, clientFeatures: [roots]`, outcome: 'replaced' },
   { name: 'elicitationHosts', before: LOCAL, after: `${LOCAL}, elicitationHosts: [a.example]`, outcome: 'updated' },
   { name: 'timeouts.connect', before: REMOTE, after: `${REMOTE}, timeouts: {connect: 1s}`, outcome: 'replaced' },
+  {
+    name: 'timeouts.connect of a program, which has no connection',
+    before: LOCAL,
+    after: `${LOCAL}, timeouts: {connect: 1s}`,
+    outcome: 'updated',
+  },
+  {
+    name: 'timeouts.connect and the transport',
+    before: REMOTE,
+    after: `${LOCAL}, timeouts: {connect: 1s}`,
+    outcome: 'replaced',
+  },
   { name: 'headers', before: REMOTE, after: `${REMOTE}, headers: {Authorization: Bearer a}`, outcome: 'updated' },
   { name: 'the kind of its credentials', before: REMOTE, after: `${REMOTE}, ${auth('a')}`, outcome: 'replaced' },
   {
