@@ -303,6 +303,32 @@ const safety = [
   { gateway: 'listen: 127.9.9.9:3000', refused: undefined },
   { gateway: 'operator: 127.0.0.1:3000', refused: /gateway\.operator: is the address of listen/ },
   { gateway: 'listen: 127.0.0.1:0, operator: 127.0.0.1:0', refused: undefined },
+  ...[
+    ['0.0.0.0:3000', '127.0.0.1:3000'],
+    ['127.0.0.1:3000', '0.0.0.0:3000'],
+    ['[::]:3000', '127.0.0.1:3000'],
+    ['[::]:3000', '[::1]:3000'],
+    ['0.0.0.0:3000', '[::]:3000'],
+    ['0.0.0.0:3000', 'Localhost:3000'],
+    ['localhost:3000', '127.0.0.1:3000'],
+    ['[::1]:3000', 'LOCALHOST:3000'],
+    ['[0:0::1]:3000', '[::1]:3000'],
+    ['127.1:3000', '127.0.0.1:3000'],
+  ].map(([listen, operator]) => ({
+    gateway: `listen: "${listen}", operator: "${operator}", ${KEY}`,
+    refused: /^config\.yaml:2:\d+ gateway\.operator: is the address of listen; operators have a port of their own$/,
+  })),
+  ...[
+    ['0.0.0.0:3000', '[::1]:3000'],
+    ['127.0.0.1:3000', '127.0.0.2:3000'],
+    ['127.0.0.1:3000', '[::1]:3000'],
+    ['localhost:3000', '127.0.0.2:3000'],
+    ['0.0.0.0:3000', '0.0.0.0:3001'],
+    ['0.0.0.0:0', '127.0.0.1:0'],
+  ].map(([listen, operator]) => ({
+    gateway: `listen: "${listen}", operator: "${operator}", ${KEY}`,
+    refused: undefined,
+  })),
   {
     gateway: 'listen: 0.0.0.0:3000, auth: {apiKeys: [{name: a, key: hunter2}]}',
     refused:

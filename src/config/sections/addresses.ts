@@ -1,4 +1,4 @@
-import { isLoopback, parseAddress, suggestAddress } from '../schema/address.ts';
+import { addressText, isLoopback, parseAddress, suggestAddress } from '../schema/address.ts';
 import type { Address } from '../config.ts';
 import type { Document } from '../document/document.ts';
 import { valueAt } from '../document/expanded.ts';
@@ -81,12 +81,31 @@ export function exposure(document: Document, hasAuth: boolean, addresses: Addres
       listenOverridden ? optionProblem('--listen', message) : document.problem(['gateway', 'listen'], message),
     );
   }
-  if (operator !== undefined && operator.port !== 0 && operator.port === listen.port && operator.host === listen.host) {
+  if (operator !== undefined && operator.port !== 0 && operator.port === listen.port && overlap(operator, listen)) {
     problems.push(
       document.problem(['gateway', 'operator'], 'is the address of listen; operators have a port of their own'),
     );
   }
   return problems;
+}
+
+/** Returns whether two addresses with the same port cannot both be bound, as far as their hosts tell. */
+function overlap(one: Address, other: Address): boolean {
+  const [a, b] = [boundHost(one), boundHost(other)];
+  return a === b || covers(a, b) || covers(b, a);
+}
+
+/** Returns whether a socket that is bound to one host also has the port of another. */
+function covers(bound: string, other: string): boolean {
+  // A socket of `::` takes connections over IPv4 as well.
+  if (bound === '[::]') return true;
+  if (bound === '0.0.0.0') return !other.startsWith('[');
+  return bound === 'localhost' && (other === '127.0.0.1' || other === '[::1]');
+}
+
+/** Returns a host in the one spelling that URLs have: `0.0.0.0` for `0`, `[::1]` for `0:0::1`. */
+function boundHost(address: Address): string {
+  return URL.parse(`http://${addressText(address)}`)?.hostname ?? address.host;
 }
 
 /** Returns warnings, one line each, about addresses that are reachable from the network. */
