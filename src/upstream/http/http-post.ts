@@ -87,7 +87,7 @@ export class UpstreamPost implements WireHandler {
   markAnswered(): void {
     if (this.#isAnswered) return;
     this.#isAnswered = true;
-    if (this.#stage === 'ignored' || this.#isDone()) return;
+    if (this.#hasEnded || this.#isDone()) return;
     this.#lingerTimer = setTimeout(() => this.#end(() => this.#handler.onDone(this)), LINGER_MS);
     this.#lingerTimer.unref();
   }

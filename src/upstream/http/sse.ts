@@ -10,6 +10,7 @@ import { readMessages } from './http-messages.ts';
 import { HandshakeQueue } from './handshake-queue.ts';
 import { UpstreamPost, type UpstreamPostHandler } from './http-post.ts';
 import { HttpSession } from './http-session.ts';
+import { OpenPosts } from './open-posts.ts';
 import type { UndeliveredPosts } from './undelivered-messages.ts';
 import type { ReceivingBudget } from '../rpc/receiving-budget.ts';
 import type { Outgoing, StartTransport, Transport, TransportEvents } from '../rpc/transport.ts';
@@ -37,7 +38,7 @@ class SseTransport implements Transport, UpstreamPostHandler {
   readonly #options: HttpOptions;
   readonly #events: TransportEvents;
   readonly #stream: EventGet;
-  readonly #posts = new Set<UpstreamPost>();
+  readonly #posts = new OpenPosts();
   readonly #undelivered: UndeliveredPosts;
   readonly #handshakeQueue: HandshakeQueue;
   readonly #endpointNamed = Promise.withResolvers<void>();
@@ -98,11 +99,7 @@ class SseTransport implements Transport, UpstreamPostHandler {
 
   forget(id: number): void {
     this.#handshakeQueue.forget(id);
-    for (const post of this.#posts) {
-      if (post.id !== id) continue;
-      this.#posts.delete(post);
-      post.cancel();
-    }
+    this.#posts.cancel(id);
   }
 
   setRevision(revision: Revision): void {
@@ -168,7 +165,7 @@ class SseTransport implements Transport, UpstreamPostHandler {
   }
 
   #settle(post: UpstreamPost): void {
-    this.#posts.delete(post);
+    this.#posts.remove(post);
     this.#undelivered.remove(post);
     this.#handshakeQueue.onAccepted(post.method);
   }
@@ -196,7 +193,9 @@ class SseTransport implements Transport, UpstreamPostHandler {
     readMessages(
       text,
       (message) => {
-        if (!this.#isClosed) this.#events.onMessage(message, undefined);
+        if (this.#isClosed) return;
+        if (message.kind === 'result' || message.kind === 'error') this.#posts.markAnswered(Number(message.id));
+        this.#events.onMessage(message, undefined);
       },
       (error) => this.#onMalformed(error),
     );
@@ -208,7 +207,9 @@ class SseTransport implements Transport, UpstreamPostHandler {
     this.#options.log.warn({ upstream, err: error }, 'invalid message of the upstream dropped');
     if (error.limit !== undefined) this.onLimit?.(error.limit);
     if (this.#isClosed || !/^\d+$/.test(error.id)) return;
-    this.#events.onSendFailed(Number(error.id), malformedAnswer(upstream, error));
+    const id = Number(error.id);
+    this.#posts.markAnswered(id);
+    this.#events.onSendFailed(id, malformedAnswer(upstream, error));
   }
 
   #onEnd(end: StreamEnd): void {
@@ -241,8 +242,8 @@ class SseTransport implements Transport, UpstreamPostHandler {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#stream.cancel();
-    for (const post of this.#posts) post.cancel();
-    this.#posts.clear();
+    this.#posts.cancelRequests();
+    this.#posts.cancelOthers();
     this.#undelivered.clear();
     this.#events.onClose(error);
   }

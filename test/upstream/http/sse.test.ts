@@ -4,6 +4,7 @@ import { test } from 'node:test';
 
 import { GatewayError, toRpcError } from '../../../src/errors.ts';
 import { HttpStatusError } from '../../../src/upstream/rpc/http-status-error.ts';
+import { waitUntil } from '../../support/wait-until.ts';
 import {
   connect,
   event,
@@ -184,3 +185,27 @@ test('an answer with a broken escape fails its request, and no other', LIMIT, as
   assert.equal((await peer.failure(7)).code, 'upstream-protocol');
   await peer.answer(8);
 });
+
+const BROKEN = '{"jsonrpc":"2.0","id":1,"result":{"text":"\\q"}}';
+
+for (const { type, answer } of [
+  { type: 'text/plain', answer: result(1) },
+  { type: 'text/event-stream', answer: result(1) },
+  { type: 'text/plain', answer: BROKEN },
+]) {
+  const what = answer === BROKEN ? 'a broken answer' : 'the answer';
+  test(`after ${what}, an endless body of ${type} keeps no socket`, LIMIT, async () => {
+    await using server = await legacy((request, response, events) => {
+      response.writeHead(202, { 'content-type': type });
+      const dripping = setInterval(() => response.write(':'), 50);
+      response.once('close', () => clearInterval(dripping));
+      events.write(event(answer.replace('"id":1', `"id":${String(request.id)}`)));
+    });
+    await using peer = await connect(server.url, { kind: 'sse' });
+    const ids = [1, 2, 3, 4, 5];
+    for (const id of ids) peer.request(id);
+    for (const id of ids) await (answer === BROKEN ? peer.failure(id) : peer.answer(id));
+    // That of the event stream.
+    await waitUntil(() => server.sockets.size === 1);
+  });
+}
