@@ -4,8 +4,8 @@ import { createHash } from 'node:crypto';
 import { suite, test } from 'node:test';
 import { initialize, messagesOf, post, rpc } from '../downstream/client.ts';
 import { connect, textOf } from '../support/either-sdk.ts';
-import { dual, modernCall, namesIn, sessionCall } from '../support/eras.ts';
-import { modernResult } from '../support/modern-wire.ts';
+import { dual, modernCall, namesIn, replaceable, sessionCall } from '../support/eras.ts';
+import { modernPost, modernResult } from '../support/modern-wire.ts';
 import { openGateway } from '../support/open-gateway.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
@@ -73,6 +73,19 @@ suite('a program of both eras', { concurrency: 1 }, () => {
     assert.equal(await modernCall(gateway.url, 'old__era'), 'legacy');
     const session = await initialize(gateway.url);
     assert.equal(await sessionCall(gateway.url, session, 'new__era'), 'modern');
+  });
+});
+
+suite('a program of 2026-07-28 that comes back as one of 2025-11-25', { concurrency: 1 }, () => {
+  test('is listed again for the next list request', TIMEOUT, async () => {
+    await using program = await replaceable();
+    await using gateway = await openGateway({ up: program.config });
+    const list = async () => namesIn(await modernResult(gateway.url, 'tools/list'));
+    assert.ok((await list()).includes('up__only_modern'));
+    await program.replace();
+    await modernPost(gateway.url, 'tools/call', { name: 'up__quit', arguments: {} });
+    assert.equal(await modernCall(gateway.url, 'up__era'), 'legacy');
+    assert.ok((await list()).includes('up__only_legacy'));
   });
 });
 

@@ -1,3 +1,5 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { messagesOf, post, rpc } from '../downstream/client.ts';
 import { modernResult } from './modern-wire.ts';
@@ -10,6 +12,18 @@ export const dual = (...options: readonly string[]) => ({
   args: [DUAL, ...options],
   timeouts: { start: '60s' },
 });
+
+/** Returns the config entry of a program of 2026-07-28 only, and a function after which it starts as one of 2025-11-25 only. */
+export async function replaceable() {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-eras-'));
+  const file = join(dir, 'era');
+  await writeFile(file, 'modern');
+  return {
+    config: dual(`only=${file}`),
+    replace: () => writeFile(file, 'legacy'),
+    [Symbol.asyncDispose]: () => rm(dir, { recursive: true }),
+  };
+}
 
 type Headers = Readonly<Record<string, string>>;
 

@@ -41,6 +41,8 @@ const REMOTE_STARTS = 32;
 
 interface ListCheck {
   readonly atMs: number;
+  /** Those of the offers at its begin: the lists of an era that an upstream has changed to may be missing. */
+  readonly eraChanges: number;
   /** Undefined when the check has ended. */
   running: Promise<void> | undefined;
 }
@@ -142,12 +144,13 @@ export class ListRefresher {
   #check(holder: ConnectionHolder): Promise<void> | undefined {
     const now = performance.now();
     const before = this.#recent.get(holder);
-    if (before !== undefined && now - before.atMs <= CHECKED_MS) {
+    const { eraChanges } = this.#parts.offers;
+    if (before?.eraChanges === eraChanges && now - before.atMs <= CHECKED_MS) {
       if (before.running !== undefined) return this.#waitFor(holder, before.running);
       this.bringUpToDate(holder);
       return undefined;
     }
-    const check: ListCheck = { atMs: now, running: undefined };
+    const check: ListCheck = { atMs: now, eraChanges, running: undefined };
     const running = this.#fetchListsFor(holder).finally(() => (check.running = undefined));
     check.running = running;
     this.#recent.set(holder, check);

@@ -76,6 +76,7 @@ export class Offers {
   /** Offers that could not be stored. */
   #unsaved = new WeakSet<Offer>();
   #version = 1;
+  #eraChanges = 0;
   #writing: Promise<void> = Promise.resolve();
 
   constructor({ config, views, audienceOf, gate, store, log, metrics }: OffersParts) {
@@ -133,6 +134,11 @@ export class Offers {
   /** A number that increases when any offer changes. */
   get version(): number {
     return this.#version;
+  }
+
+  /** A number that increases when offers of an era are excluded, or not excluded any more. */
+  get eraChanges(): number {
+    return this.#eraChanges;
   }
 
   /** Returns the keys of the upstreams in the store. */
@@ -203,6 +209,7 @@ export class Offers {
     if (missing === this.#withoutEra.get(upstream)) return false;
     if (missing === undefined) this.#withoutEra.delete(upstream);
     else this.#withoutEra.set(upstream, missing);
+    this.#eraChanges++;
     this.#invalidate(upstream);
     return true;
   }
