@@ -4,8 +4,9 @@ import { createHash } from 'node:crypto';
 import { suite, test } from 'node:test';
 import { initialize, messagesOf, post, rpc } from '../downstream/client.ts';
 import { connect, textOf } from '../support/either-sdk.ts';
-import { dual, modernCall, namesIn, replaceable, sessionCall } from '../support/eras.ts';
-import { modernPost, modernResult } from '../support/modern-wire.ts';
+import { dual, modernCall, namesIn, replaceable, sessionCall, textIn } from '../support/eras.ts';
+import { inputRequiredIn } from '../support/modern-client.ts';
+import { answerOf, modernPost, modernResult } from '../support/modern-wire.ts';
 import { openGateway } from '../support/open-gateway.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
@@ -87,7 +88,47 @@ suite('a program of 2026-07-28 that comes back as one of 2025-11-25', { concurre
     assert.equal(await modernCall(gateway.url, 'up__era'), 'legacy');
     assert.ok((await list()).includes('up__only_legacy'));
   });
+
+  for (const isolation of ['session', 'principal']) {
+    // X-014
+    test(`asks a modern client in its first call, with isolation ${isolation}`, TIMEOUT, async () => {
+      await using program = await replaceable();
+      await using gateway = await openGateway({ up: { ...program.config, isolation } });
+      const call = askable(gateway.url);
+      assert.equal(textIn((await call('era')).result), 'modern');
+      await program.replace();
+      await call('quit');
+      const { requestState } = inputRequiredIn(await call('ask'));
+      const inputResponses = { user_name: { action: 'accept', content: { name: 'Ada' } } };
+      assert.equal(textIn((await call('ask', { requestState, inputResponses })).result), 'Hello, Ada');
+    });
+  }
+
+  // X-014
+  test('is refused a question in a call that had waited for the old program', TIMEOUT, async () => {
+    await using program = await replaceable();
+    await using gateway = await openGateway({ up: { ...program.config, concurrency: 1 } });
+    const call = askable(gateway.url);
+    await call('era');
+    const quitting = call('quit');
+    const shows = async (metric: string) => (await gateway.metrics()).includes(`${metric}{upstream="up"} 1\n`);
+    await waitUntil(() => shows('linkspan_upstream_requests_in_flight'));
+    const asking = call('ask');
+    await waitUntil(() => shows('linkspan_upstream_requests_queued'));
+    await program.replace();
+    await quitting;
+    assert.equal(textIn((await asking).result), 'Hello, undefined');
+  });
 });
+
+/** Returns a function that calls a tool with a request of 2026-07-28 that declares forms. */
+function askable(url: string) {
+  const options = { capabilities: { elicitation: { form: {} } } };
+  return async (tool: string, retry: object = {}) => {
+    const params = { name: `up__${tool}`, arguments: {}, ...retry };
+    return answerOf(await modernPost(url, 'tools/call', params, options));
+  };
+}
 
 const KEYS = ['anna-key', 'bert-key'] as const;
 const AUTH = {

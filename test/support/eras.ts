@@ -44,7 +44,8 @@ export async function modernCall(url: string, name: string, headers: Headers = {
   return textIn(await modernResult(url, 'tools/call', { name, arguments: {} }, { headers }));
 }
 
-function textIn(result: unknown): string {
+/** Returns the text of a result. */
+export function textIn(result: unknown): string {
   const { content }: { content: readonly { text: string }[] } = JSON.parse(JSON.stringify(result));
   return content.map(({ text }) => text).join('');
 }

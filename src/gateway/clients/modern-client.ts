@@ -24,7 +24,8 @@ export class ModernClient<Holder extends ConnectionHolder = ClientGroup> impleme
   /** That of the caller: the callers of a group may have different modern revisions. */
   readonly dialect: ClientDialect;
   readonly group: Holder;
-  readonly rounds: InputRounds | undefined;
+  /** The questions of the call; undefined if the client cannot be asked during the call. */
+  rounds: InputRounds | undefined;
   readonly logLevel: Severity | undefined;
 
   /**
@@ -74,11 +75,14 @@ export class ModernClient<Holder extends ConnectionHolder = ClientGroup> impleme
   }
 
   ask(question: ClientQuestion, exchange: Exchange | undefined): void {
-    if (exchange !== undefined && mayRequireInput(exchange.request.method)) {
-      this.rounds?.add(question);
+    const mayAsk = exchange !== undefined && mayRequireInput(exchange.request.method);
+    if (mayAsk && this.rounds !== undefined) {
+      this.rounds.add(question);
       return;
     }
-    const message = 'Only tools/call, prompts/get and resources/read may be answered with questions';
+    const message = mayAsk
+      ? 'The client cannot be asked during this call'
+      : 'Only tools/call, prompts/get and resources/read may be answered with questions';
     question.answer(errorAnswer(RPC.invalidParams, message));
   }
 }

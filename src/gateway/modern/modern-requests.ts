@@ -310,7 +310,7 @@ export class ModernRequests implements ModernRequestHost {
 
   #send(modernRequest: ModernRequest, modernClient: ModernClient, to: UpstreamRoute): Promise<Answer> {
     const { group } = modernClient;
-    const { calls, parked } = this.#parts;
+    const { calls, links, parked } = this.#parts;
     const upstream = this.#parts.upstreams.get(to.upstream);
     const isExclusive = group.capabilityKey !== '' && upstream?.needsOwnConnection(group.era) === true;
     const holder = group.forUpstream(
@@ -322,10 +322,13 @@ export class ModernRequests implements ModernRequestHost {
     exchange.upstream = to.upstream;
     exchange.judgedMs = modernRequest.sink.receivedMs;
     exchange.setTool(to);
-    const era = upstream?.servingEra(group.era);
-    const asksInAnswers = era !== undefined && UPSTREAM_DIALECTS[era].asksInAnswers;
+    // A link that is still to be opened may have another era than the last one.
+    const link = upstream && links.findOpen(holder, upstream);
+    const asksInAnswers = link !== undefined && UPSTREAM_DIALECTS[link.era].asksInAnswers;
     // The upstream cannot ask during the call, so the call does not outlive its request.
     if (modernClient.rounds === undefined || asksInAnswers) {
+      // A legacy link may replace the open one before the call is sent. Its questions are then refused.
+      modernClient.rounds = undefined;
       modernRequest.bindTo(exchange, holder);
       return calls.send(exchange, to).then((outcome) => this.#toAnswer(exchange, outcome));
     }
