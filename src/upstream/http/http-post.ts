@@ -30,7 +30,7 @@ export interface UpstreamPostHandler {
   onFailed(post: UpstreamPost, error: GatewayError): void;
 }
 
-/** Longest wait for the end of an event stream after the answer. If it ends, the socket can be reused. */
+/** Longest wait for the end of a response of which nothing is needed any more. If it ends, the socket can be reused. */
 const LINGER_MS = 1_000;
 
 type Stage = 'queued' | 'sent' | 'json' | 'events' | 'refusal' | 'ignored' | 'done';
@@ -87,7 +87,10 @@ export class UpstreamPost implements WireHandler {
   markAnswered(): void {
     if (this.#isAnswered) return;
     this.#isAnswered = true;
-    if (this.#hasEnded || this.#isDone()) return;
+    if (!this.#hasEnded && !this.#isDone()) this.#linger();
+  }
+
+  #linger(): void {
     this.#lingerTimer = setTimeout(() => this.#end(() => this.#handler.onDone(this)), LINGER_MS);
     this.#lingerTimer.unref();
   }
@@ -130,6 +133,8 @@ export class UpstreamPost implements WireHandler {
     } else if (!this.#wantsAnswer) {
       this.#stage = 'ignored';
       this.#isUnexpectedBody = type === 'application/json';
+      // The answer of a request arrives elsewhere.
+      if (this.id === undefined) this.#linger();
       return;
     } else if (type === 'application/json') {
       this.#readJson(headers);
