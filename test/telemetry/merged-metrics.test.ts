@@ -29,6 +29,23 @@ test('the counters of a process that has ended go on to count, and its levels do
   assert.equal(merged, text(42, 3, 1, 0.5).replace('{tool="c"} 1', '{tool="c"} 2'));
 });
 
+test('the outcome of the last reload is that of the parent, not of its workers', async () => {
+  const [worker, parent] = [createMetrics('1.2.3', 'abc'), createMetrics('1.2.3', 'abc')];
+  const merged = async () => {
+    const texts = [await worker.text(), await parent.text(), countersOf(await worker.text())];
+    const lines = mergedMetrics(texts).split('\n');
+    return lines.filter((line) => line.startsWith('linkspan_config_last_')).map((line) => Number(line.split(' ')[1]));
+  };
+  parent.recordStart(1_000);
+  worker.recordStart(2_000);
+  assert.deepEqual(await merged(), [1, 1, 0]);
+  parent.countReload('rejected', 3_000);
+  assert.deepEqual(await merged(), [0, 1, 0]);
+  parent.countReload('applied', 4_000);
+  worker.recordStart(5_000);
+  assert.deepEqual(await merged(), [1, 4, 0]);
+});
+
 test('the metrics of one process are the same after a merge, histograms included', async () => {
   const metrics = createMetrics('1.2.3', 'abc');
   const operation: Operation = {
