@@ -46,6 +46,17 @@ test('the outcome of the last reload is that of the parent, not of its workers',
   assert.deepEqual(await merged(), [1, 4, 0]);
 });
 
+test('open files are compared with the limit in the process that has most of them', () => {
+  const files = (open: number) => `# HELP process_open_fds Open.
+# TYPE process_open_fds gauge
+process_open_fds ${open}
+# HELP process_max_fds Most.
+# TYPE process_max_fds gauge
+process_max_fds 1024
+`;
+  assert.equal(mergedMetrics([files(500), files(700), files(30)]), files(700));
+});
+
 test('the metrics of one process are the same after a merge, histograms included', async () => {
   const metrics = createMetrics('1.2.3', 'abc');
   const operation: Operation = {
