@@ -1,10 +1,12 @@
-import { messageOf } from '../../thrown.ts';
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { messageOf, systemCode } from '../../thrown.ts';
+import { mkdtemp, readdir, rm, rmdir, unlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { StartError } from '../../errors.ts';
 
 const PREFIX = 'workers-';
+/** The names that `mkdtemp` makes of {@link PREFIX}. */
+const OLD = /^workers-[A-Za-z0-9]{6}$/;
 /** Longest path of a folder with the sockets of workers: the address of a socket has about 100 bytes. */
 const MAX_PATH_BYTES = 70;
 
@@ -40,8 +42,20 @@ export class SocketDir implements AsyncDisposable {
   }
 }
 
+/** Removes the folders that parents have left behind, and no file of anybody else: an operator may keep files beside them. */
 async function removeOld(stateDir: string): Promise<void> {
-  for (const name of await readdir(stateDir)) {
-    if (name.startsWith(PREFIX)) await rm(join(stateDir, name), { recursive: true, force: true });
+  for (const folder of await readdir(stateDir, { withFileTypes: true })) {
+    if (!folder.isDirectory() || !OLD.test(folder.name)) continue;
+    const path = join(stateDir, folder.name);
+    try {
+      const entries = await readdir(path, { withFileTypes: true });
+      const isOurs = entries.every((entry) => entry.isSocket() && entry.name.endsWith('.sock'));
+      if (!isOurs) continue;
+      for (const { name } of entries) await unlink(join(path, name));
+      await rmdir(path);
+    } catch (thrown) {
+      // A folder that cannot be removed does no harm.
+      if (systemCode(thrown) === undefined) throw thrown;
+    }
   }
 }

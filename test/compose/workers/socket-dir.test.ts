@@ -1,21 +1,50 @@
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
+import { once } from 'node:events';
+import { mkdir, mkdtemp, readdir, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { SocketDir } from '../../../src/compose/workers/socket-dir.ts';
 
+/** Leaves a socket in a folder, as a process that was killed does. */
+async function leaveSocket(dir: string): Promise<void> {
+  const server = createServer().listen(join(dir, 'open'));
+  await once(server, 'listening');
+  await rename(join(dir, 'open'), join(dir, '1.sock'));
+  server.close();
+  await once(server, 'close');
+}
+
 test('sockets of workers are in a folder for this user, in place of older ones', async () => {
   const stateDir = await mkdtemp(join(tmpdir(), 'linkspan-sockets-'));
   try {
-    await mkdir(join(stateDir, 'workers-old', 'x'), { recursive: true });
     await mkdir(join(stateDir, 'offers'));
+    const old = await SocketDir.open(stateDir, true);
+    await leaveSocket(old.path);
     const dir = await SocketDir.open(stateDir, true);
     assert.equal(dirname(dir.path), stateDir);
     assert.equal((await stat(dir.path)).mode & 0o777, 0o700);
     assert.equal((await readdir(stateDir)).length, 2);
     await dir[Symbol.asyncDispose]();
     assert.deepEqual(await readdir(stateDir), ['offers']);
+  } finally {
+    await rm(stateDir, { recursive: true });
+  }
+});
+
+test('nothing but sockets of workers is removed from a state directory', async () => {
+  const stateDir = await mkdtemp(join(tmpdir(), 'linkspan-sockets-'));
+  try {
+    const kept = ['workers-api', 'workers-api/data', 'workers-backup', 'workers-backup/a.sock', 'workers-config'];
+    await mkdir(join(stateDir, 'workers-api'));
+    await mkdir(join(stateDir, 'workers-backup'));
+    for (const file of ['workers-api/data', 'workers-backup/a.sock', 'workers-config']) {
+      await writeFile(join(stateDir, file), 'x');
+    }
+    await symlink('workers-config', join(stateDir, 'workers-shared'));
+    await (await SocketDir.open(stateDir, true))[Symbol.asyncDispose]();
+    assert.deepEqual((await readdir(stateDir, { recursive: true })).toSorted(), [...kept, 'workers-shared']);
   } finally {
     await rm(stateDir, { recursive: true });
   }
