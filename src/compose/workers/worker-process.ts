@@ -1,3 +1,4 @@
+import { messageOf } from '../../thrown.ts';
 import type { Worker } from 'node:cluster';
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -30,8 +31,13 @@ export interface WorkerProcessParts {
   readonly onLimit: (limit: LimitName) => void;
   /** Receives whole lines of the log of the worker. */
   readonly onLog: (lines: string) => void;
-  /** Called when the process has ended. */
+  /** Called when the process has ended, or could not be started. */
   readonly onEnd: (worker: WorkerProcess, how: string, loss: WorkerLoss) => void;
+}
+
+/** Returns the error of a process that the system refuses to start, such as for lack of memory or open files. */
+export function cannotFork(thrown: unknown): StartError {
+  return new StartError(`a worker cannot be started: ${messageOf(thrown)}`, { cause: thrown });
 }
 
 /** One worker, as its parent has it. */
@@ -66,17 +72,25 @@ export class WorkerProcess {
       this.#started.resolve(listening);
     });
     this.#calls.serve(PARENT.failed, async (message) => this.#started.reject(new StartError(message)));
-    if (process.process.stderr !== null) followLines(process.process.stderr, onLog);
-    process.once('exit', (code: number | null, signal: string | null) => {
+    const end = (how: string, failure: StartError): void => {
       endStores();
-      const how = this.#isSilent ? 'no answer' : (signal ?? `exit code ${code}`);
       this.#isListening = false;
-      this.#started.reject(new StartError(`a worker has ended before it could serve (${how})`));
+      this.#started.reject(failure);
       this.#ended.resolve();
       onEnd(this, how, this.#isSilent ? 'silent' : 'ended');
+    };
+    process.on('error', (error) => {
+      // An error of a process that runs is that of a message to it. If it has gone, its exit follows.
+      if (this.pid === undefined) end(error.message, cannotFork(error));
+    });
+    if (this.pid !== undefined && process.process.stderr !== null) followLines(process.process.stderr, onLog);
+    process.once('exit', (code: number | null, signal: string | null) => {
+      const how = this.#isSilent ? 'no answer' : (signal ?? `exit code ${code}`);
+      end(how, new StartError(`a worker has ended before it could serve (${how})`));
     });
   }
 
+  /** Undefined if the system has refused to start it. */
   get pid(): number | undefined {
     return this.#worker.process.pid;
   }

@@ -1,4 +1,4 @@
-import cluster from 'node:cluster';
+import cluster, { type Worker } from 'node:cluster';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
@@ -8,7 +8,7 @@ import type { PipeCalls } from '../../store/piped/pipe-calls.ts';
 import type { WorkerLoss } from '../../telemetry/replica-metrics.ts';
 import { type OperatorChanges, WORKER, type WorkerSetup } from './methods.ts';
 import { workerConfig } from './worker-config.ts';
-import { WorkerProcess } from './worker-process.ts';
+import { cannotFork, WorkerProcess } from './worker-process.ts';
 
 /** A config may open connections and start upstreams before it is applied. */
 const APPLY_MS = 60_000;
@@ -48,6 +48,8 @@ export class WorkerSet {
   #restartsMs: number[] = [];
   #restarting: NodeJS.Timeout | undefined;
   #started = 0;
+  /** False until the first workers serve. If one of them does not, the gateway does not start. */
+  #hasStarted = false;
   #isStopping = false;
 
   constructor(parts: WorkerSetParts) {
@@ -63,6 +65,8 @@ export class WorkerSet {
     const first = await this.#fork().started;
     const others = Array.from({ length: this.#parts.config.workers - 1 }, () => this.#fork().started);
     await Promise.all(others);
+    this.#hasStarted = true;
+    this.#replace();
     return first;
   }
 
@@ -110,12 +114,13 @@ export class WorkerSet {
     await Promise.all([...this.#workers].map((worker) => worker.stop()));
   }
 
+  /** @throws {StartError} if the system refuses another process. */
   #fork(): WorkerProcess {
     const { setup, changes, dir, serveStores, onLimit, onLog } = this.#parts;
     const socket = join(dir, `${++this.#started}.sock`);
     const config = workerConfig(this.#config);
     const worker = new WorkerProcess({
-      process: cluster.fork(),
+      process: fork(),
       setup: () => ({ ...setup, config, changes: changes(), socket }),
       serveStores,
       onLimit,
@@ -144,30 +149,49 @@ export class WorkerSet {
     this.#workers.delete(worker);
     this.#parts.onEnded(worker.lastMetrics);
     if (this.#isStopping) return;
-    this.#parts.log.error({ worker: worker.pid, how }, 'a worker has ended; another one takes its place');
-    this.#parts.onLost(how, loss);
+    if (worker.pid !== undefined) {
+      this.#parts.log.error({ worker: worker.pid, how }, 'a worker has ended; another one takes its place');
+      this.#parts.onLost(how, loss);
+    }
     this.#replace();
+  }
+
+  /** Starts a worker in place of one that has ended. Never rejects. */
+  async #forkAnother(): Promise<void> {
+    try {
+      await this.#fork().started;
+    } catch (thrown) {
+      this.#parts.log.error({ err: thrown }, 'a worker could not be replaced');
+    }
   }
 
   /** Starts as many workers as are missing, now or when that is allowed again. */
   #replace(): void {
+    if (this.#isStopping || !this.#hasStarted) return;
     const nowMs = performance.now();
     this.#restartsMs = this.#restartsMs.filter((ms) => nowMs - ms < RESTARTS_MS);
     while (this.#workers.size < this.#parts.config.workers && this.#restartsMs.length < RESTARTS) {
       this.#restartsMs.push(nowMs);
-      this.#fork().started.catch((thrown: unknown) => {
-        this.#parts.log.error({ err: thrown }, 'a worker could not be replaced');
-      });
+      void this.#forkAnother();
     }
     const [oldestMs = nowMs] = this.#restartsMs;
     if (this.#workers.size === this.#parts.config.workers || this.#restarting !== undefined) return;
     this.#restarting = setTimeout(
       () => {
         this.#restarting = undefined;
-        if (!this.#isStopping) this.#replace();
+        this.#replace();
       },
       RESTARTS_MS - (nowMs - oldestMs),
     );
+  }
+}
+
+/** @throws {StartError} if the system refuses another process. */
+function fork(): Worker {
+  try {
+    return cluster.fork();
+  } catch (thrown) {
+    throw cannotFork(thrown);
   }
 }
 
