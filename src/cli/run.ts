@@ -5,6 +5,9 @@ import { VERSION } from '../version.ts';
 import { listenForSignals } from './signals.ts';
 import { start, type StartOptions } from './start.ts';
 
+/** The exit code after a second signal. */
+const FORCED = 130;
+
 /** The command-line options of `run`. */
 export interface RunOptions extends StartOptions {
   /** Fetches the lists of all upstreams before listening. */
@@ -20,16 +23,21 @@ export async function run(options: RunOptions): Promise<number> {
   const { config, loaded, log, load, preview } = await start('run', options);
   const signals = listenForSignals(log);
 
-  let running: ListeningGateway;
+  let running: ListeningGateway | undefined;
   try {
     const keepsLastGood = options.lastGood ?? false;
     const untilReady = options.warm ? { warmUntil: signals.stop } : {};
     const how = { load, preview, keepsLastGood, ...untilReady };
-    running = config.workers === 1 ? await serve(loaded, log, how) : await serveByWorkers(loaded, log, how);
+    const starting = config.workers === 1 ? serve(loaded, log, how) : serveByWorkers(loaded, log, how);
+    running = await Promise.race([starting, signals.force.then(() => undefined)]);
   } catch (thrown) {
     if (isExpected(thrown) && thrown instanceof Error) log.fatal({ reason: thrown.message }, 'cannot start');
     else log.fatal({ err: thrown }, 'cannot start');
     return 1;
+  }
+  if (running === undefined) {
+    log.info({ code: FORCED }, 'stopped');
+    return FORCED;
   }
   const { url, operatorUrl, lockSummary: lock } = running;
   signals.onReload(() => void running.config.reload('signal'));
@@ -53,7 +61,7 @@ export async function run(options: RunOptions): Promise<number> {
   const signal = await signals.stop;
   log.info({ signal }, 'stopping');
   const stopped = running.stop().then(() => 0);
-  const code = await Promise.race([stopped, signals.force.then(() => 130)]);
+  const code = await Promise.race([stopped, signals.force.then(() => FORCED)]);
   log.info({ code }, 'stopped');
   return code;
 }

@@ -3,6 +3,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { SECOND_SIGNAL_MS } from '../../src/cli/signals.ts';
 import { Child } from '../support/child.ts';
 import { startGateway } from '../support/gateway.ts';
 import { hostileStdio, Ledgers } from '../support/hostile.ts';
@@ -12,6 +14,7 @@ import { referenceServers } from '../support/reference-servers.ts';
 import { connectSdk1 } from '../support/sdk-client.ts';
 import { waitUntil } from '../support/wait-until.ts';
 import { MAIN } from '../support/program.ts';
+import { workersOf } from '../support/workers.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 
@@ -95,15 +98,39 @@ test('the process that run --warm started for its lists serves the first client'
   });
 });
 
-// N-05
-test('run --warm ends at SIGTERM while it still waits for an upstream', TIMEOUT, async () => {
+/** Starts a gateway that waits for an upstream before it listens. */
+async function startWaiting(dir: string, workers: number): Promise<Child> {
+  const config = join(dir, 'config.json');
+  const slow = { ...hangs, env: marker(), timeouts: { start: '5m' } };
+  const gateway = { listen: '127.0.0.1:0', operator: '127.0.0.1:0', stateDir: join(dir, 'state'), workers };
+  await writeFile(config, JSON.stringify({ mcpServers: { slow }, gateway }));
+  const child = await Child.start(process.execPath, [MAIN, 'run', '--warm', '--config', config]);
+  await child.waitForLine((line) => (line.includes('"phase":"starting"') ? line : undefined));
+  return child;
+}
+
+for (const workers of [1, 2]) {
+  // N-05
+  test(`run --warm ends at SIGTERM while it waits for an upstream (workers: ${workers})`, TIMEOUT, async () => {
+    await inFolder(async (dir) => {
+      await using child = await startWaiting(dir, workers);
+      assert.deepEqual(await child.stop(PATIENCE_MS), { code: 0, signal: null });
+    });
+  });
+}
+
+test('a second signal ends a start that does not end', TIMEOUT, async () => {
   await inFolder(async (dir) => {
-    const config = join(dir, 'config.json');
-    const slow = { ...hangs, env: marker(), timeouts: { start: '5m' } };
-    const gateway = { listen: '127.0.0.1:0', operator: '127.0.0.1:0', stateDir: join(dir, 'state') };
-    await writeFile(config, JSON.stringify({ mcpServers: { slow }, gateway }));
-    await using child = await Child.start(process.execPath, [MAIN, 'run', '--warm', '--config', config]);
-    await child.waitForLine((line) => (line.includes('"phase":"starting"') ? line : undefined));
-    assert.deepEqual(await child.stop(PATIENCE_MS), { code: 0, signal: null });
+    await using child = await startWaiting(dir, 2);
+    const stopped = await workersOf(child);
+    for (const pid of stopped) process.kill(pid, 'SIGSTOP');
+    try {
+      child.kill('SIGTERM');
+      await delay(SECOND_SIGNAL_MS);
+      child.kill('SIGTERM');
+      assert.deepEqual(await child.ended, { code: 130, signal: null });
+    } finally {
+      for (const pid of stopped) process.kill(pid, 'SIGKILL');
+    }
   });
 });

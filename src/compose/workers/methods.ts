@@ -53,6 +53,8 @@ export const PARENT = {
 export const WORKER = {
   /** Answers at once. Its parent ends a worker that does not. */
   ping: method('worker.ping', NOTHING, NOTHING),
+  /** Ends the reading of lists before it listens. It answers this as soon as it asks for its settings. */
+  endWarmUp: method('worker.endWarmUp', NOTHING, NOTHING),
   readiness: method('worker.readiness', NOTHING, z.object({ ready: z.boolean(), reasons: z.array(TEXT) })),
   metrics: method('worker.metrics', NOTHING, TEXT),
   /** Does everything for another config that can fail, and changes nothing. */

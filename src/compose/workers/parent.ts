@@ -82,6 +82,7 @@ export async function serveWorkers(loaded: Loaded, log: Logger, options: ServeOp
   });
   cleanup.defer(() => workers.stop());
   const parent = new Parent({ loaded, log, options, metrics, allMetrics, workers, admin, state, audit, startedAtMs });
+  void options.warmUntil?.then(() => workers.endWarmUp());
   const { url, lockSummary } = await workers.start();
   await parent.open(url);
   const running = cleanup.move();

@@ -133,6 +133,12 @@ export class WorkerProcess {
     this.kill();
   }
 
+  /** Lets it listen without reading more lists. Never rejects. */
+  async endWarmUp(): Promise<void> {
+    // One that has not asked for its settings does not answer, and gets others.
+    if (!this.#isListening) await this.#calls.call(WORKER.endWarmUp, undefined).catch(() => undefined);
+  }
+
   /** Lets it finish its requests, and ends it. Never rejects. */
   async stop(): Promise<void> {
     if (this.#isListening) await this.#calls.call(WORKER.stop, undefined, STOP_MS).catch(() => undefined);

@@ -50,11 +50,13 @@ export class WorkerSet {
   #started = 0;
   /** False until the first workers serve. If one of them does not, the gateway does not start. */
   #hasStarted = false;
+  #warms: boolean;
   #isStopping = false;
 
   constructor(parts: WorkerSetParts) {
     this.#parts = parts;
     this.#config = parts.config;
+    this.#warms = parts.setup.warm;
     // All workers accept from one socket, which costs less than handing connections over.
     cluster.schedulingPolicy = cluster.SCHED_NONE;
     cluster.setupPrimary({ args: ['worker'], serialization: 'advanced', stdio: ['ignore', 'inherit', 'pipe', 'ipc'] });
@@ -107,6 +109,12 @@ export class WorkerSet {
     }
   }
 
+  /** Lets workers that start listen without reading more lists. */
+  endWarmUp(): void {
+    this.#warms = false;
+    for (const worker of this.#workers) void worker.endWarmUp();
+  }
+
   /** Lets all workers finish their requests, and ends them. */
   async stop(): Promise<void> {
     this.#isStopping = true;
@@ -121,7 +129,7 @@ export class WorkerSet {
     const config = workerConfig(this.#config);
     const worker = new WorkerProcess({
       process: fork(),
-      setup: () => ({ ...setup, config, changes: changes(), socket }),
+      setup: () => ({ ...setup, warm: this.#warms, config, changes: changes(), socket }),
       serveStores,
       onLimit,
       onLog,

@@ -17,10 +17,15 @@ import { ADMIN, type Answered, OPERATOR_CALL_MS, PARENT, WORKER, type WorkerSetu
 export async function runWorker(): Promise<void> {
   if (!process.connected) throw new StartError('a worker is started by "linkspan run", not by hand');
   const gone = Promise.withResolvers<void>();
-  process.once('disconnect', () => gone.resolve());
+  const warmUp = Promise.withResolvers<void>();
+  process.once('disconnect', () => {
+    gone.resolve();
+    warmUp.resolve();
+  });
   // The parent decides. A terminal sends its signals to this process too.
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => undefined);
   const calls = new PipeCalls(processPipe(process), () => undefined);
+  calls.serve(WORKER.endWarmUp, async () => warmUp.resolve());
   const setup = await calls.call(PARENT.setup, undefined);
   const log = createLogger(setup.changes.logLevel, undefined, { format: 'json', requests: setup.requests });
   let running: Awaited<ReturnType<typeof serve>>;
@@ -28,7 +33,7 @@ export async function runWorker(): Promise<void> {
     running = await serve(loadedOf(setup), log, {
       load: async () => loadedOf(setup),
       preview: async () => loadedOf(setup),
-      ...(setup.warm ? { warmUntil: gone.promise } : {}),
+      ...(setup.warm ? { warmUntil: warmUp.promise } : {}),
       worker: { calls, setup },
     });
   } catch (thrown) {
