@@ -5,6 +5,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { initialize, messagesOf, post, rpc, send } from '../downstream/client.ts';
+import { freePort } from '../support/free-port.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { waitUntil } from '../support/wait-until.ts';
 import { workersOf } from '../support/workers.ts';
@@ -89,4 +90,17 @@ test('workers that are killed during reloads have the last config', OPTIONS, asy
       assert.match(tools, new RegExp(`"${name}__pid"`));
     }
   }
+});
+
+test('the status has the address to which a reload has moved the workers', OPTIONS, async () => {
+  await using gateway = await startGateway(fileOf('one'));
+  const endpoint = async (): Promise<string> => {
+    const answer = await send(`${gateway.operatorUrl}/admin/v1/status`, { headers: asOperator });
+    return JSON.parse(answer.text).endpoint;
+  };
+  assert.equal(await endpoint(), gateway.endpoint());
+  const listen = `127.0.0.1:${await freePort()}`;
+  await gateway.configure(fileOf('one', { listen }));
+  assert.match(await reload(gateway), /"applied"/);
+  assert.equal(await endpoint(), `http://${listen}/mcp`);
 });

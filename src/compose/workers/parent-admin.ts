@@ -11,8 +11,6 @@ export interface ParentAdminParts {
   readonly log: Logger;
   readonly startedAtMs: number;
   readonly stateDir: string;
-  /** Returns the URL of the merged endpoint. */
-  readonly url: () => string;
   readonly readiness: () => Promise<{ readonly ready: boolean; readonly reasons: readonly string[] }>;
   /** `isDraining` is true if `/readyz` refuses new clients. */
   readonly draining: { isDraining: boolean };
@@ -20,7 +18,7 @@ export interface ParentAdminParts {
 
 /** Creates the admin API's view of a gateway with workers: their answers as one, and the config, the log and the readiness of the parent. */
 export function parentAdmin(parts: ParentAdminParts): AdminPort {
-  const { workers, control, log, startedAtMs, stateDir, url, readiness, draining } = parts;
+  const { workers, control, log, startedAtMs, stateDir, readiness, draining } = parts;
   return {
     status: async () => {
       const [status, { ready, reasons }] = await Promise.all([workers.status(), readiness()]);
@@ -30,7 +28,6 @@ export function parentAdmin(parts: ParentAdminParts): AdminPort {
         startedAt: new Date(startedAtMs).toISOString(),
         config: stateOf(control),
         stateDir,
-        endpoint: url(),
         isReady: ready,
         reasons: [...reasons],
         isDraining: draining.isDraining,

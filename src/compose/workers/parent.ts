@@ -84,7 +84,7 @@ export async function serveWorkers(loaded: Loaded, log: Logger, options: ServeOp
   const parent = new Parent({ loaded, log, options, metrics, allMetrics, workers, admin, state, audit, startedAtMs });
   void options.warmUntil?.then(() => workers.endWarmUp());
   const { url, lockSummary } = await workers.start();
-  await parent.open(url);
+  await parent.open();
   const running = cleanup.move();
   return {
     url,
@@ -126,7 +126,6 @@ class Parent {
   readonly control: Reloader;
   readonly admin: MergedAdmin;
   #operator: OperatorPort | undefined;
-  #url = '';
   #watch: FileWatch | undefined;
   #files: LoadedFiles;
   #logLevel: Config['logLevel'];
@@ -171,10 +170,9 @@ class Parent {
     return this.#operator?.origin;
   }
 
-  /** Opens the operator's port. @param url of the merged endpoint. */
-  async open(url: string): Promise<void> {
+  /** Opens the operator's port. */
+  async open(): Promise<void> {
     const { loaded } = this.#parts;
-    this.#url = url;
     this.#operator = await OperatorPort.open(loaded.config, (config, address) => ({
       app: this.#app(config, address),
     }));
@@ -208,7 +206,6 @@ class Parent {
       log,
       startedAtMs,
       stateDir: config.stateDir,
-      url: () => this.#url,
       readiness: () => this.#readiness(),
       draining: this.#phase,
     });
