@@ -344,7 +344,7 @@ interface RunningParts {
   readonly egress: Egress;
   readonly change: ConfigChange;
   readonly access: OperatorAccess;
-  readonly control: ConfigControl;
+  readonly control: Reloader;
   readonly summary: string | undefined;
   readonly log: Logger;
 }
@@ -374,6 +374,7 @@ function running({
     rotateKeys: async () => void (await core.rotateKeys()),
     stop: async () => {
       phase.isStopping = true;
+      await control.settle();
       change.endWatch();
       await drain({ core, edge, replicas, log });
       await access.withdraw();

@@ -59,6 +59,7 @@ export class Reloader implements ConfigControl {
   /** The end of the last attempt. */
   #last: Promise<unknown> = Promise.resolve();
   #retrying: NodeJS.Timeout | undefined;
+  #isLoading = false;
 
   constructor(parts: ReloaderParts) {
     this.#parts = parts;
@@ -118,8 +119,7 @@ export class Reloader implements ConfigControl {
     const { metrics, log } = this.#parts;
     const { file } = this.#running;
     try {
-      if (this.#parts.isStopping()) throw new StartError('the gateway is shutting down');
-      const loaded = this.#checked(await this.#parts.load());
+      const loaded = this.#checked(await this.#load());
       this.#parts.onFiles?.(loaded.files);
       const diff = diffConfigs(this.#running, loaded.config);
       const lines = diffLines(diff);
@@ -149,6 +149,24 @@ export class Reloader implements ConfigControl {
       log.error(fields, 'config rejected; the running one stays');
       return { outcome: 'rejected', reason };
     }
+  }
+
+  /** Loads the files, unless the gateway stops meanwhile. What a config starts then would not be stopped any more. */
+  async #load(): Promise<Loaded> {
+    this.#assertRunning();
+    this.#isLoading = true;
+    const loaded = await this.#parts.load().finally(() => (this.#isLoading = false));
+    this.#assertRunning();
+    return loaded;
+  }
+
+  #assertRunning(): void {
+    if (this.#parts.isStopping()) throw new StartError('the gateway is shutting down');
+  }
+
+  /** Resolves when no config is being applied, nor will be, once the gateway stops. Does not wait for files that are being read. Never rejects. */
+  async settle(): Promise<void> {
+    if (!this.#isLoading) await this.#last;
   }
 
   /** Returns a config that was loaded. @throws {ConfigError} for an upstream that would not run any more, or never could. */

@@ -279,6 +279,7 @@ class Parent {
   /** Tells load balancers that this gateway ends. */
   async beginStop(): Promise<void> {
     this.#phase.isStopping = true;
+    await this.control.settle();
     this.#endWatch();
     await this.#access.withdraw();
   }

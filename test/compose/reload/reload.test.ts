@@ -25,8 +25,15 @@ interface Tried extends AsyncDisposable {
   write(text: string): Promise<void>;
 }
 
+/** The steps of a reload at which a test does something else. */
+interface Steps {
+  isStopping?(): boolean;
+  load?(): Promise<void>;
+  apply?(): Promise<void>;
+}
+
 /** Returns a reloader of a real file. Applying a config with the name `refused` fails. */
-async function reloaderOf(text: string): Promise<Tried> {
+async function reloaderOf(text: string, steps: Steps = {}): Promise<Tried> {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-reloader-'));
   const file = join(dir, 'linkspan.yaml');
   const write = (next: string) => writeFile(file, next);
@@ -38,12 +45,16 @@ async function reloaderOf(text: string): Promise<Tried> {
   const metrics = createMetrics('test');
   const reloader = new Reloader({
     loaded: await load(),
-    load,
-    isStopping: () => false,
+    load: async () => {
+      await steps.load?.();
+      return await load();
+    },
+    isStopping: () => steps.isStopping?.() ?? false,
     preview: load,
     apply: async (next) => {
       tries += 1;
       if (isRefused() || next.upstreams.some(({ id }) => id === 'refused')) throw new Error('cannot listen');
+      await steps.apply?.();
       applied.push(next);
     },
     metrics,
@@ -219,4 +230,47 @@ test('a rejected config is not tried again if its files are not watched', async 
   t.mock.timers.tick(60_000);
   await tried.reloader.reload('signal');
   assert.equal(tried.tries(), 2);
+});
+
+test('a gateway that stops while a config is loaded does not apply it, nor wait for it', async () => {
+  const [loading, going] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  let isStopping = false;
+  await using tried = await reloaderOf(A, {
+    isStopping: () => isStopping,
+    load: async () => {
+      loading.resolve();
+      await going.promise;
+    },
+  });
+  await tried.write(AB);
+  const reloaded = tried.reloader.reload('operator');
+  await loading.promise;
+  isStopping = true;
+  await tried.reloader.settle();
+  going.resolve();
+  assert.deepEqual(await reloaded, { outcome: 'rejected', reason: 'the gateway is shutting down' });
+  assert.equal(tried.tries(), 0);
+});
+
+test('a gateway that stops while a config is applied waits for it', async () => {
+  const [applying, going] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  let isStopping = false;
+  await using tried = await reloaderOf(A, {
+    isStopping: () => isStopping,
+    apply: async () => {
+      applying.resolve();
+      await going.promise;
+    },
+  });
+  await tried.write(AB);
+  const reloads = [tried.reloader.reload('operator'), tried.reloader.reload('operator')];
+  await applying.promise;
+  isStopping = true;
+  const applied = tried.reloader.settle().then(() => tried.applied.length);
+  going.resolve();
+  assert.equal(await applied, 1);
+  assert.deepEqual(
+    (await Promise.all(reloads)).map(({ outcome }) => outcome),
+    ['applied', 'rejected'],
+  );
 });
