@@ -23,6 +23,13 @@ export async function run(options: RunOptions): Promise<number> {
   const { config, loaded, log, load, preview } = await start('run', options);
   const signals = listenForSignals(log);
 
+  const started = Promise.withResolvers<ListeningGateway>();
+  // Signals that come earlier have their effect after the start.
+  signals.onReload(() => void started.promise.then((gateway) => gateway.config.reload('signal')));
+  signals.onRotateKeys(() => {
+    const rotated = started.promise.then((gateway) => gateway.rotateKeys());
+    rotated.catch((err: unknown) => log.error({ err }, 'the sealing key could not be replaced'));
+  });
   let running: ListeningGateway | undefined;
   try {
     const keepsLastGood = options.lastGood ?? false;
@@ -40,10 +47,7 @@ export async function run(options: RunOptions): Promise<number> {
     return FORCED;
   }
   const { url, operatorUrl, lockSummary: lock } = running;
-  signals.onReload(() => void running.config.reload('signal'));
-  signals.onRotateKeys(() => {
-    running.rotateKeys().catch((err: unknown) => log.error({ err }, 'the sealing key could not be replaced'));
-  });
+  started.resolve(running);
   const wanted = config.operator?.port;
   if (operatorUrl !== undefined && wanted !== 0 && Number(new URL(operatorUrl).port) !== wanted) {
     log.warn({ wanted, operatorUrl }, "the operator's port is in use, so the next free one is taken");

@@ -119,6 +119,24 @@ for (const workers of [1, 2]) {
   });
 }
 
+// N-08
+test('SIGHUP and SIGUSR2 during run --warm have their effect after it', TIMEOUT, async () => {
+  await inFolder(async (dir) => {
+    const [config, gate] = [join(dir, 'config.json'), join(dir, 'gate')];
+    const slow = hostileStdio('gated-start', new Ledgers(dir), PATIENT, { GATE: gate });
+    const gateway = { listen: '127.0.0.1:0', operator: false, stateDir: join(dir, 'state') };
+    await writeFile(config, JSON.stringify({ mcpServers: { slow }, gateway }));
+    await using child = await Child.start(process.execPath, [MAIN, 'run', '--warm', '--config', config]);
+    await child.waitForLine((line) => (line.includes('"phase":"starting"') ? line : undefined));
+    child.kill('SIGHUP');
+    child.kill('SIGUSR2');
+    await writeFile(gate, '');
+    await child.waitForLine((line) => (line.includes('sealing keys rotated') ? line : undefined));
+    await child.waitForLine((line) => (/"cause":"signal".*config is unchanged/.test(line) ? line : undefined));
+    assert.doesNotMatch(child.logs(), /has no effect/);
+  });
+});
+
 test('a second signal ends a start that does not end', TIMEOUT, async () => {
   await inFolder(async (dir) => {
     await using child = await startWaiting(dir, 2);
