@@ -138,16 +138,17 @@ function loadFrom(
   const profiles = readProfiles(document, settings, upstreams, keys);
   const rates = readRates(document, settings, { keys, profiles: profiles.profiles });
   const hasAuth = isAuthRequired(authOf(settings, where)) || options.firstKeyHash !== undefined;
-  const { access, problems: accessProblems } = readAccess(document, settings, {
+  const { access, ...ofAccess } = readAccess(document, settings, {
     upstreams: keys,
     profiles: profiles.profiles.map(({ id }) => id),
   });
-  problems.push(...accessProblems, ...rates.problems);
+  problems.push(...ofAccess.problems, ...rates.problems);
   problems.push(...profiles.problems, ...exposure(document, hasAuth, addresses), ...authProblems(document, settings));
   problems.push(...workerProblems(document, settings));
   const hasNoUsableEntry = !hasUsable && wrongEntries.length > 0;
   if (problems.length > 0 || hasNoUsableEntry) throw new ConfigError([...problems, ...wrongEntries]);
-  warnings.push(...profiles.warnings, ...rates.warnings, ...exposureWarnings(document, settings, addresses));
+  warnings.push(...profiles.warnings, ...ofAccess.warnings, ...rates.warnings);
+  warnings.push(...exposureWarnings(document, settings, addresses));
   warnings.push(...readableSecrets(absolute, mode, document));
   const lock = readLock(document, settings.lock, where, files, upstreams);
   warnings.push(...lock.warnings);

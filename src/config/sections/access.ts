@@ -7,11 +7,11 @@ import type { Path, Problem } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
 import type { AccessSettings } from '../schema/access-schema.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
+import { type Faults, SelectorJudge } from './selector-faults.ts';
 
-interface AccessRead {
+interface AccessRead extends Faults {
   /** Undefined if the config has no access policy, or if it has problems. */
   readonly access: AccessConfig | undefined;
-  readonly problems: readonly Problem[];
 }
 
 /** The names that rules may use. */
@@ -28,30 +28,26 @@ const BASE = ['gateway', 'access'] as const;
 
 /** Reads the access policy, checks every name in it, compiles its conditions, and runs its tests. */
 export function readAccess(document: Document, settings: GatewaySettings, names: AccessNames): AccessRead {
-  if (settings.access === undefined) return { access: undefined, problems: [] };
+  if (settings.access === undefined) return { access: undefined, problems: [], warnings: [] };
   const reader = new AccessReader(document, settings, settings.access, names);
   return reader.read();
 }
 
-/** Returns whether an API key that the config does not name may exist: one that is added while the gateway runs. */
-function canExistLater({ auth }: GatewaySettings): boolean {
-  return auth.keyFile !== undefined || auth.keysInRedis === true;
-}
-
 class AccessReader {
   readonly #document: Document;
-  readonly #settings: GatewaySettings;
+  readonly #judge: SelectorJudge;
   readonly #access: AccessSettings;
   readonly #profiles: readonly string[];
   /** Ids of upstreams by every name that rules may use. */
   readonly #ids: ReadonlyMap<string, string>;
   readonly #problems: Problem[] = [];
+  readonly #warnings: string[] = [];
   /** The path of each rule by its name. */
   readonly #paths = new Map<string, Path>();
 
   constructor(document: Document, settings: GatewaySettings, access: AccessSettings, names: AccessNames) {
     this.#document = document;
-    this.#settings = settings;
+    this.#judge = new SelectorJudge(document, settings);
     this.#access = access;
     this.#profiles = names.profiles;
     this.#ids = new Map([...names.upstreams].flatMap(([id, key]) => [[id, id] as const, [key, id] as const]));
@@ -76,7 +72,8 @@ class AccessReader {
       this.#problem([...(this.#paths.get(rule) ?? BASE), 'when'], `this condition ${why}`);
     }
     if (this.#problems.length === 0) this.#runTests(new Policy(access), tests);
-    return { access: this.#problems.length === 0 ? access : undefined, problems: this.#problems };
+    const problems = this.#problems;
+    return { access: problems.length === 0 ? access : undefined, problems, warnings: this.#warnings };
   }
 
   #problem(path: Path, message: string): void {
@@ -138,44 +135,19 @@ class AccessReader {
     const grant = this.#access.grants[index];
     if (grant === undefined) throw new RangeError(`no grant ${index}`);
     const { roles, anyone = false, keys, groups, scopes, subjects, issuers, clients, endpoints } = grant;
-    const selects = [keys, groups, scopes, subjects, issuers, clients].filter((list) => list !== undefined);
-    const isFiltered = selects.length > 0 || Object.keys(grant.claims).length > 0;
-    if (anyone === isFiltered) {
-      this.#problem(
-        path,
-        anyone ? 'is for anyone, so it names no principals' : 'names no principals; for all, write anyone: true',
-      );
-    }
+    const to = { anyone, keys, groups, scopes, subjects, issuers, clients, claims: grant.claims };
+    const faults = this.#judge.judge(path, to);
+    this.#problems.push(...faults.problems);
+    this.#warnings.push(...faults.warnings);
     for (const [i, role] of roles.entries()) {
       this.#check([...path, 'roles', i], 'role', role, Object.keys(this.#access.roles));
     }
     for (const name of Object.keys(grant.claims)) this.#check([...path, 'claims', name], 'claim', name, claims);
-    this.#checkCredentials(path, keys, issuers);
     return {
       roles,
       endpoints: endpoints?.map((endpoint, i) => this.#endpoint([...path, 'endpoints', i], endpoint)),
-      anyone,
-      keys,
-      groups,
-      scopes,
-      subjects,
-      issuers,
-      clients,
-      claims: grant.claims,
+      ...to,
     };
-  }
-
-  #checkCredentials(path: Path, keys: readonly string[] = [], issuers: readonly string[] = []): void {
-    const { apiKeys, jwt, introspection } = this.#settings.auth;
-    // A config without credentials may get a first key at its start.
-    const known =
-      apiKeys.length + jwt.length + introspection.length === 0 ? ['first'] : apiKeys.map(({ name }) => name);
-    if (!canExistLater(this.#settings)) {
-      for (const [i, key] of keys.entries()) this.#check([...path, 'keys', i], 'API key', key, known);
-    }
-    const spelled = [...jwt, ...introspection].map(({ issuer }) => issuer);
-    for (const [i, issuer] of issuers.entries())
-      this.#check([...path, 'issuers', i], 'issuer in auth', issuer, spelled);
   }
 
   /** Returns the id of the view at a path. */

@@ -1,9 +1,10 @@
 import type { PrincipalSelector } from '../../policy/principal-selector.ts';
 import type { RateConfig } from '../config.ts';
 import type { Document } from '../document/document.ts';
-import { type Path, type Problem, problemLine } from '../document/problem.ts';
+import type { Path, Problem } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
+import { type Faults, SelectorJudge } from './selector-faults.ts';
 import { endpointPath } from '../../endpoint-path.ts';
 
 /** Names that a rate may use. */
@@ -16,18 +17,12 @@ interface Names {
 /** Reads the rates, and checks that each can hold for something. */
 export function readRates(
   document: Document,
-  { rates, auth, access }: GatewaySettings,
+  settings: GatewaySettings,
   { keys, profiles }: Names,
-): {
-  readonly rates: readonly RateConfig[];
-  readonly problems: readonly Problem[];
-  readonly warnings: readonly string[];
-} {
+): Faults & { readonly rates: readonly RateConfig[] } {
   const problems: Problem[] = [];
   const warnings: string[] = [];
-  const hasOtherGroups =
-    auth.keyFile !== undefined || auth.keysInRedis === true || (access?.groupClaims.length ?? 0) > 0;
-  const groups = auth.apiKeys.flatMap((key) => key.groups ?? []);
+  const judge = new SelectorJudge(document, settings);
   const ids = new Map([...keys].flatMap(([id, key]) => [[id, id] as const, [key, id] as const]));
   const views = new Set(['', ...keys.keys(), ...profiles.map(({ id }) => id)]);
   const known = new Set<string>();
@@ -47,20 +42,15 @@ export function readRates(
       return found === undefined ? [] : [found];
     });
 
-  const read = rates.map((rate, index): RateConfig => {
+  const read = settings.rates.map((rate, index): RateConfig => {
     const path: Path = ['gateway', 'rates', index];
     const { name, to, per, limit, window: windowMs, tools } = rate;
     if (known.has(name)) problems.push(document.problem([...path, 'name'], 'another rate has this name'));
     known.add(name);
-    const subjects = { ...to, anyone: to.anyone ?? false };
-    const fault = faultOf(subjects);
-    if (fault !== undefined) problems.push(document.problem([...path, 'to'], fault, 'key'));
-    for (const [position, group] of (to.groups ?? []).entries()) {
-      if (hasOtherGroups || groups.includes(group)) continue;
-      const message =
-        'nobody is in this group: no API key names it, and for tokens gateway.access.groupClaims names no claim';
-      warnings.push(problemLine(document.problem([...path, 'to', 'groups', position], message)));
-    }
+    const selector = { anyone: to.anyone ?? false, claims: to.claims, ...listsOf(to) };
+    const faults = judge.judge([...path, 'to'], selector);
+    problems.push(...faults.problems);
+    warnings.push(...faults.warnings);
     const viewOf = (endpoint: string) => {
       const view = endpoint.slice('/mcp/'.length);
       return views.has(view) ? view : undefined;
@@ -68,7 +58,7 @@ export function readRates(
     const paths = [...views].map((view) => endpointPath(view));
     return {
       name,
-      to: { anyone: subjects.anyone, claims: to.claims, ...listsOf(to) },
+      to: selector,
       endpoints: resolve(rate.endpoints, [...path, 'endpoints'], 'endpoint', viewOf, paths),
       upstreams: resolve(rate.upstreams, [...path, 'upstreams'], 'upstream', (id) => ids.get(id), ids.keys()),
       tools,
@@ -91,17 +81,4 @@ function listsOf({
   clients,
 }: Given): Omit<PrincipalSelector, 'anyone' | 'claims'> {
   return { keys, groups, scopes, subjects, issuers, clients };
-}
-
-/** Returns the fault of the principals of a rate, as a sentence; undefined if there is none. */
-function faultOf({
-  anyone,
-  claims,
-  ...lists
-}: Omit<Given, 'anyone'> & { readonly anyone: boolean }): string | undefined {
-  const isFiltered = Object.keys(claims).length > 0 || Object.values(lists).some((list) => list !== undefined);
-  if (anyone === isFiltered) {
-    return anyone ? 'is for anyone, so it names no principals' : 'names no principals; for all, write anyone: true';
-  }
-  return undefined;
 }

@@ -7,6 +7,7 @@ function withAccess(access: string): string {
   return `mcpServers:\n  github: { command: x }\n  jira: { command: x }\ngateway:\n  access:\n${access}`;
 }
 
+const AUTH = '  auth: { jwt: [{ issuer: "https://a.test", jwksUrl: "https://a.test/jwks" }] }\n';
 const GRANTS = '    grants: [{ roles: [r], anyone: true }]\n';
 
 const CASES = [
@@ -42,7 +43,7 @@ const CASES = [
   },
   {
     what: 'an undeclared claim in a grant',
-    access: '    roles: { r: { upstreams: [github] } }\n    grants: [{ roles: [r], claims: { dept: [a] } }]\n',
+    access: `    roles: { r: { upstreams: [github] } }\n    grants: [{ roles: [r], claims: { dept: [a] } }]\n${AUTH}`,
     expected: /grants\[0\]\.claims\.dept: no such claim/,
   },
   {

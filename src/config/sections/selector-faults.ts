@@ -1,0 +1,118 @@
+import type { PrincipalSelector } from '../../policy/principal-selector.ts';
+import type { Document } from '../document/document.ts';
+import { type Path, type Problem, problemLine } from '../document/problem.ts';
+import { didYouMean, suggest } from '../document/suggest.ts';
+import type { GatewaySettings } from '../schema/gateway-schema.ts';
+
+/** The reasons why settings can never match: problems if the config alone proves them, else warnings. */
+export interface Faults {
+  readonly problems: readonly Problem[];
+  readonly warnings: readonly string[];
+}
+
+const NO_TOKENS = 'no principal has a token: gateway.auth has neither jwt nor introspection';
+
+/** Returns the names of all API keys of clients; undefined if some may be added while the gateway runs. */
+function closedKeyNames(auth: GatewaySettings['auth']): readonly string[] | undefined {
+  if (auth.keyFile !== undefined || auth.keysInRedis === true) return undefined;
+  // A config without credentials may get a first key at its start.
+  if (auth.apiKeys.length + auth.jwt.length + auth.introspection.length === 0) return ['first'];
+  return auth.apiKeys.map(({ name }) => name);
+}
+
+/** Returns the issuers whose tokens are accepted. */
+function issuersOf({ jwt, introspection }: GatewaySettings['auth']): readonly string[] {
+  return [...jwt, ...introspection].map(({ issuer }) => issuer);
+}
+
+/** Judges whether a principal can match the selectors of grants and rates. */
+export class SelectorJudge {
+  readonly #document: Document;
+  /** Undefined if API keys may be added later. */
+  readonly #keyNames: readonly string[] | undefined;
+  readonly #issuers: readonly string[];
+  readonly #apiKeys: GatewaySettings['auth']['apiKeys'];
+  readonly #groups: ReadonlySet<string>;
+  readonly #hasGroupClaims: boolean;
+
+  constructor(document: Document, { auth, access }: Pick<GatewaySettings, 'auth' | 'access'>) {
+    this.#document = document;
+    this.#keyNames = closedKeyNames(auth);
+    this.#issuers = issuersOf(auth);
+    this.#apiKeys = auth.apiKeys;
+    this.#groups = groupsOf(auth.apiKeys);
+    this.#hasGroupClaims = (access?.groupClaims.length ?? 0) > 0;
+  }
+
+  /** Returns the faults of the selector at a path. */
+  judge(path: Path, selector: PrincipalSelector): Faults {
+    const problems = this.#problems(path, selector);
+    return { problems, warnings: problems.length > 0 ? [] : this.#emptyGroups(path, selector) };
+  }
+
+  #problems(path: Path, { anyone, claims, ...lists }: PrincipalSelector): readonly Problem[] {
+    const problems: Problem[] = [];
+    const add = (at: Path, message: string, part?: 'key') =>
+      problems.push(this.#document.problem([...path, ...at], message, part));
+    const check = (list: 'keys' | 'issuers', kind: string, known: readonly string[]) => {
+      for (const [index, name] of (lists[list] ?? []).entries())
+        if (!known.includes(name)) add([list, index], `no such ${kind}${didYouMean(suggest(name, known))}`);
+    };
+
+    const given = [
+      ...Object.entries(lists).map(([name, values]) => ({ at: [name], values })),
+      ...Object.entries(claims).map(([name, values]) => ({ at: ['claims', name], values })),
+    ].filter(({ values }) => values !== undefined);
+    if (anyone === given.length > 0) {
+      add(
+        [],
+        anyone ? 'is for anyone, so it names no principals' : 'names no principals; for all, write anyone: true',
+        'key',
+      );
+      return problems;
+    }
+    for (const { at, values } of given)
+      if (values?.length === 0) add(at, 'is empty, so it matches nobody; name one, or remove it', 'key');
+    if (this.#keyNames !== undefined) check('keys', 'API key', this.#keyNames);
+    check('issuers', 'issuer in auth', this.#issuers);
+    const ofTokens = given.filter(({ at: [name] }) => name !== 'keys' && name !== 'groups');
+    if (this.#issuers.length === 0) {
+      for (const { at } of ofTokens) if (at[0] !== 'issuers') add(at, NO_TOKENS, 'key');
+    } else if (lists.keys !== undefined && ofTokens.length > 0) {
+      add(['keys'], 'nobody has an API key and a token; write an entry for each', 'key');
+    }
+    return problems;
+  }
+
+  /** Returns a warning for each group that nobody can be in who matches the other lists. */
+  #emptyGroups(
+    path: Path,
+    { keys, groups = [], scopes, subjects, issuers, clients, claims }: PrincipalSelector,
+  ): string[] {
+    const needsToken = [scopes, subjects, issuers, clients, ...Object.values(claims)].some(
+      (list) => list !== undefined,
+    );
+    const mayHaveKey = !needsToken;
+    const mayHaveToken = keys === undefined;
+    if (mayHaveKey && this.#keyNames === undefined) return [];
+    if (mayHaveToken && this.#issuers.length > 0 && this.#hasGroupClaims) return [];
+    const ofKeys =
+      keys === undefined ? this.#groups : groupsOf(this.#apiKeys.filter(({ name }) => keys.includes(name)));
+    const noClaim =
+      this.#issuers.length === 0
+        ? 'gateway.auth has no issuer of tokens'
+        : 'for tokens gateway.access.groupClaims names no claim';
+    const whys = [
+      ...(mayHaveKey ? [keys === undefined ? 'no API key names it' : 'none of these API keys names it'] : []),
+      ...(mayHaveToken ? [noClaim] : []),
+    ];
+    const message = `nobody is in this group: ${whys.join(', and ')}`;
+    return groups.flatMap((group, index) =>
+      mayHaveKey && ofKeys.has(group) ? [] : [problemLine(this.#document.problem([...path, 'groups', index], message))],
+    );
+  }
+}
+
+function groupsOf(keys: GatewaySettings['auth']['apiKeys']): ReadonlySet<string> {
+  return new Set(keys.flatMap(({ groups = [] }) => groups));
+}
