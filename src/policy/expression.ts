@@ -47,8 +47,13 @@ export interface Facts {
   readonly refused: string | undefined;
 }
 
+/** Returns whether a function evaluates an expression for each element of a list or map, by the name of a variable. */
+export function isMacro(name: string): boolean {
+  return MACROS.has(name);
+}
+
 /** Returns the expressions in an expression. */
-function children(node: ASTNode): readonly ASTNode[] {
+export function children(node: ASTNode): readonly ASTNode[] {
   if (node.op === 'value' || node.op === 'id') return [];
   if (node.op === '.' || node.op === '.?') return [node.args[0]];
   if (node.op === 'call') return node.args[1];

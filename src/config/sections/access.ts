@@ -1,4 +1,4 @@
-import type { AccessConfig, GrantConfig, RoleConfig, RuleConfig } from '../../policy/access-config.ts';
+import type { AccessConfig, ClaimConfig, GrantConfig, RoleConfig, RuleConfig } from '../../policy/access-config.ts';
 import { NO_HINTS } from '../../policy/decide.ts';
 import { Policy, whenProblems } from '../../policy/policy.ts';
 import { describedPrincipal } from './described-principal.ts';
@@ -7,6 +7,7 @@ import type { Path, Problem } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
 import type { AccessSettings } from '../schema/access-schema.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
+import { ConditionJudge } from './condition-faults.ts';
 import { type Faults, SelectorJudge } from './selector-faults.ts';
 
 interface AccessRead extends Faults {
@@ -36,6 +37,7 @@ export function readAccess(document: Document, settings: GatewaySettings, names:
 class AccessReader {
   readonly #document: Document;
   readonly #judge: SelectorJudge;
+  readonly #conditions: ConditionJudge;
   readonly #access: AccessSettings;
   readonly #profiles: readonly string[];
   /** Ids of upstreams by every name that rules may use. */
@@ -48,6 +50,7 @@ class AccessReader {
   constructor(document: Document, settings: GatewaySettings, access: AccessSettings, names: AccessNames) {
     this.#document = document;
     this.#judge = new SelectorJudge(document, settings);
+    this.#conditions = new ConditionJudge(document, { ...names, selectors: this.#judge });
     this.#access = access;
     this.#profiles = names.profiles;
     this.#ids = new Map([...names.upstreams].flatMap(([id, key]) => [[id, id] as const, [key, id] as const]));
@@ -68,12 +71,29 @@ class AccessReader {
       roles,
       grants: grants.map((_, index) => this.#grant(index, known)),
     };
-    for (const { rule, why } of whenProblems(declared, roles)) {
-      this.#problem([...(this.#paths.get(rule) ?? BASE), 'when'], `this condition ${why}`);
-    }
+    this.#checkConditions(declared, roles);
     if (this.#problems.length === 0) this.#runTests(new Policy(access), tests);
     const problems = this.#problems;
     return { access: problems.length === 0 ? access : undefined, problems, warnings: this.#warnings };
+  }
+
+  #checkConditions(claims: readonly ClaimConfig[], roles: readonly RoleConfig[]): void {
+    const wrong = new Map(whenProblems(claims, roles).map(({ rule, why }) => [rule, why]));
+    for (const { name, when } of roles.flatMap(({ allow, deny }) => [
+      ...(allow === undefined ? [] : [allow]),
+      ...deny,
+    ])) {
+      if (when === undefined) continue;
+      const path = [...(this.#paths.get(name) ?? BASE), 'when'];
+      const why = wrong.get(name);
+      if (why === undefined) this.#add(this.#conditions.judge(path, when));
+      else this.#problem(path, `this condition ${why}`);
+    }
+  }
+
+  #add({ problems, warnings }: Faults): void {
+    this.#problems.push(...problems);
+    this.#warnings.push(...warnings);
   }
 
   #problem(path: Path, message: string): void {
@@ -136,9 +156,7 @@ class AccessReader {
     if (grant === undefined) throw new RangeError(`no grant ${index}`);
     const { roles, anyone = false, keys, groups, scopes, subjects, issuers, clients, endpoints } = grant;
     const to = { anyone, keys, groups, scopes, subjects, issuers, clients, claims: grant.claims };
-    const faults = this.#judge.judge(path, to);
-    this.#problems.push(...faults.problems);
-    this.#warnings.push(...faults.warnings);
+    this.#add(this.#judge.judge(path, to));
     for (const [i, role] of roles.entries()) {
       this.#check([...path, 'roles', i], 'role', role, Object.keys(this.#access.roles));
     }

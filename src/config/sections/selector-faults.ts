@@ -12,7 +12,6 @@ export interface Faults {
 
 const NO_TOKENS = 'no principal has a token: gateway.auth has neither jwt nor introspection';
 
-/** Returns the names of all API keys of clients; undefined if some may be added while the gateway runs. */
 function closedKeyNames(auth: GatewaySettings['auth']): readonly string[] | undefined {
   if (auth.keyFile !== undefined || auth.keysInRedis === true) return undefined;
   // A config without credentials may get a first key at its start.
@@ -20,7 +19,6 @@ function closedKeyNames(auth: GatewaySettings['auth']): readonly string[] | unde
   return auth.apiKeys.map(({ name }) => name);
 }
 
-/** Returns the issuers whose tokens are accepted. */
 function issuersOf({ jwt, introspection }: GatewaySettings['auth']): readonly string[] {
   return [...jwt, ...introspection].map(({ issuer }) => issuer);
 }
@@ -28,17 +26,18 @@ function issuersOf({ jwt, introspection }: GatewaySettings['auth']): readonly st
 /** Judges whether a principal can match the selectors of grants and rates. */
 export class SelectorJudge {
   readonly #document: Document;
-  /** Undefined if API keys may be added later. */
-  readonly #keyNames: readonly string[] | undefined;
-  readonly #issuers: readonly string[];
+  /** Names of all API keys of clients; undefined if some may be added while the gateway runs. */
+  readonly keyNames: readonly string[] | undefined;
+  /** The issuers whose tokens are accepted. */
+  readonly issuers: readonly string[];
   readonly #apiKeys: GatewaySettings['auth']['apiKeys'];
   readonly #groups: ReadonlySet<string>;
   readonly #hasGroupClaims: boolean;
 
   constructor(document: Document, { auth, access }: Pick<GatewaySettings, 'auth' | 'access'>) {
     this.#document = document;
-    this.#keyNames = closedKeyNames(auth);
-    this.#issuers = issuersOf(auth);
+    this.keyNames = closedKeyNames(auth);
+    this.issuers = issuersOf(auth);
     this.#apiKeys = auth.apiKeys;
     this.#groups = groupsOf(auth.apiKeys);
     this.#hasGroupClaims = (access?.groupClaims.length ?? 0) > 0;
@@ -73,10 +72,10 @@ export class SelectorJudge {
     }
     for (const { at, values } of given)
       if (values?.length === 0) add(at, 'is empty, so it matches nobody; name one, or remove it', 'key');
-    if (this.#keyNames !== undefined) check('keys', 'API key', this.#keyNames);
-    check('issuers', 'issuer in auth', this.#issuers);
+    if (this.keyNames !== undefined) check('keys', 'API key', this.keyNames);
+    check('issuers', 'issuer in auth', this.issuers);
     const ofTokens = given.filter(({ at: [name] }) => name !== 'keys' && name !== 'groups');
-    if (this.#issuers.length === 0) {
+    if (this.issuers.length === 0) {
       for (const { at } of ofTokens) if (at[0] !== 'issuers') add(at, NO_TOKENS, 'key');
     } else if (lists.keys !== undefined && ofTokens.length > 0) {
       add(['keys'], 'nobody has an API key and a token; write an entry for each', 'key');
@@ -85,31 +84,32 @@ export class SelectorJudge {
   }
 
   /** Returns a warning for each group that nobody can be in who matches the other lists. */
-  #emptyGroups(
-    path: Path,
-    { keys, groups = [], scopes, subjects, issuers, clients, claims }: PrincipalSelector,
-  ): string[] {
-    const needsToken = [scopes, subjects, issuers, clients, ...Object.values(claims)].some(
-      (list) => list !== undefined,
-    );
-    const mayHaveKey = !needsToken;
+  #emptyGroups(path: Path, selector: PrincipalSelector): string[] {
+    return (selector.groups ?? []).flatMap((group, index) => {
+      const why = this.whyEmpty(group, selector);
+      return why === undefined ? [] : [problemLine(this.#document.problem([...path, 'groups', index], why))];
+    });
+  }
+
+  /** Returns the reason why nobody who matches the other lists can be in a group; undefined if somebody may be. */
+  whyEmpty(group: string, { keys, scopes, subjects, issuers, clients, claims = {} }: Partial<PrincipalSelector> = {}) {
+    const ofTokens = [scopes, subjects, issuers, clients, ...Object.values(claims)];
+    const mayHaveKey = ofTokens.every((list) => list === undefined);
     const mayHaveToken = keys === undefined;
-    if (mayHaveKey && this.#keyNames === undefined) return [];
-    if (mayHaveToken && this.#issuers.length > 0 && this.#hasGroupClaims) return [];
+    if (mayHaveKey && this.keyNames === undefined) return undefined;
+    if (mayHaveToken && this.issuers.length > 0 && this.#hasGroupClaims) return undefined;
     const ofKeys =
       keys === undefined ? this.#groups : groupsOf(this.#apiKeys.filter(({ name }) => keys.includes(name)));
+    if (mayHaveKey && ofKeys.has(group)) return undefined;
     const noClaim =
-      this.#issuers.length === 0
+      this.issuers.length === 0
         ? 'gateway.auth has no issuer of tokens'
         : 'for tokens gateway.access.groupClaims names no claim';
     const whys = [
       ...(mayHaveKey ? [keys === undefined ? 'no API key names it' : 'none of these API keys names it'] : []),
       ...(mayHaveToken ? [noClaim] : []),
     ];
-    const message = `nobody is in this group: ${whys.join(', and ')}`;
-    return groups.flatMap((group, index) =>
-      mayHaveKey && ofKeys.has(group) ? [] : [problemLine(this.#document.problem([...path, 'groups', index], message))],
-    );
+    return `nobody is in this group: ${whys.join(', and ')}`;
   }
 }
 
