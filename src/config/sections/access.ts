@@ -3,12 +3,14 @@ import { NO_HINTS } from '../../policy/decide.ts';
 import { Policy, whenProblems } from '../../policy/policy.ts';
 import { describedPrincipal } from './described-principal.ts';
 import type { Document } from '../document/document.ts';
-import type { Path, Problem } from '../document/problem.ts';
+import { type Path, type Problem, problemLine } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
 import type { AccessSettings } from '../schema/access-schema.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
 import { ConditionJudge } from './condition-faults.ts';
-import { type Faults, SelectorJudge } from './selector-faults.ts';
+import { endpointFaults, type Meet, meetOf } from './endpoint-faults.ts';
+import { rulesOf } from './rules.ts';
+import { EMPTY, type Faults, NO_TOKENS, SelectorJudge } from './selector-faults.ts';
 
 interface AccessRead extends Faults {
   /** Undefined if the config has no access policy, or if it has problems. */
@@ -38,56 +40,68 @@ class AccessReader {
   readonly #document: Document;
   readonly #judge: SelectorJudge;
   readonly #conditions: ConditionJudge;
+  readonly #meet: Meet;
   readonly #access: AccessSettings;
+  readonly #claims: readonly ClaimConfig[];
   readonly #profiles: readonly string[];
   /** Ids of upstreams by every name that rules may use. */
   readonly #ids: ReadonlyMap<string, string>;
   readonly #problems: Problem[] = [];
   readonly #warnings: string[] = [];
-  /** The path of each rule by its name. */
-  readonly #paths = new Map<string, Path>();
 
   constructor(document: Document, settings: GatewaySettings, access: AccessSettings, names: AccessNames) {
     this.#document = document;
     this.#judge = new SelectorJudge(document, settings);
     this.#conditions = new ConditionJudge(document, { ...names, selectors: this.#judge });
+    this.#meet = meetOf(settings.profiles, names.upstreams);
     this.#access = access;
+    this.#claims = Object.entries(access.claims).map(([name, claim]) =>
+      typeof claim === 'string' ? { name, path: name, type: claim } : { name, ...claim },
+    );
     this.#profiles = names.profiles;
     this.#ids = new Map([...names.upstreams].flatMap(([id, key]) => [[id, id] as const, [key, id] as const]));
   }
 
   read(): AccessRead {
-    const { claims, groupClaims, grants, tests } = this.#access;
-    const declared = Object.entries(claims).map(([name, claim]) =>
-      typeof claim === 'string' ? { name, path: name, type: claim } : { name, ...claim },
-    );
-    const known = declared.map(({ name }) => name);
-    for (const [index, name] of groupClaims.entries())
-      this.#check([...BASE, 'groupClaims', index], 'claim', name, known);
+    const { groupClaims, grants, tests } = this.#access;
+    this.#checkClaims();
     const roles = Object.entries(this.#access.roles).map(([name, role]) => this.#role(name, role));
     const access: AccessConfig = {
-      claims: declared,
+      claims: this.#claims,
       groupClaims,
       roles,
-      grants: grants.map((_, index) => this.#grant(index, known)),
+      grants: grants.map((_, index) => this.#grant(index)),
     };
-    this.#checkConditions(declared, roles);
+    this.#checkConditions(roles);
+    if (this.#problems.length === 0) this.#add(endpointFaults(this.#document, access, this.#meet));
     if (this.#problems.length === 0) this.#runTests(new Policy(access), tests);
     const problems = this.#problems;
     return { access: problems.length === 0 ? access : undefined, problems, warnings: this.#warnings };
   }
 
-  #checkConditions(claims: readonly ClaimConfig[], roles: readonly RoleConfig[]): void {
-    const wrong = new Map(whenProblems(claims, roles).map(({ rule, why }) => [rule, why]));
-    for (const { name, when } of roles.flatMap(({ allow, deny }) => [
-      ...(allow === undefined ? [] : [allow]),
-      ...deny,
-    ])) {
-      if (when === undefined) continue;
-      const path = [...(this.#paths.get(name) ?? BASE), 'when'];
-      const why = wrong.get(name);
-      if (why === undefined) this.#add(this.#conditions.judge(path, when));
-      else this.#problem(path, `this condition ${why}`);
+  #checkClaims(): void {
+    const names = this.#claims.map(({ name }) => name);
+    for (const [index, name] of this.#access.groupClaims.entries()) {
+      const path = [...BASE, 'groupClaims', index];
+      const type = this.#claims.find((claim) => claim.name === name)?.type;
+      this.#check(path, 'claim', name, names);
+      if (type === 'number' || type === 'boolean')
+        this.#problem(path, `this claim is a ${type}, and groups are texts; declare it as string or list`);
+    }
+    if (names.length > 0 && this.#judge.issuers.length === 0) {
+      const message = `${NO_TOKENS}, so no principal has claims`;
+      this.#warnings.push(problemLine(this.#document.problem([...BASE, 'claims'], message, 'key')));
+    }
+  }
+
+  #checkConditions(roles: readonly RoleConfig[]): void {
+    const wrong = new Map(whenProblems(this.#claims, roles).map(({ rule, why }) => [rule, why]));
+    for (const { rule, path } of roles.flatMap(rulesOf)) {
+      if (rule.when === undefined) continue;
+      const at = [...path, 'when'];
+      const why = wrong.get(rule.name);
+      if (why === undefined) this.#add(this.#conditions.judge(at, rule.when));
+      else this.#problem(at, `this condition ${why}`);
     }
   }
 
@@ -127,7 +141,7 @@ class AccessReader {
 
   #rule(name: string, path: Path, items: Items): RuleConfig {
     const { tools, prompts, resources, readOnly, hints = {}, when } = items;
-    this.#paths.set(name, path);
+    this.#checkLists(path, items);
     const { file, line } = this.#document.problem(path, '');
     const given = Object.entries({ ...hints, ...(readOnly === undefined ? {} : { readOnly }) });
     return {
@@ -142,6 +156,13 @@ class AccessReader {
     };
   }
 
+  #checkLists(path: Path, { upstreams, tools, prompts, resources }: Items): void {
+    const kinds = Object.entries({ tools, prompts, resources }).filter(([, list]) => list !== undefined);
+    // A rule about one kind may have an empty list of another.
+    const empty = kinds.every(([, list]) => list?.length === 0) ? kinds.map(([key]) => key) : [];
+    for (const key of upstreams?.length === 0 ? ['upstreams', ...empty] : empty) this.#problem([...path, key], EMPTY);
+  }
+
   #upstreams(path: Path, names: readonly string[] | undefined): readonly string[] | undefined {
     if (names === undefined || names.includes('*')) return undefined;
     return names.map((name, index) => {
@@ -150,7 +171,7 @@ class AccessReader {
     });
   }
 
-  #grant(index: number, claims: readonly string[]): GrantConfig {
+  #grant(index: number): GrantConfig {
     const path = [...BASE, 'grants', index];
     const grant = this.#access.grants[index];
     if (grant === undefined) throw new RangeError(`no grant ${index}`);
@@ -160,12 +181,26 @@ class AccessReader {
     for (const [i, role] of roles.entries()) {
       this.#check([...path, 'roles', i], 'role', role, Object.keys(this.#access.roles));
     }
-    for (const name of Object.keys(grant.claims)) this.#check([...path, 'claims', name], 'claim', name, claims);
+    if (endpoints?.length === 0) this.#problem([...path, 'endpoints'], EMPTY);
+    for (const [name, values] of Object.entries(grant.claims))
+      this.#checkClaim([...path, 'claims', name], name, values);
     return {
       roles,
       endpoints: endpoints?.map((endpoint, i) => this.#endpoint([...path, 'endpoints', i], endpoint)),
       ...to,
     };
+  }
+
+  #checkClaim(path: Path, name: string, values: readonly string[]): void {
+    const names = this.#claims.map((claim) => claim.name);
+    const type = this.#claims.find((claim) => claim.name === name)?.type;
+    this.#check(path, 'claim', name, names);
+    for (const [index, value] of values.entries()) {
+      if (type === 'boolean' && value !== 'true' && value !== 'false')
+        this.#problem([...path, index], 'this claim is a boolean; write "true" or "false"');
+      if (type === 'number' && String(Number(value)) !== value)
+        this.#problem([...path, index], 'this claim is a number; write one in its shortest form, such as "3"');
+    }
   }
 
   /** Returns the id of the view at a path. */

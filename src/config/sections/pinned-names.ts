@@ -1,10 +1,11 @@
 import type { OnChange } from '../../lock/pins.ts';
-import type { AccessConfig, RuleConfig } from '../../policy/access-config.ts';
+import type { AccessConfig } from '../../policy/access-config.ts';
 import type { LockConfig } from '../config.ts';
 import type { UpstreamConfig } from '../upstream-config.ts';
 import type { Document } from '../document/document.ts';
-import { type Path, type Problem, problemLine } from '../document/problem.ts';
+import { type Problem, problemLine } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
+import { rulesOf } from './rules.ts';
 
 const KINDS = [
   { kind: 'tool', setting: 'tools' },
@@ -41,7 +42,7 @@ export function judgePinnedNames(
 ): PinnedNames {
   const pinned = new Map(upstreams.map((upstream) => [upstream.id, pinnedOf(lock, upstream.id, onChangeOf(upstream))]));
   const [problems, warnings]: [Problem[], string[]] = [[], []];
-  for (const { rule, path } of rulesOf(access)) {
+  for (const { rule, path } of access.roles.flatMap(rulesOf)) {
     const judges = (rule.upstreams ?? [...pinned.keys()]).map((id) => pinned.get(id));
     if (!judges.every((judge) => judge !== undefined)) continue;
     for (const { kind, setting } of KINDS) {
@@ -64,13 +65,4 @@ function pinnedOf({ pins }: LockConfig, upstream: string, reaction: OnChange | u
   const definitions = lists.flatMap((one) => [...one.definitions.values()]);
   const names = (kind: 'tool' | 'prompt') => definitions.filter((one) => one.kind === kind).map(({ key }) => key);
   return { names: { tool: names('tool'), prompt: names('prompt') }, isComplete: reaction !== 'warn' };
-}
-
-/** Returns all rules with their paths in the config file. */
-function rulesOf({ roles }: AccessConfig): readonly { readonly rule: RuleConfig; readonly path: Path }[] {
-  return roles.flatMap(({ name, allow, deny }) => {
-    const path = ['gateway', 'access', 'roles', name];
-    const denied = deny.map((rule, index) => ({ rule, path: [...path, 'deny', index] }));
-    return allow === undefined ? denied : [{ rule: allow, path }, ...denied];
-  });
 }

@@ -4,7 +4,8 @@ import type { Document } from '../document/document.ts';
 import type { Path, Problem } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
-import { type Faults, SelectorJudge } from './selector-faults.ts';
+import { meetOf } from './endpoint-faults.ts';
+import { EMPTY, type Faults, SelectorJudge } from './selector-faults.ts';
 import { endpointPath } from '../../endpoint-path.ts';
 
 /** Names that a rate may use. */
@@ -22,6 +23,7 @@ export function readRates(
 ): Faults & { readonly rates: readonly RateConfig[] } {
   const problems: Problem[] = [];
   const warnings: string[] = [];
+  const meet = meetOf(settings.profiles, keys);
   const judge = new SelectorJudge(document, settings);
   const ids = new Map([...keys].flatMap(([id, key]) => [[id, id] as const, [key, id] as const]));
   const views = new Set(['', ...keys.keys(), ...profiles.map(({ id }) => id)]);
@@ -51,22 +53,31 @@ export function readRates(
     const faults = judge.judge([...path, 'to'], selector);
     problems.push(...faults.problems);
     warnings.push(...faults.warnings);
+    const before = problems.length;
+    for (const list of ['endpoints', 'upstreams', 'tools'] as const)
+      if (rate[list]?.length === 0) problems.push(document.problem([...path, list], EMPTY));
     const viewOf = (endpoint: string) => {
       const view = endpoint.slice('/mcp/'.length);
       return views.has(view) ? view : undefined;
     };
     const paths = [...views].map((view) => endpointPath(view));
+    const endpoints = resolve(rate.endpoints, [...path, 'endpoints'], 'endpoint', viewOf, paths);
+    const upstreams = resolve(rate.upstreams, [...path, 'upstreams'], 'upstream', (id) => ids.get(id), ids.keys());
+    const message = 'none of these upstreams is at the endpoints of this rate; name others here or there';
+    if (problems.length === before && !meet(upstreams, endpoints))
+      problems.push(document.problem([...path, 'upstreams'], message, 'key'));
     return {
       name,
       to: selector,
-      endpoints: resolve(rate.endpoints, [...path, 'endpoints'], 'endpoint', viewOf, paths),
-      upstreams: resolve(rate.upstreams, [...path, 'upstreams'], 'upstream', (id) => ids.get(id), ids.keys()),
+      endpoints,
+      upstreams,
       tools,
       per,
       limit,
       windowMs,
     };
   });
+  if (settings.repeats?.tools.length === 0) problems.push(document.problem(['gateway', 'repeats', 'tools'], EMPTY));
   return { rates: read, problems, warnings };
 }
 

@@ -10,7 +10,10 @@ export interface Faults {
   readonly warnings: readonly string[];
 }
 
-const NO_TOKENS = 'no principal has a token: gateway.auth has neither jwt nor introspection';
+/** The problem with a list that would match nothing. */
+export const EMPTY = 'is empty, so it matches nothing; name one, or remove the list';
+/** The reason why a selector of tokens, or a claim, never matches where there is no issuer. */
+export const NO_TOKENS = 'no principal has a token: gateway.auth has neither jwt nor introspection';
 
 function closedKeyNames(auth: GatewaySettings['auth']): readonly string[] | undefined {
   if (auth.keyFile !== undefined || auth.keysInRedis === true) return undefined;
@@ -70,8 +73,7 @@ export class SelectorJudge {
       );
       return problems;
     }
-    for (const { at, values } of given)
-      if (values?.length === 0) add(at, 'is empty, so it matches nobody; name one, or remove it', 'key');
+    for (const { at, values } of given) if (values?.length === 0) add(at, EMPTY);
     if (this.keyNames !== undefined) check('keys', 'API key', this.keyNames);
     check('issuers', 'issuer in auth', this.issuers);
     const ofTokens = given.filter(({ at: [name] }) => name !== 'keys' && name !== 'groups');
