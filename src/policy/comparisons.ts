@@ -58,6 +58,13 @@ export function comparisonsOf(when: string): readonly Comparison[] {
   return found;
 }
 
+/** Returns the names of tools and prompts that a condition compares `tool.name` with. A text with a colon may be a URI, and is left out. */
+export function comparedNames(when: string): readonly Comparison[] {
+  return comparisonsOf(when).filter(
+    ({ variable, relation, text }) => variable === 'tool.name' && relation === 'equals' && !text.includes(':'),
+  );
+}
+
 /** Returns the name of the variable that an expression is; undefined if it is another expression. */
 function variableOf(node: ASTNode): string | undefined {
   if (node.op === 'id') return node.args;

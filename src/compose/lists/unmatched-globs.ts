@@ -4,6 +4,7 @@ import { isProfile } from '../../catalog/view.ts';
 import type { Resources } from '../../catalog/resources/resources.ts';
 import type { Config } from '../../config/config.ts';
 import type { RuleConfig } from '../../policy/access-config.ts';
+import { comparedNames } from '../../policy/comparisons.ts';
 import { isAbout, type Item, NO_HINTS } from '../../policy/decide.ts';
 import { canonicalGlob } from '../../policy/uri-form.ts';
 import type { LastLists } from './last-lists.ts';
@@ -53,13 +54,16 @@ function warningsOf(rule: RuleConfig, upstreams: ReadonlySet<string>, lists: Las
       .flatMap(({ items }) => items.map(({ reading }) => reading.key));
   const offered = { tools: named('tools'), prompts: named('prompts') };
   const { file, line } = rule.place;
-  const warning = (kind: string, glob: string, more = '') =>
-    `${file}:${line}: rule "${rule.name}": ${kind} "${glob}" matches nothing in the last lists of its upstreams${more}`;
+  const warning = (setting: string, glob: string, more = '') =>
+    `${file}:${line}: rule "${rule.name}": ${setting} "${glob}" matches nothing in the last lists of its upstreams${more}`;
   const ofNames = (['tools', 'prompts'] as const).flatMap((kind) =>
     (rule[kind] ?? [])
       .filter((glob) => glob !== '*' && !offered[kind].some((name) => matchesGlob(glob, name)))
       .map((glob) => warning(kind, glob)),
   );
+  const ofCondition = (rule.when === undefined ? [] : comparedNames(rule.when))
+    .filter(({ text }) => !offered.tools.includes(text) && !offered.prompts.includes(text))
+    .map(({ text }) => warning('the condition reads tool.name, and', text));
   const listed = resourcesOf(resources, upstreams);
   const ofResources = (rule.resources ?? [])
     .filter((glob) => glob !== '*' && !listed.some((item) => isAboutResource(glob, item)))
@@ -67,7 +71,7 @@ function warningsOf(rule: RuleConfig, upstreams: ReadonlySet<string>, lists: Las
     .map((glob) =>
       warning('resources', glob, ', neither a resource nor a template; resources that are not listed may match it'),
     );
-  return [...ofNames, ...ofResources];
+  return [...ofNames, ...ofCondition, ...ofResources];
 }
 
 /** Returns the resources and templates of these upstreams, by their own URIs. */

@@ -1,9 +1,10 @@
 import type { OnChange } from '../../lock/pins.ts';
 import type { AccessConfig } from '../../policy/access-config.ts';
+import { comparedNames } from '../../policy/comparisons.ts';
 import type { LockConfig } from '../config.ts';
 import type { UpstreamConfig } from '../upstream-config.ts';
 import type { Document } from '../document/document.ts';
-import { type Problem, problemLine } from '../document/problem.ts';
+import { type Path, type Problem, problemLine } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
 import { rulesOf } from './rules.ts';
 
@@ -30,8 +31,8 @@ interface Pinned {
 }
 
 /**
- * Judges the names of tools and prompts in access rules by the lock file. A name that no upstream of its rule has there can never match where all of them serve
- * only what is pinned: a problem. Where one of them serves more, it is a warning. Globs, and upstreams that are not in the lock, are not judged.
+ * Judges the names of tools and prompts in access rules and their conditions by the lock file. A name that no upstream of its rule has
+ * there can never match where all of them serve only what is pinned: a problem. Where one of them serves more, it is a warning. Globs, and upstreams that are not in the lock, are not judged.
  */
 export function judgePinnedNames(
   document: Document,
@@ -45,16 +46,21 @@ export function judgePinnedNames(
   for (const { rule, path } of access.roles.flatMap(rulesOf)) {
     const judges = (rule.upstreams ?? [...pinned.keys()]).map((id) => pinned.get(id));
     if (!judges.every((judge) => judge !== undefined)) continue;
-    for (const { kind, setting } of KINDS) {
-      const known = judges.flatMap(({ names }) => names[kind]);
-      for (const [index, name] of (rule[setting] ?? []).entries()) {
-        if (/[*?]/.test(name) || known.includes(name)) continue;
-        const message = `no such ${kind} in ${lock.file}${didYouMean(suggest(name, known))}; this rule never matches it`;
-        const problem = document.problem([...path, setting, index], message);
-        if (judges.every(({ isComplete }) => isComplete)) problems.push(problem);
-        else warnings.push(problemLine(problem));
-      }
-    }
+    const judge = (at: Path, what: string, name: string, known: readonly string[], place = '') => {
+      if (known.includes(name)) return;
+      const message = `no such ${what} in ${lock.file}${didYouMean(suggest(name, known))}; this rule never matches it${place}`;
+      const problem = document.problem([...path, ...at], message);
+      if (judges.every(({ isComplete }) => isComplete)) problems.push(problem);
+      else warnings.push(problemLine(problem));
+    };
+    const namesOf = (kind: 'tool' | 'prompt') => judges.flatMap(({ names }) => names[kind]);
+    const names = { tool: namesOf('tool'), prompt: namesOf('prompt') };
+    for (const { kind, setting } of KINDS)
+      for (const [index, name] of (rule[setting] ?? []).entries())
+        if (!/[*?]/.test(name)) judge([setting, index], kind, name, names[kind]);
+    const all = [...names.tool, ...names.prompt];
+    for (const { text, character } of rule.when === undefined ? [] : comparedNames(rule.when))
+      judge(['when'], 'tool or prompt', text, all, ` (at character ${character})`);
   }
   return { problems, warnings };
 }

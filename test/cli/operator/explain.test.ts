@@ -154,13 +154,18 @@ test('policy diff prints the items that principals lose or gain, and exits with 
   });
 });
 
-test('validate warns of a glob that matches nothing in the last lists', BOUNDED, async () => {
+// N-89
+test('validate warns of a glob or name that matches nothing in the last lists', BOUNDED, async () => {
   const file = await configWith('glob.json', ({ roles, ...rest }) => ({
     ...rest,
-    roles: { ...roles, late: { upstreams: ['local'], tools: ['pid', 'pdi*'] } },
+    roles: { ...roles, late: { upstreams: ['local'], tools: ['pid', 'pdi*'], when: 'tool.name in ["pid", "pdi"]' } },
   }));
   const { stderr } = await runCli(['validate', '--config', file], folder, { HOME: folder }, 30_000);
   assert.match(stderr, /glob\.json:\d+: rule "late": tools "pdi\*" matches nothing in the last lists/);
+  assert.match(
+    stderr,
+    /glob\.json:\d+: rule "late": the condition reads tool\.name, and "pdi" matches nothing in the last lists/,
+  );
   assert.doesNotMatch(stderr, /"pid"/);
 });
 

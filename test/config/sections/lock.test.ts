@@ -89,7 +89,7 @@ test('a rule about a name that an enforced lock lacks is an error with its place
     upstreams: ['a'],
     tools: ['get_issue', 'get_*'],
     prompts: ['review'],
-    deny: [{ tools: ['close_issue'] }],
+    deny: [{ tools: ['close_issue'], when: 'tool.name in ["close_issue", "review", "file:///x"]' }],
   };
   assert.deepEqual((await load({ lock, access: accessOf(good) })).warnings, []);
   const cases = [
@@ -99,6 +99,10 @@ test('a rule about a name that an enforced lock lacks is an error with its place
     ],
     [{ tools: ['review'] }, /roles\.r\.tools\[0\]: no such tool/],
     [{ prompts: ['get_issue'] }, /roles\.r\.prompts\[0\]: no such prompt/],
+    [
+      { upstreams: ['a'], deny: [{ when: 'args.n > 1 && tool.name in ["get_issue", "get_isue"]' }] },
+      /roles\.r\.deny\[0\]\.when: no such tool or prompt in .*linkspan\.lock.*"get_issue".* \(at character 42\)/,
+    ],
     [{ upstreams: ['*'], deny: [{ tools: ['delete_issue'] }] }, /roles\.r\.deny\[0\]\.tools\[0\]: no such tool/],
   ] as const;
   for (const [role, expected] of cases) {
