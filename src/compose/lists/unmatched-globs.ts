@@ -9,12 +9,15 @@ import { isAbout, type Item, NO_HINTS } from '../../policy/decide.ts';
 import { canonicalGlob } from '../../policy/uri-form.ts';
 import type { LastLists } from './last-lists.ts';
 import { unmatchedFiltersAt } from './unmatched-filters.ts';
+import { unmatchedRateGlobs } from './unmatched-rates.ts';
+
+type Judged = Pick<Config, 'access' | 'upstreams' | 'rates' | 'repeats'>;
 
 /**
- * Returns a warning for each glob or name of a filter or of the access policy that matches nothing in the last lists of its upstreams. A
+ * Returns a warning for each glob or name of a filter, a rate or the access policy that matches nothing in the last lists of its upstreams. A
  * glob is not judged while an upstream of its rule was never listed.
  */
-export function unmatchedGlobs(config: Pick<Config, 'access' | 'upstreams'>, lists: LastLists): readonly string[] {
+export function unmatchedGlobs(config: Judged, lists: LastLists): readonly string[] {
   const ofFilters = [...lists.views.values()].flatMap((view) => {
     const unmatched = unmatchedFiltersAt(view, lists);
     return isProfile(view) ? unmatched : unmatched.map((what) => `upstream "${view.id}": ${what}`);
@@ -22,8 +25,12 @@ export function unmatchedGlobs(config: Pick<Config, 'access' | 'upstreams'>, lis
   return [...ofFilters, ...unmatchedRuleGlobs(config, lists)];
 }
 
-/** Like {@link unmatchedGlobs}, for the access policy alone. */
-export function unmatchedRuleGlobs(config: Pick<Config, 'access' | 'upstreams'>, lists: LastLists): readonly string[] {
+/** Like {@link unmatchedGlobs}, for the access policy and rates alone. */
+export function unmatchedRuleGlobs(config: Judged, lists: LastLists): readonly string[] {
+  return [...ofAccess(config, lists), ...unmatchedRateGlobs(config, lists)];
+}
+
+function ofAccess(config: Judged, lists: LastLists): readonly string[] {
   if (config.access === undefined) return [];
   const rules = config.access.roles.flatMap(({ allow, deny }) => [...(allow === undefined ? [] : [allow]), ...deny]);
   const all = config.upstreams.map(({ id }) => id);
@@ -41,7 +48,8 @@ export function logUnmatchedGlobs(config: Config, lists: LastLists, log: Logger)
   const { file } = config;
   for (const warning of warnings.slice(0, MAX_LOGGED)) log.warn({ file }, warning);
   const more = warnings.length - MAX_LOGGED;
-  if (more > 0) log.warn({ file, more }, 'more filters and access rules match nothing; "linkspan validate" shows them');
+  if (more > 0)
+    log.warn({ file, more }, 'more filters, rates and access rules match nothing; "linkspan validate" shows them');
 }
 
 function warningsOf(rule: RuleConfig, upstreams: ReadonlySet<string>, lists: LastLists): readonly string[] {

@@ -120,11 +120,11 @@ test('explain --offline asks the config file and the last lists', BOUNDED, async
 });
 
 /** Writes a config with another access policy beside that of the gateway. */
-async function configWith(name: string, change: (access: Access) => Access): Promise<string> {
+async function configWith(name: string, change: (access: Access) => Access, own: object = {}): Promise<string> {
   const text = await readFile(gateway.configFile, 'utf8');
   const config: { gateway: { access: Access } } = JSON.parse(text);
   const file = join(folder, name);
-  const next = { ...config, gateway: { ...config.gateway, access: change(config.gateway.access) } };
+  const next = { ...config, gateway: { ...config.gateway, ...own, access: change(config.gateway.access) } };
   await writeFile(file, JSON.stringify(next, undefined, 2));
   return file;
 }
@@ -167,6 +167,26 @@ test('validate warns of a glob or name that matches nothing in the last lists', 
     /glob\.json:\d+: rule "late": the condition reads tool\.name, and "pdi" matches nothing in the last lists/,
   );
   assert.doesNotMatch(stderr, /"pid"/);
+});
+
+// N-89
+test('validate warns of a rate for a tool that the last lists lack', BOUNDED, async () => {
+  const rate = { to: { anyone: true }, upstreams: ['local'], limit: 1, window: '1m' };
+  const rates = [
+    { ...rate, name: 'right', tools: ['local__p*'] },
+    { ...rate, name: 'own', tools: ['pid', 'pdi'] },
+    { ...rate, name: 'merged', tools: ['pid'], endpoints: ['/mcp'] },
+    { ...rate, name: 'unlisted', tools: ['nosuch'], upstreams: ['broken'] },
+  ];
+  const file = await configWith('rates.json', (access) => access, { rates });
+  const { stderr } = await runCli(['validate', '--config', file], folder, { HOME: folder }, 30_000);
+  const warnings = stderr.split('\n').filter((line) => line.includes('rate "'));
+  assert.equal(warnings.length, 2, stderr);
+  assert.match(
+    warnings[0] ?? '',
+    /warning: rate "own": tools "pdi" matches no tool in the last lists; a published name is local__/,
+  );
+  assert.match(warnings[1] ?? '', /warning: rate "merged": tools "pid" matches no tool in the last lists/);
 });
 
 interface KeyCase {
