@@ -5,12 +5,13 @@ import { unmatchedGlobs } from '../compose/lists/unmatched-globs.ts';
 import { addressText } from '../config/schema/address.ts';
 import type { Config, ProfileConfig } from '../config/config.ts';
 import type { UpstreamConfig } from '../config/upstream-config.ts';
-import { loadConfig } from '../config/load.ts';
+import { loadConfig, type Loaded, type LoadOptions } from '../config/load.ts';
 import { ConfigError, problemLine } from '../config/document/problem.ts';
 import { missingPrograms } from './missing-programs.ts';
 import { fileOf, loadOptions, type StartOptions } from './start.ts';
 import { type Trial, tryStart } from './trial-start.ts';
 import { oneLine } from '../peer-text.ts';
+import { readKeyFile } from '../store/disk/api-key-file.ts';
 import { countText, jsonText, print, printError } from './operator/output.ts';
 import { gapNotes } from './operator/status.ts';
 
@@ -38,7 +39,7 @@ export async function validate(options: ValidateOptions): Promise<number> {
   const { json } = options;
   try {
     const file = fileOf(options);
-    const { config, warnings: ofFile, problems } = await loadConfig(file, loadOptions(options).preview);
+    const { config, warnings: ofFile, problems } = await loadWithKeys(file, loadOptions(options).preview);
     const trial = options.start ? await tryStart(config) : undefined;
     const warnings = [...ofFile, ...(trial?.unmatched ?? unmatchedGlobs(config, await openOffline(config)))];
     const started = trial?.upstreams ?? [];
@@ -68,6 +69,14 @@ export async function validate(options: ValidateOptions): Promise<number> {
     print(jsonText({ valid: false, problems: thrown.problems }));
     return 1;
   }
+}
+
+/** Loads a config and judges it by the API keys in its key file, if that can be read. */
+async function loadWithKeys(file: string, options: LoadOptions): Promise<Loaded> {
+  const loaded = await loadConfig(file, options);
+  const { keyFile } = loaded.config.auth;
+  const storedKeys = keyFile === undefined ? undefined : await readKeyFile(keyFile).catch(() => undefined);
+  return storedKeys === undefined ? loaded : await loadConfig(file, { ...options, storedKeys });
 }
 
 /** Returns the public part of a config, without arguments, environment, headers and URL paths, which may hold secrets. */

@@ -22,6 +22,7 @@ import { DEFAULT_LOCK_FILE, readLock } from './sections/lock.ts';
 import { judgePinnedNames } from './sections/pinned-names.ts';
 import { readProfiles } from './sections/profiles.ts';
 import { readRates } from './sections/rates.ts';
+import { type KnownKey, SelectorJudge } from './sections/selector-faults.ts';
 import { checkSection } from './schema/section.ts';
 import { type Setting, settingsOf, type SettingsSource } from './settings.ts';
 import { upstreamId } from './upstreams/upstream-id.ts';
@@ -48,6 +49,8 @@ export interface LoadOptions {
     | undefined;
   /** Loads a config whose lock file is missing or broken, for the command that writes it. */
   readonly ignoresLock?: boolean | undefined;
+  /** The API keys in the key file, so that a grant or a rate for another one is a warning. Default: unknown, since keys come and go. */
+  readonly storedKeys?: readonly KnownKey[] | undefined;
   /** Upstreams to use instead of those of the file. The settings of the gateway are always those of the file. */
   readonly lastGood?: LastGoodUpstreams | undefined;
 }
@@ -136,12 +139,11 @@ function loadFrom(
   if (settings === undefined) throw new ConfigError([...problems, ...wrongEntries]);
   const addresses = addressesOf(document, settings, overrides);
   const profiles = readProfiles(document, settings, upstreams, keys);
-  const rates = readRates(document, settings, { keys, profiles: profiles.profiles });
+  const selectors = new SelectorJudge(document, settings, options.storedKeys);
+  const rates = readRates(document, settings, { keys, profiles: profiles.profiles }, selectors);
   const hasAuth = isAuthRequired(authOf(settings, where)) || options.firstKeyHash !== undefined;
-  const { access, ...ofAccess } = readAccess(document, settings, {
-    upstreams: keys,
-    profiles: profiles.profiles.map(({ id }) => id),
-  });
+  const ids = profiles.profiles.map(({ id }) => id);
+  const { access, ...ofAccess } = readAccess(document, settings, { upstreams: keys, profiles: ids }, selectors);
   problems.push(...ofAccess.problems, ...rates.problems);
   problems.push(...profiles.problems, ...exposure(document, hasAuth, addresses), ...authProblems(document, settings));
   problems.push(...workerProblems(document, settings));

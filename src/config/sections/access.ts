@@ -10,7 +10,7 @@ import type { GatewaySettings } from '../schema/gateway-schema.ts';
 import { ConditionJudge } from './condition-faults.ts';
 import { endpointFaults, type Meet, meetOf } from './endpoint-faults.ts';
 import { rulesOf } from './rules.ts';
-import { EMPTY, type Faults, NO_TOKENS, SelectorJudge } from './selector-faults.ts';
+import { EMPTY, type Faults, NO_TOKENS, type SelectorJudge } from './selector-faults.ts';
 
 interface AccessRead extends Faults {
   /** Undefined if the config has no access policy, or if it has problems. */
@@ -30,9 +30,14 @@ type Test = AccessSettings['tests'][number];
 const BASE = ['gateway', 'access'] as const;
 
 /** Reads the access policy, checks every name in it, compiles its conditions, and runs its tests. */
-export function readAccess(document: Document, settings: GatewaySettings, names: AccessNames): AccessRead {
+export function readAccess(
+  document: Document,
+  settings: GatewaySettings,
+  names: AccessNames,
+  judge: SelectorJudge,
+): AccessRead {
   if (settings.access === undefined) return { access: undefined, problems: [], warnings: [] };
-  const reader = new AccessReader(document, settings, settings.access, names);
+  const reader = new AccessReader(document, settings, settings.access, names, judge);
   return reader.read();
 }
 
@@ -49,9 +54,15 @@ class AccessReader {
   readonly #problems: Problem[] = [];
   readonly #warnings: string[] = [];
 
-  constructor(document: Document, settings: GatewaySettings, access: AccessSettings, names: AccessNames) {
+  constructor(
+    document: Document,
+    settings: GatewaySettings,
+    access: AccessSettings,
+    names: AccessNames,
+    judge: SelectorJudge,
+  ) {
     this.#document = document;
-    this.#judge = new SelectorJudge(document, settings);
+    this.#judge = judge;
     this.#conditions = new ConditionJudge(document, { ...names, selectors: this.#judge });
     this.#meet = meetOf(settings.profiles, names.upstreams);
     this.#access = access;

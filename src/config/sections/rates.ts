@@ -5,7 +5,7 @@ import type { Path, Problem } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
 import { meetOf } from './endpoint-faults.ts';
-import { EMPTY, type Faults, SelectorJudge } from './selector-faults.ts';
+import { EMPTY, type Faults, type SelectorJudge } from './selector-faults.ts';
 import { endpointPath } from '../../endpoint-path.ts';
 
 /** Names that a rate may use. */
@@ -20,11 +20,11 @@ export function readRates(
   document: Document,
   settings: GatewaySettings,
   { keys, profiles }: Names,
+  judge: SelectorJudge,
 ): Faults & { readonly rates: readonly RateConfig[] } {
   const problems: Problem[] = [];
   const warnings: string[] = [];
   const meet = meetOf(settings.profiles, keys);
-  const judge = new SelectorJudge(document, settings);
   const ids = new Map([...keys].flatMap(([id, key]) => [[id, id] as const, [key, id] as const]));
   const views = new Set(['', ...keys.keys(), ...profiles.map(({ id }) => id)]);
   const known = new Set<string>();

@@ -10,6 +10,12 @@ export interface Faults {
   readonly warnings: readonly string[];
 }
 
+/** An API key that the config does not name: one in the key file. */
+export interface KnownKey {
+  readonly name: string;
+  readonly groups?: readonly string[] | undefined;
+}
+
 /** The problem with a list that would match nothing. */
 export const EMPTY = 'is empty, so it matches nothing; name one, or remove the list';
 /** The reason why a selector of tokens, or a claim, never matches where there is no issuer. */
@@ -33,23 +39,32 @@ export class SelectorJudge {
   readonly keyNames: readonly string[] | undefined;
   /** The issuers whose tokens are accepted. */
   readonly issuers: readonly string[];
-  readonly #apiKeys: GatewaySettings['auth']['apiKeys'];
+  readonly #apiKeys: readonly KnownKey[];
+  /** True if no other API keys are known to exist now. */
+  readonly #knowsKeys: boolean;
   readonly #groups: ReadonlySet<string>;
   readonly #hasGroupClaims: boolean;
 
-  constructor(document: Document, { auth, access }: Pick<GatewaySettings, 'auth' | 'access'>) {
+  /** @param stored the keys in the key file at this moment; undefined if they are not known. */
+  constructor(
+    document: Document,
+    { auth, access }: Pick<GatewaySettings, 'auth' | 'access'>,
+    stored: readonly KnownKey[] | undefined,
+  ) {
     this.#document = document;
     this.keyNames = closedKeyNames(auth);
     this.issuers = issuersOf(auth);
-    this.#apiKeys = auth.apiKeys;
-    this.#groups = groupsOf(auth.apiKeys);
+    this.#apiKeys = [...auth.apiKeys, ...(stored ?? [])];
+    this.#knowsKeys = this.keyNames !== undefined || stored !== undefined;
+    this.#groups = groupsOf(this.#apiKeys);
     this.#hasGroupClaims = (access?.groupClaims.length ?? 0) > 0;
   }
 
   /** Returns the faults of the selector at a path. */
   judge(path: Path, selector: PrincipalSelector): Faults {
     const problems = this.#problems(path, selector);
-    return { problems, warnings: problems.length > 0 ? [] : this.#emptyGroups(path, selector) };
+    if (problems.length > 0) return { problems, warnings: [] };
+    return { problems, warnings: [...this.#missingKeys(path, selector), ...this.#emptyGroups(path, selector)] };
   }
 
   #problems(path: Path, { anyone, claims, ...lists }: PrincipalSelector): readonly Problem[] {
@@ -85,6 +100,17 @@ export class SelectorJudge {
     return problems;
   }
 
+  /** Returns a warning for each API key that does not exist now, and may be added later. */
+  #missingKeys(path: Path, { keys = [] }: PrincipalSelector): string[] {
+    if (!this.#knowsKeys || this.keyNames !== undefined) return [];
+    const known = this.#apiKeys.map(({ name }) => name);
+    return keys.flatMap((key, index) => {
+      if (known.includes(key)) return [];
+      const message = `no such API key in auth or in its key file${didYouMean(suggest(key, known))}`;
+      return [problemLine(this.#document.problem([...path, 'keys', index], message))];
+    });
+  }
+
   /** Returns a warning for each group that nobody can be in who matches the other lists. */
   #emptyGroups(path: Path, selector: PrincipalSelector): string[] {
     return (selector.groups ?? []).flatMap((group, index) => {
@@ -98,7 +124,7 @@ export class SelectorJudge {
     const ofTokens = [scopes, subjects, issuers, clients, ...Object.values(claims)];
     const mayHaveKey = ofTokens.every((list) => list === undefined);
     const mayHaveToken = keys === undefined;
-    if (mayHaveKey && this.keyNames === undefined) return undefined;
+    if (mayHaveKey && !this.#knowsKeys) return undefined;
     if (mayHaveToken && this.issuers.length > 0 && this.#hasGroupClaims) return undefined;
     const ofKeys =
       keys === undefined ? this.#groups : groupsOf(this.#apiKeys.filter(({ name }) => keys.includes(name)));
@@ -115,6 +141,6 @@ export class SelectorJudge {
   }
 }
 
-function groupsOf(keys: GatewaySettings['auth']['apiKeys']): ReadonlySet<string> {
+function groupsOf(keys: readonly KnownKey[]): ReadonlySet<string> {
   return new Set(keys.flatMap(({ groups = [] }) => groups));
 }

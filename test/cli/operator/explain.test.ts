@@ -249,6 +249,25 @@ test('explain knows the groups of keys in the config', BOUNDED, async () => {
   }
 });
 
+// N-89
+test('validate warns of a grant for a key that the key file lacks', BOUNDED, async () => {
+  const keyFile = join(folder, 'validated.json');
+  await writeFile(keyFile, JSON.stringify({ version: 1, keys: storedKeys }), { mode: 0o600 });
+  const grantTo = (access: Access) => ({ ...access, grants: [{ roles: ['dev'], keys: ['dev-key', 'dev-kye'] }] });
+  const warningsOf = async (auth: object) => {
+    const file = await configWith('key-names.json', grantTo, { auth });
+    const { stderr } = await runCli(['validate', '--config', file], folder, { HOME: folder }, 30_000);
+    return stderr.split('\n').filter((line) => line.includes('grants'));
+  };
+  const [warning, ...others] = await warningsOf({ keyFile });
+  assert.match(
+    warning ?? '',
+    /^warning: \S*key-names\.json:\d+:\d+ gateway\.access\.grants\[0\]\.keys\[1\]: no such API key/,
+  );
+  assert.deepEqual(others, []);
+  assert.deepEqual(await warningsOf({ keyFile: join(folder, 'nosuch.json') }), [], 'no key is known');
+});
+
 test('explain knows the groups of keys in a key file, as the gateway does', BOUNDED, async () => {
   const keyFile = join(folder, 'keys.json');
   await writeFile(keyFile, JSON.stringify({ version: 1, keys: storedKeys }), { mode: 0o600 });

@@ -99,3 +99,23 @@ for (const { place, line, key } of PLACES) {
     }
   });
 }
+
+// N-89
+test('a grant or rate for a key or group that the key file lacks is a warning', async () => {
+  const storedKeys = [{ name: 'ann', groups: ['ops'] }, { name: 'bob' }];
+  const auth = `${KEY}, keyFile: keys.json`;
+  for (const { place } of PLACES) {
+    const warningsOf = async (to: string) => (await loadText(fileWith(place, to, auth), { storedKeys })).warnings;
+    const about = async (to: string) => (await warningsOf(to)).filter((line) => /grants|rates/.test(line)).join('\n');
+    assert.match(
+      await about('keys: [ci, ann, anne]'),
+      /\.keys\[2\]: no such API key in auth or in its key file \(did you mean "ann"\?\)$/,
+    );
+    assert.match(
+      await about('groups: [dev, ops, sales]'),
+      /\.groups\[2\]: nobody is in this group: no API key names it/,
+    );
+    assert.match(await about('keys: [bob], groups: [ops]'), /\.groups\[0\]: nobody is in this group: none of these/);
+    assert.equal(await about('keys: [ann], groups: [ops]'), '');
+  }
+});
