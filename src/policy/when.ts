@@ -1,4 +1,6 @@
-import { type ASTNode, Environment, ParseError, type ParseResult } from '@marcbachmann/cel-js';
+import { isDeepStrictEqual } from 'node:util';
+import { type ASTNode, Environment, ParseError, type ParseResult, serialize } from '@marcbachmann/cel-js';
+import { isRecord } from '../json/record.ts';
 import type { ClaimConfig, ClaimType } from './access-config.ts';
 import { type Facts, factsOf, isKnownEarly } from './expression.ts';
 import { and, choice, FAILS, FALSE, not, or, type Outcomes, TRUE, UNKNOWN } from './outcomes.ts';
@@ -113,10 +115,27 @@ type Part =
   | { readonly kind: 'known'; readonly evaluate: ParseResult }
   | { readonly kind: 'late' };
 
+/**
+ * Returns a part of a condition as an expression of its own; undefined if it cannot be separated. The text of a node has no parentheses around its
+ * first and last operand, as in `!(a || b)`, so that it may be no expression; and the library does not write every number exactly.
+ */
+function parsedAlone(environment: Environment, node: ASTNode): ParseResult | undefined {
+  return [node.input.slice(node.range.start, node.range.end), serialize(node)]
+    .map((text) => parse(environment, text))
+    .filter((made) => typeof made !== 'string')
+    .find(({ ast }) => isDeepStrictEqual(bare(ast), bare(node)));
+}
+
+/** Returns an expression, or an argument of one, without its places in the text. */
+function bare(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map((one) => bare(one));
+  return isRecord(value) && 'op' in value && 'range' in value ? { op: value['op'], args: bare(value['args']) } : value;
+}
+
 function partOf(environment: Environment, node: ASTNode): Part {
   if (isKnownEarly(node)) {
-    // The text of a node has no outer parentheses, so that it is parsed alone.
-    return { kind: 'known', evaluate: environment.parse(node.input.slice(node.range.start, node.range.end)) };
+    const evaluate = parsedAlone(environment, node);
+    return evaluate === undefined ? { kind: 'late' } : { kind: 'known', evaluate };
   }
   if (node.op === '&&' || node.op === '||') {
     const [a, b] = node.args;

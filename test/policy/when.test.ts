@@ -42,6 +42,13 @@ const EARLY_CASES = [
   { text: '!(claims.level > 3.0 && args.a == 1)', expected: TRUE | FAILS },
   { text: 'claims.dept == "hr" ? args.a == 1 : false', expected: FALSE },
   { text: 'tool.readOnly && upstream == "github"', expected: TRUE },
+  { text: '!(tool.readOnly)', expected: FALSE },
+  { text: '!(tool.destructive || tool.idempotent) && args.a == 1', expected: UNKNOWN },
+  { text: '(tool.readOnly || tool.idempotent) && (tool.openWorld || tool.idempotent)', expected: TRUE },
+  { text: '(tool.destructive || tool.idempotent) && (tool.openWorld) && args.a == 1', expected: FALSE },
+  { text: 'args.a == 1 || (upstream).startsWith(("git")) && "eng" in (principal.groups)', expected: TRUE },
+  { text: 'args.a == 1 && (upstream + ("x")) == ("a\\n\\u00e9" + ("y"))', expected: FALSE },
+  { text: '!(1.00000000001 > 1.0)', expected: UNKNOWN },
 ];
 
 for (const { text, expected } of EARLY_CASES) {
@@ -58,6 +65,8 @@ const CALL_CASES = [
   { text: 'args.path.startsWith("/pub/")', args: { path: ['/pub/x'] }, expected: FAILS },
   { text: 'args.ids.all(x, x < 10)', args: { ids: [1, 2] }, expected: TRUE },
   { text: 'now.getHours() == 12', args: {}, expected: TRUE },
+  { text: '!(1.00000000001 > 1.0)', args: {}, expected: FALSE },
+  { text: '!(tool.readOnly || args.a == 1)', args: { a: 1 }, expected: FALSE },
 ];
 
 for (const { text, args, expected } of CALL_CASES) {
