@@ -72,3 +72,48 @@ test('a group in a condition that nobody can be in is a warning with its place',
   const expected = /:12:19 gateway\.access\.roles\.r\.deny\[0\]\.when: nobody is in this group: .* \(at character 1\)$/;
   assert.match(warnings[0] ?? '', expected);
 });
+
+const rule = (own: string, grant = 'anyone: true') => `mcpServers:
+  a: { command: x }
+  b: { command: x, disabled: true }
+gateway:
+  access:
+    roles:
+      r: { ${own} }
+    grants: [{ roles: [r], ${grant} }]
+`;
+const PLACE = /^config\.yaml:7:\d+ gateway\.access\.roles\.r\S*\.when: is true for no upstream, endpoint and kind/;
+
+// N-89
+test('a condition that is true at no place of its rule is a problem with its place', async () => {
+  const never = [
+    rule(`upstreams: [a], when: 'upstream == "b"'`),
+    rule(`upstreams: [a], when: 'args.n > 1 && (upstream == "b" || upstream.endsWith("b"))'`),
+    rule(`when: 'upstream == "a" && endpoint == "b"'`),
+    rule(`when: 'endpoint == "a"'`, 'anyone: true, endpoints: [/mcp]'),
+    rule(`tools: [x], when: 'tool.kind == "prompt"'`),
+    rule(`deny: [{ resources: [x], when: '!(tool.kind in ["resource", "template"]) && now.getHours() > 8' }]`),
+  ];
+  for (const text of never) {
+    const [problem = '', ...others] = await problemsOf(text);
+    assert.match(problem, PLACE, text);
+    assert.deepEqual(others, []);
+  }
+});
+
+test('a condition that may be true at a place of its rule is no problem', async () => {
+  const possible = [
+    rule(`upstreams: [a, b], when: 'upstream == "b" && endpoint == ""'`),
+    rule(`upstreams: [a], when: 'upstream == "b" || args.n > 1'`),
+    rule(`when: 'endpoint == "b" && upstream == "b" && tool.kind != "tool" && tool.name == "x"'`),
+    rule(`tools: [x], when: 'tool.kind == "prompt" ? args.n > 1 : tool.readOnly'`),
+    rule(`deny: [{ when: 'upstream == "a" && 1 / 0 > 1' }]`),
+  ];
+  for (const text of possible) assert.deepEqual((await loadText(text)).warnings, [], text);
+});
+
+test('a constant condition that switches a rule off is a warning', async () => {
+  const { warnings } = await loadText(rule(`upstreams: [a], when: 'args.n > 1 && false'`));
+  assert.equal(warnings.length, 1);
+  assert.match(warnings[0] ?? '', /:7:\d+ gateway\.access\.roles\.r\.when: is never true, so this rule never matches$/);
+});
