@@ -52,6 +52,8 @@ function seriesText(name: string, { labels, counts, sum }: Series): string {
 
 /** The latest series of a tool or method, with the other values that select it. */
 interface Recent {
+  /** True if the text that finds this entry names a tool. A tool may have the name of a method, such as `ping`. */
+  readonly isTool: boolean;
   readonly error: string | undefined;
   readonly revision: string;
   readonly transport: string;
@@ -92,15 +94,17 @@ export class Durations {
     const { error, revision, transport } = operation;
     // A tool name implies its method, because only calls have one.
     const subject = operation.tool ?? operation.method;
+    const isTool = operation.tool !== undefined;
     let recent = this.#recent.get(subject);
     if (
       recent === undefined ||
+      recent.isTool !== isTool ||
       recent.error !== error ||
       recent.revision !== revision ||
       recent.transport !== transport ||
       recent.upstream !== upstream
     ) {
-      recent = { error, revision, transport, upstream, series: this.#find(operation, upstream) };
+      recent = { isTool, error, revision, transport, upstream, series: this.#find(operation, upstream) };
       if (METHODS.has(operation.method) && this.#recent.size < MAX_SERIES) this.#recent.set(detach(subject), recent);
     }
     const { series } = recent;

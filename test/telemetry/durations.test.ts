@@ -38,6 +38,16 @@ test('each outcome, revision, transport and upstream has a series of its own', a
   assert.deepEqual(await values('d_seconds_count', 'upstream="files"'), [2]);
 });
 
+test('a tool and a method of the same name have a series each', async () => {
+  const { durations, values } = durationsOf();
+  for (let n = 0; n < 2; n++) {
+    durations.observe({ ...CALL, tool: 'ping' }, 1);
+    durations.observe({ ...CALL, tool: undefined, method: 'ping' }, 1);
+  }
+  assert.deepEqual(await values('d_seconds_count', 'mcp_method_name="tools/call"', 'gen_ai_tool_name="ping"'), [2]);
+  assert.deepEqual(await values('d_seconds_count', 'mcp_method_name="ping"', 'gen_ai_tool_name=""'), [2]);
+});
+
 // G5
 test('invented methods share a series, and so do tools beyond the bound', async () => {
   const { durations, values } = durationsOf();
