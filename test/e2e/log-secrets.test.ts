@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { initialize, post, rpc } from '../downstream/client.ts';
@@ -20,6 +21,10 @@ const TALKS = `console.error('ERROR: refused', process.env.API_KEY, process.argv
 test('no secret of the config is in any line at level trace, whatever fails', { timeout: 120_000 }, async () => {
   await using upstream = await legacyUpstream({ tools: [] });
   const headers = { Authorization: `Bearer ${canary()}`, 'X-Key': canary() };
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-npx-'));
+  const npx = join(dir, 'npx');
+  // As npm does in its messages.
+  await writeFile(npx, '#!/bin/sh\necho "npm error: cannot run $*" >&2\nexit 1\n', { mode: 0o700 });
   const good = {
     remote: { url: `${upstream.url}?key=${canary()}`, headers, start: 'eager' },
     // Nothing listens there.
@@ -31,6 +36,7 @@ test('no secret of the config is in any line at level trace, whatever fails', { 
       env: { API_KEY: canary() },
       start: 'eager',
     },
+    npx: { command: npx, args: ['-y', 'x', `--token=${canary()}`], start: 'eager' },
   };
   const gateway = { logLevel: 'trace', accessLog: 'all' };
   await using running = await startGateway({ mcpServers: good, gateway });
@@ -55,5 +61,7 @@ test('no secret of the config is in any line at level trace, whatever fails', { 
   assert.deepEqual(leaks, []);
   assert.match(logs, /"severity":"error"/, 'stderr is logged');
   assert.match(logs, /ERROR: refused \[redacted\]/);
+  assert.match(logs, /npm error: cannot run -y x --token=\[redacted\]/);
   assert.ok(!logs.includes(session.slice(0, 40)), 'the id of a session');
+  await rm(dir, { recursive: true });
 });

@@ -5,11 +5,12 @@ import { basename, dirname, join } from 'node:path';
 import type { Logger } from 'pino';
 import type { StdioTarget } from '../../../config/upstream-config.ts';
 import { LIMITS, type LimitName } from '../../../limits.ts';
-import { LineSplitter } from '../../../protocol/framing/lines.ts';
 import { PRINTER_BEGIN, PRINTER_END, type Launch, parsePrinterOutput } from './printed-launch.ts';
 import { ProcessGroup } from '../process-group.ts';
 import type { ProcessGuard } from '../process-guard.ts';
+import { StderrLog } from '../stderr-log.ts';
 import { TAG_NAME } from '../tagged-processes.ts';
+import { configSecrets } from './config-secrets.ts';
 import { isUvx, uvxPrinter, uvxLaunch, printerRun } from './uvx-command.ts';
 
 /** The printer for npm, which runs it in place of a shell. It prints the command for the shell, and its environment. */
@@ -22,7 +23,6 @@ printf '%s\\0' ${PRINTER_END}
 /** Longest wait for the exit of a wrapper after it has printed the command. */
 const EXIT_MS = 5_000;
 const KILL_MS = 1_000;
-const STDERR_LINE_BYTES = 16_384;
 
 /** Returns whether the command is `npx …` or `npm exec …`, without options that concern the shell of npm. */
 export function isNpx({ command, args }: Pick<StdioTarget, 'command' | 'args'>): boolean {
@@ -123,21 +123,24 @@ export class WrapperCommands {
 
   /** Runs a wrapper. Resolves with its stdout when the command is printed or, with `closed`, when the wrapper has ended. */
   async #run(
-    { command, args, cwd }: StdioTarget,
+    target: StdioTarget,
     env: Readonly<Record<string, string>>,
     signal: AbortSignal,
     log: Logger,
     until: 'printed' | 'closed' = 'printed',
   ): Promise<string> {
+    const { command, args, cwd } = target;
     const tag = this.#guard.tagged.next('wrapper');
     const stdio = ['ignore', 'pipe', 'pipe'] as const;
     const child = spawn(command, args, { cwd, env: { ...env, [TAG_NAME]: tag }, detached: true, stdio: [...stdio] });
     const group = child.pid === undefined ? undefined : new ProcessGroup(child, child.pid, tag, this.#guard, log);
     const kill = () => group?.kill();
     signal.addEventListener('abort', kill, { once: true });
+    // npm and uv repeat arguments and variables in their messages.
+    const stderr = new StderrLog({ log, secrets: configSecrets(target), onLimit: this.#onLimit });
     let isPrinted = false;
     try {
-      const output = await outputOf(child, log, until);
+      const output = await outputOf(child, stderr, until);
       if (output.length > LIMITS.npxOutputChars) this.#onLimit?.('npxOutputChars');
       isPrinted = output.includes(PRINTER_END);
       return output;
@@ -148,7 +151,7 @@ export class WrapperCommands {
   }
 }
 
-function outputOf(child: ChildProcess, log: Logger, until: 'printed' | 'closed'): Promise<string> {
+function outputOf(child: ChildProcess, stderr: StderrLog, until: 'printed' | 'closed'): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   let output = '';
   child.stdout?.setEncoding('utf8').on('data', (text: string) => {
@@ -156,8 +159,7 @@ function outputOf(child: ChildProcess, log: Logger, until: 'printed' | 'closed')
     const isPrinted = until === 'printed' && output.includes(`${PRINTER_END}\0`);
     if (isPrinted || output.length > LIMITS.npxOutputChars) resolve(output);
   });
-  const stderrLines = new LineSplitter(STDERR_LINE_BYTES, (line) => log.debug({ line }, 'upstream stderr'));
-  child.stderr?.on('data', (chunk: Buffer) => stderrLines.push(chunk));
+  child.stderr?.on('data', (chunk: Buffer) => stderr.push(chunk)).on('end', () => stderr.end());
   child.once('error', reject);
   child.once('close', () => resolve(output));
   return promise;

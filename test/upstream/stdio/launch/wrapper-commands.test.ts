@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { pino } from 'pino';
+import { type Logger, pino } from 'pino';
 import type { LimitName } from '../../../../src/limits.ts';
 import { parsePrinterOutput } from '../../../../src/upstream/stdio/launch/printed-launch.ts';
 import { isNpx, WrapperCommands } from '../../../../src/upstream/stdio/launch/wrapper-commands.ts';
@@ -23,18 +23,19 @@ interface FindOptions {
   readonly cwd?: string;
   readonly env?: Readonly<Record<string, string>>;
   readonly onLimit?: (limit: LimitName) => void;
+  readonly log?: Logger;
 }
 
 async function find(
   command: string,
   args: readonly string[],
-  { cwd = ROOT, env = {}, onLimit = () => {} }: FindOptions = {},
+  { cwd = ROOT, env = {}, onLimit = () => {}, log = LOG }: FindOptions = {},
 ) {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-npx-'));
   const guard = new ProcessGuard(LOG);
   try {
     const { PATH = '', HOME = '' } = process.env;
-    const commands = new WrapperCommands(dir, guard, LOG, onLimit);
+    const commands = new WrapperCommands(dir, guard, log, onLimit);
     const signal = AbortSignal.timeout(PATIENCE_MS);
     return await commands.find('up', target(command, args, cwd), { PATH, HOME, ...env }, signal);
   } finally {
@@ -104,4 +105,22 @@ test('limit npxOutputChars: with longer output, the wrapper runs the server', TI
   assert.equal(await find(flood, [], { onLimit: (limit) => limits.push(limit) }), undefined);
   assert.deepEqual(limits, ['npxOutputChars']);
   await rm(dir, { recursive: true });
+});
+
+// N-07
+test('the stderr of a wrapper is logged without secrets, escaped and bounded', TIMEOUT, async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-npx-'));
+  const loud = join(dir, 'npx');
+  await writeFile(loud, '#!/bin/sh\nprintf "npm error $* \\001\\n%.0s" $(seq 1000) >&2\n', { mode: 0o700 });
+  const lines: string[] = [];
+  const log = pino({ level: 'debug' }, { write: (line: string) => lines.push(line) });
+  const limits: LimitName[] = [];
+  await find(loud, ['x', '--token=secret-0123'], { log, onLimit: (limit) => limits.push(limit) });
+  await rm(dir, { recursive: true });
+  const printed = lines.filter((line) => line.includes('"upstream stderr"'));
+  assert.match(printed[0] ?? '', /"line":"npm error x --token=\[redacted\] \\\\u0001"/);
+  assert.ok(printed.length < 1_000, `${printed.length} lines`);
+  assert.ok(lines.some((line) => line.includes('lines of upstream stderr are not logged')));
+  assert.ok(limits.includes('stderrLinesPerSecond'));
+  assert.ok(!lines.join('').includes('secret-0123'));
 });
