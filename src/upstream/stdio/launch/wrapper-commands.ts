@@ -129,6 +129,8 @@ export class WrapperCommands {
     log: Logger,
     until: 'printed' | 'closed' = 'printed',
   ): Promise<string> {
+    // An abort during the waits before would not be noticed by a listener.
+    if (signal.aborted) return '';
     const { command, args, cwd } = target;
     const tag = this.#guard.tagged.next('wrapper');
     const stdio = ['ignore', 'pipe', 'pipe'] as const;

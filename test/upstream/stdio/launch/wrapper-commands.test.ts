@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { access, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -24,19 +24,19 @@ interface FindOptions {
   readonly env?: Readonly<Record<string, string>>;
   readonly onLimit?: (limit: LimitName) => void;
   readonly log?: Logger;
+  readonly signal?: AbortSignal;
 }
 
 async function find(
   command: string,
   args: readonly string[],
-  { cwd = ROOT, env = {}, onLimit = () => {}, log = LOG }: FindOptions = {},
+  { cwd = ROOT, env = {}, onLimit = () => {}, log = LOG, signal = AbortSignal.timeout(PATIENCE_MS) }: FindOptions = {},
 ) {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-npx-'));
   const guard = new ProcessGuard(LOG);
   try {
     const { PATH = '', HOME = '' } = process.env;
     const commands = new WrapperCommands(dir, guard, log, onLimit);
-    const signal = AbortSignal.timeout(PATIENCE_MS);
     return await commands.find('up', target(command, args, cwd), { PATH, HOME, ...env }, signal);
   } finally {
     await guard[Symbol.asyncDispose]();
@@ -123,4 +123,14 @@ test('the stderr of a wrapper is logged without secrets, escaped and bounded', T
   assert.ok(lines.some((line) => line.includes('lines of upstream stderr are not logged')));
   assert.ok(limits.includes('stderrLinesPerSecond'));
   assert.ok(!lines.join('').includes('secret-0123'));
+});
+
+// N-07
+test('no wrapper is started for a start that was aborted meanwhile', TIMEOUT, async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-npx-'));
+  const npx = join(dir, 'npx');
+  await writeFile(npx, `#!/bin/sh\ntouch '${dir}/started'\n`, { mode: 0o700 });
+  assert.equal(await find(npx, ['x'], { signal: AbortSignal.abort() }), undefined);
+  await assert.rejects(access(join(dir, 'started')));
+  await rm(dir, { recursive: true });
 });
