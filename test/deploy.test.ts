@@ -244,6 +244,7 @@ const COMPOSE = z
           mem_limit: z.string().optional(),
           restart: z.string().optional(),
           profiles: z.array(z.string()).optional(),
+          tmpfs: z.array(z.string()).default([]),
           sysctls: z.record(z.string(), z.number()).optional(),
         })
         .loose(),
@@ -267,6 +268,14 @@ test('each lasting service of the compose file starts again, also after a reboot
   for (const [name, { restart }] of Object.entries(COMPOSE.services)) {
     assert.equal(restart, name === 'keys' ? undefined : 'unless-stopped', name);
   }
+});
+
+test('programs in a state directory in memory can be executed', () => {
+  // The printers for npx and uvx are there. An engine mounts a tmpfs with noexec by default.
+  const mounts = Object.values(COMPOSE.services).flatMap(({ tmpfs }) => tmpfs);
+  const states = mounts.filter((mount) => mount.startsWith('/var/lib/linkspan'));
+  assert.ok(states.length > 0);
+  for (const mount of states) assert.ok(mount.split(/[:,]/).includes('exec'), mount);
 });
 
 // R16
