@@ -37,11 +37,14 @@ export async function lock(options: LockOptions): Promise<number> {
     const ids = config.upstreams.map(({ id }) => id).join(', ');
     throw new CliError(EXIT.usage, `there is no upstream "${only}"; there are: ${ids}`);
   }
+  const pinned = config.upstreams.filter(({ id, lock: own }) => own !== 'off' && (only === undefined || id === only));
+  if (only !== undefined && pinned.length === 0) {
+    throw new CliError(EXIT.usage, `nothing of upstream "${only}" is pinned: its entry has "lock: off"`);
+  }
   const before = await readLock(file, check || only !== undefined);
   if (check && before === undefined) {
     throw new CliError(EXIT.failed, `there is no lock file ${file}; write it with "${COMMAND} lock"`);
   }
-  const pinned = config.upstreams.filter(({ id, lock: own }) => own !== 'off' && (only === undefined || id === only));
   const listed = await listErasOnce({ ...config, upstreams: pinned, profiles: [] });
 
   const stale = only === undefined ? [...(before ?? new Map<string, never>()).keys()] : [];

@@ -118,6 +118,19 @@ test('lock --upstream renews one upstream, and one that fails keeps its entry', 
   assert.deepEqual(JSON.parse(await at.lockFile()), before);
 });
 
+test('lock --upstream refuses an upstream with lock: off, and writes nothing', BOUNDED, async () => {
+  await using at = await place({ loose: { command: process.execPath, args: [DUAL], env: marker(), lock: 'off' } });
+  const refusal = [2, '', 'linkspan: nothing of upstream "loose" is pinned: its entry has "lock: off"\n'];
+  const refused = async (...args: readonly string[]) => {
+    const { code, stdout, stderr } = await at.linkspan('lock', '--upstream', 'loose', ...args);
+    assert.deepEqual([code, stdout, stderr], refusal);
+  };
+  await refused();
+  await assert.rejects(at.lockFile());
+  assert.equal((await at.linkspan('lock')).code, 0);
+  await refused('--check');
+});
+
 test('a broken lock file is an error with its place, and lock writes it again', BOUNDED, async () => {
   await using at = await place();
   await writeFile(join(at.dir, 'linkspan.lock'), '{\n<<<<<<< HEAD\n}');
