@@ -13,8 +13,8 @@ const START_MS = 300_000;
 
 /**
  * Starts every upstream once and stores its lists in the state directory, so that the first client of a later start does not
- * wait for them. If a gateway runs, it stores the lists itself; then only packages are downloaded. Resolves with the exit
- * code: 1 if an upstream could not be listed.
+ * wait for them. If a gateway runs, it stores the lists itself; then only packages are downloaded. Replicas do not read the lists of
+ * the directory. Resolves with the exit code: 1 if an upstream could not be listed.
  *
  * @throws {ConfigError}
  */
@@ -27,6 +27,11 @@ export async function prefetch(options: StartOptions): Promise<number> {
     if (!core.keepsState) {
       printError(
         `a running gateway uses ${config.stateDir} and stores the lists itself; each upstream is started once beside it\n`,
+      );
+    }
+    if (config.redis !== undefined) {
+      printError(
+        `replicas keep the lists in Redis (gateway.redis), and do not read those that this command stores in ${config.stateDir}\n`,
       );
     }
     await core.refresh();

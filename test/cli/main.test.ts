@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -112,6 +113,18 @@ test('prefetch stores the lists of each upstream, and names those that failed', 
     'memory.legacy.json',
     'memory.listed',
   ]);
+});
+
+test('prefetch says that replicas do not read what it stores', BOUNDED, async () => {
+  const state = join(dir, 'prefetched-replica');
+  const gateway = {
+    stateDir: state,
+    redis: { url: 'redis://127.0.0.1:9/0', wrappingKeys: [randomBytes(32).toString('base64')] },
+  };
+  await writeFile(join(dir, 'replica.json'), JSON.stringify({ mcpServers: {}, gateway }));
+  const { code, stderr } = await linkspan(['prefetch', '--config', 'replica.json']);
+  assert.equal(code, 0, stderr);
+  assert.match(stderr, /^replicas keep the lists in Redis .* stores in .*prefetched-replica$/m);
 });
 
 // N-12
