@@ -7,7 +7,7 @@ import { hintsOf } from '../gateway/exchange/gate.ts';
 import type { GrantConfig } from '../policy/access-config.ts';
 import { type Decision, type Item, NO_HINTS } from '../policy/decide.ts';
 import type { Principal } from '../policy/principal.ts';
-import { jsonText, print } from './operator/output.ts';
+import { jsonText, print, printError } from './operator/output.ts';
 import { loadOptions } from './start.ts';
 import { endpointPath } from '../endpoint-path.ts';
 
@@ -35,10 +35,11 @@ export async function policyDiff(oldFile: string, newFile: string, options: Poli
   const { config: before } = await loadConfig(oldFile, loadOptions({}).preview);
   const { config: after } = await loadConfig(newFile, loadOptions({}).preview);
   const stateDir = options.stateDir ?? before.stateDir;
-  const changes = changesBetween(
-    { config: before, gateway: await openOffline(before, stateDir) },
-    { config: after, gateway: await openOffline(after, stateDir) },
-  );
+  const [old, next] = [await openOffline(before, stateDir), await openOffline(after, stateDir)];
+  for (const doubt of new Set([old.doubt, next.doubt])) {
+    if (doubt !== undefined) printError(`warning: ${doubt}\n`);
+  }
+  const changes = changesBetween({ config: before, gateway: old }, { config: after, gateway: next });
   print(options.json ? jsonText(changes) : textOf(changes));
   return changes.length === 0 ? 0 : 1;
 }

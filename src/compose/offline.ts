@@ -1,4 +1,5 @@
 import { viewsOf } from '../catalog/view.ts';
+import { COMMAND } from '../command-name.ts';
 import type { Config } from '../config/config.ts';
 import { Gate } from '../gateway/exchange/gate.ts';
 import { Offers } from '../gateway/lists/offers.ts';
@@ -11,6 +12,8 @@ import { type LastLists, lastLists } from './lists/last-lists.ts';
 /** A config with the last good lists of its upstreams, without a running gateway. */
 export interface OfflineGateway extends LastLists {
   readonly gate: Gate;
+  /** A clause that says which lists are missing, or may be old; undefined if all are there. */
+  readonly doubt: string | undefined;
 }
 
 /**
@@ -25,5 +28,14 @@ export async function openOffline(config: Config, stateDir = config.stateDir): P
   const [log, metrics] = [createLogger('silent'), createMetrics(VERSION)];
   const offers = new Offers({ config, views, audienceOf: () => '', gate, store, log, metrics });
   await offers.restore();
-  return { gate, ...lastLists(offers, views) };
+  const lists = lastLists(offers, views);
+  return { gate, doubt: doubtAbout(config, stateDir, lists), ...lists };
+}
+
+function doubtAbout({ redis, upstreams }: Config, stateDir: string, lists: LastLists): string | undefined {
+  if (redis !== undefined)
+    return `with gateway.redis the last lists are in Redis; this command reads only those in ${stateDir}`;
+  const unlisted = upstreams.flatMap(({ id }) => (lists.isListed(id) ? [] : [`"${id}"`]));
+  if (unlisted.length === 0) return undefined;
+  return `${stateDir} has no last lists of ${unlisted.join(', ')}; a gateway or "${COMMAND} prefetch" stores them there`;
 }

@@ -11,7 +11,7 @@ import { readKeys } from '../keys/open-store.ts';
 import { askGateway } from './admin-client.ts';
 import { CliError, EXIT } from './cli-error.ts';
 import { oneLine } from '../../peer-text.ts';
-import { jsonText, print } from './output.ts';
+import { jsonText, print, printError } from './output.ts';
 import type { PrintOptions } from './status.ts';
 import { findGateway } from './running-gateway.ts';
 import { endpointPath } from '../../endpoint-path.ts';
@@ -67,7 +67,9 @@ async function explainOffline({ as, args, ...asked }: Asked, options: ExplainOpt
   const principal = readPrincipal(as, (key) => keys?.groupsOf(key, Date.now()) ?? []);
   if (typeof principal === 'string') throw new CliError(EXIT.usage, `--as: ${principal}`);
   const parts = { view, catalog: gateway.catalog(view), gate: gateway.gate, lifecycleOf: () => undefined };
-  return explainItem(parts, { ...asked, principal, args });
+  const answer = explainItem(parts, { ...asked, principal, args });
+  if (answer.effect === 'unknown' && gateway.doubt !== undefined) printError(`warning: ${gateway.doubt}\n`);
+  return answer;
 }
 
 /** Returns the description of a principal. @throws {CliError} */

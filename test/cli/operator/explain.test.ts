@@ -142,7 +142,11 @@ test('policy diff prints the items that principals lose or gain, and exits with 
   }));
   const diff = (...files: string[]) => runCli(['policy', 'diff', ...files], folder, { HOME: folder }, 30_000);
   const { code, stdout, stderr } = await diff(gateway.configFile, file);
-  assert.deepEqual([code, stderr], [1, '']);
+  assert.equal(code, 1);
+  assert.match(
+    stderr,
+    /^warning: \S+ has no last lists of "broken"; a gateway or "linkspan prefetch" stores them there\n$/,
+  );
   assert.match(stdout, /^- group dev at \/mcp loses tool local__pid$/m);
   assert.match(stdout, /^\+ group dev at \/mcp gains tool local__fail \(all calls\)$/m);
   assert.match(stdout, /^\+ group dev at \/mcp gains tool other__fail \(all calls\)$/m);
@@ -150,8 +154,25 @@ test('policy diff prints the items that principals lose or gain, and exits with 
   assert.deepEqual(await diff(gateway.configFile, gateway.configFile), {
     code: 0,
     stdout: 'Nobody loses or gains anything that the last lists have.\n',
-    stderr: '',
+    stderr,
   });
+});
+
+test('commands that read the last lists say that those of replicas are in Redis', BOUNDED, async () => {
+  const { mcpServers, gateway: own }: { mcpServers: object; gateway: object } = JSON.parse(
+    await readFile(gateway.configFile, 'utf8'),
+  );
+  const redis = { url: 'redis://127.0.0.1:9/0', wrappingKeys: [randomBytes(32).toString('base64')] };
+  const file = join(folder, 'replica.json');
+  await writeFile(file, JSON.stringify({ mcpServers, gateway: { ...own, redis, stateDir: join(folder, 'none') } }));
+  const warning =
+    /^warning: with gateway\.redis the last lists are in Redis; this command reads only those in \S+none\n$/;
+  for (const command of [
+    ['policy', 'diff', file, file],
+    ['explain', 'tool', 'local__pid', '--as', DEV, '--offline', '--config', file],
+  ]) {
+    assert.match((await runCli(command, folder, { HOME: folder }, 30_000)).stderr, warning, command.join(' '));
+  }
 });
 
 // N-89
