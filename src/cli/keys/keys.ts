@@ -28,6 +28,8 @@ export interface RotateOptions extends KeyOptions {
 /** Lets tools that look for leaked secrets recognise a key. */
 const MARK = 'lsk_';
 const KEY_BYTES = 32;
+/** A later time has a year of more than four digits, which no store of keys accepts. */
+const MAX_TIME_MS = Date.UTC(9999, 11, 31);
 
 /** Makes a key, stores its hash, and prints it once. Resolves with the exit code. */
 export async function createKey(name: string, options: CreateOptions): Promise<number> {
@@ -61,6 +63,7 @@ export async function rotateKey(name: string, options: RotateOptions): Promise<n
   const nowMs = Date.now();
   if (!DURATION.test(options.grace)) throw usage(`--grace: expected a duration such as 1d, got ${options.grace}`);
   const endMs = nowMs + durationMs(options.grace);
+  if (endMs > MAX_TIME_MS) throw usage(`--grace: ${options.grace} ends after the year 9999`);
   const key = newKey();
   let made: StoredKey | undefined;
   await using open = await openKeyStore(options);
@@ -140,6 +143,7 @@ function expiryOf(text: string, nowMs: number): string {
   if (Number.isNaN(atMs))
     throw usage(`--expires: expected a duration such as 90d, or a date such as 2027-01-31, got ${text}`);
   if (atMs <= nowMs) throw usage(`--expires: ${text} is in the past`);
+  if (atMs > MAX_TIME_MS) throw usage(`--expires: ${text} ends after the year 9999`);
   return new Date(atMs).toISOString();
 }
 
