@@ -1,4 +1,5 @@
 import { messageOf } from '../thrown.ts';
+import { rmSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -84,9 +85,20 @@ async function listEras({ offers }: Core, upstream: Upstream): Promise<EraOffers
   return { upstream: id, offers: found, failure: failures.length > 0 ? [...new Set(failures)].join('; ') : undefined };
 }
 
+const END_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
 /** Runs the upstreams of a config with a state directory of their own while `use` runs. */
 async function withTrialCore<T>(config: Config, use: (core: Core) => Promise<T>): Promise<T> {
   const stateDir = await mkdtemp(join(tmpdir(), 'linkspan-validate-'));
+  const removeNow = (signal: NodeJS.Signals): void => {
+    try {
+      rmSync(stateDir, { recursive: true, force: true });
+    } finally {
+      // Nobody listens any more, so that the signal ends this process. The guard of the processes ends the upstreams.
+      process.kill(process.pid, signal);
+    }
+  };
+  for (const signal of END_SIGNALS) process.once(signal, removeNow);
   try {
     const log = createLogger('silent');
     const metrics = createMetrics(VERSION);
@@ -99,5 +111,6 @@ async function withTrialCore<T>(config: Config, use: (core: Core) => Promise<T>)
     }
   } finally {
     await rm(stateDir, { recursive: true, force: true });
+    for (const signal of END_SIGNALS) process.off(signal, removeNow);
   }
 }

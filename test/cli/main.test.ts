@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -8,6 +10,7 @@ import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { type Ran, runCli } from '../support/cli.ts';
 import { MAIN } from '../support/program.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
 const MANIFEST: { version: string; engines: { node: string } } = JSON.parse(
   readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
@@ -176,6 +179,23 @@ async function tryConfig(config: object): Promise<Ran> {
   await writeFile(join(dir, 'gaps.json'), JSON.stringify(config));
   return await linkspan(['validate', '--start', '--config', 'gaps.json']);
 }
+
+test('validate --start removes its state directory when a signal ends it', BOUNDED, async () => {
+  const temporary = await mkdtemp(join(dir, 'tmp-'));
+  const started = join(temporary, 'started');
+  const code = `require('fs').writeFileSync(${JSON.stringify(started)}, ''); process.stdin.resume()`;
+  const mcpServers = { silent: { command: process.execPath, args: ['-e', code] } };
+  await writeFile(join(dir, 'signal.json'), JSON.stringify({ mcpServers }));
+  const own = async () => (await readdir(temporary)).filter((name) => name.startsWith('linkspan-validate-'));
+  const args = [MAIN, 'validate', '--start', '--config', 'signal.json'];
+  const child = spawn(process.execPath, args, { cwd: dir, env: { HOME: dir, TMPDIR: temporary }, stdio: 'ignore' });
+  const exited = once(child, 'exit');
+  await waitUntil(() => existsSync(started));
+  assert.equal((await own()).length, 1);
+  child.kill('SIGINT');
+  assert.deepEqual(await exited, [null, 'SIGINT']);
+  assert.deepEqual(await own(), []);
+});
 
 // N-86
 test('validate --start names what clients would not see', BOUNDED, async () => {
