@@ -5,35 +5,99 @@ const MAX_DECODINGS = 4;
 
 /**
  * `..` in a query or fragment. Servers that parse the URI do not read it as a step, servers that take it for a path do, so it has no one form.
+ * A step right before the query is odd too.
  */
-const CLIMBING_QUERY = /[?#](?:.*\/)?\.\.(?:\/|$)/s;
+const CLIMBING_QUERY = /[?#](?:.*\/)?\.\.(?:\/|$)|[/:]\.\.?[?#]/s;
+/** A segment that may be a step: without one, all servers read the same segments. */
+const MAYBE_STEP = /(?:^|[/:])\./;
 
 const SCHEME = /^([A-Za-z*?][A-Za-z0-9+.*?-]*):/;
+/** Schemes whose URIs have a host of the Internet. @see https://url.spec.whatwg.org/#special-scheme */
+const WITH_DOMAIN = /^(?:https?|wss?|ftp):/i;
+const DRIVE_LETTER = /^[A-Za-z][:|]$/;
 
 /**
  * Returns the canonical form of a URI: `scheme:/host/path`. Spellings that a server may treat as one URI have one
  * form: the cases of scheme and host, percent-encoding, `.` and `..`, empty segments, backslashes, user, port, and a slash at the end.
- * Returns undefined for a text that has no such form, because servers read its steps in different ways.
+ * Returns undefined for a text that has no such form, because servers read its steps or its host in different ways.
  */
 export function canonicalUri(uri: string): string | undefined {
   const slashed = slashedForm(uri);
   if (slashed === undefined) return undefined;
   const plain = withoutIgnored(slashed);
-  return CLIMBING_QUERY.test(plain) || hasUnclearSteps(slashed, plain) ? undefined : canonicalForm(plain, true);
+  const { segments } = stepsOf(restOf(plain), false);
+  if (CLIMBING_QUERY.test(plain) || hasUnclearHost(uri, plain, segments[0])) return undefined;
+  if (MAYBE_STEP.test(plain) && hasUnclearSteps(uri, slashed, plain, segments)) return undefined;
+  return canonicalForm(plain, segments, true);
 }
 
 /**
  * Returns whether `..` leads to different places: for a parser of paths, which ignores empty segments and takes the host for a segment,
- * and for a parser of URLs (https://url.spec.whatwg.org/#shorten-a-urls-path), which does neither.
+ * and for a parser of URLs (https://url.spec.whatwg.org/#shorten-a-urls-path), which does neither. Nor does it decode slashes, and
+ * a backslash is a slash for some.
  */
-function hasUnclearSteps(slashed: string, plain: string): boolean {
-  // A parser of URLs drops tabs and line breaks first.
-  const [kept, ignored] = [restOf(slashed.replaceAll(/[\t\n\r]/g, '')), restOf(plain)];
-  const ofUrls = stepsOf(kept, true);
-  const host = /^\/\/([^/]+)/.exec(ignored)?.[1];
-  if (host !== undefined && ofUrls.climbs) return true;
-  const segments = ofUrls.segments.map(withoutIgnored).filter((segment) => segment !== '');
-  return segments.join('/') !== stepsOf(ignored, false).segments.join('/');
+function hasUnclearSteps(uri: string, slashed: string, plain: string, ignored: readonly string[]): boolean {
+  const host = /^\/\/([^/]+)/.exec(restOf(plain))?.[1];
+  // A parser of URLs drops tabs and line breaks first, and reads %2e as a dot.
+  const raw = uri.replaceAll(/[\t\n\r]/g, '').replaceAll(/%2e/gi, '.');
+  const expected = ignored.join('/');
+  return [slashed.replaceAll(/[\t\n\r]/g, ''), raw, raw.replaceAll('\\', '/')].some((text) => {
+    const { segments, climbs, leavesDrive } = stepsOf(restOf(text), true);
+    const read = plainForm(segments.join('/'));
+    return (host !== undefined && climbs) || leavesDrive || read === undefined || unstepped(read) !== expected;
+  });
+}
+
+/** Returns the segments of a path without empty ones and `.`. */
+function unstepped(path: string): string {
+  const segments = path.split('/');
+  return segments.filter((segment) => segment !== '' && segment !== '.').join('/');
+}
+
+/**
+ * Returns whether parsers find different hosts. Some end the host at a backslash, some decode the URI before they look for the host, and
+ * parsers of URLs read a name or address in many spellings (https://url.spec.whatwg.org/#host-parsing).
+ */
+function hasUnclearHost(uri: string, plain: string, first: string | undefined): boolean {
+  const hasDomain = WITH_DOMAIN.test(plain);
+  const host = first === undefined ? '' : hostOf(first);
+  if (host === '' && (hasDomain || first !== undefined)) return true;
+  if (hasDomain && !isPlainDomain(host)) return true;
+  // Then all parsers read the same text, and the first segment.
+  if (plain === uri && !MAYBE_STEP.test(plain)) return false;
+  const isFile = /^file:/i.test(plain);
+  return [withoutIgnored(uri), plain].some((text) => {
+    const rest = restOf(text);
+    const ofUrls = hasDomain ? /^[\\/]*([^\\/?#]*)/ : /^[\\/]{2}([^\\/?#]+)/;
+    return [ofUrls, /^\/\/([^/?#]+)/].some((pattern) => {
+      const authority = pattern.exec(rest)?.[1];
+      if (authority === undefined) return false;
+      // The password may have encoded slashes for some parsers.
+      const named = decode(authority.replace(/^.*@/s, ''))?.normalize('NFC');
+      // Servers of files read the path, and ignore the host.
+      return named === undefined || hostOf(named) !== host || (isFile && named.includes('/'));
+    });
+  });
+}
+
+/** Returns whether a host has the spelling that parsers of URLs make of it. An IPv4 address inside of an IPv6 address is another spelling. */
+function isPlainDomain(host: string): boolean {
+  const isOdd = host.endsWith('.') || host.startsWith('[::ffff:');
+  return !isOdd && URL.parse(`http://${host}/`)?.hostname === host;
+}
+
+/** Returns the host in a decoded authority, or in the first segment of a path. */
+function hostOf(authority: string): string {
+  const [named = ''] = withoutIgnored(authority).split(/[/?#]/, 1);
+  return bareHost(named).toLowerCase();
+}
+
+/** Returns a host without user, port and the dot at the end. The last `@` ends the user. */
+function bareHost(authority: string): string {
+  return authority
+    .replace(/^.*@/s, '')
+    .replace(/(?<=^[A-Za-z])\|$|:\d*$/, '')
+    .replace(/\.$/, '');
 }
 
 function restOf(text: string): string {
@@ -44,26 +108,25 @@ function restOf(text: string): string {
 /** Segments of `//` and the host, which no step of a URL leaves. */
 const AUTHORITY_SEGMENTS = 3;
 
-/** Resolves `.` and `..`. `climbs` is true if a step leaves the host. */
-function stepsOf(
-  rest: string,
-  keepsEmpty: boolean,
-): { readonly segments: readonly string[]; readonly climbs: boolean } {
+/** Resolves `.` and `..`. `climbs` is true if a step leaves the host, `leavesDrive` if one leaves a drive of Windows. */
+function stepsOf(rest: string, keepsEmpty: boolean) {
   const segments: string[] = [];
   let climbs = false;
+  let leavesDrive = false;
   for (const segment of rest.split('/')) {
     if (segment === '..') {
       climbs ||= segments.length <= AUTHORITY_SEGMENTS;
+      leavesDrive ||= DRIVE_LETTER.test(segments.at(-1) ?? '');
       segments.pop();
     } else if (segment !== '.' && (segment !== '' || keepsEmpty)) segments.push(segment);
   }
-  return { segments, climbs };
+  return { segments, climbs, leavesDrive };
 }
 
 /** Returns the canonical form of a glob over URIs. A first segment with a wildcard may stand for a path, so its case is kept. */
 export function canonicalGlob(glob: string): string {
   const plain = plainForm(glob);
-  return plain === undefined ? glob : canonicalForm(plain, false);
+  return plain === undefined ? glob : canonicalForm(plain, stepsOf(restOf(plain), false).segments, false);
 }
 
 /**
@@ -87,16 +150,19 @@ function withoutIgnored(text: string): string {
   return text.replaceAll(/[\s\p{Cc}]/gu, '');
 }
 
-function canonicalForm(plain: string, isUri: boolean): string {
+function canonicalForm(plain: string, [first, ...path]: readonly string[], isUri: boolean): string {
   const scheme = SCHEME.exec(plain)?.[1];
-  const [host, ...path] = stepsOf(restOf(plain), false).segments;
-  const named = host
-    ?.replace(/^[^@]*@/, '')
-    .replace(/:\d*$/, '')
-    .replace(/\.$/, '');
-  const authority = isUri || !/[*?]/.test(named ?? '') ? named?.toLowerCase() : named;
-  const joined = authority === undefined ? '' : [authority, ...path].join('/');
+  const joined = first === undefined ? '' : [authorityForm(plain, first, isUri), ...path].join('/');
   return scheme === undefined ? joined : `${scheme.toLowerCase()}:/${joined}`;
+}
+
+/** Returns the canonical form of the first segment. In a glob, `?` is a wildcard, and begins no query. */
+function authorityForm(plain: string, first: string, isUri: boolean): string {
+  if (isUri) return hostOf(first) + (/[?#].*$/s.exec(first)?.[0] ?? '');
+  const host = bareHost(first);
+  if (/[*?]/.test(host)) return host;
+  const spelled = WITH_DOMAIN.test(plain) ? URL.parse(`http://${host}/`)?.hostname : undefined;
+  return spelled ?? host.toLowerCase();
 }
 
 /** Decodes percent-encoding until there is none. */

@@ -5,6 +5,7 @@ import type { ItemKind } from '../../src/catalog/items/kind.ts';
 import { LIMITS } from '../../src/limits.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import type { Principal } from '../../src/policy/principal.ts';
+import * as fc from '../support/fast-check.ts';
 import { random } from '../support/random.ts';
 import { accessOf, keyOf, tokenOf } from './policies.ts';
 import { SEED } from '../support/seed.ts';
@@ -91,6 +92,92 @@ const ONE_DENIED = [
   ['file:///*Key*', 'file:///home/private%4Bey'],
   ['file:///*Key*', 'file:///privateKey'],
 ] as const;
+
+const ONE_HOST = [
+  'https://a@b@internal.example.com/x',
+  'https://a%40b@internal.example.com/x',
+  'https://a%2Fb@internal.example.com/x',
+  'https://internal.example.com?q=x@y',
+  'https://internal.example.com#x@y',
+  'https://internal.example.com:443?x',
+  'https://in%C2%ADternal.example.com/x',
+  'https://ｉnternal.example.com/x',
+  'https://internal。example.com/x',
+  'https:\\\\internal.example.com\\x',
+  'https://internal.example.com\\@other/',
+  'ht\ttps://inter\nnal.example.com/x',
+  'https:/internal.example.com/x',
+  'https:////internal.example.com/x',
+  'HTTPS:internal.example.com./x',
+  'HTTPS://internal.example.com/x/%252e%252e/%252e%252e/y',
+];
+
+for (const uri of ONE_HOST) {
+  // SEC-09
+  test(`a rule about https://internal.example.com/* is about ${JSON.stringify(uri)}`, () => {
+    assert.equal(URL.parse(uri)?.hostname.replace(/\.$/, ''), 'internal.example.com');
+    const role = { upstreams: ['web'], deny: [{ resources: ['https://internal.example.com/*'] }] };
+    assert.equal(effectOf(role, item('resource', 'web', uri)), 'deny');
+    assert.equal(effectOf(role, item('resource', 'web', 'https://ada@example.com:443/x?u=a@b')), 'allow');
+  });
+}
+
+for (const [address, uri] of [
+  ['127.0.0.1', 'http://2130706433/x'],
+  ['127.0.0.1', 'http://0x7f.1/x'],
+  ['127.0.0.1', 'http://[::ffff:127.0.0.1]/x'],
+  ['[::1]', 'http://[0:0::1]/x'],
+  ['[0::1]', 'http://[::1]/x'],
+] as const) {
+  // SEC-09
+  test(`a rule about http://${address}/* is about ${uri}`, () => {
+    const role = { upstreams: ['web'], deny: [{ resources: [`http://${address}/*`] }] };
+    assert.equal(effectOf(role, item('resource', 'web', uri)), 'deny');
+    assert.equal(effectOf(role, item('resource', 'web', 'http://192.0.2.1/x')), 'allow');
+  });
+}
+
+const PIECES: readonly string[] = [
+  'internal .example.com internal.example.com example.com private x a . .. C: C| / / // \\ @ : :443 :80 ? #'.split(' '),
+  '%2F %5C %40 %3F %23 %2e %252e %25 %C2%AD %69 2130706433 0x7f.1 127.0.0.1 [::1]'.split(' '),
+  ['\t', '\n', ' ', '\u00ad', '\u3002', '\uff0e', '\uff49'],
+].flat();
+const TARGETS = [
+  ['https://internal.example.com/private/*', 'internal.example.com', '/private/'],
+  ['http://127.0.0.1/*', '127.0.0.1', '/'],
+  ['file:///private/*', '', '/private/'],
+  ['file:///C:/private/*', '', '/C:/private/'],
+  ['drive://internal/private/*', 'internal', '/private/'],
+] as const;
+
+// SEC-09
+test('a deny rule is about each URI in which a parser of URLs reads its host and path', () => {
+  let read = 0;
+  const piece = fc.constantFrom(...PIECES);
+  const uris = fc.tuple(
+    fc.constantFrom(...TARGETS),
+    fc.constantFrom('//', '/', '', '///', '\\\\', '/\\'),
+    fc.array(piece, { maxLength: 3 }),
+    fc.constantFrom(true, true, false),
+    fc.array(piece, { maxLength: 5 }),
+    fc.constantFrom('private/', '', 'private'),
+    fc.array(piece, { maxLength: 4 }),
+  );
+  fc.assert(
+    fc.property(uris, ([[glob, host, path], slashes, before, names, between, folder, after]) => {
+      const scheme = (glob.split(':', 1)[0] ?? '').toUpperCase();
+      const uri = [scheme, ':', slashes, ...before, names ? host : '', ...between, folder, ...after].join('');
+      const url = URL.parse(uri);
+      if (url?.protocol !== `${scheme.toLowerCase()}:`) return;
+      if (url.hostname.replace(/\.$/, '') !== host || !url.pathname.startsWith(path)) return;
+      read++;
+      const role = { upstreams: ['web'], deny: [{ resources: [glob] }] };
+      assert.equal(effectOf(role, item('resource', 'web', uri)), 'deny', JSON.stringify([glob, uri, url.href]));
+    }),
+    { numRuns: 20_000 },
+  );
+  assert.ok(read > 200, `${read} URIs`);
+});
 
 for (const [glob, uri] of ONE_DENIED) {
   // SEC-09

@@ -18,6 +18,8 @@ const SAME = [
   'drive://user@board:80/x',
   'drive://board/x/',
   'dri\tve://board/x',
+  'drive://ada@home@board/x',
+  'drive://ada:p%40ss@board:80/x',
 ];
 
 for (const uri of SAME) {
@@ -43,6 +45,11 @@ const UNCLEAR = [
   'file:///secret/ ../x',
   'http://h%6fst/../x',
   'drive://board/../x',
+  'https://h/a%2Fb/../secret/x',
+  'https://h/secret/%252e%252e/x',
+  'https://h/secret/x/..?q',
+  'drive://h/a\\b/../secret/x',
+  'file:///C:/../secret',
 ];
 
 for (const uri of UNCLEAR) {
@@ -50,6 +57,53 @@ for (const uri of UNCLEAR) {
   test(`${JSON.stringify(uri)} has no form, since servers read its steps in different ways`, () => {
     assert.equal(canonicalUri(uri), undefined);
   });
+}
+
+const UNCLEAR_HOSTS = [
+  'https://a%2F@internal.example.com/x',
+  'https://host\\@internal.example.com/x',
+  'https://internal.example.com%2F@other/x',
+  'https://in%C2%ADternal.example.com/x',
+  'https://ｉnternal.example.com/x',
+  'https://internal。example.com/x',
+  'https://faß.de/x',
+  'http://2130706433/x',
+  'http://0x7f.1/x',
+  'http://0177.0.0.1/x',
+  'http://127.1/x',
+  'http://[0:0:0:0:0:0:0:1]/x',
+  'http://[::ffff:7f00:1]/x',
+  'http://internal.example.com../x',
+  'https://user@/internal.example.com/x',
+  'https://./internal.example.com/x',
+  'drive://a%2F@board/x',
+  'drive://a\\@board/x',
+  'drive://ada@/board/x',
+  'file://x%2Fy/secret/key',
+  'file://x\\y/secret/key',
+];
+
+for (const uri of UNCLEAR_HOSTS) {
+  // SEC-09
+  test(`${JSON.stringify(uri)} has no form, since servers read its host in different ways`, () => {
+    assert.equal(canonicalUri(uri), undefined);
+  });
+}
+
+const WITH_HOSTS = [
+  ['https://a@b@Internal.example.com:443?q=x@y/z', 'https:/internal.example.com?q=x@y/z'],
+  ['https:\\\\internal.example.com/x', 'https:/internal.example.com/x'],
+  ['https:internal.example.com./x', 'https:/internal.example.com/x'],
+  ['http://127.0.0.1:8080/x', 'http:/127.0.0.1/x'],
+  ['http://[::1]:8080/x', 'http:/[::1]/x'],
+  ['https://xn--mnchen-3ya.de/x', 'https:/xn--mnchen-3ya.de/x'],
+  ['notes:///日本/x', 'notes:/日本/x'],
+  ['file:///Über uns/x', 'file:/überuns/x'],
+  ['urn:isbn:123', 'urn:/isbn'],
+] as const;
+
+for (const [uri, form] of WITH_HOSTS) {
+  test(`${uri} has the form ${form}`, () => assert.equal(canonicalUri(uri), form));
 }
 
 // SEC-09
