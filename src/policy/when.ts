@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
-import { type ASTNode, Environment, ParseError, type ParseResult, serialize } from '@marcbachmann/cel-js';
+import { type ASTNode, Environment, ParseError, type ParseResult } from '@marcbachmann/cel-js';
 import { isRecord } from '../json/record.ts';
+import { messageOf } from '../thrown.ts';
 import type { ClaimConfig, ClaimType } from './access-config.ts';
 import { type Facts, factsOf, isConstant, isKnownEarly, isOfPlace, reads } from './expression.ts';
 import { and, choice, FAILS, FALSE, not, or, type Outcomes, TRUE, UNKNOWN } from './outcomes.ts';
@@ -89,7 +90,12 @@ export function whenCompiler(claims: readonly ClaimConfig[]): (text: string) => 
     const checked = parsed.check();
     if (!checked.valid) return checked.error === undefined ? 'has a type error' : summaryOf(checked.error);
     if (checked.type !== 'bool') return `must be true or false, and is ${checked.type ?? 'of another type'}`;
-    return compiled(environment, parsed, facts);
+    try {
+      return compiled(environment, parsed, facts);
+    } catch (thrown) {
+      // The reason stands with the place of the condition in the config.
+      return `cannot be compiled: ${messageOf(thrown)}`;
+    }
   };
 }
 
@@ -97,8 +103,7 @@ function parse(environment: Environment, text: string): ParseResult | string {
   try {
     return environment.parse(text);
   } catch (thrown) {
-    if (thrown instanceof ParseError) return summaryOf(thrown);
-    throw thrown;
+    return thrown instanceof ParseError ? summaryOf(thrown) : `cannot be compiled: ${messageOf(thrown)}`;
   }
 }
 
@@ -115,15 +120,26 @@ type Part =
   | { readonly kind: 'known'; readonly evaluate: ParseResult }
   | { readonly kind: 'late' };
 
-/**
- * Returns a part of a condition as an expression of its own; undefined if it cannot be separated. The text of a node has no parentheses around its
- * first and last operand, as in `!(a || b)`, so that it may be no expression; and the library does not write every number exactly.
- */
+/** The tokens that a search for parentheses meets: texts and comments, which may have some inside, and parentheses. */
+const TOKENS = /"""(?:\\.|[^\\])*?"""|'''(?:\\.|[^\\])*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\/\/[^\n]*|[()]/gs;
+
+/** Returns the text of an expression. Its range ends inside of parentheses around its first or last part, so these are added. */
+function textOf({ input, range }: ASTNode): string {
+  const text = input.slice(range.start, range.end);
+  let opened = 0;
+  let unopened = 0;
+  for (const [token] of text.matchAll(TOKENS)) {
+    if (token === '(') opened++;
+    else if (token === ')' && opened > 0) opened--;
+    else if (token === ')') unopened++;
+  }
+  return '('.repeat(unopened) + text + ')'.repeat(opened);
+}
+
+/** Returns a part of a condition as an expression of its own; undefined if it cannot be separated. */
 function parsedAlone(environment: Environment, node: ASTNode): ParseResult | undefined {
-  return [node.input.slice(node.range.start, node.range.end), serialize(node)]
-    .map((text) => parse(environment, text))
-    .filter((made) => typeof made !== 'string')
-    .find(({ ast }) => isDeepStrictEqual(bare(ast), bare(node)));
+  const made = parse(environment, textOf(node));
+  return typeof made !== 'string' && isDeepStrictEqual(bare(made.ast), bare(node)) ? made : undefined;
 }
 
 /** Returns an expression, or an argument of one, without its places in the text. */

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FAILS, FALSE, TRUE, UNKNOWN } from '../../src/policy/outcomes.ts';
+import * as fc from '../support/fast-check.ts';
 import { type Variables, type When, whenCompiler } from '../../src/policy/when.ts';
 
 const compile = whenCompiler([
@@ -48,12 +49,60 @@ const EARLY_CASES = [
   { text: '(tool.destructive || tool.idempotent) && (tool.openWorld) && args.a == 1', expected: FALSE },
   { text: 'args.a == 1 || (upstream).startsWith(("git")) && "eng" in (principal.groups)', expected: TRUE },
   { text: 'args.a == 1 && (upstream + ("x")) == ("a\\n\\u00e9" + ("y"))', expected: FALSE },
-  { text: '!(1.00000000001 > 1.0)', expected: UNKNOWN },
+  { text: '!(1.00000000001 > 1.0)', expected: FALSE },
+  { text: '!(claims.dept == "hr")', expected: TRUE },
+  { text: 'claims.dept == "eng" && ("dev" in claims.roles || claims.level > 3.0)', expected: TRUE },
+  { text: '(claims.dept == "hr" || claims.dept == "eng") && args.a == 1', expected: UNKNOWN },
+  { text: 'args.a == 1 && !(claims.dept == "eng")', expected: FALSE },
+  { text: '(((claims.dept))) == ("(" + ")") && args.a == 1', expected: FALSE },
+  { text: "(claims.dept == ')\\\\\\'(' || (claims.dept == r'''(')(''')) && args.a == 1", expected: FALSE },
+  { text: '(claims.dept == // ) of (all)\n ("hr")) && args.a == 1', expected: FALSE },
 ];
 
 for (const { text, expected } of EARLY_CASES) {
-  test(`before a call, ${text}`.slice(0, 78), () => assert.equal(when(text).outcomes(EARLY), expected));
+  test(`before a call, ${text.replace('\n', ' ')}`.slice(0, 78), () =>
+    assert.equal(when(text).outcomes(EARLY), expected),
+  );
 }
+
+// The texts of parts have the parentheses of the whole.
+test('a condition has the outcome of the whole, wherever its parentheses are', () => {
+  const leaves = fc.constantFrom(
+    'claims.dept == "eng"',
+    'claims.dept == ")("',
+    'claims.level > 3.0',
+    '"dev" in claims.roles',
+    'args.a == 1',
+    'args.b == "("',
+    'size("(" + claims.dept) > (1 + 2) * 3',
+    '(1 + size(claims.dept)) * 2 == (8)',
+  );
+  const { tree } = fc.letrec<{ readonly tree: string }>((tie) => ({
+    tree: fc.oneof(
+      { maxDepth: 4 },
+      leaves,
+      tie('tree').map((one) => `(${one})`),
+      tie('tree').map((one) => `!(${one})`),
+      fc.tuple(tie('tree'), tie('tree')).map(([a, b]) => `${a} && ${b}`),
+      fc.tuple(tie('tree'), tie('tree')).map(([a, b]) => `( ${a} || ${b})`),
+      fc.tuple(tie('tree'), tie('tree'), tie('tree')).map(([a, b, c]) => `((${a}) ? ${b} : (${c} ))`),
+    ),
+  }));
+  let known = 0;
+  fc.assert(
+    fc.property(tree, fc.constantFrom(0, 1), (text, a) => {
+      const made = compile(text);
+      if (typeof made === 'string') return assert.match(made, /Exceeded/, text);
+      const early = made.outcomes(EARLY);
+      const whole = at(text, { a });
+      assert.equal(early & whole, whole, text);
+      if (!made.readsArgs) assert.equal(early, whole, text);
+      if (early !== UNKNOWN) known++;
+    }),
+    { numRuns: 2_000 },
+  );
+  assert.ok(known > 500, `${known} conditions`);
+});
 
 const CALL_CASES = [
   { text: 'args.a == 1', args: { a: 1 }, expected: TRUE },
