@@ -10,6 +10,8 @@ const RETRY_MS = 1_000;
 const NEVER = Number.NEGATIVE_INFINITY;
 
 interface Window {
+  readonly limit: number;
+  readonly windowMs: number;
   /** Units that this process has and has not used. */
   left: number;
   /** End of the window; monotonic ms. */
@@ -50,7 +52,7 @@ export class LeasedRates {
 
   /** Takes one unit. Returns the time to wait if there is none; a promise only if the table must be asked. Never rejects. */
   take(counter: string, limit: number, windowMs: number, nowMs = performance.now()): Wait | Promise<Wait> {
-    const window = this.#window(counter);
+    const window = this.#window(counter, limit, windowMs);
     if (nowMs < window.untilMs) {
       if (window.left > 0) {
         window.left--;
@@ -58,7 +60,7 @@ export class LeasedRates {
       }
       if (nowMs < window.askAgainMs) return window.untilMs - nowMs;
     }
-    return this.#takeMore(counter, window, limit, windowMs);
+    return this.#takeMore(counter, window);
   }
 
   /** Gives a unit back that was not used. */
@@ -67,9 +69,9 @@ export class LeasedRates {
     if (window !== undefined && nowMs < window.untilMs) window.left++;
   }
 
-  async #takeMore(counter: string, window: Window, limit: number, windowMs: number): Promise<Wait> {
+  async #takeMore(counter: string, window: Window): Promise<Wait> {
     for (;;) {
-      window.taking ??= this.#askTable(counter, window, limit, windowMs).finally(() => {
+      window.taking ??= this.#askTable(counter, window).finally(() => {
         window.taking = undefined;
       });
       await window.taking;
@@ -83,8 +85,9 @@ export class LeasedRates {
     }
   }
 
-  async #askTable(counter: string, window: Window, limit: number, windowMs: number): Promise<void> {
+  async #askTable(counter: string, window: Window): Promise<void> {
     const { table, processes } = this.#parts;
+    const { limit, windowMs } = window;
     const wanted = Math.max(1, Math.floor(limit / BLOCKS));
     try {
       const { units, endsInMs } = await table.take(counter, wanted, limit, windowMs);
@@ -116,14 +119,17 @@ export class LeasedRates {
   /** Moves a counter to the end of the order, since its window begins. */
   #renew(counter: string, window: Window): void {
     window.hasShare = false;
+    if (this.#windows.get(counter) !== window) return;
     this.#windows.delete(counter);
     this.#windows.set(counter, window);
   }
 
-  #window(counter: string): Window {
+  /** Returns the window of a counter. Another limit or window of time, after a reload, begins a new one. */
+  #window(counter: string, limit: number, windowMs: number): Window {
     let window = this.#windows.get(counter);
-    if (window === undefined) {
-      window = { left: 0, untilMs: NEVER, askAgainMs: NEVER, hasShare: false, taking: undefined };
+    if (window === undefined || window.limit !== limit || window.windowMs !== windowMs) {
+      const nothing = { left: 0, untilMs: NEVER, askAgainMs: NEVER, hasShare: false, taking: undefined };
+      window = { limit, windowMs, ...nothing };
       // The units of the oldest window are lost until it ends.
       if (setLatest(this.#windows, counter, window, LIMITS.rateCounters)) this.#parts.onLimit('rateCounters');
     }

@@ -107,6 +107,34 @@ test('a unit that was not used is given back', TIMEOUT, async () => {
   assert.notEqual(await rates.take('c', 1, MINUTE_MS), undefined);
 });
 
+test('another limit or window applies at once, also to a rate that is used up', TIMEOUT, async () => {
+  const rates = process(table());
+  const take = async (limit: number, windowMs: number) => await rates.take('c', limit, windowMs);
+  for (let n = 0; n < 2; n++) assert.equal(await take(2, MINUTE_MS), undefined);
+  assert.notEqual(await take(2, MINUTE_MS), undefined);
+  assert.equal(await take(3, MINUTE_MS), undefined, 'a raised limit');
+  for (let n = 0; n < 10; n++) await take(3, MINUTE_MS);
+  assert.equal(await take(3, 1_000), undefined, 'a shorter window');
+});
+
+test('an answer for an earlier limit does not end the window of the new one', TIMEOUT, async () => {
+  const answers: ((units: number) => void)[] = [];
+  const slow: RateTable = {
+    take: async () => {
+      const { promise, resolve } = Promise.withResolvers<number>();
+      answers.push(resolve);
+      return { units: await promise, endsInMs: MINUTE_MS };
+    },
+  };
+  const rates = process(slow);
+  const earlier = rates.take('c', 1, MINUTE_MS);
+  const later = rates.take('c', 2, MINUTE_MS);
+  answers[0]?.(0);
+  assert.notEqual(await earlier, undefined);
+  answers[1]?.(1);
+  assert.equal(await later, undefined);
+});
+
 test('limit rateCounters: a process keeps no more windows', TIMEOUT, async () => {
   const reached: LimitName[] = [];
   const none: RateTable = { take: async () => ({ units: 1, endsInMs: MINUTE_MS }) };
