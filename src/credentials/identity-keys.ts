@@ -4,6 +4,8 @@ import type { KeyRecord, KeyStore } from '../store/key-store.ts';
 
 /** The keys are read again after this time, so that a rotation, here or on another replica, holds soon. */
 const FRESH_MS = 10_000;
+/** Known keys that cannot be read again are used meanwhile, and read after this time. */
+const RETRY_MS = 2_000;
 const PURPOSE = 'linkspan identity tokens, ES256';
 /** The order of the group of P-256. @see https://doi.org/10.6028/NIST.SP.800-186 */
 const ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n;
@@ -41,15 +43,21 @@ async function identityKeyOf({ key: ring, until = Infinity }: KeyRecord): Promis
 export class IdentityKeys {
   #store: KeyStore | undefined;
   #keys: readonly IdentityKey[] = [];
-  #readMs = -Infinity;
+  #staleMs = -Infinity;
   #reading: Promise<void> | undefined;
   #isNeeded = false;
   #issuer: () => string = () => '';
+  readonly #clock: () => number;
+
+  /** @param clock monotonic ms. */
+  constructor(clock: () => number = () => performance.now()) {
+    this.#clock = clock;
+  }
 
   /** Uses the keys of a store. */
   use(store: KeyStore): void {
     this.#store = store;
-    this.#readMs = -Infinity;
+    this.#staleMs = -Infinity;
   }
 
   /** @param issuer returns the origin by which others reach the gateway. */
@@ -67,7 +75,7 @@ export class IdentityKeys {
     return this.#issuer();
   }
 
-  /** Returns the key that signs. @throws {Error} if the keys cannot be read. */
+  /** Returns the key that signs. @throws {Error} if the keys cannot be read, and none is known. */
   async newest(): Promise<IdentityKey> {
     await this.#refresh();
     const newest = this.#keys.at(-1);
@@ -83,7 +91,7 @@ export class IdentityKeys {
   }
 
   async #refresh(): Promise<void> {
-    if (performance.now() - this.#readMs < FRESH_MS) return;
+    if (this.#clock() < this.#staleMs) return;
     this.#reading ??= this.#read().finally(() => {
       this.#reading = undefined;
     });
@@ -91,8 +99,13 @@ export class IdentityKeys {
   }
 
   async #read(): Promise<void> {
-    const records = (await this.#store?.read()) ?? [];
-    this.#keys = await Promise.all(records.map(identityKeyOf));
-    this.#readMs = performance.now();
+    try {
+      const records = (await this.#store?.read()) ?? [];
+      this.#keys = await Promise.all(records.map(identityKeyOf));
+      this.#staleMs = this.#clock() + FRESH_MS;
+    } catch (thrown) {
+      if (this.#keys.length === 0) throw thrown;
+      this.#staleMs = this.#clock() + RETRY_MS;
+    }
   }
 }
