@@ -7,7 +7,7 @@ import type { Egress } from '../egress/egress.ts';
 import type { LimitName } from '../limits.ts';
 import { FairSlots } from './fair-slots.ts';
 import { InactiveTokens } from './inactive-tokens.ts';
-import { introspect } from './introspection-request.ts';
+import { introspect, UnjudgedTokenError } from './introspection-request.ts';
 import { principalOf, type TokenVerdict } from './token-claims.ts';
 
 /** The time that an active token is not asked about again. A revocation at the issuer holds after it. */
@@ -62,7 +62,8 @@ export class Introspection {
       response = await this.#ask(id, token, address);
     } catch (thrown) {
       log.debug({ err: thrown, issuer: this.config.issuer }, 'token cannot be introspected');
-      return { kind: 'undecided', why: 'issuer unreachable' };
+      const isUnjudged = thrown instanceof UnjudgedTokenError;
+      return { kind: 'undecided', why: isUnjudged ? 'issuer refuses to judge it' : 'issuer unreachable' };
     }
     if (response === undefined) return { kind: 'undecided', why: 'too many unknown tokens' };
     if (!response.active) {
@@ -108,6 +109,8 @@ export class Introspection {
       this.#failures = 0;
       return response;
     } catch (thrown) {
+      // Else one odd token would keep all others out.
+      if (thrown instanceof UnjudgedTokenError) throw thrown;
       const delayMs = Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** this.#failures);
       this.#failures++;
       this.#retryMs = clock() + delayMs;

@@ -15,7 +15,7 @@ type Members = Readonly<Record<string, unknown>>;
 async function startIssuer(answers: Readonly<Record<string, Members>> = {}) {
   const asked: { readonly token: string; readonly hint: string; readonly authorization: string | undefined }[] = [];
   const held: ServerResponse[] = [];
-  const state = { holds: false, status: 200, type: 'application/json' };
+  const state = { holds: false, status: 200, type: 'application/json', error: {} };
   const server = createServer((request, response) => {
     void (async () => {
       let body = '';
@@ -24,7 +24,7 @@ async function startIssuer(answers: Readonly<Record<string, Members>> = {}) {
       const [token, hint] = [form.get('token') ?? '', form.get('token_type_hint') ?? ''];
       asked.push({ token, hint, authorization: request.headers.authorization });
       if (state.holds) return void held.push(response);
-      const answer = token in answers ? { active: true, ...answers[token] } : { active: false };
+      const answer = { active: token in answers, ...answers[token], ...state.error };
       response.writeHead(state.status, { 'content-type': state.type }).end(JSON.stringify(answer));
     })();
   }).listen(0, '127.0.0.1');
@@ -143,26 +143,51 @@ test('an inactive token is remembered, and asked about once by many requests', O
   assert.equal(issuer.asked.length, 2);
 });
 
-const OUTAGES: readonly (readonly [what: string, status: number, type: string])[] = [
+const OUTAGES: readonly (readonly [what: string, status: number, type: string, error?: Members])[] = [
   ['500', 500, 'application/json'],
   ['401, since our secret is wrong', 401, 'application/json'],
+  ['400, since it does not know us', 400, 'application/json', { error: 'invalid_client' }],
+  ['403, since we may not ask', 403, 'application/json', { error: 'access_denied' }],
+  ['404', 404, 'text/html'],
+  ['429', 429, 'text/plain'],
   ['a page', 200, 'text/html'],
   ['a signed answer that nobody asked for', 200, 'application/token-introspection+jwt'],
 ];
 
-for (const [what, status, type] of OUTAGES) {
+for (const [what, status, type, error = {}] of OUTAGES) {
   test(`an issuer that answers ${what}: 503`, OPTIONS, async () => {
     await using issuer = await startIssuer({ good: GOOD });
     const { ask, time } = authenticatorOf(issuer.config);
-    Object.assign(issuer.state, { status, type });
+    Object.assign(issuer.state, { status, type, error });
     for (const token of ['good', 'other', 'good']) {
       const verdict = await ask(token);
       assert.ok(verdict.kind === 'refused' && verdict.status === 503, JSON.stringify(verdict));
       assert.equal(verdict.challenge, undefined);
     }
     assert.equal(issuer.asked.length, 1, 'a failing issuer is left alone for a second');
-    Object.assign(issuer.state, { status: 200, type: 'application/json' });
+    Object.assign(issuer.state, { status: 200, type: 'application/json', error: {} });
     time.ms += 1_000;
+    assert.equal((await ask('good')).kind, 'principal');
+  });
+}
+
+const ABOUT_ONE_TOKEN: readonly (readonly [status: number, type: string, error: Members])[] = [
+  [400, 'text/html', {}],
+  [400, 'application/json', { error: 'invalid_request' }],
+  [403, 'text/html', {}],
+  [413, 'text/plain', {}],
+  [431, 'application/json', { message: 'too large' }],
+];
+
+for (const [status, type, error] of ABOUT_ONE_TOKEN) {
+  test(`a token that is answered with ${status} ${type} is 503 alone`, OPTIONS, async () => {
+    await using issuer = await startIssuer({ good: GOOD });
+    const { ask } = authenticatorOf(issuer.config);
+    Object.assign(issuer.state, { status, type, error });
+    const verdict = await ask('odd');
+    assert.ok(verdict.kind === 'refused' && verdict.status === 503, JSON.stringify(verdict));
+    assert.equal(verdict.why, 'issuer refuses to judge it');
+    Object.assign(issuer.state, { status: 200, type: 'application/json', error: {} });
     assert.equal((await ask('good')).kind, 'principal');
   });
 }
