@@ -77,7 +77,10 @@ const withV4 = listOf([
 function embeddedV4(address: string): string | undefined {
   if (!withV4.check(address, 'ipv6')) return undefined;
   // URL writes every IPv6 address with groups in hex.
-  const groups = new URL(`http://[${address}]/`).hostname.slice(1, -1).split(':');
+  const written = new URL(`http://[${address}]/`).hostname.slice(1, -1);
+  // The loopback and the unspecified address have the form of one. https://www.rfc-editor.org/rfc/rfc4291#section-2.5
+  if (written === '::1' || written === '::') return undefined;
+  const groups = written.split(':');
   const [high = '', low = ''] = groups.slice(-2);
   const bits = ((Number.parseInt(high || '0', 16) << 16) | Number.parseInt(low || '0', 16)) >>> 0;
   return [24, 16, 8, 0].map((shift) => (bits >>> shift) & 0xff).join('.');

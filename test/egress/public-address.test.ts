@@ -38,6 +38,14 @@ test('an allowed network allows its addresses in every form, and no others', () 
     assert.equal(some.faultOf(address), address === '11.0.0.1' ? undefined : 'not a public address', address);
 });
 
+test('the loopback address of IPv6 can be allowed, and not by a network of IPv4', () => {
+  for (const address of ['::1', '0:0:0:0:0:0:0:1', '::1%lo'])
+    assert.equal(new PublicAddresses(['::1/128']).faultOf(address), undefined, address);
+  assert.equal(new PublicAddresses(['::1/128']).faultOf('127.0.0.1'), 'not a public address');
+  for (const address of ['::', '::1'])
+    assert.equal(new PublicAddresses(['0.0.0.0/8', '127.0.0.0/8']).faultOf(address), 'not a public address', address);
+});
+
 // SEC-31
 test('the zone of an address hides nothing, and text is no address', () => {
   assert.equal(nowhere.faultOf('::ffff:169.254.169.254%eth0'), 'an address of cloud metadata');
