@@ -53,21 +53,32 @@ export class IssuerMetadata {
 
   async #read(): Promise<TokenEndpoint> {
     const issuer = this.#issuer;
+    let fault: EgressError | undefined;
     for (const url of metadataUrls(issuer)) {
       const response = await this.#egress.fetch(url, 'configured', { headers: { accept: 'application/json' } });
       if (response.status !== 200) continue;
-      const { issuer: named, token_endpoint: endpoint = '' } = await readMetadata(response, url);
-      // Without this check, one issuer could speak for another. https://www.rfc-editor.org/rfc/rfc8414#section-3.3
-      if (named !== issuer) {
-        throw new EgressError(`the metadata at ${url} are those of another issuer than ${issuer}`);
+      try {
+        return endpointIn(await readMetadata(response, url), issuer, url);
+      } catch (thrown) {
+        // Some issuers answer unknown paths with a page, and have their metadata at the next URL.
+        if (!(thrown instanceof EgressError)) throw thrown;
+        fault ??= thrown;
       }
-      const parsed = URL.parse(endpoint);
-      if (parsed === null) throw new EgressError(`the metadata of ${issuer} name no token endpoint`);
-      const source = parsed.origin === new URL(issuer).origin ? 'configured' : 'discovered';
-      return { issuer, url: parsed.href, source };
     }
-    throw new EgressError(`${issuer} has no metadata; configure tokenUrl`);
+    throw fault ?? new EgressError(`${issuer} has no metadata; configure tokenUrl`);
   }
+}
+
+function endpointIn(metadata: z.output<typeof METADATA>, issuer: string, url: string): TokenEndpoint {
+  const { issuer: named, token_endpoint: endpoint = '' } = metadata;
+  // Without this check, one issuer could speak for another. https://www.rfc-editor.org/rfc/rfc8414#section-3.3
+  if (named !== issuer) {
+    throw new EgressError(`the metadata at ${url} are those of another issuer than ${issuer}`);
+  }
+  const parsed = URL.parse(endpoint);
+  if (parsed === null) throw new EgressError(`the metadata of ${issuer} name no token endpoint`);
+  const source = parsed.origin === new URL(issuer).origin ? 'configured' : 'discovered';
+  return { issuer, url: parsed.href, source };
 }
 
 async function readMetadata(response: Response, url: string): Promise<z.output<typeof METADATA>> {

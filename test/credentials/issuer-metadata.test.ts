@@ -1,0 +1,63 @@
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import { test } from 'node:test';
+import { IssuerMetadata } from '../../src/credentials/issuer-metadata.ts';
+import { Egress } from '../../src/egress/egress.ts';
+import { listenLocally } from '../support/local-port.ts';
+
+const OAUTH = '/.well-known/oauth-authorization-server';
+const OPENID = '/.well-known/openid-configuration';
+
+/** Returns the token endpoint of an issuer whose documents are made from its URL, or the message of the failure. */
+async function endpointAt(documents: (issuer: string) => Readonly<Record<string, unknown>>): Promise<string> {
+  let answers: Readonly<Record<string, unknown>> = {};
+  const server = createServer(({ url = '' }, response) => {
+    const answer = answers[url];
+    if (answer === undefined) return void response.writeHead(404).end();
+    response.writeHead(200).end(typeof answer === 'string' ? answer : JSON.stringify(answer));
+  });
+  const issuer = `http://127.0.0.1:${await listenLocally(server)}`;
+  answers = documents(issuer);
+  await using egress = new Egress();
+  try {
+    return (await new IssuerMetadata(issuer, egress).tokenEndpoint()).url.replace(issuer, '');
+  } catch (thrown) {
+    return thrown instanceof Error ? thrown.message.replaceAll(issuer, '') : 'no error';
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+}
+
+const PAGE = '<!doctype html><title>Sign in</title>';
+const OTHER = { issuer: 'https://other.example.com', token_endpoint: 'https://other.example.com/token' };
+
+for (const [what, first] of [
+  ['a page', PAGE],
+  ['metadata of another issuer', OTHER],
+] as const) {
+  test(`${what} at the first URL of the metadata leads to the next URL`, async () => {
+    const url = await endpointAt((issuer) => ({
+      [OAUTH]: first,
+      [OPENID]: { issuer, token_endpoint: `${issuer}/token` },
+    }));
+    assert.equal(url, '/token');
+  });
+}
+
+test('metadata without a token endpoint lead to the next URL', async () => {
+  const url = await endpointAt((issuer) => ({
+    [OAUTH]: { issuer },
+    [OPENID]: { issuer, token_endpoint: `${issuer}/token` },
+  }));
+  assert.equal(url, '/token');
+});
+
+test('without usable metadata the first fault is reported', async () => {
+  assert.match(
+    await endpointAt(() => ({ [OAUTH]: PAGE, [OPENID]: OTHER })),
+    /oauth-authorization-server cannot be read/,
+  );
+  assert.match(await endpointAt(() => ({ [OPENID]: OTHER })), /those of another issuer/);
+  assert.match(await endpointAt(() => ({})), /has no metadata; configure tokenUrl/);
+});
