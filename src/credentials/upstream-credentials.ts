@@ -85,7 +85,16 @@ function sourceOf(auth: UpstreamAuth, parts: CredentialParts): Source {
       callers.beginExchange();
       const tokens = new TokenSource(auth, egress);
       return {
-        acquire: (audience, scopes) => tokens.acquire(scopes, subjectToken(callers, audience)),
+        acquire: async (audience, scopes) => {
+          const token = subjectToken(callers, audience);
+          try {
+            return await tokens.acquire(scopes, token);
+          } catch (thrown) {
+            // It may have been revoked, though its caller has another one that ends earlier.
+            if (thrown instanceof NeedsAuthorizationError) callers.refuse(audience, token);
+            throw thrown;
+          }
+        },
         update: (next) => tokens.update(next),
       };
     }

@@ -15,6 +15,8 @@ export interface AuthenticatedPrincipal {
 export class Callers {
   readonly #byKey = new Map<string, AuthenticatedPrincipal>();
   readonly #tokens = new WeakMap<Principal, string>();
+  /** Callers whose token a token endpoint has refused. */
+  readonly #refused = new WeakSet<AuthenticatedPrincipal>();
   readonly #onLimit: (limit: LimitName) => void;
   #isNeeded = false;
   #exchangesTokens = false;
@@ -40,21 +42,29 @@ export class Callers {
     return this.#exchangesTokens;
   }
 
-  /** Remembers a principal that was just verified. A token replaces one that ends earlier. */
+  /** Remembers a principal that was just verified. A token replaces one that ends earlier, and any that was refused. */
   remember(principal: Principal, token: string | undefined): void {
     if (!this.#isNeeded) return;
     if (token !== undefined) this.#tokens.set(principal, token);
     const known = this.#byKey.get(principal.key);
-    const isOlder = known !== undefined && endOf(known.principal) > endOf(principal);
-    if (isOlder) return;
+    const isRefused = known !== undefined && this.#refused.has(known);
+    if (known !== undefined && !isRefused && endOf(known.principal) > endOf(principal)) return;
     this.#remove(principal.key);
-    this.#byKey.set(principal.key, { principal, token });
+    const caller = { principal, token };
+    this.#byKey.set(principal.key, caller);
+    if (isRefused && known.token === token) this.#refused.add(caller);
     this.#tokenChars += token?.length ?? 0;
     while (this.#byKey.size > LIMITS.callers || this.#tokenChars > LIMITS.callerTokenChars) {
       const [oldest = principal.key] = this.#byKey.keys();
       this.#onLimit(this.#byKey.size > LIMITS.callers ? 'callers' : 'callerTokenChars');
       this.#remove(oldest);
     }
+  }
+
+  /** Gives a token up that a token endpoint has refused, as soon as there is another one of its caller. */
+  refuse(key: string, token: string): void {
+    const known = this.#byKey.get(key);
+    if (known?.token === token) this.#refused.add(known);
   }
 
   /** Returns the caller with this key of a principal; undefined if it was not seen for long. */

@@ -35,6 +35,20 @@ test('the token that ends last is the one of a caller', () => {
   assert.equal(callers.find('ann')?.token, 'longer');
 });
 
+test('another token replaces one that was refused, also if it ends earlier', () => {
+  const { callers } = callersOf();
+  callers.begin();
+  callers.remember(principal('ann', 2_000), 'long');
+  callers.refuse('ann', 'other');
+  callers.remember(principal('ann', 1_000), 'short');
+  assert.equal(callers.find('ann')?.token, 'long');
+  callers.refuse('ann', 'long');
+  callers.remember(principal('ann', 2_000), 'long');
+  assert.equal(callers.find('ann')?.token, 'long', 'kept while there is no other');
+  callers.remember(principal('ann', 1_000), 'short');
+  assert.equal(callers.find('ann')?.token, 'short');
+});
+
 test('limit callers: beyond it the caller that was verified longest ago is forgotten', () => {
   const { callers, limits } = callersOf();
   callers.begin();

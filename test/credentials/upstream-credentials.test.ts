@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import { IdentityKeys } from '../../src/credentials/identity-keys.ts';
+import { upstreamCredentials } from '../../src/credentials/upstream-credentials.ts';
+import { Egress } from '../../src/egress/egress.ts';
+import { Callers } from '../../src/policy/callers.ts';
+import type { Principal } from '../../src/policy/principal.ts';
+import { startExchangeIssuer } from '../support/exchange-issuer.ts';
+
+test('a user whose token was revoked goes on with another one that ends earlier', async () => {
+  await using issuer = await startExchangeIssuer();
+  await using egress = new Egress();
+  const callers = new Callers(() => undefined);
+  const auth = {
+    kind: 'exchange',
+    issuer: issuer.issuer,
+    clientId: issuer.client.id,
+    method: 'client_secret_basic',
+    clientSecret: issuer.client.secret,
+    scopes: [],
+    stepUpScopes: [],
+    parameters: {},
+  } as const;
+  const credentials = upstreamCredentials(auth, {
+    upstream: 'up',
+    egress,
+    callers,
+    identity: new IdentityKeys(),
+    log: pino({ level: 'silent' }),
+    onLimit: () => undefined,
+    onAttempt: () => undefined,
+  });
+  const ann = (expiresAtMs: number): Principal => ({ key: 'ann', label: 'ann', scopes: [], expiresAtMs });
+  callers.remember(ann(2_000), 'a token that the issuer does not accept any more');
+  await assert.rejects(credentials.requests.acquire('ann'));
+  callers.remember(ann(1_000), await issuer.tokenFor('ann', 'gateway'));
+  // Ends the pause after the failure.
+  credentials.update(auth);
+  await credentials.requests.acquire('ann');
+  assert.deepEqual(issuer.exchanges, ['ann']);
+});
