@@ -103,6 +103,8 @@ export function factsOf(ast: ASTNode): Facts {
       const at = `(at character ${node.range.start + 1})`;
       refused ??= `has an integer beyond ${Number.MAX_SAFE_INTEGER}, where numbers are rounded; compare texts instead ${at}`;
     }
+    // In a macro over args, a text may be compared with names of members.
+    if (node.op === 'value' && typeof node.args === 'string' && isInMacro && late !== LATE) members.add(node.args);
     if (node.op === '.' || node.op === '.?') members.add(node.args[1]);
     if (node.op === '[]' || node.op === '[?]') {
       const index = node.args[1];

@@ -277,6 +277,18 @@ test('odd arguments are denied if a rule reads arguments, and only then', () => 
 });
 
 // SEC-09
+test('a member that differs in case from a name in a macro over arguments is denied', () => {
+  for (const when of ['args.exists(k, k == "force")', 'args.exists(k, k in ["force", "all"])']) {
+    const role = { upstreams: ['a'], deny: [{ tools: ['rm'], when }] };
+    const rights = new Policy(accessOf({ r: role }, [ANYONE])).rightsOf(keyOf('ada'), '');
+    const call = (text: string) => rights.decideCall(item('tool', 'a', 'rm'), text, NOW).effect;
+    assert.equal(call('{"path":"x"}'), 'allow', when);
+    assert.equal(call('{"force":true}'), 'deny', when);
+    assert.equal(call('{"Force":true}'), 'deny', when);
+  }
+});
+
+// SEC-09
 test('arguments are read for the conditions about the called tool alone', () => {
   const roles = {
     read: { tools: ['read'], when: 'args.path.startsWith("/pub/")' },
