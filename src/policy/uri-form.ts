@@ -72,8 +72,10 @@ function hasUnclearHost(uri: string, plain: string, first: string | undefined): 
     return [ofUrls, /^\/\/([^/?#]+)/].some((pattern) => {
       const authority = pattern.exec(rest)?.[1];
       if (authority === undefined) return false;
-      // The password may have encoded slashes for some parsers.
-      const named = decode(authority.replace(/^.*@/s, ''))?.normalize('NFC');
+      const [, user = '', after = ''] = /^(.*@)?(.*)$/s.exec(authority) ?? [];
+      // A parser that decodes first ends the host in such a user.
+      if (/[/?#\\]/.test(decode(user) ?? '/')) return true;
+      const named = decode(after)?.normalize('NFC');
       // Servers of files read the path, and ignore the host.
       return named === undefined || hostOf(named) !== host || (isFile && named.includes('/'));
     });
@@ -133,7 +135,9 @@ export function canonicalGlob(glob: string): string {
  * Returns the canonical form that a `file:` URI with a host has at servers that ignore the host; undefined for other URIs.
  */
 export function withoutFileHost(uri: string, canonical: string): string | undefined {
-  return /^file:\/\/[^/]/i.test(plainForm(uri) ?? '') ? canonical.replace(/^file:\/[^/]*/, 'file:') : undefined;
+  if (!/^file:\/\/[^/]/i.test(plainForm(uri) ?? '')) return undefined;
+  const [, , first, ...path] = canonical.split('/');
+  return ['file:', ...(first === undefined ? [] : [authorityForm('', first, true)]), ...path].join('/');
 }
 
 /** Returns a URI decoded, without the characters that parsers ignore, and with slashes only. */
