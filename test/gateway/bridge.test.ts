@@ -5,6 +5,7 @@ import { META } from '../../src/protocol/meta.ts';
 import { type TestClient, testCore, toolCall } from '../support/core.ts';
 import { type HttpUpstream, modernUpstream, type Served, type ServerScript } from '../support/http-upstream.ts';
 import { inputRequiredIn, modernRequest } from '../support/modern-client.ts';
+import { samplingWithLink } from '../support/sampling.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const CALL = toolCall('up__t');
@@ -163,6 +164,27 @@ suite('all questions of a modern upstream reach a legacy client', () => {
     await callTool(client, () => -1);
     const third = up.requests('tools/call')[2];
     assert.ok(third !== undefined && !('inputResponses' in third.params) && !('requestState' in third.params));
+  });
+});
+
+// M-016 SEC-35
+suite('a link in sampling of a modern upstream leads to this upstream', () => {
+  const question = { method: 'sampling/createMessage', params: samplingWithLink('other+file:///secret') };
+  const capabilities = { sampling: { tools: {} } };
+
+  test('for a legacy client', TIMEOUT, async () => {
+    await using up = await upstream({ request: asking({ q: question }) });
+    await using gateway = await testCore({ up: up.config });
+    const { asked } = await callTool(await gateway.connect({ capabilities }), () => ({}));
+    const [one] = asked.map((message) => JSON.parse(String('params' in message ? message.params : '')));
+    assert.deepEqual(one, samplingWithLink('up+other+file:///secret'));
+  });
+
+  test('for a modern client', TIMEOUT, async () => {
+    await using up = await upstream({ request: asking({ q: question }) });
+    await using gateway = await testCore({ up: up.config });
+    const { inputRequests } = inputRequiredIn(await modernRequest(gateway, 'tools/call', CALL, { capabilities }).reply);
+    assert.deepEqual(inputRequests['q']?.params, samplingWithLink('up+other+file:///secret'));
   });
 });
 

@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import { toClient as urisToClient } from '../../catalog/rewrite.ts';
 import type { ClientFeature, UpstreamConfig } from '../../config/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
@@ -56,12 +57,22 @@ export class QuestionPolicy {
     }
   }
 
-  /** Returns the params of a question for the client: within the limits, and with the upstream's name. */
+  /**
+   * Returns the params of a question for the client: within the limits, with published URIs, and with the upstream's name.
+   *
+   * @throws {GatewayError} `upstream-protocol`: a part that may hold a URI is not well-formed.
+   */
   toClient(client: Client, upstream: string, { method, params = RawObject.EMPTY }: Question): RawObject {
     switch (method) {
       case 'sampling/createMessage': {
-        const isOnlyServer = client.catalog.view.upstreams.length === 1;
-        return boundedSampling(params, isOnlyServer, () => this.#parts.metrics.countLimit('samplingTokens'));
+        const { upstreams } = client.catalog.view;
+        const onCap = () => this.#parts.metrics.countLimit('samplingTokens');
+        const bounded = boundedSampling(params, upstreams.length === 1, onCap);
+        const viewed = upstreams.find(({ id }) => id === upstream);
+        if (viewed === undefined) return bounded;
+        const text = bounded.toString();
+        const published = urisToClient(method, viewed, text);
+        return published === text ? bounded : RawObject.parse(published);
       }
       case 'elicitation/create':
         return labelled(client, upstream, visibleForm(params));

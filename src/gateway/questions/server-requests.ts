@@ -1,4 +1,6 @@
 import { isShown } from '../../catalog/catalog.ts';
+import { GatewayError } from '../../errors.ts';
+import type { RawObject } from '../../json/json.ts';
 import { errorAnswer } from '../../protocol/jsonrpc.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { progressTokenOf } from '../../protocol/meta.ts';
@@ -69,7 +71,14 @@ export class ServerRequests {
     }
     const { client, exchange } = recipient;
     const marked = this.#marks.withTaskId(link, client, request.params);
-    const asked = this.#policy.toClient(client, link.upstream, { method: request.method, params: marked });
+    let asked: RawObject;
+    try {
+      asked = this.#policy.toClient(client, link.upstream, { method: request.method, params: marked });
+    } catch (thrown) {
+      if (!(thrown instanceof GatewayError)) throw thrown;
+      request.answer(errorAnswer(RPC.invalidParams, `The client is not asked: ${thrown.message}`));
+      return;
+    }
     const params = client.dialect.downgradeServerRequest(request.method, asked);
     if (params === undefined || !canBeAsked(client.clientCapabilities, request.method, request.params)) {
       request.answer(errorAnswer(RPC.invalidParams, `The client cannot be asked for this: ${request.method}`));

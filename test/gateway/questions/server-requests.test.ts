@@ -3,20 +3,21 @@ import { test } from 'node:test';
 import { RawObject } from '../../../src/json/json.ts';
 import type { Request } from '../../../src/protocol/jsonrpc.ts';
 import { type TestClient, testCore, toolCall } from '../../support/core.ts';
+import { asker } from '../../support/asker.ts';
 import { memoryUpstream, type MemoryUpstream, result } from '../../support/memory-upstream.ts';
+import { inputRequiredIn, modernRequest } from '../../support/modern-client.ts';
+import { samplingWithLink } from '../../support/sampling.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 
-/** An upstream that asks this question during each call, and answers the call with the response. */
-function asking(method: string, params: object): MemoryUpstream {
+/** An upstream that asks this question during each call, and answers the call with the response. @param params or their text. */
+function asking(method: string, params: object | string): MemoryUpstream {
   return memoryUpstream({
     lists: { tools: [ECHO] },
     request: (peer, request) => {
-      peer.send(
-        `{"jsonrpc":"2.0","id":"q","method":"${method}","params":${JSON.stringify(params)}}`,
-        Number(request.id),
-      );
+      const text = typeof params === 'string' ? params : JSON.stringify(params);
+      peer.send(`{"jsonrpc":"2.0","id":"q","method":"${method}","params":${text}}`, Number(request.id));
     },
     response: (peer, response) => {
       const call = peer.received.findLast((m) => m.kind === 'request' && m.method === 'tools/call');
@@ -56,6 +57,36 @@ test('sampling and its answer pass unchanged', TIMEOUT, async () => {
   const { asked, got } = await exchange(client, reply);
   assert.deepEqual(JSON.parse(asked[0]?.params?.toString() ?? ''), params);
   assert.deepEqual(got, reply);
+});
+
+const SAMPLING_TOOLS = { capabilities: { sampling: { tools: {} } } };
+
+// M-016 SEC-35
+test('a link in sampling leads to its own upstream, as in a result', TIMEOUT, async () => {
+  const memory = asking('sampling/createMessage', samplingWithLink('other+file:///secret'));
+  await using gateway = await testCore({ up: { memory }, other: { memory: memoryUpstream({}) } });
+  const { asked } = await exchange(await gateway.connect(SAMPLING_TOOLS), {});
+  assert.deepEqual(JSON.parse(String(asked[0]?.params)), samplingWithLink('up+other+file:///secret'));
+});
+
+// M-016 SEC-35
+test('a link in sampling leads to its own upstream for a modern client too', TIMEOUT, async () => {
+  const upstream = asker({ isAttributed: true, isQuiet: true });
+  await using gateway = await testCore({ up: { memory: upstream.memory }, other: { memory: memoryUpstream({}) } });
+  const { reply } = modernRequest(gateway, 'tools/call', toolCall('up__ask', { nonce: 'n' }), SAMPLING_TOOLS);
+  await upstream.memory.until(() => upstream.calls.get('n'));
+  upstream.ask('n', 'q', 'sampling/createMessage', samplingWithLink('other+file:///secret'));
+  const [question] = Object.values(inputRequiredIn(await reply).inputRequests);
+  assert.deepEqual(question?.params, samplingWithLink('up+other+file:///secret'));
+});
+
+// M-016
+test('sampling whose links cannot be read is refused', TIMEOUT, async () => {
+  const params = JSON.stringify(samplingWithLink('x:1')).replace('"uri":', '"uri":"x:2","uri":');
+  await using gateway = await testCore({ up: { memory: asking('sampling/createMessage', params) } });
+  const { asked, got } = await exchange(await gateway.connect(SAMPLING_TOOLS), {});
+  assert.deepEqual(asked, []);
+  assert.partialDeepStrictEqual(got, { code: -32602 });
 });
 
 // X-007
