@@ -33,6 +33,8 @@ export interface NotificationRouterParts {
   readonly urlElicitations: UrlElicitations;
   readonly resourceCache: ResourceCache;
   readonly marks: TaskMarks;
+  /** Returns the promise of a subscription that the upstream has not answered yet; undefined if there is none. */
+  readonly pendingSubscription: (link: Link, uri: string) => Promise<unknown> | undefined;
   readonly log: Logger;
   /** Runs when the catalog of a holder is restricted in another way, so that some of its subscriptions may be denied. */
   onRestricted(holder: ConnectionHolder, restriction: Restriction): void;
@@ -54,6 +56,8 @@ export class NotificationRouter {
   /** Lists that a link reported as changed and that were not fetched again yet. */
   readonly #reported = new Map<Link, Report>();
   readonly #updates: UpdateCoalescer<Link>;
+  /** Pending subscriptions whose resource has changed. */
+  readonly #changed = new WeakSet<Promise<unknown>>();
 
   constructor(parts: NotificationRouterParts) {
     this.#parts = parts;
@@ -144,7 +148,16 @@ export class NotificationRouter {
   #routeUpdate(link: Link, { params }: Notification): void {
     this.#parts.resourceCache.invalidate(link.upstream);
     const uri = params?.string('uri');
-    if (params !== undefined && uri !== undefined) this.#updates.add(updateKey(link), link, uri, params);
+    if (params === undefined || uri === undefined) return;
+    this.#updates.add(updateKey(link), link, uri, params);
+    const pending = this.#parts.pendingSubscription(link, uri);
+    if (pending === undefined || this.#changed.has(pending)) return;
+    this.#changed.add(pending);
+    // The upstream's answer may have come just before, so that its holder is not a subscriber yet.
+    pending.then(
+      () => this.#updates.add(updateKey(link), link, uri, params),
+      () => undefined,
+    );
   }
 
   /** Returns whether no other connection has subscribed to the resource for the same listeners. @param links of one update key. */

@@ -62,6 +62,7 @@ async function routing(...args: ConstructorParameters<typeof GatewayParts>) {
     urlElicitations,
     resourceCache,
     marks: new TaskMarks(taskIds),
+    pendingSubscription: () => undefined,
     onRestricted: () => undefined,
     onDropped: (reason) => dropped.push(reason),
     onMerged: () => undefined,

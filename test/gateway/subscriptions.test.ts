@@ -55,6 +55,26 @@ test('an update has the published URI, and reaches no other session', TIMEOUT, a
   assert.deepEqual(other.listened, []);
 });
 
+for (const isolation of ['session', 'shared'] as const) {
+  test(
+    `isolation ${isolation}: an update that comes with the answer of its subscription is sent`,
+    TIMEOUT,
+    async () => {
+      const memory = watched({
+        request: (peer, request) => {
+          peer.send(result(request, {}));
+          if (request.method === 'resources/subscribe') updated(peer);
+        },
+      });
+      await using gateway = await testCore({ up: { memory, isolation } });
+      const client = await gateway.connect();
+      await client.result('resources/subscribe', { uri: URI });
+      await client.waitForMessage('notifications/resources/updated');
+      assert.deepEqual(uris(client.listened), [URI]);
+    },
+  );
+}
+
 // X-034
 test('a shared connection subscribes once, and unsubscribes after the last one', TIMEOUT, async () => {
   const memory = watched();

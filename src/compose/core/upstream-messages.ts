@@ -41,6 +41,7 @@ export function createUpstreamMessages(
     urlElicitations,
     resourceCache,
     marks,
+    pendingSubscription: (link, uri) => links.pendingSubscription(link, uri),
     log,
     onRestricted: (holder, restriction) => {
       for (const [uri, to] of holder.subscriptions) {

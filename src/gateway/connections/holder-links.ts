@@ -285,6 +285,11 @@ export class HolderLinks {
     return answer;
   }
 
+  /** Returns the promise of a subscription that the upstream has not answered yet; undefined if there is none. */
+  pendingSubscription(link: Link, uri: string): Promise<unknown> | undefined {
+    return this.#subscriptions.pending(link, uri);
+  }
+
   /** Removes a subscription of a holder. Unsubscribes at the upstream if no other holder needs the subscription. */
   async unsubscribe(holder: ConnectionHolder, publishedUri: string, to: Subscription): Promise<Answer> {
     const had = holder.subscriptions.delete(publishedUri);

@@ -73,6 +73,11 @@ export class LinkSubscriptions {
     return link.subscribers.has(uri) || this.#pending.get(link)?.has(uri) === true;
   }
 
+  /** Returns the promise of a subscription that the upstream has not answered yet; undefined if there is none. */
+  pending(link: Link, uri: string): Promise<unknown> | undefined {
+    return this.#pending.get(link)?.get(uri);
+  }
+
   /** Returns the upstream's promise without a wrapper, whose extra turn could let the first update overtake the answer. */
   #subscribe(link: Link, uri: string): Promise<Answer | undefined> {
     const pending = this.#pending.get(link) ?? new Map<string, Promise<Answer | undefined>>();

@@ -169,7 +169,7 @@ export class UpstreamSubscription {
       capabilities: tasks.length > 0 ? withTasks(RawObject.EMPTY) : RawObject.EMPTY,
       onNotification: (notification) => {
         if (notification.method === ACKNOWLEDGED) resolve(notification);
-        else this.#onNotification(call, notification);
+        else this.#forward(notification);
       },
     });
     const onEnd = () => {
@@ -192,9 +192,11 @@ export class UpstreamSubscription {
     }
   }
 
-  /** Forwards a notification. While two streams are open, only those of the older one, so that none is forwarded twice. */
-  #onNotification(call: Call<unknown>, { method, params }: Notification): void {
-    if (this.#stream !== undefined && this.#stream.call !== call) return;
+  /**
+   * Forwards a notification of any open stream. A new stream may report a change together with its acknowledgement, when the old one
+   * is still open. A change that both report is forwarded twice.
+   */
+  #forward({ method, params }: Notification): void {
     const forwarded = params === undefined ? undefined : withoutMeta(params, [META.subscriptionId]);
     this.#parts.onNotification({ kind: 'notification', method, params: forwarded }, undefined);
   }

@@ -4,12 +4,13 @@ import { pino } from 'pino';
 import { WirePool } from '../../../src/http1/pool.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import type { Notification } from '../../../src/protocol/jsonrpc.ts';
+import { META } from '../../../src/protocol/meta.ts';
 import { LATEST_MODERN } from '../../../src/protocol/revisions.ts';
 import { modernHttpTransport } from '../../../src/upstream/http/http-modern.ts';
 import { UndeliveredMessages } from '../../../src/upstream/http/undelivered-messages.ts';
 import { UpstreamSubscription } from '../../../src/upstream/link/upstream-subscription.ts';
 import { Connection } from '../../../src/upstream/rpc/connection.ts';
-import { TIMEOUTS, Waitlist } from '../../fixtures/servers/http-harness.ts';
+import { event, stream, TIMEOUTS, Waitlist } from '../../fixtures/servers/http-harness.ts';
 import { type HttpUpstream, modernUpstream, type Served } from '../../support/http-upstream.ts';
 import { PATIENCE_MS } from '../../support/patience.ts';
 import { waitUntil } from '../../support/wait-until.ts';
@@ -108,6 +109,25 @@ test('each further resource opens a new stream, and then closes the old one', LI
   await waitUntil(() => server.listens().length === 1);
   server.notify(UPDATED, { uri: 'notes://b' });
   assert.equal((await to.notifications.at(0)).params?.string('uri'), 'notes://b');
+});
+
+test('a change that comes with the acknowledgement of a further stream is reported', LIMIT, async () => {
+  const acknowledgeAndChange = ({ id, params, response }: Served) => {
+    const _meta = { [META.subscriptionId]: id };
+    const messages = [
+      { jsonrpc: '2.0', method: 'notifications/subscriptions/acknowledged', params: { ...params, _meta } },
+      { jsonrpc: '2.0', method: UPDATED, params: { uri: 'notes://a', _meta } },
+    ];
+    stream(response);
+    response.write(messages.map((message) => event(JSON.stringify(message))).join(''));
+    return undefined;
+  };
+  await using server = await modernUpstream({ answers: { [LISTEN]: acknowledgeAndChange } });
+  await using to = await subscribe(server, {});
+  await to.subscription.add('notes://a');
+  await to.subscription.add('notes://b');
+  const updated = to.notifications.items.map(({ params }) => params?.toString());
+  assert.deepEqual(updated, ['{"uri":"notes://a"}', '{"uri":"notes://a"}']);
 });
 
 test('a resource that is subscribed to needs no further stream', LIMIT, async () => {
