@@ -179,6 +179,26 @@ for (const [era, connect] of Object.entries(ERAS)) {
     assert.deepEqual(sent, []);
   });
 
+  // SEC-07
+  test(`a listed template is completed, and a denied one is unknown (${era})`, TIMEOUT, async () => {
+    const docs = { docs: { upstreams: ['repo'], resources: ['repo://public/docs/*'] } };
+    await using place = await company(accessOf(docs, [{ roles: ['docs'], anyone: true }]));
+    const ada = await connect(place.gateway, ADA);
+    const templates = await ada.names('resources/templates/list', 'resourceTemplates');
+    assert.deepEqual(templates, ['repo+repo://public/{name}']);
+    for (const uri of [...templates, 'repo://public/{name}']) {
+      const { error } = await ada.ask('completion/complete', completion({ type: 'ref/resource', uri }));
+      assert.equal(error, undefined, uri);
+    }
+    const sent = place.repo.requests('completion/complete').map(({ params }) => params?.object('ref')?.string('uri'));
+    assert.deepEqual(sent, ['repo://public/{name}', 'repo://public/{name}']);
+    const denied = await ada.ask(
+      'completion/complete',
+      completion({ type: 'ref/resource', uri: 'repo+repo://secret/{name}' }),
+    );
+    assert.equal(denied.error?.code, -32602);
+  });
+
   // SEC-09
   test(`arguments decide at the call, and only one reading is sent (${era})`, TIMEOUT, async () => {
     await using place = await company();

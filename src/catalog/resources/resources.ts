@@ -273,12 +273,14 @@ export function isHiddenAt(resources: Resources, upstream: string, own: string):
   return resources.hidden.has(resourceKey(upstream, own)) || isWithheld(resources, upstream, own);
 }
 
-/**
- * Finds the upstream that lists a URI template. Returns undefined if no upstream lists it, or if it contains an
- * upstream's id.
- */
+/** Finds the upstream that lists a URI template, by the id in it if it contains one. Returns undefined if no upstream lists it. */
 export function locateTemplate(resources: Resources, template: string): Resolution | undefined {
-  if (resolveById(resources, template) !== undefined) return undefined;
+  const named = resolveById(resources, template);
+  if (named?.kind === 'one') {
+    const { upstream, uri } = named;
+    const isListed = resources.templates.get(uri)?.includes(upstream) === true && !isHiddenAt(resources, upstream, uri);
+    return isListed ? named : undefined;
+  }
   const upstreams = resources.templates.get(template);
   return upstreams === undefined ? undefined : toResolution(upstreams, template);
 }
