@@ -40,6 +40,13 @@ for (const [era, start] of [
       assert.deepEqual(await getAsModern(gateway, 'up__listed', ''), error);
     });
 
+    test('keeps its own code for another failure', TIMEOUT, async () => {
+      const error = { code: -32_099, message: 'Rate limited', data: { retryAfter: 7 } };
+      await using up = await start(failing(error));
+      await using gateway = await testCore({ up: up.config });
+      assert.deepEqual(await getAsModern(gateway, 'other'), error);
+    });
+
     test('keeps its own code for a legacy client', TIMEOUT, async () => {
       const error = { code: 0, message: 'Unknown prompt: other' };
       await using up = await start(failing(error));

@@ -68,6 +68,13 @@ for (const [era, start] of [
       });
     }
 
+    test('keeps its own code for another failure', TIMEOUT, async () => {
+      const error = { code: -32_099, message: 'Rate limited', data: { retryAfter: 7 } };
+      await using up = await start(failing(error));
+      await using gateway = await testCore({ up: up.config });
+      assert.deepEqual(await readAsModern(gateway, 'up+test://other'), error);
+    });
+
     test('keeps its own code for a legacy client', TIMEOUT, async () => {
       await using up = await start(failing({ code: 7, message: 'Unknown resource' }));
       await using gateway = await testCore({ up: up.config });

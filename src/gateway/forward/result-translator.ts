@@ -147,7 +147,7 @@ function parsedResult(answer: Result, text: string): RawObject {
   return text === answer.result ? parsed(answer).parsedResult : RawObject.parse(text);
 }
 
-/** Returns the error for a modern client. If no list has the resource or prompt of the request, the upstream does not know it. */
+/** Returns the error for a modern client. If no list has the resource or prompt of the request, the upstream may not know it. */
 function upgradedError({ client, request }: Asked, error: RpcError): Answer {
   if (!namesUnlistedItem(client.catalog, request)) return { kind: 'error', error: upgradeError(error) };
   const { method, params } = request;

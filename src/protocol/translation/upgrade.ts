@@ -90,13 +90,23 @@ export function upgradeError(error: RpcError): RpcError {
   return error.code === RPC.resourceNotFound ? { ...error, code: RPC.invalidParams } : error;
 }
 
+/** Codes of servers that do not know a resource or prompt: 0 of the Python SDK, the last of servers that have none of the kind. */
+const UNKNOWN_ITEM_CODES: ReadonlySet<number> = new Set([
+  0,
+  RPC.resourceNotFound,
+  RPC.invalidParams,
+  RPC.internalError,
+  RPC.methodNotFound,
+]);
+
 /**
- * Returns the error of a server that does not know a resource or prompt, as 2026-07-28 requires it: with its code and, for a resource,
- * the URI in `data`. The SDKs of older servers answer with codes of their own: 0, -32002, -32603.
+ * Returns an error about a resource or prompt that no list has. One of a server that does not know the item is as 2026-07-28 requires it:
+ * with its code and, for a resource, the URI in `data`. Others, such as of a rate limit, are those of any request.
  *
  * @param uri of the resource as the client knows it; undefined for a prompt.
  */
 export function unknownItemError(error: RpcError, uri: string | undefined): RpcError {
+  if (!UNKNOWN_ITEM_CODES.has(error.code)) return upgradeError(error);
   if (uri === undefined) return { ...error, code: RPC.invalidParams };
   const { message, data } = error;
   const kept = isRecord(data) ? data : {};
