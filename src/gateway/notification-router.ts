@@ -4,6 +4,7 @@ import { LIST_KINDS, type ListKind, type OfferKey } from '../catalog/offer.ts';
 import type { Restriction } from '../catalog/restriction.ts';
 import { loggerToClient } from '../catalog/rewrite.ts';
 import { uriToClient } from '../catalog/uri.ts';
+import type { ViewUpstream } from '../catalog/view.ts';
 import type { RawObject } from '../json/json.ts';
 import type { LimitName } from '../limits.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
@@ -153,9 +154,9 @@ export class NotificationRouter {
     const pending = this.#parts.pendingSubscription(link, uri);
     if (pending === undefined || this.#changed.has(pending)) return;
     this.#changed.add(pending);
-    // The upstream's answer may have come just before, so that its holder is not a subscriber yet.
+    // The upstream's answer may have come just before, so that its holder is not a subscriber yet. The holder is one in the next turn.
     pending.then(
-      () => this.#updates.add(updateKey(link), link, uri, params),
+      () => setImmediate(() => this.#updates.add(updateKey(link), link, uri, params)),
       () => undefined,
     );
   }
@@ -181,8 +182,9 @@ export class NotificationRouter {
       if (viewed === undefined) continue;
       // A part of a subscribed resource may be denied.
       if (holder.catalog.restriction?.allowsUri(viewed.id, uri) === false) continue;
-      const known = JSON.stringify(uriToClient(viewed, uri));
-      holder.announce('notifications/resources/updated', params.with('uri', known));
+      for (const name of namesOf(holder, viewed, uri)) {
+        holder.announce('notifications/resources/updated', params.with('uri', JSON.stringify(name)));
+      }
     }
   }
 
@@ -365,6 +367,22 @@ export class NotificationRouter {
   #announceLists(holder: ConnectionHolder, kinds: readonly ListKind[]): void {
     this.#parts.announcer.add(holder, kinds);
   }
+}
+
+/**
+ * Returns the URIs by which a session has subscribed to a resource: the published one, the upstream's own, or both. A part of a
+ * subscribed resource has its published URI. For a group it is that one too, which its streams replace by their own names.
+ */
+function namesOf(
+  { isOneClient, subscriptions }: ConnectionHolder,
+  viewed: ViewUpstream,
+  uri: string,
+): readonly string[] {
+  const names: string[] = [];
+  if (isOneClient) {
+    for (const [name, to] of subscriptions) if (to.uri === uri && to.upstream === viewed.id) names.push(name);
+  }
+  return names.length === 0 ? [uriToClient(viewed, uri)] : names;
 }
 
 /**

@@ -185,6 +185,22 @@ test('two URIs of one resource are two independent subscriptions', TIMEOUT, asyn
   assert.equal(memory.requests('resources/unsubscribe').length, 0);
 });
 
+test('an update has the URI by which the session has subscribed', TIMEOUT, async () => {
+  const memory = watched();
+  await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
+  const [own, both, published] = [await gateway.connect(), await gateway.connect(), await gateway.connect()];
+  for (const client of [own, both]) await client.result('resources/subscribe', { uri: 'file:///a' });
+  for (const client of [both, published]) await client.result('resources/subscribe', { uri: URI });
+  updated(memory.peers[0]);
+  updated(memory.peers[0], 'file:///a/part');
+  for (const client of [own, both, published]) {
+    await client.until(() => client.listened.find((message) => uris([message])[0] === `${URI}/part`));
+  }
+  assert.deepEqual(uris(own.listened), ['file:///a', `${URI}/part`]);
+  assert.deepEqual(uris(both.listened), ['file:///a', URI, `${URI}/part`]);
+  assert.deepEqual(uris(published.listened), [URI, `${URI}/part`]);
+});
+
 test('a subscription at an upstream without resources is refused, and not sent', TIMEOUT, async () => {
   const memory = watched({ capabilities: { tools: {} } });
   await using gateway = await testCore({ up: { memory }, watching: { memory: watched() } });
