@@ -1,9 +1,11 @@
 import { isShown } from '../../catalog/catalog.ts';
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
-import { errorAnswer } from '../../protocol/jsonrpc.ts';
+import { type Answer, errorAnswer } from '../../protocol/jsonrpc.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { progressTokenOf } from '../../protocol/meta.ts';
+import { isLegacyRevision } from '../../protocol/revisions.ts';
+import { downgradeClientResult } from '../../protocol/translation/input-response.ts';
 import { isPrivate } from '../../upstream/link/link.ts';
 import type { ServerRequest } from '../../upstream/rpc/connection.ts';
 import { canBeAsked } from '../exchange/client-capabilities.ts';
@@ -101,7 +103,9 @@ export class ServerRequests {
         params: mayBeTask ? params : params.with('task', undefined),
         answer: (answer) => {
           release();
-          request.answer(mayBeTask ? this.#clientTasks.onCreated(link, client, answer) : answer);
+          request.answer(
+            mayBeTask ? this.#clientTasks.onCreated(link, client, answer) : toUpstream(link, request.method, answer),
+          );
         },
         onProgress:
           token === undefined
@@ -116,4 +120,13 @@ export class ServerRequests {
       exchange,
     );
   }
+}
+
+/** Returns a client's answer in the revision of the upstream. */
+function toUpstream({ hello: { revision } }: Link, method: string, answer: Answer): Answer {
+  if (answer.kind === 'error' || !isLegacyRevision(revision)) return answer;
+  const result = downgradeClientResult(method, revision, answer.result);
+  if (result === answer.result) return answer;
+  if (result !== undefined) return { kind: 'result', result };
+  return errorAnswer(RPC.invalidParams, `The client's answer has content that ${revision} does not allow`);
 }

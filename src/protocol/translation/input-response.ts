@@ -40,9 +40,26 @@ function downgradeSamplingResult(answer: RawObject, revision: LegacyRevision): R
   if (content === undefined || answer.string('model') === undefined || answer.string('role') === undefined) {
     return undefined;
   }
+  return downgradeContent(answer, content, revision);
+}
+
+function downgradeContent(answer: RawObject, content: string, revision: LegacyRevision): RawObject | undefined {
   if (featuresOf(revision).samplingTools) return answer;
   const block = joinBlocks(isArrayText(content) ? rawItems(content) : [content], revision);
   return block === undefined ? undefined : answer.with('content', block);
+}
+
+/**
+ * Translates the result of a client to the revision of the server that has asked: older ones allow one content block in a sampling
+ * result. Returns undefined if the result has no older form. Other members are not checked.
+ *
+ * @throws {JsonTextError} if the text is not JSON.
+ */
+export function downgradeClientResult(method: string, revision: LegacyRevision, result: string): string | undefined {
+  if (method !== 'sampling/createMessage' || featuresOf(revision).samplingTools) return result;
+  const answer = RawObject.parse(result);
+  const content = answer.raw('content');
+  return content === undefined ? result : downgradeContent(answer, content, revision)?.toString();
 }
 
 /**

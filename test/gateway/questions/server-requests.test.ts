@@ -12,8 +12,9 @@ const TIMEOUT = { timeout: 120_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 
 /** An upstream that asks this question during each call, and answers the call with the response. @param params or their text. */
-function asking(method: string, params: object | string): MemoryUpstream {
+function asking(method: string, params: object | string, revision?: string): MemoryUpstream {
   return memoryUpstream({
+    ...(revision === undefined ? {} : { revision }),
     lists: { tools: [ECHO] },
     request: (peer, request) => {
       const text = typeof params === 'string' ? params : JSON.stringify(params);
@@ -111,6 +112,55 @@ test('an older client gets sampling messages with one content each', TIMEOUT, as
     content.map((one) => ({ role: 'user', content: one })),
   );
 });
+
+const [HI, HO] = [
+  { type: 'text', text: 'hi' },
+  { type: 'text', text: 'ho' },
+];
+const OLDER_ANSWERS = [
+  { revision: '2025-06-18', content: [HI], expected: { content: HI } },
+  { revision: '2025-06-18', content: [HI, HO], expected: { content: { type: 'text', text: 'hi\nho' } } },
+  { revision: '2025-06-18', content: [HI, IMAGE], expected: { code: -32602 } },
+  { revision: '2025-06-18', content: IMAGE, expected: { content: IMAGE } },
+  { revision: '2025-11-25', content: [HI, IMAGE], expected: { content: [HI, IMAGE] } },
+];
+
+for (const { revision, content, expected } of OLDER_ANSWERS) {
+  const named = [content].flat().map(({ type }) => type);
+  const reply = { role: 'assistant', content, model: 'm' };
+  const sampling = { messages: [], maxTokens: 1 };
+
+  // X-044
+  test(`an upstream of ${revision} gets sampled ${named.join(' and ')} in its own form`, TIMEOUT, async () => {
+    await using gateway = await testCore({ up: { memory: asking('sampling/createMessage', sampling, revision) } });
+    const { got } = await exchange(await gateway.connect({ capabilities: { sampling: {} } }), reply);
+    assert.partialDeepStrictEqual(got, expected);
+  });
+
+  // X-044
+  test(
+    `an upstream of ${revision} gets ${named.join(' and ')} of a modern client in its own form`,
+    TIMEOUT,
+    async () => {
+      const upstream = asker({ isAttributed: true, isQuiet: true, script: { revision } });
+      await using gateway = await testCore({ up: { memory: upstream.memory } });
+      const call = (retry: object) => {
+        const params = { ...toolCall('up__ask', { nonce: 'n' }), ...retry };
+        return modernRequest(gateway, 'tools/call', params, { capabilities: { sampling: {} } }).reply;
+      };
+      const asked = call({});
+      await upstream.memory.until(() => upstream.calls.get('n'));
+      upstream.ask('n', 'q', 'sampling/createMessage', sampling);
+      const { inputRequests, requestState } = inputRequiredIn(await asked);
+      const [key = ''] = Object.keys(inputRequests);
+      const answered = call({ requestState, inputResponses: { [key]: reply } });
+      const [got] = await upstream.memory.until(() => upstream.call('n').answers.get('q'));
+      assert.partialDeepStrictEqual(got, 'code' in expected ? { error: expected } : expected);
+      upstream.finish('n');
+      await answered;
+    },
+  );
+}
 
 test('context for this server does not include other upstreams of the endpoint', TIMEOUT, async () => {
   const memory = asking('sampling/createMessage', { messages: [], maxTokens: 1, includeContext: 'thisServer' });
