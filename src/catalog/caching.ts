@@ -18,7 +18,8 @@ export function readCaching(result: RawObject): Caching | undefined {
   const ttlMs = Number(result.raw('ttlMs') ?? Number.NaN);
   const scope = result.string('cacheScope');
   if (Number.isNaN(ttlMs) && scope === undefined) return undefined;
-  return { ttlMs: ttlMs > 0 ? Math.floor(ttlMs) : 0, isPublic: scope === 'public' };
+  // `1e400` is infinite, which JSON cannot express.
+  return { ttlMs: ttlMs > 0 ? Math.min(Math.floor(ttlMs), Number.MAX_SAFE_INTEGER) : 0, isPublic: scope === 'public' };
 }
 
 /** Returns the caching of a result made of two: the shorter time, and public only if both are. */
