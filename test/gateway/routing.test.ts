@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { suite, test } from 'node:test';
 import { testCore, toolCall } from '../support/core.ts';
+import { legacyUpstream, modernUpstream, refuseWith, type ServerScript } from '../support/http-upstream.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
+import { modernRequest } from '../support/modern-client.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
@@ -74,6 +76,51 @@ test('completion goes to the upstream of the prompt or the template', TIMEOUT, a
     assert.equal(answer.error.code, -32602);
   }
 });
+
+for (const [era, start] of [
+  ['legacy', legacyUpstream],
+  ['modern', modernUpstream],
+] as const) {
+  suite(`completion at a ${era} upstream that does not declare it`, () => {
+    const params = { ref: { type: 'ref/prompt', name: 'up__greet' }, argument: { name: 'who', value: 'A' } };
+    const complete = async (answer: ServerScript['answers'], capabilities: object = {}) => {
+      await using up = await start({
+        capabilities: { prompts: {}, ...capabilities },
+        prompts: [{ name: 'greet' }],
+        answers: { ...answer },
+      });
+      await using gateway = await testCore({ up: up.config });
+      const { answer: legacy } = await (await gateway.connect()).request('completion/complete', params);
+      const modern = await modernRequest(gateway, 'completion/complete', params).reply;
+      return [legacy.kind === 'error' ? { error: legacy.error } : { result: JSON.parse(legacy.result) }, modern];
+    };
+    const refusing = (code: number) => ({ 'completion/complete': refuseWith({ code, message: 'no' }) });
+
+    test('is empty if it has no such method', TIMEOUT, async () => {
+      const none = { result: { completion: { values: [] } } };
+      assert.partialDeepStrictEqual(await complete(refusing(-32_601)), [none, none]);
+      assert.partialDeepStrictEqual(await complete({}), [none, none]);
+    });
+
+    test('has the values of one that answers nevertheless', TIMEOUT, async () => {
+      const completion = { values: ['Ada'] };
+      const got = await complete({ 'completion/complete': () => ({ completion }) });
+      assert.partialDeepStrictEqual(got, [{ result: { completion } }, { result: { completion } }]);
+    });
+
+    test('fails with another error, and with each error of one that declares it', TIMEOUT, async () => {
+      for (const [code, declared] of [
+        [-32_602, {}],
+        [-32_601, { completions: {} }],
+      ] as const) {
+        assert.partialDeepStrictEqual(await complete(refusing(code), declared), [
+          { error: { code } },
+          { error: { code } },
+        ]);
+      }
+    });
+  });
+}
 
 // M-006 M-007
 test('unknown items are refused with the code of their kind, and not forwarded', TIMEOUT, async () => {

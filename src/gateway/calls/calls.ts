@@ -192,7 +192,8 @@ export class Calls {
       return urlsRequired(upstream.id, exchange, answer.error);
     }
     if (answer.kind === 'error') await this.#awaitLists(exchange);
-    return this.#toOutcome(exchange, { upstream: upstream.id, era: link.era, source }, answer);
+    const completed = orNoCompletion(request.method, link, answer);
+    return this.#toOutcome(exchange, { upstream: upstream.id, era: link.era, source }, completed);
   }
 
   /**
@@ -255,7 +256,8 @@ export class Calls {
       if (incomplete === undefined) {
         if (answer.kind === 'error') await this.#awaitLists(exchange);
         if (isRead) resourceCache.store(readOf(exchange.holder, upstream, sent), version, answer, performance.now());
-        return this.#toOutcome(exchange, { upstream: upstream.id, era: link.era, source }, answer);
+        const completed = orNoCompletion(exchange.request.method, link, answer);
+        return this.#toOutcome(exchange, { upstream: upstream.id, era: link.era, source }, completed);
       }
       if (incomplete.kind === 'task') {
         return await taskCalls.onCreated(exchange, upstream, link, incomplete.state, source);
@@ -310,6 +312,18 @@ export class Calls {
       return toolFailure(thrown.message);
     }
   }
+}
+
+const NO_COMPLETION: Answer = { kind: 'result', result: '{"completion":{"values":[]}}' };
+
+/**
+ * Returns the empty completion if an upstream does not declare completions and has no such method: the gateway declares them for all of
+ * its upstreams. Some answer without having declared it.
+ */
+function orNoCompletion(method: string, { hello }: Link, answer: Answer): Answer {
+  if (answer.kind === 'result' || method !== 'completion/complete') return answer;
+  const isUndeclared = hello.capabilities.raw('completions') === undefined;
+  return isUndeclared && answer.error.code === RPC.methodNotFound ? NO_COMPLETION : answer;
 }
 
 /** Returns params without the members that an upstream of this revision does not know. */
