@@ -202,6 +202,20 @@ function refuseLookalikes(object: RawObject, spelling: MemberNames, id: Id): voi
   throw new MessageError(RPC.invalidRequest, `member "${key.slice(0, 40)}" could be mistaken for another one`, id);
 }
 
+/** The texts of errors of peers that would read differently if they were written again, such as long numbers in `data`. */
+const errorTexts = new WeakMap<RpcError, string>();
+
+/** Returns whether no object in a JSON text names a member twice, so that every reader reads the same. */
+function isUnambiguous(text: string): boolean {
+  try {
+    checkJson(text, CLIENT_BOUNDS);
+    return true;
+  } catch (thrown) {
+    if (thrown instanceof JsonTextError) return false;
+    throw thrown;
+  }
+}
+
 function toError(raw: string, id: Id): RpcError {
   const value: unknown = JSON.parse(raw);
   if (typeof value !== 'object' || value === null || !('code' in value) || !('message' in value)) {
@@ -211,7 +225,9 @@ function toError(raw: string, id: Id): RpcError {
   if (typeof code !== 'number' || !Number.isInteger(code) || typeof message !== 'string') {
     throw new MessageError(RPC.invalidRequest, '"error" needs an integer code and a message text', id);
   }
-  return { ...value, code, message };
+  const error = { ...value, code, message };
+  if (JSON.stringify(error) !== raw && isUnambiguous(raw)) errorTexts.set(error, raw);
+  return error;
 }
 
 function toMessage(envelope: RawObject): Message {
@@ -398,8 +414,9 @@ export function notificationText(name: string, params: RawObject | undefined): s
   return `{"jsonrpc":"2.0",${method(name, params)}`;
 }
 
+/** Returns the JSON text of a response. An error of a peer that is passed on unchanged keeps its text, as results do. */
 export function responseText(id: Id, answer: Answer): string {
-  return answer.kind === 'result'
-    ? `{"jsonrpc":"2.0","id":${id},"result":${answer.result}}`
-    : `{"jsonrpc":"2.0","id":${id},"error":${JSON.stringify(answer.error)}}`;
+  if (answer.kind === 'result') return `{"jsonrpc":"2.0","id":${id},"result":${answer.result}}`;
+  const { error } = answer;
+  return `{"jsonrpc":"2.0","id":${id},"error":${errorTexts.get(error) ?? JSON.stringify(error)}}`;
 }

@@ -202,3 +202,19 @@ for (const { method, params, ends } of [
     assert.match(JSON.stringify(events.messages.at(-1)?.result), ends);
   });
 }
+
+test('an error reaches clients with the numbers and the order of its data', TIMEOUT, async () => {
+  const error = '{"message":"busy","code":-32099,"data":{"retry":1.0,"ticket":12345678901234567890}}';
+  await using at = await withTool(({ id, response }) => {
+    response.writeHead(200, { 'content-type': 'application/json' });
+    response.end(`{"jsonrpc":"2.0","id":${JSON.stringify(id)},"error":${error}}`);
+    return undefined;
+  });
+  const session = await initialize(at.url);
+  for (const got of [
+    await modernPost(at.url, 'tools/call', CALL),
+    await post(at.url, rpc(1, 'tools/call', CALL), session),
+  ]) {
+    assert.ok(got.text.includes(error), got.text);
+  }
+});

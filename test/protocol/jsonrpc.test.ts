@@ -223,3 +223,26 @@ test('limit requestIdChars: ids are kept as text, up to 1 KiB', () => {
     assert.throws(() => parseMessage(`{"jsonrpc":"2.0","id":${id},"method":"ping"}`), { code: -32600 });
   }
 });
+
+const errorsInOwnWords = [
+  '{"message":"no","code":-32099,"data":{"10":1,"2":2,"id":12345678901234567890,"share":1.0}}',
+  '{ "code": 7, "message": "no", "data": { "id": 12345678901234567890 } }',
+];
+
+for (const raw of errorsInOwnWords) {
+  test(`an error that is passed on keeps its text: ${shortened(raw)}`, () => {
+    const message = parseMessage(`{"jsonrpc":"2.0","id":1,"error":${raw}}`);
+    assert.ok(message.kind === 'error');
+    assert.equal(responseText('2', message), `{"jsonrpc":"2.0","id":2,"error":${raw}}`);
+    const changed = { ...message.error, code: 8 };
+    assert.ok(responseText('2', { kind: 'error', error: changed }).includes(JSON.stringify(changed)));
+  });
+}
+
+test('an error that names a member twice is written with the value that was read', () => {
+  const raw = '{"code":7,"message":"no","data":{"uri":"b+x:1","uri":"x:1"}}';
+  const message = parseMessage(`{"jsonrpc":"2.0","id":1,"error":${raw}}`);
+  assert.ok(message.kind === 'error');
+  const written = '{"code":7,"message":"no","data":{"uri":"x:1"}}';
+  assert.equal(responseText('2', message), `{"jsonrpc":"2.0","id":2,"error":${written}}`);
+});
