@@ -28,7 +28,7 @@ export interface CallLimitsParts {
 }
 
 /** A counted request. */
-export interface Admission {
+export interface CountedCall {
   /** Gives back its place among the requests of its principal. */
   end(): void;
   /** Uncounts it in rates and repeats, since it was not made. */
@@ -62,7 +62,7 @@ export class CallLimits {
    *
    * @throws {GatewayError} `rate-limited`, `repeated-call`, `overloaded`: the request must not be sent.
    */
-  async admit(exchange: OpenExchange, to: UpstreamRoute): Promise<Admission> {
+  async admit(exchange: OpenExchange, to: UpstreamRoute): Promise<CountedCall> {
     const { repeats, limits } = this.#parts.settings();
     const { inFlightPerPrincipal } = limits;
     const end = inFlightPerPrincipal === undefined ? NOTHING_TO_END : await this.#enter(exchange, inFlightPerPrincipal);

@@ -96,14 +96,14 @@ export class Calls {
   async #sendWithinLimits(exchange: OpenExchange, to: UpstreamRoute): Promise<CallOutcome> {
     const { limits } = this.#parts;
     if (limits.isOff) return await this.#send(exchange, to);
-    const admission = await limits.admit(exchange, to);
+    const counted = await limits.admit(exchange, to);
     try {
       return await this.#send(exchange, to);
     } catch (thrown) {
-      if (hasNotRun(thrown)) admission.refund();
+      if (hasNotRun(thrown)) counted.refund();
       throw thrown;
     } finally {
-      admission.end();
+      counted.end();
     }
   }
 
