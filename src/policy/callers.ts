@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import { LIMITS, type LimitName } from '../limits.ts';
 import type { Principal } from './principal.ts';
 
@@ -8,15 +9,18 @@ export interface AuthenticatedPrincipal {
   readonly token: string | undefined;
 }
 
+interface Remembered extends AuthenticatedPrincipal {
+  /** The hash of the token that a token endpoint has refused last; undefined if it has refused none. */
+  refused: string | undefined;
+}
+
 /**
  * The principals that were authenticated last, for upstreams whose credentials depend on the caller. Remembers nothing unless there is such an upstream. A
  * token goes from here to the token endpoint of an upstream's authorization server, or to another replica, and nowhere else.
  */
 export class Callers {
-  readonly #byKey = new Map<string, AuthenticatedPrincipal>();
+  readonly #byKey = new Map<string, Remembered>();
   readonly #tokens = new WeakMap<Principal, string>();
-  /** Callers whose token a token endpoint has refused. */
-  readonly #refused = new WeakSet<AuthenticatedPrincipal>();
   readonly #onLimit: (limit: LimitName) => void;
   #isNeeded = false;
   #exchangesTokens = false;
@@ -47,12 +51,11 @@ export class Callers {
     if (!this.#isNeeded) return;
     if (token !== undefined) this.#tokens.set(principal, token);
     const known = this.#byKey.get(principal.key);
-    const isRefused = known !== undefined && this.#refused.has(known);
-    if (known !== undefined && !isRefused && endOf(known.principal) > endOf(principal)) return;
+    if (known !== undefined && !isRefused(known, known.token)) {
+      if (isRefused(known, token) || endOf(known.principal) > endOf(principal)) return;
+    }
     this.#remove(principal.key);
-    const caller = { principal, token };
-    this.#byKey.set(principal.key, caller);
-    if (isRefused && known.token === token) this.#refused.add(caller);
+    this.#byKey.set(principal.key, { principal, token, refused: known?.refused });
     this.#tokenChars += token?.length ?? 0;
     while (this.#byKey.size > LIMITS.callers || this.#tokenChars > LIMITS.callerTokenChars) {
       const [oldest = principal.key] = this.#byKey.keys();
@@ -64,7 +67,7 @@ export class Callers {
   /** Gives a token up that a token endpoint has refused, as soon as there is another one of its caller. */
   refuse(key: string, token: string): void {
     const known = this.#byKey.get(key);
-    if (known?.token === token) this.#refused.add(known);
+    if (known?.token === token) known.refused = hashOf(token);
   }
 
   /** Returns the caller with this key of a principal; undefined if it was not seen for long. */
@@ -87,4 +90,12 @@ export class Callers {
 
 function endOf({ expiresAtMs = Infinity }: Principal): number {
   return expiresAtMs;
+}
+
+function isRefused({ refused }: Remembered, token: string | undefined): boolean {
+  return refused !== undefined && token !== undefined && hashOf(token) === refused;
+}
+
+function hashOf(token: string): string {
+  return hash('sha256', token, 'base64');
 }

@@ -61,7 +61,7 @@ function unstepped(path: string): string {
 function hasUnclearHost(uri: string, plain: string, first: string | undefined): boolean {
   const hasDomain = WITH_DOMAIN.test(plain);
   const host = first === undefined ? '' : hostOf(first);
-  if (host === '' && (hasDomain || first !== undefined)) return true;
+  if (host === '' && (hasDomain || (first !== undefined && !/^[?#]/.test(first)))) return true;
   if (hasDomain && !isPlainDomain(host)) return true;
   // Then all parsers read the same text, and the first segment.
   if (plain === uri && !MAYBE_STEP.test(plain)) return false;

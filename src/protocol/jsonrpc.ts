@@ -226,7 +226,9 @@ function toError(raw: string, id: Id): RpcError {
     throw new MessageError(RPC.invalidRequest, '"error" needs an integer code and a message text', id);
   }
   const error = { ...value, code, message };
-  if (JSON.stringify(error) !== raw && isUnambiguous(raw)) errorTexts.set(error, raw);
+  // Some readers take no other spelling of an integer.
+  const isKept = JSON.stringify(error) !== raw && RawObject.parse(raw).raw('code') === String(code);
+  if (isKept && isUnambiguous(raw)) errorTexts.set(error, raw);
   return error;
 }
 

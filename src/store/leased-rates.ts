@@ -18,6 +18,8 @@ interface Window {
   untilMs: number;
   /** The table is not asked before this time: it has no more units, or cannot be reached. Monotonic ms. */
   askAgainMs: number;
+  /** The number of the window of time among those of this counter. */
+  number: number;
   /** True if this process uses its share, because the table could not be reached in this window. */
   hasShare: boolean;
   taking: Promise<void> | undefined;
@@ -63,10 +65,13 @@ export class LeasedRates {
     return this.#takeMore(counter, window);
   }
 
-  /** Gives a unit back that was not used. */
-  release(counter: string, nowMs = performance.now()): void {
+  /** Returns a function that gives back the unit that was just taken, if it was not used. After the end of its window it does nothing. */
+  undoTake(counter: string): () => void {
     const window = this.#windows.get(counter);
-    if (window !== undefined && nowMs < window.untilMs) window.left++;
+    const number = window?.number;
+    return () => {
+      if (window !== undefined && window.number === number && performance.now() < window.untilMs) window.left++;
+    };
   }
 
   async #takeMore(counter: string, window: Window): Promise<Wait> {
@@ -107,6 +112,7 @@ export class LeasedRates {
   #useShare(window: Window, share: number, windowMs: number): void {
     const nowMs = performance.now();
     if (nowMs >= window.untilMs) {
+      window.number++;
       window.left = 0;
       window.untilMs = nowMs + windowMs;
       window.hasShare = false;
@@ -118,6 +124,7 @@ export class LeasedRates {
 
   /** Moves a counter to the end of the order, since its window begins. */
   #renew(counter: string, window: Window): void {
+    window.number++;
     window.hasShare = false;
     if (this.#windows.get(counter) !== window) return;
     this.#windows.delete(counter);
@@ -128,7 +135,7 @@ export class LeasedRates {
   #window(counter: string, limit: number, windowMs: number): Window {
     let window = this.#windows.get(counter);
     if (window === undefined || window.limit !== limit || window.windowMs !== windowMs) {
-      const nothing = { left: 0, untilMs: NEVER, askAgainMs: NEVER, hasShare: false, taking: undefined };
+      const nothing = { left: 0, untilMs: NEVER, askAgainMs: NEVER, number: 0, hasShare: false, taking: undefined };
       window = { limit, windowMs, ...nothing };
       // The units of the oldest window are lost until it ends.
       if (setLatest(this.#windows, counter, window, LIMITS.rateCounters)) this.#parts.onLimit('rateCounters');

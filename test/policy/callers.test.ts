@@ -47,6 +47,8 @@ test('another token replaces one that was refused, also if it ends earlier', () 
   assert.equal(callers.find('ann')?.token, 'long', 'kept while there is no other');
   callers.remember(principal('ann', 1_000), 'short');
   assert.equal(callers.find('ann')?.token, 'short');
+  callers.remember(principal('ann', 2_000), 'long');
+  assert.equal(callers.find('ann')?.token, 'short', 'the other one stays refused');
 });
 
 test('limit callers: beyond it the caller that was verified longest ago is forgotten', () => {

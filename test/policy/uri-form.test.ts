@@ -100,6 +100,7 @@ const WITH_HOSTS = [
   ['notes:///日本/x', 'notes:/日本/x'],
   ['file:///Über uns/x', 'file:/überuns/x'],
   ['urn:isbn:123', 'urn:/isbn'],
+  ['search://?q=foo', 'search:/?q=foo'],
 ] as const;
 
 for (const [uri, form] of WITH_HOSTS) {

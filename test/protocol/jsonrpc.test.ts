@@ -239,6 +239,12 @@ for (const raw of errorsInOwnWords) {
   });
 }
 
+test('the code of an error is written as an integer', () => {
+  const message = parseMessage('{"jsonrpc":"2.0","id":1,"error":{"code":-32602.0,"message":"no"}}');
+  assert.ok(message.kind === 'error');
+  assert.equal(responseText('2', message), '{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"no"}}');
+});
+
 test('an error that names a member twice is written with the value that was read', () => {
   const raw = '{"code":7,"message":"no","data":{"uri":"b+x:1","uri":"x:1"}}';
   const message = parseMessage(`{"jsonrpc":"2.0","id":1,"error":${raw}}`);

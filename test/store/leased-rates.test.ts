@@ -5,6 +5,7 @@ import { type LimitName, LIMITS } from '../../src/limits.ts';
 import { LeasedRates, type Wait } from '../../src/store/leased-rates.ts';
 import { MemoryRateTable } from '../../src/store/memory/rate-table.ts';
 import type { RateTable } from '../../src/store/rate-table.ts';
+import { stopTime } from '../support/stopped-time.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const MINUTE_MS = 60_000;
@@ -101,9 +102,20 @@ test('without the table each process goes on with its share', TIMEOUT, async () 
 test('a unit that was not used is given back', TIMEOUT, async () => {
   const rates = process(table());
   assert.equal(await rates.take('c', 1, MINUTE_MS), undefined);
-  rates.release('c');
-  rates.release('unknown');
+  rates.undoTake('c')();
+  rates.undoTake('unknown')();
   assert.equal(await rates.take('c', 1, MINUTE_MS), undefined);
+  assert.notEqual(await rates.take('c', 1, MINUTE_MS), undefined);
+});
+
+test('a unit of a window that is over is not given back to the next one', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  const rates = process(table());
+  assert.equal(await rates.take('c', 1, MINUTE_MS), undefined);
+  const undo = rates.undoTake('c');
+  time.pass(MINUTE_MS + 1);
+  assert.equal(await rates.take('c', 1, MINUTE_MS), undefined);
+  undo();
   assert.notEqual(await rates.take('c', 1, MINUTE_MS), undefined);
 });
 

@@ -13,7 +13,7 @@ import type { Counters } from '../../store/shared-counters.ts';
 import type { AuditRecorder } from '../records/audit-recorder.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { UpstreamRoute } from '../exchange/route.ts';
-import type { RepeatedCalls } from './repeated-calls.ts';
+import type { Repeated, RepeatedCalls } from './repeated-calls.ts';
 
 const NOTHING_TO_END = (): void => undefined;
 
@@ -71,8 +71,8 @@ export class CallLimits {
       // Counted last, since a call that is refused was not made. Its rates are given back if it repeats too often.
       const repeated = repeats === undefined ? undefined : this.#countRepeat(exchange, to, repeats, taken);
       const refund = () => {
-        for (const counter of taken) this.#parts.rates.release(counter);
-        if (repeated !== undefined) this.#parts.repeats.forget(repeated);
+        for (const giveBack of taken) giveBack();
+        if (repeated !== undefined) repeated.count--;
       };
       return { end, refund };
     } catch (thrown) {
@@ -81,21 +81,21 @@ export class CallLimits {
     }
   }
 
-  /** Returns the counters that it has counted in. @throws {GatewayError} `rate-limited` */
-  async #countRates(exchange: OpenExchange, to: UpstreamRoute): Promise<readonly string[]> {
+  /** Returns functions that give back the units it has taken. @throws {GatewayError} `rate-limited` */
+  async #countRates(exchange: OpenExchange, to: UpstreamRoute): Promise<readonly (() => void)[]> {
     const { principal, view } = exchange.client.caller;
     const { rates } = this.#parts;
-    const taken: string[] = [];
+    const taken: (() => void)[] = [];
     for (const rate of this.#applicable(principal)) {
       if (!holdsFor(rate, view, to)) continue;
       const counter = `${rate.name} ${rate.per === 'all' ? '' : personOf(principal)}`;
       const asked = rates.take(counter, rate.limit, rate.windowMs);
       const waitMs: Wait = asked instanceof Promise ? await asked : asked;
       if (waitMs === undefined) {
-        taken.push(counter);
+        taken.push(rates.undoTake(counter));
         continue;
       }
-      for (const other of taken) rates.release(other);
+      for (const giveBack of taken) giveBack();
       this.#parts.audit?.refuse(exchange.request, `rate ${rate.name}`);
       throw rateLimited(rate, to.upstream, waitMs);
     }
@@ -120,16 +120,16 @@ export class CallLimits {
   }
 
   /**
-   * Returns the texts under which the call is counted; undefined if it is not counted.
+   * Returns the count of the call; undefined if it is not counted.
    *
-   * @param taken counters of rates. @throws {GatewayError} `repeated-call`
+   * @param taken gives back units of rates. @throws {GatewayError} `repeated-call`
    */
   #countRepeat(
     exchange: OpenExchange,
     { tool, upstream }: UpstreamRoute,
     settings: RepeatsConfig,
-    taken: readonly string[],
-  ): readonly string[] | undefined {
+    taken: readonly (() => void)[],
+  ): Repeated | undefined {
     const { request, client } = exchange;
     const { limit, windowMs, tools, exceptTools } = settings;
     if (tool === undefined || !isIncluded({ includeTools: tools, excludeTools: exceptTools }, tool)) return undefined;
@@ -137,14 +137,14 @@ export class CallLimits {
     if (client.dialect.asksInAnswers && isRetry(request.params)) return undefined;
     const { principal, view } = client.caller;
     const parts = [personOf(principal), view, tool, request.params?.raw('arguments') ?? ''];
-    const waitMs = this.#parts.repeats.count(parts, limit, windowMs, performance.now());
-    if (waitMs === undefined) return parts;
-    for (const counter of taken) this.#parts.rates.release(counter);
+    const counted = this.#parts.repeats.count(parts, limit, windowMs, performance.now());
+    if (typeof counted !== 'number') return counted;
+    for (const giveBack of taken) giveBack();
     this.#parts.audit?.refuse(request, 'repeats');
     const message =
       `this call was made ${limit} times with the same arguments within ${durationText(windowMs)}. ` +
       'Do not repeat it: use the results that you have, change the arguments, or tell the user that you are stuck';
-    throw new GatewayError('repeated-call', { upstream, message, data: { retryAfterMs: Math.ceil(waitMs) } });
+    throw new GatewayError('repeated-call', { upstream, message, data: { retryAfterMs: Math.ceil(counted) } });
   }
 
   /** Takes a place among the requests of the principal. @throws {GatewayError} `overloaded` */

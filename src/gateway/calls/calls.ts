@@ -26,7 +26,7 @@ import type { ResourceRead, ResourceCache } from '../forward/resource-cache.ts';
 import { namesUnlistedItem, type UpstreamRoute, route, unknownItem } from '../exchange/route.ts';
 import type { Sender } from '../forward/sender.ts';
 import type { CallLimits } from './call-limits.ts';
-import { hasNotRun, type KeyedCalls } from './keyed-calls.ts';
+import type { KeyedCalls } from './keyed-calls.ts';
 import { type CallOutcome, inputRequired, urlsRequired, readIncomplete } from './call-outcome.ts';
 import type { TaskCalls } from './task-calls.ts';
 
@@ -100,7 +100,7 @@ export class Calls {
     try {
       return await this.#send(exchange, to);
     } catch (thrown) {
-      if (hasNotRun(thrown)) counted.refund();
+      if (!exchange.wasSent) counted.refund();
       throw thrown;
     } finally {
       counted.end();
@@ -113,7 +113,7 @@ export class Calls {
     const { holder, request } = exchange;
     const { audit } = this.#parts;
     if (audit !== undefined) await audit.begin(request, exchange.client.caller, to.upstream, to.upstreamTool);
-    this.#assertAllowed(exchange, to, audit !== undefined);
+    this.#assertAllowed(exchange, to, false);
     const cached = this.#readCached(exchange, upstream, to);
     if (cached !== undefined) return cached;
     const queued = exchange.acquireSlot(upstream);

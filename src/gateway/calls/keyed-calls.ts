@@ -207,7 +207,7 @@ function processOf(claim: string): string {
 const NOT_SENT: ReadonlySet<string> = new Set(['unknown-tool', 'invalid-params']);
 
 /** Returns whether a call certainly did not run. */
-export function hasNotRun(failure: unknown): boolean {
+function hasNotRun(failure: unknown): boolean {
   const { code, executed } = toGatewayError(failure);
   return executed === 'no' || NOT_SENT.has(code);
 }

@@ -1,7 +1,8 @@
 import { hash } from 'node:crypto';
 import { LIMITS, type LimitName } from '../../limits.ts';
 
-interface Repeated {
+/** The number of equal calls in a window. */
+export interface Repeated {
   count: number;
   /** Monotonic ms. */
   readonly untilMs: number;
@@ -17,13 +18,13 @@ export class RepeatedCalls {
   }
 
   /**
-   * Counts a call. Returns the time until its window ends, in ms, if it was made more often than the limit; else undefined.
+   * Counts a call. Returns its count, or, uncounted, the time until its window ends (ms) if it was made as often as the limit allows.
    *
    * @param parts the texts in which equal calls are equal. Only their hash is kept.
    * @param nowMs monotonic.
    */
-  count(parts: readonly string[], limit: number, windowMs: number, nowMs: number): number | undefined {
-    const key = keyOf(parts);
+  count(parts: readonly string[], limit: number, windowMs: number, nowMs: number): Repeated | number {
+    const key = hash('sha256', JSON.stringify(parts), 'base64');
     let known = this.#counts.get(key);
     if (known === undefined || known.untilMs <= nowMs) {
       known = { count: 0, untilMs: nowMs + windowMs };
@@ -31,14 +32,9 @@ export class RepeatedCalls {
       this.#counts.set(key, known);
       if (this.#counts.size > LIMITS.repeatedCalls) this.#removeOldest(nowMs);
     }
+    if (known.count >= limit) return known.untilMs - nowMs;
     known.count++;
-    return known.count > limit ? known.untilMs - nowMs : undefined;
-  }
-
-  /** Uncounts a call that was not made. */
-  forget(parts: readonly string[]): void {
-    const known = this.#counts.get(keyOf(parts));
-    if (known !== undefined) known.count--;
+    return known;
   }
 
   #removeOldest(nowMs: number): void {
@@ -47,8 +43,4 @@ export class RepeatedCalls {
     this.#counts.delete(oldest[0]);
     if (oldest[1].untilMs > nowMs) this.#onLimit('repeatedCalls');
   }
-}
-
-function keyOf(parts: readonly string[]): string {
-  return hash('sha256', JSON.stringify(parts), 'base64');
 }

@@ -143,6 +143,11 @@ export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> im
     this.#limiter = undefined;
   }
 
+  /** Returns whether a call has been handed to the upstream. */
+  get wasSent(): boolean {
+    return this.#call !== undefined;
+  }
+
   /** Sets the call at the upstream, so that a cancellation reaches it. */
   attachCall(call: Call<Exchange>): void {
     this.#call = call;

@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import { toClient as urisToClient } from '../../catalog/rewrite.ts';
+import type { ViewUpstream } from '../../catalog/view.ts';
 import type { ClientFeature, UpstreamConfig } from '../../config/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
@@ -21,6 +22,19 @@ export interface QuestionPolicyParts {
   readonly rulesOf: (upstream: string) => Pick<UpstreamConfig, 'clientFeatures' | 'elicitationHosts'> | undefined;
   readonly metrics: Pick<Metrics, 'countLimit' | 'countRefusedQuestion'>;
   readonly log: Logger;
+}
+
+/** Returns the params of a question with published URIs. @throws {GatewayError} `upstream-protocol` */
+function published(upstream: ViewUpstream, method: string, params: RawObject): RawObject {
+  const text = params.toString();
+  try {
+    const changed = urisToClient(method, upstream, text);
+    return changed === text ? params : RawObject.parse(changed);
+  } catch (thrown) {
+    if (!(thrown instanceof GatewayError)) throw thrown;
+    const message = `"${upstream.title}" asked by ${method} with malformed JSON; report this to its maintainers.`;
+    throw new GatewayError('upstream-protocol', { message, upstream: upstream.id }, thrown);
+  }
 }
 
 type Question = Pick<InputRequest, 'method' | 'params'>;
@@ -70,9 +84,7 @@ export class QuestionPolicy {
         const bounded = boundedSampling(params, upstreams.length === 1, onCap);
         const viewed = upstreams.find(({ id }) => id === upstream);
         if (viewed === undefined) return bounded;
-        const text = bounded.toString();
-        const published = urisToClient(method, viewed, text);
-        return published === text ? bounded : RawObject.parse(published);
+        return published(viewed, method, bounded);
       }
       case 'elicitation/create':
         return labelled(client, upstream, visibleForm(params));

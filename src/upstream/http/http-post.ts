@@ -128,13 +128,13 @@ export class UpstreamPost implements WireHandler {
     const type = mediaType(headers);
     this.#handler.onAccepted(this, headers);
     if (this.#isDone()) return;
+    // Nothing is needed of the response to a notification or an answer.
+    if (this.id === undefined) this.#linger();
     if (type === 'text/event-stream') {
       this.#readEvents();
     } else if (!this.#wantsAnswer) {
       this.#stage = 'ignored';
       this.#isUnexpectedBody = type === 'application/json';
-      // The answer of a request arrives elsewhere.
-      if (this.id === undefined) this.#linger();
       return;
     } else if (type === 'application/json') {
       this.#readJson(headers);

@@ -254,7 +254,10 @@ test('a refused repeat uses up no rate', TIMEOUT, async () => {
 test('limit repeatedCalls: the oldest count begins again', () => {
   const reached: LimitName[] = [];
   const counts = new RepeatedCalls((limit) => reached.push(limit));
-  const count = (text: string, nowMs = 0) => counts.count([text], 1, 1_000, nowMs);
+  const count = (text: string, nowMs = 0) => {
+    const counted = counts.count([text], 1, 1_000, nowMs);
+    return typeof counted === 'number' ? counted : undefined;
+  };
   for (let n = 0; n < LIMITS.repeatedCalls; n++) assert.equal(count(`c${n}`), undefined);
   assert.equal(count('c1'), 1_000);
   assert.equal(count('one more'), undefined);

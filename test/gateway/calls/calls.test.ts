@@ -66,6 +66,18 @@ test('a call that was not made counts neither in rates nor in repeats', TIMEOUT,
   assert.equal(await endOf(begin(session).answer()), 'rate-limited no');
 });
 
+test('a call that its upstream refuses unread counts in rates', TIMEOUT, async () => {
+  const { memory, next } = holding();
+  const { at, begin } = await calling(memory, { config: ONCE });
+  await using _ = at;
+  const { session } = at.session();
+  const refused = endOf(begin(session).answer());
+  const { peer, request } = await next();
+  peer.fail(request.id, new GatewayError('too-large', { executed: 'no' }));
+  assert.equal(await refused, 'too-large no');
+  assert.equal(await endOf(begin(session).answer()), 'rate-limited no');
+});
+
 test('each end of a call frees its slot, and its place among those of its principal', TIMEOUT, async () => {
   const { memory, next } = holding();
   const { at, begin, upstream } = await calling(memory, { config: { limits: { inFlightPerPrincipal: 1 } } });

@@ -191,27 +191,29 @@ test('no message overtakes notifications/initialized', LIMIT, async () => {
   );
 });
 
-test('after a notification was accepted, an endless body keeps no socket', LIMIT, async () => {
-  let [begun, open] = [0, 0];
-  await using server = await serve((request, response) => {
-    if (request.rpc !== 'notifications/cancelled') return void greeted(request, response);
-    response.writeHead(202, { 'content-type': 'text/plain' });
-    const dripping = setInterval(() => response.write(':'), 50);
-    begun++;
-    open++;
-    response.once('close', () => {
-      clearInterval(dripping);
-      open--;
+for (const type of ['text/plain', 'text/event-stream']) {
+  test(`after a notification was accepted, an endless body of ${type} keeps no socket`, LIMIT, async () => {
+    let [begun, open] = [0, 0];
+    await using server = await serve((request, response) => {
+      if (request.rpc !== 'notifications/cancelled') return void greeted(request, response);
+      response.writeHead(202, { 'content-type': type });
+      const dripping = setInterval(() => response.write(':'), 50);
+      begun++;
+      open++;
+      response.once('close', () => {
+        clearInterval(dripping);
+        open--;
+      });
     });
+    await using peer = await connect(server.url);
+    await peer.greet('2025-11-25');
+    const method = 'notifications/cancelled';
+    for (const id of [2, 3, 4]) {
+      peer.transport.send({ text: JSON.stringify({ jsonrpc: '2.0', method, params: { requestId: id } }), method });
+    }
+    await waitUntil(() => begun === 3 && open === 0);
   });
-  await using peer = await connect(server.url);
-  await peer.greet('2025-11-25');
-  const method = 'notifications/cancelled';
-  for (const id of [2, 3, 4]) {
-    peer.transport.send({ text: JSON.stringify({ jsonrpc: '2.0', method, params: { requestId: id } }), method });
-  }
-  await waitUntil(() => begun === 3 && open === 0);
-});
+}
 
 test('a session id that is not visible ASCII is refused', LIMIT, async () => {
   await using server = await serve((request, response) => {
