@@ -266,7 +266,7 @@ export class Edge {
 
   /** Refuses new requests, and ends streams on which no answer is due. Requests in flight continue. */
   drain(): void {
-    this.#clients.isEnding = true;
+    this.#clients.announceEnd();
     this.#endpoints.drain();
   }
 

@@ -1,6 +1,6 @@
 import { messageOf, systemCode } from '../thrown.ts';
 import { once } from 'node:events';
-import { createServer, type RequestListener, type Server, type ServerOptions } from 'node:http';
+import { createServer, type RequestListener, type Server, type ServerOptions, type ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import { Server as NetServer, type Socket } from 'node:net';
 import { getRequestListener, type HttpBindings } from '@hono/node-server';
@@ -50,8 +50,9 @@ export class Listener {
   readonly origin: string;
   /** Handles new requests. Can be replaced at any time. */
   handler: HttpHandler;
-  /** If true, each connection closes after its next response, so that clients and load balancers open none that would be cut later. */
-  isEnding = false;
+  #isEnding = false;
+  /** The responses that are not written completely. */
+  readonly #responses = new Set<ServerResponse>();
   readonly #server: Server | TlsServer;
   /** All open connections, also those that are in a handshake, which the server does not close. */
   readonly #sockets = new Set<Socket>();
@@ -92,7 +93,7 @@ export class Listener {
       keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
     };
     const server = await serverOf(tls, options, (incoming, outgoing) => {
-      if (listener?.isEnding === true) outgoing.shouldKeepAlive = false;
+      if (listener !== undefined) listener.#onResponse(outgoing);
       if (listener?.handler.tryFastPath?.({ incoming, outgoing }) !== true) void routed(incoming, outgoing);
     });
     if (Number.isFinite(connections)) server.maxConnections = connections;
@@ -107,9 +108,24 @@ export class Listener {
     return listener;
   }
 
+  #onResponse(response: ServerResponse): void {
+    if (this.#isEnding) response.shouldKeepAlive = false;
+    this.#responses.add(response);
+    response.on('close', () => this.#responses.delete(response));
+  }
+
   /** Uses a renewed certificate for new connections, if the listener speaks HTTPS. */
   setTls({ cert, key }: ServerTls): void {
     if ('setSecureContext' in this.#server) this.#server.setSecureContext({ cert, key });
+  }
+
+  /**
+   * Closes each connection after its next response, also after one that is due already, so that clients and load balancers keep none that would
+   * be cut later. A stream that has begun has announced that its connection stays open.
+   */
+  announceEnd(): void {
+    this.#isEnding = true;
+    for (const response of this.#responses) response.shouldKeepAlive = false;
   }
 
   /**

@@ -41,8 +41,27 @@ test('a listener that is about to end closes each connection after its response'
   try {
     const connectionHeader = async () => (await fetch(listener.origin)).headers.get('connection');
     assert.equal(await connectionHeader(), 'keep-alive');
-    listener.isEnding = true;
+    listener.announceEnd();
     assert.equal(await connectionHeader(), 'close');
+  } finally {
+    await listener.close();
+  }
+});
+
+test('a response that is due when the end is announced closes its connection', TIMEOUT, async () => {
+  const arrived = Promise.withResolvers<void>();
+  const answer = Promise.withResolvers<Response>();
+  const app = new Hono().get('/', () => {
+    arrived.resolve();
+    return answer.promise;
+  });
+  const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => ({ app }));
+  try {
+    const asked = fetch(listener.origin);
+    await arrived.promise;
+    listener.announceEnd();
+    answer.resolve(new Response('done'));
+    assert.equal((await asked).headers.get('connection'), 'close');
   } finally {
     await listener.close();
   }
