@@ -133,6 +133,7 @@ export class Listener {
    * after `drainMs`.
    */
   async retire(drainMs: number): Promise<void> {
+    this.announceEnd();
     const closed = this.#closeAfterAccepting();
     // Only connections without a request are idle; a connection that becomes idle later is closed by the next turn.
     const idle = setInterval(() => this.#server.closeIdleConnections(), RETIRE_POLL_MS);

@@ -124,7 +124,7 @@ test('a retired listener closes idle connections, and busy ones when the drain i
   }
 });
 
-test('a retired listener closes a connection that becomes idle during the drain', TIMEOUT, async () => {
+test('a retired listener announces the end of the connections that it has', TIMEOUT, async () => {
   const arrived = Promise.withResolvers<void>();
   const answer = Promise.withResolvers<Response>();
   const app = new Hono().get('/', () => {
@@ -132,13 +132,27 @@ test('a retired listener closes a connection that becomes idle during the drain'
     return answer.promise;
   });
   const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => ({ app }));
+  const asked = fetch(listener.origin);
+  await arrived.promise;
+  const retired = listener.retire(3_600_000);
+  answer.resolve(new Response('done'));
+  assert.equal((await asked).headers.get('connection'), 'close');
+  await retired;
+});
+
+test('a retired listener closes a connection that becomes idle during the drain', TIMEOUT, async () => {
+  const body = new TransformStream<Uint8Array, Uint8Array>();
+  const app = new Hono().get('/', () => new Response(body.readable));
+  const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => ({ app }));
   const agent = new Agent({ connections: 1, keepAliveTimeout: 3_600_000 });
   try {
-    const asked = agent.request({ origin: listener.origin, path: '/', method: 'GET' });
-    await arrived.promise;
+    const writer = body.writable.getWriter();
+    void writer.write(Buffer.from('done'));
+    const asked = await agent.request({ origin: listener.origin, path: '/', method: 'GET' });
+    assert.equal(asked.headers['connection'], 'keep-alive');
     const retired = listener.retire(3_600_000);
-    answer.resolve(new Response('done'));
-    assert.equal(await (await asked).body.text(), 'done');
+    await writer.close();
+    assert.equal(await asked.body.text(), 'done');
     await retired;
   } finally {
     await agent.destroy();
