@@ -20,7 +20,7 @@ export interface DrainParts {
   readonly core: Pick<Core, 'handOver' | 'inFlightCount' | 'parkedCount'> & {
     readonly gateway: Pick<Front, 'successor'>;
   };
-  readonly edge: Pick<Edge, 'drain' | 'retire'>;
+  readonly edge: Pick<Edge, 'drain' | 'finish' | 'retire'>;
   /** Undefined if there are no other replicas. */
   readonly replicas:
     | {
@@ -65,8 +65,11 @@ export async function drain({ core, edge, replicas, log }: DrainParts): Promise<
     await sleep(POLL_MS);
     hasLeft ||= await leave(replicas, () => undefined);
   }
+  const restMs = Math.max(RETIRE_MS, DRAIN_MS - (performance.now() - beganMs));
   // Requests that are passed on may be under way, also to a process that leaves at the same time.
-  if (hasOthers) await edge.retire(Math.max(RETIRE_MS, DRAIN_MS - (performance.now() - beganMs)));
+  if (hasOthers) await edge.retire(restMs);
+  // Clients may still read answers of calls that have ended.
+  else await edge.finish(restMs);
 }
 
 /** Tells the other replicas that this one leaves. Returns false if they cannot be told. */

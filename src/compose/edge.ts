@@ -288,6 +288,13 @@ export class Edge {
     }
   }
 
+  /** Resolves when the responses that are due now are written, at the latest after `waitMs`. */
+  async finish(waitMs: number): Promise<void> {
+    // Ends the streams on which an answer was due the first time.
+    this.#endpoints.drain();
+    await Promise.all([this.#clients, ...this.#retiring].map((listener) => listener.finish(waitMs)));
+  }
+
   /** Closes all listeners and their connections. */
   async close(): Promise<void> {
     clearInterval(this.#sweeping);

@@ -172,6 +172,12 @@ export class Listener {
     return promise;
   }
 
+  /** Resolves when the responses that are due now are written, at the latest after `waitMs`. */
+  async finish(waitMs: number): Promise<void> {
+    const signal = AbortSignal.timeout(Math.ceil(waitMs));
+    await Promise.allSettled([...this.#responses].map((response) => once(response, 'close', { signal })));
+  }
+
   /** Closes the socket and all its connections. */
   async close(): Promise<void> {
     const closed = new Promise((resolve) => this.#server.close(resolve));

@@ -4,8 +4,11 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { BOTH, initialize, messagesOf, rpc } from '../downstream/client.ts';
 import type { Child } from '../support/child.ts';
 import { startGateway } from '../support/gateway.ts';
+import { legacyUpstream } from '../support/http-upstream.ts';
 import { PATIENCE_MS } from '../support/patience.ts';
 import { startOnTerminal } from '../support/terminal.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -126,4 +129,29 @@ test('SIGHUP does not stop a gateway that was started without a terminal', BOUND
   process.kill(gateway.pid, 'SIGHUP');
   await gateway.waitForLog((line) => (/"cause":"signal".*config is unchanged/.test(line) ? true : undefined));
   assert.equal((await fetch(`${gateway.operatorUrl}/livez`)).status, 200);
+});
+
+/** More than the buffers of a connection take. */
+const LARGE = 8 << 20;
+
+// N-08
+test('SIGTERM lets a client read the rest of an answer', BOUNDED, async () => {
+  const tools = [{ name: 'large', inputSchema: { type: 'object' } }];
+  const content = [{ type: 'text', text: 'x'.repeat(LARGE) }];
+  await using upstream = await legacyUpstream({ tools, answers: { 'tools/call': () => ({ content }) } });
+  await using gateway = await startGateway({ mcpServers: { up: { url: upstream.url } } });
+  const session = await initialize(gateway.endpoint('up'));
+  const answer = await fetch(gateway.endpoint('up'), {
+    method: 'POST',
+    body: rpc(1, 'tools/call', { name: 'large', arguments: {} }),
+    headers: { 'content-type': 'application/json', accept: BOTH, 'mcp-session-id': session },
+  });
+  gateway.kill('SIGTERM');
+  await gateway.waitForLog((line) => (line.includes('"msg":"stopping"') ? true : undefined));
+  // subject: the client reads on only after a gateway without anything to do would have ended.
+  await sleep(1_000);
+  const headers = Object.fromEntries(answer.headers);
+  const [message] = messagesOf({ status: answer.status, headers, text: await answer.text() }).slice(-1);
+  assert.ok(JSON.stringify(message).length > LARGE);
+  await gateway.ended;
 });

@@ -159,6 +159,49 @@ test('a retired listener closes a connection that becomes idle during the drain'
   }
 });
 
+test('a listener finishes with its responses, though connections without one are open', TIMEOUT, async () => {
+  const body = new TransformStream<Uint8Array, Uint8Array>();
+  const app = new Hono().get('/', (c) => c.text('x')).get('/begun', () => new Response(body.readable));
+  const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => ({ app }));
+  const agent = new Agent({ keepAliveTimeout: 3_600_000 });
+  const unused = connect(Number(new URL(listener.origin).port), '127.0.0.1');
+  try {
+    await once(unused, 'connect');
+    const idle = await agent.request({ origin: listener.origin, path: '/', method: 'GET' });
+    await idle.body.text();
+    await listener.finish(3_600_000);
+
+    const begun = await agent.request({ origin: listener.origin, path: '/begun', method: 'GET' });
+    let isFinished = false;
+    const finished = listener.finish(3_600_000).then(() => (isFinished = true));
+    const writer = body.writable.getWriter();
+    await writer.write(Buffer.from('do'));
+    assert.equal(isFinished, false);
+    await writer.write(Buffer.from('ne'));
+    await writer.close();
+    assert.equal(await begun.body.text(), 'done');
+    await finished;
+  } finally {
+    unused.destroy();
+    await agent.destroy();
+    await listener.close();
+  }
+});
+
+test('a listener waits no longer than it may for its responses', TIMEOUT, async () => {
+  const arrived = Promise.withResolvers<void>();
+  const app = new Hono().get('/', () => {
+    arrived.resolve();
+    return new Promise<Response>(() => undefined);
+  });
+  const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => ({ app }));
+  const refused = assert.rejects(fetch(listener.origin));
+  await arrived.promise;
+  await listener.finish(10);
+  await listener.close();
+  await refused;
+});
+
 const HAS_IPV6 = Object.values(networkInterfaces()).some((list) => list?.some(({ address }) => address === '::1'));
 const WITH_IPV6 = { ...TIMEOUT, skip: !HAS_IPV6 && 'this machine has no IPv6' };
 
