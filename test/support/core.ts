@@ -15,6 +15,8 @@ import { RawObject } from '../../src/json/json.ts';
 import { type Answer, type Message, parseMessage } from '../../src/protocol/jsonrpc.ts';
 import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts';
 import type { CredentialSource } from '../../src/upstream/connection-key.ts';
+import { openState, type State } from '../../src/store/open-state.ts';
+import type { OutcomeStore } from '../../src/store/outcome-store.ts';
 import type { MemoryUpstream } from './memory-upstream.ts';
 import type { JoinedProcess, JoinedProcesses } from './joined-processes.ts';
 import { Changes } from './changes.ts';
@@ -184,6 +186,13 @@ interface TestUpstream extends Partial<UpstreamConfig> {
 
 type Overrides = Partial<Omit<Config, 'limits'>> & { readonly limits?: Partial<LimitsConfig> };
 
+/** Opens the state directory, with a store of ends that other processes have too. */
+async function stateWith(stateDir: string, outcomes: OutcomeStore): Promise<State> {
+  const ignore = () => undefined;
+  const events = { onWriteFailed: ignore, onFailing: ignore, onRecovered: ignore, onLimit: ignore, onRefused: ignore };
+  return { ...(await openState(stateDir, { mayOwn: true, events })), outcomes };
+}
+
 export async function testCore(
   /** Upstreams without `memory` are reached over real transports. */
   upstreams: Readonly<Record<string, TestUpstream>>,
@@ -279,6 +288,7 @@ export async function testCore(
     const started = await startCore(config, metrics, reach, log, {
       audit,
       ...(joined === undefined ? {} : { owners: joined }),
+      ...(processes?.outcomes === undefined ? {} : { state: await stateWith(stateDir, processes.outcomes) }),
     });
     joined?.serve(started.gateway);
     return started;

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { GatewayError } from '../../src/errors.ts';
 import { type ConnectionRef, GONE, HERE, type OwnedState, type Owners } from '../../src/gateway/exchange/owners.ts';
+import type { OutcomeStore } from '../../src/store/outcome-store.ts';
 import type { SessionRef } from '../../src/store/session-store.ts';
 import type { Front, Owner, Ownership } from '../../src/gateway/front.ts';
 
@@ -23,6 +24,8 @@ export class JoinedProcesses {
   claimant: string | Error | undefined;
   /** The reason why no process can pass modern requests on; undefined if all can. */
   blockage: GatewayError | undefined;
+  /** Stores the ends of parked calls for all processes; undefined if they are not stored. */
+  outcomes: OutcomeStore | undefined;
 
   join(): JoinedProcess {
     const name = randomUUID();

@@ -80,6 +80,10 @@ function tooMany(upstream: string, calls: string, rest?: string): GatewayError {
   return new GatewayError('overloaded', { upstream, executed: 'unknown', retryable: false, message });
 }
 
+function callIsOver(): GatewayError {
+  return new GatewayError('invalid-state', { message: 'the call is over; make it again' });
+}
+
 /** The parked calls of this process, in the order of parking. */
 export class ParkedCalls {
   readonly #parts: ParkedCallsParts;
@@ -87,6 +91,7 @@ export class ParkedCalls {
   /** The calls that have not ended, by upstream. */
   readonly #pools = new Map<string, FairPool>();
   #sweeping: NodeJS.Timeout | undefined;
+  #isClosed = false;
 
   constructor(parts: ParkedCallsParts) {
     this.#parts = parts;
@@ -182,13 +187,13 @@ export class ParkedCalls {
   /**
    * Continues a parked call with the responses of a retry. A repeated retry of the same round gets the same answer.
    *
-   * @throws {GatewayError} `invalid-state`; `invalid-params` if a response is not a valid answer: the call stays
+   * @throws {GatewayError} `invalid-state`; `outcome-unknown` if this process stops; `invalid-params` if a response is not a valid answer: the call stays
    *   parked, and the same `requestState` accepts corrected responses.
    */
   resume(state: ParkedState, responses: RawObject | undefined, attach: Attach): Promise<Answer> {
     const call = this.#calls.get(state.park);
-    if (call === undefined || (call.isAbandoned && !call.hasEnded))
-      throw new GatewayError('invalid-state', { message: 'the call is over; make it again' });
+    if (call === undefined) return this.#endOf(state.park);
+    if (call.isAbandoned && !call.hasEnded) throw callIsOver();
     const known = call.outcomes.get(state.round);
     if (known !== undefined) {
       if (!call.hasEnded && state.round === call.round) attach(call.exchange, call.rounds);
@@ -254,6 +259,15 @@ export class ParkedCalls {
     return answer;
   }
 
+  /** Returns the stored end of a call that is not here any more. @throws {GatewayError} `outcome-unknown` if this process may have cancelled it; else `invalid-state`. */
+  async #endOf(park: string): Promise<Answer> {
+    const outcome = await this.findOutcome(park);
+    if (outcome !== undefined) return outcome;
+    if (!this.#isClosed) throw callIsOver();
+    const message = 'the process that made this call stops; check what the call did before you make it again';
+    throw new GatewayError('outcome-unknown', { message });
+  }
+
   /** Returns the end of a call of a process that does not exist any more; undefined if it did not end, or its end is not stored. */
   async findOutcome(park: string): Promise<Answer | undefined> {
     const text = await this.#parts.outcomes?.find(park);
@@ -289,6 +303,7 @@ export class ParkedCalls {
 
   /** Cancels every call. */
   close(): void {
+    this.#isClosed = true;
     clearInterval(this.#sweeping);
     for (const call of this.#calls.values()) {
       if (call.hasEnded) continue;

@@ -6,6 +6,7 @@ import { suite, test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { GatewayError } from '../../../src/errors.ts';
 import type { Principal } from '../../../src/policy/principal.ts';
+import { MemoryOutcomeStore } from '../../../src/store/memory/outcome-store.ts';
 import { accepted, asker, formOf } from '../../support/asker.ts';
 import { testCore, type TestCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
@@ -94,6 +95,27 @@ test('a retry at another replica continues the call while its owner exists', TIM
   const { inputRequests, requestState } = await parkCall(first, 'o');
   await first.restart();
   const { error } = await call(first, 'o', { requestState, inputResponses: answers(inputRequests, 'Cy') }).reply;
+  assert.equal(error?.code, -31017, 'the call may have run');
+});
+
+//
+test('a retry at a process that stops gets the end of the call, or that it is unknown', TIMEOUT, async () => {
+  const { memory } = asker();
+  const processes = new JoinedProcesses();
+  processes.outcomes = new MemoryOutcomeStore(() => undefined);
+  await using gateway = await testCore({ up: { memory } }, {}, processes);
+  const ended = await parkCall(gateway, 'n');
+  const retry = { requestState: ended.requestState, inputResponses: answers(ended.inputRequests, 'Ada') };
+  const first = answersIn(await call(gateway, 'n', retry).reply);
+  const cut = await parkCall(gateway, 'm');
+  // The store cannot be reached any more.
+  processes.outcomes.settle = async () => false;
+  gateway.core.parked.close();
+  assert.deepEqual(answersIn(await call(gateway, 'n', retry).reply), first);
+  const { error } = await call(gateway, 'm', {
+    requestState: cut.requestState,
+    inputResponses: answers(cut.inputRequests, 'Bo'),
+  }).reply;
   assert.equal(error?.code, -31017, 'the call may have run');
 });
 
