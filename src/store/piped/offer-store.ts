@@ -13,7 +13,8 @@ export class PipedOfferStore implements OfferStore {
   }
 
   async read(key: StoredOfferKey): Promise<string | undefined> {
-    return await this.#calls.call(METHODS.read, key);
+    // The caller lists the upstream again.
+    return await this.#calls.call(METHODS.read, key).catch(() => undefined);
   }
 
   async write(key: StoredOfferKey, text: string): Promise<void> {

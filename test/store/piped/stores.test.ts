@@ -22,6 +22,7 @@ import { waitUntil } from '../../support/wait-until.ts';
 import { counterTableContract } from '../counter-table.contract.ts';
 import { keyedCallStoreContract } from '../keyed-call-store.contract.ts';
 import { keyStoreContract } from '../key-store.contract.ts';
+import { MemoryOfferStore } from '../memory/memory-offer-store.ts';
 import { offerStoreContract } from '../offer-store.contract.ts';
 import { outcomeStoreContract } from '../outcome-store.contract.ts';
 import { placementTableContract } from '../placement-table.contract.ts';
@@ -173,4 +174,12 @@ test('calls of a worker whose parent has gone fail at once as store-unavailable'
     );
     return failed instanceof GatewayError && failed.code === 'store-unavailable';
   });
+});
+
+test('lists that the parent cannot read are none', OPTIONS, async () => {
+  const offers = new MemoryOfferStore();
+  offers.read = () => Promise.reject(new Error('broken'));
+  const store = new PipedOfferStore(testParent({}, LONG_MS, { offers }).worker());
+  const key = { upstream: 'up', target: 't', era: '', capabilityKey: '', audience: '' };
+  assert.equal(await store.read(key), undefined);
 });
