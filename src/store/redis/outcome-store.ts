@@ -19,7 +19,7 @@ local function remove(entry)
   redis.call('HDEL', KEYS[3], entry)
 end
 
-for _, entry in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now)) do remove(entry) end
+for _, entry in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, 100)) do remove(entry) end
 local removed = 0
 while tonumber(redis.call('HGET', KEYS[3], 'total') or 0) + bytes > most do
   local entry = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
@@ -31,6 +31,9 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 redis.call('ZADD', KEYS[2], now + ARGV[2], KEYS[1])
 redis.call('HSET', KEYS[3], KEYS[1], bytes)
 redis.call('HINCRBY', KEYS[3], 'total', bytes)
+for _, own in ipairs({KEYS[2], KEYS[3]}) do
+  if redis.call('PTTL', own) < tonumber(ARGV[2]) then redis.call('PEXPIRE', own, ARGV[2]) end
+end
 return removed`);
 
 /** Stores ends in Redis, encrypted. */

@@ -26,3 +26,15 @@ test('other processes find an end, and Redis cannot read it', OPTIONS, async () 
   const [entry] = one.keys.outcome('id');
   assert.doesNotMatch(String(await one.connection.command('GET', entry)), /canary/);
 });
+
+test('the tables of ends expire with the last end', OPTIONS, async () => {
+  const { connection, keys, box } = await openRedis(redisConfig((await redis).url));
+  const store = new RedisOutcomeStore(connection, keys, box, () => undefined);
+  await store.settle('long', 'x', 3_600_000);
+  await store.settle('short', 'x', 60_000);
+  const [, ...tables] = keys.outcome('long');
+  for (const table of tables) {
+    const ttlMs = Number(await connection.command('PTTL', table));
+    assert.ok(ttlMs > 60_000 && ttlMs <= 3_600_000, `${table}: ${ttlMs}`);
+  }
+});
