@@ -109,10 +109,9 @@ export class RedisOfferStore implements OfferStore {
     const channel = this.#keys.offersChannel;
     const onText = (sealed: string) => {
       const text = this.#box.open(channel, sealed);
-      // Anybody with access to Redis can publish a text that is not ours.
-      if (text === undefined) return;
-      const { store, key } = WRITTEN.parse(JSON.parse(text));
-      if (store !== this.#name) listener.onWritten(key);
+      // Anybody with access to Redis can publish a text that is not ours, and another version one of another form.
+      const { data } = WRITTEN.safeParse(text === undefined ? undefined : JSON.parse(text));
+      if (data !== undefined && data.store !== this.#name) listener.onWritten(data.key);
     };
     await this.#connection.subscribe(channel, { onText, onMissed: () => listener.onMissed() });
   }

@@ -184,10 +184,9 @@ export class RedisPlacementTable implements PlacementTable {
   async watch(member: string, onRevoked: (key: PlacementKey) => void, onMissed: () => void): Promise<void> {
     const onText = (sealed: string) => {
       const text = this.#box.open(this.#keys.revokedChannels, sealed);
-      // Anybody with access to Redis can publish a text that is not ours.
-      if (text === undefined) return;
-      const [principal, name] = KEY.parse(JSON.parse(text));
-      onRevoked({ principal, name });
+      // Anybody with access to Redis can publish a text that is not ours, and another version one of another form.
+      const { data } = KEY.safeParse(text === undefined ? undefined : JSON.parse(text));
+      if (data !== undefined) onRevoked({ principal: data[0], name: data[1] });
     };
     await this.#connection.subscribe(this.#keys.revokedChannel(member), { onText, onMissed });
   }

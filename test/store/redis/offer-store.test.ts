@@ -52,6 +52,21 @@ test('other processes hear of lists that one has written, by sealed messages', O
   assert.deepEqual(received, { writer: [], reader: [{ ...KEY, audience: 'anna' }, KEY] });
 });
 
+test('a message that another version has sent in another form is ignored', OPTIONS, async () => {
+  const { connection, keys, box } = await openRedis(redisConfig((await redis).url));
+  const store = new RedisOfferStore(connection, keys, box, () => undefined);
+  const written: unknown[] = [];
+  let onText: ((text: string) => void) | undefined;
+  connection.subscribe = async (_channel, listener) => {
+    onText = (text) => listener.onText(text);
+  };
+  await store.watch({ onWritten: (key) => written.push(key), onMissed: () => undefined });
+  const send = (message: object) => onText?.(box.seal(keys.offersChannel, JSON.stringify(message)));
+  send({ store: 'other', name: 'lists' });
+  send({ store: 'other', key: KEY });
+  assert.deepEqual(written, [KEY]);
+});
+
 test('limit storedOfferBytes: larger lists remove the older ones, and are not stored', OPTIONS, async () => {
   const limits: LimitName[] = [];
   const store = await open(redisConfig((await redis).url), limits);

@@ -49,6 +49,25 @@ test('no lease lapses because the clock was set forward', async () => {
   assert.equal((await table.renew(two.id))?.length, 2);
 });
 
+test('a revocation that another version has sent in another form is ignored', async () => {
+  const { connection, keys, box } = await openRedis(redisConfig((await redis).url));
+  const table = new RedisPlacementTable(connection, keys, box, 60_000);
+  const revoked: unknown[] = [];
+  let onText: ((text: string) => void) | undefined;
+  connection.subscribe = async (_channel, listener) => {
+    onText = (text) => listener.onText(text);
+  };
+  await table.watch(
+    'one',
+    (key) => revoked.push(key),
+    () => undefined,
+  );
+  const key = { principal: 'anna', name: 's.1' };
+  onText?.(box.seal(keys.revokedChannels, JSON.stringify({ key })));
+  onText?.(table.revokedText(key));
+  assert.deepEqual(revoked, [key]);
+});
+
 // REL-28
 test('no lease lapses while Redis is stopped', async () => {
   await using server = await RedisServer.start();
