@@ -1,6 +1,6 @@
 import { systemCode } from '../../thrown.ts';
 import { randomBytes } from 'node:crypto';
-import { appendFile, rm, truncate, writeFile } from 'node:fs/promises';
+import { appendFile, rm, stat, truncate, writeFile } from 'node:fs/promises';
 import { openOwnFile, REFUSED_MODE } from './own-file.ts';
 import { replaceFile } from './state-file.ts';
 
@@ -212,6 +212,8 @@ export class Journal implements AsyncDisposable {
   }
 
   async #append(lines: readonly string[], bytes: number): Promise<void> {
+    // Without its whole length, the next failure would cut off written lines.
+    if (this.#isTorn) this.#size = (await stat(this.#path).catch(() => undefined))?.size ?? this.#size;
     const text = `${this.#isTorn ? '\n' : ''}${lines.join('\n')}\n`;
     try {
       await appendFile(this.#path, text, { mode: 0o600 });

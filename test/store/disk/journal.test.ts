@@ -59,6 +59,19 @@ test('compact replaces the lines by those of the state', LIMIT, async () => {
 });
 
 // N-31
+test('the part of a line that could not be removed counts in the length of the file', LIMIT, async () => {
+  const { dir, path, journal } = journalOf({ state: () => ['state'] });
+  assert.equal(await journal.append('first'), false);
+  await mkdir(dir);
+  // As if a part of the line had been written. It is longer than a journal that is not rewritten.
+  await appendFile(path, 'x'.repeat(300 * 1_024));
+  await journal.append('second');
+  assert.match(await readFile(path, 'utf8'), /^x+\nfirst\nsecond\n$/);
+  await journal.append('third');
+  assert.equal(await readFile(path, 'utf8'), 'state\n');
+  await journal[Symbol.asyncDispose]();
+});
+
 test('lines that could not be written are written once the directory is there', LIMIT, async () => {
   const { dir, path, journal, events } = journalOf();
   assert.equal(await journal.append('first'), false);
