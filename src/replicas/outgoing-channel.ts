@@ -150,6 +150,8 @@ export class OutgoingChannel {
     const exchange = new ChannelExchange(this.#channel, number, handler, (gone) => this.#reset(gone));
     this.#exchanges.set(number, exchange);
     this.#channel.write(frame);
+    // It may have closed since the caller looked it up. The caller needs the exchange first.
+    if (this.#channel.isClosed) setImmediate(() => this.#onClosed());
     return exchange;
   }
 
@@ -178,7 +180,11 @@ export class OutgoingChannel {
   }
 
   #closeIfDone(): void {
-    if (this.#isRetired && this.#exchanges.size === 0) setImmediate(() => this.#channel.destroy());
+    if (!this.#isRetired || this.#exchanges.size > 0) return;
+    setImmediate(() => {
+      // A request that had looked the channel up before may have begun.
+      if (this.#exchanges.size === 0) this.#channel.destroy();
+    });
   }
 
   #onClosed(): void {
