@@ -288,7 +288,7 @@ export class Edge {
     }
   }
 
-  /** Resolves when the responses that are due now are written, at the latest after `waitMs`. */
+  /** Resolves when the responses that have begun are written, at the latest after `waitMs`. */
   async finish(waitMs: number): Promise<void> {
     // Ends the streams on which an answer was due the first time.
     this.#endpoints.drain();

@@ -172,10 +172,11 @@ export class Listener {
     return promise;
   }
 
-  /** Resolves when the responses that are due now are written, at the latest after `waitMs`. */
+  /** Resolves when the responses that have begun are written, at the latest after `waitMs`. A request that is still being received gets none. */
   async finish(waitMs: number): Promise<void> {
     const signal = AbortSignal.timeout(Math.ceil(waitMs));
-    await Promise.allSettled([...this.#responses].map((response) => once(response, 'close', { signal })));
+    const begun = [...this.#responses].filter(({ headersSent }) => headersSent);
+    await Promise.allSettled(begun.map((response) => once(response, 'close', { signal })));
   }
 
   /** Closes the socket and all its connections. */

@@ -148,8 +148,8 @@ test('SIGTERM lets a client read the rest of an answer', BOUNDED, async () => {
   });
   gateway.kill('SIGTERM');
   await gateway.waitForLog((line) => (line.includes('"msg":"stopping"') ? true : undefined));
-  // subject: the client reads on only after a gateway without anything to do would have ended.
-  await sleep(1_000);
+  // The client reads on only after a gateway without anything to do would have ended.
+  await sleep(1_000); // subject
   const headers = Object.fromEntries(answer.headers);
   const [message] = messagesOf({ status: answer.status, headers, text: await answer.text() }).slice(-1);
   assert.ok(JSON.stringify(message).length > LARGE);

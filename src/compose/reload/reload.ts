@@ -1,3 +1,4 @@
+import { settlesWithin } from '../../deadline.ts';
 import { messageOf } from '../../thrown.ts';
 import { hash } from 'node:crypto';
 import type { Logger } from 'pino';
@@ -28,6 +29,8 @@ import type { Metrics } from '../../telemetry/metrics.ts';
 const HASH_CHARS = 12;
 /** A rejected config is tried again in this interval, if its files are watched: what it lacks, such as a key file, may come later. */
 const RETRY_MS = 5_000;
+/** The longest time that a stop waits for a config that is being applied. */
+const SETTLE_MS = 5_000;
 
 /** The parts that a {@link Reloader} is constructed from. */
 export interface ReloaderParts {
@@ -164,9 +167,12 @@ export class Reloader implements ConfigControl {
     if (this.#parts.isStopping()) throw new StartError('the gateway is shutting down');
   }
 
-  /** Resolves when no config is being applied, nor will be, once the gateway stops. Does not wait for files that are being read. Never rejects. */
+  /**
+   * Resolves when no config is being applied, nor will be, once the gateway stops; at the latest after 5 s. Does not wait for files that are being
+   * read. Never rejects.
+   */
   async settle(): Promise<void> {
-    if (!this.#isLoading) await this.#last;
+    if (!this.#isLoading) await settlesWithin(this.#last, SETTLE_MS);
   }
 
   /** Returns a config that was loaded. @throws {ConfigError} for an upstream that would not run any more, or never could. */

@@ -1,3 +1,4 @@
+import { jsonOf } from '../../json/record.ts';
 import { randomUUID } from 'node:crypto';
 import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
@@ -110,7 +111,7 @@ export class RedisOfferStore implements OfferStore {
     const onText = (sealed: string) => {
       const text = this.#box.open(channel, sealed);
       // Anybody with access to Redis can publish a text that is not ours, and another version one of another form.
-      const { data } = WRITTEN.safeParse(text === undefined ? undefined : JSON.parse(text));
+      const { data } = WRITTEN.safeParse(jsonOf(text ?? ''));
       if (data !== undefined && data.store !== this.#name) listener.onWritten(data.key);
     };
     await this.#connection.subscribe(channel, { onText, onMissed: () => listener.onMissed() });

@@ -1,3 +1,4 @@
+import { jsonOf } from '../../json/record.ts';
 import { z } from 'zod';
 import {
   type Member,
@@ -185,7 +186,7 @@ export class RedisPlacementTable implements PlacementTable {
     const onText = (sealed: string) => {
       const text = this.#box.open(this.#keys.revokedChannels, sealed);
       // Anybody with access to Redis can publish a text that is not ours, and another version one of another form.
-      const { data } = KEY.safeParse(text === undefined ? undefined : JSON.parse(text));
+      const { data } = KEY.safeParse(jsonOf(text ?? ''));
       if (data !== undefined) onRevoked({ principal: data[0], name: data[1] });
     };
     await this.#connection.subscribe(this.#keys.revokedChannel(member), { onText, onMissed });
