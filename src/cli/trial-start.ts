@@ -1,7 +1,7 @@
 import { messageOf } from '../thrown.ts';
 import { rmSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { commonKey, type Offer } from '../catalog/offer.ts';
@@ -96,6 +96,8 @@ async function withTrialCore<T>(config: Config, use: (core: Core) => Promise<T>)
     } finally {
       // Nobody listens any more, so that the signal ends this process. The guard of the processes ends the upstreams.
       process.kill(process.pid, signal);
+      // The first process of a container does not end by it.
+      process.exit(128 + constants.signals[signal]);
     }
   };
   for (const signal of END_SIGNALS) process.once(signal, removeNow);

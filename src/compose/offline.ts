@@ -37,5 +37,5 @@ function doubtAbout({ redis, upstreams }: Config, stateDir: string, lists: LastL
     return `with gateway.redis the last lists are in Redis; this command reads only those in ${stateDir}`;
   const unlisted = upstreams.flatMap(({ id }) => (lists.isListed(id) ? [] : [`"${id}"`]));
   if (unlisted.length === 0) return undefined;
-  return `${stateDir} has no last lists of ${unlisted.join(', ')}; a gateway or "${COMMAND} prefetch" stores them there`;
+  return `${stateDir} has no lists for all clients of ${unlisted.join(', ')}; unless they depend on the client, a gateway or "${COMMAND} prefetch" stores them there`;
 }

@@ -145,7 +145,7 @@ test('policy diff prints the items that principals lose or gain, and exits with 
   assert.equal(code, 1);
   assert.match(
     stderr,
-    /^warning: \S+ has no last lists of "broken"; a gateway or "linkspan prefetch" stores them there\n$/,
+    /^warning: \S+ has no lists for all clients of "broken"; .* "linkspan prefetch" stores them there\n$/,
   );
   assert.match(stdout, /^- group dev at \/mcp loses tool local__pid$/m);
   assert.match(stdout, /^\+ group dev at \/mcp gains tool local__fail \(all calls\)$/m);
