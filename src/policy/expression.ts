@@ -64,7 +64,7 @@ export function children(node: ASTNode): readonly ASTNode[] {
 }
 
 /** Returns whether an expression reads one of these variables. */
-export function reads(node: ASTNode, variables: ReadonlySet<string>): boolean {
+function reads(node: ASTNode, variables: ReadonlySet<string>): boolean {
   if (node.op === 'id') return variables.has(node.args);
   return children(node).some((child) => reads(child, variables));
 }
@@ -72,18 +72,6 @@ export function reads(node: ASTNode, variables: ReadonlySet<string>): boolean {
 /** Returns whether the outcome of an expression is known before a call. */
 export function isKnownEarly(node: ASTNode): boolean {
   return !reads(node, LATE);
-}
-
-/** Returns whether an expression reads nothing but `upstream`, `endpoint` and `tool.kind`. */
-export function isOfPlace(node: ASTNode): boolean {
-  if (node.op === 'id') return node.args === 'upstream' || node.args === 'endpoint';
-  if (node.op === '.' && node.args[0].op === 'id' && node.args[0].args === 'tool') return node.args[1] === 'kind';
-  return children(node).every((child) => isOfPlace(child));
-}
-
-/** Returns whether an expression reads no variable. */
-export function isConstant(node: ASTNode): boolean {
-  return node.op !== 'id' && children(node).every((child) => isConstant(child));
 }
 
 /** Returns whether a literal is an integer that a double may not hold. A `uint` of the library has a bigint as its value. */

@@ -3,7 +3,7 @@ import { type ASTNode, Environment, ParseError, type ParseResult } from '@marcba
 import { isRecord } from '../json/record.ts';
 import { messageOf } from '../thrown.ts';
 import type { ClaimConfig, ClaimType } from './access-config.ts';
-import { type Facts, factsOf, isConstant, isKnownEarly, isOfPlace, reads } from './expression.ts';
+import { type Facts, factsOf, isKnownEarly } from './expression.ts';
 import { and, choice, FAILS, FALSE, not, or, type Outcomes, TRUE, UNKNOWN } from './outcomes.ts';
 
 const EXPRESSION_LIMITS = {
@@ -148,20 +148,19 @@ function bare(value: unknown): unknown {
   return isRecord(value) && 'op' in value && 'range' in value ? { op: value['op'], args: bare(value['args']) } : value;
 }
 
-function partOf(environment: Environment, node: ASTNode, isKnown = isKnownEarly): Part {
-  if (isKnown(node)) {
+function partOf(environment: Environment, node: ASTNode): Part {
+  if (isKnownEarly(node)) {
     const evaluate = parsedAlone(environment, node);
     return evaluate === undefined ? { kind: 'late' } : { kind: 'known', evaluate };
   }
-  const part = (child: ASTNode) => partOf(environment, child, isKnown);
   if (node.op === '&&' || node.op === '||') {
     const [a, b] = node.args;
-    return { kind: node.op, parts: [part(a), part(b)] };
+    return { kind: node.op, parts: [partOf(environment, a), partOf(environment, b)] };
   }
-  if (node.op === '!_') return { kind: '!', part: part(node.args) };
+  if (node.op === '!_') return { kind: '!', part: partOf(environment, node.args) };
   if (node.op === '?:') {
     const [a, b, c] = node.args;
-    return { kind: '?:', parts: [part(a), part(b), part(c)] };
+    return { kind: '?:', parts: [partOf(environment, a), partOf(environment, b), partOf(environment, c)] };
   }
   return { kind: 'late' };
 }
@@ -179,40 +178,6 @@ function compiled(environment: Environment, whole: ParseResult, facts: Facts): W
       const isTooLarge = size !== undefined && (size.values > MAX_MACRO_VALUES || size.chars > MAX_MACRO_CHARS);
       return hasMacro && readsArgs && isTooLarge ? FAILS : evaluate(whole, variables);
     },
-  };
-}
-
-/** A place that a rule is for. */
-export interface Place {
-  readonly endpoint: string;
-  readonly upstream: string;
-  readonly kind: string;
-}
-
-/** The outcomes of a condition by place, whoever asks and whatever is called. */
-interface PlacedCondition {
-  /** The variables of a place that it reads. */
-  readonly reads: Readonly<Record<'endpoint' | 'upstream' | 'tool', boolean>>;
-  readonly outcomes: (place: Place) => Outcomes;
-  /** Its outcomes at all places together, whatever these are. */
-  readonly anywhere: Outcomes;
-}
-
-/** Returns a function that reads conditions which compile. */
-export function placeReader(): (when: string) => PlacedCondition {
-  const environment = environmentOf([]);
-  const outcomesOf = (part: Part, { endpoint, upstream, kind }: Place) =>
-    earlyOutcomes(part, { principal: {}, claims: {}, client: {}, endpoint, upstream, tool: { kind } });
-  return (when) => {
-    const { ast } = environment.parse(when);
-    const atPlace = partOf(environment, ast, isOfPlace);
-    const constant = partOf(environment, ast, isConstant);
-    const isRead = (name: string) => reads(ast, new Set([name]));
-    return {
-      reads: { endpoint: isRead('endpoint'), upstream: isRead('upstream'), tool: isRead('tool') },
-      outcomes: (place) => outcomesOf(atPlace, place),
-      anywhere: outcomesOf(constant, { endpoint: '', upstream: '', kind: '' }),
-    };
   };
 }
 

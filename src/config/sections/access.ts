@@ -9,7 +9,6 @@ import type { AccessSettings } from '../schema/access-schema.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
 import { ConditionJudge } from './condition-faults.ts';
 import { endpointFaults, type Meet, meetOf } from './endpoint-faults.ts';
-import { neverTrue, type PlaceNames } from './never-true.ts';
 import { rulesOf } from './rules.ts';
 import { EMPTY, type Faults, NO_TOKENS, type SelectorJudge } from './selector-faults.ts';
 
@@ -47,7 +46,6 @@ class AccessReader {
   readonly #judge: SelectorJudge;
   readonly #conditions: ConditionJudge;
   readonly #meet: Meet;
-  readonly #places: PlaceNames;
   readonly #access: AccessSettings;
   readonly #claims: readonly ClaimConfig[];
   readonly #profiles: readonly string[];
@@ -66,8 +64,6 @@ class AccessReader {
     this.#document = document;
     this.#judge = judge;
     this.#conditions = new ConditionJudge(document, { ...names, selectors: this.#judge });
-    const upstreams = [...names.upstreams.keys()];
-    this.#places = { upstreams, views: ['', ...upstreams, ...names.profiles] };
     this.#meet = meetOf(settings.profiles, names.upstreams);
     this.#access = access;
     this.#claims = Object.entries(access.claims).map(([name, claim]) =>
@@ -89,7 +85,6 @@ class AccessReader {
     };
     this.#checkConditions(roles);
     if (this.#problems.length === 0) this.#add(endpointFaults(this.#document, access, this.#meet));
-    if (this.#problems.length === 0) this.#add(neverTrue(this.#document, access, this.#places, this.#meet));
     if (this.#problems.length === 0) this.#runTests(new Policy(access), tests);
     const problems = this.#problems;
     return { access: problems.length === 0 ? access : undefined, problems, warnings: this.#warnings };
