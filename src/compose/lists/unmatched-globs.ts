@@ -62,22 +62,25 @@ function warningsOf(rule: RuleConfig, upstreams: ReadonlySet<string>, lists: Las
       .flatMap(({ items }) => items.map(({ reading }) => reading.key));
   const offered = { tools: named('tools'), prompts: named('prompts') };
   const { file, line } = rule.place;
-  const warning = (setting: string, glob: string, more = '') =>
-    `${file}:${line}: rule "${rule.name}": ${setting} "${glob}" matches nothing in the last lists of its upstreams${more}`;
+  const warning = (what: string, more = '') =>
+    `${file}:${line}: rule "${rule.name}": ${what} matches nothing in the last lists of its upstreams${more}`;
   const ofNames = (['tools', 'prompts'] as const).flatMap((kind) =>
     (rule[kind] ?? [])
       .filter((glob) => glob !== '*' && !offered[kind].some((name) => matchesGlob(glob, name)))
-      .map((glob) => warning(kind, glob)),
+      .map((glob) => warning(`${kind} "${glob}"`)),
   );
   const ofCondition = (rule.when === undefined ? [] : comparedNames(rule.when))
     .filter(({ text }) => !offered.tools.includes(text) && !offered.prompts.includes(text))
-    .map(({ text }) => warning('the condition reads tool.name, and', text));
+    // The text may be the value of a variable of the environment.
+    .map(({ character }) =>
+      warning('the text that its condition compares tool.name with', ` (at character ${character})`),
+    );
   const listed = resourcesOf(resources, upstreams);
   const ofResources = (rule.resources ?? [])
     .filter((glob) => glob !== '*' && !listed.some((item) => isAboutResource(glob, item)))
     // An upstream may serve resources that it does not list.
     .map((glob) =>
-      warning('resources', glob, ', neither a resource nor a template; resources that are not listed may match it'),
+      warning(`resources "${glob}"`, ', neither a resource nor a template; resources that are not listed may match it'),
     );
   return [...ofNames, ...ofCondition, ...ofResources];
 }
