@@ -84,7 +84,7 @@ class AccessReader {
       grants: grants.map((_, index) => this.#grant(index)),
     };
     this.#checkConditions(roles);
-    if (this.#problems.length === 0) this.#add(endpointFaults(this.#document, access, this.#meet));
+    if (this.#problems.length === 0) this.#warnings.push(...endpointFaults(this.#document, access, this.#meet));
     if (this.#problems.length === 0) this.#runTests(new Policy(access), tests);
     const problems = this.#problems;
     return { access: problems.length === 0 ? access : undefined, problems, warnings: this.#warnings };
@@ -111,14 +111,9 @@ class AccessReader {
       if (rule.when === undefined) continue;
       const at = [...path, 'when'];
       const why = wrong.get(rule.name);
-      if (why === undefined) this.#add(this.#conditions.judge(at, rule.when));
+      if (why === undefined) this.#warnings.push(...this.#conditions.judge(at, rule.when));
       else this.#problem(at, `this condition ${why}`);
     }
-  }
-
-  #add({ problems, warnings }: Faults): void {
-    this.#problems.push(...problems);
-    this.#warnings.push(...warnings);
   }
 
   #problem(path: Path, message: string): void {
@@ -188,7 +183,9 @@ class AccessReader {
     if (grant === undefined) throw new RangeError(`no grant ${index}`);
     const { roles, anyone = false, keys, groups, scopes, subjects, issuers, clients, endpoints } = grant;
     const to = { anyone, keys, groups, scopes, subjects, issuers, clients, claims: grant.claims };
-    this.#add(this.#judge.judge(path, to));
+    const { problems, unknown, warnings } = this.#judge.judge(path, to);
+    this.#problems.push(...problems, ...unknown);
+    this.#warnings.push(...warnings);
     for (const [i, role] of roles.entries()) {
       this.#check([...path, 'roles', i], 'role', role, Object.keys(this.#access.roles));
     }

@@ -1,8 +1,8 @@
-import { type Comparison, comparisonsOf, ITEM_KINDS, mayHold, type Relation } from '../../policy/comparisons.ts';
+import { comparisonsOf, ITEM_KINDS } from '../../policy/comparisons.ts';
 import type { Document } from '../document/document.ts';
-import { type Path, type Problem, problemLine } from '../document/problem.ts';
+import { type Path, problemLine } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
-import type { Faults, SelectorJudge } from './selector-faults.ts';
+import type { SelectorJudge } from './selector-faults.ts';
 
 /** All values that a variable of conditions can have. */
 interface ClosedVariable {
@@ -19,12 +19,6 @@ export interface ConditionNames {
   readonly profiles: readonly string[];
   readonly selectors: SelectorJudge;
 }
-
-const RELATIONS: Readonly<Record<Exclude<Relation, 'equals' | 'includes'>, string>> = {
-  startsWith: 'begins with',
-  endsWith: 'ends with',
-  contains: 'contains',
-};
 
 /** Finds texts in conditions that a variable can never have, so that their comparison never matches. */
 export class ConditionJudge {
@@ -49,26 +43,20 @@ export class ConditionJudge {
     ]);
   }
 
-  /** Returns the faults of a condition that compiles. @param path of the condition. */
-  judge(path: Path, when: string): Faults {
-    const [problems, warnings]: [Problem[], string[]] = [[], []];
-    for (const comparison of comparisonsOf(when)) {
-      const { variable, relation, text, character } = comparison;
-      const problem = (message: string) => this.#document.problem(path, `${message} (at character ${character})`);
+  /** Returns a warning for each such text in a condition that compiles. @param path of the condition. */
+  judge(path: Path, when: string): readonly string[] {
+    return comparisonsOf(when).flatMap(({ variable, text, character }) => {
       const closed = this.#variables.get(variable);
-      if (closed !== undefined && !mayHold(comparison, closed.values))
-        problems.push(problem(faultOf(comparison, closed)));
-      const why =
-        variable === 'principal.groups' && relation === 'includes' ? this.#selectors.whyEmpty(text) : undefined;
-      if (why !== undefined) warnings.push(problemLine(problem(why)));
-    }
-    return { problems, warnings };
+      const ofGroup = variable === 'principal.groups' ? this.#selectors.whyEmpty(text) : undefined;
+      const why = closed === undefined ? ofGroup : faultOf(text, closed);
+      return why === undefined ? [] : [problemLine(this.#document.problem(path, `${why} (at character ${character})`))];
+    });
   }
 }
 
-/** Returns a fault without the text, which may be the value of a variable of the environment. */
-function faultOf({ relation, text }: Comparison, { what, values, meant }: ClosedVariable): string {
-  if (relation !== 'equals' && relation !== 'includes') return `no ${what} ${RELATIONS[relation]} this text`;
+/** Returns why a variable never has a text, without the text, which may be the value of a variable of the environment. */
+function faultOf(text: string, { what, values, meant }: ClosedVariable): string | undefined {
+  if (values.includes(text)) return undefined;
   const id = meant?.(text);
   if (id !== undefined) return `conditions name an ${what} by its id; write ${JSON.stringify(id)}`;
   return `no such ${what}${didYouMean(suggest(text, values))}`;

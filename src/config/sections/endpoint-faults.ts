@@ -1,15 +1,14 @@
 import type { AccessConfig, RoleConfig } from '../../policy/access-config.ts';
 import type { Document } from '../document/document.ts';
-import { type Path, type Problem, problemLine } from '../document/problem.ts';
+import { type Path, problemLine } from '../document/problem.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
 import { rulesOf } from './rules.ts';
-import type { Faults } from './selector-faults.ts';
 
 /** Returns whether one of these upstreams is at one of these endpoints. Undefined is all of them; endpoints are ids of views. */
 export type Meet = (upstreams: readonly string[] | undefined, endpoints: readonly string[] | undefined) => boolean;
 
 /**
- * Finds the upstreams of endpoints as the file has them, disabled ones included: so that a rule does not fail while one is out of use.
+ * Finds the upstreams of endpoints as the file has them, disabled ones included: so that a rule has no warning while one is out of use.
  *
  * @param upstreams the key of every upstream in the file by its id.
  */
@@ -29,9 +28,9 @@ export function meetOf(profiles: GatewaySettings['profiles'], upstreams: Readonl
     some.some((id) => endpoints.some((endpoint) => isAt(id, endpoint)));
 }
 
-/** Finds grants, roles and rules whose upstreams are at none of the endpoints that they are for. */
-export function endpointFaults(document: Document, { roles, grants }: AccessConfig, meet: Meet): Faults {
-  const [problems, warnings]: [Problem[], string[]] = [[], []];
+/** Returns a warning for each grant, role and rule whose upstreams are at none of the endpoints that it is for. */
+export function endpointFaults(document: Document, { roles, grants }: AccessConfig, meet: Meet): readonly string[] {
+  const warnings: string[] = [];
   const warn = (path: Path, message: string) => warnings.push(problemLine(document.problem(path, message, 'key')));
   const byName = new Map(roles.map((role) => [role.name, role]));
   // A weight counts at every endpoint.
@@ -43,7 +42,7 @@ export function endpointFaults(document: Document, { roles, grants }: AccessConf
     const given = names.map((name) => byName.get(name)).filter((role) => role !== undefined);
     if (!given.some((role) => isAt(role, endpoints))) {
       const message = 'no role of this grant has an upstream at these endpoints; name others here or in the roles';
-      problems.push(document.problem([...path, 'endpoints'], message, 'key'));
+      warn([...path, 'endpoints'], message);
       continue;
     }
     for (const [i, role] of given.entries())
@@ -62,5 +61,5 @@ export function endpointFaults(document: Document, { roles, grants }: AccessConf
       if (!giving.some(({ endpoints }) => meet(rule.upstreams, endpoints)))
         warn([...path, 'upstreams'], 'no grant gives this role at an endpoint with these upstreams');
   }
-  return { problems, warnings };
+  return warnings;
 }

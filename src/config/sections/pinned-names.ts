@@ -7,6 +7,7 @@ import type { Document } from '../document/document.ts';
 import { type Path, type Problem, problemLine } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
 import { rulesOf } from './rules.ts';
+import type { Faults } from './selector-faults.ts';
 
 const KINDS = [
   { kind: 'tool', setting: 'tools' },
@@ -15,12 +16,6 @@ const KINDS = [
 
 /** Returns the reaction to a definition of an upstream that differs from the lock; undefined if nothing of it is pinned. */
 type OnChangeOf = (upstream: UpstreamConfig) => OnChange | undefined;
-
-/** The judgement of the names in access rules. */
-interface PinnedNames {
-  readonly problems: readonly Problem[];
-  readonly warnings: readonly string[];
-}
 
 /** An upstream whose definitions are pinned. */
 interface Pinned {
@@ -32,7 +27,7 @@ interface Pinned {
 
 /**
  * Judges the names of tools and prompts in access rules and their conditions by the lock file. A name that no upstream of its rule has
- * there can never match where all of them serve only what is pinned: a problem. Where one of them serves more, it is a warning. Globs, and upstreams that are not in the lock, are not judged.
+ * there can never match where all of them serve only what is pinned: a problem. Where one of them serves more, or in a condition, it is a warning. Globs, and upstreams that are not in the lock, are not judged.
  */
 export function judgePinnedNames(
   document: Document,
@@ -40,7 +35,7 @@ export function judgePinnedNames(
   lock: LockConfig,
   upstreams: readonly UpstreamConfig[],
   onChangeOf: OnChangeOf,
-): PinnedNames {
+): Faults {
   const pinned = new Map(upstreams.map((upstream) => [upstream.id, pinnedOf(lock, upstream.id, onChangeOf(upstream))]));
   const [problems, warnings]: [Problem[], string[]] = [[], []];
   for (const { rule, path } of access.roles.flatMap(rulesOf)) {
@@ -50,7 +45,8 @@ export function judgePinnedNames(
       if (known.includes(name)) return;
       const message = `no such ${what} in ${lock.file}${didYouMean(suggest(name, known))}; this rule never matches it${place}`;
       const problem = document.problem([...path, ...at], message);
-      if (judges.every(({ isComplete }) => isComplete)) problems.push(problem);
+      // A condition may still match in another way.
+      if (place === '' && judges.every(({ isComplete }) => isComplete)) problems.push(problem);
       else warnings.push(problemLine(problem));
     };
     const namesOf = (kind: 'tool' | 'prompt') => judges.flatMap(({ names }) => names[kind]);

@@ -1,7 +1,7 @@
 import type { PrincipalSelector } from '../../policy/principal-selector.ts';
 import type { RateConfig } from '../config.ts';
 import type { Document } from '../document/document.ts';
-import type { Path, Problem } from '../document/problem.ts';
+import { type Path, type Problem, problemLine } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
 import { meetOf } from './endpoint-faults.ts';
@@ -52,7 +52,7 @@ export function readRates(
     const selector = { anyone: to.anyone ?? false, claims: to.claims, ...listsOf(to) };
     const faults = judge.judge([...path, 'to'], selector);
     problems.push(...faults.problems);
-    warnings.push(...faults.warnings);
+    warnings.push(...faults.unknown.map((problem) => problemLine(problem)), ...faults.warnings);
     const before = problems.length;
     for (const list of ['endpoints', 'upstreams', 'tools'] as const)
       if (rate[list]?.length === 0) problems.push(document.problem([...path, list], EMPTY));
@@ -65,7 +65,7 @@ export function readRates(
     const upstreams = resolve(rate.upstreams, [...path, 'upstreams'], 'upstream', (id) => ids.get(id), ids.keys());
     const message = 'none of these upstreams is at the endpoints of this rate; name others here or there';
     if (problems.length === before && !meet(upstreams, endpoints))
-      problems.push(document.problem([...path, 'upstreams'], message, 'key'));
+      warnings.push(problemLine(document.problem([...path, 'upstreams'], message, 'key')));
     return {
       name,
       to: selector,

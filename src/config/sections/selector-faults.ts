@@ -4,7 +4,7 @@ import { type Path, type Problem, problemLine } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
 
-/** The reasons why settings can never match: problems if the config alone proves them, else warnings. */
+/** The reasons why settings can never match. Most are warnings: a reload that removes a name is not refused for a rule that reads it. */
 export interface Faults {
   readonly problems: readonly Problem[];
   readonly warnings: readonly string[];
@@ -60,20 +60,18 @@ export class SelectorJudge {
     this.#hasGroupClaims = (access?.groupClaims.length ?? 0) > 0;
   }
 
-  /** Returns the faults of the selector at a path. */
-  judge(path: Path, selector: PrincipalSelector): Faults {
-    const problems = this.#problems(path, selector);
-    if (problems.length > 0) return { problems, warnings: [] };
-    return { problems, warnings: [...this.#missingKeys(path, selector), ...this.#emptyGroups(path, selector)] };
-  }
-
-  #problems(path: Path, { anyone, claims, ...lists }: PrincipalSelector): readonly Problem[] {
-    const problems: Problem[] = [];
+  /** Returns the faults of the selector at a path. Those of unknown names are apart: the caller says what they are. */
+  judge(path: Path, selector: PrincipalSelector): Faults & { readonly unknown: readonly Problem[] } {
+    const { anyone, claims, ...lists } = selector;
+    const [problems, unknown]: [Problem[], Problem[]] = [[], []];
     const add = (at: Path, message: string, part?: 'key') =>
       problems.push(this.#document.problem([...path, ...at], message, part));
     const check = (list: 'keys' | 'issuers', kind: string, known: readonly string[]) => {
-      for (const [index, name] of (lists[list] ?? []).entries())
-        if (!known.includes(name)) add([list, index], `no such ${kind}${didYouMean(suggest(name, known))}`);
+      for (const [index, name] of (lists[list] ?? []).entries()) {
+        if (known.includes(name)) continue;
+        const message = `no such ${kind}${didYouMean(suggest(name, known))}`;
+        unknown.push(this.#document.problem([...path, list, index], message));
+      }
     };
 
     const given = [
@@ -86,18 +84,19 @@ export class SelectorJudge {
         anyone ? 'is for anyone, so it names no principals' : 'names no principals; for all, write anyone: true',
         'key',
       );
-      return problems;
+      return { problems, unknown, warnings: [] };
     }
     for (const { at, values } of given) if (values?.length === 0) add(at, EMPTY);
     if (this.keyNames !== undefined) check('keys', 'API key', this.keyNames);
     check('issuers', 'issuer in auth', this.issuers);
     const ofTokens = given.filter(({ at: [name] }) => name !== 'keys' && name !== 'groups');
-    if (this.issuers.length === 0) {
-      for (const { at } of ofTokens) if (at[0] !== 'issuers') add(at, NO_TOKENS, 'key');
-    } else if (lists.keys !== undefined && ofTokens.length > 0) {
+    if (lists.keys !== undefined && ofTokens.length > 0)
       add(['keys'], 'nobody has an API key and a token; write an entry for each', 'key');
-    }
-    return problems;
+    const withoutTokens = ofTokens
+      .filter(({ at: [name] }) => this.issuers.length === 0 && name !== 'issuers')
+      .map(({ at }) => problemLine(this.#document.problem([...path, ...at], NO_TOKENS, 'key')));
+    const warnings = [...withoutTokens, ...this.#missingKeys(path, selector), ...this.#emptyGroups(path, selector)];
+    return { problems, unknown, warnings };
   }
 
   /** Returns a warning for each API key that does not exist now, and may be added later. */

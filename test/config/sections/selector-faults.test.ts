@@ -31,12 +31,16 @@ const PLACES = [
   { place: 'rate', line: 11, key: /gateway\.rates\[0\]\.to/ },
 ] as const;
 
-const NEVER = [
+/** What only the rest of the config makes impossible. */
+const WITHOUT_ISSUER = [
   { what: 'scopes without an issuer', to: 'scopes: [x]', auth: KEY, expected: /\.scopes: no principal has a token/ },
   { what: 'subjects without an issuer', to: 'subjects: [x]', auth: KEY, expected: /\.subjects: no principal has a t/ },
   { what: 'clients without an issuer', to: 'clients: [x]', auth: KEY, expected: /\.clients: no principal has a token/ },
   { what: 'claims without an issuer', to: 'claims: { dept: [x] }', auth: KEY, expected: /\.claims\.dept: no princip/ },
   { what: 'scopes without authentication', to: 'scopes: [x]', auth: '', expected: /\.scopes: no principal has a tok/ },
+] as const;
+
+const UNKNOWN = [
   {
     what: 'an issuer that is not configured',
     to: 'issuers: [x]',
@@ -45,12 +49,16 @@ const NEVER = [
   },
   { what: 'an unknown key', to: 'keys: [cj]', auth: KEY, expected: /\.keys\[0\]: no such API key \(did you mean "ci"/ },
   { what: 'a key where only tokens are', to: 'keys: [ci]', auth: JWT, expected: /\.keys\[0\]: no such API key/ },
+] as const;
+
+const WRONG = [
   {
     what: 'a key and a scope',
     to: 'keys: [ci], scopes: [x]',
     auth: `${KEY}, ${JWT}`,
     expected: /\.keys: nobody has an API key and a token; write an entry for each$/,
   },
+  { what: 'a key and a scope without an issuer', to: 'keys: [ci], scopes: [x]', auth: KEY, expected: /\.keys: nobody/ },
   { what: 'an empty list', to: 'keys: []', auth: KEY, expected: /\.keys: is empty, so it matches nothing; name one/ },
 ] as const;
 
@@ -64,12 +72,23 @@ const POSSIBLE = [
 ] as const;
 
 for (const { place, line, key } of PLACES) {
-  for (const { what, to, auth, expected } of NEVER) {
+  const isGrant = place === 'grant';
+  for (const { what, to, auth, expected } of isGrant ? [...WRONG, ...UNKNOWN] : WRONG) {
     // N-89
     test(`a ${place} for ${what} is a problem with its place`, async () => {
       const problems = await problemsOf(fileWith(place, to, auth));
       assert.equal(problems.length, 1, problems.join('\n'));
       assert.match(problems[0] ?? '', new RegExp(`^config\\.yaml:${line}:\\d+ ${key.source}${expected.source}`));
+    });
+  }
+
+  for (const { what, to, auth, expected } of isGrant ? WITHOUT_ISSUER : [...WITHOUT_ISSUER, ...UNKNOWN]) {
+    // N-89
+    test(`a ${place} for ${what} is a warning with its place`, async () => {
+      const loaded = await loadText(fileWith(place, to, auth));
+      const warnings = loaded.warnings.filter((warning) => key.test(warning));
+      assert.equal(warnings.length, 1, warnings.join('\n'));
+      assert.match(warnings[0] ?? '', new RegExp(`config\\.yaml:${line}:\\d+ ${key.source}${expected.source}`));
     });
   }
 
