@@ -1,6 +1,6 @@
 import { messageOf, systemCode } from '../thrown.ts';
 import { once } from 'node:events';
-import { createServer, type RequestListener, type Server, type ServerOptions, type ServerResponse } from 'node:http';
+import { createServer, type RequestListener, type Server, type ServerOptions, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import { Server as NetServer, type Socket } from 'node:net';
 import { getRequestListener, type HttpBindings } from '@hono/node-server';
@@ -51,18 +51,19 @@ export class Listener {
   /** Handles new requests. Can be replaced at any time. */
   handler: HttpHandler;
   #isEnding = false;
-  /** The responses that are not written completely. */
-  readonly #responses = new Set<ServerResponse>();
   readonly #server: Server | TlsServer;
   /** All open connections, also those that are in a handshake, which the server does not close. */
   readonly #sockets = new Set<Socket>();
 
   private constructor(server: Server | TlsServer, origin: string, handler: HttpHandler) {
     this.#server = server;
-    server.on('connection', (socket: Socket) => {
-      this.#sockets.add(socket);
-      socket.once('close', () => this.#sockets.delete(socket));
-    });
+    // Over TLS there are two sockets, and the second one has the response.
+    for (const event of ['connection', 'secureConnection']) {
+      server.on(event, (socket: Socket) => {
+        this.#sockets.add(socket);
+        socket.once('close', () => this.#sockets.delete(socket));
+      });
+    }
     this.origin = origin;
     this.handler = handler;
   }
@@ -93,7 +94,7 @@ export class Listener {
       keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
     };
     const server = await serverOf(tls, options, (incoming, outgoing) => {
-      if (listener !== undefined) listener.#onResponse(outgoing);
+      if (listener !== undefined && listener.#isEnding) outgoing.shouldKeepAlive = false;
       if (listener?.handler.tryFastPath?.({ incoming, outgoing }) !== true) void routed(incoming, outgoing);
     });
     if (Number.isFinite(connections)) server.maxConnections = connections;
@@ -108,10 +109,13 @@ export class Listener {
     return listener;
   }
 
-  #onResponse(response: ServerResponse): void {
-    if (this.#isEnding) response.shouldKeepAlive = false;
-    this.#responses.add(response);
-    response.on('close', () => this.#responses.delete(response));
+  /**
+   * The responses that are due. Node has the one of each connection there (`lib/_http_server.js`); keeping them here would cost each request a tenth
+   * of its time.
+   */
+  get #responses(): readonly ServerResponse[] {
+    const messages = [...this.#sockets].map((socket): unknown => Reflect.get(socket, '_httpMessage'));
+    return messages.filter((message) => message instanceof ServerResponse);
   }
 
   /** Uses a renewed certificate for new connections, if the listener speaks HTTPS. */
@@ -175,7 +179,7 @@ export class Listener {
   /** Resolves when the responses that have begun are written, at the latest after `waitMs`. A request that is still being received gets none. */
   async finish(waitMs: number): Promise<void> {
     const signal = AbortSignal.timeout(Math.ceil(waitMs));
-    const begun = [...this.#responses].filter(({ headersSent }) => headersSent);
+    const begun = this.#responses.filter(({ headersSent }) => headersSent);
     await Promise.allSettled(begun.map((response) => once(response, 'close', { signal })));
   }
 
