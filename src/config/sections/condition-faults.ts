@@ -1,3 +1,4 @@
+import { endpointPath } from '../../endpoint-path.ts';
 import { comparisonsOf, ITEM_KINDS } from '../../policy/comparisons.ts';
 import type { Document } from '../document/document.ts';
 import { type Path, problemLine } from '../document/problem.ts';
@@ -33,7 +34,7 @@ export class ConditionJudge {
     const ids = [...upstreams.keys()];
     const views = ['', ...ids, ...profiles];
     const byKey = new Map([...upstreams].map(([id, key]) => [key, id]));
-    const viewOf = (path: string) => views.find((view) => path === (view === '' ? '/mcp' : `/mcp/${view}`));
+    const viewOf = (path: string) => views.find((view) => path === endpointPath(view));
     this.#variables = new Map<string, ClosedVariable>([
       ['upstream', { what: 'upstream', values: ids, meant: (text) => byKey.get(text) }],
       ['endpoint', { what: 'endpoint', values: views, meant: viewOf }],
