@@ -13,7 +13,7 @@ import type { Counters } from '../../store/shared-counters.ts';
 import type { AuditRecorder } from '../records/audit-recorder.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { UpstreamRoute } from '../exchange/route.ts';
-import type { Repeated, RepeatedCalls } from './repeated-calls.ts';
+import type { RepeatedCalls } from './repeated-calls.ts';
 
 const NOTHING_TO_END = (): void => undefined;
 
@@ -66,40 +66,38 @@ export class CallLimits {
     const { repeats, limits } = this.#parts.settings();
     const { inFlightPerPrincipal } = limits;
     const end = inFlightPerPrincipal === undefined ? NOTHING_TO_END : await this.#enter(exchange, inFlightPerPrincipal);
+    const counted: (() => void)[] = [];
+    const refund = () => {
+      for (const uncount of counted) uncount();
+    };
     try {
-      const taken = await this.#countRates(exchange, to);
-      // Counted last, since a call that is refused was not made. Its rates are given back if it repeats too often.
-      const repeated = repeats === undefined ? undefined : this.#countRepeat(exchange, to, repeats, taken);
-      const refund = () => {
-        for (const giveBack of taken) giveBack();
-        if (repeated !== undefined) repeated.count--;
-      };
+      await this.#countRates(exchange, to, counted);
+      // Counted last, since a call that is refused was not made.
+      if (repeats !== undefined) this.#countRepeat(exchange, to, repeats, counted);
       return { end, refund };
     } catch (thrown) {
+      refund();
       end();
       throw thrown;
     }
   }
 
-  /** Returns functions that give back the units it has taken. @throws {GatewayError} `rate-limited` */
-  async #countRates(exchange: OpenExchange, to: UpstreamRoute): Promise<readonly (() => void)[]> {
+  /** @param counted gets a function for each rate that uncounts the call. @throws {GatewayError} `rate-limited` */
+  async #countRates(exchange: OpenExchange, to: UpstreamRoute, counted: (() => void)[]): Promise<void> {
     const { principal, view } = exchange.client.caller;
     const { rates } = this.#parts;
-    const taken: (() => void)[] = [];
     for (const rate of this.#applicable(principal)) {
       if (!holdsFor(rate, view, to)) continue;
       const counter = `${rate.name} ${rate.per === 'all' ? '' : personOf(principal)}`;
       const asked = rates.take(counter, rate.limit, rate.windowMs);
       const waitMs: Wait = asked instanceof Promise ? await asked : asked;
       if (waitMs === undefined) {
-        taken.push(rates.undoTake(counter));
+        counted.push(rates.undoTake(counter));
         continue;
       }
-      for (const giveBack of taken) giveBack();
       this.#parts.audit?.refuse(exchange.request, `rate ${rate.name}`);
       throw rateLimited(rate, to.upstream, waitMs);
     }
-    return taken;
   }
 
   /** Returns the rates that hold for a principal, at any endpoint and upstream. */
@@ -119,32 +117,30 @@ export class CallLimits {
     return known;
   }
 
-  /**
-   * Returns the count of the call; undefined if it is not counted.
-   *
-   * @param taken gives back units of rates. @throws {GatewayError} `repeated-call`
-   */
+  /** @param counted gets a function that uncounts the call. @throws {GatewayError} `repeated-call` */
   #countRepeat(
     exchange: OpenExchange,
     { tool, upstream }: UpstreamRoute,
     settings: RepeatsConfig,
-    taken: readonly (() => void)[],
-  ): Repeated | undefined {
+    counted: (() => void)[],
+  ): void {
     const { request, client } = exchange;
     const { limit, windowMs, tools, exceptTools } = settings;
-    if (tool === undefined || !isIncluded({ includeTools: tools, excludeTools: exceptTools }, tool)) return undefined;
+    if (tool === undefined || !isIncluded({ includeTools: tools, excludeTools: exceptTools }, tool)) return;
     // The answers to questions differ, though the arguments are the same. Only a client that is asked in answers has a valid state to send.
-    if (client.dialect.asksInAnswers && isRetry(request.params)) return undefined;
+    if (client.dialect.asksInAnswers && isRetry(request.params)) return;
     const { principal, view } = client.caller;
     const parts = [personOf(principal), view, tool, request.params?.raw('arguments') ?? ''];
-    const counted = this.#parts.repeats.count(parts, limit, windowMs, performance.now());
-    if (typeof counted !== 'number') return counted;
-    for (const giveBack of taken) giveBack();
+    const repeated = this.#parts.repeats.count(parts, limit, windowMs, performance.now());
+    if (typeof repeated !== 'number') {
+      counted.push(() => repeated.count--);
+      return;
+    }
     this.#parts.audit?.refuse(request, 'repeats');
     const message =
       `this call was made ${limit} times with the same arguments within ${durationText(windowMs)}. ` +
       'Do not repeat it: use the results that you have, change the arguments, or tell the user that you are stuck';
-    throw new GatewayError('repeated-call', { upstream, message, data: { retryAfterMs: Math.ceil(counted) } });
+    throw new GatewayError('repeated-call', { upstream, message, data: { retryAfterMs: Math.ceil(repeated) } });
   }
 
   /** Takes a place among the requests of the principal. @throws {GatewayError} `overloaded` */

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import { LIMITS, type LimitName } from '../../limits.ts';
 
 /** The number of equal calls in a window. */
-export interface Repeated {
+interface Repeated {
   count: number;
   /** Monotonic ms. */
   readonly untilMs: number;
