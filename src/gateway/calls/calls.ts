@@ -192,8 +192,7 @@ export class Calls {
       return urlsRequired(upstream.id, exchange, answer.error);
     }
     if (answer.kind === 'error') await this.#awaitLists(exchange);
-    const completed = orNoCompletion(request.method, link, answer);
-    return this.#toOutcome(exchange, { upstream: upstream.id, era: link.era, source }, completed);
+    return this.#toOutcome(exchange, link, source, answer);
   }
 
   /**
@@ -210,10 +209,17 @@ export class Calls {
    * Translates an answer for the client, and adds a loss of the upstream's state that is not reported yet. Waits while that state is being recorded:
    * another process, or this one after a restart, could not report its loss.
    */
-  #toOutcome(exchange: OpenExchange, from: UpstreamResult, answer: Answer): CallOutcome | Promise<CallOutcome> {
+  #toOutcome(
+    exchange: OpenExchange,
+    link: Link,
+    source: Source | undefined,
+    answer: Answer,
+  ): CallOutcome | Promise<CallOutcome> {
+    const from = { upstream: link.upstream, era: link.era, source };
+    const completed = orNoCompletion(exchange.request.method, link, answer);
     const storing = exchange.holder.stateRecords?.get(from.upstream);
-    if (storing === undefined) return this.#translate(exchange, from, answer);
-    return storing.then(() => this.#translate(exchange, from, answer));
+    if (storing === undefined) return this.#translate(exchange, from, completed);
+    return storing.then(() => this.#translate(exchange, from, completed));
   }
 
   #translate(exchange: OpenExchange, from: UpstreamResult, answer: Answer): CallOutcome {
@@ -256,8 +262,7 @@ export class Calls {
       if (incomplete === undefined) {
         if (answer.kind === 'error') await this.#awaitLists(exchange);
         if (isRead) resourceCache.store(readOf(exchange.holder, upstream, sent), version, answer, performance.now());
-        const completed = orNoCompletion(exchange.request.method, link, answer);
-        return this.#toOutcome(exchange, { upstream: upstream.id, era: link.era, source }, completed);
+        return this.#toOutcome(exchange, link, source, answer);
       }
       if (incomplete.kind === 'task') {
         return await taskCalls.onCreated(exchange, upstream, link, incomplete.state, source);
