@@ -2,12 +2,14 @@ import { GatewayError } from '../errors.ts';
 import { type LimitName, LIMITS } from '../limits.ts';
 import {
   type Id,
+  invalidAnswer,
   isBatch,
   type Message,
   MessageError,
   parseClientBatch,
   parseClientMessage,
   type Request,
+  type Response,
 } from '../protocol/jsonrpc.ts';
 import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
 import { type ModernInput, readModern } from './modern-envelope.ts';
@@ -29,6 +31,8 @@ interface Refused {
   readonly id: Id;
   /** The bound that the message exceeds, if it is refused for that. */
   readonly limit?: LimitName | undefined;
+  /** The end of the question that the message does not answer as it should; undefined if it is no response. */
+  readonly answer?: Response | undefined;
 }
 
 /** The kinds of POST to an endpoint. */
@@ -42,6 +46,11 @@ export type ClassifiedPost =
 /** Returns the error that answers an invalid message. */
 export function toRefusal({ code, message }: MessageError): GatewayError {
   return new GatewayError(code === RPC.parseError ? 'parse-error' : 'invalid-request', { message });
+}
+
+/** Returns the id for the refusal of an invalid message. The id of a response is not one of the sender's requests. */
+export function refusedId({ id, isResponse }: MessageError): Id {
+  return isResponse ? 'null' : id;
 }
 
 /**
@@ -87,9 +96,10 @@ export function classify(text: string, headers: SessionHeaders, lookup: HeaderLo
   try {
     input = readInput(text);
   } catch (thrown) {
-    if (thrown instanceof MessageError)
-      return { kind: 'refused', error: toRefusal(thrown), id: thrown.id, limit: thrown.limit };
-    throw thrown;
+    if (!(thrown instanceof MessageError)) throw thrown;
+    const { limit } = thrown;
+    const answer = thrown.isResponse ? invalidAnswer(thrown) : undefined;
+    return { kind: 'refused', error: toRefusal(thrown), id: refusedId(thrown), limit, answer };
   }
   const modern =
     'kind' in input && (input.kind === 'request' || input.kind === 'notification')

@@ -6,13 +6,13 @@ import type { Principal } from '../policy/principal.ts';
 import { isRetry } from '../protocol/input-required.ts';
 import { jsonEventText } from '../protocol/framing/event-stream.ts';
 import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
-import { type Message, MessageError, type Request, responseText } from '../protocol/jsonrpc.ts';
+import { invalidAnswer, type Message, MessageError, type Request, responseText } from '../protocol/jsonrpc.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { getForm, postForm, type AnswerForm } from './admission/accept.ts';
 import type { Admitted } from './admission/admission.ts';
 import { refusalOfPost, refuseForLoad } from './new-work.ts';
 import type { Load } from '../load/load.ts';
-import { classify, type ClientInput, idOf, inputOf, refuseBatch, sessionOf, toRefusal } from './classify.ts';
+import { classify, type ClientInput, idOf, inputOf, refuseBatch, refusedId, sessionOf, toRefusal } from './classify.ts';
 import { DisconnectWatcher } from './streams/disconnect-watcher.ts';
 import { headerLookup, modernCaller } from './modern-envelope.ts';
 import { ModernReply, type ModernReplyParts } from './modern-reply.ts';
@@ -217,6 +217,10 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       case 'refused':
         if ('limit' in posted && posted.limit !== undefined) this.#parts.metrics.countLimit(posted.limit);
         this.#parts.refusals?.record({ error: posted.error, view, principal });
+        if (posted.answer !== undefined && headers.sessionId !== undefined) {
+          const session = await this.#find(headers.sessionId, principal, view);
+          if (!(session instanceof GatewayError)) this.#parts.front.handleResponse(session, posted.answer);
+        }
         return refuse(posted.error, posted.id);
       case 'modern': {
         const { request, envelope } = posted;
@@ -227,6 +231,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
         return this.#answerModern(outgoing, request, modernCaller(envelope, principal, view), form, lookup);
       }
       case 'modern-notification':
+        this.#parts.front.noteNotification({ principal, view }, posted.notification);
         return writeAccepted(outgoing);
       case 'initialize':
         return this.#initialize(outgoing, posted.request, principal, view, form, headers.sessionId);
@@ -364,8 +369,10 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     const reply = new Reply(outgoing, { session, form, request: undefined, expected }, this);
     await Promise.all(
       items.map(async (item) => {
-        if (item instanceof MessageError) reply.answer(item.id, toAnswer(toRefusal(item)));
-        else if (item.kind === 'request')
+        if (item instanceof MessageError) {
+          if (item.isResponse) front.handleResponse(session, invalidAnswer(item));
+          reply.answer(refusedId(item), toAnswer(toRefusal(item)));
+        } else if (item.kind === 'request')
           reply.answer(item.id, await front.handleRequest(session, item, reply, lookup, principal));
         else this.#onNotification(session, item);
       }),

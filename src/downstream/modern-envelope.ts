@@ -13,7 +13,7 @@ export type ModernInput =
   | { readonly kind: 'modern'; readonly request: Request; readonly envelope: Envelope }
   /** Accepted and ignored: every notification of a client concerns a request of its own. */
   | { readonly kind: 'modern-notification'; readonly notification: Notification }
-  | { readonly kind: 'refused'; readonly error: GatewayError; readonly id: Id };
+  | { readonly kind: 'refused'; readonly error: GatewayError; readonly id: Id; readonly answer?: undefined };
 
 const VERSION = 'mcp-protocol-version';
 

@@ -11,12 +11,13 @@ import {
   type Id,
   idKey,
   type Message,
+  invalidAnswer,
   MessageError,
   type Request,
   responseText,
 } from '../protocol/jsonrpc.ts';
 import { modernCaller, readModern } from './modern-envelope.ts';
-import { refuseBatch, type ClientInput, toRefusal } from './classify.ts';
+import { refuseBatch, refusedId, type ClientInput, toRefusal } from './classify.ts';
 
 export interface PeerParts {
   readonly front: Front;
@@ -109,7 +110,7 @@ export class Peer {
   }
 
   #canOpen(request: Request): boolean {
-    return this.#opening === undefined && readModern(request, undefined) === undefined;
+    return !this.#isClosed && this.#opening === undefined && readModern(request, undefined) === undefined;
   }
 
   /** Handles a message of the modern era, which needs no session. Returns false for other messages. */
@@ -117,6 +118,7 @@ export class Peer {
     if (input.kind === 'notification' && input.method === 'notifications/cancelled') {
       const call = this.#calls.get(idKey(input.params?.raw('requestId') ?? ''));
       if (call === undefined) return false;
+      this.#parts.front.noteNotification({ principal, view: this.#parts.view }, input);
       call.cancel(input.params?.string('reason'));
       return true;
     }
@@ -125,6 +127,7 @@ export class Peer {
     if (modern === undefined) return false;
     if (modern.kind === 'refused') this.#parts.sink.send(errorText(modern.error, modern.id));
     else if (modern.kind === 'modern') await this.#answerModern(modern.request, modern.envelope, principal);
+    else this.#parts.front.noteNotification({ principal, view: this.#parts.view }, modern.notification);
     return true;
   }
 
@@ -207,9 +210,11 @@ export class Peer {
       return;
     }
     const answers = await Promise.all(
-      items.map(async (item) =>
-        item instanceof MessageError ? errorText(toRefusal(item), item.id) : await this.#answer(item, principal),
-      ),
+      items.map(async (item) => {
+        if (!(item instanceof MessageError)) return await this.#answer(item, principal);
+        if (item.isResponse) await this.#answer(invalidAnswer(item), principal);
+        return errorText(toRefusal(item), refusedId(item));
+      }),
     );
     const texts = answers.filter((text) => text !== undefined);
     if (texts.length > 0) sink.send(`[${texts.join(',')}]`);

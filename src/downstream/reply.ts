@@ -106,7 +106,8 @@ export class Reply implements MessageSink {
     const { expected, request, form } = this.#options;
     const isLast = ++this.#answered === expected;
     if (isLast) this.#stopWaiting();
-    if (isLast && answer !== undefined && form === 'events' && this.#stream === undefined) this.commit();
+    const isEmpty = answer === undefined && this.#answers === undefined;
+    if (isLast && !isEmpty && form === 'events' && this.#stream === undefined) this.commit();
 
     if (this.#stream !== undefined) {
       const texts = answer === undefined ? [] : [responseText(id, answer)];

@@ -5,11 +5,11 @@ import { GatewayError } from '../errors.ts';
 import type { ClientHttp, ClientResponse } from '../gateway/client-http.ts';
 import type { MessageSink } from '../gateway/front.ts';
 import { eventText, jsonEventText } from '../protocol/framing/event-stream.ts';
-import { MessageError } from '../protocol/jsonrpc.ts';
+import { invalidAnswer, MessageError } from '../protocol/jsonrpc.ts';
 import type { Principal } from '../policy/principal.ts';
 import { getForm } from './admission/accept.ts';
 import type { Admitted } from './admission/admission.ts';
-import { readInput, toRefusal } from './classify.ts';
+import { readInput, refusedId, toRefusal } from './classify.ts';
 import { StreamCounts } from './memory/stream-counts.ts';
 import type { ByteBudget } from './memory/byte-budget.ts';
 import { textBytes } from './streams/event-log.ts';
@@ -75,6 +75,10 @@ interface SseClient {
 }
 
 const SECRET = /^(?<process>[\da-f-]{36})~(?<view>[a-z0-9-]*)~[\w-]+$/;
+
+function streamEnded(): GatewayError {
+  return new GatewayError('session-unknown', { message: 'open /sse again' });
+}
 
 /** Returns a secret for the POST path of a client. With several processes it names the one that has the stream. */
 function secretOf(process: string | undefined, view: string): string {
@@ -178,13 +182,15 @@ export class SseEndpoint {
     }
     const isOwn = client?.principal.key === principal.key && this.#parts.front.hasView(client.view, principal);
     if (client === undefined || !isOwn) {
-      return refuse(new GatewayError('session-unknown', { message: 'open /sse again' }));
+      return refuse(streamEnded());
     }
     client.principal = principal;
     const { memory } = this.#parts;
     const limits = { limitBytes: this.#bodyBytes, budget: memory.bodies, principal: principal.key };
     const text = await postedText(env, headers, limits);
     if (typeof text !== 'string') return text;
+    // The stream may have ended while the body was received.
+    if (this.#clients.get(id ?? '') !== client) return refuse(streamEnded());
     const challenge = this.#parts.challengeIfOver(principal, client.view);
     if (challenge !== undefined) return refuseOver(challenge);
     let input;
@@ -193,7 +199,8 @@ export class SseEndpoint {
     } catch (thrown) {
       if (!(thrown instanceof MessageError)) throw thrown;
       if (thrown.limit !== undefined) this.#parts.metrics.countLimit(thrown.limit);
-      return refuse(toRefusal(thrown), thrown.id);
+      if (thrown.isResponse) await client.peer.receive(invalidAnswer(thrown), this.#parts.currentOf(principal));
+      return refuse(toRefusal(thrown), refusedId(thrown));
     }
     if (this.#isDraining && 'kind' in input && input.kind === 'request') {
       return refuse(new GatewayError('draining'), input.id);

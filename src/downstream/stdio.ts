@@ -6,9 +6,9 @@ import type { Front, MessageSink } from '../gateway/front.ts';
 import { LOCAL } from '../policy/principal.ts';
 import { oneLine } from '../json/json.ts';
 import { type LimitName, LIMITS } from '../limits.ts';
-import { MessageError, responseText } from '../protocol/jsonrpc.ts';
+import { invalidAnswer, MessageError, responseText } from '../protocol/jsonrpc.ts';
 import { LineSplitter } from '../protocol/framing/lines.ts';
-import { readInput, toRefusal } from './classify.ts';
+import { type ClientInput, readInput, toRefusal } from './classify.ts';
 import { textBytes } from './streams/event-log.ts';
 import { StreamWriter } from './streams/stream-writer.ts';
 import { Peer } from './peer.ts';
@@ -80,6 +80,10 @@ export async function serveStdio(
   );
   const peer = new Peer({ front, principal: LOCAL, view, sink, log, onLimit, onEnd: end });
 
+  const receive = (message: ClientInput) => {
+    const work = peer.receive(message).finally(() => working.delete(work));
+    working.add(work);
+  };
   const lines = new LineSplitter(LIMITS.clientLineBytes, (line, isCut) => {
     if (isCut) {
       onLimit('clientLineBytes');
@@ -88,12 +92,12 @@ export async function serveStdio(
       return;
     }
     try {
-      const work = peer.receive(readInput(line)).finally(() => working.delete(work));
-      working.add(work);
+      receive(readInput(line));
     } catch (thrown) {
       if (!(thrown instanceof MessageError)) throw thrown;
       if (thrown.limit !== undefined) onLimit(thrown.limit);
-      sink.send(refusal(toRefusal(thrown), thrown.id));
+      if (thrown.isResponse) receive(invalidAnswer(thrown));
+      else sink.send(refusal(toRefusal(thrown), thrown.id));
     }
   });
   input.on('data', (chunk: Buffer) => lines.push(chunk));

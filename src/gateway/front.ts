@@ -190,6 +190,8 @@ export interface Front {
     headers: HeaderLookup | undefined,
   ): ModernCall;
   readonly handleNotification: (session: ClientSession, notification: Notification) => void;
+  /** Records a notification of a modern client. It has no effect: what a request needs is in the request. */
+  noteNotification(sender: Pick<Caller, 'principal' | 'view'>, notification: Notification): void;
   /** Handles a client's answer to a request of the gateway. Ignores unknown ids. */
   readonly handleResponse: (session: ClientSession, response: Response) => void;
   /** Handles a message about a request that is in flight here, though another process has its session by now. */

@@ -354,6 +354,10 @@ export class Gateway implements Front {
     }
   }
 
+  noteNotification(sender: Pick<ModernCaller, 'principal' | 'view'>, notification: Notification): void {
+    this.#parts.recorder.logNotification(sender, notification);
+  }
+
   handleResponse(clientSession: ClientSession, response: Response): void {
     const session = Session.from(clientSession);
     this.#parts.recorder.logMessage(session, response);

@@ -84,12 +84,21 @@ export class MessageError extends Error {
   readonly id: Id;
   /** The bound that the text exceeds, `duplicate` if an object names a member twice, or `no-object` if the text is another value. */
   readonly refused: JsonTextError['refused'] | 'no-object';
+  /** True if the message is a response, so that the request with the id has no other answer. */
+  readonly isResponse: boolean;
 
-  constructor(code: MessageFault, message: string, id: Id = 'null', refused?: MessageError['refused']) {
+  constructor(
+    code: MessageFault,
+    message: string,
+    id: Id = 'null',
+    refused?: MessageError['refused'],
+    isResponse = false,
+  ) {
     super(message);
     this.code = code;
     this.id = id;
     this.refused = refused;
+    this.isResponse = isResponse;
   }
 
   /** The bound that the text exceeds; undefined if the message is invalid for another reason. */
@@ -196,6 +205,16 @@ function invalidId(raw: string | undefined): MessageError {
   return new MessageError(RPC.invalidRequest, message, 'null', isLong ? 'requestIdChars' : undefined);
 }
 
+/** Returns the error for a response that is not valid. @param id that of its request, `null` if it cannot be read. */
+function invalidResponse(message: string, id: Id): MessageError {
+  return new MessageError(RPC.invalidRequest, message, id, undefined, id !== 'null');
+}
+
+/** Returns the answer to a request whose response is not valid. */
+export function invalidAnswer({ id, message }: MessageError): Response {
+  return { kind: 'error', id, error: { code: RPC.invalidRequest, message: `the answer is not valid: ${message}` } };
+}
+
 function refuseLookalikes(object: RawObject, spelling: MemberNames, id: Id): void {
   const key = spelling.findLookalike(object);
   if (key === undefined) return;
@@ -219,11 +238,11 @@ function isUnambiguous(text: string): boolean {
 function toError(raw: string, id: Id): RpcError {
   const value: unknown = JSON.parse(raw);
   if (typeof value !== 'object' || value === null || !('code' in value) || !('message' in value)) {
-    throw new MessageError(RPC.invalidRequest, '"error" needs a code and a message', id);
+    throw invalidResponse('"error" needs a code and a message', id);
   }
   const { code, message } = value;
   if (typeof code !== 'number' || !Number.isInteger(code) || typeof message !== 'string') {
-    throw new MessageError(RPC.invalidRequest, '"error" needs an integer code and a message text', id);
+    throw invalidResponse('"error" needs an integer code and a message text', id);
   }
   const error = { ...value, code, message };
   // Some readers take no other spelling of an integer.
@@ -262,15 +281,17 @@ function toMessage(envelope: RawObject): Message {
 
   const result = envelope.raw('result');
   const error = envelope.raw('error');
-  if ((result === undefined) === (error === undefined)) {
+  if (result === undefined && error === undefined) {
     throw new MessageError(RPC.invalidRequest, 'expected one of "method", "result" and "error"', id);
+  }
+  if (result !== undefined && error !== undefined) {
+    throw invalidResponse('expected one of "result" and "error"', id);
   }
   if (id === 'null' && (rawId !== 'null' || result !== undefined)) {
     throw new MessageError(RPC.invalidRequest, 'a response needs the id of its request');
   }
   if (error !== undefined) return { kind: 'error', id, error: toError(error, id) };
-  if (result === undefined || !result.startsWith('{'))
-    throw new MessageError(RPC.invalidRequest, '"result" must be an object', id);
+  if (result === undefined || !result.startsWith('{')) throw invalidResponse('"result" must be an object', id);
   const parsedResult = envelope.preparsed('result');
   return parsedResult === undefined ? { kind: 'result', id, result } : { kind: 'result', id, result, parsedResult };
 }

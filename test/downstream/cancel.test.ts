@@ -76,6 +76,20 @@ test('a batch leaves out the response to a cancelled request', OPTIONS, async ()
 });
 
 // N-48
+test('a batch for a client of events is events although its last call is cancelled', OPTIONS, async () => {
+  await using edge = await startEdge();
+  const url = `${edge.url}/mcp`;
+  const id = await initialize(url, '2025-03-26');
+  const batch = `[${rpc(1, 'wait', { gate: 'g' })},${rpc(2, 'ping')}]`;
+  const call = postForEvents(url, batch, id, { accept: 'text/event-stream' });
+  await waitUntil(() => edge.front.finished.length === 1);
+  await cancel(edge, id, 1);
+  const events = await (await call).ended();
+  assert.equal(events.headers['content-type'], 'text/event-stream');
+  assert.deepEqual(events.messages, [{ jsonrpc: '2.0', id: 2, result: {} }]);
+});
+
+// N-48
 test('SDK client 1 cancels a streaming call and continues', OPTIONS, async () => {
   await using edge = await startEdge();
   await using sdk = await connectSdk1(`${edge.url}/mcp`, {});

@@ -99,6 +99,27 @@ test('a client that accepts only JSON gets other messages on its GET stream', OP
   listening.close();
 });
 
+test('an answer that is not valid is refused, and ends its question', OPTIONS, async () => {
+  await using at = await setUp();
+  const wrong = [{ result: null }, { error: { code: -1 } }, { result: {}, error: { code: 1, message: '' } }];
+  for (const members of wrong) {
+    const events = await postForEvents(at.url, rpc('q', 'ask'), at.id);
+    await events.until(({ messages }) => messages.length === 1);
+    const refused = await post(
+      at.url,
+      JSON.stringify({ jsonrpc: '2.0', id: events.messages[0]?.id, ...members }),
+      at.id,
+    );
+    assert.equal(refused.status, 400);
+    // The id would be that of a request of the client.
+    assert.equal(JSON.parse(refused.text).id, undefined);
+    await events.ended();
+    const { answered } = Object(events.messages.at(-1)?.result);
+    assert.equal(answered.code, -32600);
+    assert.match(answered.message, /^the answer is not valid: /);
+  }
+});
+
 test('a client that accepts only events gets events', OPTIONS, async () => {
   await using at = await setUp();
   const accept = 'text/event-stream';

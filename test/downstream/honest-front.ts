@@ -241,6 +241,10 @@ export class HonestFront implements Front {
     this.notifications.push(notification);
   }
 
+  noteNotification(_: object, notification: Notification): void {
+    this.notifications.push(notification);
+  }
+
   handleResponse(_: ClientSession, response: Response): void {
     this.responses.push(response);
     this.#asked.get(response.id)?.(response);

@@ -1,12 +1,15 @@
 import assert from 'node:assert/strict';
+import { request as httpRequest } from 'node:http';
 import { test } from 'node:test';
 import { BY_NAME, type Edge, type Overrides, startEdge } from './edge.ts';
-import { type Events, getEvents, type Got, post, rpc } from './client.ts';
+import { type Events, getEvents, type Got, post, responseTo, rpc } from './client.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
 const OPTIONS = { timeout: 120_000 };
 
 interface Line {
+  /** Where the client sends messages. */
+  readonly url: string;
   readonly events: Events;
   send(body: string): Promise<Got>;
 }
@@ -17,7 +20,7 @@ async function open(edge: Edge, path = '/sse', headers: Readonly<Record<string, 
   const [endpoint] = events.seen.splice(0, 1);
   assert.equal(endpoint?.event, 'endpoint');
   const url = new URL(endpoint?.data ?? '', `${edge.url}${path}`);
-  return { events, send: async (body) => await post(url.href, body, undefined, headers) };
+  return { url: url.href, events, send: async (body) => await post(url.href, body, undefined, headers) };
 }
 
 function hello(protocolVersion = '2024-11-05'): string {
@@ -86,6 +89,25 @@ test('a disconnect before initialize is answered leaves no session', OPTIONS, as
   }
   await waitUntil(async () => !/kind="sse"\} [^0]/.test(await edge.metrics.text()));
   await waitUntil(() => edge.front.sessions.size === 0);
+});
+
+test('initialize that comes after the end of its stream is refused', OPTIONS, async () => {
+  await using edge = await startEdge();
+  const line = await open(edge);
+  const body = hello();
+  const posting = httpRequest(line.url, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'content-length': body.length },
+  });
+  const response = responseTo(posting);
+  posting.write(body.slice(0, 20));
+  line.events.close();
+  await waitUntil(async () => !/kind="sse"\} [^0]/.test(await edge.metrics.text()));
+  posting.end(body.slice(20));
+  const got = await response;
+  got.resume();
+  assert.equal(got.statusCode, 404);
+  assert.equal(edge.front.initialized, 0);
 });
 
 test('an idle stream carries comments', OPTIONS, async () => {

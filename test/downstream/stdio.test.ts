@@ -80,6 +80,16 @@ test('a stdio client exchanges one message per line, in both directions', OPTION
   assert.equal(pipes.front.notifications.length, 1);
 });
 
+test('an answer that is not valid ends its question, and gets no response', OPTIONS, async () => {
+  await using pipes = new Pipes().read();
+  pipes.send(hello(), rpc('a', 'ask'));
+  const [, question] = await pipes.until(2);
+  pipes.send(JSON.stringify({ jsonrpc: '2.0', id: question?.id, result: null }));
+  const [, , answer] = await pipes.until(3);
+  assert.equal(answer?.id, 'a');
+  assert.equal(Object(answer?.result).answered.code, -32600);
+});
+
 test('an invalid message gets an error, and the next one is handled', OPTIONS, async () => {
   await using pipes = new Pipes().read();
   pipes.send('{', '{"jsonrpc":"2.0","id":7}', `[${rpc(1, 'ping')}]`, rpc(2, 'ping'));

@@ -3,6 +3,7 @@ import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { RawObject } from '../../src/json/json.ts';
 import { accepted, asker } from '../support/asker.ts';
 import { type AuditRecord, openTestAudit, recordsIn } from '../support/audit.ts';
 import { testCore, type TestCore, toolCall } from '../support/core.ts';
@@ -126,6 +127,29 @@ test('the outcome of each request is recorded, and nothing that it holds', TIMEO
     ],
   );
   assert.doesNotMatch(JSON.stringify(records), /secret/);
+});
+
+// SEC-44
+test('a notification of a modern client has a record', TIMEOUT, async () => {
+  await using audit = await openTestAudit();
+  {
+    await using gateway = await testCore({ up: { memory: upstream() } }, {}, undefined, audit.trail);
+    const params = RawObject.of({ requestId: 7 });
+    const notification = { kind: 'notification', method: 'notifications/cancelled', params } as const;
+    gateway.core.gateway.noteNotification({ principal: ALICE, view: '' }, notification);
+  }
+  const record = (await audit.records()).find(({ kind }) => kind === 'notification');
+  assert.ok(record !== undefined);
+  const { bytesIn, ...rest } = Object(known(record));
+  assert.ok(bytesIn > 0);
+  assert.deepEqual(rest, {
+    kind: 'notification',
+    principal: 'key:alice',
+    label: 'alice',
+    endpoint: '/mcp',
+    method: 'notifications/cancelled',
+    requestId: '7',
+  });
 });
 
 for (const client of ['legacy', 'modern']) {

@@ -122,7 +122,9 @@ export class ModernClient {
 /** Returns the questions in a reply that must have some. */
 export function inputRequiredIn({ result, error }: ModernReply): InputRequired {
   assert.equal(result?.['resultType'], 'input_required', JSON.stringify(result ?? error));
-  const { inputRequests, requestState } = result;
+  const { inputRequests, requestState, _meta } = result;
+  // M-026
+  assert.equal(Object(_meta)[META.serverInfo]?.name, 'linkspan', JSON.stringify(result));
   assert.ok(typeof inputRequests === 'object' && inputRequests !== null, JSON.stringify(result));
   assert.ok(typeof requestState === 'string');
   return { inputRequests: JSON.parse(JSON.stringify(inputRequests)), requestState };

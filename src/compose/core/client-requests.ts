@@ -130,6 +130,7 @@ export function createClientRequests(
     settings,
     shares,
     counters,
+    translator,
   });
   const connectionOwners = new ConnectionOwners({ owners, upstreams, groups, links });
   const lifecycleOf = (upstream: string) => upstreams.get(upstream)?.lifecycle;

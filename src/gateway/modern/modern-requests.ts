@@ -388,7 +388,7 @@ export class ModernRequests implements ModernRequestHost {
     requests: readonly InputRequest[],
     state: RequestState,
   ): Promise<Answer> {
-    const { sealer, questionPolicy } = this.#parts;
+    const { sealer, questionPolicy, translator } = this.#parts;
     questionPolicy.assertAllowed(upstream, requests);
     const sealed = await sealState(sealer, state, client.caller, request, Date.now() + STATE_MS);
     if (sealed.length > LIMITS.handleChars) {
@@ -401,7 +401,7 @@ export class ModernRequests implements ModernRequestHost {
       // `params` is optional for roots/list, but the Go SDK cannot read the request without it.
       params: questionPolicy.toClient(client, upstream, one),
     }));
-    const result = inputRequiredResult({ inputRequests, requestState: JSON.stringify(sealed) });
+    const result = translator.stamp(inputRequiredResult({ inputRequests, requestState: JSON.stringify(sealed) }));
     return { kind: 'result', result: result.toString() };
   }
 

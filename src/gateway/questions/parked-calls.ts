@@ -11,6 +11,7 @@ import { FairPool, type Shares } from '../../upstream/quota/fair-pool.ts';
 import type { Span } from '../../telemetry/tracing/tracing.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import { sealState } from '../handles/request-state.ts';
+import type { ResultTranslator } from '../forward/result-translator.ts';
 import type { InputRounds } from '../exchange/input-rounds.ts';
 import type { Sealer } from '../handles/sealer.ts';
 import { answerText, parseAnswerText } from '../exchange/answer-text.ts';
@@ -52,6 +53,7 @@ export interface ParkedCallsParts {
   readonly shares: Shares;
   /** Counts the calls of a principal in all processes; undefined if there is no other one. */
   readonly counters: Counters | undefined;
+  readonly translator: Pick<ResultTranslator, 'stamp'>;
 }
 
 /** Attaches the retry to the exchange, so that it gets the messages and the answer of the call. */
@@ -220,7 +222,7 @@ export class ParkedCalls {
 
   async #park(call: ParkedCall): Promise<Answer> {
     const { exchange, rounds } = call;
-    const { sealer, settings } = this.#parts;
+    const { sealer, settings, translator } = this.#parts;
     const { parkMs } = settings().sessions;
     const inputRequests = rounds.openQuestions();
     // The upstream has withdrawn the questions meanwhile.
@@ -233,7 +235,7 @@ export class ParkedCalls {
     const waiting = { kind: 'park', owner: this.#parts.process, park: call.id, round: call.round } as const;
     // Valid a little longer than the call waits, so that a late client gets the right error.
     const state = await sealState(sealer, waiting, client.caller, request, Date.now() + parkMs + RETAIN_MS);
-    const result = inputRequiredResult({ inputRequests, requestState: JSON.stringify(state) });
+    const result = translator.stamp(inputRequiredResult({ inputRequests, requestState: JSON.stringify(state) }));
     return { kind: 'result', result: result.toString() };
   }
 

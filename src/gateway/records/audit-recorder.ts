@@ -153,11 +153,11 @@ export class AuditRecorder {
   }
 
   /** Records a notification of a client, or its response to a question. */
-  message(holder: ConnectionHolder, message: Notification | Response): void {
+  message(sender: AuditedSender, holder: ConnectionHolder | undefined, message: Notification | Response): void {
     this.#trail.record({
       kind: message.kind === 'notification' ? 'notification' : 'response',
-      ...senderFields(holder.caller),
-      session: holder.digest,
+      ...senderFields(sender),
+      session: holder?.digest,
       method: message.kind === 'notification' ? message.method : undefined,
       requestId: message.kind === 'notification' ? cancelledId(message) : message.id,
       outcome: message.kind === 'error' ? 'error' : undefined,

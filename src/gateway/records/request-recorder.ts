@@ -200,10 +200,24 @@ export class RequestRecorder {
 
   /** Logs a notification of a client, or its response to a request of the gateway. */
   logMessage(session: ConnectionHolder, message: Notification | Response): void {
-    this.#parts.audit?.message(session, message);
+    this.#logMessage(session.caller, session, this.#parts.clientOf(session.caller), message);
+  }
+
+  /** Logs a notification that belongs to no session: one of the modern era. */
+  logNotification(sender: MessageSource, notification: Notification): void {
+    this.#logMessage(sender, undefined, undefined, notification);
+  }
+
+  #logMessage(
+    sender: MessageSource,
+    holder: ConnectionHolder | undefined,
+    client: LoggedClient | undefined,
+    message: Notification | Response,
+  ): void {
+    this.#parts.audit?.message(sender, holder, message);
     if (!this.#wantsLine(undefined)) return;
     const kind = message.kind === 'notification' ? 'notification' : 'response';
-    this.#writeLine(session.caller, session, { kind, client: this.#parts.clientOf(session.caller), message });
+    this.#writeLine(sender, holder, { kind, client, message });
   }
 
   #wantsLine(error: ErrorType | undefined): boolean {
