@@ -171,3 +171,12 @@ export function toRpcError(thrown: unknown, traceId?: string): RpcError {
 export function toAnswer(thrown: unknown, traceId?: string): Answer {
   return { kind: 'error', error: toRpcError(thrown, traceId) };
 }
+
+/** Returns an answer, or the failure to make it as one. */
+export function answerOf(make: () => Answer): Answer {
+  try {
+    return make();
+  } catch (thrown) {
+    return toAnswer(thrown);
+  }
+}

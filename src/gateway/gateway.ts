@@ -35,6 +35,7 @@ import type {
   Ownership,
 } from './front.ts';
 import type { HolderLinks } from './connections/holder-links.ts';
+import type { ResultTranslator } from './forward/result-translator.ts';
 import { isSeverity } from '../protocol/severity.ts';
 import type { ModernRequests } from './modern/modern-requests.ts';
 import { OpenExchange } from './exchange/open-exchange.ts';
@@ -60,6 +61,7 @@ export interface GatewayParts extends DispatcherParts {
   readonly modernRequests: ModernRequests;
   readonly owners: Owners;
   readonly recorder: RequestRecorder;
+  readonly translator: ResultTranslator;
   readonly log: Logger;
   readonly serverInfo: RawObject;
   readonly settings: Settings<'limits'>;
@@ -282,7 +284,7 @@ export class Gateway implements Front {
     // Saved first, so that a subscription that cannot be stored is not sent to the upstream.
     await sessions.save(session, { kind: 'subscribe', uri });
     try {
-      return await links.subscribe(session, uri, to);
+      return this.#toClient(client, request, to, await links.subscribe(session, uri, to));
     } finally {
       if (!session.subscriptions.has(uri)) await sessions.save(session, { kind: 'unsubscribe', uri });
     }
@@ -293,10 +295,16 @@ export class Gateway implements Front {
     const { links, sessions, audit } = this.#parts;
     await audit?.begin(request, client.caller, to.upstream);
     try {
-      return await links.unsubscribe(session, uri, to);
+      return this.#toClient(client, request, to, await links.unsubscribe(session, uri, to));
     } finally {
       if (!session.subscriptions.has(uri)) await sessions.save(session, { kind: 'unsubscribe', uri });
     }
+  }
+
+  /** Returns the answer to a subscription as the client reads it. Only upstreams with sessions answer these. */
+  #toClient(client: SessionClient, request: Request, { upstream }: Subscription, answer: Answer): Answer {
+    if (answer.kind !== 'error') return answer;
+    return this.#parts.translator.toClient({ client, request }, { upstream, era: 'legacy', source: undefined }, answer);
   }
 
   handleNotification(clientSession: ClientSession, notification: Notification): void {

@@ -169,6 +169,7 @@ export function createClientRequests(
     modernRequests,
     owners,
     recorder,
+    translator,
     log,
     serverInfo,
     settings,

@@ -66,6 +66,7 @@ const TRANSLATIONS: Readonly<Record<Era, Readonly<Record<Era, Translation>>>> = 
       },
       error: ({ request: { method } }, { upstream }, error) => {
         assertNoGatewayFault(upstream, error);
+        assertNoPages(upstream, method, error);
         if (error.code === RPC.missingCapability) return unsupportedByClient(upstream, method, error);
         return { kind: 'error', error: downgradeModernError(method, error) };
       },
@@ -76,7 +77,10 @@ const TRANSLATIONS: Readonly<Record<Era, Readonly<Record<Era, Translation>>>> = 
       result: ({ request: { method } }, _from, _answer, text, serverInfo) => {
         return { kind: 'result', result: upgradeResult(method, text, { serverInfo, ttlMs: 0, cacheScope: 'private' }) };
       },
-      error: (exchange, _from, error) => upgradedError(exchange, error),
+      error: (exchange, { upstream }, error) => {
+        assertNoPages(upstream, exchange.request.method, error);
+        return upgradedError(exchange, error);
+      },
     },
     modern: {
       // Replaces the server's name, and `public` behind authentication.
@@ -90,6 +94,7 @@ const TRANSLATIONS: Readonly<Record<Era, Readonly<Record<Era, Translation>>>> = 
       },
       error: (exchange, { upstream }, error) => {
         assertNoGatewayFault(upstream, error);
+        assertNoPages(upstream, exchange.request.method, error);
         if (error.code !== RPC.missingCapability) return upgradedError(exchange, error);
         if (!declaresMissing(exchange.client, error)) return { kind: 'error', error };
         const message = `upstream "${upstream}" needs what cannot be carried to it: ${error.message}`;
@@ -159,6 +164,18 @@ function upgradedError({ client, request }: Asked, error: RpcError): Answer {
 function assertNoGatewayFault(upstream: string, { code, message: reason }: RpcError): void {
   if (!GATEWAY_FAULTS.has(code)) return;
   const message = `upstream "${upstream}" refused how it was asked: ${reason}`;
+  throw new GatewayError('upstream-protocol', { upstream, executed: 'no', message });
+}
+
+/**
+ * Refuses an error that names pages for the user, where revision 2026-07-28 is on one side: it has no such error, so no policy for pages is
+ * asked there.
+ *
+ * @throws {GatewayError} `upstream-protocol`
+ */
+function assertNoPages(upstream: string, method: string, { code, message: reason }: RpcError): void {
+  if (code !== RPC.urlElicitationRequired) return;
+  const message = `upstream "${upstream}" wants URLs opened, and ${method} cannot wait for that: ${reason}`;
   throw new GatewayError('upstream-protocol', { upstream, executed: 'no', message });
 }
 

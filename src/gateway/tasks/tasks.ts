@@ -1,11 +1,11 @@
 import { sourceByName } from '../../catalog/catalog.ts';
 import { toClient as urisToClient } from '../../catalog/rewrite.ts';
 import type { ViewUpstream } from '../../catalog/view.ts';
-import { GatewayError } from '../../errors.ts';
+import { answerOf, GatewayError } from '../../errors.ts';
 import { arrayText, RawObject } from '../../json/json.ts';
 import { withoutEnvelope } from '../../protocol/envelope.ts';
 import { inputRequestsText, readRequests } from '../../protocol/input-required.ts';
-import type { Answer } from '../../protocol/jsonrpc.ts';
+import { type Answer, MessageError, parseRpcError, type RpcError, rpcErrorText } from '../../protocol/jsonrpc.ts';
 import type { Era } from '../../protocol/revisions.ts';
 import { isTerminal, withRelatedTask } from '../../protocol/tasks.ts';
 import type { KnownTask } from '../../store/task-store.ts';
@@ -18,7 +18,7 @@ import { type Asked, type Gate, hintsOf } from '../exchange/gate.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import { HERE, type Owners } from '../exchange/owners.ts';
 import type { Elsewhere } from '../front.ts';
-import type { ResultTranslator } from '../forward/result-translator.ts';
+import type { ResultTranslator, UpstreamResult } from '../forward/result-translator.ts';
 import type { Sender } from '../forward/sender.ts';
 import type { OpenedTask, TaskIds } from '../handles/task-ids.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
@@ -59,7 +59,11 @@ export class Tasks {
       modern: () => Promise.reject(new GatewayError('unknown-task')),
     },
     modern: {
-      legacy: async (exchange, task) => withId(await this.#upgraded(exchange, task), task),
+      legacy: async (exchange, task) => {
+        const answer = await this.#upgraded(exchange, task);
+        const from = { upstream: task.upstream.id, era: task.link.era, source: undefined };
+        return withId(answer.kind === 'error' ? this.#parts.translator.toClient(exchange, from, answer) : answer, task);
+      },
       modern: (exchange, task) => this.#extension(exchange, task),
     },
   };
@@ -144,7 +148,22 @@ export class Tasks {
     const answer = translator.toClient(exchange, from, await this.#send(exchange, task, params));
     if (answer.kind === 'error' || request.method !== 'tasks/get') return withId(answer, task);
     const state = stateToClient(questionPolicy, client, task.viewed, RawObject.parse(answer.result));
-    return withId({ kind: 'result', result: state.with('resultType', '"complete"').toString() }, task);
+    const told = this.#outcomeToClient(exchange, from, state);
+    return withId({ kind: 'result', result: told.with('resultType', '"complete"').toString() }, task);
+  }
+
+  /** Returns the state of a task with its result and error as the client would read them as the answer to its call. */
+  #outcomeToClient({ client, request }: OpenExchange, from: UpstreamResult, state: RawObject): RawObject {
+    const { translator } = this.#parts;
+    const result = state.object('result');
+    if (result !== undefined) return state.with('result', translator.stamp(result).toString());
+    const raw = state.raw('error');
+    if (raw === undefined) return state;
+    const call = { ...request, method: 'tools/call', params: undefined };
+    const answer = answerOf(() =>
+      translator.toClient({ client, request: call }, from, { kind: 'error', error: readError(from.upstream, raw) }),
+    );
+    return answer.kind === 'error' ? state.with('error', rpcErrorText(answer.error)) : state;
   }
 
   /** Forwards a request between two peers that have the tasks of 2025-11-25. */
@@ -213,6 +232,17 @@ export class Tasks {
     }
     if (answer !== undefined && known.holder === holder.key) await ids.remove(client.caller, known);
     return undefined;
+  }
+}
+
+/** @throws {GatewayError} `upstream-protocol` if the text is no JSON-RPC error. */
+function readError(upstream: string, raw: string): RpcError {
+  try {
+    return parseRpcError(raw);
+  } catch (thrown) {
+    if (!(thrown instanceof MessageError)) throw thrown;
+    const message = `upstream "${upstream}" reported a failed task: ${thrown.message}`;
+    throw new GatewayError('upstream-protocol', { upstream, executed: 'unknown', message });
   }
 }
 

@@ -1,5 +1,5 @@
 import type { Settings } from '../../config/config.ts';
-import { toRpcError } from '../../errors.ts';
+import { answerOf, toRpcError } from '../../errors.ts';
 import { inputRequestsText, type InputRequest } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
 import type { LimitName } from '../../limits.ts';
@@ -116,7 +116,7 @@ export class UpgradedTasks {
     if (outcome === undefined) return this.#complete(upgraded);
     const { client, request } = exchange;
     const from = { upstream: site.upstream.id, era: site.link.era, source: undefined };
-    const translated = this.#parts.translator.toClient({ client, request }, from, outcome);
+    const translated = answerOf(() => this.#parts.translator.toClient({ client, request }, from, outcome));
     return this.#complete(
       translated.kind === 'error'
         ? upgraded.with('status', '"failed"').with('error', JSON.stringify(translated.error))
