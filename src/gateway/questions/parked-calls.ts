@@ -11,7 +11,6 @@ import { FairPool, type Shares } from '../../upstream/quota/fair-pool.ts';
 import type { Span } from '../../telemetry/tracing/tracing.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import { sealState } from '../handles/request-state.ts';
-import type { ResultTranslator } from '../forward/result-translator.ts';
 import type { InputRounds } from '../exchange/input-rounds.ts';
 import type { Sealer } from '../handles/sealer.ts';
 import { answerText, parseAnswerText } from '../exchange/answer-text.ts';
@@ -53,7 +52,8 @@ export interface ParkedCallsParts {
   readonly shares: Shares;
   /** Counts the calls of a principal in all processes; undefined if there is no other one. */
   readonly counters: Counters | undefined;
-  readonly translator: Pick<ResultTranslator, 'stamp'>;
+  /** Adds the name of the gateway to results. */
+  readonly translator: { stamp(result: RawObject): RawObject };
 }
 
 /** Attaches the retry to the exchange, so that it gets the messages and the answer of the call. */
