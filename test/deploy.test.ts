@@ -264,6 +264,20 @@ for (const folder of ['base', 'replicas']) {
   });
 }
 
+test('commands in a pod find the config of the gateway', () => {
+  const container = z.object({
+    args: z.array(z.string()),
+    env: z.array(z.object({ name: z.string(), value: z.string().optional() })),
+  });
+  const { spec } = z
+    .object({ spec: z.object({ template: z.object({ spec: z.object({ containers: z.tuple([container]) }) }) }) })
+    .parse(parse(read('deploy/kubernetes/base/deployment.yaml')));
+  const [{ args, env }] = spec.template.spec.containers;
+  assert.deepEqual(args, ['run']);
+  const named = env.find(({ name }) => name === 'LINKSPAN_CONFIG');
+  assert.equal(named?.value, '/etc/linkspan/linkspan.yaml');
+});
+
 test('each lasting service of the compose file starts again, also after a reboot', () => {
   for (const [name, { restart }] of Object.entries(COMPOSE.services)) {
     assert.equal(restart, name === 'keys' ? undefined : 'unless-stopped', name);

@@ -11,7 +11,9 @@ import { parse, parseAllDocuments } from 'yaml';
 import * as z from 'zod';
 import { Child } from '../support/child.ts';
 import { startGateway } from '../support/gateway.ts';
-import { findHaproxy } from '../support/haproxy.ts';
+import { findHaproxy, startHaproxy } from '../support/haproxy.ts';
+import { modernHeaders, modernText } from '../support/modern-wire.ts';
+import { waitUntil } from '../support/wait-until.ts';
 import { debianProgram, type FoundProgram, goProgram, installedProgram, pypiPrograms } from '../support/programs.ts';
 import { freePort } from '../support/free-port.ts';
 import { Replicas } from '../support/replicas.ts';
@@ -22,6 +24,8 @@ const BASE = 'deploy/kubernetes/base';
 const REPLICAS = 'deploy/kubernetes/replicas';
 const ASKER = fileURLToPath(new URL('../fixtures/servers/nonce-stdio.ts', import.meta.url));
 const TIMEOUT_MS = 60_000;
+/** The time of a call that its client leaves. */
+const LONG_MS = 300_000; // subject
 
 const PROMTOOL = await debianProgram('promtool', 'prometheus', 'usr/bin/promtool');
 const NGINX = await debianProgram('nginx', 'nginx', 'usr/sbin/nginx');
@@ -172,6 +176,74 @@ test('Caddy accepts the example', needs(CADDY), () => {
 
 test('HAProxy accepts the balancer of the compose file', needs(HAPROXY), () => {
   run(HAPROXY, ['-c', '-f', 'deploy/haproxy/balancer.cfg']);
+});
+
+const LONG_CALLS = { command: process.execPath, args: [ASKER], timeouts: { call: '5m' } };
+
+/** Leaves a call of 2026-07-28 that runs at a gateway, through a proxy, and waits until the gateway has cancelled it. */
+async function leaveCall(proxyUrl: string, operatorUrl: string): Promise<void> {
+  const inFlight = async () => {
+    const text = await (await fetch(`${operatorUrl}/metrics`)).text();
+    return /^linkspan_requests_in_flight(?:\{[^}]*\})? (\d+)/m.exec(text)?.[1];
+  };
+  const params = { name: 'nonce__act', arguments: { nonce: 'n', steps: [], pauseMs: LONG_MS, fails: false } };
+  const leaving = new AbortController();
+  const call = fetch(proxyUrl, {
+    method: 'POST',
+    headers: {
+      'content-type': 'application/json',
+      // The head of the response comes with the answer alone.
+      accept: 'application/json',
+      ...z.record(z.string(), z.string()).parse(JSON.parse(JSON.stringify(modernHeaders('tools/call', params)))),
+    },
+    body: modernText('tools/call', params),
+    signal: leaving.signal,
+  });
+  const left = assert.rejects(call.then((response) => response.text()));
+  await waitUntil(async () => (await inFlight()) === '1');
+  leaving.abort();
+  await left;
+  await waitUntil(async () => (await inFlight()) === '0');
+}
+
+test('Caddy lets a client cancel its call by leaving', needs(CADDY), async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-caddy-'));
+  try {
+    await using gateway = await startGateway({ mcpServers: { nonce: LONG_CALLS } });
+    const port = await freePort();
+    const site = await adaptFile('deploy/caddy/Caddyfile', {
+      'mcp.example.com {': `http://127.0.0.1:${port} {`,
+      '127.0.0.1:3000': new URL(gateway.url).host,
+    });
+    const file = join(dir, 'Caddyfile');
+    await writeFile(file, `{\n\tadmin off\n}\n${site}`);
+    assert.ok('path' in CADDY);
+    const env = { XDG_CONFIG_HOME: dir, XDG_DATA_HOME: dir };
+    await using proxy = await Child.start(CADDY.path, ['run', '--adapter', 'caddyfile', '--config', file], { env });
+    const url = `http://127.0.0.1:${port}/mcp`;
+    await waitUntil(async () => {
+      assert.ok(proxy.running, proxy.logs());
+      return await fetch(url).then(
+        () => true,
+        () => false,
+      );
+    });
+    await leaveCall(url, gateway.operatorUrl);
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
+});
+
+test('HAProxy lets a client cancel its call by leaving', needs(HAPROXY), async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-haproxy-'));
+  try {
+    await using gateway = await startGateway({ mcpServers: { nonce: LONG_CALLS } });
+    const port = await freePort();
+    await using _proxy = await startHaproxy(HAPROXY, dir, port, [gateway]);
+    await leaveCall(`http://127.0.0.1:${port}/mcp`, gateway.operatorUrl);
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
 });
 
 test('replicas behind the balancer of the compose file, also while one restarts', needs(HAPROXY), async () => {

@@ -59,7 +59,9 @@ class TracedSpan implements Span {
   get context(): TraceContext {
     const carrier: { traceparent?: string; tracestate?: string } = {};
     propagator.inject(this.#asContext(), carrier, defaultTextMapSetter);
-    return { traceparent: carrier.traceparent ?? '', tracestate: carrier.tracestate };
+    const { traceparent = '', tracestate } = carrier;
+    // That of a client without one valid member is written as an empty text.
+    return { traceparent, tracestate: tracestate === '' ? undefined : tracestate };
   }
 
   child(kind: SpanKind, name: string): Span {
