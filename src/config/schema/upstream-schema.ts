@@ -46,7 +46,12 @@ const timeouts = z.strictObject(
   {
     start: limit('1ms', '1h', '30s', 'From start to the answer to `initialize`.'),
     connect: limit('1ms', '10m', '5s', 'HTTP: until the connection stands.'),
-    firstByte: limit('1ms', '1h', '30s', 'HTTP: until the response headers, for messages that are answered at once.'),
+    firstByte: limit(
+      '1ms',
+      '1h',
+      '30s',
+      'HTTP: until the response headers of a notification or an answer; requests have `call`.',
+    ),
     call: limit('1ms', '1d', '60s', 'One request without progress.'),
     max: limit('1ms', '1d', '10m', 'One request with any progress.'),
   },

@@ -1,7 +1,7 @@
 import { malformedAnswer } from '../rpc/malformed-answer.ts';
 import { ArrayMap } from '../../small-collections.ts';
 import type { Logger } from 'pino';
-import type { HttpTarget, UpstreamTimeouts } from '../../config/upstream-config.ts';
+import type { HttpTarget } from '../../config/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { Message } from '../../protocol/jsonrpc.ts';
 import { TextCache } from '../../json/text-cache.ts';
@@ -9,7 +9,7 @@ import { interpretErrorResponse, type ErrorResponse } from './http-failure.ts';
 import { configuredHeaders, tracedHead } from './http-headers.ts';
 import { readMessages } from './http-messages.ts';
 import { UpstreamPost, type UpstreamPostHandler } from './http-post.ts';
-import { type HttpOptions, RESPONSE_MARGIN_MS } from './http.ts';
+import type { HttpOptions } from './http.ts';
 import type { Header } from '../../protocol/framing/mcp-headers.ts';
 import { type HeaderList, RequestHead } from '../../http1/request.ts';
 import type { ReceivingBudget } from '../rpc/receiving-budget.ts';
@@ -59,7 +59,6 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
   #headsByHeaders = new WeakMap<readonly Header[], RequestHead>();
   /** Request heads with `Mcp-Param-…`, by the text of their headers. */
   #headsWithParams = new TextCache<RequestHead>();
-  readonly #timeouts: UpstreamTimeouts;
   readonly #log: Logger;
   readonly #events: TransportEvents;
   readonly onLimit: HttpOptions['onLimit'];
@@ -76,7 +75,6 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
     this.#target = target;
     this.#userAgent = options.userAgent;
     this.#wire = options.wire;
-    this.#timeouts = options.timeouts;
     this.#log = options.log;
     this.#events = events;
     this.onLimit = options.onLimit;
@@ -87,11 +85,10 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
     if (this.#isClosed || id === undefined) return;
     const post = new UpstreamPost(this, id, method, true);
     this.#inFlight.set(id, post);
-    const { firstByteMs, callMs } = this.#timeouts;
-    const headersMs = Math.max(firstByteMs, callMs + RESPONSE_MARGIN_MS);
     const repeated = this.#head(standardHeaders, paramHeaders);
     const head = trace === undefined ? repeated : tracedHead(repeated, trace);
-    this.#wire.dispatch({ head, body: text, headersMs, bodyMs: 0 }, post);
+    // A server may send the headers with its answer. Late requests are ended with forget().
+    this.#wire.dispatch({ head, body: text, headersMs: 0, bodyMs: 0 }, post);
   }
 
   /** Makes the headers that all requests have, from those of the target at this time. */

@@ -53,15 +53,14 @@ export class HttpSession {
   /**
    * Returns a POST request.
    *
-   * @param headersMs longest time until the response headers, in milliseconds.
-   * @param bodyMs longest time between two pieces of the body, in milliseconds; 0 for no deadline.
+   * @param silentMs longest wait for the response headers and for each piece of the body, in milliseconds; 0 for no deadline.
    * @param trace the trace and span that the message belongs to.
    */
-  post(body: string, headersMs: number, bodyMs: number, trace?: TraceContext): WireRequest {
+  post(body: string, silentMs: number, trace?: TraceContext): WireRequest {
     if (this.#target.headers !== this.#configuredFrom) this.#postHead = undefined;
     this.#postHead ??= this.#buildPostHead();
     const head = trace === undefined ? this.#postHead : tracedHead(this.#postHead, trace);
-    return { head, body, headersMs, bodyMs };
+    return { head, body, headersMs: silentMs, bodyMs: silentMs };
   }
 
   get(position: StreamPosition): WireRequest {

@@ -54,9 +54,6 @@ export interface HttpOptions {
 /** Longest wait in `close`, once for messages in flight and once for the DELETE. */
 const CLOSE_MS = 1_000;
 
-/** Added to the timeout of a call: a safety net above the timeout of the connection, whose error says more. */
-export const RESPONSE_MARGIN_MS = 1_000;
-
 /** Longest wait of the first call for the server's stream. Some servers send no headers before the first event. */
 const LISTEN_MS = 250;
 
@@ -225,11 +222,9 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     const post = new UpstreamPost(this, id, method, isRequest);
     if (!this.#undelivered.add(post)) return;
     this.#posts.add(post);
-    const { firstByteMs, callMs } = this.#options.timeouts;
     // A server may send the headers with its answer. The connection ends late calls with forget().
-    const headersMs = isRequest ? Math.max(firstByteMs, callMs + RESPONSE_MARGIN_MS) : firstByteMs;
-    const request = this.#session.post(message.text, headersMs, isRequest ? 0 : firstByteMs, message.trace);
-    this.#options.wire.dispatch(request, post);
+    const silentMs = isRequest ? 0 : this.#options.timeouts.firstByteMs;
+    this.#options.wire.dispatch(this.#session.post(message.text, silentMs, message.trace), post);
   }
 
   /** Removes an ended POST, and lets the messages continue that wait for it. */

@@ -159,9 +159,9 @@ class SseTransport implements Transport, UpstreamPostHandler {
     const post = new UpstreamPost(this, message.id, message.method, false);
     if (!this.#undelivered.add(post)) return;
     this.#posts.add(post);
-    const { firstByteMs } = this.#options.timeouts;
-    const request = this.#endpoint.post(message.text, firstByteMs, firstByteMs, message.trace);
-    this.#options.wire.dispatch(request, post);
+    // Some servers accept a request only when they have answered it. The connection ends late calls with forget().
+    const silentMs = message.id === undefined ? this.#options.timeouts.firstByteMs : 0;
+    this.#options.wire.dispatch(this.#endpoint.post(message.text, silentMs, message.trace), post);
   }
 
   #settle(post: UpstreamPost): void {

@@ -379,15 +379,6 @@ for (const { name, answer } of breaks) {
   });
 }
 
-test('a call to a server that sends no headers times out', LIMIT, async () => {
-  await using server = await serve(() => undefined);
-  await using peer = await connect(server.url, { timeouts: { ...TIMEOUTS, firstByteMs: 300, callMs: 200 } });
-  peer.request(2);
-  const error = await peer.failure(2);
-  assert.equal(error.code, 'upstream-timeout');
-  assert.equal(error.row.executed, 'unknown');
-});
-
 test('an answer beyond the limit is refused, with or without a declared length', LIMIT, async () => {
   await using server = await serve((request, response) => {
     const text = `{"jsonrpc":"2.0","id":${String(request.id)},"result":{"a":"${'x'.repeat(50_000)}"}}`;

@@ -9,7 +9,7 @@ const headersOf = (head: { readonly headers: readonly string[] }): string[] =>
 
 test('requests go to the path of the URL with the configured headers', () => {
   const session = new HttpSession(TARGET, 'linkspan/1');
-  const { head, body } = session.post('{}', 10, 20);
+  const { head, body } = session.post('{}', 10);
   assert.deepEqual([head.method, head.path, body], ['POST', '/mcp?a=1', '{}']);
   assert.match(head.text, /^POST \/mcp\?a=1 HTTP\/1\.1\r\nhost: up\.example:81\r\n/i);
   assert.ok(headersOf(head).includes('x-key: k'));
@@ -24,7 +24,7 @@ test('the session id and the revision are in all requests once they are known', 
   session.setId('s-1');
   session.setRevision('2025-06-18');
   assert.equal(session.id, 's-1');
-  for (const { head } of [session.post('{}', 0, 0), session.get(position), session.delete()]) {
+  for (const { head } of [session.post('{}', 0), session.get(position), session.delete()]) {
     assert.ok(headersOf(head).includes('mcp-session-id: s-1'), head.method);
     assert.ok(headersOf(head).includes('mcp-protocol-version: 2025-06-18'), head.method);
   }
@@ -34,5 +34,5 @@ test('the session id and the revision are in all requests once they are known', 
 test('a revision without the header MCP-Protocol-Version is not in it', () => {
   const session = new HttpSession(TARGET, 'linkspan/1');
   session.setRevision('2025-03-26');
-  assert.ok(!headersOf(session.post('{}', 0, 0).head).some((line) => line.startsWith('mcp-protocol-version')));
+  assert.ok(!headersOf(session.post('{}', 0).head).some((line) => line.startsWith('mcp-protocol-version')));
 });
