@@ -6,12 +6,14 @@ import { backoffMs } from '../rpc/backoff.ts';
 import { EventGet, type EventGetOptions, type StreamEnd } from './http-get.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
 
-/** The recent attempts to open a stream. */
+/** The attempts to open a stream. */
 export interface Attempts {
   /** Number of successive attempts without a stream. */
   readonly failed: number;
   /** Number of successive streams that ended soon without an event. */
   readonly empty: number;
+  /** True if one of all attempts has opened a stream. */
+  readonly hasOpened: boolean;
 }
 
 /** The decision after the end of a stream. `fromStart`: without `Last-Event-ID`. */
@@ -75,7 +77,8 @@ export const afterServerStreamEnd: NextStepDecider = (end, attempts, position, i
         : { kind: 'give-up', reason: end.error };
     case 'refused': {
       const { status } = end;
-      if (status === 404 && inSession) return { kind: 'session-lost' };
+      // A server without such a stream may answer 404, as any web server does. Then a POST shows whether the session is lost.
+      if (status === 404 && inSession && attempts.hasOpened) return { kind: 'session-lost' };
       if (status === 204 || status === 404 || status === 405) return { kind: 'give-up' };
       if (isTransientStatus(status)) return { kind: 'again', delayMs };
       if (status === 400 && position.lastEventId !== '') return { kind: 'again', delayMs, fromStart: true };
@@ -134,7 +137,7 @@ export class ReconnectingStream {
   readonly #position: StreamPosition;
   #get: EventGet | undefined;
   #timer: NodeJS.Timeout | undefined;
-  #attempts: Attempts = { failed: 0, empty: 0 };
+  #attempts: Attempts = { failed: 0, empty: 0, hasOpened: false };
   #isClosed = false;
 
   constructor(parts: ReconnectingStreamParts) {
@@ -173,9 +176,9 @@ export class ReconnectingStream {
       onEnd: (end) => {
         this.#parts.onAttempt();
         const wasUseful = hasEvent || position.lastEventId !== startEventId || performance.now() - openedMs > EMPTY_MS;
-        const { failed, empty } = this.#attempts;
-        if (!get.isOpen) this.#attempts = { failed: failed + 1, empty };
-        else this.#attempts = { failed: 0, empty: wasUseful ? 0 : empty + 1 };
+        const { failed, empty, hasOpened } = this.#attempts;
+        if (!get.isOpen) this.#attempts = { failed: failed + 1, empty, hasOpened };
+        else this.#attempts = { failed: 0, empty: wasUseful ? 0 : empty + 1, hasOpened: true };
         this.#onEnd(end);
       },
     });

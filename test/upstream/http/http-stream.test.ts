@@ -169,10 +169,11 @@ test('the server stream opens after initialized; its messages belong to no reque
 });
 
 for (const status of [405, 404, 204]) {
-  test(`a server without a stream of its own (HTTP ${status}) works after one attempt`, LIMIT, async () => {
+  // REL-16
+  test(`a session without a stream of its own (HTTP ${status}) works after one attempt`, LIMIT, async () => {
     await using server = await serve((request, response) => {
       if (request.method === 'GET') response.writeHead(status).end();
-      else if (!greeted(request, response, status === 404 ? null : 's-1')) json(response, result(request.id));
+      else if (!greeted(request, response)) json(response, result(request.id));
     });
     await using peer = await connect(server.url);
     await peer.greet('2025-11-25');
@@ -268,7 +269,7 @@ for (const { retryMs, failures, random, ms } of reconnects) {
 }
 
 const position = { lastEventId: 'e-1', retryMs: undefined };
-const once = { failed: 1, empty: 0 };
+const once = { failed: 1, empty: 0, hasOpened: true };
 const refused = (status: number) => ({ kind: 'refused', status, retryAfterMs: undefined }) as const;
 const broken = { kind: 'broken', error: new GatewayError('upstream-lost') } as const;
 const tooLarge = { kind: 'unreadable', error: new GatewayError('too-large') } as const;
@@ -277,7 +278,7 @@ const html = { kind: 'unreadable', error: new GatewayError('upstream-protocol') 
 const decisions = [
   { decide: afterServerStreamEnd, end: { kind: 'ended' } as const, next: 'again' },
   { decide: afterServerStreamEnd, end: broken, next: 'again' },
-  { decide: afterServerStreamEnd, end: broken, tries: { failed: 99, empty: 0 }, next: 'again' },
+  { decide: afterServerStreamEnd, end: broken, tries: { ...once, failed: 99 }, next: 'again' },
   { decide: afterServerStreamEnd, end: tooLarge, next: 'again' },
   { decide: afterServerStreamEnd, end: html, next: 'give-up' },
   { decide: afterServerStreamEnd, end: refused(400), next: 'again' },
@@ -287,11 +288,17 @@ const decisions = [
   { decide: afterServerStreamEnd, end: refused(501), next: 'give-up' },
   { decide: afterServerStreamEnd, end: refused(503), next: 'again' },
   { decide: afterServerStreamEnd, end: refused(404), next: 'session-lost' },
-  { decide: afterResumedStreamEnd, end: { kind: 'ended' } as const, tries: { failed: 0, empty: 99 }, next: 'again' },
-  { decide: afterResumedStreamEnd, end: broken, tries: { failed: 4, empty: 0 }, next: 'again' },
-  { decide: afterResumedStreamEnd, end: broken, tries: { failed: 5, empty: 0 }, next: 'give-up' },
-  { decide: afterResumedStreamEnd, end: refused(503), tries: { failed: 4, empty: 0 }, next: 'again' },
-  { decide: afterResumedStreamEnd, end: refused(503), tries: { failed: 5, empty: 0 }, next: 'give-up' },
+  { decide: afterServerStreamEnd, end: refused(404), tries: { ...once, hasOpened: false }, next: 'give-up' },
+  {
+    decide: afterResumedStreamEnd,
+    end: { kind: 'ended' } as const,
+    tries: { ...once, failed: 0, empty: 99 },
+    next: 'again',
+  },
+  { decide: afterResumedStreamEnd, end: broken, tries: { ...once, failed: 4 }, next: 'again' },
+  { decide: afterResumedStreamEnd, end: broken, tries: { ...once, failed: 5 }, next: 'give-up' },
+  { decide: afterResumedStreamEnd, end: refused(503), tries: { ...once, failed: 4 }, next: 'again' },
+  { decide: afterResumedStreamEnd, end: refused(503), tries: { ...once, failed: 5 }, next: 'give-up' },
   { decide: afterResumedStreamEnd, end: refused(405), next: 'give-up' },
   { decide: afterResumedStreamEnd, end: tooLarge, next: 'give-up' },
   { decide: afterResumedStreamEnd, end: refused(404), next: 'session-lost' },
@@ -299,14 +306,15 @@ const decisions = [
 
 for (const { decide, end, tries = once, next } of decisions) {
   const what = end.kind === 'refused' ? `HTTP ${end.status}` : end.kind;
-  test(`${decide.name}: ${what} after ${tries.failed} failures means ${next}`, () => {
+  const before = tries.hasOpened ? `${tries.failed} failures` : 'no stream';
+  test(`${decide.name}: ${what} after ${before} means ${next}`, () => {
     assert.equal(decide(end, tries, position, true).kind, next);
   });
 }
 
 test('limit resumeAttempts: the stream of an answer is given up', () => {
   for (const end of [broken, refused(503)]) {
-    const decide = (failed: number) => afterResumedStreamEnd(end, { failed, empty: 0 }, position, true);
+    const decide = (failed: number) => afterResumedStreamEnd(end, { ...once, failed }, position, true);
     assert.equal(decide(LIMITS.resumeAttempts - 1).kind, 'again');
     assert.partialDeepStrictEqual(decide(LIMITS.resumeAttempts), { kind: 'give-up', limit: 'resumeAttempts' });
   }

@@ -116,8 +116,20 @@ test('after an event that is too large, the stream is opened from its start', LI
   );
 });
 
-test('a 404 within a session ends the stream with the loss of the session', LIMIT, async () => {
+// REL-16
+test('a 404 to the first GET of a session means that the server has no such stream', LIMIT, async () => {
   await using server = await inTurn((response) => response.writeHead(404).end());
+  await using reader = new Reader(server);
+  reader.session.setId('s-1');
+  reader.stream.start(0);
+  assert.deepEqual(await reader.ends.at(0), { kind: 'give-up' });
+});
+
+// REL-16
+test('a 404 after a stream within a session means the loss of the session', LIMIT, async () => {
+  await using server = await inTurn(ending(`${soon}${event(progress(1), 'a')}`), (response) =>
+    response.writeHead(404).end(),
+  );
   await using reader = new Reader(server);
   reader.session.setId('s-1');
   reader.stream.start(0);
