@@ -18,7 +18,8 @@ export interface Attempts {
 
 /** The decision after the end of a stream. `fromStart`: without `Last-Event-ID`. */
 export type NextStep =
-  | { readonly kind: 'again'; readonly delayMs: number; readonly fromStart?: boolean }
+  /** `reason`: an operator has to do something, or the stream stays closed. */
+  | { readonly kind: 'again'; readonly delayMs: number; readonly fromStart?: boolean; readonly reason?: GatewayError }
   /** The upstream has no such stream for us. `reason` is undefined if the specification allows that; `limit` is the bound that ends the attempts. */
   | { readonly kind: 'give-up'; readonly reason?: GatewayError; readonly limit?: LimitName }
   | { readonly kind: 'session-lost' };
@@ -35,6 +36,10 @@ const RETRY_MS = 1_000;
 const JITTER_MS = 100;
 /** A stream that ends sooner than this without an event counts as empty. */
 const EMPTY_MS = 5_000;
+
+/** The pause after our credentials were refused, which an operator may replace. It doubles up to the longest. */
+const REFUSED_MS = 60_000;
+const MOST_REFUSED_MS = 900_000;
 
 /** Added to the number of failures, so that `backoffMs` returns 1 s, 2 s, 4 s … 30 s. */
 const BACKOFF_SKIP = 2;
@@ -81,6 +86,10 @@ export const afterServerStreamEnd: NextStepDecider = (end, attempts, position, i
       if (status === 404 && inSession && attempts.hasOpened) return { kind: 'session-lost' };
       if (status === 204 || status === 404 || status === 405) return { kind: 'give-up' };
       if (isTransientStatus(status)) return { kind: 'again', delayMs };
+      if (status === 401 || status === 403) {
+        const refusedMs = Math.min(REFUSED_MS * 2 ** Math.max(0, attempts.failed - 1), MOST_REFUSED_MS);
+        return { kind: 'again', delayMs: Math.max(delayMs, refusedMs), reason: streamRefused(status) };
+      }
       if (status === 400 && position.lastEventId !== '') return { kind: 'again', delayMs, fromStart: true };
       return { kind: 'give-up', reason: streamRefused(status) };
     }
@@ -127,6 +136,8 @@ export interface ReconnectingStreamParts extends EventGetOptions {
   onText(text: string): void;
   /** Called when a GET has opened a stream or has ended. */
   onAttempt(): void;
+  /** Called for the first of several refusals with a reason that an operator should know. The stream is opened again later. */
+  onRefused?(reason: GatewayError): void;
   /** Called once when the stream is given up, unless it was closed. */
   onEnd(result: Exclude<NextStep, { kind: 'again' }>): void;
 }
@@ -194,6 +205,7 @@ export class ReconnectingStream {
       this.#parts.onEnd(next);
       return;
     }
+    if (next.reason !== undefined && this.#attempts.failed === 1) this.#parts.onRefused?.(next.reason);
     if (next.fromStart === true) this.#position.lastEventId = '';
     this.start(Math.max(1, next.delayMs));
   }

@@ -313,13 +313,15 @@ class HttpTransport implements Transport, UpstreamPostHandler {
 
   #openServerStream(): void {
     if (this.#serverStream !== undefined || this.#isClosed) return;
+    const { log } = this.#options;
     this.#serverStream = new ReconnectingStream({
       ...this.#streamParts({ lastEventId: '', retryMs: undefined }),
       decide: afterServerStreamEnd,
       onText: (text) => this.#read(text, undefined),
       onAttempt: () => this.#releaseHandshakeQueue(),
+      onRefused: (err) =>
+        log.warn({ upstream: this.upstream, err }, 'GET stream of the upstream is opened again later'),
       onEnd: (why) => {
-        const { log } = this.#options;
         if (why.kind === 'session-lost') this.#finish(this.#sessionLostError());
         else if (why.reason === undefined) log.debug({ upstream: this.upstream }, 'upstream offers no GET stream');
         else log.warn({ upstream: this.upstream, err: why.reason }, 'GET stream of the upstream is not opened again');

@@ -282,7 +282,8 @@ const decisions = [
   { decide: afterServerStreamEnd, end: tooLarge, next: 'again' },
   { decide: afterServerStreamEnd, end: html, next: 'give-up' },
   { decide: afterServerStreamEnd, end: refused(400), next: 'again' },
-  { decide: afterServerStreamEnd, end: refused(401), next: 'give-up' },
+  { decide: afterServerStreamEnd, end: refused(401), next: 'again' },
+  { decide: afterServerStreamEnd, end: refused(403), next: 'again' },
   { decide: afterServerStreamEnd, end: refused(302), next: 'give-up' },
   { decide: afterServerStreamEnd, end: refused(409), next: 'again' },
   { decide: afterServerStreamEnd, end: refused(501), next: 'give-up' },
@@ -309,6 +310,19 @@ for (const { decide, end, tries = once, next } of decisions) {
   const before = tries.hasOpened ? `${tries.failed} failures` : 'no stream';
   test(`${decide.name}: ${what} after ${before} means ${next}`, () => {
     assert.equal(decide(end, tries, position, true).kind, next);
+  });
+}
+
+for (const { failed, minutes } of [
+  { failed: 1, minutes: 1 },
+  { failed: 2, minutes: 2 },
+  { failed: 4, minutes: 8 },
+  { failed: 5, minutes: 15 },
+  { failed: 5_000, minutes: 15 },
+]) {
+  test(`a stream that is refused for the ${failed}. time with HTTP 401 is opened after ${minutes} min`, () => {
+    const next = afterServerStreamEnd(refused(401), { ...once, failed }, position, true);
+    assert.partialDeepStrictEqual(next, { kind: 'again', delayMs: minutes * 60_000 });
   });
 }
 

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import type { ServerResponse } from 'node:http';
 import { test } from 'node:test';
+import type { HttpTarget } from '../../../src/config/upstream-config.ts';
+import type { GatewayError } from '../../../src/errors.ts';
 import { WirePool } from '../../../src/http1/pool.ts';
 import { HttpSession } from '../../../src/upstream/http/http-session.ts';
 import { afterServerStreamEnd, type NextStep, ReconnectingStream } from '../../../src/upstream/http/http-stream.ts';
@@ -15,6 +17,8 @@ import {
 } from '../../fixtures/servers/http-harness.ts';
 import { PATIENCE_MS } from '../../support/patience.ts';
 import { UNBOUNDED } from '../../support/receiving.ts';
+import { stopTime } from '../../support/stopped-time.ts';
+import { waitUntil } from '../../support/wait-until.ts';
 
 const LIMIT = { timeout: 120_000 };
 
@@ -22,14 +26,15 @@ const LIMIT = { timeout: 120_000 };
 class Reader implements AsyncDisposable {
   readonly texts = new Waitlist<string>();
   readonly ends = new Waitlist<NextStep>();
+  readonly refusals: GatewayError[] = [];
   readonly session: HttpSession;
   readonly stream: ReconnectingStream;
   attempts = 0;
   readonly #wire: WirePool;
 
-  constructor({ url }: Upstream, lastEventId = '') {
+  constructor({ url }: Upstream, lastEventId = '', target: HttpTarget = { kind: 'http', url, headers: {} }) {
     const wire = new WirePool(new URL(url), PATIENCE_MS);
-    const session = new HttpSession({ kind: 'http', url, headers: {} }, 'linkspan/test');
+    const session = new HttpSession(target, 'linkspan/test');
     this.#wire = wire;
     this.session = session;
     this.stream = new ReconnectingStream({
@@ -42,6 +47,7 @@ class Reader implements AsyncDisposable {
       inSession: () => session.id !== undefined,
       onText: (text) => this.texts.push(text),
       onAttempt: () => (this.attempts += 1),
+      onRefused: (reason) => this.refusals.push(reason),
       onEnd: (end) => this.ends.push(end),
     });
   }
@@ -153,6 +159,30 @@ test('a closed stream reports nothing, and its connection is closed', LIMIT, asy
   await server.idle();
   assert.deepEqual(reader.ends.items, []);
 });
+
+for (const status of [401, 403]) {
+  test(`a stream refused with HTTP ${status} is opened with the headers that replace ours`, LIMIT, async (t) => {
+    await using server = await serve((request, response) => {
+      if (request.headers.authorization === 'Bearer new') stream(response, event(progress(1), 'a'));
+      else response.writeHead(status).end();
+    });
+    const target = { kind: 'http' as const, url: server.url, headers: { authorization: 'Bearer old' } };
+    const time = stopTime(t);
+    await using reader = new Reader(server, '', target);
+    reader.stream.start(0);
+    await waitUntil(() => reader.attempts === 1);
+    time.pass(60_000);
+    await waitUntil(() => reader.attempts === 2);
+    target.headers = { authorization: 'Bearer new' };
+    time.pass(119_000);
+    assert.equal(server.received.items.length, 2, 'the pause is longer after each refusal');
+    time.pass(1_000);
+    await reader.texts.at(0);
+    const [refusal, ...others] = reader.refusals;
+    assert.match(String(refusal?.message), new RegExp(`refused \\(HTTP ${status}\\)`));
+    assert.deepEqual(others, [], 'reported once');
+  });
+}
 
 test('a stream that is closed before its delay is over is not opened', LIMIT, async () => {
   await using server = await inTurn();
