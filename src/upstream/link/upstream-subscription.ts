@@ -6,6 +6,7 @@ import { detach, KeptMap, KeptSet } from '../../json/kept-text.ts';
 import type { Notification } from '../../protocol/jsonrpc.ts';
 import { META, withoutMeta } from '../../protocol/meta.ts';
 import { declaresTasks, withTasks } from '../../protocol/tasks.ts';
+import { RPC } from '../../protocol/rpc-codes.ts';
 import { backoffMs } from '../rpc/backoff.ts';
 import type { Call } from '../rpc/call.ts';
 import type { Connection } from '../rpc/connection.ts';
@@ -41,7 +42,7 @@ const KINDS = ['tools', 'prompts', 'resources'] as const;
  * The subscription at a modern upstream: to changes of all its lists, and of the resources and tasks that have been added.
  *
  * The filter of a stream cannot be changed, so each change opens a new stream, and cancels the old one when the new one is
- * acknowledged. A stream that breaks is opened again. After that, every change that may have been missed is reported.
+ * acknowledged. A stream that breaks or fails is opened again. After that, every change that may have been missed is reported.
  *
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
  */
@@ -56,6 +57,9 @@ export class UpstreamSubscription {
   #isStale = false;
   /** Number of streams in a row that ended soon after they were acknowledged. */
   #shortStreams = 0;
+  #isResuming = false;
+  /** True if the upstream has answered that it has no such method. */
+  #isUnsupported = false;
   readonly #closing = new AbortController();
 
   constructor(parts: UpstreamSubscriptionParts<unknown>) {
@@ -125,8 +129,9 @@ export class UpstreamSubscription {
   #renewInBackground(): void {
     this.#renewal().catch((thrown: unknown) => {
       const { log, upstream } = this.#parts;
-      if (!this.#closing.signal.aborted)
-        log.warn({ err: thrown, upstream }, 'cannot subscribe to changes of the upstream');
+      if (this.#closing.signal.aborted) return;
+      log.warn({ err: thrown, upstream }, 'cannot subscribe to changes of the upstream');
+      if (this.#stream === undefined) void this.#resume(1);
     });
   }
 
@@ -157,6 +162,7 @@ export class UpstreamSubscription {
     let filter = RawObject.EMPTY;
     for (const kind of KINDS) if (this.#canNotify(kind)) filter = filter.with(`${kind}ListChanged`, 'true');
     if (wanted.length > 0) filter = filter.with('resourceSubscriptions', JSON.stringify(wanted));
+    this.#isUnsupported = false;
     const tasks = [...this.#taskCounts.keys()];
     if (tasks.length > 0) filter = filter.with('taskIds', JSON.stringify(tasks));
     const { promise: acknowledged, resolve, reject } = Promise.withResolvers<Notification>();
@@ -176,7 +182,10 @@ export class UpstreamSubscription {
       const message = `upstream "${upstream}" ended subscriptions/listen`;
       reject(new GatewayError('upstream-lost', { upstream, message }));
     };
-    call.answer.then(onEnd, onEnd);
+    call.answer.then((answer) => {
+      this.#isUnsupported = answer.kind === 'error' && answer.error.code === RPC.methodNotFound;
+      onEnd();
+    }, onEnd);
     const timer = setTimeout(() => {
       const message = `upstream "${upstream}" did not acknowledge subscriptions/listen in time`;
       reject(new GatewayError('upstream-timeout', { upstream, message }));
@@ -214,9 +223,18 @@ export class UpstreamSubscription {
     void this.#resume(Math.max(1, this.#shortStreams));
   }
 
+  /** Opens a stream after pauses that grow, until that succeeds. */
   async #resume(first: number): Promise<void> {
+    if (this.#isResuming) return;
+    this.#isResuming = true;
+    await this.#tryUntilOpen(first);
+    this.#isResuming = false;
+  }
+
+  async #tryUntilOpen(first: number): Promise<void> {
     const { signal } = this.#closing;
-    for (let attempt = first; !signal.aborted && !this.#parts.connection.isClosed; attempt++) {
+    const mayOpen = () => !signal.aborted && !this.#isUnsupported && !this.#parts.connection.isClosed;
+    for (let attempt = first; mayOpen(); attempt++) {
       await sleep(backoffMs(attempt, Math.random()), undefined, { signal, ref: false }).catch(() => undefined);
       if (signal.aborted) return;
       const isRenewed = await this.#renewal().then(

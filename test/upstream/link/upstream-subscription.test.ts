@@ -13,6 +13,7 @@ import { Connection } from '../../../src/upstream/rpc/connection.ts';
 import { event, stream, TIMEOUTS, Waitlist } from '../../fixtures/servers/http-harness.ts';
 import { type HttpUpstream, modernUpstream, type Served } from '../../support/http-upstream.ts';
 import { PATIENCE_MS } from '../../support/patience.ts';
+import { stopTime } from '../../support/stopped-time.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { UNBOUNDED } from '../../support/receiving.ts';
 
@@ -207,6 +208,45 @@ test('a stream that ends with its acknowledgement is opened again', LIMIT, async
   await nextListen(server, 1);
   await to.notifications.find(({ method }) => method === 'notifications/tools/list_changed');
   await waitUntil(() => server.listens().length === 1);
+});
+
+for (const [name, refuse] of [
+  ['is refused', ({ response }: Served) => void response.writeHead(429).end()],
+  ['is not acknowledged in time', () => undefined],
+] as const) {
+  // R4
+  test(`a first stream that ${name} is opened later, with all changes`, LIMIT, async () => {
+    let isFirst = true;
+    const listen = (served: Served) => {
+      if (isFirst) refuse(served);
+      else served.notifySubscriber('notifications/subscriptions/acknowledged', served.params);
+      isFirst = false;
+      return undefined;
+    };
+    await using server = await modernUpstream({ answers: { [LISTEN]: listen } });
+    await using to = await subscribe(server, LISTS, 1_000);
+    await to.notifications.find(({ method }) => method === 'notifications/resources/list_changed');
+    assert.equal(server.listens().length, 1);
+    assert.equal(filters(server).length, 2);
+  });
+}
+
+test('a stream is not asked for again at an upstream that has no such method', LIMIT, async (t) => {
+  const time = stopTime(t);
+  await using server = await modernUpstream({
+    answers: {
+      [LISTEN]: (served) => {
+        served.error(-32_601, 'Method not found');
+        return undefined;
+      },
+    },
+  });
+  await using to = await subscribe(server, LISTS);
+  await assert.rejects(to.subscription.add('notes://a'), { code: 'upstream-lost' });
+  const count = server.requests(LISTEN).length;
+  time.pass(120_000);
+  assert.equal(await to.subscription.add('notes://a').catch(() => false), false);
+  assert.equal(server.requests(LISTEN).length, count + 1);
 });
 
 test('a resource whose subscription fails is not asked for again', LIMIT, async () => {
