@@ -77,6 +77,8 @@ export class Opener<Context, User extends LinkUser> {
   #eras: Eras;
   /** The transport of the last legacy link. */
   #legacyTransport: TransportOption | undefined;
+  /** True if the last start has failed: the server may have moved to another transport. */
+  #hasFailed = false;
   /** The running probe of the modern era. Other modern clients wait for it. */
   #probing: { readonly audience: string; readonly opening: Promise<unknown> } | undefined;
 
@@ -149,6 +151,7 @@ export class Opener<Context, User extends LinkUser> {
         const outcome = await this.#openWith(attempt, mayFallBack, request, events, signal);
         findings.push(...outcome.findings);
         if (outcome.kind === 'open') {
+          this.#hasFailed = false;
           for (const finding of findings) this.#record(finding);
           if (outcome.link.era === 'legacy') this.#legacyTransport = attempt.transport;
           return outcome.link;
@@ -162,6 +165,7 @@ export class Opener<Context, User extends LinkUser> {
       }
       throw reason ?? this.#abortedError(signal, undefined);
     } catch (thrown) {
+      this.#hasFailed = true;
       this.#eras = dropAfterFailure(this.#eras, performance.now());
       throw thrown;
     }
@@ -173,13 +177,11 @@ export class Opener<Context, User extends LinkUser> {
   }
 
   #attempts(eras: HandshakePlan): Attempt[] {
-    const { transports } = this.#parts;
     const [first] = eras;
-    const isWanted = (transport: TransportOption) =>
-      transport.era === 'either' ||
-      (eras.includes(transport.era) &&
-        (transport.era !== 'legacy' || this.#legacyTransport === undefined || transport === this.#legacyTransport));
-    const wanted = transports.filter(isWanted);
+    const known = this.#hasFailed ? undefined : this.#legacyTransport;
+    const wanted = this.#parts.transports
+      .filter(({ era }) => era === 'either' || eras.includes(era))
+      .toSorted((a, b) => Number(b === known) - Number(a === known));
     const preferred = wanted.findIndex(({ era }) => era === first);
     const ordered = preferred <= 0 ? wanted : [...wanted.splice(preferred, 1), ...wanted];
     return ordered.map((transport) => ({ transport, eras: transport.era === 'either' ? eras : [transport.era] }));

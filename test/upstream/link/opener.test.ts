@@ -73,6 +73,34 @@ test('a transport that has worked is tried first afterwards', async () => {
   assert.equal(tries, 1);
 });
 
+// R4
+test('a server that has moved to the transport after the one that worked is found', async () => {
+  let isMoved = false;
+  const memory = memoryUpstream({});
+  const first: StartTransport = (...to) => (isMoved ? notStreamable()(...to) : memory.start(...to));
+  const links = opener(first, memory.start);
+  await (await links.open(ORDER, EVENTS, signal())).connection.close();
+  isMoved = true;
+  await (await links.open(ORDER, EVENTS, signal())).connection.close();
+  assert.equal(memory.peers.length, 2);
+});
+
+// R4
+test('a server that has moved to the transport before the one that worked is found', async () => {
+  let isMoved = false;
+  const memory = memoryUpstream({});
+  const hangs: StartTransport = () => Promise.reject(new GatewayError('upstream-unavailable', { message: 'silent' }));
+  const links = opener(
+    (...to) => (isMoved ? memory.start(...to) : notStreamable()(...to)),
+    (...to) => (isMoved ? hangs(...to) : memory.start(...to)),
+  );
+  await (await links.open(ORDER, EVENTS, signal())).connection.close();
+  isMoved = true;
+  await assert.rejects(links.open(ORDER, EVENTS, signal()), { code: 'upstream-unavailable' });
+  await (await links.open(ORDER, EVENTS, signal())).connection.close();
+  assert.equal(memory.peers.length, 2);
+});
+
 test('simultaneous links all reach a server that supports only the second transport', async () => {
   const memory = memoryUpstream({});
   const links = opener(notStreamable(), memory.start);
