@@ -6,6 +6,7 @@ import type { RawObject } from '../json/json.ts';
 import type { Era, Revision } from '../protocol/revisions.ts';
 import { traceStart } from '../telemetry/tracing/mcp-spans.ts';
 import type { Span } from '../telemetry/tracing/tracing.ts';
+import { adopt } from './adoption.ts';
 import { awaitOpening } from './lifecycle/await-opening.ts';
 import { drain } from './drain.ts';
 import type { Attachment } from './link/attachment.ts';
@@ -29,15 +30,11 @@ import { listOffer } from './link/listing.ts';
 import { isExpired, isSpare, staysOpen } from './idle-links.ts';
 import { type LinkRequest, Opener } from './link/opener.ts';
 import { retryUntilDone } from './lifecycle/retry-until-done.ts';
-import { settlesWithin } from '../deadline.ts';
 import { SingleRuns } from './single-runs.ts';
 import type { UpstreamEvents } from './upstream-events.ts';
 import { UpstreamLinks } from './upstream-links.ts';
 import type { UpstreamParts } from './upstream-parts.ts';
 import { type CapabilityFilter, capabilityFilter } from './link/usable-capabilities.ts';
-
-/** The time that a client waits for the end of a listing to get its process, before it gets a new process. */
-const ADOPTION_WAIT_MS = 1_000;
 
 /** Phases that an operator may have to know of. */
 const PROBLEMS: ReadonlySet<Phase> = new Set(['failed', 'needs-authorization', 'degraded']);
@@ -209,29 +206,9 @@ export class Upstream<Context, User extends LinkUser> {
     if (this.usableCapabilities(need.clientCapabilities).raw('roots') !== undefined) return undefined;
     const era = this.#likelyEra(need.clientEra);
     const place = placeOf(need.keyIn(era));
-    const { key } = place;
-    if (!this.#isProcess || place.purpose === 'all' || this.#links.find(key) !== undefined) return undefined;
+    if (!this.#isProcess || place.purpose === 'all' || this.#links.find(place.key) !== undefined) return undefined;
     const from = discoveryKey(this.#scope(era), need.capabilityKey, need.audience);
-    const opening = this.#links.find(from);
-    if (opening === undefined) return undefined;
-    this.#links.removeKey(from);
-    const adopted = opening.then(async (link) => {
-      // A call of this client could change the lists while they are read, and they are for other clients too.
-      const reading = this.#links.recordOf(link)?.reading;
-      const isFree = reading === undefined || (await settlesWithin(reading, ADOPTION_WAIT_MS));
-      const record = this.#links.recordOf(link);
-      if (isFree && link.place.key === from && record !== undefined) {
-        link.place = place;
-        record.isClaimed = true;
-        record.permit.assign(need.principal);
-        return link;
-      }
-      // The link has another era than expected, or has closed.
-      this.#links.removeKey(key, adopted);
-      return this.#getLink(need);
-    });
-    this.#links.setOpening(key, adopted);
-    return adopted;
+    return adopt(this.#links, from, place, need.principal, () => this.#getLink(need));
   }
 
   #endClaim(link: Link<Context, User>): void {

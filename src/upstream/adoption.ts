@@ -1,0 +1,42 @@
+import { settlesWithin } from '../deadline.ts';
+import type { Link, LinkPlace, LinkUser } from './link/link.ts';
+import type { UpstreamLinks } from './upstream-links.ts';
+
+/** The time that a client waits for the end of a listing to get its process, before it gets a new process. */
+const ADOPTION_WAIT_MS = 1_000;
+
+/**
+ * Gives a discovery connection, open or opening, to a client. Returns undefined if there is none.
+ *
+ * @param from key of the discovery connection.
+ * @param place of the client's connection.
+ * @param openOther opens a connection for the client if that one cannot serve it.
+ */
+export function adopt<Context, User extends LinkUser>(
+  links: UpstreamLinks<Context, User>,
+  from: string,
+  place: LinkPlace,
+  principal: string,
+  openOther: () => Promise<Link<Context, User>>,
+): Promise<Link<Context, User>> | undefined {
+  const opening = links.find(from);
+  if (opening === undefined) return undefined;
+  links.removeKey(from);
+  const adopted = opening.then(async (link) => {
+    // A call of this client could change the lists while they are read, and they are for other clients too.
+    const reading = links.recordOf(link)?.reading;
+    const isFree = reading === undefined || (await settlesWithin(reading, ADOPTION_WAIT_MS));
+    const record = links.recordOf(link);
+    if (isFree && link.place.key === from && record !== undefined) {
+      link.place = place;
+      record.isClaimed = true;
+      record.permit.assign(principal);
+      return link;
+    }
+    // The link has another era than expected, or has closed.
+    links.removeKey(place.key, adopted);
+    return openOther();
+  });
+  links.setOpening(place.key, adopted);
+  return adopted;
+}
