@@ -1,5 +1,5 @@
 import type { Offer } from '../catalog/offer.ts';
-import type { Link, LinkUser } from './link/link.ts';
+import { isWorking, type Link, type LinkUser } from './link/link.ts';
 import type { ConnectionPermit } from './quota/connection-quota.ts';
 
 /** An open link, with the facts about it that only its upstream needs. */
@@ -9,6 +9,8 @@ export interface OpenLink<Context, User extends LinkUser> {
   readonly permit: ConnectionPermit;
   /** True while the link waits for its first user, or for the end of the listing that it was opened for. */
   isClaimed: boolean;
+  /** True if the link has given up its key, and finishes its requests. */
+  isReleased: boolean;
   /** The listing in progress. */
   reading: Promise<Offer> | undefined;
 }
@@ -49,7 +51,7 @@ export class UpstreamLinks<Context, User extends LinkUser> implements Iterable<L
 
   /** Adds an open link, which is claimed. */
   add(link: Link<Context, User>, permit: ConnectionPermit): void {
-    this.#open.set(link, { link, permit, isClaimed: true, reading: undefined });
+    this.#open.set(link, { link, permit, isClaimed: true, isReleased: false, reading: undefined });
   }
 
   /** Returns the record of a link; undefined if it is not open. */
@@ -78,12 +80,27 @@ export class UpstreamLinks<Context, User extends LinkUser> implements Iterable<L
     return other;
   }
 
+  /** Removes the key of an open link, which stays open. Returns whether it had one. */
+  release(link: Link<Context, User>): boolean {
+    const record = this.#open.get(link);
+    if (record === undefined || record.isReleased) return false;
+    record.isReleased = true;
+    this.#byKey.delete(link.place.key);
+    return true;
+  }
+
+  /** Returns whether an open link has given up its key, and its last request has ended. */
+  isDone(link: Link<Context, User>): boolean {
+    return this.#open.get(link)?.isReleased === true && !isWorking(link);
+  }
+
   /** Removes an open link and its key. Returns its record, to be closed; undefined if it is not open. */
   remove(link: Link<Context, User>): OpenLink<Context, User> | undefined {
     const record = this.#open.get(link);
     if (record === undefined) return undefined;
     this.#open.delete(link);
-    this.#byKey.delete(link.place.key);
+    // Another link may have the key by now.
+    if (!record.isReleased) this.#byKey.delete(link.place.key);
     return record;
   }
 

@@ -27,6 +27,7 @@ import {
   NO_FEATURES,
 } from './link/link.ts';
 import { listOffer } from './link/listing.ts';
+import { LinkChecks } from './link-checks.ts';
 import { isExpired, isSpare, staysOpen } from './idle-links.ts';
 import { type LinkRequest, Opener } from './link/opener.ts';
 import { retryUntilDone } from './lifecycle/retry-until-done.ts';
@@ -61,6 +62,7 @@ export class Upstream<Context, User extends LinkUser> {
   readonly #links = new UpstreamLinks<Context, User>();
   readonly #stopping = new AbortController();
   readonly #listings = new SingleRuns();
+  readonly #checks: LinkChecks<Context, User>;
   readonly #lifecycles = new Lifecycles((after) => this.#onLifecycle(after));
   readonly #retryingListing = new Set<Era>();
   /** The revision that was last negotiated in each era. */
@@ -85,6 +87,8 @@ export class Upstream<Context, User extends LinkUser> {
     const { transports, clientInfo, onLimit } = parts;
     const timeouts = () => this.#config.timeouts;
     this.#opener = new Opener({ upstream: config.id, transports, clientInfo, timeouts, log: this.#log, onLimit });
+    const state = { links: this.#links, opener: this.#opener, lifecycles: this.#lifecycles };
+    this.#checks = new LinkChecks({ ...state, events, log: this.#log, stopping: this.#stopping.signal });
     this.#isProcess = transports.some(({ isProcess }) => isProcess);
     this.#quotas = new UpstreamQuotas(id, maxConnections, parts.quota, parts.shares, () => this.#findSpare());
     if (config.problem !== undefined) this.#lifecycles.failForGood(config.problem);
@@ -250,7 +254,8 @@ export class Upstream<Context, User extends LinkUser> {
   /** Closes links that were not used for the configured time. @param nowMs monotonic. */
   closeIdleLinks(nowMs: number): void {
     for (const link of this.#links) {
-      if (isExpired(link, this.config, this.#hasServed, nowMs)) void this.#discard(link, 'idle');
+      if (this.#links.isDone(link)) void this.#discard(link, 'released');
+      else if (isExpired(link, this.config, this.#hasServed, nowMs)) void this.#discard(link, 'idle');
     }
   }
 
@@ -291,6 +296,9 @@ export class Upstream<Context, User extends LinkUser> {
       const keyIn = (era: Era) => discoveryKey(this.#scope(era), capabilityKey, audience);
       const need = { clientEra: client, clientCapabilities, capabilityKey, principal: audience, audience, keyIn };
       link = await this.#getLink(need);
+      // The listing of a new process begins in the turn of its opening, before a client can adopt the process.
+      const checking = this.#checks.beforeListing(link);
+      if (checking !== undefined && (await checking)) link = await this.#getLink(need);
       const reading = this.list(link, clientCapabilities);
       this.#setReading(link, reading);
       const offer = await reading;
@@ -405,6 +413,7 @@ export class Upstream<Context, User extends LinkUser> {
           onNotification: (link, notification, about) => this.#events.onNotification(link, notification, about),
           onServerRequest: (link, request) => this.#events.onServerRequest(link, request),
           onUnauthorized: (link, error) => this.#onUnauthorized(link, error),
+          onRefused: (link) => void this.#onRefused(link),
           onClose: (link, error) => this.#onLost(link, error),
         },
         signal,
@@ -428,7 +437,7 @@ export class Upstream<Context, User extends LinkUser> {
   /** Returns a function that closes a connection without a client; undefined if there is none. */
   #findSpare(): (() => Promise<void>) | undefined {
     for (const link of this.#links) {
-      if (isSpare(link, this.config) && this.#links.recordOf(link)?.isClaimed !== true)
+      if ((isSpare(link, this.config) || this.#links.isDone(link)) && this.#links.recordOf(link)?.isClaimed !== true)
         return () => this.#discard(link, 'released');
     }
     return undefined;
@@ -439,6 +448,13 @@ export class Upstream<Context, User extends LinkUser> {
     if (record === undefined) return Promise.resolve();
     this.#events.onLinkClosed(link, reason);
     return this.#links.close(record);
+  }
+
+  /** Finds out whether a request was refused because the server was deployed anew. */
+  async #onRefused(link: Link<Context, User>): Promise<void> {
+    if (this.isRetired || !(await this.#checks.afterRefusal(link))) return;
+    // After a failure, the listing is repeated.
+    await this.refresh(link.era, NO_FEATURES, link.audience).catch(() => undefined);
   }
 
   #onLost(link: Link<Context, User>, error: GatewayError): void {

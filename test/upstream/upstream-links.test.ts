@@ -14,6 +14,7 @@ const EVENTS = {
   onNotification: () => undefined,
   onServerRequest: () => undefined,
   onUnauthorized: () => undefined,
+  onRefused: () => undefined,
   onClose: () => undefined,
 };
 
@@ -99,4 +100,21 @@ test('a removed link gives its place in the quotas back when it is closed, once'
   assert.deepEqual(events, []);
   await links.whenClosed();
   assert.deepEqual(events, ['released']);
+});
+
+test('a link that gave up its key stays open until its last request has ended', async () => {
+  const links = new UpstreamLinks<string, LinkUser>();
+  const [link, next] = [await linkWith('a'), await linkWith('a')];
+  links.setOpening('a', Promise.resolve(link));
+  links.add(link, PERMIT);
+  link.calls = 1;
+  assert.deepEqual([links.release(link), links.release(link), links.find('a')], [true, false, undefined]);
+  const opening = Promise.resolve(next);
+  links.setOpening('a', opening);
+  assert.deepEqual([links.isDone(link), links.size], [false, 1]);
+  link.calls = 0;
+  assert.equal(links.isDone(link), true);
+  links.remove(link);
+  assert.equal(links.find('a'), opening);
+  for (const one of [link, next]) await one.connection.close();
 });

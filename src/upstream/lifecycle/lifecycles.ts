@@ -38,6 +38,11 @@ export class Lifecycles {
     this.stepAll({ kind: 'start-failed', ...failure });
   }
 
+  /** Resets an era that the upstream does not support any more. */
+  forget(era: Era): void {
+    if (this.#byEra[era].phase !== 'stopped') this.#byEra[era] = CONFIGURED;
+  }
+
   /** Resets an era that is `starting`, after the connection was opened in the other era. */
   reset(era: Era): void {
     if (this.#byEra[era].phase === 'starting') this.#byEra[era] = CONFIGURED;

@@ -63,6 +63,11 @@ export function dropAfterFailure(eras: Eras, nowMs: number): Eras {
   return dropWhere(eras, ({ sinceMs }) => nowMs - sinceMs >= REJUDGE_MS);
 }
 
+/** Returns the support without any finding. */
+export function dropAll(eras: Eras): Eras {
+  return dropWhere(eras, () => true);
+}
+
 function dropWhere(eras: Eras, isOld: (support: EraSupport) => boolean): Eras {
   let after = eras;
   for (const era of ERAS) {

@@ -68,8 +68,8 @@ export interface Link<Context, User extends LinkUser> extends ClientFeatures {
   /** Time of the last start or end of a call. Monotonic ms. */
   usedMs: number;
   /**
-   * True if its upstream has been removed or replaced. Requests in flight finish on it, and later ones use a link of the upstream
-   * that has taken the place, if any.
+   * True if its upstream has been removed or replaced, or its server was deployed anew. Requests in flight finish on it, and later ones
+   * use a link of the upstream that has taken the place, if any, or another link.
    */
   isRetired: boolean;
   /** True if it continues a session of the upstream that an earlier connection has initialized. */
@@ -80,7 +80,7 @@ export interface Link<Context, User extends LinkUser> extends ClientFeatures {
 
 /**
  * The reason why a link was closed. `idle`: unused for the configured time. `crash`: the connection ended unexpectedly.
- * `forgotten`: the upstream does not know its session any more. `replaced`: the upstream was removed, or another one has taken its
+ * `forgotten`: the upstream does not know its session any more, or was deployed anew. `replaced`: the upstream was removed, or another one has taken its
  * place. `released`: it has no users left, or the gateway stops.
  */
 export type CloseReason = 'idle' | 'crash' | 'forgotten' | 'replaced' | 'released';

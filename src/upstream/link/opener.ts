@@ -8,8 +8,9 @@ import { errorAnswer, type Notification } from '../../protocol/jsonrpc.ts';
 import { type Era, eraOf } from '../../protocol/revisions.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { EarlyMessages } from './early-messages.ts';
-import { isNotStreamable, isUnauthorized } from './era-evidence.ts';
+import { isNotStreamable, isRefusedByStatus, isUnauthorized } from './era-evidence.ts';
 import {
+  dropAll,
   dropExpired,
   dropAfterFailure,
   type Eras,
@@ -23,6 +24,7 @@ import {
 import { handshake, type HandshakeOutcome, modernOnly } from './handshake.ts';
 import { type ServerRequest, Connection } from '../rpc/connection.ts';
 import { type Attachment, reattach } from './attachment.ts';
+import { isHandshakeRefusal, recheck, type RecheckOutcome } from './recheck.ts';
 import { type ClientFeatures, type Link, type LinkPlace, type LinkUser, NO_FEATURES } from './link.ts';
 import { UpstreamSubscription } from './upstream-subscription.ts';
 import type { TransportOption } from '../rpc/transport.ts';
@@ -36,6 +38,8 @@ export interface LinkEvents<Context, User extends LinkUser> {
   onServerRequest(link: Link<Context, User>, request: ServerRequest<Context>): void;
   /** A request was refused for the credentials of the gateway. */
   onUnauthorized(link: Link<Context, User>, error: GatewayError): void;
+  /** A request was refused in a way that may be about the handshake: the server may have been deployed anew. */
+  onRefused(link: Link<Context, User>): void;
   /** The connection has closed, on either side. */
   onClose(link: Link<Context, User>, error: GatewayError): void;
 }
@@ -131,6 +135,23 @@ export class Opener<Context, User extends LinkUser> {
     }
   }
 
+  /** Repeats the handshake of an open link. The server must keep no state for connections. Never rejects. */
+  async recheck(link: Link<Context, User>, stopping: AbortSignal): Promise<RecheckOutcome> {
+    const { transports, clientInfo, timeouts } = this.#parts;
+    const isOfLink = ({ era, canAttach }: TransportOption) =>
+      link.era === 'modern' ? era === 'modern' : canAttach === true;
+    const transport = transports.find(isOfLink);
+    if (transport === undefined) return 'unknown';
+    const { startMs } = timeouts();
+    const signal = AbortSignal.any([stopping, AbortSignal.timeout(startMs)]);
+    return await recheck(link, { start: transport.start, clientInfo, timeoutMs: startMs / 2 }, signal);
+  }
+
+  /** Drops all findings: the server was deployed anew. */
+  forgetEras(): void {
+    this.#eras = dropAll(this.#eras);
+  }
+
   async #open(
     request: LinkRequest,
     events: LinkEvents<Context, User>,
@@ -223,7 +244,12 @@ export class Opener<Context, User extends LinkUser> {
           onServerRequest,
           onLimit,
           onSendFailed: (error) => {
-            if (link !== undefined && isUnauthorized(error)) events.onUnauthorized(link, error);
+            if (link === undefined) return;
+            if (isUnauthorized(error)) events.onUnauthorized(link, error);
+            else if (isRefusedByStatus(error)) events.onRefused(link);
+          },
+          onError: (error) => {
+            if (link !== undefined && !connection.mayKeepState && isHandshakeRefusal(error)) events.onRefused(link);
           },
           onClose: (error) => {
             if (link === undefined) return;

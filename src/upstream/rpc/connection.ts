@@ -17,6 +17,7 @@ import {
   requestText,
   type Response,
   responseText,
+  type RpcError,
 } from '../../protocol/jsonrpc.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 import { standardHeaders } from '../../protocol/framing/mcp-headers.ts';
@@ -52,6 +53,8 @@ export interface ConnectionEvents<Context> {
   onServerRequest(request: ServerRequest<Context>): void;
   /** The transport has failed to send a request, or to receive its answer. */
   onSendFailed?(error: GatewayError): void;
+  /** A request was answered with this error. */
+  onError?(error: RpcError): void;
   /** The progress of the oldest answered call is not routed any more. */
   readonly onLimit?: (limit: LimitName) => void;
   onClose(error: GatewayError): void;
@@ -306,6 +309,7 @@ export class Connection<Context> {
     if (pending?.context !== undefined && pending.options.outlivesAnswer === true)
       this.#keepProgress(pending.id, pending.context);
     pending?.settle(response);
+    if (response.kind === 'error') this.#events.onError?.(response.error);
   }
 
   #keepProgress(token: number, context: Context): void {

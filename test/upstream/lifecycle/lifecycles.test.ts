@@ -32,6 +32,16 @@ test('an era that only started is reset, one that is ready is not', () => {
   assert.equal(lifecycles.in('legacy').phase, 'ready');
 });
 
+test('an era that the upstream supports no more is not in use, unless it was stopped', () => {
+  const { lifecycles } = lifecyclesOf();
+  lifecycles.step('modern', { kind: 'connected' });
+  lifecycles.forget('modern');
+  assert.equal(lifecycles.in('modern').phase, 'configured');
+  lifecycles.stepAll({ kind: 'stopped' });
+  lifecycles.forget('modern');
+  assert.equal(lifecycles.in('modern').phase, 'stopped');
+});
+
 test('stopping stops both eras for good', () => {
   const { phases, lifecycles } = lifecyclesOf();
   lifecycles.step('modern', { kind: 'connected' });

@@ -17,6 +17,7 @@ const EVENTS = {
   onNotification: () => undefined,
   onServerRequest: () => undefined,
   onUnauthorized: () => undefined,
+  onRefused: () => undefined,
   onClose: () => undefined,
 };
 const ORDER: LinkRequest = {

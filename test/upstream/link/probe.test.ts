@@ -25,6 +25,7 @@ const EVENTS = {
   onNotification: () => undefined,
   onServerRequest: () => undefined,
   onUnauthorized: () => undefined,
+  onRefused: () => undefined,
   onClose: () => undefined,
 };
 const orderOf = (clientEra: Era): LinkRequest => ({

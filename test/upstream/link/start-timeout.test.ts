@@ -67,6 +67,7 @@ async function failureOf(command: string, args: readonly string[], clientEra: Er
       onServerRequest: () => {},
       onClose: () => {},
       onUnauthorized: () => {},
+      onRefused: () => {},
     },
     AbortSignal.timeout(START_MS),
   );

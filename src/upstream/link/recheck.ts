@@ -1,0 +1,87 @@
+import { GatewayError } from '../../errors.ts';
+import { JsonTextError, type RawObject } from '../../json/json.ts';
+import { errorAnswer, type RpcError } from '../../protocol/jsonrpc.ts';
+import { RPC } from '../../protocol/rpc-codes.ts';
+import { Connection } from '../rpc/connection.ts';
+import type { StartTransport } from '../rpc/transport.ts';
+import { discover } from './discover.ts';
+import { initialize, type ServerHello } from './initialize.ts';
+import type { Link, LinkUser } from './link.ts';
+
+/**
+ * The outcome of a handshake with a server that already has a link. `changed`: the server describes itself differently. `era`: it
+ * does not support the era of the link any more. `unknown`: it cannot be reached at present.
+ */
+export type RecheckOutcome = 'same' | 'changed' | 'era' | 'unknown';
+
+interface RecheckParts {
+  readonly start: StartTransport;
+  readonly clientInfo: RawObject;
+  /** Longest wait for each answer, in milliseconds. */
+  readonly timeoutMs: number;
+}
+
+/**
+ * Repeats the handshake of a link over a connection of its own, since the link is in use. For servers that keep no state for a
+ * connection. Never rejects.
+ */
+export async function recheck<Context, User extends LinkUser>(
+  link: Link<Context, User>,
+  { start, clientInfo, timeoutMs }: RecheckParts,
+  signal: AbortSignal,
+): Promise<RecheckOutcome> {
+  const { upstream, audience, era } = link;
+  let connection: Connection<undefined> | undefined;
+  const abort = () => void connection?.close();
+  signal.addEventListener('abort', abort, { once: true });
+  try {
+    const events = {
+      onNotification: () => undefined,
+      onServerRequest: (request: { answer(answer: ReturnType<typeof errorAnswer>): void }) => {
+        request.answer(errorAnswer(RPC.methodNotFound, 'Method not found'));
+      },
+      onClose: () => undefined,
+    };
+    connection = await Connection.open<undefined>(upstream, start, events, signal, { audience });
+    if (era === 'legacy') return await initializeAgain(link, connection, clientInfo, timeoutMs);
+    const discovered = await discover(upstream, connection, clientInfo, timeoutMs);
+    if (discovered.kind === 'modern') return isSameHello(discovered.hello, link.hello) ? 'same' : 'changed';
+    if (discovered.kind === 'legacy') return 'era';
+    return discovered.isModern ? 'changed' : 'unknown';
+  } catch (thrown) {
+    if (thrown instanceof GatewayError || thrown instanceof JsonTextError) return 'unknown';
+    throw thrown;
+  } finally {
+    signal.removeEventListener('abort', abort);
+    await connection?.close();
+  }
+}
+
+async function initializeAgain<Context, User extends LinkUser>(
+  { upstream, hello, clientCapabilities }: Link<Context, User>,
+  connection: Connection<undefined>,
+  clientInfo: RawObject,
+  timeoutMs: number,
+): Promise<RecheckOutcome> {
+  const outcome = await initialize(upstream, connection, clientCapabilities, clientInfo, timeoutMs);
+  if (outcome.kind === 'refused') return 'era';
+  // A server that has begun to give out sessions refuses requests without one.
+  return !connection.mayKeepState && isSameHello(outcome.hello, hello) ? 'same' : 'changed';
+}
+
+function isSameHello(a: ServerHello, b: ServerHello): boolean {
+  return (
+    a.revision === b.revision &&
+    a.instructions === b.instructions &&
+    a.capabilities.toString() === b.capabilities.toString() &&
+    a.serverInfo.toString() === b.serverInfo.toString()
+  );
+}
+
+/**
+ * Returns whether a server refused a request for its revision, or because it wants `initialize` first. The texts are those of the SDKs,
+ * whose code −32000 says nothing.
+ */
+export function isHandshakeRefusal({ code, message }: RpcError): boolean {
+  return code === RPC.unsupportedVersion || /protocol version|session|not initialized/i.test(message);
+}

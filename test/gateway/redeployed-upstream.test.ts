@@ -1,0 +1,204 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { initialize, messagesOf, post, rpc } from '../downstream/client.ts';
+import { testCore } from '../support/core.ts';
+import { legacyUpstream, modernUpstream, type Served } from '../support/http-upstream.ts';
+import { answerOf, modernPost, modernResult } from '../support/modern-wire.ts';
+import { openGateway } from '../support/open-gateway.ts';
+import { stopTime } from '../support/stopped-time.ts';
+import { waitUntil } from '../support/wait-until.ts';
+
+const TIMEOUT = { timeout: 120_000 };
+const TOOL = { name: 'act', inputSchema: { type: 'object' } };
+const PROMPT = { name: 'ask' };
+const CALL = { name: 'up__act', arguments: {} };
+const DONE = { resultType: 'complete', content: [{ type: 'text', text: 'done' }] };
+/** Longer than remote lists are valid. */
+const LISTS_MS = 301_000;
+
+type Members = Readonly<Record<string, unknown>>;
+type Answer = (served: Served) => Members | undefined;
+
+interface Script {
+  tools: Members[];
+  prompts?: Members[];
+  answers: Record<string, Answer>;
+}
+
+/** Refuses a request as a server of the TypeScript SDK does. */
+function refuse({ response }: Served, message: string): undefined {
+  const error = { code: -32_000, message: `Bad Request: ${message}` };
+  response.writeHead(400, { 'content-type': 'application/json' });
+  response.end(JSON.stringify({ jsonrpc: '2.0', error, id: null }));
+}
+
+/** Returns whether a prompt of the upstream is listed. */
+async function hasPrompt(url: string): Promise<boolean> {
+  const { prompts } = await modernResult(url, 'prompts/list');
+  return Array.isArray(prompts) && prompts.length > 0;
+}
+
+suite('a modern upstream that was deployed anew', () => {
+  // L-011 R4
+  test('gets a handshake when its stream has broken, and its new lists are read', TIMEOUT, async () => {
+    const script: Script = { tools: [TOOL], answers: {} };
+    await using upstream = await modernUpstream(script);
+    await using gateway = await openGateway({ up: { url: upstream.url } });
+    await modernResult(gateway.url, 'tools/list');
+    await waitUntil(() => upstream.listens().length === 1);
+    script.prompts = [PROMPT];
+    upstream.listens()[0]?.breakOff();
+    await waitUntil(() => hasPrompt(gateway.url));
+    await waitUntil(() => upstream.listens().length === 1);
+    const filters = upstream.listens().map(({ params }) => params['notifications']);
+    assert.deepEqual(filters, [{ toolsListChanged: true, promptsListChanged: true }]);
+  });
+
+  // L-011 R4
+  test('finishes the calls in flight, each of which it has got once', TIMEOUT, async () => {
+    const gate = Promise.withResolvers<void>();
+    const script: Script = { tools: [TOOL], answers: {} };
+    script.answers['tools/call'] = (served) => {
+      void gate.promise.then(() => served.result(DONE));
+      return undefined;
+    };
+    await using upstream = await modernUpstream(script);
+    await using gateway = await openGateway({ up: { url: upstream.url } });
+    await modernResult(gateway.url, 'tools/list');
+    const calling = modernPost(gateway.url, 'tools/call', CALL);
+    await waitUntil(() => upstream.requests('tools/call').length === 1 && upstream.listens().length === 1);
+    script.prompts = [PROMPT];
+    upstream.listens()[0]?.breakOff();
+    await waitUntil(() => hasPrompt(gateway.url));
+    gate.resolve();
+    assert.deepEqual(answerOf(await calling).result?.['content'], DONE.content);
+    assert.equal(upstream.requests('tools/call').length, 1);
+  });
+
+  // R4
+  test('keeps its connection if it describes itself as before', TIMEOUT, async () => {
+    await using upstream = await modernUpstream({ tools: [TOOL] });
+    await using gateway = await openGateway({ up: { url: upstream.url } });
+    await modernResult(gateway.url, 'tools/list');
+    await waitUntil(() => upstream.listens().length === 1);
+    const lists = upstream.requests('tools/list').length;
+    upstream.notify('notifications/tools/list_changed');
+    await waitUntil(() => upstream.requests('tools/list').length > lists);
+    await modernResult(gateway.url, 'tools/list');
+    assert.equal(upstream.requests('subscriptions/listen').length, 1);
+    assert.match(await gateway.metrics(), /linkspan_upstream_restarts_total\{upstream="up"\} 0/);
+  });
+
+  // R4
+  test('is asked once about itself when it refuses many calls in a row', TIMEOUT, async (t) => {
+    const time = stopTime(t);
+    const answers = {
+      'tools/call': ({ response }: Served): undefined => {
+        response.writeHead(404).end();
+      },
+    };
+    await using upstream = await modernUpstream({ tools: [TOOL], answers });
+    await using gateway = await openGateway({ up: { url: upstream.url } });
+    await modernResult(gateway.url, 'tools/list');
+    await waitUntil(() => upstream.listens().length === 1);
+    const discoveries = () => upstream.requests('server/discover').length;
+    const before = discoveries();
+    const refused = await Promise.all(Array.from({ length: 20 }, () => modernPost(gateway.url, 'tools/call', CALL)));
+    assert.ok(refused.every((one) => answerOf(one).error !== undefined));
+    await waitUntil(() => discoveries() > before);
+    assert.equal(discoveries(), before + 1);
+    time.pass(5_000);
+    await modernPost(gateway.url, 'tools/call', CALL);
+    await waitUntil(() => discoveries() === before + 2);
+    assert.equal(upstream.requests('subscriptions/listen').length, 1);
+  });
+
+  // L-011 R4
+  test('in an older version is used in the legacy era, also by clients that call alone', TIMEOUT, async () => {
+    const script: Script = { tools: [TOOL], answers: { 'tools/call': () => DONE } };
+    await using upstream = await modernUpstream(script);
+    await using gateway = await openGateway({ up: { url: upstream.url } });
+    const session = await initialize(gateway.url);
+    const call = async () => messagesOf(await post(gateway.url, rpc(1, 'tools/call', CALL), session)).at(-1);
+    assert.notEqual((await call())?.result, undefined);
+    Object.assign(script.answers, rolledBack());
+    const before = upstream.requests('tools/call').length;
+    await waitUntil(async () => (await call())?.result !== undefined);
+    assert.notEqual(answerOf(await modernPost(gateway.url, 'tools/call', CALL)).result, undefined);
+    const eras = upstream
+      .requests('tools/call')
+      .slice(before)
+      .map(({ headers }) => headers['mcp-protocol-version']);
+    assert.deepEqual(eras.slice(-2), ['2025-11-25', '2025-11-25']);
+  });
+});
+
+/** Returns the answers of a server that knows only the legacy era, without sessions. */
+function rolledBack(): Script['answers'] {
+  const legacy =
+    (answer: Answer): Answer =>
+    (served) =>
+      served.headers['mcp-protocol-version'] === '2026-07-28'
+        ? refuse(served, 'Server not initialized')
+        : answer(served);
+  const accept = ({ response }: Served): undefined => {
+    response.writeHead(202).end();
+  };
+  const serverInfo = { name: 'scripted', version: '0' };
+  return {
+    '': ({ response }) => {
+      response.writeHead(405).end();
+      return undefined;
+    },
+    'server/discover': legacy(() => undefined),
+    'subscriptions/listen': legacy(() => undefined),
+    initialize: legacy(() => ({ protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo })),
+    'notifications/initialized': legacy(accept),
+    'tools/list': legacy(() => ({ tools: [TOOL] })),
+    'tools/call': legacy(() => ({ content: DONE.content })),
+  };
+}
+
+suite('a legacy upstream without sessions that was deployed anew', () => {
+  // L-011 R4
+  test('gets a handshake when its lists are read again, with its new lists', TIMEOUT, async (t) => {
+    const time = stopTime(t);
+    const script: Script = { tools: [TOOL], answers: {} };
+    await using upstream = await legacyUpstream(script);
+    await using gateway = await testCore({ up: { ...upstream.config, era: 'auto' } });
+    const client = await gateway.connect();
+    await time.passUntil(client.result('tools/list'), 10);
+    script.prompts = [PROMPT];
+    time.pass(LISTS_MS);
+    const hasNew = async () => {
+      const { prompts } = await time.passUntil(client.result('prompts/list'), 100);
+      return Array.isArray(prompts) && prompts.length > 0;
+    };
+    await waitUntil(hasNew);
+  });
+
+  // L-011 R4
+  test('and refuses the revision of before gets a handshake after one refused call', TIMEOUT, async () => {
+    let revision = '2025-11-25';
+    const upstreamScript: Script = { tools: [TOOL], answers: {} };
+    upstreamScript.answers = {
+      initialize: () => ({
+        protocolVersion: revision,
+        capabilities: { tools: {} },
+        serverInfo: { name: 'scripted', version: '1' },
+      }),
+      'tools/call': (served) => {
+        if (served.headers['mcp-protocol-version'] === revision) return { content: DONE.content };
+        return refuse(served, `Unsupported protocol version (supported versions: ${revision})`);
+      },
+    };
+    await using upstream = await legacyUpstream(upstreamScript);
+    await using gateway = await openGateway({ up: { url: upstream.url } });
+    const session = await initialize(gateway.url);
+    const call = async () => messagesOf(await post(gateway.url, rpc(1, 'tools/call', CALL), session)).at(-1);
+    assert.notEqual((await call())?.result, undefined);
+    revision = '2025-06-18';
+    await waitUntil(async () => (await call())?.result !== undefined);
+    assert.equal(upstream.requests('tools/call').at(-1)?.headers['mcp-protocol-version'], revision);
+  });
+});
