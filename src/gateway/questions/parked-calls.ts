@@ -32,7 +32,7 @@ interface ParkedCall {
   hasEnded: boolean;
   /** True if the client did not retry in time, so that its questions were cancelled. */
   isAbandoned: boolean;
-  /** The time when the call expires; monotonic ms. Infinite while a request of the client is attached. */
+  /** The time when the call expires; monotonic ms. Infinite while a request of the client waits for it. */
   dueMs: number;
   sweepCount: number;
   /** The span of the current wait for the client; undefined if there is none, or calls are not traced. */
@@ -208,7 +208,8 @@ export class ParkedCalls {
     }
     call.wait?.end(endOfStep(call.upstream));
     attach(call.exchange, call.rounds);
-    call.dueMs = Infinity;
+    // A call that has ended keeps its time: nothing would set another one.
+    if (!call.hasEnded) call.dueMs = Infinity;
     call.rounds.answer(responses);
     const outcome = this.#next(call);
     call.outcomes.set(state.round, outcome);

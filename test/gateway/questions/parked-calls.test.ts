@@ -316,6 +316,28 @@ test('a result that arrived before the retry is returned to the retry', TIMEOUT,
   assert.equal(await parkedCalls(gateway), 0);
 });
 
+//
+test('an ended call is removed after its time, also if its client has come back', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  const { memory, ask, finish } = asker({ isQuiet: true });
+  await using gateway = await testCore({ up: { memory } });
+  const first = call(gateway, 'n');
+  await memory.until(() => memory.requests('tools/call')[0]);
+  ask('n', 'q', 'elicitation/create', formOf('n'));
+  const { inputRequests, requestState } = inputRequiredIn(await time.passUntil(first.reply, 10));
+  finish('n');
+  await time.passUntil(
+    waitUntil(async () => (await parkedCalls(gateway)) === 0),
+    1,
+  );
+  const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
+  time.pass(30_000);
+  assert.partialDeepStrictEqual(answersIn(await call(gateway, 'n', retry).reply), { nonce: 'n' });
+  time.pass(60_000);
+  const { error } = await call(gateway, 'n', retry).reply;
+  assert.match(error?.message ?? 'an answer', /the call is over/);
+});
+
 //
 suite('a client that does not retry', () => {
   const cases = [
