@@ -6,6 +6,7 @@ import { RPC } from '../../protocol/rpc-codes.ts';
 import { downgradeInputResponse } from '../../protocol/translation/input-response.ts';
 import { upgradeServerRequest } from '../../protocol/translation/upgrade.ts';
 import { LATEST_LEGACY } from '../../protocol/revisions.ts';
+import { canBeAsked } from './client-capabilities.ts';
 import type { ClientQuestion } from './client-question.ts';
 
 /** Questions within this time are part of the same round. */
@@ -114,6 +115,19 @@ export class InputRounds {
   openQuestions(): readonly InputRequest[] {
     this.#hasNewQuestions = false;
     return [...this.#open].map(([key, { method, params }]) => ({ key, method, params: upgradeServerRequest(params) }));
+  }
+
+  /** Refuses the open questions that a client with these capabilities cannot be asked. Returns one of them; undefined if there is none. */
+  refuseBeyond(clientCapabilities: RawObject): ClientQuestion | undefined {
+    let refused: ClientQuestion | undefined;
+    for (const [key, question] of this.#open) {
+      const { method, params } = question;
+      if (canBeAsked(clientCapabilities, method, params)) continue;
+      this.#open.delete(key);
+      question.answer(errorAnswer(RPC.invalidParams, `The client cannot be asked for this: ${method}`));
+      refused = question;
+    }
+    return refused;
   }
 
   /**

@@ -223,8 +223,15 @@ export class ParkedCalls {
 
   async #park(call: ParkedCall): Promise<Answer> {
     const { exchange, rounds } = call;
+    const { client, request } = exchange;
     const { sealer, settings, translator } = this.#parts;
     const { parkMs } = settings().sessions;
+    // Each retry declares its own capabilities.
+    const refused = rounds.refuseBeyond(client.clientCapabilities);
+    if (refused !== undefined) {
+      client.onUnsupportedRequest(refused.method, refused.params, exchange);
+      return await call.work;
+    }
     const inputRequests = rounds.openQuestions();
     // The upstream has withdrawn the questions meanwhile.
     if (inputRequests.length === 0) return await this.#next(call);
@@ -232,7 +239,6 @@ export class ParkedCalls {
     call.dueMs = performance.now() + parkMs;
     call.wait = exchange.span?.child('internal', `parked ${call.upstream}`);
     exchange.detach();
-    const { client, request } = exchange;
     const waiting = { kind: 'park', owner: this.#parts.process, park: call.id, round: call.round } as const;
     // Valid a little longer than the call waits, so that a late client gets the right error.
     const state = await sealState(sealer, waiting, client.caller, request, Date.now() + parkMs + RETAIN_MS);

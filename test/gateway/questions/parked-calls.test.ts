@@ -304,6 +304,26 @@ suite('a call that waits for its client', () => {
   });
 });
 
+//
+test('a question is not asked again of a retry that declares no capability for it', TIMEOUT, async () => {
+  const { memory, ask, call: at } = asker({ isQuiet: true });
+  await using gateway = await testCore({ up: { memory } });
+  const first = call(gateway, 'n');
+  await memory.until(() => memory.requests('tools/call')[0]);
+  for (const question of ['a', 'b']) ask('n', question, 'elicitation/create', formOf(question));
+  const { inputRequests, requestState } = inputRequiredIn(await first.reply);
+  const [some = ''] = Object.keys(inputRequests);
+  const half = { requestState, inputResponses: { [some]: accepted('A') } };
+  const { error } = await call(gateway, 'n', half, { capabilities: {} }).reply;
+  assert.partialDeepStrictEqual(error, {
+    code: -32021,
+    data: { requiredCapabilities: { elicitation: { form: {} } } },
+  });
+  assert.deepEqual(at('n').answers.get('a'), [accepted('A')]);
+  assert.partialDeepStrictEqual(at('n').answers.get('b'), [{ error: { code: -32602 } }]);
+  assert.equal(await parkedCalls(gateway), 0);
+});
+
 //
 test('a result that arrived before the retry is returned to the retry', TIMEOUT, async () => {
   const { memory, finish } = asker();
