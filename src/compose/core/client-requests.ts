@@ -119,6 +119,7 @@ export function createClientRequests(
     gate,
     owners,
     upgradedTasks,
+    siblingsOf: (holder) => groups.siblingsOf(holder),
     audit: auditBefore,
   });
   const parked = new ParkedCalls({

@@ -87,12 +87,6 @@ export class ClientGroup extends ConnectionHolder {
     return exclusive;
   }
 
-  /** Returns the exclusive group of this key; this group if there is none. */
-  byKey(key: string): ClientGroup {
-    for (const exclusive of this.exclusiveGroups()) if (exclusive.key === key) return exclusive;
-    return this;
-  }
-
   #isFreeAt(upstream: string): boolean {
     for (const exchange of this.#exchanges) if (exchange.upstream === upstream) return false;
     return true;

@@ -154,10 +154,6 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     return this.isQuiet && this.linkPromises.size === 0 && this.links.size === 0;
   }
 
-  byKey(): this {
-    return this;
-  }
-
   addExchange(exchange: Exchange): void {
     this.inFlight.set(idKey(exchange.request.id), exchange);
   }

@@ -122,9 +122,6 @@ export abstract class ConnectionHolder implements LinkUser {
   /** Equal for holders that hear changes on each other's links; undefined if there are none. */
   abstract readonly siblingKey: string | undefined;
 
-  /** Returns the holder of this key among those that this one consists of; this one if there is none. */
-  abstract byKey(key: string): ConnectionHolder;
-
   /** Adds a request to those that messages of upstreams may be about. */
   abstract addExchange(exchange: Exchange): void;
 

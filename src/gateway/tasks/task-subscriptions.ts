@@ -46,7 +46,7 @@ export class TaskSubscriptions {
     try {
       const address = await ids.open(caller, id);
       tasks.assertAllowed(this.#modernClient, { method: 'subscriptions/listen' }, address);
-      const { subscription } = await links.open(group.byKey(address.holder), address.upstream);
+      const { subscription } = await links.open(tasks.creatorOf(group, address), address.upstream);
       if (subscription === undefined || (await subscription.addTask(address.task))) {
         this.#followed.set(detach(id), { ...address, task: detach(address.task), subscription });
       }

@@ -12,7 +12,7 @@ import type { KnownTask } from '../../store/task-store.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import type { AuditRecorder } from '../records/audit-recorder.ts';
-import type { Upstreams } from '../exchange/connection-holder.ts';
+import type { ConnectionHolder, Upstreams } from '../exchange/connection-holder.ts';
 import type { Client, Exchange } from '../exchange/exchange.ts';
 import { type Asked, type Gate, hintsOf } from '../exchange/gate.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
@@ -36,6 +36,8 @@ export interface TasksParts {
   readonly owners: Owners;
   readonly upgradedTasks: UpgradedTasks;
   readonly questionPolicy: QuestionPolicy;
+  /** Returns the other client groups of a holder's principal; none for a session. */
+  readonly siblingsOf: (holder: ConnectionHolder) => Iterable<ConnectionHolder>;
   /** Records requests before they are sent; undefined unless the config requires that. */
   readonly audit: Pick<AuditRecorder, 'begin'> | undefined;
 }
@@ -101,7 +103,7 @@ export class Tasks {
     if (viewed === undefined || upstream === undefined) throw new GatewayError('unknown-task');
     exchange.taskUpstream = address.upstream;
     if (audit !== undefined) await audit.begin(request, client.caller, address.upstream);
-    const creator = holder.byKey(address.holder);
+    const creator = this.creatorOf(holder, address);
     const link = links.findOpen(creator, upstream) ?? (await links.openFor(exchange, creator, upstream));
     upstream.beginCall(link);
     try {
@@ -110,6 +112,16 @@ export class Tasks {
     } finally {
       upstream.endCall(link);
     }
+  }
+
+  /**
+   * Returns the holder whose link has created a task. Clients may declare other capabilities when they poll than when they call, so it may be another
+   * group than that of the request. Returns the group of the request if the creator is gone.
+   */
+  creatorOf(holder: ConnectionHolder, task: OpenedTask): ConnectionHolder {
+    if (holder.key === task.holder) return holder;
+    for (const sibling of this.#parts.siblingsOf(holder)) if (sibling.key === task.holder) return sibling;
+    return holder;
   }
 
   /** @throws {GatewayError} `unknown-task` if the client may not use the tool of a task any more. */

@@ -1,14 +1,19 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { testCore, toolCall } from '../../support/core.ts';
+import type { Peer } from '../../support/memory-upstream.ts';
 import { ModernClient } from '../../support/modern-client.ts';
-import { extensionUpstream, SECRET } from '../../support/task-upstreams.ts';
+import { coreTaskUpstream, extensionUpstream, SECRET } from '../../support/task-upstreams.ts';
+import { waitUntil } from '../../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const KNOWS = { extensions: { 'io.modelcontextprotocol/tasks': {} } };
 const ALICE = { key: 'alice', label: 'alice', scopes: [] };
 const BOB = { key: 'bob', label: 'bob', scopes: [] };
 const HEADER_SAFE = /^[\x21-\x7e]+$/;
+
+const methodsIn = ({ received }: Peer) =>
+  received.flatMap((message) => (message.kind === 'request' ? [message.method] : []));
 
 test('a modern client sees the tasks extension, and a legacy client no tasks', TIMEOUT, async () => {
   await using gateway = await testCore({ up: { memory: extensionUpstream().memory, era: 'modern' } });
@@ -105,6 +110,26 @@ test('a task id works after a restart', TIMEOUT, async () => {
   const { taskId } = await client.result('tools/call', toolCall('up__job'));
   await gateway.restart();
   assert.equal((await client.result('tasks/get', { taskId }))['status'], 'working');
+});
+
+test('a task of 2025-11-25 is reached with other capabilities than those of its call', TIMEOUT, async () => {
+  const { memory, tasks } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const calling = new ModernClient(gateway, { ...KNOWS, elicitation: { form: {} } });
+  const { taskId } = await calling.result('tools/call', toolCall('up__job'));
+  const polling = new ModernClient(gateway, KNOWS);
+  assert.equal((await polling.result('tasks/get', { taskId }))['status'], 'working');
+  const listening = polling.request('subscriptions/listen', { notifications: { taskIds: [taskId] } });
+  await waitUntil(() => listening.messages.length === 1);
+  const params = JSON.stringify({ taskId: tasks[0]?.id, status: 'working' });
+  const [creator, ...others] = memory.peers.toSorted((a) => (methodsIn(a).includes('tools/call') ? -1 : 1));
+  creator?.send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":${params}}`);
+  await waitUntil(() => listening.messages.length === 2);
+  await polling.result('tasks/cancel', { taskId });
+  assert.deepEqual(creator && methodsIn(creator).slice(-3), ['tasks/get', 'tasks/get', 'tasks/cancel']);
+  assert.ok(!others.flatMap(methodsIn).some((method) => method.startsWith('tasks/')));
+  listening.call.close();
+  await listening.reply;
 });
 
 // X-042
