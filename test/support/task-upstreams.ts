@@ -101,8 +101,13 @@ export function coreTaskUpstream(onTask: (task: ScriptedTask, peer: Peer) => voi
 /**
  * A server of 2026-07-28 with the tasks extension. Its tool `job` creates a task for clients that declare the
  * extension, and fails for others.
+ *
+ * @param onGet runs with a function that answers `tasks/get` by the state of then.
  */
-export function extensionUpstream(onTask: (task: ScriptedTask) => void = () => undefined): TaskUpstream {
+export function extensionUpstream(
+  onTask: (task: ScriptedTask) => void = () => undefined,
+  onGet: (answer: () => void) => void = (answer) => answer(),
+): TaskUpstream {
   const tasks: ScriptedTask[] = [];
   const show = (task: ScriptedTask) => ({
     taskId: task.id,
@@ -145,7 +150,10 @@ export function extensionUpstream(onTask: (task: ScriptedTask) => void = () => u
       }
       const task = find(tasks, params);
       if (task === undefined) return unknown(peer, request);
-      if (method === 'tasks/get') return send(show(task));
+      if (method === 'tasks/get') {
+        const state = show(task);
+        return onGet(() => send(state));
+      }
       if (method === 'tasks/cancel') task.status = 'cancelled';
       else task.status = 'working';
       return send({});

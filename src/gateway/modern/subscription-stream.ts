@@ -95,6 +95,7 @@ export class SubscriptionStream implements Subscriber {
       'notifications/subscriptions/acknowledged',
       RawObject.EMPTY.with('notifications', this.#acknowledgedFilter()),
     );
+    this.#tasks.start((state) => this.#send('notifications/tasks', state));
     await this.#closed.promise;
     this.#group.subscribers.delete(this);
     for (const uri of this.#uris.keys()) this.#unsubscribe(uri);
@@ -195,12 +196,7 @@ export class SubscriptionStream implements Subscriber {
   }
 
   onTaskChange(link: Link, task: string): void {
-    if (!this.#isAcknowledged) return;
-    this.#tasks.state(link, task).then(
-      (state) => state && this.#send('notifications/tasks', state),
-      // The client can still poll the task.
-      () => undefined,
-    );
+    this.#tasks.onChange(link, task);
   }
 
   #send(method: string, params: RawObject): void {

@@ -1,11 +1,10 @@
 import { RawObject } from '../../json/json.ts';
 import { detach, KeptMap, type KeptText } from '../../json/kept-text.ts';
 import { META, withoutMeta } from '../../protocol/meta.ts';
-import type { UpstreamSubscription } from '../../upstream/link/upstream-subscription.ts';
+import { isTerminal } from '../../protocol/tasks.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { NULL_SINK, OpenExchange } from '../exchange/open-exchange.ts';
 import type { Link } from '../exchange/connection-holder.ts';
-import type { TaskAddress } from '../../store/task-store.ts';
 import type { TaskIds } from '../handles/task-ids.ts';
 import type { Tasks } from './tasks.ts';
 import type { ModernClient } from '../clients/modern-client.ts';
@@ -16,10 +15,13 @@ export interface TaskSubscriptionsParts {
   readonly tasks: Tasks;
 }
 
-interface FollowedTask extends TaskAddress {
+interface FollowedTask {
   readonly task: KeptText;
-  /** Undefined for a legacy upstream, which sends changes without a subscription or not at all. */
-  readonly subscription: UpstreamSubscription | undefined;
+  /** The link that carries messages about the task. A legacy upstream sends them without a subscription or not at all. */
+  readonly link: Link;
+  /** True if the task has changed since its state was last read. */
+  hasChanged: boolean;
+  isReading: boolean;
 }
 
 /** The tasks of one `subscriptions/listen` stream. */
@@ -28,6 +30,8 @@ export class TaskSubscriptions {
   readonly #modernClient: ModernClient;
   /** By the id that the client uses. */
   readonly #followed = new KeptMap<FollowedTask>();
+  /** Sends a state to the client. Undefined before the acknowledgement. */
+  #onState: ((state: RawObject) => void) | undefined;
 
   constructor(parts: TaskSubscriptionsParts, modernClient: ModernClient) {
     this.#parts = parts;
@@ -46,20 +50,51 @@ export class TaskSubscriptions {
     try {
       const address = await ids.open(caller, id);
       tasks.assertAllowed(this.#modernClient, { method: 'subscriptions/listen' }, address);
-      const { subscription } = await links.open(tasks.creatorOf(group, address), address.upstream);
-      if (subscription === undefined || (await subscription.addTask(address.task))) {
-        this.#followed.set(detach(id), { ...address, task: detach(address.task), subscription });
-      }
+      const link = await links.open(tasks.creatorOf(group, address), address.upstream);
+      const task = detach(address.task);
+      // A change may come together with the acknowledgement of the upstream.
+      this.#followed.set(detach(id), { task, link, hasChanged: false, isReading: false });
+      if (link.subscription === undefined || (await link.subscription.addTask(task))) return;
     } catch {
       // The acknowledgement shows the client that this task is not followed.
     }
+    this.#followed.delete(id);
   }
 
-  /** Returns the state of a changed task, as `tasks/get` returns it; undefined if the stream does not follow the task. */
-  async state(link: Link, task: string): Promise<RawObject | undefined> {
-    const found = [...this.#followed].find(([, one]) => one.task === task && isAt(one, link));
-    if (found === undefined) return undefined;
-    const params = RawObject.of({ taskId: found[0] });
+  /** Begins to send the states of tasks that change, or have changed since they are followed: in the form of `tasks/get`. */
+  start(onState: (state: RawObject) => void): void {
+    this.#onState = onState;
+    for (const [id, followed] of this.#followed) void this.#report(id, followed);
+  }
+
+  /** Handles a change of a task, which the stream may not follow. */
+  onChange(link: Link, task: string): void {
+    for (const [id, followed] of this.#followed) {
+      if (followed.link !== link || followed.task !== task) continue;
+      followed.hasChanged = true;
+      void this.#report(id, followed);
+    }
+  }
+
+  /** Sends the state of a task until it changes no more. Reads one at a time, so that none is older than the last. Never rejects. */
+  async #report(id: string, followed: FollowedTask): Promise<void> {
+    if (this.#onState === undefined || followed.isReading) return;
+    followed.isReading = true;
+    while (followed.hasChanged) {
+      followed.hasChanged = false;
+      // After a failure, the client can still poll the task.
+      const state = await this.#read(id).catch(() => undefined);
+      if (this.#followed.get(id) !== followed) return;
+      if (state === undefined) continue;
+      this.#onState(state);
+      if (isTerminal(state.string('status'))) this.#remove(id, followed);
+    }
+    followed.isReading = false;
+  }
+
+  /** Returns the state of a task as `tasks/get` returns it; undefined if its upstream does not know it. */
+  async #read(id: string): Promise<RawObject | undefined> {
+    const params = RawObject.of({ taskId: id });
     const request = { kind: 'request', id: '0', method: 'tasks/get', params } as const;
     const exchange = new OpenExchange(this.#modernClient, this.#modernClient.group, request, NULL_SINK);
     const answer = await this.#parts.tasks.request(exchange);
@@ -67,14 +102,12 @@ export class TaskSubscriptions {
     return withoutMeta(RawObject.parse(answer.result), [META.serverInfo]).with('resultType', undefined);
   }
 
-  close(): void {
-    for (const { subscription, task } of this.#followed.values()) subscription?.removeTask(task);
-    this.#followed.clear();
+  #remove(id: string, { link, task }: FollowedTask): void {
+    this.#followed.delete(id);
+    link.subscription?.removeTask(task);
   }
-}
 
-/** Returns whether a message on this link can be about the task. */
-function isAt({ upstream, holder, subscription }: FollowedTask, link: Link): boolean {
-  if (upstream !== link.upstream) return false;
-  return subscription !== undefined || [...link.users].some(({ key }) => key === holder);
+  close(): void {
+    for (const [id, followed] of this.#followed) this.#remove(id, followed);
+  }
 }

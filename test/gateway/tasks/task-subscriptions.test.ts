@@ -2,8 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Message } from '../../../src/protocol/jsonrpc.ts';
 import { testCore, toolCall } from '../../support/core.ts';
+import type { MemoryUpstream } from '../../support/memory-upstream.ts';
 import { ModernClient } from '../../support/modern-client.ts';
 import { coreTaskUpstream, extensionUpstream, SECRET } from '../../support/task-upstreams.ts';
+import { waitUntil } from '../../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const KNOWS = { extensions: { 'io.modelcontextprotocol/tasks': {} } };
@@ -28,6 +30,13 @@ function listen(client: ModernClient, taskIds: readonly unknown[]) {
   return { call, reply, next, messages };
 }
 
+/** Reports a change of a task on the open `subscriptions/listen` stream of the upstream. */
+function changed(memory: MemoryUpstream, task: object): void {
+  const _meta = { [SUBSCRIPTION]: Number(memory.requests('subscriptions/listen').at(-1)?.id) };
+  const params = JSON.stringify({ ...task, _meta });
+  for (const peer of memory.open) peer.send(`{"jsonrpc":"2.0","method":"notifications/tasks","params":${params}}`);
+}
+
 // X-034
 test('a listener of a task gets its changes in the form of tasks/get', TIMEOUT, async () => {
   const { memory, tasks } = extensionUpstream();
@@ -38,13 +47,11 @@ test('a listener of a task gets its changes in the form of tasks/get', TIMEOUT, 
   const acknowledged = await listening.next();
   assert.deepEqual(acknowledged['notifications'], { taskIds: [taskId] });
   assert.deepEqual(acknowledged['_meta'], { [SUBSCRIPTION]: 2 });
-  const asked = await memory.until(() => memory.requests('subscriptions/listen').at(-1));
-  assert.deepEqual(asked.params?.object('notifications')?.value('taskIds'), [tasks[0]?.id]);
+  const [asked] = memory.requests('subscriptions/listen');
+  assert.deepEqual(asked?.params?.object('notifications')?.value('taskIds'), [tasks[0]?.id]);
 
   Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [] } });
-  const _meta = { [SUBSCRIPTION]: Number(asked.id) };
-  const params = JSON.stringify({ taskId: tasks[0]?.id, status: 'completed', _meta });
-  for (const peer of memory.open) peer.send(`{"jsonrpc":"2.0","method":"notifications/tasks","params":${params}}`);
+  changed(memory, { taskId: tasks[0]?.id, status: 'completed' });
   const notification = await listening.next();
   const { method, taskId: notifiedId, status, result, resultType, _meta: marks } = notification;
   assert.deepEqual([method, notifiedId, status], ['notifications/tasks', taskId, 'completed']);
@@ -53,6 +60,65 @@ test('a listener of a task gets its changes in the form of tasks/get', TIMEOUT, 
   assert.ok(!JSON.stringify(notification).includes(SECRET));
   listening.call.close();
   assert.ok((await listening.reply).result !== undefined);
+});
+
+test('the states of a task come in the order of its changes, and the last one last', TIMEOUT, async () => {
+  const held: (() => void)[] = [];
+  const { memory, tasks } = extensionUpstream(undefined, (answer) => void held.push(answer));
+  await using gateway = await testCore({ up: { memory, era: 'modern' } });
+  const client = new ModernClient(gateway, KNOWS);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  const listening = listen(client, [taskId]);
+  await listening.next();
+  const change = () => changed(memory, { taskId: tasks[0]?.id });
+  change();
+  await waitUntil(() => held.length === 1);
+  Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [] } });
+  change();
+  change();
+  await client.result('tools/call', toolCall('up__job'));
+  for (const status of ['working', 'completed']) {
+    await waitUntil(() => held.length > 0);
+    held.pop()?.();
+    assert.equal((await listening.next())['status'], status);
+  }
+  change();
+  await client.result('tools/call', toolCall('up__job'));
+  assert.equal(memory.requests('tasks/get').length, 2);
+  listening.call.close();
+  await listening.reply;
+});
+
+// T-021
+test('a state that is read when its stream ends is not sent any more', TIMEOUT, async () => {
+  const held: (() => void)[] = [];
+  const { memory, tasks } = extensionUpstream(undefined, (answer) => void held.push(answer));
+  await using gateway = await testCore({ up: { memory, era: 'modern' } });
+  const client = new ModernClient(gateway, KNOWS);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  const listening = listen(client, [taskId]);
+  await listening.next();
+  changed(memory, { taskId: tasks[0]?.id });
+  await waitUntil(() => held.length === 1);
+  listening.call.close();
+  await listening.reply;
+  held.pop()?.();
+  await client.result('tools/call', toolCall('up__job'));
+  assert.deepEqual(listening.messages, []);
+});
+
+test('a change that comes with the acknowledgement of the upstream is announced', TIMEOUT, async () => {
+  const { memory, tasks } = extensionUpstream();
+  await using gateway = await testCore({ up: { memory, era: 'modern' } });
+  const client = new ModernClient(gateway, KNOWS);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  const listening = listen(client, [taskId]);
+  await memory.until(() => memory.requests('subscriptions/listen')[0]);
+  changed(memory, { taskId: tasks[0]?.id });
+  const heard = [await listening.next(), await listening.next()].map(({ method }) => method);
+  assert.deepEqual(heard, ['notifications/subscriptions/acknowledged', 'notifications/tasks']);
+  listening.call.close();
+  await listening.reply;
 });
 
 // S-004
