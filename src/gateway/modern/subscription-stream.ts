@@ -111,7 +111,7 @@ export class SubscriptionStream implements Subscriber {
     this.#group.subscribers.add(this);
     await Promise.all([
       ...uris.map((uri) => this.#subscribe(uri)),
-      ...taskIds.map((id) => this.#tasks.follow(id)),
+      ...taskIds.map((id) => this.#tasks.follow(id, () => this.close())),
       this.#remote?.open(() => this.close()),
     ]);
   }

@@ -22,6 +22,8 @@ interface FollowedTask {
   /** True if the task has changed since its state was last read. */
   hasChanged: boolean;
   isReading: boolean;
+  /** Stops waiting for the end of the link. */
+  readonly forgetLink: () => void;
 }
 
 /** The tasks of one `subscriptions/listen` stream. */
@@ -43,8 +45,12 @@ export class TaskSubscriptions {
     return [...this.#followed.keys()];
   }
 
-  /** Adds a task, unless it belongs to another client or its upstream is down. Never rejects. */
-  async follow(id: string): Promise<void> {
+  /**
+   * Adds a task, unless it belongs to another client or its upstream is down. Never rejects.
+   *
+   * @param onLost runs when the link has closed before the end of the task. The client then has to listen again.
+   */
+  async follow(id: string, onLost: () => void): Promise<void> {
     const { ids, links, tasks } = this.#parts;
     const { caller, group } = this.#modernClient;
     try {
@@ -52,12 +58,14 @@ export class TaskSubscriptions {
       tasks.assertAllowed(this.#modernClient, { method: 'subscriptions/listen' }, address);
       const link = await links.open(tasks.creatorOf(group, address), address.upstream);
       const task = detach(address.task);
+      const forgetLink = link.connection.onClosed(onLost);
       // A change may come together with the acknowledgement of the upstream.
-      this.#followed.set(detach(id), { task, link, hasChanged: false, isReading: false });
+      this.#followed.set(detach(id), { task, link, hasChanged: false, isReading: false, forgetLink });
       if (link.subscription === undefined || (await link.subscription.addTask(task))) return;
     } catch {
       // The acknowledgement shows the client that this task is not followed.
     }
+    this.#followed.get(id)?.forgetLink();
     this.#followed.delete(id);
   }
 
@@ -102,8 +110,9 @@ export class TaskSubscriptions {
     return withoutMeta(RawObject.parse(answer.result), [META.serverInfo]).with('resultType', undefined);
   }
 
-  #remove(id: string, { link, task }: FollowedTask): void {
+  #remove(id: string, { link, task, forgetLink }: FollowedTask): void {
     this.#followed.delete(id);
+    forgetLink();
     link.subscription?.removeTask(task);
   }
 

@@ -100,8 +100,10 @@ export function isWorking<Context, User extends LinkUser>({ calls, connection, t
   return calls > 0 || connection.inFlight > 0 || tasks.size > 0;
 }
 
-/** Returns whether a user of the link is subscribed to a resource. */
-function isSubscribed<Context, User extends LinkUser>({ subscribers, users }: Link<Context, User>): boolean {
+/** Returns whether a user of the link is subscribed to a resource, or a client follows a task. */
+function isSubscribed<Context, User extends LinkUser>(link: Link<Context, User>): boolean {
+  const { subscribers, subscription, users } = link;
+  if (subscription?.hasTasks === true) return true;
   for (const subscribed of subscribers.values()) {
     for (const user of subscribed) if (users.has(user)) return true;
   }

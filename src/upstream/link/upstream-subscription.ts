@@ -89,6 +89,11 @@ export class UpstreamSubscription {
     if (this.#wantedUris.delete(uri)) this.#renewInBackground();
   }
 
+  /** Returns whether a task is subscribed to. */
+  get hasTasks(): boolean {
+    return this.#taskCounts.size > 0;
+  }
+
   /** Subscribes to a task for one more user. Resolves with whether the upstream has acknowledged it. */
   async addTask(task: string): Promise<boolean> {
     if (!declaresTasks(this.#parts.hello.capabilities)) return false;
@@ -257,6 +262,10 @@ export class UpstreamSubscription {
     for (const uri of this.#stream?.uris ?? []) {
       const params = RawObject.of({ uri });
       onNotification({ kind: 'notification', method: 'notifications/resources/updated', params }, undefined);
+    }
+    for (const taskId of this.#stream?.tasks ?? []) {
+      const params = RawObject.of({ taskId });
+      onNotification({ kind: 'notification', method: 'notifications/tasks', params }, undefined);
     }
   }
 }

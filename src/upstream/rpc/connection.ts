@@ -76,6 +76,8 @@ export class Connection<Context> {
   readonly #firstByte = Promise.withResolvers<void>();
   #transport: Transport | undefined;
   #closed: GatewayError | undefined;
+  /** Undefined until the first one. */
+  #closeListeners: Set<() => void> | undefined;
   #isClosing = false;
   #backgroundCount = 0;
   readonly #notificationRate = new TokenBucket(LIMITS.notificationsPerSecond);
@@ -142,6 +144,14 @@ export class Connection<Context> {
   /** Returns whether the connection is closed or closing, so that it takes no more requests. */
   get isClosed(): boolean {
     return this.#closed !== undefined || this.#isClosing;
+  }
+
+  /** Registers a function to run when the connection has closed, or at once. Returns a function that takes it back. */
+  onClosed(run: () => void): () => void {
+    if (this.#closed !== undefined) run();
+    const listeners = (this.#closeListeners ??= new Set());
+    listeners.add(run);
+    return () => listeners.delete(run);
   }
 
   /** Sends a request. Never throws: a failure ends the returned call. */
@@ -396,6 +406,7 @@ export class Connection<Context> {
     for (const id of this.#pending.keys()) this.#settle(id)?.settle(error);
     for (const key of this.#serverRequests.keys()) this.#withdraw(key);
     this.#events.onClose(error);
+    for (const run of this.#closeListeners ?? []) run();
   }
 }
 

@@ -4,6 +4,7 @@ import type { Message } from '../../../src/protocol/jsonrpc.ts';
 import { testCore, toolCall } from '../../support/core.ts';
 import type { MemoryUpstream } from '../../support/memory-upstream.ts';
 import { ModernClient } from '../../support/modern-client.ts';
+import { stopTime } from '../../support/stopped-time.ts';
 import { coreTaskUpstream, extensionUpstream, SECRET } from '../../support/task-upstreams.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
@@ -117,6 +118,36 @@ test('a change that comes with the acknowledgement of the upstream is announced'
   changed(memory, { taskId: tasks[0]?.id });
   const heard = [await listening.next(), await listening.next()].map(({ method }) => method);
   assert.deepEqual(heard, ['notifications/subscriptions/acknowledged', 'notifications/tasks']);
+  listening.call.close();
+  await listening.reply;
+});
+
+for (const era of ['legacy', 'modern'] as const) {
+  test(`a stream ends with the connection to the ${era} upstream of a running task`, TIMEOUT, async () => {
+    const { memory } = era === 'legacy' ? coreTaskUpstream() : extensionUpstream();
+    await using gateway = await testCore({ up: { memory, era } });
+    const client = new ModernClient(gateway, KNOWS);
+    const { taskId } = await client.result('tools/call', toolCall('up__job'));
+    for (let time = 1; time <= 2; time++) {
+      const listening = listen(client, [taskId]);
+      assert.deepEqual((await listening.next())['notifications'], { taskIds: [taskId] });
+      for (const peer of memory.open) peer.crash();
+      assert.ok((await listening.reply).result !== undefined, 'the client has to listen again');
+    }
+  });
+}
+
+test('the connection to an upstream whose task a client follows is not idle', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  const { memory, tasks } = extensionUpstream();
+  await using gateway = await testCore({ up: { memory, era: 'modern', idleMs: 60_000 } });
+  const client = new ModernClient(gateway, KNOWS);
+  const { taskId } = await time.passUntil(client.result('tools/call', toolCall('up__job')), 1);
+  const listening = listen(client, [taskId]);
+  await time.passUntil(listening.next(), 1);
+  for (let second = 0; second < 120; second++) time.pass(1_000);
+  changed(memory, { taskId: tasks[0]?.id });
+  assert.equal((await time.passUntil(listening.next(), 1))['status'], 'working');
   listening.call.close();
   await listening.reply;
 });

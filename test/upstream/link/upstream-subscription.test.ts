@@ -195,6 +195,16 @@ test('a broken stream is opened again, and every possible change is reported', L
   });
 });
 
+test('a task that may have changed while its stream was broken is reported', LIMIT, async () => {
+  await using server = await modernUpstream({});
+  await using to = await subscribe(server, TASKS);
+  await to.subscription.addTask('t');
+  await waitUntil(() => server.listens().length === 1);
+  server.listens()[0]?.breakOff();
+  const { params } = await to.notifications.find(({ method }) => method === 'notifications/tasks');
+  assert.equal(params?.toString(), '{"taskId":"t"}');
+});
+
 test('a stream that ends with its acknowledgement is opened again', LIMIT, async () => {
   let isFirst = true;
   const listen = (served: Served) => {
