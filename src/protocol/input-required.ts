@@ -135,3 +135,8 @@ export function readRetry(params: RawObject): Retry | undefined {
 export function withRetry(params: RawObject, { inputResponses, requestState }: Retry): RawObject {
   return params.with('inputResponses', inputResponses?.toString()).with('requestState', requestState);
 }
+
+/** Returns the parameters without a retry, for a server of an older revision. */
+export function withoutRetry(params: RawObject): RawObject {
+  return params.with('inputResponses', undefined).with('requestState', undefined);
+}

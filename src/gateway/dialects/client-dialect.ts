@@ -1,6 +1,7 @@
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { withoutEnvelope } from '../../protocol/envelope.ts';
+import { withoutRetry } from '../../protocol/input-required.ts';
 import {
   type Era,
   featuresOf,
@@ -28,7 +29,7 @@ export interface ClientDialect {
   readonly marksUnlistedItems: boolean;
   /** True if the client accepts notifications other than those of its requests, its subscriptions and its tasks. */
   readonly acceptsOtherNotifications: boolean;
-  /** Returns the params of a request without the envelope of its era. */
+  /** Returns the params of a request without the members that only its era has: the envelope, and those of a retry. */
   withoutEnvelope(params: RawObject): RawObject;
   /** Returns the role of a client that declares these capabilities. */
   taskRole(declared: RawObject): TaskRole;
@@ -92,7 +93,7 @@ const MODERN_CLIENT: ClientDialect = {
   marksUnlistedItems: true,
   // A modern client learns of a completed URL elicitation from the answer to its call.
   acceptsOtherNotifications: false,
-  withoutEnvelope,
+  withoutEnvelope: (params) => withoutRetry(withoutEnvelope(params)),
   taskRole: (declared) => (declaresTasks(declared) ? 'polls' : 'none'),
   assertTaskMethod: (method, declared) => {
     assertOneOf(EXTENSION_METHODS, method);

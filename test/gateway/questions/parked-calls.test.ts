@@ -304,6 +304,15 @@ suite('a call that waits for its client', () => {
   });
 });
 
+//
+test('answers that come with a call are not sent to a legacy upstream in its params', TIMEOUT, async () => {
+  const { memory } = asker();
+  await using gateway = await testCore({ up: { memory } });
+  const { reply } = call(gateway, 'n', { inputResponses: { user_who: accepted('Ada') } });
+  assert.deepEqual(answersIn(await reply), { nonce: 'n', answers: { q: [accepted('Ada')] } });
+  assert.deepEqual(memory.requests('tools/call')[0]?.params?.keys(), ['name', 'arguments']);
+});
+
 //
 test('a question is not asked again of a retry that declares no capability for it', TIMEOUT, async () => {
   const { memory, ask, call: at } = asker({ isQuiet: true });
