@@ -460,11 +460,15 @@ export class ModernRequests implements ModernRequestHost {
     state: { readonly park: string; readonly round: number },
     retry: Retry,
   ): Promise<Answer> {
-    const { audit, parked } = this.#parts;
+    const { audit, links, parked } = this.#parts;
     if (audit !== undefined) await audit.begin(modernRequest.request, caller, upstream);
     return await parked.resume(state, retry.inputResponses, (exchange, rounds) => {
       exchange.attach(new ModernClient(caller, group, logLevel, rounds), modernRequest.request, modernRequest.sink);
       modernRequest.bind(exchange);
+      const { holder } = exchange;
+      const link = holder.links.get(upstream);
+      // Sent before the answers, after which the upstream goes on.
+      if (logLevel !== undefined && link !== undefined) void links.ensureLogLevel(holder, link, logLevel);
     });
   }
 }

@@ -313,6 +313,28 @@ test('answers that come with a call are not sent to a legacy upstream in its par
   assert.deepEqual(memory.requests('tools/call')[0]?.params?.keys(), ['name', 'arguments']);
 });
 
+test('the log level of a retry reaches the upstream before its answers', TIMEOUT, async () => {
+  const { memory, ask, call: at, finish } = asker({ isQuiet: true });
+  await using gateway = await testCore({ up: { memory } });
+  const first = call(gateway, 'n');
+  await memory.until(() => memory.requests('tools/call')[0]);
+  ask('n', 'q', 'elicitation/create', formOf('n'));
+  const { inputRequests, requestState } = inputRequiredIn(await first.reply);
+  const { peer } = at('n');
+  const received = peer.received.length;
+  const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
+  const second = call(gateway, 'n', retry, { logLevel: 'debug' });
+  await memory.until(() => at('n').answers.get('q'));
+  const [setting, answer] = peer.received.slice(received);
+  assert.equal(setting?.kind === 'request' && setting.params?.string('level'), 'debug');
+  assert.equal(answer?.kind, 'result');
+  const params = JSON.stringify({ level: 'debug', data: 'x' });
+  peer.send(`{"jsonrpc":"2.0","method":"notifications/message","params":${params}}`);
+  finish('n');
+  await second.reply;
+  assert.equal(second.messages.length, 1);
+});
+
 // X-013
 test('a question is not asked again of a retry that declares no capability for it', TIMEOUT, async () => {
   const { memory, ask, call: at } = asker({ isQuiet: true });
