@@ -1,5 +1,5 @@
 import type { Source } from '../../catalog/names/named-items.ts';
-import { GatewayError } from '../../errors.ts';
+import { failureOfRetry, GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
@@ -11,10 +11,10 @@ import type { ResultTranslator } from '../forward/result-translator.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { Link, Upstream } from '../exchange/connection-holder.ts';
-import type { UpgradedTasks } from '../tasks/upgraded-tasks.ts';
+import type { UpgradedSite, UpgradedTasks } from '../tasks/upgraded-tasks.ts';
 import type { Sender } from '../forward/sender.ts';
 import type { TaskDriver } from '../tasks/task-driver.ts';
-import { hold } from '../tasks/task-holds.ts';
+import { hold, release } from '../tasks/task-holds.ts';
 import type { TaskIds } from '../handles/task-ids.ts';
 
 export interface TaskCallsParts {
@@ -62,27 +62,30 @@ export class TaskCalls {
     link: Link,
     params: RawObject,
   ): Promise<CalledAsTask> {
-    const { sender, driver, ids, upgradedTasks, onLimit } = this.#parts;
-    const { client, holder } = exchange;
+    const { sender, driver, upgradedTasks, onLimit } = this.#parts;
+    const { holder } = exchange;
     const ttl = plan === 'upgraded' ? UPGRADED_TTL_MS : upstream.config.timeouts.maxMs;
     const sent = plan === 'client' ? params : params.with('task', JSON.stringify({ ttl }));
+    let isCreated = false;
     const asCancellable = (call: Call<Exchange>) =>
-      cancelledAsTask(call, (task) => driver.cancel(exchange, { upstream, link, task }));
+      cancelledAsTask(call, (task) => {
+        if (!isCreated) driver.cancel(exchange, { upstream, link, task });
+      });
     const answer = await sender.send(exchange, upstream, link, { params: sent, asCancellable }).answer;
     const result = answer.kind === 'result' ? RawObject.parse(answer.result) : undefined;
     const state = result?.object('task');
     // The upstream may have run the call without a task.
     if (result === undefined || state === undefined) return { answer, isTranslated: false };
     const task = taskIdOf(upstream.id, state, onLimit);
-    const site = { upstream, link, task };
+    const site = { upstream, link, task, holder };
+    isCreated = true;
     if (plan === 'driven') {
       const outcome = await driver.finish(exchange, site, state);
       return { answer: outcome.kind === 'error' ? outcome : withoutTaskMeta(outcome.result), isTranslated: false };
     }
-    hold(site, state, exchange, onLimit);
-    const created = plan === 'upgraded' ? upgradedTasks.begin(exchange, { ...site, holder }, state) : undefined;
-    const address = { upstream: upstream.id, task, holder: holder.key };
-    const id = JSON.stringify(await ids.seal(client.caller, address, exchange.upstreamTool));
+    const created = plan === 'upgraded' ? upgradedTasks.begin(exchange, site, state) : undefined;
+    if (created === undefined) hold(site, state, exchange, onLimit);
+    const id = JSON.stringify(await this.#seal(exchange, site));
     const named = created?.with('taskId', id) ?? result.with('task', state.with('taskId', id).toString());
     return { answer: { kind: 'result', result: named.toString() }, isTranslated: true };
   }
@@ -99,17 +102,30 @@ export class TaskCalls {
     state: RawObject,
     source: Source | undefined,
   ): Promise<Answer> {
-    const { driver, ids, translator, onLimit } = this.#parts;
+    const { driver, translator, onLimit } = this.#parts;
     const { client, holder } = exchange;
     const task = taskIdOf(upstream.id, state, onLimit);
     const from = { upstream: upstream.id, era: link.era, source };
+    const site = { upstream, link, task, holder };
     if (client.dialect.taskRole(client.caller.capabilities) === 'waits') {
-      return translator.toClient(exchange, from, await driver.finish(exchange, { upstream, link, task }, state));
+      return translator.toClient(exchange, from, await driver.finish(exchange, site, state));
     }
-    const address = { upstream: upstream.id, task, holder: holder.key };
-    const id = await ids.seal(client.caller, address, exchange.upstreamTool);
-    const named = state.with('taskId', JSON.stringify(id));
+    const named = state.with('taskId', JSON.stringify(await this.#seal(exchange, site)));
     return translator.toClient(exchange, from, { kind: 'result', result: named.toString() });
+  }
+
+  /** Returns the id of a new task for the client. Cancels the task if the client does not get the id. */
+  async #seal(exchange: OpenExchange, site: UpgradedSite): Promise<string> {
+    const { driver, ids, upgradedTasks } = this.#parts;
+    const address = { upstream: site.upstream.id, task: site.task, holder: site.holder.key };
+    try {
+      return await exchange.unlessCancelled(ids.seal(exchange.client.caller, address, exchange.upstreamTool));
+    } catch (thrown) {
+      driver.cancel(exchange, site);
+      upgradedTasks.end(site);
+      release(site);
+      throw thrown instanceof GatewayError ? failureOfRetry(thrown) : thrown;
+    }
   }
 
   /** Decides how a call is made at a legacy upstream, where the client decides on tasks. */

@@ -1,11 +1,27 @@
 import type { RawObject } from '../../json/json.ts';
 import { detach } from '../../json/kept-text.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
+import type { Caller } from '../exchange/caller.ts';
+import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import type { Exchange } from '../exchange/exchange.ts';
+import type { InputRounds } from '../exchange/input-rounds.ts';
+import { NULL_SINK, OpenExchange } from '../exchange/open-exchange.ts';
+import { ModernClient } from '../clients/modern-client.ts';
 import type { TaskSite } from './task-driver.ts';
 
 /** The longest time that a link is kept open for a task. */
 const HOLD_MS = 3_600_000;
+
+/**
+ * Returns an exchange that represents a modern client between its requests about a task. The call that has created the task would
+ * keep its text as long as the task.
+ *
+ * @param rounds the questions about the task; undefined if the client is asked in the state of the task only.
+ */
+export function taskExchange(caller: Caller, holder: ConnectionHolder, rounds?: InputRounds): OpenExchange {
+  const call = { kind: 'request', id: '0', method: 'tools/call', params: undefined } as const;
+  return new OpenExchange(new ModernClient(caller, holder, undefined, rounds), holder, call, NULL_SINK);
+}
 
 /**
  * Keeps the link open, and routes progress, while the upstream works on a task that nobody polls.

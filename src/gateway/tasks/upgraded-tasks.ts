@@ -10,11 +10,10 @@ import type { ResultTranslator } from '../forward/result-translator.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import type { Client } from '../exchange/exchange.ts';
 import { InputRounds } from '../exchange/input-rounds.ts';
-import { NULL_SINK, OpenExchange } from '../exchange/open-exchange.ts';
+import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { Sender } from '../forward/sender.ts';
 import type { TaskSite } from './task-driver.ts';
-import { release } from './task-holds.ts';
-import { ModernClient } from '../clients/modern-client.ts';
+import { hold, release, taskExchange } from './task-holds.ts';
 
 export interface UpgradedTasksParts {
   readonly sender: Sender;
@@ -67,7 +66,10 @@ export class UpgradedTasks {
   begin(exchange: OpenExchange, site: UpgradedSite, state: RawObject): RawObject {
     const { client } = exchange;
     // The upstream may have asked before the task existed.
-    this.#add(client, site, client.rounds?.transfer() ?? new InputRounds(this.#parts.onLimit));
+    const rounds = client.rounds?.transfer() ?? new InputRounds(this.#parts.onLimit);
+    const running = this.#add(client, site, rounds);
+    hold(site, state, running.exchange, this.#parts.onLimit);
+    site.link.connection.forgetProgress(exchange);
     site.holder.removeExchange(exchange);
     return this.#parts.translator.stamp(upgradeTask(state).with('resultType', '"task"'));
   }
@@ -79,7 +81,7 @@ export class UpgradedTasks {
     const { failure } = running.exchange;
     const answer = await this.#send(exchange, site, 'tasks/get');
     if (answer.kind === 'error') {
-      this.#end(site);
+      this.end(site);
       return answer;
     }
     const state = RawObject.parse(answer.result);
@@ -112,7 +114,7 @@ export class UpgradedTasks {
    * result.
    */
   #finish({ exchange }: RunningTask, site: UpgradedSite, upgraded: RawObject, outcome: Answer | undefined): Answer {
-    this.#end(site);
+    this.end(site);
     if (outcome === undefined) return this.#complete(upgraded);
     const { client, request } = exchange;
     const from = { upstream: site.upstream.id, era: site.link.era, source: undefined };
@@ -147,6 +149,8 @@ export class UpgradedTasks {
     if (answer.kind === 'error') {
       const state = await this.#send(exchange, site, 'tasks/get');
       if (state.kind === 'error') return state;
+    } else {
+      this.end(site);
     }
     return this.#complete(RawObject.EMPTY);
   }
@@ -185,13 +189,12 @@ export class UpgradedTasks {
 
   /** Adds a running task with an exchange that the upstream's questions belong to. */
   #add({ caller }: Client, site: UpgradedSite, rounds: InputRounds): RunningTask {
-    this.#end(site);
+    this.end(site);
     const { holder, upstream } = site;
-    const call = { kind: 'request', id: '0', method: 'tools/call', params: undefined } as const;
-    const exchange = new OpenExchange(new ModernClient(caller, holder, undefined, rounds), holder, call, NULL_SINK);
+    const exchange = taskExchange(caller, holder, rounds);
     exchange.upstream = upstream.id;
     holder.addExchange(exchange);
-    const timer = setTimeout(() => this.#end(site), CLIENT_SILENCE_MS).unref();
+    const timer = setTimeout(() => this.end(site), CLIENT_SILENCE_MS).unref();
     const running: RunningTask = {
       principal: caller.principal.key,
       exchange,
@@ -206,11 +209,11 @@ export class UpgradedTasks {
 
   #onClientContact(running: RunningTask, site: UpgradedSite): void {
     clearTimeout(running.timer);
-    running.timer = setTimeout(() => this.#end(site), CLIENT_SILENCE_MS).unref();
+    running.timer = setTimeout(() => this.end(site), CLIENT_SILENCE_MS).unref();
   }
 
-  /** Removes the task and cancels its questions. */
-  #end(site: UpgradedSite): void {
+  /** Removes the task and cancels its questions. A later request about it adds it again. */
+  end(site: UpgradedSite): void {
     const running = this.#running.get(keyOf(site));
     if (running === undefined) return;
     this.#running.delete(keyOf(site));

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { testCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
+import type { MemoryUpstream } from '../../support/memory-upstream.ts';
 import { ModernClient } from '../../support/modern-client.ts';
 import { coreTaskUpstream, SECRET } from '../../support/task-upstreams.ts';
 
@@ -17,6 +18,13 @@ const QUESTION = { message: 'Sure?', requestedSchema: { type: 'object', properti
 function without(value: unknown, ...names: readonly string[]): unknown {
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(Object.entries(value).filter(([name]) => !names.includes(name)));
+}
+
+/** Returns the answer that the upstream has got to its question; undefined before. */
+function answerTo({ peers }: MemoryUpstream, id: string) {
+  return peers
+    .flatMap(({ received }) => received)
+    .find((message) => message.kind === 'result' && message.id === `"${id}"`);
 }
 
 test('a client of 2026-07-28 gets tasks of 2025-11-25 as the extension only', TIMEOUT, async () => {
@@ -89,11 +97,7 @@ test('questions of an upgraded task are in its state, each with a key of its own
     const [key = ''] = Object.keys(asking['inputRequests'] ?? {});
     keys.push(key);
     await client.result('tasks/update', { taskId, inputResponses: { [key]: { action: 'decline' }, other: {} } });
-    const answered = await memory.until(() =>
-      memory.peers
-        .flatMap(({ received }) => received)
-        .find((message) => message.kind === 'result' && message.id === `"${id}"`),
-    );
+    const answered = await memory.until(() => answerTo(memory, id));
     assert.equal(answered.kind === 'result' && answered.result, '{"action":"decline"}');
     if (id === 'e') memory.peers.at(-1)?.send(`${ASK.replace('"e"', '"f"')}${JSON.stringify(QUESTION)}}`);
   }
@@ -124,6 +128,55 @@ test('a cancelled upgraded task is cancelled upstream and acknowledged empty', T
   assert.deepEqual(without(await client.result('tasks/cancel', { taskId }), '_meta'), { resultType: 'complete' });
   assert.equal(tasks[0]?.status, 'cancelled');
   assert.equal((await client.result('tasks/get', { taskId }))['status'], 'cancelled');
+});
+
+// X-038
+test('a cancelled upgraded task leaves room for another one', TIMEOUT, async () => {
+  const { memory, tasks } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } }, { limits: { parkedPerPrincipal: 1 } });
+  const client = new ModernClient(gateway, EXTENSIONS);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  await client.result('tasks/cancel', { taskId });
+  const next = client.result('tools/call', toolCall('up__job'));
+  // Without room for it, the gateway would wait for the end of the task.
+  await memory.until(() => tasks[1]);
+  Object.assign(tasks[1] ?? {}, { status: 'completed', result: { content: [] } });
+  assert.equal((await next)['resultType'], 'task');
+});
+
+// X-038
+test('cancelling an upgraded task cancels its open question', TIMEOUT, async () => {
+  const { memory } = coreTaskUpstream((task, peer) => {
+    task.status = 'input_required';
+    peer.send(`${ASK}${JSON.stringify(QUESTION)}}`);
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = new ModernClient(gateway, ASKABLE);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  assert.equal((await client.result('tasks/get', { taskId }))['status'], 'input_required');
+  await client.result('tasks/cancel', { taskId });
+  const answered = await memory.until(() => answerTo(memory, 'e'));
+  assert.equal(answered.kind === 'result' && answered.result, '{"action":"cancel"}');
+  assert.equal((await client.result('tasks/get', { taskId }))['status'], 'cancelled');
+});
+
+// X-038
+test('a task whose client has gone before it got the id is cancelled and forgotten', TIMEOUT, async () => {
+  let cancel = () => {};
+  // The upstream has created the task, and its id is not sealed yet.
+  const { memory, tasks } = coreTaskUpstream(() => cancel());
+  await using gateway = await testCore({ up: { memory } }, { limits: { parkedPerPrincipal: 1 } });
+  const client = new ModernClient(gateway, EXTENSIONS);
+  const { call, reply } = client.request('tools/call', toolCall('up__job'));
+  cancel = () => call.cancel('gone');
+  assert.ok((await reply).error !== undefined);
+  await memory.until(() => memory.requests('tasks/cancel')[0]);
+  assert.equal(tasks[0]?.status, 'cancelled');
+  cancel = () => {};
+  const next = client.result('tools/call', toolCall('up__job'));
+  await memory.until(() => tasks[1]);
+  Object.assign(tasks[1] ?? {}, { status: 'completed', result: { content: [] } });
+  assert.equal((await next)['resultType'], 'task');
 });
 
 // S-004
