@@ -21,6 +21,11 @@ export function isTerminal(status: string | undefined): boolean {
   return status !== undefined && TERMINAL.has(status);
 }
 
+/** Returns whether a server that answers `tasks/get` with this error does not know the task. */
+export function isUnknownTask({ code }: RpcError): boolean {
+  return code === RPC.invalidParams || code === RPC.resourceNotFound;
+}
+
 /** Returns whether these capabilities declare the tasks extension. */
 export function declaresTasks(capabilities: RawObject): boolean {
   return isObjectText(capabilities.object('extensions')?.raw(TASKS_EXTENSION));

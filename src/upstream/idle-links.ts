@@ -16,6 +16,18 @@ export function staysOpen<Context, User extends LinkUser>(
 }
 
 /**
+ * Returns whether a link closes with its last user. One that works on a task of a modern client stays: the client polls from any client group of
+ * its principal at the endpoint, and all of them use this link.
+ */
+export function closesWithUsers<Context, User extends LinkUser>(
+  link: Link<Context, User>,
+  { isolation }: UpstreamConfig,
+): boolean {
+  const isPolled = link.era === 'modern' && link.tasks.size > 0;
+  return isPrivate(link) && isolation !== 'principal' && !isPolled;
+}
+
+/**
  * Returns whether a link was not used for the configured time.
  *
  * @param hasServed whether a client has been served. Before that, the process that read the lists is kept for it.

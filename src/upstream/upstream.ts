@@ -28,7 +28,7 @@ import {
 } from './link/link.ts';
 import { listOffer } from './link/listing.ts';
 import { LinkChecks } from './link-checks.ts';
-import { isExpired, isSpare, staysOpen } from './idle-links.ts';
+import { closesWithUsers, isExpired, isSpare, staysOpen } from './idle-links.ts';
 import { type LinkRequest, Opener } from './link/opener.ts';
 import { retryUntilDone } from './lifecycle/retry-until-done.ts';
 import { SingleRuns } from './single-runs.ts';
@@ -246,8 +246,7 @@ export class Upstream<Context, User extends LinkUser> {
   releaseUser(user: User): void {
     for (const link of this.#links) {
       if (!link.users.delete(user)) continue;
-      if (link.users.size === 0 && isPrivate(link) && this.config.isolation !== 'principal')
-        void this.#discard(link, 'released');
+      if (link.users.size === 0 && closesWithUsers(link, this.config)) void this.#discard(link, 'released');
     }
   }
 

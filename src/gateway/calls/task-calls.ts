@@ -14,7 +14,7 @@ import type { Link, Upstream } from '../exchange/connection-holder.ts';
 import type { UpgradedSite, UpgradedTasks } from '../tasks/upgraded-tasks.ts';
 import type { Sender } from '../forward/sender.ts';
 import type { TaskDriver } from '../tasks/task-driver.ts';
-import { hold, release } from '../tasks/task-holds.ts';
+import { hold, release, taskExchange } from '../tasks/task-holds.ts';
 import type { TaskIds } from '../handles/task-ids.ts';
 
 export interface TaskCallsParts {
@@ -110,6 +110,8 @@ export class TaskCalls {
     if (client.dialect.taskRole(client.caller.capabilities) === 'waits') {
       return translator.toClient(exchange, from, await driver.finish(exchange, site, state));
     }
+    // Any connection to a remote upstream reaches its tasks.
+    if (upstream.isProcess) hold(site, state, taskExchange(client.caller, holder), onLimit);
     const named = state.with('taskId', JSON.stringify(await this.#seal(exchange, site)));
     return translator.toClient(exchange, from, { kind: 'result', result: named.toString() });
   }

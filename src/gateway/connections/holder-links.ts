@@ -9,7 +9,8 @@ import type { Severity } from '../../protocol/severity.ts';
 import { backoffMs } from '../../upstream/rpc/backoff.ts';
 import { endAfter } from '../../telemetry/tracing/mcp-spans.ts';
 import type { Span } from '../../telemetry/tracing/tracing.ts';
-import { type CloseReason, isPrivate } from '../../upstream/link/link.ts';
+import { closesWithUsers } from '../../upstream/idle-links.ts';
+import type { CloseReason } from '../../upstream/link/link.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import { resultWithin } from '../../deadline.ts';
 import { isWanted, lowestLevel } from '../exchange/log-level.ts';
@@ -328,9 +329,9 @@ export class HolderLinks {
     this.#siblings.release(holder);
     if (isLeft) this.leaveSessions(holder);
     for (const link of holder.links.values()) {
-      const isOwn = link.users.size === 1 && this.#upstreams.get(link.upstream)?.config.isolation === 'session';
+      const config = this.#upstreams.get(link.upstream)?.config;
       // A link that only this holder uses closes with it, and so do its subscriptions.
-      if (isOwn && isPrivate(link)) continue;
+      if (link.users.size === 1 && config !== undefined && closesWithUsers(link, config)) continue;
       for (const [uri, holders] of link.subscribers) {
         if (!holders.has(holder)) continue;
         this.#subscriptions.remove(link, holder, uri).catch((thrown: unknown) => {

@@ -29,7 +29,7 @@ export function taskExchange(caller: Caller, holder: ConnectionHolder, rounds?: 
  * @param onLimit runs when the oldest task of the link is released for this one.
  */
 export function hold(site: TaskSite, state: RawObject, owner: Exchange, onLimit: (limit: LimitName) => void): void {
-  const ttlMs = Number(state.raw('ttl') ?? Infinity);
+  const ttlMs = Number(state.raw('ttl') ?? state.raw('ttlMs') ?? Infinity);
   const { link } = site;
   const task = detach(site.task);
   release({ link, task });

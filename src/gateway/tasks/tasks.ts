@@ -7,7 +7,7 @@ import { withoutEnvelope } from '../../protocol/envelope.ts';
 import { inputRequestsText, readRequests } from '../../protocol/input-required.ts';
 import { type Answer, MessageError, parseRpcError, type RpcError, rpcErrorText } from '../../protocol/jsonrpc.ts';
 import type { Era } from '../../protocol/revisions.ts';
-import { isTerminal, withRelatedTask } from '../../protocol/tasks.ts';
+import { isTerminal, isUnknownTask, withRelatedTask } from '../../protocol/tasks.ts';
 import type { KnownTask } from '../../store/task-store.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
@@ -158,8 +158,14 @@ export class Tasks {
     const params = (request.params ?? RawObject.EMPTY).with('taskId', JSON.stringify(task.task));
     const from = { upstream: task.upstream.id, era: task.link.era, source: undefined };
     const answer = translator.toClient(exchange, from, await this.#send(exchange, task, params));
-    if (answer.kind === 'error' || request.method !== 'tasks/get') return withId(answer, task);
+    if (answer.kind === 'result' && request.method === 'tasks/cancel') release(task);
+    if (request.method !== 'tasks/get') return withId(answer, task);
+    if (answer.kind === 'error') {
+      if (isUnknownTask(answer.error)) release(task);
+      return withId(answer, task);
+    }
     const state = stateToClient(questionPolicy, client, task.viewed, RawObject.parse(answer.result));
+    if (isTerminal(state.string('status'))) release(task);
     const told = this.#outcomeToClient(exchange, from, state);
     return withId({ kind: 'result', result: told.with('resultType', '"complete"').toString() }, task);
   }

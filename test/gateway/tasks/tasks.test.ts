@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { testCore, toolCall } from '../../support/core.ts';
+import type { Message } from '../../../src/protocol/jsonrpc.ts';
+import { type TestCore, testCore, toolCall } from '../../support/core.ts';
 import type { Peer } from '../../support/memory-upstream.ts';
 import { ModernClient } from '../../support/modern-client.ts';
+import { PATIENCE_MS } from '../../support/patience.ts';
 import { coreTaskUpstream, extensionUpstream, SECRET } from '../../support/task-upstreams.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
@@ -10,6 +12,7 @@ const TIMEOUT = { timeout: 120_000 };
 const KNOWS = { extensions: { 'io.modelcontextprotocol/tasks': {} } };
 const ALICE = { key: 'alice', label: 'alice', scopes: [] };
 const BOB = { key: 'bob', label: 'bob', scopes: [] };
+const isCall = (one: Message) => one.kind === 'request' && one.method === 'tools/call';
 const HEADER_SAFE = /^[\x21-\x7e]+$/;
 
 const methodsIn = ({ received }: Peer) =>
@@ -180,4 +183,73 @@ test('cancelling a call that waits for a task cancels the task', TIMEOUT, async 
   client.notify('notifications/cancelled', { requestId: 'mine' });
   await memory.until(() => memory.requests('tasks/cancel')[0]);
   assert.equal((await calling).answer, undefined);
+});
+
+/** The tools and tasks of an upstream that takes the place of another one, as a reload makes it. */
+async function replacement(): Promise<TestCore> {
+  return await testCore({ up: { memory: extensionUpstream().memory, era: 'modern' } });
+}
+
+// M-021
+test('a replaced process finishes the task of a modern client, which polls it', TIMEOUT, async () => {
+  const { memory, tasks } = extensionUpstream();
+  await using gateway = await testCore({ up: { memory, era: 'modern' } });
+  await using other = await replacement();
+  const next = other.core.upstreams.get('up');
+  assert.ok(next !== undefined);
+  const client = new ModernClient(gateway, KNOWS);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  const replaced = gateway.core.upstreams.replace(next, PATIENCE_MS);
+  assert.equal((await client.result('tasks/get', { taskId }))['status'], 'working');
+  assert.ok(memory.open.size > 0);
+  Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [] } });
+  assert.equal((await client.result('tasks/get', { taskId }))['status'], 'completed');
+  assert.equal(await replaced, 0);
+});
+
+for (const end of ['tasks/cancel', 'tasks/get'] as const) {
+  test(`a replaced process is stopped once its last task has ended by ${end}`, TIMEOUT, async () => {
+    const { memory, tasks } = extensionUpstream();
+    await using gateway = await testCore({ up: { memory, era: 'modern' } });
+    await using other = await replacement();
+    const next = other.core.upstreams.get('up');
+    assert.ok(next !== undefined);
+    const client = new ModernClient(gateway, KNOWS);
+    const { taskId } = await client.result('tools/call', toolCall('up__job'));
+    const replaced = gateway.core.upstreams.replace(next, PATIENCE_MS);
+    if (end === 'tasks/cancel') await client.result(end, { taskId });
+    else {
+      tasks.length = 0;
+      await client.error(end, { taskId });
+    }
+    assert.equal(await replaced, 0);
+    assert.equal(memory.open.size, 0);
+  });
+}
+
+test('a process with a task stays although its client is silent for long', TIMEOUT, async () => {
+  const { memory, tasks } = extensionUpstream();
+  await using gateway = await testCore({ up: { memory, era: 'modern' } });
+  const client = new ModernClient(gateway, KNOWS);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  const [working] = memory.peers.filter(({ received }) => received.some((one) => isCall(one)));
+  assert.ok(working !== undefined);
+  // The group of the client is released too.
+  for (const minutes of [20, 40]) gateway.core.sweep(performance.now() + minutes * 60_000);
+  assert.ok(memory.open.has(working));
+  Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [] } });
+  assert.equal((await client.result('tasks/get', { taskId }))['status'], 'completed');
+  gateway.core.sweep(performance.now() + 60 * 60_000);
+  assert.ok(!memory.open.has(working));
+});
+
+test('a remote upstream is not kept by the tasks of its clients', TIMEOUT, async () => {
+  const { memory } = extensionUpstream();
+  const target = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
+  await using gateway = await testCore({ up: { memory, era: 'modern', target } });
+  await using other = await replacement();
+  const next = other.core.upstreams.get('up');
+  assert.ok(next !== undefined);
+  await new ModernClient(gateway, KNOWS).result('tools/call', toolCall('up__job'));
+  assert.equal(await gateway.core.upstreams.replace(next, PATIENCE_MS), 0);
 });
