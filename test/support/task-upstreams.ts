@@ -50,8 +50,15 @@ function unknown(peer: Peer, request: Request): void {
   peer.send(error(request, { code: -32602, message: `no task ${request.params?.string('taskId')}` }));
 }
 
-/** A server of 2025-11-25 with the tools `job` (always a task) and `either` (a task if the client asks for one). */
-export function coreTaskUpstream(onTask: (task: ScriptedTask, peer: Peer) => void = () => undefined): TaskUpstream {
+/**
+ * A server of 2025-11-25 with the tools `job` (always a task) and `either` (a task if the client asks for one).
+ *
+ * @param fail returns the error of a `tasks/…` request; undefined if it succeeds.
+ */
+export function coreTaskUpstream(
+  onTask: (task: ScriptedTask, peer: Peer) => void = () => undefined,
+  fail: (peer: Peer, request: Request) => object | undefined = () => undefined,
+): TaskUpstream {
   const tasks: ScriptedTask[] = [];
   const show = ({ id, status }: ScriptedTask) => ({ taskId: id, status, ...TIMES, ttl: 60_000, pollInterval: 10 });
   const memory = memoryUpstream({
@@ -79,6 +86,8 @@ export function coreTaskUpstream(onTask: (task: ScriptedTask, peer: Peer) => voi
         return onTask(task, peer);
       }
       if (!method.startsWith('tasks/')) return peer.send(result(request, {}));
+      const failure = fail(peer, request);
+      if (failure !== undefined) return peer.send(error(request, failure));
       const task = find(tasks, params);
       if (task === undefined) return unknown(peer, request);
       if (method === 'tasks/cancel') task.status = 'cancelled';

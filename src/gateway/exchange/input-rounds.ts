@@ -34,6 +34,7 @@ export class InputRounds {
   #unnamed = 0;
   readonly #onLimit: (limit: LimitName) => void;
   readonly #knownResponses: RawObject | undefined;
+  readonly #suffix: string;
   /** True if there are open questions that the last round did not contain, or that it left unanswered. */
   #hasNewQuestions = false;
   /** Resolved when there is a question to ask. */
@@ -42,8 +43,10 @@ export class InputRounds {
   /**
    * @param onLimit runs when a question is refused, because too many are open.
    * @param knownResponses input responses in the request itself, by the keys that questions will get.
+   * @param suffix the end of all keys. Without one they are readable.
    */
-  constructor(onLimit: (limit: LimitName) => void, knownResponses?: RawObject) {
+  constructor(onLimit: (limit: LimitName) => void, knownResponses?: RawObject, suffix = '') {
+    this.#suffix = suffix;
     this.#onLimit = onLimit;
     this.#knownResponses = knownResponses;
   }
@@ -78,7 +81,7 @@ export class InputRounds {
    * further questions.
    */
   transfer(): InputRounds {
-    const successor = new InputRounds(this.#onLimit, this.#knownResponses);
+    const successor = new InputRounds(this.#onLimit, this.#knownResponses, this.#suffix);
     for (const key of this.#asked) successor.#asked.add(key);
     successor.#unnamed = this.#unnamed;
     for (const [key, question] of this.#open) successor.#register(key, question);
@@ -92,8 +95,8 @@ export class InputRounds {
    */
   #keyFor({ method, params }: ClientQuestion): string {
     // No readable name begins like this.
-    if (this.#asked.size >= MAX_NAMED) return `question_${++this.#unnamed}`;
-    const name = questionName(method, params);
+    if (this.#asked.size >= MAX_NAMED) return `question_${++this.#unnamed}${this.#suffix}`;
+    const name = `${questionName(method, params)}${this.#suffix}`;
     let key = name;
     for (let n = 2; this.#asked.has(key); n++) key = `${name}_${n}`;
     this.#asked.add(key);

@@ -1,10 +1,11 @@
+import { randomUUID } from 'node:crypto';
 import type { Settings } from '../../config/config.ts';
 import { answerOf, toRpcError } from '../../errors.ts';
 import { inputRequestsText, type InputRequest } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
 import type { LimitName } from '../../limits.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
-import { isTerminal, upgradeTask } from '../../protocol/tasks.ts';
+import { isTerminal, isUnknownTask, upgradeTask } from '../../protocol/tasks.ts';
 import { resultWithin } from '../../deadline.ts';
 import type { ResultTranslator } from '../forward/result-translator.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
@@ -76,12 +77,14 @@ export class UpgradedTasks {
 
   /** Answers `tasks/get` with the translated state or the upstream's error, without a task id. */
   async get(exchange: OpenExchange, site: UpgradedSite): Promise<Answer> {
-    const running = this.#find(site) ?? this.#add(exchange.client, site, new InputRounds(this.#parts.onLimit));
+    const known = this.#find(site);
+    const running = known ?? this.#add(exchange.client, site, this.#laterRounds());
     this.#onClientContact(running, site);
     const { failure } = running.exchange;
     const answer = await this.#send(exchange, site, 'tasks/get');
     if (answer.kind === 'error') {
-      this.end(site);
+      // After any other error the task goes on, with its questions.
+      if (known === undefined || isUnknownTask(answer.error)) this.end(site);
       return answer;
     }
     const state = RawObject.parse(answer.result);
@@ -101,6 +104,11 @@ export class UpgradedTasks {
       await resultWithin(running.rounds.nextQuestions(), ASK_MS);
     }
     return this.#unfinished(upgraded, running.rounds.openQuestions());
+  }
+
+  /** Returns the rounds of a task that is added again. No key of theirs equals one of before. */
+  #laterRounds(): InputRounds {
+    return new InputRounds(this.#parts.onLimit, undefined, `_${randomUUID()}`);
   }
 
   #unfinished(upgraded: RawObject, questions: readonly InputRequest[]): Answer {
@@ -164,11 +172,18 @@ export class UpgradedTasks {
         params: RawObject.of({ taskId: task }),
         silentMs: CLIENT_SILENCE_MS,
       })
-      .answer.catch((thrown: unknown) => {
-        // The next request of the client tries again.
-        running.result = undefined;
-        throw thrown;
-      });
+      .answer.then(
+        (answer) => {
+          // Only the error of a task that has ended is its outcome, and is the same when the result is requested again.
+          if (answer.kind === 'error') running.result = undefined;
+          return answer;
+        },
+        (thrown: unknown) => {
+          // The next request of the client tries again.
+          running.result = undefined;
+          throw thrown;
+        },
+      );
     return running.result;
   }
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { testCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
-import type { MemoryUpstream } from '../../support/memory-upstream.ts';
+import type { MemoryUpstream, Peer } from '../../support/memory-upstream.ts';
 import { ModernClient } from '../../support/modern-client.ts';
 import { coreTaskUpstream, SECRET } from '../../support/task-upstreams.ts';
 
@@ -25,6 +25,27 @@ function answerTo({ peers }: MemoryUpstream, id: string) {
   return peers
     .flatMap(({ received }) => received)
     .find((message) => message.kind === 'result' && message.id === `"${id}"`);
+}
+
+/** A server whose tasks ask a question at once. `failNext` makes it answer the next request of a method with an error. */
+function askingUpstream() {
+  const failures = new Map<string, number>();
+  let asksAtResult = false;
+  const ask = (peer: Peer) => peer.send(`${ASK}${JSON.stringify(QUESTION)}}`);
+  const { memory, tasks } = coreTaskUpstream(
+    (task, peer) => {
+      task.status = 'input_required';
+      ask(peer);
+    },
+    (peer, request) => {
+      if (asksAtResult && request.method === 'tasks/result') ask(peer);
+      const code = failures.get(request.method);
+      failures.delete(request.method);
+      return code === undefined ? undefined : { code, message: 'failed' };
+    },
+  );
+  const failNext = (method: string, code: number) => failures.set(method, code);
+  return { memory, tasks, failNext, askAgain: () => (asksAtResult = true) };
 }
 
 test('a client of 2026-07-28 gets tasks of 2025-11-25 as the extension only', TIMEOUT, async () => {
@@ -117,6 +138,54 @@ test('a task with a question that its client did not declare fails with the capa
   const failed = await client.result('tasks/get', { taskId });
   assert.equal(failed['status'], 'failed');
   assert.match(JSON.stringify(failed['error']), /-32021/);
+});
+
+test('a failed tasks/get does not cancel the questions of its task', TIMEOUT, async () => {
+  const { memory, failNext } = askingUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const client = new ModernClient(gateway, ASKABLE);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  const asking = await client.result('tasks/get', { taskId });
+  failNext('tasks/get', -32603);
+  assert.equal((await client.error('tasks/get', { taskId })).code, -32603);
+  const again = await client.result('tasks/get', { taskId });
+  assert.deepEqual([again['status'], again['inputRequests']], ['input_required', asking['inputRequests']]);
+  failNext('tasks/get', -32602);
+  await client.error('tasks/get', { taskId });
+  // The upstream does not know the task any more.
+  const answered = await memory.until(() => answerTo(memory, 'e'));
+  assert.equal(answered.kind === 'result' && answered.result, '{"action":"cancel"}');
+});
+
+// X-041
+test('an error of tasks/result before the end of a task is not its outcome', TIMEOUT, async () => {
+  const { memory, tasks, failNext } = askingUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const client = new ModernClient(gateway, ASKABLE);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  failNext('tasks/result', -32603);
+  assert.equal((await client.result('tasks/get', { taskId }))['status'], 'input_required');
+  Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [] } });
+  const done = await client.result('tasks/get', { taskId });
+  assert.deepEqual([done['status'], done['error']], ['completed', undefined]);
+});
+
+test('questions of a task after a restart have other keys than before', TIMEOUT, async () => {
+  const { memory, askAgain } = askingUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const client = new ModernClient(gateway, ASKABLE);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  const keys = async () => {
+    let state = await client.result('tasks/get', { taskId });
+    while (state['status'] !== 'input_required') state = await client.result('tasks/get', { taskId });
+    return Object.keys(state['inputRequests'] ?? {});
+  };
+  const before = await keys();
+  assert.deepEqual(before, ['user_sure']);
+  await gateway.restart();
+  askAgain();
+  const [after = ''] = await keys();
+  assert.match(after, /^user_sure_/);
 });
 
 // X-038
