@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Settings } from '../../config/config.ts';
-import { answerOf, toRpcError } from '../../errors.ts';
+import { answerOf, GatewayError, toRpcError } from '../../errors.ts';
 import { inputRequestsText, type InputRequest } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
 import type { LimitName } from '../../limits.ts';
@@ -139,12 +139,25 @@ export class UpgradedTasks {
     return { kind: 'result', result: result.toString() };
   }
 
-  /** Answers `tasks/update`. Ignores responses to questions that are not open. */
+  /**
+   * Answers `tasks/update`. Ignores responses to questions that are not open.
+   *
+   * @throws {GatewayError} `invalid-params` if a response is not a valid answer: its question stays open.
+   */
   async update(exchange: OpenExchange, site: UpgradedSite): Promise<Answer> {
+    const responses = exchange.request.params?.object('inputResponses');
+    if (responses === undefined) {
+      throw new GatewayError('invalid-params', { message: '"inputResponses" must be an object' });
+    }
     const running = this.#find(site);
     if (running !== undefined) {
       this.#onClientContact(running, site);
-      running.rounds.answer(exchange.request.params?.object('inputResponses'));
+      const invalid = running.rounds.findInvalidResponse(responses);
+      if (invalid !== undefined) {
+        const message = `inputResponses.${invalid.key} is no valid answer to ${invalid.method}; the task still waits for one`;
+        throw new GatewayError('invalid-params', { upstream: site.upstream.id, message });
+      }
+      running.rounds.answer(responses);
       return this.#complete(RawObject.EMPTY);
     }
     const answer = await this.#send(exchange, site, 'tasks/get');

@@ -140,6 +140,23 @@ test('a task with a question that its client did not declare fails with the capa
   assert.match(JSON.stringify(failed['error']), /-32021/);
 });
 
+test('a response that is no valid answer is refused, and its question stays open', TIMEOUT, async () => {
+  const { memory } = askingUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const client = new ModernClient(gateway, ASKABLE);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  for (const inputResponses of [undefined, null, [], 'yes', { user_sure: 1 }, { user_sure: { action: 'yes' } }]) {
+    const refused = await client.error('tasks/update', { taskId, inputResponses });
+    assert.equal(refused.code, -32602, JSON.stringify(inputResponses));
+    const state = await client.result('tasks/get', { taskId });
+    assert.deepEqual(Object.keys(state['inputRequests'] ?? {}), ['user_sure']);
+  }
+  assert.equal(answerTo(memory, 'e'), undefined);
+  await client.result('tasks/update', { taskId, inputResponses: { user_sure: { action: 'decline' } } });
+  const answered = await memory.until(() => answerTo(memory, 'e'));
+  assert.equal(answered.kind === 'result' && answered.result, '{"action":"decline"}');
+});
+
 test('a failed tasks/get does not cancel the questions of its task', TIMEOUT, async () => {
   const { memory, failNext } = askingUpstream();
   await using gateway = await testCore({ up: { memory } });
