@@ -68,8 +68,9 @@ function hasCoreTasks({ revision, capabilities }: Offer): boolean {
  * Returns the tasks capability of 2025-11-25. The gateway itself answers `tasks/list`; `tasks/cancel` needs an upstream
  * that declares it.
  */
-function coreTasksOf(offers: KnownOffers): object | undefined {
-  const withTasks = offers.filter((offer) => offer !== undefined && hasCoreTasks(offer));
+function coreTasksOf(view: View, offers: ReadonlyMap<string, Offer>): object | undefined {
+  const lasting = view.upstreams.filter(({ isPerCall }) => isPerCall !== true).map(({ id }) => offers.get(id));
+  const withTasks = lasting.filter((offer) => offer !== undefined && hasCoreTasks(offer));
   if (withTasks.length === 0) return undefined;
   const cancel = withTasks.some((offer) => offer !== undefined && isRecord(declared(offer, 'tasks', 'cancel')));
   return { list: {}, ...(cancel ? { cancel: {} } : {}), requests: { tools: { call: {} } } };
@@ -106,7 +107,7 @@ export function mergeCapabilities(view: View, offers: ReadonlyMap<string, Offer>
     prompts: { listChanged: true },
     resources: subscribe ? { subscribe: true, listChanged: true } : { listChanged: true },
     tools: { listChanged: true },
-    tasks: coreTasksOf(known),
+    tasks: coreTasksOf(view, offers),
     extensions: extensionsOf(known),
   });
 }

@@ -1,4 +1,5 @@
 import { oneLine, type RawObject } from '../json/json.ts';
+import { withoutTaskSupport } from '../protocol/tasks.ts';
 import type { Revision } from '../protocol/revisions.ts';
 import type { ItemKind } from './items/kind.ts';
 import { toolTextAt } from './items/revision-text.ts';
@@ -9,8 +10,8 @@ import type { ViewUpstream } from './view.ts';
 const texts = new WeakMap<RawObject, Map<string, string>>();
 
 /** Returns the key of a form: equal for views that publish an item with the same text. */
-function formOf(upstream: ViewUpstream, name: string | undefined): string {
-  return `${upstream.rawUris ? '' : upstream.id} ${name ?? ''}`;
+function formOf({ id, rawUris, isPerCall }: ViewUpstream, name: string | undefined): string {
+  return `${isPerCall === true ? '*' : ''}${rawUris ? '' : id} ${name ?? ''}`;
 }
 
 /**
@@ -25,6 +26,7 @@ export function publishedText(kind: ItemKind, upstream: ViewUpstream, item: RawO
   let text = known.get(form);
   if (text === undefined) {
     let published = itemToClient(kind, upstream, item);
+    if (kind === 'tool' && upstream.isPerCall === true) published = withoutTaskSupport(published);
     if (name !== undefined && name !== item.string('name')) published = published.with('name', JSON.stringify(name));
     text = oneLine(published.toString());
     known.set(form, text);

@@ -26,6 +26,8 @@ export interface ViewUpstream extends ToolFilter {
   readonly rawUris: boolean;
   /** True if the upstream is reached over HTTP. */
   readonly isRemote: boolean;
+  /** True if each call has a connection of its own. No task outlives it, so that clients see no tasks of 2025-11-25. */
+  readonly isPerCall?: boolean;
   /** The reaction to a definition that differs from the lock; undefined if nothing of the upstream is pinned. */
   readonly onChange?: OnChange;
 }
@@ -36,9 +38,13 @@ export function isProfile({ id, upstreams: [first, ...others] }: View): boolean 
 }
 
 function toViewUpstream(config: UpstreamConfig, onChange: OnChange | undefined): ViewUpstream {
-  const { id, title, prefix, rawUris, target, includeTools, excludeTools } = config;
+  const { id, title, prefix, rawUris, target, includeTools, excludeTools, isolation } = config;
   const upstream = { id, title, prefix, rawUris, isRemote: target.kind !== 'stdio', includeTools, excludeTools };
-  return onChange === undefined ? upstream : { ...upstream, onChange };
+  return {
+    ...upstream,
+    ...(isolation === 'call' ? { isPerCall: true } : {}),
+    ...(onChange === undefined ? {} : { onChange }),
+  };
 }
 
 const UNCHANGED = { includeTools: undefined, excludeTools: [], renames: {} };

@@ -53,6 +53,14 @@ export function requiresTask(tool: RawObject): boolean {
   return tool.object('execution')?.string('taskSupport') === 'required';
 }
 
+/** Returns the tool as one that is called without a task. */
+export function withoutTaskSupport(tool: RawObject): RawObject {
+  const execution = tool.object('execution');
+  if (execution?.raw('taskSupport') === undefined) return tool;
+  const kept = execution.with('taskSupport', undefined);
+  return tool.with('execution', kept.size === 0 ? undefined : kept.toString());
+}
+
 /**
  * Translates the state of a 2025-11-25 task to the extension. The caller adds the members that depend on the status
  * (result, error, input requests).

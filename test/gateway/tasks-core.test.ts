@@ -36,6 +36,27 @@ test('clients of 2025-11-25, and no older ones, get the tasks capability of upst
   assert.equal((await other.request('tasks/list')).answer.kind, 'error');
 });
 
+// X-042
+test('isolation call: a client of 2025-11-25 sees no tasks, and gets outcomes', TIMEOUT, async () => {
+  const { memory } = coreTaskUpstream((task) => Object.assign(task, { status: 'completed', result: DONE }));
+  const other = coreTaskUpstream().memory;
+  await using gateway = await testCore({ up: { memory, isolation: 'call' }, other: { memory: other } });
+  const client = await gateway.connect({ view: 'up' });
+  assert.equal(client.initialized.object('capabilities')?.raw('tasks'), undefined);
+  const { tools } = await (await gateway.connect()).result('tools/list');
+  assert.ok(Array.isArray(tools));
+  assert.deepEqual(
+    tools.map((tool) => [member(tool, 'name'), member(member(tool, 'execution'), 'taskSupport')]),
+    [
+      ['up__job', undefined],
+      ['up__either', undefined],
+      ['other__job', 'required'],
+      ['other__either', 'optional'],
+    ],
+  );
+  assert.deepEqual(await client.result('tools/call', toolCall('job')), DONE);
+});
+
 // M-021
 test('a requested task has one sealed id from start to end', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();

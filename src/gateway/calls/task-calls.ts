@@ -91,7 +91,8 @@ export class TaskCalls {
   }
 
   /**
-   * Handles a task that a modern upstream has created: returns it to a client that polls tasks, else waits for its end.
+   * Handles a task that a modern upstream has created: returns it to a client that polls tasks, else waits for its end. A connection for one
+   * call is closed before the client can poll.
    *
    * @throws {GatewayError} if the task does not end with an answer.
    */
@@ -107,7 +108,7 @@ export class TaskCalls {
     const task = taskIdOf(upstream.id, state, onLimit);
     const from = { upstream: upstream.id, era: link.era, source };
     const site = { upstream, link, task, holder };
-    if (client.dialect.taskRole(client.caller.capabilities) === 'waits') {
+    if (link.place.purpose === 'call' || client.dialect.taskRole(client.caller.capabilities) === 'waits') {
       return translator.toClient(exchange, from, await driver.finish(exchange, site, state));
     }
     // Any connection to a remote upstream reaches its tasks.

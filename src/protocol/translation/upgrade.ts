@@ -7,6 +7,7 @@ import { RawObject } from '../../json/json.ts';
 import type { RpcError } from '../jsonrpc.ts';
 import { TextCache } from '../../json/text-cache.ts';
 import { META, metaText, withoutCoreTaskMeta } from '../meta.ts';
+import { withoutTaskSupport } from '../tasks.ts';
 import { publishedSchema } from '../framing/mirrored-params.ts';
 import { RPC } from '../rpc-codes.ts';
 
@@ -60,12 +61,7 @@ export function upgradeResult(method: string, result: string, stamp: Stamp): str
 }
 
 function upgradeTool(item: string): string {
-  let tool = RawObject.parse(item);
-  const execution = tool.object('execution');
-  if (execution?.raw('taskSupport') !== undefined) {
-    const kept = execution.with('taskSupport', undefined);
-    tool = tool.with('execution', kept.size === 0 ? undefined : kept.toString());
-  }
+  const tool = withoutTaskSupport(RawObject.parse(item));
   const schema = tool.object('inputSchema');
   return schema === undefined
     ? tool.toString()

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { Message } from '../../../src/protocol/jsonrpc.ts';
 import { type TestCore, testCore, toolCall } from '../../support/core.ts';
 import type { Peer } from '../../support/memory-upstream.ts';
-import { ModernClient } from '../../support/modern-client.ts';
+import { inputRequiredIn, ModernClient } from '../../support/modern-client.ts';
 import { PATIENCE_MS } from '../../support/patience.ts';
 import { coreTaskUpstream, extensionUpstream, SECRET } from '../../support/task-upstreams.ts';
 import { waitUntil } from '../../support/wait-until.ts';
@@ -252,4 +252,33 @@ test('a remote upstream is not kept by the tasks of its clients', TIMEOUT, async
   assert.ok(next !== undefined);
   await new ModernClient(gateway, KNOWS).result('tools/call', toolCall('up__job'));
   assert.equal(await gateway.core.upstreams.replace(next, PATIENCE_MS), 0);
+});
+
+//
+test('isolation call: a client that polls gets the outcome of a task', TIMEOUT, async () => {
+  const done = { content: [{ type: 'text', text: 'done' }] };
+  const { memory } = extensionUpstream((task) => Object.assign(task, { status: 'completed', result: done }));
+  await using gateway = await testCore({ up: { memory, era: 'modern', isolation: 'call' } });
+  const { resultType, content } = await new ModernClient(gateway, KNOWS).result('tools/call', toolCall('up__job'));
+  assert.deepEqual([resultType, content], ['complete', done.content]);
+});
+
+//
+test('isolation call: a client that polls is asked by a task, in the answer', TIMEOUT, async () => {
+  const ask = { method: 'elicitation/create', params: { message: 'Sure?', requestedSchema: { type: 'object' } } };
+  const { memory, tasks } = extensionUpstream((task) =>
+    Object.assign(task, { status: 'input_required', inputRequests: { k: ask } }),
+  );
+  await using gateway = await testCore({ up: { memory, era: 'modern', isolation: 'call' } });
+  const client = new ModernClient(gateway, { ...KNOWS, elicitation: { form: {} } });
+  const call = toolCall('up__job');
+  const { inputRequests, requestState } = inputRequiredIn(await client.request('tools/call', call).reply);
+  const [[key, { method }] = ['', { method: '' }]] = Object.entries(inputRequests);
+  assert.equal(method, 'elicitation/create');
+  const retry = { ...call, inputResponses: { [key]: { action: 'accept', content: {} } }, requestState };
+  const retrying = client.result('tools/call', retry);
+  const answered = await memory.until(() => memory.requests('tasks/update')[0]);
+  assert.deepEqual(answered.params?.value('inputResponses'), { k: { action: 'accept', content: {} } });
+  Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [] } });
+  assert.equal((await retrying)['resultType'], 'complete');
 });
