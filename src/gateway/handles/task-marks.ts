@@ -6,7 +6,7 @@ import type { Link } from '../exchange/connection-holder.ts';
 import type { TaskIds } from './task-ids.ts';
 
 /** Returns whether the params may name a related task. Most do not, and need not be parsed. */
-function mayBeMarked(params: RawObject): boolean {
+export function mayBeMarked(params: RawObject): boolean {
   return params.raw('_meta')?.includes('related-task') === true;
 }
 

@@ -5,6 +5,7 @@ import { type Answer, errorAnswer } from '../../protocol/jsonrpc.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { progressTokenOf } from '../../protocol/meta.ts';
 import { isLegacyRevision } from '../../protocol/revisions.ts';
+import { relatedTask } from '../../protocol/tasks.ts';
 import { downgradeClientResult } from '../../protocol/translation/input-response.ts';
 import { isPrivate } from '../../upstream/link/link.ts';
 import type { ServerRequest } from '../../upstream/rpc/connection.ts';
@@ -14,21 +15,29 @@ import type { Recipient, Exchange } from '../exchange/exchange.ts';
 import type { Link } from '../exchange/connection-holder.ts';
 import type { QuestionPolicy } from './question-policy.ts';
 import type { ClientTasks } from './client-tasks.ts';
-import type { TaskMarks } from '../handles/task-marks.ts';
+import { mayBeMarked, type TaskMarks } from '../handles/task-marks.ts';
 
 /** A character of a text takes up to two bytes. */
 const CHAR_BYTES = 2;
 
 const ASKABLE = new Set(['sampling/createMessage', 'elicitation/create', 'roots/list']);
 
+/** Returns the exchange of a task that the request is about, if it is the task of a modern client. */
+function ownerOfTask({ tasks }: Link, params: RawObject): Exchange | undefined {
+  const task = mayBeMarked(params) ? relatedTask(params) : undefined;
+  const owner = task === undefined ? undefined : tasks.get(task)?.owner;
+  // The call of a legacy client has got its answer, and the client is asked on another stream.
+  return owner?.client.dialect.asksInAnswers === true ? owner : undefined;
+}
+
 /**
- * Finds the client that must answer a server request: the one whose call it is about, or the only one of the connection.
+ * Finds the client that must answer a server request: the one whose call or task it is about, or the only one of the connection.
  * Returns undefined when the recipient is ambiguous.
  */
 function recipientOf(link: Link, request: ServerRequest<Exchange>): Recipient | undefined {
   if (!isPrivate(link)) return undefined;
-  if (request.about !== undefined)
-    return { client: request.about.client, exchange: request.about, isUnambiguous: true };
+  const exchange = request.about ?? ownerOfTask(link, request.params);
+  if (exchange !== undefined) return { client: exchange.client, exchange, isUnambiguous: true };
   const [only] = link.users;
   // The access policy may have hidden the upstream since the connection was opened.
   if (only === undefined || link.users.size !== 1 || !isShown(only.catalog, link.upstream)) return undefined;

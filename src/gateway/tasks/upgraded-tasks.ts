@@ -98,6 +98,7 @@ export class UpgradedTasks {
       const outcome = await exchange.unlessCancelled(this.#result(running, site));
       return this.#finish(running, site, upgraded, outcome);
     }
+    if (known === undefined) hold(site, state, running.exchange, this.#parts.onLimit);
     // The upstream may ask its questions only after `tasks/result` was sent.
     if (status === 'input_required') {
       this.#result(running, site).catch(() => undefined);

@@ -205,6 +205,21 @@ test('questions of a task after a restart have other keys than before', TIMEOUT,
   assert.match(after, /^user_sure_/);
 });
 
+test('a connection with a task from before a restart stays while it works', TIMEOUT, async () => {
+  const { memory } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const client = new ModernClient(gateway, EXTENSIONS);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  await gateway.restart();
+  assert.equal((await client.result('tasks/get', { taskId }))['status'], 'working');
+  const working = memory.peers.find(({ received }) =>
+    received.some((one) => one.kind === 'request' && one.method === 'tasks/get'),
+  );
+  assert.ok(working !== undefined);
+  gateway.core.sweep(performance.now() + 20 * 60_000);
+  assert.ok(memory.open.has(working));
+});
+
 // X-038
 test('a cancelled upgraded task is cancelled upstream and acknowledged empty', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();
@@ -294,6 +309,23 @@ test('two tasks with questions have separate processes', TIMEOUT, async () => {
     asked.add(JSON.stringify(state['inputRequests']));
   }
   assert.equal(asked.size, 2);
+});
+
+// M-009
+test('a question that names its task reaches this task of several on a connection', TIMEOUT, async () => {
+  const { memory, tasks } = coreTaskUpstream();
+  const target = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
+  await using gateway = await testCore({ up: { memory, target } });
+  const client = new ModernClient(gateway, ASKABLE);
+  const create = async () => (await client.result('tools/call', toolCall('up__job')))['taskId'];
+  const taskIds = [await create(), await create(), await create()];
+  const _meta = { 'io.modelcontextprotocol/related-task': { taskId: tasks[1]?.id } };
+  for (const peer of memory.open) peer.send(`${ASK}${JSON.stringify({ ...QUESTION, _meta })}}`);
+  const statuses = taskIds.map(async (taskId) => (await client.result('tasks/get', { taskId }))['status']);
+  assert.deepEqual(await Promise.all(statuses), ['working', 'input_required', 'working']);
+  await client.result('tasks/update', { taskId: taskIds[1], inputResponses: { user_sure: { action: 'decline' } } });
+  const answered = await memory.until(() => answerTo(memory, 'e'));
+  assert.equal(answered.kind === 'result' && answered.result, '{"action":"decline"}');
 });
 
 test('a task request at another process reaches the one that has the task', TIMEOUT, async () => {
