@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Logger } from 'pino';
 import type { UpstreamAuth } from '../config/credentials.ts';
 import type { Egress } from '../egress/egress.ts';
@@ -18,7 +19,7 @@ import { TokenSource } from './token-source.ts';
 export interface UpstreamCredentials {
   readonly requests: RequestCredentials;
   readonly source: CredentialSource;
-  /** Applies other secrets of the same client. Credentials that were acquired before are not used any more. */
+  /** Applies other secrets of the same client. Credentials that were acquired before are not used any more. Equal settings change nothing. */
   update(auth: UpstreamAuth): void;
 }
 
@@ -56,6 +57,7 @@ export function upstreamCredentials(auth: UpstreamAuth, parts: UpstreamCredentia
     log.warn({ upstream, kind: auth.kind, ...further, reason }, 'no credentials for an upstream');
   };
   const source = sourceOf(auth, parts);
+  let settings = auth;
   const requests = new CredentialCache({
     upstream,
     acquire: (audience, scopes) => source.acquire(audience, scopes),
@@ -68,6 +70,9 @@ export function upstreamCredentials(auth: UpstreamAuth, parts: UpstreamCredentia
     requests,
     source: auth.kind === 'clientCredentials' ? 'gateway' : 'principal',
     update: (next) => {
+      // Every reload comes here, whatever it changes.
+      if (isDeepStrictEqual(settings, next)) return;
+      settings = next;
       source.update(next);
       requests.clear();
     },

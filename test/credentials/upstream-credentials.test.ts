@@ -36,7 +36,7 @@ test('a user whose token was revoked goes on with another one that ends earlier'
   await assert.rejects(credentials.requests.acquire('ann'));
   callers.remember(ann(1_000), await issuer.tokenFor('ann', 'gateway'));
   // Ends the pause after the failure.
-  credentials.update(auth);
+  credentials.update({ ...auth, scopes: ['mcp'] });
   await credentials.requests.acquire('ann');
   assert.deepEqual(issuer.exchanges, ['ann']);
 });

@@ -1,6 +1,7 @@
 /** Tests the credentials that the gateway gets for upstreams, with a real issuer, real upstreams and all transports. */
 import assert from 'node:assert/strict';
 import { generateKeyPairSync } from 'node:crypto';
+import { readFile, writeFile } from 'node:fs/promises';
 import { test } from 'node:test';
 import { createRemoteJWKSet, exportJWK, jwtVerify } from 'jose';
 import { initialize, messagesOf, post, rpc, send } from '../downstream/client.ts';
@@ -238,4 +239,31 @@ test('a call waits for no issuer that is down, and works once it is up', LIMIT, 
   await waitUntil(async () => (await statusOf(gateway))['state'] === 'failed');
   issuer.setDown(false);
   await waitUntil(async () => (await statusOf(gateway))['state'] === 'ready');
+});
+
+test('a reload of another setting keeps the token of an upstream', LIMIT, async () => {
+  await using issuer = await startRealIssuer();
+  await using behind = await startEverything();
+  await using guard: Guard = await startGuard(
+    behind.url,
+    checkOf(issuer, () => guard.url),
+  );
+  const { client } = issuer;
+  const auth = {
+    kind: 'clientCredentials',
+    issuer: issuer.issuer,
+    clientId: client.id,
+    clientSecret: client.secret,
+    scopes: ['mcp'],
+  };
+  await using gateway = await openGateway({ up: { url: guard.url, prefix: '', auth } });
+  const session = await initialize(gateway.url);
+  const call = async (id: number) => (await post(gateway.url, rpc(id, 'tools/call', TOOL), session)).text;
+  assert.match(await call(1), /Echo: hi/);
+  issuer.setDown(true);
+  const file = membersOf(JSON.parse(await readFile(gateway.file, 'utf8')));
+  const own = { ...membersOf(file['gateway']), logLevel: 'warn' };
+  await writeFile(gateway.file, JSON.stringify({ ...file, gateway: own }));
+  await waitUntil(async () => /config_reloads_total\{.*"applied".*\} 1/.test(await gateway.metrics()));
+  assert.match(await call(2), /Echo: hi/);
 });
