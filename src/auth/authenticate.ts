@@ -11,7 +11,7 @@ import { ApiKeys } from './api-key.ts';
 import { credentialsOf } from './bearer.ts';
 import { challengeText } from './challenge.ts';
 import { Introspection } from './introspection.ts';
-import { issuersOf, jwtHeader, unverifiedIssuer, verifyJwt } from './jwt.ts';
+import { type Issuer, issuersOf, jwtHeader, unverifiedIssuer, verifyJwt } from './jwt.ts';
 import { metadataUrl } from './metadata.ts';
 import { type TokenVerdict, withScopedKey } from './token-claims.ts';
 import { VerifiedTokens } from './verified-tokens.ts';
@@ -61,8 +61,17 @@ export interface ConfigAuthenticator extends Authenticator {
    * @param endpoint canonical URI of the requested endpoint.
    */
   challengeOf(principal: Principal, endpoint: string): string;
-  /** Lets another authenticator decide from now on, also about requests that are being authenticated. */
+  /** Lets another authenticator decide from now on, also about requests that are being authenticated. It gets the verified tokens that it accepts. */
   replaceBy(next: ConfigAuthenticator): void;
+  /** The parts with which the authenticator of another config goes on; undefined if there are none. */
+  readonly parts: AuthenticatorParts | undefined;
+}
+
+/** The parts of an authenticator that remember something. */
+interface AuthenticatorParts {
+  readonly issuers: ReadonlyMap<string, Issuer>;
+  readonly introspections: readonly Introspection[];
+  readonly verified: VerifiedTokens;
 }
 
 interface Authorization {
@@ -108,17 +117,26 @@ const INVALID = 'the token is not valid here; get a new one';
  * Creates the authenticator. Without configured credentials every client is {@link LOCAL}; the config then allows
  * loopback addresses only.
  *
+ * @param before the authenticator that it may replace. Issuers with equal rules stay, so that a reload costs no keys and no questions about tokens.
  * @throws {TypeError} if the config allows unsafe algorithms, URLs or keys.
  */
-export function createAuthenticator(config: AuthConfig, deps: AuthenticatorDeps): ConfigAuthenticator {
+export function createAuthenticator(
+  config: AuthConfig,
+  deps: AuthenticatorDeps,
+  before?: ConfigAuthenticator,
+): ConfigAuthenticator {
   if (!isAuthRequired(config)) return openAuthenticator();
   const { log, egress = new Egress(), now = Date.now, clock = () => performance.now(), onLimit } = deps;
   const configured = new ApiKeys(config.apiKeys);
   const { keys = () => configured } = deps;
-  const issuers = issuersOf(config.jwt, { log, egress, clock });
+  const issuers = issuersOf(config.jwt, { log, egress, clock }, before?.parts?.issuers);
   const introspectionDeps = { log, egress, clock, onLimit };
-  const introspections = (config.introspection ?? []).map((each) => new Introspection(each, introspectionDeps));
-  const rules: readonly IssuerRule[] = [...config.jwt, ...(config.introspection ?? [])];
+  const introspections = (config.introspection ?? []).map(
+    (each) =>
+      before?.parts?.introspections.find((one) => isDeepStrictEqual(one.config, each)) ??
+      new Introspection(each, introspectionDeps),
+  );
+  const rules: readonly IssuerRule[] = [...issuers.values(), ...introspections].map((issuer) => issuer.config);
   const ruleOf = (issuer: string) => rules.find((rule) => rule.issuer === issuer);
   const verified = new VerifiedTokens(onLimit);
   const metadata = (endpoint: string) => (rules.length === 0 ? undefined : metadataUrl(endpoint));
@@ -254,7 +272,10 @@ export function createAuthenticator(config: AuthConfig, deps: AuthenticatorDeps)
       challengeTo(401, endpoint, issuer === undefined ? undefined : ruleOf(issuer)?.requiredScopes),
     replaceBy: (next) => {
       successor = next;
+      // Not shared: a request that is still being verified here adds a token by rules that hold no more.
+      next.parts?.verified.addFrom(verified, (principal) => !next.isOver(principal));
     },
+    parts: { issuers, introspections, verified },
   };
 }
 
@@ -273,6 +294,7 @@ function openAuthenticator(): ConfigAuthenticator {
     replaceBy: (next) => {
       successor = next;
     },
+    parts: undefined,
   };
 }
 

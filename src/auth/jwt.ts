@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import {
   type CryptoKey,
   decodeJwt,
@@ -37,14 +38,25 @@ export interface Issuer {
   readonly jwks: Jwks;
 }
 
-/** Creates the issuers. @throws {TypeError} if the config allows an unsafe algorithm, or names an issuer twice. */
+/**
+ * Creates the issuers.
+ *
+ * @param before issuers of another config. Those with equal rules stay, with their keys.
+ * @throws {TypeError} if the config allows an unsafe algorithm, or names an issuer twice.
+ */
 export function issuersOf(
   configs: readonly JwtIssuerConfig[],
   deps: { readonly log: Logger; readonly egress: Egress; readonly clock: () => number },
+  before?: ReadonlyMap<string, Issuer>,
 ): ReadonlyMap<string, Issuer> {
   const issuers = new Map<string, Issuer>();
   for (const config of configs) {
     if (issuers.has(config.issuer)) throw new TypeError(`issuer ${config.issuer} is configured twice`);
+    const known = before?.get(config.issuer);
+    if (known !== undefined && isDeepStrictEqual(known.config, config)) {
+      issuers.set(config.issuer, known);
+      continue;
+    }
     const algorithms = config.algorithms.length === 0 ? DEFAULT_ALGORITHMS : config.algorithms;
     const refused = algorithms.filter((alg) => !ALGORITHMS.has(alg));
     if (refused.length > 0)

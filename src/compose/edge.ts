@@ -221,7 +221,7 @@ export class Edge {
     const isSameAuth = isDeepStrictEqual(this.#config.auth, next.auth);
     const authenticator = isSameAuth
       ? this.#authenticator
-      : createAuthenticator(next.auth, authenticatorDeps(this.#parts, this.#keys));
+      : createAuthenticator(next.auth, authenticatorDeps(this.#parts, this.#keys), this.#authenticator);
     const toClients = (origin: string) => clientsHandler(this.#parts, next, this.#endpoints, authenticator, origin);
     const isTls = ({ tls }: Config) => tls !== undefined;
     const isMoved = !isDeepStrictEqual(this.#config.listen, next.listen) || isTls(this.#config) !== isTls(next);

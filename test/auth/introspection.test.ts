@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import { test } from 'node:test';
-import { createAuthenticator } from '../../src/auth/authenticate.ts';
+import { type ConfigAuthenticator, createAuthenticator } from '../../src/auth/authenticate.ts';
 import type { IntrospectionConfig } from '../../src/config/config.ts';
 import { waitUntil } from '../support/wait-until.ts';
 import { ENDPOINT, SILENT } from './issuer.ts';
@@ -222,4 +222,30 @@ test('a token is shown only to the issuer of its beginning, and an API key to no
   assert.deepEqual([issuer.asked.length, other.asked.length], [1, 0]);
   assert.equal((await ask('else')).kind, 'refused');
   assert.deepEqual([issuer.asked.length, other.asked.length], [1, 1]);
+});
+
+test('another config asks about no token again whose issuer has the same rules', OPTIONS, async () => {
+  await using issuer = await startIssuer({ good: GOOD });
+  const deps = { log: SILENT, now: () => 1.8e12 };
+  const withRule = (own: Partial<IntrospectionConfig>, before?: ConfigAuthenticator) => {
+    const made = createAuthenticator(
+      { jwt: [], apiKeys: [], introspection: [{ ...issuer.config, ...own }] },
+      deps,
+      before,
+    );
+    before?.replaceBy(made);
+    return made;
+  };
+  const ask = async (authenticator: ConfigAuthenticator, token: string) =>
+    (await authenticator.authenticate({ authorization: [`Bearer ${token}`] }, ENDPOINT)).kind;
+  const first = withRule({});
+  assert.deepEqual([await ask(first, 'good'), await ask(first, 'bad')], ['principal', 'refused']);
+  const second = withRule({}, first);
+  assert.notEqual(second.known({ authorization: ['Bearer good'] }, ENDPOINT), undefined);
+  assert.deepEqual([await ask(second, 'good'), await ask(second, 'bad')], ['principal', 'refused']);
+  assert.equal(issuer.asked.length, 2);
+  const third = withRule({ requiredScopes: ['admin'] }, second);
+  assert.equal(third.known({ authorization: ['Bearer good'] }, ENDPOINT), undefined);
+  assert.equal(await ask(third, 'good'), 'refused');
+  assert.equal(issuer.asked.length, 3);
 });

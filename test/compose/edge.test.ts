@@ -11,6 +11,7 @@ import { Edge } from '../../src/compose/edge.ts';
 import type { Address, Config } from '../../src/config/config.ts';
 import { StartError } from '../../src/errors.ts';
 import { ADMIN_PATH } from '../../src/operator/admin/routes.ts';
+import { signingKey, TestIssuer } from '../auth/issuer.ts';
 import { BOTH, getEvents, initialize, post, responseTo, rpc } from '../downstream/client.ts';
 import { testCore } from '../support/core.ts';
 import { freePort } from '../support/free-port.ts';
@@ -252,6 +253,41 @@ test('a config with other keys refuses the old ones; equal keys stay', TIMEOUT, 
     // Compared with the config that runs, not with the first one.
     await (await edge.prepare(tested.configWith({ auth: keysOf('ann') }))).apply();
     assert.deepEqual([await asked('ann'), await asked('bob')], [200, 401]);
+  } finally {
+    await edge.close();
+  }
+});
+
+// R18
+test('a key that is added while an issuer is down costs its clients nothing', TIMEOUT, async () => {
+  await using issuer = await TestIssuer.start(await signingKey('RS256', 'k1'));
+  await using tested = await testEdge();
+  const rule = {
+    issuer: issuer.issuer,
+    jwksUrl: issuer.jwksUrl,
+    audiences: ['gateway'],
+    algorithms: ['RS256'],
+    requiredScopes: [],
+  };
+  const edge = await tested.open({ auth: { ...keysOf('ann'), jwt: [rule] } });
+  const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
+  const asked = async (token: string) =>
+    (await post(`${edge.origin}/mcp`, rpc(1, 'initialize', params), undefined, bearer(token))).status;
+  const apply = async (auth: Config['auth']) => (await edge.prepare(tested.configWith({ auth }))).apply();
+  try {
+    const [first, second] = [
+      await issuer.token({ aud: 'gateway' }),
+      await issuer.token({ aud: 'gateway', sub: 'bob' }),
+    ];
+    assert.equal(await asked(first), 200);
+    await issuer.stop();
+    await apply({ ...keysOf('ann', 'bob'), jwt: [{ ...rule }] });
+    assert.deepEqual([await asked(first), await asked(second), await asked('bob')], [200, 200, 200]);
+    // Other rules hold at once.
+    await apply({ ...keysOf('ann', 'bob'), jwt: [{ ...rule, audiences: ['another'] }] });
+    assert.deepEqual([await asked(first), await asked(second)], [503, 503], 'judged by the rules, without its keys');
+    await apply(keysOf('ann'));
+    assert.deepEqual([await asked(first), await asked('bob'), await asked('ann')], [401, 401, 200]);
   } finally {
     await edge.close();
   }
