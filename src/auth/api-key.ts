@@ -3,6 +3,9 @@ import type { ApiKeyConfig } from '../config/config.ts';
 import type { Principal } from '../policy/principal.ts';
 import { keyIdOf, MAX_KEYS, type StoredKey } from '../store/api-key-store.ts';
 
+/** The beginning of every key that `linkspan key` makes. */
+export const API_KEY_PREFIX = 'lsk_';
+
 interface Entry {
   readonly source: ApiKeyConfig | StoredKey;
   readonly principal: Principal;
@@ -46,6 +49,11 @@ export class ApiKeys {
   find(sha256: string, nowMs: number = Date.now()): Principal | undefined {
     const principal = this.#byHash.get(sha256)?.principal;
     return principal === undefined || nowMs >= (principal.expiresAtMs ?? Infinity) ? undefined : principal;
+  }
+
+  /** Returns whether a key is known here, or was known until it was removed. */
+  wasKnown(sha256: string): boolean {
+    return this.#byHash.has(sha256) || this.#removed.has(keyIdOf({ sha256 }));
   }
 
   /** Returns whether a principal is that of a key which has not changed since, such as in its groups. */

@@ -7,7 +7,7 @@ import type { AuthConfig, IntrospectionConfig, JwtIssuerConfig } from '../config
 import { Egress } from '../egress/egress.ts';
 import type { LimitName } from '../limits.ts';
 import { LOCAL, type Principal } from '../policy/principal.ts';
-import { ApiKeys } from './api-key.ts';
+import { API_KEY_PREFIX, ApiKeys } from './api-key.ts';
 import { credentialsOf } from './bearer.ts';
 import { challengeText } from './challenge.ts';
 import { Introspection } from './introspection.ts';
@@ -200,12 +200,13 @@ export function createAuthenticator(
     return principal?.keyId === undefined || keys().isCurrent(principal) ? principal : undefined;
   }
 
-  /** Returns the issuer that is asked about a token; undefined for none. A token is shown to one issuer at most. */
+  /** Returns the issuer that is asked about a token; undefined for none. A token is shown to one issuer at most, a key that is not accepted any more to none. */
   function askedAbout(token: string, isJwt: boolean): Introspection | undefined {
     if (isJwt) {
       const issuer = unverifiedIssuer(token);
       return introspections.find(({ config }) => config.issuer === issuer);
     }
+    if (token.startsWith(API_KEY_PREFIX) || keys().wasKnown(hash('sha256', token))) return undefined;
     const [longest] = introspections
       .filter(({ config }) => token.startsWith(config.tokenPrefix))
       .toSorted((a, b) => b.config.tokenPrefix.length - a.config.tokenPrefix.length);

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
+import { hash } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import { test } from 'node:test';
+import { ApiKeys } from '../../src/auth/api-key.ts';
 import { type ConfigAuthenticator, createAuthenticator } from '../../src/auth/authenticate.ts';
 import type { IntrospectionConfig } from '../../src/config/config.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -222,6 +224,29 @@ test('a token is shown only to the issuer of its beginning, and an API key to no
   assert.deepEqual([issuer.asked.length, other.asked.length], [1, 0]);
   assert.equal((await ask('else')).kind, 'refused');
   assert.deepEqual([issuer.asked.length, other.asked.length], [1, 1]);
+});
+
+test('an API key is shown to no issuer, also one that is unknown, expired or removed', OPTIONS, async () => {
+  await using issuer = await startIssuer();
+  const stored = ['current', 'expired', 'removed'].map((name) => ({
+    name,
+    sha256: hash('sha256', `key-${name}`),
+    ...(name === 'expired' ? { expiresAt: '2020-01-01T00:00:00Z' } : {}),
+  }));
+  let keys = new ApiKeys([], stored);
+  const config = { jwt: [], apiKeys: [], introspection: [issuer.config] };
+  const authenticator = createAuthenticator(config, { log: SILENT, keys: () => keys });
+  const ask = (token: string) => authenticator.authenticate({ authorization: [`Bearer ${token}`] }, ENDPOINT);
+  keys = new ApiKeys([], stored.slice(0, 2), keys);
+  assert.equal((await ask('key-current')).kind, 'principal');
+  for (const token of ['key-expired', 'key-removed', 'lsk_of-another-gateway']) {
+    const verdict = await ask(token);
+    assert.ok(verdict.kind === 'refused', 'let in');
+    assert.deepEqual([verdict.status, verdict.why], [401, 'unknown API key'], token);
+  }
+  assert.deepEqual(issuer.asked, []);
+  await ask('a-token-of-the-issuer');
+  assert.equal(issuer.asked.length, 1);
 });
 
 test('another config asks about no token again whose issuer has the same rules', OPTIONS, async () => {
