@@ -23,7 +23,9 @@ type Found =
   /** The issuer has no such key. */
   | { readonly kind: 'unknown' }
   /** It is unknown whether the issuer has the key, because the issuer could not be reached. */
-  | { readonly kind: 'unreachable' };
+  | { readonly kind: 'unreachable' }
+  /** The same, because the keys were fetched for another unknown key just before. */
+  | { readonly kind: 'withheld' };
 
 interface JwksDeps {
   readonly log: Logger;
@@ -88,7 +90,8 @@ export class Jwks {
 
     if (this.#usable() === undefined || this.#failures > 0) return { kind: 'unreachable' };
     if (this.#loadedMs >= sinceMs) this.#rememberAbsent(kid);
-    return { kind: 'unknown' };
+    // The issuer may have changed its keys: anyone can cause the fetch before, and a client discards a token that is refused.
+    return { kind: this.#isAbsent(kid) ? 'unknown' : 'withheld' };
   }
 
   #usable(): KeySet | undefined {
@@ -114,8 +117,12 @@ export class Jwks {
 
   #mayFetchFor(kid: string | undefined): boolean {
     const nowMs = this.#clock();
-    const untilMs = this.#absent.get(kid ?? '') ?? -Infinity;
-    return nowMs >= this.#retryMs && nowMs - this.#unknownKeyFetchMs >= UNKNOWN_KEY_FETCH_MS && nowMs >= untilMs;
+    const isDue = nowMs >= this.#retryMs && nowMs - this.#unknownKeyFetchMs >= UNKNOWN_KEY_FETCH_MS;
+    return isDue && !this.#isAbsent(kid);
+  }
+
+  #isAbsent(kid = ''): boolean {
+    return this.#clock() < (this.#absent.get(kid) ?? -Infinity);
   }
 
   #rememberAbsent(kid = ''): void {

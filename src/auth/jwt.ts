@@ -163,6 +163,7 @@ export async function verifyJwt(
   const found = await jwks.find(alg, kid);
   if (found.kind === 'unknown') return { kind: 'invalid', why: 'unknown key', scopes };
   if (found.kind === 'unreachable') return { kind: 'undecided', why: 'issuer unreachable' };
+  if (found.kind === 'withheld') return { kind: 'undecided', why: 'key not looked up yet' };
 
   let payload: JWTPayload;
   try {

