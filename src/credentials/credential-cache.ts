@@ -19,6 +19,12 @@ const SCOPES_REFUSED_MS = 3_600_000;
 /** The same, if the issuer could not answer. */
 const SCOPES_FAILED_MS = 30_000;
 
+/** By the one who has to act: what a client reads. */
+const WHAT_TO_DO = {
+  operator: 'an operator has to correct them',
+  caller: 'the caller has to sign in again, with an access token',
+} as const;
+
 /** A credential that was just acquired. */
 export interface Acquired {
   readonly credential: Credential;
@@ -36,6 +42,11 @@ export interface CredentialCacheParts {
    * @throws {NeedsAuthorizationError} if an operator or user has to act; any other error is transient.
    */
   readonly acquire: (audience: string, scopes: readonly string[]) => Promise<Acquired>;
+  /**
+   * Returns a digest of what the credential of an audience is got for, such as the token of its caller. Once that has been refused, another
+   * one is tried at once. Default: it never changes.
+   */
+  readonly subjectOf?: ((audience: string) => string | undefined) | undefined;
   /** By default there are none. */
   readonly scopes?: ScopeSettings;
   /** Reports each attempt, with its further scopes and its failure. */
@@ -59,6 +70,8 @@ interface Entry {
   failures: number;
   retryAtMs: number;
   failure: GatewayError | undefined;
+  /** The digest of the subject of the failure, if it is final. */
+  refused: { readonly subject: string | undefined } | undefined;
   acquiring: Promise<Credential> | undefined;
 }
 
@@ -94,8 +107,10 @@ export class CredentialCache implements RequestCredentials {
     const known = this.current(audience);
     if (known !== undefined) return known;
     const entry = this.#entryOf(audience);
-    if (entry.acquiring === undefined && entry.failure !== undefined && this.#clock() < entry.retryAtMs) {
-      throw entry.failure;
+    const { acquiring, failure, retryAtMs } = entry;
+    if (acquiring === undefined && failure !== undefined && this.#clock() < retryAtMs) {
+      const { refused } = entry;
+      if (refused === undefined || this.#parts.subjectOf?.(audience) === refused.subject) throw failure;
     }
     return await this.#acquire(audience, entry);
   }
@@ -143,6 +158,7 @@ export class CredentialCache implements RequestCredentials {
       failures: 0,
       retryAtMs: 0,
       failure: undefined,
+      refused: undefined,
       acquiring: undefined,
     };
     if (setLatest(this.#entries, audience, entry, LIMITS.credentialAudiences))
@@ -158,6 +174,7 @@ export class CredentialCache implements RequestCredentials {
   }
 
   async #acquireNow(audience: string, entry: Entry, scopes: readonly string[]): Promise<Credential> {
+    const subject = this.#parts.subjectOf?.(audience);
     try {
       const acquired = await this.#parts.acquire(audience, scopes);
       const { lifeMs } = acquired;
@@ -171,6 +188,7 @@ export class CredentialCache implements RequestCredentials {
       entry.failures = 0;
       entry.retryAtMs = 0;
       entry.failure = undefined;
+      entry.refused = undefined;
       this.#parts.onAttempt(scopes, undefined);
       return acquired.credential;
     } catch (thrown) {
@@ -184,6 +202,7 @@ export class CredentialCache implements RequestCredentials {
       entry.retryAtMs = this.#clock() + Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** entry.failures);
       entry.failures++;
       entry.failure = this.#failureOf(thrown);
+      entry.refused = thrown instanceof NeedsAuthorizationError ? { subject } : undefined;
       throw entry.failure;
     }
   }
@@ -204,7 +223,7 @@ export class CredentialCache implements RequestCredentials {
     if (thrown instanceof GatewayError) return thrown;
     const { upstream } = this.#parts;
     const isFinal = thrown instanceof NeedsAuthorizationError;
-    const why = isFinal ? 'an operator has to correct them' : 'the issuer did not give them out; try again';
+    const why = isFinal ? WHAT_TO_DO[thrown.actor] : 'the issuer did not give them out; try again';
     const message = `the gateway has no credentials for upstream "${upstream}": ${why}`;
     return new GatewayError('upstream-unavailable', { upstream, message, executed: 'no', retryable: !isFinal }, thrown);
   }

@@ -21,6 +21,13 @@ export interface IssuedToken {
 /** The authorization server refuses to give out a token, until an operator or user has acted. */
 export class TokenRefusedError extends Error {
   override readonly name = 'TokenRefusedError';
+  /** True if it refuses the client or its settings, whatever the subject token. */
+  readonly isOfClient: boolean;
+
+  constructor(message: string, isOfClient: boolean) {
+    super(message);
+    this.isOfClient = isOfClient;
+  }
 }
 
 /**
@@ -93,11 +100,15 @@ function withoutSecrets<T extends string | undefined>(text: T, secrets: readonly
 
 /** Errors after which the same request may succeed later. */
 const TRANSIENT: ReadonlySet<string> = new Set(['temporarily_unavailable', 'server_error', 'slow_down']);
+/** Errors that no other subject token avoids. */
+const OF_CLIENT: ReadonlySet<string> = new Set(
+  'invalid_client unauthorized_client unsupported_grant_type invalid_scope invalid_target'.split(' '),
+);
 const MAX_DESCRIPTION_CHARS = 200;
 
 function refusal(code: string, description: string | undefined, status: number): Error {
   const details = description === undefined ? '' : `: ${description.slice(0, MAX_DESCRIPTION_CHARS)}`;
   const message = `the token endpoint answered ${code.slice(0, 80)} (HTTP ${status})${details}`;
   const isTransient = TRANSIENT.has(code) || status === 429 || status >= 500;
-  return isTransient ? new EgressError(message) : new TokenRefusedError(message);
+  return isTransient ? new EgressError(message) : new TokenRefusedError(message, OF_CLIENT.has(code));
 }

@@ -42,8 +42,9 @@ export class TokenSource {
       const lifeMs = expiresInS === undefined ? Infinity : expiresInS * 1_000;
       return { credential: { headers: ['authorization', `Bearer ${accessToken}`] }, lifeMs };
     } catch (thrown) {
-      if (thrown instanceof TokenRefusedError) throw new NeedsAuthorizationError(thrown.message, { cause: thrown });
-      throw thrown;
+      if (!(thrown instanceof TokenRefusedError)) throw thrown;
+      const actor = subjectToken === undefined || thrown.isOfClient ? 'operator' : 'caller';
+      throw new NeedsAuthorizationError(thrown.message, { cause: thrown, actor });
     }
   }
 

@@ -61,6 +61,7 @@ export function upstreamCredentials(auth: UpstreamAuth, parts: UpstreamCredentia
   const requests = new CredentialCache({
     upstream,
     acquire: (audience, scopes) => source.acquire(audience, scopes),
+    subjectOf: auth.kind === 'exchange' ? (audience) => parts.callers.digestOf(audience) : undefined,
     scopes: auth.kind === 'identity' ? NO_SCOPES : { base: auth.scopes, stepUp: auth.stepUpScopes },
     onAttempt,
     onExtended: (scopes) => log.info({ upstream, kind: auth.kind, scopes }, 'an upstream needs further scopes'),
@@ -121,11 +122,12 @@ function sourceOf(auth: UpstreamAuth, parts: CredentialParts): Source {
 /** Returns the token of a caller. @throws {NeedsAuthorizationError} if it has none. */
 function subjectToken(callers: Callers, audience: string): string {
   const caller = callers.find(audience);
-  if (caller === undefined) throw new NeedsAuthorizationError('the caller is not known here yet');
-  if (caller.token === undefined) {
-    throw new NeedsAuthorizationError('the caller has an API key, which cannot be exchanged; it needs an access token');
-  }
-  return caller.token;
+  if (caller?.token !== undefined) return caller.token;
+  const why =
+    caller === undefined
+      ? 'the caller is not known here yet'
+      : 'the caller has an API key, which cannot be exchanged; it needs an access token';
+  throw new NeedsAuthorizationError(why, { actor: 'caller' });
 }
 
 /** Returns the principal of a key. @throws {NeedsAuthorizationError} if it is not known. */

@@ -75,6 +75,12 @@ export class Callers {
     return this.#byKey.get(key);
   }
 
+  /** Returns the hash of the token of a caller; undefined if there is none. */
+  digestOf(key: string): string | undefined {
+    const token = this.find(key)?.token;
+    return token === undefined ? undefined : hashOf(token);
+  }
+
   /** Returns the token that proved this principal; undefined if none was remembered. */
   tokenOf(principal: Principal): string | undefined {
     return this.#tokens.get(principal);

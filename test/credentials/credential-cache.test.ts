@@ -14,6 +14,8 @@ function cacheOf(lifeMs = 100_000) {
     failure: undefined as Error | undefined,
     /** Scopes that the issuer does not give out, and why. */
     refusedScope: '',
+    /** The digest of what credentials are got for. */
+    subject: 'one',
     scopeFailure: new NeedsAuthorizationError('invalid_scope') as Error,
   };
   const limits: LimitName[] = [];
@@ -26,6 +28,7 @@ function cacheOf(lifeMs = 100_000) {
       if (scopes.includes(state.refusedScope)) throw state.scopeFailure;
       return { credential: { headers: ['authorization', `Bearer ${audience}-${state.asked.length}`] }, lifeMs };
     },
+    subjectOf: () => state.subject,
     scopes: { base: ['read'], stepUp: ['write', 'admin', 'audit'] },
     onAttempt: () => undefined,
     onLimit: (limit) => limits.push(limit),
@@ -118,6 +121,22 @@ test('a client reads whether somebody has to act, and nothing of the issuer', as
   assert.deepEqual([final.detail.executed, final.detail.retryable], ['no', false]);
   assert.equal(final.cause, state.failure);
   assert.doesNotMatch(final.message, /secret words/);
+});
+
+test('a refusal of one subject does not delay another, an issuer that is down does', async () => {
+  const { cache, state } = cacheOf();
+  state.failure = new NeedsAuthorizationError('invalid_grant', { actor: 'caller' });
+  for (let times = 0; times < 2; times++) await assert.rejects(cache.acquire('a'), /the caller has to sign in again/);
+  assert.equal(state.asked.length, 1);
+  state.subject = 'two';
+  for (let times = 0; times < 2; times++) await assert.rejects(cache.acquire('a'));
+  assert.equal(state.asked.length, 2);
+  state.failure = new Error('down');
+  state.subject = 'three';
+  await assert.rejects(cache.acquire('a'), /try again/);
+  state.subject = 'four';
+  await assert.rejects(cache.acquire('a'), /try again/);
+  assert.equal(state.asked.length, 3);
 });
 
 // A-020

@@ -103,6 +103,29 @@ test('tokens of one principal with different scopes share nothing at an upstream
   assert.match((await callWith('write')).text, /rate-limited/, 'quotas are those of the person');
 });
 
+test('a caller whose token was refused calls at once with another one', LIMIT, async () => {
+  await using issuer = await startExchangeIssuer();
+  await using behind = await startEverything();
+  const { id: clientId, secret: clientSecret } = issuer.client;
+  const auth = { kind: 'exchange', issuer: issuer.issuer, clientId, clientSecret };
+  const up = { url: behind.url, prefix: '', rawUris: true, auth };
+  // The issuer exchanges no token for "other".
+  const jwt = [{ issuer: issuer.issuer, jwksUrl: issuer.jwksUrl, audiences: ['gateway', 'other'] }];
+  await using gateway = await openGateway({ up }, { auth: { jwt } });
+  const callWith = async (token: string) => {
+    const headers = { authorization: `Bearer ${token}` };
+    return (await modernPost(gateway.url, 'tools/call', TOOL, { headers })).text;
+  };
+  const refused = await issuer.tokenFor('ann', 'other');
+  // Each refusal makes the pause longer than the test waits.
+  for (let times = 0; times < 8; times++) {
+    await callWith(refused);
+    await callWith(await issuer.tokenFor('ann', 'other', ''));
+  }
+  assert.match(await callWith(refused), /the caller has to sign in again/);
+  assert.match(await callWith(await issuer.tokenFor('ann', 'gateway')), /Echo: hi/);
+});
+
 for (const era of ['legacy', 'modern'] as const) {
   // SEC-13
   test(`a ${era} upstream reads who calls from a token that the gateway has signed`, LIMIT, async () => {

@@ -4,4 +4,16 @@
  */
 export class NeedsAuthorizationError extends Error {
   override readonly name = 'NeedsAuthorizationError';
+  /** The one who has to act. */
+  readonly actor: 'operator' | 'caller';
+
+  constructor(message: string, { actor = 'operator', ...options }: NeedsAuthorizationOptions = {}) {
+    super(message, options);
+    this.actor = actor;
+  }
+}
+
+interface NeedsAuthorizationOptions extends ErrorOptions {
+  /** Default: an operator. */
+  readonly actor?: 'operator' | 'caller';
 }
