@@ -9,6 +9,8 @@ const FIRST_RETRY_MS = 1_000;
 const LAST_RETRY_MS = 30_000;
 /** Shortest time between renewals that an upstream causes by a 401. */
 const RENEWAL_MS = 5_000;
+/** Acquisitions that a request with further needs waits for before its own. */
+const MAX_TURNS = 8;
 /** A credential is renewed after this share of its life, while it is still valid. */
 const FRESH_SHARE = 0.8;
 /** A credential is not used for the last part of its life, in which it could expire on its way. */
@@ -129,8 +131,12 @@ export class CredentialCache implements RequestCredentials {
 
   async extend(audience: string, refused: Credential, needed: readonly string[]): Promise<Credential | undefined> {
     const entry = this.#entryOf(audience);
-    await entry.acquiring?.catch(() => undefined);
     const { stepUp } = entry;
+    // All that wait for a credential go on at its end, and the first of them may begin to acquire another one.
+    for (let turn = 0; turn < MAX_TURNS && entry.acquiring !== undefined; turn++) {
+      if (turn > 0 && stepUp.covers(needed)) break;
+      await entry.acquiring.catch(() => undefined);
+    }
     if (stepUp.covers(needed)) {
       const known = this.current(audience);
       return known === refused ? undefined : known;

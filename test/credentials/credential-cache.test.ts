@@ -159,6 +159,16 @@ test('step-up asks for the union of scopes, once, and renewals keep it', async (
 });
 
 //
+test('simultaneous needs of different scopes are all met, by one request after the other', async () => {
+  const { cache, state } = cacheOf();
+  const first = await cache.acquire('');
+  const needs = [['write'], ['admin'], ['audit'], ['admin', 'audit']];
+  const got = await Promise.all(needs.map((needed) => cache.extend('', first, needed)));
+  assert.ok(got.every((credential) => credential !== undefined && credential !== first));
+  assert.deepEqual(state.asked, ['', ' write', ' write admin', ' write admin audit']);
+});
+
+//
 test('step-up asks for no scope that the settings do not name', async () => {
   const { cache, state } = cacheOf();
   const first = await cache.acquire('');
