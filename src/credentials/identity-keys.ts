@@ -6,6 +6,11 @@ import type { KeyRecord, KeyStore } from '../store/key-store.ts';
 const FRESH_MS = 10_000;
 /** Known keys that cannot be read again are used meanwhile, and read after this time. */
 const RETRY_MS = 2_000;
+/**
+ * A new key is published for this time before it signs: the time for which readers may keep the published keys, after which replicas read them again, and for
+ * which their clocks differ.
+ */
+const PUBLISHED_MS = 360_000;
 const PURPOSE = 'linkspan identity tokens, ES256';
 /** The order of the group of P-256. @see https://doi.org/10.6028/NIST.SP.800-186 */
 const ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n;
@@ -17,12 +22,14 @@ export interface IdentityKey {
   readonly kid: string;
   readonly key: CryptoKey | Uint8Array;
   readonly publicJwk: JWK;
+  /** Ms since the epoch, from which it signs. */
+  readonly fromMs: number;
   /** Ms since the epoch; Infinity while no other key has replaced it. */
   readonly untilMs: number;
 }
 
 /** Returns the ES256 key that belongs to a sealing key. No one can compute either from the other without the ring. */
-async function identityKeyOf({ key: ring, until = Infinity }: KeyRecord): Promise<IdentityKey> {
+async function identityKeyOf({ key: ring, created, until: untilMs = Infinity }: KeyRecord): Promise<IdentityKey> {
   const seed = Buffer.from(hkdfSync('sha256', Buffer.from(ring, 'base64url'), '', PURPOSE, SEED_BYTES));
   const scalar = (BigInt(`0x${seed.toString('hex')}`) % (ORDER - 1n)) + 1n;
   const secret = Buffer.from(scalar.toString(16).padStart(64, '0'), 'hex');
@@ -33,7 +40,8 @@ async function identityKeyOf({ key: ring, until = Infinity }: KeyRecord): Promis
   const common = { kty: 'EC', crv: 'P-256', ...coordinates };
   const kid = await calculateJwkThumbprint(common);
   const key = await importJWK({ ...common, d: secret.toString('base64url') }, 'ES256');
-  return { kid, key, publicJwk: { ...common, kid, alg: 'ES256', use: 'sig' }, untilMs: until };
+  const publicJwk = { ...common, kid, alg: 'ES256', use: 'sig' };
+  return { kid, key, publicJwk, fromMs: created + PUBLISHED_MS, untilMs };
 }
 
 /**
@@ -75,12 +83,19 @@ export class IdentityKeys {
     return this.#issuer();
   }
 
-  /** Returns the key that signs. @throws {Error} if the keys cannot be read, and none is known. */
-  async newest(): Promise<IdentityKey> {
+  /**
+   * Returns the key that signs a token: the newest that has been published for long enough, else the oldest. A key that ends before the token signs only if no
+   * other key is left.
+   *
+   * @param nowMs ms since the epoch.
+   * @throws {Error} if the keys cannot be read, and none is known.
+   */
+  async signing(nowMs: number, lifetimeMs: number): Promise<IdentityKey> {
     await this.#refresh();
-    const newest = this.#keys.at(-1);
-    if (newest === undefined) throw new Error('there are no keys for identity tokens');
-    return newest;
+    const lasting = this.#keys.filter(({ untilMs }) => nowMs + lifetimeMs <= untilMs);
+    const key = lasting.findLast(({ fromMs }) => fromMs <= nowMs) ?? lasting[0] ?? this.#keys.at(-1);
+    if (key === undefined) throw new Error('there are no keys for identity tokens');
+    return key;
   }
 
   /** Returns the JWK Set with all keys that are still valid; undefined if no upstream gets identity tokens. */

@@ -30,8 +30,9 @@ export async function identityToken(
   principal: Principal,
   keys: IdentityKeys,
 ): Promise<Acquired> {
-  const { kid, key } = await keys.newest();
-  const now = Math.floor(Date.now() / 1_000);
+  const nowMs = Date.now();
+  const { kid, key } = await keys.signing(nowMs, lifetimeMs);
+  const now = Math.floor(nowMs / 1_000);
   const token = await new SignJWT(subjectOf(principal))
     .setProtectedHeader({ alg: 'ES256', typ: 'JWT', kid })
     .setIssuer(keys.issuer)
