@@ -110,9 +110,14 @@ export class CredentialCache implements RequestCredentials {
     if (known !== undefined) return known;
     const entry = this.#entryOf(audience);
     const { acquiring, failure, retryAtMs } = entry;
-    if (acquiring === undefined && failure !== undefined && this.#clock() < retryAtMs) {
-      const { refused } = entry;
-      if (refused === undefined || this.#parts.subjectOf?.(audience) === refused.subject) throw failure;
+    if (acquiring !== undefined) {
+      try {
+        return await acquiring;
+      } catch (thrown) {
+        if (!this.#hasOtherSubject(audience, entry)) throw thrown;
+      }
+    } else if (failure !== undefined && this.#clock() < retryAtMs && !this.#hasOtherSubject(audience, entry)) {
+      throw failure;
     }
     return await this.#acquire(audience, entry);
   }
@@ -150,6 +155,11 @@ export class CredentialCache implements RequestCredentials {
   /** Forgets all credentials and failures, after a change of the settings. */
   clear(): void {
     this.#entries.clear();
+  }
+
+  /** Returns whether the last acquisition was refused, for another subject than a next one would be for. */
+  #hasOtherSubject(audience: string, { refused }: Entry): boolean {
+    return refused !== undefined && this.#parts.subjectOf?.(audience) !== refused.subject;
   }
 
   #entryOf(audience: string): Entry {
