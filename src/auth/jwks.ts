@@ -140,7 +140,10 @@ export class Jwks {
   async #fetch(): Promise<void> {
     const startedMs = this.#clock();
     try {
-      this.#set = await downloadKeySet(this.#url, this.#egress);
+      const next = await downloadKeySet(this.#url, this.#egress);
+      // A withdrawn key needs no other fetch.
+      for (const kid of this.#set?.kids ?? []) if (!next.kids.has(kid)) this.#rememberAbsent(kid);
+      this.#set = next;
       this.#loadedMs = startedMs;
       this.#failures = 0;
       this.#retryMs = -Infinity;
