@@ -65,6 +65,8 @@ export interface CredentialSurroundings {
   readonly identity?: IdentityKeys | undefined;
   /** Sends requests to issuers. Whoever gives it disposes of it. Default: one of the transports' own. */
   readonly egress?: Egress | undefined;
+  /** Directory for the printers of wrapper commands. Default: the state directory. */
+  readonly printerDir?: string | undefined;
 }
 
 /** Creates transports over stdio and HTTP. Disposing closes the resources that they share. */
@@ -80,8 +82,8 @@ export async function upstreamTransports(
   const prepare = (upstreams: readonly UpstreamConfig[]) => wires.prepare(upstreams.map(({ target }) => target));
   await prepare(config.upstreams);
   const guard = new ProcessGuard(log);
-  const { callers = new Callers(onLimit) } = surroundings;
-  const wrappers = new WrapperCommands(config.stateDir, guard, log, onLimit);
+  const { callers = new Callers(onLimit), printerDir = config.stateDir } = surroundings;
+  const wrappers = new WrapperCommands(printerDir, guard, log, onLimit);
   const usages = new ProcessUsages(guard.tagged, onLimit);
   const memory = new MemoryWatch(guard.tagged);
   const hidden = [config.stateDir, config.file];

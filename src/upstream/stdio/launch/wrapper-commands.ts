@@ -116,9 +116,13 @@ export class WrapperCommands {
 
   /** Writes the printer unless it is already written. Resolves with its path. */
   #printer(name: string, text: string): Promise<string> {
-    const known = this.#printers.get(name) ?? writeProgram(join(this.#dir, name), text);
-    this.#printers.set(name, known);
-    return known;
+    const known = this.#printers.get(name);
+    if (known !== undefined) return known;
+    const written = writeProgram(join(this.#dir, name), text);
+    this.#printers.set(name, written);
+    // A full disk may have room again at the next start.
+    written.catch(() => this.#printers.delete(name));
+    return written;
   }
 
   /** Runs a wrapper. Resolves with its stdout when the command is printed or, with `closed`, when the wrapper has ended. */

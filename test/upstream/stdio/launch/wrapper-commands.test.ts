@@ -97,6 +97,26 @@ test('output that is no command is not parsed as one', () => {
 });
 
 // N-07
+test('a printer that could not be written is written at the next start', TIMEOUT, async () => {
+  const parent = await mkdtemp(join(tmpdir(), 'linkspan-npx-'));
+  const [dir, npx] = [join(parent, 'state'), join(parent, 'npx')];
+  await writeFile(npx, '#!/bin/sh\nPWD=/ exec "$npm_config_script_shell" -c server\n', { mode: 0o700 });
+  await writeFile(dir, 'no folder');
+  const guard = new ProcessGuard(LOG);
+  const commands = new WrapperCommands(dir, guard, LOG);
+  const env = { PATH: process.env['PATH'] ?? '', HOME: parent };
+  const found = () => commands.find('up', target(npx, [], parent), env, AbortSignal.timeout(PATIENCE_MS));
+  try {
+    assert.equal(await found(), undefined);
+    await rm(dir);
+    assert.deepEqual((await found())?.args, ['-c', 'exec server']);
+  } finally {
+    await guard[Symbol.asyncDispose]();
+    await rm(parent, { recursive: true });
+  }
+});
+
+// N-07
 test('limit npxOutputChars: with longer output, the wrapper runs the server', TIMEOUT, async () => {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-npx-'));
   const flood = join(dir, 'npx');
