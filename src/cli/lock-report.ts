@@ -6,8 +6,8 @@ import { oneLine } from '../peer-text.ts';
 /** The result for one upstream. */
 export interface UpstreamReport {
   readonly id: string;
-  /** `added`: it was not in the lock. `removed`: it is only in the lock. `failed`: it could not be listed. */
-  readonly status: 'equal' | 'changed' | 'added' | 'removed' | 'failed';
+  /** `added`: it was not in the lock. `removed`: it is only in the lock. `off`: it is in the lock and has `lock: off`. `failed`: it could not be listed. */
+  readonly status: 'equal' | 'changed' | 'added' | 'removed' | 'off' | 'failed';
   readonly failure: string | undefined;
   readonly differences: readonly EraDifference[];
 }
@@ -40,6 +40,8 @@ function upstreamLines({ id, status, failure, differences }: UpstreamReport): re
       return [`${id}: NOT LISTED: ${failure ?? ''}`];
     case 'removed':
       return [`${id}: is in the lock, and not in the config`];
+    case 'off':
+      return [`${id}: is in the lock, and has "lock: off" in the config`];
     case 'equal':
       return [`${id}: as in the lock`];
     case 'added':

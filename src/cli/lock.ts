@@ -29,11 +29,16 @@ export interface LockOptions extends StartOptions {
  */
 export async function lock(options: LockOptions): Promise<number> {
   const { check, json, upstream: only } = options;
-  const { config, lockFile: file } = await loadConfig(fileOf(options), {
+  const {
+    config,
+    lockFile: file,
+    disabled,
+  } = await loadConfig(fileOf(options), {
     ...loadOptions(options).preview,
     ignoresLock: true,
   });
   if (only !== undefined && !config.upstreams.some(({ id }) => id === only)) {
+    if (disabled.includes(only)) throw new CliError(EXIT.usage, `upstream "${only}" is disabled; it keeps its pins`);
     const ids = config.upstreams.map(({ id }) => id).join(', ');
     throw new CliError(EXIT.usage, `there is no upstream "${only}"; there are: ${ids}`);
   }
@@ -42,16 +47,25 @@ export async function lock(options: LockOptions): Promise<number> {
     throw new CliError(EXIT.usage, `nothing of upstream "${only}" is pinned: its entry has "lock: off"`);
   }
   const before = await readLock(file, check || only !== undefined);
+  // Reviewed pins wait for the time when their upstream is served again.
+  const stale = only === undefined ? [...(before ?? new Map<string, never>()).keys()] : [];
+  const gone = stale.filter((id) => !disabled.includes(id) && !pinned.some((one) => one.id === id));
+  if (pinned.length === 0 && gone.length === 0) {
+    const report: LockReport = { file, isEqual: true, isWritten: false, upstreams: [] };
+    print(json ? jsonText(report) : 'There is nothing to pin: no upstream is served without "lock: off".\n');
+    return EXIT.ok;
+  }
   if (check && before === undefined) {
     throw new CliError(EXIT.failed, `there is no lock file ${file}; write it with "${COMMAND} lock"`);
   }
   const listed = await listErasOnce({ ...config, upstreams: pinned, profiles: [] });
 
-  const stale = only === undefined ? [...(before ?? new Map<string, never>()).keys()] : [];
-  const gone = stale.filter((id) => !pinned.some((one) => one.id === id));
+  const isOff = (id: string) => config.upstreams.some((one) => one.id === id);
   const upstreams = [
     ...listed.map((one) => reportOf(one, before)),
-    ...gone.map((id): UpstreamReport => ({ id, status: 'removed', failure: undefined, differences: [] })),
+    ...gone.map((id): UpstreamReport => {
+      return { id, status: isOff(id) ? 'off' : 'removed', failure: undefined, differences: [] };
+    }),
   ];
   const isEqual = upstreams.every(({ status }) => status === 'equal');
   const isWritten = !check && (await writeLock(file, before, nextLock(before, listed, gone)));

@@ -7,6 +7,7 @@ import { createMetrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';
 import { countText, print, printError } from './operator/output.ts';
 import { start, type StartOptions } from './start.ts';
+import { isLeftToCallers, LEFT_TO_CALLERS } from './trial-start.ts';
 
 /** Programs may take this long to start, or as long as the config says, because npx and uvx download packages first. */
 const START_MS = 300_000;
@@ -36,8 +37,11 @@ export async function prefetch(options: StartOptions): Promise<number> {
     }
     await core.refresh();
     const status = upstreamStatuses(core);
-    print(status.map((upstream) => `${statusLine(upstream)}\n`).join(''));
-    return status.every(({ state }) => state === 'ready') ? 0 : 1;
+    const lines = status.map((one) =>
+      isLeftToCallers(config, one) ? `${one.id}: ${LEFT_TO_CALLERS}` : statusLine(one),
+    );
+    print(lines.map((line) => `${line}\n`).join(''));
+    return status.every((one) => one.state === 'ready' || isLeftToCallers(config, one)) ? 0 : 1;
   } finally {
     await core.stop();
   }

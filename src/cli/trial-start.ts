@@ -13,6 +13,7 @@ import { unmatchedRuleGlobs } from '../compose/lists/unmatched-globs.ts';
 import { upstreamTransports } from '../compose/transports.ts';
 import { upstreamStatuses } from '../compose/upstream-status.ts';
 import type { Config } from '../config/config.ts';
+import { CALLERS_LISTS, hasCallersLists } from '../config/upstream-config.ts';
 import type { Upstream } from '../gateway/exchange/connection-holder.ts';
 import type { UpstreamStatus } from '../operator/status.ts';
 import { type Era, ERAS } from '../protocol/revisions.ts';
@@ -25,9 +26,17 @@ import { VERSION } from '../version.ts';
 /** The results of a trial start. */
 export interface Trial {
   /** The status of each upstream, in the order of the config, with what clients would not get of its lists. */
-  readonly upstreams: readonly (UpstreamStatus & ListGaps)[];
+  readonly upstreams: readonly (UpstreamStatus & ListGaps & { readonly isForCallers: boolean })[];
   /** Access rules that match nothing in the lists. */
   readonly unmatched: readonly string[];
+}
+
+/** The text for an upstream that {@link isLeftToCallers}. */
+export const LEFT_TO_CALLERS = 'depends on the caller; not started';
+
+/** Returns whether an upstream was not started, because only a principal has credentials for it. */
+export function isLeftToCallers({ upstreams }: Config, { id, state }: UpstreamStatus): boolean {
+  return state === 'configured' && upstreams.some((one) => one.id === id && hasCallersLists(one));
 }
 
 /** Starts every upstream once, reads its lists, and stops it again. Opens no port and does not use the state directory. */
@@ -36,6 +45,7 @@ export function tryStart(config: Config): Promise<Trial> {
     await core.refresh();
     const upstreams = upstreamStatuses(core).map((one) => ({
       ...one,
+      isForCallers: isLeftToCallers(config, one),
       // An upstream that failed is already being started again.
       ...(one.state === 'starting' ? { state: 'failed' as const } : {}),
       ...listGapsOf(one.id, core.offers, core.views),
@@ -82,6 +92,7 @@ async function listEras({ offers }: Core, upstream: Upstream): Promise<EraOffers
     const offer = offers.exactOffer(id, commonKey(era));
     return offer === undefined ? [] : [{ era, offer }];
   });
+  if (found.length === 0 && failures.length === 0) failures.push(`${CALLERS_LISTS}; set "lock: off" for it`);
   return { upstream: id, offers: found, failure: failures.length > 0 ? [...new Set(failures)].join('; ') : undefined };
 }
 
@@ -104,7 +115,7 @@ async function withTrialCore<T>(config: Config, use: (core: Core) => Promise<T>)
   try {
     const log = createLogger('silent');
     const metrics = createMetrics(VERSION);
-    const transports = await upstreamTransports(config, metrics, log);
+    const transports = await upstreamTransports(config, metrics, log, { printerDir: stateDir });
     const core = await startCore({ ...config, stateDir }, metrics, transports, log);
     try {
       return await use(core);

@@ -9,7 +9,7 @@ import { loadConfig, type Loaded, type LoadOptions } from '../config/load.ts';
 import { ConfigError, problemLine } from '../config/document/problem.ts';
 import { missingPrograms } from './missing-programs.ts';
 import { fileOf, loadOptions, type StartOptions } from './start.ts';
-import { type Trial, tryStart } from './trial-start.ts';
+import { LEFT_TO_CALLERS, type Trial, tryStart } from './trial-start.ts';
 import { oneLine } from '../peer-text.ts';
 import { readKeyFile } from '../store/disk/api-key-file.ts';
 import { countText, jsonText, print, printError } from './operator/output.ts';
@@ -48,7 +48,9 @@ export async function validate(options: ValidateOptions): Promise<number> {
       started: new Map(started.map((status) => [status.id, status])),
     };
     const valid = problems.length === 0;
-    const isReady = started.every(({ state, emptyAt }) => state === 'ready' && emptyAt.length === 0);
+    const isReady = started.every(
+      ({ state, emptyAt, isForCallers }) => isForCallers || (state === 'ready' && emptyAt.length === 0),
+    );
     if (json) {
       const report = { valid, ...(valid ? {} : { problems }), ...summary(config, findings), warnings };
       print(jsonText(report));
@@ -106,8 +108,9 @@ function summary(config: Config, { missing, started }: Findings): object {
 
 function startedSummary(status: StartedUpstream | undefined): object {
   if (status === undefined) return {};
-  const { state, reason, tools, prompts, resources, listProblems, emptyAt } = status;
-  return { state, reason: reason ?? null, tools, prompts, resources, listProblems, emptyAt };
+  const { state, tools, prompts, resources, listProblems, emptyAt } = status;
+  const reason = status.isForCallers ? LEFT_TO_CALLERS : (status.reason ?? null);
+  return { state, reason, tools, prompts, resources, listProblems, emptyAt };
 }
 
 function overview(file: string, config: Config, valid: boolean, findings: Findings): string {
@@ -139,6 +142,7 @@ function upstreamText(
   const each = isolation === 'shared' ? 'shared by all' : `one per ${isolation}`;
   const how = `${target.kind}${program}, ${each}, ${start}${required ? ', required' : ''}`;
   if (status === undefined) return missing.has(id) ? `${how}; NOT FOUND` : how;
+  if (status.isForCallers) return `${LEFT_TO_CALLERS}; ${how}`;
   if (status.state !== 'ready') return `FAILED ${status.reason ?? status.state}`;
   return `ready, ${countText(status.tools, 'tool')}, ${countText(status.prompts, 'prompt')}, ${countText(status.resources, 'resource')}; ${how}`;
 }

@@ -14,7 +14,7 @@ import { parseFile } from './parse-file.ts';
 import { LIMITS } from '../limits.ts';
 import { ConfigFiles, configLimitBytes, isJsonFile } from './files/config-files.ts';
 import { type FileProblem, fileProblemText } from './files/ordinary-file.ts';
-import { onChangeOf } from './on-change.ts';
+import { judgeUnpinnable, onChangeOf } from './on-change.ts';
 import { readableSecrets } from './readable-secrets.ts';
 import { places, type Places } from './document/places.ts';
 import { ConfigError, type Problem } from './document/problem.ts';
@@ -25,6 +25,7 @@ import { readRates } from './sections/rates.ts';
 import { type KnownKey, SelectorJudge } from './sections/selector-faults.ts';
 import { checkSection } from './schema/section.ts';
 import { type Setting, settingsOf, type SettingsSource } from './settings.ts';
+import { withProblem } from './upstreams/upstream.ts';
 import { upstreamId } from './upstreams/upstream-id.ts';
 import {
   type ConfigCopy,
@@ -72,6 +73,8 @@ export interface Loaded {
   readonly files: LoadedFiles;
   /** Absolute path of the lock file, also if there is none. */
   readonly lockFile: string;
+  /** Ids of entries that are not served: disabled, or of a type that only its client can run. */
+  readonly disabled: readonly string[];
   /** Returns every setting with its origin, without secrets. */
   readonly settings: () => readonly Setting[];
   /** A copy of the file; undefined for a large file, most of which is the state of a client. */
@@ -130,6 +133,7 @@ function loadFrom(
   const problems: Problem[] = [];
   const settings = readGateway(document, where, problems);
   const { upstreams, keys, wrongEntries, warnings, hasUsable } = readUpstreams(source, problems);
+  const disabled = [...keys.keys()].filter((id) => !upstreams.some((one) => one.id === id));
   // A profile may name an upstream that only the file has. It goes without that upstream.
   if (lastGood !== undefined && 'entries' in own) {
     for (const { key } of own.entries) if (!keys.has(upstreamId(key))) keys.set(upstreamId(key), key);
@@ -163,22 +167,25 @@ function loadFrom(
     warnings.push(...names.warnings);
     if (names.problems.length > 0) throw new ConfigError([...names.problems, ...wrongEntries]);
   }
+  const unpinnable =
+    options.ignoresLock === true ? new Map<string, Problem>() : judgeUnpinnable(source, lock.config, upstreams);
 
   return {
     config: freeze({
       ...configOf(absolute, settings, addresses, where, env),
       ...(lock.config === undefined ? {} : { lock: lock.config }),
-      upstreams,
+      upstreams: upstreams.map((one) => withProblem(one, unpinnable.get(one.id))),
       profiles: profiles.profiles,
       access,
       rates: rates.rates,
     }),
     warnings,
-    problems: wrongEntries.toSorted((a, b) => a.line - b.line || a.column - b.column),
+    problems: [...wrongEntries, ...unpinnable.values()].toSorted((a, b) => a.line - b.line || a.column - b.column),
     files: new Map(
       [absolute, ...where.files, ...source.where.files, lock.file].map((path) => [path, files.stateOf(path)]),
     ),
     lockFile: lock.file,
+    disabled,
     settings: settingsLater({
       document,
       gateway: expandData(['gateway'], valueAt(document.data, ['gateway']) ?? {}, where, 'plain'),

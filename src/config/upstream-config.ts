@@ -50,6 +50,14 @@ export interface UpstreamConfig {
   readonly problem: string | undefined;
 }
 
+/** The text for an upstream whose lists are read for a principal only. */
+export const CALLERS_LISTS = 'its lists depend on the caller';
+
+/** Returns whether each principal has credentials of its own at an upstream, so that nothing is read without a principal. */
+export function hasCallersLists({ target }: Pick<UpstreamConfig, 'target'>): boolean {
+  return target.kind !== 'stdio' && target.auth !== undefined && target.auth.kind !== 'clientCredentials';
+}
+
 export interface UpstreamTimeouts {
   /** From start to the answer to `initialize`. */
   readonly startMs: number;

@@ -165,7 +165,7 @@ test('validate --start prints the lists or the failure of each upstream', BOUNDE
 });
 
 /** A stdio server with these tools. */
-async function serverOf(name: string, tools: readonly object[]): Promise<object> {
+async function serverOf(name: string, tools: readonly object[]) {
   const file = join(dir, `${name}.lists.json`);
   await writeFile(file, JSON.stringify({ tools }));
   return { command: process.execPath, args: [LISTED, file], prefix: '' };
@@ -179,6 +179,16 @@ async function tryConfig(config: object): Promise<Ran> {
   await writeFile(join(dir, 'gaps.json'), JSON.stringify(config));
   return await linkspan(['validate', '--start', '--config', 'gaps.json']);
 }
+
+test('validate --start writes nothing for npx into the state directory', BOUNDED, async () => {
+  const server = await serverOf('npx', [tool('one')]);
+  const { args } = server;
+  const npx = join(dir, 'npx');
+  await writeFile(npx, `#!/bin/sh\nexec "${process.execPath}" "$@"\n`, { mode: 0o700 });
+  const stateDir = join(dir, 'untouched');
+  const { code } = await tryConfig({ mcpServers: { a: { command: npx, args } }, gateway: { stateDir } });
+  assert.deepEqual([code, existsSync(stateDir)], [0, false]);
+});
 
 test('validate --start removes its state directory when a signal ends it', BOUNDED, async () => {
   const temporary = await mkdtemp(join(dir, 'tmp-'));
@@ -216,6 +226,20 @@ test('validate --start names what clients would not see', BOUNDED, async () => {
     assert.match(stderr, line);
   }
   assert.equal(code, 0);
+});
+
+test('validate --start and prefetch leave lists of callers to callers', BOUNDED, async () => {
+  const personal = { url: 'https://personal.invalid/mcp', auth: { kind: 'identity' }, required: true };
+  const config = { mcpServers: { personal }, gateway: { stateDir: join(dir, 'callers') } };
+  const tried = await tryConfig(config);
+  assert.match(tried.stdout, /^ {2}\/mcp\/personal {2}depends on the caller; not started; http, /m);
+  assert.match(tried.stderr, /required: has no use with auth\.kind "identity"/);
+  assert.equal(tried.code, 0);
+  const json = await linkspan(['validate', '--start', '--json', '--config', 'gaps.json']);
+  const [upstream] = JSON.parse(json.stdout).upstreams;
+  assert.partialDeepStrictEqual(upstream, { state: 'configured', reason: 'depends on the caller; not started' });
+  const prefetched = await linkspan(['prefetch', '--config', 'gaps.json']);
+  assert.deepEqual([prefetched.code, prefetched.stdout], [0, 'personal: depends on the caller; not started\n']);
 });
 
 // N-86

@@ -54,6 +54,25 @@ test('a private key means private_key_jwt, and resource: omit names no resource'
 
 test('kind static is the same as no credentials', async () => assert.equal(await authOf('kind: static'), undefined));
 
+test('required has no use with credentials of callers: a warning, no error', async () => {
+  const exchange = CLIENT.replace('clientCredentials', 'exchange');
+  for (const [kind, settings] of [
+    ['identity', 'kind: identity'],
+    ['exchange', `${exchange}, clientSecret: s`],
+  ]) {
+    const text = `mcpServers:\n  up: {${URL_LINE}, required: true, auth: {${settings}}}\n`;
+    const { config, warnings, problems } = await loadText(text);
+    assert.deepEqual([config.upstreams[0]?.required, problems], [false, []]);
+    const expected = `mcpServers.up.required: has no use with auth.kind "${kind}"`;
+    assert.ok(
+      warnings.some((line) => line.includes(expected)),
+      warnings.join('; '),
+    );
+  }
+  const own = `mcpServers:\n  up: {${URL_LINE}, required: true, auth: {${CLIENT}, clientSecret: s}}\n`;
+  assert.equal((await loadText(own)).config.upstreams[0]?.required, true);
+});
+
 const WRONG: readonly (readonly [entry: string, reason: RegExp])[] = [
   [`${URL_LINE}, auth: {kind: password}`, /auth\.kind: expected one of "static"/],
   [`${URL_LINE}, auth: oauth`, /auth: expected a map such as/],

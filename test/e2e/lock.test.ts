@@ -31,6 +31,8 @@ const REWRITTEN = [
 /** A folder with a config, and with the lists of its server `files`. */
 interface Place extends AsyncDisposable {
   readonly dir: string;
+  /** Writes the config with these upstreams besides `files`. */
+  configure(more: object): Promise<void>;
   list(tools: readonly object[], more?: object): Promise<void>;
   linkspan(...args: readonly string[]): Promise<Ran>;
   lockFile(): Promise<string>;
@@ -40,11 +42,15 @@ async function place(more: object = {}): Promise<Place> {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-lock-'));
   const lists = join(dir, 'lists.json');
   const files = { command: process.execPath, args: [LISTED, lists], env: marker() };
-  await writeFile(join(dir, 'config.json'), JSON.stringify({ mcpServers: { files, ...more } }));
+  const configure = (rest: object) => {
+    return writeFile(join(dir, 'config.json'), JSON.stringify({ mcpServers: { files, ...rest } }));
+  };
+  await configure(more);
   const list = (tools: readonly object[], rest: object = {}) => writeFile(lists, JSON.stringify({ tools, ...rest }));
   await list(TOOLS);
   return {
     dir,
+    configure,
     list,
     linkspan: (...args) => runCli([...args, '--config', 'config.json'], dir, { HOME: dir }, 60_000),
     lockFile: () => readFile(join(dir, 'linkspan.lock'), 'utf8'),
@@ -129,6 +135,53 @@ test('lock --upstream refuses an upstream with lock: off, and writes nothing', B
   await assert.rejects(at.lockFile());
   assert.equal((await at.linkspan('lock')).code, 0);
   await refused('--check');
+});
+
+const PERSONAL = { url: 'https://personal.invalid/mcp', auth: { kind: 'identity' } };
+
+// SEC-33
+test('lock fails for lists that depend on the caller, and keeps their entry', BOUNDED, async () => {
+  await using at = await place({ personal: { command: process.execPath, args: [DUAL], env: marker() } });
+  assert.equal((await at.linkspan('lock')).code, 0);
+  const reviewed = await at.lockFile();
+
+  await at.configure({ personal: PERSONAL });
+  for (const more of [[], ['--check']]) {
+    const { code, stdout } = await at.linkspan('lock', ...more);
+    assert.equal(code, 1);
+    assert.match(stdout, /^personal: NOT LISTED: its lists depend on the caller; set "lock: off" for it$/m);
+    assert.equal(await at.lockFile(), reviewed);
+  }
+  await at.configure({ personal: { ...PERSONAL, lock: 'off' } });
+  const checked = await at.linkspan('lock', '--check');
+  assert.equal(checked.code, 1);
+  assert.match(checked.stdout, /^personal: is in the lock, and has "lock: off" in the config$/m);
+  assert.equal((await at.linkspan('lock')).code, 0);
+  assert.doesNotMatch(await at.lockFile(), /personal/);
+});
+
+// SEC-33
+test('a disabled upstream keeps its entry in the lock', BOUNDED, async () => {
+  const dual = { command: process.execPath, args: [DUAL], env: marker() };
+  await using at = await place({ dual });
+  assert.equal((await at.linkspan('lock')).code, 0);
+  const reviewed = await at.lockFile();
+  await at.configure({ dual: { ...dual, disabled: true } });
+  assert.equal((await at.linkspan('lock', '--check')).code, 0);
+  const { code, stdout } = await at.linkspan('lock');
+  assert.deepEqual([code, stdout.includes('dual')], [0, false]);
+  assert.equal(await at.lockFile(), reviewed);
+  const named = await at.linkspan('lock', '--upstream', 'dual');
+  assert.deepEqual([named.code, named.stderr], [2, 'linkspan: upstream "dual" is disabled; it keeps its pins\n']);
+});
+
+test('lock writes no file where every upstream has lock: off', BOUNDED, async () => {
+  await using at = await place({ files: { command: process.execPath, args: [DUAL], env: marker(), lock: 'off' } });
+  for (const more of [[], ['--check']]) {
+    const { code, stdout } = await at.linkspan('lock', ...more);
+    assert.deepEqual([code, stdout], [0, 'There is nothing to pin: no upstream is served without "lock: off".\n']);
+  }
+  await assert.rejects(at.lockFile());
 });
 
 test('a broken lock file is an error with its place, and lock writes it again', BOUNDED, async () => {

@@ -60,7 +60,8 @@ export async function runWorker(): Promise<void> {
 
 /** Returns a loaded config that has no file. */
 function loadedOf({ config }: WorkerSetup): Loaded {
-  return { config, warnings: [], problems: [], files: new Map(), lockFile: '', settings: () => [], copy: undefined };
+  const none = { warnings: [], problems: [], disabled: [], settings: () => [], copy: undefined };
+  return { config, ...none, files: new Map(), lockFile: '' };
 }
 
 async function answered<Value>(run: () => Value | Promise<Value>): Promise<Answered<Value>> {

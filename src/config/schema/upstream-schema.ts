@@ -162,7 +162,11 @@ const OWN = {
   start: oneOf(['eager', 'lazy'])
     .prefault('lazy')
     .describe('Whether the upstream is started with the gateway (`eager`) or at its first use.'),
-  required: flag().prefault(false).describe('Whether the gateway is ready only while this upstream is up.'),
+  required: flag()
+    .prefault(false)
+    .describe(
+      'Whether the gateway is ready only while this upstream is up. Has no effect with `auth.kind` `exchange` or `identity`.',
+    ),
   timeouts: timeouts.prefault({}).describe('Timeouts of the upstream.'),
   concurrency: count(1, 100_000)
     .optional()

@@ -45,6 +45,8 @@ export function readLock(
     const { message, line, column } = thrown;
     return { ...none, problem: { file, line, column, key: '', message } };
   }
+  // A file without pins would say nothing.
+  if (upstreams.every(({ lock }) => lock === 'off')) return none;
   const own = upstreams.filter(({ lock }) => lock !== undefined && lock !== 'off');
   if (settings === undefined && own.length === 0) return none;
   const message = `there is no lock file ${file}; write it with "${COMMAND} lock"`;

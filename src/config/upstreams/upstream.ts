@@ -1,7 +1,13 @@
 import { isRecord } from '../../json/record.ts';
 import type { ClientStyle, EntryPath } from './client-file.ts';
 import { isLoopbackUrl } from '../schema/address.ts';
-import { CLIENT_FEATURES, type ClientFeature, type UpstreamConfig, type UpstreamTimeouts } from '../upstream-config.ts';
+import {
+  CLIENT_FEATURES,
+  type ClientFeature,
+  hasCallersLists,
+  type UpstreamConfig,
+  type UpstreamTimeouts,
+} from '../upstream-config.ts';
 import type { Data, Document } from '../document/document.ts';
 import { type CheckedEntry, checkEntry, place } from './entry.ts';
 import { valueAt } from '../document/expanded.ts';
@@ -52,12 +58,16 @@ export function readUpstream(document: Document, style: ClientStyle, at: EntryPa
 
   const timeouts = timeoutsOf(checked, style, warn);
   if (timeouts.callMs > timeouts.maxMs) return wrong(['timeouts', 'max'], 'is shorter than timeouts.call');
-  const personal = found.target.kind === 'stdio' ? undefined : found.target.auth?.kind;
-  if (entry.isolation === 'shared' && personal !== undefined && personal !== 'clientCredentials') {
+  const isPersonal = hasCallersLists(found);
+  const kind = entry.auth?.kind ?? 'static';
+  if (isPersonal && entry.isolation === 'shared') {
     return wrong(
       ['isolation'],
-      `"shared" is one connection for all, but auth.kind "${personal}" is for each principal; write "principal"`,
+      `"shared" is one connection for all, but auth.kind "${kind}" is for each principal; write "principal"`,
     );
+  }
+  if (isPersonal && entry.required) {
+    warn('required', `has no use with auth.kind "${kind}": no connection is open before a caller needs it; ignored`);
   }
   const include = [entry.includeTools, entry.enabled_tools, toolNames(entry.tools), emptyIsAll(entry.available_tools)];
   const includes = include.filter((list) => list !== undefined);
@@ -100,7 +110,7 @@ function configOf(
     clientFeatures: entry.clientFeatures ?? defaultFeatures(target),
     ...(hosts === undefined ? {} : { elicitationHosts: hosts }),
     start: entry.start,
-    required: entry.required,
+    required: entry.required && !hasCallersLists({ target }),
     timeouts,
     concurrency,
     queue: entry.queue ?? 2 * concurrency,
@@ -134,10 +144,20 @@ function unusable(
   const target = isRemote(raw)
     ? ({ kind: 'http', url: UNUSABLE_URL, headers: {} } as const)
     : ({ kind: 'stdio', command: '', args: [], env: {}, cwd: undefined } as const);
-  const reason = problems.map((problem) => `${problem.message} (${placeText(problem)})`).join('; ');
+  const reason = problems.map(reasonOf).join('; ');
   const { start, connect, firstByte, call, max } = entry.timeouts;
   const timeouts = { startMs: start, connectMs: connect, firstByteMs: firstByte, callMs: call, maxMs: max };
   return { config: configOf(key, { entry }, target, timeouts, undefined, reason), problems, warnings };
+}
+
+/** Returns an upstream that is listed as failed because of this problem; without one, as it is. */
+export function withProblem(upstream: UpstreamConfig, problem: Problem | undefined): UpstreamConfig {
+  if (problem === undefined) return upstream;
+  return { ...upstream, problem: upstream.problem ?? reasonOf(problem) };
+}
+
+function reasonOf(problem: Problem): string {
+  return `${problem.message} (${placeText(problem)})`;
 }
 
 function isRemote(raw: Data | undefined): boolean {

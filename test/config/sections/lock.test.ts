@@ -67,6 +67,43 @@ test('an enforced lock without a file is refused, with its place', async () => {
 });
 
 // SEC-33
+test('an enforced lock fails an upstream whose lists depend on the caller', async () => {
+  const personal = { command: undefined, url: 'https://personal.invalid/mcp', auth: { kind: 'identity' } };
+  const failed = async (gateway: object, more: object = {}, options: Partial<LoadOptions> = {}) => {
+    const { config, problems } = await load(gateway, { ...personal, ...more }, options);
+    const reasons = config.upstreams.map(({ problem = '' }) => problem);
+    assert.equal(reasons[0], '');
+    assert.equal(problems.length, reasons[1] === '' ? 0 : 1);
+    return reasons[1];
+  };
+  writeFileSync(join(dir, 'linkspan.lock'), lockOf('a'));
+  const lock = { onChange: 'refuse' };
+  const depends = /^its lists depend on the caller, .* "(quarantine|refuse)" withholds everything; set "lock: off"/;
+  for (const [gateway, own, place] of [
+    [{ lock }, {}, /c\.json:\d+:\d+, mcpServers\.b\.auth/],
+    [{}, { lock: 'quarantine' }, /c\.json:\d+:\d+, mcpServers\.b\.lock/],
+  ] as const) {
+    const reason = (await failed(gateway, own)) ?? '';
+    assert.match(reason, depends);
+    assert.match(reason, place);
+    assert.equal(await failed(gateway, own, { ignoresLock: true }), '', 'linkspan lock reports it by itself');
+  }
+  assert.equal(await failed({ lock }, { lock: 'off' }), '');
+  assert.equal(await failed({ lock }, { lock: 'warn' }), '');
+  writeFileSync(join(dir, 'linkspan.lock'), lockOf('a', 'b'));
+  assert.equal(await failed({ lock }), '', 'pins of an earlier config are enforced');
+});
+
+test('an enforced lock needs no file where every upstream has lock: off', async () => {
+  writeFileSync(
+    join(dir, 'c.json'),
+    JSON.stringify({ mcpServers: { a: { command: 'x', lock: 'off' } }, gateway: { lock: { onChange: 'refuse' } } }),
+  );
+  const { config, warnings } = await loadConfig(join(dir, 'c.json'), { env: { HOME: dir } });
+  assert.deepEqual([config.lock, warnings], [undefined, []]);
+});
+
+// SEC-33
 test('a broken lock file is refused, with its place, also with warn', async () => {
   writeFileSync(join(dir, 'linkspan.lock'), '{\n<<<<<<< HEAD\n');
   await assert.rejects(load(), /linkspan\.lock:2:1: is not a lock file that can be read/);
