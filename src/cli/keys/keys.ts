@@ -98,7 +98,7 @@ export async function revokeKey(nameOrId: string, options: KeyOptions): Promise<
 /** Prints all keys, without their hashes. Resolves with the exit code. */
 export async function listKeys(options: KeyOptions): Promise<number> {
   await using open = await openKeyStore(options);
-  const [keys, uses] = await Promise.all([open.store.read(), open.store.lastUses()]);
+  const [keys, uses] = await Promise.all([open.isNew === true ? [] : open.store.read(), open.store.lastUses()]);
   const nowMs = Date.now();
   if (options.json) {
     const all = keys.map(({ sha256, ...key }) => {
@@ -139,12 +139,23 @@ function entryOf(entry: StoredKey): StoredKey {
 
 /** Returns the time when a new key expires, as ISO text. */
 function expiryOf(text: string, nowMs: number): string {
-  const atMs = DURATION.test(text) ? nowMs + durationMs(text) : Date.parse(text);
+  const atMs = DURATION.test(text) ? nowMs + durationMs(text) : timeOf(text);
   if (Number.isNaN(atMs))
     throw usage(`--expires: expected a duration such as 90d, or a date such as 2027-01-31, got ${text}`);
   if (atMs <= nowMs) throw usage(`--expires: ${text} is in the past`);
   if (atMs > MAX_TIME_MS) throw usage(`--expires: ${text} ends after the year 9999`);
   return new Date(atMs).toISOString();
+}
+
+/** A date, or a time, of ISO 8601. `Date.parse` takes any number for a year, and the 31st of February for a day of March. */
+const ISO_TIME = /^(\d{4}-\d{2}-\d{2})(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:\d{2})?)?$/;
+
+/** Returns the ms since the epoch; NaN if the text is no time. */
+function timeOf(text: string): number {
+  const [, date = ''] = ISO_TIME.exec(text) ?? [];
+  const day = new Date(date);
+  const isDay = !Number.isNaN(day.getTime()) && day.toISOString().startsWith(date);
+  return isDay ? Date.parse(text) : Number.NaN;
 }
 
 function usage(message: string): CliError {
@@ -164,7 +175,10 @@ function endingAt(key: StoredKey, endMs: number): StoredKey {
 function show(key: string, entry: StoredKey, place: string, isJson: boolean): void {
   const { sha256, ...rest } = entry;
   if (isJson) return print(jsonText({ key, id: keyIdOf({ sha256 }), ...rest }));
-  printError(`Key "${oneLine(entry.name)}" (${keyIdOf(entry)}); its hash is in ${place}. It is shown only now:\n`);
+  const end = entry.expiresAt === undefined ? 'never expires' : `expires at ${entry.expiresAt}`;
+  printError(
+    `Key "${oneLine(entry.name)}" (${keyIdOf(entry)}) ${end}; its hash is in ${place}. It is shown only now:\n`,
+  );
   print(`${key}\n`);
 }
 

@@ -1,3 +1,4 @@
+import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { ApiKeys } from '../../auth/api-key.ts';
 import type { Config } from '../../config/config.ts';
@@ -18,6 +19,8 @@ export interface StoreOptions {
 /** The keys of a config, until they are disposed. */
 interface OpenStore extends AsyncDisposable {
   readonly store: ApiKeyStore;
+  /** True if the key file does not exist yet. */
+  readonly isNew?: boolean;
 }
 
 /**
@@ -63,5 +66,9 @@ function onDisk(file: string, stateDir: string | undefined): OpenStore {
     stateDir,
     watchFile: () => Promise.reject(new Error('commands do not watch keys')),
   });
-  return { store, [Symbol.asyncDispose]: () => Promise.resolve() };
+  return {
+    store,
+    isNew: statSync(file, { throwIfNoEntry: false }) === undefined,
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  };
 }

@@ -6,6 +6,7 @@ import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { COMMAND } from '../../command-name.ts';
+import { StartError } from '../../errors.ts';
 import { changedKeys, type KeyChange, MAX_KEYS, type StoredKey, storedKeySchema } from '../api-key-store.ts';
 import { readOwnFile, REFUSED_MODE } from './own-file.ts';
 import { createFile, makeStateDir, replaceFile } from './state-file.ts';
@@ -25,7 +26,7 @@ const FILE = z.strictObject({
 /**
  * Reads a key file.
  *
- * @throws {Error} with a message for the operator that quotes nothing of the file, if it does not exist, other users can read or write
+ * @throws {StartError} with a message for the operator that quotes nothing of the file, if it does not exist, other users can read or write
  *   it, it is no ordinary file, it is larger than 64 MiB, or an entry is wrong or repeated.
  */
 export async function readKeyFile(path: string): Promise<readonly StoredKey[]> {
@@ -34,12 +35,12 @@ export async function readKeyFile(path: string): Promise<readonly StoredKey[]> {
   if (data === undefined) {
     const [issue] = error.issues;
     const where = issue === undefined || issue.path.length === 0 ? '' : ` at ${issue.path.map(String).join('.')}`;
-    throw new Error(`${path} is not a key file${where}: ${issue?.message ?? 'invalid'}`);
+    throw new StartError(`${path} is not a key file${where}: ${issue?.message ?? 'invalid'}`);
   }
   const hashes = new Set<string>();
   for (const [index, { sha256 }] of data.keys.entries()) {
     if (hashes.has(sha256))
-      throw new Error(`${path} has two entries with the same hash, the later one at keys.${index}`);
+      throw new StartError(`${path} has two entries with the same hash, the later one at keys.${index}`);
     hashes.add(sha256);
   }
   return data.keys;
@@ -52,14 +53,14 @@ async function readText(path: string): Promise<string> {
     mayBeLink: true,
     remedy: `Check its keys, and run: chmod 600 ${path}`,
   });
-  if (text === undefined) throw new Error(`${path} does not exist; make it with: ${COMMAND} key create <name>`);
+  if (text === undefined) throw new StartError(`${path} does not exist; make it with: ${COMMAND} key create <name>`);
   return text;
 }
 
 /**
  * Changes a key file, or makes it. Readers see the old or the new content. Two changes at once run one after the other.
  *
- * @throws {Error} with a message for the operator, if the file cannot be read, used or written.
+ * @throws {StartError} with a message for the operator, if the file cannot be read, used or written.
  */
 export async function changeKeyFile(path: string, decide: (keys: readonly StoredKey[]) => KeyChange): Promise<void> {
   // A symbolic link stays, and its target is replaced.
@@ -69,14 +70,14 @@ export async function changeKeyFile(path: string, decide: (keys: readonly Stored
   const found = await statOf(target);
   const before = found === undefined ? [] : await readKeyFile(target);
   const after = changedKeys(before, decide(before));
-  if (after.length > MAX_KEYS) throw new Error(`a key file holds at most ${MAX_KEYS} keys`);
+  if (after.length > MAX_KEYS) throw new StartError(`a key file holds at most ${MAX_KEYS} keys`);
   const lines = after.map((key, index) => `    ${JSON.stringify(key)}${index + 1 < after.length ? ',' : ''}\n`);
   try {
     // The gateway may be another user, that reads the file by its group.
     await replaceFile(target, ['{\n  "version": 1,\n  "keys": [\n', ...lines, '  ]\n}\n'], found);
   } catch (thrown) {
     if (found === undefined || !isCode(thrown, 'EPERM')) throw thrown;
-    throw new Error(
+    throw new StartError(
       `${target} is unchanged: this user cannot keep its group; run the command as root or as a member of the group`,
       {
         cause: thrown,
@@ -100,7 +101,7 @@ async function lock(path: string): Promise<AsyncDisposable> {
     const { mtimeMs } = await stat(path).catch(() => ({ mtimeMs: Date.now() }));
     if (Date.now() - mtimeMs > LOCK_STALE_MS) await rm(path, { force: true });
     else if (performance.now() > lateMs)
-      throw new Error(`another command changes the keys; if none does, remove ${path}`);
+      throw new StartError(`another command changes the keys; if none does, remove ${path}`);
     else await sleep(LOCK_POLL_MS);
   }
   return { [Symbol.asyncDispose]: () => rm(path, { force: true }) };

@@ -1,3 +1,4 @@
+import { StartError } from '../../errors.ts';
 import { jsonOf } from '../../json/record.ts';
 import { z } from 'zod';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -64,7 +65,8 @@ export class RedisApiKeyStore implements ApiKeyStore {
   async read(): Promise<readonly StoredKey[]> {
     const version = await this.#readVersion();
     if (version === this.#version) return this.#keys;
-    if (version === '' && this.#keys.length > 0) throw new Error(`${this.place} has lost its API keys; make new ones`);
+    if (version === '' && this.#keys.length > 0)
+      throw new StartError(`${this.place} has lost its API keys; make new ones`);
     return (await this.#readAll()).keys;
   }
 
@@ -109,7 +111,7 @@ export class RedisApiKeyStore implements ApiKeyStore {
     const text = this.#box.open(this.#sealedName(id), sealed);
     const { data } = storedKeySchema.safeParse(text === undefined ? undefined : jsonOf(text));
     if (data !== undefined && data.sha256.startsWith(id)) return data;
-    throw new Error(
+    throw new StartError(
       `${this.place} has an API key (${id}) that gateway.redis.wrappingKeys do not open, or that was changed`,
     );
   }
@@ -123,7 +125,7 @@ export class RedisApiKeyStore implements ApiKeyStore {
     for (let attempt = 0; attempt < TRIES; attempt++) {
       const { version, keys } = await this.#readAll();
       const { add = [], remove = [] } = decide(keys);
-      if (keys.length + add.length > MAX_KEYS) throw new Error(`Redis holds at most ${MAX_KEYS} API keys`);
+      if (keys.length + add.length > MAX_KEYS) throw new StartError(`Redis holds at most ${MAX_KEYS} API keys`);
       const removed = remove.map(keyIdOf);
       const added = add.flatMap((key) => [
         keyIdOf(key),
@@ -152,6 +154,6 @@ export class RedisApiKeyStore implements ApiKeyStore {
   }
 }
 
-function busy(): Error {
-  return new Error('other commands change the API keys all the time');
+function busy(): StartError {
+  return new StartError('other commands change the API keys all the time');
 }

@@ -80,6 +80,9 @@ const REFUSED: readonly (readonly [args: readonly string[], code: number, messag
   [['create', 'a\u001bb'], 2, /name: expected text without control characters/],
   [['create', 'x', '--groups', 'a,,b'], 2, /groups\.1/],
   [['create', 'x', '--expires', 'soon'], 2, /--expires: expected a duration such as 90d/],
+  [['create', 'x', '--expires', '45'], 2, /--expires: expected a duration such as 90d/],
+  [['create', 'x', '--expires', '2099-02-30'], 2, /--expires: expected a duration such as 90d/],
+  [['create', 'x', '--expires', '1 Jan 2099'], 2, /--expires: expected a duration such as 90d/],
   [['create', 'x', '--expires', '2020-01-01'], 2, /--expires: 2020-01-01 is in the past/],
   [['create', 'x', '--expires', '999999999999d'], 2, /--expires: 999999999999d ends after the year 9999/],
   [['create', 'x', '--expires', '9999999d'], 2, /--expires: 9999999d ends after the year 9999/],
@@ -100,6 +103,32 @@ for (const [args, code, message] of REFUSED) {
     assert.equal(await readFile(file(), 'utf8'), before);
   });
 }
+
+test('key create says when the key expires, and takes a date or a time', OPTIONS, async () => {
+  for (const [when, expected] of [
+    ['2099-01-31', 'expires at 2099-01-31T00:00:00.000Z'],
+    ['2099-01-31T12:00:00+02:00', 'expires at 2099-01-31T10:00:00.000Z'],
+  ] as const) {
+    const { stderr } = await key('create', `until ${when}`, '--expires', when);
+    assert.ok(stderr.includes(expected), stderr);
+  }
+  assert.match((await key('create', 'for ever')).stderr, / never expires; its hash is in /);
+});
+
+test('key list of a file that does not exist lists nothing', OPTIONS, async () => {
+  const { code, stdout, stderr } = await runCli(['key', 'list', '--file', 'none.json', '--json'], dir, {}, 20_000);
+  assert.deepEqual([code, stderr], [0, '']);
+  assert.deepEqual(JSON.parse(stdout), { place: join(dir, 'none.json'), keys: [] });
+});
+
+test('a broken key file fails a command in one line, without a stack', OPTIONS, async () => {
+  await writeFile(join(dir, 'broken.json'), '{"version": 2}', { mode: 0o600 });
+  for (const args of [['list'], ['create', 'ann'], ['rotate', 'ann'], ['revoke', 'ann']]) {
+    const { code, stdout, stderr } = await runCli(['key', ...args, '--file', 'broken.json'], dir, {}, 20_000);
+    assert.deepEqual([code, stdout], [1, '']);
+    assert.match(stderr, /^linkspan: \S+broken\.json is not a key file at version: [^\n]*\n$/);
+  }
+});
 
 test('a config without a key file says which setting is missing', OPTIONS, async () => {
   const { code, stderr } = await runCli(['key', 'list', '--config', 'without.json'], dir, {}, 20_000);
