@@ -49,35 +49,41 @@ interface Side {
   readonly gateway: OfflineGateway;
 }
 
+type Items = ReadonlyMap<string, Item>;
+
 function changesBetween(before: Side, after: Side): readonly Change[] {
   const principals = new Map([...principalsOf(before.config), ...principalsOf(after.config)]);
-  const endpoints = new Set(['', ...endpointsOf(before.config), ...endpointsOf(after.config)]);
+  const endpoints = [...new Set([...before.gateway.views.keys(), ...after.gateway.views.keys()])];
+  const both = endpoints.map((endpoint) => ({
+    endpoint,
+    old: itemsAt(before, endpoint),
+    now: itemsAt(after, endpoint),
+  }));
   return [...principals].flatMap(([principal, who]) =>
-    [...endpoints].flatMap((endpoint) => {
-      const [old, now] = [before, after].map((side) => effectsOf(side, who, endpoint));
-      const items = new Set([...(old?.keys() ?? []), ...(now?.keys() ?? [])]);
-      return [...items].toSorted().flatMap((item): Change[] => {
-        const [one, other] = [old?.get(item) ?? 'deny', now?.get(item) ?? 'deny'];
+    both.flatMap(({ endpoint, old, now }) => {
+      const [olds, news] = [effectsOf(before, who, endpoint, old), effectsOf(after, who, endpoint, now)];
+      return [...new Set([...old.keys(), ...now.keys()])].toSorted().flatMap((item): Change[] => {
+        const [one, other] = [olds.get(item) ?? 'deny', news.get(item) ?? 'deny'];
         return one === other ? [] : [{ principal, endpoint, item, before: one, after: other }];
       });
     }),
   );
 }
 
-function endpointsOf({ access }: Config): readonly string[] {
-  return access?.grants.flatMap(({ endpoints }) => endpoints ?? []) ?? [];
+function itemsAt({ gateway }: Side, endpoint: string): Items {
+  const view = gateway.views.get(endpoint);
+  return new Map(view === undefined ? [] : itemsOf(gateway.catalog(view)));
 }
 
 /** Returns the effect for each item of an endpoint. */
-function effectsOf({ gateway }: Side, who: Principal, endpoint: string): ReadonlyMap<string, Decision['effect']> {
-  const view = gateway.views.get(endpoint);
-  const effects = new Map<string, Decision['effect']>();
-  if (view === undefined) return effects;
+function effectsOf(
+  { gateway }: Side,
+  who: Principal,
+  endpoint: string,
+  items: Items,
+): ReadonlyMap<string, Decision['effect']> {
   const rights = gateway.gate.rightsOf(who, endpoint);
-  for (const [name, item] of itemsOf(gateway.catalog(view))) {
-    effects.set(name, rights === undefined ? 'allow' : rights.decide(item).effect);
-  }
-  return effects;
+  return new Map([...items].map(([name, item]) => [name, rights === undefined ? 'allow' : rights.decide(item).effect]));
 }
 
 /** Yields each item of a catalog with its kind and published name. */
@@ -150,8 +156,17 @@ const SHOWN: Readonly<Record<Decision['effect'], string>> = { allow: 'all calls'
 
 function textOf(changes: readonly Change[]): string {
   if (changes.length === 0) return 'Nobody loses or gains anything that the last lists have.\n';
-  const lines = changes.map(({ principal, endpoint, item, before, after }) => {
-    const at = endpointPath(endpoint);
+  // A change at several endpoints is one line.
+  const lineByChange = new Map<string, Change & { readonly endpoints: string[] }>();
+  for (const change of changes) {
+    const { principal, endpoint, item, before, after } = change;
+    const key = JSON.stringify([principal, item, before, after]);
+    const known = lineByChange.get(key);
+    if (known === undefined) lineByChange.set(key, { ...change, endpoints: [endpointPath(endpoint)] });
+    else known.endpoints.push(endpointPath(endpoint));
+  }
+  const lines = [...lineByChange.values()].map(({ principal, endpoints, item, before, after }) => {
+    const at = endpoints.join(', ');
     if (before === 'deny') return `+ ${principal} at ${at} gains ${item} (${SHOWN[after]})`;
     if (after === 'deny') return `- ${principal} at ${at} loses ${item}`;
     return `~ ${principal} at ${at}: ${item}, from ${SHOWN[before]} to ${SHOWN[after]}`;

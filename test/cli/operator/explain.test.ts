@@ -158,6 +158,29 @@ test('policy diff prints the items that principals lose or gain, and exits with 
   });
 });
 
+test('policy diff compares the endpoints of upstreams and profiles', BOUNDED, async () => {
+  const profiles = (excludeTools: readonly string[]) => ({ profiles: { few: { upstreams: ['local'], excludeTools } } });
+  const files = [
+    await configWith('all.json', (access) => access, profiles([])),
+    await configWith('fewer.json', (access) => access, profiles(['local__pid'])),
+    await configWith(
+      'none.json',
+      ({ roles, ...rest }) => ({ ...rest, roles: { ...roles, dev: { upstreams: ['other'] } } }),
+      profiles([]),
+    ),
+  ];
+  const [all = '', fewer = '', none = ''] = files;
+  const diff = async (...two: string[]) =>
+    (await runCli(['policy', 'diff', ...two], folder, { HOME: folder }, 30_000)).stdout;
+  assert.equal(
+    await diff(all, fewer),
+    '- group dev at /mcp/few loses tool local__pid\n- key ci at /mcp/few loses tool local__pid\n',
+  );
+  const lost = await diff(all, none);
+  assert.match(lost, /^- group dev at \/mcp, \/mcp\/few loses tool local__pid$/m);
+  assert.match(lost, /^- group dev at \/mcp\/local loses tool pid$/m);
+});
+
 test('commands that read the last lists say that those of replicas are in Redis', BOUNDED, async () => {
   const { mcpServers, gateway: own }: { mcpServers: object; gateway: object } = JSON.parse(
     await readFile(gateway.configFile, 'utf8'),
