@@ -2,9 +2,10 @@ import { isRecord, jsonOf } from '../../json/record.ts';
 import { readFileSync } from 'node:fs';
 import { explain as explainItem } from '../../compose/admin/explain.ts';
 import { openOffline } from '../../compose/offline.ts';
-import { readPrincipal } from '../../config/sections/described-principal.ts';
+import { readPrincipal } from '../../compose/admin/read-principal.ts';
 import { configFile } from '../../config/find-file.ts';
 import { loadConfig } from '../../config/load.ts';
+import { hasCallersLists } from '../../config/upstream-config.ts';
 import { loadOptions } from '../start.ts';
 import { explainAnswer, type ExplainAnswer } from '../../operator/admin/answers.ts';
 import { readKeys } from '../keys/open-store.ts';
@@ -66,7 +67,13 @@ async function explainOffline({ as, args, ...asked }: Asked, options: ExplainOpt
   const keys = isKey ? await readKeys(config) : undefined;
   const principal = readPrincipal(as, (key) => keys?.groupsOf(key, Date.now()) ?? []);
   if (typeof principal === 'string') throw new CliError(EXIT.usage, `--as: ${principal}`);
-  const parts = { view, catalog: gateway.catalog(view), gate: gateway.gate, lifecycleOf: () => undefined };
+  const parts = {
+    view,
+    catalog: gateway.catalog(view),
+    gate: gateway.gate,
+    lifecycleOf: () => undefined,
+    hasCallersLists: (id: string) => config.upstreams.some((one) => one.id === id && hasCallersLists(one)),
+  };
   const answer = explainItem(parts, { ...asked, principal, args });
   if (answer.effect === 'unknown' && gateway.doubt !== undefined) printError(`warning: ${gateway.doubt}\n`);
   return answer;

@@ -3,7 +3,8 @@ import type { Logger } from 'pino';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { View } from '../../catalog/view.ts';
 import type { LogLevel } from '../../config/config.ts';
-import { type GroupsOfKey, readPrincipal } from '../../config/sections/described-principal.ts';
+import { hasCallersLists } from '../../config/upstream-config.ts';
+import { type GroupsOfKey, readPrincipal } from './read-principal.ts';
 import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
 import type { StatusAnswer, UpstreamAnswer } from '../../operator/admin/answers.ts';
 import { stateOf } from '../../operator/admin/config-answers.ts';
@@ -110,8 +111,10 @@ export function createAdminPort(source: AdminSource): AdminPort {
       const principal = readPrincipal(as, source.groupsOfKey);
       if (typeof principal === 'string') throw new AdminError('invalid-request', `as: ${principal}`);
       const lifecycleOf = (id: string) => upstreamOf(id).lifecycle;
+      const isCallers = (id: string) => hasCallersLists(upstreamOf(id).config);
       const catalog = wholeCatalog(view, 'legacy');
-      return explain({ view, catalog, gate: core.gate, lifecycleOf }, { ...query, principal });
+      const parts = { view, catalog, gate: core.gate, lifecycleOf, hasCallersLists: isCallers };
+      return explain(parts, { ...query, principal });
     },
     clients: () => clientsAnswerOf(core),
     sessions: () => sessionsAnswerOf(core, performance.now()),

@@ -1,8 +1,9 @@
 import { type Catalog, resolvePrompt, resolveResource, resolveTool, sourceByName } from '../../catalog/catalog.ts';
-import { isWithheldUri } from '../../catalog/resources/resources.ts';
-import type { View } from '../../catalog/view.ts';
+import { isListedBy, isWithheldUri, type Resolution } from '../../catalog/resources/resources.ts';
+import type { View, ViewUpstream } from '../../catalog/view.ts';
 import { ownerByPrefix } from '../../gateway/calls/availability.ts';
 import { type Gate, hintsOf } from '../../gateway/exchange/gate.ts';
+import { restrictionOf } from '../../gateway/lists/rights-restriction.ts';
 import type { ExplainRequest } from '../../operator/admin/admin-port.ts';
 import type { ExplainAnswer } from '../../operator/admin/answers.ts';
 import { type Item, NO_HINTS, type Reason } from '../../policy/decide.ts';
@@ -23,10 +24,14 @@ export interface ExplainParts {
   readonly gate: Gate;
   /** Returns the state of an upstream; undefined if no gateway runs. */
   readonly lifecycleOf: (upstream: string) => Lifecycle | undefined;
+  /** Returns whether each principal gets lists of its own from an upstream, so that the catalog has none of them. */
+  readonly hasCallersLists: (upstream: string) => boolean;
 }
 
 /** An item, and the reason why clients do not get it, in detail and in short. */
 interface Found extends Pick<ExplainAnswer, 'upstream' | 'upstreamName'> {
+  /** True for a resource that its upstream gets although it does not list it. */
+  readonly isUnlisted?: boolean;
   readonly left?: { readonly text: string; readonly why: string } | undefined;
 }
 
@@ -48,15 +53,17 @@ export function explain(parts: ExplainParts, query: ExplainQuery): ExplainAnswer
       reasons.push({ about: 'upstream', text });
     }
     const isWithheld = kind === 'resource' && isWithheldUri(parts.catalog.resources, view.upstreams, name);
-    reasons.push({ about: 'list', text: isWithheld ? WITHHELD : 'no upstream of this endpoint lists it' });
+    const unknown = upstreamsOfCallers(parts, query, owner).map(callersText);
+    const texts = isWithheld ? [WITHHELD] : unknown.length > 0 ? unknown : ['no upstream of this endpoint lists it'];
+    reasons.push(...texts.map((text) => ({ about: 'list' as const, text })));
     return { ...asked, effect: 'unknown', isListed: false, reasons };
   }
-  const { upstream = '', upstreamName = '', left } = found;
+  const { upstream = '', upstreamName = '', left, isUnlisted = false } = found;
   const lifecycle = lifecycleOf(upstream);
   if (lifecycle !== undefined) {
     reasons.push({ about: 'upstream', text: `upstream "${upstream}" is ${stateText(lifecycle)}` });
   }
-  reasons.push({ about: 'list', text: left?.text ?? `upstream "${upstream}" lists it as "${upstreamName}"` });
+  reasons.push({ about: 'list', text: left?.text ?? listText(parts, found) });
   const { decision, listed, rules } = decided(parts, query, { upstream, upstreamName });
   for (const { rule, file, line, effect, outcome } of rules) {
     const about = outcome === 'other' ? 'is about other items' : `its condition: ${outcome}`;
@@ -64,7 +71,7 @@ export function explain(parts: ExplainParts, query: ExplainQuery): ExplainAnswer
   }
   reasons.push({ about: 'decision', text: left?.why ?? decision.why });
   const effect = left === undefined ? decision.effect : 'deny';
-  const isListed = left === undefined && listed;
+  const isListed = left === undefined && listed && !isUnlisted;
   return {
     ...asked,
     upstream,
@@ -80,13 +87,39 @@ function stateText({ phase, reason }: Lifecycle): string {
   return reason === undefined ? phase : `${phase} (${reason})`;
 }
 
+/** Returns the upstreams that may list an unknown name for the caller. @param owner the upstream whose prefix the name has. */
+function upstreamsOfCallers(
+  { view, hasCallersLists }: ExplainParts,
+  { kind }: ExplainQuery,
+  owner: string | undefined,
+): readonly string[] {
+  const isBare = ({ prefix, rawUris }: ViewUpstream) => (kind === 'resource' ? rawUris : prefix === '');
+  const possible = owner === undefined ? view.upstreams.filter(isBare).map(({ id }) => id) : [owner];
+  return possible.filter(hasCallersLists);
+}
+
+function callersText(upstream: string): string {
+  return `the lists of upstream "${upstream}" depend on the caller, and are not known here`;
+}
+
+function listText({ hasCallersLists }: ExplainParts, { upstream = '', upstreamName = '', isUnlisted }: Found): string {
+  if (isUnlisted !== true) return `upstream "${upstream}" lists it as "${upstreamName}"`;
+  return hasCallersLists(upstream)
+    ? callersText(upstream)
+    : `upstream "${upstream}" gets it as "${upstreamName}", and does not list it`;
+}
+
 const WITHHELD = 'the lock withholds it';
 
 /** Returns where an item is; undefined if no upstream lists it. */
-function find({ catalog }: ExplainParts, { kind, name, view }: ExplainQuery): Found | undefined {
+function find(parts: ExplainParts, { principal, kind, name, view }: ExplainQuery): Found | undefined {
+  const { catalog } = parts;
   if (kind === 'resource') {
-    const resource = resolveResource(catalog, name);
-    if (resource.kind === 'one') return { upstream: resource.upstream, upstreamName: resource.uri };
+    const resource = locate(parts, principal, name);
+    if (resource.kind === 'one') {
+      const { upstream, uri } = resource;
+      return { upstream, upstreamName: uri, isUnlisted: !isListedBy(catalog.resources, upstream, uri) };
+    }
     return resource.kind === 'none' ? findQuarantined(catalog, kind, name) : undefined;
   }
   const { items } = catalogAnswerOf(catalog, { view, era: 'legacy', upstream: undefined });
@@ -100,6 +133,17 @@ function find({ catalog }: ExplainParts, { kind, name, view }: ExplainQuery): Fo
   const { upstream, upstreamName = name, status, why = '' } = item;
   const left = status === 'filtered' ? { text: `filtered: ${why}`, why: 'the config leaves it out' } : undefined;
   return { upstream, upstreamName, left };
+}
+
+/** Finds a resource for a principal, as its restricted catalog does; else one that the policy denies. */
+function locate({ catalog, gate, view }: ExplainParts, principal: Principal, uri: string): Resolution {
+  const rights = gate.rightsOf(principal, view.id);
+  if (rights === undefined) return resolveResource(catalog, uri);
+  const isWhole = view.upstreams.every(({ id }) => rights.isWhole(id));
+  // A restricted catalog has no fallback, which would tell an unknown URI from a hidden one.
+  const shown = isWhole ? catalog : { ...catalog, fallback: undefined };
+  const allowed = resolveResource({ ...shown, restriction: restrictionOf(rights) }, uri);
+  return allowed.kind === 'one' ? allowed : resolveResource(shown, uri);
 }
 
 /** Returns the item that would have a name or URI if it were not quarantined, or withheld by the lock. */

@@ -35,7 +35,7 @@ export interface OperatorCall {
 
 /** A question of an operator: may this principal use an item? */
 export interface ExplainRequest {
-  /** The description of the principal; see `readPrincipal` in `config/sections/described-principal.ts`. */
+  /** The description of the principal; see `readPrincipal` in `compose/admin/read-principal.ts`. */
   readonly as: unknown;
   readonly view: string;
   readonly kind: 'tool' | 'prompt' | 'resource';

@@ -5,7 +5,7 @@ import type { View } from '../../../src/catalog/view.ts';
 import { explain } from '../../../src/compose/admin/explain.ts';
 import { Gate } from '../../../src/gateway/exchange/gate.ts';
 import { RawObject } from '../../../src/json/json.ts';
-import { bare, catalogOf, tool, upstream, view } from '../../catalog/fixtures.ts';
+import { bare, catalogOf, resource, tool, upstream, view } from '../../catalog/fixtures.ts';
 import { accessOf, keyOf } from '../../policy/policies.ts';
 
 const GATE = new Gate(
@@ -13,9 +13,16 @@ const GATE = new Gate(
   [],
 );
 
-/** Returns the texts of the reasons, after effect and listing. */
-function explained(shown: View, offers: Readonly<Record<string, Partial<Offer>>>, name: string): readonly string[] {
-  const parts = { view: shown, catalog: catalogOf(shown, offers), gate: GATE, lifecycleOf: () => undefined };
+/** Returns the texts of the reasons, after effect and listing. @param callers the upstreams whose lists depend on the caller. */
+function explained(
+  shown: View,
+  offers: Readonly<Record<string, Partial<Offer>>>,
+  name: string,
+  gate = GATE,
+  callers: readonly string[] = [],
+): readonly string[] {
+  const hasCallersLists = (id: string) => callers.includes(id);
+  const parts = { view: shown, catalog: catalogOf(shown, offers), gate, lifecycleOf: () => undefined, hasCallersLists };
   const kind = name.includes(':') ? 'resource' : 'tool';
   const { effect, isListed, reasons } = explain(parts, {
     principal: keyOf('ada'),
@@ -80,4 +87,53 @@ test('explain says that a tool is listed though a later one of its name is quara
     'x',
   );
   assert.deepEqual([effect, list], ['allow, listed', 'upstream "a" lists it as "x"']);
+});
+
+const SOME = new Gate(
+  accessOf({ some: { upstreams: undefined, tools: ['*'], resources: ['file:///*'] } }, [
+    { roles: ['some'], anyone: true },
+  ]),
+  [],
+);
+const ALL = new Gate(accessOf({ all: { upstreams: undefined } }, [{ roles: ['all'], anyone: true }]), []);
+
+test('explain sends an unlisted URI to the only upstream, unless rules hide some', () => {
+  const shown = view([bare('notes')]);
+  const offers = { notes: { resources: [resource('file:///a'), resource('note:///a')] } };
+  const [effect, list] = explained(shown, offers, 'file:///unlisted', ALL);
+  const gets = 'upstream "notes" gets it as "file:///unlisted", and does not list it';
+  assert.deepEqual([effect, list], ['allow, not listed', gets]);
+  const unknown = ['unknown, not listed', 'no upstream of this endpoint lists it'];
+  assert.deepEqual(explained(shown, offers, 'file:///unlisted', SOME), unknown);
+  assert.equal(explained(shown, offers, 'file:///a', SOME)[0], 'allow, listed');
+  assert.equal(explained(shown, offers, 'note:///a', SOME)[0], 'deny, not listed');
+});
+
+test('explain finds the one upstream that may be used of two with the same URI', () => {
+  const gate = new Gate(accessOf({ b: { upstreams: ['b'] } }, [{ roles: ['b'], anyone: true }]), []);
+  const resources = [resource('file:///a')];
+  const [effect, list] = explained(
+    view([upstream('a'), upstream('b')]),
+    { a: { resources }, b: { resources } },
+    'file:///a',
+    gate,
+  );
+  assert.deepEqual([effect, list], ['allow, listed', 'upstream "b" lists it as "file:///a"']);
+});
+
+test('explain says that lists depend on the caller', () => {
+  const shown = view([upstream('own'), upstream('notes')]);
+  const depends = 'the lists of upstream "own" depend on the caller, and are not known here';
+  const unlisted = 'no upstream of this endpoint lists it';
+  for (const [name, text] of [
+    ['own__read', depends],
+    ['notes__other', unlisted],
+    ['read', unlisted],
+  ] as const) {
+    assert.deepEqual(explained(shown, LOCKED, name, GATE, ['own']), ['unknown, not listed', text], name);
+  }
+  const ofUri = explained(shown, LOCKED, 'own+file:///a', GATE, ['own']);
+  assert.deepEqual(ofUri, ['allow, not listed', depends, 'rule "all" allows it']);
+  const [, list] = explained(view([bare('own'), bare('notes')]), LOCKED, 'any', GATE, ['own']);
+  assert.equal(list, depends);
 });

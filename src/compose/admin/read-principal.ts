@@ -1,0 +1,39 @@
+import { principalOf } from '../../auth/token-claims.ts';
+import { describedSchema } from '../../config/schema/access-schema.ts';
+import { describedPrincipal } from '../../config/sections/described-principal.ts';
+import { isRecord } from '../../json/record.ts';
+import type { Principal } from '../../policy/principal.ts';
+
+/** Members of the payload of a token, one of which says who calls. Descriptions have none of them. */
+const TOKEN_MEMBERS = ['sub', 'client_id', 'azp', 'appid', 'cid'];
+
+/** Returns the principal of a token as the edge does, by its payload; undefined if it names neither a subject nor a client. */
+function ofToken(payload: Readonly<Record<string, unknown>>): Principal | undefined {
+  const { iss } = payload;
+  const principal = principalOf(payload, typeof iss === 'string' ? iss : '', 0);
+  return principal === undefined ? undefined : { ...principal, key: 'described' };
+}
+
+/** Returns the groups of the API keys of a name, or the reason why there are none to return. */
+export type GroupsOfKey = (name: string) => readonly string[] | string;
+
+/**
+ * Reads the description of a principal: the payload of a token, or a map with `key`, `groups`, `scopes`, `subject`, `issuer`, `client` and
+ * `claims`. A key without `groups` has those that it has now. Returns the reason if it is neither, or there is no such key.
+ */
+export function readPrincipal(value: unknown, groupsOfKey: GroupsOfKey): Principal | string {
+  if (isRecord(value) && TOKEN_MEMBERS.some((member) => member in value)) {
+    return ofToken(value) ?? 'the token names neither a subject nor a client';
+  }
+  const checked = describedSchema.safeParse(value);
+  if (!checked.success) {
+    return checked.error.issues
+      .map(({ path, message }) => [path.join('.'), message].filter(Boolean).join(': '))
+      .join('; ');
+  }
+  const { key } = checked.data;
+  const isGiven = typeof value === 'object' && value !== null && 'groups' in value;
+  if (key === undefined || isGiven) return describedPrincipal(checked.data);
+  const groups = groupsOfKey(key);
+  return typeof groups === 'string' ? groups : describedPrincipal({ ...checked.data, groups: [...groups] });
+}
