@@ -1,3 +1,4 @@
+import { changedNumber } from '../../json/changed-number.ts';
 import { isRecord, jsonOf, memberOf } from '../../json/record.ts';
 import { COMMAND } from '../../command-name.ts';
 import { toolCallAnswer, type ToolCallAnswer } from '../../operator/admin/answers.ts';
@@ -34,7 +35,7 @@ export async function call(tool: string, args: readonly string[], options: CallC
   if (options.json) print(jsonText(answer));
   else {
     printError(`called as ${oneLine(answer.as)}, ${answer.seconds.toFixed(2)} s\n`);
-    if (answer.error === undefined) print(resultText(answer.result));
+    if (answer.error === undefined) print(resultText(answer));
     else printError(`linkspan: ${oneLine(failureText(answer.error))}\n`);
   }
   return codeOf(answer);
@@ -56,7 +57,7 @@ function codeOf({ outcome }: ToolCallAnswer): number {
 export function argumentsOf(args: readonly string[]): Record<string, unknown> {
   const [first] = args;
   if (args.length === 1 && first?.trimStart().startsWith('{') === true) {
-    const value = jsonOf(first);
+    const value = exactJsonOf(first);
     if (isRecord(value)) return { ...value };
     throw new CliError(EXIT.usage, 'the arguments are no JSON object; write one, or name=value for each');
   }
@@ -64,18 +65,28 @@ export function argumentsOf(args: readonly string[]): Record<string, unknown> {
     const at = arg.indexOf('=');
     if (at < 1) throw new CliError(EXIT.usage, `expected name=value or one JSON object, got ${JSON.stringify(arg)}`);
     const text = arg.slice(at + 1);
-    const value = jsonOf(text);
+    const value = exactJsonOf(text);
     return [arg.slice(0, at), value === undefined ? text : value];
   });
   return Object.fromEntries(pairs);
 }
 
+/** As {@link jsonOf}. @throws {CliError} if a number would be sent as another one. */
+function exactJsonOf(text: string): unknown {
+  const value = jsonOf(text);
+  const changed = value === undefined ? undefined : changedNumber(text);
+  if (changed === undefined) return value;
+  const message = `the number ${changed} would be sent as ${Number(changed)}; send it as text, such as name='"${changed}"'`;
+  throw new CliError(EXIT.usage, message);
+}
+
 /** Returns the texts of a result; the whole result as JSON if it has other content. */
-function resultText(result: unknown): string {
+function resultText({ result, resultText: exact }: ToolCallAnswer): string {
   const content = memberOf(result, 'content');
-  if (!Array.isArray(content) || content.length === 0) return jsonText(result);
+  const whole = exact === undefined ? jsonText(result) : `${exact}\n`;
+  if (!Array.isArray(content) || content.length === 0) return whole;
   const texts = content.map((part: unknown) => memberOf(part, 'text'));
-  if (!texts.every((text) => typeof text === 'string')) return jsonText(result);
+  if (!texts.every((text) => typeof text === 'string')) return whole;
   // Line breaks are the tool's own; other control characters could change the terminal.
   return `${texts.map((text) => text.split('\n').map(oneLine).join('\n')).join('\n')}\n`;
 }

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { Front, ModernCaller } from '../../gateway/front.ts';
+import { changedNumber } from '../../json/changed-number.ts';
 import { RawObject } from '../../json/json.ts';
 import type { OperatorCall } from '../../operator/admin/admin-port.ts';
 import type { ToolCallAnswer } from '../../operator/admin/answers.ts';
@@ -16,7 +17,7 @@ const MS = 1_000;
  * @param signal cancels the call.
  */
 export async function callAsOperator(
-  front: Front,
+  front: Pick<Front, 'handleModernRequest'>,
   operator: string,
   { tool, arguments: args, view }: OperatorCall,
   signal: AbortSignal,
@@ -41,7 +42,7 @@ const CLIENT_INFO = RawObject.of({ name: 'linkspan call', version: VERSION });
 
 /** Sends one request, and resolves with its answer. @param signal cancels it. */
 async function send(
-  front: Front,
+  front: Pick<Front, 'handleModernRequest'>,
   caller: ModernCaller,
   method: string,
   params: RawObject,
@@ -60,7 +61,7 @@ async function send(
   }
 }
 
-function outcomeOf(answer: Answer): Pick<ToolCallAnswer, 'outcome' | 'result' | 'error'> {
+function outcomeOf(answer: Answer): Omit<ToolCallAnswer, 'as' | 'seconds'> {
   if (answer.kind === 'error') {
     const { code, message, data } = answer.error;
     const shown = data === undefined ? {} : { data: z.json().parse(data) };
@@ -72,5 +73,6 @@ function outcomeOf(answer: Answer): Pick<ToolCallAnswer, 'outcome' | 'result' | 
     return { outcome: 'input-required', error: { code: 0, message } };
   }
   const result = z.json().parse(JSON.parse(answer.result));
-  return { outcome: raw.raw('isError') === 'true' ? 'tool-error' : 'result', result };
+  const exact = changedNumber(answer.result) === undefined ? {} : { resultText: answer.result };
+  return { outcome: raw.raw('isError') === 'true' ? 'tool-error' : 'result', result, ...exact };
 }

@@ -1,6 +1,7 @@
 import { type Context, Hono } from 'hono';
 import type { Logger } from 'pino';
 import type { ApiKeys } from '../../auth/api-key.ts';
+import { changedNumber } from '../../json/changed-number.ts';
 import { CLIENT_BOUNDS, JsonTextError, RawObject } from '../../json/json.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import { escapeUnseen } from '../../peer-text.ts';
@@ -154,7 +155,12 @@ async function readBody(c: Context, { body }: AdminRoute, onLimit: (limit: Limit
   try {
     // A body beyond the bounds can be parsed, but it overflows the stack when it is written to an upstream.
     RawObject.parseStrictly(text, CLIENT_BOUNDS);
-    return JSON.parse(text);
+    const changed = changedNumber(text);
+    if (changed === undefined) return JSON.parse(text);
+    throw new AdminError(
+      'invalid-request',
+      `The body has the number ${changed}, which would be changed; send it as text.`,
+    );
   } catch (thrown) {
     if (!(thrown instanceof JsonTextError)) throw thrown;
     const { refused, message } = thrown;

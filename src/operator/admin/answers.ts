@@ -252,6 +252,10 @@ export const toolCallAnswer = z
       .enum(['result', 'tool-error', 'error', 'input-required'])
       .describe('`tool-error`: the tool ran and failed. `error`: the gateway or the upstream refused the call.'),
     result: json.optional(),
+    resultText: z
+      .string()
+      .optional()
+      .describe('The result as JSON text, if it has an integer that is not exact in `result`.'),
     error: z.object({ code: z.int(), message: z.string(), data: json.optional() }).optional(),
     seconds: z.number().min(0),
   })

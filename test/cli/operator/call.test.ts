@@ -17,7 +17,14 @@ for (const { args, given } of accepted) {
   });
 }
 
-for (const args of [['{"a":'], ['alone'], ['=x'], ['{}', '{}']]) {
+for (const args of [
+  ['id=12345678901234567890'],
+  ['{"a":[12345678901234567890]}'],
+  ['{"a":'],
+  ['alone'],
+  ['=x'],
+  ['{}', '{}'],
+]) {
   test(`the arguments ${JSON.stringify(args)} of a call are refused as a wrong command line`, () => {
     assert.throws(
       () => argumentsOf(args),

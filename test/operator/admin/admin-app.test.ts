@@ -49,6 +49,7 @@ const refused = [
     limits: ['clientObjectMembers'],
   },
   { name: 'with a repeated member', body: callOf('{"a":1,"a":2}'), says: /twice|duplicate|repeated/, limits: [] },
+  { name: 'with a changed number', body: callOf('{"id":12345678901234567890}'), says: /send it as text/, limits: [] },
   { name: 'that is cut', body: '{"tool":"t"', says: /at offset 11/, limits: [] },
   { name: 'that is no object', body: '[]', says: /expected an object/, limits: [] },
 ];
