@@ -140,7 +140,7 @@ export class Listener {
     this.announceEnd();
     const closed = this.#closeAfterAccepting();
     // Only connections without a request are idle; a connection that becomes idle later is closed by the next turn.
-    const idle = setInterval(() => this.#server.closeIdleConnections(), RETIRE_POLL_MS);
+    const idle = setInterval(() => this.#closeIdle(), RETIRE_POLL_MS);
     const late = setTimeout(() => this.#destroySockets(), drainMs);
     try {
       await closed;
@@ -150,6 +150,12 @@ export class Listener {
       // Ends the checks of connections.
       this.#server.close();
     }
+  }
+
+  /** Closes connections without a request. To Node, one is idle whose response has ended, though its client has not read all of it. */
+  #closeIdle(): void {
+    const isUnread = this.#responses.some(({ writableEnded, writableFinished }) => writableEnded && !writableFinished);
+    if (!isUnread) this.#server.closeIdleConnections();
   }
 
   /**

@@ -1,13 +1,17 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { get } from 'node:http';
 import { connect, createServer } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { HttpBindings } from '@hono/node-server';
 import { Hono } from 'hono';
 import { Agent } from 'undici';
 import { z } from 'zod';
 import { Listener } from '../../src/compose/listener.ts';
+import { responseTo } from '../downstream/client.ts';
 import { makeCertificate } from '../support/certificate.ts';
 import { Child } from '../support/child.ts';
 import { marker } from '../support/leftovers.ts';
@@ -156,6 +160,31 @@ test('a retired listener closes a connection that becomes idle during the drain'
     await retired;
   } finally {
     await agent.destroy();
+  }
+});
+
+test('a retired listener lets a slow client read the rest of its response', TIMEOUT, async () => {
+  const bytes = 16 * 1_048_576;
+  const handler = {
+    ...answering(''),
+    tryFastPath: ({ outgoing }: HttpBindings) => {
+      outgoing.end(Buffer.alloc(bytes));
+      return true;
+    },
+  };
+  const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => handler);
+  try {
+    const request = get(listener.origin, { agent: false });
+    const response = await responseTo(request);
+    const retired = listener.retire(60_000);
+    // Longer than it takes to find the idle connections.
+    await sleep(1_000); // subject
+    let read = 0;
+    for await (const chunk of response) read += chunk.length;
+    assert.equal(read, bytes);
+    await retired;
+  } finally {
+    await listener.close();
   }
 });
 
