@@ -20,7 +20,7 @@ export interface DrainParts {
   readonly core: Pick<Core, 'handOver' | 'inFlightCount' | 'parkedCount'> & {
     readonly gateway: Pick<Front, 'successor'>;
   };
-  readonly edge: Pick<Edge, 'drain' | 'finish' | 'retire'>;
+  readonly edge: Pick<Edge, 'drain' | 'finish' | 'forwardedCount' | 'retire'>;
   /** Undefined if there are no other replicas. */
   readonly replicas:
     | {
@@ -57,7 +57,7 @@ export async function drain({ core, edge, replicas, log }: DrainParts): Promise<
     }
     const durationMs = performance.now() - beganMs;
     // Requests that are passed on do not count: load balancers may send new ones as long as this process accepts connections.
-    const isBusy = core.inFlightCount + (hasSuccessor() ? core.parkedCount : 0) > 0;
+    const isBusy = core.inFlightCount + edge.forwardedCount + (hasSuccessor() ? core.parkedCount : 0) > 0;
     if (isBusy) busyMs = performance.now();
     const isSettled = performance.now() - busyMs > SETTLE_MS;
     const isNoticed = durationMs > NOTICE_MS || (hasLeft && !hasSuccessor());

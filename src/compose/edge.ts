@@ -275,6 +275,11 @@ export class Edge {
     return this.#load.reasons;
   }
 
+  /** The number of answers that are on their way to other processes, whose clients may read slowly. */
+  get forwardedCount(): number {
+    return this.#endpoints.mcp.forwarded.answeringCount;
+  }
+
   /** Accepts no more connections, and closes each open one after its response, at the latest after `drainMs`. */
   async retire(drainMs: number): Promise<void> {
     const { mcp } = this.#endpoints;

@@ -1,7 +1,7 @@
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { failureOfRetry, GatewayError, toAnswer } from '../errors.ts';
 import type { ClientHttp, ClientResponse } from '../gateway/client-http.ts';
-import type { ClientSession, Front, ModernCall, ModernCaller } from '../gateway/front.ts';
+import type { ClientSession, Front, ModernCaller } from '../gateway/front.ts';
 import type { Principal } from '../policy/principal.ts';
 import { isRetry } from '../protocol/input-required.ts';
 import { jsonEventText } from '../protocol/framing/event-stream.ts';
@@ -14,6 +14,7 @@ import { refusalOfPost, refuseForLoad } from './new-work.ts';
 import type { Load } from '../load/load.ts';
 import { classify, type ClientInput, idOf, inputOf, refuseBatch, refusedId, sessionOf, toRefusal } from './classify.ts';
 import { DisconnectWatcher } from './streams/disconnect-watcher.ts';
+import { ForwardedWork } from './forwarded-work.ts';
 import { headerLookup, modernCaller } from './modern-envelope.ts';
 import { ModernReply, type ModernReplyParts } from './modern-reply.ts';
 import { ProcessForwarder } from './process-forwarder.ts';
@@ -67,8 +68,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   /** Principals of the requests that opened the GET streams of sessions. Their credentials may be newer than those of the session. */
   readonly #readers = new WeakMap<ClientSession, Principal>();
   readonly #listens = new Map<ModernReply, Principal>();
-  /** Subscription streams that other processes have passed on. */
-  readonly forwardedListens = new Set<Pick<ModernCall, 'close'>>();
+  readonly forwarded = new ForwardedWork();
   readonly #listenCounts: StreamCounts;
   #bodyBytes: number;
   readonly disconnects = new DisconnectWatcher();
@@ -164,7 +164,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   drain(): void {
     this.#isDraining = true;
     for (const streams of this.#streams.values()) streams.drain();
-    for (const listen of [...this.#listens.keys(), ...this.forwardedListens]) listen.close();
+    for (const listen of [...this.#listens.keys(), ...this.forwarded.listens]) listen.close();
     this.endPassedOnStreams();
   }
 

@@ -36,8 +36,11 @@ export interface ForwardedRequestsParts {
 
 /** Returns the function that answers the requests that other replicas pass on. Their principals are authenticated. */
 export function forwardedRequests(parts: ForwardedRequestsParts): ForwardedHandler {
-  const { log, callers } = parts;
+  const { log, callers, endpoints } = parts;
+  const { forwarded } = endpoints.mcp;
   return (exchange, head) => {
+    forwarded.begin();
+    exchange.onEnd = forwarded.end;
     const { outgoing } = exchange;
     callers?.remember(head.principal, head.token);
     answer(parts, exchange, head).then(
@@ -175,12 +178,13 @@ async function answerModern(
     },
   };
   call = front.handleModernRequest(parsed.request, parsed.caller, sink, undefined);
-  if (parsed.request.method === LISTEN) {
+  if (outgoing.destroyed) {
+    call.cancel('the client disconnected');
+  } else if (parsed.request.method === LISTEN) {
     const listen = call;
-    const { forwardedListens } = endpoints.mcp;
-    forwardedListens.add(listen);
-    outgoing.on('close', () => forwardedListens.delete(listen));
+    const { listens } = endpoints.mcp.forwarded;
+    listens.add(listen);
+    outgoing.on('close', () => listens.delete(listen));
   }
-  if (outgoing.destroyed) call.cancel('the client disconnected');
   return RESPONSE_ALREADY_SENT;
 }

@@ -13,6 +13,8 @@ export interface ServedExchange {
   readonly body: Buffer | undefined;
   /** Answers that nothing was done with the request. Nothing of the response may have been written. */
   refuse(status: number): void;
+  /** Runs once, when nothing more of the response will be sent. */
+  onEnd: (() => void) | undefined;
 }
 
 /** Status and reason of a refusal. */
@@ -83,12 +85,13 @@ export class IncomingChannel {
     const outgoing = new ForwardedResponse(incoming, this.#channel, number, () => {
       this.#exchanges.delete(number);
       incoming.destroy();
+      exchange.onEnd?.();
     });
     const refuse = (status: number) => {
       this.#channel.write(numberFrame(FRAME.refused, number, status));
       outgoing.abandon();
     };
-    const exchange: ServedExchange = { incoming, outgoing, body, refuse };
+    const exchange: ServedExchange = { incoming, outgoing, body, refuse, onEnd: undefined };
     this.#exchanges.set(number, exchange);
     if (isLast) incoming.push(EMPTY, true);
     this.#parts.handle(exchange, head);

@@ -18,6 +18,7 @@ function edgeOf(steps: string[]): DrainParts['edge'] {
   return {
     drain: () => steps.push('drain'),
     finish: async () => void steps.push('finish'),
+    forwardedCount: 0,
     retire: async () => void steps.push('retire'),
   };
 }
@@ -85,4 +86,22 @@ test('requests that are passed on end first, also if all processes leave at once
     log,
   });
   assert.deepEqual(steps, ['drain', 'retire']);
+});
+
+test('a process that leaves waits for answers that other processes still read', TIMEOUT, async () => {
+  const steps: string[] = [];
+  let polls = 0;
+  const { core, edge } = idleParts(steps);
+  const reading = {
+    ...edge,
+    // Longer than other processes take to notice that this one leaves.
+    get forwardedCount() {
+      const isRead = ++polls > 80;
+      if (isRead && !steps.includes('read')) steps.push('read');
+      return isRead ? 0 : 1;
+    },
+  };
+  const owners = { others: [OTHER], leave: async () => undefined };
+  await drain({ core, edge: reading, replicas: { owners, counters: { renew: async () => undefined } }, log });
+  assert.deepEqual(steps, ['drain', 'read', 'retire']);
 });

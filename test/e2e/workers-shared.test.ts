@@ -2,16 +2,19 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { copyFile, mkdtemp, rm } from 'node:fs/promises';
+import { request as httpRequest } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { text as readText } from 'node:stream/consumers';
 import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from 'node:tls';
 import { z } from 'zod';
-import { getEvents, initialize, post, postForEvents, rpc } from '../downstream/client.ts';
+import { BOTH, getEvents, initialize, post, postForEvents, responseTo, rpc } from '../downstream/client.ts';
 import { makeCertificate } from '../support/certificate.ts';
 import { runCli } from '../support/cli.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
-import { modernUpstream } from '../support/http-upstream.ts';
+import { legacyUpstream, modernUpstream } from '../support/http-upstream.ts';
 import { answerOf, modernEvents, modernPost, modernResult } from '../support/modern-wire.ts';
 import { act, HELD, startRemote } from '../support/nonce-remote.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -197,6 +200,33 @@ test('SIGTERM finishes calls, and ends the streams of both workers', OPTIONS, as
     );
   }
   await stopped;
+});
+
+// R10
+test('a client that reads slowly gets its whole answer from workers that stop', OPTIONS, async () => {
+  const text = 'x'.repeat(8 * 1_048_576);
+  const tools = [{ name: 'large', inputSchema: { type: 'object' } }];
+  const content = [{ type: 'text', text }];
+  await using up = await legacyUpstream({ tools, answers: { 'tools/call': () => ({ content }) } });
+  await using gateway = await start({ up: { url: up.url } });
+  const session = await initialize(gateway.endpoint());
+  let n = 0;
+  const headers = { 'content-type': 'application/json', accept: BOTH, 'mcp-session-id': session };
+  // One answer is from the worker that has the session, and the other one crosses workers.
+  const responses = await askEachWorker(gateway, async () => {
+    const request = httpRequest(gateway.endpoint(), { method: 'POST', headers, agent: false });
+    request.end(rpc(++n, 'tools/call', { name: 'up__large', arguments: {} }));
+    return await responseTo(request);
+  });
+  gateway.kill('SIGTERM');
+  // Longer than workers without requests in flight take to end.
+  await sleep(5_000); // subject
+  for (const response of responses) {
+    assert.equal(response.statusCode, 200);
+    const read = await readText(response);
+    assert.ok(read.includes(`"${text}"`) && read.trimEnd().endsWith('}'), `${read.length} characters`);
+  }
+  await gateway.ended;
 });
 
 test('what operators have changed holds at a worker that is started later', OPTIONS, async () => {
