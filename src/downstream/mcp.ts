@@ -121,7 +121,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
 
   /** The number of open `subscriptions/listen` streams, whose requests are not answered. */
   get listenCount(): number {
-    return this.#listens.size;
+    return this.#listens.size + this.forwarded.listens.size;
   }
 
   /** Refuses a request to an endpoint that does not exist, or that the access policy hides from its principal. */

@@ -230,9 +230,9 @@ export class HonestFront implements Front {
     return session;
   }
 
-  handleModernRequest(): never {
+  handleModernRequest: Front['handleModernRequest'] = () => {
     throw new Error('this front serves sessions alone');
-  }
+  };
 
   handleNotification(session: ClientSession, notification: Notification): void {
     if (notification.method === 'notifications/cancelled') {

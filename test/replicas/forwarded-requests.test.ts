@@ -1,16 +1,21 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
+import { LISTEN } from '../../src/downstream/mcp.ts';
 import { createEndpoints, type EndpointsParts } from '../../src/downstream/http/app.ts';
 import { createEdgeMemory } from '../../src/downstream/memory/edge-memory.ts';
 import { MemoryEventLogs } from '../../src/downstream/streams/memory-event-log.ts';
 import { GatewayError } from '../../src/errors.ts';
+import type { ModernCall, ModernCaller, Owner } from '../../src/gateway/front.ts';
+import { RawObject } from '../../src/json/json.ts';
+import type { Answer } from '../../src/protocol/jsonrpc.ts';
 import { forwardedRequests } from '../../src/replicas/forwarded-requests.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { post, rpc } from '../downstream/client.ts';
 import { configWith } from '../downstream/edge.ts';
 import { HonestFront } from '../downstream/honest-front.ts';
-import { openPair } from './replica-pair.ts';
+import { waitUntil } from '../support/wait-until.ts';
+import { ANNA, openPair } from './replica-pair.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 
@@ -21,8 +26,33 @@ async function forwarding(front: HonestFront, own: Partial<EndpointsParts> = {})
   const memory = createEdgeMemory(config, metrics);
   const eventLogs = new MemoryEventLogs({ events: 10, bytes: 10_000 }, memory.events);
   const endpoints = createEndpoints({ front, config, log, metrics, memory, eventLogs, ...own });
-  return await openPair(forwardedRequests({ front, endpoints, log, bodyBytes: () => 1_000 }), '');
+  const pair = await openPair(forwardedRequests({ front, endpoints, log, bodyBytes: () => 1_000 }), '');
+  return { ...pair, endpoints };
 }
+
+const CALLER: ModernCaller = {
+  principal: ANNA,
+  view: '',
+  revision: '2026-07-28',
+  capabilities: RawObject.EMPTY,
+  logLevel: undefined,
+};
+const DONE: Answer = { kind: 'result', result: '{}' };
+
+/** Passes a modern request on. Resolves with its answer, or with the reason why nothing was done. */
+async function pass(
+  { owner }: { readonly owner: Owner },
+  method: string,
+  params = RawObject.EMPTY,
+  caller = CALLER,
+): Promise<Answer | GatewayError | undefined> {
+  const { promise, resolve } = Promise.withResolvers<Answer | GatewayError | undefined>();
+  const sink = { receivedMs: 0, send: () => true, answer: resolve };
+  owner.handleModernRequest({ kind: 'request', id: '1', method, params }, caller, sink, resolve);
+  return await promise;
+}
+
+const NO_CALL: ModernCall = { cancel: () => undefined, close: () => undefined };
 
 test('a forwarded request that needs a Redis out of reach gets the error of that', TIMEOUT, async () => {
   const front = new HonestFront();
@@ -39,4 +69,18 @@ test('a forwarded request whose credentials are over gets the challenge', TIMEOU
   await using pair = await forwarding(new HonestFront(), { challengeIfOver: () => challenge });
   const { status, headers } = await post(pair.url, rpc(1, 'ping'));
   assert.deepEqual([status, headers['www-authenticate']], [401, challenge]);
+});
+
+test('a subscription stream of another process is none of the requests in flight', TIMEOUT, async () => {
+  const front = new HonestFront();
+  front.handleModernRequest = (_request, _caller, sink) => ({ ...NO_CALL, close: () => sink.answer(DONE) });
+  await using pair = await forwarding(front);
+  const { mcp } = pair.endpoints;
+  const answering = pass(pair, LISTEN);
+  await waitUntil(() => mcp.listenCount === 1);
+  assert.equal(mcp.forwarded.answeringCount, 0);
+  mcp.drain();
+  assert.deepEqual(await answering, DONE);
+  await waitUntil(() => mcp.listenCount === 0);
+  assert.equal(mcp.forwarded.answeringCount, 0);
 });
