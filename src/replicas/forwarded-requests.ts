@@ -15,7 +15,7 @@ import type { Callers } from '../policy/callers.ts';
 import { type Answer, MessageError, parseMessage } from '../protocol/jsonrpc.ts';
 import type { ForwardedHead } from './forwarded-head.ts';
 import type { ServedExchange } from './incoming-channel.ts';
-import { type ForwardedHandler, MISDIRECTED } from './internal-server.ts';
+import { type ForwardedHandler, MISDIRECTED, UNREADABLE } from './internal-server.ts';
 import { answerLine, messageLine, parseRequestBody } from './modern-exchange.ts';
 
 /** Bytes of messages that wait for a slow replica. Messages beyond it are dropped. */
@@ -158,7 +158,10 @@ async function answerModern(
   const text = await postedText(exchange, readHeaders(incoming), limits);
   if (typeof text !== 'string') return text;
   const parsed = parseRequestBody(text, principal);
-  if (parsed === undefined) return refuse(new GatewayError('invalid-request'));
+  if (parsed === undefined) {
+    exchange.refuse(UNREADABLE);
+    return RESPONSE_ALREADY_SENT;
+  }
   let call: ModernCall | undefined;
   let isAnswered = false;
   outgoing.on('close', () => {

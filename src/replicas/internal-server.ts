@@ -122,3 +122,5 @@ export class InternalServer {
 
 /** Status of a request for another member. */
 export const MISDIRECTED = 421;
+/** Status of a request of another version. */
+export const UNREADABLE = 400;

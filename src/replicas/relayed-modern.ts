@@ -7,6 +7,20 @@ import type { ForwardedResponseHead } from './frames.ts';
 import { MISDIRECTED } from './internal-server.ts';
 import { type ChannelExchange, type ExchangeHandler, headTooLarge } from './outgoing-channel.ts';
 
+/** Status of the response to a request that the other process has begun to handle. Every other one means that it did nothing. */
+const ACCEPTED = 200;
+const TOO_LARGE = 413;
+const OVERLOADED = 503;
+
+function refusalWith(status: number): GatewayError {
+  if (status === TOO_LARGE) {
+    const message = 'the process that has this accepts no request of this size';
+    return new GatewayError('too-large', { message, executed: 'no' });
+  }
+  const message = 'the process that has this did not accept the request; send it again';
+  return new GatewayError(status === OVERLOADED ? 'overloaded' : 'store-unavailable', { message });
+}
+
 /** A modern request on its way to the replica that has its parked call or task. Answers in any case. */
 export class RelayedModern implements ExchangeHandler {
   readonly #sink: ModernSink;
@@ -51,8 +65,13 @@ export class RelayedModern implements ExchangeHandler {
     this.#onEnd(outcome);
   }
 
-  onResponse(_head: ForwardedResponseHead, piece: Buffer, isLast: boolean): void {
-    this.onData(piece, isLast);
+  onResponse({ status }: ForwardedResponseHead, piece: Buffer, isLast: boolean): void {
+    if (status === ACCEPTED) {
+      this.onData(piece, isLast);
+      return;
+    }
+    this.#exchange?.reset();
+    this.onUnreachable('refused', refusalWith(status));
   }
 
   onData(piece: Buffer, isLast: boolean): void {

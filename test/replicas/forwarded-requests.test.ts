@@ -6,6 +6,7 @@ import { createEndpoints, type EndpointsParts } from '../../src/downstream/http/
 import { createEdgeMemory } from '../../src/downstream/memory/edge-memory.ts';
 import { MemoryEventLogs } from '../../src/downstream/streams/memory-event-log.ts';
 import { GatewayError } from '../../src/errors.ts';
+import { MAX_HOPS } from '../../src/gateway/exchange/owners.ts';
 import type { ModernCall, ModernCaller, Owner } from '../../src/gateway/front.ts';
 import { RawObject } from '../../src/json/json.ts';
 import type { Answer } from '../../src/protocol/jsonrpc.ts';
@@ -52,6 +53,18 @@ async function pass(
   return await promise;
 }
 
+/** A front that answers every modern request at once, and keeps its method. */
+function modernFront(): { readonly front: HonestFront; readonly began: readonly string[] } {
+  const front = new HonestFront();
+  const began: string[] = [];
+  front.handleModernRequest = ({ method }, _caller, sink) => {
+    began.push(method);
+    sink.answer(DONE);
+    return NO_CALL;
+  };
+  return { front, began };
+}
+
 const NO_CALL: ModernCall = { cancel: () => undefined, close: () => undefined };
 
 test('a forwarded request that needs a Redis out of reach gets the error of that', TIMEOUT, async () => {
@@ -83,4 +96,30 @@ test('a subscription stream of another process is none of the requests in flight
   assert.deepEqual(await answering, DONE);
   await waitUntil(() => mcp.listenCount === 0);
   assert.equal(mcp.forwarded.answeringCount, 0);
+});
+
+test('a forwarded request whose body is refused was not executed', TIMEOUT, async () => {
+  const { front, began } = modernFront();
+  await using pair = await forwarding(front);
+  const refused = await pass(pair, 'tools/call', RawObject.of({ text: 'x'.repeat(1_100_000) }));
+  assert.ok(refused instanceof GatewayError, JSON.stringify(refused));
+  assert.deepEqual([refused.code, refused.executed], ['too-large', 'no']);
+
+  const config = configWith({ limits: { bodyTotalBytes: 1_000 } });
+  const memory = createEdgeMemory(config, createMetrics('0'));
+  await using full = await forwarding(front, { memory });
+  const crowded = await pass(full, 'tools/call', RawObject.of({ text: 'x'.repeat(500_000) }));
+  assert.ok(crowded instanceof GatewayError, JSON.stringify(crowded));
+  assert.deepEqual([crowded.code, crowded.executed], ['overloaded', 'no']);
+  assert.deepEqual(began, []);
+  assert.deepEqual([...pair.outcomes, ...full.outcomes], ['refused', 'refused']);
+});
+
+test('a forwarded request with a member that is not known was not executed', TIMEOUT, async () => {
+  const { front, began } = modernFront();
+  await using pair = await forwarding(front);
+  // As unknown as a member of a later version.
+  const caller = { ...CALLER, hops: MAX_HOPS + 5 };
+  assert.equal(await pass(pair, 'tools/call', RawObject.EMPTY, caller), undefined);
+  assert.deepEqual([began, pair.outcomes], [[], ['refused']]);
 });
