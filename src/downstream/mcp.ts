@@ -10,7 +10,7 @@ import { invalidAnswer, type Message, MessageError, type Request, responseText }
 import type { Metrics } from '../telemetry/metrics.ts';
 import { getForm, postForm, type AnswerForm } from './admission/accept.ts';
 import type { Admitted } from './admission/admission.ts';
-import { refusalOfPost, refuseForLoad } from './new-work.ts';
+import { refusalOfForwarded, refusalOfPost, refuseForLoad } from './new-work.ts';
 import type { Load } from '../load/load.ts';
 import { classify, type ClientInput, idOf, inputOf, refuseBatch, refusedId, sessionOf, toRefusal } from './classify.ts';
 import { DisconnectWatcher } from './streams/disconnect-watcher.ts';
@@ -122,6 +122,13 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   /** The number of open `subscriptions/listen` streams, whose requests are not answered. */
   get listenCount(): number {
     return this.#listens.size + this.forwarded.listens.size;
+  }
+
+  /** Returns the refusal of a call that another process has passed on, because of the load of this one; undefined if it may begin. */
+  refusalOfForwarded(request: Request, { principal, view }: ModernCaller): GatewayError | undefined {
+    const error = refusalOfForwarded(this.#parts.load, request)?.error;
+    if (error !== undefined) this.#parts.refusals?.record({ error, view, principal });
+    return error;
   }
 
   /** Refuses a request to an endpoint that does not exist, or that the access policy hides from its principal. */

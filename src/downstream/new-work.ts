@@ -51,6 +51,14 @@ export function refusalOfInput(load: Load | undefined, input: ClientInput): Load
   return work === undefined ? undefined : load?.refusalOf(work);
 }
 
+/**
+ * Like {@link refusalOfPost}, for a modern request that another process has passed on. The end of a part would end a whole subscription stream, and
+ * its client would open it again at once.
+ */
+export function refusalOfForwarded(load: Load | undefined, request: Request): LoadRefusal | undefined {
+  return load?.isHigh === true && isCall(request) && !isRetry(request.params) ? load.refusalOf('call') : undefined;
+}
+
 /** Returns the response that refuses something because of the load. */
 export function refuseForLoad({ error, retryAfterSeconds }: LoadRefusal, id?: Id): Response {
   return refuse(error, id, { 'retry-after': String(retryAfterSeconds) });

@@ -8,7 +8,7 @@ import { refuse, writeResponse } from '../downstream/admission/refusal.ts';
 import type { Endpoints } from '../downstream/http/app.ts';
 import { LISTEN } from '../downstream/mcp.ts';
 import { headerLookup } from '../downstream/modern-envelope.ts';
-import { GatewayError, toGatewayError } from '../errors.ts';
+import { GatewayError, toAnswer, toGatewayError } from '../errors.ts';
 import { MAX_HOPS } from '../gateway/exchange/owners.ts';
 import type { Front, ModernCall, ModernSink } from '../gateway/front.ts';
 import type { Callers } from '../policy/callers.ts';
@@ -168,6 +168,11 @@ async function answerModern(
     if (!isAnswered) call?.cancel('the client disconnected');
   });
   outgoing.writeHead(200, { 'content-type': 'application/x-ndjson' });
+  const refusal = endpoints.mcp.refusalOfForwarded(parsed.request, parsed.caller);
+  if (refusal !== undefined) {
+    outgoing.end(answerLine(toAnswer(refusal)));
+    return RESPONSE_ALREADY_SENT;
+  }
   const sink: ModernSink = {
     receivedMs: performance.now(),
     send: (message) => {

@@ -5,10 +5,11 @@ import { LISTEN } from '../../src/downstream/mcp.ts';
 import { createEndpoints, type EndpointsParts } from '../../src/downstream/http/app.ts';
 import { createEdgeMemory } from '../../src/downstream/memory/edge-memory.ts';
 import { MemoryEventLogs } from '../../src/downstream/streams/memory-event-log.ts';
-import { GatewayError } from '../../src/errors.ts';
+import { GatewayError, toAnswer } from '../../src/errors.ts';
 import { MAX_HOPS } from '../../src/gateway/exchange/owners.ts';
 import type { ModernCall, ModernCaller, Owner } from '../../src/gateway/front.ts';
 import { RawObject } from '../../src/json/json.ts';
+import type { Load } from '../../src/load/load.ts';
 import type { Answer } from '../../src/protocol/jsonrpc.ts';
 import { forwardedRequests } from '../../src/replicas/forwarded-requests.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
@@ -96,6 +97,24 @@ test('a subscription stream of another process is none of the requests in flight
   assert.deepEqual(await answering, DONE);
   await waitUntil(() => mcp.listenCount === 0);
   assert.equal(mcp.forwarded.answeringCount, 0);
+});
+
+const SHED = new GatewayError('overloaded', {
+  message: 'too much',
+  data: { retryAfterMs: 2_000, reason: 'loop-delay' },
+});
+const BUSY: Load = { isHigh: true, refusalOf: () => ({ error: SHED, retryAfterSeconds: 2 }) };
+
+test('an overloaded process refuses forwarded calls, and goes on with what has begun', TIMEOUT, async () => {
+  const { front, began } = modernFront();
+  await using pair = await forwarding(front, { load: BUSY });
+  assert.deepEqual(await pass(pair, 'tools/call'), toAnswer(SHED));
+  assert.deepEqual(began, []);
+  const retry = RawObject.of({ requestState: 'state' });
+  for (const [method, params] of [['tools/call', retry], ['tasks/get'], [LISTEN]] as const) {
+    assert.deepEqual(await pass(pair, method, params), DONE, method);
+  }
+  assert.deepEqual(began, ['tools/call', 'tasks/get', LISTEN]);
 });
 
 test('a forwarded request whose body is refused was not executed', TIMEOUT, async () => {
