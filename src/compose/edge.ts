@@ -197,6 +197,11 @@ export class Edge {
     return this.#config.publicUrl ?? this.#clients.origin;
   }
 
+  /** The greatest body of a request, by the running config. */
+  get bodyBytes(): number {
+    return this.#config.limits.bodyBytes;
+  }
+
   get operatorOrigin(): string | undefined {
     return this.#operator?.origin;
   }

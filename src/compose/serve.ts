@@ -185,7 +185,7 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
     };
     identity.setIssuer(() => edge?.publicOrigin ?? '');
     edge = await Edge.open(config, parts);
-    serveReplicas(replicas, config, core, edge);
+    serveReplicas(replicas, core, edge);
     await change.begin(edge);
     await keepLastGood(loaded);
     judgeRules(config);
@@ -304,8 +304,8 @@ function stepsOf(change: ConfigChange, first: Config): Pick<RunningProcess['insi
 }
 
 /** Serves requests that other replicas forward. */
-function serveReplicas(replicas: Replicas | undefined, config: Config, core: Core, edge: Edge): void {
-  replicas?.serve(core.gateway, edge.endpoints, () => config.limits.bodyBytes, {
+function serveReplicas(replicas: Replicas | undefined, core: Core, edge: Edge): void {
+  replicas?.serve(core.gateway, edge.endpoints, () => edge.bodyBytes, {
     onRingChanged: () => core.onKeysChanged(),
     onRingReplaced: () => core.onKeysLost(),
   });

@@ -7,8 +7,9 @@ import { test } from 'node:test';
 import { initialize, messagesOf, post, rpc, send } from '../downstream/client.ts';
 import { freePort } from '../support/free-port.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
+import { modernResult } from '../support/modern-wire.ts';
 import { waitUntil } from '../support/wait-until.ts';
-import { workersOf } from '../support/workers.ts';
+import { askEachWorker, workersOf } from '../support/workers.ts';
 
 const OPTIONS = { timeout: 180_000 };
 const PROGRAM = join(import.meta.dirname, '../fixtures/servers/pid-stdio.ts');
@@ -103,4 +104,14 @@ test('the status has the address to which a reload has moved the workers', OPTIO
   await gateway.configure(fileOf('one', { listen }));
   assert.match(await reload(gateway), /"applied"/);
   assert.equal(await endpoint(), `http://${listen}/mcp`);
+});
+
+test('a reload with a larger limit of bodies holds for requests that cross workers', OPTIONS, async () => {
+  await using gateway = await startGateway(fileOf('one', { limits: { body: '64KiB' } }));
+  await gateway.configure(fileOf('one', { limits: { body: '4MiB' } }));
+  assert.match(await reload(gateway), /"applied"/);
+  const call = { name: 'pid__pid', arguments: { text: 'x'.repeat(2_500_000) } };
+  const answers = await askEachWorker(gateway, () => modernResult(gateway.endpoint(), 'tools/call', call));
+  const pids = answers.map((answer) => /"text":"(\d+) /.exec(JSON.stringify(answer))?.[1]);
+  assert.ok(pids.length === 2 && pids[0] !== undefined && pids[0] === pids[1], pids.join());
 });
