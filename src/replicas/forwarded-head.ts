@@ -135,6 +135,8 @@ const REQUEST_HEADERS: ReadonlySet<string> = new Set([
   'mcp-method',
   'mcp-name',
   'last-event-id',
+  'traceparent',
+  'tracestate',
 ]);
 
 /** Headers that describe the body as the client sent it. */

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { initialize, post, rpc } from '../downstream/client.ts';
 import { startGateway } from '../support/gateway.ts';
@@ -9,6 +10,7 @@ import { askEachWorker, metricOf } from '../support/workers.ts';
 
 const OPTIONS = { timeout: 120_000 };
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
+const PROGRAM = join(import.meta.dirname, '../fixtures/servers/pid-stdio.ts');
 const STOP_MS = 60_000;
 const ROUNDS = 4;
 const SCRIPT = {
@@ -43,4 +45,32 @@ test('each worker exports its spans, and a call that crosses workers is one trac
   assert.equal(ofUpstream.filter(({ parentId }) => ids.has(parentId)).length, calls, 'and one below it');
   const instances = new Set(ofClients.map(({ resource }) => resource['service.instance.id']));
   assert.equal(instances.size, 2, 'each worker is an instance of the service');
+});
+
+test('headers name the trace of a call that crosses workers, and prevent it', OPTIONS, async () => {
+  await using collector = await startCollector();
+  const pid = { command: process.execPath, args: [PROGRAM] };
+  const gatewayFile = { workers: 2, tracing: { endpoint: collector.endpoint } };
+  await using gateway = await startGateway({ mcpServers: { pid }, gateway: gatewayFile });
+  const url = gateway.endpoint();
+  const session = await initialize(url);
+  const call = { name: 'pid__pid', arguments: {} };
+  let calls = 0;
+  for (const flags of ['01', '00', '01', '00']) {
+    const headers = { traceparent: `00-${TRACE}-00f067aa0ba902b7-${flags}`, tracestate: 'a=b' };
+    const send = () => post(url, rpc(++calls, 'tools/call', call), session, headers);
+    for (const { status } of await askEachWorker(gateway, send)) assert.equal(status, 200);
+    await askEachWorker(gateway, () => modernResult(url, 'tools/call', call, { headers, id: ++calls }));
+  }
+  const passedOn = await metricOf(gateway, /^linkspan_forwarded_requests_total\{outcome="answered"\}/);
+  assert.equal(passedOn, calls / 2);
+  await gateway.stop(STOP_MS);
+  const spans = collector.spans.items.filter(({ name }) => name.startsWith('tools/call'));
+  const ofUpstream = spans.filter(({ name }) => name === 'tools/call pid');
+  assert.equal(ofUpstream.length, calls / 2);
+  const ids = new Set(spans.filter(({ traceId }) => traceId === TRACE).map(({ spanId }) => spanId));
+  assert.equal(ids.size, spans.length, 'no request begins a trace of its own');
+  // One of two calls of a session and of two modern ones crosses workers. The modern ones have a span at each of both.
+  const crossing = spans.filter(({ name, parentId }) => name === 'tools/call pid__pid' && ids.has(parentId));
+  assert.equal(crossing.length, calls / 8);
 });

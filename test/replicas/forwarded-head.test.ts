@@ -80,6 +80,10 @@ test('credentials, cookies and addresses of a client are not passed on', () => {
     'eu',
     'last-event-id',
     '1',
+    'traceparent',
+    't',
+    'TraceState',
+    's',
   ];
   const left = [
     'authorization',

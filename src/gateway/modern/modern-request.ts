@@ -1,6 +1,7 @@
 import type { GatewayError } from '../../errors.ts';
 import { isRetry } from '../../protocol/input-required.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
+import { withTraceContext } from '../../protocol/trace-context.ts';
 import type { HeaderLookup } from '../../protocol/framing/mcp-headers.ts';
 import type { Span } from '../../telemetry/tracing/tracing.ts';
 import type { ClientGroup } from '../clients/client-group.ts';
@@ -89,6 +90,12 @@ export class ModernRequest implements ModernCall {
     this.bind(exchange);
     this.#boundTo = group;
     group.addExchange(exchange);
+  }
+
+  /** The request for another process, as a part of the trace of this one. */
+  get passedOn(): Request {
+    const { request, span } = this;
+    return span === undefined ? request : { ...request, params: withTraceContext(request.params, span.context) };
   }
 
   /** Passes the request on to the process that has its parked call or task. */

@@ -171,7 +171,7 @@ export class ModernRequests implements ModernRequestHost {
     const split = isWhole ? undefined : await splitFilter(this.#parts, modernClient, filter);
     const { kinds, uris, taskIds } = split?.here ?? filter;
     const remote =
-      split === undefined ? undefined : new RemoteListens(modernRequest.request, caller, sink, split.elsewhere);
+      split === undefined ? undefined : new RemoteListens(modernRequest.passedOn, caller, sink, split.elsewhere);
     const taskSubscriptions = new TaskSubscriptions({ ids, links, tasks }, modernClient);
     const subscribing = { id, sink, caller, group, links, gate, kinds, tasks: taskSubscriptions, remote };
     const stream = new SubscriptionStream(subscribing, { bytes: streamBytes, onLimit });
@@ -435,11 +435,11 @@ export class ModernRequests implements ModernRequestHost {
    * @throws {GatewayError} `too-large` if it cannot be passed on.
    */
   async #delegate(modernRequest: ModernRequest, owner: Owner): Promise<Answer | undefined> {
-    const { request, caller, sink } = modernRequest;
+    const { passedOn, caller, sink } = modernRequest;
     const { promise, resolve, reject } = Promise.withResolvers<Answer | undefined>();
     const onUnreachable = (error?: GatewayError) => (error === undefined ? resolve(undefined) : reject(error));
     const back = { receivedMs: sink.receivedMs, send: (text: string) => sink.send(text), answer: resolve };
-    modernRequest.delegateTo(owner.handleModernRequest(request, caller, back, onUnreachable));
+    modernRequest.delegateTo(owner.handleModernRequest(passedOn, caller, back, onUnreachable));
     const answer = await promise;
     modernRequest.isAnsweredElsewhere = answer !== undefined;
     return answer;
