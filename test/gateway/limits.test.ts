@@ -1,8 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { diffConfigs } from '../../src/config/changes/diff.ts';
 import type { Answer, Request } from '../../src/protocol/jsonrpc.ts';
-import { testCore, toolCall } from '../support/core.ts';
+import { MemoryCounterTable } from '../../src/store/memory/counter-table.ts';
+import { SharedCounters } from '../../src/store/shared-counters.ts';
+import { accessOf, keyOf } from '../policy/policies.ts';
+import { type TestCore, testCore, toolCall } from '../support/core.ts';
+import { JoinedProcesses } from '../support/joined-processes.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
+import { modernRequest } from '../support/modern-client.ts';
 import { stopTime } from '../support/stopped-time.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -176,6 +182,42 @@ test('a session has a bounded number of requests under way', TIMEOUT, async () =
   release();
   await Promise.all(calls);
   await client.result('ping');
+});
+
+// G5
+test('processes count a client group together, however often they were reloaded', TIMEOUT, async (t) => {
+  const table = new MemoryCounterTable(60_000);
+  const processes = new JoinedProcesses();
+  const counters = new SharedCounters({ table, process: 'p', processes: () => 2 });
+  t.after(() => counters.close());
+  processes.counters = counters;
+  const ada = { principal: keyOf('ada') };
+  const accessFor = (role: string) => accessOf({ [role]: { upstreams: ['up'] } }, [{ roles: [role], keys: ['ada'] }]);
+  const limits = { inFlightPerSession: 2 };
+  const [here, there] = [holding(), holding()];
+  // Without state on its connections, each process has one of its own.
+  const start = ({ memory }: typeof here) =>
+    testCore({ up: { memory, isolation: 'shared' } }, { limits, access: accessFor('first') }, processes);
+  await using first = await start(here);
+  await using second = await start(there);
+  await modernRequest(first, 'tools/list', {}, ada).reply;
+  for (const [gateway, roles] of [
+    [first, ['second']],
+    [second, ['other', 'second']],
+  ] as const) {
+    for (const role of roles) {
+      const next = { ...gateway.config, access: accessFor(role) };
+      await gateway.core.apply(next, diffConfigs(gateway.config, next));
+    }
+  }
+  const call = (gateway: TestCore) => modernRequest(gateway, 'tools/call', toolCall('up__echo'), ada).reply;
+  const calls = [call(first), call(second)];
+  await Promise.all([here.arrived(1), there.arrived(1)]);
+  const { error } = await call(second);
+  assert.partialDeepStrictEqual(error?.data, { code: 'overloaded', executed: 'no' });
+  here.release();
+  there.release();
+  for (const { result: answer } of await Promise.all(calls)) assert.ok(answer);
 });
 
 // N-03

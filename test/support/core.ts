@@ -288,6 +288,7 @@ export async function testCore(
     const started = await startCore(config, metrics, reach, log, {
       audit,
       ...(joined === undefined ? {} : { owners: joined }),
+      ...(processes?.counters === undefined ? {} : { counters: processes.counters }),
       ...(processes?.outcomes === undefined ? {} : { state: await stateWith(stateDir, processes.outcomes) }),
     });
     joined?.serve(started.gateway);

@@ -3,6 +3,7 @@ import type { GatewayError } from '../../src/errors.ts';
 import { type ConnectionRef, GONE, HERE, type OwnedState, type Owners } from '../../src/gateway/exchange/owners.ts';
 import type { OutcomeStore } from '../../src/store/outcome-store.ts';
 import type { SessionRef } from '../../src/store/session-store.ts';
+import type { Counters } from '../../src/store/shared-counters.ts';
 import type { Front, Owner, Ownership } from '../../src/gateway/front.ts';
 
 const nameOfConnection = ({ principal, name }: ConnectionRef) => JSON.stringify([principal, name]);
@@ -26,6 +27,8 @@ export class JoinedProcesses {
   blockage: GatewayError | undefined;
   /** Stores the ends of parked calls for all processes; undefined if they are not stored. */
   outcomes: OutcomeStore | undefined;
+  /** Counts for all processes together; undefined if each counts for itself. */
+  counters: Counters | undefined;
 
   join(): JoinedProcess {
     const name = randomUUID();

@@ -35,6 +35,8 @@ export class ClientGroup extends ConnectionHolder {
   inFlightCount = 0;
   /** The number of requests from the choice of this group to their answer, including those that are still being prepared. */
   openCount = 0;
+  /** The counter of its requests in all processes. They have read different numbers of configs, so that its key may be another one there. */
+  counterName = `requests ${this.key}`;
   readonly subscribers = new Set<Subscriber>();
   /** Exclusive groups by upstream, each for one request at a time; see {@link forUpstream}. */
   readonly #exclusiveGroups = new Map<string, ClientGroup[]>();
@@ -267,11 +269,15 @@ export class ClientGroups {
     return making;
   }
 
-  /** Returns the key of the group that serves a caller by the access policy of now. */
-  #keyOf(caller: Caller): string {
+  /** Returns the key of the group that serves a caller by the access policy of now. @param reloads the part that only this process knows. */
+  #keyOf(caller: Caller, reloads = `${this.#policies} `): string {
     const rights = this.#parts.rightsKeyOf(caller);
-    const policy = rights === '' ? '' : `${this.#policies} ${rights}`;
+    const policy = rights === '' ? '' : `${reloads}${rights}`;
     return `modern ${this.#capabilityKeyOf(caller)} ${caller.view} ${policy}${caller.principal.key}`;
+  }
+
+  #counterNameOf(caller: Caller): string {
+    return `requests ${this.#keyOf(caller, '')}`;
   }
 
   #capabilityKeyOf({ capabilities, revision }: Caller): string {
@@ -298,6 +304,7 @@ export class ClientGroups {
     try {
       const group = new ClientGroup(key, caller, this.#parts.defaultCatalog(caller.view));
       group.catalog = await this.#parts.loadCatalog(group);
+      group.counterName = this.#counterNameOf(caller);
       this.#ready.set(key, group);
       this.#readyKeys.set(group, key);
       const ofPrincipal = this.#byPrincipal.get(group.principal) ?? new Set();
@@ -352,6 +359,7 @@ export class ClientGroups {
       const readyKey = this.#ready.has(key) ? `former ${group.key}` : key;
       this.#ready.set(readyKey, group);
       this.#readyKeys.set(group, readyKey);
+      group.counterName = this.#counterNameOf(group.caller);
       const rights = this.#parts.rightsKeyOf(group.caller);
       for (const subscriber of group.subscribers) {
         if (this.#parts.rightsKeyOf(subscriber.caller) !== rights) subscriber.close();

@@ -213,7 +213,8 @@ export class ModernRequests implements ModernRequestHost {
     modernRequest.countIn(group);
     // The process that has passed the request on counts it.
     if (counters === undefined || (modernRequest.caller.hops ?? 0) > 0) return undefined;
-    const name = `requests ${group.key}`;
+    // A reload of the config may change it before the request is answered.
+    const name = group.counterName;
     const acquired = counters.acquire(name, limit);
     const onAcquired = (isAcquired: boolean) => {
       if (!isAcquired) throw tooManyInFlight(limit);
