@@ -120,6 +120,7 @@ const NOTICED_BY_NOBODY: Readonly<Record<string, readonly string[]>> = {
     'upstream/stdio/process-guard.ts MAX_DEATHS',
   ],
   'begins other work, and nothing is lost or refused': [
+    'credentials/credential-cache.ts MAX_TURNS',
     'gateway/exchange/input-rounds.ts MAX_NAMED',
     'store/disk/journal.ts MAX_WAITING_BYTES',
     'store/redis/event-store.ts MAX_VICTIMS',

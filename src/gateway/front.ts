@@ -54,8 +54,10 @@ export interface ModernSink extends MessageSink {
   /**
    * Sends the answer, once, after all other messages; every failure is an answer. May run before the {@link ModernCall}
    * of the request is returned.
+   *
+   * @param isRecorded true if another process has recorded the request in its metrics and logs.
    */
-  answer(answer: Answer): void;
+  answer(answer: Answer, isRecorded?: boolean): void;
 }
 
 /** A modern request in flight. */

@@ -92,7 +92,8 @@ export class RelayedModern implements ExchangeHandler {
     if (this.#isEnded) return;
     this.#isEnded = true;
     const message = 'the connection to the process that has this broke; check what the request did';
-    this.#sink.answer(toAnswer(new GatewayError('outcome-unknown', { message })));
+    // The other process records that its client has gone. If it broke, nobody else may know of the request.
+    this.#sink.answer(toAnswer(new GatewayError('outcome-unknown', { message })), outcome === 'abandoned');
     this.#onEnd(outcome);
   }
 
@@ -108,7 +109,7 @@ export class RelayedModern implements ExchangeHandler {
       return;
     }
     this.#isEnded = true;
-    this.#sink.answer(line.answer);
+    this.#sink.answer(line.answer, true);
     this.#onEnd('answered');
   }
 }

@@ -287,3 +287,13 @@ test('linkspan status and ls show workers as one gateway', OPTIONS, async () => 
   await run('rotate-keys');
   await askBoth(gateway, await initialize(url));
 });
+
+test('a request of 2026-07-28 that crosses workers is counted once, with its tool', OPTIONS, async () => {
+  await using gateway = await start({ pid: PID });
+  const call = { name: 'pid__pid', arguments: {} };
+  await askEachWorker(gateway, () => modernResult(gateway.endpoint(), 'tools/call', call));
+  assert.equal(await metricOf(gateway, /^linkspan_forwarded_requests_total\{outcome="answered"\}/), 1);
+  const count = /^mcp_server_operation_duration_seconds_count\{mcp_method_name="tools\/call"/;
+  assert.equal(await metricOf(gateway, count), 2);
+  assert.equal(await metricOf(gateway, new RegExp(`${count.source}.*gen_ai_tool_name="pid__pid"`)), 2);
+});

@@ -31,7 +31,7 @@ export class ModernRequest implements ModernCall {
   exchange: OpenExchange | undefined;
   /** True if an upstream may be running the call already, which an earlier request has begun. */
   continuesCall: boolean;
-  /** True if another process has answered the request. */
+  /** True if another process has answered and recorded the request. */
   isAnsweredElsewhere = false;
   /** The group of the client; undefined before it is found. */
   group: ClientGroup | undefined;

@@ -439,11 +439,13 @@ export class ModernRequests implements ModernRequestHost {
     const { passedOn, caller, sink } = modernRequest;
     const { promise, resolve, reject } = Promise.withResolvers<Answer | undefined>();
     const onUnreachable = (error?: GatewayError) => (error === undefined ? resolve(undefined) : reject(error));
-    const back = { receivedMs: sink.receivedMs, send: (text: string) => sink.send(text), answer: resolve };
+    const onAnswer = (answer: Answer, isRecorded = false) => {
+      modernRequest.isAnsweredElsewhere = isRecorded;
+      resolve(answer);
+    };
+    const back = { receivedMs: sink.receivedMs, send: (text: string) => sink.send(text), answer: onAnswer };
     modernRequest.delegateTo(owner.handleModernRequest(passedOn, caller, back, onUnreachable));
-    const answer = await promise;
-    modernRequest.isAnsweredElsewhere = answer !== undefined;
-    return answer;
+    return await promise;
   }
 
   /** Passes a request on to the only process that can answer it. @throws {GatewayError} `store-unavailable` if the process did not get it. */

@@ -54,7 +54,7 @@ interface AnsweredRequest {
   readonly answer: Answer;
   readonly durationMs: number;
   readonly span: Span | undefined;
-  /** True if another process has answered the request, and has it in its audit log. */
+  /** True if another process has answered the request, and has it in its metrics and logs. */
   readonly isAnsweredElsewhere?: boolean;
 }
 
@@ -135,15 +135,16 @@ export class RequestRecorder {
     const error = outcome?.answer === answer ? outcome.error : errorTypeOf(method, answer);
     const { revision } = caller;
     const operation = { method, tool: exchange?.tool, error, revision, transport };
-    metrics.recordRequest(operation, durationMs / 1000);
-    if (this.#parts.audit !== undefined && answered.isAnsweredElsewhere !== true) {
+    const isOwn = answered.isAnsweredElsewhere !== true;
+    if (isOwn) metrics.recordRequest(operation, durationMs / 1000);
+    if (this.#parts.audit !== undefined && isOwn) {
       const client = this.#parts.clientOf(describedBy);
       const parts = { sender: caller, holder, client, request, exchange, answer, error, ms: durationMs };
       this.#parts.audit.end({ ...parts, traceId: span?.traceId });
     }
     // Asked here, so that a request without a line costs nothing more.
     const failure = error === undefined ? undefined : this.#failures.get(request);
-    if (this.#wantsLine(error) && failure?.isSuppressed !== true) {
+    if (isOwn && this.#wantsLine(error) && failure?.isSuppressed !== true) {
       this.#writeLine(caller, holder, {
         kind: 'request',
         client: this.#parts.clientOf(describedBy),
