@@ -4,7 +4,13 @@ import type { SessionRef } from './session-store.ts';
 /** A change of one stream of a session, by its writer. */
 export type EventChange = { readonly stream: string; readonly writer: string } & (
   | { readonly kind: 'open'; readonly isEndless: boolean }
-  | { readonly kind: 'add'; readonly seq: number; readonly text: string }
+  | {
+      readonly kind: 'add';
+      readonly seq: number;
+      readonly text: string;
+      /** Opens the stream again if the store has removed it; undefined for one that has ended, of which then nothing is kept. */
+      readonly reopen: 'endless' | 'ending' | undefined;
+    }
   /** The stream has ended with the event `last`, which may be added later. */
   | { readonly kind: 'finish'; readonly last: number }
   | { readonly kind: 'remove' }

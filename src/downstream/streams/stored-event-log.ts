@@ -78,7 +78,7 @@ class StoredEventLog implements EventLog {
     const state = this.#streams.get(stream);
     const { seq, text } = streamEvent;
     if (state?.writer === undefined) return undefined;
-    const { writer } = state;
+    const { writer, isEndless, isFinished } = state;
     const mayWrite = (refused: ReadonlySet<string>) => !refused.has(stream);
     // An event that was read and is appended again may still be on its way to the store.
     if (seq <= state.added) return this.#outbox.settled?.then(mayWrite);
@@ -89,9 +89,10 @@ class StoredEventLog implements EventLog {
     }
     if (!state.isOpen) {
       state.isOpen = true;
-      void this.#outbox.add({ kind: 'open', stream, writer, isEndless: state.isEndless });
+      void this.#outbox.add({ kind: 'open', stream, writer, isEndless });
     }
-    return this.#outbox.add({ kind: 'add', stream, writer, seq, text }).then(mayWrite);
+    const reopen = isFinished ? undefined : isEndless ? 'endless' : 'ending';
+    return this.#outbox.add({ kind: 'add', stream, writer, seq, text, reopen }).then(mayWrite);
   }
 
   finish(stream: string, nowMs: number, last: number): void {

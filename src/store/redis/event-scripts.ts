@@ -105,10 +105,16 @@ local function open(stream, writer, endless)
   if endless == '0' then grow('#running', 1) end
 end
 
-local function add(stream, writer, seq, value)
+local function add(stream, writer, seq, value, reopened)
   local s = find(stream)
-  if isRefused(s, stream, writer) or seq <= s.added then return end
   local list = index .. ':' .. stream
+  -- All events of a stream expire before it ends, or are removed for others.
+  if not s and reopened ~= '' then
+    redis.call('DEL', list)
+    open(stream, writer, reopened)
+    s = find(stream)
+  end
+  if isRefused(s, stream, writer) or seq <= s.added then return end
   -- The events of an endless stream expire together.
   if s.count > 0 and redis.call('EXISTS', list) == 0 then shrink(s, s.count, s.bytes) end
   redis.call('RPUSH', list, text(seq) .. ':' .. value)
@@ -136,8 +142,8 @@ while ARGV[i] do
     open(stream, writer, ARGV[i])
     i = i + 1
   elseif kind == 'add' then
-    add(stream, writer, tonumber(ARGV[i]), ARGV[i + 1])
-    i = i + 2
+    add(stream, writer, tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2])
+    i = i + 3
   elseif kind == 'finish' then
     finish(stream, writer, ARGV[i])
     i = i + 1

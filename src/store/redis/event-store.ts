@@ -91,6 +91,7 @@ export class RedisEventStore implements EventStore, AsyncDisposable {
           writer,
           change.seq,
           this.#parts.box.seal(entryOf(index, stream, change.seq), change.text),
+          change.reopen === undefined ? '' : change.reopen === 'endless' ? 1 : 0,
         ];
       case 'finish':
         return [kind, stream, writer, change.last];

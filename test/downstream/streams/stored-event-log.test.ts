@@ -355,6 +355,59 @@ test('limit storedEventBytesPerPrincipal removes the events that expire first', 
   assert.equal((await one.store.read(other.ref, 'a'))?.lastAdded, 1, 'another principal loses nothing');
 });
 
+// REL-19
+test('a stream whose entry has expired is stored again with its next event', OPTIONS, async () => {
+  const config = redisConfig((await redis).url);
+  const [one, two] = [await EventProcess.start(config), await EventProcess.start(config)];
+  const session = eventSession();
+  const log = await one.open(session);
+  log.open('get', true);
+  await append(log, 'get', [1, 2]);
+  const { index } = one.keys.events(session.ref);
+  await one.connection.command('PEXPIRE', index, 1);
+  await waitUntil(async () => (await one.store.read(session.ref, 'get')) === undefined);
+  await append(log, 'get', [3]);
+  await append(log, 'get', [4, 5]);
+
+  const other = await two.open(session);
+  assert.deepEqual(await other.recover('get'), { isEndless: true, isFinished: false, seq: 5, isFollowed: false });
+  assert.deepEqual(await textsOf(other, 'get'), ['data: 3\n\n', 'data: 4\n\n', 'data: 5\n\n']);
+  await two.connection.command('PEXPIRE', index, 1);
+  await waitUntil(async () => (await one.store.read(session.ref, 'get')) === undefined);
+  await append(log, 'get', [6]);
+  assert.equal(
+    await one.store.read(session.ref, 'get'),
+    undefined,
+    'a process that has lost the session opens nothing',
+  );
+  await append(other, 'get', [6]);
+  assert.equal((await one.store.read(session.ref, 'get'))?.lastAdded, 6);
+  assert.deepEqual([one.errors, two.errors], [[], []]);
+});
+
+// REL-19
+test('the answer of a stream whose events made room for others is stored', OPTIONS, async () => {
+  const config = redisConfig((await redis).url);
+  const one = await EventProcess.start(config, { principalBytes: 6_000 });
+  const principal = randomUUID();
+  const [first, second] = [eventSession(principal), eventSession(principal)];
+  const [early, late] = [await one.open(first), await one.open(second)];
+  early.open('a', false);
+  late.open('b', false);
+  await append(early, 'a', [1], 'x'.repeat(1_500));
+  await append(late, 'b', [1, 2], 'x'.repeat(1_500));
+  assert.equal(await one.store.read(first.ref, 'a'), undefined);
+  const answered = append(early, 'a', [2]);
+  early.finish('a', 0, 2);
+  await answered;
+  const other = await (await EventProcess.start(config)).open(first);
+  assert.deepEqual(await other.recover('a'), { isEndless: false, isFinished: true, seq: 2, isFollowed: false });
+  assert.deepEqual(await textsOf(other, 'a'), ['data: 2\n\n']);
+  await one.connection.command('DEL', one.keys.events(first.ref).index);
+  await append(early, 'a', [3]);
+  assert.equal(await one.store.read(first.ref, 'a'), undefined, 'a stream that has ended does not begin again');
+});
+
 test('limit storedEventsBytes removes events of the principal that has most', OPTIONS, async () => {
   const one = await start({ totalBytes: 12_000 });
   const [small, big] = [eventSession(), eventSession()];

@@ -109,7 +109,7 @@ async function useEvents(
   const stream = { stream: 'a', writer: 'm' };
   const changes = [
     { ...stream, kind: 'open', isEndless: true },
-    { ...stream, kind: 'add', seq: 1, text: 'event' },
+    { ...stream, kind: 'add', seq: 1, text: 'event', reopen: 'ending' },
   ] as const;
   assert.deepEqual(await events.write(session, changes), new Set());
   if (totalBytes === 1) {
