@@ -14,6 +14,16 @@ export interface Member {
   readonly isLeaving?: boolean;
 }
 
+/** Returns the id of the `nth` member that a process is. */
+export function memberId(process: string, nth: number): string {
+  return `${process}.${nth}`;
+}
+
+/** Returns a member of which only the id can be read, such as one with another wrapping key. It is alive, and nothing can be passed on to it. */
+export function unreadableMember(id: string): Member {
+  return { id, process: id.slice(0, id.lastIndexOf('.')), address: '', version: '', isLeaving: true };
+}
+
 /** Names something that exactly one member has, such as a session. */
 export interface PlacementKey {
   /** The key of the principal that it belongs to. */

@@ -1,5 +1,5 @@
 import { GatewayError } from '../errors.ts';
-import type { Member, Placement, PlacementKey, PlacementTable } from './placement-table.ts';
+import { type Member, memberId, type Placement, type PlacementKey, type PlacementTable } from './placement-table.ts';
 import { within } from './within.ts';
 
 /** A table answers within this part of a lease, so that a lease is renewed several times before it lapses. */
@@ -285,7 +285,7 @@ export class Placements {
 
   #nextSelf(): Member {
     const { process, address, version } = this.#parts;
-    const member = { id: `${process}.${++this.#joins}`, process, address, version };
+    const member = { id: memberId(process, ++this.#joins), process, address, version };
     return this.#isLeaving ? { ...member, isLeaving: true } : member;
   }
 

@@ -115,6 +115,30 @@ test('a member that leaves claims for others, and is found while it works', OPTI
   await two.placements.close();
 });
 
+// REL-32
+test('a living member keeps its sessions although its entry cannot be read', OPTIONS, async () => {
+  await using server = await RedisServer.start();
+  const old = redisConfig(server.url);
+  const wrappingKeys = [...redisConfig(server.url).wrappingKeys, ...old.wrappingKeys];
+  const [newer, older] = [await openTable({ ...old, wrappingKeys }, LONG_MS), await openTable(old, LONG_MS)];
+  const [one, two] = [await join(newer), await join(older)];
+  const key = keyOf('s.1');
+  assert.deepEqual(await one.placements.claim(key), { kind: 'here' });
+  const { id, process } = one.placements.self;
+  const claim = await two.placements.claim(key);
+  assert.ok(claim.kind === 'elsewhere');
+  const { member } = claim;
+  assert.deepEqual([member.id, member.process, member.address], [id, process, '']);
+  assert.equal((await two.placements.memberOf(process))?.id, id, 'what a handle names is not gone');
+  assert.equal(member.isLeaving, true, 'it gets nothing');
+  assert.deepEqual(one.placements.others, []);
+  await one.placements.renew();
+  assert.deepEqual(one.placements.others, [two.placements.self]);
+  await one.placements.close();
+  assert.deepEqual(await two.placements.claim(key), { kind: 'here' });
+  await two.placements.close();
+});
+
 test('a former owner is found that has joined just now', OPTIONS, async () => {
   await using server = await RedisServer.start();
   const [first, second] = await tables(server, LONG_MS, 2);

@@ -6,6 +6,7 @@ import {
   type PlacementKey,
   type PlacementTable,
   placementText,
+  unreadableMember,
 } from '../placement-table.ts';
 import { type RedisConnection, scriptOf } from './connection.ts';
 import type { RedisKeys } from './keys.ts';
@@ -131,14 +132,14 @@ export class RedisPlacementTable implements PlacementTable {
     return this.#membersOf(await this.#connection.run(MEMBERS, this.#keys.members, [this.leaseMs]));
   }
 
-  /** Returns the members that hold our wrapping key. Others cannot be reached, and no forged one is believed. */
+  /** Returns all members. Those whose entry our wrapping keys do not open keep what they have, and nothing is passed on to them. */
   #membersOf(reply: unknown): readonly Member[] {
     const texts = PAIRS.parse(reply);
     const members: Member[] = [];
     for (let i = 0; i + 1 < texts.length; i += 2) {
       const [id = '', sealed = ''] = texts.slice(i, i + 2);
       const text = this.#box.open(this.#entryOf(id), sealed);
-      if (text !== undefined) members.push({ id, ...MEMBER.parse(JSON.parse(text)) });
+      members.push(text === undefined ? unreadableMember(id) : { id, ...MEMBER.parse(JSON.parse(text)) });
     }
     return members;
   }
