@@ -152,6 +152,28 @@ test('a gateway with a key file that has no keys refuses every client', TIMEOUT,
   assert.equal(await statusOf(gateway.url, 'any'), 401);
 });
 
+// SEC-11
+test('a wrapping key is replaced in three steps, each a start', TIMEOUT, async () => {
+  await using redis = await RedisServer.start();
+  const [old = '', next = ''] = [1, 2].map(() => randomBytes(32).toString('base64'));
+  const auth = { keysInRedis: true };
+  const start = (wrappingKeys: readonly string[]) =>
+    openGateway({}, { auth, redis: { url: redis.url, wrappingKeys, internal: '127.0.0.1:0' } });
+  const config = join(dir, 'wrapping.json');
+  const first = { mcpServers: {}, gateway: { auth, redis: { url: redis.url, wrappingKeys: [old] } } };
+  await writeFile(config, JSON.stringify(first));
+  const ann = await keyCommand('create', 'ann', '--config', config);
+  let session: string | undefined;
+  for (const wrappingKeys of [[old], [old, next], [next, old], [next]]) {
+    await using gateway = await start(wrappingKeys);
+    assert.equal(await statusOf(gateway.url, ann), 200);
+    session ??= await initialize(gateway.url, undefined, bearer(ann));
+    assert.equal((await post(gateway.url, rpc(1, 'ping'), session, bearer(ann))).status, 200);
+  }
+  await assert.rejects(start([old]), /Put a removed wrapping key back at the end of the list/);
+  await assert.rejects(keyCommand('list', '--config', config), /Put a removed wrapping key back/);
+});
+
 test('a key in Redis works on every replica, and is revoked on every replica', TIMEOUT, async () => {
   await using redis = await RedisServer.start();
   const shared = { url: redis.url, wrappingKeys: [randomBytes(32).toString('base64')], internal: '127.0.0.1:0' };

@@ -82,6 +82,7 @@ export async function openReplicas(
   await checkRedis(connection, keys, () => Date.now());
   const box = new SealedBox(redis.wrappingKeys);
   const ring = new RedisKeyStore(connection, keys, box);
+  await ring.reseal();
   const internalKeys = new InternalKeys();
   internalKeys.update(await ring.read());
 

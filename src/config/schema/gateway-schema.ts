@@ -142,7 +142,8 @@ const redis = z.strictObject({
     .min(1, { error: `expected at least one key; make it with: ${KEY_COMMAND}` })
     .max(8, { error: 'expected at most 8 keys' })
     .describe(
-      `Keys that encrypt all that Redis gets, the same for all replicas: ${KEY_COMMAND}. The first one encrypts, all of them decrypt.`,
+      `Keys that encrypt all that Redis gets, the same for all replicas: ${KEY_COMMAND}. The first one encrypts, all of them decrypt. ` +
+        'A change takes three steps: see docs/replicas.md.',
     ),
   internal: address()
     .optional()

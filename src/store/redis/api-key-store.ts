@@ -12,7 +12,7 @@ import {
 } from '../api-key-store.ts';
 import { type RedisConnection, scriptOf } from './connection.ts';
 import type { RedisKeys } from './keys.ts';
-import type { SealedBox } from './sealed-box.ts';
+import { KEYS_ADVICE, type SealedBox } from './sealed-box.ts';
 
 /** The interval in which a replica asks for the version of the keys, so that a revocation holds within a second. */
 const POLL_MS = 500;
@@ -21,6 +21,9 @@ const TRIES = 20;
 const RETRY_MS = 20;
 /** Fields that one command reads, so that its answer is small: a command has 250 ms. They are decrypted before other work gets a turn. */
 const PER_PAGE = 500;
+
+/** Entries that one change encrypts again. */
+const RESEALED = 5_000;
 
 /** Adds and removes fields if the version is still the expected one. Returns 1, or 0 if another change was faster. */
 const CHANGE = scriptOf(`
@@ -67,7 +70,20 @@ export class RedisApiKeyStore implements ApiKeyStore {
     if (version === this.#version) return this.#keys;
     if (version === '' && this.#keys.length > 0)
       throw new StartError(`${this.place} has lost its API keys; make new ones`);
-    return (await this.#readAll()).keys;
+    const isFirst = this.#version === undefined;
+    const { keys } = await this.#readAll();
+    if (!isFirst) return keys;
+    // So a start encrypts them for the first wrapping key, and the others can be removed.
+    while (this.#stale().length > 0) {
+      await this.change(() => ({}));
+      await this.#readAll();
+    }
+    return this.#keys;
+  }
+
+  /** Returns the keys that another wrapping key than the first one has encrypted. */
+  #stale(): readonly StoredKey[] {
+    return [...this.#opened].filter(([sealed]) => !this.#box.isOfFirst(sealed)).map(([, key]) => key);
   }
 
   async #readVersion(): Promise<string> {
@@ -111,9 +127,9 @@ export class RedisApiKeyStore implements ApiKeyStore {
     const text = this.#box.open(this.#sealedName(id), sealed);
     const { data } = storedKeySchema.safeParse(text === undefined ? undefined : jsonOf(text));
     if (data !== undefined && data.sha256.startsWith(id)) return data;
-    throw new StartError(
-      `${this.place} has an API key (${id}) that gateway.redis.wrappingKeys do not open, or that was changed`,
-    );
+    const found = `${this.place} has an API key (${id})`;
+    if (this.#box.knowsKeyOf(sealed)) throw new StartError(`${found} that was changed or moved`);
+    throw new StartError(`${found} that gateway.redis.wrappingKeys do not open. ${KEYS_ADVICE}`);
   }
 
   /** The name that an entry is sealed for, so that no entry can be put in the place of another. */
@@ -127,10 +143,12 @@ export class RedisApiKeyStore implements ApiKeyStore {
       const { add = [], remove = [] } = decide(keys);
       if (keys.length + add.length > MAX_KEYS) throw new StartError(`Redis holds at most ${MAX_KEYS} API keys`);
       const removed = remove.map(keyIdOf);
-      const added = add.flatMap((key) => [
+      const stale = this.#stale().filter((key) => !removed.includes(keyIdOf(key)));
+      const added = [...stale.slice(0, RESEALED), ...add].flatMap((key) => [
         keyIdOf(key),
         this.#box.seal(this.#sealedName(keyIdOf(key)), JSON.stringify(key)),
       ]);
+      if (removed.length === 0 && added.length === 0) return;
       const args = [version, crypto.randomUUID(), removed.length, ...removed, ...added];
       if ((await this.#connection.run(CHANGE, this.#entries, args)) === 1) return;
       await sleep(RETRY_MS * Math.random());

@@ -3,7 +3,7 @@ import { StartError } from '../../errors.ts';
 import { freshKey, type KeyRecord, keyRecordSchema, type KeyStore, withFreshKey } from '../key-store.ts';
 import { type RedisConnection, scriptOf } from './connection.ts';
 import type { RedisKeys } from './keys.ts';
-import type { SealedBox } from './sealed-box.ts';
+import { KEYS_ADVICE, type SealedBox } from './sealed-box.ts';
 
 /** Replaces the ring if it is still the one that was read. */
 const REPLACE = scriptOf(`
@@ -32,6 +32,19 @@ export class RedisKeyStore implements KeyStore {
     return this.#parse(await this.#readSealed());
   }
 
+  /** Encrypts a ring again that another key than the first one has encrypted, so that this one can be removed. @throws {StartError} as {@link read}. */
+  async reseal(): Promise<void> {
+    for (let attempt = 0; attempt < TRIES; attempt++) {
+      const sealed = await this.#readSealed();
+      if (this.#box.isOfFirst(sealed) || (await this.#replace(sealed, this.#parse(sealed)))) return;
+    }
+  }
+
+  /** Returns false if another process was faster. */
+  async #replace(sealed: string, ring: readonly KeyRecord[]): Promise<boolean> {
+    return (await this.#connection.run(REPLACE, [this.#entry], [sealed, this.#seal(ring)])) === 1;
+  }
+
   async #readSealed(): Promise<string> {
     const found = await this.#connection.command('GET', this.#entry);
     if (typeof found === 'string') return found;
@@ -43,9 +56,8 @@ export class RedisKeyStore implements KeyStore {
 
   async add(nowMs: number, graceMs: number): Promise<void> {
     for (let attempt = 0; attempt < TRIES; attempt++) {
-      const before = await this.#readSealed();
-      const after = this.#seal(withFreshKey(this.#parse(before), nowMs, graceMs));
-      if ((await this.#connection.run(REPLACE, [this.#entry], [before, after])) === 1) return;
+      const sealed = await this.#readSealed();
+      if (await this.#replace(sealed, withFreshKey(this.#parse(sealed), nowMs, graceMs))) return;
     }
     throw new Error('other processes add keys to the ring all the time');
   }
@@ -59,7 +71,7 @@ export class RedisKeyStore implements KeyStore {
     if (text !== undefined) return RING.parse(JSON.parse(text));
     throw new StartError(
       `the keys in Redis (${this.#entry}) were encrypted with another wrapping key. Set gateway.redis.wrappingKeys to that of the other ` +
-        'replicas, or gateway.redis.prefix to one of your own. Deleting the entry ends all sessions',
+        `replicas, or gateway.redis.prefix to one of your own. ${KEYS_ADVICE}. Deleting the entry ends all sessions`,
     );
   }
 }

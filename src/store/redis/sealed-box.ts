@@ -2,6 +2,7 @@ import { setLatest } from '../../bounded-map.ts';
 import { createCipheriv, createDecipheriv, hash, hkdfSync, randomBytes } from 'node:crypto';
 
 const CIPHER = 'aes-256-gcm';
+/** A multiple of 3, so that sealed texts begin with the id as text. */
 const ID_BYTES = 6;
 const SALT_BYTES = 16;
 const IV_BYTES = 12;
@@ -9,6 +10,10 @@ const TAG_BYTES = 16;
 const HEAD_BYTES = ID_BYTES + SALT_BYTES + IV_BYTES + TAG_BYTES;
 /** Derived keys that are kept; one for each process that has written, and key of the config. */
 const MAX_DERIVED = 256;
+
+/** The advice about a text that no wrapping key opens. */
+export const KEYS_ADVICE =
+  'Put a removed wrapping key back at the end of the list, and add a new one at the end everywhere first (docs/replicas.md)';
 
 /**
  * Encrypts all that Redis gets, with the wrapping keys of the config. Each process derives a key of its own, so that no key is used for so many
@@ -20,6 +25,8 @@ export class SealedBox {
   readonly #derived = new Map<string, Buffer>();
   readonly #head: Buffer;
   readonly #key: Buffer;
+  /** Sealed texts of the first key begin with it. */
+  readonly #firstId: string;
 
   /** @param wrappingKeys 32 bytes each, in base64url. The first one encrypts. */
   constructor(wrappingKeys: readonly string[]) {
@@ -29,6 +36,7 @@ export class SealedBox {
     this.#secrets = new Map(secrets.map((secret) => [idOf(secret).toString('base64url'), secret]));
     const salt = randomBytes(SALT_BYTES);
     this.#head = Buffer.concat([idOf(first), salt]);
+    this.#firstId = idOf(first).toString('base64url');
     this.#key = derive(first, salt);
   }
 
@@ -41,6 +49,16 @@ export class SealedBox {
     const encoded = text.isWellFormed() ? Buffer.from(`u${text}`) : Buffer.from(`j${JSON.stringify(text)}`);
     const sealed = Buffer.concat([cipher.update(encoded), cipher.final()]);
     return Buffer.concat([this.#head, iv, cipher.getAuthTag(), sealed]).toString('base64url');
+  }
+
+  /** Returns whether the first key has sealed a text, so that it stays readable without the others. */
+  isOfFirst(sealed: string): boolean {
+    return sealed.startsWith(this.#firstId);
+  }
+
+  /** Returns whether a wrapping key of the config has sealed a text. */
+  knowsKeyOf(sealed: string): boolean {
+    return this.#secrets.has(sealed.slice(0, this.#firstId.length));
   }
 
   /** Decrypts a text. Returns undefined if it was sealed for another entry or by an unknown key, or was changed. */

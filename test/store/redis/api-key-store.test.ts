@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import type { RedisConfig } from '../../../src/config/config.ts';
-import { keyIdOf } from '../../../src/store/api-key-store.ts';
+import { keyIdOf, type StoredKey } from '../../../src/store/api-key-store.ts';
 import { RedisApiKeyStore } from '../../../src/store/redis/api-key-store.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
 import { waitUntil } from '../../support/wait-until.ts';
@@ -46,6 +46,23 @@ test('an entry in the place of another, or of another wrapping key, is refused',
   await connection.command('HSET', entries, keyIdOf(keyOf('two')), moved);
   await connection.command('SET', version, 'changed');
   await assert.rejects((await open(config)).read(), /that was changed/);
+});
+
+// SEC-11
+test('API keys that an older wrapping key encrypted are read without it later', OPTIONS, async () => {
+  const before = await freshConfig();
+  const wrappingKeys = [...(await freshConfig()).wrappingKeys, ...before.wrappingKeys];
+  const [during, after] = [{ wrappingKeys }, { wrappingKeys: wrappingKeys.slice(0, 1) }];
+  const keys = Array.from({ length: 6_000 }, (_, n) => keyOf(`key ${n}`));
+  const old = await open(before);
+  for (let n = 0; n < keys.length; n += 500) await old.change(() => ({ add: keys.slice(n, n + 500) }));
+  const late = await open({ ...before, ...after });
+  await assert.rejects(late.read(), /API key \(\w+\).*do not open\. Put a removed wrapping key back at the end/);
+  const stores = await Promise.all([1, 2, 3].map(() => open({ ...before, ...during })));
+  for (const read of await Promise.all(stores.map((store) => store.read()))) assert.equal(read.length, keys.length);
+  const byHash = (each: readonly StoredKey[]) => each.toSorted((a, b) => a.sha256.localeCompare(b.sha256));
+  assert.deepEqual(byHash(await late.read()), byHash(keys));
+  assert.equal((await stores[0]?.read())?.length, keys.length);
 });
 
 test('an unchanged reading returns the same list, and a lost version is a failure', OPTIONS, async () => {

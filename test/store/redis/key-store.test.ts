@@ -39,6 +39,19 @@ test('the ring is not readable in Redis, and another wrapping key is refused in 
   await assert.rejects(other.read(), { name: 'StartError', message: /gateway\.redis\.wrappingKeys/ });
 });
 
+// SEC-11
+test('a ring that an older wrapping key encrypted is read without it after a start', OPTIONS, async () => {
+  const before = redisConfig((await redis).url);
+  const wrappingKeys = [...redisConfig((await redis).url).wrappingKeys, ...before.wrappingKeys];
+  const ring = await (await open(before)).read();
+  const during = await open({ ...before, wrappingKeys });
+  const after = await open({ ...before, wrappingKeys: wrappingKeys.slice(0, 1) });
+  assert.deepEqual(await during.read(), ring);
+  await assert.rejects(after.read(), { message: /ring.*Put a removed wrapping key back at the end/ });
+  await Promise.all([during.reseal(), (await open({ ...before, wrappingKeys })).reseal()]);
+  assert.deepEqual(await after.read(), ring);
+});
+
 // R13
 test('after a flush there is a new ring', OPTIONS, async () => {
   const config = redisConfig((await redis).url);
