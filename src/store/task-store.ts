@@ -1,3 +1,4 @@
+import { GatewayError } from '../errors.ts';
 import type { LimitName } from '../limits.ts';
 
 /** Receives the bound for which a store removes a task: it is not listed or announced any more, but can still be queried. */
@@ -18,7 +19,7 @@ export interface KnownTask extends TaskAddress {
 
 /**
  * Stores the tasks whose ids clients have, so that a client gets the same id each time, and can list its tasks. A lost task can
- * still be queried by its id. A client is named by a text that is equal for the clients that may use an id.
+ * still be queried by its id, so a store that all processes share fails no request for lack of it. A client is named by a text that is equal for the clients that may use an id.
  */
 export interface TaskStore {
   /** Returns a task that this process has added. */
@@ -28,4 +29,14 @@ export interface TaskStore {
   /** Adds a task. Beyond its bounds the store removes the oldest tasks of the client, and the client that added nothing for longest. */
   add(client: string, known: KnownTask): Promise<void>;
   remove(client: string, address: TaskAddress): Promise<void>;
+}
+
+/** Resolves with undefined if the store cannot be used. */
+export async function unlessUnavailable<T>(reply: Promise<T>): Promise<T | undefined> {
+  try {
+    return await reply;
+  } catch (thrown) {
+    if (thrown instanceof GatewayError) return undefined;
+    throw thrown;
+  }
 }

@@ -1,8 +1,13 @@
 import { z } from 'zod';
-import { GatewayError } from '../../errors.ts';
 import { MemoryTaskStore } from '../memory/task-store.ts';
 import { LIMITS } from '../../limits.ts';
-import type { KnownTask, OnTaskLimit, TaskAddress, TaskStore } from '../task-store.ts';
+import {
+  type KnownTask,
+  type OnTaskLimit,
+  type TaskAddress,
+  type TaskStore,
+  unlessUnavailable,
+} from '../task-store.ts';
 import { type RedisConnection, scriptOf } from './connection.ts';
 import { hashOf } from '../placement-table.ts';
 import type { RedisKeys } from './keys.ts';
@@ -97,14 +102,4 @@ export class RedisTaskStore implements TaskStore {
 
 function fieldOf({ upstream, holder, task }: TaskAddress): string {
   return hashOf([upstream, holder, task]);
-}
-
-/** Resolves with undefined if Redis cannot be used. */
-async function unlessUnavailable<T>(reply: Promise<T>): Promise<T | undefined> {
-  try {
-    return await reply;
-  } catch (thrown) {
-    if (thrown instanceof GatewayError) return undefined;
-    throw thrown;
-  }
 }

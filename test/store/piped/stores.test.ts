@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { GatewayError } from '../../../src/errors.ts';
 import { MemoryKeyedCallStore } from '../../../src/store/memory/keyed-call-store.ts';
 import { MemoryOutcomeStore } from '../../../src/store/memory/outcome-store.ts';
+import { STORES } from '../../../src/store/piped/methods.ts';
 import type { PipeCalls } from '../../../src/store/piped/pipe-calls.ts';
 import { PipedOfferStore } from '../../../src/store/piped/offer-store.ts';
 import { PipedPlacementTable } from '../../../src/store/piped/placement-table.ts';
@@ -30,7 +31,7 @@ import { rateTableContract } from '../rate-table.contract.ts';
 import { sessionStoreContract } from '../session-store.contract.ts';
 import { MemoryTaskStore } from '../../../src/store/memory/task-store.ts';
 import { taskStoreContract } from '../task-store.contract.ts';
-import { testParent } from './pipe-pair.ts';
+import { pipePair, testParent } from './pipe-pair.ts';
 
 const OPTIONS = { timeout: 120_000 };
 const HOUR = 3_600_000;
@@ -174,6 +175,21 @@ test('calls of a worker whose parent has gone fail at once as store-unavailable'
     );
     return failed instanceof GatewayError && failed.code === 'store-unavailable';
   });
+});
+
+// REL-01
+test('a task that the parent cannot keep in time is no failure, and listed here', OPTIONS, async () => {
+  const { one, other, close } = pipePair(() => undefined, 10); // subject
+  const store = new PipedTaskStore(one);
+  const known = { upstream: 'up', task: 't', holder: 'h', id: 'id' };
+  other.serve(STORES.tasks.add, () => new Promise(() => undefined));
+  other.serve(STORES.tasks.list, () => new Promise(() => undefined));
+  await store.add('ann', known);
+  assert.deepEqual(await store.list('ann'), [known]);
+  assert.deepEqual(store.find('ann', known), known);
+  close();
+  await store.remove('ann', known);
+  assert.deepEqual(await store.list('ann'), []);
 });
 
 test('lists that the parent cannot read are none', OPTIONS, async () => {
