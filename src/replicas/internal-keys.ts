@@ -11,6 +11,8 @@ export interface InternalKey {
 export class InternalKeys {
   #keys: ReadonlyMap<string, { readonly key: Buffer; readonly untilMs: number }> = new Map();
   #newest: InternalKey | undefined;
+  /** Called for a connection with a key that one side does not know, or that has ended. The ring may have a newer state. */
+  onUnknown: () => void = () => undefined;
 
   /** Takes over another state of the ring. Returns false if it has no key in common with the one before. */
   update(records: readonly KeyRecord[]): boolean {
@@ -28,6 +30,13 @@ export class InternalKeys {
   get newest(): InternalKey {
     if (this.#newest === undefined) throw new Error('the ring of keys was not read');
     return this.#newest;
+  }
+
+  /** Returns the keys to try for a new connection: the newest one, and that before it, since the other replica may not have read the newest yet. */
+  toConnect(nowMs: number): readonly InternalKey[] {
+    const { newest } = this;
+    const others = [...this.#keys].filter(([id, { untilMs }]) => id !== newest.id && nowMs < untilMs);
+    return [newest, ...others.slice(-1).map(([id, { key }]) => ({ id, key }))];
   }
 
   /** Returns the key of this id; undefined if it is unknown or has ended. */

@@ -55,7 +55,9 @@ export class InternalServer {
       ALPNProtocols: [CHANNEL_PROTOCOL],
       pskCallback: (socket: TLSSocket, id: string) => {
         keyIds.set(socket, id);
-        return keys.find(id, Date.now()) ?? null;
+        const key = keys.find(id, Date.now());
+        if (key === undefined) keys.onUnknown();
+        return key ?? null;
       },
       handshakeTimeout: HANDSHAKE_MS,
     };

@@ -89,8 +89,11 @@ export class OutgoingChannel {
     });
   }
 
-  /** Connects to a replica. Resolves with undefined if there is no replica with the key of the ring. */
-  static async open(address: InternalAddress, { id, key }: InternalKey): Promise<OutgoingChannel | undefined> {
+  /** Connects to a replica. Resolves with `refused` if it does not have this key, and with undefined if it cannot be reached. */
+  static async open(
+    address: InternalAddress,
+    { id, key }: InternalKey,
+  ): Promise<OutgoingChannel | 'refused' | undefined> {
     const options: ConnectionOptions = {
       ...INTERNAL_TLS,
       ...address,
@@ -99,11 +102,13 @@ export class OutgoingChannel {
       // The pre-shared key proves the identity; there is no certificate.
       checkServerIdentity: () => undefined,
     };
-    const { promise, resolve } = Promise.withResolvers<OutgoingChannel | undefined>();
+    const { promise, resolve } = Promise.withResolvers<OutgoingChannel | 'refused' | undefined>();
     const socket = connect(options);
     const timer = setTimeout(() => fail(), CONNECT_MS);
-    socket.on('error', fail);
-    socket.on('close', fail);
+    socket.on('error', (error: NodeJS.ErrnoException) =>
+      fail(error.code?.includes('HANDSHAKE_FAILURE') === true ? 'refused' : undefined),
+    );
+    socket.on('close', () => fail());
     socket.once('secureConnect', () => {
       if (socket.alpnProtocol !== CHANNEL_PROTOCOL) return fail();
       clearTimeout(timer);
@@ -111,10 +116,10 @@ export class OutgoingChannel {
       socket.setKeepAlive(true, TCP_PROBE_MS);
       return resolve(new OutgoingChannel(socket, id));
     });
-    function fail(): void {
+    function fail(outcome?: 'refused'): void {
       clearTimeout(timer);
       socket.destroy();
-      resolve(undefined);
+      resolve(outcome);
     }
     return await promise;
   }

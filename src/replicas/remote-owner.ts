@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { GatewayError } from '../errors.ts';
 import type { ClientRequest, ClientResponse } from '../gateway/client-http.ts';
 import type { ClientSession, ModernCall, ModernCaller, ModernSink, Owner, PassedOn } from '../gateway/front.ts';
@@ -13,6 +14,12 @@ import { requestBody } from './modern-exchange.ts';
 import { type ExchangeHandler, OutgoingChannel } from './outgoing-channel.ts';
 import { RelayedModern } from './relayed-modern.ts';
 import { RelayedRequest } from './relayed-request.ts';
+
+/** A replica reads a new key of the ring when it is asked for it. A request waits this long for that, if no other key is valid. */
+const KEY_WAIT_MS = 500;
+const KEY_RETRY_MS = 50;
+/** The interval in which the newest key is tried while a connection with an older one serves. */
+const RENEW_MS = 500;
 
 /** The answer to a message does not matter. */
 const IGNORING: ExchangeHandler = {
@@ -33,6 +40,8 @@ export class RemoteOwner implements Owner {
   #opening: Promise<OutgoingChannel | undefined> | undefined;
   /** Channels that finish their requests, such as those with an older key. */
   readonly #retired = new Set<OutgoingChannel>();
+  /** Monotonic ms. The newest key is not tried again before. */
+  #renewMs = -Infinity;
   #isDestroyed = false;
   /** The shared parts of heads, as texts. */
   readonly #senders = new WeakMap<Principal, { readonly view: string; readonly text: string }>();
@@ -138,8 +147,11 @@ export class RemoteOwner implements Owner {
     const channel = this.#channel;
     if (channel === undefined || !channel.isUsable) return this.#open();
     if (channel.keyId !== this.#keys.newest.id) {
-      this.#retire(channel);
-      return this.#open();
+      if (this.#keys.find(channel.keyId, Date.now()) === undefined) {
+        this.#retire(channel);
+        return this.#open();
+      }
+      void this.#renew();
     }
     return channel.isFresh(performance.now()) ? channel : this.#checked(channel);
   }
@@ -147,6 +159,8 @@ export class RemoteOwner implements Owner {
   /** Asks before a request is sent: the outcome of one that a stopped replica gets would be unknown. */
   async #checked(channel: OutgoingChannel): Promise<OutgoingChannel | undefined> {
     if (await channel.isAlive()) return channel;
+    // One with a newer key has replaced it meanwhile.
+    if (this.#channel !== channel && this.#channel?.isUsable === true) return await this.#ready();
     // Requests in flight wait for the lease to lapse. The next ones try another connection.
     this.#retire(channel);
     return undefined;
@@ -169,10 +183,38 @@ export class RemoteOwner implements Owner {
   async #connect(): Promise<OutgoingChannel | undefined> {
     const address = parseInternalAddress(this.#member.address);
     if (address === undefined || this.#isDestroyed) return undefined;
-    const channel = await OutgoingChannel.open(address, this.#keys.newest);
-    if (this.#isDestroyed) channel?.destroy();
+    const lateMs = performance.now() + KEY_WAIT_MS;
+    for (;;) {
+      for (const key of this.#keys.toConnect(Date.now())) {
+        const opened = await OutgoingChannel.open(address, key);
+        if (opened !== 'refused') return this.#adopt(opened);
+      }
+      if (this.#isDestroyed || performance.now() > lateMs) return undefined;
+      // Also this process may lack a newer one.
+      this.#keys.onUnknown();
+      await sleep(KEY_RETRY_MS);
+    }
+  }
+
+  /** Replaces a channel of an older key, which serves until the other replica knows the newest. */
+  async #renew(): Promise<void> {
+    const nowMs = performance.now();
+    const address = parseInternalAddress(this.#member.address);
+    if (address === undefined || nowMs < this.#renewMs) return;
+    this.#renewMs = nowMs + RENEW_MS;
+    const opened = await OutgoingChannel.open(address, this.#keys.newest);
+    if (opened !== 'refused') this.#adopt(opened);
+  }
+
+  /** Sends the next requests on this channel, if there is one. */
+  #adopt(channel: OutgoingChannel | undefined): OutgoingChannel | undefined {
+    if (channel === undefined || this.#isDestroyed) {
+      channel?.destroy();
+      return undefined;
+    }
+    if (this.#channel !== undefined) this.#retire(this.#channel);
     this.#channel = channel;
-    return this.#isDestroyed ? undefined : channel;
+    return channel;
   }
 
   /** Returns the part of a head that the requests of a principal share. */

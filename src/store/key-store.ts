@@ -17,6 +17,8 @@ export type KeyRecord = z.output<typeof keyRecordSchema>;
 
 /** Stores the keys that seal handles, oldest first. Always holds at least one key. */
 export interface KeyStore {
+  /** True if other processes add keys too. */
+  readonly isShared?: boolean;
   /** Returns all keys. @throws {Error} with a message for the operator. */
   read(): Promise<readonly KeyRecord[]>;
   /** Adds a key. Older keys stay valid for `graceMs`. Only one process at a time may call this. */

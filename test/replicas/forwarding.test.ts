@@ -313,10 +313,57 @@ test('after a rotation new requests use the new key, and old ones finish', OPTIO
   await waitUntil(() => seen.length === 1);
   opened.keys.update(withFreshKey([old], Date.now(), 60_000));
   assert.equal(await (await fetch(`${opened.url}/new`)).text(), 'new');
-  assert.equal(opened.relay.connections, 2);
+  await waitUntil(() => opened.relay.connections === 2);
   finish();
   assert.equal(await (await before).text(), 'old');
   await waitUntil(() => opened.relay.connections === 1);
+});
+
+/** Starts a pair whose replicas both have one key, and returns a ring with another one after it, which is valid for `graceMs` longer. */
+async function openRotating(graceMs: number) {
+  const sending = new InternalKeys();
+  const opened = await openPair(({ outgoing }) => outgoing.end('answer'), 'files', undefined, sending);
+  const old = freshKey(Date.now());
+  for (const keys of [sending, opened.keys]) keys.update([old]);
+  return { opened, sending, ring: withFreshKey([old], Date.now(), graceMs) };
+}
+
+const answerOf = async (url: string): Promise<string> => await (await fetch(url)).text();
+
+// SEC-30
+test('a replica that does not know a new key yet is reached with the old one', OPTIONS, async (t) => {
+  for (const isConnected of [true, false]) {
+    const { opened, sending, ring } = await openRotating(60_000);
+    await using _opened = opened;
+    if (isConnected) assert.equal(await answerOf(opened.url), 'answer');
+    sending.update(ring);
+    const answers = await Promise.all([1, 2, 3].map(() => answerOf(opened.url)));
+    assert.deepEqual(answers, ['answer', 'answer', 'answer']);
+    opened.keys.update(ring);
+    // The key of the connection of a request is checked with each request.
+    const { mock } = t.mock.method(opened.keys, 'find');
+    await waitUntil(async () => {
+      assert.equal(await answerOf(opened.url), 'answer');
+      return mock.calls.at(-1)?.arguments[0] === ring.at(-1)?.kid;
+    });
+    await waitUntil(() => opened.relay.connections === 1);
+    mock.restore();
+  }
+});
+
+// SEC-30
+test('a replica that is asked for an unknown key reads it, and the request goes on', OPTIONS, async () => {
+  const { opened, sending, ring } = await openRotating(0);
+  await using _opened = opened;
+  assert.equal(await answerOf(opened.url), 'answer');
+  let asked = 0;
+  opened.keys.onUnknown = () => {
+    asked++;
+    setImmediate(() => opened.keys.update(ring));
+  };
+  sending.update(ring);
+  assert.equal(await answerOf(opened.url), 'answer');
+  assert.equal(asked, 1);
 });
 
 // SEC-45

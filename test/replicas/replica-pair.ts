@@ -25,11 +25,13 @@ interface ReplicaPair extends AsyncDisposable {
  * Starts a replica that handles requests, and one that passes all requests on to it.
  *
  * @param principalOf returns the principal of the requests to a path.
+ * @param sending the keys of the replica that passes requests on. Default: those of the other one.
  */
 export async function openPair(
   handle: ForwardedHandler,
   view = 'files',
   principalOf: (path: string) => Principal = () => ANNA,
+  sending?: InternalKeys,
 ): Promise<ReplicaPair> {
   const keys = new InternalKeys();
   keys.update([freshKey(Date.now())]);
@@ -43,7 +45,7 @@ export async function openPair(
   const server = await InternalServer.open({ host: '127.0.0.1', port: 0 }, parts, handle);
   const relay = await TcpRelay.open(server.port);
   const member = { id: 'owner', process: 'p', address: `127.0.0.1:${relay.port}`, version: '1' };
-  const owner = new RemoteOwner(member, keys, { countForwarded: (outcome) => void outcomes.push(outcome) });
+  const owner = new RemoteOwner(member, sending ?? keys, { countForwarded: (outcome) => void outcomes.push(outcome) });
   const front = createServer((incoming, outgoing) => {
     void owner.forward(incoming, outgoing, principalOf(incoming.url ?? ''), view).then((outcome) => {
       if (outcome === 'answered') return;

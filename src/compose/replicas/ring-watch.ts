@@ -27,6 +27,8 @@ export class RingWatch {
   readonly #callbacks: RingEvents;
   readonly #timer: NodeJS.Timeout;
   #isReading = false;
+  /** Monotonic ms. A connection with an unknown key makes the ring be read no sooner. */
+  #askedMs = -Infinity;
   #isReplaced = false;
   #known = '';
 
@@ -36,9 +38,16 @@ export class RingWatch {
     this.#log = log;
     this.#callbacks = callbacks;
     this.#timer = setInterval(() => void this.#readOnce(), RING_MS).unref();
+    internalKeys.onUnknown = () => {
+      const nowMs = performance.now();
+      if (nowMs < this.#askedMs) return;
+      this.#askedMs = nowMs + RING_MS;
+      void this.#readOnce();
+    };
   }
 
   close(): void {
+    this.#internalKeys.onUnknown = () => undefined;
     clearInterval(this.#timer);
   }
 

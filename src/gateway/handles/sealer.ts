@@ -1,4 +1,5 @@
 import { createSecretKey, type KeyObject } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { LIMITS } from '../../limits.ts';
 import type { KeyRecord, KeyStore } from '../../store/key-store.ts';
 import { decryptJwe, encryptJwe, parseJwe } from './compact-jwe.ts';
@@ -6,8 +7,8 @@ import { decryptJwe, encryptJwe, parseJwe } from './compact-jwe.ts';
 /** The purpose of a handle. A handle cannot be unsealed for another purpose. */
 export type Purpose = 'session' | 'cursor' | 'state' | 'task' | 'attachment';
 
-/** A handle with an unknown key id makes the sealer read the keys again, at most once in this time. */
-const REREAD_MS = 1_000;
+/** A handle with an unknown key id makes the sealer read the keys again, at most once in this time. It waits for that if other processes add keys. */
+const REREAD_MS = 500;
 
 interface SealingKey {
   readonly kid: string;
@@ -126,12 +127,18 @@ export class Sealer {
   }
 
   #reread(): Promise<void> {
-    if (performance.now() - this.#readMs >= REREAD_MS) {
-      this.#reading ??= this.#read().finally(() => {
+    const waitMs = this.#readMs + REREAD_MS - performance.now();
+    if (waitMs <= 0 || this.#store.isShared === true) {
+      this.#reading ??= this.#readIn(waitMs).finally(() => {
         this.#reading = undefined;
       });
     }
     return this.#reading ?? Promise.resolve();
+  }
+
+  async #readIn(waitMs: number): Promise<void> {
+    if (waitMs > 0) await sleep(waitMs);
+    await this.#read();
   }
 
   async #read(): Promise<void> {

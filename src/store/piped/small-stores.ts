@@ -9,6 +9,7 @@ import type { PipeCalls } from './pipe-calls.ts';
 /** Returns the key store of the parent. */
 export function pipedKeyStore(calls: PipeCalls): KeyStore {
   return {
+    isShared: true,
     read: () => calls.call(STORES.keys.read, undefined),
     add: (nowMs, graceMs) => calls.call(STORES.keys.add, { nowMs, graceMs }),
   };

@@ -17,6 +17,7 @@ const TRIES = 5;
 
 /** Stores the keys in Redis, encrypted with a key of the config. A ring that is lost is replaced by a new one, which ends all handles. */
 export class RedisKeyStore implements KeyStore {
+  readonly isShared = true;
   readonly #connection: RedisConnection;
   readonly #entry: string;
   readonly #box: SealedBox;

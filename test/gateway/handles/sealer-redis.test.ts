@@ -9,6 +9,32 @@ const redis = sharedRedis();
 const HOUR = 3_600_000;
 const PAYLOAD = { session: 'a' };
 
+// SEC-30
+test('a handle of another process opens although the keys were read just now', { timeout: 120_000 }, async () => {
+  const config = redisConfig((await redis).url);
+  const [there, here] = [await openRedis(config), await openRedis(config)];
+  const sealer = await Sealer.open(new RedisKeyStore(there.connection, there.keys, there.box));
+  const store = new RedisKeyStore(here.connection, here.keys, here.box);
+  const other = await Sealer.open(store);
+  let reads = 0;
+  const read = store.read.bind(store);
+  store.read = () => {
+    reads++;
+    return read();
+  };
+  for (let n = 1; n <= 2; n++) {
+    await sealer.rotate(HOUR);
+    const text = await sealer.seal('session', PAYLOAD, Date.now() + HOUR);
+    await other.refresh();
+    await sealer.rotate(HOUR);
+    const later = await sealer.seal('session', PAYLOAD, Date.now() + HOUR);
+    const handles = [text, later, text, later];
+    const opened = await Promise.all(handles.map((handle) => other.unseal('session', handle, Date.now())));
+    assert.deepEqual(opened, [PAYLOAD, PAYLOAD, PAYLOAD, PAYLOAD]);
+    assert.equal(reads, 2 * n, 'all wait for one read');
+  }
+});
+
 test('a handle of a key that cannot be read now is not taken for an invalid one', { timeout: 120_000 }, async (t) => {
   await using relay = await TcpRelay.open((await redis).port);
   const config = redisConfig((await redis).url);
