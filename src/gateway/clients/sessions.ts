@@ -177,9 +177,21 @@ export class Sessions {
       capabilities: forwardableCapabilities(caller.capabilities, featuresOf(caller.revision)).toString(),
     };
     const id = await this.#parts.sealer.seal('session', payload, ref.expiresMs);
-    const { owners } = this.#parts;
-    assertClaimed(await owners.ownerOf({ kind: 'session', session: ref, isNew: true }));
-    return this.#add(await this.#makeOwned(id, key, ref, caller));
+    const { owners, offers } = this.#parts;
+    // At once, since each answer of a store may take a while.
+    const claiming = Promise.resolve(owners.ownerOf({ kind: 'session', session: ref, isNew: true }));
+    const making = this.#make(id, key, ref, caller);
+    try {
+      await Promise.allSettled([claiming, making]);
+      assertClaimed(await claiming);
+      const session = await making;
+      // The lists may have changed while it was claimed.
+      session.catalog = offers.catalogFor(session);
+      return this.#add(session);
+    } catch (thrown) {
+      owners.release(ref);
+      throw thrown;
+    }
   }
 
   /** Returns the session. @throws {GatewayError} `store-unavailable` if another process has got it meanwhile. */
@@ -187,16 +199,6 @@ export class Sessions {
     if (this.#active.get(tagOf(session.id)) === session) return session;
     const message = 'the session moved to another process at this moment; send the request again';
     throw new GatewayError('store-unavailable', { message });
-  }
-
-  /** Makes a session of this process. If that fails, other processes may have it. */
-  async #makeOwned(id: string, key: string, ref: SessionRef, caller: Caller): Promise<Session> {
-    try {
-      return await this.#make(id, key, ref, caller);
-    } catch (thrown) {
-      this.#parts.owners.release(ref);
-      throw thrown;
-    }
   }
 
   #add(session: Session): Session {

@@ -112,10 +112,13 @@ export class ListRefresher {
     const { waitMs } = settings().lists;
     const upstreams = this.#usableUpstreams(view);
     const [only, ...others] = upstreams;
-    for (const upstream of upstreams) {
+    const wanted = upstreams.map((upstream) => {
       const own = upstream.listsByCapabilities && upstream.isProcess ? client : { ...client, ...NO_FEATURES };
-      const key = offerKeyFor(upstream, own);
-      if (key.capabilityKey !== '') await offers.load(upstream.id, key);
+      return { upstream, own, key: offerKeyFor(upstream, own) };
+    });
+    const keyed = wanted.filter(({ key }) => key.capabilityKey !== '');
+    await Promise.all(keyed.map(({ upstream, key }) => offers.load(upstream.id, key)));
+    for (const { upstream, own, key } of wanted) {
       const fetched = this.#fetchIfStale(upstream, own);
       if (upstream !== only || others.length > 0 || fetched === undefined) continue;
       // Instructions cannot be corrected later, so lists of the other era are not enough.

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { GatewayError } from '../../../src/errors.ts';
+import { Offers } from '../../../src/gateway/lists/offers.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { testCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { memoryUpstream, result } from '../../support/memory-upstream.ts';
+import { waitUntil } from '../../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 
@@ -31,6 +33,27 @@ test('a session is opened only by the process that owns it', TIMEOUT, async () =
   assert.equal(gateway.core.sessions.size, 0);
   processes.claimant = undefined;
   await gateway.connect();
+});
+
+// REL-28
+test('a new session is claimed while its lists are read, so that no two waits add up', TIMEOUT, async (t) => {
+  const reading = t.mock.method(Offers.prototype, 'loadCatalog');
+  const processes = new JoinedProcesses();
+  const join = processes.join.bind(processes);
+  const claims: string[] = [];
+  processes.join = () => {
+    const owners = join();
+    const ownerOf = owners.ownerOf.bind(owners);
+    owners.ownerOf = async (owned) => {
+      claims.push(owned.kind);
+      await waitUntil(() => reading.mock.callCount() > 0);
+      return await ownerOf(owned);
+    };
+    return owners;
+  };
+  await using gateway = await testCore({ up: { memory: memoryUpstream({}) } }, {}, processes);
+  await gateway.connect();
+  assert.deepEqual(claims, ['session']);
 });
 
 test('a session that is released, or has ended, may be had by other processes', TIMEOUT, async () => {
