@@ -115,7 +115,6 @@ test('a member that leaves claims for others, and is found while it works', OPTI
   await two.placements.close();
 });
 
-// REL-32
 test('a living member keeps its sessions although its entry cannot be read', OPTIONS, async () => {
   await using server = await RedisServer.start();
   const old = redisConfig(server.url);

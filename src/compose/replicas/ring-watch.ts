@@ -38,16 +38,17 @@ export class RingWatch {
     this.#log = log;
     this.#callbacks = callbacks;
     this.#timer = setInterval(() => void this.#readOnce(), RING_MS).unref();
-    internalKeys.onUnknown = () => {
+    const onUnknown = () => {
       const nowMs = performance.now();
       if (nowMs < this.#askedMs) return;
       this.#askedMs = nowMs + RING_MS;
       void this.#readOnce();
     };
+    internalKeys.onUnknown = onUnknown;
   }
 
   close(): void {
-    this.#internalKeys.onUnknown = () => undefined;
+    this.#internalKeys.onUnknown = ignore;
     clearInterval(this.#timer);
   }
 
@@ -77,3 +78,5 @@ export class RingWatch {
     this.#known = found;
   }
 }
+
+function ignore(): void {}
