@@ -74,7 +74,7 @@ export class RedisApiKeyStore implements ApiKeyStore {
     const { keys } = await this.#readAll();
     if (!isFirst) return keys;
     // So a start encrypts them for the first wrapping key, and the others can be removed.
-    while (this.#stale().length > 0) {
+    for (let turn = 0; turn < MAX_KEYS / RESEALED && this.#stale().length > 0; turn++) {
       await this.change(() => ({}));
       await this.#readAll();
     }
