@@ -172,11 +172,11 @@ export function toAnswer(thrown: unknown, traceId?: string): Answer {
   return { kind: 'error', error: toRpcError(thrown, traceId) };
 }
 
-/** Returns an answer, or the failure to make it as one. */
+/** Returns an answer, or the failure to make it as one. What it answers may have run. */
 export function answerOf(make: () => Answer): Answer {
   try {
     return make();
   } catch (thrown) {
-    return toAnswer(thrown);
+    return toAnswer(thrown instanceof GatewayError ? failureOfRetry(thrown) : thrown);
   }
 }

@@ -1,6 +1,6 @@
 import type { ModernCall } from '../gateway/front.ts';
 
-/** The requests of other processes that this one answers, until their responses are sent. */
+/** The POSTs of other processes that this one answers, until their responses are sent. */
 export class ForwardedWork {
   /** Subscription streams, which last until a side ends them. */
   readonly listens = new Set<Pick<ModernCall, 'close'>>();

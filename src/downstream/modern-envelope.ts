@@ -11,7 +11,7 @@ import { isModernRevision, MODERN_REVISIONS } from '../protocol/revisions.ts';
 /** A message of the modern era, or the reason to refuse it. */
 export type ModernInput =
   | { readonly kind: 'modern'; readonly request: Request; readonly envelope: Envelope }
-  /** Accepted and ignored: every notification of a client concerns a request of its own. */
+  /** Recorded, and else ignored: every notification of a client concerns a request of its own. */
   | { readonly kind: 'modern-notification'; readonly notification: Notification }
   | { readonly kind: 'refused'; readonly error: GatewayError; readonly id: Id; readonly answer?: undefined };
 

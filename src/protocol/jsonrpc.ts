@@ -235,16 +235,6 @@ function isUnambiguous(text: string): boolean {
   }
 }
 
-/** Returns the text of an error. One of a peer that is passed on unchanged keeps its text, as results do. */
-export function rpcErrorText(error: RpcError): string {
-  return errorTexts.get(error) ?? JSON.stringify(error);
-}
-
-/** Parses the text of an error, such as that in the state of a task. @throws {MessageError} if it is none. */
-export function parseRpcError(raw: string): RpcError {
-  return toError(raw, 'null');
-}
-
 function toError(raw: string, id: Id): RpcError {
   const value: unknown = JSON.parse(raw);
   if (typeof value !== 'object' || value === null || !('code' in value) || !('message' in value)) {
@@ -447,8 +437,9 @@ export function notificationText(name: string, params: RawObject | undefined): s
   return `{"jsonrpc":"2.0",${method(name, params)}`;
 }
 
-/** Returns the JSON text of a response. */
+/** Returns the JSON text of a response. An error of a peer that is passed on unchanged keeps its text, as results do. */
 export function responseText(id: Id, answer: Answer): string {
   if (answer.kind === 'result') return `{"jsonrpc":"2.0","id":${id},"result":${answer.result}}`;
-  return `{"jsonrpc":"2.0","id":${id},"error":${rpcErrorText(answer.error)}}`;
+  const { error } = answer;
+  return `{"jsonrpc":"2.0","id":${id},"error":${errorTexts.get(error) ?? JSON.stringify(error)}}`;
 }

@@ -39,8 +39,11 @@ export function forwardedRequests(parts: ForwardedRequestsParts): ForwardedHandl
   const { log, callers, endpoints } = parts;
   const { forwarded } = endpoints.mcp;
   return (exchange, head) => {
-    forwarded.begin();
-    exchange.onEnd = forwarded.end;
+    // A GET stream has no end of its own, and a drain ends it.
+    if (head.method === 'POST') {
+      forwarded.begin();
+      exchange.onEnd = forwarded.end;
+    }
     const { outgoing } = exchange;
     callers?.remember(head.principal, head.token);
     answer(parts, exchange, head).then(

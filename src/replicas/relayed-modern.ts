@@ -4,7 +4,7 @@ import { LineSplitter } from '../protocol/framing/lines.ts';
 import type { ForwardOutcome } from '../telemetry/replica-metrics.ts';
 import { parseLine } from './modern-exchange.ts';
 import type { ForwardedResponseHead } from './frames.ts';
-import { MISDIRECTED } from './internal-server.ts';
+import { MISDIRECTED, UNREADABLE } from './internal-server.ts';
 import { type ChannelExchange, type ExchangeHandler, headTooLarge } from './outgoing-channel.ts';
 
 /** Status of the response to a request that the other process has begun to handle. Every other one means that it did nothing. */
@@ -81,7 +81,9 @@ export class RelayedModern implements ExchangeHandler {
   }
 
   onRefused(status: number): void {
-    this.onUnreachable(status === MISDIRECTED ? 'misdirected' : 'refused');
+    // Another version cannot read it, however often it is sent.
+    const error = status === UNREADABLE ? refusalWith(status) : undefined;
+    this.onUnreachable(status === MISDIRECTED ? 'misdirected' : 'refused', error);
   }
 
   onBroken(): void {
@@ -93,7 +95,10 @@ export class RelayedModern implements ExchangeHandler {
     this.#isEnded = true;
     const message = 'the connection to the process that has this broke; check what the request did';
     // The other process records that its client has gone. If it broke, nobody else may know of the request.
-    this.#sink.answer(toAnswer(new GatewayError('outcome-unknown', { message })), outcome === 'abandoned');
+    this.#sink.answer(
+      toAnswer(new GatewayError('outcome-unknown', { message })),
+      outcome === 'abandoned' && this.#exchange !== undefined,
+    );
     this.#onEnd(outcome);
   }
 

@@ -224,6 +224,8 @@ suite('a request is asked only what it declared', () => {
       const asked = inputRequiredIn(await modernRequest(gateway, 'tools/call', CALL, { capabilities }).reply);
       // N-44: the Go SDK cannot read roots/list without params.
       assert.deepEqual(asked.inputRequests, { q: { params: {}, ...question } });
+      // M-026
+      assert.equal(asked.serverName, 'linkspan');
     });
   }
 });

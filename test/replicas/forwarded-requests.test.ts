@@ -13,7 +13,7 @@ import type { Load } from '../../src/load/load.ts';
 import type { Answer } from '../../src/protocol/jsonrpc.ts';
 import { forwardedRequests } from '../../src/replicas/forwarded-requests.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
-import { post, rpc } from '../downstream/client.ts';
+import { getEvents, initialize, post, rpc } from '../downstream/client.ts';
 import { configWith } from '../downstream/edge.ts';
 import { HonestFront } from '../downstream/honest-front.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -139,6 +139,23 @@ test('a forwarded request with a member that is not known was not executed', TIM
   await using pair = await forwarding(front);
   // As unknown as a member of a later version.
   const caller = { ...CALLER, hops: MAX_HOPS + 5 };
-  assert.equal(await pass(pair, 'tools/call', RawObject.EMPTY, caller), undefined);
+  const refused = await pass(pair, 'tools/call', RawObject.EMPTY, caller);
+  assert.ok(refused instanceof GatewayError);
+  assert.deepEqual([refused.code, refused.executed], ['store-unavailable', 'no']);
   assert.deepEqual([began, pair.outcomes], [[], ['refused']]);
+});
+
+test('a stream that another process passes on is no answer that a drain waits for', TIMEOUT, async () => {
+  const front = new HonestFront();
+  await using pair = await forwarding(front);
+  const { mcp } = pair.endpoints;
+  const session = await initialize(pair.url);
+  const stream = await getEvents(pair.url, session);
+  assert.equal(mcp.forwarded.answeringCount, 0);
+  const waiting = post(pair.url, rpc(1, 'wait'), session);
+  await waitUntil(() => mcp.forwarded.answeringCount === 1);
+  front.gate('gate').resolve();
+  await waiting;
+  await waitUntil(() => mcp.forwarded.answeringCount === 0);
+  stream.close();
 });

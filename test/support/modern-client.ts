@@ -37,6 +37,8 @@ export interface ModernRequest {
 export interface InputRequired {
   readonly inputRequests: Readonly<Record<string, { readonly method: string; readonly params?: object }>>;
   readonly requestState: string;
+  /** The name in `serverInfo`. */
+  readonly serverName: unknown;
 }
 
 let lastId = 0;
@@ -123,11 +125,10 @@ export class ModernClient {
 export function inputRequiredIn({ result, error }: ModernReply): InputRequired {
   assert.equal(result?.['resultType'], 'input_required', JSON.stringify(result ?? error));
   const { inputRequests, requestState, _meta } = result;
-  // M-026
-  assert.equal(Object(_meta)[META.serverInfo]?.name, 'linkspan', JSON.stringify(result));
+  const { name } = Object(Object(_meta)[META.serverInfo]);
   assert.ok(typeof inputRequests === 'object' && inputRequests !== null, JSON.stringify(result));
   assert.ok(typeof requestState === 'string');
-  return { inputRequests: JSON.parse(JSON.stringify(inputRequests)), requestState };
+  return { inputRequests: JSON.parse(JSON.stringify(inputRequests)), requestState, serverName: name };
 }
 
 /** Returns the parsed first text of a result that must be complete. */

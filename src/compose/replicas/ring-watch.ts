@@ -40,7 +40,7 @@ export class RingWatch {
     this.#timer = setInterval(() => void this.#readOnce(), RING_MS).unref();
     const onUnknown = () => {
       const nowMs = performance.now();
-      if (nowMs < this.#askedMs) return;
+      if (nowMs < this.#askedMs || this.#isReading) return;
       this.#askedMs = nowMs + RING_MS;
       void this.#readOnce();
     };

@@ -1,5 +1,5 @@
 import type { Source } from '../../catalog/names/named-items.ts';
-import { failureOfRetry, GatewayError } from '../../errors.ts';
+import { answerOf, failureOfRetry, GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
@@ -109,7 +109,8 @@ export class TaskCalls {
     const from = { upstream: upstream.id, era: link.era, source };
     const site = { upstream, link, task, holder };
     if (link.place.purpose === 'call' || client.dialect.taskRole(client.caller.capabilities) === 'waits') {
-      return translator.toClient(exchange, from, await driver.finish(exchange, site, state));
+      const outcome = await driver.finish(exchange, site, state);
+      return answerOf(() => translator.toClient(exchange, from, outcome));
     }
     // Any connection to a remote upstream reaches its tasks.
     if (upstream.isProcess) hold(site, state, taskExchange(client.caller, holder), onLimit);

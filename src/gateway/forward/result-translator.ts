@@ -176,7 +176,7 @@ function assertNoGatewayFault(upstream: string, { code, message: reason }: RpcEr
 function assertNoPages(upstream: string, method: string, { code, message: reason }: RpcError): void {
   if (code !== RPC.urlElicitationRequired) return;
   const message = `upstream "${upstream}" wants URLs opened, and ${method} cannot wait for that: ${reason}`;
-  throw new GatewayError('upstream-protocol', { upstream, executed: 'no', message });
+  throw new GatewayError('upstream-protocol', { upstream, executed: 'unknown', message });
 }
 
 /** Returns whether the client declares all capabilities that the error names as missing. */

@@ -5,9 +5,9 @@ import { answerOf, GatewayError } from '../../errors.ts';
 import { arrayText, RawObject } from '../../json/json.ts';
 import { withoutEnvelope } from '../../protocol/envelope.ts';
 import { inputRequestsText, readRequests } from '../../protocol/input-required.ts';
-import { type Answer, MessageError, parseRpcError, type RpcError, rpcErrorText } from '../../protocol/jsonrpc.ts';
+import type { Answer } from '../../protocol/jsonrpc.ts';
 import type { Era } from '../../protocol/revisions.ts';
-import { isTerminal, isUnknownTask, withRelatedTask } from '../../protocol/tasks.ts';
+import { isTerminal, isUnknownTask, taskError, withRelatedTask } from '../../protocol/tasks.ts';
 import type { KnownTask } from '../../store/task-store.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
@@ -175,13 +175,11 @@ export class Tasks {
     const { translator } = this.#parts;
     const result = state.object('result');
     if (result !== undefined) return state.with('result', translator.stamp(result).toString());
-    const raw = state.raw('error');
-    if (raw === undefined) return state;
+    if (state.string('status') !== 'failed') return state;
+    const error = taskError(state);
     const call = { ...request, method: 'tools/call', params: undefined };
-    const answer = answerOf(() =>
-      translator.toClient({ client, request: call }, from, { kind: 'error', error: readError(from.upstream, raw) }),
-    );
-    return answer.kind === 'error' ? state.with('error', rpcErrorText(answer.error)) : state;
+    const answer = answerOf(() => translator.toClient({ client, request: call }, from, { kind: 'error', error }));
+    return answer.kind === 'error' ? state.with('error', JSON.stringify(answer.error)) : state;
   }
 
   /** Forwards a request between two peers that have the tasks of 2025-11-25. */
@@ -250,17 +248,6 @@ export class Tasks {
     }
     if (answer !== undefined && known.holder === holder.key) await ids.remove(client.caller, known);
     return undefined;
-  }
-}
-
-/** @throws {GatewayError} `upstream-protocol` if the text is no JSON-RPC error. */
-function readError(upstream: string, raw: string): RpcError {
-  try {
-    return parseRpcError(raw);
-  } catch (thrown) {
-    if (!(thrown instanceof MessageError)) throw thrown;
-    const message = `upstream "${upstream}" reported a failed task: ${thrown.message}`;
-    throw new GatewayError('upstream-protocol', { upstream, executed: 'unknown', message });
   }
 }
 

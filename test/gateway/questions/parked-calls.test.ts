@@ -30,7 +30,10 @@ function call(gateway: TestCore, nonce: string, retry: object = {}, options: Mod
 
 /** Parks a call. Returns its questions and its state. */
 async function parkCall(gateway: TestCore, nonce: string, options: ModernOptions = {}) {
-  return inputRequiredIn(await call(gateway, nonce, {}, options).reply);
+  const asked = inputRequiredIn(await call(gateway, nonce, {}, options).reply);
+  // M-026
+  assert.equal(asked.serverName, 'linkspan');
+  return asked;
 }
 
 async function parkedCalls(gateway: TestCore): Promise<number> {
