@@ -83,6 +83,9 @@ export async function openReplicas(
   const box = new SealedBox(redis.wrappingKeys);
   const ring = new RedisKeyStore(connection, keys, box);
   await ring.reseal();
+  const apiKeys = new RedisApiKeyStore(connection, keys, box);
+  // They can be read all the same, or their reading says why not.
+  await apiKeys.reseal().catch((thrown: unknown) => log.warn({ err: thrown }, 'API keys were not encrypted again'));
   const internalKeys = new InternalKeys();
   internalKeys.update(await ring.read());
 
@@ -151,7 +154,7 @@ export async function openReplicas(
     processes,
     events: redis.events ? { store: eventStore, onRefused: (session) => owners.recheck(session) } : undefined,
     address,
-    apiKeys: new RedisApiKeyStore(connection, keys, box),
+    apiKeys,
     serve: (front, endpoints, bodyBytes, callbacks) => {
       connection.endPatience();
       setHandler(forwardedRequests({ front, endpoints, log, callers, bodyBytes }));

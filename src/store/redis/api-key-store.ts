@@ -22,8 +22,9 @@ const RETRY_MS = 20;
 /** Fields that one command reads, so that its answer is small: a command has 250 ms. They are decrypted before other work gets a turn. */
 const PER_PAGE = 500;
 
-/** Entries that one change encrypts again. */
+/** Entries that are encrypted again at once. */
 const RESEALED = 5_000;
+const RESEAL_TURNS = MAX_KEYS / RESEALED + TRIES;
 
 /** Adds and removes fields if the version is still the expected one. Returns 1, or 0 if another change was faster. */
 const CHANGE = scriptOf(`
@@ -70,15 +71,22 @@ export class RedisApiKeyStore implements ApiKeyStore {
     if (version === this.#version) return this.#keys;
     if (version === '' && this.#keys.length > 0)
       throw new StartError(`${this.place} has lost its API keys; make new ones`);
-    const isFirst = this.#version === undefined;
-    const { keys } = await this.#readAll();
-    if (!isFirst) return keys;
-    // So a start encrypts them for the first wrapping key, and the others can be removed.
-    for (let turn = 0; turn < MAX_KEYS / RESEALED && this.#stale().length > 0; turn++) {
-      await this.change(() => ({}));
-      await this.#readAll();
+    return (await this.#readAll()).keys;
+  }
+
+  /**
+   * Encrypts the keys again that another wrapping key than the first one has encrypted, so that this one can be removed. Only the start of
+   * a gateway does so: a command may have an old config. @throws {GatewayError} as {@link read}.
+   */
+  async reseal(): Promise<void> {
+    for (let turn = 0; turn < RESEAL_TURNS; turn++) {
+      const { version } = await this.#readAll();
+      const stale = this.#stale().slice(0, RESEALED);
+      if (stale.length === 0) return;
+      // If another replica was faster, it has encrypted some of them.
+      if (!(await this.#write(version, stale, []))) await sleep(RETRY_MS * Math.random());
     }
-    return this.#keys;
+    throw busy();
   }
 
   /** Returns the keys that another wrapping key than the first one has encrypted. */
@@ -142,18 +150,21 @@ export class RedisApiKeyStore implements ApiKeyStore {
       const { version, keys } = await this.#readAll();
       const { add = [], remove = [] } = decide(keys);
       if (keys.length + add.length > MAX_KEYS) throw new StartError(`Redis holds at most ${MAX_KEYS} API keys`);
-      const removed = remove.map(keyIdOf);
-      const stale = this.#stale().filter((key) => !removed.includes(keyIdOf(key)));
-      const added = [...stale.slice(0, RESEALED), ...add].flatMap((key) => [
-        keyIdOf(key),
-        this.#box.seal(this.#sealedName(keyIdOf(key)), JSON.stringify(key)),
-      ]);
-      if (removed.length === 0 && added.length === 0) return;
-      const args = [version, crypto.randomUUID(), removed.length, ...removed, ...added];
-      if ((await this.#connection.run(CHANGE, this.#entries, args)) === 1) return;
+      if (remove.length === 0 && add.length === 0) return;
+      if (await this.#write(version, add, remove)) return;
       await sleep(RETRY_MS * Math.random());
     }
     throw busy();
+  }
+
+  /** Returns false if another change was faster. */
+  async #write(version: string, add: readonly StoredKey[], remove: readonly StoredKey[]): Promise<boolean> {
+    const added = add.flatMap((key) => [
+      keyIdOf(key),
+      this.#box.seal(this.#sealedName(keyIdOf(key)), JSON.stringify(key)),
+    ]);
+    const args = [version, crypto.randomUUID(), remove.length, ...remove.map(keyIdOf), ...added];
+    return (await this.#connection.run(CHANGE, this.#entries, args)) === 1;
   }
 
   async watch(onDue: () => void): Promise<Disposable> {

@@ -60,6 +60,10 @@ test('API keys that an older wrapping key encrypted are read without it later', 
   await assert.rejects(late.read(), /API key \(\w+\).*do not open\. Put a removed wrapping key back at the end/);
   const stores = await Promise.all([1, 2, 3].map(() => open({ ...before, ...during })));
   for (const read of await Promise.all(stores.map((store) => store.read()))) assert.equal(read.length, keys.length);
+  await stores[0]?.change(() => ({ add: [keyOf('other')] }));
+  await stores[0]?.change(() => ({ remove: [keyOf('other')] }));
+  await assert.rejects(late.read(), /do not open/, 'neither a reading nor a change encrypts the others');
+  await Promise.all(stores.map((store) => store.reseal()));
   const byHash = (each: readonly StoredKey[]) => each.toSorted((a, b) => a.sha256.localeCompare(b.sha256));
   assert.deepEqual(byHash(await late.read()), byHash(keys));
   assert.equal((await stores[0]?.read())?.length, keys.length);
