@@ -72,7 +72,7 @@ interface Entry {
   failures: number;
   retryAtMs: number;
   failure: GatewayError | undefined;
-  /** The digest of the subject of the failure, if it is final. */
+  /** The digest of the subject that was refused; undefined if another one would be refused too. */
   refused: { readonly subject: string | undefined } | undefined;
   acquiring: Promise<Credential> | undefined;
 }
@@ -218,7 +218,8 @@ export class CredentialCache implements RequestCredentials {
       entry.retryAtMs = this.#clock() + Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** entry.failures);
       entry.failures++;
       entry.failure = this.#failureOf(thrown);
-      entry.refused = thrown instanceof NeedsAuthorizationError ? { subject } : undefined;
+      const isOfSubject = thrown instanceof NeedsAuthorizationError && thrown.actor === 'caller';
+      entry.refused = isOfSubject ? { subject } : undefined;
       throw entry.failure;
     }
   }

@@ -142,6 +142,16 @@ test('a refusal of one subject does not delay another, an issuer that is down do
   assert.equal(state.asked.length, 3);
 });
 
+test('while the gateway itself is refused, other subjects wait for the pause', async () => {
+  const { cache, state } = cacheOf();
+  state.failure = new NeedsAuthorizationError('invalid_client');
+  for (const subject of ['one', 'two', 'three']) {
+    state.subject = subject;
+    await assert.rejects(cache.acquire('a'), /an operator has to correct them/);
+  }
+  assert.equal(state.asked.length, 1);
+});
+
 test('a request with another subject outlasts the refusal of one that it has joined', async () => {
   const { cache, state } = cacheOf();
   state.refusedSubject = 'one';
