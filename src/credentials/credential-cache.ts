@@ -18,7 +18,7 @@ const MARGIN_SHARE = 0.05;
 const MAX_MARGIN_MS = 10_000;
 /** Scopes that the issuer refuses are asked for again after this time. */
 const SCOPES_REFUSED_MS = 3_600_000;
-/** The same, if the issuer could not answer. */
+/** The same after any other failure, which says nothing about the scopes. */
 const SCOPES_FAILED_MS = 30_000;
 
 /** By the one who has to act: what a client reads. */
@@ -229,7 +229,7 @@ export class CredentialCache implements RequestCredentials {
    * not concerned.
    */
   #withoutScopes({ stepUp }: Entry, scopes: readonly string[], thrown: unknown): readonly string[] | undefined {
-    const isRefused = thrown instanceof NeedsAuthorizationError;
+    const isRefused = thrown instanceof NeedsAuthorizationError && thrown.isOfScopes;
     if (scopes.length === 0 || (scopes === stepUp.held && !isRefused)) return undefined;
     stepUp.refused(scopes, this.#clock() + (isRefused ? SCOPES_REFUSED_MS : SCOPES_FAILED_MS));
     return stepUp.held;

@@ -23,10 +23,14 @@ export class TokenRefusedError extends Error {
   override readonly name = 'TokenRefusedError';
   /** True if it refuses the client or its settings, whatever the subject token. */
   readonly isOfClient: boolean;
+  /** True if it refuses the scopes. */
+  readonly isOfScopes: boolean;
 
-  constructor(message: string, isOfClient: boolean) {
+  /** @param code the OAuth error. */
+  constructor(message: string, code: string) {
     super(message);
-    this.isOfClient = isOfClient;
+    this.isOfClient = OF_CLIENT.has(code);
+    this.isOfScopes = code === 'invalid_scope';
   }
 }
 
@@ -110,5 +114,5 @@ function refusal(code: string, description: string | undefined, status: number):
   const details = description === undefined ? '' : `: ${description.slice(0, MAX_DESCRIPTION_CHARS)}`;
   const message = `the token endpoint answered ${code.slice(0, 80)} (HTTP ${status})${details}`;
   const isTransient = TRANSIENT.has(code) || status === 429 || status >= 500;
-  return isTransient ? new EgressError(message) : new TokenRefusedError(message, OF_CLIENT.has(code));
+  return isTransient ? new EgressError(message) : new TokenRefusedError(message, code);
 }

@@ -37,14 +37,16 @@ export class TokenSource {
       const { accessToken, expiresInS, scopes: granted = auth.scopes } = issued;
       const missing = scopes.filter((scope) => !granted.includes(scope));
       if (missing.length > 0) {
-        throw new NeedsAuthorizationError(`the token endpoint gave out no token with "${missing.join(' ')}"`);
+        const why = `the token endpoint gave out no token with "${missing.join(' ')}"`;
+        throw new NeedsAuthorizationError(why, { isOfScopes: true });
       }
       const lifeMs = expiresInS === undefined ? Infinity : expiresInS * 1_000;
       return { credential: { headers: ['authorization', `Bearer ${accessToken}`] }, lifeMs };
     } catch (thrown) {
       if (!(thrown instanceof TokenRefusedError)) throw thrown;
       const actor = subjectToken === undefined || thrown.isOfClient ? 'operator' : 'caller';
-      throw new NeedsAuthorizationError(thrown.message, { cause: thrown, actor });
+      const { isOfScopes } = thrown;
+      throw new NeedsAuthorizationError(thrown.message, { cause: thrown, actor, isOfScopes });
     }
   }
 

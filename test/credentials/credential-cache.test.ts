@@ -17,7 +17,7 @@ function cacheOf(lifeMs = 100_000) {
     /** The digest of what credentials are got for. */
     subject: 'one',
     refusedSubject: '',
-    scopeFailure: new NeedsAuthorizationError('invalid_scope') as Error,
+    scopeFailure: new NeedsAuthorizationError('invalid_scope', { isOfScopes: true }) as Error,
   };
   const limits: LimitName[] = [];
   const cache = new CredentialCache({
@@ -243,6 +243,20 @@ test('scopes that the issuer gives out no more are left out of the next credenti
   assert.deepEqual(state.asked, ['', ' write', ' write', '']);
   assert.equal(await cache.extend('', third, ['write']), undefined);
   assert.equal(state.asked.length, 4);
+});
+
+// A-020
+test('a renewal that fails for another reason keeps the further scopes', async () => {
+  const { cache, state } = cacheOf();
+  const first = await cache.acquire('');
+  const second = await cache.extend('', first, ['write']);
+  assert.ok(second !== undefined);
+  state.refusedSubject = 'one';
+  await assert.rejects(cache.renew('', second), /sign in again/);
+  state.refusedSubject = '';
+  state.ms += 1_000;
+  await cache.acquire('');
+  assert.deepEqual(state.asked, ['', ' write', ' write', ' write']);
 });
 
 test('changed settings forget credentials and failures', async () => {
