@@ -63,6 +63,7 @@ test('an invalid token is refused with a challenge', { timeout: 120_000 }, async
       const token = await make(issuer);
       // Each unknown key may be looked up.
       clockMs += 30_000;
+      const { fetches } = issuer;
       for (const _again of [1, 2]) {
         const { challenge = '' } = refusal(await ask(authenticator, token), 401);
         assert.ok(challenge.startsWith('Bearer '), challenge);
@@ -70,9 +71,10 @@ test('an invalid token is refused with a challenge', { timeout: 120_000 }, async
         assert.ok(challenge.includes('error="invalid_token"'), challenge);
         assert.ok(token.length < 8 || !challenge.includes(token.slice(0, 40)), 'a refusal does not repeat the token');
       }
+      // One for an unknown key, or because the keys are old.
+      assert.ok(issuer.fetches - fetches <= 1, `${issuer.fetches - fetches} fetches`);
     });
   }
-  assert.ok(issuer.fetches <= 20, `${issuer.fetches} fetches`);
 });
 
 // A-002
