@@ -344,6 +344,27 @@ test('a challenge without a token names only scopes that all issuers require', O
 });
 
 // R18
+test('an expired token is refused, also where its key is not looked up', OPTIONS, async () => {
+  await using issuer = await start();
+  let clockMs = 0;
+  const deps = { log: SILENT, clock: () => clockMs };
+  const authenticator = createAuthenticator({ jwt: [accepts(issuer)], apiKeys: [] }, deps);
+  principal(await ask(authenticator, await issuer.token()));
+  clockMs += 1_000;
+  refusal(await ask(authenticator, await issuer.token({}, { kid: 'made-up' })), 401);
+  clockMs += 1_000;
+  const nowS = Math.floor(Date.now() / 1_000);
+  const statusOf = async (exp: unknown) => {
+    const verdict = await ask(authenticator, await issuer.token({ exp }, { kid: 'retired' }));
+    return verdict.kind === 'refused' ? verdict.status : verdict.kind;
+  };
+  assert.equal(await statusOf(nowS - 40), 401);
+  assert.equal(await statusOf(nowS - 10), 503, 'within the leeway');
+  assert.equal(await statusOf(nowS + 100), 503);
+  assert.equal(await statusOf('1'), 503);
+});
+
+// R18
 test('a token whose key cannot be fetched is neither valid nor invalid', OPTIONS, async () => {
   await using issuer = await start();
   const token = await issuer.token();
