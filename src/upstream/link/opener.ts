@@ -243,13 +243,14 @@ export class Opener<Context, User extends LinkUser> {
           onNotification,
           onServerRequest,
           onLimit,
-          onSendFailed: (error) => {
+          onSendFailed: (error, isBackground) => {
             if (link === undefined) return;
             if (isUnauthorized(error)) events.onUnauthorized(link, error);
-            else if (isRefusedByStatus(error)) events.onRefused(link);
+            else if (!isBackground && isRefusedByStatus(error)) events.onRefused(link);
           },
-          onError: (error) => {
-            if (link !== undefined && !connection.mayKeepState && isHandshakeRefusal(error)) events.onRefused(link);
+          onError: (error, isBackground) => {
+            if (link === undefined || isBackground || connection.mayKeepState) return;
+            if (isHandshakeRefusal(error)) events.onRefused(link);
           },
           onClose: (error) => {
             if (link === undefined) return;

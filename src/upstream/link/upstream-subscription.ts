@@ -10,6 +10,7 @@ import { RPC } from '../../protocol/rpc-codes.ts';
 import { backoffMs } from '../rpc/backoff.ts';
 import type { Call } from '../rpc/call.ts';
 import type { Connection } from '../rpc/connection.ts';
+import { HttpStatusError } from '../rpc/http-status-error.ts';
 import type { ServerHello } from './initialize.ts';
 
 export interface UpstreamSubscriptionParts<Context> {
@@ -35,6 +36,9 @@ const STEADY_MS = 30_000;
 
 const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
 
+/** Statuses with which a server refuses a method that it does not have. */
+const NO_SUCH_METHOD: ReadonlySet<number> = new Set([404, 405, 501]);
+
 /** The kinds of lists, as in `resourcesListChanged` and `notifications/resources/list_changed`. */
 const KINDS = ['tools', 'prompts', 'resources'] as const;
 
@@ -58,6 +62,8 @@ export class UpstreamSubscription {
   /** Number of streams in a row that ended soon after they were acknowledged. */
   #shortStreams = 0;
   #isResuming = false;
+  /** True if the upstream has acknowledged a stream, so that a status that refuses another one is transient. */
+  #hasWorked = false;
   /** True if the upstream has answered that it has no such method. */
   #isUnsupported = false;
   readonly #closing = new AbortController();
@@ -183,7 +189,8 @@ export class UpstreamSubscription {
         else this.#forward(notification);
       },
     });
-    const onEnd = () => {
+    const onEnd = (thrown?: unknown) => {
+      if (!this.#hasWorked && isRefusedAsUnknown(thrown)) this.#isUnsupported = true;
       const message = `upstream "${upstream}" ended subscriptions/listen`;
       reject(new GatewayError('upstream-lost', { upstream, message }));
     };
@@ -198,6 +205,7 @@ export class UpstreamSubscription {
     }, callMs);
     try {
       const acknowledgement = await acknowledged;
+      this.#hasWorked = true;
       const texts = (name: string) => acknowledgedTexts(acknowledgement, name);
       const openedMs = performance.now();
       return { call, uris: texts('resourceSubscriptions'), tasks: texts('taskIds'), openedMs };
@@ -268,6 +276,11 @@ export class UpstreamSubscription {
       onNotification({ kind: 'notification', method: 'notifications/tasks', params }, undefined);
     }
   }
+}
+
+function isRefusedAsUnknown(thrown: unknown): boolean {
+  const cause = thrown instanceof GatewayError ? thrown.cause : undefined;
+  return cause instanceof HttpStatusError && NO_SUCH_METHOD.has(cause.status);
 }
 
 function acknowledgedTexts({ params }: Notification, name: string): KeptSet {

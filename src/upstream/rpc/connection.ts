@@ -52,9 +52,9 @@ export interface ConnectionEvents<Context> {
   onNotification(notification: Notification, about: Context | undefined): void;
   onServerRequest(request: ServerRequest<Context>): void;
   /** The transport has failed to send a request, or to receive its answer. */
-  onSendFailed?(error: GatewayError): void;
+  onSendFailed?(error: GatewayError, isBackground: boolean): void;
   /** A request was answered with this error. */
-  onError?(error: RpcError): void;
+  onError?(error: RpcError, isBackground: boolean): void;
   /** The progress of the oldest answered call is not routed any more. */
   readonly onLimit?: (limit: LimitName) => void;
   onClose(error: GatewayError): void;
@@ -103,8 +103,9 @@ export class Connection<Context> {
         onMessage: (message, about) => connection.#receive(message, about),
         onFirstByte: () => connection.#firstByte.resolve(),
         onSendFailed: (id, error) => {
-          connection.#settle(id)?.settle(error);
-          events.onSendFailed?.(error);
+          const pending = connection.#settle(id);
+          pending?.settle(error);
+          events.onSendFailed?.(error, pending?.options.isBackground === true);
         },
         onClose: (error) => connection.#onTransportClose(error),
       },
@@ -319,7 +320,7 @@ export class Connection<Context> {
     if (pending?.context !== undefined && pending.options.outlivesAnswer === true)
       this.#keepProgress(pending.id, pending.context);
     pending?.settle(response);
-    if (response.kind === 'error') this.#events.onError?.(response.error);
+    if (response.kind === 'error') this.#events.onError?.(response.error, pending?.options.isBackground === true);
   }
 
   #keepProgress(token: number, context: Context): void {

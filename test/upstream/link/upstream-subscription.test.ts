@@ -259,6 +259,26 @@ test('a stream is not asked for again at an upstream that has no such method', L
   assert.equal(server.requests(LISTEN).length, count + 1);
 });
 
+for (const status of [404, 405, 501]) {
+  test(`a stream that was first refused with ${status} is not asked for again`, LIMIT, async (t) => {
+    const time = stopTime(t);
+    await using server = await modernUpstream({
+      answers: {
+        [LISTEN]: ({ response }) => {
+          response.writeHead(status).end();
+          return undefined;
+        },
+      },
+    });
+    await using to = await subscribe(server, LISTS);
+    await assert.rejects(to.subscription.add('notes://a'), { code: 'upstream-lost' });
+    const count = server.requests(LISTEN).length;
+    time.pass(120_000);
+    assert.equal(await to.subscription.add('notes://a').catch(() => false), false);
+    assert.equal(server.requests(LISTEN).length, count + 1);
+  });
+}
+
 test('a resource whose subscription fails is not asked for again', LIMIT, async () => {
   let isSilent = true;
   const listen = (served: Served) => {
