@@ -2,11 +2,29 @@ import type { Logger } from 'pino';
 import type { Lifecycles } from './lifecycle/lifecycles.ts';
 import type { Link, LinkUser } from './link/link.ts';
 import type { Opener } from './link/opener.ts';
+import { isSameHello, type RecheckOutcome } from './link/recheck.ts';
 import type { UpstreamEvents } from './upstream-events.ts';
 import type { UpstreamLinks } from './upstream-links.ts';
 
 /** The shortest time between two checks of a link that refused requests lead to. Some servers always refuse certain requests. */
 const REFUSAL_CHECK_MS = 5_000;
+
+/** The shortest time between two refused checks after which an era counts as lost. A proxy may answer for a server that is down. */
+const LOST_ERA_MS = 5_000;
+
+/** The shortest time between two changes of mere texts that lead to other links. Servers behind one balancer may have different texts. */
+const TEXTS_MS = 3_600_000;
+
+/** The state of the checks of the links of one era and audience, which have one server. Times are monotonic ms. */
+interface Scope {
+  /** Never rejects. */
+  running: Promise<void> | undefined;
+  checkedMs: number;
+  /** Time of the first of the last checks that were all refused. */
+  refusedMs: number | undefined;
+  /** Time of the last change of mere texts that has led to other links. */
+  describedMs: number | undefined;
+}
 
 interface LinkChecksParts<Context, User extends LinkUser> {
   readonly links: UpstreamLinks<Context, User>;
@@ -24,8 +42,8 @@ interface LinkChecksParts<Context, User extends LinkUser> {
  */
 export class LinkChecks<Context, User extends LinkUser> {
   readonly #parts: LinkChecksParts<Context, User>;
-  readonly #running = new Map<Link<Context, User>, Promise<boolean>>();
-  readonly #checkedMs = new WeakMap<Link<Context, User>, number>();
+  /** By era and audience. */
+  readonly #scopes = new Map<string, Scope>();
   readonly #listed = new WeakSet<Link<Context, User>>();
 
   constructor(parts: LinkChecksParts<Context, User>) {
@@ -46,35 +64,49 @@ export class LinkChecks<Context, User extends LinkUser> {
   /** Checks a link whose server has refused a request. Resolves with whether the link was given up. Never rejects. */
   async afterRefusal(link: Link<Context, User>): Promise<boolean> {
     if (link.connection.mayKeepState || link.isRetired) return false;
-    const checkedMs = this.#checkedMs.get(link);
-    if (checkedMs !== undefined && performance.now() - checkedMs < REFUSAL_CHECK_MS) return false;
+    if (performance.now() - this.#scopeOf(link).checkedMs < REFUSAL_CHECK_MS) return false;
     return await this.#check(link);
   }
 
-  /** Simultaneous checks of a link share one handshake. */
-  #check(link: Link<Context, User>): Promise<boolean> {
-    const known = this.#running.get(link);
+  #scopeOf({ era, audience }: Link<Context, User>): Scope {
+    const key = `${era} ${audience}`;
+    const known = this.#scopes.get(key);
     if (known !== undefined) return known;
-    const checking = this.#recheck(link).finally(() => this.#running.delete(link));
-    this.#running.set(link, checking);
-    return checking;
+    const nowMs = performance.now();
+    for (const [other, { running, checkedMs }] of this.#scopes)
+      if (running === undefined && nowMs - checkedMs > TEXTS_MS) this.#scopes.delete(other);
+    const scope = { running: undefined, checkedMs: -Infinity, refusedMs: undefined, describedMs: undefined };
+    this.#scopes.set(key, scope);
+    return scope;
   }
 
-  async #recheck(link: Link<Context, User>): Promise<boolean> {
+  /** Simultaneous checks of an era and audience share one handshake, by whichever link comes first. */
+  async #check(link: Link<Context, User>): Promise<boolean> {
+    const scope = this.#scopeOf(link);
+    scope.running ??= this.#recheck(link, scope).finally(() => {
+      scope.running = undefined;
+    });
+    await scope.running;
+    return link.isRetired;
+  }
+
+  async #recheck(link: Link<Context, User>, scope: Scope): Promise<void> {
     const { opener, stopping } = this.#parts;
-    this.#checkedMs.set(link, performance.now());
+    scope.checkedMs = performance.now();
     const outcome = await opener.recheck(link, stopping);
-    if (outcome === 'same' || outcome === 'unknown' || stopping.aborted) return false;
-    this.#giveUp(link, outcome === 'era');
-    return true;
+    if (link.isRetired || stopping.aborted) return;
+    const isLost = isEraLost(outcome, scope);
+    if (isLost || outcome === 'changed' || (outcome === 'described' && mayFollowTexts(scope)))
+      this.#giveUp(link, isLost);
   }
 
   /**
-   * Gives up the links of this era and audience. Their server has no state of clients. Requests in flight finish on them.
+   * Gives up the links of this era and audience that know the server as this one does: others may be newer. Their server has no state
+   * of clients. Requests in flight finish on them.
    *
    * @param isOtherEra true if the server does not support the era any more.
    */
-  #giveUp({ era, audience }: Link<Context, User>, isOtherEra: boolean): void {
+  #giveUp({ era, audience, hello }: Link<Context, User>, isOtherEra: boolean): void {
     const { links, opener, lifecycles, events, log } = this.#parts;
     if (isOtherEra) {
       opener.forgetEras();
@@ -83,10 +115,25 @@ export class LinkChecks<Context, User extends LinkUser> {
     log.info({ era }, 'upstream was deployed anew');
     for (const link of links) {
       if (link.era !== era || link.audience !== audience || link.connection.mayKeepState) continue;
-      if (!links.release(link)) continue;
+      if (!isSameHello(link.hello, hello) || !links.release(link)) continue;
       events.onLinkClosed(link, 'forgotten');
       link.isRetired = true;
       link.subscription?.close();
     }
   }
+}
+
+/** Returns whether the server does not support the era any more. Counts the refusals in a row. */
+function isEraLost(outcome: RecheckOutcome, scope: Scope): boolean {
+  if (outcome !== 'refused') scope.refusedMs = undefined;
+  if (outcome !== 'refused') return outcome === 'era';
+  scope.refusedMs ??= scope.checkedMs;
+  return scope.checkedMs - scope.refusedMs >= LOST_ERA_MS;
+}
+
+/** Returns whether other texts of the server lead to other links now. */
+function mayFollowTexts(scope: Scope): boolean {
+  if (scope.describedMs !== undefined && scope.checkedMs - scope.describedMs < TEXTS_MS) return false;
+  scope.describedMs = scope.checkedMs;
+  return true;
 }

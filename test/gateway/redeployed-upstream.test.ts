@@ -113,6 +113,30 @@ suite('a modern upstream that was deployed anew', () => {
     assert.equal(upstream.requests('subscriptions/listen').length, 1);
   });
 
+  // R4
+  test('loses its era only if it refuses the handshake twice, seconds apart', TIMEOUT, async (t) => {
+    const time = stopTime(t);
+    const down = ({ response }: Served): undefined => {
+      response.writeHead(404).end();
+    };
+    const answers = { 'tools/call': down, 'server/discover': down };
+    const script: Script = { tools: [TOOL], answers: {} };
+    await using upstream = await modernUpstream(script);
+    await using gateway = await openGateway({ up: { url: upstream.url } });
+    await modernResult(gateway.url, 'tools/list');
+    await waitUntil(() => upstream.listens().length === 1);
+    Object.assign(script.answers, answers);
+    const checks = () => upstream.requests('server/discover').length;
+    const before = checks();
+    await modernPost(gateway.url, 'tools/call', CALL);
+    await waitUntil(() => checks() === before + 1);
+    await modernPost(gateway.url, 'tools/call', CALL);
+    assert.equal(upstream.listens().length, 1);
+    time.pass(5_000);
+    await modernPost(gateway.url, 'tools/call', CALL);
+    await waitUntil(() => upstream.listens().length === 0);
+  });
+
   // L-011 R4
   test('in an older version is used in the legacy era, also by clients that call alone', TIMEOUT, async () => {
     const script: Script = { tools: [TOOL], answers: { 'tools/call': () => DONE } };
@@ -175,6 +199,28 @@ suite('a legacy upstream without sessions that was deployed anew', () => {
       return Array.isArray(prompts) && prompts.length > 0;
     };
     await waitUntil(hasNew);
+  });
+
+  // R4
+  test('gets one handshake for all sessions whose requests it refuses', TIMEOUT, async () => {
+    const gate = Promise.withResolvers<void>();
+    const answers: Script['answers'] = {
+      'tools/call': (served) => {
+        void gate.promise.then(() => refuse(served, 'Unsupported protocol version'));
+        return undefined;
+      },
+    };
+    await using upstream = await legacyUpstream({ tools: [TOOL], answers });
+    await using gateway = await openGateway({ up: { url: upstream.url, isolation: 'session' } });
+    const sessions = await Promise.all(Array.from({ length: 10 }, () => initialize(gateway.url)));
+    const calling = sessions.map((session) => post(gateway.url, rpc(1, 'tools/call', CALL), session));
+    await waitUntil(() => upstream.requests('tools/call').length === 10);
+    const before = upstream.requests('initialize').length;
+    gate.resolve();
+    await Promise.all(calling);
+    await waitUntil(() => upstream.requests('initialize').length > before);
+    await post(gateway.url, rpc(2, 'tools/list'), sessions[0]);
+    assert.equal(upstream.requests('initialize').length, before + 1);
   });
 
   // L-011 R4

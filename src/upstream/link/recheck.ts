@@ -9,10 +9,11 @@ import { initialize, type ServerHello } from './initialize.ts';
 import type { Link, LinkUser } from './link.ts';
 
 /**
- * The outcome of a handshake with a server that already has a link. `changed`: the server describes itself differently. `era`: it
- * does not support the era of the link any more. `unknown`: it cannot be reached at present.
+ * The outcome of a handshake with a server that already has a link. `changed`: the server works differently. `described`: only its texts
+ * differ. `era`: it does not support the era of the link any more. `refused`: perhaps so, unless a proxy answers in its place.
+ * `unknown`: it cannot be reached at present.
  */
-export type RecheckOutcome = 'same' | 'changed' | 'era' | 'unknown';
+export type RecheckOutcome = 'same' | 'changed' | 'described' | 'era' | 'refused' | 'unknown';
 
 interface RecheckParts {
   readonly start: StartTransport;
@@ -32,6 +33,7 @@ export async function recheck<Context, User extends LinkUser>(
 ): Promise<RecheckOutcome> {
   const { upstream, audience, era } = link;
   let connection: Connection<undefined> | undefined;
+  let refusal: RpcError | undefined;
   const abort = () => void connection?.close();
   signal.addEventListener('abort', abort, { once: true });
   try {
@@ -40,13 +42,17 @@ export async function recheck<Context, User extends LinkUser>(
       onServerRequest: (request: { answer(answer: ReturnType<typeof errorAnswer>): void }) => {
         request.answer(errorAnswer(RPC.methodNotFound, 'Method not found'));
       },
+      onError: (error: RpcError) => {
+        refusal = error;
+      },
       onClose: () => undefined,
     };
+    const lostEra = () => (refusal !== undefined && isDefinite(refusal) ? 'era' : 'refused');
     connection = await Connection.open<undefined>(upstream, start, events, signal, { audience });
-    if (era === 'legacy') return await initializeAgain(link, connection, clientInfo, timeoutMs);
+    if (era === 'legacy') return (await initializeAgain(link, connection, clientInfo, timeoutMs)) ?? lostEra();
     const discovered = await discover(upstream, connection, clientInfo, timeoutMs);
-    if (discovered.kind === 'modern') return isSameHello(discovered.hello, link.hello) ? 'same' : 'changed';
-    if (discovered.kind === 'legacy') return 'era';
+    if (discovered.kind === 'modern') return compare(discovered.hello, link.hello);
+    if (discovered.kind === 'legacy') return lostEra();
     return discovered.isModern ? 'changed' : 'unknown';
   } catch (thrown) {
     if (thrown instanceof GatewayError || thrown instanceof JsonTextError) return 'unknown';
@@ -57,25 +63,33 @@ export async function recheck<Context, User extends LinkUser>(
   }
 }
 
+/** Returns undefined if the server refuses, which may be transient. */
 async function initializeAgain<Context, User extends LinkUser>(
   { upstream, hello, clientCapabilities }: Link<Context, User>,
   connection: Connection<undefined>,
   clientInfo: RawObject,
   timeoutMs: number,
-): Promise<RecheckOutcome> {
+): Promise<RecheckOutcome | undefined> {
   const outcome = await initialize(upstream, connection, clientCapabilities, clientInfo, timeoutMs);
-  if (outcome.kind === 'refused') return 'era';
+  if (outcome.kind === 'refused') return outcome.isModern ? 'era' : undefined;
   // A server that has begun to give out sessions refuses requests without one.
-  return !connection.mayKeepState && isSameHello(outcome.hello, hello) ? 'same' : 'changed';
+  return connection.mayKeepState ? 'changed' : compare(outcome.hello, hello);
 }
 
-function isSameHello(a: ServerHello, b: ServerHello): boolean {
-  return (
-    a.revision === b.revision &&
-    a.instructions === b.instructions &&
-    a.capabilities.toString() === b.capabilities.toString() &&
-    a.serverInfo.toString() === b.serverInfo.toString()
-  );
+function compare(a: ServerHello, b: ServerHello): 'same' | 'changed' | 'described' {
+  if (a.revision !== b.revision || a.capabilities.toString() !== b.capabilities.toString()) return 'changed';
+  const isSame = a.instructions === b.instructions && a.serverInfo.toString() === b.serverInfo.toString();
+  return isSame ? 'same' : 'described';
+}
+
+/** Returns whether two servers, or two versions of one, describe themselves in the same way. */
+export function isSameHello(a: ServerHello, b: ServerHello): boolean {
+  return compare(a, b) === 'same';
+}
+
+/** Returns whether an error shows that a server does not support the era of a handshake. A proxy in its place has other errors. */
+function isDefinite(error: RpcError): boolean {
+  return error.code === RPC.methodNotFound || (error.code !== RPC.internalError && isHandshakeRefusal(error));
 }
 
 /**

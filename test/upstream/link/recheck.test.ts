@@ -77,11 +77,19 @@ function failWith(status: number): (served: Served) => undefined {
   };
 }
 
+function errorWith(code: number): (served: Served) => undefined {
+  return (served) => {
+    served.error(code, 'It failed');
+  };
+}
+
 const CHANGES: readonly (readonly [string, RecheckOutcome, (answers: Script['answers']) => void])[] = [
   ['answers as before', 'same', () => undefined],
   ['is down', 'unknown', (answers) => HANDSHAKES.forEach((method) => (answers[method] = failWith(503)))],
   ['wants credentials', 'unknown', (answers) => HANDSHAKES.forEach((method) => (answers[method] = failWith(401)))],
-  ['refuses the handshake', 'era', (answers) => HANDSHAKES.forEach((method) => (answers[method] = failWith(404)))],
+  ['refuses the handshake', 'refused', (answers) => HANDSHAKES.forEach((method) => (answers[method] = failWith(404)))],
+  ['is broken', 'refused', (answers) => HANDSHAKES.forEach((method) => (answers[method] = errorWith(-32_603)))],
+  ['lacks the handshake', 'era', (answers) => HANDSHAKES.forEach((method) => (answers[method] = errorWith(-32_601)))],
 ];
 
 for (const [era, serverOf] of [
@@ -113,6 +121,17 @@ test('a server that has begun to give out sessions has changed', TIMEOUT, async 
     };
   });
   assert.equal(outcome, 'changed');
+});
+
+// L-011
+test('a server that only has another version is merely described otherwise', TIMEOUT, async () => {
+  const serverInfo = { name: 'scripted', version: '1' };
+  const initialize = () => ({ protocolVersion: '2025-11-25', capabilities: {}, serverInfo });
+  await using server = await legacyUpstream({ answers: { initialize } });
+  const outcome = await recheckAfter(server, () => {
+    serverInfo.version = '2';
+  });
+  assert.equal(outcome, 'described');
 });
 
 // L-011
