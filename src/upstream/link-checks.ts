@@ -119,6 +119,8 @@ export class LinkChecks<Context, User extends LinkUser> {
       events.onLinkClosed(link, 'forgotten');
       link.isRetired = true;
       link.subscription?.close();
+      // Those who follow a task have to follow it on another link.
+      link.connection.reportGone();
     }
   }
 }

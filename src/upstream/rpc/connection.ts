@@ -155,6 +155,13 @@ export class Connection<Context> {
     return () => listeners.delete(run);
   }
 
+  /** Runs the functions for the close of the connection, which is given up and finishes its calls. Its close does not run them again. */
+  reportGone(): void {
+    const listeners = this.#closeListeners ?? [];
+    this.#closeListeners = undefined;
+    for (const run of listeners) run();
+  }
+
   /** Sends a request. Never throws: a failure ends the returned call. */
   call(method: string, params: RawObject | undefined, options: CallOptions<Context>): Call<Context> {
     const id = nextRequestId();
@@ -407,7 +414,7 @@ export class Connection<Context> {
     for (const id of this.#pending.keys()) this.#settle(id)?.settle(error);
     for (const key of this.#serverRequests.keys()) this.#withdraw(key);
     this.#events.onClose(error);
-    for (const run of this.#closeListeners ?? []) run();
+    this.reportGone();
   }
 }
 
