@@ -189,10 +189,10 @@ export class SseEndpoint {
     const limits = { limitBytes: this.#bodyBytes, budget: memory.bodies, principal: principal.key };
     const text = await postedText(env, headers, limits);
     if (typeof text !== 'string') return text;
-    // The stream may have ended while the body was received.
-    if (this.#clients.get(id ?? '') !== client) return refuse(streamEnded());
     const challenge = this.#parts.challengeIfOver(principal, client.view);
     if (challenge !== undefined) return refuseOver(challenge);
+    // The stream may have ended while the body was received.
+    if (this.#clients.get(id ?? '') !== client) return refuse(streamEnded());
     let input;
     try {
       input = readInput(text);

@@ -4,6 +4,7 @@ import { type ConnectionRef, GONE, HERE, type OwnedState, type Owners } from '..
 import type { OutcomeStore } from '../../src/store/outcome-store.ts';
 import type { SessionRef } from '../../src/store/session-store.ts';
 import type { Counters } from '../../src/store/shared-counters.ts';
+import type { Answer } from '../../src/protocol/jsonrpc.ts';
 import type { Front, Owner, Ownership } from '../../src/gateway/front.ts';
 
 const nameOfConnection = ({ principal, name }: ConnectionRef) => JSON.stringify([principal, name]);
@@ -69,7 +70,10 @@ export class JoinedProcesses {
           handleMessage: () => undefined,
           handleModernRequest: (request, caller, sink, onUnreachable) => {
             if (this.blockage === undefined) {
-              return front.handleModernRequest(request, { ...caller, hops: (caller.hops ?? 0) + 1 }, sink, undefined);
+              const { receivedMs } = sink;
+              const send = (text: string) => sink.send(text);
+              const own = { receivedMs, send, answer: (answer: Answer) => sink.answer(answer, true) };
+              return front.handleModernRequest(request, { ...caller, hops: (caller.hops ?? 0) + 1 }, own, undefined);
             }
             onUnreachable(this.blockage);
             return { cancel: () => undefined, close: () => undefined };
