@@ -1,3 +1,4 @@
+import { GatewayError } from '../../errors.ts';
 import type { InputRequest } from '../../protocol/input-required.ts';
 import { JsonTextError, type RawObject } from '../../json/json.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
@@ -134,15 +135,18 @@ export class InputRounds {
   }
 
   /**
-   * Returns the key and method of the first open question whose response is not a valid answer to it; undefined if
-   * there is none.
+   * Checks the responses before they are given to {@link answer}.
+   *
+   * @param waiting what waits for the answers.
+   * @throws {GatewayError} `invalid-params` if a response is not a valid answer to its question, which stays open.
    */
-  findInvalidResponse(responses: RawObject | undefined): { readonly key: string; readonly method: string } | undefined {
+  assertValid(responses: RawObject | undefined, upstream: string, waiting: 'call' | 'task'): void {
     for (const [key, { method }] of this.#open) {
       const raw = responses?.raw(key);
-      if (raw !== undefined && !isValidAnswer(method, raw)) return { key, method };
+      if (raw === undefined || isValidAnswer(method, raw)) continue;
+      const message = `inputResponses.${key} is no valid answer to ${method}; the ${waiting} still waits for one`;
+      throw new GatewayError('invalid-params', { upstream, message });
     }
-    return undefined;
   }
 
   /** Answers open questions with the responses of their keys. Questions without a response are asked again. */

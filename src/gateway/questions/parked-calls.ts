@@ -201,11 +201,7 @@ export class ParkedCalls {
       if (!call.hasEnded && state.round === call.round) attach(call.exchange, call.rounds);
       return known;
     }
-    const invalid = call.rounds.findInvalidResponse(responses);
-    if (invalid !== undefined) {
-      const message = `inputResponses.${invalid.key} is no valid answer to ${invalid.method}; the call still waits for one`;
-      throw new GatewayError('invalid-params', { upstream: call.upstream, message });
-    }
+    call.rounds.assertValid(responses, call.upstream, 'call');
     call.wait?.end(endOfStep(call.upstream));
     attach(call.exchange, call.rounds);
     // A call that has ended keeps its time: nothing would set another one.

@@ -10,6 +10,7 @@ import { collectInput } from '../questions/collect-input.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { Link, Upstream } from '../exchange/connection-holder.ts';
+import type { UpstreamResult } from '../forward/result-translator.ts';
 import type { Sender } from '../forward/sender.ts';
 
 export interface TaskSite {
@@ -17,6 +18,11 @@ export interface TaskSite {
   readonly link: Link;
   /** The id that the upstream uses. */
   readonly task: string;
+}
+
+/** Returns the origin of answers about a task. */
+export function originOf({ upstream, link }: TaskSite): UpstreamResult {
+  return { upstream: upstream.id, era: link.era, source: undefined };
 }
 
 /** The pause between two polls: the default, and the bounds of the upstream's own interval. */

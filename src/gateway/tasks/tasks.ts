@@ -22,7 +22,7 @@ import type { ResultTranslator, UpstreamResult } from '../forward/result-transla
 import type { Sender } from '../forward/sender.ts';
 import type { OpenedTask, TaskIds } from '../handles/task-ids.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
-import type { TaskSite } from './task-driver.ts';
+import { originOf, type TaskSite } from './task-driver.ts';
 import { release } from './task-holds.ts';
 import type { UpgradedSite, UpgradedTasks } from './upgraded-tasks.ts';
 
@@ -63,8 +63,8 @@ export class Tasks {
     modern: {
       legacy: async (exchange, task) => {
         const answer = await this.#upgraded(exchange, task);
-        const from = { upstream: task.upstream.id, era: task.link.era, source: undefined };
-        return withId(answer.kind === 'error' ? this.#parts.translator.toClient(exchange, from, answer) : answer, task);
+        if (answer.kind !== 'error') return withId(answer, task);
+        return withId(this.#parts.translator.toClient(exchange, originOf(task), answer), task);
       },
       modern: (exchange, task) => this.#extension(exchange, task),
     },
@@ -156,7 +156,7 @@ export class Tasks {
     const { translator, questionPolicy } = this.#parts;
     const { client, request } = exchange;
     const params = (request.params ?? RawObject.EMPTY).with('taskId', JSON.stringify(task.task));
-    const from = { upstream: task.upstream.id, era: task.link.era, source: undefined };
+    const from = originOf(task);
     const answer = translator.toClient(exchange, from, await this.#send(exchange, task, params));
     if (answer.kind === 'result' && request.method === 'tasks/cancel') release(task);
     if (request.method !== 'tasks/get') return withId(answer, task);
@@ -186,7 +186,7 @@ export class Tasks {
   async #core(exchange: OpenExchange, task: RequestedTask): Promise<Answer> {
     const { method, params } = exchange.request;
     const sent = withoutEnvelope((params ?? RawObject.EMPTY).with('taskId', JSON.stringify(task.task)));
-    const from = { upstream: task.upstream.id, era: task.link.era, source: undefined };
+    const from = originOf(task);
     const answer = this.#parts.translator.toClient(exchange, from, await this.#send(exchange, task, sent));
     if (method === 'tasks/result') release(task);
     if (answer.kind === 'error') return withId(answer, task);

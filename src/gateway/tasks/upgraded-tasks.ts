@@ -13,7 +13,7 @@ import type { Client } from '../exchange/exchange.ts';
 import { InputRounds } from '../exchange/input-rounds.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { Sender } from '../forward/sender.ts';
-import type { TaskSite } from './task-driver.ts';
+import { originOf, type TaskSite } from './task-driver.ts';
 import { hold, release, taskExchange } from './task-holds.ts';
 
 export interface UpgradedTasksParts {
@@ -126,8 +126,7 @@ export class UpgradedTasks {
     this.end(site);
     if (outcome === undefined) return this.#complete(upgraded);
     const { client, request } = exchange;
-    const from = { upstream: site.upstream.id, era: site.link.era, source: undefined };
-    const translated = answerOf(() => this.#parts.translator.toClient({ client, request }, from, outcome));
+    const translated = answerOf(() => this.#parts.translator.toClient({ client, request }, originOf(site), outcome));
     return this.#complete(
       translated.kind === 'error'
         ? upgraded.with('status', '"failed"').with('error', JSON.stringify(translated.error))
@@ -153,11 +152,7 @@ export class UpgradedTasks {
     const running = this.#find(site);
     if (running !== undefined) {
       this.#onClientContact(running, site);
-      const invalid = running.rounds.findInvalidResponse(responses);
-      if (invalid !== undefined) {
-        const message = `inputResponses.${invalid.key} is no valid answer to ${invalid.method}; the task still waits for one`;
-        throw new GatewayError('invalid-params', { upstream: site.upstream.id, message });
-      }
+      running.rounds.assertValid(responses, site.upstream.id, 'task');
       running.rounds.answer(responses);
       return this.#complete(RawObject.EMPTY);
     }
