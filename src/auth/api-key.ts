@@ -3,7 +3,7 @@ import type { ApiKeyConfig } from '../config/config.ts';
 import type { Principal } from '../policy/principal.ts';
 import { keyIdOf, MAX_KEYS, type StoredKey } from '../store/api-key-store.ts';
 
-/** The beginning of every key that `linkspan key` makes. */
+/** The beginning of every key that `linkspan key` makes. Tools that look for leaked secrets recognise a key by it. */
 export const API_KEY_PREFIX = 'lsk_';
 
 interface Entry {

@@ -170,7 +170,7 @@ export async function verifyJwt(
   if (found.kind === 'unknown') return { kind: 'invalid', why: 'unknown key', scopes };
   if (found.kind === 'unreachable') return { kind: 'undecided', why: 'issuer unreachable' };
   if (found.kind === 'withheld') {
-    // Whatever its key: its client has to get another one, and would wait for as long as others cause the fetches.
+    // Its client needs another token in any case, and would wait for as long as others cause the fetches.
     if (isPast(token, leewayMs, nowMs)) return { kind: 'invalid', why: 'expired', scopes };
     return { kind: 'undecided', why: 'key not looked up yet' };
   }

@@ -1,3 +1,4 @@
+import { API_KEY_PREFIX } from '../../auth/api-key.ts';
 import { COMMAND } from '../../command-name.ts';
 import { hash, randomBytes } from 'node:crypto';
 import { DURATION, durationMs } from '../../config/schema/units.ts';
@@ -25,8 +26,6 @@ export interface RotateOptions extends KeyOptions {
   readonly grace: string;
 }
 
-/** Lets tools that look for leaked secrets recognise a key. */
-const MARK = 'lsk_';
 const KEY_BYTES = 32;
 /** A later time has a year of more than four digits, which no store of keys accepts. */
 const MAX_TIME_MS = Date.UTC(9999, 11, 31);
@@ -126,7 +125,7 @@ export async function listKeys(options: KeyOptions): Promise<number> {
 }
 
 function newKey(): string {
-  return MARK + randomBytes(KEY_BYTES).toString('base64url');
+  return API_KEY_PREFIX + randomBytes(KEY_BYTES).toString('base64url');
 }
 
 /** Checks a new entry. @throws {CliError} that names the wrong part. */
