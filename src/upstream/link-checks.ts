@@ -127,8 +127,10 @@ export class LinkChecks<Context, User extends LinkUser> {
 
 /** Returns whether the server does not support the era any more. Counts the refusals in a row. */
 function isEraLost(outcome: RecheckOutcome, scope: Scope): boolean {
-  if (outcome !== 'refused') scope.refusedMs = undefined;
-  if (outcome !== 'refused') return outcome === 'era';
+  if (outcome !== 'refused') {
+    scope.refusedMs = undefined;
+    return outcome === 'era';
+  }
   scope.refusedMs ??= scope.checkedMs;
   return scope.checkedMs - scope.refusedMs >= LOST_ERA_MS;
 }

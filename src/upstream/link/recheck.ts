@@ -2,7 +2,7 @@ import { GatewayError } from '../../errors.ts';
 import { JsonTextError, type RawObject } from '../../json/json.ts';
 import { errorAnswer, type RpcError } from '../../protocol/jsonrpc.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
-import { Connection } from '../rpc/connection.ts';
+import { Connection, type ServerRequest } from '../rpc/connection.ts';
 import type { StartTransport } from '../rpc/transport.ts';
 import { discover } from './discover.ts';
 import { initialize, type ServerHello } from './initialize.ts';
@@ -39,9 +39,8 @@ export async function recheck<Context, User extends LinkUser>(
   try {
     const events = {
       onNotification: () => undefined,
-      onServerRequest: (request: { answer(answer: ReturnType<typeof errorAnswer>): void }) => {
-        request.answer(errorAnswer(RPC.methodNotFound, 'Method not found'));
-      },
+      onServerRequest: (request: ServerRequest<undefined>) =>
+        request.answer(errorAnswer(RPC.methodNotFound, 'Method not found')),
       onError: (error: RpcError) => {
         refusal = error;
       },
