@@ -258,17 +258,15 @@ test('a config with other keys refuses the old ones; equal keys stay', TIMEOUT, 
   }
 });
 
+function ruleOf({ issuer, jwksUrl }: TestIssuer) {
+  return { issuer, jwksUrl, audiences: ['gateway'], algorithms: ['RS256'], requiredScopes: [] };
+}
+
 // R18
 test('a key that is added while an issuer is down costs its clients nothing', TIMEOUT, async () => {
   await using issuer = await TestIssuer.start(await signingKey('RS256', 'k1'));
   await using tested = await testEdge();
-  const rule = {
-    issuer: issuer.issuer,
-    jwksUrl: issuer.jwksUrl,
-    audiences: ['gateway'],
-    algorithms: ['RS256'],
-    requiredScopes: [],
-  };
+  const rule = ruleOf(issuer);
   const edge = await tested.open({ auth: { ...keysOf('ann'), jwt: [rule] } });
   const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
   const asked = async (token: string) =>
@@ -298,13 +296,7 @@ test('a token of a new key waits out a fetch for a made-up one, and is not refus
   await using issuer = await TestIssuer.start(await signingKey('RS256', 'k1'));
   const rotated = await signingKey('RS256', 'k2');
   await using tested = await testEdge();
-  const rule = {
-    issuer: issuer.issuer,
-    jwksUrl: issuer.jwksUrl,
-    audiences: ['gateway'],
-    algorithms: ['RS256'],
-    requiredScopes: [],
-  };
+  const rule = ruleOf(issuer);
   const edge = await tested.open({ auth: { jwt: [rule], apiKeys: [] } });
   const asked = async (token: string) => {
     const { status, headers } = await post(`${edge.origin}/mcp`, rpc(1, 'ping'), undefined, bearer(token));

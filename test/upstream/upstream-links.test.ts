@@ -8,15 +8,7 @@ import type { ConnectionPermit } from '../../src/upstream/quota/connection-quota
 import { UpstreamLinks } from '../../src/upstream/upstream-links.ts';
 import { memoryUpstream } from '../support/memory-upstream.ts';
 import { PATIENCE_MS } from '../support/patience.ts';
-
-const EVENTS = {
-  onOpen: () => undefined,
-  onNotification: () => undefined,
-  onServerRequest: () => undefined,
-  onUnauthorized: () => undefined,
-  onRefused: () => undefined,
-  onClose: () => undefined,
-};
+import { NO_LINK_EVENTS } from '../support/link-events.ts';
 
 async function linkWith(key: string): Promise<Link<string, LinkUser>> {
   const { start } = memoryUpstream({});
@@ -35,7 +27,7 @@ async function linkWith(key: string): Promise<Link<string, LinkUser>> {
     clientCapabilities: RawObject.EMPTY,
     capabilityKey: '',
   } as const;
-  return await opener.open({ ...request, placeIn }, EVENTS, AbortSignal.timeout(PATIENCE_MS));
+  return await opener.open({ ...request, placeIn }, NO_LINK_EVENTS, AbortSignal.timeout(PATIENCE_MS));
 }
 
 const PERMIT: ConnectionPermit = { release: () => undefined, assign: () => undefined };

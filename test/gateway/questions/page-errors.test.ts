@@ -45,29 +45,22 @@ suite('the pages in an error −32042 where no policy for pages is asked', () =>
     }
   });
 
-  test('in the state of a failed task', TIMEOUT, async () => {
-    const { memory, tasks } = extensionUpstream();
-    await using gateway = await testCore({ up: { memory, era: 'modern', ...HOSTS } });
-    const client = new ModernClient(gateway, { ...TASKS, ...URL_FORM });
-    const { taskId } = await client.result('tools/call', toolCall('up__job'));
-    Object.assign(tasks[0] ?? {}, { status: 'failed', error: PAGES });
-    const failed = await client.result('tasks/get', { taskId });
-    assert.equal(failed['status'], 'failed');
-    assert.equal(Object(failed['error']).code, -31012);
-    assert.doesNotMatch(JSON.stringify(failed), /evil/);
-  });
-
-  test('as the end of a task of 2025-11-25', TIMEOUT, async () => {
-    const { memory, tasks } = coreTaskUpstream();
-    await using gateway = await testCore({ up: { memory, ...HOSTS } });
-    const client = new ModernClient(gateway, { ...TASKS, ...URL_FORM });
-    const { taskId } = await client.result('tools/call', toolCall('up__job'));
-    Object.assign(tasks[0] ?? {}, { status: 'failed', error: PAGES });
-    const failed = await client.result('tasks/get', { taskId });
-    assert.equal(failed['status'], 'failed');
-    assert.equal(Object(failed['error']).code, -31012);
-    assert.doesNotMatch(JSON.stringify(failed), /evil/);
-  });
+  for (const [era, upstreamOf] of [
+    ['modern', extensionUpstream],
+    ['legacy', coreTaskUpstream],
+  ] as const) {
+    test(`in the state of a failed task (${era} upstream)`, TIMEOUT, async () => {
+      const { memory, tasks } = upstreamOf();
+      await using gateway = await testCore({ up: { memory, era, ...HOSTS } });
+      const client = new ModernClient(gateway, { ...TASKS, ...URL_FORM });
+      const { taskId } = await client.result('tools/call', toolCall('up__job'));
+      Object.assign(tasks[0] ?? {}, { status: 'failed', error: PAGES });
+      const failed = await client.result('tasks/get', { taskId });
+      assert.equal(failed['status'], 'failed');
+      assert.equal(Object(failed['error']).code, -31012);
+      assert.doesNotMatch(JSON.stringify(failed), /evil/);
+    });
+  }
 
   test('in the answer to a subscription', TIMEOUT, async () => {
     const memory = memoryUpstream({

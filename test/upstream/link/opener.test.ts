@@ -11,15 +11,8 @@ import { type LinkRequest, Opener } from '../../../src/upstream/link/opener.ts';
 import type { StartTransport, TransportOption } from '../../../src/upstream/rpc/transport.ts';
 import { memoryUpstream, type Peer, result } from '../../support/memory-upstream.ts';
 import { PATIENCE_MS } from '../../support/patience.ts';
+import { NO_LINK_EVENTS } from '../../support/link-events.ts';
 
-const EVENTS = {
-  onOpen: () => undefined,
-  onNotification: () => undefined,
-  onServerRequest: () => undefined,
-  onUnauthorized: () => undefined,
-  onRefused: () => undefined,
-  onClose: () => undefined,
-};
 const ORDER: LinkRequest = {
   clientEra: 'legacy',
   audience: '',
@@ -57,7 +50,7 @@ const signal = () => AbortSignal.timeout(PATIENCE_MS);
 
 test('a server that does not support the first transport is reached by the second', async () => {
   const memory = memoryUpstream({});
-  const link = await opener(notStreamable(), memory.start).open(ORDER, EVENTS, signal());
+  const link = await opener(notStreamable(), memory.start).open(ORDER, NO_LINK_EVENTS, signal());
   assert.equal(link.hello.revision, '2025-11-25');
   await link.connection.close();
 });
@@ -70,7 +63,7 @@ test('a transport that has worked is tried first afterwards', async () => {
   };
   const memory = memoryUpstream({});
   const links = opener(first, memory.start);
-  for (let n = 0; n < 3; n++) await (await links.open(ORDER, EVENTS, signal())).connection.close();
+  for (let n = 0; n < 3; n++) await (await links.open(ORDER, NO_LINK_EVENTS, signal())).connection.close();
   assert.equal(tries, 1);
 });
 
@@ -80,9 +73,9 @@ test('a server that has moved to the transport after the one that worked is foun
   const memory = memoryUpstream({});
   const first: StartTransport = (...to) => (isMoved ? notStreamable()(...to) : memory.start(...to));
   const links = opener(first, memory.start);
-  await (await links.open(ORDER, EVENTS, signal())).connection.close();
+  await (await links.open(ORDER, NO_LINK_EVENTS, signal())).connection.close();
   isMoved = true;
-  await (await links.open(ORDER, EVENTS, signal())).connection.close();
+  await (await links.open(ORDER, NO_LINK_EVENTS, signal())).connection.close();
   assert.equal(memory.peers.length, 2);
 });
 
@@ -95,17 +88,17 @@ test('a server that has moved to the transport before the one that worked is fou
     (...to) => (isMoved ? memory.start(...to) : notStreamable()(...to)),
     (...to) => (isMoved ? hangs(...to) : memory.start(...to)),
   );
-  await (await links.open(ORDER, EVENTS, signal())).connection.close();
+  await (await links.open(ORDER, NO_LINK_EVENTS, signal())).connection.close();
   isMoved = true;
-  await assert.rejects(links.open(ORDER, EVENTS, signal()), { code: 'upstream-unavailable' });
-  await (await links.open(ORDER, EVENTS, signal())).connection.close();
+  await assert.rejects(links.open(ORDER, NO_LINK_EVENTS, signal()), { code: 'upstream-unavailable' });
+  await (await links.open(ORDER, NO_LINK_EVENTS, signal())).connection.close();
   assert.equal(memory.peers.length, 2);
 });
 
 test('simultaneous links all reach a server that supports only the second transport', async () => {
   const memory = memoryUpstream({});
   const links = opener(notStreamable(), memory.start);
-  const opened = await Promise.allSettled([1, 2, 3, 4].map(() => links.open(ORDER, EVENTS, signal())));
+  const opened = await Promise.allSettled([1, 2, 3, 4].map(() => links.open(ORDER, NO_LINK_EVENTS, signal())));
   assert.deepEqual(
     opened.map(({ status }) => status),
     ['fulfilled', 'fulfilled', 'fulfilled', 'fulfilled'],
@@ -116,13 +109,15 @@ test('simultaneous links all reach a server that supports only the second transp
 test('after a failure that is not about the transport, no other is tried', async () => {
   const memory = memoryUpstream({});
   const broken: StartTransport = () => Promise.reject(new GatewayError('upstream-unavailable', { message: 'refused' }));
-  await assert.rejects(opener(broken, memory.start).open(ORDER, EVENTS, signal()), { code: 'upstream-unavailable' });
+  await assert.rejects(opener(broken, memory.start).open(ORDER, NO_LINK_EVENTS, signal()), {
+    code: 'upstream-unavailable',
+  });
   assert.equal(memory.peers.length, 0);
 });
 
 test('a link that cannot be opened leaves no connection', async () => {
   const memory = memoryUpstream({ revision: '1999-01-01' });
-  await assert.rejects(opener(memory.start).open(ORDER, EVENTS, signal()), { code: 'upstream-protocol' });
+  await assert.rejects(opener(memory.start).open(ORDER, NO_LINK_EVENTS, signal()), { code: 'upstream-protocol' });
   assert.equal(memory.open.size, 0);
 });
 
@@ -132,7 +127,7 @@ test('credentials that are refused during a probe fail their audience alone', as
     throw new GatewayError('upstream-unavailable', { message: `refused ${audience}` }, new HttpStatusError(401));
   };
   const links = openerIn('either', start);
-  const open = (audience: string) => links.open({ ...ORDER, clientEra: 'modern', audience }, EVENTS, signal());
+  const open = (audience: string) => links.open({ ...ORDER, clientEra: 'modern', audience }, NO_LINK_EVENTS, signal());
   const opened = await Promise.allSettled(['mallory', 'anna', 'bert', 'mallory'].map(open));
   assert.deepEqual(
     opened.map((one) => (one.status === 'rejected' ? String(one.reason).split(': ').at(-1) : undefined)),
@@ -162,7 +157,7 @@ test('limit earlyMessages: further notifications are dropped, and requests refus
   const got: (string | undefined)[] = [];
   const asked: string[] = [];
   const events = {
-    ...EVENTS,
+    ...NO_LINK_EVENTS,
     onNotification: (_link: unknown, { params }: Notification) => got.push(params?.raw('data')),
     onServerRequest: (_link: unknown, { method }: { readonly method: string }) => asked.push(method),
   };
@@ -190,7 +185,7 @@ test('limit earlyMessageBytes: large messages during the handshake are dropped',
   });
   let count = 0;
   const from = reached.length;
-  const link = await opener(memory.start).open(ORDER, { ...EVENTS, onNotification: () => count++ }, signal());
+  const link = await opener(memory.start).open(ORDER, { ...NO_LINK_EVENTS, onNotification: () => count++ }, signal());
   assert.equal(count, 2);
   assert.deepEqual(
     reached.slice(from),

@@ -17,17 +17,10 @@ import { UPSTREAM } from '../../support/core.ts';
 import { errorText, resultText } from '../../support/http-upstream.ts';
 import { marker } from '../../support/leftovers.ts';
 import { stopTime } from '../../support/stopped-time.ts';
+import { NO_LINK_EVENTS } from '../../support/link-events.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const LOG = pino({ level: 'silent' });
-const EVENTS = {
-  onOpen: () => undefined,
-  onNotification: () => undefined,
-  onServerRequest: () => undefined,
-  onUnauthorized: () => undefined,
-  onRefused: () => undefined,
-  onClose: () => undefined,
-};
 const orderOf = (clientEra: Era): LinkRequest => ({
   clientEra,
   audience: '',
@@ -71,7 +64,7 @@ async function prober(
     open: async (use) => {
       const { connection, hello, subscription } = await opener.open(
         orderOf(clientEra),
-        EVENTS,
+        NO_LINK_EVENTS,
         AbortSignal.timeout(START_MS),
       );
       subscription?.close();

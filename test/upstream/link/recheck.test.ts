@@ -19,17 +19,10 @@ import {
   type Served,
 } from '../../support/http-upstream.ts';
 import { PATIENCE_MS } from '../../support/patience.ts';
+import { NO_LINK_EVENTS } from '../../support/link-events.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const LOG = pino({ level: 'silent' });
-const EVENTS = {
-  onOpen: () => undefined,
-  onNotification: () => undefined,
-  onServerRequest: () => undefined,
-  onUnauthorized: () => undefined,
-  onRefused: () => undefined,
-  onClose: () => undefined,
-};
 
 type Members = Readonly<Record<string, unknown>>;
 
@@ -61,7 +54,7 @@ async function recheckAfter(server: HttpUpstream, change: () => void): Promise<R
     placeIn: () => ({ key: 'a', purpose: 'all' as const }),
   } as const;
   const signal = AbortSignal.timeout(PATIENCE_MS);
-  const link = await opener.open(request, EVENTS, signal);
+  const link = await opener.open(request, NO_LINK_EVENTS, signal);
   try {
     change();
     return await opener.recheck(link, signal);

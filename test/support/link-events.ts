@@ -1,0 +1,9 @@
+/** Handlers of a link that do nothing. */
+export const NO_LINK_EVENTS = {
+  onOpen: () => undefined,
+  onNotification: () => undefined,
+  onServerRequest: () => undefined,
+  onUnauthorized: () => undefined,
+  onRefused: () => undefined,
+  onClose: () => undefined,
+};
