@@ -99,8 +99,10 @@ export class OutgoingChannel {
       ...address,
       ALPNProtocols: [CHANNEL_PROTOCOL],
       pskCallback: () => ({ psk: key, identity: id }),
-      // The pre-shared key proves the identity; there is no certificate.
-      checkServerIdentity: () => undefined,
+      // Only the pre-shared key proves the identity. A server may ignore it and send a certificate, which proves nothing here.
+      ca: [],
+      rejectUnauthorized: true,
+      checkServerIdentity: () => new Error('the server has not proved the key'),
     };
     const { promise, resolve } = Promise.withResolvers<OutgoingChannel | 'refused' | undefined>();
     const socket = connect(options);
@@ -110,7 +112,8 @@ export class OutgoingChannel {
     );
     socket.on('close', () => fail());
     socket.once('secureConnect', () => {
-      if (socket.alpnProtocol !== CHANNEL_PROTOCOL) return fail();
+      // In TLS 1.3 a handshake with a pre-shared key counts as a reused session (RFC 8446 §2.2).
+      if (!socket.isSessionReused() || socket.alpnProtocol !== CHANNEL_PROTOCOL) return fail();
       clearTimeout(timer);
       socket.setNoDelay(true);
       socket.setKeepAlive(true, TCP_PROBE_MS);

@@ -65,7 +65,7 @@ function connectTls(port: number, { id, key }: InternalKey, own: ConnectionOptio
     ...INTERNAL_TLS,
     ALPNProtocols: [CHANNEL_PROTOCOL],
     pskCallback: () => ({ psk: key, identity: id }),
-    checkServerIdentity: () => undefined,
+    checkServerIdentity: () => new Error('without the key'),
     ...own,
   });
   socket.on('error', () => undefined);

@@ -1,8 +1,14 @@
 import assert from 'node:assert/strict';
 import { duplexPair } from 'node:stream';
+import { once } from 'node:events';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { createServer, getCACertificates, setDefaultCACertificates } from 'node:tls';
+import { InternalKeys } from '../../src/replicas/internal-keys.ts';
+import { CHANNEL_PROTOCOL } from '../../src/replicas/internal-tls.ts';
 import { type ExchangeHandler, OutgoingChannel } from '../../src/replicas/outgoing-channel.ts';
+import { freshKey } from '../../src/store/key-store.ts';
+import { makeCertificate } from '../support/certificate.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 
@@ -37,4 +43,31 @@ test('a request on a closed channel ends', TIMEOUT, async () => {
   const broken = Promise.withResolvers<void>();
   channel.begin('', '', true, handlerOf(broken.resolve));
   await broken.promise;
+});
+
+// SEC-45
+test('a server with a certificate of a trusted authority, and without the ring, gets nothing', TIMEOUT, async () => {
+  await using certificate = await makeCertificate();
+  const trusted = getCACertificates('default');
+  setDefaultCACertificates([...trusted, certificate.cert]);
+  const received: Buffer[] = [];
+  const { cert, key } = certificate;
+  const server = createServer({ cert, key, ALPNProtocols: [CHANNEL_PROTOCOL] }, (socket) => {
+    socket.on('error', () => undefined);
+    socket.on('data', (chunk: Buffer) => received.push(chunk));
+  });
+  try {
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const bound = server.address();
+    assert.ok(typeof bound === 'object' && bound !== null);
+    const keys = new InternalKeys();
+    keys.update([freshKey(Date.now())]);
+    const opened = await OutgoingChannel.open({ host: '127.0.0.1', port: bound.port }, keys.newest);
+    assert.equal(opened, undefined, 'a channel was opened');
+    assert.deepEqual(received, []);
+  } finally {
+    setDefaultCACertificates(trusted);
+    server.close();
+  }
 });
