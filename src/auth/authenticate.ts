@@ -9,7 +9,7 @@ import type { LimitName } from '../limits.ts';
 import { LOCAL, type Principal } from '../policy/principal.ts';
 import { API_KEY_PREFIX, ApiKeys } from './api-key.ts';
 import { credentialsOf } from './bearer.ts';
-import { challengeText } from './challenge.ts';
+import { advertisedScopes, challengeText } from './challenge.ts';
 import { Introspection } from './introspection.ts';
 import { type Issuer, issuersOf, jwtHeader, unverifiedIssuer, verifyJwt } from './jwt.ts';
 import { metadataUrl } from './metadata.ts';
@@ -138,6 +138,10 @@ export function createAuthenticator(
   );
   const rules: readonly IssuerRule[] = [...issuers.values(), ...introspections].map((issuer) => issuer.config);
   const ruleOf = (issuer: string) => rules.find((rule) => rule.issuer === issuer);
+  const scopesAt = (issuer: string) => {
+    const rule = ruleOf(issuer);
+    return rule === undefined ? undefined : advertisedScopes(rule);
+  };
   const verified = new VerifiedTokens(onLimit);
   const metadata = (endpoint: string) => (rules.length === 0 ? undefined : metadataUrl(endpoint));
   const common = sharedScopes(rules);
@@ -270,7 +274,7 @@ export function createAuthenticator(
       );
     },
     challengeOf: ({ issuer }, endpoint) =>
-      challengeTo(401, endpoint, issuer === undefined ? undefined : ruleOf(issuer)?.requiredScopes),
+      challengeTo(401, endpoint, issuer === undefined ? undefined : scopesAt(issuer)),
     replaceBy: (next) => {
       successor = next;
       // Not shared: a request that is still being verified here adds a token by rules that hold no more.
@@ -300,11 +304,10 @@ function openAuthenticator(): ConfigAuthenticator {
 }
 
 /**
- * Returns the scopes that all issuers require. A challenge without a token names only these: an issuer would refuse a
- * scope that only another issuer has.
+ * Returns the scopes that clients are told to request of all issuers. A challenge without a token names only these: an
+ * issuer would refuse a scope that only another issuer has.
  */
-function sharedScopes(rules: readonly Pick<JwtIssuerConfig, 'requiredScopes'>[]): readonly string[] {
-  const [first, ...rest] = rules;
-  const scopes = first?.requiredScopes ?? [];
-  return scopes.filter((scope) => rest.every(({ requiredScopes }) => requiredScopes.includes(scope)));
+function sharedScopes(rules: readonly (JwtIssuerConfig | IntrospectionConfig)[]): readonly string[] {
+  const [first = [], ...rest] = rules.map(advertisedScopes);
+  return first.filter((scope) => rest.every((scopes) => scopes.includes(scope)));
 }

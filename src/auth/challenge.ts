@@ -1,3 +1,5 @@
+import type { JwtIssuerConfig } from '../config/config.ts';
+
 interface Challenge {
   /** URL of the protected resource metadata, if there is any. */
   readonly metadata: string | undefined;
@@ -13,6 +15,13 @@ interface Challenge {
  * client's decision.
  */
 const NEVER_REQUESTED = 'offline_access';
+
+/** Returns the scopes that clients are told to request. An issuer may spell them otherwise in its tokens. */
+export function advertisedScopes(
+  rule: Pick<JwtIssuerConfig, 'requiredScopes' | 'advertisedScopes'>,
+): readonly string[] {
+  return rule.advertisedScopes ?? rule.requiredScopes;
+}
 
 /** Returns the scopes that a challenge or the metadata may name. */
 export function askable(scopes: readonly string[]): readonly string[] {

@@ -5,6 +5,7 @@ import type { Logger } from 'pino';
 import type { IntrospectionConfig } from '../config/config.ts';
 import type { Egress } from '../egress/egress.ts';
 import type { LimitName } from '../limits.ts';
+import { advertisedScopes } from './challenge.ts';
 import { FairSlots } from './fair-slots.ts';
 import { InactiveTokens } from './inactive-tokens.ts';
 import { introspect, UnjudgedTokenError } from './introspection-request.ts';
@@ -76,7 +77,7 @@ export class Introspection {
     const principal = principalOf(claims, this.config.issuer, LEEWAY_MS);
     if (principal === undefined) return this.#invalid('has no valid subject or client id');
     if (!requiredScopes.every((scope) => principal.scopes.includes(scope))) {
-      return { kind: 'lacking', scopes: requiredScopes };
+      return { kind: 'lacking', scopes: advertisedScopes(this.config) };
     }
     const expiresAtMs = Math.min(principal.expiresAtMs ?? Infinity, nowMs + STREAM_MS);
     const expMs = claims.exp === undefined ? Infinity : claims.exp * 1_000;
@@ -88,7 +89,7 @@ export class Introspection {
   }
 
   #invalid(why: string): TokenVerdict {
-    return { kind: 'invalid', why, scopes: this.config.requiredScopes };
+    return { kind: 'invalid', why, scopes: advertisedScopes(this.config) };
   }
 
   /** Asks the issuer; requests with the same token share one answer. Resolves with undefined if too many wait. @throws if it cannot be asked. */

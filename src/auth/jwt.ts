@@ -11,6 +11,7 @@ import {
 import type { Logger } from 'pino';
 import type { JwtIssuerConfig } from '../config/config.ts';
 import type { Egress } from '../egress/egress.ts';
+import { advertisedScopes } from './challenge.ts';
 import { principalOf, type TokenVerdict } from './token-claims.ts';
 import { Jwks } from './jwks.ts';
 
@@ -160,7 +161,8 @@ export async function verifyJwt(
   const issuer = issuers.get(unverifiedIssuer(token) ?? '');
   if (issuer === undefined) return { kind: 'invalid', why: 'unknown issuer' };
   const { config, algorithms, jwks } = issuer;
-  const { leewayMs = DEFAULT_LEEWAY_MS, requiredScopes: scopes } = config;
+  const { leewayMs = DEFAULT_LEEWAY_MS } = config;
+  const scopes = advertisedScopes(config);
   const wrongType = typeFault(header, config.types);
   if (wrongType !== undefined) return { kind: 'invalid', why: wrongType, scopes };
   const { alg, kid } = header;
@@ -193,7 +195,7 @@ export async function verifyJwt(
   const principal = principalOf(payload, config.issuer, leewayMs);
   if (principal === undefined) return { kind: 'invalid', why: 'has no valid subject or client id', scopes };
   if (!config.requiredScopes.every((scope) => principal.scopes.includes(scope))) {
-    return { kind: 'lacking', scopes: config.requiredScopes };
+    return { kind: 'lacking', scopes };
   }
   return { kind: 'principal', principal, cachedUntilMs: (payload.exp ?? 0) * 1_000 };
 }

@@ -1,5 +1,5 @@
 import type { AuthConfig } from '../config/config.ts';
-import { askable } from './challenge.ts';
+import { advertisedScopes, askable } from './challenge.ts';
 
 interface ProtectedResourceMetadata {
   readonly resource: string;
@@ -34,7 +34,7 @@ export function protectedResourceMetadata(
 ): ProtectedResourceMetadata | undefined {
   const issuers = [...jwt, ...introspection];
   if (issuers.length === 0) return undefined;
-  const scopes = askable([...new Set(issuers.flatMap(({ requiredScopes }) => requiredScopes))]);
+  const scopes = askable([...new Set(issuers.flatMap(advertisedScopes))]);
   return {
     resource: endpoint,
     authorization_servers: issuers.map(({ issuer }) => issuer),

@@ -231,6 +231,8 @@ export interface JwtIssuerConfig {
   readonly algorithms: readonly string[];
   /** Scopes that every token must have. */
   readonly requiredScopes: readonly string[];
+  /** Scopes that clients are told to request. Undefined: the required ones. */
+  readonly advertisedScopes?: readonly string[] | undefined;
   /** Accepted values of `typ` in the header of tokens, one of which must be there. Undefined: JWT or at+jwt, or none. */
   readonly types?: readonly string[] | undefined;
   /** Tolerated difference between the clocks of the issuer and of the gateway. Default: 30 s. */
@@ -249,6 +251,8 @@ export interface IntrospectionConfig {
   readonly audiences: readonly string[];
   /** Scopes that every token must have. */
   readonly requiredScopes: readonly string[];
+  /** Scopes that clients are told to request. Undefined: the required ones. */
+  readonly advertisedScopes?: readonly string[] | undefined;
   /** Beginning of the tokens of this issuer. Empty: those that no other entry has. */
   readonly tokenPrefix: string;
 }

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { createSign, generateKeyPairSync, hash } from 'node:crypto';
 import { test } from 'node:test';
 import { type Authenticator, type AuthVerdict, createAuthenticator } from '../../src/auth/authenticate.ts';
+import { protectedResourceMetadata } from '../../src/auth/metadata.ts';
 import type { JwtIssuerConfig } from '../../src/config/config.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
 import { BAD_TOKENS, KEY, KEYS } from './bad-tokens.ts';
@@ -328,6 +329,24 @@ test('a token without a required scope gets exactly the required scopes', OPTION
   ]) {
     principal(await ask(authenticator, await issuer.token(enough)));
   }
+});
+
+//
+test('clients are told to request the advertised scopes, and tokens need the required ones', OPTIONS, async () => {
+  await using issuer = await start();
+  const scopes = { requiredScopes: ['mcp'], advertisedScopes: ['https://gw.example.com/mcp/mcp'] };
+  const config = { jwt: [accepts(issuer, scopes)], apiKeys: [] };
+  const authenticator = createAuthenticator(config, { log: SILENT });
+  principal(await ask(authenticator, await issuer.token({ scp: 'mcp' })));
+  const refusals = [
+    refusal(await authenticator.authenticate({ authorization: [] }, ENDPOINT), 401),
+    refusal(await ask(authenticator, await issuer.token({ exp: 1 })), 401),
+    refusal(await ask(authenticator, await issuer.token({ scp: 'other' })), 403),
+  ];
+  for (const { challenge = '' } of refusals) {
+    assert.ok(challenge.includes('scope="https://gw.example.com/mcp/mcp"'), challenge);
+  }
+  assert.deepEqual(protectedResourceMetadata(ENDPOINT, config)?.scopes_supported, scopes.advertisedScopes);
 });
 
 test('a challenge without a token names only scopes that all issuers require', OPTIONS, async () => {

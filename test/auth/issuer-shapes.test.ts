@@ -1,18 +1,36 @@
-/** Tests claims as the issuers that people use today write them, after the formats that they publish. Ids are made up. */
+/**
+ * Tests claims as the issuers that people use today write them, after the formats that they publish. Ids are made up. The configs
+ * are those of `docs/sign-in`.
+ */
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { createAuthenticator } from '../../src/auth/authenticate.ts';
 import type { JwtIssuerConfig } from '../../src/config/config.ts';
-import { type Claims, ENDPOINT, SILENT, signingKey, TestIssuer } from './issuer.ts';
+import { loadText, problemsOf } from '../support/config-file.ts';
+import { type Claims, SILENT, signingKey, TestIssuer } from './issuer.ts';
 
 const OPTIONS = { timeout: 120_000 };
+const ENDPOINT = 'https://mcp.example.com/mcp';
 const TENANT = '72f988bf-86f1-41af-91ab-2d7cd011db47';
 const APP = '6e74172b-be56-4843-9ff4-e66a39bb12e3';
+/** What the pages leave to the reader. */
+const BLANKS: ReadonlyMap<string, string> = new Map([
+  ['<tenant>.auth0.com', 'acme.auth0.com'],
+  ['<tenant>', TENANT],
+  ['<application id>', APP],
+  ['<client id>', '123'],
+  ['<domain>', 'dev-123.okta.com'],
+  ['<host>', 'sso.example.com'],
+  ['<realm>', 'acme'],
+]);
 const KEY = await signingKey('RS256', 'k1');
 
 interface Shape {
   readonly name: string;
-  readonly config: Partial<JwtIssuerConfig> & Pick<JwtIssuerConfig, 'issuer'>;
+  /** The page of `docs/sign-in`, and which of its configs. */
+  readonly page: readonly [name: string, at: number];
   readonly header?: Readonly<Record<string, unknown>>;
   readonly claims: Claims;
   readonly expected: { readonly subject: string; readonly clientId?: string; readonly scopes: readonly string[] };
@@ -28,11 +46,7 @@ interface Shape {
 const SHAPES: readonly Shape[] = [
   {
     name: 'Entra v2',
-    config: {
-      issuer: `https://login.microsoftonline.com/${TENANT}/v2.0`,
-      audiences: [APP],
-      requiredScopes: ['mcp.access'],
-    },
+    page: ['entra', 0],
     header: { typ: 'JWT' },
     claims: {
       aud: APP,
@@ -59,7 +73,7 @@ const SHAPES: readonly Shape[] = [
   },
   {
     name: 'Entra v1',
-    config: { issuer: `https://sts.windows.net/${TENANT}/`, audiences: [`api://${APP}`] },
+    page: ['entra', 1],
     header: { typ: 'JWT', x5t: 'k1' },
     claims: {
       aud: `api://${APP}`,
@@ -83,7 +97,7 @@ const SHAPES: readonly Shape[] = [
   },
   {
     name: 'Okta',
-    config: { issuer: 'https://dev-123.okta.com/oauth2/default', audiences: ['api://default'] },
+    page: ['okta', 0],
     claims: {
       aud: 'api://default',
       ver: 1,
@@ -101,7 +115,7 @@ const SHAPES: readonly Shape[] = [
   },
   {
     name: 'Keycloak',
-    config: { issuer: 'https://sso.example.com/realms/acme', requiredScopes: ['mcp'] },
+    page: ['keycloak', 0],
     header: { typ: 'JWT' },
     claims: {
       aud: [ENDPOINT, 'account'],
@@ -121,10 +135,10 @@ const SHAPES: readonly Shape[] = [
   },
   {
     name: 'Auth0',
-    config: { issuer: 'https://acme.eu.auth0.com/', audiences: [ENDPOINT], types: ['at+jwt', 'JWT'] },
+    page: ['auth0', 0],
     header: { typ: 'at+jwt' },
     claims: {
-      aud: [ENDPOINT, 'https://acme.eu.auth0.com/userinfo'],
+      aud: [ENDPOINT, 'https://acme.auth0.com/userinfo'],
       azp: 'desk',
       scope: 'openid mcp',
       permissions: ['read:notes'],
@@ -133,14 +147,14 @@ const SHAPES: readonly Shape[] = [
     },
     expected: { subject: 'auth0|5f7c8ec7c33c6c004bbafe82', clientId: 'desk', scopes: ['openid', 'mcp'] },
     refused: [
-      ['the issuer without its slash', 401, { iss: 'https://acme.eu.auth0.com' }],
+      ['the issuer without its slash', 401, { iss: 'https://acme.auth0.com' }],
       ['a token without typ', 401, {}, { typ: undefined }],
       ['an ID token', 401, { aud: 'desk' }],
     ],
   },
   {
     name: 'Google (ID token)',
-    config: { issuer: 'https://accounts.google.com', audiences: ['123.apps.googleusercontent.com'] },
+    page: ['google', 0],
     header: { typ: 'JWT' },
     claims: {
       aud: '123.apps.googleusercontent.com',
@@ -158,15 +172,33 @@ const SHAPES: readonly Shape[] = [
   },
 ];
 
-for (const { name, config, header = {}, claims, expected, refused } of SHAPES) {
-  test(`a token of ${name} is accepted, and near misses are not`, OPTIONS, async () => {
+/** Returns the configs of a page, filled in. */
+function configsOf(page: string): readonly string[] {
+  let text = readFileSync(join(import.meta.dirname, `../../docs/sign-in/${page}.md`), 'utf8');
+  for (const [blank, value] of BLANKS) text = text.replaceAll(blank, value);
+  return [...text.matchAll(/```yaml\n([^]*?)```/g)].map(
+    ([, config = '']) => `${config}\nmcpServers:\n  notes: { command: x }\n`,
+  );
+}
+
+async function ruleOf({ page: [name, at] }: Shape): Promise<JwtIssuerConfig> {
+  const { config } = await loadText(configsOf(name)[at] ?? '');
+  const [rule, ...others] = config.auth.jwt;
+  assert.ok(rule !== undefined && others.length === 0, name);
+  return rule;
+}
+
+for (const shape of SHAPES) {
+  const { name, page, header = {}, claims, expected, refused } = shape;
+  test(`a token of ${name} is accepted with the config of its page, and near misses are not`, OPTIONS, async () => {
     await using issuer = await TestIssuer.start(KEY);
-    const shared = { jwksUrl: issuer.jwksUrl, audiences: [], algorithms: ['RS256'], requiredScopes: [] };
+    const { issuer: iss } = await ruleOf(shape);
     // All issuers are configured, so that the rules of one cannot admit a token of another.
-    const jwt = SHAPES.map((shape) => ({ ...shared, ...shape.config }));
+    const rules = await Promise.all(SHAPES.map(ruleOf));
+    const jwt = rules.map((rule) => ({ ...rule, jwksUrl: issuer.jwksUrl }));
     const authenticator = createAuthenticator({ jwt, apiKeys: [] }, { log: SILENT });
     const ask = async (changes: Claims, headers: Readonly<Record<string, unknown>> = {}) => {
-      const token = await issuer.token({ iss: config.issuer, ...claims, ...changes }, { ...header, ...headers });
+      const token = await issuer.token({ iss, ...claims, ...changes }, { ...header, ...headers });
       return await authenticator.authenticate({ authorization: [`Bearer ${token}`] }, ENDPOINT);
     };
     const verdict = await ask({});
@@ -178,6 +210,18 @@ for (const { name, config, header = {}, claims, expected, refused } of SHAPES) {
       const other = await ask(changes, headers);
       assert.ok(other.kind === 'refused', `let in: ${what}`);
       assert.equal(other.status, status, `${what}: ${other.why}`);
+    }
+  });
+
+  const text = configsOf(page[0])[page[1]] ?? '';
+  const expectations = [...text.matchAll(/expect: (\w+)/g)];
+  if (expectations.length === 0) continue;
+  test(`each test in the config for ${name} can fail`, async () => {
+    for (const { index, 0: whole, 1: outcome } of expectations) {
+      const wrong = outcome === 'allow' ? 'expect: hidden' : 'expect: allow';
+      const problems = await problemsOf(text.slice(0, index) + wrong + text.slice(index + whole.length));
+      assert.equal(problems.length, 1, problems.join('\n'));
+      assert.match(problems[0] ?? '', /this test expects/);
     }
   });
 }

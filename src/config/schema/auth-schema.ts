@@ -28,6 +28,9 @@ const issuerUrl = () =>
     { error: 'expected an https:// URL (http:// only to this machine)' },
   );
 
+const ADVERTISED_SCOPES =
+  'Scopes that clients are told to request, where the issuer spells them otherwise than in tokens, as Entra does. Default: `requiredScopes`.';
+
 const introspection = z.strictObject({
   issuer: text('expected the issuer').describe(
     'The issuer, as its metadata spell it. Clients are sent there to sign in.',
@@ -43,6 +46,7 @@ const introspection = z.strictObject({
     .prefault([])
     .describe("Accepted `aud` values. Empty: the endpoint's own URI, made from publicUrl."),
   requiredScopes: texts().prefault([]).describe('Scopes that every token must have.'),
+  advertisedScopes: texts().optional().describe(ADVERTISED_SCOPES),
   tokenPrefix: z
     .string({ error: 'expected text' })
     .prefault('')
@@ -66,6 +70,7 @@ const jwt = z.strictObject({
     .prefault(['RS256', 'ES256', 'EdDSA'])
     .describe('Accepted signature algorithms. Symmetric ones are never accepted.'),
   requiredScopes: texts().prefault([]).describe('Scopes that every token must have.'),
+  advertisedScopes: texts().optional().describe(ADVERTISED_SCOPES),
   types: z
     .array(text(), { error: 'expected a list of types' })
     .min(1, { error: 'expected at least one type' })
