@@ -76,6 +76,8 @@ export const LIMITS = {
 
   /** `maxTokens` of one `sampling/createMessage`, for which the client's user pays. */
   samplingTokens: 32_768,
+  /** Pairs of an upstream and a person whose `samplingBudget` is counted. */
+  samplingBudgets: 10_000,
 
   /** Questions that wait for answers of clients, with up to two bytes a character: of one upstream, and of all. */
   openQuestionBytesPerUpstream: 32 * MIB,

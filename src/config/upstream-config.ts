@@ -29,6 +29,8 @@ export interface UpstreamConfig {
   readonly clientFeatures: readonly ClientFeature[];
   /** Host names of the pages that the upstream may send users to; `*.example.com` for all below one. Undefined for any. */
   readonly elicitationHosts?: readonly string[];
+  /** Tokens of `sampling/createMessage` that the upstream may ask one person for in an hour. */
+  readonly samplingBudget: number;
   readonly start: 'eager' | 'lazy';
   /** Makes `/readyz` wait for this upstream. */
   readonly required: boolean;

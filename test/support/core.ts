@@ -47,6 +47,7 @@ export const UPSTREAM: Omit<UpstreamConfig, 'id' | 'title' | 'prefix'> = {
   rawUris: false,
   isolation: 'session',
   clientFeatures: CLIENT_FEATURES,
+  samplingBudget: 2_000_000,
   era: 'legacy',
   start: 'lazy',
   required: false,

@@ -128,6 +128,7 @@ export const UPSTREAM_EFFECTS = {
   era: 'replace',
   clientFeatures: 'replace',
   elicitationHosts: 'update',
+  samplingBudget: 'update',
   start: 'update',
   required: 'update',
   timeouts: {

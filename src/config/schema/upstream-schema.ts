@@ -159,6 +159,11 @@ const OWN = {
       'Hosts of the pages that the upstream may send users to (URL elicitation), such as `login.example.com`, or `*.example.com` for all below one. Default: ' +
         'any host with https.',
     ),
+  samplingBudget: count(0, 1_000_000_000)
+    .prefault(2_000_000)
+    .describe(
+      'Tokens that the upstream may ask the model of one principal for in an hour: the sum of `maxTokens` of its `sampling/createMessage`. Further questions are refused.',
+    ),
   start: oneOf(['eager', 'lazy'])
     .prefault('lazy')
     .describe('Whether the upstream is started with the gateway (`eager`) or at its first use.'),

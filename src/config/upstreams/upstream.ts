@@ -109,6 +109,7 @@ function configOf(
     era: entry.era,
     clientFeatures: entry.clientFeatures ?? defaultFeatures(target),
     ...(hosts === undefined ? {} : { elicitationHosts: hosts }),
+    samplingBudget: entry.samplingBudget,
     start: entry.start,
     required: entry.required && !hasCallersLists({ target }),
     timeouts,

@@ -164,7 +164,7 @@ export class Tasks {
       if (isUnknownTask(answer.error)) release(task);
       return withId(answer, task);
     }
-    const state = stateToClient(questionPolicy, client, task.viewed, RawObject.parse(answer.result));
+    const state = stateToClient(questionPolicy, client, task, RawObject.parse(answer.result));
     if (isTerminal(state.string('status'))) release(task);
     const told = this.#outcomeToClient(exchange, from, state);
     return withId({ kind: 'result', result: told.with('resultType', '"complete"').toString() }, task);
@@ -252,7 +252,12 @@ export class Tasks {
 }
 
 /** Returns the state of a task with its result and questions as the client reads them. */
-function stateToClient(policy: QuestionPolicy, client: Client, viewed: ViewUpstream, state: RawObject): RawObject {
+function stateToClient(
+  policy: QuestionPolicy,
+  client: Client,
+  { task, viewed }: RequestedTask,
+  state: RawObject,
+): RawObject {
   const result = state.raw('result');
   const requests = state.object('inputRequests');
   const translated = result === undefined ? state : state.with('result', urisToClient('tools/call', viewed, result));
@@ -260,7 +265,7 @@ function stateToClient(policy: QuestionPolicy, client: Client, viewed: ViewUpstr
   const read = readRequests(requests);
   if (read === undefined) return translated.with('inputRequests', undefined);
   policy.assertAllowed(viewed.id, read);
-  const questions = read.map((one) => ({ ...one, params: policy.toClient(client, viewed.id, one) }));
+  const questions = read.map((one) => ({ ...one, params: policy.toClient(client, viewed.id, one, task) }));
   return translated.with('inputRequests', inputRequestsText(questions));
 }
 

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ClientFeature } from '../../../src/config/upstream-config.ts';
 import { RawObject } from '../../../src/json/json.ts';
+import { SamplingBudget } from '../../../src/gateway/questions/sampling-budget.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import { usableCapabilities } from '../../../src/upstream/link/usable-capabilities.ts';
 import { type TestClient, testCore, toolCall } from '../../support/core.ts';
@@ -13,6 +14,7 @@ const TIMEOUT = { timeout: 120_000 };
 
 const SAMPLING = { messages: [{ role: 'user', content: { type: 'text', text: 'hi' } }], maxTokens: 9 };
 const FORM = { message: 'Who?', requestedSchema: { type: 'object', properties: {} } };
+const principalNamed = (name: string) => ({ key: name, label: name, scopes: [] });
 const EVERYTHING = { sampling: { tools: {} }, elicitation: { form: {}, url: {} }, roots: { listChanged: true } };
 
 const DECLARED = {
@@ -125,4 +127,40 @@ test('limit samplingTokens: a larger maxTokens is capped and counted', TIMEOUT, 
   const { asked } = await call(await gateway.connect({ capabilities: { sampling: {} } }), { role: 'assistant' });
   assert.partialDeepStrictEqual(asked, [{ maxTokens: LIMITS.samplingTokens }]);
   assert.match(await gateway.metrics.text(), /limit_reached_total\{limit="samplingTokens"\} 1/);
+});
+
+// SEC-37
+test('beyond its budget an upstream gets no answers of models, until an hour has passed', TIMEOUT, async () => {
+  const memory = asking('sampling/createMessage', { ...SAMPLING, maxTokens: 40 });
+  await using gateway = await testCore({ up: { memory, samplingBudget: 100 } });
+  const [ann, bob] = await Promise.all(
+    ['ann', 'bob'].map((name) => gateway.connect({ capabilities: { sampling: {} }, principal: principalNamed(name) })),
+  );
+  assert.ok(ann !== undefined && bob !== undefined);
+  const asked = async (client: TestClient) => (await call(client, { role: 'assistant' })).asked.length;
+  assert.deepEqual([await asked(ann), await asked(ann), await asked(ann)], [1, 1, 0]);
+  assert.equal(await asked(bob), 1, 'each principal has a budget');
+  const { got } = await call(ann, { role: 'assistant' });
+  assert.match(JSON.stringify(got), /samplingBudget in this hour \(100\)/);
+  assert.match(await gateway.metrics.text(), /questions_refused_total\{reason="budget"\} 2/);
+});
+
+// SEC-37
+test('limit samplingBudgets: the pair that was asked least recently begins again', () => {
+  const limits: string[] = [];
+  const budget = new SamplingBudget((limit) => limits.push(limit));
+  const take = (name: string, tokens: number) => budget.take('up', principalNamed(name), tokens, 10);
+  for (let at = 0; at < LIMITS.samplingBudgets; at++) assert.ok(take(`p${at}`, 10));
+  assert.ok(!take('p0', 1));
+  assert.deepEqual(limits, []);
+  assert.ok(take('another', 10));
+  assert.deepEqual(limits, ['samplingBudgets']);
+  assert.ok(take('p0', 10));
+});
+
+// SEC-37
+test('a question of a task that is read again counts once', () => {
+  const budget = new SamplingBudget(() => undefined);
+  const take = (question: string) => budget.take('up', principalNamed('ann'), 6, 10, question);
+  assert.deepEqual([take('a'), take('a'), take('b'), take('a')], [true, true, false, true]);
 });

@@ -67,6 +67,25 @@ test('questions in the state of a task name their upstream and are answered', TI
   assert.deepEqual(other.requests('tasks/get'), []);
 });
 
+// SEC-37
+test('a question to the model counts once, however often its task is read', TIMEOUT, async () => {
+  const { memory, tasks } = extensionUpstream();
+  await using gateway = await testCore({ up: { memory, era: 'modern', samplingBudget: 10 } });
+  const client = new ModernClient(gateway, { ...KNOWS, sampling: {} });
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  const ask = (text: string) => {
+    const params = { messages: [{ role: 'user', content: { type: 'text', text } }], maxTokens: 9 };
+    Object.assign(tasks[0] ?? {}, {
+      status: 'input_required',
+      inputRequests: { k: { method: 'sampling/createMessage', params } },
+    });
+  };
+  ask('one');
+  for (let reads = 0; reads < 3; reads++) assert.ok((await client.result('tasks/get', { taskId }))['inputRequests']);
+  ask('two');
+  assert.match(JSON.stringify(await client.error('tasks/get', { taskId })), /samplingBudget/);
+});
+
 // S-004
 test('a task is unknown to other principals, like an invented one', TIMEOUT, async () => {
   const { memory } = extensionUpstream();
