@@ -45,6 +45,8 @@ export const LIMITS = {
   unwrittenEnds: 10_000,
   /** Requests of other replicas whose ids are remembered, of about 100 bytes each. */
   recentCalls: 100_000,
+  /** The answer of one replica to another one, for an operator. */
+  replicaAnswerBytes: 16 * MIB,
   /** Calls of one worker that wait for the parent, and of the parent that wait for it. */
   pipeCalls: 4_096,
   /** The end of one parked call, for retries at other replicas. */

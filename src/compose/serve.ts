@@ -139,7 +139,7 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
   const url = () => `${edge?.origin ?? ''}/mcp`;
   const { stateDir } = config;
   const refusals = audit === undefined ? undefined : new RefusalAudit(audit, (limit) => metrics.countLimit(limit));
-  const port = createAdminPort({
+  const own = createAdminPort({
     core,
     control: reloader,
     stateDir,
@@ -150,21 +150,23 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
     groupsOfKey: (name) => edge?.groupsOfKey(name) ?? 'the gateway is starting',
     draining: phase,
   });
-  const admin = createAdminApp({
-    port,
-    operators: () => access.keys,
-    version: VERSION,
-    log,
-    onRefused: (reason) => {
-      metrics.countAuthFailure(`operator ${reason}`);
-      refusals?.record({ error: new GatewayError('unauthorized'), reason: `operator ${reason}` });
-    },
-    onOperation: (operator, operation, target) => {
-      audit?.record({ kind: 'operator', principal: `operator:${operator}`, method: operation, name: target });
-    },
-    onLimit: (limit) => metrics.countLimit(limit),
-  });
+  const onOperation = (operator: string, operation: string, target: string | undefined): void => {
+    audit?.record({ kind: 'operator', principal: `operator:${operator}`, method: operation, name: target });
+  };
   try {
+    const port = (await replicas?.answerForAll?.({ own, core, onOperation })) ?? own;
+    const admin = createAdminApp({
+      port,
+      operators: () => access.keys,
+      version: VERSION,
+      log,
+      onRefused: (reason) => {
+        metrics.countAuthFailure(`operator ${reason}`);
+        refusals?.record({ error: new GatewayError('unauthorized'), reason: `operator ${reason}` });
+      },
+      onOperation,
+      onLimit: (limit) => metrics.countLimit(limit),
+    });
     if (options.warmUntil !== undefined) await Promise.race([core.refresh(), options.warmUntil]);
     const storedEvents = replicas?.events;
     const sharedKeys = replicas?.apiKeys;
@@ -190,7 +192,7 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
     await keepLastGood(loaded);
     judgeRules(config);
     const summary = lockSummary(config, core);
-    const own = running({
+    const gateway = running({
       phase,
       core,
       edge,
@@ -203,7 +205,7 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
       summary,
       log,
     });
-    return Object.assign(own, { inside: { admin: port, metrics, readiness: ready, ...stepsOf(change, config) } });
+    return Object.assign(gateway, { inside: { admin: own, metrics, readiness: ready, ...stepsOf(change, config) } });
   } catch (thrown) {
     await closeParts({ core, edge, replicas, audit, egress });
     throw thrown;

@@ -34,9 +34,9 @@ const FORWARDED = z.strictObject({
   call: z.uuid(),
   /**
    * `http`: a request of a client as it came. `modern`: the text of a modern request and its caller. `message`: a message about a request
-   * that is in flight.
+   * that is in flight. `admin`: an operation for an operator; see `operator-question.ts`.
    */
-  kind: z.enum(['http', 'modern', 'message']),
+  kind: z.enum(['http', 'modern', 'message', 'admin']),
   method: z.string(),
   /** The target of the request as the client sent it. */
   target: z.string(),
@@ -59,7 +59,7 @@ export interface ForwardedSender {
 export interface ForwardedLine {
   /** Names this request, and no other. */
   readonly call: string;
-  readonly kind: 'http' | 'modern' | 'message';
+  readonly kind: 'http' | 'modern' | 'message' | 'admin';
   readonly method: string;
   /** The target of the request as the client sent it, such as `/mcp`. */
   readonly target: string;

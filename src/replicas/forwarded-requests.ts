@@ -69,6 +69,10 @@ async function answer(parts: ForwardedRequestsParts, exchange: ServedExchange, h
       return await answerModern(parts, exchange, head);
     case 'message':
       return await receiveMessage(parts, exchange, head);
+    case 'admin':
+      // Replicas that answer operators do so before this.
+      exchange.refuse(UNREADABLE);
+      return RESPONSE_ALREADY_SENT;
   }
 }
 

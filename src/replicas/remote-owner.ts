@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { GatewayError } from '../errors.ts';
 import type { ClientRequest, ClientResponse } from '../gateway/client-http.ts';
 import type { ClientSession, ModernCall, ModernCaller, ModernSink, Owner, PassedOn } from '../gateway/front.ts';
-import type { Principal } from '../policy/principal.ts';
+import { operatorPrincipal, type Principal } from '../policy/principal.ts';
 import { type Notification, notificationText, type Request, type Response, responseText } from '../protocol/jsonrpc.ts';
 import type { Member } from '../store/placement-table.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -12,6 +12,7 @@ import { parseInternalAddress } from './internal-address.ts';
 import type { InternalKeys } from './internal-keys.ts';
 import { requestBody } from './modern-exchange.ts';
 import { type ExchangeHandler, OutgoingChannel } from './outgoing-channel.ts';
+import { NOT_REACHED, OperatorQuestion, type ReplicaAnswer } from './operator-question.ts';
 import { RelayedModern } from './relayed-modern.ts';
 import { RelayedRequest } from './relayed-request.ts';
 
@@ -132,6 +133,31 @@ export class RemoteOwner implements Owner {
       const exchange = channel?.begin(this.#senderText(principal, view), forwarded, false, IGNORING);
       exchange?.body.end(Buffer.from(text));
     });
+  }
+
+  /**
+   * Asks for an operator. Asks first whether the other replica is alive, so that a change that is reported as not confirmed was mostly not
+   * made. Never rejects.
+   *
+   * @param limitMs the longest time to wait for the answer, in ms.
+   */
+  async ask(operator: string, operation: string, args: unknown, limitMs: number): Promise<ReplicaAnswer> {
+    const question = new OperatorQuestion(limitMs);
+    void this.#alive().then((channel) => {
+      if (channel === undefined) question.end({ why: NOT_REACHED });
+      if (channel === undefined || !question.isWanted) return;
+      const target = JSON.stringify(args ?? null);
+      const forwarded = forwardedText({ call: randomUUID(), kind: 'admin', method: operation, target, headers: [] });
+      const sender = senderText({ to: this.#member.id, principal: operatorPrincipal(operator), view: '' });
+      question.start(channel.begin(sender, forwarded, true, question));
+    });
+    return await question.answer;
+  }
+
+  /** Returns a channel to a replica that has just answered; undefined if it cannot be reached. */
+  async #alive(): Promise<OutgoingChannel | undefined> {
+    const channel = await this.#ready();
+    return channel === undefined ? undefined : await this.#checked(channel);
   }
 
   /** Ends all connections, and with them the requests that are passed on: their outcome is unknown. */

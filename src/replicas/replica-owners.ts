@@ -14,11 +14,17 @@ import { RemoteOwner } from './remote-owner.ts';
 const CACHED_MS = 1_000;
 const MAX_CACHED = 10_000;
 
-export interface ReplicaOwnersParts extends Omit<PlacementsParts, 'isUsed' | 'onLost' | 'onMembers'> {
+export interface ReplicaOwnersParts extends Omit<PlacementsParts, 'isUsed' | 'onLost' | 'onMembers' | 'onRejoined'> {
   readonly keys: InternalKeys;
   readonly metrics: Pick<Metrics, 'countForwarded' | 'countFencedSession'>;
   /** Returns the token of a principal, if other replicas need it. Default: they never do. */
   readonly tokenOf?: (principal: Principal) => string | undefined;
+}
+
+/** Another process of the gateway, as operators see it. */
+export interface Colleague {
+  readonly name: string;
+  readonly ask: RemoteOwner['ask'];
 }
 
 /** The owners of a gateway of several processes: sessions by their placements, all else by the process that a handle names. */
@@ -33,6 +39,8 @@ export class ReplicaOwners implements Owners {
   readonly #cached = new Map<string, { readonly member: Member; readonly untilMs: number }>();
   /** Keys of connections, which are looked up at each request. */
   readonly #connectionKeys = new WeakMap<ConnectionRef, PlacementKey>();
+  /** Called when this process has joined again, after its lease has lapsed. */
+  onRejoined: () => void = () => undefined;
   #isLeaving = false;
   #lastSuccessor = 0;
 
@@ -64,8 +72,10 @@ export class ReplicaOwners implements Owners {
         listener?.();
       },
       onMembers: (members) => removeGone(remotes, members),
+      onRejoined: () => owners.onRejoined(),
     });
-    return new ReplicaOwners(parts, placements, remotes, listeners);
+    const owners = new ReplicaOwners(parts, placements, remotes, listeners);
+    return owners;
   }
 
   get isCurrent(): boolean {
@@ -74,6 +84,16 @@ export class ReplicaOwners implements Owners {
 
   get others(): readonly Member[] {
     return this.#placements.others;
+  }
+
+  /** Returns the other processes as they are now, to ask them for operators. Never rejects. */
+  async colleagues(): Promise<readonly Colleague[]> {
+    const members = await this.#placements.currentOthers();
+    return members.map((member) => ({
+      // Nothing but the id of a member with another wrapping key can be read.
+      name: member.address === '' ? member.process.slice(0, 8) : member.address,
+      ask: (...question) => this.#ownerAt(member).ask(...question),
+    }));
   }
 
   /** Returns whether a member id is that of this process now. */
@@ -169,7 +189,7 @@ export class ReplicaOwners implements Owners {
     return { kind: 'elsewhere', owner: this.#ownerAt(member) };
   }
 
-  #ownerAt(member: Member): Owner {
+  #ownerAt(member: Member): RemoteOwner {
     let owner = this.#remotes.get(member.id);
     if (owner === undefined) {
       owner = new RemoteOwner(member, this.#parts.keys, this.#parts.metrics, this.#parts.tokenOf);

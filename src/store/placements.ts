@@ -35,6 +35,8 @@ export interface PlacementsParts {
   onLost(key: PlacementKey): void;
   /** Called with the members after each renewal. */
   onMembers?(members: readonly Member[]): void;
+  /** Called when this process is a member again, after its lease has lapsed. */
+  onRejoined?(): void;
   /** Called when the lease has lapsed (`lapsed`), or could not be renewed (`failed`). */
   onTrouble(trouble: 'lapsed' | 'failed', cause: unknown): void;
 }
@@ -100,6 +102,16 @@ export class Placements {
   /** The other members, as of the last renewal. */
   get others(): readonly Member[] {
     return [...this.#members.values()].filter(({ process }) => process !== this.#parts.process);
+  }
+
+  /** Returns the other members, as the table has them now; as of the last renewal if it cannot be asked. Never rejects. */
+  async currentOthers(): Promise<readonly Member[]> {
+    try {
+      this.#setMembers(await within(this.#parts.table.members(), this.#waitMs));
+    } catch {
+      // Those of the last renewal.
+    }
+    return this.others;
   }
 
   /** Returns the member that a process is now; undefined if it has none. Asks the table if it is not known. */
@@ -254,6 +266,7 @@ export class Placements {
       this.#parts.onTrouble('lapsed', undefined);
       const before = this.#self.id;
       await this.#join(this.#nextSelf());
+      this.#parts.onRejoined?.();
       void table.unwatch(before).catch(ignore);
     } else {
       this.#setMembers(members);

@@ -6,7 +6,7 @@ import type { LogLevel } from '../../config/config.ts';
 import { hasCallersLists } from '../../config/upstream-config.ts';
 import { type GroupsOfKey, readPrincipal } from './read-principal.ts';
 import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
-import type { StatusAnswer, UpstreamAnswer } from '../../operator/admin/answers.ts';
+import type { StatusAnswer, UpstreamAnswer, UpstreamsAnswer } from '../../operator/admin/answers.ts';
 import { stateOf } from '../../operator/admin/config-answers.ts';
 import type { ConfigControl } from '../../operator/config-control.ts';
 import type { Era } from '../../protocol/revisions.ts';
@@ -70,9 +70,9 @@ export function createAdminPort(source: AdminSource): AdminPort {
     return { listProblems: [...listProblems], emptyAt: [...emptyAt] };
   };
 
-  const upstreams = async (): Promise<readonly UpstreamAnswer[]> => {
+  const upstreams = async (): Promise<UpstreamsAnswer> => {
     const statuses = await fullUpstreamStatuses(core);
-    return statuses.flatMap((status): UpstreamAnswer[] => {
+    const answers = statuses.flatMap((status): UpstreamAnswer[] => {
       const upstream = core.upstreams.get(status.id);
       if (upstream === undefined) return [];
       const isDisabled = upstreamChanges.isDisabled(status.id);
@@ -95,6 +95,7 @@ export function createAdminPort(source: AdminSource): AdminPort {
         },
       ];
     });
+    return { upstreams: answers };
   };
 
   return {
@@ -127,7 +128,7 @@ export function createAdminPort(source: AdminSource): AdminPort {
       if (isStarted) {
         return { isStarted, message: `Upstream "${id}" runs again, with new connections.${cutShort(unfinished)}` };
       }
-      const now = (await upstreams()).find((one) => one.id === id);
+      const now = (await upstreams()).upstreams.find((one) => one.id === id);
       const why = [now?.reason, now?.nextStep].filter((text) => text !== undefined).join('. ');
       const message = `Upstream "${id}" was restarted, and is ${now?.state ?? 'gone'}: ${why}${cutShort(unfinished)}`;
       return { isStarted, message };
@@ -135,10 +136,11 @@ export function createAdminPort(source: AdminSource): AdminPort {
     disableUpstream: async (id, drainMs) => {
       upstreamOf(id);
       const unfinished = await upstreamChanges.disable(id, disabledReason(id), drainMs);
-      return (
-        `Upstream "${id}" is out of service until "${COMMAND} restart ${id}" or a restart of the gateway. ` +
-        `Its connections are closed. Its items stay in the lists, and calls of them are refused.${cutShort(unfinished)}`
-      );
+      return {
+        message:
+          `Upstream "${id}" is out of service until "${COMMAND} restart ${id}" or a restart of the gateway. ` +
+          `Its connections are closed. Its items stay in the lists, and calls of them are refused.${cutShort(unfinished)}`,
+      };
     },
     endSession: async (digest) => {
       for (const session of core.sessions) {
@@ -155,7 +157,10 @@ export function createAdminPort(source: AdminSource): AdminPort {
     get logLevel() {
       return logLevelOf(log);
     },
-    setLogLevel: (level: LogLevel) => setLogLevel(log, level),
+    setLogLevel: (level: LogLevel) => {
+      setLogLevel(log, level);
+      return [];
+    },
     callTool: async (operator, call, signal) => {
       if (!core.views.has(call.view)) throw new AdminError('not-found', `There is no endpoint "${call.view}".`);
       return await callAsOperator(core.gateway, operator, call, signal);

@@ -43,7 +43,7 @@ export class Core {
   readonly seenClients: SeenClients;
   readonly parked: ParkedCalls;
   /** Restarts and disables upstreams. */
-  readonly upstreamChanges: Pick<UpstreamChanges, 'restart' | 'disable' | 'isDisabled'>;
+  readonly upstreamChanges: Pick<UpstreamChanges, 'restart' | 'disable' | 'isDisabled' | 'reasonOf'>;
   readonly apply: ApplyConfig;
   readonly #pieces: CorePieces;
   readonly #sweeper: Sweeper;

@@ -47,6 +47,11 @@ export class UpstreamChanges {
     return this.#disabled.has(id);
   }
 
+  /** Returns the reason why an operator has disabled the upstream; undefined if none has. */
+  reasonOf(id: string): string | undefined {
+    return this.#disabled.get(id);
+  }
+
   /**
    * Applies the upstreams of another config, which must be the running one already. Everything changes in this turn. Resolves when
    * removed and replaced upstreams are stopped.

@@ -40,19 +40,22 @@ interface JoinedProcess {
   readonly address: string;
   /** Returns the number of processes, with this one. */
   readonly processes: () => number;
-  /** Handles the requests of other processes from now on. Until then they get 503. */
+  /** Handles the requests of clients that other processes pass on from now on. Until then they get 503. */
   readonly setHandler: (handler: ForwardedHandler) => void;
+  /** As `setHandler`, for the questions of operators. */
+  readonly setOperatorHandler: (handler: ForwardedHandler) => void;
 }
 
 /** Joins the other processes of a gateway: opens the port for them, and says that it can own sessions. @throws {StartError} */
 export async function joinProcesses(parts: JoinParts): Promise<JoinedProcess> {
   const { kind, listen, addressOf, keys, table, counterTable, metrics, log, callers, onLimit, cleanups } = parts;
   let handle: ForwardedHandler = (exchange) => exchange.refuse(503);
+  let handleOperator = handle;
   let isSelf = (_member: string) => false;
   const server = await InternalServer.open(
     listen,
     { keys, metrics, isSelf: (member) => isSelf(member), onLimit },
-    (exchange, head) => handle(exchange, head),
+    (exchange, head) => (head.kind === 'admin' ? handleOperator : handle)(exchange, head),
   );
   cleanups.defer(() => server.close());
   const address = addressOf(server.port);
@@ -83,6 +86,9 @@ export async function joinProcesses(parts: JoinParts): Promise<JoinedProcess> {
     processes,
     setHandler: (handler) => {
       handle = handler;
+    },
+    setOperatorHandler: (handler) => {
+      handleOperator = handler;
     },
   };
 }

@@ -8,6 +8,8 @@ import type { LimitName } from '../../limits.ts';
 import type { Front } from '../../gateway/front.ts';
 import { forwardedRequests } from '../../replicas/forwarded-requests.ts';
 import type { Callers } from '../../policy/callers.ts';
+import type { AdminPort } from '../../operator/admin/admin-port.ts';
+import { answerQuestion } from '../../replicas/operator-question.ts';
 import { InternalKeys } from '../../replicas/internal-keys.ts';
 import type { ReplicaOwners } from '../../replicas/replica-owners.ts';
 import type { ApiKeyStore } from '../../store/api-key-store.ts';
@@ -31,13 +33,25 @@ import { RedisTaskStore } from '../../store/redis/task-store.ts';
 import type { RateTable } from '../../store/rate-table.ts';
 import type { SharedCounters } from '../../store/shared-counters.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
+import type { Core } from '../core/core.ts';
 import { joinProcesses } from './join-processes.ts';
+import { OperatorChanges } from './operator-changes.ts';
+import { ReplicasAdmin } from './replicas-admin.ts';
 import { type RingCallbacks, RingWatch } from './ring-watch.ts';
 
 /** A replica that does not renew its lease for this long has lost its sessions. */
 const LEASE_MS = 5_000;
 /** The units that a dead replica has counted are free after this time. */
 const COUNTER_LEASE_MS = 30_000;
+
+/** The parts of this replica that operators of all replicas see and change. */
+export interface AnswerForAllParts {
+  readonly own: AdminPort;
+  readonly core: Pick<Core, 'upstreams' | 'upstreamChanges'>;
+  /** Records an operation. @param target what it changes, if that has an id. */
+  readonly onOperation: (operator: string, operation: string, target: string | undefined) => void;
+}
+
 /** The part of a gateway that works together with other replicas. */
 export interface Replicas {
   readonly state: State;
@@ -52,6 +66,8 @@ export interface Replicas {
   readonly address: string;
   /** The API keys of clients that all replicas share; undefined if they are in a file. */
   readonly apiKeys: ApiKeyStore | undefined;
+  /** Lets this replica answer operators for all; undefined for workers, whose parent does. */
+  readonly answerForAll: ((parts: AnswerForAllParts) => Promise<AdminPort>) | undefined;
   /**
    * Answers requests of other replicas from now on. Until then they get 503.
    */
@@ -92,7 +108,7 @@ export async function openReplicas(
   const onLimit = (limit: LimitName) => metrics.countLimit(limit);
   const host = connection.localHost ?? '127.0.0.1';
   const table = new RedisPlacementTable(connection, keys, box, LEASE_MS);
-  const { server, owners, counters, address, processes, setHandler } = await joinProcesses({
+  const { server, owners, counters, address, processes, setHandler, setOperatorHandler } = await joinProcesses({
     kind: 'replica',
     listen: redis.internal ?? { host, port: 0 },
     addressOf: (port) => addressText(redis.advertise ?? { host, port }),
@@ -155,6 +171,27 @@ export async function openReplicas(
     events: redis.events ? { store: eventStore, onRefused: (session) => owners.recheck(session) } : undefined,
     address,
     apiKeys,
+    answerForAll: async ({ own, core, onOperation }) => {
+      const changes = new OperatorChanges(core, log);
+      const all = new ReplicasAdmin({
+        own,
+        name: address,
+        colleagues: () => owners.colleagues(),
+        changes,
+        hasUpstream: (id) => core.upstreams.has(id),
+        onOperation: (operator, operation, target, through) => {
+          onOperation(operator, operation, target);
+          log.info({ operator, operation, target, through }, 'operator request');
+        },
+      });
+      const handle = all.handler();
+      const onFailed = (thrown: unknown) => log.error({ err: thrown }, 'operator request of another replica failed');
+      // Before the others are asked: what an operator changes after that comes by itself.
+      setOperatorHandler((exchange, head) => answerQuestion(exchange, head, handle, onFailed));
+      owners.onRejoined = () => void all.catchUp();
+      await all.catchUp();
+      return all.port;
+    },
     serve: (front, endpoints, bodyBytes, callbacks) => {
       connection.endPatience();
       setHandler(forwardedRequests({ front, endpoints, log, callers, bodyBytes }));

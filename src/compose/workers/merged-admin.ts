@@ -1,10 +1,11 @@
 import { GatewayError } from '../../errors.ts';
 import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
-import type { StatusAnswer, UpstreamAnswer } from '../../operator/admin/answers.ts';
-import { UPSTREAM_STATES } from '../../operator/status.ts';
+import type { DoneAnswer, StatusAnswer, UpstreamsAnswer } from '../../operator/admin/answers.ts';
 import type { PipeMethod } from '../../store/piped/pipe-calls.ts';
 import { disabledReason } from '../reload/upstream-changes.ts';
-import { ADMIN, type Answered, OPERATOR_CALL_MS, type OperatorChanges } from './methods.ts';
+import { ADMIN, type Answered, OPERATOR_CALL_MS } from '../admin/admin-methods.ts';
+import { mergedStatus, mergedUpstreams } from '../admin/merged-answers.ts';
+import type { OperatorChanges } from './methods.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
 /** The operations of the port that workers answer. The others are those of the parent. */
@@ -53,30 +54,12 @@ export class MergedAdmin implements WorkerAnswers {
   async status(): Promise<StatusAnswer> {
     const [first, ...others] = await this.#askAll(ADMIN.status, undefined);
     if (first === undefined) throw new AdminError('internal-error', 'No worker runs at the moment. Try again.');
-    return others.reduce(
-      (sum, each) => ({
-        ...sum,
-        isReady: sum.isReady && each.isReady,
-        reasons: [...new Set([...sum.reasons, ...each.reasons])],
-        sessions: sum.sessions + each.sessions,
-        clientGroups: sum.clientGroups + each.clientGroups,
-        requestsInFlight: sum.requestsInFlight + each.requestsInFlight,
-        parkedCalls: sum.parkedCalls + each.parkedCalls,
-        memoryBytes: sum.memoryBytes + each.memoryBytes,
-        upstreams: sum.upstreams.ready >= each.upstreams.ready ? sum.upstreams : each.upstreams,
-      }),
-      first,
-    );
+    return mergedStatus(first, others);
   }
 
-  async upstreams(): Promise<readonly UpstreamAnswer[]> {
+  async upstreams(): Promise<UpstreamsAnswer> {
     const answers = await this.#askAll(ADMIN.upstreams, undefined);
-    const byId = new Map<string, UpstreamAnswer>();
-    for (const upstream of answers.flatMap(({ upstreams }) => upstreams)) {
-      const known = byId.get(upstream.id);
-      byId.set(upstream.id, known === undefined ? upstream : mergedUpstream(known, upstream));
-    }
-    return [...byId.values()];
+    return { upstreams: [...mergedUpstreams(answers.map(({ upstreams }) => upstreams))] };
   }
 
   async catalog(query: Parameters<AdminPort['catalog']>[0]) {
@@ -140,13 +123,13 @@ export class MergedAdmin implements WorkerAnswers {
     return answer ?? (await this.#askFirst(ADMIN.restartUpstream, { id, drainMs }, OPERATOR_CALL_MS));
   }
 
-  async disableUpstream(id: string, drainMs: number): Promise<string> {
+  async disableUpstream(id: string, drainMs: number): Promise<DoneAnswer> {
     const isNew = !this.#disabled.has(id);
     // Before it is drained, which takes a while: a worker that starts meanwhile needs it too.
     if (isNew) this.#disabled.set(id, disabledReason(id));
     try {
-      const [message] = await this.#askAll(ADMIN.disableUpstream, { id, drainMs }, OPERATOR_CALL_MS);
-      return message ?? (await this.#askFirst(ADMIN.disableUpstream, { id, drainMs }, OPERATOR_CALL_MS));
+      const [done] = await this.#askAll(ADMIN.disableUpstream, { id, drainMs }, OPERATOR_CALL_MS);
+      return done ?? (await this.#askFirst(ADMIN.disableUpstream, { id, drainMs }, OPERATOR_CALL_MS));
     } catch (thrown) {
       if (isNew) this.#disabled.delete(id);
       throw thrown;
@@ -172,27 +155,12 @@ export class MergedAdmin implements WorkerAnswers {
     return await this.#askFirst(ADMIN.rotateKeys, graceMs);
   }
 
-  setLogLevel(level: Parameters<AdminPort['setLogLevel']>[0]): void {
+  setLogLevel(level: Parameters<AdminPort['setLogLevel']>[0]): readonly string[] {
     void this.#askAll(ADMIN.setLogLevel, level).catch(() => undefined);
+    return [];
   }
 
   async callTool(operator: string, call: Parameters<AdminPort['callTool']>[1]) {
     return await this.#askFirst(ADMIN.callTool, { operator, call }, OPERATOR_CALL_MS);
   }
-}
-
-/** Returns the state of an upstream at the worker where it is most useful, with the connections of both. */
-function mergedUpstream(a: UpstreamAnswer, b: UpstreamAnswer): UpstreamAnswer {
-  const isFirstBetter = UPSTREAM_STATES.indexOf(a.state) <= UPSTREAM_STATES.indexOf(b.state);
-  const sum = (x: number | undefined, y: number | undefined) =>
-    x === undefined && y === undefined ? undefined : (x ?? 0) + (y ?? 0);
-  const [processes, memoryBytes] = [sum(a.processes, b.processes), sum(a.memoryBytes, b.memoryBytes)];
-  return {
-    ...(isFirstBetter ? a : b),
-    isDisabled: a.isDisabled || b.isDisabled,
-    connections: a.connections + b.connections,
-    requestsInFlight: a.requestsInFlight + b.requestsInFlight,
-    ...(processes === undefined ? {} : { processes }),
-    ...(memoryBytes === undefined ? {} : { memoryBytes }),
-  };
 }

@@ -1,18 +1,9 @@
 import { z } from 'zod';
 import type { PipedAuditSettings } from '../../audit/audit-pipe.ts';
 import type { Config, LogLevel } from '../../config/config.ts';
-import * as answers from '../../operator/admin/answers.ts';
-import type { CatalogQuery, ExplainRequest, OperatorCall } from '../../operator/admin/admin-port.ts';
-import { method, NOTHING } from '../../store/piped/pipe-calls.ts';
+import { method, NOTHING, ours } from '../../store/piped/pipe-calls.ts';
 
 const TEXT = z.string();
-/** The longest time that an operation of an operator takes: that of the longest drain. */
-export const OPERATOR_CALL_MS = 660_000;
-
-/** A value of this program, which both sides have in the same version. */
-function ours<Value>(): z.ZodType<Value> {
-  return z.custom<Value>((value) => typeof value === 'object' && value !== null);
-}
 
 /** Changes of operators, which hold until the gateway stops. */
 export interface OperatorChanges {
@@ -65,35 +56,4 @@ export const WORKER = {
   abandon: method('worker.abandon', NOTHING, NOTHING),
   /** Ends when all requests have, or the time of a drain is over. */
   stop: method('worker.stop', NOTHING, NOTHING),
-} as const;
-
-/** The outcome of an operation for operators: `refused` is an `AdminError`. */
-export type Answered<Value> = { readonly value: Value } | { readonly refused: z.output<typeof answers.refusalAnswer> };
-
-function answered<Value>(value: z.ZodType<Value>): z.ZodType<Answered<Value>> {
-  return z.union([z.object({ value }), z.object({ refused: answers.refusalAnswer })]);
-}
-
-const DRAIN = z.object({ id: TEXT, drainMs: z.number() });
-
-/** The operations of a worker for operators. */
-export const ADMIN = {
-  status: method('admin.status', NOTHING, answered(answers.statusAnswer)),
-  upstreams: method('admin.upstreams', NOTHING, answered(answers.upstreamsAnswer)),
-  catalog: method('admin.catalog', ours<CatalogQuery>(), answered(answers.catalogAnswer)),
-  explain: method('admin.explain', ours<ExplainRequest>(), answered(answers.explainAnswer)),
-  clients: method('admin.clients', NOTHING, answered(answers.clientsAnswer)),
-  sessions: method('admin.sessions', NOTHING, answered(answers.sessionsAnswer)),
-  streams: method('admin.streams', NOTHING, answered(answers.streamsAnswer)),
-  calls: method('admin.calls', NOTHING, answered(answers.callsAnswer)),
-  restartUpstream: method('admin.restartUpstream', DRAIN, answered(answers.restartAnswer)),
-  disableUpstream: method('admin.disableUpstream', DRAIN, answered(TEXT)),
-  endSession: method('admin.endSession', TEXT, answered(TEXT)),
-  rotateKeys: method('admin.rotateKeys', z.number().optional(), answered(TEXT)),
-  setLogLevel: method('admin.setLogLevel', answers.logLevelAnswer.shape.level, answered(z.boolean())),
-  callTool: method(
-    'admin.callTool',
-    z.object({ operator: TEXT, call: ours<OperatorCall>() }),
-    answered(answers.toolCallAnswer),
-  ),
 } as const;

@@ -50,7 +50,7 @@ export function parentAdmin(parts: ParentAdminParts): AdminPort {
     },
     setLogLevel: (level) => {
       setLogLevel(log, level);
-      workers.setLogLevel(level);
+      return workers.setLogLevel(level);
     },
     callTool: (operator, call) => workers.callTool(operator, call),
     ...processControls(parts),

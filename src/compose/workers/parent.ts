@@ -232,7 +232,7 @@ class Parent {
       admin,
       ready: () => this.#readiness(),
       config: () => this.control.state,
-      upstreams: () => this.admin.upstreams(),
+      upstreams: async () => (await this.admin.upstreams()).upstreams,
     });
   }
 

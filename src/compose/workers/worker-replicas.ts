@@ -80,6 +80,7 @@ export async function openWorkerReplicas(
     events: undefined,
     address,
     apiKeys: undefined,
+    answerForAll: undefined,
     serve: (front, endpoints, bodyBytes, { onRingChanged }) => {
       setHandler(forwardedRequests({ front, endpoints, log, callers, bodyBytes }));
       calls.serve(STORE_NOTICES.ringChanged, async () => {

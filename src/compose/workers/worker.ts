@@ -1,5 +1,5 @@
 import { messageOf } from '../../thrown.ts';
-import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
+import type { AdminPort } from '../../operator/admin/admin-port.ts';
 import { ConfigError } from '../../config/document/problem.ts';
 import type { Loaded } from '../../config/load.ts';
 import { StartError } from '../../errors.ts';
@@ -7,7 +7,8 @@ import { processPipe } from '../../store/piped/pipe.ts';
 import { PipeCalls } from '../../store/piped/pipe-calls.ts';
 import { createLogger } from '../../telemetry/log.ts';
 import { serve } from '../serve.ts';
-import { ADMIN, type Answered, OPERATOR_CALL_MS, PARENT, WORKER, type WorkerSetup } from './methods.ts';
+import { ADMIN, OPERATOR_CALL_MS, outcomeOf, serveReads } from '../admin/admin-methods.ts';
+import { PARENT, WORKER, type WorkerSetup } from './methods.ts';
 
 /**
  * Serves clients as one of the workers of the process that has started this one, until that process asks to stop or ends. Resolves when the pipe to it is closed.
@@ -64,36 +65,22 @@ function loadedOf({ config }: WorkerSetup): Loaded {
   return { config, ...none, files: new Map(), lockFile: '' };
 }
 
-async function answered<Value>(run: () => Value | Promise<Value>): Promise<Answered<Value>> {
-  try {
-    return { value: await run() };
-  } catch (thrown) {
-    if (!(thrown instanceof AdminError)) throw thrown;
-    return { refused: { error: thrown.code, message: thrown.message } };
-  }
-}
-
 /** Answers the operations of operators that reach the parent. */
 function serveAdmin(calls: PipeCalls, port: AdminPort): void {
-  calls.serve(ADMIN.status, () => answered(() => port.status()));
-  calls.serve(ADMIN.upstreams, () => answered(async () => ({ upstreams: [...(await port.upstreams())] })));
-  calls.serve(ADMIN.catalog, (query) => answered(() => port.catalog(query)));
-  calls.serve(ADMIN.explain, (request) => answered(() => port.explain(request)));
-  calls.serve(ADMIN.clients, () => answered(() => port.clients()));
-  calls.serve(ADMIN.sessions, () => answered(() => port.sessions()));
-  calls.serve(ADMIN.streams, () => answered(() => port.streams()));
-  calls.serve(ADMIN.calls, () => answered(() => port.calls()));
-  calls.serve(ADMIN.restartUpstream, ({ id, drainMs }) => answered(() => port.restartUpstream(id, drainMs)));
-  calls.serve(ADMIN.disableUpstream, ({ id, drainMs }) => answered(() => port.disableUpstream(id, drainMs)));
-  calls.serve(ADMIN.endSession, (digest) => answered(() => port.endSession(digest)));
-  calls.serve(ADMIN.rotateKeys, (graceMs) => answered(() => port.rotateKeys(graceMs)));
+  serveReads(calls, port);
+  calls.serve(ADMIN.catalog, (query) => outcomeOf(() => port.catalog(query)));
+  calls.serve(ADMIN.explain, (request) => outcomeOf(() => port.explain(request)));
+  calls.serve(ADMIN.restartUpstream, ({ id, drainMs }) => outcomeOf(() => port.restartUpstream(id, drainMs)));
+  calls.serve(ADMIN.disableUpstream, ({ id, drainMs }) => outcomeOf(() => port.disableUpstream(id, drainMs)));
+  calls.serve(ADMIN.endSession, (digest) => outcomeOf(() => port.endSession(digest)));
+  calls.serve(ADMIN.rotateKeys, (graceMs) => outcomeOf(() => port.rotateKeys(graceMs)));
   calls.serve(ADMIN.setLogLevel, (level) =>
-    answered(() => {
-      port.setLogLevel(level);
+    outcomeOf(async () => {
+      await port.setLogLevel(level);
       return true;
     }),
   );
   calls.serve(ADMIN.callTool, ({ operator, call }) =>
-    answered(() => port.callTool(operator, call, AbortSignal.timeout(OPERATOR_CALL_MS))),
+    outcomeOf(() => port.callTool(operator, call, AbortSignal.timeout(OPERATOR_CALL_MS))),
   );
 }

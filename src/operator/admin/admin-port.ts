@@ -5,13 +5,14 @@ import type {
   CallsAnswer,
   CatalogAnswer,
   ClientsAnswer,
+  DoneAnswer,
   ExplainAnswer,
   RefusalCode,
   SessionsAnswer,
   StatusAnswer,
   StreamsAnswer,
   ToolCallAnswer,
-  UpstreamAnswer,
+  UpstreamsAnswer,
 } from './answers.ts';
 
 /** A request of an operator that cannot be carried out. The message says why and what to do. */
@@ -55,10 +56,13 @@ export interface CatalogQuery {
 
 type Later<Value> = Value | Promise<Value>;
 
-/** The running gateway, as the admin API sees it. Every answer is read afresh. */
+/**
+ * The running gateway, as the admin API sees it. Every answer is read afresh. Operations that change something get the name of the operator
+ * who asks, for the logs of other replicas.
+ */
 export interface AdminPort {
   status(): Later<StatusAnswer>;
-  upstreams(): Promise<readonly UpstreamAnswer[]>;
+  upstreams(): Promise<UpstreamsAnswer>;
   /** @throws {AdminError} `not-found` */
   catalog(query: CatalogQuery): Later<CatalogAnswer>;
   /** Explains what the access policy decides. @throws {AdminError} `not-found`, `invalid-request` */
@@ -73,16 +77,16 @@ export interface AdminPort {
    *
    * @throws {AdminError} `not-found`
    */
-  restartUpstream(id: string, drainMs: number): Promise<RestartAnswer>;
+  restartUpstream(id: string, drainMs: number, operator?: string): Promise<RestartAnswer>;
   /**
    * Takes an upstream out of service: refuses new calls with a reason, and closes its connections after their calls or after
    * `drainMs`. Resolves with a sentence.
    *
    * @throws {AdminError} `not-found`
    */
-  disableUpstream(id: string, drainMs: number): Promise<string>;
+  disableUpstream(id: string, drainMs: number, operator?: string): Promise<DoneAnswer>;
   /** Ends the session with this digest for good. Resolves with a sentence. @throws {AdminError} `not-found` */
-  endSession(digest: string): Promise<string>;
+  endSession(digest: string, operator?: string): Promise<string>;
   /**
    * Adds a key, which seals all later handles. Older handles stay valid for `graceMs`, by default for the longest validity of a session;
    * with 0 all sessions end now. Resolves with a sentence.
@@ -91,7 +95,8 @@ export interface AdminPort {
   /** Sets whether `/readyz` asks load balancers to send no new clients. Returns a sentence. */
   setDraining(isDraining: boolean): string;
   readonly logLevel: LogLevel;
-  setLogLevel(level: LogLevel): void;
+  /** Sets the level. Returns the replicas that have not confirmed it. */
+  setLogLevel(level: LogLevel, operator?: string): Later<readonly string[]>;
   /** Calls a tool as this operator. */
   callTool(operator: string, call: OperatorCall, signal: AbortSignal): Promise<ToolCallAnswer>;
   /** The latest lines of the log, as JSON lines. */

@@ -15,6 +15,23 @@ const count = () => z.int().min(0);
 const time = () => z.iso.datetime();
 const words = (what: string) => z.string().describe(what);
 
+const unanswered = z
+  .array(
+    z
+      .object({
+        replica: words('Its address for other replicas: `host:port`.'),
+        why: words('Why it has not answered.'),
+      })
+      .register(components, { id: 'SilentReplica' }),
+  )
+  .optional()
+  .describe('The replicas whose part is missing here; absent if all have answered.');
+const replica = words('The replica that it is at: `host:port`; absent if there is only one.').optional();
+const unconfirmed = z
+  .array(z.string())
+  .optional()
+  .describe('The replicas that have not confirmed it; absent if all have. `message` names them too.');
+
 const era = z.object({
   speaks: z.enum(['yes', 'no', 'unknown']).describe('`unknown` until the first client of that era has connected.'),
   how: words('The evidence for `speaks`.').optional(),
@@ -72,11 +89,22 @@ export const upstreamAnswer = z
       })
       .optional()
       .describe('The definitions of the upstream, compared with the lock; absent if nothing of it is pinned.'),
+    replicas: z
+      .array(
+        z.object({
+          replica: z.string(),
+          state: z.enum(UPSTREAM_STATES),
+          reason: z.string().optional(),
+          isDisabled: z.boolean(),
+        }),
+      )
+      .optional()
+      .describe('Its state at each replica, if that differs. Otherwise it is the same at all of them.'),
   })
   .register(components, { id: 'Upstream' });
 
 export const upstreamsAnswer = z
-  .object({ upstreams: z.array(upstreamAnswer) })
+  .object({ upstreams: z.array(upstreamAnswer), unanswered })
   .register(components, { id: 'Upstreams' });
 
 const configState = z
@@ -118,6 +146,23 @@ export const statusAnswer = z
     parkedCalls: count(),
     memoryBytes: count().describe('Resident memory of the gateway, without its upstreams.'),
     upstreams: z.object({ ready: count(), notReady: count(), total: count() }),
+    replicas: z
+      .array(
+        z.object({
+          replica: words('Its address for other replicas: `host:port`.'),
+          isAsked: z
+            .boolean()
+            .describe('Whether it is the one that was asked, whose config, readiness and process these are.'),
+          version: z.string(),
+          startedAt: time(),
+          configHash: z.string(),
+          isReady: z.boolean(),
+          reasons: z.array(z.string()),
+        }),
+      )
+      .optional()
+      .describe('The replicas that have answered, whose numbers are added up here; absent if there is only one.'),
+    unanswered,
   })
   .register(components, { id: 'Status' });
 
@@ -156,11 +201,15 @@ const client = z
     ),
     firstSeenAt: time(),
     lastSeenAt: time(),
+    replica,
   })
   .register(components, { id: 'Client' });
 
 export const clientsAnswer = z
-  .object({ clients: z.array(client).describe('Clients since the start of the gateway, the latest first.') })
+  .object({
+    clients: z.array(client).describe('Clients since the start of the gateway, the latest first.'),
+    unanswered,
+  })
   .register(components, { id: 'Clients' });
 
 const session = z
@@ -176,11 +225,12 @@ const session = z
     subscriptions: count().describe('Subscribed resources.'),
     upstreams: z.array(z.string()).describe('Upstreams that have a connection for it.'),
     idleSeconds: z.number().min(0),
+    replica,
   })
   .register(components, { id: 'Session' });
 
 export const sessionsAnswer = z
-  .object({ sessions: z.array(session), isCut: z.boolean() })
+  .object({ sessions: z.array(session), isCut: z.boolean(), unanswered })
   .register(components, { id: 'Sessions' });
 
 const stream = z
@@ -190,11 +240,12 @@ const stream = z
     count: count(),
     principal: z.string(),
     view: z.string(),
+    replica,
   })
   .register(components, { id: 'Stream' });
 
 export const streamsAnswer = z
-  .object({ streams: z.array(stream), isCut: z.boolean() })
+  .object({ streams: z.array(stream), isCut: z.boolean(), unanswered })
   .register(components, { id: 'Streams' });
 
 const call = z
@@ -207,11 +258,12 @@ const call = z
     principal: z.string(),
     seconds: z.number().min(0).describe('Time since the request arrived.'),
     expiresInSeconds: z.number().min(0).optional().describe('parked: until its questions are cancelled.'),
+    replica,
   })
   .register(components, { id: 'Call' });
 
 export const callsAnswer = z
-  .object({ calls: z.array(call).describe('The longest first.'), isCut: z.boolean() })
+  .object({ calls: z.array(call).describe('The longest first.'), isCut: z.boolean(), unanswered })
   .register(components, { id: 'Calls' });
 
 const setting = z
@@ -228,13 +280,14 @@ export const configAnswer = z
   .register(components, { id: 'Config' });
 
 export const doneAnswer = z
-  .object({ message: words('What was done, as a sentence.') })
+  .object({ message: words('What was done, as a sentence.'), unconfirmed })
   .register(components, { id: 'Done' });
 
 export const restartAnswer = z
   .object({
     message: words('What was done, as a sentence, with the reason if the upstream does not run.'),
     isStarted: z.boolean().describe('False if the upstream has failed, or is still starting.'),
+    unconfirmed,
   })
   .register(components, { id: 'Restart' });
 
@@ -242,6 +295,7 @@ export const logLevelAnswer = z
   .object({
     level: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']),
     message: z.string().optional(),
+    unconfirmed,
   })
   .register(components, { id: 'LogLevel' });
 
@@ -328,6 +382,8 @@ export const refusalAnswer = z
   .register(components, { id: 'Refusal' });
 
 export type UpstreamAnswer = z.output<typeof upstreamAnswer>;
+export type UpstreamsAnswer = z.output<typeof upstreamsAnswer>;
+export type DoneAnswer = z.output<typeof doneAnswer>;
 export type StatusAnswer = z.output<typeof statusAnswer>;
 export type CatalogAnswer = z.output<typeof catalogAnswer>;
 export type ClientsAnswer = z.output<typeof clientsAnswer>;

@@ -131,7 +131,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
     query: NONE,
     body: NONE,
     answer: answers.upstreamsAnswer,
-    handle: async (port) => ({ upstreams: [...(await port.upstreams())] }),
+    handle: (port) => port.upstreams(),
   }),
   route({
     method: 'get',
@@ -142,7 +142,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
     body: NONE,
     answer: answers.upstreamAnswer,
     handle: async (port, { id }) => {
-      const all = await port.upstreams();
+      const { upstreams: all } = await port.upstreams();
       const found = all.find((upstream) => upstream.id === id);
       if (found !== undefined) return found;
       throw new AdminError(
@@ -159,7 +159,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
     query: NONE,
     body: z.object({ drainSeconds: drainSeconds(RESTART_DRAIN_SECONDS) }),
     answer: answers.restartAnswer,
-    handle: async (port, { id, body }) => await port.restartUpstream(id, body.drainSeconds * MS),
+    handle: (port, { id, body, operator }) => port.restartUpstream(id, body.drainSeconds * MS, operator),
   }),
   route({
     method: 'post',
@@ -169,7 +169,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
     query: NONE,
     body: z.object({ drainSeconds: drainSeconds(DISABLE_DRAIN_SECONDS) }),
     answer: answers.doneAnswer,
-    handle: async (port, { id, body }) => ({ message: await port.disableUpstream(id, body.drainSeconds * MS) }),
+    handle: (port, { id, body, operator }) => port.disableUpstream(id, body.drainSeconds * MS, operator),
   }),
   route({
     method: 'get',
@@ -231,7 +231,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
     query: NONE,
     body: NONE,
     answer: answers.doneAnswer,
-    handle: async (port, { id }) => ({ message: await port.endSession(id) }),
+    handle: async (port, { id, operator }) => ({ message: await port.endSession(id, operator) }),
   }),
   route({
     method: 'get',
@@ -344,13 +344,13 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
     query: NONE,
     body: z.object({ level: z.enum(LOG_LEVELS) }),
     answer: answers.logLevelAnswer,
-    handle: (port, { body: { level } }) => {
+    handle: async (port, { body: { level }, operator }) => {
       const before = port.logLevel;
-      port.setLogLevel(level);
-      return {
-        level,
-        message: `The level is ${level} until the gateway stops, or the file sets another; it was ${before}.`,
-      };
+      const unconfirmed = await port.setLogLevel(level, operator);
+      const isSet = `The level is ${level} until the gateway stops, or the file sets another; it was ${before}.`;
+      if (unconfirmed.length === 0) return { level, message: isSet };
+      const message = `${isSet} Replicas that have not confirmed it: ${unconfirmed.join(', ')}.`;
+      return { level, message, unconfirmed: [...unconfirmed] };
     },
   }),
 ];

@@ -25,6 +25,26 @@ export function method<Args, Result>(
   return { name, args, result };
 }
 
+/** Returns the schema of a value of this program, which both sides have in the same version. */
+export function ours<Value>(): z.ZodType<Value> {
+  return z.custom<Value>((value) => typeof value === 'object' && value !== null);
+}
+
+/** The operations that a process carries out for another one. */
+export class ServedMethods {
+  readonly #methods = new Map<string, (args: unknown) => Promise<unknown>>();
+
+  /** Answers calls of a method from now on. */
+  serve<Args, Result>({ name, args, result }: PipeMethod<Args, Result>, handle: (args: Args) => Promise<Result>): void {
+    this.#methods.set(name, async (given) => result.parse(await handle(args.parse(given))));
+  }
+
+  /** Carries out a call. Returns undefined if there is no such method. @throws {z.ZodError} if its arguments are of another version. */
+  answer(name: string, args: unknown): Promise<unknown> | undefined {
+    return this.#methods.get(name)?.(args);
+  }
+}
+
 const MESSAGE = z.union([
   z.object({ call: z.int(), method: z.string(), args: z.unknown() }),
   z.object({ reply: z.int(), value: z.unknown() }),
@@ -42,7 +62,7 @@ export class PipeCalls {
   readonly #pipe: Pipe;
   readonly #onLimit: (limit: LimitName) => void;
   readonly #callMs: number;
-  readonly #methods = new Map<string, (args: unknown) => Promise<unknown>>();
+  readonly #served = new ServedMethods();
   readonly #pending = new Map<number, Pending>();
   #last = 0;
   #isClosed = false;
@@ -57,8 +77,8 @@ export class PipeCalls {
   }
 
   /** Answers calls of a method from now on. */
-  serve<Args, Result>({ name, args, result }: PipeMethod<Args, Result>, handle: (args: Args) => Promise<Result>): void {
-    this.#methods.set(name, async (given) => result.parse(await handle(args.parse(given))));
+  serve<Args, Result>(served: PipeMethod<Args, Result>, handle: (args: Args) => Promise<Result>): void {
+    this.#served.serve(served, handle);
   }
 
   /**
@@ -101,9 +121,9 @@ export class PipeCalls {
 
   async #answer(call: number, name: string, args: unknown): Promise<void> {
     try {
-      const handle = this.#methods.get(name);
-      if (handle === undefined) throw new Error(`no method ${name}`);
-      this.#pipe.send({ reply: call, value: await handle(args) });
+      const answer = this.#served.answer(name, args);
+      if (answer === undefined) throw new Error(`no method ${name}`);
+      this.#pipe.send({ reply: call, value: await answer });
     } catch (thrown) {
       const failure =
         thrown instanceof GatewayError

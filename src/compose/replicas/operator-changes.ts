@@ -1,0 +1,101 @@
+import { z } from 'zod';
+import { LOG_LEVELS, type LogLevel } from '../../config/config.ts';
+import { type Logger, setLogLevel } from '../../telemetry/log.ts';
+import type { Core } from '../core/core.ts';
+
+export const changesRecord = z.object({
+  upstreams: z.array(
+    z.object({
+      id: z.string(),
+      /** The time of the change. Each is later than all that its process knew of. */
+      at: z.number(),
+      /** The reason why it is out of service; absent if it is in service again. */
+      reason: z.string().optional(),
+    }),
+  ),
+  /** Absent if no operator has set it, or a reload has set another since. */
+  logLevel: z.object({ level: z.enum(LOG_LEVELS), at: z.number() }).optional(),
+});
+
+/** What operators have changed, with the times of the changes. */
+type ChangesRecord = z.output<typeof changesRecord>;
+
+/** The key of the log level among the changes. No id of an upstream is empty. */
+const LOG_LEVEL = '';
+
+/**
+ * What operators have changed at this replica or through it, for replicas that join later. Of two changes of one thing the later one holds, so that
+ * all replicas agree whatever order they hear of them in.
+ */
+export class OperatorChanges {
+  readonly #core: Pick<Core, 'upstreams' | 'upstreamChanges'>;
+  readonly #log: Logger;
+  /** The times of the latest changes, by id of the upstream. */
+  readonly #times = new Map<string, number>();
+  #level: LogLevel | undefined;
+  #latest = 0;
+
+  constructor(core: Pick<Core, 'upstreams' | 'upstreamChanges'>, log: Logger) {
+    this.#core = core;
+    this.#log = log;
+  }
+
+  /** Returns the time of a change that is made now. */
+  now(): number {
+    return Math.max(Date.now(), this.#latest + 1);
+  }
+
+  /** Notes a change of an upstream. Returns false if a later one is known, which holds. */
+  noteUpstream(id: string, at: number): boolean {
+    for (const known of this.#times.keys()) {
+      if (known !== LOG_LEVEL && !this.#core.upstreams.has(known)) this.#times.delete(known);
+    }
+    return this.#note(id, at);
+  }
+
+  /** Notes a change of the log level. Returns false if a later one is known, which holds. */
+  noteLogLevel(level: LogLevel, at: number): boolean {
+    if (!this.#note(LOG_LEVEL, at)) return false;
+    this.#level = level;
+    return true;
+  }
+
+  #note(key: string, at: number): boolean {
+    this.#latest = Math.max(this.#latest, at);
+    if (at <= (this.#times.get(key) ?? -Infinity)) return false;
+    this.#times.set(key, at);
+    return true;
+  }
+
+  /** The changes that hold now. */
+  get record(): ChangesRecord {
+    const { upstreams, upstreamChanges } = this.#core;
+    const known = [...this.#times].filter(([id]) => upstreams.has(id));
+    const at = this.#times.get(LOG_LEVEL);
+    const level = this.#level === this.#log.level ? this.#level : undefined;
+    return {
+      upstreams: known.map(([id, time]) => ({ id, at: time, reason: upstreamChanges.reasonOf(id) })),
+      ...(at === undefined || level === undefined ? {} : { logLevel: { level, at } }),
+    };
+  }
+
+  /** Makes the changes of other replicas that are later than those of this one. */
+  apply(records: readonly ChangesRecord[]): void {
+    const { upstreams, upstreamChanges } = this.#core;
+    const latestFirst = records.flatMap((record) => record.upstreams).toSorted((a, b) => b.at - a.at);
+    for (const { id, at, reason } of latestFirst) {
+      if (!upstreams.has(id) || !this.noteUpstream(id, at)) continue;
+      const isDisabled = upstreamChanges.isDisabled(id);
+      if (isDisabled === (reason !== undefined)) continue;
+      this.#log.info(
+        { upstream: id, isDisabled: !isDisabled },
+        'change of an operator taken over from another replica',
+      );
+      void (reason === undefined ? upstreamChanges.restart(id, 0) : upstreamChanges.disable(id, reason, 0));
+    }
+    for (const { logLevel } of records) {
+      if (logLevel !== undefined && this.noteLogLevel(logLevel.level, logLevel.at))
+        setLogLevel(this.#log, logLevel.level);
+    }
+  }
+}

@@ -1,0 +1,335 @@
+import { z } from 'zod';
+import type { LogLevel } from '../../config/config.ts';
+import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
+import * as answers from '../../operator/admin/answers.ts';
+import { type OperatorHandler, OTHER_VERSION, STARTS } from '../../replicas/operator-question.ts';
+import type { Colleague } from '../../replicas/replica-owners.ts';
+import { method, NOTHING, type PipeMethod, ServedMethods } from '../../store/piped/pipe-calls.ts';
+import { MAX_ITEMS } from '../admin/admin-clients.ts';
+import { ADMIN, type Answered, answered, OPERATOR_CALL_MS, outcomeOf, serveReads } from '../admin/admin-methods.ts';
+import { mergedStatus, mergedUpstreams } from '../admin/merged-answers.ts';
+import { changesRecord, type OperatorChanges } from './operator-changes.ts';
+
+/** The longest time that an answer waits for another replica. */
+const READ_MS = 2_000;
+/** The time in which another replica ends a session. */
+const END_MS = 10_000;
+
+const TEXT = z.string();
+/** The operator who asks, and the replica that was asked. */
+const ORIGIN = { operator: TEXT, through: TEXT };
+const UPSTREAM = z.object({ id: TEXT, drainMs: z.number(), at: z.number(), ...ORIGIN });
+
+/** The changes that a replica makes for another one, besides the reads of {@link ADMIN}. */
+const REPLICA = {
+  changes: method('replica.changes', NOTHING, answered(changesRecord)),
+  restartUpstream: method('replica.restartUpstream', UPSTREAM, answered(answers.restartAnswer)),
+  disableUpstream: method('replica.disableUpstream', UPSTREAM, answered(answers.doneAnswer)),
+  endSession: method('replica.endSession', z.object({ digest: TEXT, ...ORIGIN }), answered(TEXT)),
+  setLogLevel: method(
+    'replica.setLogLevel',
+    z.object({ level: answers.logLevelAnswer.shape.level, at: z.number(), ...ORIGIN }),
+    answered(z.boolean()),
+  ),
+} as const;
+
+export interface ReplicasAdminParts {
+  /** The operations of this replica alone. */
+  readonly own: AdminPort;
+  /** The name of this replica. */
+  readonly name: string;
+  /** Returns the other replicas. */
+  readonly colleagues: () => Promise<readonly Colleague[]>;
+  readonly changes: OperatorChanges;
+  readonly hasUpstream: (id: string) => boolean;
+  /** Records an operation for which another replica was asked. */
+  readonly onOperation: (operator: string, operation: string, target: string | undefined, through: string) => void;
+}
+
+interface Silent {
+  readonly replica: string;
+  readonly why: string;
+  /** Present if it has answered that it refuses. */
+  readonly code?: AdminError['code'];
+}
+
+/** The answers of the other replicas, and those that have none. */
+interface Asked<Value> {
+  readonly answers: readonly { readonly replica: string; readonly value: Value }[];
+  readonly silent: readonly Silent[];
+}
+
+/** Answers operators for all replicas of a gateway: asks the others, and says which of them have not answered. */
+export class ReplicasAdmin {
+  readonly #parts: ReplicasAdminParts;
+
+  constructor(parts: ReplicasAdminParts) {
+    this.#parts = parts;
+  }
+
+  /** The operations for all replicas. Those about its log, its config and its readiness are of this replica alone. */
+  get port(): AdminPort {
+    const { own } = this.#parts;
+    return {
+      status: () => this.#status(),
+      upstreams: () => this.#upstreams(),
+      catalog: (query) => own.catalog(query),
+      explain: (request) => own.explain(request),
+      clients: async () => {
+        const { rows, missing } = await this.#rows(
+          own.clients(),
+          ADMIN.clients,
+          (each) => each.clients,
+          (a, b) => b.lastSeenAt.localeCompare(a.lastSeenAt),
+        );
+        return { clients: rows, ...missing };
+      },
+      sessions: async () => {
+        const { rows, isCut, missing } = await this.#rows(own.sessions(), ADMIN.sessions, (each) => each.sessions);
+        return { sessions: rows, isCut, ...missing };
+      },
+      streams: async () => {
+        const { rows, isCut, missing } = await this.#rows(own.streams(), ADMIN.streams, (each) => each.streams);
+        return { streams: rows, isCut, ...missing };
+      },
+      calls: async () => {
+        const { rows, isCut, missing } = await this.#rows(
+          own.calls(),
+          ADMIN.calls,
+          (each) => each.calls,
+          (a, b) => b.seconds - a.seconds,
+        );
+        return { calls: rows, isCut, ...missing };
+      },
+      restartUpstream: (id, drainMs, operator) => this.#restart(id, drainMs, operator),
+      disableUpstream: (id, drainMs, operator) => this.#disable(id, drainMs, operator),
+      endSession: (digest, operator) => this.#endSession(digest, operator),
+      // The replicas have one ring.
+      rotateKeys: (graceMs) => own.rotateKeys(graceMs),
+      setDraining: (isDraining) => own.setDraining(isDraining),
+      get logLevel() {
+        return own.logLevel;
+      },
+      setLogLevel: (level, operator) => this.#setLogLevel(level, operator),
+      callTool: (operator, call, signal) => own.callTool(operator, call, signal),
+      recentLog: () => own.recentLog(),
+      followLog: (receive) => own.followLog(receive),
+      config: own.config,
+    };
+  }
+
+  /** Asks the living replicas what operators have changed, and makes the same changes. Never rejects. */
+  async catchUp(): Promise<void> {
+    const { answers: others } = await this.#askOthers(REPLICA.changes, undefined);
+    this.#parts.changes.apply(others.map(({ value }) => value));
+  }
+
+  async #askOthers<Args, Value>(
+    { name, result }: PipeMethod<Args, Answered<Value>>,
+    args: Args,
+    operator = '',
+    limitMs = READ_MS,
+  ): Promise<Asked<Value>> {
+    const found: { replica: string; value: Value }[] = [];
+    const silent: Silent[] = [];
+    const ask = async ({ name: replica, ask: send }: Colleague): Promise<void> => {
+      const answer = await send(operator, name, args, limitMs);
+      if ('why' in answer) {
+        silent.push({ replica, why: answer.why });
+        return;
+      }
+      const { data } = result.safeParse(answer.value);
+      if (data === undefined) silent.push({ replica, why: OTHER_VERSION });
+      else if ('value' in data) found.push({ replica, value: data.value });
+      else silent.push({ replica, why: data.refused.message, code: data.refused.error });
+    };
+    await Promise.all((await this.#parts.colleagues()).map(ask));
+    return { answers: found.toSorted(byReplica), silent: silent.toSorted(byReplica) };
+  }
+
+  async #status(): Promise<answers.StatusAnswer> {
+    const { own, name } = this.#parts;
+    const [mine, others] = await Promise.all([own.status(), this.#askOthers(ADMIN.status, undefined)]);
+    if (isAlone(others)) return mine;
+    const { isReady, reasons } = mine;
+    const rowOf = (replica: string, status: answers.StatusAnswer, isAsked: boolean) => ({
+      replica,
+      isAsked,
+      version: status.version,
+      startedAt: status.startedAt,
+      configHash: status.config.hash,
+      isReady: status.isReady,
+      reasons: status.reasons,
+    });
+    return {
+      ...mergedStatus(
+        mine,
+        others.answers.map(({ value }) => value),
+      ),
+      isReady,
+      reasons,
+      replicas: [rowOf(name, mine, true), ...others.answers.map(({ replica, value }) => rowOf(replica, value, false))],
+      ...missingOf(others),
+    };
+  }
+
+  async #upstreams(): Promise<answers.UpstreamsAnswer> {
+    const { own, name } = this.#parts;
+    const [mine, others] = await Promise.all([own.upstreams(), this.#askOthers(ADMIN.upstreams, undefined)]);
+    if (isAlone(others)) return mine;
+    const all = [{ replica: name, value: mine }, ...others.answers];
+    const merged = mergedUpstreams(all.map(({ value }) => value.upstreams));
+    const upstreams = merged.map((upstream) => {
+      const rows = all.flatMap(({ replica, value }) =>
+        value.upstreams
+          .filter(({ id }) => id === upstream.id)
+          .map(({ state, reason, isDisabled }) => ({ replica, state, reason, isDisabled })),
+      );
+      const isSame = rows.every(
+        ({ state, isDisabled }) => state === upstream.state && isDisabled === upstream.isDisabled,
+      );
+      return isSame && rows.length === all.length ? upstream : { ...upstream, replicas: rows };
+    });
+    return { upstreams, ...missingOf(others) };
+  }
+
+  /** Returns the rows of a list at all replicas, each with the name of its replica if there are several. */
+  async #rows<Value extends object, Row extends { replica?: string | undefined }>(
+    own: Value | Promise<Value>,
+    list: PipeMethod<void, Answered<Value>>,
+    rowsOf: (answer: Value) => readonly Row[],
+    compare: (a: Row, b: Row) => number = () => 0,
+  ) {
+    const [mine, others] = await Promise.all([own, this.#askOthers(list, undefined)]);
+    const all = [{ replica: this.#parts.name, value: mine }, ...others.answers];
+    const rows = all.flatMap(({ replica, value }) =>
+      rowsOf(value).map((row) => (isAlone(others) ? row : { ...row, replica })),
+    );
+    const isCut = all.some(({ value }) => 'isCut' in value && value.isCut === true) || rows.length > MAX_ITEMS;
+    return { rows: rows.toSorted(compare).slice(0, MAX_ITEMS), isCut, missing: missingOf(others) };
+  }
+
+  async #restart(id: string, drainMs: number, operator = ''): Promise<answers.RestartAnswer> {
+    const { own, name, changes, hasUpstream } = this.#parts;
+    if (!hasUpstream(id)) return await own.restartUpstream(id, drainMs);
+    const at = changes.now();
+    changes.noteUpstream(id, at);
+    const args = { id, drainMs, at, operator, through: name };
+    const [mine, others] = await Promise.all([
+      own.restartUpstream(id, drainMs),
+      this.#askOthers(REPLICA.restartUpstream, args, operator, OPERATOR_CALL_MS),
+    ]);
+    const failed = others.answers.filter(({ value }) => !value.isStarted);
+    const texts = [mine.message, ...failed.map(({ replica, value }) => `At ${replica}: ${value.message}`)];
+    return { isStarted: mine.isStarted && failed.length === 0, ...confirmed(texts.join(' '), others.silent) };
+  }
+
+  async #disable(id: string, drainMs: number, operator = ''): Promise<answers.DoneAnswer> {
+    const { own, name, changes, hasUpstream } = this.#parts;
+    if (!hasUpstream(id)) return await own.disableUpstream(id, drainMs);
+    const at = changes.now();
+    // Before the members are read: one that joins after that asks for it.
+    changes.noteUpstream(id, at);
+    const args = { id, drainMs, at, operator, through: name };
+    const [{ message }, { silent }] = await Promise.all([
+      own.disableUpstream(id, drainMs),
+      this.#askOthers(REPLICA.disableUpstream, args, operator, OPERATOR_CALL_MS),
+    ]);
+    return confirmed(message, silent);
+  }
+
+  /** A session is at one replica; the others do not know it. */
+  async #endSession(digest: string, operator = ''): Promise<string> {
+    const { own, name } = this.#parts;
+    try {
+      return await own.endSession(digest);
+    } catch (thrown) {
+      if (!(thrown instanceof AdminError) || thrown.code !== 'not-found') throw thrown;
+      const asked = await this.#askOthers(REPLICA.endSession, { digest, operator, through: name }, operator, END_MS);
+      const [ended] = asked.answers;
+      if (ended !== undefined) return ended.value;
+      const silent = asked.silent.filter(({ code }) => code !== 'not-found');
+      if (silent.length === 0) throw thrown;
+      throw new AdminError('not-found', `${thrown.message} Not asked: ${textOf(silent)}.`);
+    }
+  }
+
+  async #setLogLevel(level: LogLevel, operator = ''): Promise<readonly string[]> {
+    const { own, name, changes } = this.#parts;
+    const at = changes.now();
+    changes.noteLogLevel(level, at);
+    await own.setLogLevel(level);
+    const args = { level, at, operator, through: name };
+    const { silent } = await this.#askOthers(REPLICA.setLogLevel, args, operator);
+    return unconfirmedOf(silent).map(({ replica }) => replica);
+  }
+
+  /** Returns the function that answers the other replicas. */
+  handler(): OperatorHandler {
+    const { own, changes, onOperation } = this.#parts;
+    const served = new ServedMethods();
+    serveReads(served, own);
+    served.serve(REPLICA.changes, async () => ({ value: changes.record }));
+    served.serve(REPLICA.restartUpstream, ({ id, drainMs, at, operator, through }) =>
+      outcomeOf(async () => {
+        onOperation(operator, 'restartUpstream', id, through);
+        if (!changes.noteUpstream(id, at)) return { isStarted: true, message: LATER };
+        return await own.restartUpstream(id, drainMs);
+      }),
+    );
+    served.serve(REPLICA.disableUpstream, ({ id, drainMs, at, operator, through }) =>
+      outcomeOf(async () => {
+        onOperation(operator, 'disableUpstream', id, through);
+        return changes.noteUpstream(id, at) ? await own.disableUpstream(id, drainMs) : { message: LATER };
+      }),
+    );
+    served.serve(REPLICA.endSession, ({ digest, operator, through }) =>
+      outcomeOf(async () => {
+        const message = await own.endSession(digest);
+        // Only the replica that has the session records it.
+        onOperation(operator, 'endSession', digest, through);
+        return message;
+      }),
+    );
+    served.serve(REPLICA.setLogLevel, ({ level, at, operator, through }) =>
+      outcomeOf(async () => {
+        onOperation(operator, 'setLogLevel', undefined, through);
+        if (changes.noteLogLevel(level, at)) await own.setLogLevel(level);
+        return true;
+      }),
+    );
+    return (operation, args) => served.answer(operation, args);
+  }
+}
+
+const LATER = 'A later change of an operator holds.';
+
+function byReplica(a: { readonly replica: string }, b: { readonly replica: string }): number {
+  return a.replica.localeCompare(b.replica);
+}
+
+function isAlone({ answers: others, silent }: Asked<unknown>): boolean {
+  return others.length === 0 && silent.length === 0;
+}
+
+/** Returns the member of an answer that names the replicas without a part in it. */
+function missingOf({ silent }: Asked<unknown>): { unanswered?: { replica: string; why: string }[] } {
+  return silent.length === 0 ? {} : { unanswered: silent.map(({ replica, why }) => ({ replica, why })) };
+}
+
+/** Returns the replicas that a change may not hold for. One that starts asks for it itself. */
+function unconfirmedOf(silent: readonly Silent[]): readonly Silent[] {
+  return silent.filter(({ why }) => why !== STARTS);
+}
+
+function textOf(silent: readonly Silent[]): string {
+  return silent.map(({ replica, why }) => `${replica} (${why})`).join(', ');
+}
+
+/** Returns the outcome of a change in words, with the replicas that have not confirmed it. */
+function confirmed(message: string, silent: readonly Silent[]): { message: string; unconfirmed?: string[] } {
+  const unconfirmed = unconfirmedOf(silent);
+  if (unconfirmed.length === 0) return { message };
+  const text = `${message} Replicas that have not confirmed it: ${textOf(unconfirmed)}.`;
+  return { message: text, unconfirmed: unconfirmed.map(({ replica }) => replica) };
+}
