@@ -69,7 +69,7 @@ export class OperatorQuestion implements ExchangeHandler {
   onData(piece: Buffer, isLast: boolean): void {
     this.#bytes += piece.length;
     if (this.#bytes > LIMITS.replicaAnswerBytes) {
-      this.end({ why: 'its answer is too large' });
+      this.end({ why: TOO_LARGE });
       return;
     }
     this.#pieces.push(piece);
@@ -92,6 +92,7 @@ export class OperatorQuestion implements ExchangeHandler {
 
 /** Why another replica has not answered. */
 export const NOT_REACHED = 'it cannot be reached';
+export const TOO_LARGE = 'its answer is too large';
 export const OTHER_VERSION = 'it has another version';
 /** The reason of one that asks the others itself for the changes of operators, before it serves clients. */
 export const STARTS = 'it starts or ends';

@@ -8,6 +8,7 @@ import { z } from 'zod';
 import { initialize, post, rpc } from '../downstream/client.ts';
 import { type GatewayFile, type RunningGateway, startGateway } from '../support/gateway.ts';
 import { modernPost } from '../support/modern-wire.ts';
+import { runCli } from '../support/cli.ts';
 import { RedisServer } from '../support/redis.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
@@ -161,6 +162,27 @@ test('a replica that is stopped is named, and hears of a change when it goes on'
   await waitUntil(async () => STATUS.parse((await admin(a, '/status')).answer).replicas === undefined);
   b.resume();
   await waitUntil(() => isDisabledAt(b));
+});
+
+test('the command line shows the replicas, and those that have not answered', OPTIONS, async () => {
+  const [a, b] = await start('cli', 2);
+  assert.ok(a !== undefined && b !== undefined);
+  await initialize(b.endpoint());
+  const on = (...args: readonly string[]) =>
+    runCli([...args, '--state-dir', join(a.dir, 'state')], a.dir, process.env, 60_000);
+  const { stdout } = await on('status');
+  assert.match(
+    stdout,
+    /^Replicas +127\.0\.0\.1:\d+: ready, this one was asked\n +127\.0\.0\.1:\d+: ready, config \w+$/m,
+  );
+  assert.match((await on('ls', 'sessions')).stdout, /REPLICA\n.* 127\.0\.0\.1:\d+$/m);
+  assert.equal((await on('log-level', 'debug')).code, 0);
+  b.pause();
+  assert.match((await on('ls', 'sessions')).stdout, /^Replicas that have not answered: 127\.0\.0\.1:\d+ \(it /m);
+  const { code, stdout: told } = await on('log-level', 'info');
+  b.resume();
+  assert.equal(code, 1);
+  assert.match(told, /Replicas that have not confirmed it: 127\.0\.0\.1:\d+/);
 });
 
 test('the only replica answers as a single process does', OPTIONS, async () => {

@@ -31,7 +31,7 @@ export async function restart(upstream: string, options: Omit<DrainOptions, 'und
   const target = await findGateway(options, process.cwd(), process.env);
   const answer = await askGateway(target, restartAnswer, call);
   print(options.json ? jsonText(answer) : `${oneLine(answer.message)}\n`);
-  return answer.isStarted ? EXIT.ok : EXIT.failed;
+  return answer.isStarted ? codeOf(answer) : EXIT.failed;
 }
 
 /** Takes an upstream out of service; without one, makes `/readyz` refuse new clients. @throws {CliError} */
@@ -68,7 +68,7 @@ export async function logLevel(level: string | undefined, options: PrintOptions)
   const change: Partial<AdminCall> = wanted === undefined ? {} : { method: 'PUT', body: { level: wanted } };
   const answer = await askGateway(target, logLevelAnswer, { path: '/log-level', ...change });
   print(options.json ? jsonText(answer) : `${answer.message ?? answer.level}\n`);
-  return EXIT.ok;
+  return codeOf(answer);
 }
 
 /** Makes the gateway read its config again. Resolves with 1 if it refuses the file. @throws {CliError} */
@@ -114,5 +114,10 @@ async function act(options: PrintOptions, call: AdminCall): Promise<number> {
   const target = await findGateway(options, process.cwd(), process.env);
   const answer = await askGateway(target, doneAnswer, call);
   print(options.json ? jsonText(answer) : `${oneLine(answer.message)}\n`);
-  return EXIT.ok;
+  return codeOf(answer);
+}
+
+/** Returns the exit code of a change, which has to hold at all replicas. */
+function codeOf({ unconfirmed }: { readonly unconfirmed?: readonly string[] | undefined }): number {
+  return unconfirmed === undefined ? EXIT.ok : EXIT.failed;
 }

@@ -3,7 +3,7 @@ import * as answers from '../../operator/admin/answers.ts';
 import { askGateway } from './admin-client.ts';
 import { EXIT } from './cli-error.ts';
 import { oneLine } from '../../peer-text.ts';
-import { countText, durationText, jsonText, print, table } from './output.ts';
+import { countText, durationText, jsonText, print, table, unansweredText } from './output.ts';
 import { type PrintOptions, upstreamTable } from './status.ts';
 import { findGateway, type RunningGateway } from './running-gateway.ts';
 import { endpointPath } from '../../endpoint-path.ts';
@@ -47,10 +47,29 @@ function titled(
   return `${table([headings, ...rows.map((row) => row.map(oneLine))])}${isCut ? CUT : ''}`;
 }
 
+/** A row of a list, with the name of its replica if there are several. */
+interface Placed {
+  readonly replica?: string | undefined;
+}
+
+/** Returns the items of all replicas as {@link titled} does, with a column for their replicas if there are several. */
+function placed<Item extends Placed>(
+  headings: readonly string[],
+  items: readonly Item[],
+  cellsOf: (item: Item) => readonly string[],
+  none: string,
+  { isCut, unanswered }: { readonly isCut?: boolean; readonly unanswered?: Parameters<typeof unansweredText>[0] },
+): string {
+  const hasSeveral = items.some(({ replica }) => replica !== undefined);
+  const rows = items.map((item) => [...cellsOf(item), ...(hasSeveral ? [item.replica ?? ''] : [])]);
+  const titles = hasSeveral ? [...headings, 'REPLICA'] : headings;
+  return `${titled(titles, rows, none, isCut)}${unansweredText(unanswered)}`;
+}
+
 const READERS: Readonly<Record<List, (target: RunningGateway, options: LsOptions) => Promise<Printed>>> = {
   upstreams: async (target) => {
     const answer = await askGateway(target, answers.upstreamsAnswer, { path: '/upstreams' });
-    return { answer, text: upstreamTable(answer.upstreams) };
+    return { answer, text: `${upstreamTable(answer.upstreams)}${unansweredText(answer.unanswered)}` };
   },
   items: async (target, { view, upstream, era }) => {
     const query = new URLSearchParams();
@@ -69,20 +88,24 @@ const READERS: Readonly<Record<List, (target: RunningGateway, options: LsOptions
   },
   clients: async (target) => {
     const answer = await askGateway(target, answers.clientsAnswer, { path: '/clients' });
-    const rows = answer.clients.map((one) => [
+    const headings = ['CLIENT', 'REVISION', 'AS', 'TIMES', 'LAST SEEN', 'DECLARES'];
+    const cellsOf = (one: (typeof answer.clients)[number]) => [
       `${one.name} ${one.version}`.trim(),
       one.revision,
       one.principal,
       String(one.connections),
       one.lastSeenAt,
       one.capabilities.join(', '),
-    ]);
-    const headings = ['CLIENT', 'REVISION', 'AS', 'TIMES', 'LAST SEEN', 'DECLARES'];
-    return { answer, text: titled(headings, rows, 'No client has connected since the start.') };
+    ];
+    return {
+      answer,
+      text: placed(headings, answer.clients, cellsOf, 'No client has connected since the start.', answer),
+    };
   },
   sessions: async (target) => {
     const answer = await askGateway(target, answers.sessionsAnswer, { path: '/sessions' });
-    const rows = answer.sessions.map((one) => [
+    const headings = ['ID', 'KIND', 'CLIENT', 'AS', 'ENDPOINT', 'IN FLIGHT', 'STREAMS', 'UPSTREAMS', 'IDLE'];
+    const cellsOf = (one: (typeof answer.sessions)[number]) => [
       one.id,
       one.kind,
       one.client ?? '',
@@ -92,28 +115,33 @@ const READERS: Readonly<Record<List, (target: RunningGateway, options: LsOptions
       countText(one.streams, 'stream'),
       one.upstreams.join(', '),
       durationText(one.idleSeconds),
-    ]);
-    const headings = ['ID', 'KIND', 'CLIENT', 'AS', 'ENDPOINT', 'IN FLIGHT', 'STREAMS', 'UPSTREAMS', 'IDLE'];
-    return { answer, text: titled(headings, rows, 'No session is in memory.', answer.isCut) };
+    ];
+    return { answer, text: placed(headings, answer.sessions, cellsOf, 'No session is in memory.', answer) };
   },
   streams: async (target) => {
     const answer = await askGateway(target, answers.streamsAnswer, { path: '/streams' });
-    const rows = answer.streams.map((one) => [one.session, one.kind, String(one.count), one.principal, one.view]);
     const headings = ['SESSION', 'KIND', 'COUNT', 'AS', 'ENDPOINT'];
-    return { answer, text: titled(headings, rows, 'No stream is open.', answer.isCut) };
+    const cellsOf = (one: (typeof answer.streams)[number]) => [
+      one.session,
+      one.kind,
+      String(one.count),
+      one.principal,
+      one.view,
+    ];
+    return { answer, text: placed(headings, answer.streams, cellsOf, 'No stream is open.', answer) };
   },
   calls: async (target) => {
     const answer = await askGateway(target, answers.callsAnswer, { path: '/calls' });
-    const rows = answer.calls.map((one) => [
+    const headings = ['STATE', 'CALL', 'UPSTREAM', 'AS', 'SESSION', 'FOR'];
+    const cellsOf = (one: (typeof answer.calls)[number]) => [
       one.state,
       one.tool ?? one.method,
       one.upstream ?? '',
       one.principal,
       one.session,
       durationText(one.seconds),
-    ]);
-    const headings = ['STATE', 'CALL', 'UPSTREAM', 'AS', 'SESSION', 'FOR'];
-    return { answer, text: titled(headings, rows, 'No request is in flight.', answer.isCut) };
+    ];
+    return { answer, text: placed(headings, answer.calls, cellsOf, 'No request is in flight.', answer) };
   },
   config: async (target) => {
     const answer = await askGateway(target, answers.configAnswer, { path: '/config' });

@@ -22,6 +22,12 @@ export function countText(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? '' : noun.endsWith('ss') ? 'es' : 's'}`;
 }
 
+/** Returns a line about the replicas whose part is missing in an answer; empty if there are none. */
+export function unansweredText(silent: readonly { readonly replica: string; readonly why: string }[] = []): string {
+  if (silent.length === 0) return '';
+  return `Replicas that have not answered: ${silent.map(({ replica, why }) => `${replica} (${why})`).join(', ')}\n`;
+}
+
 /** Returns a value as JSON for machines. */
 export function jsonText(value: unknown): string {
   return `${JSON.stringify(value, undefined, 2)}\n`;

@@ -4,7 +4,7 @@ import { statusAnswer, type StatusAnswer, type UpstreamAnswer, upstreamsAnswer }
 import { askGateway } from './admin-client.ts';
 import { EXIT } from './cli-error.ts';
 import { oneLine } from '../../peer-text.ts';
-import { countText, durationText, jsonText, megabytes, print, table } from './output.ts';
+import { countText, durationText, jsonText, megabytes, print, table, unansweredText } from './output.ts';
 import { findGateway, type TargetOptions } from './running-gateway.ts';
 
 /** The options of commands that print an answer. */
@@ -42,8 +42,22 @@ function statusText(state: StatusAnswer, upstreams: readonly UpstreamAnswer[], n
         `${countText(parkedCalls, 'call')} waiting for clients`,
       ].join(', '),
     ],
+    ...replicaRows(state),
   ];
-  return `${table(rows)}\n${upstreamTable(upstreams)}`;
+  return `${table(rows)}${unansweredText(state.unanswered)}\n${upstreamTable(upstreams)}`;
+}
+
+/** Returns the replicas that have answered, if there are several. */
+function replicaRows({ replicas = [], config, version }: StatusAnswer): readonly (readonly string[])[] {
+  return replicas.map((one, index) => {
+    const notes = [
+      one.isReady ? 'ready' : `not ready: ${one.reasons.join('; ')}`,
+      ...(one.isAsked ? ['this one was asked'] : []),
+      ...(one.version === version ? [] : [`version ${one.version}`]),
+      ...(one.configHash === config.hash ? [] : [`config ${one.configHash}`]),
+    ];
+    return [index === 0 ? 'Replicas' : '', oneLine(`${one.replica}: ${notes.join(', ')}`)];
+  });
 }
 
 /** Returns what the file on disk has that does not run. */
@@ -57,6 +71,23 @@ function configRows({ file, lastGoodAt, rejected, atRestart }: StatusAnswer['con
       ? []
       : [['', `${countText(atRestart.length, 'changed setting')} for the next start: ${COMMAND} config diff`]]),
   ];
+}
+
+const TROUBLES: ReadonlySet<UpstreamAnswer['state']> = new Set([
+  'degraded',
+  'needs-authorization',
+  'failed',
+  'stopped',
+]);
+
+/** Returns the states of an upstream at replicas where clients have less of it than elsewhere. One that was not used yet has no trouble. */
+function replicaNotes({ replicas = [], isDisabled: isAny }: UpstreamAnswer): readonly string[] {
+  return replicas
+    .filter(({ state, isDisabled }) => TROUBLES.has(state) || isDisabled !== isAny)
+    .map(({ replica, state, reason, isDisabled }) => {
+      const why = reason === undefined ? '' : ` (${reason})`;
+      return `at ${replica}: ${isDisabled ? 'disabled' : state}${why}`;
+    });
 }
 
 const SHOWN_DIFFERENCES = 5;
@@ -100,7 +131,7 @@ export function upstreamTable(upstreams: readonly UpstreamAnswer[]): string {
   const lines = table(rows).split('\n');
   return upstreams
     .map((one, index) => {
-      const notes = [one.reason, one.nextStep, ...gapNotes(one), ...lockNotes(one)]
+      const notes = [one.reason, one.nextStep, ...replicaNotes(one), ...gapNotes(one), ...lockNotes(one)]
         .filter((note) => note !== undefined)
         .map((note) => `    ${oneLine(note)}\n`);
       return `${lines[index] ?? ''}\n${notes.join('')}`;

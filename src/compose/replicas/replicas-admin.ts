@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import type { LogLevel } from '../../config/config.ts';
+import type { LimitName } from '../../limits.ts';
 import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
 import * as answers from '../../operator/admin/answers.ts';
-import { type OperatorHandler, OTHER_VERSION, STARTS } from '../../replicas/operator-question.ts';
+import { type OperatorHandler, OTHER_VERSION, STARTS, TOO_LARGE } from '../../replicas/operator-question.ts';
 import type { Colleague } from '../../replicas/replica-owners.ts';
 import { method, NOTHING, type PipeMethod, ServedMethods } from '../../store/piped/pipe-calls.ts';
 import { MAX_ITEMS } from '../admin/admin-clients.ts';
@@ -44,6 +45,7 @@ export interface ReplicasAdminParts {
   readonly hasUpstream: (id: string) => boolean;
   /** Records an operation for which another replica was asked. */
   readonly onOperation: (operator: string, operation: string, target: string | undefined, through: string) => void;
+  readonly onLimit: (limit: LimitName) => void;
 }
 
 interface Silent {
@@ -135,6 +137,7 @@ export class ReplicasAdmin {
     const ask = async ({ name: replica, ask: send }: Colleague): Promise<void> => {
       const answer = await send(operator, name, args, limitMs);
       if ('why' in answer) {
+        if (answer.why === TOO_LARGE) this.#parts.onLimit('replicaAnswerBytes');
         silent.push({ replica, why: answer.why });
         return;
       }

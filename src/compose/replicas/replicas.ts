@@ -183,6 +183,7 @@ export async function openReplicas(
           onOperation(operator, operation, target);
           log.info({ operator, operation, target, through }, 'operator request');
         },
+        onLimit,
       });
       const handle = all.handler();
       const onFailed = (thrown: unknown) => log.error({ err: thrown }, 'operator request of another replica failed');
