@@ -40,7 +40,7 @@ export class ReplicaOwners implements Owners {
   /** Keys of connections, which are looked up at each request. */
   readonly #connectionKeys = new WeakMap<ConnectionRef, PlacementKey>();
   /** Called when this process has joined again, after its lease has lapsed. */
-  onRejoined: () => void = () => undefined;
+  onRejoined: () => unknown = () => undefined;
   #isLeaving = false;
   #lastSuccessor = 0;
 

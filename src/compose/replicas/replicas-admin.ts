@@ -9,7 +9,7 @@ import { method, NOTHING, type PipeMethod, ServedMethods } from '../../store/pip
 import { MAX_ITEMS } from '../admin/admin-clients.ts';
 import { ADMIN, type Answered, answered, OPERATOR_CALL_MS, outcomeOf, serveReads } from '../admin/admin-methods.ts';
 import { mergedStatus, mergedUpstreams } from '../admin/merged-answers.ts';
-import { changesRecord, type OperatorChanges } from './operator-changes.ts';
+import { changesRecord, type LatestChanges } from './latest-changes.ts';
 
 /** The longest time that an answer waits for another replica. */
 const READ_MS = 2_000;
@@ -41,7 +41,7 @@ export interface ReplicasAdminParts {
   readonly name: string;
   /** Returns the other replicas. */
   readonly colleagues: () => Promise<readonly Colleague[]>;
-  readonly changes: OperatorChanges;
+  readonly changes: LatestChanges;
   readonly hasUpstream: (id: string) => boolean;
   /** Records an operation for which another replica was asked. */
   readonly onOperation: (operator: string, operation: string, target: string | undefined, through: string) => void;

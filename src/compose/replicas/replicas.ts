@@ -35,7 +35,7 @@ import type { SharedCounters } from '../../store/shared-counters.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { Core } from '../core/core.ts';
 import { joinProcesses } from './join-processes.ts';
-import { OperatorChanges } from './operator-changes.ts';
+import { LatestChanges } from './latest-changes.ts';
 import { ReplicasAdmin } from './replicas-admin.ts';
 import { type RingCallbacks, RingWatch } from './ring-watch.ts';
 
@@ -172,7 +172,7 @@ export async function openReplicas(
     address,
     apiKeys,
     answerForAll: async ({ own, core, onOperation }) => {
-      const changes = new OperatorChanges(core, log);
+      const changes = new LatestChanges(core, log);
       const all = new ReplicasAdmin({
         own,
         name: address,
@@ -189,8 +189,9 @@ export async function openReplicas(
       const onFailed = (thrown: unknown) => log.error({ err: thrown }, 'operator request of another replica failed');
       // Before the others are asked: what an operator changes after that comes by itself.
       setOperatorHandler((exchange, head) => answerQuestion(exchange, head, handle, onFailed));
-      owners.onRejoined = () => void all.catchUp();
-      await all.catchUp();
+      const catchUp = () => all.catchUp();
+      owners.onRejoined = catchUp;
+      await catchUp();
       return all.port;
     },
     serve: (front, endpoints, bodyBytes, callbacks) => {

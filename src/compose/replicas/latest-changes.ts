@@ -27,7 +27,7 @@ const LOG_LEVEL = '';
  * What operators have changed at this replica or through it, for replicas that join later. Of two changes of one thing the later one holds, so that
  * all replicas agree whatever order they hear of them in.
  */
-export class OperatorChanges {
+export class LatestChanges {
   readonly #core: Pick<Core, 'upstreams' | 'upstreamChanges'>;
   readonly #log: Logger;
   /** The times of the latest changes, by id of the upstream. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { OperatorChanges } from '../../../src/compose/replicas/operator-changes.ts';
+import { LatestChanges } from '../../../src/compose/replicas/latest-changes.ts';
 import { createLogger, setLogLevel } from '../../../src/telemetry/log.ts';
 import { testCore } from '../../support/core.ts';
 import { memoryUpstream } from '../../support/memory-upstream.ts';
@@ -11,7 +11,7 @@ const OPTIONS = { timeout: 120_000 };
 async function openReplica() {
   const gateway = await testCore({ a: { memory: memoryUpstream({}) }, b: { memory: memoryUpstream({}) } });
   const log = createLogger('info', { write: () => undefined });
-  const changes = new OperatorChanges(gateway.core, log);
+  const changes = new LatestChanges(gateway.core, log);
   const { upstreamChanges } = gateway.core;
   return {
     changes,
