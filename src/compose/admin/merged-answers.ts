@@ -1,4 +1,10 @@
-import type { StatusAnswer, UpstreamAnswer } from '../../operator/admin/answers.ts';
+import type {
+  ClientsAnswer,
+  SessionsAnswer,
+  StatusAnswer,
+  StreamsAnswer,
+  UpstreamAnswer,
+} from '../../operator/admin/answers.ts';
 import { UPSTREAM_STATES } from '../../operator/status.ts';
 
 /** Returns the status of several processes as one. Whatever cannot be added up is that of the first. */
@@ -21,12 +27,65 @@ export function mergedStatus(first: StatusAnswer, others: readonly StatusAnswer[
 
 /** Returns the upstreams of several processes, each of them once. */
 export function mergedUpstreams(lists: readonly (readonly UpstreamAnswer[])[]): readonly UpstreamAnswer[] {
-  const byId = new Map<string, UpstreamAnswer>();
-  for (const upstream of lists.flat()) {
-    const known = byId.get(upstream.id);
-    byId.set(upstream.id, known === undefined ? upstream : mergedUpstream(known, upstream));
+  return mergedBy(lists.flat(), ({ id }) => id, mergedUpstream);
+}
+
+type Client = ClientsAnswer['clients'][number];
+type Session = SessionsAnswer['sessions'][number];
+type Stream = StreamsAnswer['streams'][number];
+
+/** Returns the clients of several processes, each of them once, the latest first. */
+export function mergedClients(clients: readonly Client[]): Client[] {
+  const keyOf = ({ name, version, revision, era, capabilities, principal }: Client) =>
+    JSON.stringify([name, version, revision, era, capabilities, principal]);
+  const merged = mergedBy(clients, keyOf, (a, b) => ({
+    ...a,
+    connections: a.connections + b.connections,
+    firstSeenAt: a.firstSeenAt < b.firstSeenAt ? a.firstSeenAt : b.firstSeenAt,
+    lastSeenAt: a.lastSeenAt > b.lastSeenAt ? a.lastSeenAt : b.lastSeenAt,
+  }));
+  return merged.toSorted((a, b) => b.lastSeenAt.localeCompare(a.lastSeenAt));
+}
+
+/** Returns the sessions and groups of several processes. A group of clients may be at all of them, and is listed once. */
+export function mergedSessions(sessions: readonly Session[]): Session[] {
+  return mergedBy(
+    sessions,
+    ({ id }) => id,
+    (a, b) => ({
+      ...a,
+      client: a.client ?? b.client,
+      requestsInFlight: a.requestsInFlight + b.requestsInFlight,
+      streams: a.streams + b.streams,
+      subscriptions: a.subscriptions + b.subscriptions,
+      upstreams: [...new Set([...a.upstreams, ...b.upstreams])],
+      idleSeconds: Math.min(a.idleSeconds, b.idleSeconds),
+    }),
+  );
+}
+
+/** Returns the streams of several processes, those of one session or group once. */
+export function mergedStreams(streams: readonly Stream[]): Stream[] {
+  return mergedBy(
+    streams,
+    ({ session }) => session,
+    (a, b) => ({ ...a, count: a.count + b.count }),
+  );
+}
+
+/** Returns the items, of those with one key their sum. */
+function mergedBy<Item>(
+  items: readonly Item[],
+  keyOf: (item: Item) => string,
+  sumOf: (a: Item, b: Item) => Item,
+): Item[] {
+  const byKey = new Map<string, Item>();
+  for (const item of items) {
+    const key = keyOf(item);
+    const known = byKey.get(key);
+    byKey.set(key, known === undefined ? item : sumOf(known, item));
   }
-  return [...byId.values()];
+  return [...byKey.values()];
 }
 
 /** Returns the state of an upstream at the process where it is most useful, with the connections of both. */

@@ -4,25 +4,34 @@ import type { DoneAnswer, StatusAnswer, UpstreamsAnswer } from '../../operator/a
 import type { PipeMethod } from '../../store/piped/pipe-calls.ts';
 import { disabledReason } from '../reload/upstream-changes.ts';
 import { ADMIN, type Answered, OPERATOR_CALL_MS } from '../admin/admin-methods.ts';
-import { mergedStatus, mergedUpstreams } from '../admin/merged-answers.ts';
+import {
+  mergedClients,
+  mergedSessions,
+  mergedStatus,
+  mergedStreams,
+  mergedUpstreams,
+} from '../admin/merged-answers.ts';
 import type { OperatorChanges } from './methods.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
 /** The operations of the port that workers answer. The others are those of the parent. */
 export type WorkerAnswers = Pick<AdminPort, keyof typeof ADMIN>;
 
+/** The part of a worker that answers operators. */
+type AskedWorker = Pick<WorkerProcess, 'call' | 'given'>;
+
 /** Asks the workers, and makes one answer of theirs. Changes go to all of them, and the first refusal is reported. */
 export class MergedAdmin implements WorkerAnswers {
-  readonly #workers: () => readonly WorkerProcess[];
+  readonly #workers: () => readonly AskedWorker[];
   readonly #disabled = new Map<string, string>();
 
-  constructor(workers: () => readonly WorkerProcess[]) {
+  constructor(workers: () => readonly AskedWorker[]) {
     this.#workers = workers;
   }
 
   /** Asks one worker. @throws {AdminError} */
   async #ask<Args, Value>(
-    worker: WorkerProcess,
+    worker: AskedWorker,
     method: PipeMethod<Args, Answered<Value>>,
     args: Args,
     callMs?: number,
@@ -72,18 +81,19 @@ export class MergedAdmin implements WorkerAnswers {
 
   async clients() {
     const answers = await this.#askAll(ADMIN.clients, undefined);
-    const clients = answers.flatMap((each) => each.clients);
-    return { clients: clients.toSorted((a, b) => b.lastSeenAt.localeCompare(a.lastSeenAt)) };
+    return { clients: mergedClients(answers.flatMap(({ clients }) => clients)) };
   }
 
   async sessions() {
     const answers = await this.#askAll(ADMIN.sessions, undefined);
-    return { sessions: answers.flatMap(({ sessions }) => sessions), isCut: answers.some(({ isCut }) => isCut) };
+    const sessions = mergedSessions(answers.flatMap((each) => each.sessions));
+    return { sessions, isCut: answers.some(({ isCut }) => isCut) };
   }
 
   async streams() {
     const answers = await this.#askAll(ADMIN.streams, undefined);
-    return { streams: answers.flatMap(({ streams }) => streams), isCut: answers.some(({ isCut }) => isCut) };
+    const streams = mergedStreams(answers.flatMap((each) => each.streams));
+    return { streams, isCut: answers.some(({ isCut }) => isCut) };
   }
 
   async calls() {
@@ -103,7 +113,7 @@ export class MergedAdmin implements WorkerAnswers {
   }
 
   /** Tells a worker what operators have changed while it has started. Never rejects. */
-  async bringUpToDate(worker: WorkerProcess, { disabled, logLevel }: OperatorChanges): Promise<void> {
+  async bringUpToDate(worker: AskedWorker, { disabled, logLevel }: OperatorChanges): Promise<void> {
     const given = worker.given;
     if (given === undefined) return;
     const at = (id: string) => ({ id, drainMs: 0 });

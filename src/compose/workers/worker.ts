@@ -1,5 +1,4 @@
 import { messageOf } from '../../thrown.ts';
-import type { AdminPort } from '../../operator/admin/admin-port.ts';
 import { ConfigError } from '../../config/document/problem.ts';
 import type { Loaded } from '../../config/load.ts';
 import { StartError } from '../../errors.ts';
@@ -7,8 +6,8 @@ import { processPipe } from '../../store/piped/pipe.ts';
 import { PipeCalls } from '../../store/piped/pipe-calls.ts';
 import { createLogger } from '../../telemetry/log.ts';
 import { serve } from '../serve.ts';
-import { ADMIN, OPERATOR_CALL_MS, outcomeOf, serveReads } from '../admin/admin-methods.ts';
 import { PARENT, WORKER, type WorkerSetup } from './methods.ts';
+import { serveAdmin } from './worker-admin.ts';
 
 /**
  * Serves clients as one of the workers of the process that has started this one, until that process asks to stop or ends. Resolves when the pipe to it is closed.
@@ -63,24 +62,4 @@ export async function runWorker(): Promise<void> {
 function loadedOf({ config }: WorkerSetup): Loaded {
   const none = { warnings: [], problems: [], disabled: [], settings: () => [], copy: undefined };
   return { config, ...none, files: new Map(), lockFile: '' };
-}
-
-/** Answers the operations of operators that reach the parent. */
-function serveAdmin(calls: PipeCalls, port: AdminPort): void {
-  serveReads(calls, port);
-  calls.serve(ADMIN.catalog, (query) => outcomeOf(() => port.catalog(query)));
-  calls.serve(ADMIN.explain, (request) => outcomeOf(() => port.explain(request)));
-  calls.serve(ADMIN.restartUpstream, ({ id, drainMs }) => outcomeOf(() => port.restartUpstream(id, drainMs)));
-  calls.serve(ADMIN.disableUpstream, ({ id, drainMs }) => outcomeOf(() => port.disableUpstream(id, drainMs)));
-  calls.serve(ADMIN.endSession, (digest) => outcomeOf(() => port.endSession(digest)));
-  calls.serve(ADMIN.rotateKeys, (graceMs) => outcomeOf(() => port.rotateKeys(graceMs)));
-  calls.serve(ADMIN.setLogLevel, (level) =>
-    outcomeOf(async () => {
-      await port.setLogLevel(level);
-      return true;
-    }),
-  );
-  calls.serve(ADMIN.callTool, ({ operator, call }) =>
-    outcomeOf(() => port.callTool(operator, call, AbortSignal.timeout(OPERATOR_CALL_MS))),
-  );
 }

@@ -1,0 +1,23 @@
+import type { AdminPort } from '../../operator/admin/admin-port.ts';
+import type { PipeCalls } from '../../store/piped/pipe-calls.ts';
+import { ADMIN, OPERATOR_CALL_MS, outcomeOf, serveReads } from '../admin/admin-methods.ts';
+
+/** Answers the operations of operators that reach the parent. */
+export function serveAdmin(calls: Pick<PipeCalls, 'serve'>, port: AdminPort): void {
+  serveReads(calls, port);
+  calls.serve(ADMIN.catalog, (query) => outcomeOf(() => port.catalog(query)));
+  calls.serve(ADMIN.explain, (request) => outcomeOf(() => port.explain(request)));
+  calls.serve(ADMIN.restartUpstream, ({ id, drainMs }) => outcomeOf(() => port.restartUpstream(id, drainMs)));
+  calls.serve(ADMIN.disableUpstream, ({ id, drainMs }) => outcomeOf(() => port.disableUpstream(id, drainMs)));
+  calls.serve(ADMIN.endSession, (digest) => outcomeOf(() => port.endSession(digest)));
+  calls.serve(ADMIN.rotateKeys, (graceMs) => outcomeOf(() => port.rotateKeys(graceMs)));
+  calls.serve(ADMIN.setLogLevel, (level) =>
+    outcomeOf(async () => {
+      await port.setLogLevel(level);
+      return true;
+    }),
+  );
+  calls.serve(ADMIN.callTool, ({ operator, call }) =>
+    outcomeOf(() => port.callTool(operator, call, AbortSignal.timeout(OPERATOR_CALL_MS))),
+  );
+}
