@@ -35,9 +35,11 @@ export const ADMIN = {
   setLogLevel: method('admin.setLogLevel', answers.logLevelAnswer.shape.level, answered(z.boolean())),
   callTool: method(
     'admin.callTool',
-    z.object({ operator: TEXT, call: ours<OperatorCall>() }),
+    z.object({ id: TEXT, operator: TEXT, call: ours<OperatorCall>() }),
     answered(answers.toolCallAnswer),
   ),
+  /** Ends the call of a tool with this id, because its operator has left. */
+  endCall: method('admin.endCall', TEXT, NOTHING),
 } as const;
 
 /** Carries out an operation for another process. */

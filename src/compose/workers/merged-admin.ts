@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { GatewayError } from '../../errors.ts';
 import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
 import type { DoneAnswer, StatusAnswer, UpstreamsAnswer } from '../../operator/admin/answers.ts';
@@ -15,7 +16,7 @@ import type { OperatorChanges } from './methods.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
 /** The operations of the port that workers answer. The others are those of the parent. */
-export type WorkerAnswers = Pick<AdminPort, keyof typeof ADMIN>;
+export type WorkerAnswers = Pick<AdminPort, Exclude<keyof typeof ADMIN, 'endCall'>>;
 
 /** The part of a worker that answers operators. */
 type AskedWorker = Pick<WorkerProcess, 'call' | 'given'>;
@@ -53,11 +54,16 @@ export class MergedAdmin implements WorkerAnswers {
     return answers.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
   }
 
-  /** Asks the first worker. */
-  async #askFirst<Args, Value>(method: PipeMethod<Args, Answered<Value>>, args: Args, callMs?: number): Promise<Value> {
+  /** The first worker. @throws {AdminError} if none runs. */
+  get #first(): AskedWorker {
     const [worker] = this.#workers();
     if (worker === undefined) throw new AdminError('internal-error', 'No worker runs at the moment. Try again.');
-    return await this.#ask(worker, method, args, callMs);
+    return worker;
+  }
+
+  /** Asks the first worker. */
+  async #askFirst<Args, Value>(method: PipeMethod<Args, Answered<Value>>, args: Args, callMs?: number): Promise<Value> {
+    return await this.#ask(this.#first, method, args, callMs);
   }
 
   async status(): Promise<StatusAnswer> {
@@ -170,7 +176,17 @@ export class MergedAdmin implements WorkerAnswers {
     return [];
   }
 
-  async callTool(operator: string, call: Parameters<AdminPort['callTool']>[1]) {
-    return await this.#askFirst(ADMIN.callTool, { operator, call }, OPERATOR_CALL_MS);
+  async callTool(operator: string, call: Parameters<AdminPort['callTool']>[1], signal: AbortSignal) {
+    const id = randomUUID();
+    const worker = this.#first;
+    const end = (): void => void worker.call(ADMIN.endCall, id).catch(() => undefined);
+    const called = this.#ask(worker, ADMIN.callTool, { id, operator, call }, OPERATOR_CALL_MS);
+    signal.addEventListener('abort', end, { once: true });
+    if (signal.aborted) end();
+    try {
+      return await called;
+    } finally {
+      signal.removeEventListener('abort', end);
+    }
   }
 }

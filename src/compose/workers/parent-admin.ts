@@ -52,7 +52,7 @@ export function parentAdmin(parts: ParentAdminParts): AdminPort {
       setLogLevel(log, level);
       return workers.setLogLevel(level);
     },
-    callTool: (operator, call) => workers.callTool(operator, call),
+    callTool: (operator, call, signal) => workers.callTool(operator, call, signal),
     ...processControls(parts),
   };
 }

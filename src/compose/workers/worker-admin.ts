@@ -17,7 +17,23 @@ export function serveAdmin(calls: Pick<PipeCalls, 'serve'>, port: AdminPort): vo
       return true;
     }),
   );
-  calls.serve(ADMIN.callTool, ({ operator, call }) =>
-    outcomeOf(() => port.callTool(operator, call, AbortSignal.timeout(OPERATOR_CALL_MS))),
+  serveCalls(calls, port);
+}
+
+/** Makes calls of tools for operators, which end when the operator leaves. */
+export function serveCalls(calls: Pick<PipeCalls, 'serve'>, port: Pick<AdminPort, 'callTool'>): void {
+  const running = new Map<string, AbortController>();
+  calls.serve(ADMIN.callTool, ({ id, operator, call }) =>
+    outcomeOf(async () => {
+      const leaving = new AbortController();
+      running.set(id, leaving);
+      try {
+        const signal = AbortSignal.any([leaving.signal, AbortSignal.timeout(OPERATOR_CALL_MS)]);
+        return await port.callTool(operator, call, signal);
+      } finally {
+        running.delete(id);
+      }
+    }),
   );
+  calls.serve(ADMIN.endCall, async (id) => running.get(id)?.abort());
 }

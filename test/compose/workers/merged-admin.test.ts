@@ -2,7 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ADMIN } from '../../../src/compose/admin/admin-methods.ts';
 import { MergedAdmin } from '../../../src/compose/workers/merged-admin.ts';
-import type { ClientsAnswer, SessionsAnswer } from '../../../src/operator/admin/answers.ts';
+import { serveCalls } from '../../../src/compose/workers/worker-admin.ts';
+import type { OperatorCall } from '../../../src/operator/admin/admin-port.ts';
+import type { ClientsAnswer, SessionsAnswer, ToolCallAnswer } from '../../../src/operator/admin/answers.ts';
 import type { PipeCalls } from '../../../src/store/piped/pipe-calls.ts';
 import { pipePair } from '../../store/piped/pipe-pair.ts';
 
@@ -49,6 +51,29 @@ const GROUP: Session = {
   upstreams: ['a'],
   idleSeconds: 5,
 };
+
+test('a call ends at its worker when the operator leaves', OPTIONS, async () => {
+  const { one, other } = pipePair();
+  const begun = Promise.withResolvers<AbortSignal>();
+  const port = {
+    callTool: (_operator: string, _call: OperatorCall, signal: AbortSignal) => {
+      begun.resolve(signal);
+      return new Promise<ToolCallAnswer>((resolve) => {
+        signal.addEventListener('abort', () => resolve({ as: 'operator ops', outcome: 'error', seconds: 0 }));
+      });
+    },
+  };
+  serveCalls(one, port);
+  const call: PipeCalls['call'] = (method, args, callMs) => other.call(method, args, callMs);
+  const admin = new MergedAdmin(() => [{ call, given: undefined }]);
+  const leaving = new AbortController();
+  const called = admin.callTool('ops', { tool: 'slow', arguments: {}, view: '' }, leaving.signal);
+  const signal = await begun.promise;
+  assert.equal(signal.aborted, false);
+  leaving.abort();
+  assert.equal((await called).outcome, 'error');
+  assert.equal(signal.aborted, true);
+});
 
 test('a client of several workers is listed once', OPTIONS, async () => {
   const { workers, admin } = twoWorkers();
