@@ -124,5 +124,7 @@ export class InternalServer {
 
 /** Status of a request for another member. */
 export const MISDIRECTED = 421;
+/** Status of a request to a member that is not ready for it yet. */
+export const NOT_SERVING = 503;
 /** Status of a request of another version. */
 export const UNREADABLE = 400;

@@ -5,7 +5,7 @@ import { isOperator } from '../policy/principal.ts';
 import type { ForwardedHead } from './forwarded-head.ts';
 import type { ForwardedResponseHead } from './frames.ts';
 import type { ServedExchange } from './incoming-channel.ts';
-import { UNREADABLE } from './internal-server.ts';
+import { MISDIRECTED, NOT_SERVING, UNREADABLE } from './internal-server.ts';
 import type { ChannelExchange, ExchangeHandler } from './outgoing-channel.ts';
 
 /** The time in which another replica shows that it is alive. */
@@ -78,7 +78,7 @@ export class OperatorQuestion implements ExchangeHandler {
   }
 
   onRefused(status: number): void {
-    this.end({ why: status === UNREADABLE ? OTHER_VERSION : STARTS });
+    this.end({ why: REFUSALS.get(status) ?? 'it refuses questions at the moment' });
   }
 
   onBroken(): void {
@@ -95,8 +95,14 @@ export const NOT_REACHED = 'it cannot be reached';
 export const TOO_LARGE = 'its answer is too large';
 export const OTHER_VERSION = 'it has another version';
 /** The reason of one that asks the others itself for the changes of operators, before it serves clients. */
-export const STARTS = 'it starts or ends';
+export const STARTS = 'it is starting';
 const SILENT = 'it does not answer';
+
+const REFUSALS: ReadonlyMap<number, string> = new Map([
+  [UNREADABLE, OTHER_VERSION],
+  [NOT_SERVING, STARTS],
+  [MISDIRECTED, 'it has joined again at this moment'],
+]);
 
 const ANSWERED = 200;
 const FAILED = 500;

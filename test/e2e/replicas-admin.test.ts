@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { z } from 'zod';
 import { initialize, post, rpc } from '../downstream/client.ts';
+import { freePort } from '../support/free-port.ts';
 import { type GatewayFile, type RunningGateway, startGateway } from '../support/gateway.ts';
 import { modernPost } from '../support/modern-wire.ts';
 import { runCli } from '../support/cli.ts';
@@ -33,11 +34,11 @@ after(async () => {
   await redis[Symbol.asyncDispose]();
 });
 
-/** Starts replicas of a gateway of its own, and waits until all know each other. */
-async function start(prefix: string, count: number): Promise<readonly RunningGateway[]> {
+/** Starts replicas of the gateway with this prefix. @param own settings of `gateway.redis`. */
+async function start(prefix: string, count: number, own: object = {}): Promise<readonly RunningGateway[]> {
   const file: GatewayFile = {
     mcpServers: { pid: PID, other: PID },
-    gateway: { redis: { ...settings, prefix } },
+    gateway: { redis: { ...settings, prefix, ...own } },
   };
   const replicas = await Promise.all(Array.from({ length: count }, () => startGateway(file)));
   started.push(...replicas);
@@ -148,14 +149,19 @@ test('a replica that is stopped is named, and hears of a change when it goes on'
   const name = before.replicas?.find(({ isAsked }) => !isAsked)?.replica;
   b.pause();
   const beganMs = performance.now();
-  const status = STATUS.parse((await admin(a, '/status')).answer);
+  // At once, before the lease of the other one lapses.
+  const [asked, told] = await Promise.all([
+    admin(a, '/status'),
+    admin(a, '/upstreams/pid/disable', 'POST', { drainSeconds: 0 }),
+  ]);
+  const status = STATUS.parse(asked.answer);
   assert.ok(performance.now() - beganMs < 4_000, 'the answer does not wait for the lease'); // subject
   assert.deepEqual(
     status.unanswered?.map(({ replica }) => replica),
     [name],
   );
   assert.equal(status.sessions, 0);
-  const done = DONE.parse((await admin(a, '/upstreams/pid/disable', 'POST', { drainSeconds: 0 })).answer);
+  const done = DONE.parse(told.answer);
   assert.deepEqual(done.unconfirmed, [name]);
   assert.ok(done.message.includes(`${name} (`), done.message);
   // Its lease lapses, so that it joins again when it goes on.
@@ -177,10 +183,10 @@ test('the command line shows the replicas, and those that have not answered', OP
   );
   assert.match((await on('ls', 'sessions')).stdout, /REPLICA\n.* 127\.0\.0\.1:\d+$/m);
   assert.equal((await on('log-level', 'debug')).code, 0);
-  b.pause();
+  // One whose address leads nowhere stays a member.
+  await start('cli', 1, { advertise: `127.0.0.1:${await freePort()}` });
   assert.match((await on('ls', 'sessions')).stdout, /^Replicas that have not answered: 127\.0\.0\.1:\d+ \(it /m);
   const { code, stdout: told } = await on('log-level', 'info');
-  b.resume();
   assert.equal(code, 1);
   assert.match(told, /Replicas that have not confirmed it: 127\.0\.0\.1:\d+/);
 });

@@ -1,4 +1,4 @@
-import { escapeUnseen } from '../../peer-text.ts';
+import { escapeUnseen, oneLine } from '../../peer-text.ts';
 
 /** Returns rows as columns that are as wide as their longest cell, without trailing spaces. */
 export function table(rows: readonly (readonly string[])[]): string {
@@ -25,7 +25,8 @@ export function countText(count: number, noun: string): string {
 /** Returns a line about the replicas whose part is missing in an answer; empty if there are none. */
 export function unansweredText(silent: readonly { readonly replica: string; readonly why: string }[] = []): string {
   if (silent.length === 0) return '';
-  return `Replicas that have not answered: ${silent.map(({ replica, why }) => `${replica} (${why})`).join(', ')}\n`;
+  const names = silent.map(({ replica, why }) => oneLine(`${replica} (${why})`));
+  return `Replicas that have not answered: ${names.join(', ')}\n`;
 }
 
 /** Returns a value as JSON for machines. */

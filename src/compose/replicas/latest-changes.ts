@@ -20,6 +20,9 @@ export const changesRecord = z.object({
 /** What operators have changed, with the times of the changes. */
 type ChangesRecord = z.output<typeof changesRecord>;
 
+/** The part of a core that operators change. */
+export type ChangedCore = Pick<Core, 'upstreams' | 'upstreamChanges' | 'startUpstream'>;
+
 /** The key of the log level among the changes. No id of an upstream is empty. */
 const LOG_LEVEL = '';
 
@@ -28,14 +31,14 @@ const LOG_LEVEL = '';
  * all replicas agree whatever order they hear of them in.
  */
 export class LatestChanges {
-  readonly #core: Pick<Core, 'upstreams' | 'upstreamChanges'>;
+  readonly #core: ChangedCore;
   readonly #log: Logger;
   /** The times of the latest changes, by id of the upstream. */
   readonly #times = new Map<string, number>();
   #level: LogLevel | undefined;
   #latest = 0;
 
-  constructor(core: Pick<Core, 'upstreams' | 'upstreamChanges'>, log: Logger) {
+  constructor(core: ChangedCore, log: Logger) {
     this.#core = core;
     this.#log = log;
   }
@@ -91,7 +94,11 @@ export class LatestChanges {
         { upstream: id, isDisabled: !isDisabled },
         'change of an operator taken over from another replica',
       );
-      void (reason === undefined ? upstreamChanges.restart(id, 0) : upstreamChanges.disable(id, reason, 0));
+      if (reason !== undefined) void upstreamChanges.disable(id, reason, 0);
+      else {
+        void upstreamChanges.restart(id, 0);
+        void this.#core.startUpstream(id);
+      }
     }
     for (const { logLevel } of records) {
       if (logLevel !== undefined && this.noteLogLevel(logLevel.level, logLevel.at))

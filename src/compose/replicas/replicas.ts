@@ -33,9 +33,8 @@ import { RedisTaskStore } from '../../store/redis/task-store.ts';
 import type { RateTable } from '../../store/rate-table.ts';
 import type { SharedCounters } from '../../store/shared-counters.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
-import type { Core } from '../core/core.ts';
 import { joinProcesses } from './join-processes.ts';
-import { LatestChanges } from './latest-changes.ts';
+import { type ChangedCore, LatestChanges } from './latest-changes.ts';
 import { ReplicasAdmin } from './replicas-admin.ts';
 import { type RingCallbacks, RingWatch } from './ring-watch.ts';
 
@@ -47,7 +46,7 @@ const COUNTER_LEASE_MS = 30_000;
 /** The parts of this replica that operators of all replicas see and change. */
 export interface AnswerForAllParts {
   readonly own: AdminPort;
-  readonly core: Pick<Core, 'upstreams' | 'upstreamChanges'>;
+  readonly core: ChangedCore;
   /** Records an operation. @param target what it changes, if that has an id. */
   readonly onOperation: (operator: string, operation: string, target: string | undefined) => void;
 }
