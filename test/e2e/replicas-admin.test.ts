@@ -10,6 +10,7 @@ import { freePort } from '../support/free-port.ts';
 import { type GatewayFile, type RunningGateway, startGateway } from '../support/gateway.ts';
 import { modernPost } from '../support/modern-wire.ts';
 import { runCli } from '../support/cli.ts';
+import { NO_HISTORY, OlderVersion } from '../support/older-version.ts';
 import { RedisServer } from '../support/redis.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
@@ -34,13 +35,18 @@ after(async () => {
   await redis[Symbol.asyncDispose]();
 });
 
-/** Starts replicas of the gateway with this prefix. @param own settings of `gateway.redis`. */
-async function start(prefix: string, count: number, own: object = {}): Promise<readonly RunningGateway[]> {
+/** Starts replicas of the gateway with this prefix. @param own settings of `gateway.redis`. @param program their `main.ts`; default: that of this tree. */
+async function start(
+  prefix: string,
+  count: number,
+  own: object = {},
+  program?: string,
+): Promise<readonly RunningGateway[]> {
   const file: GatewayFile = {
     mcpServers: { pid: PID, other: PID },
     gateway: { redis: { ...settings, prefix, ...own } },
   };
-  const replicas = await Promise.all(Array.from({ length: count }, () => startGateway(file)));
+  const replicas = await Promise.all(Array.from({ length: count }, () => startGateway(file, { program })));
   started.push(...replicas);
   return replicas;
 }
@@ -168,6 +174,24 @@ test('a replica that is stopped is named, and hears of a change when it goes on'
   await waitUntil(async () => STATUS.parse((await admin(a, '/status')).answer).replicas === undefined);
   b.resume();
   await waitUntil(() => isDisabledAt(b));
+});
+
+const OLDER = { ...OPTIONS, ...(NO_HISTORY === undefined ? {} : { skip: NO_HISTORY }) };
+
+test('a replica of an older version is named, with the others around it', OLDER, async () => {
+  await using older = await OlderVersion.checkout();
+  const [a, b] = await start('older', 2);
+  const [c] = await start('older', 1, {}, older.program);
+  assert.ok(a !== undefined && b !== undefined && c !== undefined);
+  const status = STATUS.parse((await admin(a, '/status')).answer);
+  assert.equal(status.replicas?.length, 2);
+  assert.deepEqual(
+    status.unanswered?.map(({ why }) => why),
+    ['it has another version'],
+  );
+  const done = DONE.parse((await admin(a, '/upstreams/pid/disable', 'POST', { drainSeconds: 0 })).answer);
+  assert.equal(done.unconfirmed?.length, 1, done.message);
+  assert.deepEqual([await isDisabledAt(b), await isDisabledAt(c)], [true, false]);
 });
 
 test('the command line shows the replicas, and those that have not answered', OPTIONS, async () => {
