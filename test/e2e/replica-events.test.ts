@@ -301,7 +301,12 @@ async function connectResuming(url: string) {
     reconnectionDelayGrowFactor: 1.5,
     maxRetries: 100,
   };
-  return await connectSdk1Over(new StreamableHTTPClientTransport(new URL(url), { reconnectionOptions }), {});
+  const transport = new StreamableHTTPClientTransport(new URL(url), { reconnectionOptions });
+  const stack = new AsyncDisposableStack();
+  // The SDK has one timer for all its streams: at its end it stops one, and the others try again until no try is left.
+  stack.defer(() => void (reconnectionOptions.maxRetries = 0));
+  const { client } = stack.use(await connectSdk1Over(transport, {}));
+  return { client, [Symbol.asyncDispose]: () => stack[Symbol.asyncDispose]() };
 }
 
 // R9
