@@ -1,5 +1,6 @@
 import { createSecretKey, type KeyObject } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { setLatest } from '../../bounded-map.ts';
 import { LIMITS } from '../../limits.ts';
 import type { KeyRecord, KeyStore } from '../../store/key-store.ts';
 import { decryptJwe, encryptJwe, parseJwe } from './compact-jwe.ts';
@@ -9,6 +10,8 @@ export type Purpose = 'session' | 'cursor' | 'state' | 'task' | 'attachment';
 
 /** A handle with an unknown key id makes the sealer read the keys again, at most once in this time. It waits for that if other processes add keys. */
 const REREAD_MS = 500;
+/** Key ids that a read has not found are remembered for that time, and at most so many. */
+const MAX_MISSING = 100;
 
 interface SealingKey {
   readonly kid: string;
@@ -40,6 +43,8 @@ export class Sealer {
   #readMs = performance.now();
   #reading: Promise<void> | undefined;
   #rotating: Promise<void> = Promise.resolve();
+  /** Ids of keys that a read has not found which began after they were asked for, with the time of that read; monotonic ms. */
+  readonly #missing = new Map<string, number>();
   /** The failure of the last read; undefined if it succeeded. */
   #failure: { readonly thrown: unknown } | undefined;
 
@@ -101,11 +106,23 @@ export class Sealer {
 
   /** Returns the key of this id; undefined if there is none, or it has expired. @throws {GatewayError} `store-unavailable` */
   async #keyFor(kid: string, nowMs: number): Promise<KeyObject | undefined> {
-    if (!this.#keys.has(kid)) await this.#reread();
+    if (!this.#keys.has(kid) && !this.#isMissing(kid)) await this.#find(kid);
     const key = this.#keys.get(kid);
     // Another process may have added the key. A client would discard a valid session.
     if (key === undefined && this.#failure !== undefined) throw this.#failure.thrown;
     return key === undefined || nowMs >= key.untilMs ? undefined : key.key;
+  }
+
+  /** Returns whether the keys were read for this id just now. A request opens its handle twice if its key is unknown. */
+  #isMissing(kid: string): boolean {
+    return performance.now() - (this.#missing.get(kid) ?? -Infinity) < REREAD_MS;
+  }
+
+  async #find(kid: string): Promise<void> {
+    const askedMs = performance.now();
+    await this.#reread();
+    const isMissing = this.#failure === undefined && this.#readMs >= askedMs && !this.#keys.has(kid);
+    if (isMissing) setLatest(this.#missing, kid, this.#readMs, MAX_MISSING);
   }
 
   /** Returns whether the key of a handle that was opened before is still valid. @param nowMs ms since the epoch. */

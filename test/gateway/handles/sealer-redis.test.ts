@@ -35,6 +35,29 @@ test('a handle of another process opens although the keys were read just now', {
   }
 });
 
+test(
+  'a handle of an unknown key waits for the keys once, also if it is opened again',
+  { timeout: 120_000 },
+  async () => {
+    const [there, here] = [
+      await openRedis(redisConfig((await redis).url)),
+      await openRedis(redisConfig((await redis).url)),
+    ];
+    const stranger = await Sealer.open(new RedisKeyStore(there.connection, there.keys, there.box));
+    const text = await stranger.seal('session', PAYLOAD, Date.now() + HOUR);
+    const store = new RedisKeyStore(here.connection, here.keys, here.box);
+    const sealer = await Sealer.open(store);
+    let reads = 0;
+    const read = store.read.bind(store);
+    store.read = () => {
+      reads++;
+      return read();
+    };
+    for (let n = 0; n < 2; n++) assert.equal(await sealer.unseal('session', text, Date.now()), undefined);
+    assert.equal(reads, 1);
+  },
+);
+
 test('a handle of a key that cannot be read now is not taken for an invalid one', { timeout: 120_000 }, async (t) => {
   await using relay = await TcpRelay.open((await redis).port);
   const config = redisConfig((await redis).url);
