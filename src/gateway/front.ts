@@ -82,8 +82,9 @@ export interface PassedOn {
 export interface Owner {
   /**
    * Passes on an HTTP request, and writes the response. Its body was not read, or is a text. The principal has been authenticated for the
-   * view. Never rejects: a failure is a response.
+   * view. A failure is a response.
    *
+   * @throws {GatewayError} `store-unavailable` if another attempt is of no use.
    * @returns `unreachable` if nothing was sent, so that the body is still unread and the response unwritten; for a text also if the
    *   process has refused the request, because it does not have the session.
    */

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { GatewayError } from '../errors.ts';
+import { GatewayError } from '../errors.ts';
 import type { ClientRequest, ClientResponse } from '../gateway/client-http.ts';
 import type { ClientSession, ModernCall, ModernCaller, ModernSink, Owner, PassedOn } from '../gateway/front.ts';
 import { operatorPrincipal, type Principal } from '../policy/principal.ts';
 import { type Notification, notificationText, type Request, type Response, responseText } from '../protocol/jsonrpc.ts';
-import type { Member } from '../store/placement-table.ts';
+import { isUnreadable, type Member } from '../store/placement-table.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { forwardedHeaders, forwardedText, senderText, textHeaders } from './forwarded-head.ts';
 import { parseInternalAddress } from './internal-address.ts';
@@ -67,6 +67,10 @@ export class RemoteOwner implements Owner {
     view: string,
     { target = incoming.url ?? '/mcp', hops = 0, text }: PassedOn = {},
   ): Promise<'answered' | 'unreachable'> {
+    if (isUnreadable(this.#member)) {
+      this.#metrics.countForwarded('unreachable');
+      throw unreadable();
+    }
     const ready = this.#ready();
     const channel = ready instanceof Promise ? await ready : ready;
     if (channel === undefined) {
@@ -94,7 +98,10 @@ export class RemoteOwner implements Owner {
     sink: ModernSink,
     onUnreachable: (error?: GatewayError) => void,
   ): ModernCall {
-    const relayed = new RelayedModern(sink, onUnreachable, (outcome) => this.#metrics.countForwarded(outcome));
+    // It stays so until an operator changes the config, so that nobody waits for it.
+    const reason = isUnreadable(this.#member) ? unreadable() : undefined;
+    const onUnsent = (error = reason) => onUnreachable(error);
+    const relayed = new RelayedModern(sink, onUnsent, (outcome) => this.#metrics.countForwarded(outcome));
     const { principal, view } = caller;
     const text = requestBody(modern, caller);
     let isCancelled = false;
@@ -251,4 +258,10 @@ export class RemoteOwner implements Owner {
     this.#senders.set(principal, { view, text });
     return text;
   }
+}
+
+function unreadable(): GatewayError {
+  const message =
+    'the process that has this encrypts with a key that this one lacks; the log says what the operator has to do';
+  return new GatewayError('store-unavailable', { message });
 }

@@ -2,7 +2,7 @@ import { GatewayError } from '../errors.ts';
 import { type ConnectionRef, GONE, HERE, type OwnedState, type Owners } from '../gateway/exchange/owners.ts';
 import type { Owner, Ownership } from '../gateway/front.ts';
 import type { Principal } from '../policy/principal.ts';
-import { type Member, type PlacementKey, placementText } from '../store/placement-table.ts';
+import { isUnreadable, type Member, type PlacementKey, placementText } from '../store/placement-table.ts';
 import { type ClaimedOwner, Placements, type PlacementsParts } from '../store/placements.ts';
 import { connectionName, sessionName } from '../store/placement-table.ts';
 import type { SessionRef } from '../store/session-store.ts';
@@ -19,6 +19,8 @@ export interface ReplicaOwnersParts extends Omit<PlacementsParts, 'isUsed' | 'on
   readonly metrics: Pick<Metrics, 'countForwarded' | 'countFencedSession'>;
   /** Returns the token of a principal, if other replicas need it. Default: they never do. */
   readonly tokenOf?: (principal: Principal) => string | undefined;
+  /** Runs once for each process whose entry cannot be read. Default: there is none. */
+  readonly onUnreadable?: (process: string) => void;
 }
 
 /** Another process of the gateway, as operators see it. */
@@ -61,6 +63,7 @@ export class ReplicaOwners implements Owners {
   static async open(parts: ReplicaOwnersParts): Promise<ReplicaOwners> {
     const listeners = new Map<string, () => void>();
     const remotes = new Map<string, RemoteOwner>();
+    let unreadable: ReadonlySet<string> = new Set();
     const placements = await Placements.open({
       ...parts,
       isUsed: (key) => listeners.has(nameOf(key)),
@@ -71,7 +74,12 @@ export class ReplicaOwners implements Owners {
         parts.metrics.countFencedSession();
         listener?.();
       },
-      onMembers: (members) => removeGone(remotes, members),
+      onMembers: (members) => {
+        removeGone(remotes, members);
+        const before = unreadable;
+        unreadable = new Set(members.filter(isUnreadable).map(({ process }) => process));
+        for (const process of unreadable) if (!before.has(process)) parts.onUnreadable?.(process);
+      },
       onRejoined: () => owners.onRejoined(),
     });
     const owners = new ReplicaOwners(parts, placements, remotes, listeners);
@@ -91,7 +99,7 @@ export class ReplicaOwners implements Owners {
     const members = await this.#placements.currentOthers();
     return members.map((member) => ({
       // Nothing but the id of a member with another wrapping key can be read.
-      name: member.address === '' ? member.process.slice(0, 8) : member.address,
+      name: isUnreadable(member) ? member.process.slice(0, 8) : member.address,
       ask: (...question) => this.#ownerAt(member).ask(...question),
     }));
   }

@@ -24,6 +24,11 @@ export function unreadableMember(id: string): Member {
   return { id, process: id.slice(0, id.lastIndexOf('.')), address: '', version: '', isLeaving: true };
 }
 
+/** Returns whether a member is one of {@link unreadableMember}. */
+export function isUnreadable({ address }: Member): boolean {
+  return address === '';
+}
+
 /** Names something that exactly one member has, such as a session. */
 export interface PlacementKey {
   /** The key of the principal that it belongs to. */

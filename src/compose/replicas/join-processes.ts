@@ -9,6 +9,7 @@ import { type ForwardedHandler, InternalServer, NOT_SERVING } from '../../replic
 import { ReplicaOwners } from '../../replicas/replica-owners.ts';
 import type { CounterTable } from '../../store/counter-table.ts';
 import type { PlacementTable } from '../../store/placement-table.ts';
+import { KEYS_ADVICE } from '../../store/redis/sealed-box.ts';
 import { SharedCounters } from '../../store/shared-counters.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { VERSION } from '../../version.ts';
@@ -67,6 +68,11 @@ export async function joinProcesses(parts: JoinParts): Promise<JoinedProcess> {
     keys,
     metrics,
     tokenOf: (principal) => callers.tokenOf(principal),
+    onUnreadable: (other) =>
+      log.error(
+        { process: other },
+        `another replica encrypts with a wrapping key that this one lacks; requests for its sessions get 503 here. ${KEYS_ADVICE}`,
+      ),
     onTrouble: (trouble, cause) => {
       metrics.countLeaseTrouble(trouble);
       if (trouble === 'lapsed') log.warn(`the lease of this ${kind} has lapsed; it joins again`);
