@@ -2,6 +2,7 @@ import type { Logger } from 'pino';
 import { GatewayError } from '../../errors.ts';
 import type { InternalKeys } from '../../replicas/internal-keys.ts';
 import type { KeyStore } from '../../store/key-store.ts';
+import { messageOf } from '../../thrown.ts';
 
 /** The interval at which the ring is read, so that a lost one is noticed. */
 const RING_MS = 1_000;
@@ -27,6 +28,8 @@ export class RingWatch {
   readonly #callbacks: RingEvents;
   readonly #timer: NodeJS.Timeout;
   #isReading = false;
+  /** The failure that the log has; undefined if the last read succeeded. */
+  #failure: string | undefined;
   /** Monotonic ms. A connection with an unknown key makes the ring be read no sooner. */
   #askedMs = -Infinity;
   #isReplaced = false;
@@ -57,8 +60,13 @@ export class RingWatch {
     this.#isReading = true;
     try {
       await this.#read();
+      this.#failure = undefined;
     } catch (thrown) {
-      if (!(thrown instanceof GatewayError)) this.#log.error({ err: thrown }, 'the keys in Redis cannot be read');
+      const failure = messageOf(thrown);
+      if (!(thrown instanceof GatewayError) && failure !== this.#failure) {
+        this.#failure = failure;
+        this.#log.error({ err: thrown }, 'the keys in Redis cannot be read');
+      }
     } finally {
       this.#isReading = false;
     }

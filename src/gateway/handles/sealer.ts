@@ -1,6 +1,7 @@
 import { createSecretKey, type KeyObject } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { setLatest } from '../../bounded-map.ts';
+import { GatewayError } from '../../errors.ts';
 import { LIMITS } from '../../limits.ts';
 import type { KeyRecord, KeyStore } from '../../store/key-store.ts';
 import { decryptJwe, encryptJwe, parseJwe } from './compact-jwe.ts';
@@ -109,7 +110,7 @@ export class Sealer {
     if (!this.#keys.has(kid) && !this.#isMissing(kid)) await this.#find(kid);
     const key = this.#keys.get(kid);
     // Another process may have added the key. A client would discard a valid session.
-    if (key === undefined && this.#failure !== undefined) throw this.#failure.thrown;
+    if (key === undefined && this.#failure !== undefined) throw unavailable(this.#failure.thrown);
     return key === undefined || nowMs >= key.untilMs ? undefined : key.key;
   }
 
@@ -120,7 +121,8 @@ export class Sealer {
 
   async #find(kid: string): Promise<void> {
     const askedMs = performance.now();
-    await this.#reread();
+    // The keys may be encrypted with a key that only other processes have.
+    await this.#reread().catch(() => undefined);
     const isMissing = this.#failure === undefined && this.#readMs >= askedMs && !this.#keys.has(kid);
     if (isMissing) setLatest(this.#missing, kid, this.#readMs, MAX_MISSING);
   }
@@ -171,4 +173,8 @@ export class Sealer {
     this.#keys = new Map(keys.map((key) => [key.kid, key]));
     this.#newest = keys.at(-1) ?? this.#newest;
   }
+}
+
+function unavailable(thrown: unknown): GatewayError {
+  return thrown instanceof GatewayError ? thrown : new GatewayError('store-unavailable', {}, thrown);
 }

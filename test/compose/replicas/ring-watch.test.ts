@@ -35,3 +35,32 @@ test('connections with unknown keys make the ring be read once a second', async 
   watch.close();
   assert.equal(await readsAfter(1_000), false);
 });
+
+test('a ring that cannot be read is logged once, and again after it was read', async (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  const [ring, keys] = [new MemoryKeyStore(), new InternalKeys()];
+  const read = ring.read.bind(ring);
+  let failure: Error | undefined = new Error('another wrapping key');
+  ring.read = () => (failure === undefined ? read() : Promise.reject(failure));
+  const lines: string[] = [];
+  const log = pino({}, { write: (line) => void lines.push(line) });
+  const ignore = () => Promise.resolve();
+  const watch = new RingWatch(ring, keys, log, {
+    onRingChanged: ignore,
+    onRingReplaced: ignore,
+    onLost: () => undefined,
+  });
+  const pass = async (seconds: number) => {
+    for (let n = 0; n < seconds; n++) {
+      t.mock.timers.tick(1_000);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    return lines.length;
+  };
+  assert.equal(await pass(5), 1);
+  failure = undefined;
+  assert.equal(await pass(2), 1);
+  failure = new Error('another wrapping key');
+  assert.equal(await pass(5), 2);
+  watch.close();
+});

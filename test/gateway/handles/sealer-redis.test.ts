@@ -88,3 +88,14 @@ test('a handle of a key that cannot be read now is not taken for an invalid one'
   }
   assert.deepEqual(payload, PAYLOAD);
 });
+
+test('a handle of a key that a newer wrapping key hides is not taken for invalid', { timeout: 120_000 }, async () => {
+  const old = redisConfig((await redis).url);
+  const wrappingKeys = [...redisConfig((await redis).url).wrappingKeys, ...old.wrappingKeys];
+  const [there, here] = [await openRedis({ ...old, wrappingKeys }), await openRedis(old)];
+  const other = await Sealer.open(new RedisKeyStore(here.connection, here.keys, here.box));
+  const sealer = await Sealer.open(new RedisKeyStore(there.connection, there.keys, there.box));
+  await sealer.rotate(HOUR);
+  const text = await sealer.seal('session', PAYLOAD, Date.now() + HOUR);
+  await assert.rejects(other.unseal('session', text, Date.now()), { code: 'store-unavailable' });
+});
