@@ -33,9 +33,10 @@ export interface AuditSink {
    * Begins another file, and removes files beyond the number to keep.
    *
    * @param firstSeq number of its first record.
+   * @param beforeRemoval runs with the number of the oldest record that is kept, before files are removed.
    * @returns the number of the oldest record that is kept.
    */
-  rotate(firstSeq: number): Promise<number>;
+  rotate(firstSeq: number, beforeRemoval: (oldest: number) => Promise<void>): Promise<number>;
   /** Releases the file. */
   close(): Promise<void>;
 }

@@ -177,7 +177,11 @@ export class ChainWriter {
     if (!isInPlace) events.onReplaced();
     // The record of the process also begins the file. It is due even if the sink fails when the other file is there already.
     this.#segmentDue ??= isInPlace ? { kind: 'rotated' } : { kind: 'rotated', replaced: true };
-    this.#oldest = await sink.rotate(this.#seq + 1);
+    this.#oldest = await sink.rotate(this.#seq + 1, async (oldest) => {
+      this.#oldest = oldest;
+      // If the process dies before the record of the new file, only the head says that these files were not taken away. A full disk needs their room.
+      await this.#saveHead().catch(() => undefined);
+    });
   }
 
   #segmentText({ kind, ...more }: Segment): string {

@@ -138,7 +138,7 @@ export class FileSink implements AuditSink {
     }
   }
 
-  async rotate(firstSeq: number): Promise<number> {
+  async rotate(firstSeq: number, beforeRemoval: (oldest: number) => Promise<void>): Promise<number> {
     const before = this.#file;
     // Records of a failed write have their numbers again in the next file.
     if (this.#isTorn) await before.truncate(this.#size);
@@ -154,9 +154,10 @@ export class FileSink implements AuditSink {
     // Files that somebody else has put there do not push out records.
     const renamed = await ownFilesOf(this.#path, this.#keys);
     const removed = renamed.slice(0, Math.max(0, renamed.length - this.#maxFiles));
+    if (removed.length === 0) return this.#oldest;
+    this.#oldest = renamed[removed.length]?.firstSeq ?? firstSeq;
+    await beforeRemoval(this.#oldest);
     for (const { path } of removed) await rm(path, { force: true });
-    const [oldest] = renamed.slice(removed.length);
-    if (removed.length > 0) this.#oldest = oldest?.firstSeq ?? firstSeq;
     return this.#oldest;
   }
 

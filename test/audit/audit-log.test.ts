@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { AuditLog, type AuditLogEvents, type AuditLogSettings } from '../../src/audit/audit-log.ts';
 import { auditKeyOf } from '../../src/audit/chain.ts';
+import { ChainWriter } from '../../src/audit/chain-writer.ts';
 import { FileSink, headOf } from '../../src/audit/file-sink.ts';
 import { readHead } from '../../src/audit/head.ts';
 import { renamedFilesOf } from '../../src/audit/renamed-files.ts';
@@ -219,6 +220,25 @@ test('the chain goes on over renamed files, and the oldest ones are removed', BO
 });
 
 // SEC-44
+test('the death of a process that has removed the oldest file is no removal', BOUNDED, async (t) => {
+  const path = await folder(t);
+  const sink = await FileSink.open(path, { maxBytes: 1_000, maxFiles: 1 }, [KEY]);
+  const events = { onWritten: () => undefined, onReplaced: () => undefined };
+  const writer = new ChainWriter({ sink, key: KEY, events, process: { version: '0' } }, Date.now);
+  await writer.begin();
+  const writeOne = async () => await writer.write([`"kind":"request","name":"${'x'.repeat(600)}"`]);
+  for (let n = 0; n < 2; n++) await writeOne();
+  await writer.upkeep();
+  assert.deepEqual(await problemsOf(path), []);
+  sink.append = () => Promise.reject(new Error('the process dies here'));
+  await assert.rejects(writeOne());
+  assert.equal((await renamedFilesOf(path)).length, 1, 'the oldest file is gone');
+  await sink.close();
+  assert.deepEqual(await problemsOf(path), []);
+  await write(path, 1);
+  assert.deepEqual(await problemsOf(path), []);
+});
+
 test('files with the names of renamed ones do not push out records', BOUNDED, async (t) => {
   const path = await folder(t);
   const limits = { maxBytes: 2_000, maxFiles: 4 };
