@@ -61,6 +61,8 @@ interface CommandClient {
 interface Clients {
   readonly commands: CommandClient;
   readonly subscriptions: SubscriptionClient;
+  /** Returns the connection that has the channels; undefined if it is always the same. */
+  subscriber(): unknown;
   /** Returns the local address of the connection; undefined if there is none. */
   localHost(): string | undefined;
 }
@@ -82,7 +84,11 @@ export class RedisConnection implements AsyncDisposable {
     this.#clients = clients;
     this.#events = events;
     this.#commandMs = commandMs;
-    this.#subscriptions = new Subscriptions(clients.subscriptions, (reply) => resultOrLate(reply, commandMs, timedOut));
+    this.#subscriptions = new Subscriptions(
+      clients.subscriptions,
+      (reply) => resultOrLate(reply, commandMs, timedOut),
+      () => clients.subscriber(),
+    );
   }
 
   /** Connects. Loads the client library, which nothing else does. @throws {StartError} if Redis cannot be reached. */
@@ -281,7 +287,7 @@ async function createClients({ target, caFile }: RedisConfig): Promise<Clients> 
       connect: () => cluster.connect(),
       disconnect: () => cluster.disconnect(),
     };
-    return { commands, subscriptions, localHost };
+    return { commands, subscriptions, subscriber: () => subscriberOf(subscriptions), localHost };
   }
   const [first = { host: '127.0.0.1', port: 6379 }] = hosts;
   const place =
@@ -307,7 +313,15 @@ async function createClients({ target, caFile }: RedisConfig): Promise<Clients> 
   // Nobody would handle the errors of the channels that the library restores by itself.
   const subscriptions = new Redis({ ...options, autoResubscribe: false });
   for (const client of [commands, subscriptions]) client.on('error', ignore);
-  return { commands, subscriptions, localHost: () => commands.stream?.localAddress };
+  const subscriber = () => undefined;
+  return { commands, subscriptions, subscriber, localHost: () => commands.stream?.localAddress };
+}
+
+/** Returns the connection to the node of a cluster that has the channels. The library names it nowhere in its interface. */
+function subscriberOf(cluster: object): unknown {
+  const holder = 'subscriber' in cluster ? cluster.subscriber : undefined;
+  if (typeof holder !== 'object' || holder === null || !('getInstance' in holder)) return undefined;
+  return typeof holder.getInstance === 'function' ? holder.getInstance() : undefined;
 }
 
 /** Accepts the error of a failed connection, which the next command reports. Without a listener it would end the process. */

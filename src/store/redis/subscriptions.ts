@@ -29,15 +29,24 @@ export class Subscriptions {
   readonly #client: SubscriptionClient;
   /** Rejects with an error if a reply takes too long. */
   readonly #inTime: (reply: Promise<unknown>) => Promise<unknown>;
+  readonly #connectionNow: () => unknown;
   readonly #listeners = new Map<string, ChannelListener>();
   readonly #timer: NodeJS.Timeout;
   #isBeating = false;
   #mayMiss = false;
   #confirmedMs = performance.now();
+  /** The connection that has confirmed the channels last; undefined before. */
+  #confirmedBy: unknown;
 
-  constructor(client: SubscriptionClient, inTime: (reply: Promise<unknown>) => Promise<unknown>) {
+  /** @param connectionNow returns the connection that a client for a cluster has chosen, which it replaces without an event. */
+  constructor(
+    client: SubscriptionClient,
+    inTime: (reply: Promise<unknown>) => Promise<unknown>,
+    connectionNow: () => unknown,
+  ) {
     this.#client = client;
     this.#inTime = inTime;
+    this.#connectionNow = connectionNow;
     client.on('message', (channel, text) => this.#listeners.get(channel)?.onText(text));
     client.on('ready', () => {
       this.#mayMiss = this.#listeners.size > 0;
@@ -49,7 +58,10 @@ export class Subscriptions {
   /** Resolves when Redis has confirmed the channel. */
   async add(channel: string, listener: ChannelListener): Promise<void> {
     this.#listeners.set(channel, listener);
+    const connection = this.#connectionNow();
     await this.#inTime(this.#client.subscribe(channel));
+    // The next beat compares it.
+    this.#confirmedBy ??= connection;
   }
 
   async remove(channel: string): Promise<void> {
@@ -61,9 +73,12 @@ export class Subscriptions {
   async #beat(): Promise<void> {
     if (this.#isBeating || this.#listeners.size === 0) return;
     this.#isBeating = true;
+    const connection = this.#connectionNow();
     try {
       await this.#inTime(this.#client.subscribe(...this.#listeners.keys()));
       this.#confirmedMs = performance.now();
+      if (this.#confirmedBy !== undefined && this.#confirmedBy !== connection) this.#mayMiss = true;
+      this.#confirmedBy = connection;
       if (!this.#mayMiss) return;
       this.#mayMiss = false;
       for (const listener of this.#listeners.values()) listener.onMissed();

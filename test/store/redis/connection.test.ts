@@ -4,7 +4,7 @@ import { RedisConnection, type RedisTimes, scriptOf, type FailureReason } from '
 import { PATIENCE_MS } from '../../support/patience.ts';
 import { TcpRelay } from '../../support/tcp-relay.ts';
 import { tcpSockets } from '../../support/tcp-table.ts';
-import { redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
+import { redisConfig, RedisServer, sharedRedis, startCluster } from '../../support/redis.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { freePort } from '../../support/free-port.ts';
 
@@ -161,6 +161,22 @@ test('a connection for messages that has died in silence is noticed', OPTIONS, a
   assert.equal(missed, 0);
   relay.resume();
   await waitUntil(() => missed > 0);
+});
+
+test('in a cluster messages are missed when the channels move to another connection', OPTIONS, async () => {
+  await using cluster = await startCluster();
+  await using connection = await RedisConnection.open(redisConfig(cluster.url), { onCommandFailed: () => undefined });
+  const received: string[] = [];
+  let missed = 0;
+  await connection.subscribe('news', { onText: (text) => received.push(text), onMissed: () => missed++ });
+  for (const node of cluster.nodes) {
+    await using direct = await open(node);
+    await direct.command('CLIENT', 'KILL', 'TYPE', 'pubsub');
+  }
+  await waitUntil(() => missed > 0);
+  await connection.command('PUBLISH', 'news', 'one');
+  await waitUntil(() => received.length > 0);
+  assert.equal(missed, 1);
 });
 
 test('a connection that is lost again while its channels are restored ends nothing', OPTIONS, async () => {
