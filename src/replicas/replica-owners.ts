@@ -14,11 +14,16 @@ import { RemoteOwner } from './remote-owner.ts';
 const CACHED_MS = 1_000;
 const MAX_CACHED = 10_000;
 
-export interface ReplicaOwnersParts extends Omit<PlacementsParts, 'isUsed' | 'onLost' | 'onMembers' | 'onRejoined'> {
+export interface ReplicaOwnersParts extends Omit<
+  PlacementsParts,
+  'isUsed' | 'isEnded' | 'onLost' | 'onMembers' | 'onRejoined'
+> {
   readonly keys: InternalKeys;
   readonly metrics: Pick<Metrics, 'countForwarded' | 'countFencedSession'>;
   /** Returns the token of a principal, if other replicas need it. Default: they never do. */
   readonly tokenOf?: (principal: Principal) => string | undefined;
+  /** Returns whether a session has ended at any process. @throws {GatewayError} `store-unavailable` */
+  readonly isEnded: (session: SessionRef) => Promise<boolean>;
   /** Runs once for each process whose entry cannot be read. Default: there is none. */
   readonly onUnreadable?: (process: string) => void;
 }
@@ -29,6 +34,13 @@ export interface Colleague {
   readonly ask: RemoteOwner['ask'];
 }
 
+/** Handles the loss of a session or of a connection. */
+interface LossListener {
+  /** Undefined for a connection. */
+  readonly session?: SessionRef;
+  readonly onLost: () => void;
+}
+
 /** The owners of a gateway of several processes: sessions by their placements, all else by the process that a handle names. */
 export class ReplicaOwners implements Owners {
   readonly name: string;
@@ -36,7 +48,7 @@ export class ReplicaOwners implements Owners {
   readonly #parts: ReplicaOwnersParts;
   readonly #placements: Placements;
   readonly #remotes: Map<string, RemoteOwner>;
-  readonly #listeners: Map<string, () => void>;
+  readonly #listeners: Map<string, LossListener>;
   /** Other owners of sessions, by the name of the session. */
   readonly #cached = new Map<string, { readonly member: Member; readonly untilMs: number }>();
   /** Keys of connections, which are looked up at each request. */
@@ -50,7 +62,7 @@ export class ReplicaOwners implements Owners {
     parts: ReplicaOwnersParts,
     placements: Placements,
     remotes: Map<string, RemoteOwner>,
-    listeners: Map<string, () => void>,
+    listeners: Map<string, LossListener>,
   ) {
     this.name = parts.process;
     this.#parts = parts;
@@ -61,18 +73,22 @@ export class ReplicaOwners implements Owners {
 
   /** Joins the other processes. @throws {GatewayError} `store-unavailable` */
   static async open(parts: ReplicaOwnersParts): Promise<ReplicaOwners> {
-    const listeners = new Map<string, () => void>();
+    const listeners = new Map<string, LossListener>();
     const remotes = new Map<string, RemoteOwner>();
     let unreadable: ReadonlySet<string> = new Set();
     const placements = await Placements.open({
       ...parts,
       isUsed: (key) => listeners.has(nameOf(key)),
+      isEnded: async (key) => {
+        const session = listeners.get(nameOf(key))?.session;
+        return session !== undefined && (await parts.isEnded(session));
+      },
       onLost: (key) => {
         const name = nameOf(key);
         const listener = listeners.get(name);
         if (!listeners.delete(name)) return;
         parts.metrics.countFencedSession();
-        listener?.();
+        listener?.onLost();
       },
       onMembers: (members) => {
         removeGone(remotes, members);
@@ -222,7 +238,7 @@ export class ReplicaOwners implements Owners {
 
   onLost(session: SessionRef, listener: () => void): void {
     const key = keyOf(session);
-    this.#listeners.set(nameOf(key), listener);
+    this.#listeners.set(nameOf(key), { session, onLost: listener });
     // It may have been lost while the session was made.
     if (this.#placements.held(key) !== undefined) return;
     this.#parts.metrics.countFencedSession();
@@ -239,7 +255,7 @@ export class ReplicaOwners implements Owners {
   }
 
   onConnectionLost(ref: ConnectionRef, listener: () => void): void {
-    this.#listeners.set(nameOf(this.#connectionKeyOf(ref)), listener);
+    this.#listeners.set(nameOf(this.#connectionKeyOf(ref)), { onLost: listener });
   }
 
   releaseConnection(ref: ConnectionRef): void {

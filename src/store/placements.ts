@@ -31,6 +31,11 @@ export interface PlacementsParts {
   readonly waitMs?: number;
   /** Returns whether this process has anything that the placement stands for. One for nothing is freed after two times of `confirmMs`. */
   isUsed(key: PlacementKey): boolean;
+  /**
+   * Returns whether nobody may have what the placement stands for any more. Asked only about placements of an earlier member: it has heard of no end.
+   * Default: never. @throws {GatewayError} `store-unavailable`
+   */
+  isEnded?(key: PlacementKey): Promise<boolean>;
   /** Called when another member has got a placement, or nobody has it any more. This process must let go of what it stands for. */
   onLost(key: PlacementKey): void;
   /** Called with the members after each renewal. */
@@ -345,12 +350,14 @@ export class Placements {
     const { key, placement } = held;
     const { table } = this.#parts;
     const claimed = await table.claim(key, this.#self.id, placement.member);
+    const isOwn = claimed.member === this.#self.id;
+    // Asked after the claim, so that a later end revokes it.
+    const isEnded = isOwn && (await this.#parts.isEnded?.(key)) === true;
     const isHeld = this.#held.get(nameOf(key)) === held;
-    if (claimed.member !== this.#self.id) {
-      if (isHeld) this.#lose(key);
-    } else if (isHeld) this.#hold(key, claimed);
+    if (isHeld && isOwn && !isEnded) this.#hold(key, claimed);
+    else if (isHeld) this.#lose(key);
     // It was freed meanwhile.
-    else if (!this.#held.has(nameOf(key))) await table.release(key, claimed);
+    if (isOwn && !this.#held.has(nameOf(key))) await table.release(key, claimed);
   }
 
   async #confirm(held: Held, nowMs: number): Promise<void> {

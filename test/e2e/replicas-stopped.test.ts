@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { initialize, messagesOf, post, postForEvents, rpc } from '../downstream/client.ts';
+import { initialize, messagesOf, post, postForEvents, rpc, send } from '../downstream/client.ts';
 import { act } from '../support/nonce-remote.ts';
 import { MISSING, Replicas } from '../support/replicas.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -46,6 +46,21 @@ test('the first answer of a replica that was stopped says that its state is lost
   const third = await post(stopped.endpoint(), rpc(3, 'tools/call', act('nonce:4:4;', [])), session);
   assert.equal(third.status, 200, third.text);
   assert.ok(!third.text.includes(LOST), 'reported once');
+});
+
+// SEC-12
+test('a replica that was stopped does not take an ended session back', OPTIONS, async () => {
+  await using replicas = await Replicas.start(2, { mcpServers: { nonce: NONCE } });
+  const [stopped, other] = [replicas.at(0), replicas.at(1)];
+  const session = await initialize(stopped.endpoint());
+  assert.equal((await post(stopped.endpoint(), rpc(1, 'ping'), session)).status, 200);
+  stopped.pause();
+  const headers = { 'mcp-session-id': session };
+  // Until the lease of the stopped replica has lapsed, its session cannot be ended.
+  await waitUntil(async () => (await send(other.endpoint(), { method: 'DELETE', headers })).status === 204);
+  stopped.resume();
+  assert.equal((await post(stopped.endpoint(), rpc(2, 'ping'), session)).status, 404);
+  assert.equal((await post(other.endpoint(), rpc(3, 'ping'), session)).status, 404);
 });
 
 // R12

@@ -10,6 +10,7 @@ import { ReplicaOwners } from '../../replicas/replica-owners.ts';
 import type { CounterTable } from '../../store/counter-table.ts';
 import type { PlacementTable } from '../../store/placement-table.ts';
 import { KEYS_ADVICE } from '../../store/redis/sealed-box.ts';
+import type { SessionRef } from '../../store/session-store.ts';
 import { SharedCounters } from '../../store/shared-counters.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { VERSION } from '../../version.ts';
@@ -29,6 +30,8 @@ interface JoinParts {
   readonly log: Logger;
   readonly callers: Callers;
   readonly onLimit: (limit: LimitName) => void;
+  /** Returns whether a session has ended at any process. @throws {GatewayError} `store-unavailable` */
+  readonly isEnded: (session: SessionRef) => Promise<boolean>;
   /** Gets what leaves again. */
   readonly cleanups: Cleanups;
 }
@@ -68,6 +71,7 @@ export async function joinProcesses(parts: JoinParts): Promise<JoinedProcess> {
     keys,
     metrics,
     tokenOf: (principal) => callers.tokenOf(principal),
+    isEnded: parts.isEnded,
     onUnreadable: (other) =>
       log.error(
         { process: other },

@@ -118,10 +118,11 @@ export async function openReplicas(
     log,
     callers,
     onLimit,
+    isEnded: (session) => sessions.isEnded(session),
     cleanups,
   });
 
-  const sessions = new RedisSessionStore({
+  const sessions: RedisSessionStore = new RedisSessionStore({
     connection,
     keys,
     box,

@@ -52,9 +52,10 @@ export async function openWorkerReplicas(
     log,
     callers,
     onLimit: (limit) => metrics.countLimit(limit),
+    isEnded: (session) => sessions.isEnded(session),
     cleanups,
   });
-  const sessions = new PipedSessionStore({
+  const sessions: PipedSessionStore = new PipedSessionStore({
     calls,
     fenceOf: (session) => owners.fenceOf(session),
     onFenced: (session) => owners.recheck(session),
