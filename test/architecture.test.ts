@@ -223,6 +223,7 @@ const ERA_QUESTION =
 
 /** Files of the core that may compare eras, with the reason. */
 const MAY_COMPARE_ERAS: ReadonlyMap<string, string> = new Map([
+  ['gateway/lists/kept-offers.ts', 'selects the offers of one era'],
   ['gateway/lists/offers.ts', 'selects the offers of one era'],
 ]);
 

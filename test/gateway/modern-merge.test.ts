@@ -4,6 +4,8 @@ import { legacyUpstream, modernUpstream, type ServerScript } from '../support/ht
 import { answerOf, modernPost, modernResult } from '../support/modern-wire.ts';
 import { until } from '../support/stdio.ts';
 import { openGateway } from '../support/open-gateway.ts';
+import { stopTime } from '../support/stopped-time.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const KEY = 'io.modelcontextprotocol/';
@@ -54,7 +56,8 @@ test('discover, lists and reads of either era have caching fields', TIMEOUT, asy
 });
 
 // M-012
-test('merged lists have the shortest ttl, and are public only if all parts are', TIMEOUT, async () => {
+test('merged lists have the shortest ttl, and are public only if all parts are', TIMEOUT, async (t) => {
+  const time = stopTime(t);
   await using short = await modernUpstream({ tools: [ECHO], caching: { ttlMs: 60_000, cacheScope: 'public' } });
   await using long = await modernUpstream({ tools: [ECHO], caching: { ttlMs: 90_000, cacheScope: 'public' } });
   await using own = await modernUpstream({ tools: [ECHO], caching: { ttlMs: 70_000, cacheScope: 'private' } });
@@ -69,17 +72,46 @@ test('merged lists have the shortest ttl, and are public only if all parts are',
       },
     },
   );
-  for (const [profile, ttlMs, cacheScope] of [
+  const profiles = [
     ['pair', 60_000, 'public'],
     ['three', 70_000, 'private'],
     ['mixed', 0, 'private'],
-  ] as const) {
-    const url = `${gateway.url}/${profile}`;
-    await modernResult(url, 'tools/list');
-    for (const method of ['server/discover', 'tools/list', 'prompts/list']) {
-      assert.deepEqual(cachingOf(await modernResult(url, method)), { ttlMs, cacheScope }, `${profile} ${method}`);
+  ] as const;
+  for (const [profile] of profiles) await modernResult(`${gateway.url}/${profile}`, 'tools/list');
+  for (const ageMs of [0, 20_000]) {
+    time.pass(ageMs);
+    for (const [profile, statedMs, cacheScope] of profiles) {
+      const ttlMs = Math.max(0, statedMs - ageMs);
+      for (const method of ['server/discover', 'tools/list', 'prompts/list']) {
+        const result = await modernResult(`${gateway.url}/${profile}`, method);
+        assert.deepEqual(cachingOf(result), { ttlMs, cacheScope }, `${profile} ${method}`);
+      }
     }
   }
+});
+
+// M-010
+test('an outdated list has ttl 0 until its upstream is listed again', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  const held = Promise.withResolvers<void>();
+  const caching = { ttlMs: 60_000, cacheScope: 'public' };
+  let lists = 0;
+  const answers: ServerScript['answers'] = {
+    'tools/list': (served) => {
+      const list = { resultType: 'complete', tools: [ECHO], ...caching };
+      if (++lists === 1) return list;
+      void held.promise.then(() => served.result(list));
+      return undefined;
+    },
+  };
+  await using upstream = await modernUpstream({ tools: [ECHO], caching, answers });
+  await using gateway = await openGateway({ up: { url: upstream.url } });
+  const ttlMs = async () => (await modernResult(gateway.url, 'tools/list'))['ttlMs'];
+  assert.equal(await ttlMs(), 60_000);
+  time.pass(60_001);
+  assert.equal(await ttlMs(), 0);
+  held.resolve();
+  await waitUntil(async () => (await ttlMs()) === 60_000);
 });
 
 // M-011

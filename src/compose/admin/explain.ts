@@ -3,7 +3,7 @@ import { isListedBy, isWithheldUri, type Resolution } from '../../catalog/resour
 import type { View, ViewUpstream } from '../../catalog/view.ts';
 import { ownerByPrefix } from '../../gateway/calls/availability.ts';
 import { type Gate, hintsOf } from '../../gateway/exchange/gate.ts';
-import { restrictionOf } from '../../gateway/lists/rights-restriction.ts';
+import { restrictionOf } from '../../gateway/exchange/rights-restriction.ts';
 import type { ExplainRequest } from '../../operator/admin/admin-port.ts';
 import type { ExplainAnswer } from '../../operator/admin/answers.ts';
 import { type Item, NO_HINTS, type Reason } from '../../policy/decide.ts';

@@ -77,7 +77,7 @@ export function createClientRequests(
     refreshCatalog: (holder) => notifications.refreshCatalog(holder),
   });
   const pages = new PageCache(onLimit);
-  const lists = new ListAnswers({ sealer, translator, listRefresher, announcer, pages, onLimit });
+  const lists = new ListAnswers({ sealer, translator, listRefresher, announcer, offers, pages, onLimit });
   const sender = new Sender(metrics, stateLosses);
   const driver = new TaskDriver(sender, questionPolicy);
   const upgradedTasks = new UpgradedTasks({ sender, translator, settings, onLimit });
@@ -148,6 +148,7 @@ export function createClientRequests(
     taskIds,
     parked,
     links,
+    offers,
     translator,
     sealer,
     urlElicitations,

@@ -234,8 +234,8 @@ export class Calls {
     if (era === undefined || !UPSTREAM_DIALECTS[era].allowsCaching) return undefined;
     const cached = this.#parts.resourceCache.find(readOf(holder, upstream, params), performance.now());
     if (cached === undefined) return undefined;
-    const from = { upstream: upstream.id, era, source };
-    return this.#parts.translator.toClient(exchange, from, cached);
+    const from = { upstream: upstream.id, era, source, ageMs: cached.ageMs };
+    return this.#parts.translator.toClient(exchange, from, cached.answer);
   }
 
   /** Makes a call at a modern upstream. While the upstream asks, asks a client with a session and sends the call again. */

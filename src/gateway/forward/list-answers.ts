@@ -1,10 +1,10 @@
 import { type Catalog, listTexts, partsOf, prepareTexts } from '../../catalog/catalog.ts';
+import { type Caching, UNCACHED } from '../../catalog/caching.ts';
 import { cursorText, kindOf, type ListName, page, parseCursor } from '../../catalog/page.ts';
 import { GatewayError } from '../../errors.ts';
 import { oneLine } from '../../json/json.ts';
 import type { LimitName } from '../../limits.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
-import { isAnonymous } from '../../policy/principal.ts';
 import { ListSnapshots } from './list-snapshots.ts';
 import type { PageCache } from './page-cache.ts';
 import type { ResultTranslator } from './result-translator.ts';
@@ -13,6 +13,7 @@ import type { Client } from '../exchange/exchange.ts';
 import { inSlices } from '../../work-turn.ts';
 import type { ListAnnouncer } from '../lists/list-announcer.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
+import type { Offers } from '../lists/offers.ts';
 import type { Sealer } from '../handles/sealer.ts';
 
 const PAGE_ITEMS = 1_000;
@@ -27,6 +28,7 @@ export interface ListAnswersParts {
   readonly translator: ResultTranslator;
   readonly listRefresher: ListRefresher;
   readonly announcer: ListAnnouncer;
+  readonly offers: Pick<Offers, 'cachingOf'>;
   readonly pages: PageCache;
   /** Runs when an earlier list is removed, to which a cursor may point. */
   readonly onLimit: (limit: LimitName) => void;
@@ -38,6 +40,7 @@ export class ListAnswers {
   readonly #translator: ResultTranslator;
   readonly #listRefresher: ListRefresher;
   readonly #announcer: ListAnnouncer;
+  readonly #offers: Pick<Offers, 'cachingOf'>;
   /**
    * Lists that fit on one page, by catalog, then by list and revision. All clients of a catalog get the same answer, so it depends
    * on nothing else: not on the session, and on the principal only by the key of the catalog (`lists/offers.ts`).
@@ -50,7 +53,8 @@ export class ListAnswers {
   readonly #ids = new WeakMap<readonly string[], number>();
   #lastId = 0;
 
-  constructor({ sealer, translator, listRefresher, announcer, pages, onLimit }: ListAnswersParts) {
+  constructor({ sealer, translator, listRefresher, announcer, offers, pages, onLimit }: ListAnswersParts) {
+    this.#offers = offers;
     this.#pages = pages;
     this.#sealer = sealer;
     this.#translator = translator;
@@ -75,7 +79,7 @@ export class ListAnswers {
   #answer(holder: ConnectionHolder, asker: Asker, list: ListName, request: Request): Answer | Promise<Answer> {
     const cursor = request.params?.raw('cursor');
     if (cursor !== undefined && cursor !== '""' && cursor !== 'null') {
-      return this.#next(asker, list, request.method, request.params?.string('cursor') ?? '');
+      return this.#next(holder, asker, list, request.method, request.params?.string('cursor') ?? '');
     }
     const { catalog, caller } = asker;
     // A request with other rights than its holder gets another list, so the announced change is still unread.
@@ -83,38 +87,33 @@ export class ListAnswers {
     let answers = this.#whole.get(catalog);
     if (answers === undefined) this.#whole.set(catalog, (answers = new Map()));
     const key = `${list} ${caller.revision}`;
-    const isShared = holder.ownOffers.size === 0;
-    return (
-      answers.get(key) ??
-      this.#first({ catalog, caller, dialect: asker.dialect }, isShared, list, request.method, answers, key)
-    );
+    return answers.get(key) ?? this.#first(holder, asker, list, request.method, answers, key);
   }
 
-  /** @param isShared whether the list is that of all clients of the principal's rights. */
   async #first(
+    holder: ConnectionHolder,
     asker: Asker,
-    isShared: boolean,
     list: ListName,
     method: string,
     answers: Map<string, Answer>,
     key: string,
   ): Promise<Answer> {
-    const { catalog, caller } = asker;
+    const { catalog, caller, dialect } = asker;
     const { revision } = caller;
+    const caching = this.#offers.cachingOf(holder);
     await inSlices(partsOf(catalog, list), (part) => prepareTexts(part, revision));
     const items = listTexts(catalog, list, revision);
-    // A list depends on the principal if there is authentication, or if the holder's own link has other items.
-    const isPublic = catalog.caching.isPublic && isShared && isAnonymous(caller.principal);
     const digest = catalog.digest[kindOf(list)];
-    // A page with a cursor is not kept, since the cursor expires.
-    if (items.length > PAGE_ITEMS) return await this.#page(asker, list, method, items, digest, 0, isPublic);
-    const result = this.#stamp(asker, method, `{"${list}":[${items.join(',')}]}`, isPublic);
+    // Not kept: a cursor expires, and less is left of the time for which the client may keep a list, the later it gets it.
+    if (items.length > PAGE_ITEMS || catalog.caching.ttlMs > 0)
+      return await this.#page(asker, list, method, items, digest, 0, caching);
+    const result = this.#translator.stampOwn(dialect, method, `{"${list}":[${items.join(',')}]}`, caching);
     const answer: Answer = { kind: 'result', result, tail: [Buffer.from(`${oneLine(result)}}`)] };
     answers.set(key, answer);
     return answer;
   }
 
-  async #next(asker: Asker, list: ListName, method: string, cursor: string): Promise<Answer> {
+  async #next(holder: ConnectionHolder, asker: Asker, list: ListName, method: string, cursor: string): Promise<Answer> {
     const payload = await this.#sealer.unseal('cursor', cursor, Date.now());
     const position = typeof payload?.['at'] === 'string' ? parseCursor(payload['at']) : undefined;
     const items = position === undefined ? undefined : this.#itemsOf(asker, list, position.digest);
@@ -124,8 +123,11 @@ export class ListAnswers {
         message: 'it is not ours or out of date; list again without a cursor',
       });
     }
-    const isPublic = payload['public'] === true;
-    return await this.#page(asker, list, method, items, position.digest, position.offset, isPublic);
+    const isCurrent = asker.catalog.digest[kindOf(list)] === position.digest;
+    // All pages of one list have the same scope. An earlier list is outdated.
+    const { ttlMs } = isCurrent ? this.#offers.cachingOf(holder) : UNCACHED;
+    const caching = { ttlMs, isPublic: payload['public'] === true };
+    return await this.#page(asker, list, method, items, position.digest, position.offset, caching);
   }
 
   /** Returns the items of the list with this digest: an earlier list that is kept, or the current one. */
@@ -137,7 +139,6 @@ export class ListAnswers {
     return earlier ?? (isCurrent ? listTexts(catalog, list, caller.revision) : undefined);
   }
 
-  /** @param isPublic whether the first page was public: all pages of one list have the same scope. */
   async #page(
     asker: Asker,
     list: ListName,
@@ -145,7 +146,7 @@ export class ListAnswers {
     all: readonly string[],
     digest: string,
     offset: number,
-    isPublic: boolean,
+    caching: Caching,
   ): Promise<Answer> {
     const { items, next } = page(all, offset, PAGE_ITEMS);
     const { revision } = asker.caller;
@@ -155,11 +156,12 @@ export class ListAnswers {
       const payload = {
         at: cursorText({ list, digest, offset: next }),
         for: claimOf(asker),
-        public: isPublic,
+        public: caching.isPublic,
       };
       nextCursor = `,"nextCursor":${JSON.stringify(await this.#sealer.seal('cursor', payload, Date.now() + CURSOR_MS))}`;
     }
-    const shell = oneLine(this.#stamp(asker, method, `{"${list}":[]${nextCursor}}`, isPublic));
+    const own = `{"${list}":[]${nextCursor}}`;
+    const shell = oneLine(this.#translator.stampOwn(asker.dialect, method, own, caching));
     const array = this.#pages.get(`${this.#idOf(all)} ${offset}`, () => Buffer.from(`[${items.join(',')}]`));
     return pageAnswer(shell, list, array);
   }
@@ -169,10 +171,6 @@ export class ListAnswers {
     const id = this.#ids.get(all) ?? ++this.#lastId;
     this.#ids.set(all, id);
     return id;
-  }
-
-  #stamp({ dialect, catalog }: Asker, method: string, result: string, isPublic: boolean): string {
-    return this.#translator.stampOwn(dialect, method, result, { ttlMs: catalog.caching.ttlMs, isPublic });
   }
 }
 

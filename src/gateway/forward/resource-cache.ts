@@ -7,6 +7,7 @@ import type { Answer, Result } from '../../protocol/jsonrpc.ts';
 interface CachedRead {
   readonly answer: Result & { readonly result: KeptText };
   /** Monotonic. */
+  readonly receivedMs: number;
   readonly untilMs: number;
   readonly bytes: number;
 }
@@ -61,14 +62,17 @@ export class ResourceCache {
     return this.#changes.get(upstream) ?? 0;
   }
 
-  /** Returns the cached result as the upstream sent it; undefined if there is no fresh one. */
-  find({ upstream, params, privateScope, publicScope }: ResourceRead, nowMs: number): Result | undefined {
+  /** Returns the cached result as the upstream sent it, with its age; undefined if there is no fresh one. */
+  find(
+    { upstream, params, privateScope, publicScope }: ResourceRead,
+    nowMs: number,
+  ): { readonly answer: Result; readonly ageMs: number } | undefined {
     const uri = params.string('uri');
     const own = this.#byUpstream.get(upstream);
     if (own === undefined || uri === undefined || isRetry(params)) return undefined;
     for (const key of [keyOf('public', publicScope, uri), keyOf('private', privateScope, uri)]) {
       const read = own.reads.get(key);
-      if (read !== undefined && nowMs < read.untilMs) return read.answer;
+      if (read !== undefined && nowMs < read.untilMs) return { answer: read.answer, ageMs: nowMs - read.receivedMs };
     }
     return undefined;
   }
@@ -101,7 +105,8 @@ export class ResourceCache {
     this.#remove(own, key);
     // The text is part of a message, all of which would stay in memory.
     const kept = { kind: 'result', result: detach(answer.result) } as const;
-    own.reads.set(key, { answer: kept, untilMs: nowMs + Math.min(caching.ttlMs, MAX_TTL_MS), bytes });
+    const untilMs = nowMs + Math.min(caching.ttlMs, MAX_TTL_MS);
+    own.reads.set(key, { answer: kept, receivedMs: nowMs, untilMs, bytes });
     own.bytes += bytes;
     this.#bytes += bytes;
     this.#makeRoom(own);

@@ -31,6 +31,8 @@ export interface UpstreamResult {
   readonly era: Era;
   /** The called tool, if its upstream lists it. */
   readonly source: Source | undefined;
+  /** The time since a cached answer was received; undefined for any other. */
+  readonly ageMs?: number;
 }
 
 type Asked = Pick<Exchange, 'client' | 'request'>;
@@ -84,12 +86,13 @@ const TRANSLATIONS: Readonly<Record<Era, Readonly<Record<Era, Translation>>>> = 
     },
     modern: {
       // Replaces the server's name, and `public` behind authentication.
-      result: ({ client, request: { method } }, _from, answer, text, serverInfo) => {
+      result: ({ client, request: { method } }, { ageMs = 0 }, answer, text, serverInfo) => {
         const result = parsedResult(answer, text);
         const { ttlMs, isPublic } = (method === 'resources/read' ? readCaching(result) : undefined) ?? UNCACHED;
+        const restMs = Math.max(0, Math.floor(ttlMs - ageMs));
         const cacheScope = isPublic && isAnonymous(client.caller.principal) ? 'public' : 'private';
         const typed = result.raw('resultType') === undefined ? result.with('resultType', '"complete"') : result;
-        const stamped = withStamp(method, typed, { serverInfo, ttlMs, cacheScope });
+        const stamped = withStamp(method, typed, { serverInfo, ttlMs: restMs, cacheScope });
         return { kind: 'result', result: stamped.toString(), parsedResult: stamped };
       },
       error: (exchange, { upstream }, error) => {

@@ -8,7 +8,7 @@ import type { LimitName } from '../../limits.ts';
 import type { Rights } from '../../policy/rights.ts';
 import { type Era, otherEra } from '../../protocol/revisions.ts';
 import { workTurn } from '../../work-turn.ts';
-import { restrictionOf } from './rights-restriction.ts';
+import { restrictionOf } from '../exchange/rights-restriction.ts';
 
 /** Catalogs kept in memory. A removed one is built again when it is needed. */
 const MAX_CATALOGS = 256;

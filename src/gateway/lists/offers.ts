@@ -12,27 +12,27 @@ import {
   offerText,
   parseOffer,
 } from '../../catalog/offer.ts';
+import { type Caching, UNCACHED } from '../../catalog/caching.ts';
 import type { View } from '../../catalog/view.ts';
 import type { Config } from '../../config/config.ts';
-import { type LimitName, LIMITS } from '../../limits.ts';
+import type { LimitName } from '../../limits.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { OfferStore, StoredOfferKey, UpstreamKey } from '../../store/offer-store.ts';
-import { type Era, ERAS, eraOf, otherEra } from '../../protocol/revisions.ts';
+import { type Era, ERAS, eraOf } from '../../protocol/revisions.ts';
 import type { Eras } from '../../upstream/link/eras.ts';
 import type { Rights } from '../../policy/rights.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import type { Gate } from '../exchange/gate.ts';
 import { BuiltCatalogs } from './built-catalogs.ts';
+import { type KeptOffer, KeptOffers } from './kept-offers.ts';
 import { type LockState, PinnedOffers } from './pinned-offers.ts';
 import { ProblemReports } from './problem-reports.ts';
 import { targetText } from './target-text.ts';
-import type { Principal } from '../../policy/principal.ts';
+import { isAnonymous, type Principal } from '../../policy/principal.ts';
 import { workTurn } from '../../work-turn.ts';
 
 /** Keys that are known not to be on disk. Clients choose their capabilities, so there are more keys than upstreams. */
 const MAX_ABSENT = 16_384;
-/** Offers by {@link offerKeyText}. */
-type KeptOffers = Map<string, { readonly key: OfferKey; readonly offer: Offer }>;
 
 export interface OffersParts {
   readonly config: Config;
@@ -63,10 +63,6 @@ export class Offers {
   readonly #targets = new Map<string, string>();
   /** By upstream. */
   readonly #offers = new Map<string, KeptOffers>();
-  /** The time when this process listed an upstream; monotonic ms. By upstream and {@link offerKeyText}. */
-  readonly #listedMs = new Map<string, number>();
-  /** The era that an upstream is known not to support. Its offers of that era are outdated. */
-  readonly #withoutEra = new Map<string, Era>();
   /** Keys of offers that are not on disk, so that the disk is not read for each client. */
   readonly #absent = new Set<string>();
   /** Offers of other processes in the store that differ from those in memory, by upstream and {@link offerKeyText}. */
@@ -104,7 +100,7 @@ export class Offers {
     for (const [id, target] of targets) {
       if (this.#offers.has(id)) continue;
       fresh.add(id);
-      this.#offers.set(id, new Map());
+      this.#offers.set(id, new KeptOffers());
       this.#targets.set(id, target);
     }
     this.#version++;
@@ -117,7 +113,6 @@ export class Offers {
   #forget(upstream: string): void {
     this.#offers.delete(upstream);
     this.#targets.delete(upstream);
-    this.onReplaced(upstream);
     this.#problems.remove(upstream);
     for (const key of this.#storedByOthers.keys()) {
       if (key.startsWith(`${upstream} `)) this.#storedByOthers.delete(key);
@@ -127,8 +122,7 @@ export class Offers {
 
   /** Marks the offers as read by an earlier process: the upstream that has taken the place has listed nothing yet. */
   onReplaced(upstream: string): void {
-    this.#withoutEra.delete(upstream);
-    for (const key of this.#listedMs.keys()) if (key.startsWith(`${upstream} `)) this.#listedMs.delete(key);
+    this.#offers.get(upstream)?.onReplaced();
   }
 
   /** A number that increases when any offer changes. */
@@ -178,21 +172,20 @@ export class Offers {
         if (offer === undefined || eraOf(offer.revision) !== era) continue;
         await this.prepare(upstream, offer);
         // The config has changed meanwhile, or the upstream was listed.
-        if (this.#offers.get(upstream) !== offers || offers.has(offerKeyText(key))) continue;
-        offers.set(offerKeyText(key), { key, offer });
+        if (this.#offers.get(upstream) !== offers || offers.get(key) !== undefined) continue;
+        offers.set({ key, offer, listedMs: undefined });
         this.#invalidate(upstream);
       }
     }
   }
 
   exactOffer(upstream: string, key: OfferKey): Offer | undefined {
-    return this.#offers.get(upstream)?.get(offerKeyText(key))?.offer;
+    return this.#offers.get(upstream)?.get(key)?.offer;
   }
 
   /** Returns the offer for clients of this key: the one listed in their era, else in the other one. */
   offerFor(upstream: string, key: OfferKey): Offer | undefined {
-    const own = this.#withoutEra.get(upstream) === key.era ? undefined : this.offerIn(upstream, key);
-    return own ?? this.offerIn(upstream, { ...key, era: otherEra(key.era) });
+    return this.#offers.get(upstream)?.for(key)?.offer;
   }
 
   /**
@@ -200,15 +193,15 @@ export class Offers {
    * be private.
    */
   offerIn(upstream: string, key: OfferKey): Offer | undefined {
-    return this.exactOffer(upstream, key) ?? this.exactOffer(upstream, { ...key, capabilityKey: '' });
+    return this.#offers.get(upstream)?.in(key)?.offer;
   }
 
   /** Excludes offers of an era that the upstream does not support. Returns true if lists of clients may change. */
   setEras(upstream: string, { legacy, modern }: Eras): boolean {
     const missing = legacy.speaks === 'no' ? 'legacy' : modern.speaks === 'no' ? 'modern' : undefined;
-    if (missing === this.#withoutEra.get(upstream)) return false;
-    if (missing === undefined) this.#withoutEra.delete(upstream);
-    else this.#withoutEra.set(upstream, missing);
+    const offers = this.#offers.get(upstream);
+    if (offers === undefined || missing === offers.withoutEra) return false;
+    offers.withoutEra = missing;
     this.#eraChanges++;
     this.#invalidate(upstream);
     return true;
@@ -216,43 +209,30 @@ export class Offers {
 
   /** Returns the ms since this process listed an upstream; undefined if it has not listed it. */
   ageMs(upstream: string, key: OfferKey): number | undefined {
-    const listedMs = this.#listedMs.get(`${upstream} ${offerKeyText(key)}`);
+    const listedMs = this.#offers.get(upstream)?.get(key)?.listedMs;
     return listedMs === undefined ? undefined : performance.now() - listedMs;
   }
 
   /** Marks the offers of an era for an audience as outdated: the next list request fetches them again. */
   expire(upstream: string, era: Era, audience: string): void {
-    for (const key of this.keysOf(upstream, era)) if (key.audience === audience) this.#expire(upstream, key);
-  }
-
-  /** Marks the offers for clients of certain capabilities as outdated, because the offer for all of them has changed. */
-  #expireVariants(upstream: string, { era, audience }: OfferKey): void {
-    for (const key of this.keysOf(upstream, era)) {
-      if (key.audience === audience && key.capabilityKey !== '') this.#expire(upstream, key);
-    }
-  }
-
-  #expire(upstream: string, offerKey: OfferKey): void {
-    const key = `${upstream} ${offerKeyText(offerKey)}`;
-    if (this.#listedMs.has(key)) this.#listedMs.set(key, Number.NEGATIVE_INFINITY);
+    this.#offers.get(upstream)?.expire(era, audience);
   }
 
   /** Loads the offer of exactly this key from disk, if it is not in memory. Resolves with true if there is one. */
   async load(upstream: string, key: OfferKey): Promise<boolean> {
-    const text = offerKeyText(key);
     const offers = this.#offers.get(upstream);
-    if (offers === undefined || offers.has(text)) return true;
-    const keyOfOffer = `${upstream} ${text}`;
+    if (offers === undefined || offers.get(key) !== undefined) return true;
+    const keyOfOffer = `${upstream} ${offerKeyText(key)}`;
     if (this.#absent.has(keyOfOffer)) return false;
     const offer = parseOffer(await this.#read(upstream, key));
-    if (offers.has(text)) return true;
+    if (offers.get(key) !== undefined) return true;
     if (this.#offers.get(upstream) !== offers) return false;
     if (offer === undefined || eraOf(offer.revision) !== key.era) {
       if (this.#absent.size >= MAX_ABSENT) this.#absent.clear();
       this.#absent.add(keyOfOffer);
       return false;
     }
-    this.#set(upstream, key, offer);
+    this.#set(upstream, { key, offer, listedMs: undefined });
     return true;
   }
 
@@ -266,24 +246,27 @@ export class Offers {
     const keyOfOffer = `${upstream} ${offerKeyText(key)}`;
     this.#absent.delete(keyOfOffer);
     const offers = this.#offers.get(upstream);
-    const before = this.exactOffer(upstream, key);
+    const known = offers?.get(key);
+    const before = known?.offer;
     // Others are loaded when a client needs them.
     if (offers === undefined || (before === undefined && !isCommonKey(key))) return false;
-    const listedMs = this.#listedMs.get(keyOfOffer);
+    const listedMs = known?.listedMs;
     const writes = this.#writes;
     this.#storedByOthers.delete(keyOfOffer);
     const offer = parseOffer(await this.#read(upstream, key));
     if (offer === undefined || eraOf(offer.revision) !== key.era) return false;
     if (replaces) await this.prepare(upstream, offer);
-    if (this.#offers.get(upstream) !== offers || this.#listedMs.get(keyOfOffer) !== listedMs) return false;
+    if (this.#offers.get(upstream) !== offers || offers.get(key)?.listedMs !== listedMs) return false;
     if (before !== undefined && isSameOffer(before, offer)) return false;
     if (!replaces) {
       // A write of this process may have replaced it meanwhile.
       if (this.#writes === writes) this.#storedByOthers.set(keyOfOffer, offer);
       return true;
     }
-    this.#set(upstream, key, offer);
-    if (key.capabilityKey === '') this.#expireVariants(upstream, key);
+    const kept = { key, offer, listedMs };
+    this.#set(upstream, kept);
+    // Those for clients of certain capabilities have probably changed too.
+    if (key.capabilityKey === '') offers.expire(key.era, key.audience, kept);
     return true;
   }
 
@@ -308,13 +291,13 @@ export class Offers {
    */
   update(upstream: string, key: OfferKey, offer: Offer): boolean {
     const keyOfOffer = `${upstream} ${offerKeyText(key)}`;
-    this.#listedMs.set(keyOfOffer, performance.now());
     const before = this.exactOffer(upstream, key);
+    const listedMs = performance.now();
     if (before !== undefined && isSameOffer(before, offer)) {
-      this.#touch(upstream, key, before);
+      this.#offers.get(upstream)?.set({ key, offer: before, listedMs });
       return false;
     }
-    this.#set(upstream, key, offer);
+    this.#set(upstream, { key, offer, listedMs });
     const stored = this.#storedByOthers.get(keyOfOffer);
     if (stored === undefined || !isSameOffer(stored, offer)) this.#save(upstream, key, offer);
     return true;
@@ -353,7 +336,7 @@ export class Offers {
    */
   lockState(upstream: string, holders: Iterable<ConnectionHolder> = []): LockState | undefined {
     if (!this.isPinned(upstream)) return undefined;
-    const isCurrent = (era: Era) => this.#withoutEra.get(upstream) !== era;
+    const isCurrent = (era: Era) => this.#offers.get(upstream)?.withoutEra !== era;
     const common = ERAS.filter(isCurrent).map((era) => this.offerIn(upstream, commonKey(era)));
     const own = [...holders].map(({ ownOffers }) => ownOffers.get(upstream));
     return this.#pins.state(upstream, new Set([...common, ...own]));
@@ -393,30 +376,20 @@ export class Offers {
     return this.#writing;
   }
 
-  /** Moves the offer to the end, so that it is the last to be removed. */
-  #touch(upstream: string, key: OfferKey, offer: Offer): void {
-    const offers = this.#offers.get(upstream);
-    offers?.delete(offerKeyText(key));
-    offers?.set(offerKeyText(key), { key, offer });
-  }
-
-  #set(upstream: string, key: OfferKey, offer: Offer): void {
+  #set(upstream: string, kept: KeptOffer): void {
     const offers = this.#offers.get(upstream);
     if (offers === undefined) return;
-    this.#touch(upstream, key, offer);
-    for (const { key: oldest } of offers.values()) {
-      if (offers.size <= LIMITS.offersPerUpstream) break;
-      if (isCommonKey(oldest)) continue;
+    offers.set(kept);
+    for (const key of offers.excess()) {
       this.#onLimit('offersPerUpstream');
-      this.#remove(upstream, offers, oldest);
+      this.#remove(upstream, offers, key);
     }
     this.#invalidate(upstream);
   }
 
   /** Removes an offer from memory and disk. */
   #remove(upstream: string, offers: KeptOffers, key: OfferKey): void {
-    offers.delete(offerKeyText(key));
-    this.#listedMs.delete(`${upstream} ${offerKeyText(key)}`);
+    offers.remove(key);
     this.#storedByOthers.delete(`${upstream} ${offerKeyText(key)}`);
     const stored = this.#storeKey(upstream, key);
     this.#write(() => this.#store.remove(stored), upstream);
@@ -447,6 +420,23 @@ export class Offers {
     const { caller, view, catalog } = holder;
     const isSame = this.#gate.rightsOf(principal, view) === this.#gate.rightsOf(caller.principal, view);
     return isSame ? catalog : this.catalogFor(holder, principal);
+  }
+
+  /**
+   * Returns how the lists of a holder may be cached now: for the rest of the time that their upstreams state. Lists of unknown age, such as those
+   * from disk, are not cached.
+   */
+  cachingOf(holder: ConnectionHolder): Caching {
+    const { catalog, caller, ownOffers, view } = holder;
+    if (ownOffers.size > 0 || !this.#views.has(view)) return UNCACHED;
+    let { ttlMs } = catalog.caching;
+    const key = this.#keyOf(holder);
+    for (const { id } of ttlMs > 0 ? catalog.view.upstreams : []) {
+      const kept = this.#offers.get(id)?.for({ ...key, audience: this.#audienceOf(id, key.audience) });
+      const untilMs = (kept?.listedMs ?? -Infinity) + (kept?.offer.caching?.ttlMs ?? 0);
+      ttlMs = Math.min(ttlMs, Math.floor(untilMs - performance.now()));
+    }
+    return { ttlMs: Math.max(0, ttlMs), isPublic: catalog.caching.isPublic && isAnonymous(caller.principal) };
   }
 
   /** Returns the key of the catalog of a holder. Its audience is everybody if no upstream of the endpoint tells principals apart. */

@@ -13,7 +13,6 @@ import { RawObject } from '../../json/json.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import { type HeaderLookup, paramHeaderFault } from '../../protocol/framing/mcp-headers.ts';
-import { isAnonymous } from '../../policy/principal.ts';
 import { MODERN_REVISIONS } from '../../protocol/revisions.ts';
 import type { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
 import { NO_FEATURES } from '../../upstream/link/link.ts';
@@ -39,6 +38,7 @@ import { HERE, MAX_HOPS, type Owners } from '../exchange/owners.ts';
 import type { RequestRecorder } from '../records/request-recorder.ts';
 import type { ParkedCalls } from '../questions/parked-calls.ts';
 import type { Upstreams } from '../exchange/connection-holder.ts';
+import type { Offers } from '../lists/offers.ts';
 import type { UpstreamRoute } from '../exchange/route.ts';
 import { Dispatcher, type DispatcherParts, tooManyInFlight } from '../calls/dispatcher.ts';
 import type { Sealer } from '../handles/sealer.ts';
@@ -57,6 +57,7 @@ export interface ModernRequestsParts extends DispatcherParts {
   readonly taskIds: TaskIds;
   readonly parked: ParkedCalls;
   readonly links: HolderLinks;
+  readonly offers: Pick<Offers, 'cachingOf'>;
   readonly translator: ResultTranslator;
   readonly sealer: Sealer;
   readonly questionPolicy: QuestionPolicy;
@@ -189,9 +190,8 @@ export class ModernRequests implements ModernRequestHost {
     return outcome.kind === 'elsewhere' ? await this.#delegateOnly(modernRequest, outcome.owner) : outcome;
   }
 
-  #discover({ catalog, caller, dialect }: ModernClient): Answer {
-    const isPublic = catalog.caching.isPublic && isAnonymous(caller.principal);
-    const caching = { ...catalog.caching, isPublic };
+  #discover({ catalog, caller, dialect, group }: ModernClient): Answer {
+    const caching = this.#parts.offers.cachingOf(group);
     const result = RawObject.EMPTY.with('supportedVersions', JSON.stringify(MODERN_REVISIONS))
       .with('capabilities', capabilitiesAt(caller.revision, catalog.capabilities).toString())
       .with('instructions', this.#dispatcher.instructionsOf(catalog));

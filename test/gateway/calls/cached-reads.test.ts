@@ -4,6 +4,7 @@ import { testCore, toolCall } from '../../support/core.ts';
 import { modernUpstream } from '../../support/http-upstream.ts';
 import { type MemoryUpstream, memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { modernRequest } from '../../support/modern-client.ts';
+import { stopTime } from '../../support/stopped-time.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const URI = 'lib://a';
@@ -55,6 +56,23 @@ test('a cached read is answered while its upstream has no free slot', TIMEOUT, a
   await Promise.all([call.reply, waiting.reply]);
 });
 
+// M-010
+test('a cached read may be kept for the rest of its time', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  await using upstream = await modernUpstream({
+    resources: RESOURCES,
+    answers: { 'resources/read': () => ({ ...CONTENTS, ...CACHED }) },
+  });
+  await using gateway = await testCore({ up: { ...upstream.config, rawUris: true } });
+  const ttlMs = async () => (await modernRequest(gateway, 'resources/read', { uri: URI }).reply).result?.['ttlMs'];
+  assert.equal(await ttlMs(), 60_000);
+  time.pass(59_000);
+  assert.equal(await ttlMs(), 1_000);
+  assert.equal(upstream.requests('resources/read').length, 1);
+  time.pass(1_000);
+  assert.equal(await ttlMs(), 60_000);
+});
+
 test('a cached read starts no process', TIMEOUT, async () => {
   const memory = cachingProcess();
   const idleMs = 1_000;
@@ -65,7 +83,7 @@ test('a cached read starts no process', TIMEOUT, async () => {
   gateway.core.sweep(performance.now() + 2 * idleMs);
   await memory.until(() => memory.open.size === 0 || undefined);
   const { starts } = memory;
-  assert.deepEqual((await read()).result, first.result);
+  assert.deepEqual((await read()).result?.['contents'], CONTENTS.contents);
   assert.deepEqual([memory.starts, memory.open.size, memory.requests('resources/read').length], [starts, 0, 1]);
 });
 

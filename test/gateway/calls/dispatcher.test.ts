@@ -67,6 +67,7 @@ async function trial(own: Partial<Handler> = {}, options: ListedOptions = {}, sc
     translator: new ResultTranslator(RawObject.EMPTY, policy),
     listRefresher,
     announcer: new ListAnnouncer(ignore),
+    offers: setup.offers,
     pages: new PageCache(ignore),
     onLimit: ignore,
   });

@@ -29,7 +29,7 @@ test('limit readCacheEntryBytes: a larger result is not kept', () => {
   assert.equal(reads.find(read('up', 'a:large'), 1), undefined);
   assert.deepEqual(reached, ['readCacheEntryBytes']);
   reads.store(read('up', 'a:small'), 0, answer('small'), 0);
-  assert.match(reads.find(read('up', 'a:small'), 1)?.result ?? '', /small/);
+  assert.match(reads.find(read('up', 'a:small'), 1)?.answer.result ?? '', /small/);
 });
 
 // N-25

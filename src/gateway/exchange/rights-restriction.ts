@@ -2,7 +2,7 @@ import type { Source, Target } from '../../catalog/names/named-items.ts';
 import type { Restriction } from '../../catalog/restriction.ts';
 import { type Item, NO_HINTS } from '../../policy/decide.ts';
 import type { Rights } from '../../policy/rights.ts';
-import { hintsOf } from '../exchange/gate.ts';
+import { hintsOf } from './gate.ts';
 
 const known = new WeakMap<Rights, Restriction>();
 

@@ -1,0 +1,67 @@
+import { isCommonKey, type Offer, type OfferKey, offerKeyText } from '../../catalog/offer.ts';
+import { LIMITS } from '../../limits.ts';
+import { type Era, otherEra } from '../../protocol/revisions.ts';
+
+export interface KeptOffer {
+  readonly key: OfferKey;
+  readonly offer: Offer;
+  /** The time when this process listed the upstream for it; monotonic ms. Undefined if another process did. */
+  listedMs: number | undefined;
+}
+
+/** The offers of one upstream that are in memory, the least recently listed first. */
+export class KeptOffers {
+  readonly #byKey = new Map<string, KeptOffer>();
+  /** The era that the upstream is known not to support. Its offers of that era are outdated. */
+  withoutEra: Era | undefined;
+
+  get(key: OfferKey): KeptOffer | undefined {
+    return this.#byKey.get(offerKeyText(key));
+  }
+
+  /** Returns the offer of this key, else the one for clients of any capabilities. */
+  in(key: OfferKey): KeptOffer | undefined {
+    return this.get(key) ?? this.get({ ...key, capabilityKey: '' });
+  }
+
+  /** Returns the offer for clients of this key: the one listed in their era, else in the other one. */
+  for(key: OfferKey): KeptOffer | undefined {
+    const own = this.withoutEra === key.era ? undefined : this.in(key);
+    return own ?? this.in({ ...key, era: otherEra(key.era) });
+  }
+
+  values(): Iterable<KeptOffer> {
+    return this.#byKey.values();
+  }
+
+  /** Keeps an offer as the last to be removed. */
+  set(kept: KeptOffer): void {
+    this.remove(kept.key);
+    this.#byKey.set(offerKeyText(kept.key), kept);
+  }
+
+  remove(key: OfferKey): void {
+    this.#byKey.delete(offerKeyText(key));
+  }
+
+  /** Returns the keys of the offers that are too many, the least recently listed first. */
+  excess(): readonly OfferKey[] {
+    if (this.#byKey.size <= LIMITS.offersPerUpstream) return [];
+    const keys = [...this.#byKey.values()].map(({ key }) => key).filter((key) => !isCommonKey(key));
+    return keys.slice(0, this.#byKey.size - LIMITS.offersPerUpstream);
+  }
+
+  /** Marks the offers of an era for an audience as outdated. @param except that stays valid. */
+  expire(era: Era, audience: string, except?: KeptOffer): void {
+    for (const kept of this.#byKey.values()) {
+      const isMeant = kept !== except && kept.key.era === era && kept.key.audience === audience;
+      if (isMeant && kept.listedMs !== undefined) kept.listedMs = Number.NEGATIVE_INFINITY;
+    }
+  }
+
+  /** Marks the offers as listed by another process, and both eras as possible. */
+  onReplaced(): void {
+    this.withoutEra = undefined;
+    for (const kept of this.#byKey.values()) kept.listedMs = undefined;
+  }
+}
