@@ -76,6 +76,10 @@ export class WireSocket implements ResponseSink {
   #deadlineMs = Infinity;
   /** The time until which the idle socket may take another request. */
   #idleUntilMs = 0;
+  /** The time of the last sweep while the response was being read, or of its request. */
+  #sweptMs = 0;
+  /** The time of the sweep before: bytes that are read now have arrived after it, however busy the event loop was. */
+  #quietMs = 0;
   /** The timer that ends a pause of reading. */
   #resuming: NodeJS.Timeout | undefined;
   /** True if reading goes on only after `resume`. */
@@ -174,7 +178,13 @@ export class WireSocket implements ResponseSink {
   sweep(nowMs: number): void {
     if (this.#inFlight === undefined) {
       if (!this.isUsable(nowMs)) this.#close();
-    } else if (nowMs >= this.#deadlineMs) {
+      return;
+    }
+    if (!this.#isStopped) {
+      this.#quietMs = this.#sweptMs;
+      this.#sweptMs = nowMs;
+    }
+    if (nowMs >= this.#deadlineMs) {
       const code: WireFault = this.#head === undefined ? 'headers-timeout' : 'body-timeout';
       this.destroy(new WireError(code, 'the server was silent for too long'));
     }
@@ -213,7 +223,8 @@ export class WireSocket implements ResponseSink {
     // The handler has aborted, because the response contained no answer.
     if (this.#inFlight !== inFlight) return;
     this.#endRequest();
-    this.#idleUntilMs = performance.now() + keepMs;
+    // The server counts from the end of the response, which may have waited to be read.
+    this.#idleUntilMs = this.#quietMs + keepMs;
     this.#events.onIdle(this);
   }
 
@@ -241,6 +252,8 @@ export class WireSocket implements ResponseSink {
     }
     if (this.#inFlight !== inFlight) return;
     this.#reader.start();
+    this.#sweptMs = nowMs;
+    this.#quietMs = nowMs;
     this.#deadlineMs = request.headersMs > 0 ? nowMs + request.headersMs : Infinity;
     this.#socket.write(bytes, 'latin1');
   }

@@ -4,7 +4,7 @@ import { createServer, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { RequestHead } from '../../src/http1/request.ts';
 import { type SocketEvents, WireSocket } from '../../src/http1/socket.ts';
-import type { WireController, WireHandler, WireRequest } from '../../src/http1/wire.ts';
+import { KEEP_ALIVE_MS, type WireController, type WireHandler, type WireRequest } from '../../src/http1/wire.ts';
 import { Waitlist } from '../fixtures/servers/http-harness.ts';
 import { PATIENCE_MS } from '../support/patience.ts';
 import { closed, ok } from '../support/wire.ts';
@@ -144,6 +144,38 @@ test('a sweep closes an idle socket when it is too old to be reused', LIMIT, asy
   assert.ok(to.socket.isUsable(performance.now()));
   to.socket.sweep(performance.now() + 60_000);
   await to.recorder.until('closed');
+});
+
+for (const [name, isHeld] of [
+  ['a busy event loop', false],
+  ['a pause', true],
+] as const) {
+  test(`a response that ${name} has kept from being read leaves a socket for less time`, LIMIT, async (t) => {
+    const startMs = performance.now();
+    const now = t.mock.method(performance, 'now', () => startMs);
+    await using to = await line(() => undefined);
+    await to.recorder.until('start');
+    if (isHeld) to.recorder.controller?.hold();
+    // Two looks in a row find no bytes of a response that is read at once.
+    if (isHeld) for (const lateMs of [250, 500]) to.socket.sweep(startMs + lateMs);
+    (await to.far).write(ok('x'));
+    now.mock.mockImplementation(() => startMs + 3_000);
+    to.recorder.controller?.resume();
+    await to.recorder.until('idle');
+    assert.ok(to.socket.isUsable(startMs + KEEP_ALIVE_MS - 1));
+    assert.ok(!to.socket.isUsable(startMs + KEEP_ALIVE_MS));
+  });
+}
+
+test('a response that was read at once leaves a socket for all of the time', LIMIT, async (t) => {
+  const startMs = performance.now();
+  t.mock.method(performance, 'now', () => startMs);
+  await using to = await line(() => undefined);
+  await to.recorder.until('start');
+  for (const lateMs of [60_000, 60_250]) to.socket.sweep(startMs + lateMs);
+  (await to.far).write(ok('x'));
+  await to.recorder.until('idle');
+  assert.ok(to.socket.isUsable(startMs + 60_000 + KEEP_ALIVE_MS - 1));
 });
 
 test('a sweep fails a request whose body is silent beyond its deadline', LIMIT, async () => {
