@@ -45,10 +45,18 @@ function list(of: Shape): Shape {
   return { kind: 'list', of };
 }
 
+/**
+ * The URIs that an icon may have. A client must reject others, such as `javascript:` and `file:`.
+ *
+ * @see https://modelcontextprotocol.io/specification/2026-07-28/basic#icons
+ */
+const ICON_URI: Shape = { kind: 'matching', pattern: /^(?:https?|data):/i };
+
 const ICONS = list(
-  object({ src: STRING, mimeType: STRING, sizes: list(STRING), theme: { kind: 'oneOf', values: ['light', 'dark'] } }, [
-    'src',
-  ]),
+  object(
+    { src: ICON_URI, mimeType: STRING, sizes: list(STRING), theme: { kind: 'oneOf', values: ['light', 'dark'] } },
+    ['src'],
+  ),
 );
 
 /** Members that every kind of item may have. */

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Catalog } from '../../../src/catalog/catalog.ts';
 import type { ItemKind } from '../../../src/catalog/items/kind.ts';
+import { RawObject } from '../../../src/json/json.ts';
 import { LEGACY_REVISIONS, LATEST_MODERN, type Revision } from '../../../src/protocol/revisions.ts';
 import { connectSdk1Over, connectSdk2Over } from '../../support/sdk-client.ts';
 import { tool } from '../fixtures.ts';
@@ -108,6 +109,27 @@ for (const kind of ['tool', 'prompt', 'resource', 'template'] as const) {
     }
   });
 }
+
+// S-015
+test('an icon whose URI has an unsafe scheme is left out', () => {
+  const safe = ['https://a.example/i.png', 'http://127.0.0.1/i.png', 'DATA:image/png;base64,'];
+  const unsafe = [
+    'javascript:alert(1)',
+    ' javascript:alert(1)',
+    'file:///etc/passwd',
+    'ftp://a/i',
+    'ws://a',
+    'app:i',
+    'i',
+  ];
+  const icons = [...unsafe, ...safe].map((src) => ({ src }));
+  const { repaired, lists } = catalogWith('tool', [tool('drawn', { icons })], '2025-11-25');
+  assert.deepEqual(
+    RawObject.parse(lists.tools[1] ?? '').value('icons'),
+    safe.map((src) => ({ src })),
+  );
+  assert.equal(repaired[0]?.leftOut.includes('icons[0].src'), true);
+});
 
 // N-02
 test('members that are left out are recorded by their paths', () => {
