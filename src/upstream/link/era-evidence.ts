@@ -31,6 +31,14 @@ export function isRefusedByStatus({ cause }: GatewayError): boolean {
   return cause instanceof HttpStatusError && !isTransientStatus(cause.status);
 }
 
+/** Statuses with which a server refuses a method that it does not have. */
+const NO_SUCH_METHOD: ReadonlySet<number> = new Set([404, 405, 501]);
+
+/** Returns whether the server refused a request because it does not have its method. */
+export function isRefusedAsUnknown({ cause }: GatewayError): boolean {
+  return cause instanceof HttpStatusError && NO_SUCH_METHOD.has(cause.status);
+}
+
 /** Returns whether the failure is transient, so that it says nothing about the era. */
 export function isTransientFailure({ cause }: GatewayError): boolean {
   return cause instanceof HttpStatusError && (cause.status === 408 || cause.status === 429 || cause.status >= 500);

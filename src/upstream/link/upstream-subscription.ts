@@ -10,7 +10,7 @@ import { RPC } from '../../protocol/rpc-codes.ts';
 import { backoffMs } from '../rpc/backoff.ts';
 import type { Call } from '../rpc/call.ts';
 import type { Connection } from '../rpc/connection.ts';
-import { HttpStatusError } from '../rpc/http-status-error.ts';
+import { isRefusedAsUnknown } from './era-evidence.ts';
 import type { ServerHello } from './initialize.ts';
 
 export interface UpstreamSubscriptionParts<Context> {
@@ -35,9 +35,6 @@ interface ListenStream {
 const STEADY_MS = 30_000;
 
 const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
-
-/** Statuses with which a server refuses a method that it does not have. */
-const NO_SUCH_METHOD: ReadonlySet<number> = new Set([404, 405, 501]);
 
 /** The kinds of lists, as in `resourcesListChanged` and `notifications/resources/list_changed`. */
 const KINDS = ['tools', 'prompts', 'resources'] as const;
@@ -190,7 +187,7 @@ export class UpstreamSubscription {
       },
     });
     const onEnd = (thrown?: unknown) => {
-      if (!this.#hasWorked && isRefusedAsUnknown(thrown)) this.#isUnsupported = true;
+      if (!this.#hasWorked && thrown instanceof GatewayError && isRefusedAsUnknown(thrown)) this.#isUnsupported = true;
       const message = `upstream "${upstream}" ended subscriptions/listen`;
       reject(new GatewayError('upstream-lost', { upstream, message }));
     };
@@ -276,11 +273,6 @@ export class UpstreamSubscription {
       onNotification({ kind: 'notification', method: 'notifications/tasks', params }, undefined);
     }
   }
-}
-
-function isRefusedAsUnknown(thrown: unknown): boolean {
-  const cause = thrown instanceof GatewayError ? thrown.cause : undefined;
-  return cause instanceof HttpStatusError && NO_SUCH_METHOD.has(cause.status);
 }
 
 function acknowledgedTexts({ params }: Notification, name: string): KeptSet {
