@@ -55,10 +55,12 @@ export class LinkChecks<Context, User extends LinkUser> {
    * there is nothing to check.
    */
   beforeListing(link: Link<Context, User>): Promise<boolean> | undefined {
-    if (link.connection.mayKeepState) return undefined;
-    if (this.#listed.has(link)) return this.#check(link);
+    return !link.connection.mayKeepState && this.#listed.has(link) ? this.#check(link) : undefined;
+  }
+
+  /** Records the begin of a listing over this link. */
+  onListing(link: Link<Context, User>): void {
     this.#listed.add(link);
-    return undefined;
   }
 
   /** Checks a link whose server has refused a request. Resolves with whether the link was given up. Never rejects. */

@@ -298,6 +298,7 @@ export class Upstream<Context, User extends LinkUser> {
       // The listing of a new process begins in the turn of its opening, before a client can adopt the process.
       const checking = this.#checks.beforeListing(link);
       if (checking !== undefined && (await checking)) link = await this.#getLink(need);
+      this.#checks.onListing(link);
       const reading = this.list(link, clientCapabilities);
       this.#setReading(link, reading);
       const offer = await reading;

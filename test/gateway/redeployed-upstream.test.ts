@@ -4,11 +4,13 @@ import { initialize, messagesOf, post, rpc } from '../downstream/client.ts';
 import { testCore } from '../support/core.ts';
 import { legacyUpstream, modernUpstream, type Served } from '../support/http-upstream.ts';
 import { answerOf, modernPost, modernResult } from '../support/modern-wire.ts';
+import { ModernClient } from '../support/modern-client.ts';
 import { openGateway } from '../support/open-gateway.ts';
 import { stopTime } from '../support/stopped-time.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
+const KNOWS = { extensions: { 'io.modelcontextprotocol/tasks': {} } };
 const TOOL = { name: 'act', inputSchema: { type: 'object' } };
 const PROMPT = { name: 'ask' };
 const CALL = { name: 'up__act', arguments: {} };
@@ -138,6 +140,31 @@ suite('a modern upstream that was deployed anew', () => {
   });
 
   // L-011 R4
+  test('ends the streams that follow its tasks, so that clients listen again', TIMEOUT, async () => {
+    const task = { taskId: 't-1', status: 'working', createdAt: '', lastUpdatedAt: '', ttlMs: 600_000 };
+    let calls = 0;
+    // The second call keeps the old connection open.
+    const answer = () => (++calls === 1 ? { ...task, resultType: 'task' } : undefined);
+    const answers: Script['answers'] = { 'tools/call': answer };
+    const script = { tools: [TOOL], answers, capabilities: { tools: { listChanged: true }, ...KNOWS } };
+    await using upstream = await modernUpstream(script);
+    await using gateway = await testCore({ up: upstream.config });
+    const client = new ModernClient(gateway, KNOWS);
+    const { taskId } = await client.result('tools/call', CALL);
+    const running = client.request('tools/call', CALL);
+    const { reply } = client.request('subscriptions/listen', { notifications: { taskIds: [taskId] } });
+    const follows = ({ params }: Served) => JSON.stringify(params['notifications']).includes('t-1');
+    await waitUntil(() => upstream.listens().some(follows));
+    script.capabilities = { tools: { listChanged: false }, ...KNOWS };
+    for (const stream of upstream.listens()) stream.breakOff();
+    const first = await Promise.race([reply, running.reply]);
+    assert.equal(first, await reply, 'the stream does not wait for the end of the connection');
+    assert.notEqual(first.result, undefined);
+    running.call.cancel('done');
+    await running.reply;
+  });
+
+  // L-011 R4
   test('in an older version is used in the legacy era, also by clients that call alone', TIMEOUT, async () => {
     const script: Script = { tools: [TOOL], answers: { 'tools/call': () => DONE } };
     await using upstream = await modernUpstream(script);
@@ -221,6 +248,32 @@ suite('a legacy upstream without sessions that was deployed anew', () => {
     await waitUntil(() => upstream.requests('initialize').length > before);
     await post(gateway.url, rpc(2, 'tools/list'), sessions[0]);
     assert.equal(upstream.requests('initialize').length, before + 1);
+  });
+
+  // L-011 R4
+  test('and has only other texts gets other connections once an hour', TIMEOUT, async (t) => {
+    const time = stopTime(t);
+    const serverInfo = { name: 'scripted', version: '1' };
+    const hello = () => ({ protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo });
+    await using upstream = await legacyUpstream({ tools: [TOOL], answers: { initialize: hello } });
+    await using gateway = await testCore({ up: upstream.config });
+    const client = await gateway.connect();
+    const count = (method: string) => upstream.requests(method).length;
+    /** Returns the number of handshakes before the lists of another version are read. */
+    const handshakesAfter = async (version: string, ms: number) => {
+      serverInfo.version = version;
+      const [handshakes, lists] = [count('initialize'), count('tools/list')];
+      time.pass(ms);
+      await waitUntil(async () => {
+        await time.passUntil(client.result('tools/list'), 100);
+        return count('tools/list') > lists;
+      });
+      return count('initialize') - handshakes;
+    };
+    await time.passUntil(client.result('tools/list'), 10);
+    assert.equal(await handshakesAfter('2', LISTS_MS), 2);
+    assert.equal(await handshakesAfter('3', LISTS_MS), 1);
+    assert.equal(await handshakesAfter('3', 3_600_000), 2);
   });
 
   // L-011 R4
