@@ -1,5 +1,5 @@
 import type { Offer } from '../catalog/offer.ts';
-import { isWorking, type Link, type LinkUser } from './link/link.ts';
+import type { Link, LinkUser } from './link/link.ts';
 import type { ConnectionPermit } from './quota/connection-quota.ts';
 
 /** An open link, with the facts about it that only its upstream needs. */
@@ -80,18 +80,22 @@ export class UpstreamLinks<Context, User extends LinkUser> implements Iterable<L
     return other;
   }
 
-  /** Removes the key of an open link, which stays open. Returns whether it had one. */
+  /**
+   * Removes the key of an open link, which stays open, and gives it back to the quotas: its server keeps nothing for it, and another link takes
+   * its place. Returns whether it had a key.
+   */
   release(link: Link<Context, User>): boolean {
     const record = this.#open.get(link);
     if (record === undefined || record.isReleased) return false;
     record.isReleased = true;
+    record.permit.release();
     this.#byKey.delete(link.place.key);
     return true;
   }
 
-  /** Returns whether an open link has given up its key, and its last request has ended. */
+  /** Returns whether an open link has given up its key, and its last request has ended. Its tasks are polled over other links. */
   isDone(link: Link<Context, User>): boolean {
-    return this.#open.get(link)?.isReleased === true && !isWorking(link);
+    return this.#open.get(link)?.isReleased === true && link.calls === 0 && link.connection.inFlight === 0;
   }
 
   /** Removes an open link and its key. Returns its record, to be closed; undefined if it is not open. */

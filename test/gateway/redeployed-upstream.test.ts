@@ -277,6 +277,34 @@ suite('a legacy upstream without sessions that was deployed anew', () => {
   });
 
   // L-011 R4
+  test('gets a new connection while a call runs on the old one, the only one allowed', TIMEOUT, async () => {
+    const gate = Promise.withResolvers<void>();
+    let revision = '2025-11-25';
+    const serverInfo = { name: 'scripted', version: '1' };
+    const answers: Script['answers'] = {
+      initialize: () => ({ protocolVersion: revision, capabilities: { tools: {} }, serverInfo }),
+      'tools/call': (served) => {
+        if (served.headers['mcp-protocol-version'] !== revision) return refuse(served, 'Unsupported protocol version');
+        if (revision !== '2025-11-25') return { content: [] };
+        void gate.promise.then(() => served.result(DONE));
+        return undefined;
+      },
+    };
+    await using upstream = await legacyUpstream({ tools: [TOOL], answers });
+    const limited = { maxConnections: 1, isolation: 'shared', queueWait: '1s' }; // subject
+    await using gateway = await openGateway({ up: { url: upstream.url, ...limited } });
+    const session = await initialize(gateway.url);
+    let id = 0;
+    const call = async () => messagesOf(await post(gateway.url, rpc(++id, 'tools/call', CALL), session)).at(-1);
+    const running = call();
+    await waitUntil(() => upstream.requests('tools/call').length === 1);
+    revision = '2025-06-18';
+    await waitUntil(async () => (await call())?.result !== undefined);
+    gate.resolve();
+    assert.notEqual((await running)?.result, undefined);
+  });
+
+  // L-011 R4
   test('and refuses the revision of before gets a handshake after one refused call', TIMEOUT, async () => {
     let revision = '2025-11-25';
     const upstreamScript: Script = { tools: [TOOL], answers: {} };

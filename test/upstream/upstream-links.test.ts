@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { RawObject } from '../../src/json/json.ts';
+import { detach } from '../../src/json/kept-text.ts';
 import type { Link, LinkUser } from '../../src/upstream/link/link.ts';
 import { Opener } from '../../src/upstream/link/opener.ts';
 import type { ConnectionPermit } from '../../src/upstream/quota/connection-quota.ts';
@@ -94,13 +95,17 @@ test('a removed link gives its place in the quotas back when it is closed, once'
   assert.deepEqual(events, ['released']);
 });
 
-test('a link that gave up its key stays open until its last request has ended', async () => {
+test('a link that gave up its key and permit stays open until its last request has ended', async () => {
   const links = new UpstreamLinks<string, LinkUser>();
   const [link, next] = [await linkWith('a'), await linkWith('a')];
+  let isCounted = true;
   links.setOpening('a', Promise.resolve(link));
-  links.add(link, PERMIT);
+  links.add(link, { ...PERMIT, release: () => (isCounted = false) });
   link.calls = 1;
+  // Clients poll it over the next link.
+  link.tasks.set(detach('t'), { owner: '', timer: setTimeout(() => undefined) });
   assert.deepEqual([links.release(link), links.release(link), links.find('a')], [true, false, undefined]);
+  assert.equal(isCounted, false);
   const opening = Promise.resolve(next);
   links.setOpening('a', opening);
   assert.deepEqual([links.isDone(link), links.size], [false, 1]);
