@@ -30,7 +30,7 @@ export interface ExplainParts {
 
 /** An item, and the reason why clients do not get it, in detail and in short. */
 interface Found extends Pick<ExplainAnswer, 'upstream' | 'upstreamName'> {
-  /** True for a resource that its upstream gets although it does not list it. */
+  /** True for an item that its upstream gets although it does not list it. */
   readonly isUnlisted?: boolean;
   readonly left?: { readonly text: string; readonly why: string } | undefined;
 }
@@ -111,7 +111,7 @@ function listText({ hasCallersLists }: ExplainParts, { upstream = '', upstreamNa
 
 const WITHHELD = 'the lock withholds it';
 
-/** Returns where an item is; undefined if no upstream lists it. */
+/** Returns where an item is; undefined if no upstream lists it, or gets it unlisted. */
 function find(parts: ExplainParts, { principal, kind, name, view }: ExplainQuery): Found | undefined {
   const { catalog } = parts;
   if (kind === 'resource') {
@@ -127,8 +127,10 @@ function find(parts: ExplainParts, { principal, kind, name, view }: ExplainQuery
     return one.kind === kind && one.name === name && one.status !== 'quarantined' && one.status !== 'withheld';
   });
   if (item === undefined) {
-    const isResolved = (kind === 'tool' ? resolveTool : resolvePrompt)(catalog, name) !== undefined;
-    return isResolved ? undefined : findQuarantined(catalog, kind, name);
+    const target = (kind === 'tool' ? resolveTool : resolvePrompt)(shownTo(parts, principal), name);
+    if (target === undefined) return findQuarantined(catalog, kind, name);
+    const { sources } = kind === 'tool' ? catalog.callables.tools : catalog.callables.prompts;
+    return { upstream: target.upstream, upstreamName: target.name, isUnlisted: !sources.has(target) };
   }
   const { upstream, upstreamName = name, status, why = '' } = item;
   const left = status === 'filtered' ? { text: `filtered: ${why}`, why: 'the config leaves it out' } : undefined;
@@ -136,14 +138,19 @@ function find(parts: ExplainParts, { principal, kind, name, view }: ExplainQuery
 }
 
 /** Finds a resource for a principal, as its restricted catalog does; else one that the policy denies. */
-function locate({ catalog, gate, view }: ExplainParts, principal: Principal, uri: string): Resolution {
-  const rights = gate.rightsOf(principal, view.id);
-  if (rights === undefined) return resolveResource(catalog, uri);
-  const isWhole = view.upstreams.every(({ id }) => rights.isWhole(id));
-  // A restricted catalog has no fallback, which would tell an unknown URI from a hidden one.
-  const shown = isWhole ? catalog : { ...catalog, fallback: undefined };
+function locate(parts: ExplainParts, principal: Principal, uri: string): Resolution {
+  const shown = shownTo(parts, principal);
+  const rights = parts.gate.rightsOf(principal, parts.view.id);
+  if (rights === undefined) return resolveResource(shown, uri);
   const allowed = resolveResource({ ...shown, restriction: restrictionOf(rights) }, uri);
   return allowed.kind === 'one' ? allowed : resolveResource(shown, uri);
+}
+
+/** Returns the catalog without the fallbacks that a principal lacks: by them it could tell an unknown name from a hidden one. */
+function shownTo({ catalog, gate, view }: ExplainParts, principal: Principal): Catalog {
+  const rights = gate.rightsOf(principal, view.id);
+  const isWhole = rights === undefined || view.upstreams.every(({ id }) => rights.isWhole(id));
+  return isWhole ? catalog : { ...catalog, fallback: undefined, callFallback: undefined };
 }
 
 /** Returns the item that would have a name or URI if it were not quarantined, or withheld by the lock. */

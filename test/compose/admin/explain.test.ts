@@ -109,6 +109,26 @@ test('explain sends an unlisted URI to the only upstream, unless rules hide some
   assert.equal(explained(shown, offers, 'note:///a', SOME)[0], 'deny, not listed');
 });
 
+test('explain sends an unlisted tool to the only upstream, unless rules hide some', () => {
+  const shown = view([bare('notes')]);
+  const offers = { notes: { tools: [tool('read')] } };
+  const gets = 'upstream "notes" gets it as "unlisted", and does not list it';
+  const open = new Gate(undefined, []);
+  assert.deepEqual(explained(shown, offers, 'unlisted', open).slice(0, 2), ['allow, not listed', gets]);
+  assert.deepEqual(explained(shown, offers, 'unlisted', ALL).slice(0, 2), ['allow, not listed', gets]);
+  const unknown = ['unknown, not listed', 'no upstream of this endpoint lists it'];
+  assert.deepEqual(explained(shown, offers, 'unlisted', SOME), unknown);
+  const pinned = view([bare('notes', { onChange: 'quarantine' })]);
+  assert.deepEqual(explained(pinned, offers, 'unlisted', ALL), unknown);
+});
+
+test('explain finds a tool with a user interface by the own name of its upstream', () => {
+  const app = tool('draw', { _meta: { ui: { resourceUri: 'ui://notes/draw' } } });
+  const shown = view([upstream('notes'), upstream('other')]);
+  const [effect, list] = explained(shown, { notes: { tools: [app] } }, 'draw', ALL);
+  assert.deepEqual([effect, list], ['allow, listed', 'upstream "notes" lists it as "draw"']);
+});
+
 test('explain finds the one upstream that may be used of two with the same URI', () => {
   const gate = new Gate(accessOf({ b: { upstreams: ['b'] } }, [{ roles: ['b'], anyone: true }]), []);
   const resources = [resource('file:///a')];
