@@ -139,7 +139,11 @@ function matches({ path }: AdminRoute, requested: string): boolean {
 }
 
 /** Reads the JSON body of a request, within the bounds of messages from clients. An empty body is an empty map. @throws {AdminError} */
-async function readBody(c: Context, { body }: AdminRoute, onLimit: (limit: LimitName) => void): Promise<unknown> {
+async function readBody(
+  c: Context,
+  { body, isBodySent }: AdminRoute,
+  onLimit: (limit: LimitName) => void,
+): Promise<unknown> {
   if (Object.keys(body.shape).length === 0) return {};
   const text = await textOf(c.req.raw.body);
   if (text === undefined) {
@@ -155,7 +159,7 @@ async function readBody(c: Context, { body }: AdminRoute, onLimit: (limit: Limit
   try {
     // A body beyond the bounds can be parsed, but it overflows the stack when it is written to an upstream.
     RawObject.parseStrictly(text, CLIENT_BOUNDS);
-    const changed = changedNumber(text);
+    const changed = isBodySent ? changedNumber(text) : undefined;
     if (changed === undefined) return JSON.parse(text);
     throw new AdminError(
       'invalid-request',

@@ -20,6 +20,8 @@ export interface AdminRoute {
   /** Without members if there is none. */
   readonly query: z.ZodObject;
   readonly body: z.ZodObject;
+  /** True if an upstream gets the numbers of the body, so that a changed one is refused. */
+  readonly isBodySent: boolean;
   readonly answer: z.ZodType;
   /** Carries out a request, and makes the answer by its schema. @throws {AdminError} */
   run(port: AdminPort, request: AdminRequest): Promise<unknown>;
@@ -52,6 +54,7 @@ interface RouteParts<Q extends z.ZodObject, B extends z.ZodObject, A extends z.Z
   readonly summary: string;
   readonly query: Q;
   readonly body: B;
+  readonly isBodySent?: boolean;
   readonly answer: A;
   handle(port: AdminPort, input: Input<Q, B>): z.input<A> | Promise<z.input<A>>;
 }
@@ -62,7 +65,7 @@ const NONE = z.object({});
 function route<Q extends z.ZodObject, B extends z.ZodObject, A extends z.ZodType>(
   parts: RouteParts<Q, B, A>,
 ): AdminRoute {
-  const { method, path, operationId, summary, query, body, answer } = parts;
+  const { method, path, operationId, summary, query, body, isBodySent = false, answer } = parts;
   return {
     method,
     path,
@@ -70,6 +73,7 @@ function route<Q extends z.ZodObject, B extends z.ZodObject, A extends z.ZodType
     summary,
     query,
     body,
+    isBodySent,
     answer,
     run: async (port, { operator, id, signal, ...sent }) => {
       const input = {
@@ -264,6 +268,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
       arguments: z.record(z.string(), z.unknown()).default({}),
       view,
     }),
+    isBodySent: true,
     answer: answers.toolCallAnswer,
     handle: (port, { operator, body, signal }) => port.callTool(operator, body, signal),
   }),

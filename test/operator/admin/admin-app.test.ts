@@ -8,19 +8,23 @@ import { pino } from 'pino';
 import { ApiKeys } from '../../../src/auth/api-key.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import { createAdminApp } from '../../../src/operator/admin/admin-app.ts';
+import type { AdminPort } from '../../../src/operator/admin/admin-port.ts';
 import { listenLocally } from '../../support/local-port.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const AUTHORIZATION = 'Bearer key-of-ops';
 
-/** Returns the admin API in front of a gateway that answers no operation, with the lines of its log and the limits that it has reached. */
-function adminApp() {
+/** Returns the admin API in front of a gateway that has no other operations than `answers`, with the lines of its log and the limits that it has reached. */
+function adminApp(answers: Partial<AdminPort> = {}) {
   const lines: string[] = [];
   const limits: string[] = [];
   const operations: string[] = [];
   const app = createAdminApp({
-    port: new Proxy(Object.create(null), { get: () => assert.fail('the gateway was asked') }),
+    port: new Proxy(Object.create(null), {
+      get: (_, name) =>
+        Object.entries(answers).find(([known]) => known === name)?.[1] ?? assert.fail('the gateway was asked'),
+    }),
     operators: () => new ApiKeys([{ name: 'ops', sha256: hash('sha256', 'key-of-ops') }]),
     version: '0',
     log: pino({ level: 'info' }, { write: (line: string) => void lines.push(line) }),
@@ -66,6 +70,23 @@ for (const { name, body, says, limits } of refused) {
     assert.deepEqual([admin.lines, admin.operations, admin.limits], [[], [], limits]);
   });
 }
+
+test('explain accepts the payload of a token with an integer of 20 digits', TIMEOUT, async () => {
+  const asked: unknown[] = [];
+  const explained = { principal: 'a', view: '', kind: 'tool', name: 't', effect: 'unknown', isListed: false } as const;
+  const { app } = adminApp({
+    explain: ({ as }) => {
+      asked.push(as);
+      return { ...explained, reasons: [] };
+    },
+  });
+  const headers = { Authorization: AUTHORIZATION, 'Content-Type': 'application/json' };
+  const body = '{"as":{"sub":"ada","tenant":12345678901234567890},"kind":"tool","name":"t"}';
+  const response = await app.request('/explain', { method: 'POST', headers, body });
+  assert.equal(response.status, 200, await response.text());
+  // The claim of a token is read as the same number.
+  assert.deepEqual(asked, [{ sub: 'ada', tenant: Number('12345678901234567890') }]);
+});
 
 // N-75
 test('an operator who leaves before the end of the body makes no line of the log', TIMEOUT, async () => {
