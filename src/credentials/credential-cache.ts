@@ -2,7 +2,7 @@ import { setLatest } from '../bounded-map.ts';
 import { GatewayError } from '../errors.ts';
 import { type LimitName, LIMITS } from '../limits.ts';
 import type { Credential, RequestCredentials } from '../upstream/http/request-credentials.ts';
-import { NeedsAuthorizationError } from '../upstream/rpc/needs-authorization-error.ts';
+import { type Actor, NeedsAuthorizationError } from '../upstream/rpc/needs-authorization-error.ts';
 import { NO_SCOPES, type ScopeSettings, StepUp } from './step-up.ts';
 
 const FIRST_RETRY_MS = 1_000;
@@ -21,11 +21,12 @@ const SCOPES_REFUSED_MS = 3_600_000;
 /** The same after any other failure, which says nothing about the scopes. */
 const SCOPES_FAILED_MS = 30_000;
 
-/** By the one who has to act: what a client reads. */
+/** The words that a client reads. */
 const WHAT_TO_DO = {
   operator: 'an operator has to correct them',
   caller: 'the caller has to sign in again, with an access token',
-} as const;
+  nobody: 'it does not know the caller yet; try again in a minute',
+} as const satisfies Record<Actor, string>;
 
 /** A credential that was just acquired. */
 export interface Acquired {
@@ -41,7 +42,7 @@ export interface CredentialCacheParts {
    * Gets a credential.
    *
    * @param scopes besides those of the settings.
-   * @throws {NeedsAuthorizationError} if an operator or user has to act; any other error is transient.
+   * @throws {NeedsAuthorizationError} if only time or a person can change it; any other error is transient.
    */
   readonly acquire: (audience: string, scopes: readonly string[]) => Promise<Acquired>;
   /**
@@ -218,7 +219,7 @@ export class CredentialCache implements RequestCredentials {
       entry.retryAtMs = this.#clock() + Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** entry.failures);
       entry.failures++;
       entry.failure = this.#failureOf(thrown);
-      const isOfSubject = thrown instanceof NeedsAuthorizationError && thrown.actor === 'caller';
+      const isOfSubject = thrown instanceof NeedsAuthorizationError && thrown.actor !== 'operator';
       entry.refused = isOfSubject ? { subject } : undefined;
       throw entry.failure;
     }
@@ -239,9 +240,10 @@ export class CredentialCache implements RequestCredentials {
   #failureOf(thrown: unknown): GatewayError {
     if (thrown instanceof GatewayError) return thrown;
     const { upstream } = this.#parts;
-    const isFinal = thrown instanceof NeedsAuthorizationError;
-    const why = isFinal ? WHAT_TO_DO[thrown.actor] : 'the issuer did not give them out; try again';
+    const actor = thrown instanceof NeedsAuthorizationError ? thrown.actor : undefined;
+    const why = actor === undefined ? 'the issuer did not give them out; try again' : WHAT_TO_DO[actor];
     const message = `the gateway has no credentials for upstream "${upstream}": ${why}`;
-    return new GatewayError('upstream-unavailable', { upstream, message, executed: 'no', retryable: !isFinal }, thrown);
+    const retryable = actor === undefined || actor === 'nobody';
+    return new GatewayError('upstream-unavailable', { upstream, message, executed: 'no', retryable }, thrown);
   }
 }

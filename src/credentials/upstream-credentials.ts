@@ -61,7 +61,7 @@ export function upstreamCredentials(auth: UpstreamAuth, parts: UpstreamCredentia
   const requests = new CredentialCache({
     upstream,
     acquire: (audience, scopes) => source.acquire(audience, scopes),
-    subjectOf: auth.kind === 'exchange' ? (audience) => parts.callers.digestOf(audience) : undefined,
+    subjectOf: subjectOf(auth, parts.callers),
     scopes: auth.kind === 'identity' ? NO_SCOPES : { base: auth.scopes, stepUp: auth.stepUpScopes },
     onAttempt,
     onExtended: (scopes) => log.info({ upstream, kind: auth.kind, scopes }, 'an upstream needs further scopes'),
@@ -78,6 +78,12 @@ export function upstreamCredentials(auth: UpstreamAuth, parts: UpstreamCredentia
       requests.clear();
     },
   };
+}
+
+/** Returns the function that gives the cache the subjects of its credentials. */
+function subjectOf({ kind }: UpstreamAuth, callers: Callers): ((audience: string) => string | undefined) | undefined {
+  if (kind === 'exchange') return (audience) => callers.digestOf(audience);
+  return kind === 'identity' ? (audience) => callers.find(audience)?.principal.key : undefined;
 }
 
 function sourceOf(auth: UpstreamAuth, parts: CredentialParts): Source {
@@ -123,11 +129,14 @@ function sourceOf(auth: UpstreamAuth, parts: CredentialParts): Source {
 function subjectToken(callers: Callers, audience: string): string {
   const caller = callers.find(audience);
   if (caller?.token !== undefined) return caller.token;
-  const why =
-    caller === undefined
-      ? 'the caller is not known here yet'
-      : 'the caller has an API key, which cannot be exchanged; it needs an access token';
+  if (caller === undefined) throw unknownCaller();
+  const why = 'the caller has an API key, which cannot be exchanged; it needs an access token';
   throw new NeedsAuthorizationError(why, { actor: 'caller' });
+}
+
+/** Returns the error for a caller whose credentials were verified before callers were remembered. They are verified again soon. */
+function unknownCaller(): NeedsAuthorizationError {
+  return new NeedsAuthorizationError('the caller is not known here yet', { actor: 'nobody' });
 }
 
 /** Returns the principal of a key. @throws {NeedsAuthorizationError} if it is not known. */
@@ -136,6 +145,6 @@ function principalOf(callers: Callers, audience: string): Principal {
   const operator: Principal = { key: audience, label: audience, scopes: [] };
   if (isOperator(operator)) return operator;
   const caller = callers.find(audience);
-  if (caller === undefined) throw new NeedsAuthorizationError('the caller is not known here yet');
+  if (caller === undefined) throw unknownCaller();
   return caller.principal;
 }

@@ -3,10 +3,40 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { IdentityKeys } from '../../src/credentials/identity-keys.ts';
 import { upstreamCredentials } from '../../src/credentials/upstream-credentials.ts';
+import { GatewayError } from '../../src/errors.ts';
 import { Egress } from '../../src/egress/egress.ts';
 import { Callers } from '../../src/policy/callers.ts';
 import type { Principal } from '../../src/policy/principal.ts';
+import { MemoryKeyStore } from '../../src/store/memory/key-store.ts';
 import { startExchangeIssuer } from '../support/exchange-issuer.ts';
+
+test('a caller that is not known yet reads that it has to wait, and then goes on at once', async () => {
+  await using egress = new Egress();
+  const callers = new Callers(() => undefined);
+  const identity = new IdentityKeys();
+  identity.use(new MemoryKeyStore());
+  const shared = { upstream: 'up', egress, callers, identity, log: pino({ level: 'silent' }) };
+  const parts = { ...shared, onLimit: () => undefined, onAttempt: () => undefined };
+  const exchanged = { issuer: 'https://issuer.invalid', clientId: 'g', method: 'client_secret_basic' } as const;
+  const { requests: byToken } = upstreamCredentials(
+    { kind: 'exchange', ...exchanged, clientSecret: 's', scopes: [], stepUpScopes: [], parameters: {} },
+    parts,
+  );
+  const { requests } = upstreamCredentials({ kind: 'identity', audience: 'up', lifetimeMs: 60_000 }, parts);
+  const expected = (error: unknown) => {
+    assert.ok(error instanceof GatewayError);
+    const says =
+      'the gateway has no credentials for upstream "up": it does not know the caller yet; try again in a minute';
+    assert.equal(error.detail.message, says);
+    assert.equal(error.detail.retryable, true);
+    return true;
+  };
+  await assert.rejects(byToken.acquire('ann'), expected);
+  await assert.rejects(requests.acquire('ann'), expected);
+  callers.remember({ key: 'ann', label: 'ann', scopes: [] }, undefined);
+  // Without the pause after the failure.
+  await requests.acquire('ann');
+});
 
 test('a user whose token was revoked goes on with another one that ends earlier', async () => {
   await using issuer = await startExchangeIssuer();

@@ -1,11 +1,13 @@
+/** The one who has to act; nobody if credentials will be there without that. */
+export type Actor = 'operator' | 'caller' | 'nobody';
+
 /**
- * The cause of a `GatewayError` if the gateway has no credentials for an upstream, and an operator or user has to act. The message is for
+ * The cause of a `GatewayError` if the gateway has no credentials for an upstream and only time or a person can change that. The message is for
  * operators.
  */
 export class NeedsAuthorizationError extends Error {
   override readonly name = 'NeedsAuthorizationError';
-  /** The one who has to act. */
-  readonly actor: 'operator' | 'caller';
+  readonly actor: Actor;
   /** True if the scopes are refused, so that others may be given out. */
   readonly isOfScopes: boolean;
 
@@ -18,7 +20,7 @@ export class NeedsAuthorizationError extends Error {
 
 interface NeedsAuthorizationOptions extends ErrorOptions {
   /** Default: an operator. */
-  readonly actor?: 'operator' | 'caller';
+  readonly actor?: Actor;
   /** Default: false. */
   readonly isOfScopes?: boolean;
 }
