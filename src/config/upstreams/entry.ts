@@ -6,6 +6,7 @@ import type { Lookup } from '../document/interpolate.ts';
 import { type Path, placeText, type Problem, problemLine } from '../document/problem.ts';
 import { checkSection } from '../schema/section.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
+import { isOwnFile } from './top-level-keys.ts';
 import { OWN_KEYS, UPSTREAM_KEYS, type UpstreamEntry, upstreamSchema } from '../schema/upstream-schema.ts';
 
 /** One upstream entry: variables expanded, and every key checked. */
@@ -71,7 +72,11 @@ export function checkEntry(
     entry: section.value,
     given: givenKeys(known),
     reasons: expanded.unexpanded.map(({ path, reason }) => `${reason} (${place(document, path)})`),
-    warnings: syntax === 'plain' ? [...warnings, ...bareVariableWarnings(document, path, known)] : warnings,
+    warnings: [
+      ...warnings,
+      ...(syntax === 'plain' ? bareVariableWarnings(document, path, known) : []),
+      ...(isOwnFile(document) ? [] : dollarWarnings(document, path, known)),
+    ],
   };
 }
 
@@ -105,4 +110,19 @@ function bareVariableWarnings(document: Document, path: Path, known: Readonly<Re
       return [problemLine(document.problem([...path, key, name], message))];
     });
   });
+}
+
+/** Matches two dollar signs that become one, unless they are two of the four that become two. */
+const DOLLARS = /(?<!\$)(?:\$\$\$\$)*\${2,3}(?!\$)/;
+
+/** Returns a warning for each text with `$$`, which is an escape here and means itself to most clients. */
+function dollarWarnings(document: Document, path: Path, value: Data): string[] {
+  if (typeof value === 'string') {
+    const message =
+      '"$$" is passed on as "$"; for two dollar signs write "$$$$", or "${NAME}" for a variable with the value';
+    return DOLLARS.test(value) ? [problemLine(document.problem(path, message))] : [];
+  }
+  if (isList(value)) return value.flatMap((item, index) => dollarWarnings(document, [...path, index], item));
+  if (!isRecord(value)) return [];
+  return Object.entries(value).flatMap(([key, member]) => dollarWarnings(document, [...path, key], member));
 }

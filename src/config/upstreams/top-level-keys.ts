@@ -37,7 +37,7 @@ const CLAUDE_KEYS = ['globalShortcut', 'preferences', 'numStartups', 'projects']
 export function topLevelProblems(document: Document): readonly Problem[] {
   const { data } = document;
   if (!isRecord(data)) return [];
-  const refusal = isOwnFile(document.file, data) ? refusalInOwn : refusalInClients;
+  const refusal = isOwnFile(document) ? refusalInOwn : refusalInClients;
   return Object.keys(data).flatMap((key) => {
     const message = refusal(key, data);
     return message === undefined ? [] : [document.problem([key], message, 'key')];
@@ -45,7 +45,8 @@ export function topLevelProblems(document: Document): readonly Problem[] {
 }
 
 /** Returns whether a file is ours: no client is known that writes such a one, or it has `gateway` and no mark of a client. */
-function isOwnFile(file: string, data: Keys): boolean {
+export function isOwnFile({ file, data }: Document): boolean {
+  if (!isRecord(data)) return false;
   const has = (key: string): boolean => Object.hasOwn(data, key);
   const { $schema } = data;
   const isClientsSchema = typeof $schema === 'string' && /^https?:/.test($schema) && !$schema.includes('linkspan');

@@ -138,6 +138,19 @@ test('a variable in shell syntax is passed unchanged, with a warning', async () 
   );
 });
 
+test('two dollar signs in the file of another client are passed as one, with a warning', async () => {
+  const entry = (value: string) => `{"mcpServers": {"a": {"command": "x", "env": {"P": ${JSON.stringify(value)}}}}}`;
+  const warningsOf = async (text: string, name: string) => (await loadText(text, { name })).warnings;
+  const [warning, ...others] = await warningsOf(entry('pa$$word'), '.mcp.json');
+  assert.deepEqual(others, []);
+  assert.match(
+    warning ?? '',
+    /\.mcp\.json:1:52 mcpServers\.a\.env\.P: "\$\$" is passed on as "\$"; for two .* write "\$\$\$\$"/,
+  );
+  for (const value of ['pa$word', 'pa$$$$word']) assert.deepEqual(await warningsOf(entry(value), '.mcp.json'), []);
+  assert.deepEqual(await warningsOf(entry('pa$$word'), 'linkspan.json'), []);
+});
+
 const TOKENS = [
   '{',
   '}',
