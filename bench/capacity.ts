@@ -1,7 +1,5 @@
 /**
  * `npm run load`: how many streams, sessions and calls a gateway carries, and what it does beyond that. See README.md beside this file.
- *
- *     npm run load -- [--only idle,mixed,knee,slow,drips,overload,memory,memory-heap] [--minutes 3] [--streams 10000] [--rate 2000] [--neighbours 0] [--no-pin] [--json FILE]
  */
 import { writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
@@ -11,6 +9,7 @@ import type { Outcome, Scenario, ScenarioOptions } from './capacity/scenario.ts'
 import { DRIP, MEMORY, MEMORY_HEAP, SLOW } from './capacity/slow.ts';
 import { PRINCIPALS } from './capacity/stage.ts';
 import { IDLE, MIXED } from './capacity/streams.ts';
+import { readOrEnd } from './command-line.ts';
 import { withFolder } from './folder.ts';
 import { machineNow } from './machine.ts';
 import { named } from './options.ts';
@@ -31,20 +30,26 @@ interface Played {
   readonly details: object;
 }
 
-const { values } = parseArgs({
-  allowNegative: true,
-  options: {
-    only: { type: 'string' },
-    minutes: { type: 'string' },
-    streams: { type: 'string', default: String(STREAMS) },
-    rate: { type: 'string' },
-    neighbours: { type: 'string', default: '0' },
-    pin: { type: 'boolean', default: true },
-    json: { type: 'string' },
-  },
+const USAGE =
+  `npm run load -- [--only ${SCENARIOS.map(({ id }) => id).join(',')}] [--minutes 3] [--streams ${STREAMS}] [--rate 2000] ` +
+  '[--neighbours 0] [--no-pin] [--json FILE]';
+
+const { values, scenarios } = readOrEnd(USAGE, () => {
+  const { values } = parseArgs({
+    allowNegative: true,
+    options: {
+      only: { type: 'string' },
+      minutes: { type: 'string' },
+      streams: { type: 'string', default: String(STREAMS) },
+      rate: { type: 'string' },
+      neighbours: { type: 'string', default: '0' },
+      pin: { type: 'boolean', default: true },
+      json: { type: 'string' },
+    },
+  });
+  return { values, scenarios: values.only === undefined ? SCENARIOS : named(SCENARIOS, values.only, 'only') };
 });
 const isPinned = values.pin && availableParallelism() > 1 && canPin();
-const scenarios = values.only === undefined ? SCENARIOS : named(SCENARIOS, values.only, 'only');
 
 function optional(text: string | undefined): number | undefined {
   return text === undefined ? undefined : Number(text);

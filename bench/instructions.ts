@@ -18,6 +18,7 @@ import { basename, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs, promisify } from 'node:util';
 import { Check } from './check.ts';
+import { readOrEnd } from './command-line.ts';
 import { Conversation } from './conversation.ts';
 import { gatewayCommand, type GatewayOptions, OWN_CHECKOUT } from './gateway-program.ts';
 import { type Guard, GUARDS } from './guards.ts';
@@ -31,16 +32,21 @@ const START_MS = 300_000;
 const PREFIX = 'bench__';
 const LEGACY = '2025-11-25';
 
-const { values: options } = parseArgs({
-  options: {
-    only: { type: 'string', default: 'small,list,stdio,sse,modern' },
-    against: { type: 'string', default: '' },
-    warm: { type: 'string', default: '40000' },
-    requests: { type: 'string', default: '2000' },
-    starts: { type: 'string', default: '1' },
-    of: { type: 'string', default: 'gateway' },
-  },
-});
+const USAGE =
+  'node bench/instructions.ts [--only small,list] [--of gateway,gateway-redis] [--against FOLDERS] [--warm 40000] [--requests 2000] [--starts 1]';
+
+const { values: options } = readOrEnd(USAGE, () =>
+  parseArgs({
+    options: {
+      only: { type: 'string', default: 'small,list,stdio,sse,modern' },
+      against: { type: 'string', default: '' },
+      warm: { type: 'string', default: '40000' },
+      requests: { type: 'string', default: '2000' },
+      starts: { type: 'string', default: '1' },
+      of: { type: 'string', default: 'gateway' },
+    },
+  }),
+);
 const requests = Number(options.requests);
 const run = promisify(execFile);
 

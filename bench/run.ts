@@ -7,6 +7,7 @@
  */
 import { writeFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
+import { readOrEnd } from './command-line.ts';
 import { withFolder } from './folder.ts';
 import { GROWTH } from './growth/series.ts';
 import { HOSTILE } from './hostile/series.ts';
@@ -64,17 +65,11 @@ async function playSeries(options: Options): Promise<Outcome> {
   return { report: { series: sheets, targets }, isWhole };
 }
 
-function optionsOrEnd(): Options {
-  try {
-    return readOptions();
-  } catch (thrown) {
-    if (!(thrown instanceof TypeError)) throw thrown;
-    console.error(thrown.message);
-    process.exit(2);
-  }
-}
-
-const options = optionsOrEnd();
+const options = readOrEnd(
+  'npm run bench -- [--growth | --hostile] [--only IDS] [--subjects IDS] [--seconds 3] [--rounds 3] [--slice MS] [--connections 16] ' +
+    '[--against FOLDERS] [--one-process] [--gateway FOLDER] [--no-pin] [--json FILE]',
+  () => readOptions(),
+);
 const { suite, seconds, rounds, connections, isPinned, checkout, against, sliceMs } = options;
 const where = isPinned ? `subjects on core ${SUBJECT_CORE}, the rest on core ${OTHERS_CORE}` : 'not pinned to cores';
 const how =

@@ -1,10 +1,9 @@
 /**
  * `npm run soak`: a mixed load at a modest rate for half an hour, and the growth of what must not grow. See README.md beside this file.
- *
- *     npm run soak -- [--minutes 30] [--rate 40] [--seed 1] [--redis] [--json FILE]
  */
 import { writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
+import { readOrEnd } from './command-line.ts';
 import { withFolder } from './folder.ts';
 import { machineNow } from './machine.ts';
 import { SLOPED, type SoakSample } from './soak/samples.ts';
@@ -26,15 +25,17 @@ interface Timed {
   readonly sample: SoakSample;
 }
 
-const { values } = parseArgs({
-  options: {
-    minutes: { type: 'string', default: '30' },
-    rate: { type: 'string', default: '40' },
-    seed: { type: 'string', default: '1' },
-    redis: { type: 'boolean', default: false },
-    json: { type: 'string' },
-  },
-});
+const { values } = readOrEnd('npm run soak -- [--minutes 30] [--rate 40] [--seed 1] [--redis] [--json FILE]', () =>
+  parseArgs({
+    options: {
+      minutes: { type: 'string', default: '30' },
+      rate: { type: 'string', default: '40' },
+      seed: { type: 'string', default: '1' },
+      redis: { type: 'boolean', default: false },
+      json: { type: 'string' },
+    },
+  }),
+);
 const minutes = Number(values.minutes);
 const [ratePerSecond, seed, usesRedis] = [Number(values.rate), Number(values.seed), values.redis];
 const totalMs = minutes * MINUTE_MS;
