@@ -1,8 +1,19 @@
-import { isAlias, isMap, isScalar, isSeq, LineCounter, type Node, type Pair, parseDocument } from 'yaml';
+import {
+  type Document as YamlDocument,
+  isAlias,
+  isMap,
+  isScalar,
+  isSeq,
+  LineCounter,
+  type Node,
+  type Pair,
+  parseDocument,
+  visit,
+} from 'yaml';
 
 import { jsonFault } from './json-problem.ts';
 import { ConfigError, keyText, type Path, type Problem } from './problem.ts';
-import { yamlMessage } from './yaml-problem.ts';
+import { firstFaults, isUnclosed, yamlMessage } from './yaml-problem.ts';
 
 /** Any value of a config file. */
 export type Data = string | number | boolean | null | readonly Data[] | { readonly [key: string]: Data };
@@ -147,12 +158,14 @@ export function parseText(file: string, raw: string): Document {
     if (wrong.length > 0) {
       const fault = json ? jsonFault(unmarked) : undefined;
       if (fault !== undefined) throw new ConfigError([problemAt(fault.offset, [], fault.message)]);
-      const problems = wrong
-        .slice(0, 20)
-        .map((fault) => problemAt(fault.pos[0], [], `${yamlMessage(fault)}${quoteHint(text, fault.pos[0])}`));
-      // The parser reports a place once for each bracket that is open there.
-      const different = new Map(problems.map((one) => [JSON.stringify(one), one]));
-      throw new ConfigError([...different.values()].slice(0, 3));
+      const shown = firstFaults(wrong, (offset) => lines.linePos(offset).line);
+      throw new ConfigError(
+        shown.map((fault) => {
+          const [at] = fault.pos;
+          const place = isUnclosed(fault) ? startOfQuoted(document, at) : at;
+          return problemAt(place, [], `${yamlMessage(fault)}${quoteHint(text, at)}`);
+        }),
+      );
     }
     return reader.read(document.contents, [], undefined);
   };
@@ -182,6 +195,18 @@ export function parseText(file: string, raw: string): Document {
     if (thrown instanceof RangeError) throw new ConfigError([problemAt(0, [], 'nested too deeply')], thrown);
     throw thrown;
   }
+}
+
+/** Returns where the text in quotes begins that ends at an offset. */
+function startOfQuoted(document: YamlDocument, offset: number): number {
+  let start = offset;
+  visit(document, {
+    Scalar: (_, { type, range }) => {
+      const isQuoted = type === 'QUOTE_DOUBLE' || type === 'QUOTE_SINGLE';
+      if (isQuoted && range && range[0] <= offset && offset <= range[2]) [start] = range;
+    },
+  });
+  return start;
 }
 
 /** Returns a hint for `${VAR}` inside `{…}`, where YAML treats its brace as syntax. */

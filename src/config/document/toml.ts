@@ -42,6 +42,20 @@ export function parseToml(file: string, text: string): Document {
   };
 }
 
+const EXPECTED_LINE = 'expected a line such as name = "value" or [mcp_servers.name]';
+const UNCLOSED = 'a text in quotes is not closed in this line';
+
+/** Our messages for the parser's, which do not say what to do. */
+const MESSAGES: ReadonlyMap<string, string> = new Map([
+  ['control characters are not allowed in strings', UNCLOSED],
+  ['illegal character in key', EXPECTED_LINE],
+  ['incomplete key-value: cannot find end of key', EXPECTED_LINE],
+  ['invalid value', 'a text needs quotes'],
+  ['trying to redefine an already defined table or value', 'this key is here twice; keep one'],
+  ['trying to redefine an already defined value', 'this key is here twice; keep one'],
+  ['unfinished string', UNCLOSED],
+]);
+
 function read(file: string, text: string): Data {
   try {
     return toData(parse(text, { maxDepth: 64 }));
@@ -50,7 +64,8 @@ function read(file: string, text: string): Data {
     // The other lines of the parser's message quote the file, which may hold secrets.
     const [first = ''] = thrown.message.split('\n');
     const { line, column } = thrown;
-    throw new ConfigError([{ file, line, column, key: '', message: first.replace(/^Invalid TOML document: /, '') }]);
+    const message = first.replace(/^Invalid TOML document: /, '');
+    throw new ConfigError([{ file, line, column, key: '', message: MESSAGES.get(message) ?? message }]);
   }
 }
 

@@ -97,12 +97,64 @@ const refusals = [
     text: 'a: 1\n---\nb: 2\n',
     message: 'x.yaml:2:1: expected one document; this line begins another',
   },
-  { name: 'a tab', text: 'a:\n\tb: 1\n', message: 'x.yaml:2:1: Tabs are not allowed as indentation' },
+  { name: 'a tab', text: 'a:\n\tb: 1\n', message: 'x.yaml:2:1: a tab indents this line; YAML accepts spaces alone' },
+  { name: 'a colon in a text', text: 'a: b: c\n', message: 'x.yaml:1:4: a text with ": " in it needs quotes' },
+  {
+    name: 'a line that is indented too far',
+    text: 'a: b\n  c: d\n',
+    message: 'x.yaml:1:4: a ":" is missing at the end of this line, or the next line is indented too far',
+  },
+  {
+    name: 'a line that is indented less than those beside it',
+    text: 'm:\n  a: b\n c: d\n',
+    message: 'x.yaml:3:1: this line is indented less or more than the lines beside it',
+  },
+  {
+    name: 'a list whose items are not aligned',
+    text: 'a:\n  b:\n    - c\n   - d\n',
+    message: 'x.yaml:4:1: this line is indented less or more than the lines beside it',
+  },
+  {
+    name: 'a quote without an end',
+    text: 'a:\n  b: "c\n  d: e\n',
+    message: 'x.yaml:2:6: the text in quotes that begins here has no end',
+  },
+  {
+    name: 'a text after one in quotes',
+    text: `a: 'it's'\n`,
+    message: "x.yaml:1:8: the value has ended before this; write all of it in quotes, and a quote inside as '' or \\\"",
+  },
+  {
+    name: 'a bracket without an end',
+    text: 'a: [b, c\nd: e\n',
+    message: 'x.yaml:2:1: expected "]" before this; a bracket is not closed, or this line needs to be indented',
+  },
+  {
+    name: 'a key without a colon',
+    text: 'a: b\nc d\n',
+    message: 'x.yaml:2:1: expected a name, a ":" and a space at the beginning of this line',
+  },
   { name: 'a merge of no map', text: 'a: {<<: 3}\n', message: 'x.yaml:1:9 a: expected a map to merge' },
 ];
 
 for (const { name, text, message } of refusals) {
   test(`${name} is refused where it stands`, () => assert.equal(refusal('x.yaml', text), message));
+}
+
+const tomlRefusals = [
+  { name: 'a text without quotes', text: 'a = b\n', message: 'a text needs quotes' },
+  { name: 'a quote without an end', text: 'a = "b\n', message: 'a text in quotes is not closed in this line' },
+  { name: 'a key twice', text: 'a = 1\na = 2\n', message: 'this key is here twice; keep one' },
+  { name: 'a colon', text: 'a: "b"\n', message: 'expected a line such as name = "value" or [mcp_servers.name]' },
+];
+
+for (const { name, text, message } of tomlRefusals) {
+  test(`${name} in TOML is refused in plain words`, () => {
+    assert.throws(
+      () => parseFile('x.toml', text),
+      (thrown) => thrown instanceof ConfigError && thrown.problems[0]?.message === message,
+    );
+  });
 }
 
 test('aliases that multiply are refused quickly', { timeout: 120_000 }, () => {
