@@ -139,7 +139,7 @@ test('an unset variable named by a client’s key fails only its upstream', asyn
     [
       'environment variable TOKEN is not set (config.yaml:2:47, mcpServers.a.bearer_token_env_var)',
       'environment variable WHO is not set (config.yaml:3:43, mcpServers.b.env_http_headers)',
-      'the file cannot be read (ENOENT) (config.yaml:4:45, mcpServers.c.envFile); environment variable WHO is not set (config.yaml:4:29, mcpServers.c.env_vars)',
+      'the file does not exist (config.yaml:4:45, mcpServers.c.envFile); environment variable WHO is not set (config.yaml:4:29, mcpServers.c.env_vars)',
       undefined,
     ],
   );
@@ -212,10 +212,7 @@ test('${file:} reads a secret beside the config, without the line break at its e
     );
     const [a, b] = (await loadConfig(file, { env: {} })).config.upstreams;
     assert.deepEqual(a?.target, { kind: 'http', url: 'https://x', headers: { A: 's3cret', B: 's3cret' } });
-    assert.equal(
-      b?.problem,
-      'the file of "${file:gone}" cannot be read (ENOENT) (c.yaml:1:142, mcpServers.b.headers.A)',
-    );
+    assert.equal(b?.problem, 'the file of "${file:gone}" does not exist (c.yaml:1:142, mcpServers.b.headers.A)');
   } finally {
     await rm(dir, { recursive: true });
   }

@@ -67,10 +67,12 @@ async function readUpTo(
   return false;
 }
 
-/** Returns a clause without a subject, such as `cannot be read (EACCES)`. */
+/** Returns a clause without a subject, such as `cannot be read (EIO)`. */
 export function fileProblemText(problem: FileProblem): string {
   switch (problem.kind) {
     case 'failed':
+      if (problem.code === 'ENOENT') return 'does not exist';
+      if (problem.code === 'EACCES') return 'cannot be read by this user (EACCES); check its owner and mode';
       return `cannot be read (${problem.code})`;
     case 'not-ordinary':
       return 'is no ordinary file, but a folder, a pipe, a socket or a device';

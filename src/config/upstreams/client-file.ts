@@ -42,7 +42,8 @@ export function findUpstreams(
   project: string | undefined,
 ): UpstreamMap | { readonly problems: readonly Problem[] } {
   const { data } = document;
-  if (!isRecord(data)) return { problems: [document.problem([], `expected a map with "mcpServers"`)] };
+  if (data === null) return { problems: [document.problem([], 'is empty; expected a map with "mcpServers"')] };
+  if (!isRecord(data)) return { problems: [document.problem([], 'expected a map with "mcpServers"')] };
   const keys = Object.keys(data);
   const misplaced = topLevelProblems(document);
   if (misplaced.length > 0) return { problems: misplaced };
@@ -132,6 +133,8 @@ function noSuchProject(project: string, projects: ReadonlyMap<string, number>): 
 
 function noMapProblem(document: Document, keys: readonly string[], projects: ReadonlyMap<string, number>): Problem {
   if (projects.size > 0) return leftOutProjects(document, projects);
+  const inner = MAP_KEYS.find((key) => valueAt(document.data, ['gateway', key]) !== undefined);
+  if (inner !== undefined) return document.problem(['gateway', inner], 'belongs beside "gateway", not in it', 'key');
   const near = keys.map((key) => ({ key, meant: suggest(key, MAP_KEYS) })).find(({ meant }) => meant !== undefined);
   const message = `expected the upstreams in a map under "mcpServers"${didYouMean(near?.meant)}`;
   return document.problem(near === undefined ? [] : [near.key], message, 'key');

@@ -103,9 +103,16 @@ function stdio(entry: UpstreamEntry, places: Places): TargetOf {
       else env[name] = value;
     }
   }
-  Object.assign(env, values(inner.env ?? undefined), values(entry.envs), values(entry.environment), values(entry.env));
-  const odd = Object.keys(env).find((name) => name === '' || /[=\0]/.test(name));
-  if (odd !== undefined) return { fault: { key: 'env', message: `${JSON.stringify(odd)} cannot name a variable` } };
+  const given = [inner.env ?? undefined, entry.envs, entry.environment, entry.env];
+  Object.assign(env, ...given.map(values));
+  // In YAML, {NAME=value} is a name without a value.
+  const odd = Object.keys(Object.assign({}, env, ...given)).find((name) => name === '' || /[=\0]/.test(name));
+  if (odd !== undefined) {
+    const message = odd.includes('=')
+      ? `${JSON.stringify(odd.replace(/=.*/s, '=…'))} cannot name a variable; write NAME: value`
+      : `${JSON.stringify(odd)} cannot name a variable`;
+    return { fault: { key: 'env', message } };
+  }
 
   const cwd = entry.cwd === undefined ? undefined : places.resolve(entry.cwd);
   return {

@@ -18,11 +18,20 @@ test('every problem of a config has line, column, key, expectation and suggestio
 const URL_ENTRY = 'url: "https://x"';
 
 const cases = [
-  { text: '', problem: 'config.yaml:1:1: expected a map with "mcpServers"' },
+  { text: '', problem: 'config.yaml:1:1: is empty; expected a map with "mcpServers"' },
+  { text: '# nothing\n', problem: 'config.yaml:1:1: is empty; expected a map with "mcpServers"' },
   { text: '[]', problem: 'config.yaml:1:1: expected a map with "mcpServers"' },
   {
     text: 'gateway: {}\nmcpServer: {}\n',
     problem: 'config.yaml:2:1 mcpServer: unknown key (did you mean "mcpServers"?)',
+  },
+  {
+    text: 'gateway:\n  mcpServers: {}\n',
+    problem: 'config.yaml:2:3 gateway.mcpServers: belongs beside "gateway", not in it',
+  },
+  {
+    text: 'mcpServers: {a: {command: x, env: {KEY=s3cret}}}\n',
+    problem: 'config.yaml:1:30 mcpServers.a.env: "KEY=…" cannot name a variable; write NAME: value',
   },
   {
     text: 'gateway: {}\n',
@@ -69,7 +78,7 @@ const cases = [
   },
   {
     text: 'mcpServers: {a: {command: x, env: {"a=b": c}}}',
-    problem: 'config.yaml:1:30 mcpServers.a.env: "a=b" cannot name a variable',
+    problem: 'config.yaml:1:30 mcpServers.a.env: "a=…" cannot name a variable; write NAME: value',
   },
   {
     text: 'mcpServers: {a: {command: x, env: {PIN: [1234]}}}',

@@ -417,7 +417,7 @@ test('a problem in TOML names the line of its key', async () => {
     [[6, 3, 'mcp_servers["b c"].timeouts.call']],
   );
   assert.deepEqual(await problemsOf('[mcp_servers.a]\nkey = "s3cret\n', { name: 'config.toml' }), [
-    'config.toml:2:14: control characters are not allowed in strings',
+    'config.toml:2:14: a text in quotes is not closed in this line',
   ]);
 });
 
