@@ -58,7 +58,7 @@ async function main(argv: readonly string[]): Promise<number> {
     .version(VERSION)
     .configureOutput({
       outputError: (text, write) => {
-        if (!isJson) write(text.replace(/^error: /, 'linkspan: '));
+        if (!isJson) write(withConfigOption(text).replace(/^error: /, 'linkspan: '));
       },
     })
     .exitOverride()
@@ -245,9 +245,19 @@ function addUsageHints(command: Command, isShown: boolean, name = command.name()
   for (const one of command.commands) addUsageHints(one, isShown, `${name} ${one.name()}`);
 }
 
+const FILE_AS_ARGUMENT =
+  /too many arguments for '[\w-]+'\. Expected 0 arguments but got 1: (.*\.(?:ya?ml|jsonc?|toml))\./;
+
+/** Returns a message of commander, with the option if a config file was named without it. */
+function withConfigOption(message: string): string {
+  return message.replace(FILE_AS_ARGUMENT, 'a config file is named by an option: --config $1');
+}
+
 /** Returns a message of commander in one line, without the word before it. */
 function oneLine(message: string): string {
-  return message.replace(/^error: /, '').replaceAll(/\s*\n\s*/g, ' ');
+  return withConfigOption(message)
+    .replace(/^error: /, '')
+    .replaceAll(/\s*\n\s*/g, ' ');
 }
 
 if (isOldNode(process.versions.node)) {

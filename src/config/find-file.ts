@@ -28,5 +28,5 @@ export function configFile(named: string | undefined, cwd: string, env: NodeJS.P
   const message =
     `no config file in ${cwd}; looked for ${CONFIG_FILES.join(', ')}. ` +
     'Name one with --config or LINKSPAN_CONFIG; the file of any MCP client works too';
-  throw new ConfigError([{ file: 'linkspan', line: 0, column: 0, key: '', message }]);
+  throw new ConfigError([{ file: '', line: 0, column: 0, key: '', message }]);
 }

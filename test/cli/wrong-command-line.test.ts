@@ -15,6 +15,7 @@ const WRONG = [
   { args: ['explain', 'tool', 'x'], error: /^required option '--as <who>' not specified$/ },
   { args: ['ls', 'nonsense'], error: /Allowed choices are upstreams, items/ },
   { args: ['key', 'create'], error: /^missing required argument 'name'$/ },
+  { args: ['validate', 'my.yaml'], error: /^a config file is named by an option: --config my\.yaml$/ },
   { args: ['stauts'], error: /^unknown command 'stauts' \(Did you mean status\?\)$/ },
 ] as const;
 
@@ -47,6 +48,12 @@ test('a wrong command line prints an error with the usage, and exits with 2', BO
     assert.match(stderr, /^linkspan: .+\n/);
     assert.ok(stderr.endsWith(`\nUsage: ${usage}\n`), stderr);
   }
+});
+
+test('a command without any config file says once that it is linkspan, and where it has looked', BOUNDED, async () => {
+  const { code, stderr } = await run('validate');
+  assert.equal(code, 1);
+  assert.match(stderr, /^linkspan: no config file in .*; looked for linkspan\.yaml, .* Name one with --config/);
 });
 
 test('audit verify names a file that is missing, and asks for the key of the others', BOUNDED, async () => {

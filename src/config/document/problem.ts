@@ -4,7 +4,7 @@ import { basename } from 'node:path';
 export type Path = readonly (string | number)[];
 
 /**
- * One problem in a config file. Lines and columns count from 1; line 0 means the file as a whole. Never contains an
+ * One problem in a config file. Lines and columns count from 1; line 0 means the file as a whole. Without a name of a file, there is none. Never contains an
  * expanded value.
  */
 export interface Problem {
@@ -35,6 +35,7 @@ export function problemsText({ problems }: ConfigError): string {
 
 /** Returns a problem as in `config.yaml:5:16 mcpServers.github.timeouts.call: expected …`. */
 export function problemLine({ file, line, column, key, message }: Problem): string {
+  if (file === '') return message;
   const at = line === 0 ? file : `${file}:${line}:${column}`;
   return `${at}${key === '' ? '' : ` ${key}`}: ${message}`;
 }
