@@ -22,10 +22,11 @@ import type { Principal } from '../policy/principal.ts';
 import { LoadGuard } from '../load/load-guard.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';
+import { Cleanups } from './cleanups.ts';
 import type { Core } from './core/core.ts';
 import { ClientKeys } from './keys/client-keys.ts';
-import { assertOtherPort, type HttpHandler, Listener } from './listener.ts';
-import { OperatorPort, type OperatorPortChange } from './operator-port.ts';
+import type { HttpHandler, Listener } from './listener.ts';
+import { CLIENT_PORT, MovablePort, OPERATOR_PORT, type PortChange } from './movable-port.ts';
 import { fullUpstreamStatuses } from './upstream-status.ts';
 
 /**
@@ -60,14 +61,6 @@ export interface EdgeParts {
   ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
 }
 
-/** Another config for the edge, of which nothing has taken effect. Exactly one of its methods must be called. */
-export interface EdgeChange {
-  /** Serves requests by the config. Resolves when the addresses that it does not have are closed. */
-  apply(): Promise<void>;
-  /** Closes the addresses that were opened for it. */
-  abandon(): Promise<void>;
-}
-
 /** The listeners of a gateway and their handlers. Both can be swapped; the endpoints behind them keep streams and events. */
 export class Edge {
   readonly #parts: EdgeParts;
@@ -77,17 +70,15 @@ export class Edge {
   readonly #keys: ClientKeys;
   readonly #sweeping: NodeJS.Timeout;
   readonly #load: LoadGuard;
-  #clients: Listener;
-  #operator: OperatorPort | undefined;
-  /** Listeners that were replaced and still finish requests. */
-  readonly #retiring = new Set<Listener>();
+  readonly #clients: MovablePort<Listener>;
+  #operator: MovablePort<Listener | undefined> | undefined;
 
   private constructor(
     config: Config,
     parts: EdgeParts,
     endpoints: Endpoints,
     { authenticator, keys }: Access,
-    clients: Listener,
+    clients: MovablePort<Listener>,
     load: LoadGuard,
   ) {
     this.#config = config;
@@ -136,11 +127,10 @@ export class Edge {
         challengeIfOver,
         currentOf,
       });
-      const clients = await openClients(config, (origin) =>
-        clientsHandler(parts, config, endpoints, authenticator, origin),
-      );
+      const toClients = clientsHandlerOf(parts, endpoints, authenticator);
+      const clients = await MovablePort.open(CLIENT_PORT, config, toClients);
       edge = new Edge(config, parts, endpoints, { authenticator, keys }, clients, load);
-      edge.#operator = await OperatorPort.open(config, (next, address) => operatorHandler(parts, next, address));
+      edge.#operator = await MovablePort.open(OPERATOR_PORT, config, operatorHandlerOf(parts));
       return edge;
     } catch (thrown) {
       load[Symbol.dispose]();
@@ -189,12 +179,12 @@ export class Edge {
 
   /** `http://host:port` or `https://host:port` for clients. */
   get origin(): string {
-    return this.#clients.origin;
+    return this.#clients.listener.origin;
   }
 
   /** The origin under which others reach the gateway, by the running config. */
   get publicOrigin(): string {
-    return this.#config.publicUrl ?? this.#clients.origin;
+    return this.#config.publicUrl ?? this.origin;
   }
 
   /** The greatest body of a request, by the running config. */
@@ -203,7 +193,7 @@ export class Edge {
   }
 
   get operatorOrigin(): string | undefined {
-    return this.#operator?.origin;
+    return this.#operator?.listener?.origin;
   }
 
   /**
@@ -211,67 +201,39 @@ export class Edge {
    *
    * @throws {StartError} if one of them cannot be used. Then nothing has changed.
    */
-  async prepare(next: Config): Promise<EdgeChange> {
+  async prepare(next: Config): Promise<PortChange> {
+    await using prepared = new Cleanups();
     const keys = await this.#keys.prepare(next);
-    try {
-      return await this.#prepare(next, keys);
-    } catch (thrown) {
-      await keys.abandon();
-      throw thrown;
-    }
-  }
-
-  async #prepare(next: Config, keys: Awaited<ReturnType<ClientKeys['prepare']>>): Promise<EdgeChange> {
+    prepared.defer(() => keys.abandon());
     // Verified tokens are cached there, so an equal one stays.
     const isSameAuth = isDeepStrictEqual(this.#config.auth, next.auth);
     const authenticator = isSameAuth
       ? this.#authenticator
       : createAuthenticator(next.auth, authenticatorDeps(this.#parts, this.#keys), this.#authenticator);
-    const toClients = (origin: string) => clientsHandler(this.#parts, next, this.#endpoints, authenticator, origin);
-    const isTls = ({ tls }: Config) => tls !== undefined;
-    const isMoved = !isDeepStrictEqual(this.#config.listen, next.listen) || isTls(this.#config) !== isTls(next);
-    if (isMoved) assertOtherPort('gateway.listen', this.#config.listen, next.listen);
-    const clients = isMoved ? await openClients(next, toClients) : this.#clients;
-    let operator: OperatorPortChange | undefined;
-    try {
-      operator = await this.#operator?.prepare(next);
-    } catch (thrown) {
-      if (isMoved) await clients.close();
-      throw thrown;
-    }
+    const clients = await this.#clients.prepare(next, clientsHandlerOf(this.#parts, this.#endpoints, authenticator));
+    prepared.defer(() => clients.abandon());
+    const operator = await this.#operator?.prepare(next);
+    prepared.defer(() => operator?.abandon());
+    const abandoned = prepared.move();
     return {
       apply: async () => {
-        const before = { config: this.#config, clients: this.#clients };
-        if (next.tls !== undefined) before.clients.setTls(next.tls);
+        const { auth } = this.#config;
+        if (next.tls !== undefined) this.#clients.listener.setTls(next.tls);
         this.#config = next;
         if (!isSameAuth) this.#authenticator.replaceBy(authenticator);
         this.#authenticator = authenticator;
         keys.apply();
-        this.#clients = clients;
-        // Open connections to an address that is about to close are served by the new config too.
-        before.clients.handler = toClients(isMoved ? clients.origin : before.clients.origin);
         this.#endpoints.setConfig(next);
-        if (!isSameAuth) this.#endpoints.endStreams(revokedBy(before.config.auth, next.auth));
-        const { drainMs } = next.reload;
-        await Promise.all([isMoved ? this.#retire(before.clients, drainMs) : undefined, operator?.apply()]);
+        if (!isSameAuth) this.#endpoints.endStreams(revokedBy(auth, next.auth));
+        await Promise.all([clients.apply(), operator?.apply()]);
       },
-      abandon: async () => {
-        await keys.abandon();
-        if (isMoved) await clients.close();
-        await operator?.abandon();
-      },
+      abandon: () => abandoned[Symbol.asyncDispose](),
     };
-  }
-
-  async #retire(listener: Listener, drainMs: number): Promise<void> {
-    this.#retiring.add(listener);
-    await listener.retire(drainMs);
-    this.#retiring.delete(listener);
   }
 
   /** Refuses new requests, and ends streams on which no answer is due. Requests in flight continue. */
   drain(): void {
-    this.#clients.announceEnd();
+    this.#clients.listener.announceEnd();
     this.#endpoints.drain();
   }
 
@@ -292,7 +254,7 @@ export class Edge {
     // One that was about to be opened ends in a later round.
     const ending = setInterval(() => mcp.endPassedOnStreams(), END_STREAMS_MS);
     try {
-      await this.#clients.retire(drainMs);
+      await this.#clients.listener.retire(drainMs);
     } finally {
       clearInterval(ending);
     }
@@ -302,7 +264,7 @@ export class Edge {
   async finish(waitMs: number): Promise<void> {
     // Ends the streams on which an answer was due the first time.
     this.#endpoints.drain();
-    await Promise.all([this.#clients, ...this.#retiring].map((listener) => listener.finish(waitMs)));
+    await this.#clients.finish(waitMs);
   }
 
   /** Closes all listeners and their connections. */
@@ -310,7 +272,7 @@ export class Edge {
     clearInterval(this.#sweeping);
     this.#load[Symbol.dispose]();
     await this.#keys[Symbol.asyncDispose]();
-    await Promise.all([this.#clients, ...this.#retiring].map((listener) => listener.close()));
+    await this.#clients.close();
     await this.#operator?.close();
   }
 }
@@ -373,34 +335,29 @@ function eventLogsOf(
   });
 }
 
-function openClients(config: Config, make: (origin: string) => HttpHandler): Promise<Listener> {
-  return Listener.open(config.listen, 'gateway.listen or --listen', make, { tls: config.tls });
-}
-
-function clientsHandler(
+function clientsHandlerOf(
   { core, log, metrics, refusals, identity }: EdgeParts,
-  config: Config,
   endpoints: Endpoints,
   authenticator: ConfigAuthenticator,
-  origin: string,
-): HttpHandler {
+): (config: Config, address: Address, origin: string) => HttpHandler {
   const jwks = async () => await identity?.jwks(Date.now());
-  return createApp({ front: core.gateway, endpoints, authenticator, config, origin, log, metrics, refusals, jwks });
+  const shared = { front: core.gateway, endpoints, authenticator, log, metrics, refusals, jwks };
+  return (config, _address, origin) => createApp({ ...shared, config, origin });
 }
 
-/** @param address of the listener that it handles, which may be about to close. */
-function operatorHandler(parts: EdgeParts, config: Config, address: Address): HttpHandler {
+function operatorHandlerOf(parts: EdgeParts): (config: Config, address: Address) => HttpHandler {
   const { core, metrics, startedAtMs, control, admin } = parts;
-  const app = createOperatorApp({
-    metrics,
-    version: VERSION,
-    allowedHosts: config.allowedHosts,
-    startedAtMs,
-    isLocal: isLoopback(address.host),
-    admin,
-    ready: () => parts.ready(),
-    config: () => control.state,
-    upstreams: () => fullUpstreamStatuses(core),
+  return (config, address) => ({
+    app: createOperatorApp({
+      metrics,
+      version: VERSION,
+      allowedHosts: config.allowedHosts,
+      startedAtMs,
+      isLocal: isLoopback(address.host),
+      admin,
+      ready: () => parts.ready(),
+      config: () => control.state,
+      upstreams: () => fullUpstreamStatuses(core),
+    }),
   });
-  return { app };
 }

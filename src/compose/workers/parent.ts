@@ -18,7 +18,8 @@ import { Reloader } from '../reload/reload.ts';
 import type { ListeningGateway, ServeOptions } from '../serve.ts';
 import { openParentAudit, type ParentAudit } from './parent-audit.ts';
 import { COUNTER_LEASE_MS, LEASE_MS, openParentState, type ParentState } from './parent-stores.ts';
-import { OperatorPort } from '../operator-port.ts';
+import type { Listener } from '../listener.ts';
+import { MovablePort, OPERATOR_PORT } from '../movable-port.ts';
 import { parentAdmin } from './parent-admin.ts';
 import { MergedAdmin } from './merged-admin.ts';
 import { SocketDir } from './socket-dir.ts';
@@ -125,7 +126,7 @@ class Parent {
   readonly #keepLastGood: (loaded: Loaded) => Promise<void>;
   readonly control: Reloader;
   readonly admin: MergedAdmin;
-  #operator: OperatorPort | undefined;
+  #operator: MovablePort<Listener | undefined> | undefined;
   #watch: FileWatch | undefined;
   #files: LoadedFiles;
   #logLevel: Config['logLevel'];
@@ -167,16 +168,16 @@ class Parent {
   }
 
   get operatorOrigin(): string | undefined {
-    return this.#operator?.origin;
+    return this.#operator?.listener?.origin;
   }
 
   /** Opens the operator's port. */
   async open(): Promise<void> {
     const { loaded } = this.#parts;
-    this.#operator = await OperatorPort.open(loaded.config, (config, address) => ({
+    this.#operator = await MovablePort.open(OPERATOR_PORT, loaded.config, (config, address) => ({
       app: this.#app(config, address),
     }));
-    await this.#access.announce(this.#operator.origin);
+    await this.#access.announce(this.operatorOrigin);
     await this.#setWatch(loaded.config.reload.watch);
     await this.#keepLastGood(loaded);
     await this.#judgeRules(loaded.config);
@@ -262,7 +263,7 @@ class Parent {
     this.#access.setConfig(next);
     if (next.logLevel !== this.#logLevel) setLogLevel(log, next.logLevel);
     this.#logLevel = next.logLevel;
-    await Promise.all([this.#access.announce(operator.origin), this.#setWatch(next.reload.watch)]);
+    await Promise.all([this.#access.announce(this.operatorOrigin), this.#setWatch(next.reload.watch)]);
   }
 
   async #setWatch(isOn: boolean): Promise<void> {
