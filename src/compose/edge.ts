@@ -163,7 +163,7 @@ export class Edge {
     const authenticator = this.#authenticator;
     this.#endpoints.endStreams((principal) => authenticator.isOver(principal));
     // The answer of a subscription stream names its resources, so the client asks again. Sessions tell their clients of changed lists.
-    this.#endpoints.mcp.endListens((principal) => authenticator.currentOf(principal) !== principal);
+    this.#endpoints.mcp.streams.endListens((principal) => authenticator.currentOf(principal) !== principal);
     this.#parts.core.sessions.updatePrincipals((principal) => authenticator.currentOf(principal));
   }
 

@@ -25,8 +25,8 @@ import type { EdgeTimers } from './streams/edge-timers.ts';
 import type { RefusalAudit } from './admission/refusal-audit.ts';
 import { refuse, refuseOver, refuseUnknownEndpoint, writeAccepted, writeResponse } from './admission/refusal.ts';
 import { Reply, type ReplyParts, writeAnswer } from './reply.ts';
-import { SessionStreams, type StreamsParts } from './streams/session-streams.ts';
-import { StreamCounts } from './memory/stream-counts.ts';
+import { OpenStreams } from './streams/open-streams.ts';
+import type { SessionStreams, StreamsParts } from './streams/session-streams.ts';
 import { holdUnsent } from './streams/unsent-answer.ts';
 import { EVENT_STREAM_HEADERS } from './streams/event-stream.ts';
 
@@ -63,13 +63,8 @@ export const LISTEN = 'subscriptions/listen';
 export class McpEndpoint implements ReplyParts, ModernReplyParts {
   undecided = 0;
   readonly #parts: McpParts;
-  /** Streams of sessions that have opened one. */
-  readonly #streams = new Map<ClientSession, SessionStreams>();
-  /** Principals of the requests that opened the GET streams of sessions. Their credentials may be newer than those of the session. */
-  readonly #readers = new WeakMap<ClientSession, Principal>();
-  readonly #listens = new Map<ModernReply, Principal>();
+  readonly streams: OpenStreams;
   readonly forwarded = new ForwardedWork();
-  readonly #listenCounts: StreamCounts;
   #bodyBytes: number;
   readonly disconnects = new DisconnectWatcher();
   readonly #forwarder: ProcessForwarder;
@@ -78,14 +73,14 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   constructor(parts: McpParts) {
     this.#parts = parts;
     this.#forwarder = new ProcessForwarder(parts.front);
-    this.#listenCounts = new StreamCounts(parts.streamsPerPrincipal);
+    this.streams = new OpenStreams(parts, parts.streamsPerPrincipal);
     this.#bodyBytes = parts.bodyBytes;
   }
 
   /** Applies limits to later requests and streams. */
   setLimits(bodyBytes: number, streamsPerPrincipal: number): void {
     this.#bodyBytes = bodyBytes;
-    this.#listenCounts.perPrincipal = streamsPerPrincipal;
+    this.streams.listenCounts.perPrincipal = streamsPerPrincipal;
   }
 
   get timers(): EdgeTimers {
@@ -121,7 +116,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
 
   /** The number of open `subscriptions/listen` streams, whose requests are not answered. */
   get listenCount(): number {
-    return this.#listens.size + this.forwarded.listens.size;
+    return this.streams.listenCount + this.forwarded.listens.size;
   }
 
   /** Returns the refusal of a call that another process has passed on, because of the load of this one; undefined if it may begin. */
@@ -154,24 +149,11 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     }
   }
 
-  /** Ends the streams of these principals on which no answer is due. A client may open another, with valid credentials. */
-  endStreams(isConcerned: (principal: Principal) => boolean): void {
-    for (const [session, streams] of this.#streams) {
-      if (isConcerned(this.#readers.get(session) ?? session.caller.principal)) streams.drain();
-    }
-    this.endListens(isConcerned);
-  }
-
-  /** Ends the subscription streams of these principals. A client may open another. */
-  endListens(isConcerned: (principal: Principal) => boolean): void {
-    for (const [reply, principal] of this.#listens) if (isConcerned(principal)) reply.close();
-  }
-
   /** Ends the streams on which no answer is due, and refuses new requests. */
   drain(): void {
     this.#isDraining = true;
-    for (const streams of this.#streams.values()) streams.drain();
-    for (const listen of [...this.#listens.keys(), ...this.forwarded.listens]) listen.close();
+    this.streams.drain();
+    for (const listen of this.forwarded.listens) listen.close();
     this.endPassedOnStreams();
   }
 
@@ -302,19 +284,19 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   ): Response {
     const principal = caller.principal.key;
     const isListen = request.method === LISTEN;
-    if (isListen && !this.#listenCounts.add(principal)) {
+    if (isListen && !this.streams.listenCounts.add(principal)) {
       this.#parts.metrics.countShed('streams');
-      const message = `you have ${this.#listenCounts.perPrincipal} ${LISTEN} streams open; close one first`;
+      const message = `you have ${this.streams.listenCounts.perPrincipal} ${LISTEN} streams open; close one first`;
       return refuse(new GatewayError('overloaded', { message }), request.id);
     }
     const reply = new ModernReply(outgoing, request, principal, form, this);
-    if (isListen) this.#listens.set(reply, caller.principal);
+    if (isListen) this.streams.addListen(reply, caller.principal);
     reply.bind(this.#parts.front.handleModernRequest(request, caller, reply, lookup));
     return RESPONSE_ALREADY_SENT;
   }
 
   onReplied(reply: ModernReply): void {
-    if (this.#listens.delete(reply)) this.#listenCounts.remove(reply.principal);
+    this.streams.removeListen(reply, reply.principal);
   }
 
   onFailed(thrown: unknown, outgoing: ClientResponse): void {
@@ -411,12 +393,12 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     const { lastEventId } = headers;
     // A client that resumes a stream to get an answer is served during the drain too.
     if (this.#isDraining && lastEventId === undefined) return refuse(new GatewayError('draining'));
-    const streams = this.streamsOf(session);
+    const streams = this.streams.of(session);
     if (streams === undefined) return refuse(new GatewayError('session-unknown', { message: 'initialize again' }));
     const challenge = this.#parts.challengeIfOver(principal, view);
     if (challenge !== undefined) return refuseOver(challenge);
     const reader = this.#parts.currentOf(principal);
-    this.#readers.set(session, reader);
+    this.streams.setReader(session, reader);
     if (!streams.mayOpen(performance.now(), lastEventId)) {
       this.#parts.metrics.countLimit('streamOpensPerMinute');
       const message = 'this session opened its event stream too often within a minute; keep it open';
@@ -455,17 +437,6 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   #find(id: string, principal: Principal, view: string): SessionOrRefusal | Promise<SessionOrRefusal> {
     const found = this.#parts.front.findSession(id, principal, view);
     return found instanceof Promise ? found.then(orUnknownSession, orRethrow) : orUnknownSession(found);
-  }
-
-  streamsOf(session: ClientSession): SessionStreams | undefined {
-    if (session.closed.aborted) return undefined;
-    let streams = this.#streams.get(session);
-    if (streams === undefined) {
-      streams = new SessionStreams(session, this.#parts);
-      this.#streams.set(session, streams);
-      session.closed.addEventListener('abort', () => this.#streams.delete(session), { once: true });
-    }
-    return streams;
   }
 }
 

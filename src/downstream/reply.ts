@@ -3,7 +3,7 @@ import type { ClientSession, MessageSink } from '../gateway/front.ts';
 import { type Answer, type Id, responseText, tailBytes } from '../protocol/jsonrpc.ts';
 import type { AnswerForm } from './admission/accept.ts';
 import type { EdgeMemory } from './memory/edge-memory.ts';
-import type { SessionStreams } from './streams/session-streams.ts';
+import type { OpenStreams } from './streams/open-streams.ts';
 import { EVENT_STREAM_HEADERS, type EventStream } from './streams/event-stream.ts';
 import { holdUnsent } from './streams/unsent-answer.ts';
 import { writable } from './streams/stream-writer.ts';
@@ -66,10 +66,8 @@ export interface ReplyParts {
   readonly memory: EdgeMemory;
   /** The number of replies that are not answered yet, and may still be JSON or events. */
   undecided: number;
-  /**
-   * Returns the streams of a session, for the few replies that need events. Returns undefined if the session has ended.
-   */
-  streamsOf(session: ClientSession): SessionStreams | undefined;
+  /** For the few replies that need events. */
+  readonly streams: Pick<OpenStreams, 'of'>;
 }
 
 /** Answers one POST: with a JSON body if the answer is the first message and comes soon, else with events. */
@@ -130,7 +128,7 @@ export class Reply implements MessageSink {
   commit(): void {
     this.#stopWaiting();
     if (this.#stream !== undefined || this.#response.destroyed) return;
-    this.#stream = this.#parts.streamsOf(this.#options.session)?.open(this.#response, this.#options.request);
+    this.#stream = this.#parts.streams.of(this.#options.session)?.open(this.#response, this.#options.request);
     for (const answer of this.#answers ?? []) this.#stream?.send(answer);
     this.#answers = undefined;
   }

@@ -42,8 +42,8 @@ async function replying(
     metrics,
     memory,
   });
-  const streamsOf = ({ closed }: ClientSession) => (closed.aborted ? undefined : streams);
-  const parts: ReplyParts = Object.assign(waiting, { memory, streamsOf });
+  const of = ({ closed }: ClientSession) => (closed.aborted ? undefined : streams);
+  const parts: ReplyParts = Object.assign(waiting, { memory, streams: { of } });
   return await serving((_incoming, response) => {
     const all: ReplyOptions = { session, form: 'any', request: '1', expected: 1, ...options };
     respond(new Reply(response, all, parts), response, session);

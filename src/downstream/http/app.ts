@@ -102,7 +102,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
       sse.setLimits(bodyBytes, streamsPerPrincipal);
     },
     endStreams(isConcerned) {
-      mcp.endStreams(isConcerned);
+      mcp.streams.endOf(isConcerned);
       sse.endStreams(isConcerned);
     },
     drain() {
