@@ -254,10 +254,7 @@ export class ModernRequests implements ModernRequestHost {
       const ownership = await this.#parts.owners.ownerOf({ kind: 'parked-call', process: state.owner });
       if (ownership.kind === 'here') return await this.#resume(modernRequest, modernClient, to.upstream, state, retry);
       if (ownership.kind === 'elsewhere') return await this.#delegateOnly(modernRequest, ownership.owner);
-      const outcome = await this.#parts.parked.findOutcome(state.park);
-      if (outcome !== undefined) return outcome;
-      const message = 'the process that made this call is gone; check what the call did before you make it again';
-      throw new GatewayError('outcome-unknown', { upstream: to.upstream, message });
+      return await this.#parts.parked.endOf(state.park, to.upstream);
     }
     // The upstream has answered the earlier request instead of running it.
     modernRequest.continuesCall = false;

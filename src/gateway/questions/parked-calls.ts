@@ -194,7 +194,7 @@ export class ParkedCalls {
    */
   resume(state: ParkedState, responses: RawObject | undefined, attach: Attach): Promise<Answer> {
     const call = this.#calls.get(state.park);
-    if (call === undefined) return this.#endOf(state.park);
+    if (call === undefined) return this.endOf(state.park);
     if (call.isAbandoned && !call.hasEnded) throw callIsOver();
     const known = call.outcomes.get(state.round);
     if (known !== undefined) {
@@ -264,19 +264,20 @@ export class ParkedCalls {
     return answer;
   }
 
-  /** Returns the stored end of a call that is not here any more. @throws {GatewayError} `outcome-unknown` if this process may have cancelled it; else `invalid-state`. */
-  async #endOf(park: string): Promise<Answer> {
-    const outcome = await this.findOutcome(park);
-    if (outcome !== undefined) return outcome;
-    if (!this.#isClosed) throw callIsOver();
-    const message = 'the process that made this call stops; check what the call did before you make it again';
-    throw new GatewayError('outcome-unknown', { message });
-  }
-
-  /** Returns the end of a call of a process that does not exist any more; undefined if it did not end, or its end is not stored. */
-  async findOutcome(park: string): Promise<Answer | undefined> {
+  /**
+   * Returns the stored end of a call that is not here any more.
+   *
+   * @param lostUpstream the upstream of a call whose process is gone; undefined for a call of this process.
+   * @throws {GatewayError} `outcome-unknown` if a process that is gone or stops may have cancelled it; else `invalid-state`.
+   */
+  async endOf(park: string, lostUpstream?: string): Promise<Answer> {
     const text = await this.#parts.outcomes?.find(park);
-    return text === undefined ? undefined : parseAnswerText(text);
+    const outcome = text === undefined ? undefined : parseAnswerText(text);
+    if (outcome !== undefined) return outcome;
+    if (lostUpstream === undefined && !this.#isClosed) throw callIsOver();
+    const [end, at] = lostUpstream === undefined ? ['stops', {}] : ['is gone', { upstream: lostUpstream }];
+    const message = `the process that made this call ${end}; check what the call did before you make it again`;
+    throw new GatewayError('outcome-unknown', { ...at, message });
   }
 
   #sweep(): void {
