@@ -145,9 +145,9 @@ export class Edge {
     const { core, log } = this.#parts;
     this.#sweep();
     if (lost.size === 0) return;
-    core.groups.endOf(lost);
+    core.groups.releaseWhere(({ principal }) => lost.has(principal));
     core.sessions
-      .endOf(lost)
+      .endWhere(({ principal }) => lost.has(principal))
       .catch((thrown: unknown) =>
         log.warn({ err: thrown }, 'sessions of a removed API key could not be ended for good'),
       );

@@ -184,7 +184,7 @@ export class Core {
     this.#keyExpiry.close();
     this.sessions.releaseAll(this.keepsState);
     this.parked.close();
-    this.groups.releaseAll();
+    this.groups.releaseWhere(() => true);
     upstreamEvents.close();
     await upstreams.stop();
     await transports[Symbol.asyncDispose]();

@@ -116,7 +116,9 @@ async function endEndpoints(parts: ApplierParts, ids: readonly string[], drainMs
   // Another reload may have brought an endpoint back.
   const gone = ids.filter((id) => !views.has(id));
   for (const id of gone) {
-    groups.releaseAt(id);
-    await sessions.endAt(id).catch((thrown: unknown) => log.warn({ err: thrown, endpoint: id }, 'session not ended'));
+    groups.releaseWhere(({ view }) => view === id);
+    await sessions
+      .endWhere(({ caller }) => caller.view === id)
+      .catch((thrown: unknown) => log.warn({ err: thrown, endpoint: id }, 'session not ended'));
   }
 }

@@ -375,18 +375,9 @@ export class ClientGroups {
     }
   }
 
-  /** Releases the groups of an endpoint that was removed. Their streams end, and their requests in flight are cancelled. */
-  releaseAt(view: string): void {
-    for (const group of this.#ready.values()) if (group.view === view) this.#release(group);
-  }
-
-  /** Releases the groups of principals that have no credentials any more. Their streams end, and their requests in flight are cancelled. */
-  endOf(principals: ReadonlySet<string>): void {
-    for (const group of this.#ready.values()) if (principals.has(group.principal)) this.#release(group);
-  }
-
-  releaseAll(): void {
-    for (const group of this.#ready.values()) this.#release(group);
+  /** Releases these groups. Their streams end, and their requests in flight are cancelled. */
+  releaseWhere(isConcerned: (group: ClientGroup) => boolean): void {
+    for (const group of this.#ready.values()) if (isConcerned(group)) this.#release(group);
   }
 
   #release(group: ClientGroup): void {

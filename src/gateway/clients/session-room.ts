@@ -80,6 +80,7 @@ export class SessionRoom {
   /** Gives back the room of a session of this principal that is not in memory any more. */
   leave(key: string): void {
     this.#pool.release(key);
+    this.#parts.counters?.release(sessionCounterOf(key));
   }
 
   /**
@@ -145,6 +146,6 @@ export class SessionRoom {
   }
 }
 
-export function sessionCounterOf(principal: string): string {
+function sessionCounterOf(principal: string): string {
   return `sessions ${principal}`;
 }

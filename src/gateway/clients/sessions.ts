@@ -27,7 +27,7 @@ import { resolveUri } from '../exchange/route.ts';
 import { KnownRefs, tagOf } from './known-refs.ts';
 import { Session, type SessionEvents } from './session.ts';
 import { refusal } from './session-refusals.ts';
-import { sessionCounterOf, SessionRoom } from './session-room.ts';
+import { SessionRoom } from './session-room.ts';
 import { recordState } from './state-record.ts';
 
 export interface SessionsParts {
@@ -419,16 +419,9 @@ export class Sessions {
     this.#room.shrink();
   }
 
-  /** Ends the sessions of an endpoint that was removed, for good. */
-  async endAt(view: string): Promise<void> {
-    const ending = [...this.#active.values()].filter(({ caller }) => caller.view === view);
-    await Promise.all(ending.map((session) => this.end(session)));
-  }
-
-  /** Ends the sessions of principals in this process for good. @param principals keys of principals. */
-  async endOf(principals: ReadonlySet<string>): Promise<void> {
-    const ending = [...this.#active.values()].filter(({ principal }) => principals.has(principal));
-    await Promise.all(ending.map((session) => this.end(session)));
+  /** Ends these sessions in this process for good, because their endpoint or their principal is gone. */
+  async endWhere(isConcerned: (session: Session) => boolean): Promise<void> {
+    await Promise.all([...this.#active.values()].filter(isConcerned).map((session) => this.end(session)));
   }
 
   /**
@@ -446,11 +439,7 @@ export class Sessions {
    */
   handOver(): void {
     for (const [tag, session] of this.#active) {
-      this.#active.delete(tag);
-      this.#parts.gauge.remove();
-      this.#room.leave(session.principal);
-      this.#parts.counters?.release(sessionCounterOf(session.principal));
-      this.#parts.owners.release(session.ref, session.inFlight.size > 0);
+      this.#remove(session, session.inFlight.size > 0);
       this.#leaving.set(tag, session);
       this.#parts.onLeave(session);
     }
@@ -480,12 +469,17 @@ export class Sessions {
   }
 
   #release(session: Session, isLeft: boolean): void {
-    if (!this.#active.delete(tagOf(session.id))) return;
-    this.#parts.gauge.remove();
-    this.#room.leave(session.principal);
-    this.#parts.counters?.release(sessionCounterOf(session.principal));
-    this.#parts.owners.release(session.ref);
+    if (!this.#remove(session, false)) return;
     this.#parts.onRelease(session, isLeft);
     session.close();
+  }
+
+  /** Gives back what a session in memory takes. Returns false if it is not in memory. */
+  #remove(session: Session, hasRequests: boolean): boolean {
+    if (!this.#active.delete(tagOf(session.id))) return false;
+    this.#parts.gauge.remove();
+    this.#room.leave(session.principal);
+    this.#parts.owners.release(session.ref, hasRequests);
+    return true;
   }
 }
