@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
 import { isShown } from '../../catalog/catalog.ts';
 import { commonKey } from '../../catalog/offer.ts';
@@ -8,7 +7,6 @@ import type { Principal } from '../../policy/principal.ts';
 import { RawObject } from '../../json/json.ts';
 import { detach } from '../../json/kept-text.ts';
 import type { LimitName } from '../../limits.ts';
-import { isLegacyRevision, featuresOf, type LegacyRevision } from '../../protocol/revisions.ts';
 import type { Level } from '../../telemetry/metrics.ts';
 import type { Counters } from '../../store/shared-counters.ts';
 import type { SessionChange, SessionRecord, SessionRef, SessionStore } from '../../store/session-store.ts';
@@ -18,14 +16,14 @@ import type { Caller } from '../exchange/caller.ts';
 import { assertClaimed, HERE, type Owners } from '../exchange/owners.ts';
 import type { Owner, Ownership } from '../front.ts';
 import type { Link, Upstreams } from '../exchange/connection-holder.ts';
-import { forwardableCapabilities } from '../exchange/client-capabilities.ts';
 import { isSeverity } from '../../protocol/severity.ts';
 import type { Offers } from '../lists/offers.ts';
 import { Attachments } from '../handles/attachments.ts';
 import type { Sealer } from '../handles/sealer.ts';
 import { resolveUri } from '../exchange/route.ts';
-import { KnownRefs, tagOf } from './known-refs.ts';
+import { tagOf } from './known-refs.ts';
 import { Session, type SessionEvents } from './session.ts';
+import { SessionIds, type UnsealedSession } from './session-ids.ts';
 import { refusal } from './session-refusals.ts';
 import { SessionRoom } from './session-room.ts';
 import { recordState } from './state-record.ts';
@@ -70,20 +68,9 @@ interface StoredSession {
   readonly former: Owner | undefined;
 }
 
-/** The content of a session id. */
-interface UnsealedSession {
-  readonly key: string;
-  readonly ref: SessionRef;
-  readonly revision: LegacyRevision;
-  /** As text. */
-  readonly capabilities: string;
-}
-
 /**
- * The sessions in memory, by id.
- *
- * An id contains, sealed, everything about its session that never changes. So a session that was released because it
- * was idle, or that an earlier process opened, is restored when a request has its id.
+ * The sessions in memory, by id. A session that was released because it was idle, or that an earlier process opened, is restored when a request
+ * has its id.
  */
 export class Sessions {
   readonly #parts: SessionsParts;
@@ -93,14 +80,13 @@ export class Sessions {
   /** Sessions that other processes may have by now, by the tag of the id. Their requests in flight end here. */
   readonly #leaving = new Map<string, Session>();
   readonly #restoring = new Map<string, Promise<Session | undefined>>();
-  /** The ids of sessions that other processes have. Empty if there are none. */
-  readonly #refs: KnownRefs;
+  readonly #ids: SessionIds;
   readonly #room: SessionRoom;
 
   constructor(parts: SessionsParts) {
     this.#parts = parts;
     this.#attachments = new Attachments(parts.sealer, parts.upstreams);
-    this.#refs = new KnownRefs(parts.onLimit);
+    this.#ids = new SessionIds(parts.sealer, parts.onLimit);
     const { settings, shares, counters } = parts;
     const release = (session: Session) => this.#release(session, true);
     this.#room = new SessionRoom({ settings, shares, counters, active: this.#active, release });
@@ -124,7 +110,7 @@ export class Sessions {
   ownerOf(id: string, principal: Principal, view: string, isForwarded = false): Ownership | Promise<Ownership> {
     const { owners } = this.#parts;
     if (owners.isAlone || this.isCertainlyHere(id)) return HERE;
-    const session = this.#refs.find(id, principal, view);
+    const session = this.#ids.known.find(id, principal, view);
     const isLookedUp = session === undefined || this.#active.has(tagOf(id));
     if (isLookedUp) return this.#lookUpOwner(id, principal, view, isForwarded);
     return owners.ownerOf({ kind: 'session', session, isForwarded });
@@ -133,20 +119,10 @@ export class Sessions {
   /** Opens the id before it asks, so that an invented id costs nobody a place in the table of owners. */
   async #lookUpOwner(id: string, principal: Principal, view: string, isForwarded: boolean): Promise<Ownership> {
     const { owners } = this.#parts;
-    const session = await this.#refOf(id, principal, view);
+    const session = await this.#ids.refOf(id, principal, view);
     if (session === undefined) return HERE;
     if (this.#active.get(tagOf(id))?.id === id && (await owners.stillOwns(session))) return HERE;
     return await owners.ownerOf({ kind: 'session', session, isForwarded });
-  }
-
-  /** Returns the reference in an id; undefined if it is invalid, or belongs to another principal or view. */
-  async #refOf(id: string, principal: Principal, view: string): Promise<SessionRef | undefined> {
-    const known = this.#refs.find(id, principal, view);
-    if (known !== undefined) return known;
-    const unsealed = await this.#unseal(id, principal, view);
-    if (unsealed === undefined) return undefined;
-    this.#refs.add(id, unsealed.ref, view);
-    return unsealed.ref;
   }
 
   /**
@@ -161,22 +137,7 @@ export class Sessions {
   }
 
   async #open(caller: Caller, serial: number): Promise<Session> {
-    const key = randomUUID();
-    const ref: SessionRef = {
-      principal: caller.principal.key,
-      serial,
-      expiresMs: Date.now() + this.#parts.settings().sessions.maxAgeMs,
-    };
-    const payload = {
-      key,
-      serial: ref.serial,
-      expires: ref.expiresMs,
-      principal: caller.principal.key,
-      view: caller.view,
-      revision: caller.revision,
-      capabilities: forwardableCapabilities(caller.capabilities, featuresOf(caller.revision)).toString(),
-    };
-    const id = await this.#parts.sealer.seal('session', payload, ref.expiresMs);
+    const { id, key, ref } = await this.#ids.seal(caller, serial, this.#parts.settings().sessions.maxAgeMs);
     const { owners, offers } = this.#parts;
     // At once, since each answer of a store may take a while.
     const claiming = Promise.resolve(owners.ownerOf({ kind: 'session', session: ref, isNew: true }));
@@ -242,7 +203,7 @@ export class Sessions {
   }
 
   async #restore(id: string, principal: Principal, view: string): Promise<Session | undefined> {
-    const unsealed = await this.#unseal(id, principal, view);
+    const unsealed = await this.#ids.unseal(id, principal, view);
     if (unsealed === undefined) return undefined;
     const { ref } = unsealed;
     const { owners, upstreams } = this.#parts;
@@ -311,17 +272,6 @@ export class Sessions {
       if (attachment !== undefined) found.set(upstream, attachment);
     }
     return found.size === 0 ? undefined : found;
-  }
-
-  /** Opens an id. Returns undefined if it is invalid, or belongs to another principal or view. */
-  async #unseal(id: string, principal: Principal, view: string): Promise<UnsealedSession | undefined> {
-    const payload = await this.#parts.sealer.unseal('session', id, Date.now());
-    if (payload === undefined || payload['principal'] !== principal.key || payload['view'] !== view) return undefined;
-    const { key, serial, expires, revision, capabilities } = payload;
-    if (typeof serial !== 'number' || typeof expires !== 'number') return undefined;
-    if (typeof key !== 'string' || typeof revision !== 'string' || !isLegacyRevision(revision)) return undefined;
-    if (typeof capabilities !== 'string') return undefined;
-    return { key, ref: { principal: principal.key, serial, expiresMs: expires }, revision, capabilities };
   }
 
   /** Makes a session with the catalog for its capabilities, which may be read from disk. */
@@ -453,13 +403,13 @@ export class Sessions {
 
   /** Releases the sessions in memory whose ids are not valid any more. */
   releaseInvalid(isValid: (id: string) => boolean): void {
-    this.#refs.clear();
+    this.#ids.known.clear();
     for (const session of this.#active.values()) if (!isValid(session.id)) this.#release(session, false);
   }
 
   /** Releases all sessions. @param areLeft true if other processes may continue them, with those that they have at upstreams. */
   releaseAll(areLeft: boolean): void {
-    this.#refs.clear();
+    this.#ids.known.clear();
     for (const session of this.#active.values()) this.#release(session, areLeft);
     for (const session of this.#leaving.values()) {
       this.#parts.onRelease(session, true);
