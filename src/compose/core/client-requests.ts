@@ -5,6 +5,7 @@ import { KeyedCalls } from '../../gateway/calls/keyed-calls.ts';
 import { RepeatedCalls } from '../../gateway/calls/repeated-calls.ts';
 import { TaskCalls } from '../../gateway/calls/task-calls.ts';
 import { ConnectionOwners } from '../../gateway/connections/connection-owners.ts';
+import type { AuditRecorder } from '../../gateway/records/audit-recorder.ts';
 import { RequestRecorder } from '../../gateway/records/request-recorder.ts';
 import { ListAnswers } from '../../gateway/forward/list-answers.ts';
 import { PageCache } from '../../gateway/forward/page-cache.ts';
@@ -65,7 +66,7 @@ export function createClientRequests(
     clientOf: (caller) => seenClients.find(caller),
     onLimit,
   });
-  const auditBefore = audit?.isRequired === true ? audit : undefined;
+  const auditBefore: Pick<AuditRecorder, 'begin'> | undefined = audit?.isRequired === true ? audit : undefined;
   const translator = new ResultTranslator(serverInfo, questionPolicy);
   const listRefresher = new ListRefresher({
     views,
@@ -79,104 +80,74 @@ export function createClientRequests(
   const pages = new PageCache(onLimit);
   const lists = new ListAnswers({ sealer, translator, listRefresher, announcer, offers, pages, onLimit });
   const sender = new Sender(metrics, stateLosses);
-  const driver = new TaskDriver(sender, questionPolicy);
-  const upgradedTasks = new UpgradedTasks({ sender, translator, settings, onLimit });
-  const taskCalls = new TaskCalls({ sender, translator, ids: taskIds, driver, upgradedTasks, onLimit });
-  const rates = new LeasedRates({ table: rateTable, processes, onLimit });
-  const callLimits = new CallLimits({ settings, rates, repeats: new RepeatedCalls(onLimit), counters, audit });
-  const keyedCalls = new KeyedCalls({
-    store: state.keyedCalls,
-    owners,
+  const lifecycleOf = (upstream: string) => upstreams.get(upstream)?.lifecycle;
+  /** The parts that several others get. */
+  const shared = {
     upstreams,
+    offers,
+    links,
+    gate,
+    owners,
     settings,
+    counters,
+    sealer,
+    lists,
+    listRefresher,
+    lifecycleOf,
+    sender,
+    translator,
+    questionPolicy,
+    recorder,
+    log,
     audit: auditBefore,
-    onOutcome: (outcome) => metrics.countKeyedCall(outcome),
     onLimit,
+  };
+  const driver = new TaskDriver(sender, questionPolicy);
+  const upgradedTasks = new UpgradedTasks(shared);
+  const taskCalls = new TaskCalls({ ...shared, ids: taskIds, driver, upgradedTasks });
+  const rates = new LeasedRates({ table: rateTable, processes, onLimit });
+  const callLimits = new CallLimits({ ...shared, rates, repeats: new RepeatedCalls(onLimit), audit });
+  const keyedCalls = new KeyedCalls({
+    ...shared,
+    store: state.keyedCalls,
+    onOutcome: (outcome) => metrics.countKeyedCall(outcome),
   });
   const calls = new Calls({
-    questionPolicy,
-    upstreams,
-    links,
-    listRefresher,
-    translator,
+    ...shared,
     resourceCache,
-    sender,
     taskCalls,
-    gate,
     isPinned: (upstream) => offers.isPinned(upstream),
     limits: callLimits,
     keyed: keyedCalls,
-    audit: auditBefore,
-    onLimit,
   });
   const tasks = new Tasks({
-    questionPolicy,
-    upstreams,
-    links,
-    sender,
-    translator,
+    ...shared,
     ids: taskIds,
-    gate,
-    owners,
     upgradedTasks,
     siblingsOf: (holder) => groups.siblingsOf(holder),
-    audit: auditBefore,
   });
-  const parked = new ParkedCalls({
-    sealer,
-    process: owners.name,
-    outcomes: state.outcomes,
-    log,
-    gauge: metrics.parked,
-    settings,
-    shares,
-    counters,
-    translator,
-  });
+  const { outcomes } = state;
+  const parked = new ParkedCalls({ ...shared, process: owners.name, outcomes, gauge: metrics.parked, shares });
   const connectionOwners = new ConnectionOwners({ owners, upstreams, groups, links });
-  const lifecycleOf = (upstream: string) => upstreams.get(upstream)?.lifecycle;
-  const dispatching = { lists, listRefresher, gate, lifecycleOf };
+  const streamBytes = new ByteBounds(LISTEN_URIS, onLimit);
+  const answering = { ...shared, calls, tasks };
   const modernRequests = new ModernRequests({
-    streamBytes: new ByteBounds(LISTEN_URIS, onLimit),
-    onLimit,
-    questionPolicy,
+    ...answering,
     groups,
-    upstreams,
-    ...dispatching,
-    calls,
-    tasks,
     taskIds,
     parked,
-    links,
-    offers,
-    translator,
-    sealer,
     urlElicitations,
-    settings,
-    counters,
-    owners,
     connectionOwners,
-    recorder,
-    audit: auditBefore,
+    streamBytes,
   });
   const gateway = new Gateway({
+    ...answering,
     views,
     sessions,
     seenClients,
-    links,
-    ...dispatching,
-    calls,
-    tasks,
     clientTasks,
     modernRequests,
-    owners,
-    recorder,
-    translator,
-    log,
     serverInfo,
-    settings,
-    onLimit,
-    audit: auditBefore,
   });
   return { recorder, listRefresher, parked, keyedCalls, connectionOwners, pages, gateway };
 }
