@@ -41,7 +41,7 @@ import type { ModernRequests } from './modern/modern-requests.ts';
 import { OpenExchange } from './exchange/open-exchange.ts';
 import type { Subscription } from './exchange/connection-holder.ts';
 import type { RequestRecorder } from './records/request-recorder.ts';
-import { findHidden, resolveUri, unknownResource, type UpstreamRoute } from './exchange/route.ts';
+import { resolveUri, type UpstreamRoute } from './exchange/route.ts';
 import { Dispatcher, type DispatcherParts, tooManyInFlight } from './calls/dispatcher.ts';
 import { isPrivate } from '../upstream/link/link.ts';
 import { Session } from './clients/session.ts';
@@ -276,10 +276,8 @@ export class Gateway implements Front {
   async #subscribe(session: Session, client: SessionClient, request: Request): Promise<Answer> {
     const { caller } = client;
     const { links, sessions, gate, audit } = this.#parts;
-    const { uri, to } = requestedResource(session, client, request.params, (hidden) =>
-      gate.reportHiddenResource(caller, request, hidden),
-    );
-    if (!gate.allowsSubscription(caller, request, to)) throw unknownResource(uri);
+    const { uri, found } = requestedResource(session, client, request);
+    const to = subscriptionTo(gate.judgeSubscription(client, request, uri, found));
     await audit?.begin(request, caller, to.upstream);
     // Saved first, so that a subscription that cannot be stored is not sent to the upstream.
     await sessions.save(session, { kind: 'subscribe', uri });
@@ -291,7 +289,8 @@ export class Gateway implements Front {
   }
 
   async #unsubscribe(session: Session, client: SessionClient, request: Request): Promise<Answer> {
-    const { uri, to } = requestedResource(session, client, request.params);
+    const { uri, found } = requestedResource(session, client, request);
+    const to = subscriptionTo(found);
     const { links, sessions, audit } = this.#parts;
     await audit?.begin(request, client.caller, to.upstream);
     try {
@@ -384,20 +383,14 @@ export class Gateway implements Front {
   }
 }
 
-/** Returns the resource of a subscription: its published URI, and where it is. @param onHidden gets one that the access policy hides. */
-function requestedResource(
-  session: Session,
-  { catalog }: SessionClient,
-  params: RawObject | undefined,
-  onHidden?: (hidden: { readonly upstream: string; readonly uri: string }) => void,
-): { readonly uri: string; readonly to: Subscription } {
+/** Returns the published URI of a subscription, and where the resource is; a {@link GatewayError} if it is unknown. */
+function requestedResource({ subscriptions }: Session, { catalog }: SessionClient, { params }: Request) {
   const uri = params?.string('uri');
   if (uri === undefined) throw new GatewayError('invalid-params', { message: '"uri" must be a string' });
-  const resource = session.subscriptions.get(uri) ?? resolveUri(catalog, uri);
-  if (resource instanceof GatewayError) {
-    const hidden = findHidden(catalog, uri);
-    if (hidden !== undefined) onHidden?.(hidden);
-    throw resource;
-  }
-  return { uri, to: { upstream: resource.upstream, uri: detach(resource.uri) } };
+  return { uri, found: subscriptions.get(uri) ?? resolveUri(catalog, uri) };
+}
+
+function subscriptionTo(found: ReturnType<typeof resolveUri>): Subscription {
+  if (found instanceof GatewayError) throw found;
+  return { upstream: found.upstream, uri: detach(found.uri) };
 }

@@ -1,5 +1,6 @@
 import type { Source } from '../../catalog/names/named-items.ts';
 import type { View } from '../../catalog/view.ts';
+import { GatewayError } from '../../errors.ts';
 import type { AccessConfig, Hints, RuleConfig } from '../../policy/access-config.ts';
 import { hasOddSpelling } from '../../policy/arguments.ts';
 import { type Decision, type Item, NO_HINTS } from '../../policy/decide.ts';
@@ -9,7 +10,8 @@ import type { ItemRights, Rights } from '../../policy/rights.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';
 import type { Caller } from './caller.ts';
 import type { PrincipalShares } from './principal-shares.ts';
-import type { UpstreamRoute } from './route.ts';
+import type { Client } from './exchange.ts';
+import { findHidden, unknownResource, type UpstreamRoute } from './route.ts';
 
 /** A decision about one request, for audit records, metrics and logs. Clients never see it. */
 export interface Verdict {
@@ -115,12 +117,29 @@ export class Gate {
     return verdictOf(caller, request, item, decision);
   }
 
-  /** Returns whether a client may subscribe to a resource. */
-  allowsSubscription(caller: Caller, asked: Asked, { upstream, uri }: UpstreamResource): boolean {
+  /**
+   * Returns the resource of a subscription, or the error that answers it. A resource that the policy denies is unknown to the client.
+   *
+   * @param found where the catalog of the client has it.
+   */
+  judgeSubscription(
+    { caller, catalog }: Pick<Client, 'caller' | 'catalog'>,
+    asked: Asked,
+    uri: string,
+    found: UpstreamResource | GatewayError,
+  ): UpstreamResource | GatewayError {
     const rights = this.rightsOf(caller.principal, caller.view);
-    if (rights === undefined) return true;
-    const item = { kind: 'resource', upstream, name: uri, hints: NO_HINTS } as const;
-    return this.#isAllowed(caller, asked, item, rights.decideCall(item, undefined, new Date()));
+    const to = found instanceof GatewayError ? findHidden(catalog, uri) : found;
+    if (rights === undefined || to === undefined) return found;
+    const item = { kind: 'resource', upstream: to.upstream, name: to.uri, hints: NO_HINTS } as const;
+    if (found instanceof GatewayError) {
+      const verdict = this.#judgeHidden(caller, asked, item);
+      if (verdict !== undefined) this.report(verdict);
+      return found;
+    }
+    return this.#isAllowed(caller, asked, item, rights.decideCall(item, undefined, new Date()))
+      ? found
+      : unknownResource(uri);
   }
 
   /** Returns whether a client may use a task of a tool. Its call was judged with the arguments, which are not known any more. */
@@ -138,12 +157,6 @@ export class Gate {
   /** Returns the verdict about a request that names an item which its client cannot see; undefined if the policy does not hide it. */
   judgeHidden(caller: Caller, request: Request, hidden: UpstreamRoute): Verdict | undefined {
     return this.#judgeHidden(caller, request, itemOf(request.method, hidden));
-  }
-
-  /** Reports a resource that a subscription names and that its client cannot see, if the policy hides it. */
-  reportHiddenResource(caller: Caller, asked: Asked, { upstream, uri }: UpstreamResource): void {
-    const verdict = this.#judgeHidden(caller, asked, { kind: 'resource', upstream, name: uri, hints: NO_HINTS });
-    if (verdict !== undefined) this.report(verdict);
   }
 
   #judgeHidden(caller: Caller, asked: Asked, item: Item): Verdict | undefined {

@@ -14,7 +14,7 @@ import type { Link } from '../exchange/connection-holder.ts';
 import type { Caller } from '../exchange/caller.ts';
 import type { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
 import type { Gate } from '../exchange/gate.ts';
-import { findHidden, resolveUri } from '../exchange/route.ts';
+import { resolveUri } from '../exchange/route.ts';
 import type { TaskSubscriptions } from '../tasks/task-subscriptions.ts';
 import type { RemoteListens } from './remote-listens.ts';
 
@@ -130,13 +130,11 @@ export class SubscriptionStream implements Subscriber {
   /** Subscribes to a resource. The acknowledgement names it only if this succeeds. Never rejects. */
   async #subscribe(uri: string): Promise<void> {
     const group = this.#group;
-    const resource = group.subscriptions.get(uri) ?? resolveUri(group.catalog, uri);
-    if (resource instanceof GatewayError) {
-      const hidden = findHidden(group.catalog, uri);
-      if (hidden !== undefined) this.#gate.reportHiddenResource(this.caller, LISTEN, hidden);
-      return;
-    }
-    if (!this.#gate.allowsSubscription(this.caller, LISTEN, resource)) return;
+    const { caller } = this;
+    const { catalog } = group;
+    const found = group.subscriptions.get(uri) ?? resolveUri(catalog, uri);
+    const resource = this.#gate.judgeSubscription({ caller, catalog }, LISTEN, uri, found);
+    if (resource instanceof GatewayError) return;
     if (Buffer.byteLength(uri) > LIMITS.subscriptionUriBytes) {
       this.#bounds.onLimit('subscriptionUriBytes');
       return;
