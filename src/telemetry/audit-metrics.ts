@@ -1,5 +1,5 @@
-import { Gauge, type Registry } from 'prom-client';
-import { knownCounter } from './known-counter.ts';
+import type { Registry } from 'prom-client';
+import { knownCounter, readGauge } from './metric-kinds.ts';
 
 /** `written`: in the file. `dropped`: the queue was full. `failed`: an attempt to write that failed; its records are written later. */
 const AUDIT_OUTCOMES = ['written', 'dropped', 'failed'] as const;
@@ -30,14 +30,7 @@ export function createAuditMetrics(registry: Registry): AuditMetrics {
   });
   let log: AuditLevels | undefined;
   const gauge = (name: string, help: string, read: (log: AuditLevels) => number) =>
-    new Gauge({
-      name,
-      help,
-      registers: [registry],
-      collect() {
-        this.set(log === undefined ? 0 : read(log));
-      },
-    });
+    readGauge(registry, name, help, () => (log === undefined ? 0 : read(log)));
   gauge('linkspan_audit_sequence', 'Number of the last record of the audit log.', ({ seq }) => seq);
   gauge(
     'linkspan_audit_queue_bytes',

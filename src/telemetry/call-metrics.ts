@@ -1,5 +1,5 @@
 import type { Registry } from 'prom-client';
-import { knownCounter } from './known-counter.ts';
+import { knownCounter } from './metric-kinds.ts';
 
 /**
  * `made`: sent to the upstream, as a call without a key. `replayed`: answered with the answer of the first call. `running`: refused while that

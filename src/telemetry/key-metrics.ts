@@ -1,5 +1,5 @@
 import { Gauge, type Registry } from 'prom-client';
-import { knownCounter } from './known-counter.ts';
+import { knownCounter } from './metric-kinds.ts';
 
 /** `rejected`: the keys cannot be read or used, and the last good ones stay in use. */
 const READ_OUTCOMES = ['applied', 'rejected'] as const;

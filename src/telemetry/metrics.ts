@@ -3,7 +3,7 @@ import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client';
 
 import type { LimitName } from '../limits.ts';
 import { type Era, ERAS } from '../protocol/revisions.ts';
-import { knownCounter } from './known-counter.ts';
+import { knownCounter, readGauge } from './metric-kinds.ts';
 import { type AuditMetrics, createAuditMetrics } from './audit-metrics.ts';
 import { type CallMetrics, createCallMetrics } from './call-metrics.ts';
 import { Bounded } from './bounded.ts';
@@ -124,17 +124,7 @@ const MAX_REASONS = 32;
 
 function scrapedGauges(registry: Registry): (gauge: ScrapedGauge, read: () => number) => void {
   const reads = new Map<string, () => number>();
-  for (const [name, help] of Object.values(SCRAPED)) {
-    const gauge = new Gauge({
-      name,
-      help,
-      registers: [],
-      collect() {
-        this.set(reads.get(name)?.() ?? 0);
-      },
-    });
-    registry.registerMetric(gauge);
-  }
+  for (const [name, help] of Object.values(SCRAPED)) readGauge(registry, name, help, () => reads.get(name)?.() ?? 0);
   return (gauge, read) => reads.set(SCRAPED[gauge][0], read);
 }
 
@@ -153,15 +143,7 @@ class Count implements Level {
 
 function level(name: string, help: string, registry: Registry): Level {
   const count = new Count();
-  const gauge = new Gauge({
-    name,
-    help,
-    collect() {
-      this.set(count.value);
-    },
-    registers: [],
-  });
-  registry.registerMetric(gauge);
+  readGauge(registry, name, help, () => count.value);
   return count;
 }
 
@@ -195,13 +177,6 @@ function heldBytes(registry: Registry): (kind: HeldKind, read: () => number) => 
   return (kind, read) => readers.set(kind, read);
 }
 
-/** Creates a counter with one label that has a bounded number of values. */
-function tally(name: string, help: string, label: string, limit: number, registry: Registry): (value: string) => void {
-  const counter = new Counter({ name, help, labelNames: [label], registers: [registry] });
-  const values = new Bounded(limit);
-  return (value) => counter.inc({ [label]: values.label(value) });
-}
-
 function toolGauges(registry: Registry): Pick<Metrics, 'setCatalogTools' | 'removeView'> {
   const gauge = (name: string, help: string) =>
     new Gauge({ name, help, labelNames: ['view', 'era'], registers: [registry] });
@@ -226,24 +201,6 @@ function toolGauges(registry: Registry): Pick<Metrics, 'setCatalogTools' | 'remo
       for (const gauge of [tools, tokens]) for (const era of ERAS) gauge.remove({ view, era });
     },
   };
-}
-
-function resumeCounter(registry: Registry): (outcome: ResumeOutcome) => void {
-  return knownCounter(registry, {
-    name: 'linkspan_stream_resumes_total',
-    help: 'GET requests with Last-Event-ID, by outcome.',
-    label: 'outcome',
-    values: RESUME_OUTCOMES,
-  });
-}
-
-function spanCounter(registry: Registry): (outcome: SpanOutcome, count: number) => void {
-  return knownCounter(registry, {
-    name: 'linkspan_trace_spans_total',
-    help: 'Ended spans of traces, by outcome.',
-    label: 'outcome',
-    values: SPAN_OUTCOMES,
-  });
 }
 
 /** Gauges of prom-client whose names end as those of counters do, which `promtool check metrics` refuses. */
@@ -293,6 +250,12 @@ export function createMetrics(version: string, commit = 'unknown'): Metrics {
     registers: [registry],
   });
 
+  /** Creates a counter with one label that has a bounded number of values. */
+  const tally = (name: string, help: string, label = 'reason', limit = MAX_REASONS) => {
+    const counter = new Counter({ name, help, labelNames: [label], registers: [registry] });
+    const values = new Bounded(limit);
+    return (value: string) => counter.inc({ [label]: values.label(value) });
+  };
   return {
     ...createUpstreamMetrics(registry),
     ...createReloadMetrics(registry),
@@ -309,58 +272,40 @@ export function createMetrics(version: string, commit = 'unknown'): Metrics {
     requestsInFlight: level('linkspan_requests_in_flight', 'Requests of clients in flight.', registry),
     processes: level('linkspan_processes', 'Processes of stdio upstreams.', registry),
     streams: streamLevels(registry),
-    countAuthFailure: tally(
-      'linkspan_auth_failures_total',
-      'Requests refused for their credentials.',
-      'reason',
-      MAX_REASONS,
-      registry,
-    ),
-    countShed: tally(
-      'linkspan_shed_total',
-      'Requests and connections refused because of a limit.',
-      'reason',
-      MAX_REASONS,
-      registry,
-    ),
+    countAuthFailure: tally('linkspan_auth_failures_total', 'Requests refused for their credentials.'),
+    countShed: tally('linkspan_shed_total', 'Requests and connections refused because of a limit.'),
     countShareRefusal: tally(
       'linkspan_fair_share_refusals_total',
       'Requests of principals above their share that were refused for the sake of others.',
       'pool',
-      MAX_REASONS,
-      registry,
     ),
-    countDropped: tally(
-      'linkspan_dropped_messages_total',
-      'Messages dropped before they reached a client.',
-      'reason',
-      MAX_REASONS,
-      registry,
-    ),
+    countDropped: tally('linkspan_dropped_messages_total', 'Messages dropped before they reached a client.'),
     countDenial: tally(
       'linkspan_access_denied_total',
       'Requests that the access policy denied.',
       'upstream',
       MAX_VIEWS,
-      registry,
     ),
     countRuleFailure: tally(
       'linkspan_access_rule_failures_total',
       'Conditions of access rules that failed, so that they deny.',
       'rule',
       MAX_VIEWS,
-      registry,
     ),
-    countRefusedQuestion: tally(
-      'linkspan_questions_refused_total',
-      'Questions of upstreams that were refused.',
-      'reason',
-      MAX_REASONS,
-      registry,
-    ),
+    countRefusedQuestion: tally('linkspan_questions_refused_total', 'Questions of upstreams that were refused.'),
     countMergedNotification: () => merged.inc(),
-    countResumption: resumeCounter(registry),
-    countSpans: spanCounter(registry),
+    countResumption: knownCounter(registry, {
+      name: 'linkspan_stream_resumes_total',
+      help: 'GET requests with Last-Event-ID, by outcome.',
+      label: 'outcome',
+      values: RESUME_OUTCOMES,
+    }),
+    countSpans: knownCounter(registry, {
+      name: 'linkspan_trace_spans_total',
+      help: 'Ended spans of traces, by outcome.',
+      label: 'outcome',
+      values: SPAN_OUTCOMES,
+    }),
     countStateWriteFailure: () => stateWriteFailures.inc(),
     onScrape: scrapedGauges(registry),
     countLimit: (limit) => limits.inc({ limit }),
@@ -368,15 +313,12 @@ export function createMetrics(version: string, commit = 'unknown'): Metrics {
       'linkspan_list_repairs_total',
       'Items left out of lists, members left out of items, and items whose texts held hidden characters.',
       'repair',
-      MAX_REASONS,
-      registry,
     ),
     countBudgetRefusal: tally(
       'linkspan_budget_exceeded_total',
       'Refusals and removals because a budget of bytes was exceeded.',
       'kind',
       HELD_KINDS.length,
-      registry,
     ),
     reportHeldBytes: heldBytes(registry),
     contentType: registry.contentType,

@@ -1,5 +1,5 @@
 import { Gauge, type Registry } from 'prom-client';
-import { knownCounter } from './known-counter.ts';
+import { knownCounter } from './metric-kinds.ts';
 
 /** `unchanged`: the files mean the same as before. `rejected`: they cannot be used, and the running config stays in use. */
 const RELOAD_OUTCOMES = ['applied', 'unchanged', 'rejected'] as const;

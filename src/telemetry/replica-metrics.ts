@@ -1,5 +1,5 @@
-import { Counter, Gauge, type Registry } from 'prom-client';
-import { knownCounter } from './known-counter.ts';
+import { Counter, type Registry } from 'prom-client';
+import { knownCounter, readGauge } from './metric-kinds.ts';
 
 /** `unreachable`: nothing was sent. `misdirected`: the session had moved. `refused`: not accepted. `broken`: the outcome is unknown. `abandoned`: the client has gone. */
 const FORWARD_OUTCOMES = ['answered', 'unreachable', 'misdirected', 'refused', 'broken', 'abandoned'] as const;
@@ -67,19 +67,10 @@ export function createReplicaMetrics(registry: Registry): ReplicaMetrics {
     values: WORKER_LOSSES,
   });
   let values = { isRedisDown: () => false, replicas: () => 1 };
-  const gauge = (name: string, help: string, read: () => number) =>
-    new Gauge({
-      name,
-      help,
-      registers: [registry],
-      collect() {
-        this.set(read());
-      },
-    });
-  gauge('linkspan_redis_down', '1 if Redis is configured and cannot be used, else 0.', () =>
+  readGauge(registry, 'linkspan_redis_down', '1 if Redis is configured and cannot be used, else 0.', () =>
     values.isRedisDown() ? 1 : 0,
   );
-  gauge('linkspan_replicas', 'Replicas with a lease, this one included.', () => values.replicas());
+  readGauge(registry, 'linkspan_replicas', 'Replicas with a lease, this one included.', () => values.replicas());
   return {
     readReplicas: (next) => {
       values = next;

@@ -1,4 +1,4 @@
-import { Counter, type Registry } from 'prom-client';
+import { Counter, Gauge, type Registry } from 'prom-client';
 
 interface KnownCounterOptions<Value extends string> {
   readonly name: string;
@@ -19,4 +19,16 @@ export function knownCounter<Value extends string>(
   const counter = new Counter({ name, help, labelNames: [label], registers: [registry] });
   for (const value of values) counter.inc({ [label]: value }, 0);
   return (value, count = 1) => counter.inc({ [label]: value }, count);
+}
+
+/** Creates a gauge without labels that is read at each scrape. */
+export function readGauge(registry: Registry, name: string, help: string, read: () => number): Gauge {
+  return new Gauge({
+    name,
+    help,
+    registers: [registry],
+    collect() {
+      this.set(read());
+    },
+  });
 }
