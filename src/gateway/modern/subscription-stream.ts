@@ -50,17 +50,9 @@ const LISTEN = { method: 'subscriptions/listen' };
  */
 export class SubscriptionStream implements Subscriber {
   readonly caller: Caller;
-  readonly #id: Id;
-  readonly #sink: MessageSink;
-  readonly #group: ClientGroup;
-  readonly #links: HolderLinks;
-  readonly #gate: Gate;
-  readonly #kinds: ReadonlySet<ListKind>;
-  /** The published URIs whose updates the client gets. */
+  readonly #parts: SubscriptionStreamParts;
   /** The published URIs of the resources, by the URIs of the client, which may leave out the prefix. */
   readonly #uris = new KeptMap<KeptText>();
-  readonly #tasks: TaskSubscriptions;
-  readonly #remote: RemoteListens | undefined;
   readonly #bounds: StreamBounds;
   /** Give back the bytes of the subscriptions. */
   readonly #releases: (() => void)[] = [];
@@ -68,72 +60,64 @@ export class SubscriptionStream implements Subscriber {
   /** Before the acknowledgement, nothing else may be sent. */
   #isAcknowledged = false;
 
-  constructor(
-    { id, sink, caller, group, links, gate, kinds, tasks, remote }: SubscriptionStreamParts,
-    bounds: StreamBounds,
-  ) {
-    this.caller = caller;
-    this.#id = id;
-    this.#sink = sink;
-    this.#group = group;
-    this.#links = links;
-    this.#gate = gate;
-    this.#kinds = kinds;
-    this.#tasks = tasks;
-    this.#remote = remote;
+  constructor(parts: SubscriptionStreamParts, bounds: StreamBounds) {
+    this.caller = parts.caller;
+    this.#parts = parts;
     this.#bounds = bounds;
   }
 
   /** Subscribes, and resolves with the answer when the stream is closed. Never rejects. */
   async run(uris: readonly string[], taskIds: readonly string[]): Promise<Answer> {
+    const { id, group, tasks, remote } = this.#parts;
     // A group that was released meanwhile gets nothing for its streams any more.
-    if (this.#group.closed.aborted) this.close();
+    if (group.closed.aborted) this.close();
     else await this.#subscribeToAll(uris, taskIds);
     this.#isAcknowledged = true;
-    this.#remote?.onAcknowledged();
+    remote?.onAcknowledged();
     this.#send(
       'notifications/subscriptions/acknowledged',
       RawObject.EMPTY.with('notifications', this.#acknowledgedFilter()),
     );
-    this.#tasks.start((state) => this.#send('notifications/tasks', state));
+    tasks.start((state) => this.#send('notifications/tasks', state));
     await this.#closed.promise;
-    this.#group.subscribers.delete(this);
+    group.subscribers.delete(this);
     for (const uri of this.#uris.keys()) this.#unsubscribe(uri);
     for (const release of this.#releases) release();
-    this.#tasks.close();
-    this.#remote?.close();
-    const meta = RawObject.EMPTY.with(META.subscriptionId, this.#id);
+    tasks.close();
+    remote?.close();
+    const meta = RawObject.EMPTY.with(META.subscriptionId, id);
     return { kind: 'result', result: RawObject.EMPTY.with('_meta', meta.toString()).toString() };
   }
 
   async #subscribeToAll(uris: readonly string[], taskIds: readonly string[]): Promise<void> {
+    const { group, tasks, remote } = this.#parts;
     // Added before it subscribes, so that another stream that closes does not remove a subscription of this one.
-    this.#group.subscribers.add(this);
+    group.subscribers.add(this);
     await Promise.all([
       ...uris.map((uri) => this.#subscribe(uri)),
-      ...taskIds.map((id) => this.#tasks.follow(id, () => this.close())),
-      this.#remote?.open(() => this.close()),
+      ...taskIds.map((id) => tasks.follow(id, () => this.close())),
+      remote?.open(() => this.close()),
     ]);
   }
 
   /** Returns the part of the filter that the gateway supports, as JSON. */
   #acknowledgedFilter(): string {
+    const { kinds, tasks, remote } = this.#parts;
     let filter = RawObject.EMPTY;
-    for (const kind of this.#kinds) filter = filter.with(`${kind}ListChanged`, 'true');
-    const uris = [...this.#uris.keys(), ...(this.#remote?.uris ?? [])];
+    for (const kind of kinds) filter = filter.with(`${kind}ListChanged`, 'true');
+    const uris = [...this.#uris.keys(), ...(remote?.uris ?? [])];
     if (uris.length > 0) filter = filter.with('resourceSubscriptions', JSON.stringify(uris));
-    const ids = [...this.#tasks.ids, ...(this.#remote?.taskIds ?? [])];
+    const ids = [...tasks.ids, ...(remote?.taskIds ?? [])];
     if (ids.length > 0) filter = filter.with('taskIds', JSON.stringify(ids));
     return filter.toString();
   }
 
   /** Subscribes to a resource. The acknowledgement names it only if this succeeds. Never rejects. */
   async #subscribe(uri: string): Promise<void> {
-    const group = this.#group;
-    const { caller } = this;
+    const { caller, group, gate, links } = this.#parts;
     const { catalog } = group;
     const found = group.subscriptions.get(uri) ?? resolveUri(catalog, uri);
-    const resource = this.#gate.judgeSubscription({ caller, catalog }, LISTEN, uri, found);
+    const resource = gate.judgeSubscription({ caller, catalog }, LISTEN, uri, found);
     if (resource instanceof GatewayError) return;
     if (Buffer.byteLength(uri) > LIMITS.subscriptionUriBytes) {
       this.#bounds.onLimit('subscriptionUriBytes');
@@ -145,7 +129,7 @@ export class SubscriptionStream implements Subscriber {
     try {
       if (!group.subscriptions.has(uri)) {
         const to = { upstream: resource.upstream, uri: detach(resource.uri) };
-        const subscribe = () => this.#links.subscribe(group, uri, to);
+        const subscribe = () => links.subscribe(group, uri, to);
         // The loss of a link is no refusal: a new link is tried once.
         const answer = await subscribe().catch((thrown: unknown) =>
           isLost(thrown) ? subscribe() : Promise.reject(thrown),
@@ -160,11 +144,11 @@ export class SubscriptionStream implements Subscriber {
   }
 
   #unsubscribe(uri: string): void {
-    const group = this.#group;
+    const { group, links } = this.#parts;
     const to = group.subscriptions.get(uri);
     for (const other of group.subscribers) if (other.isSubscribedTo(uri)) return;
     // If the upstream is down, the subscription is lost anyway.
-    if (to !== undefined) this.#links.unsubscribe(group, uri, to).catch(() => undefined);
+    if (to !== undefined) links.unsubscribe(group, uri, to).catch(() => undefined);
   }
 
   isSubscribedTo(uri: string): boolean {
@@ -177,7 +161,7 @@ export class SubscriptionStream implements Subscriber {
       this.#announceUpdate(method, params);
       return;
     }
-    if (!LIST_KINDS.some((kind) => this.#kinds.has(kind) && method === `notifications/${kind}/list_changed`)) {
+    if (!LIST_KINDS.some((kind) => this.#parts.kinds.has(kind) && method === `notifications/${kind}/list_changed`)) {
       return;
     }
     this.#send(method, params ?? RawObject.EMPTY);
@@ -194,13 +178,13 @@ export class SubscriptionStream implements Subscriber {
   }
 
   onTaskChange(link: Link, task: string): void {
-    this.#tasks.onChange(link, task);
+    this.#parts.tasks.onChange(link, task);
   }
 
   #send(method: string, params: RawObject): void {
-    const text = notificationText(method, withMeta(params, [[META.subscriptionId, this.#id]]));
+    const text = notificationText(method, withMeta(params, [[META.subscriptionId, this.#parts.id]]));
     // The client has disconnected.
-    if (!this.#sink.send(text)) this.close();
+    if (!this.#parts.sink.send(text)) this.close();
   }
 
   close(): void {
