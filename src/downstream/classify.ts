@@ -86,8 +86,8 @@ export function inputOf(posted: ClassifiedPost): ClientInput | undefined {
 }
 
 /** Returns the request id for the refusal of this input. */
-export function idOf(input: ClientInput): Id {
-  return 'kind' in input && input.kind === 'request' ? input.id : 'null';
+export function idOf(input: ClientInput | undefined): Id {
+  return input !== undefined && 'kind' in input && input.kind === 'request' ? input.id : 'null';
 }
 
 /** Decides the era and the kind of a POST. The body decides, never a header alone. */

@@ -199,8 +199,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     const shed = refusalOfPost(this.#parts.load, posted);
     if (shed !== undefined) {
       this.#parts.refusals?.record({ error: shed.error, view, principal });
-      const input = inputOf(posted);
-      return refuseForLoad(shed, input === undefined ? undefined : idOf(input));
+      return refuseForLoad(shed, idOf(inputOf(posted)));
     }
     switch (posted.kind) {
       case 'refused':

@@ -32,7 +32,8 @@ export interface PeerParts {
   onEnd(): void;
 }
 
-function errorText(error: unknown, id = 'null'): string {
+/** Returns the response with an error. */
+export function errorText(error: unknown, id = 'null'): string {
   return responseText(id, toAnswer(error));
 }
 

@@ -9,7 +9,7 @@ import { invalidAnswer, MessageError } from '../protocol/jsonrpc.ts';
 import type { Principal } from '../policy/principal.ts';
 import { getForm } from './admission/accept.ts';
 import type { Admitted } from './admission/admission.ts';
-import { readInput, refusedId, toRefusal } from './classify.ts';
+import { idOf, readInput, refusedId, toRefusal } from './classify.ts';
 import { StreamCounts } from './memory/stream-counts.ts';
 import type { ByteBudget } from './memory/byte-budget.ts';
 import { textBytes } from './streams/event-log.ts';
@@ -206,8 +206,7 @@ export class SseEndpoint {
       return refuse(new GatewayError('draining'), input.id);
     }
     const refusal = refusalOfInput(this.#parts.load, input);
-    if (refusal !== undefined)
-      return refuseForLoad(refusal, 'kind' in input && input.kind === 'request' ? input.id : undefined);
+    if (refusal !== undefined) return refuseForLoad(refusal, idOf(input));
     env.outgoing.writeHead(202, { 'content-type': 'text/plain', 'content-length': 8 });
     env.outgoing.end('Accepted');
     await client.peer.receive(input, this.#parts.currentOf(principal));

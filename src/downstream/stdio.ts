@@ -1,17 +1,17 @@
 import { ArraySet } from '../small-collections.ts';
 import type { Readable, Writable } from 'node:stream';
 import type { Logger } from 'pino';
-import { GatewayError, toAnswer } from '../errors.ts';
+import { GatewayError } from '../errors.ts';
 import type { Front, MessageSink } from '../gateway/front.ts';
 import { LOCAL } from '../policy/principal.ts';
 import { oneLine } from '../json/json.ts';
 import { type LimitName, LIMITS } from '../limits.ts';
-import { invalidAnswer, MessageError, responseText } from '../protocol/jsonrpc.ts';
+import { invalidAnswer, MessageError } from '../protocol/jsonrpc.ts';
 import { LineSplitter } from '../protocol/framing/lines.ts';
 import { type ClientInput, readInput, toRefusal } from './classify.ts';
 import { textBytes } from './streams/event-log.ts';
 import { StreamWriter } from './streams/stream-writer.ts';
-import { Peer } from './peer.ts';
+import { errorText, Peer } from './peer.ts';
 
 export interface StdioStreams {
   readonly input: Readable;
@@ -42,10 +42,6 @@ class LineSink implements MessageSink {
     this.#writer.write({ seq: ++this.#seq, text: line, bytes: textBytes(line), atMs: 0 }, text);
     return true;
   }
-}
-
-function refusal(error: GatewayError, id = 'null'): string {
-  return responseText(id, toAnswer(error));
 }
 
 /** Resolves when all promises are settled, or after `limitMs`. */
@@ -88,7 +84,7 @@ export async function serveStdio(
     if (isCut) {
       onLimit('clientLineBytes');
       const message = `a line is longer than ${LIMITS.clientLineBytes} bytes`;
-      sink.send(refusal(new GatewayError('parse-error', { message })));
+      sink.send(errorText(new GatewayError('parse-error', { message })));
       return;
     }
     try {
@@ -97,7 +93,7 @@ export async function serveStdio(
       if (!(thrown instanceof MessageError)) throw thrown;
       if (thrown.limit !== undefined) onLimit(thrown.limit);
       if (thrown.isResponse) receive(invalidAnswer(thrown));
-      else sink.send(refusal(toRefusal(thrown), thrown.id));
+      else sink.send(errorText(toRefusal(thrown), thrown.id));
     }
   });
   input.on('data', (chunk: Buffer) => lines.push(chunk));
