@@ -1,16 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { GatewayError } from '../errors.ts';
-import { MAX_HOPS } from '../gateway/exchange/owners.ts';
+import { MAX_HOPS, OWNER_RETRY_MS, OWNER_WAIT_MS } from '../gateway/exchange/owners.ts';
 import type { ClientResponse } from '../gateway/client-http.ts';
 import type { Front, Owner } from '../gateway/front.ts';
 import type { Admitted } from './admission/admission.ts';
 import { refuse } from './admission/refusal.ts';
 import type { ClassifiedPost } from './classify.ts';
-
-/** The time that a request waits for the lease of an owner that cannot be reached to lapse, or for a way to it. */
-const OWNER_WAIT_MS = 8_000;
-const OWNER_RETRY_MS = 250;
 
 type ForwarderFront = Pick<Front, 'hasSession' | 'ownerOfSession' | 'successor'>;
 

@@ -63,6 +63,10 @@ export interface Owners {
 /** A request that reaches a process which leaves is passed on again, at most this often. */
 export const MAX_HOPS = 2;
 
+/** The time that a request waits for the lease of an owner that cannot be reached to lapse, or for a way to it. */
+export const OWNER_WAIT_MS = 8_000;
+export const OWNER_RETRY_MS = 250;
+
 export const HERE: Ownership = { kind: 'here' };
 export const GONE: Ownership = { kind: 'gone' };
 

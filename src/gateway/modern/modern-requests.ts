@@ -34,7 +34,7 @@ import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import { OpenExchange } from '../exchange/open-exchange.ts';
 import type { AuditRecorder } from '../records/audit-recorder.ts';
 import { InputRounds } from '../exchange/input-rounds.ts';
-import { HERE, MAX_HOPS, type Owners } from '../exchange/owners.ts';
+import { HERE, MAX_HOPS, OWNER_RETRY_MS, OWNER_WAIT_MS, type Owners } from '../exchange/owners.ts';
 import type { RequestRecorder } from '../records/request-recorder.ts';
 import type { ParkedCalls } from '../questions/parked-calls.ts';
 import type { Upstreams } from '../exchange/connection-holder.ts';
@@ -75,10 +75,6 @@ export interface ModernRequestsParts extends DispatcherParts {
   /** Runs when a bound refuses a question of an upstream, or a part of a stream. */
   readonly onLimit: (limit: LimitName) => void;
 }
-
-/** The time that a request waits for the lease of an owner that cannot be reached to lapse. */
-const OWNER_WAIT_MS = 8_000;
-const OWNER_RETRY_MS = 250;
 
 /** The lifetime of a `requestState` that no parked call belongs to. A user may need that long to answer. */
 const STATE_MS = 3_600_000;
