@@ -6,13 +6,25 @@ import { LIMITS } from '../../limits.ts';
 const NO_LABELS: ReadonlySet<string> = new Set();
 
 /**
+ * Matches a URL that names its host plainly. The text itself reaches the client, and some readers take backslashes, blanks,
+ * unseen characters and unusual authorities for another address than the one that is judged here.
+ */
+const PLAIN = /^https?:\/\/(?<host>[a-z\d._\-]+|\[[a-f\d:.]+\])(?::\d+)?(?:[\/?#][^\\\s\p{C}]*)?$/iv;
+
+/** Returns whether every reader of a URL finds the same host in it. */
+function isPlainUrl(text: string): boolean {
+  const host = PLAIN.exec(text)?.groups?.['host'];
+  return host !== undefined && URL.parse(text)?.hostname === host.toLowerCase();
+}
+
+/**
  * Returns whether a URL may be shown to a user: https, or http on this machine, without user name and password, since
  * attackers use both to disguise an address.
  *
  * @see https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#safe-url-handling
  */
 export function isSafeUrl(text: string): boolean {
-  return isSecureUrl(text);
+  return isSecureUrl(text) && isPlainUrl(text);
 }
 
 /** Returns whether a host name is one of the listed ones, or below one of those that begin with `*.`. */
@@ -32,10 +44,15 @@ export function unsafeReason(
   params: RawObject,
   hosts: readonly string[] | undefined,
 ): string | undefined {
-  if (method !== 'elicitation/create' || params.string('mode') !== 'url') return undefined;
+  if (method !== 'elicitation/create') return undefined;
+  // A client may follow the URL of a form too.
+  if (params.string('mode') !== 'url' && params.raw('url') === undefined) return undefined;
   const url = params.string('url') ?? '';
-  if (!isSafeUrl(url)) {
+  if (!isSecureUrl(url)) {
     return 'the URL of an elicitation must be https (http for this machine alone), without user name and password';
+  }
+  if (!isPlainUrl(url)) {
+    return 'the URL of an elicitation must be spelled as in RFC 3986: an ASCII host, no backslash, no blank';
   }
   const { hostname } = new URL(url);
   if (hosts === undefined || isListed(hostname, hosts)) return undefined;
@@ -52,16 +69,16 @@ export function visibleForm(params: RawObject): RawObject {
 }
 
 /**
- * Returns the params of `sampling/createMessage` with `maxTokens` capped, since the client's user pays for the tokens,
- * and without context of other servers.
+ * Returns the params of `sampling/createMessage` with `maxTokens` capped, also if it is missing or no number of tokens,
+ * since the client's user pays for them, and without context of other servers.
  *
  * @param isOnlyServer whether `thisServer` means this upstream alone to the client.
- * @param onCap runs when `maxTokens` is capped.
+ * @param onCap runs when `maxTokens` is set to the cap.
  */
 export function boundedSampling(params: RawObject, isOnlyServer: boolean, onCap: () => void): RawObject {
   let bounded = params;
-  const maxTokens = Number(params.raw('maxTokens') ?? '0');
-  if (!(maxTokens <= LIMITS.samplingTokens)) {
+  const maxTokens = Number(params.raw('maxTokens'));
+  if (!Number.isInteger(maxTokens) || maxTokens < 1 || maxTokens > LIMITS.samplingTokens) {
     bounded = bounded.with('maxTokens', String(LIMITS.samplingTokens));
     onCap();
   }

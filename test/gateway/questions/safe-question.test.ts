@@ -25,6 +25,43 @@ const URLS: readonly (readonly [url: string, isSafe: boolean])[] = [
   ['', false],
 ];
 
+/** URLs that some readers take for another address than the one that is judged. */
+const AMBIGUOUS = [
+  'https://example.org\\@evil.example/',
+  'https:\\\\example.org/',
+  'https:/example.org/',
+  'https:example.org/',
+  'https:///example.org/',
+  ' https://example.org/',
+  'https://example.org/ ',
+  'https://exam\tple.org/',
+  'https://example.org/a b',
+  'https://example.org/a\u200bb',
+  'https://example.org/\u202egnp',
+  'https://example.org/\0',
+  'https://example\u3002org/',
+  'https://ex%61mple.org/',
+  'http://2130706433/',
+  'http://0x7f.1/',
+];
+
+for (const url of AMBIGUOUS) {
+  // SEC-38
+  test(`a page at ${JSON.stringify(url)} is not shown`, () => {
+    assert.equal(isSafeUrl(url), false);
+    const params = RawObject.of({ mode: 'url', url, message: 'm' });
+    assert.match(unsafeReason('elicitation/create', params, ['example.org', '127.0.0.1']) ?? '', /spelled/);
+  });
+}
+
+// SEC-38
+test('the URL of a question of any mode is judged', () => {
+  for (const mode of [undefined, 'form', 'URL', 1]) {
+    const params = RawObject.of({ mode, url: 'http://evil.example/', message: 'm' });
+    assert.match(unsafeReason('elicitation/create', params, undefined) ?? '', /must be https/);
+  }
+});
+
 for (const [url, isSafe] of URLS) {
   // N-28
   test(`a page at ${url === '' ? 'no URL' : url} is ${isSafe ? 'shown' : 'not shown'}`, () => {
@@ -73,18 +110,36 @@ test('an empty list of hosts shows no page, and forms have none', () => {
 });
 
 const SAMPLING = [
-  { from: { maxTokens: 100 }, isOnlyServer: true, to: { maxTokens: 100 } },
+  { from: { maxTokens: 1 }, isOnlyServer: true, to: { maxTokens: 1 } },
+  { from: { maxTokens: 32_768 }, isOnlyServer: true, to: { maxTokens: 32_768 } },
   { from: { maxTokens: 1e8 }, isOnlyServer: true, to: { maxTokens: 32_768 } },
   { from: { maxTokens: 'all' }, isOnlyServer: true, to: { maxTokens: 32_768 } },
-  { from: { includeContext: 'allServers' }, isOnlyServer: true, to: { includeContext: 'thisServer' } },
-  { from: { includeContext: 'allServers' }, isOnlyServer: false, to: { includeContext: 'none' } },
-  { from: { includeContext: 'thisServer' }, isOnlyServer: false, to: { includeContext: 'none' } },
-  { from: { includeContext: 'none' }, isOnlyServer: false, to: { includeContext: 'none' } },
+  { from: { maxTokens: null }, isOnlyServer: true, to: { maxTokens: 32_768 } },
+  { from: { maxTokens: 0 }, isOnlyServer: true, to: { maxTokens: 32_768 } },
+  { from: { maxTokens: -1 }, isOnlyServer: true, to: { maxTokens: 32_768 } },
+  { from: { maxTokens: 1.5 }, isOnlyServer: true, to: { maxTokens: 32_768 } },
+  { from: {}, isOnlyServer: true, to: { maxTokens: 32_768 } },
+  {
+    from: { maxTokens: 1, includeContext: 'allServers' },
+    isOnlyServer: true,
+    to: { maxTokens: 1, includeContext: 'thisServer' },
+  },
+  {
+    from: { maxTokens: 1, includeContext: 'allServers' },
+    isOnlyServer: false,
+    to: { maxTokens: 1, includeContext: 'none' },
+  },
+  {
+    from: { maxTokens: 1, includeContext: 'thisServer' },
+    isOnlyServer: false,
+    to: { maxTokens: 1, includeContext: 'none' },
+  },
+  { from: { maxTokens: 1, includeContext: 'none' }, isOnlyServer: false, to: { maxTokens: 1, includeContext: 'none' } },
 ];
 
 for (const { from, isOnlyServer, to } of SAMPLING) {
   const where = isOnlyServer ? 'alone' : 'among others';
-  // N-28
+  // N-28, SEC-37
   test(`sampling ${JSON.stringify(from)} ${where} becomes ${Object.values(to).join()}`, () => {
     assert.deepEqual(JSON.parse(boundedSampling(RawObject.of(from), isOnlyServer, () => undefined).toString()), to);
   });
@@ -99,6 +154,13 @@ const REFUSED_PAGES = [
     page: 'https://evil.example/',
     hosts: { elicitationHosts: ['login.example.com'] },
     reason: /is at evil\.example, which is none of the elicitationHosts/,
+  },
+  // SEC-38
+  {
+    kind: 'ambiguous',
+    page: 'https://login.example.com\\@evil.example/',
+    hosts: { elicitationHosts: ['login.example.com'] },
+    reason: /spelled/,
   },
 ] as const;
 
