@@ -86,13 +86,13 @@ export async function upstreamTransports(
   const wrappers = new WrapperCommands(printerDir, guard, log, onLimit);
   const usages = new ProcessUsages(guard.tagged, onLimit);
   const memory = new MemoryWatch(guard.tagged);
-  const hidden = [config.stateDir, config.file];
+  const ownFiles = { configFile: config.file, stateDir: config.stateDir };
   const open = new Set<Wire>();
   const receiving = receivingBudget(config.limits, metrics);
 
   const stdioTo = ({ id, era }: UpstreamConfig, target: StdioTarget, messageBytes: number): UpstreamTransport => {
     const onNonProtocolOutput = () => metrics.countNonProtocolOutput(id);
-    const shared = { receiving, log, guard, wrappers, memory, hidden, onLimit };
+    const shared = { receiving, log, guard, wrappers, memory, ownFiles, onLimit };
     const options = { upstream: id, messageBytes, onNonProtocolOutput, ...shared };
     const start = stdioTransport(target, options);
     return {

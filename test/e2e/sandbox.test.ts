@@ -41,9 +41,9 @@ function attempts({
 }: Places): Readonly<Record<string, readonly [name: string, target?: string]>> {
   return {
     'read a file in the home of the user': ['read', join(dir, 'home/secret')],
-    'read the config file inside of a folder in `read`': ['read', join(dir, 'shown/config.json')],
-    'read the config file by a link to that folder': ['read', join(dir, 'linked/config.json')],
+    'read the config file': ['read', join(dir, 'config/config.json')],
     'list the state directory inside of a folder in `read`': ['list', join(dir, 'shown/state')],
+    'list the state directory by a link to that folder': ['list', join(dir, 'linked/state')],
     'read a file in `/tmp`': ['read', join(dir, 'secret')],
     'read `/etc/shadow`': ['read', '/etc/shadow'],
     'read the environment of the gateway': ['read', `/proc/${pid}/environ`],
@@ -60,6 +60,7 @@ function attempts({
     'have capabilities': ['capabilities'],
     'get privileges by a set-user-ID program': ['privileges'],
     'mount a file system': ['mount'],
+    'make a user namespace': ['namespace'],
     'change its root': ['chroot'],
     'make a device': ['device'],
     'change the host name': ['hostname'],
@@ -71,6 +72,19 @@ function attempts({
     'connect to a port of this machine': ['connect', `127.0.0.1|${port}`],
     'send a datagram to a port of this machine': ['send', `127.0.0.1|${udpPort}`],
     'write into a folder in `write`': ['write', join(dir, 'written/file')],
+  };
+}
+
+/** Settings by which a sandbox would have the config file in it, by the upstream that has them. */
+function exposures(
+  dir: string,
+): Readonly<Record<string, { readonly read?: string[]; readonly write?: string[]; readonly cwd?: string }>> {
+  return {
+    reads: { read: [dir] },
+    'reads-file': { read: [join(dir, 'config/config.json')] },
+    'reads-link': { read: [join(dir, 'linked-config')] },
+    writes: { write: [join(dir, 'config')] },
+    works: { cwd: join(dir, 'config') },
   };
 }
 
@@ -100,8 +114,9 @@ class Outside implements AsyncDisposable {
     const outside = new Outside(await realpath(await mkdtemp(join(tmpdir(), 'linkspan-sandbox-'))));
     const { dir } = outside;
     outside.#udp.on('message', (text) => outside.datagrams.add(text.toString()));
-    for (const folder of ['home', 'shown', 'written']) await mkdir(join(dir, folder));
+    for (const folder of ['home', 'shown', 'written', 'config']) await mkdir(join(dir, folder));
     await symlink(join(dir, 'shown'), join(dir, 'linked'));
+    await symlink(join(dir, 'config'), join(dir, 'linked-config'));
     for (const file of ['secret', 'home/secret']) await writeFile(join(dir, file), 'secret');
     await writeFile('/dev/shm/linkspan-sandbox-test', 'shared');
     await Promise.all([
@@ -141,6 +156,7 @@ suite('the sandbox holds what its page says', TIMEOUT, () => {
   let outside: Outside;
   let gateway: RunningGateway;
   const outcomes = new Map<string, string>();
+  let logs = '';
 
   before(async () => {
     const bwrap = await debianProgram('bwrap', 'bubblewrap', 'usr/bin/bwrap');
@@ -155,10 +171,17 @@ suite('the sandbox holds what its page says', TIMEOUT, () => {
         mcpServers: {
           closed: { ...server, sandbox },
           networked: { ...server, sandbox: { ...sandbox, network: true } },
+          ...Object.fromEntries(
+            Object.entries(exposures(dir)).map(([id, { cwd, ...places }]) => [
+              id,
+              { ...server, cwd, sandbox: { read: [SERVER], ...places } },
+            ]),
+          ),
         },
+        gateway: { stateDir: join(dir, 'shown/state') },
       },
       {
-        dir: join(dir, 'shown'),
+        dir: join(dir, 'config'),
         env: { PATH: [dirname(bwrap.path), process.env['PATH']].join(delimiter), LINKSPAN_TEST_SECRET: SECRET },
       },
     );
@@ -176,7 +199,12 @@ suite('the sandbox holds what its page says', TIMEOUT, () => {
         await rm(join(dir, 'written/link'), { force: true });
       }
     }
+    for (const upstream of Object.keys(exposures(dir))) {
+      const failed = `"upstream":"${upstream}","phase":"failed"`;
+      await gateway.waitForLog((line) => (line.includes(failed) ? line : undefined));
+    }
     await gateway.stop();
+    logs = gateway.logs();
   });
 
   after(async () => {
@@ -199,6 +227,14 @@ suite('the sandbox holds what its page says', TIMEOUT, () => {
           assert.equal(outcome.includes('"text":"done"') ? 'not held' : 'held', promise, outcome);
       });
     }
+  }
+
+  for (const [upstream, { read, write, cwd }] of Object.entries(exposures('/d'))) {
+    // SEC-42
+    test(`a server whose ${JSON.stringify({ read, write, cwd })} has the config file does not start`, () => {
+      const lines = logs.split('\n').filter((line) => line.includes(`"upstream":"${upstream}"`));
+      assert.match(lines.join('\n'), /would show .* with the config file of the gateway/);
+    });
   }
 
   // SEC-42

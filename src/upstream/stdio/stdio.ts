@@ -10,6 +10,7 @@ import { isBatch, type Message, MessageError, parseBatch, parseMessage } from '.
 import { LineSplitter } from '../../protocol/framing/lines.ts';
 import { confine } from './launch/confinement.ts';
 import { childEnvironment } from './launch/environment.ts';
+import type { OwnFiles } from './launch/sandbox.ts';
 import type { MemoryWatch } from './memory-watch.ts';
 import { NonProtocolOutput } from './non-protocol-output.ts';
 import { isModernRevision, type Revision } from '../../protocol/revisions.ts';
@@ -45,7 +46,7 @@ export interface StdioOptions {
   /** Measures processes with a limit of memory. */
   readonly memory?: MemoryWatch;
   /** Files and folders of the gateway that no sandbox shows. */
-  readonly hidden?: readonly string[];
+  readonly ownFiles?: OwnFiles;
   /** Called for each line on stdout that is no message. */
   readonly onNonProtocolOutput?: () => void;
   /** Called when a message exceeds a bound, or reading is paused because the process sends too many notifications. */
@@ -86,14 +87,14 @@ const OUR_ID = /^\d+$/;
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio
  */
 export function stdioTransport(target: StdioTarget, options: StdioOptions): StartTransport {
-  const { upstream, guard, wrappers, hidden = [] } = options;
+  const { upstream, guard, wrappers, ownFiles } = options;
   const secrets = configSecrets(target);
   const memoryBytes = target.processLimits?.memoryBytes;
   const start = async (events: TransportEvents, signal: AbortSignal): Promise<Transport> => {
     const tag = guard.tagged.next(upstream);
     const own = childEnvironment(process.env, target.env);
     const found = (await wrappers?.find(upstream, target, own, signal)) ?? { ...target, env: own };
-    const launch = await confine(upstream, found, target, hidden);
+    const launch = await confine(upstream, found, target, ownFiles);
     if (signal.aborted) throw disconnectedError(upstream, signal);
     const env = { ...launch.env, [TAG_NAME]: tag };
     try {

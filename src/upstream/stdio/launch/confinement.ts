@@ -2,20 +2,21 @@ import type { ProcessLimits, StdioTarget } from '../../../config/upstream-config
 import { GatewayError } from '../../../errors.ts';
 import type { Launch } from './printed-launch.ts';
 import { programFile } from './program-file.ts';
-import { inSandbox } from './sandbox.ts';
+import { ExposedConfigError, inSandbox, type OwnFiles } from './sandbox.ts';
 
 /**
  * Returns the launch that sets the limits of a target and enters its sandbox before it runs the program; the same launch if the
  * target has neither.
  *
- * @param hidden files and folders of the gateway that no sandbox shows.
- * @throws {GatewayError} `upstream-unavailable` (executed `no`) if there is no sandbox on this machine: the program is not started.
+ * @param ownFiles files of the gateway that no sandbox shows.
+ * @throws {GatewayError} `upstream-unavailable` (executed `no`) if there is no sandbox on this machine, or it would show the config file: the
+ *   program is not started.
  */
 export async function confine(
   upstream: string,
   launch: Launch,
   { processLimits, sandbox, cwd }: StdioTarget,
-  hidden: readonly string[],
+  ownFiles: OwnFiles | undefined,
 ): Promise<Launch> {
   const path = launch.env['PATH'] ?? '';
   const isConfined = sandbox !== undefined || hasSystemLimits(processLimits);
@@ -28,7 +29,11 @@ export async function confine(
     const advice = 'install it (Debian and Ubuntu: apt-get install bubblewrap), or remove "sandbox"';
     throw noSandbox(upstream, `its sandbox needs the program "bwrap" of bubblewrap, which was not found; ${advice}`);
   }
-  return withLimits(await inSandbox(launch, sandbox, { bwrap, cwd, hidden }), processLimits);
+  try {
+    return withLimits(await inSandbox(launch, sandbox, { bwrap, cwd, ownFiles }), processLimits);
+  } catch (thrown) {
+    throw thrown instanceof ExposedConfigError ? noSandbox(upstream, thrown.message) : thrown;
+  }
 }
 
 function noSandbox(upstream: string, message: string): GatewayError {

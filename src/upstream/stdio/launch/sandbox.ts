@@ -1,7 +1,8 @@
-import { existsSync, realpathSync, statSync } from 'node:fs';
+import { existsSync, realpathSync } from 'node:fs';
 import { basename, delimiter, dirname, join, relative, sep } from 'node:path';
 import type { Sandbox } from '../../../config/upstream-config.ts';
 import type { Launch } from './printed-launch.ts';
+import { canDisableNamespaces } from './namespaces.ts';
 import { programFile } from './program-file.ts';
 
 /** Files that programs need to start and to use the network. Read-only; those that a system does not have are left out. */
@@ -59,20 +60,38 @@ export interface SandboxOptions {
   readonly bwrap: string;
   /** The configured working directory. */
   readonly cwd: string | undefined;
-  /** Files and folders of the gateway that stay hidden, even inside of folders that the sandbox shows. */
-  readonly hidden: readonly string[];
+  readonly ownFiles: OwnFiles | undefined;
+}
+
+/** Files of the gateway that no sandbox shows. */
+export interface OwnFiles {
+  readonly configFile: string;
+  /** Hidden inside of folders that the sandbox shows. */
+  readonly stateDir: string;
+}
+
+/** Says which path would show the config file in a sandbox. */
+export class ExposedConfigError extends Error {
+  override readonly name = 'ExposedConfigError';
+
+  constructor(path: string) {
+    super(
+      `its sandbox would show ${path} with the config file of the gateway; move the config file, or name narrower folders`,
+    );
+  }
 }
 
 /**
  * Returns the launch that runs `launch` in a sandbox of bubblewrap. Its home and `/tmp` are empty and in memory; of the file system it sees the
  * programs of the system, the program itself, the packages of npx and uvx, its working directory, and what the config names.
  *
+ * @throws {ExposedConfigError}
  * @see https://github.com/containers/bubblewrap
  */
 export async function inSandbox(
   launch: Launch,
   sandbox: Sandbox,
-  { bwrap, cwd, hidden }: SandboxOptions,
+  { bwrap, cwd, ownFiles }: SandboxOptions,
 ): Promise<Launch> {
   const { command, args, env } = launch;
   const home = env['HOME'] ?? '';
@@ -83,11 +102,13 @@ export async function inSandbox(
     ...(cwd === undefined ? [] : [cwd]),
     ...sandbox.read,
   ];
-  const shown = [...readable, ...sandbox.write];
+  const shown = [...SYSTEM_PATHS, ...readable, ...sandbox.write];
+  if (ownFiles !== undefined) refuseConfigIn(shown, ownFiles.configFile);
   const bindArgs = (option: string, paths: readonly string[]) => paths.flatMap((path) => [option, path, path]);
   const start = cwd ?? (hasHome ? home : '/tmp');
   const groups: readonly (readonly string[])[] = [
     BASE_ARGS,
+    (await canDisableNamespaces(bwrap)) ? ['--disable-userns'] : [],
     sandbox.network ? [] : ['--unshare-net'],
     bindArgs('--ro-bind-try', SYSTEM_PATHS),
     ['--proc', '/proc'],
@@ -96,7 +117,7 @@ export async function inSandbox(
     hasHome ? ['--tmpfs', home] : [],
     bindArgs('--ro-bind', readable),
     bindArgs('--bind', sandbox.write),
-    shown.flatMap((folder) => hidingArgs(folder, hidden)),
+    ownFiles === undefined ? [] : shown.flatMap((folder) => hidingArgs(folder, ownFiles.stateDir)),
     ['--chdir', start, '--', command],
     args,
   ];
@@ -139,17 +160,26 @@ function isWithin(path: string, folder: string): boolean {
   return path === folder || path.startsWith(folder.endsWith(sep) ? folder : folder + sep);
 }
 
-/** Returns the arguments that put empty folders, and files that cannot be opened, in place of the hidden paths inside of a folder. */
-function hidingArgs(folder: string, hidden: readonly string[]): readonly string[] {
-  if (!existsSync(folder)) return [];
+/**
+ * Refuses to show the config file. It cannot be hidden inside of a folder: editors replace it, and a mount over a file ends when
+ * another file gets its name.
+ */
+function refuseConfigIn(shown: readonly string[], configFile: string): void {
+  const folder = dirname(configFile);
+  const names = [join(existsSync(folder) ? realpathSync(folder) : folder, basename(configFile))];
+  // The file may be a link, as in a ConfigMap.
+  if (existsSync(configFile)) names.push(realpathSync(configFile));
+  for (const path of shown.filter((one) => existsSync(one))) {
+    const real = realpathSync(path);
+    if (names.some((name) => isWithin(name, real))) throw new ExposedConfigError(path);
+  }
+}
+
+/** Returns the arguments that put an empty folder in place of the state directory, if it is inside of a folder. */
+function hidingArgs(folder: string, stateDir: string): readonly string[] {
+  if (!existsSync(folder) || !existsSync(stateDir)) return [];
   const real = realpathSync(folder);
-  return hidden
-    .filter((path) => existsSync(path))
-    .map((path) => realpathSync(path))
-    .filter((path) => isWithin(path, real))
-    .flatMap((path) => {
-      // The folder may be a link: the sandbox shows its files below the name of the link.
-      const place = join(folder, relative(real, path));
-      return statSync(path).isDirectory() ? ['--tmpfs', place] : ['--ro-bind', '/dev/null', place];
-    });
+  const hidden = realpathSync(stateDir);
+  // The folder may be a link: the sandbox shows its files below the name of the link.
+  return isWithin(hidden, real) ? ['--tmpfs', join(folder, relative(real, hidden))] : [];
 }
