@@ -6,6 +6,7 @@
  */
 
 import { RawObject } from '../json/json.ts';
+import { lookalike, MemberNames } from './member-names.ts';
 
 /** The methods that a server may answer with `input_required`. */
 const INPUT_METHODS = new Set(['tools/call', 'prompts/get', 'resources/read']);
@@ -84,8 +85,21 @@ function readInputRequired(result: RawObject): ResultReading {
   return { kind: 'input-required', asked };
 }
 
+/** Members that make a result, or the state of a task, a question. */
+const ASKING = new MemberNames(
+  ['resultType', 'inputRequests', 'requestState'],
+  ['content', 'isError', 'structuredContent', '_meta', 'contents', 'messages', 'description', 'ttlMs', 'cacheScope'],
+);
+
+/** Returns the member of a result that a lenient client could take for questions, which nobody has judged; undefined for none. */
+export function findHiddenQuestion(result: RawObject): string | undefined {
+  return ASKING.findLookalike(result);
+}
+
 /** Reads the `resultType` of a result and what belongs to it. @throws {JsonTextError} if a member is not JSON. */
 export function readResult(result: RawObject): ResultReading {
+  const odd = findHiddenQuestion(result);
+  if (odd !== undefined) return { kind: 'malformed', why: `has a member ${lookalike(odd)}` };
   const resultType = result.raw('resultType');
   if (resultType === undefined) return { kind: 'absent', result };
   const type = result.string('resultType');

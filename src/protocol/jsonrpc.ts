@@ -11,6 +11,7 @@ import {
 } from '../json/json.ts';
 import { LIMITS, type LimitName } from '../limits.ts';
 import { CLOSE_OBJECT, OPEN_OBJECT, QUOTE } from '../json/scan.ts';
+import { MemberNames } from './member-names.ts';
 import { RPC } from './rpc-codes.ts';
 
 /**
@@ -112,42 +113,9 @@ const SHORT_ID = /^[1-9]\d{0,14}$/;
 const INTEGER = /^(?:0|-?[1-9]\d*)$/;
 const NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
 
-/**
- * Member names that must not appear in other spellings, since some parsers merge `Method` with `method`. List frequent
- * names first.
- */
-class MemberNames {
-  readonly #names: readonly string[];
-  readonly #folded: ReadonlySet<string>;
-
-  constructor(...names: string[]) {
-    this.#names = names;
-    this.#folded = new Set(names.map(folded));
-  }
-
-  /** Returns the first member whose name a lenient parser could take for one of these names, or undefined. */
-  findLookalike(object: RawObject): string | undefined {
-    for (const key of object.keys()) {
-      if (this.#has(key)) continue;
-      if (this.#folded.has(folded(key)) || key === '__proto__') return key;
-    }
-    return undefined;
-  }
-
-  #has(key: string): boolean {
-    for (const name of this.#names) if (name === key) return true;
-    return false;
-  }
-}
-
-/** Folds case by way of upper case, because Go also accepts "paramſ" for "params". */
-function folded(name: string): string {
-  return name.toUpperCase().toLowerCase();
-}
-
-const ENVELOPE = new MemberNames('jsonrpc', 'id', 'method', 'params', 'result', 'error');
+const ENVELOPE = new MemberNames(['jsonrpc', 'id', 'method', 'params', 'result', 'error']);
 /** Parameters that the gateway routes by. */
-const ROUTED = new MemberNames(
+const ROUTED = new MemberNames([
   'name',
   'arguments',
   '_meta',
@@ -157,7 +125,10 @@ const ROUTED = new MemberNames(
   'requestId',
   'progressToken',
   'taskId',
-);
+  'task',
+  'requestState',
+  'inputResponses',
+]);
 
 /** Checks escapes and control characters too, because an id is echoed into lines and events. */
 function isStringId(raw: string): boolean {

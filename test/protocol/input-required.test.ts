@@ -36,6 +36,17 @@ for (const resultType of ['"partial"', '""', 'null', '7', '"Complete"']) {
   });
 }
 
+for (const name of ['ResultType', 'InputRequests', 'inputrequests', 'Reque\u017ftState']) {
+  // SEC-29
+  test(`a complete result with the member "${name}" is malformed`, () => {
+    const reading = readResult(RawObject.of({ resultType: 'complete', content: [], [name]: {} }));
+    assert.deepEqual(reading, {
+      kind: 'malformed',
+      why: `has a member "${name}" that could be mistaken for another one`,
+    });
+  });
+}
+
 test('input requests keep order and parameters, and the state its bytes', () => {
   const reading = readResultText(
     '{"resultType":"input_required","inputRequests":{"b":{"method":"elicitation/create","params":{ "x":1.0 },"y":1},"a":{"method":"roots/list"}},"requestState":"s\\u0041"}',

@@ -142,7 +142,9 @@ for (const key of lookalikes) {
   });
 }
 
-for (const key of ['Name', 'URI', 'Arguments', '_Meta', 'requestid', 'RequestId', 'to\u212aenx', 'Cur\u017for']) {
+const PARAMETERS = ['Name', 'URI', 'Arguments', '_Meta', 'requestid', 'RequestId', 'to\u212aenx', 'Cur\u017for'];
+
+for (const key of [...PARAMETERS, 'Task', 'ta\u017f\u212a', 'RequestState', 'inputresponses']) {
   const folds = key !== 'to\u212aenx';
   // SEC-23
   test(`a parameter "${key}" is ${folds ? 'refused' : 'carried'}`, () => {

@@ -6,6 +6,7 @@ import { GatewayError } from '../../errors.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
 import { isAnonymous } from '../../policy/principal.ts';
 import { type Answer, parsed, type Result, type RpcError } from '../../protocol/jsonrpc.ts';
+import { lookalike, MemberNames } from '../../protocol/member-names.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
 import type { Era } from '../../protocol/revisions.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
@@ -211,13 +212,21 @@ export function toolFailure(text: string): Answer {
   return { kind: 'result', result: result.toString() };
 }
 
+const PAGES = new MemberNames(['elicitations']);
+
 /** Returns the data of a URL elicitation error with the name of the upstream, and the ids that the client knows. @throws {GatewayError} if the policy refuses. */
 function elicitationsToClient(policy: QuestionPolicy, client: Client, upstream: string, data: unknown): unknown {
   const elicitations = memberOf(data, 'elicitations');
-  if (!isRecord(data) || !Array.isArray(elicitations)) return data;
+  if (!isRecord(data)) return data;
+  const odd = PAGES.findLookalike(RawObject.of(data));
+  if (odd !== undefined) {
+    const message = `upstream "${upstream}" sent an error with a member ${lookalike(odd)}`;
+    throw new GatewayError('upstream-protocol', { upstream, message });
+  }
+  if (!Array.isArray(elicitations)) return data;
   const questions = elicitations.map((one: unknown) => {
-    const url = String(Object.getOwnPropertyDescriptor(Object(one), 'url')?.value);
-    return { method: 'elicitation/create', params: RawObject.of({ mode: 'url', url }) };
+    const params = RawObject.of({ url: null, ...Object(one), mode: 'url' });
+    return { method: 'elicitation/create', params };
   });
   policy.assertAllowed(upstream, questions);
   const mapped = elicitations.map((elicitation: unknown) => {

@@ -6,6 +6,7 @@ import type { ClientFeature, UpstreamConfig } from '../../config/upstream-config
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import type { InputRequest } from '../../protocol/input-required.ts';
+import { lookalike, MemberNames } from '../../protocol/member-names.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { Client } from '../exchange/exchange.ts';
 import { SamplingBudget } from './sampling-budget.ts';
@@ -17,6 +18,22 @@ const FEATURES: ReadonlyMap<string, ClientFeature> = new Map([
   ['sampling/createMessage', 'sampling'],
   ['elicitation/create', 'elicitation'],
   ['roots/list', 'roots'],
+]);
+
+/** The members of questions that are judged or changed here. */
+const JUDGED = new MemberNames([
+  'mode',
+  'url',
+  'message',
+  'requestedSchema',
+  'elicitationId',
+  'messages',
+  'maxTokens',
+  'includeContext',
+  'tools',
+  'toolChoice',
+  '_meta',
+  'task',
 ]);
 
 export interface QuestionPolicyParts {
@@ -67,6 +84,10 @@ export class QuestionPolicy {
     if (feature !== undefined && rules?.clientFeatures.includes(feature) !== true) {
       const reason = `upstream "${upstream}" may not use ${feature} of clients; its clientFeatures in the config allow it`;
       return this.#recordRefusal(upstream, feature, reason);
+    }
+    const odd = feature === undefined ? undefined : JUDGED.findLookalike(params);
+    if (feature !== undefined && odd !== undefined) {
+      return this.#recordRefusal(upstream, feature, `the question has a member ${lookalike(odd)}`);
     }
     const unsafe = unsafeReason(method, params, rules?.elicitationHosts);
     return unsafe === undefined ? undefined : this.#recordRefusal(upstream, 'url', unsafe);

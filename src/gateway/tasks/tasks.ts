@@ -4,8 +4,9 @@ import type { ViewUpstream } from '../../catalog/view.ts';
 import { answerOf, GatewayError } from '../../errors.ts';
 import { arrayText, RawObject } from '../../json/json.ts';
 import { withoutEnvelope } from '../../protocol/envelope.ts';
-import { inputRequestsText, readRequests } from '../../protocol/input-required.ts';
+import { findHiddenQuestion, inputRequestsText, readRequests } from '../../protocol/input-required.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
+import { lookalike } from '../../protocol/member-names.ts';
 import type { Era } from '../../protocol/revisions.ts';
 import { isTerminal, isUnknownTask, taskError, withRelatedTask } from '../../protocol/tasks.ts';
 import type { KnownTask } from '../../store/task-store.ts';
@@ -260,6 +261,11 @@ function stateToClient(
 ): RawObject {
   const result = state.raw('result');
   const requests = state.object('inputRequests');
+  const odd = findHiddenQuestion(state);
+  if (odd !== undefined) {
+    const message = `upstream "${viewed.id}" sent a task with a member ${lookalike(odd)}`;
+    throw new GatewayError('upstream-protocol', { upstream: viewed.id, message });
+  }
   const translated = result === undefined ? state : state.with('result', urisToClient('tools/call', viewed, result));
   if (requests === undefined) return translated;
   const read = readRequests(requests);

@@ -77,6 +77,25 @@ suite('the pages in an error −32042 where no policy for pages is asked', () =>
   });
 });
 
+for (const data of [
+  { elicitations: [{ ...PAGE, url: 'https://login.example.com/', Url: PAGE.url }] },
+  { elicitations: [], Elicitations: [PAGE] },
+]) {
+  // SEC-38
+  test(`a page in ${Object.keys(data).at(-1)} of an error −32042 is not passed on`, TIMEOUT, async () => {
+    const memory = memoryUpstream({
+      lists: { tools: [{ name: 't', inputSchema: { type: 'object' } }] },
+      request: (peer, request) => fail(peer, request, { ...PAGES, data }),
+    });
+    await using gateway = await testCore({ up: { memory, ...HOSTS } });
+    const client = await gateway.connect({ capabilities: URL_FORM });
+    const { answer } = await client.request('tools/call', toolCall('up__t'));
+    assert.ok(answer.kind === 'error');
+    assert.equal(answer.error.code, -31012);
+    assert.match(answer.error.message, /could be mistaken/);
+  });
+}
+
 // M-016
 test('the error of a subscription names the published URI', TIMEOUT, async () => {
   const memory = memoryUpstream({

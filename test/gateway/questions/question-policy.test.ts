@@ -94,6 +94,47 @@ for (const { method, params, clientFeatures, feature } of refusals) {
   });
 }
 
+const LOOKALIKES = [
+  { method: 'elicitation/create', params: { ...FORM, Mode: 'url', url: 'https://example.org/' } },
+  { method: 'elicitation/create', params: { ...FORM, mode: 'form', URL: 'javascript:alert(1)' } },
+  { method: 'elicitation/create', params: { ...FORM, Message: 'hidden' } },
+  { method: 'sampling/createMessage', params: { ...SAMPLING, MaxTokens: 1e9 } },
+  { method: 'sampling/createMessage', params: { ...SAMPLING, maxToKens: 1e9 } },
+  { method: 'sampling/createMessage', params: { ...SAMPLING, IncludeContext: 'allServers' } },
+];
+
+for (const { method, params } of LOOKALIKES) {
+  const odd = Object.keys(params).at(-1) === 'url' ? 'Mode' : Object.keys(params).at(-1);
+  const reason = new RegExp(`a member \\\\?"${odd}\\\\?" that could be mistaken`);
+
+  // SEC-37, SEC-38
+  test(`${method} with ${odd} beside its own members reaches no client`, TIMEOUT, async () => {
+    const memory = asking(method, params);
+    await using gateway = await testCore({ up: { memory } });
+    const { asked, got } = await call(await gateway.connect({ capabilities: EVERYTHING }), {});
+    assert.deepEqual(asked, []);
+    assert.match(JSON.stringify(got), reason);
+  });
+
+  // SEC-29, SEC-37, SEC-38
+  test(`${method} with ${odd} in a result reaches no client`, TIMEOUT, async () => {
+    const memory = memoryUpstream({
+      isRaw: true,
+      lists: { tools: [{ name: 'ask', inputSchema: { type: 'object' } }] },
+      request: (peer, request) => {
+        const questions = { resultType: 'input_required', inputRequests: { q: { method, params } } };
+        const discovered = { supportedVersions: ['2026-07-28'], capabilities: { tools: {} } };
+        const complete = { resultType: 'complete', ttlMs: 0, cacheScope: 'private', ...discovered };
+        peer.send(result(request, request.method === 'server/discover' ? complete : questions));
+      },
+    });
+    await using gateway = await testCore({ up: { memory, era: 'modern' } });
+    const { error } = await modernRequest(gateway, 'tools/call', toolCall('up__ask'), { capabilities: EVERYTHING })
+      .reply;
+    assert.match(error?.message ?? '', reason);
+  });
+}
+
 // N-28
 test('changed roots are not announced to an upstream that may not use them', TIMEOUT, async () => {
   const memory = asking('elicitation/create', FORM);
