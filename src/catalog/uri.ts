@@ -11,6 +11,22 @@ const UI = 'ui://';
 const PREFIXED = /^([a-z][a-z0-9-]*)\+[A-Za-z][A-Za-z0-9+.-]*:/;
 const PREFIXED_UI = /^ui:\/\/([a-z][a-z0-9-]*)\+/;
 
+/** What many readers of URLs leave out: anything unseen at the start, and line breaks and tabs everywhere. */
+const LEADING = /^[\s\p{C}]+/u;
+const WITHIN = /[\t\n\r]+/g;
+
+/**
+ * Returns the URI that readers of URLs find in a text that seems to have no scheme, such as `b+file:///x` in ` b+file:///x`;
+ * undefined for other texts.
+ *
+ * @see https://url.spec.whatwg.org/#concept-basic-url-parser
+ */
+export function disguisedUri(text: string): string | undefined {
+  if (SCHEME.test(text)) return undefined;
+  const plain = text.replace(LEADING, '').replaceAll(WITHIN, '');
+  return plain !== text && SCHEME.test(plain) && !WEB.test(plain) ? plain : undefined;
+}
+
 /** Returns whether a URI or template begins with a literal scheme. */
 export function hasScheme(uri: string): boolean {
   return SCHEME.test(uri);
@@ -24,12 +40,14 @@ export function isWeb(uri: string): boolean {
 /**
  * Adds an upstream's id to a URI: `file:///a` → `<id>+file:///a`, `ui://card` → `ui://<id>+card`, since hosts recognise
  * a user interface by this scheme. Templates with a literal scheme change in the same way. Web URIs and texts without a
- * scheme stay unchanged, and are routed to the upstream that lists them.
+ * scheme stay unchanged, and are routed to the upstream that lists them. Of a disguised URI, the URI that readers find is published.
  */
 function publishUri(id: string, uri: string): string {
   if (uri.startsWith(UI)) return `${UI}${id}+${uri.slice(UI.length)}`;
-  if (WEB.test(uri) || !SCHEME.test(uri)) return uri;
-  return `${id}+${uri}`;
+  if (WEB.test(uri)) return uri;
+  if (SCHEME.test(uri)) return `${id}+${uri}`;
+  const plain = disguisedUri(uri);
+  return plain === undefined ? uri : publishUri(id, plain);
 }
 
 /**

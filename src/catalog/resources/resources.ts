@@ -6,7 +6,7 @@ import type { Offer } from '../offer.ts';
 import { shownText } from '../../peer-text.ts';
 import type { RawObject } from '../../json/json.ts';
 import { publishedText } from '../publish.ts';
-import { hasScheme, isWeb, unpublishUri, uriToClient } from '../uri.ts';
+import { disguisedUri, hasScheme, isWeb, unpublishUri, uriToClient } from '../uri.ts';
 import type { View, ViewUpstream } from '../view.ts';
 import { TemplateIndex } from './template-index.ts';
 
@@ -66,6 +66,9 @@ function viewFault(
   upstream: ViewUpstream,
   key: string,
 ): string | undefined {
+  if (!upstream.rawUris && disguisedUri(key) !== undefined) {
+    return 'has blanks or unseen characters before the end of its scheme, which readers leave out';
+  }
   const named = unpublishUri(uriToClient(upstream, key));
   if (named !== undefined && named.id !== upstream.id && prefixed.has(named.id)) {
     return `reads like a resource of upstream "${named.id}"; rename that one, or give this one's URIs its id`;

@@ -5,6 +5,7 @@ import { resolveResource, resolveTemplate } from '../../../src/catalog/catalog.t
 import type { Resolution } from '../../../src/catalog/resources/resources.ts';
 import { RawObject, rawItems } from '../../../src/json/json.ts';
 import { toClient } from '../../../src/catalog/rewrite.ts';
+import { disguisedUri } from '../../../src/catalog/uri.ts';
 import { bare, catalogOf, member, resource, template, upstream, view } from '../fixtures.ts';
 
 const pair = view([upstream('a'), upstream('b')]);
@@ -102,6 +103,21 @@ test('of a web URI that two upstreams list, the second is quarantined', () => {
   assert.match(known.quarantined[0]?.why ?? '', /listed by upstream "a" too/);
 });
 
+// SEC-35
+test('resources and templates with a disguised scheme are quarantined', () => {
+  const listed = {
+    resources: [resource(' b+file:///x'), resource('b\t+file:///y')],
+    templates: [template('\nb+f:{x}')],
+  };
+  const catalog = catalogOf(pair, { a: listed, b: {} });
+  assert.deepEqual(catalog.lists.resources, []);
+  assert.equal(catalog.quarantined.length, 3);
+  for (const { why } of catalog.quarantined)
+    assert.match(why, /before the end of its scheme|control or invisible characters/);
+  assert.deepEqual(resolveResource(catalog, 'b+file:///x'), one('b', 'file:///x'));
+  assert.deepEqual(resolveResource(catalog, 'a+b+file:///y'), one('a', 'b+file:///y'));
+});
+
 test('a resource that clients cannot read is quarantined and not requested', () => {
   const resources = [
     RawObject.of({ uri: 'x:nameless' }),
@@ -189,6 +205,8 @@ test('reading any link of an upstream reaches that upstream or fails', () => {
     'a+b+file:///secret',
     'B+file:///secret',
     ' b+file:///secret',
+    'b\t+file:///secret',
+    '\r\nui://b+app',
     'b%2Bfile:///secret',
     'ui://a+b+app',
     'UI://b+app',
@@ -203,8 +221,14 @@ test('reading any link of an upstream reaches that upstream or fails', () => {
       const result = JSON.stringify({ content: [{ type: 'resource_link', uri, name: 'l' }] });
       const text = toClient('tools/call', upstream('a'), result);
       const [link = ''] = rawItems(RawObject.parse(text).raw('content') ?? '');
-      const found = resolveResource(catalog, RawObject.parse(link).string('uri') ?? '');
-      if (found.kind === 'one') assert.deepEqual(found, one('a', uri));
+      const published = RawObject.parse(link).string('uri') ?? '';
+      const read = URL.parse(published)?.href ?? published;
+      assert.ok(
+        !read.startsWith('b+') && !read.startsWith('ui://b+'),
+        'no reader takes it for one of another upstream',
+      );
+      const found = resolveResource(catalog, published);
+      if (found.kind === 'one') assert.deepEqual(found, one('a', disguisedUri(uri) ?? uri));
     }),
     { numRuns: 1000 },
   );
