@@ -17,7 +17,7 @@ export type ModernInput =
 
 const VERSION = 'mcp-protocol-version';
 
-/** Returns a look-up of headers. Node joins the values of a repeated header, so they equal no valid value. */
+/** Returns a look-up of headers. Requests with a repeated header of MCP are refused before. */
 export function headerLookup(headers: IncomingHttpHeaders): HeaderLookup {
   return (wanted) => {
     const value = headers[wanted];

@@ -54,10 +54,13 @@ const repeated = [
   { name: 'Content-Type', values: ['application/json', 'text/plain'] },
   { name: 'Last-Event-ID', values: ['a.1', 'a.2'] },
   { name: 'Sec-Fetch-Site', values: ['same-origin', 'cross-site'] },
+  { name: 'Mcp-Method', values: ['ping', 'ping'] },
+  { name: 'Mcp-Name', values: ['a', 'b'] },
+  { name: 'Mcp-Param-Region', values: ['eu', 'us'] },
 ];
 
 for (const { name, values } of repeated) {
-  // SEC-04 SEC-15
+  // SEC-04 SEC-15 SEC-22
   test(`${name} sent as ${values.join(' and ')} is answered 400`, { timeout: 120_000 }, async () => {
     assert.equal(await statusOf(request('/mcp', { [name]: values })), 400);
   });

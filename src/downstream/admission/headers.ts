@@ -31,6 +31,9 @@ const SINGLE: ReadonlyMap<string, Single> = new Map([
   ['last-event-id', 'lastEventId'],
 ]);
 
+/** Headers that repeat parts of the body: `Mcp-Method`, `Mcp-Name`, `Mcp-Param-…`. */
+const OF_MCP = 'mcp-';
+
 const NONE: readonly string[] = [];
 
 /** The two forms in which Node keeps the headers of a request. */
@@ -77,6 +80,7 @@ export function readRawHeaders(raw: readonly string[]): RequestHeaders {
     authorization: NONE,
     repeated: undefined,
   };
+  const ofMcp = new Set<string>();
   for (let i = 0; i + 1 < raw.length; i += 2) {
     const name = raw[i]?.toLowerCase() ?? '';
     const value = raw[i + 1] ?? '';
@@ -88,6 +92,10 @@ export function readRawHeaders(raw: readonly string[]): RequestHeaders {
       headers.accept = headers.accept === undefined ? value : `${headers.accept},${value}`;
     } else if (name === 'authorization') {
       headers.authorization = [...headers.authorization, value];
+    } else if (name.startsWith(OF_MCP)) {
+      // Node joins the values, and a proxy may route by the first.
+      if (ofMcp.has(name)) headers.repeated ??= name;
+      ofMcp.add(name);
     }
   }
   return headers;

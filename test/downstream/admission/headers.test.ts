@@ -44,6 +44,7 @@ const heads: Readonly<Record<string, readonly string[]>> = {
   'a repeated authorization': [...USUAL, 'Authorization: Bearer a', 'Authorization: Bearer b'],
   'a repeated accept': [...USUAL, 'accept: text/html'],
   'a repeated origin': [...USUAL, 'origin: http://a', 'Origin: http://a'],
+  'a repeated header of MCP': [...USUAL, 'Mcp-Name: a', 'mcp-name: b', 'Mcp-Param-X: a', 'Mcp-Param-X: b'],
   'another repeated header': [...USUAL, 'x-forwarded-for: a', 'x-forwarded-for: b'],
   'names that every object has': [...USUAL, '__proto__: a', 'constructor: b'],
 };
