@@ -3,6 +3,7 @@ import { GatewayError } from '../errors.ts';
 import { type LimitName, LIMITS } from '../limits.ts';
 import type { Credential, RequestCredentials } from '../upstream/http/request-credentials.ts';
 import { type Actor, NeedsAuthorizationError } from '../upstream/rpc/needs-authorization-error.ts';
+import { NoCredentialsError } from '../upstream/rpc/no-credentials-error.ts';
 import { NO_SCOPES, type ScopeSettings, StepUp } from './step-up.ts';
 
 const FIRST_RETRY_MS = 1_000;
@@ -244,6 +245,10 @@ export class CredentialCache implements RequestCredentials {
     const why = actor === undefined ? 'the issuer did not give them out; try again' : WHAT_TO_DO[actor];
     const message = `the gateway has no credentials for upstream "${upstream}": ${why}`;
     const retryable = actor === undefined || actor === 'nobody';
-    return new GatewayError('upstream-unavailable', { upstream, message, executed: 'no', retryable }, thrown);
+    const cause =
+      actor === undefined
+        ? new NoCredentialsError(thrown instanceof Error ? thrown.message : why, { cause: thrown })
+        : thrown;
+    return new GatewayError('upstream-unavailable', { upstream, message, executed: 'no', retryable }, cause);
   }
 }

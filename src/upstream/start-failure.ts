@@ -3,7 +3,7 @@ import { GatewayError, toGatewayError } from '../errors.ts';
 import { EVERYBODY } from './connection-key.ts';
 import { endpointHint } from './http/endpoint-hint.ts';
 import type { FailureScope } from './lifecycle/lifecycle.ts';
-import { lacksCredentials } from './link/era-evidence.ts';
+import { isOfCredentials, lacksCredentials } from './link/era-evidence.ts';
 import { StartTimeoutError } from './link/start-timeout.ts';
 import { ProgramError } from './stdio/spawn-failure.ts';
 
@@ -31,12 +31,11 @@ export function startFailure({ id, target }: UpstreamConfig, audience: string, t
   const hint = target.kind === 'stdio' ? undefined : endpointHint(target.url, cause.cause);
   const message = `upstream "${id}" did not start: ${reason}`;
   const error = new GatewayError('upstream-unavailable', { upstream: id, message }, cause);
-  const isRefused = lacksCredentials(cause);
-  const scope = audience !== EVERYBODY && isRefused ? 'connection' : 'upstream';
+  const scope = audience !== EVERYBODY && isOfCredentials(cause) ? 'connection' : 'upstream';
   const isLate = cause.cause instanceof StartTimeoutError;
   const isUnstarted = cause.cause instanceof ProgramError;
   const detail = hint ?? detailOf(cause);
-  return { reason, detail, scope, isLate, isUnstarted, lacksCredentials: isRefused, cause, error };
+  return { reason, detail, scope, isLate, isUnstarted, lacksCredentials: lacksCredentials(cause), cause, error };
 }
 
 /** Returns the error for a listing of an upstream that was removed or replaced meanwhile. */

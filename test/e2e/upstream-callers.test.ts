@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { createRemoteJWKSet, decodeJwt, jwtVerify } from 'jose';
 import { initialize, messagesOf, post, rpc, send } from '../downstream/client.ts';
 import { type ExchangeIssuer, startExchangeIssuer } from '../support/exchange-issuer.ts';
@@ -125,6 +126,34 @@ test('a caller whose token was refused calls at once with another one', LIMIT, a
   assert.match(await callWith(refused), /the caller has to sign in again/);
   assert.match(await callWith(await issuer.tokenFor('ann', 'gateway')), /Echo: hi/);
 });
+
+// O-049
+for (const [era, status] of [
+  ['legacy', 429],
+  ['modern', 503],
+] as const) {
+  test(`an issuer that answers ${status} for one caller stops no other: ${era}`, LIMIT, async () => {
+    await using issuer = await startExchangeIssuer();
+    await using behind = await startEverything();
+    const { id: clientId, secret: clientSecret } = issuer.client;
+    const auth = { kind: 'exchange', issuer: issuer.issuer, clientId, clientSecret };
+    const up = { url: behind.url, era, prefix: '', rawUris: true, auth };
+    await using gateway = await openGateway({ up }, { auth: { jwt: jwtOf(issuer) } });
+    const callAs = async (name: string) => {
+      const headers = { authorization: `Bearer ${await issuer.tokenFor(name, 'gateway')}` };
+      return (await modernPost(gateway.url, 'tools/call', TOOL, { headers })).text;
+    };
+    issuer.failing.set('ann', status);
+    for (let times = 0; times < 6; times++) {
+      assert.match(await callAs('ann'), /the issuer did not give them out; try again/);
+      await sleep(150);
+    }
+    const bob = await callAs('bob');
+    assert.match(bob, /Echo: hi/, bob);
+    const { text } = await send(`${gateway.operatorUrl}/status`, {});
+    assert.equal(JSON.parse(text).upstreams[0].state, 'ready');
+  });
+}
 
 for (const era of ['legacy', 'modern'] as const) {
   // SEC-13

@@ -11,6 +11,8 @@ export interface ExchangeIssuer extends AsyncDisposable {
   readonly client: { readonly id: string; readonly secret: string };
   /** The exchanges so far: subjects, or the OAuth errors. */
   readonly exchanges: readonly string[];
+  /** Subjects for whose tokens the endpoint answers with this status and no OAuth error. */
+  readonly failing: Map<string, number>;
   /** Returns the token of a person for the gateway. An exchanged token has its scopes, or those that are asked for. */
   tokenFor(sub: string, audience: string, scope?: string): Promise<string>;
   /** Returns the claims of a token of this issuer for an audience; undefined for any other. */
@@ -30,6 +32,7 @@ export async function startExchangeIssuer(): Promise<ExchangeIssuer> {
   const keys = createLocalJWKSet(jwks);
   const client = { id: 'gateway', secret: 'the-secret-of-the-exchanging-client' };
   const exchanges: string[] = [];
+  const failing = new Map<string, number>();
   let issuer = '';
   const sign = async (claims: Readonly<Record<string, unknown>>, audience: string) =>
     await new SignJWT({ ...claims })
@@ -46,10 +49,12 @@ export async function startExchangeIssuer(): Promise<ExchangeIssuer> {
     if (form.get('grant_type') !== EXCHANGE) return [400, { error: 'unsupported_grant_type' }];
     try {
       const { payload } = await jwtVerify(form.get('subject_token') ?? '', keys, { issuer, audience: 'gateway' });
-      const { sub } = payload;
+      const { sub = '' } = payload;
+      const status = failing.get(sub);
+      if (status !== undefined) return [status, {}];
       const scope = form.get('scope') ?? payload['scope'];
       const claims = { sub, act: { sub: client.id }, ...(scope === undefined ? {} : { scope }) };
-      exchanges.push(payload.sub ?? '');
+      exchanges.push(sub);
       const token = await sign(claims, form.get('resource') ?? '');
       const issued = 'urn:ietf:params:oauth:token-type:access_token';
       return [200, { access_token: token, issued_token_type: issued, token_type: 'Bearer', expires_in: 600 }];
@@ -81,6 +86,7 @@ export async function startExchangeIssuer(): Promise<ExchangeIssuer> {
     jwksUrl: `${issuer}/jwks`,
     client,
     exchanges,
+    failing,
     tokenFor: (sub, audience, scope) => sign({ sub, ...(scope === undefined ? {} : { scope }) }, audience),
     claimsOf: async (authorization, audience) => {
       try {

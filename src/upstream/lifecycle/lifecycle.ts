@@ -32,7 +32,7 @@ export interface Lifecycle {
   readonly retryAtMs: number;
 }
 
-/** The extent of a failure: the whole upstream, or one connection, whose credentials the upstream refused. */
+/** The extent of a failure: the whole upstream, or one connection, whose credentials were refused or could not be got. */
 export type FailureScope = 'upstream' | 'connection';
 
 /** A change in the connections or lists of an upstream. */

@@ -4,6 +4,7 @@ import type { RpcError } from '../../protocol/jsonrpc.ts';
 import { isModernDate } from '../../protocol/revisions.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { NeedsAuthorizationError } from '../rpc/needs-authorization-error.ts';
+import { NoCredentialsError } from '../rpc/no-credentials-error.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
 
 /** Errors that only servers of the modern era send. */
@@ -48,6 +49,11 @@ export function isTransientFailure({ cause }: GatewayError): boolean {
 export function lacksCredentials({ cause }: GatewayError): boolean {
   if (cause instanceof NeedsAuthorizationError) return true;
   return cause instanceof HttpStatusError && (cause.status === 401 || cause.status === 403);
+}
+
+/** Returns whether credentials are the cause, also if the gateway could only not get them for now. The failure says nothing about the upstream. */
+export function isOfCredentials(error: GatewayError): boolean {
+  return error.cause instanceof NoCredentialsError || lacksCredentials(error);
 }
 
 /** Returns whether a request was refused for the credentials of the gateway. A 403 may be about that one request. */

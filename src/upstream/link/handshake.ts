@@ -4,7 +4,7 @@ import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { MODERN_REVISIONS, type ModernRevision } from '../../protocol/revisions.ts';
 import { discover, type DiscoverOutcome } from './discover.ts';
-import { isTransientFailure, lacksCredentials } from './era-evidence.ts';
+import { isOfCredentials, isTransientFailure } from './era-evidence.ts';
 import type { Eras, Finding, HandshakePlan } from './eras.ts';
 import { initialize, type InitializeOutcome, type ServerHello } from './initialize.ts';
 import type { Connection } from '../rpc/connection.ts';
@@ -208,7 +208,7 @@ function rejectModern(
   }
   const { error, isModern } = discovered;
   // A server with the errors of the modern era gets a legacy handshake only if that era has worked before.
-  if ((isModern && eras.legacy.speaks !== 'yes') || lacksCredentials(error)) throw error;
+  if ((isModern && eras.legacy.speaks !== 'yes') || isOfCredentials(error)) throw error;
   const evidence = isTransientFailure(error) ? 'server/discover failed' : 'server/discover not answered';
   const finding: Finding = { era: 'modern', speaks: 'no', evidence, isDoubtful: isTransientFailure(error) };
   return { kind: 'unsuitable', reason: error, findings: [finding], next: undefined };
