@@ -34,6 +34,8 @@ export interface Acquired {
   readonly credential: Credential;
   /** The time for which it is valid, in ms; Infinity if nobody says. */
   readonly lifeMs: number;
+  /** The time after which the token that it was got for ends, in ms. The credential is not used then. Default: never. */
+  readonly subjectLifeMs?: number;
 }
 
 /** The parts that a {@link CredentialCache} is constructed from. */
@@ -47,8 +49,8 @@ export interface CredentialCacheParts {
    */
   readonly acquire: (audience: string, scopes: readonly string[]) => Promise<Acquired>;
   /**
-   * Returns a digest of what the credential of an audience is got for, such as the token of its caller. Once that has been refused, another
-   * one is tried at once. Default: it never changes.
+   * Returns a digest of what the credential of an audience is got for, such as the token of its caller. For another one a credential is got at
+   * once, also if the last was refused. Runs for each request. Undefined if it is not known any more. Default: it never changes.
    */
   readonly subjectOf?: ((audience: string) => string | undefined) | undefined;
   /** By default there are none. */
@@ -66,6 +68,10 @@ export interface CredentialCacheParts {
 
 interface Entry {
   acquired: Acquired | undefined;
+  /** The digest that `acquired` was got for. */
+  subject: string | undefined;
+  /** True if the upstream has refused `acquired` with 401, which may have been about one request. */
+  isDoubtful: boolean;
   readonly stepUp: StepUp;
   /** Times in monotonic ms. */
   freshUntilMs: number;
@@ -100,7 +106,11 @@ export class CredentialCache implements RequestCredentials {
     if (entry?.acquired === undefined) return undefined;
     const nowMs = this.#clock();
     if (nowMs >= entry.usableUntilMs) return undefined;
-    if (nowMs >= entry.freshUntilMs && entry.acquiring === undefined && nowMs >= entry.retryAtMs) {
+    const isOfSubject = this.#isOfSubject(audience, entry);
+    // What a newer token may not do, must not be done by the credential of an older one, unless the issuer cannot be asked.
+    if (!isOfSubject && entry.failure === undefined) return undefined;
+    const isFresh = isOfSubject && nowMs < entry.freshUntilMs;
+    if (!isFresh && entry.acquiring === undefined && nowMs >= entry.retryAtMs) {
       // A failure is reported by onAttempt, and by requests once the credential has expired.
       this.#acquire(audience, entry).catch(() => undefined);
     }
@@ -114,26 +124,40 @@ export class CredentialCache implements RequestCredentials {
     const { acquiring, failure, retryAtMs } = entry;
     if (acquiring !== undefined) {
       try {
-        return await acquiring;
+        const acquired = await acquiring;
+        if (this.#isOfSubject(audience, entry)) return acquired;
       } catch (thrown) {
-        if (!this.#hasOtherSubject(audience, entry)) throw thrown;
+        if (!this.#hasOtherSubject(audience, entry)) return this.#currentOr(audience, thrown);
       }
     } else if (failure !== undefined && this.#clock() < retryAtMs && !this.#hasOtherSubject(audience, entry)) {
       throw failure;
     }
-    return await this.#acquire(audience, entry);
+    try {
+      return await this.#acquire(audience, entry);
+    } catch (thrown) {
+      return this.#currentOr(audience, thrown);
+    }
   }
 
   async renew(audience: string, refused: Credential): Promise<Credential | undefined> {
     const entry = this.#entryOf(audience);
     const known = entry.acquired?.credential;
     if (known !== undefined && known !== refused) return known;
-    if (entry.acquiring !== undefined) return await entry.acquiring;
-    const nowMs = this.#clock();
-    if (nowMs < entry.renewableAtMs) return undefined;
-    entry.renewableAtMs = nowMs + RENEWAL_MS;
-    entry.acquired = undefined;
-    return await this.#acquire(audience, entry);
+    entry.isDoubtful = known !== undefined;
+    if (entry.acquiring === undefined) {
+      const { failure, retryAtMs, renewableAtMs } = entry;
+      const nowMs = this.#clock();
+      if (failure !== undefined && nowMs < retryAtMs && !this.#hasOtherSubject(audience, entry)) throw failure;
+      if (nowMs < renewableAtMs) return undefined;
+      entry.renewableAtMs = nowMs + RENEWAL_MS;
+    }
+    try {
+      return await this.#acquire(audience, entry);
+    } catch (thrown) {
+      // The pause after the failure bounds the renewals.
+      entry.renewableAtMs = 0;
+      throw thrown;
+    }
   }
 
   async extend(audience: string, refused: Credential, needed: readonly string[]): Promise<Credential | undefined> {
@@ -145,7 +169,7 @@ export class CredentialCache implements RequestCredentials {
       await entry.acquiring.catch(() => undefined);
     }
     if (stepUp.covers(needed)) {
-      const known = this.current(audience);
+      const known = await this.acquire(audience);
       return known === refused ? undefined : known;
     }
     const scopes = stepUp.plan(needed, this.#clock());
@@ -159,6 +183,19 @@ export class CredentialCache implements RequestCredentials {
     this.#entries.clear();
   }
 
+  /** Returns the credential that can still be used after a failure to get another one. @throws the failure, if there is none. */
+  #currentOr(audience: string, failure: unknown): Credential {
+    const known = this.current(audience);
+    if (known === undefined) throw failure;
+    return known;
+  }
+
+  /** Returns whether no newer subject than that of the credential is known. */
+  #isOfSubject(audience: string, { subject }: Entry): boolean {
+    const now = this.#parts.subjectOf?.(audience);
+    return now === undefined || now === subject;
+  }
+
   /** Returns whether the last acquisition was refused, for another subject than a next one would be for. */
   #hasOtherSubject(audience: string, { refused }: Entry): boolean {
     return refused !== undefined && this.#parts.subjectOf?.(audience) !== refused.subject;
@@ -169,6 +206,8 @@ export class CredentialCache implements RequestCredentials {
     if (entry !== undefined) return entry;
     entry = {
       acquired: undefined,
+      subject: undefined,
+      isDoubtful: false,
       stepUp: new StepUp(this.#parts.scopes ?? NO_SCOPES, this.#parts.onLimit),
       freshUntilMs: 0,
       usableUntilMs: 0,
@@ -195,14 +234,17 @@ export class CredentialCache implements RequestCredentials {
     const subject = this.#parts.subjectOf?.(audience);
     try {
       const acquired = await this.#parts.acquire(audience, scopes);
-      const { lifeMs } = acquired;
+      const { lifeMs, subjectLifeMs = Infinity } = acquired;
       const nowMs = this.#clock();
       entry.acquired = acquired;
+      entry.subject = subject;
+      entry.isDoubtful = false;
       if (scopes !== entry.stepUp.held) this.#parts.onExtended?.(scopes);
       entry.stepUp.granted(scopes);
       // Replicas that started together would otherwise ask together.
       entry.freshUntilMs = nowMs + lifeMs * (FRESH_SHARE - 0.1 * this.#random());
-      entry.usableUntilMs = nowMs + lifeMs - Math.min(MAX_MARGIN_MS, lifeMs * MARGIN_SHARE);
+      const usableMs = lifeMs - Math.min(MAX_MARGIN_MS, lifeMs * MARGIN_SHARE);
+      entry.usableUntilMs = nowMs + Math.min(usableMs, subjectLifeMs);
       entry.failures = 0;
       entry.retryAtMs = 0;
       entry.failure = undefined;
@@ -213,15 +255,23 @@ export class CredentialCache implements RequestCredentials {
       this.#parts.onAttempt(scopes, thrown);
       const others = this.#withoutScopes(entry, scopes, thrown);
       if (others !== undefined) {
-        const { acquired } = entry;
-        const isUsable = acquired !== undefined && this.#clock() < entry.usableUntilMs;
+        const { acquired, isDoubtful } = entry;
+        const isUsable =
+          acquired !== undefined &&
+          !isDoubtful &&
+          this.#clock() < entry.usableUntilMs &&
+          this.#isOfSubject(audience, entry);
         return isUsable ? acquired.credential : await this.#acquireNow(audience, entry, others);
       }
       entry.retryAtMs = this.#clock() + Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** entry.failures);
       entry.failures++;
       entry.failure = this.#failureOf(thrown);
-      const isOfSubject = thrown instanceof NeedsAuthorizationError && thrown.actor !== 'operator';
+      const isFinal = thrown instanceof NeedsAuthorizationError;
+      const isOfSubject = isFinal && thrown.actor !== 'operator';
       entry.refused = isOfSubject ? { subject } : undefined;
+      // A credential that upstream and issuer have refused is of no use, and that of an older token might do more than the refused one may.
+      if ((isFinal && entry.isDoubtful) || (isFinal && thrown.actor === 'caller' && subject !== entry.subject))
+        entry.acquired = undefined;
       throw entry.failure;
     }
   }

@@ -98,9 +98,10 @@ function sourceOf(auth: UpstreamAuth, parts: CredentialParts): Source {
       const tokens = new TokenSource(auth, egress);
       return {
         acquire: async (audience, scopes) => {
-          const token = subjectToken(callers, audience);
+          const { token, endMs } = subjectToken(callers, audience);
           try {
-            return await tokens.acquire(scopes, token);
+            const acquired = await tokens.acquire(scopes, token);
+            return { ...acquired, subjectLifeMs: endMs - Date.now() };
           } catch (thrown) {
             // It may have been revoked, though its caller has another one that ends earlier.
             if (thrown instanceof NeedsAuthorizationError) callers.refuse(audience, token);
@@ -125,11 +126,15 @@ function sourceOf(auth: UpstreamAuth, parts: CredentialParts): Source {
   }
 }
 
-/** Returns the token of a caller. @throws {NeedsAuthorizationError} if it has none. */
-function subjectToken(callers: Callers, audience: string): string {
+/** Returns the token of a caller, with its end in ms since the epoch. @throws {NeedsAuthorizationError} if it has none, or one that has ended. */
+function subjectToken(callers: Callers, audience: string): { readonly token: string; readonly endMs: number } {
   const caller = callers.find(audience);
-  if (caller?.token !== undefined) return caller.token;
   if (caller === undefined) throw unknownCaller();
+  if (caller.token !== undefined) {
+    const { expiresAtMs: endMs = Infinity } = caller.principal;
+    if (Date.now() < endMs) return { token: caller.token, endMs };
+    throw new NeedsAuthorizationError('the token of the caller has ended', { actor: 'caller' });
+  }
   const why = 'the caller has an API key, which cannot be exchanged; it needs an access token';
   throw new NeedsAuthorizationError(why, { actor: 'caller' });
 }

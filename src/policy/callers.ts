@@ -10,6 +10,8 @@ export interface AuthenticatedPrincipal {
 }
 
 interface Remembered extends AuthenticatedPrincipal {
+  /** The hash of the token, once it was asked for. */
+  digest: string | undefined;
   /** The hash of the token that a token endpoint has refused last; undefined if it has refused none. */
   refused: string | undefined;
 }
@@ -55,7 +57,7 @@ export class Callers {
       if (isRefused(known, token) || endOf(known.principal) > endOf(principal)) return;
     }
     this.#remove(principal.key);
-    this.#byKey.set(principal.key, { principal, token, refused: known?.refused });
+    this.#byKey.set(principal.key, { principal, token, digest: undefined, refused: known?.refused });
     this.#tokenChars += token?.length ?? 0;
     while (this.#byKey.size > LIMITS.callers || this.#tokenChars > LIMITS.callerTokenChars) {
       const [oldest = principal.key] = this.#byKey.keys();
@@ -77,8 +79,8 @@ export class Callers {
 
   /** Returns the hash of the token of a caller; undefined if there is none. */
   digestOf(key: string): string | undefined {
-    const token = this.find(key)?.token;
-    return token === undefined ? undefined : hashOf(token);
+    const known = this.#byKey.get(key);
+    return known?.token === undefined ? undefined : (known.digest ??= hashOf(known.token));
   }
 
   /** Returns the token that proved this principal; undefined if none was remembered. */

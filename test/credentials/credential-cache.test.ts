@@ -17,6 +17,7 @@ function cacheOf(lifeMs = 100_000) {
     /** The digest of what credentials are got for. */
     subject: 'one',
     refusedSubject: '',
+    subjectLifeMs: Infinity,
     scopeFailure: new NeedsAuthorizationError('invalid_scope', { isOfScopes: true }) as Error,
   };
   const limits: LimitName[] = [];
@@ -29,9 +30,10 @@ function cacheOf(lifeMs = 100_000) {
       if (state.failure !== undefined) throw state.failure;
       if (subject === state.refusedSubject) throw new NeedsAuthorizationError('invalid_grant', { actor: 'caller' });
       if (scopes.includes(state.refusedScope)) throw state.scopeFailure;
-      return { credential: { headers: ['authorization', `Bearer ${audience}-${state.asked.length}`] }, lifeMs };
+      const credential = { headers: ['authorization', `Bearer ${audience}-${state.asked.length}`] };
+      return { credential, lifeMs, subjectLifeMs: state.subjectLifeMs };
     },
-    subjectOf: () => state.subject,
+    subjectOf: () => (state.subject === '' ? undefined : state.subject),
     scopes: { base: ['read'], stepUp: ['write', 'admin', 'audit'] },
     onAttempt: () => undefined,
     onLimit: (limit) => limits.push(limit),
@@ -140,6 +142,98 @@ test('a refusal of one subject does not delay another, an issuer that is down do
   state.subject = 'four';
   await assert.rejects(cache.acquire('a'), /try again/);
   assert.equal(state.asked.length, 3);
+});
+
+// O-070
+test('a newer subject gets a credential of its own at once, in one request', async () => {
+  const { cache, state } = cacheOf(Infinity);
+  const first = await cache.acquire('a');
+  state.subject = 'two';
+  assert.equal(cache.current('a'), undefined, 'the credential of the older subject is still used');
+  const got = await Promise.all([cache.acquire('a'), cache.acquire('a')]);
+  assert.deepEqual(got.map(tokenOf), ['Bearer a-2', 'Bearer a-2']);
+  assert.notEqual(got[0], first);
+  assert.equal(cache.current('a'), got[0]);
+  state.subject = '';
+  assert.equal(cache.current('a'), got[0], 'a subject that is not known any more changes nothing');
+});
+
+// O-070
+test('a newer subject that is refused does not use the credential of the older one', async () => {
+  const { cache, state } = cacheOf();
+  await cache.acquire('a');
+  state.subject = state.refusedSubject = 'two';
+  for (let times = 0; times < 2; times++) await assert.rejects(cache.acquire('a'), /the caller has to sign in again/);
+  assert.equal(state.asked.length, 2);
+});
+
+// O-070
+test('a newer subject without the further scopes does not use those of the older one', async () => {
+  const { cache, state } = cacheOf();
+  const first = await cache.acquire('a');
+  const second = await cache.extend('a', first, ['write']);
+  state.subject = 'two';
+  state.refusedScope = 'write';
+  const third = await cache.acquire('a');
+  assert.ok(third !== first && third !== second);
+  assert.deepEqual(state.asked, ['a', 'a write', 'a write', 'a']);
+});
+
+// O-070
+test('while the issuer is down a newer subject uses the credential of the older one', async () => {
+  const { cache, state } = cacheOf();
+  const first = await cache.acquire('a');
+  state.subject = 'two';
+  state.failure = new Error('down');
+  assert.equal(await cache.acquire('a'), first);
+  assert.equal(await cache.acquire('a'), first);
+  assert.equal(state.asked.length, 2, 'nobody waits for the issuer again');
+  state.failure = undefined;
+  state.ms += 1_000;
+  assert.equal(cache.current('a'), first, 'it is asked in the background');
+  await new Promise(setImmediate);
+  assert.equal(tokenOf(cache.current('a')), 'Bearer a-3');
+});
+
+// O-070
+test('a credential is not used after the end of its subject', async () => {
+  const { cache, state } = cacheOf(Infinity);
+  state.subjectLifeMs = 60_000;
+  const first = await cache.acquire('a');
+  state.ms += 59_999;
+  assert.equal(cache.current('a'), first);
+  state.ms += 1;
+  assert.equal(cache.current('a'), undefined);
+  assert.deepEqual(state.asked, ['a']);
+});
+
+// O-043
+test('a refused credential stays for other requests until another one arrives', async () => {
+  const { cache, state } = cacheOf();
+  const first = await cache.acquire('');
+  const renewing = cache.renew('', first);
+  assert.equal(cache.current(''), first);
+  const second = await renewing;
+  assert.notEqual(second, first);
+  assert.equal(cache.current(''), second);
+  assert.ok(second !== undefined);
+  state.ms += 5_000;
+  state.failure = new Error('down');
+  await assert.rejects(cache.renew('', second), /try again/);
+  assert.equal(cache.current(''), second, 'the issuer is down');
+  await assert.rejects(cache.renew('', second), /try again/);
+  assert.equal(state.asked.length, 3, 'refusals wait for the pause');
+  state.failure = undefined;
+  state.ms += 1_000;
+  assert.equal(tokenOf(await cache.renew('', second)), 'Bearer -4');
+});
+
+test('a credential that upstream and issuer have refused is not used any more', async () => {
+  const { cache, state } = cacheOf();
+  const first = await cache.acquire('');
+  state.failure = new NeedsAuthorizationError('invalid_client');
+  await assert.rejects(cache.renew('', first), /an operator has to correct them/);
+  assert.equal(cache.current(''), undefined);
 });
 
 test('while the gateway itself is refused, other subjects wait for the pause', async () => {

@@ -8,7 +8,35 @@ import { Egress } from '../../src/egress/egress.ts';
 import { Callers } from '../../src/policy/callers.ts';
 import type { Principal } from '../../src/policy/principal.ts';
 import { MemoryKeyStore } from '../../src/store/memory/key-store.ts';
-import { startExchangeIssuer } from '../support/exchange-issuer.ts';
+import { type ExchangeIssuer, startExchangeIssuer } from '../support/exchange-issuer.ts';
+import { waitUntil } from '../support/wait-until.ts';
+
+const ann = (expiresAtMs: number): Principal => ({ key: 'ann', label: 'ann', scopes: [], expiresAtMs });
+
+/** Credentials by exchange at this issuer. */
+function exchanging(issuer: ExchangeIssuer, egress: Egress) {
+  const callers = new Callers(() => undefined);
+  const auth = {
+    kind: 'exchange',
+    issuer: issuer.issuer,
+    clientId: issuer.client.id,
+    method: 'client_secret_basic',
+    clientSecret: issuer.client.secret,
+    scopes: [],
+    stepUpScopes: [],
+    parameters: {},
+  } as const;
+  const { requests } = upstreamCredentials(auth, {
+    upstream: 'up',
+    egress,
+    callers,
+    identity: new IdentityKeys(),
+    log: pino({ level: 'silent' }),
+    onLimit: () => undefined,
+    onAttempt: () => undefined,
+  });
+  return { callers, requests };
+}
 
 test('a caller that is not known yet reads that it has to wait, and then goes on at once', async () => {
   await using egress = new Egress();
@@ -41,31 +69,38 @@ test('a caller that is not known yet reads that it has to wait, and then goes on
 test('a user whose token was revoked goes on with another one that ends earlier', async () => {
   await using issuer = await startExchangeIssuer();
   await using egress = new Egress();
-  const callers = new Callers(() => undefined);
-  const auth = {
-    kind: 'exchange',
-    issuer: issuer.issuer,
-    clientId: issuer.client.id,
-    method: 'client_secret_basic',
-    clientSecret: issuer.client.secret,
-    scopes: [],
-    stepUpScopes: [],
-    parameters: {},
-  } as const;
-  const credentials = upstreamCredentials(auth, {
-    upstream: 'up',
-    egress,
-    callers,
-    identity: new IdentityKeys(),
-    log: pino({ level: 'silent' }),
-    onLimit: () => undefined,
-    onAttempt: () => undefined,
-  });
-  const ann = (expiresAtMs: number): Principal => ({ key: 'ann', label: 'ann', scopes: [], expiresAtMs });
-  callers.remember(ann(2_000), 'a token that the issuer does not accept any more');
-  await assert.rejects(credentials.requests.acquire('ann'), /the caller has to sign in again/);
-  callers.remember(ann(1_000), await issuer.tokenFor('ann', 'gateway'));
+  const { callers, requests } = exchanging(issuer, egress);
+  const nowMs = Date.now();
+  callers.remember(ann(nowMs + 200_000), 'a token that the issuer does not accept any more');
+  await assert.rejects(requests.acquire('ann'), /the caller has to sign in again/);
+  callers.remember(ann(nowMs + 100_000), await issuer.tokenFor('ann', 'gateway'));
   // Without the pause after the failure.
-  await credentials.requests.acquire('ann');
+  await requests.acquire('ann');
   assert.deepEqual(issuer.exchanges, ['ann']);
+});
+
+// O-070
+test('a newer token of a user is exchanged at once', async () => {
+  await using issuer = await startExchangeIssuer();
+  await using egress = new Egress();
+  const { callers, requests } = exchanging(issuer, egress);
+  const endMs = Date.now() + 100_000;
+  callers.remember(ann(endMs), await issuer.tokenFor('ann', 'gateway'));
+  const first = await requests.acquire('ann');
+  assert.equal(requests.current('ann'), first);
+  callers.remember(ann(endMs + 1_000), await issuer.tokenFor('ann', 'gateway'));
+  assert.notEqual(await requests.acquire('ann'), first);
+  assert.deepEqual(issuer.exchanges, ['ann', 'ann']);
+});
+
+// O-070
+test('an exchanged token is not used after the end of the token of its user', async () => {
+  await using issuer = await startExchangeIssuer();
+  await using egress = new Egress();
+  const { callers, requests } = exchanging(issuer, egress);
+  callers.remember(ann(Date.now() + 500), await issuer.tokenFor('ann', 'gateway'));
+  await requests.acquire('ann');
+  await waitUntil(() => requests.current('ann') === undefined);
+  await assert.rejects(requests.acquire('ann'), /the caller has to sign in again/);
+  assert.deepEqual(issuer.exchanges, ['ann'], 'a token that has ended is not sent');
 });
