@@ -38,7 +38,7 @@ export class TokenRefusedError extends Error {
  * Asks a token endpoint for a token: for the gateway itself, or with a subject token for its user.
  *
  * @param subjectToken the verified token of the calling user. It goes to the token endpoint and nowhere else.
- * @throws {TokenRefusedError} if the server answers with an OAuth error. Another error says nothing about the credentials: the server cannot be
+ * @throws {TokenRefusedError} if the server answers with an OAuth error that only an operator or user can end. Another error says nothing about the credentials: the server cannot be
  *   reached, or its answer cannot be read.
  * @see https://www.rfc-editor.org/rfc/rfc6749#section-4.4
  * @see https://www.rfc-editor.org/rfc/rfc8693#section-2.1
@@ -87,9 +87,9 @@ export async function requestToken(
       const { error, error_description: description, status } = thrown;
       throw refusal(withoutSecrets(error, sent), withoutSecrets(description, sent), status);
     }
-    if (thrown instanceof oauth.WWWAuthenticateChallengeError)
-      throw refusal('invalid_client', undefined, thrown.status);
-    throw thrown;
+    if (!(thrown instanceof oauth.WWWAuthenticateChallengeError)) throw thrown;
+    if (thrown.status === 401) throw refusal('invalid_client', undefined, thrown.status);
+    throw new EgressError(`the token endpoint answered HTTP ${thrown.status} with a challenge`);
   }
 }
 
@@ -102,8 +102,17 @@ function withoutSecrets<T extends string | undefined>(text: T, secrets: readonly
   return bare.some((secret) => secret !== '' && text?.includes(secret) === true) ? 'a text with a secret' : text;
 }
 
-/** Errors after which the same request may succeed later. */
-const TRANSIENT: ReadonlySet<string> = new Set(['temporarily_unavailable', 'server_error', 'slow_down']);
+/**
+ * Errors that the same request gets until somebody has acted. Proxies and rate limits write other ones.
+ *
+ * @see https://www.rfc-editor.org/rfc/rfc6749#section-5.2
+ * @see https://www.rfc-editor.org/rfc/rfc8693#section-2.2.2
+ * @see https://openid.net/specs/openid-connect-core-1_0.html#AuthError
+ */
+const FINAL: ReadonlySet<string> = new Set(
+  `invalid_request invalid_client invalid_grant unauthorized_client unsupported_grant_type invalid_scope invalid_target
+   interaction_required login_required consent_required`.split(/\s+/),
+);
 /** Errors that no other subject token avoids. */
 const OF_CLIENT: ReadonlySet<string> = new Set(
   'invalid_client unauthorized_client unsupported_grant_type invalid_scope invalid_target'.split(' '),
@@ -113,6 +122,6 @@ const MAX_DESCRIPTION_CHARS = 200;
 function refusal(code: string, description: string | undefined, status: number): Error {
   const details = description === undefined ? '' : `: ${description.slice(0, MAX_DESCRIPTION_CHARS)}`;
   const message = `the token endpoint answered ${code.slice(0, 80)} (HTTP ${status})${details}`;
-  const isTransient = TRANSIENT.has(code) || status === 429 || status >= 500;
+  const isTransient = !FINAL.has(code) || status === 429 || status >= 500;
   return isTransient ? new EgressError(message) : new TokenRefusedError(message, code);
 }

@@ -13,10 +13,10 @@ const BASIC = Buffer.from(`linkspan:${SECRET}`).toString('base64');
 const SUBJECT = 'the-token-of-the-user';
 
 /** Returns the error of a request for a token that is answered so. */
-async function errorOf(status: number, answer: object): Promise<Error> {
+async function errorOf(status: number, answer: object, headers = {}): Promise<Error> {
   const server = createServer((request, response) => {
     void text(request).then(() => {
-      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(answer));
+      response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(answer));
     });
   });
   const port = await listenLocally(server);
@@ -48,11 +48,37 @@ for (const [name, repeated] of [
   test(`an error that repeats the ${name} is reported without it`, async () => {
     for (const member of ['error', 'error_description']) {
       const thrown = await errorOf(400, { error: 'invalid_client', [member]: `no: ${repeated}` });
-      assert.ok(thrown instanceof TokenRefusedError);
+      assert.ok(member === 'error' ? thrown instanceof EgressError : thrown instanceof TokenRefusedError);
       assert.ok(!inspect(thrown, { depth: 9 }).includes(repeated), member);
     }
   });
 }
+
+const FINAL = `invalid_request invalid_client invalid_grant unauthorized_client unsupported_grant_type invalid_scope
+  invalid_target interaction_required`.split(/\s+/);
+const TRANSIENT = 'rate_limited access_denied too_many_requests temporarily_unavailable blocked'.split(' ');
+
+// O-043
+for (const [codes, what] of [
+  [FINAL, 'is a refusal'],
+  [TRANSIENT, 'may succeed later'],
+] as const) {
+  for (const code of codes) {
+    test(`a request that is answered ${code} ${what}`, async () => {
+      const thrown = await errorOf(400, { error: code });
+      assert.equal(thrown instanceof TokenRefusedError, codes === FINAL);
+      assert.match(thrown.message, new RegExp(`answered ${code} .HTTP 400`));
+      assert.ok(!((await errorOf(429, { error: code })) instanceof TokenRefusedError), 'with status 429');
+    });
+  }
+}
+
+// O-043
+test('a challenge is a refusal only with status 401', async () => {
+  const challenge = { 'content-type': 'text/plain', 'www-authenticate': 'Basic realm="x"' };
+  assert.ok((await errorOf(401, {}, challenge)) instanceof TokenRefusedError);
+  assert.ok(!((await errorOf(403, {}, challenge)) instanceof TokenRefusedError));
+});
 
 test('a token that no header can carry is refused', async () => {
   const thrown = await errorOf(200, { access_token: 'a b', token_type: 'bearer' });
