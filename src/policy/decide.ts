@@ -50,8 +50,8 @@ export interface ItemRules {
 
 /** The facts of a call that a list does not know. */
 export interface CallFacts {
-  /** The arguments, or the reason why they have no single reading. */
-  readonly arguments: ReadArguments | string;
+  /** The arguments, or the reason why they have no single reading. Undefined if they are not known, as of a completion. */
+  readonly arguments: ReadArguments | string | undefined;
   readonly now: Date;
 }
 
@@ -65,7 +65,7 @@ export interface Reason {
   readonly outcome: 'other' | 'true' | 'false' | 'fails' | 'depends on the call';
 }
 
-/** A decision. `depends` is possible only before a call: its arguments or the time decide. */
+/** A decision. `depends` is possible only where the arguments or the time are not known, which decide then. */
 export interface Decision {
   readonly effect: 'allow' | 'deny' | 'depends';
   /** The rule that decides; undefined if none allows the item. */
@@ -223,6 +223,7 @@ function variablesOf(endpoint: string, identity: Subject['identity'], item: Item
 function outcomesOf({ when }: Rule, { subject, item }: ItemRules, { arguments: given, now }: CallFacts): Outcomes {
   if (when === undefined) return TRUE;
   const early = variablesOf(subject.endpoint, subject.identity, item);
+  if (given === undefined) return when.outcomes({ ...early, now });
   if (typeof given !== 'string') return when.outcomes({ ...early, args: given.args, now }, given.size);
   return when.readsArgs ? FAILS : when.outcomes({ ...early, args: {}, now });
 }

@@ -33,6 +33,7 @@ const MACROS: ReadonlySet<string> = new Set(['all', 'exists', 'exists_one', 'map
 
 /** The variables whose values are known only when an item is called. */
 const LATE: ReadonlySet<string> = new Set(['args', 'now']);
+const ARGS: ReadonlySet<string> = new Set(['args']);
 
 /** The properties of an expression that follow from its text. */
 export interface Facts {
@@ -72,6 +73,11 @@ function reads(node: ASTNode, variables: ReadonlySet<string>): boolean {
 /** Returns whether the outcome of an expression is known before a call. */
 export function isKnownEarly(node: ASTNode): boolean {
   return !reads(node, LATE);
+}
+
+/** Returns whether the outcome of an expression is known once the time is, without the arguments. */
+export function isKnownByTime(node: ASTNode): boolean {
+  return !reads(node, ARGS);
 }
 
 /** Returns whether a literal is an integer that a double may not hold. A `uint` of the library has a bigint as its value. */
@@ -131,7 +137,7 @@ export function factsOf(ast: ASTNode): Facts {
 
   visit(ast, LATE, false);
   return {
-    readsArgs: reads(ast, new Set(['args'])),
+    readsArgs: reads(ast, ARGS),
     readsIdentity: reads(ast, new Set(['principal', 'claims', 'client'])),
     readsTool: reads(ast, new Set(['tool'])),
     hasMacro,

@@ -33,6 +33,11 @@ export class ItemRights {
     const args = members === undefined ? NO_ARGUMENTS : readArguments(argumentsText, members);
     return decide(this.#rules, { arguments: args, now }, trace);
   }
+
+  /** Decides at a time about a request that carries no arguments of the call that it belongs to. `depends`: some arguments are allowed. */
+  decideAt(now: Date): Decision {
+    return this.listed.effect === 'depends' ? decide(this.#rules, { arguments: undefined, now }) : this.listed;
+  }
 }
 
 const NO_ARGUMENTS: ReadArguments = { args: {}, size: { values: 0, chars: 0 } };
@@ -79,6 +84,11 @@ export class Rights implements Subject {
   /** Decides about a call; see {@link ItemRights.decideCall}. */
   decideCall(item: Item, argumentsText: string | undefined, now: Date, trace?: Reason[]): Decision {
     return this.to(item).decideCall(argumentsText, now, trace);
+  }
+
+  /** Decides at a time without arguments; see {@link ItemRights.decideAt}. */
+  decideAt(item: Item, now: Date): Decision {
+    return this.to(item).decideAt(now);
   }
 
   /** Returns whether a rule may allow something of an upstream, whatever it offers. */

@@ -3,7 +3,7 @@ import { type ASTNode, Environment, ParseError, type ParseResult } from '@marcba
 import { isRecord } from '../json/record.ts';
 import { messageOf } from '../thrown.ts';
 import type { ClaimConfig, ClaimType } from './access-config.ts';
-import { type Facts, factsOf, isKnownEarly } from './expression.ts';
+import { type Facts, factsOf, isKnownByTime, isKnownEarly } from './expression.ts';
 import { and, choice, FAILS, FALSE, not, or, type Outcomes, TRUE, UNKNOWN } from './outcomes.ts';
 
 const EXPRESSION_LIMITS = {
@@ -47,7 +47,7 @@ export interface ArgumentSize {
 /** A condition of a rule. */
 export interface When extends Pick<Facts, 'readsArgs' | 'readsIdentity' | 'readsTool' | 'members'> {
   /**
-   * Returns the possible outcomes. Without `args` and `now`, the parts that read them are unknown; with them, there is one outcome.
+   * Returns the possible outcomes. The parts that read `args` or `now` are unknown without them; with both, there is one outcome.
    *
    * @param size of `args`. A condition with a macro fails if it is too large.
    */
@@ -118,6 +118,8 @@ type Part =
   | { readonly kind: '!'; readonly part: Part }
   | { readonly kind: '?:'; readonly parts: readonly [Part, Part, Part] }
   | { readonly kind: 'known'; readonly evaluate: ParseResult }
+  /** Known once the time is. */
+  | { readonly kind: 'timed'; readonly evaluate: ParseResult }
   | { readonly kind: 'late' };
 
 /** The tokens that a search for parentheses meets: texts and comments, which may have some inside, and parentheses. */
@@ -162,7 +164,8 @@ function partOf(environment: Environment, node: ASTNode): Part {
     const [a, b, c] = node.args;
     return { kind: '?:', parts: [partOf(environment, a), partOf(environment, b), partOf(environment, c)] };
   }
-  return { kind: 'late' };
+  const timed = isKnownByTime(node) ? parsedAlone(environment, node) : undefined;
+  return timed === undefined ? { kind: 'late' } : { kind: 'timed', evaluate: timed };
 }
 
 function compiled(environment: Environment, whole: ParseResult, facts: Facts): When {
@@ -174,7 +177,7 @@ function compiled(environment: Environment, whole: ParseResult, facts: Facts): W
     readsTool,
     members,
     outcomes: (variables, size) => {
-      if (variables.now === undefined) return earlyOutcomes(early, variables);
+      if (variables.now === undefined || variables.args === undefined) return earlyOutcomes(early, variables);
       const isTooLarge = size !== undefined && (size.values > MAX_MACRO_VALUES || size.chars > MAX_MACRO_CHARS);
       return hasMacro && readsArgs && isTooLarge ? FAILS : evaluate(whole, variables);
     },
@@ -185,6 +188,8 @@ function earlyOutcomes(part: Part, variables: Variables): Outcomes {
   switch (part.kind) {
     case 'known':
       return evaluate(part.evaluate, variables);
+    case 'timed':
+      return variables.now === undefined ? UNKNOWN : evaluate(part.evaluate, variables);
     case 'late':
       return UNKNOWN;
     case '!':

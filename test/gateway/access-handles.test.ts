@@ -47,6 +47,47 @@ test('a task of a tool that is denied now is unknown, and in no list', TIMEOUT, 
   assert.equal(memory.requests('tasks/get').length, polls);
 });
 
+/** Returns a policy of a rule that holds now, or not now. */
+function nowOrNot(holds: boolean, more = ''): Config['access'] {
+  const when = `now ${holds ? '>' : '<'} timestamp("2020-01-01T00:00:00Z")${more}`;
+  return accessOf({ all: { upstreams: ['up'], when } }, [{ roles: ['all'], keys: ['ada'] }]);
+}
+
+// P-002
+test('out of hours a task is unknown, though its tool is listed', TIMEOUT, async () => {
+  const { memory } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } }, { access: ALL });
+  const client = await gateway.connect({ principal: ADA });
+  const created = await client.result('tools/call', { ...toolCall('up__job'), task: { ttl: 60_000 } });
+  const taskId = taskIdOf(created);
+  await change(gateway, nowOrNot(true, ' && args.n == 1'));
+  assert.equal((await client.result('tasks/get', { taskId }))['status'], 'working', 'some arguments are allowed now');
+  await change(gateway, nowOrNot(false));
+  const { tools } = await client.result('tools/list');
+  assert.equal(Array.isArray(tools) && tools.length, 2);
+  for (const method of ['tasks/get', 'tasks/result', 'tasks/cancel']) {
+    assert.equal((await client.request(method, { taskId })).answer.kind, 'error', method);
+  }
+  assert.deepEqual(await client.result('tasks/list'), { tasks: [] });
+  assert.equal(memory.requests('tasks/get').length, 1);
+});
+
+// P-002
+test('out of hours nothing of a prompt is completed', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    capabilities: { prompts: {}, completions: {} },
+    lists: { prompts: [{ name: 'ask', arguments: [{ name: 'about' }] }] },
+    request: (peer, request) => peer.send(result(request, { completion: { values: ['secret'] } })),
+  });
+  await using gateway = await testCore({ up: { memory } }, { access: nowOrNot(true, ' && args.about == "a"') });
+  const client = await gateway.connect({ principal: ADA });
+  const params = { ref: { type: 'ref/prompt', name: 'up__ask' }, argument: { name: 'about', value: 's' } };
+  assert.equal((await client.request('completion/complete', params)).answer.kind, 'result');
+  await change(gateway, nowOrNot(false, ' && args.about == "a"'));
+  assert.equal((await client.request('completion/complete', params)).answer.kind, 'error');
+  assert.equal(memory.requests('completion/complete').length, 1);
+});
+
 // SEC-08
 test('a cursor of an earlier list shows nothing that is denied now', TIMEOUT, async () => {
   const tools = Array.from({ length: 1_500 }, (_, i) => ({ name: `t${i}`, inputSchema: { type: 'object' } }));

@@ -59,6 +59,22 @@ const EARLY_CASES = [
   { text: '(claims.dept == // ) of (all)\n ("hr")) && args.a == 1', expected: FALSE },
 ];
 
+const TIMED_CASES = [
+  { text: 'now.getHours() >= 8 && now.getHours() < 18', expected: FALSE },
+  { text: 'now.getHours() >= 20 && args.a == 1', expected: UNKNOWN },
+  { text: 'now.getHours() < 18 && args.a == 1', expected: FALSE },
+  { text: '!(now.getHours() < 18) || args.a == 1', expected: TRUE },
+  { text: 'args.t == now.getHours()', expected: UNKNOWN },
+  { text: 'claims.level > 3.0 && now.getHours() == 22', expected: FAILS },
+];
+
+// P-002
+for (const { text, expected } of TIMED_CASES) {
+  test(`at night and without arguments, ${text}`.slice(0, 78), () =>
+    assert.equal(when(text).outcomes({ ...EARLY, now: new Date('2026-01-31T22:00:00Z') }), expected),
+  );
+}
+
 for (const { text, expected } of EARLY_CASES) {
   test(`before a call, ${text.replace('\n', ' ')}`.slice(0, 78), () =>
     assert.equal(when(text).outcomes(EARLY), expected),

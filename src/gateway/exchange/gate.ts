@@ -108,10 +108,11 @@ export class Gate {
     if (hasOddSpelling(to.params)) return verdictOf(caller, request, item, ODD);
     const itemRights = this.#rightsTo(rights, item, to);
     const before = itemRights.listed;
-    // A completion carries no arguments of the call that it prepares, so an item that may be callable may be completed.
+    // A completion carries no arguments of the call that it prepares, so an item that may be callable now may be completed.
     const isCompletion = method === 'completion/complete';
-    const decision =
-      before.effect !== 'depends' || isCompletion
+    const decision = isCompletion
+      ? itemRights.decideAt(new Date())
+      : before.effect !== 'depends'
         ? before
         : itemRights.decideCall(HAS_ARGUMENTS.has(method) ? to.params.raw('arguments') : undefined, new Date());
     return verdictOf(caller, request, item, decision);
@@ -145,7 +146,7 @@ export class Gate {
   /** Returns whether a client may use a task of a tool. Its call was judged with the arguments, which are not known any more. */
   allowsTask(caller: Caller, asked: Asked, tool: Item): boolean {
     const rights = this.rightsOf(caller.principal, caller.view);
-    return rights === undefined || this.#isAllowed(caller, asked, tool, rights.decide(tool));
+    return rights === undefined || this.#isAllowed(caller, asked, tool, rights.decideAt(tool, new Date()));
   }
 
   #isAllowed(caller: Caller, asked: Asked, item: Item, decision: Decision): boolean {
