@@ -9,7 +9,7 @@ import { MISDIRECTED, NOT_SERVING, UNREADABLE } from './internal-server.ts';
 import type { ChannelExchange, ExchangeHandler } from './outgoing-channel.ts';
 
 /** The time in which another replica shows that it is alive. */
-export const REACH_MS = 2_000;
+const REACH_MS = 2_000;
 
 /** The answer of another replica to a question for an operator, or the reason why there is none. */
 export type ReplicaAnswer = { readonly value: unknown } | { readonly why: string };
