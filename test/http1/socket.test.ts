@@ -150,7 +150,7 @@ for (const [name, isHeld] of [
   ['a busy event loop', false],
   ['a pause', true],
 ] as const) {
-  test(`a response that ${name} has kept from being read leaves a socket for less time`, LIMIT, async (t) => {
+  test(`a socket is reused for less time if ${name} delayed the response`, LIMIT, async (t) => {
     const startMs = performance.now();
     const now = t.mock.method(performance, 'now', () => startMs);
     await using to = await line(() => undefined);
@@ -167,7 +167,7 @@ for (const [name, isHeld] of [
   });
 }
 
-test('a response that was read at once leaves a socket for all of the time', LIMIT, async (t) => {
+test('a socket is reused for all of the time if its response was read at once', LIMIT, async (t) => {
   const startMs = performance.now();
   t.mock.method(performance, 'now', () => startMs);
   await using to = await line(() => undefined);

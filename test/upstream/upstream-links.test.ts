@@ -95,7 +95,7 @@ test('a removed link gives its place in the quotas back when it is closed, once'
   assert.deepEqual(events, ['released']);
 });
 
-test('a link that gave up its key and permit stays open until its last request has ended', async () => {
+test('a link that gave up its key and permit stays open until its last request ends', async () => {
   const links = new UpstreamLinks<string, LinkUser>();
   const [link, next] = [await linkWith('a'), await linkWith('a')];
   let isCounted = true;
