@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { runCli } from '../support/cli.ts';
+import { listenLocally } from '../support/local-port.ts';
 
 const BOUNDED = { timeout: 120_000 };
 
@@ -54,6 +56,19 @@ test('a command without any config file says once that it is linkspan, and where
   const { code, stderr } = await run('validate');
   assert.equal(code, 1);
   assert.match(stderr, /^linkspan: no config file in .*; looked for linkspan\.yaml, .* Name one with --config/);
+});
+
+test('a URL with https of a port that speaks HTTP is told to be http', BOUNDED, async () => {
+  const server = createServer((_, response) => void response.end());
+  const port = await listenLocally(server);
+  try {
+    const env = { HOME: tmpdir(), LINKSPAN_OPERATOR_KEY: 'x' };
+    const { code, stderr } = await runCli(['status', '--url', `https://127.0.0.1:${port}`], tmpdir(), env, 30_000);
+    assert.equal(code, 4);
+    assert.match(stderr, /^linkspan: no gateway answers at https:.*does not speak HTTPS.*write --url http:/);
+  } finally {
+    server.close();
+  }
 });
 
 test('audit verify names a file that is missing, and asks for the key of the others', BOUNDED, async () => {

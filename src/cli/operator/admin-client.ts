@@ -66,6 +66,15 @@ export async function send(
   throw new CliError(isRefused ? EXIT.unauthorized : EXIT.failed, message);
 }
 
+/** By the code of a failure that no start of the gateway mends. */
+const WHAT_TO_DO: ReadonlyMap<string, string> = new Map([
+  ['ENOTFOUND', 'No host has this name; correct --url'],
+  [
+    'ERR_SSL_WRONG_VERSION_NUMBER',
+    "The port does not speak HTTPS, and an operator's port speaks HTTP; write --url http://…",
+  ],
+]);
+
 /** Returns the failure of a request that got no answer. */
 export function unreachable({ url, file }: RunningGateway, thrown: unknown): CliError {
   if (thrown instanceof Error && thrown.name === 'TimeoutError') {
@@ -74,11 +83,8 @@ export function unreachable({ url, file }: RunningGateway, thrown: unknown): Cli
   const where = file === undefined ? '' : ` (process ${file.pid}, started ${file.startedAt}, of ${file.configFile})`;
   const cause = thrown instanceof Error ? systemCode(thrown.cause) : undefined;
   const why = cause === undefined ? 'no connection' : cause;
-  return new CliError(
-    EXIT.unreachable,
-    `no gateway answers at ${url}${where}: ${why}. If it has ended, start it again`,
-    thrown,
-  );
+  const whatToDo = WHAT_TO_DO.get(why) ?? 'If it has ended, start it again';
+  return new CliError(EXIT.unreachable, `no gateway answers at ${url}${where}: ${why}. ${whatToDo}`, thrown);
 }
 
 async function textOf(response: Response, target: RunningGateway): Promise<string> {

@@ -86,7 +86,7 @@ function describedBy(text: string): Record<string, unknown> {
   try {
     file = readFileSync(text, 'utf8');
   } catch {
-    if (text.includes('/')) throw new CliError(EXIT.usage, `--as: there is no file ${text}`);
+    if (text.includes('/') || text.endsWith('.json')) throw new CliError(EXIT.usage, `--as: there is no file ${text}`);
     // Every other text is the name of a key.
     return { key: text };
   }

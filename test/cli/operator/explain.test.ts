@@ -100,6 +100,8 @@ test('a wrong description of a principal is a wrong command line or request', BO
   assert.equal((await on('explain', 'tool', 'local__pid', '--as', '{"a":')).code, 2);
   const missing = await on('explain', 'tool', 'local__pid', '--as', './missing.json');
   assert.deepEqual([missing.code, missing.stderr], [2, 'linkspan: --as: there is no file ./missing.json\n']);
+  const here = await on('explain', 'tool', 'local__pid', '--as', 'missing.json');
+  assert.deepEqual([here.code, here.stderr], [2, 'linkspan: --as: there is no file missing.json\n']);
   const key = await on('explain', 'tool', 'local__pid', '--as', 'nobody');
   assert.deepEqual([key.code, key.stderr], [1, 'linkspan: as: there is no API key "nobody"\n']);
   const wrong = await on('explain', 'tool', 'local__pid', '--as', '{"group":["x"]}');
