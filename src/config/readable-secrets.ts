@@ -3,19 +3,21 @@ import type { Data, Document } from './document/document.ts';
 import { isList, valueAt } from './document/expanded.ts';
 import { type Path, problemLine } from './document/problem.ts';
 
-/** Settings of the gateway that are secrets as a whole. */
-const SECRETS: ReadonlySet<string> = new Set(['clientSecret', 'wrappingKeys', 'chainKeys']);
+/** Settings that are secrets as a whole. */
+const SECRETS: ReadonlySet<string> = new Set(['clientSecret', 'privateKey', 'wrappingKeys', 'chainKeys']);
 const OTHERS_MAY_READ = 0o004;
 
 /**
- * Returns a warning for each secret of the gateway that is written in a config file which every user of the machine can read. A secret that
- * the file takes from elsewhere by `${…}` is not in it.
+ * Returns a warning for each secret of the gateway, and each `clientSecret` or `privateKey` of an upstream, that is written in a config file which every
+ * user of the machine can read. A secret that the file takes from elsewhere by `${…}` is not in it.
  *
  * @param mode that of the file.
  */
 export function readableSecrets(file: string, mode: number, document: Document): string[] {
   if (process.platform === 'win32') return [];
-  const paths = [...secretsIn(valueAt(document.data, ['gateway']), ['gateway'])];
+  const upstreams = valueAt(document.data, ['mcpServers']);
+  const auths = Object.keys(isRecord(upstreams) ? upstreams : {}).map((id): Path => ['mcpServers', id, 'auth']);
+  const paths = [['gateway'], ...auths].flatMap((path) => [...secretsIn(valueAt(document.data, path), path)]);
   if (paths.length === 0) return [];
   if ((mode & OTHERS_MAY_READ) === 0) return [];
   const octal = (mode & 0o777).toString(8).padStart(4, '0');
