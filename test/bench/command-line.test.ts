@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 for (const script of ['run', 'capacity', 'soak', 'instructions']) {
-  test(`bench/${script}.ts prints its usage for --help and for an unknown option`, () => {
+  test(`bench/${script}.ts prints its usage for --help and for a wrong option`, () => {
     const file = fileURLToPath(new URL(`../../bench/${script}.ts`, import.meta.url));
     const run = (option: string) => spawnSync(process.execPath, [file, option], { encoding: 'utf8' });
     const help = run('--help');

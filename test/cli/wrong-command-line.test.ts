@@ -52,7 +52,7 @@ test('a wrong command line prints an error with the usage, and exits with 2', BO
   }
 });
 
-test('a command without any config file says once that it is linkspan, and where it has looked', BOUNDED, async () => {
+test('a command without a config file says once who it is and where it looked', BOUNDED, async () => {
   const { code, stderr } = await run('validate');
   assert.equal(code, 1);
   assert.match(stderr, /^linkspan: no config file in .*; looked for linkspan\.yaml, .* Name one with --config/);

@@ -38,7 +38,7 @@ function exchanging(issuer: ExchangeIssuer, egress: Egress) {
   return { callers, requests };
 }
 
-test('a caller that is not known yet reads that it has to wait, and then goes on at once', async () => {
+test('a caller that is not known yet is told to wait, and then goes on at once', async () => {
   await using egress = new Egress();
   const callers = new Callers(() => undefined);
   const identity = new IdentityKeys();

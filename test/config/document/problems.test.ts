@@ -147,7 +147,7 @@ test('a variable in shell syntax is passed unchanged, with a warning', async () 
   );
 });
 
-test('two dollar signs in the file of another client are passed as one, with a warning', async () => {
+test('two dollar signs in the file of another client become one, with a warning', async () => {
   const entry = (value: string) => `{"mcpServers": {"a": {"command": "x", "env": {"P": ${JSON.stringify(value)}}}}}`;
   const warningsOf = async (text: string, name: string) => (await loadText(text, { name })).warnings;
   const [warning, ...others] = await warningsOf(entry('pa$$word'), '.mcp.json');
