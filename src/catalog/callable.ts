@@ -1,7 +1,7 @@
 import { hasFilter } from './names/glob.ts';
 import { quarantine, repairOf, type Quarantined, type Repaired } from './item.ts';
 import { shownText } from '../peer-text.ts';
-import { publishedName } from './names/name.ts';
+import { isHashed, publishedName } from './names/name.ts';
 import { nameItems, type NamedItems, type Source, type Target, textsOf } from './names/named-items.ts';
 import type { Offer } from './offer.ts';
 import type { View } from './view.ts';
@@ -28,7 +28,8 @@ export interface Callables {
 
 /**
  * Names every tool or prompt of a view. Only the upstream with a prefix may have names that begin with it. Of two items
- * with the same name, the first in config order, then in the upstream's order, keeps it; the other is quarantined.
+ * with the same name, the first in config order, then in the upstream's order, keeps it; the other is quarantined. A name with a hash
+ * stays with the upstream of the hash, and with none if two have it: an upstream may have searched it.
  * Names depend on the config and the offers only: an upstream that is down keeps its names through its last good offer.
  */
 export function nameCallables(
@@ -57,6 +58,8 @@ export function nameCallables(
     }
     parts.push(...nameItems(kind, view, upstream, offer, maxChars));
   }
+  const holders = hashHolders(parts);
+  for (const [name, holder] of holders) if (holder === undefined) hidden.add(name);
   for (const part of parts) {
     const { upstream, start, items } = part;
     const made = textsOf(part);
@@ -65,6 +68,11 @@ export function nameCallables(
       if (quarantineRecord !== undefined) quarantined.push(quarantineRecord);
       if (published === undefined) continue;
       const { name, target, source } = published;
+      if (holders.has(name) && holders.get(name) !== upstream.id) {
+        const why = `would be called "${shownText(name)}", the shortened name of an item of another upstream; give one of them another prefix`;
+        quarantined.push(quarantine(upstream.id, kind, reading.key, start + index, why));
+        continue;
+      }
       const publishedTarget = targets.get(name);
       if (publishedTarget !== undefined) {
         const why =
@@ -86,6 +94,19 @@ export function nameCallables(
   for (const name of ambiguous) apps.delete(name);
   for (const name of withheld) hidden.add(name);
   return { targets, sources, texts, digests, parts, hidden, withheld, apps, quarantined, repaired };
+}
+
+/** Returns the upstream of each name that ends in a hash; undefined if several upstreams have it. */
+function hashHolders(parts: readonly NamedItems[]): ReadonlyMap<string, string | undefined> {
+  const holders = new Map<string, string | undefined>();
+  for (const { upstream, items } of parts) {
+    for (const { reading, prefixedName, published } of items) {
+      if (published?.name !== prefixedName || !isHashed(upstream, reading.key, prefixedName)) continue;
+      const isFirst = !holders.has(prefixedName) || holders.get(prefixedName) === upstream.id;
+      holders.set(prefixedName, isFirst ? upstream.id : undefined);
+    }
+  }
+  return holders;
 }
 
 /** The size of a list of tools. */

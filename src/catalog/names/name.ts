@@ -34,6 +34,11 @@ function shorten(prefix: string, name: string, maxChars: number): string {
   return (start + name).slice(0, maxChars);
 }
 
+/** Returns whether the name of an upstream's item was cut or has replaced characters, so that it ends in a hash. */
+export function isHashed(upstream: ViewUpstream, name: string, published: string): boolean {
+  return upstream.prefix !== '' && published !== publishedPrefix(upstream) + name;
+}
+
 /**
  * Returns the name under which a tool or prompt of an upstream is published: its own name if the prefix is empty, else
  * prefix and name in `[A-Za-z_][A-Za-z0-9_-]*` with at most `maxChars` characters.

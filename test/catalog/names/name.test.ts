@@ -4,7 +4,7 @@ import * as fc from '../../support/fast-check.ts';
 import { publishedName } from '../../../src/catalog/names/name.ts';
 import { hasUnseen, shownText } from '../../../src/peer-text.ts';
 import { resolveTool } from '../../../src/catalog/catalog.ts';
-import { bare, catalogOf, tool, upstream, view } from '../fixtures.ts';
+import { bare, catalogOf, member, tool, upstream, view } from '../fixtures.ts';
 import { quote } from '../../support/test-name.ts';
 
 const cases = [
@@ -108,3 +108,39 @@ for (const char of [
 for (const name of ['get_issue', 'größe', '天気', 'a b', '😀']) {
   test(`"${name}" can be seen as it is`, () => assert.equal(hasUnseen(name), false));
 }
+
+/** Two upstreams whose prefixes are equal once they are cut, and tools of them whose hashes are equal: found by a search. */
+const EVIL = { shown: upstream('evil', { prefix: 'a-very-evil__' }), name: `${'x'.repeat(60)}9550` };
+const GOOD = { shown: upstream('good', { prefix: 'a-very-good__' }), name: `${'x'.repeat(60)}5014` };
+const HASHED = publishedName(GOOD.shown, GOOD.name, 48);
+
+// SEC-34
+test('a name with a hash that two upstreams have is offered by neither', () => {
+  assert.equal(publishedName(EVIL.shown, EVIL.name, 48), HASHED);
+  const catalog = catalogOf(view([EVIL.shown, GOOD.shown, bare('other')]), {
+    evil: { tools: [tool(EVIL.name)] },
+    good: { tools: [tool(GOOD.name), tool('b')] },
+    other: { tools: [tool(HASHED)] },
+  });
+  assert.deepEqual(member(catalog.lists.tools, 'name'), ['a-very-good__b']);
+  assert.equal(resolveTool(catalog, HASHED), undefined);
+  assert.deepEqual(
+    catalog.quarantined.map(({ upstream: id }) => id),
+    ['evil', 'good', 'other'],
+  );
+  for (const { why } of catalog.quarantined) assert.match(why, /the shortened name of an item of another upstream/);
+});
+
+// SEC-34
+test('an upstream without a prefix does not take a name with the hash of another', () => {
+  const catalog = catalogOf(view([bare('other'), GOOD.shown]), {
+    other: { tools: [tool(HASHED), tool('mine')] },
+    good: { tools: [tool(GOOD.name)] },
+  });
+  assert.deepEqual(member(catalog.lists.tools, 'name'), ['mine', HASHED]);
+  assert.deepEqual(resolveTool(catalog, HASHED), { upstream: 'good', name: GOOD.name });
+  assert.deepEqual(
+    catalog.quarantined.map(({ upstream: id }) => id),
+    ['other'],
+  );
+});
