@@ -7,6 +7,7 @@ import { type TestCore, testCore, toolCall } from '../support/core.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
 import { inputRequiredIn, modernRequest } from '../support/modern-client.ts';
 import { coreTaskUpstream } from '../support/task-upstreams.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const ADA = keyOf('ada');
@@ -86,6 +87,64 @@ test('out of hours nothing of a prompt is completed', TIMEOUT, async () => {
   await change(gateway, nowOrNot(false, ' && args.about == "a"'));
   assert.equal((await client.request('completion/complete', params)).answer.kind, 'error');
   assert.equal(memory.requests('completion/complete').length, 1);
+});
+
+// P-011
+test('a request about a task is judged again after it waited for a slot', TIMEOUT, async () => {
+  for (const era of ['legacy', 'modern'] as const) {
+    const { memory } = coreTaskUpstream();
+    await using gateway = await testCore({ up: { memory, concurrency: 1 } }, { access: ALL });
+    const capabilities = { extensions: { 'io.modelcontextprotocol/tasks': {} } };
+    const options = { principal: ADA, capabilities };
+    const client = await gateway.connect({ principal: ADA });
+    const ask = async (
+      method: string,
+      params: object,
+    ): Promise<{ readonly isError: boolean; readonly id: unknown }> => {
+      if (era === 'modern') {
+        const { result: got, error } = await modernRequest(gateway, method, params, options).reply;
+        return { isError: error !== undefined, id: got?.['taskId'] };
+      }
+      const { answer } = await client.request(method, params);
+      return answer.kind === 'error'
+        ? { isError: true, id: undefined }
+        : { isError: false, id: JSON.parse(answer.result).task?.taskId };
+    };
+    const call = { ...toolCall('up__job'), ...(era === 'legacy' ? { task: { ttl: 60_000 } } : {}) };
+    const { id: taskId } = await ask('tools/call', call);
+    assert.ok(typeof taskId === 'string');
+    const limiter = gateway.core.upstreams.get('up')?.limiter;
+    assert.equal(limiter?.acquire('another'), undefined);
+    const polls = memory.requests('tasks/get').length;
+    const waiting = ask('tasks/get', { taskId });
+    await waitUntil(() => limiter?.waitingCount === 1);
+    await change(gateway, only('either'));
+    limiter?.release('another');
+    assert.equal((await waiting).isError, true, era);
+    assert.equal(memory.requests('tasks/get').length, polls, era);
+  }
+});
+
+// P-011
+test('a subscription that a reload denies before its upstream answers is refused', TIMEOUT, async () => {
+  const held = Promise.withResolvers<void>();
+  const memory = memoryUpstream({
+    capabilities: { resources: { subscribe: true }, tools: {} },
+    lists: { resources: [{ uri: 'test://a', name: 'a' }], tools: [{ name: 'get', inputSchema: { type: 'object' } }] },
+    request: (peer, request) => {
+      const answer = () => peer.send(result(request, {}));
+      if (request.method === 'resources/subscribe') void held.promise.then(answer);
+      else answer();
+    },
+  });
+  await using gateway = await testCore({ up: { memory, rawUris: true } }, { access: ALL });
+  const client = await gateway.connect({ principal: ADA });
+  const asked = client.request('resources/subscribe', { uri: 'test://a' });
+  await memory.until(() => memory.requests('resources/subscribe')[0]);
+  await change(gateway, only('get'));
+  held.resolve();
+  assert.equal((await asked).answer.kind, 'error');
+  await memory.until(() => memory.requests('resources/unsubscribe')[0]);
 });
 
 // SEC-08

@@ -261,10 +261,17 @@ export class HolderLinks {
   /**
    * Subscribes a holder to a resource. Later updates reach the client under `publishedUri`.
    *
+   * @param judgeAgain throws if the client may not subscribe any more, after a wait.
    * @throws {GatewayError} `method-not-found` if the upstream has no subscriptions.
    */
-  async subscribe(holder: ConnectionHolder, publishedUri: string, to: Subscription): Promise<Answer> {
+  async subscribe(
+    holder: ConnectionHolder,
+    publishedUri: string,
+    to: Subscription,
+    judgeAgain?: () => void,
+  ): Promise<Answer> {
     const link = await this.open(holder, to.upstream);
+    judgeAgain?.();
     if (!canSubscribe(link)) {
       this.#upstreams.get(to.upstream)?.leave(link);
       const why =
@@ -278,6 +285,13 @@ export class HolderLinks {
     }
     const answer = await this.#subscriptions.add(link, holder, to.uri);
     if (answer.kind === 'error') return answer;
+    try {
+      judgeAgain?.();
+    } catch (thrown) {
+      // A reload ends the subscriptions that a holder has, and it did not have this one yet.
+      this.#subscriptions.remove(link, holder, to.uri).catch(() => undefined);
+      throw thrown;
+    }
     const subscription = { upstream: to.upstream, uri: detach(to.uri) };
     holder.subscriptions.set(detach(publishedUri), subscription);
     // The upstream was replaced before it answered.

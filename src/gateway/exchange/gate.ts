@@ -129,30 +129,41 @@ export class Gate {
     uri: string,
     found: UpstreamResource | GatewayError,
   ): UpstreamResource | GatewayError {
-    const rights = this.rightsOf(caller.principal, caller.view);
-    const to = found instanceof GatewayError ? findHidden(catalog, uri) : found;
-    if (rights === undefined || to === undefined) return found;
-    const item = { kind: 'resource', upstream: to.upstream, name: to.uri, hints: NO_HINTS } as const;
-    if (found instanceof GatewayError) {
+    if (!(found instanceof GatewayError))
+      return this.allowsSubscription(caller, asked, found) ? found : unknownResource(uri);
+    const isJudged = this.rightsOf(caller.principal, caller.view) !== undefined;
+    const to = isJudged ? findHidden(catalog, uri) : undefined;
+    if (to !== undefined) {
+      const item = { kind: 'resource', upstream: to.upstream, name: to.uri, hints: NO_HINTS } as const;
       const verdict = this.#judgeHidden(caller, asked, item);
       if (verdict !== undefined) this.report(verdict);
-      return found;
     }
-    return this.#isAllowed(caller, asked, item, rights.decideCall(item, undefined, new Date()))
-      ? found
-      : unknownResource(uri);
+    return found;
   }
 
-  /** Returns whether a client may use a task of a tool. Its call was judged with the arguments, which are not known any more. */
-  allowsTask(caller: Caller, asked: Asked, tool: Item): boolean {
+  /** Returns whether a client may subscribe to a resource. @param isAgain whether the request was allowed before it waited; then only a denial is reported. */
+  allowsSubscription(caller: Caller, asked: Asked, { upstream, uri }: UpstreamResource, isAgain = false): boolean {
     const rights = this.rightsOf(caller.principal, caller.view);
-    return rights === undefined || this.#isAllowed(caller, asked, tool, rights.decideAt(tool, new Date()));
+    if (rights === undefined) return true;
+    const item = { kind: 'resource', upstream, name: uri, hints: NO_HINTS } as const;
+    return this.#isAllowed(caller, asked, item, rights.decideCall(item, undefined, new Date()), isAgain);
   }
 
-  #isAllowed(caller: Caller, asked: Asked, item: Item, decision: Decision): boolean {
+  /**
+   * Returns whether a client may use a task of a tool. Its call was judged with the arguments, which are not known any more.
+   *
+   * @param isAgain as in {@link allowsSubscription}.
+   */
+  allowsTask(caller: Caller, asked: Asked, tool: Item, isAgain = false): boolean {
+    const rights = this.rightsOf(caller.principal, caller.view);
+    return rights === undefined || this.#isAllowed(caller, asked, tool, rights.decideAt(tool, new Date()), isAgain);
+  }
+
+  #isAllowed(caller: Caller, asked: Asked, item: Item, decision: Decision, isAgain: boolean): boolean {
     const verdict = verdictOf(caller, asked, item, decision);
-    this.report(verdict);
-    return verdict.effect === 'allow';
+    const isAllowed = verdict.effect === 'allow';
+    if (!isAllowed || !isAgain) this.report(verdict);
+    return isAllowed;
   }
 
   /** Returns the verdict about a request that names an item which its client cannot see; undefined if the policy does not hide it. */

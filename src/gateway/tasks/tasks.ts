@@ -23,7 +23,7 @@ import type { ResultTranslator, UpstreamResult } from '../forward/result-transla
 import type { Sender } from '../forward/sender.ts';
 import type { OpenedTask, TaskIds } from '../handles/task-ids.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
-import { originOf, type TaskSite } from './task-driver.ts';
+import { originOf } from './task-driver.ts';
 import { release } from './task-holds.ts';
 import type { UpgradedSite, UpgradedTasks } from './upgraded-tasks.ts';
 
@@ -44,6 +44,7 @@ export interface TasksParts {
 }
 
 interface RequestedTask extends UpgradedSite {
+  readonly address: OpenedTask;
   /** The id that the client uses. */
   readonly id: string;
   readonly viewed: ViewUpstream;
@@ -106,9 +107,11 @@ export class Tasks {
     if (audit !== undefined) await audit.begin(request, client.caller, address.upstream);
     const creator = this.creatorOf(holder, address);
     const link = links.findOpen(creator, upstream) ?? (await links.openFor(exchange, creator, upstream));
+    // The record, the owner and the link have taken time.
+    this.assertAllowed(client, request, address, true);
     upstream.beginCall(link);
     try {
-      const task = { upstream, link, task: address.task, holder: creator, id, viewed };
+      const task = { upstream, link, task: address.task, holder: creator, id, viewed, address };
       return await this.#conversations[client.dialect.era][link.era](exchange, task);
     } finally {
       upstream.endCall(link);
@@ -125,30 +128,35 @@ export class Tasks {
     return holder;
   }
 
-  /** @throws {GatewayError} `unknown-task` if the client may not use the tool of a task any more. */
-  assertAllowed(client: Client, asked: Asked, task: OpenedTask): void {
-    if (!this.#isAllowed(client, asked, task)) throw new GatewayError('unknown-task');
+  /**
+   * @param isAgain whether the request was allowed before it waited.
+   * @throws {GatewayError} `unknown-task` if the client may not use the tool of a task any more.
+   */
+  assertAllowed(client: Client, asked: Asked, task: OpenedTask, isAgain = false): void {
+    if (!this.#isAllowed(client, asked, task, isAgain)) throw new GatewayError('unknown-task');
   }
 
-  #isAllowed({ caller, catalog }: Client, asked: Asked, { upstream, tool }: OpenedTask): boolean {
+  #isAllowed({ caller, catalog }: Client, asked: Asked, { upstream, tool }: OpenedTask, isAgain = false): boolean {
     const { gate } = this.#parts;
     if (gate.isOpen) return true;
     if (tool === undefined) return catalog.view.upstreams.some(({ id }) => id === upstream);
     const hints = hintsOf(sourceByName(catalog, upstream, tool));
-    return gate.allowsTask(caller, asked, { kind: 'tool', upstream, name: tool, hints });
+    return gate.allowsTask(caller, asked, { kind: 'tool', upstream, name: tool, hints }, isAgain);
   }
 
-  async #upgraded(exchange: OpenExchange, { upstream, link, task, holder }: RequestedTask): Promise<Answer> {
+  async #upgraded(exchange: OpenExchange, requested: RequestedTask): Promise<Answer> {
     const { upgradedTasks } = this.#parts;
+    const { upstream, link, task, holder } = requested;
     // A running task keeps its site for up to an hour, and must not keep the text of this request with it.
     const site = { upstream, link, task, holder };
+    const judgeAgain = () => this.#judgeAgain(exchange, requested);
     switch (exchange.request.method) {
       case 'tasks/update':
-        return await upgradedTasks.update(exchange, site);
+        return await upgradedTasks.update(exchange, site, judgeAgain);
       case 'tasks/cancel':
-        return await upgradedTasks.cancel(exchange, site);
+        return await upgradedTasks.cancel(exchange, site, judgeAgain);
       default:
-        return await upgradedTasks.get(exchange, site);
+        return await upgradedTasks.get(exchange, site, judgeAgain);
     }
   }
 
@@ -197,15 +205,24 @@ export class Tasks {
     return withId(answer, task);
   }
 
-  async #send(exchange: OpenExchange, { upstream, link }: TaskSite, params: RawObject): Promise<Answer> {
+  #judgeAgain({ client, request }: OpenExchange, { address }: RequestedTask): void {
+    this.assertAllowed(client, request, address, true);
+  }
+
+  async #send(exchange: OpenExchange, requested: RequestedTask, params: RawObject): Promise<Answer> {
     const { sender } = this.#parts;
+    const { upstream, link } = requested;
     // The answer comes at the end of the task, so a slot would keep other calls waiting until then.
     if (exchange.request.method === 'tasks/result') {
       const { maxMs } = upstream.config.timeouts;
       return await sender.send(exchange, upstream, link, { params, silentMs: maxMs }).answer;
     }
-    await exchange.acquireSlot(upstream);
+    const queued = exchange.acquireSlot(upstream);
     try {
+      if (queued !== undefined) {
+        await queued;
+        this.#judgeAgain(exchange, requested);
+      }
       return await sender.send(exchange, upstream, link, { params }).answer;
     } finally {
       exchange.releaseSlot();

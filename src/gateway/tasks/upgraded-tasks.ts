@@ -76,12 +76,12 @@ export class UpgradedTasks {
   }
 
   /** Answers `tasks/get` with the translated state or the upstream's error, without a task id. */
-  async get(exchange: OpenExchange, site: UpgradedSite): Promise<Answer> {
+  async get(exchange: OpenExchange, site: UpgradedSite, judgeAgain: () => void): Promise<Answer> {
     const known = this.#find(site);
     const running = known ?? this.#add(exchange.client, site, this.#laterRounds());
     this.#onClientContact(running, site);
     const { failure } = running.exchange;
-    const answer = await this.#send(exchange, site, 'tasks/get');
+    const answer = await this.#send(exchange, site, 'tasks/get', judgeAgain);
     if (answer.kind === 'error') {
       // After any other error the task goes on, with its questions.
       if (known === undefined || isUnknownTask(answer.error)) this.end(site);
@@ -144,7 +144,7 @@ export class UpgradedTasks {
    *
    * @throws {GatewayError} `invalid-params` if a response is not a valid answer: its question stays open.
    */
-  async update(exchange: OpenExchange, site: UpgradedSite): Promise<Answer> {
+  async update(exchange: OpenExchange, site: UpgradedSite, judgeAgain: () => void): Promise<Answer> {
     const responses = exchange.request.params?.object('inputResponses');
     if (responses === undefined) {
       throw new GatewayError('invalid-params', { message: '"inputResponses" must be an object' });
@@ -156,15 +156,15 @@ export class UpgradedTasks {
       running.rounds.answer(responses);
       return this.#complete(RawObject.EMPTY);
     }
-    const answer = await this.#send(exchange, site, 'tasks/get');
+    const answer = await this.#send(exchange, site, 'tasks/get', judgeAgain);
     return answer.kind === 'error' ? answer : this.#complete(RawObject.EMPTY);
   }
 
   /** Answers `tasks/cancel`: an empty result if the upstream knows the task, even if it cannot be cancelled any more. */
-  async cancel(exchange: OpenExchange, site: UpgradedSite): Promise<Answer> {
-    const answer = await this.#send(exchange, site, 'tasks/cancel');
+  async cancel(exchange: OpenExchange, site: UpgradedSite, judgeAgain: () => void): Promise<Answer> {
+    const answer = await this.#send(exchange, site, 'tasks/cancel', judgeAgain);
     if (answer.kind === 'error') {
-      const state = await this.#send(exchange, site, 'tasks/get');
+      const state = await this.#send(exchange, site, 'tasks/get', judgeAgain);
       if (state.kind === 'error') return state;
     } else {
       this.end(site);
@@ -196,9 +196,19 @@ export class UpgradedTasks {
     return running.result;
   }
 
-  async #send(exchange: OpenExchange, { upstream, link, task }: UpgradedSite, method: string): Promise<Answer> {
-    await exchange.acquireSlot(upstream);
+  /** @param judgeAgain throws if the client may not use the task any more, after a wait. */
+  async #send(
+    exchange: OpenExchange,
+    { upstream, link, task }: UpgradedSite,
+    method: string,
+    judgeAgain: () => void,
+  ): Promise<Answer> {
+    const queued = exchange.acquireSlot(upstream);
     try {
+      if (queued !== undefined) {
+        await queued;
+        judgeAgain();
+      }
       const params = RawObject.of({ taskId: task });
       return await this.#parts.sender.send(exchange, upstream, link, { method, params }).answer;
     } finally {
