@@ -230,7 +230,8 @@ export class TerminalLog {
       )
       // The text of the error ends with the message and the advice for the client.
       .filter(([key, value]) => !OF_ERROR.has(key) || error?.message.includes(String(value)) !== true)
-      .map(([key, value]) => (key === 'reason' ? String(value) : `${key} ${String(value)}`));
+      // The lines of a reason are problems of their own, such as those of a config file.
+      .map(([key, value]) => (key === 'reason' ? String(value).replaceAll('\n', '; ') : `${key} ${String(value)}`));
     const times = this.#times(message, fields, error?.message);
     if (times === undefined) return;
     const parts = [...(error === undefined ? [] : [error.message]), ...shown];

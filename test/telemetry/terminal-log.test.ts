@@ -152,6 +152,14 @@ test('processes and memory are one line, with the setting that would share them'
   );
 });
 
+// N-10
+test('a reason of several lines keeps them apart on its one line', () => {
+  const reason = 'a.yaml:1:2: no map\na.yaml:3:4: no text';
+  const text = shown(80, (log) => log.error({ cause: 'file', reason }, 'config rejected; the running one stays'));
+  const line = '! config rejected; the running one stays: cause file, a.yaml:1:2: no map; a.yaml:3:4: no text\n';
+  assert.equal(text, line);
+});
+
 test('the message of an error is in its line once', () => {
   const err = new GatewayError('upstream-unavailable', { message: 'it is starting' });
   const text = shown(80, (log) => log.info({ err, code: err.code, ...err.detail }, 'request not answered'));
