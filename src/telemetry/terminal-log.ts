@@ -200,13 +200,17 @@ export class TerminalLog {
 
   #processes({ processes, memoryBytes, byUpstream }: Fields): void {
     const { paint } = this.#terminal;
+    /** The upstreams that each advice is for. */
+    const advised = new Map<string, string[]>();
     const upstreams = Object.entries(Object(byUpstream)).map(([id, one]) => {
       const { processes: count, memoryBytes: bytes, memoryNote, advice }: Fields = Object(one);
       const memory = typeof bytes === 'number' ? megabytes(bytes) : `memory ${textOf(memoryNote)}`;
-      return `${id} ${textOf(count)} (${memory}${typeof advice === 'string' ? `; ${advice}` : ''})`;
+      if (typeof advice === 'string') advised.set(advice, [...(advised.get(advice) ?? []), id]);
+      return `${id} ${textOf(count)} (${memory})`;
     });
-    const all = `${textOf(processes)} in all, ${megabytes(Number(memoryBytes))}`;
-    this.#show(`  ${paint('dim', '·')} ${plain(`${'processes'.padEnd(16)} ${all}: ${upstreams.join(', ')}`)}`);
+    const all = `${textOf(processes)} in all, ${megabytes(Number(memoryBytes))}: ${upstreams.join(', ')}`;
+    const advice = [...advised].map(([text, ids]) => `; ${ids.join(', ')}: ${text}`).join('');
+    this.#show(`  ${paint('dim', '·')} ${plain(`${'processes'.padEnd(16)} ${all}${advice}`)}`);
   }
 
   #request(kind: string, fields: Fields): void {

@@ -141,14 +141,15 @@ test('processes and memory are one line, with the setting that would share them'
   const text = shown(80, (log) => {
     const byUpstream = {
       thinking: { processes: 2, memoryBytes: 120_400_000, memoryNote: 'PSS', advice: 'isolation: shared takes one' },
+      files: { processes: 2, memoryBytes: 80_000_000, memoryNote: 'PSS', advice: 'isolation: shared takes one' },
       git: { processes: 1, memoryNote: 'unknown: the system does not let us read it' },
     };
-    log.info({ processes: 3, memoryBytes: 120_400_000, byUpstream }, 'processes of upstreams');
+    log.info({ processes: 5, memoryBytes: 200_400_000, byUpstream }, 'processes of upstreams');
   });
   assert.equal(
     text,
-    '  · processes        3 in all, 120 MB: thinking 2 (120 MB; isolation: shared takes one), ' +
-      'git 1 (memory unknown: the system does not let us read it)\n',
+    '  · processes        5 in all, 200 MB: thinking 2 (120 MB), files 2 (80 MB), ' +
+      'git 1 (memory unknown: the system does not let us read it); thinking, files: isolation: shared takes one\n',
   );
 });
 
