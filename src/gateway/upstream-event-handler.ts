@@ -1,3 +1,5 @@
+import { keyOf } from '../catalog/item.ts';
+import { isIncluded } from '../catalog/names/glob.ts';
 import type { Offer, OfferKey } from '../catalog/offer.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
 import { ERAS } from '../protocol/revisions.ts';
@@ -113,13 +115,17 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
 
   #logLists(upstream: string, { era }: OfferKey, offer: Offer): void {
     const { tools, prompts, resources, templates } = offer;
+    const { log, upstreams } = this.#parts;
+    const filter = upstreams.get(upstream)?.config;
     const counts = {
       tools: tools.length,
+      offeredTools:
+        filter === undefined ? tools.length : tools.filter((tool) => isIncluded(filter, keyOf('tool', tool))).length,
       prompts: prompts.length,
       resources: resources.length,
       templates: templates.length,
     };
-    this.#parts.log.info({ upstream, era, ...counts }, 'upstream lists');
+    log.info({ upstream, era, ...counts }, 'upstream lists');
   }
 
   /** Stops announcing changes of lists. */

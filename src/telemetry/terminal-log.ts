@@ -60,7 +60,7 @@ export class TerminalLog {
   readonly #waiting = new Map<string, NodeJS.Timeout>();
   /** The upstreams that serve. */
   readonly #ready = new Set<string>();
-  /** The number of tools of each upstream, in its latest lists. */
+  /** The number of tools that each upstream offers, by its latest lists. */
   readonly #tools = new Map<string, number>();
   /** The latest state of each upstream, and how often it occurred in a row. */
   readonly #counts = new Map<string, { text: string; count: number }>();
@@ -146,7 +146,7 @@ export class TerminalLog {
   }
 
   /** Shows how many tools an upstream has, once it serves, and when the number changes. */
-  #lists({ upstream, tools }: Fields): void {
+  #lists({ upstream, tools: listed, offeredTools: tools = listed }: Fields): void {
     if (typeof upstream !== 'string' || typeof tools !== 'number' || this.#tools.get(upstream) === tools) return;
     this.#tools.set(upstream, tools);
     if (!this.#ready.has(upstream)) return;

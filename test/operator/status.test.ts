@@ -22,6 +22,9 @@ test('/status counts what is offered, and names what is filtered and quarantined
     const [status] = upstreams;
     assert.equal(status.tools, tools.length);
     assert.equal(status.filteredTools, 1);
+    const line = await gateway.waitForLog((one) => (one.includes('"upstream lists"') ? one : undefined));
+    const logged = JSON.parse(line);
+    assert.equal(logged.offeredTools, logged.tools - 1, 'the log knows the filter too');
     const left: string[] = status.eras.legacy.listProblems.filter((one: string) => one.includes('item left out'));
     assert.ok(
       left.some((one) => one.startsWith('tool "twin": item left out: ')),

@@ -97,6 +97,16 @@ test('another number of tools overwrites the line of the upstream', () => {
 });
 
 // N-10
+test('the tools of an upstream are those that its filters leave', () => {
+  const text = shown(80, (log) => {
+    const child = log.child({ upstream: 'web' });
+    child.info({ tools: 9, offeredTools: 4 }, 'upstream lists');
+    child.info({ phase: 'ready' }, 'upstream state');
+  });
+  assert.equal(text, '  ✓ web              ready, 4 tools\n');
+});
+
+// N-10
 test('an upstream without lists is shown as ready after a moment', (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   let text = '';
