@@ -50,6 +50,7 @@ export class Rights implements Subject {
   readonly identity: Subject['identity'];
   readonly #rules: readonly Rule[];
   readonly #byUpstream = new Map<string, readonly Rule[]>();
+  #content: string | undefined;
   /** Results of {@link mayShow}. */
   readonly #shown = new Map<string, boolean>();
 
@@ -59,6 +60,15 @@ export class Rights implements Subject {
     this.endpoint = endpoint;
     this.identity = identity;
     this.#rules = rules;
+  }
+
+  /** Equal for rights that allow the same, also by another policy. A change of places and names in the config changes nothing. */
+  get content(): string {
+    if (this.#content !== undefined) return this.#content;
+    const readsIdentity = this.#rules.some(({ when }) => when?.readsIdentity);
+    const rules = this.#rules.map(({ effect, config: { name: _name, place: _place, ...rule } }) => [effect, rule]);
+    this.#content = JSON.stringify([readsIdentity ? this.identity : null, rules]);
+    return this.#content;
   }
 
   /** Returns the rules that apply to an upstream. @param upstream the id of an upstream of the config, so that the map is bounded. */

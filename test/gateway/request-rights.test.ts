@@ -186,6 +186,31 @@ async function listen(gateway: TestCore, principal: typeof WIDE) {
   return stream;
 }
 
+// P-011
+test('a reload ends the stream whose rights change, and leaves the others', TIMEOUT, async () => {
+  await using at = await place();
+  const { gateway } = at;
+  const [wide, narrow] = [await listen(gateway, WIDE), await listen(gateway, NARROW)];
+  // The same roles, of which one loses the resource. The other one has another place and name only.
+  const { resources: _, ...eng } = ROLES.eng;
+  const moved = accessOf(
+    { common: ROLES.all, eng },
+    [
+      { roles: ['common'], anyone: true },
+      { roles: ['eng'], groups: ['eng'] },
+    ],
+    CLAIMS,
+  );
+  await changeAccess(gateway, moved);
+  await wide.reply;
+  assert.equal(narrow.isEnded, false);
+  const again = await listen(gateway, WIDE);
+  const acknowledged = again.messages.find((one) => 'method' in one && one.method === SUBSCRIBED);
+  assert.ok(!JSON.stringify(acknowledged).includes('resourceSubscriptions'), 'the client sees what it has lost');
+  for (const stream of [narrow, again]) stream.call.close();
+  await Promise.all([narrow.reply, again.reply]);
+});
+
 // SEC-08
 test('a reload ends subscription streams that have other rights than their group', TIMEOUT, async () => {
   const everyone = accessOf(ROLES, [{ roles: ['all', 'eng'], anyone: true }], CLAIMS);

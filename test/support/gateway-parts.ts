@@ -226,6 +226,7 @@ export class GatewayParts implements AsyncDisposable {
     const stream = new TestStream();
     const tasks: string[] = [];
     group.subscribers.add({
+      hasOtherRights: false,
       caller,
       isSubscribedTo: () => true,
       announce: (method, params) => void stream.send(notificationText(method, params)),

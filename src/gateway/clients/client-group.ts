@@ -16,6 +16,8 @@ import { ConnectionHolder, type Link } from '../exchange/connection-holder.ts';
 export interface Subscriber {
   /** The sender of the request that opened the stream. */
   readonly caller: Caller;
+  /** True if the access policy gives its caller other rights than when the stream was opened. */
+  readonly hasOtherRights: boolean;
   /** Returns whether the stream gets updates of the resource with this published URI. */
   isSubscribedTo(uri: string): boolean;
   announce(method: string, params: RawObject | undefined): void;
@@ -346,7 +348,7 @@ export class ClientGroups {
 
   /**
    * Finds the group of each caller again, since its rights may have changed: a group serves callers with the rights that its own caller has now.
-   * Ends the streams of callers that have other rights now, which open another one in the group of these rights.
+   * Ends the streams whose callers have other rights than before, or than the group: they open another one in the group of these rights.
    */
   onPolicyChange(): void {
     this.#policies++;
@@ -362,7 +364,7 @@ export class ClientGroups {
       group.counterName = this.#counterNameOf(group.caller);
       const rights = this.#parts.rightsKeyOf(group.caller);
       for (const subscriber of group.subscribers) {
-        if (this.#parts.rightsKeyOf(subscriber.caller) !== rights) subscriber.close();
+        if (subscriber.hasOtherRights || this.#parts.rightsKeyOf(subscriber.caller) !== rights) subscriber.close();
       }
     }
   }

@@ -51,6 +51,8 @@ const LISTEN = { method: 'subscriptions/listen' };
 export class SubscriptionStream implements Subscriber {
   readonly caller: Caller;
   readonly #parts: SubscriptionStreamParts;
+  /** The rights of the caller when the stream was opened. */
+  readonly #rights: string;
   /** The published URIs of the resources, by the URIs of the client, which may leave out the prefix. */
   readonly #uris = new KeptMap<KeptText>();
   readonly #bounds: StreamBounds;
@@ -63,6 +65,7 @@ export class SubscriptionStream implements Subscriber {
   constructor(parts: SubscriptionStreamParts, bounds: StreamBounds) {
     this.caller = parts.caller;
     this.#parts = parts;
+    this.#rights = this.#rightsNow();
     this.#bounds = bounds;
   }
 
@@ -149,6 +152,14 @@ export class SubscriptionStream implements Subscriber {
     for (const other of group.subscribers) if (other.isSubscribedTo(uri)) return;
     // If the upstream is down, the subscription is lost anyway.
     if (to !== undefined) links.unsubscribe(group, uri, to).catch(() => undefined);
+  }
+
+  #rightsNow(): string {
+    return this.#parts.gate.rightsOf(this.caller.principal, this.caller.view)?.content ?? '';
+  }
+
+  get hasOtherRights(): boolean {
+    return this.#rightsNow() !== this.#rights;
   }
 
   isSubscribedTo(uri: string): boolean {
