@@ -24,7 +24,7 @@ import { createClients } from './core/clients.ts';
 import { createConnections } from './core/connections.ts';
 import type { CommonParts, CoreParts } from './core/core-parts.ts';
 import { registerScrapes } from './core/scrapes.ts';
-import { verdictReporter } from './core/verdict-reporter.ts';
+import { failureReporter, verdictReporter } from './core/verdict-reporter.ts';
 import { createUpstreamMessages } from './core/upstream-messages.ts';
 import type { UpstreamTransports } from './transports.ts';
 import { UpstreamChanges } from './reload/upstream-changes.ts';
@@ -126,14 +126,15 @@ function createCore(parts: CoreParts): Core {
   updateViews(views, config);
   const onLimit: CommonParts['onLimit'] = (limit) => metrics.countLimit(limit);
   const shares = new PrincipalShares({ config, onRefused: (pool) => metrics.countShareRefusal(pool), onLimit });
-  const observers = [verdictReporter(metrics, log), ...(audit === undefined ? [] : [audit.onVerdict])];
+  const onRuleFailed = failureReporter(metrics, log);
+  const observers = [verdictReporter(metrics, log, onRuleFailed), ...(audit === undefined ? [] : [audit.onVerdict])];
   const common: CommonParts = {
     ...parts,
     settings: () => current,
     views,
     upstreams: new UpstreamSet(),
     shares,
-    gate: new Gate(config.access, observers, shares),
+    gate: new Gate(config.access, observers, shares, onRuleFailed),
     serverInfo: RawObject.of({ name: 'linkspan', title: 'Linkspan', version: VERSION }),
     onLimit,
   };

@@ -3,7 +3,7 @@ import type { AccessConfig, ClaimConfig, GrantConfig, RoleConfig, RuleConfig } f
 import { claimsOf, groupsOf, identityOf } from './identity.ts';
 import type { Rule } from './decide.ts';
 import type { Principal } from './principal.ts';
-import { Rights } from './rights.ts';
+import { type FailureObserver, Rights } from './rights.ts';
 import { isSelected } from './principal-selector.ts';
 import { canonicalGlob } from './uri-form.ts';
 import { whenCompiler } from './when.ts';
@@ -33,6 +33,7 @@ export function whenProblems(claims: readonly ClaimConfig[], roles: readonly Rol
 /** The compiled access policy: which rules apply to a principal at an endpoint. Immutable. */
 export class Policy {
   readonly #config: AccessConfig;
+  readonly #onFailed: FailureObserver | undefined;
   readonly #roles: ReadonlyMap<string, Role>;
   /** True if a role has a weight. */
   readonly hasWeights: boolean;
@@ -42,8 +43,12 @@ export class Policy {
   /** Rights by key: principals with the same rules share one. */
   readonly #shared = new Map<string, Rights>();
 
-  /** @throws {TypeError} if a condition cannot be compiled, which the config has checked. */
-  constructor(config: AccessConfig) {
+  /**
+   * @param onFailed gets the rules that fail in lists, once for all principals with the same rights.
+   * @throws {TypeError} if a condition cannot be compiled, which the config has checked.
+   */
+  constructor(config: AccessConfig, onFailed?: FailureObserver) {
+    this.#onFailed = onFailed;
     this.#config = config;
     this.hasWeights = config.roles.some(({ weight = 1 }) => weight !== 1);
     const compile = whenCompiler(config.claims);
@@ -116,7 +121,7 @@ export class Policy {
     const sharedKey = `${endpoint} ${key}`;
     let rights = this.#shared.get(sharedKey);
     if (rights === undefined) {
-      rights = new Rights(key, endpoint, identity, rules);
+      rights = new Rights(key, endpoint, identity, rules, this.#onFailed);
       if (this.#shared.size >= LIMITS.sharedRights) this.#shared.clear();
       this.#shared.set(sharedKey, rights);
     }

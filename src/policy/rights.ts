@@ -9,7 +9,8 @@ import {
   type Subject,
 } from './decide.ts';
 import { type ReadArguments, readArguments } from './arguments.ts';
-import { TRUE } from './outcomes.ts';
+import type { RuleConfig } from './access-config.ts';
+import { FAILS, TRUE } from './outcomes.ts';
 
 /** The rights of a principal to one item, found once for all calls of it. */
 export class ItemRights {
@@ -40,6 +41,9 @@ export class ItemRights {
   }
 }
 
+/** Receives rules whose conditions fail before a call, so that they hide items from lists. */
+export type FailureObserver = (failed: readonly RuleConfig[]) => void;
+
 const NO_ARGUMENTS: ReadArguments = { args: {}, size: { values: 0, chars: 0 } };
 
 /** The rules that apply to a principal at an endpoint. */
@@ -50,12 +54,25 @@ export class Rights implements Subject {
   readonly identity: Subject['identity'];
   readonly #rules: readonly Rule[];
   readonly #byUpstream = new Map<string, readonly Rule[]>();
+  /** The rules that were reported as failing in lists. */
+  readonly #failed = new Set<RuleConfig>();
+  readonly #onFailed: FailureObserver | undefined;
   #content: string | undefined;
   /** Results of {@link mayShow}. */
   readonly #shown = new Map<string, boolean>();
 
-  /** @param rules deny rules first. */
-  constructor(key: string, endpoint: string, identity: Subject['identity'], rules: readonly Rule[]) {
+  /**
+   * @param rules deny rules first.
+   * @param onFailed gets each rule that fails in lists once.
+   */
+  constructor(
+    key: string,
+    endpoint: string,
+    identity: Subject['identity'],
+    rules: readonly Rule[],
+    onFailed?: FailureObserver,
+  ) {
+    this.#onFailed = onFailed;
     this.key = key;
     this.endpoint = endpoint;
     this.identity = identity;
@@ -91,6 +108,20 @@ export class Rights implements Subject {
     return decide(itemRules(this, item, this.#rulesFor(item.upstream)), undefined, trace);
   }
 
+  /** Returns whether an item is listed: unless it is denied whatever the call. */
+  lists(item: Item): boolean {
+    const { effect, failed } = this.decide(item);
+    this.#reportFailed(failed);
+    return effect !== 'deny';
+  }
+
+  /** A list is made for many items and many times, and a rule fails in it for the same reason. */
+  #reportFailed(failed: readonly RuleConfig[]): void {
+    const fresh = failed.filter((rule) => !this.#failed.has(rule));
+    for (const rule of fresh) this.#failed.add(rule);
+    if (fresh.length > 0) this.#onFailed?.(fresh);
+  }
+
   /** Decides about a call; see {@link ItemRights.decideCall}. */
   decideCall(item: Item, argumentsText: string | undefined, now: Date, trace?: Reason[]): Decision {
     return this.to(item).decideCall(argumentsText, now, trace);
@@ -111,14 +142,15 @@ export class Rights implements Subject {
   #mayShow(upstream: string): boolean {
     const rules = this.#rulesFor(upstream);
     if (rules.some((rule) => rule.effect === 'deny' && isTotal(rule))) return false;
-    return rules.some(({ effect, when }) => effect === 'allow' && !this.#isNever(when, upstream));
+    return rules.some((rule) => rule.effect === 'allow' && !this.#isNever(rule, upstream));
   }
 
-  #isNever(when: Rule['when'], upstream: string): boolean {
+  #isNever({ when, config }: Rule, upstream: string): boolean {
     // Items differ in `tool`, so a condition that reads it may hold for one that is not known yet.
     if (when === undefined || when.readsTool) return false;
     const { endpoint, identity } = this;
     const outcomes = when.outcomes({ ...identity, endpoint, upstream, tool: {} });
+    if (outcomes === FAILS) this.#reportFailed([config]);
     return (outcomes & TRUE) === 0;
   }
 

@@ -408,6 +408,27 @@ test('a denied request is counted by its upstream', TIMEOUT, async () => {
   assert.match(text, /linkspan_access_rule_failures_total\{rule="writer"\} 1/);
 });
 
+// P-004 P-008
+test('a condition that fails in a list is counted once for each set of rights', TIMEOUT, async () => {
+  const claims = { claims: [{ name: 'dept', path: 'dept', type: 'string' } as const] };
+  const access = accessOf(
+    {
+      all: { upstreams: ['repo'], deny: [{ tools: ['write'], when: 'claims.dept != "eng"' }] },
+      hr: { upstreams: ['payroll'], when: 'claims.dept == "hr"' },
+    },
+    [{ roles: ['all', 'hr'], anyone: true }],
+    claims,
+  );
+  await using place = await company(access);
+  const ada = await legacy(place.gateway, ADA);
+  for (let times = 0; times < 3; times++) {
+    assert.ok(!(await ada.names('tools/list', 'tools')).includes('repo__write'));
+  }
+  const text = await place.gateway.metrics.text();
+  assert.match(text, /linkspan_access_rule_failures_total\{rule="all deny 1"\} 1/);
+  assert.match(text, /linkspan_access_rule_failures_total\{rule="hr"\} 1/);
+});
+
 // SEC-07
 test('unlisted names reach no upstream without a prefix if something of it is denied', TIMEOUT, async () => {
   const access = accessOf({ most: { upstreams: ['repo'], deny: [{ tools: ['delete'] }] }, all: ROLES.all }, [

@@ -1,12 +1,13 @@
 import type { Logger } from 'pino';
 import type { VerdictObserver } from '../../gateway/exchange/gate.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
+import type { FailureObserver } from '../../policy/rights.ts';
 import { RepeatedEvents } from '../../telemetry/repeated-events.ts';
 
-/** Returns the observer that counts and logs denied requests and failed conditions. */
-export function verdictReporter(metrics: Metrics, log: Logger): VerdictObserver {
+/** Returns the observer that counts and logs failed conditions. */
+export function failureReporter(metrics: Metrics, log: Logger): FailureObserver {
   const failures = new RepeatedEvents();
-  return ({ principal, endpoint, method, item, effect, rule, why, failed }) => {
+  return (failed) => {
     for (const { name, place } of failed) {
       metrics.countRuleFailure(name);
       // The reason is not logged: it may quote arguments.
@@ -14,6 +15,13 @@ export function verdictReporter(metrics: Metrics, log: Logger): VerdictObserver 
       if (before === undefined) continue;
       log.warn({ rule: name, place: `${place.file}:${place.line}`, before }, 'the condition of an access rule failed');
     }
+  };
+}
+
+/** Returns the observer that counts and logs denied requests and failed conditions. */
+export function verdictReporter(metrics: Metrics, log: Logger, onFailed: FailureObserver): VerdictObserver {
+  return ({ principal, endpoint, method, item, effect, rule, why, failed }) => {
+    onFailed(failed);
     if (effect === 'allow') return;
     metrics.countDenial(item.upstream);
     log.debug(

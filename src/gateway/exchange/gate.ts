@@ -6,7 +6,7 @@ import { hasOddSpelling } from '../../policy/arguments.ts';
 import { type Decision, type Item, NO_HINTS } from '../../policy/decide.ts';
 import { Policy } from '../../policy/policy.ts';
 import { isOperator, type Principal } from '../../policy/principal.ts';
-import type { ItemRights, Rights } from '../../policy/rights.ts';
+import type { FailureObserver, ItemRights, Rights } from '../../policy/rights.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';
 import type { Caller } from './caller.ts';
 import type { PrincipalShares } from './principal-shares.ts';
@@ -47,6 +47,7 @@ interface UpstreamResource {
 export class Gate {
   readonly #observers: readonly VerdictObserver[];
   readonly #shares: Pick<PrincipalShares, 'setWeight'> | undefined;
+  readonly #onFailed: FailureObserver | undefined;
   /** Time of the last change of the policy. Monotonic ms. */
   changedMs = -Infinity;
   #config: AccessConfig | undefined;
@@ -54,12 +55,18 @@ export class Gate {
   /** Rights to listed tools. They depend on the listed tool alone, so that a call costs a lookup and the conditions about its tool. */
   #tools = new WeakMap<Rights, WeakMap<Source, ItemRights>>();
 
-  /** @param config undefined allows everything. @param shares gets the weights of principals. */
+  /**
+   * @param config undefined allows everything.
+   * @param shares gets the weights of principals.
+   * @param onFailed gets the rules whose conditions fail in lists, which have no verdicts.
+   */
   constructor(
     config: AccessConfig | undefined,
     observers: readonly VerdictObserver[],
     shares?: Pick<PrincipalShares, 'setWeight'>,
+    onFailed?: FailureObserver,
   ) {
+    this.#onFailed = onFailed;
     this.#observers = observers;
     this.#shares = shares;
     this.setConfig(config);
@@ -71,7 +78,7 @@ export class Gate {
     if (JSON.stringify(config) === JSON.stringify(this.#config)) return;
     this.changedMs = performance.now();
     this.#config = config;
-    this.#policy = config === undefined ? undefined : new Policy(config);
+    this.#policy = config === undefined ? undefined : new Policy(config, this.#onFailed);
     this.#tools = new WeakMap();
   }
 

@@ -14,7 +14,7 @@ export function restrictionOf(rights: Rights): Restriction {
 }
 
 function make(rights: Rights): Restriction {
-  const isAllowed = (item: Item) => rights.decide(item).effect !== 'deny';
+  const isAllowed = (item: Item) => rights.lists(item);
   return {
     shows: (upstream) => rights.mayShow(upstream),
     isWhole: (upstream) => rights.isWhole(upstream),
