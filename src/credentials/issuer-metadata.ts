@@ -5,6 +5,8 @@ import type { UrlSource } from '../egress/guarded-connector.ts';
 
 /** The time that metadata are used without asking again. */
 const FRESH_MS = 3_600_000;
+/** Known metadata that cannot be read again are used meanwhile, and read after this time. */
+const RETRY_MS = 30_000;
 
 /** A token endpoint. */
 export interface TokenEndpoint {
@@ -37,6 +39,8 @@ export class IssuerMetadata {
   readonly #egress: Egress;
   #found: TokenEndpoint | undefined;
   #untilMs = 0;
+  /** The running read, which all that need the metadata share. */
+  #reading: Promise<TokenEndpoint> | undefined;
 
   constructor(issuer: string, egress: Egress) {
     this.#issuer = issuer;
@@ -46,17 +50,34 @@ export class IssuerMetadata {
   /** @throws {EgressError} if the metadata do not name a usable token endpoint. */
   async tokenEndpoint(nowMs = performance.now()): Promise<TokenEndpoint> {
     if (this.#found !== undefined && nowMs < this.#untilMs) return this.#found;
-    this.#found = await this.#read();
-    this.#untilMs = nowMs + FRESH_MS;
+    this.#reading ??= this.#readAgain(nowMs).finally(() => {
+      this.#reading = undefined;
+    });
+    return await this.#reading;
+  }
+
+  async #readAgain(nowMs: number): Promise<TokenEndpoint> {
+    try {
+      this.#found = await this.#read();
+      this.#untilMs = nowMs + FRESH_MS;
+    } catch (thrown) {
+      // A token endpoint seldom moves, and the token request finds out.
+      if (this.#found === undefined) throw thrown;
+      this.#untilMs = nowMs + RETRY_MS;
+    }
     return this.#found;
   }
 
   async #read(): Promise<TokenEndpoint> {
     const issuer = this.#issuer;
     let fault: EgressError | undefined;
+    const statuses = new Set<number>();
     for (const url of metadataUrls(issuer)) {
       const response = await this.#egress.fetch(url, 'configured', { headers: { accept: 'application/json' } });
-      if (response.status !== 200) continue;
+      if (response.status !== 200) {
+        statuses.add(response.status);
+        continue;
+      }
       try {
         return endpointIn(await readMetadata(response, url), issuer, url);
       } catch (thrown) {
@@ -65,7 +86,7 @@ export class IssuerMetadata {
         fault ??= thrown;
       }
     }
-    throw fault ?? new EgressError(`${issuer} has no metadata; configure tokenUrl`);
+    throw fault ?? new EgressError(`${issuer} has no metadata (HTTP ${[...statuses].join(', ')}); configure tokenUrl`);
   }
 }
 

@@ -59,5 +59,34 @@ test('without usable metadata the first fault is reported', async () => {
     /oauth-authorization-server cannot be read/,
   );
   assert.match(await endpointAt(() => ({ [OPENID]: OTHER })), /those of another issuer/);
-  assert.match(await endpointAt(() => ({})), /has no metadata; configure tokenUrl/);
+  assert.match(await endpointAt(() => ({})), /has no metadata \(HTTP 404\); configure tokenUrl/);
+});
+
+// O-040 O-045
+test('metadata are read once for all, and stay in use while they cannot be read', async () => {
+  let asked = 0;
+  let status = 200;
+  const server = createServer((_request, response) => {
+    asked++;
+    response.writeHead(status).end(JSON.stringify({ issuer, token_endpoint: `${issuer}/token` }));
+  });
+  const issuer = `http://127.0.0.1:${await listenLocally(server)}`;
+  await using egress = new Egress();
+  try {
+    const metadata = new IssuerMetadata(issuer, egress);
+    await Promise.all([metadata.tokenEndpoint(0), metadata.tokenEndpoint(0)]);
+    assert.equal(asked, 1);
+    status = 503;
+    assert.equal((await metadata.tokenEndpoint(3_600_000)).url, `${issuer}/token`);
+    assert.equal(asked, 3, 'both URLs');
+    await metadata.tokenEndpoint(3_629_999);
+    assert.equal(asked, 3);
+    await metadata.tokenEndpoint(3_630_000);
+    assert.equal(asked, 5);
+    const unread = await new IssuerMetadata(issuer, egress).tokenEndpoint().catch((thrown: unknown) => thrown);
+    assert.match(String(unread), /HTTP 503/);
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
 });
