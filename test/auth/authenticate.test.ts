@@ -332,7 +332,7 @@ test('a token without a required scope gets exactly the required scopes', OPTION
 });
 
 //
-test('clients are told to request the advertised scopes, and tokens need the required ones', OPTIONS, async () => {
+test('clients request the advertised scopes, and tokens need the required ones', OPTIONS, async () => {
   await using issuer = await start();
   const scopes = { requiredScopes: ['mcp'], advertisedScopes: ['https://gw.example.com/mcp/mcp'] };
   const config = { jwt: [accepts(issuer, scopes)], apiKeys: [] };

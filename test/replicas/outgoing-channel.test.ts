@@ -46,7 +46,7 @@ test('a request on a closed channel ends', TIMEOUT, async () => {
 });
 
 // SEC-45
-test('a server with a certificate of a trusted authority, and without the ring, gets nothing', TIMEOUT, async () => {
+test('a server with a trusted certificate, and without the ring, gets nothing', TIMEOUT, async () => {
   await using certificate = await makeCertificate();
   const trusted = getCACertificates('default');
   setDefaultCACertificates([...trusted, certificate.cert]);
