@@ -13,7 +13,7 @@ import { endpointPath } from '../endpoint-path.ts';
 
 /** The command-line options of `policy diff`. */
 export interface PolicyDiffOptions {
-  /** The state directory with the last good lists. Default: that of the old config. */
+  /** The state directory with the last good lists. Default: that of the old config, or of the new one if the old one has none. */
   readonly stateDir?: string;
   readonly json: boolean;
 }
@@ -29,19 +29,37 @@ interface Change {
 
 /**
  * Prints the principals that lose or gain items by another config: for each grant of either config the principals that match it alone.
- * Resolves with 1 if there are any.
+ * Resolves with 1 if there are any, or if there are no lists to say so by.
  */
 export async function policyDiff(oldFile: string, newFile: string, options: PolicyDiffOptions): Promise<number> {
   const { config: before } = await loadConfig(oldFile, loadOptions({}).preview);
   const { config: after } = await loadConfig(newFile, loadOptions({}).preview);
-  const stateDir = options.stateDir ?? before.stateDir;
-  const [old, next] = [await openOffline(before, stateDir), await openOffline(after, stateDir)];
+  const [old, next] = await openWithLists(before, after, options.stateDir);
   for (const doubt of new Set([old.doubt, next.doubt])) {
     if (doubt !== undefined) printError(`warning: ${doubt}\n`);
   }
   const changes = changesBetween({ config: before, gateway: old }, { config: after, gateway: next });
-  print(options.json ? jsonText(changes) : textOf(changes));
-  return changes.length === 0 ? 0 : 1;
+  const isUnknown = changes.length === 0 && isBlind(before, old) && isBlind(after, next);
+  if (isUnknown) printError('Cannot say who loses or gains anything: no lists of the upstreams are stored.\n');
+  print(options.json ? jsonText(changes) : isUnknown ? '' : textOf(changes));
+  return changes.length === 0 && !isUnknown ? 0 : 1;
+}
+
+/** Opens both configs with the same lists: those of the old one, or those of the new one if the old one, such as a copy, has none. */
+async function openWithLists(
+  before: Config,
+  after: Config,
+  given: string | undefined,
+): Promise<readonly [OfflineGateway, OfflineGateway]> {
+  const old = await openOffline(before, given);
+  const isElsewhere = given === undefined && isBlind(before, old);
+  const stateDir = given ?? (isElsewhere ? after.stateDir : before.stateDir);
+  return [isElsewhere ? await openOffline(before, stateDir) : old, await openOffline(after, stateDir)];
+}
+
+/** Returns whether the lists of all upstreams are missing. */
+function isBlind({ upstreams }: Config, { isListed }: OfflineGateway): boolean {
+  return upstreams.length > 0 && upstreams.every(({ id }) => !isListed(id));
 }
 
 interface Side {

@@ -21,12 +21,12 @@ function keysOf(schema: unknown, keys = new Set<string>()): Set<string> {
 /** The settings that hold no secret. A new setting belongs here or in `SECRET_FIELDS`. */
 const PUBLIC: ReadonlySet<string> = new Set(
   (
-    'listen operator publicUrl allowedHosts allowedOrigins trustedProxies stateDir auth jwt issuer audiences algorithms requiredScopes types leeway apiKeys groups introspection clientId tokenPrefix keyFile keysInRedis name ' +
+    'listen operator publicUrl allowedHosts allowedOrigins trustedProxies stateDir auth jwt issuer audiences algorithms requiredScopes advertisedScopes types leeway apiKeys groups introspection clientId tokenPrefix keyFile keysInRedis name ' +
     'operatorKeys limits body message processes sessions sessionsPerPrincipal parkedPerPrincipal parkedPerUpstream inFlightPerSession ' +
     'streamsPerPrincipal bodyTotal messageTotal unsentTotal sessions idle park maxAge keepAlive events eventBytes eventBytesTotal legacySse logLevel ' +
     'rates to anyone groups scopes subjects issuers clients claims endpoints per limit window repeats overload loopDelay memory idempotency keep exceptTools inFlightPerPrincipal ' +
     'audit file stdout otlp maxSize maxFiles arguments sync recordSize accessLog tracing sampling workers redis caFile tls cert ca internal advertise names maxChars instructions lists wait reload watch drain profiles upstreams includeTools excludeTools renames ' +
-    'type command path cwd processLimits openFiles cpuTime sandbox read write network disabled enabled prefix rawUris isolation era clientFeatures elicitationHosts start required timeouts connect firstByte call ' +
+    'type command path cwd processLimits openFiles cpuTime sandbox read write network disabled enabled prefix rawUris isolation era clientFeatures elicitationHosts samplingBudget start required timeouts connect firstByte call ' +
     'max concurrency queue queueWait maxConnections cmd env_keys env_vars requestOptions env_http_headers bearer_token_env_var ' +
     'timeout startup_timeout_sec startup_timeout_ms connectionTimeout tool_timeout_sec enabled_tools disabled_tools disabledTools ' +
     'access claims groupClaims roles weight grants tests prompts resources readOnly hints when deny destructive idempotent openWorld anyone keys groups scopes subjects issuers ' +

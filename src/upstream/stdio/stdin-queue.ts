@@ -175,7 +175,10 @@ export class StdinQueue {
   }
 
   #overloadedError(): GatewayError {
-    const message = `upstream "${this.#upstream}" does not read its messages; try again later`;
+    const why = this.#isStalled
+      ? `upstream "${this.#upstream}" does not read its messages`
+      : `more messages than ${LIMITS.stdinQueueBytes} bytes wait for upstream "${this.#upstream}"`;
+    const message = `${why}; try again later`;
     return new GatewayError('overloaded', { upstream: this.#upstream, message, executed: 'no' });
   }
 

@@ -160,6 +160,20 @@ test('policy diff prints the items that principals lose or gain, and exits with 
   });
 });
 
+test('policy diff takes the lists of either config, and says if there are none', BOUNDED, async () => {
+  const none = { stateDir: join(folder, 'no-lists') };
+  const copy = await configWith('copy.json', (access) => access, none);
+  const changed = await configWith('changed.json', ({ roles, ...rest }) => ({
+    ...rest,
+    roles: { ...roles, dev: { upstreams: ['local'], tools: ['fail'] } },
+  }));
+  const diff = (...files: string[]) => runCli(['policy', 'diff', ...files], folder, { HOME: folder }, 30_000);
+  assert.match((await diff(copy, changed)).stdout, /^- group dev at \/mcp loses tool local__pid$/m);
+  const { code, stdout, stderr } = await diff(copy, copy);
+  assert.deepEqual([code, stdout], [1, '']);
+  assert.match(stderr, /^Cannot say who loses or gains anything: no lists of the upstreams are stored\.$/m);
+});
+
 test('policy diff compares the endpoints of upstreams and profiles', BOUNDED, async () => {
   const profiles = (excludeTools: readonly string[]) => ({ profiles: { few: { upstreams: ['local'], excludeTools } } });
   const files = [
@@ -191,7 +205,7 @@ test('commands that read the last lists say that those of replicas are in Redis'
   const file = join(folder, 'replica.json');
   await writeFile(file, JSON.stringify({ mcpServers, gateway: { ...own, redis, stateDir: join(folder, 'none') } }));
   const warning =
-    /^warning: with gateway\.redis the last lists are in Redis; this command reads only those in \S+none\n$/;
+    /^warning: with gateway\.redis the last lists are in Redis; this command reads only those in \S+none\n/;
   for (const command of [
     ['policy', 'diff', file, file],
     ['explain', 'tool', 'local__pid', '--as', DEV, '--offline', '--config', file],

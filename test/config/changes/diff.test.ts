@@ -70,6 +70,7 @@ const upstreams: readonly Case[] = [
   { name: 'era', before: REMOTE, after: `${REMOTE}, era: modern`, outcome: 'replaced' },
   { name: 'clientFeatures', before: LOCAL, after: `${LOCAL}, clientFeatures: [roots]`, outcome: 'replaced' },
   { name: 'elicitationHosts', before: LOCAL, after: `${LOCAL}, elicitationHosts: [a.example]`, outcome: 'updated' },
+  { name: 'samplingBudget', before: LOCAL, after: `${LOCAL}, samplingBudget: 9`, outcome: 'updated' },
   { name: 'timeouts.connect', before: REMOTE, after: `${REMOTE}, timeouts: {connect: 1s}`, outcome: 'replaced' },
   {
     name: 'timeouts.connect of a program, which has no connection',

@@ -268,6 +268,7 @@ for (const { client, file, upstreams, warnings = [] } of clients) {
         prefix: `${id}__`,
         rawUris: false,
         isolation: 'session',
+        samplingBudget: 2_000_000,
         clientFeatures: isStdio ? ['elicitation', 'roots', 'sampling'] : ['elicitation', 'roots'],
         era: 'auto',
         start: 'lazy',

@@ -83,6 +83,7 @@ test('limit stdinQueueBytes: a request is not executed, other messages are dropp
   queue.add({ text: '{}', method: 'notifications/cancelled' });
   assert.deepEqual([...failed.keys()], [2]);
   assert.deepEqual([failed.get(2)?.code, failed.get(2)?.detail.executed], ['overloaded', 'no']);
+  assert.match(failed.get(2)?.detail.message ?? '', /^more messages than 1048576 bytes wait for upstream/);
   assert.equal(queue.dropped, 1);
   assert.deepEqual(reached, ['stdinQueueBytes', 'stdinQueueBytes']);
   queue.close(EXIT);
