@@ -58,8 +58,8 @@ async function openWithLists(
 }
 
 /** Returns whether the lists of all upstreams are missing. */
-function isBlind({ upstreams }: Config, { isListed }: OfflineGateway): boolean {
-  return upstreams.length > 0 && upstreams.every(({ id }) => !isListed(id));
+function isBlind({ upstreams }: Config, gateway: OfflineGateway): boolean {
+  return upstreams.length > 0 && upstreams.every(({ id }) => !gateway.isListed(id));
 }
 
 interface Side {

@@ -46,9 +46,10 @@ test('a client gets no questions and notifications before it sends initialized',
   const client = new TestClient(() => gateway.core, session, RawObject.parse(answer.result), true);
   await memory.until(() => memory.peers[0]?.received.find(({ kind }) => kind === 'error'));
 
+  // Twice: for clients without capabilities, and for those of this client.
+  await memory.until(() => (memory.requests('tools/list').length === 2 ? true : undefined));
   tools = [TOOL, { ...TOOL, name: 'more' }];
   memory.peers[0]?.send('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
-  // Twice each: for clients without capabilities, and for those of this client.
   await memory.until(() => (memory.requests('tools/list').length === 4 ? true : undefined));
   assert.deepEqual(client.listened, []);
 

@@ -74,8 +74,8 @@ export async function joinProcesses(parts: JoinParts): Promise<JoinedProcess> {
     isEnded: parts.isEnded,
     onUnreadable: (other) =>
       log.error(
-        { process: other },
-        `another replica encrypts with a wrapping key that this one lacks; requests for its sessions get 503 here. ${KEYS_ADVICE}`,
+        { process: other, advice: KEYS_ADVICE },
+        'another replica encrypts with a wrapping key that this one lacks; requests for its sessions get 503 here',
       ),
     onTrouble: (trouble, cause) => {
       metrics.countLeaseTrouble(trouble);

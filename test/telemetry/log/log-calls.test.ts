@@ -90,6 +90,8 @@ test('texts reach the log and the terminal through one file each', () => {
 /** Places that know characters a person cannot see, besides `peer-text.ts`, each with the reason. */
 const KNOW_UNSEEN: Readonly<Record<string, string>> = {
   'catalog/items/texts.ts': 'cleans what clients get',
+  'catalog/uri.ts': 'names the upstream of disguised URIs',
+  'gateway/questions/safe-question.ts': 'refuses URLs',
   'lock/hidden-characters.ts': 'finds changes of definitions, and is the form of the lock file',
   'policy/uri-form.ts': 'refuses URIs',
   'store/api-key-store.ts': 'refuses names',
