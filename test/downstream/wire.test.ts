@@ -110,6 +110,17 @@ for (const { what, headers } of smuggled) {
   });
 }
 
+/** Those after which the bytes that follow may be a body or a request. */
+const AMBIGUOUS = smuggled.filter(({ headers }) => !('Host' in headers));
+
+for (const { what, headers } of AMBIGUOUS) {
+  // SEC-18
+  test(`what follows a request with ${what} is not read`, { timeout: 120_000 }, async () => {
+    const answers = await raw(edge.port, request('/mcp', headers) + request('/mcp'));
+    assert.deepEqual(answers.match(/HTTP\/1\.1 \d+/g), ['HTTP/1.1 400']);
+  });
+}
+
 // SEC-01
 test('every route refuses every verb without a token', { timeout: 120_000 }, async () => {
   for (const path of ['/mcp', '/mcp/files', '/sse', '/sse/files', '/messages']) {

@@ -46,6 +46,21 @@ test('a key rotation seals new sessions with another key, and keeps the old', TI
 });
 
 // SEC-30
+test('no request of a session fails while keys rotate', TIMEOUT, async () => {
+  await using gateway = await startGateway({ mcpServers: UPSTREAMS });
+  const session = await initialize(gateway.endpoint());
+  const statuses: number[] = [];
+  const rotated = new AbortController();
+  const requests = [1, 2, 3, 4].map(async () => {
+    while (!rotated.signal.aborted) statuses.push(await statusOf(gateway, session));
+  });
+  for (let count = 0; count < 3; count++) await rotate(gateway);
+  rotated.abort();
+  await Promise.all(requests);
+  assert.deepEqual([...new Set(statuses)], [200]);
+});
+
+// SEC-30
 test('a rotation without grace ends all sessions', TIMEOUT, async () => {
   await using gateway = await startGateway({ mcpServers: UPSTREAMS });
   const before = await initialize(gateway.endpoint());

@@ -231,7 +231,7 @@ suite('the sandbox holds what its page says', TIMEOUT, () => {
 
   for (const [upstream, { read, write, cwd }] of Object.entries(exposures('/d'))) {
     // SEC-42
-    test(`a server whose ${JSON.stringify({ read, write, cwd })} has the config file does not start`, () => {
+    test(`${JSON.stringify({ read, write, cwd })} with the config file starts no server`, () => {
       const lines = logs.split('\n').filter((line) => line.includes(`"upstream":"${upstream}"`));
       assert.match(lines.join('\n'), /would show .* with the config file of the gateway/);
     });

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Message } from '../../src/protocol/jsonrpc.ts';
+import { LOCAL } from '../../src/policy/principal.ts';
+import type { Message, Request } from '../../src/protocol/jsonrpc.ts';
 import { testCore, toolCall } from '../support/core.ts';
 import { memoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
 
@@ -31,6 +32,29 @@ function asking(method: string, params: object = {}) {
     },
   });
 }
+
+// SEC-26
+test('calls of several principals with one id get their own answers', TIMEOUT, async () => {
+  const received: (readonly [Peer, Request])[] = [];
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO] },
+    request: (peer, request) => void received.push([peer, request]),
+  });
+  await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
+  const names = ['alice', 'bob', 'carol'];
+  const answers = names.map(async (name) => {
+    const client = await gateway.connect({ principal: { ...LOCAL, key: name, label: name } });
+    const { answer } = await client.request('tools/call', toolCall('up__echo', { name }), { id: '"same"' });
+    return answer.kind === 'result' ? JSON.parse(answer.result).content[0].text : answer.error;
+  });
+  await memory.until(() => received.length === names.length || undefined);
+  assert.equal(new Set(received.map(([peer]) => peer)).size, 1);
+  assert.equal(new Set(received.map(([, { id }]) => id)).size, names.length);
+  for (const [peer, request] of received.toReversed()) {
+    peer.send(result(request, text(request.params?.object('arguments')?.string('name') ?? '')));
+  }
+  assert.deepEqual(await Promise.all(answers), names);
+});
 
 //
 test('a question of an upstream reaches only the client of its call', TIMEOUT, async () => {

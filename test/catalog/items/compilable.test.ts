@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
 import { test } from 'node:test';
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/sdk/validation/ajv';
 import * as fc from '../../support/fast-check.ts';
 import * as z from 'zod';
 import { isCompilable } from '../../../src/catalog/items/compilable.ts';
+import { catalogOf, member, tool, upstream, view } from '../fixtures.ts';
 
 type Schema = Parameters<AjvJsonSchemaValidator['getValidator']>[0];
 
@@ -136,3 +139,30 @@ for (const [what, schema] of Object.entries({
   // N-02
   test(`older clients do not get an output schema with ${what}`, () => assert.ok(!isCompilable(schema)));
 }
+
+// SEC-28
+test('hostile schemas are published or left out with a reason, and cause no request', async () => {
+  let requests = 0;
+  await using server = createServer((_incoming, outgoing) => void outgoing.end(`{"n":${++requests}}`));
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const address = server.address();
+  assert.ok(typeof address === 'object' && address !== null);
+  const there = `http://127.0.0.1:${address.port}/schema.json`;
+  const hostile: readonly object[] = [
+    { properties: { a: { type: 'string', pattern: '^(a+)+$', default: `${'a'.repeat(60)}!` } } },
+    { properties: { a: { pattern: '(' } } },
+    { patternProperties: { '^(a|a)*$': {}, '(?:x+x+)+y': {} }, required: ['a'.repeat(100)] },
+    { $ref: there },
+    { $schema: there, $id: there, properties: { a: { $ref: `${there}#/a` } } },
+    { $dynamicRef: there, allOf: [{ $ref: 'file:///etc/passwd' }] },
+    { $ref: '#' },
+    { $defs: { a: { $ref: '#/$defs/b' }, b: { $ref: '#/$defs/a' } }, $ref: '#/$defs/a' },
+    { $defs: { a: { allOf: Array.from({ length: 50 }, () => ({ $ref: '#/$defs/a' })) } }, $ref: '#/$defs/a' },
+  ];
+  const tools = hostile.map((schema, i) => tool(`t${i}`, { inputSchema: { type: 'object', ...schema } }));
+  const catalog = catalogOf(view([upstream('a')]), { a: { tools } });
+  const listed = member(catalog.lists.tools, 'name').length;
+  assert.equal(listed + catalog.quarantined.length, hostile.length);
+  for (const { why } of catalog.quarantined) assert.notEqual(why, '');
+  assert.equal(requests, 0);
+});

@@ -107,8 +107,8 @@ for (const { method, params } of LOOKALIKES) {
   const odd = Object.keys(params).at(-1) === 'url' ? 'Mode' : Object.keys(params).at(-1);
   const reason = new RegExp(`a member \\\\?"${odd}\\\\?" that could be mistaken`);
 
-  // SEC-37, SEC-38
-  test(`${method} with ${odd} beside its own members reaches no client`, TIMEOUT, async () => {
+  // SEC-37 SEC-38
+  test(`${method} with ${odd} too reaches no client`, TIMEOUT, async () => {
     const memory = asking(method, params);
     await using gateway = await testCore({ up: { memory } });
     const { asked, got } = await call(await gateway.connect({ capabilities: EVERYTHING }), {});
@@ -116,7 +116,7 @@ for (const { method, params } of LOOKALIKES) {
     assert.match(JSON.stringify(got), reason);
   });
 
-  // SEC-29, SEC-37, SEC-38
+  // SEC-29 SEC-37 SEC-38
   test(`${method} with ${odd} in a result reaches no client`, TIMEOUT, async () => {
     const memory = memoryUpstream({
       isRaw: true,

@@ -139,8 +139,8 @@ const SAMPLING = [
 
 for (const { from, isOnlyServer, to } of SAMPLING) {
   const where = isOnlyServer ? 'alone' : 'among others';
-  // N-28, SEC-37
-  test(`sampling ${JSON.stringify(from)} ${where} becomes ${Object.values(to).join()}`, () => {
+  // N-28 SEC-37
+  test(`${JSON.stringify(from)} ${where} becomes ${Object.values(to).join()}`, () => {
     assert.deepEqual(JSON.parse(boundedSampling(RawObject.of(from), isOnlyServer, () => undefined).toString()), to);
   });
 }
