@@ -110,7 +110,8 @@ export class Edge {
       listens: () => (edge === undefined ? 0 : edge.#endpoints.mcp.listenCount),
     });
     try {
-      const authenticator = createAuthenticator(config.auth, authenticatorDeps(parts, keys));
+      const running = () => (edge === undefined ? config : edge.#config);
+      const authenticator = createAuthenticator(config.auth, authenticatorDeps(parts, keys, running));
       const current = () => (edge === undefined ? authenticator : edge.#authenticator);
       const challengeIfOver = (principal: Principal, view: string) =>
         edge === undefined ? undefined : edge.#challengeIfOver(principal, view);
@@ -209,7 +210,11 @@ export class Edge {
     const isSameAuth = isDeepStrictEqual(this.#config.auth, next.auth);
     const authenticator = isSameAuth
       ? this.#authenticator
-      : createAuthenticator(next.auth, authenticatorDeps(this.#parts, this.#keys), this.#authenticator);
+      : createAuthenticator(
+          next.auth,
+          authenticatorDeps(this.#parts, this.#keys, () => this.#config),
+          this.#authenticator,
+        );
     const clients = await this.#clients.prepare(next, clientsHandlerOf(this.#parts, this.#endpoints, authenticator));
     prepared.defer(() => clients.abandon());
     const operator = await this.#operator?.prepare(next);
@@ -286,6 +291,7 @@ interface Access {
 function authenticatorDeps(
   { log, egress, callers, metrics }: EdgeParts,
   keys: ClientKeys,
+  running: () => Config,
 ): Parameters<typeof createAuthenticator>[1] {
   return {
     log,
@@ -293,7 +299,9 @@ function authenticatorDeps(
     keys: () => keys.current,
     onKeyUsed: (principal, nowMs) => keys.onUsed(principal, nowMs),
     onVerified: (principal, token) => callers?.remember(principal, token),
-    exchangesTokens: () => callers?.exchangesTokens === true,
+    // By the config alone, so that all processes that have it name a principal alike.
+    exchangesTokens: () =>
+      running().upstreams.some(({ target }) => target.kind !== 'stdio' && target.auth?.kind === 'exchange'),
     onLimit: (limit) => metrics.countLimit(limit),
   };
 }

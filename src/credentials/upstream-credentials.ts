@@ -94,7 +94,7 @@ function sourceOf(auth: UpstreamAuth, parts: CredentialParts): Source {
     }
     case 'exchange': {
       const { callers, egress } = parts;
-      callers.beginExchange();
+      callers.begin();
       const tokens = new TokenSource(auth, egress);
       return {
         acquire: async (audience, scopes) => {

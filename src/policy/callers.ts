@@ -25,7 +25,6 @@ export class Callers {
   readonly #tokens = new WeakMap<Principal, string>();
   readonly #onLimit: (limit: LimitName) => void;
   #isNeeded = false;
-  #exchangesTokens = false;
   #tokenChars = 0;
 
   constructor(onLimit: (limit: LimitName) => void) {
@@ -35,17 +34,6 @@ export class Callers {
   /** Remembers callers from now on. */
   begin(): void {
     this.#isNeeded = true;
-  }
-
-  /** Remembers callers from now on, whose tokens are exchanged for others. */
-  beginExchange(): void {
-    this.begin();
-    this.#exchangesTokens = true;
-  }
-
-  /** True if tokens of callers are exchanged. What such a token may do decides what its caller gets. */
-  get exchangesTokens(): boolean {
-    return this.#exchangesTokens;
   }
 
   /** Remembers a principal that was just verified. A token replaces one that ends earlier, and any that was refused. */

@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { createRemoteJWKSet, decodeJwt, jwtVerify } from 'jose';
 import { initialize, messagesOf, post, rpc, send } from '../downstream/client.ts';
 import { type ExchangeIssuer, startExchangeIssuer } from '../support/exchange-issuer.ts';
+import { startGateway } from '../support/gateway.ts';
 import { type Guard, startGuard } from '../support/guarded-upstream.ts';
 import { modernPost } from '../support/modern-wire.ts';
 import { openGateway } from '../support/open-gateway.ts';
@@ -69,6 +70,37 @@ for (const era of ['legacy', 'modern'] as const) {
     for (const secret of [...tokens, clientSecret]) assert.ok(!gateway.lines.join('').includes(secret), 'in the log');
   });
 }
+
+test('after a reload, tokens with different scopes are one principal as after a start', LIMIT, async () => {
+  await using issuer = await startExchangeIssuer();
+  await using behind = await startEverything();
+  const { id: clientId, secret: clientSecret } = issuer.client;
+  const auth = { kind: 'exchange', issuer: issuer.issuer, clientId, clientSecret };
+  const fileOf = (up: Readonly<Record<string, unknown>>) => ({
+    mcpServers: { up },
+    gateway: { auth: { jwt: jwtOf(issuer) } },
+  });
+  await using gateway = await startGateway(fileOf({ url: behind.url, auth }));
+  const statusWith = async (scope: string, session: string) => {
+    const headers = { authorization: `Bearer ${await issuer.tokenFor('ann', 'gateway', scope)}` };
+    return (await post(gateway.endpoint(), rpc(1, 'ping'), session, headers)).status;
+  };
+  const begin = async () => {
+    const headers = { authorization: `Bearer ${await issuer.tokenFor('ann', 'gateway', 'read write')}` };
+    return await initialize(gateway.endpoint(), '2025-11-25', headers);
+  };
+  const applied = async (up: Readonly<Record<string, unknown>>) => {
+    const count = () => gateway.logs().split('"config applied"').length;
+    const before = count();
+    await gateway.configure(fileOf(up));
+    await waitUntil(() => count() > before);
+  };
+  assert.equal(await statusWith('read', await begin()), 404);
+  await applied({ url: behind.url });
+  assert.equal(await statusWith('read', await begin()), 200);
+  await applied({ url: behind.url, auth });
+  assert.equal(await statusWith('read', await begin()), 404);
+});
 
 test('tokens of one principal with different scopes share nothing at an upstream', LIMIT, async () => {
   await using issuer = await startExchangeIssuer();
