@@ -21,6 +21,23 @@ export function claimsOf({ claims }: Principal, declared: readonly ClaimConfig[]
   return Object.fromEntries(found);
 }
 
+/** A declared claim of a principal. */
+export interface ReceivedClaim {
+  readonly name: string;
+  /** As the token has it; undefined if it lacks it. */
+  readonly value: unknown;
+  /** False if its value has another type than the declared one, so that conditions do not have it. */
+  readonly isUsable: boolean;
+}
+
+/** Returns the declared claims of a principal as its token has them. */
+export function receivedClaims({ claims }: Principal, declared: readonly ClaimConfig[]): readonly ReceivedClaim[] {
+  return declared.map(({ name, path, type }) => {
+    const value = claimAt(claims, path);
+    return { name, value, isUsable: typed(value, type) !== undefined };
+  });
+}
+
 /** Returns the groups of a principal: those of its API key, and the values of the claims that hold groups. */
 export function groupsOf(
   { groups = [] }: Principal,

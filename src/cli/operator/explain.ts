@@ -106,7 +106,7 @@ const EFFECTS: Readonly<Record<ExplainAnswer['effect'], string>> = {
   unknown: 'unknown',
 };
 
-function textOf({ principal, view, kind, name, effect, isListed, reasons }: ExplainAnswer): string {
+function textOf({ principal, view, kind, name, effect, isListed, groups, claims, reasons }: ExplainAnswer): string {
   const endpoint = endpointPath(view);
   const shown = isListed ? 'listed' : 'not listed';
   const rows = reasons.map(({ about, text, place }) => {
@@ -114,5 +114,10 @@ function textOf({ principal, view, kind, name, effect, isListed, reasons }: Expl
     return `  ${about.padEnd(8)}  ${text}${at}`;
   });
   const first = `${kind} "${name}" at ${endpoint} for ${principal}: ${EFFECTS[effect]}, ${shown}`;
-  return `${[first, ...rows].map(oneLine).join('\n')}\n`;
+  const claimRows = (claims ?? []).map(({ name: claim, value = 'absent', isUsable }) => {
+    const fault = isUsable || value === 'absent' ? '' : ', which is not of the declared type, so rules do not see it';
+    return `  claim     ${claim}: ${value}${fault}`;
+  });
+  const groupRows = groups === undefined ? [] : [`  groups    ${groups.join(', ') || 'none'}`];
+  return `${[first, ...groupRows, ...claimRows, ...rows].map(oneLine).join('\n')}\n`;
 }

@@ -7,6 +7,7 @@ import { restrictionOf } from '../../gateway/exchange/rights-restriction.ts';
 import type { ExplainRequest } from '../../operator/admin/admin-port.ts';
 import type { ExplainAnswer } from '../../operator/admin/answers.ts';
 import { type Item, NO_HINTS, type Reason } from '../../policy/decide.ts';
+import type { ReceivedClaim } from '../../policy/identity.ts';
 import type { Principal } from '../../policy/principal.ts';
 import { isUp, type Lifecycle } from '../../upstream/lifecycle/lifecycle.ts';
 import { catalogAnswerOf } from './admin-catalog.ts';
@@ -44,7 +45,10 @@ export function explain(parts: ExplainParts, query: ExplainQuery): ExplainAnswer
   if (!gate.isOpen && !gate.mayEnter(view, principal)) {
     reasons.push({ about: 'endpoint', text: `it may use nothing at /mcp/${view.id}, which answers 404` });
   }
-  const asked = { principal: principal.label, view: view.id, kind, name };
+  const identity = gate.identityOf(principal);
+  const shown =
+    identity === undefined ? {} : { groups: [...identity.groups], claims: identity.claims.map((one) => claimOf(one)) };
+  const asked = { principal: principal.label, view: view.id, kind, name, ...shown };
   if (found === undefined) {
     const owner = ownerByPrefix(view, name, kind === 'resource');
     const lifecycle = owner === undefined ? undefined : lifecycleOf(owner);
@@ -81,6 +85,10 @@ export function explain(parts: ExplainParts, query: ExplainQuery): ExplainAnswer
     reasons,
     ...(args === undefined ? {} : { arguments: true }),
   };
+}
+
+function claimOf({ name, value, isUsable }: ReceivedClaim): NonNullable<ExplainAnswer['claims']>[number] {
+  return value === undefined ? { name, isUsable } : { name, value: JSON.stringify(value), isUsable };
 }
 
 function stateText({ phase, reason }: Lifecycle): string {

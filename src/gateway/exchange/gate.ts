@@ -4,6 +4,7 @@ import { GatewayError } from '../../errors.ts';
 import type { AccessConfig, Hints, RuleConfig } from '../../policy/access-config.ts';
 import { hasOddSpelling } from '../../policy/arguments.ts';
 import { type Decision, type Item, NO_HINTS } from '../../policy/decide.ts';
+import { groupsUnder, type ReceivedClaim, receivedClaims } from '../../policy/identity.ts';
 import { Policy } from '../../policy/policy.ts';
 import { isOperator, type Principal } from '../../policy/principal.ts';
 import type { FailureObserver, ItemRights, Rights } from '../../policy/rights.ts';
@@ -85,6 +86,15 @@ export class Gate {
   /** True if there is no policy, so that everything is allowed. */
   get isOpen(): boolean {
     return this.#policy === undefined;
+  }
+
+  /** Returns the groups and declared claims of a principal; undefined without a policy. */
+  identityOf(
+    principal: Principal,
+  ): { readonly groups: readonly string[]; readonly claims: readonly ReceivedClaim[] } | undefined {
+    const config = this.#config;
+    if (config === undefined) return undefined;
+    return { groups: groupsUnder(config, principal), claims: receivedClaims(principal, config.claims) };
   }
 
   /** Returns the rights of a principal at a view; undefined if it may use everything: without a policy, and for operators. */

@@ -327,6 +327,19 @@ export const explainAnswer = z
       .enum(['allow', 'deny', 'depends', 'unknown'])
       .describe('`depends`: the arguments or the time of the call decide. `unknown`: no upstream has it.'),
     isListed: z.boolean().describe('Whether it is in the lists of the principal.'),
+    groups: z.array(z.string()).optional().describe('The groups of the principal; absent without an access policy.'),
+    claims: z
+      .array(
+        z.object({
+          name: z.string(),
+          value: words('As the token has it, in JSON; absent if the token lacks it.').optional(),
+          isUsable: z
+            .boolean()
+            .describe('False if it has another type than the declared one: then rules do not see it.'),
+        }),
+      )
+      .optional()
+      .describe('The declared claims of the principal; absent without an access policy.'),
     arguments: z.boolean().optional().describe('True if the answer is about one call with arguments.'),
     reasons: z
       .array(

@@ -72,6 +72,19 @@ test('explain answers for the payload of a token in a file, as JSON', BOUNDED, a
   );
 });
 
+// P-007
+test('explain shows the groups and the declared claims as the token has them', BOUNDED, async () => {
+  const shown = async (payload: object) =>
+    (await on('explain', 'tool', 'local__pid', '--as', JSON.stringify({ claims: payload }))).stdout;
+  const read = await shown({ realm_access: { roles: ['dev', 'ops'] } });
+  assert.match(read, /^ {2}groups {4}dev, ops$/m);
+  assert.match(read, /^ {2}claim {5}roles: \["dev","ops"\]$/m);
+  const odd = await shown({ realm_access: { roles: ['dev', 7] } });
+  assert.match(odd, /^ {2}groups {4}none$/m);
+  assert.match(odd, /^ {2}claim {5}roles: \["dev",7\], which is not of the declared type, so rules do not see it$/m);
+  assert.match(await shown({}), /^ {2}claim {5}roles: absent$/m);
+});
+
 test('explain says that arguments decide, and decides with them', BOUNDED, async () => {
   const asked = ['explain', 'tool', 'local__pid', '--as', 'ci'];
   assert.match((await on(...asked)).stdout, /allowed by some calls only, listed/);
@@ -85,7 +98,7 @@ test('explain tells filters, unknown items and endpoints apart', BOUNDED, async 
   const filtered = await on('explain', 'tool', 'local__secret', '--as', DEV);
   assert.match(filtered.stdout, /filtered: Left out by includeTools or excludeTools|unknown, not listed/);
   const unknown = await on('explain', 'tool', 'local__nothing', '--as', DEV);
-  assert.match(unknown.stdout, /unknown, not listed\n {2}list {6}no upstream of this endpoint lists it/);
+  assert.match(unknown.stdout, /unknown, not listed\n[^]*^ {2}list {6}no upstream of this endpoint lists it/m);
   assert.doesNotMatch(unknown.stdout, /prefix/);
   const unlisted = await on('explain', 'tool', 'broken__any', '--as', DEV);
   assert.match(
