@@ -202,12 +202,27 @@ const NOTHING: ConfigDiff = {
 function stateOf(config: Config, { warnings }: Loaded, atRestart: readonly string[]): ConfigState {
   return {
     file: config.file,
-    hash: hash('sha256', JSON.stringify(config)).slice(0, HASH_CHARS),
+    hash: hash('sha256', JSON.stringify(sharedPart(config))).slice(0, HASH_CHARS),
     loadedAt: new Date().toISOString(),
     lastGoodAt: undefined,
     rejected: undefined,
     atRestart,
     warnings,
+  };
+}
+
+/** Returns what the configs of all replicas have in common: without addresses and paths. */
+function sharedPart({ redis, audit, ...config }: Config): object {
+  return {
+    ...config,
+    file: '',
+    listen: '',
+    operator: '',
+    operatorMayMove: '',
+    stateDir: '',
+    defaultStateDir: '',
+    redis: redis === undefined ? '' : { ...redis, internal: '', advertise: '' },
+    audit: audit === undefined ? '' : { ...audit, file: '' },
   };
 }
 

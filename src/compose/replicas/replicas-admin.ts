@@ -171,6 +171,7 @@ export class ReplicasAdmin {
       ),
       isReady,
       reasons,
+      upstreams: mine.upstreams,
       replicas: [rowOf(name, mine, true), ...others.answers.map(({ replica, value }) => rowOf(replica, value, false))],
       ...missingOf(others),
     };
