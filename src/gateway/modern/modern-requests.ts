@@ -395,6 +395,7 @@ export class ModernRequests implements ModernRequestHost {
       // `params` is optional for roots/list, but the Go SDK cannot read the request without it.
       params: questionPolicy.toClient(client, upstream, one),
     }));
+    questionPolicy.assertTokens(client, upstream, inputRequests);
     const result = translator.stamp(inputRequiredResult({ inputRequests, requestState: JSON.stringify(sealed) }));
     return { kind: 'result', result: result.toString() };
   }

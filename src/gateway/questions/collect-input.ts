@@ -31,6 +31,7 @@ export async function collectInput(
   }
   policy.assertAllowed(upstream, inputRequests);
   const questions = inputRequests.map((request) => prepareQuestion(policy, exchange, upstream, request));
+  policy.assertTokens(exchange.client, upstream, questions);
   exchange.releaseSlot();
   const withdrawals: (() => void)[] = [];
   try {

@@ -104,17 +104,14 @@ export class QuestionPolicy {
   /**
    * Returns the params of a question for the client: within the limits, with published URIs, and with the upstream's name.
    *
-   * @param task the task that the question is about, if the client reads its state again and again.
-   * @throws {GatewayError} `upstream-protocol`: a part that may hold a URI is not well-formed, or the budget of sampling is used up.
+   * @throws {GatewayError} `upstream-protocol`: a part that may hold a URI is not well-formed.
    */
-  toClient(client: Client, upstream: string, question: Question, task?: string): RawObject {
-    const { method, params = RawObject.EMPTY } = question;
+  toClient(client: Client, upstream: string, { method, params = RawObject.EMPTY }: Question): RawObject {
     switch (method) {
       case 'sampling/createMessage': {
         const { upstreams } = client.catalog.view;
         const onCap = () => this.#parts.metrics.countLimit('samplingTokens');
         const bounded = boundedSampling(params, upstreams.length === 1, onCap);
-        this.#takeTokens(client, upstream, bounded, task);
         const viewed = upstreams.find(({ id }) => id === upstream);
         if (viewed === undefined) return bounded;
         return published(viewed, method, bounded);
@@ -126,14 +123,37 @@ export class QuestionPolicy {
     }
   }
 
-  /** @throws {GatewayError} `upstream-protocol` if the budget is used up. */
-  #takeTokens({ caller }: Client, upstream: string, params: RawObject, task: string | undefined): void {
+  /**
+   * Takes the tokens of questions that the client can be asked now from the budget of sampling, all or none. Returns the reason why they
+   * must not reach the client; undefined if they may. Counts the refusal.
+   *
+   * @param questions as {@link toClient} has made their params.
+   * @param task the task that they are about, if the client reads its state again and again.
+   */
+  takeTokens(
+    { caller }: Pick<Client, 'caller'>,
+    upstream: string,
+    questions: readonly Question[],
+    task?: string,
+  ): string | undefined {
+    const asked = questions.filter(({ method }) => method === 'sampling/createMessage');
+    if (asked.length === 0) return undefined;
     const budget = this.#parts.rulesOf(upstream)?.samplingBudget ?? 0;
-    const tokens = Number(params.raw('maxTokens') ?? '0');
-    const question = task === undefined ? undefined : hash('sha256', `${task} ${params.toString()}`);
-    if (this.#budget.take(upstream, caller.principal, tokens, budget, question)) return;
-    const reason = `upstream "${upstream}" has asked for all tokens of its samplingBudget in this hour (${budget})`;
-    throw notAllowed(upstream, this.#recordRefusal(upstream, 'budget', reason));
+    const tokens = asked.reduce((sum, { params }) => sum + Number(params?.raw('maxTokens') ?? '0'), 0);
+    const question =
+      task === undefined
+        ? undefined
+        : hash('sha256', `${task} ${asked.map(({ params }) => params?.toString()).join()}`);
+    const refused = this.#budget.take(upstream, caller.principal, tokens, budget, question);
+    if (refused === undefined) return undefined;
+    const reason = `upstream "${upstream}" asks for ${tokens} tokens, and ${refused.left} of its samplingBudget (${budget} in an hour) are left`;
+    return refused.isNew ? this.#recordRefusal(upstream, 'budget', reason) : reason;
+  }
+
+  /** Takes the tokens as {@link takeTokens} does. @throws {GatewayError} `upstream-protocol` if they exceed the budget. */
+  assertTokens(client: Pick<Client, 'caller'>, upstream: string, questions: readonly Question[]): void {
+    const reason = this.takeTokens(client, upstream, questions);
+    if (reason !== undefined) throw notAllowed(upstream, reason);
   }
 
   #recordRefusal(upstream: string, cause: ClientFeature | 'url' | 'budget', reason: string): string {

@@ -9,7 +9,7 @@ const NO_LABELS: ReadonlySet<string> = new Set();
  * Matches a URL that names its host plainly. The text itself reaches the client, and some readers take backslashes, blanks,
  * unseen characters and unusual authorities for another address than the one that is judged here.
  */
-const PLAIN = /^https?:\/\/(?<host>[a-z\d._\-]+|\[[a-f\d:.]+\])(?::\d+)?(?:[\/?#][^\\\s\p{C}]*)?$/iv;
+const PLAIN = /^[hH][tT]{2}[pP][sS]?:\/\/(?<host>[A-Za-z\d._\-]+|\[[A-Fa-f\d:.]+\])(?::\d+)?(?:[\/?#][^\\\s\p{C}]*)?$/v;
 
 /** Returns whether every reader of a URL finds the same host in it. */
 function isPlainUrl(text: string): boolean {

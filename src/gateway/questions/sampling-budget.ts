@@ -3,14 +3,23 @@ import { LIMITS, type LimitName } from '../../limits.ts';
 import { personOf, type Principal } from '../../policy/principal.ts';
 
 const WINDOW_MS = 3_600_000;
-/** Questions of tasks whose tokens were counted, of one upstream and person. A forgotten one is counted again. */
+/** Questions of tasks that were decided, of one upstream and person. A forgotten one is decided again. */
 const MAX_QUESTIONS = 1_000;
 
 /** What an upstream has asked of a person since the beginning of the window. */
 interface Asked {
   readonly endsAtMs: number;
   tokens: number;
-  readonly questions: Map<string, true>;
+  /** The questions of tasks, each with whether it may be asked. */
+  readonly questions: Map<string, boolean>;
+}
+
+/** The answer to a question that exceeds the budget. */
+export interface BudgetRefusal {
+  /** The tokens that are left. */
+  readonly left: number;
+  /** False if the same question was refused before. */
+  readonly isNew: boolean;
 }
 
 /** Counts the tokens that upstreams ask the models of people for, in windows of an hour that begin with a question. */
@@ -23,22 +32,30 @@ export class SamplingBudget {
   }
 
   /**
-   * Counts the tokens of a question. Returns false, and counts nothing, if they exceed what is left of the budget.
+   * Counts the tokens of a question, if they do not exceed what is left of the budget. Returns the refusal otherwise.
    *
-   * @param question names one that may be seen several times, and counts once.
+   * @param question names one that may be seen several times, and is decided once.
    */
-  take(upstream: string, principal: Principal, tokens: number, budget: number, question?: string): boolean {
+  take(
+    upstream: string,
+    principal: Principal,
+    tokens: number,
+    budget: number,
+    question?: string,
+  ): BudgetRefusal | undefined {
     const key = JSON.stringify([upstream, personOf(principal)]);
     const nowMs = performance.now();
     let asked = this.#asked.get(key);
     if (asked === undefined || nowMs >= asked.endsAtMs) {
       asked = { endsAtMs: nowMs + WINDOW_MS, tokens: 0, questions: new Map() };
     }
-    if (question !== undefined && asked.questions.has(question)) return true;
-    if (asked.tokens + tokens > budget) return false;
-    asked.tokens += tokens;
-    if (question !== undefined) setLatest(asked.questions, question, true, MAX_QUESTIONS);
+    const known = question === undefined ? undefined : asked.questions.get(question);
+    if (known === true) return undefined;
+    const left = budget - asked.tokens;
+    const isAllowed = tokens <= left;
+    if (isAllowed) asked.tokens += tokens;
+    if (question !== undefined) setLatest(asked.questions, question, isAllowed, MAX_QUESTIONS);
     if (setLatest(this.#asked, key, asked, LIMITS.samplingBudgets)) this.#onLimit('samplingBudgets');
-    return true;
+    return isAllowed ? undefined : { left: Math.max(0, left), isNew: known === undefined };
   }
 }

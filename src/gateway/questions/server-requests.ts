@@ -101,6 +101,13 @@ export class ServerRequests {
       request.answer(errorAnswer(RPC.internalError, 'Too many large questions wait for answers of clients'));
       return;
     }
+    const question = { method: request.method, params };
+    const beyond = this.#policy.takeTokens(client, link.upstream, [question]);
+    if (beyond !== undefined) {
+      release();
+      request.answer(errorAnswer(RPC.invalidParams, `The client is not asked: ${beyond}`));
+      return;
+    }
     // Other calls may use the slot while the client's user decides.
     if (recipient.isUnambiguous) exchange?.releaseSlot();
     const token = progressTokenOf(request.params);

@@ -288,8 +288,14 @@ function stateToClient(
   const read = readRequests(requests);
   if (read === undefined) return translated.with('inputRequests', undefined);
   policy.assertAllowed(viewed.id, read);
-  const questions = read.map((one) => ({ ...one, params: policy.toClient(client, viewed.id, one, task) }));
-  return translated.with('inputRequests', inputRequestsText(questions));
+  const questions = read.map((one) => ({ ...one, params: policy.toClient(client, viewed.id, one) }));
+  const refusals = questions.map((one) => policy.takeTokens(client, viewed.id, [one], task));
+  const asked = translated.with(
+    'inputRequests',
+    inputRequestsText(questions.filter((_, at) => refusals[at] === undefined)),
+  );
+  const reason = refusals.find((one) => one !== undefined);
+  return reason === undefined ? asked : asked.with('statusMessage', JSON.stringify(`You are not asked: ${reason}`));
 }
 
 /** Returns the answer with the client's task id instead of the upstream's, also in the message of an error. */

@@ -182,7 +182,7 @@ test('beyond its budget an upstream gets no answers of models', TIMEOUT, async (
   assert.deepEqual([await asked(ann), await asked(ann), await asked(ann)], [1, 1, 0]);
   assert.equal(await asked(bob), 1, 'each principal has a budget');
   const { got } = await call(ann, { role: 'assistant' });
-  assert.match(JSON.stringify(got), /samplingBudget in this hour \(100\)/);
+  assert.match(JSON.stringify(got), /asks for 40 tokens, and 20 of its samplingBudget \(100 in an hour\) are left/);
   assert.match(await gateway.metrics.text(), /questions_refused_total\{reason="budget"\} 2/);
 });
 
@@ -191,17 +191,35 @@ test('limit samplingBudgets: the pair that was asked least recently begins again
   const limits: string[] = [];
   const budget = new SamplingBudget((limit) => limits.push(limit));
   const take = (name: string, tokens: number) => budget.take('up', principalNamed(name), tokens, 10);
-  for (let at = 0; at < LIMITS.samplingBudgets; at++) assert.ok(take(`p${at}`, 10));
-  assert.ok(!take('p0', 1));
+  for (let at = 0; at < LIMITS.samplingBudgets; at++) assert.equal(take(`p${at}`, 10), undefined);
+  assert.deepEqual(take(`p${LIMITS.samplingBudgets - 1}`, 1), { left: 0, isNew: true });
   assert.deepEqual(limits, []);
-  assert.ok(take('another', 10));
+  assert.equal(take('another', 10), undefined);
   assert.deepEqual(limits, ['samplingBudgets']);
-  assert.ok(take('p0', 10));
+  assert.equal(take('p0', 10), undefined);
 });
 
 // SEC-37
 test('a question of a task that is read again counts once', () => {
   const budget = new SamplingBudget(() => undefined);
   const take = (question: string) => budget.take('up', principalNamed('ann'), 6, 10, question);
-  assert.deepEqual([take('a'), take('a'), take('b'), take('a')], [true, true, false, true]);
+  assert.deepEqual([take('a'), take('a')], [undefined, undefined]);
+  assert.deepEqual(
+    [take('b'), take('b')],
+    [
+      { left: 4, isNew: true },
+      { left: 4, isNew: false },
+    ],
+  );
+  assert.equal(take('a'), undefined);
+});
+
+// SEC-37
+test('a question that its client cannot be asked takes nothing of the budget', TIMEOUT, async () => {
+  const memory = asking('sampling/createMessage', { ...SAMPLING, maxTokens: 40 });
+  await using gateway = await testCore({ up: { memory, samplingBudget: 40 } });
+  const plain = await gateway.connect({ capabilities: { roots: {} } });
+  assert.deepEqual((await call(plain, {})).asked, []);
+  const able = await gateway.connect({ capabilities: { sampling: {} } });
+  assert.equal((await call(able, { role: 'assistant' })).asked.length, 1);
 });

@@ -43,6 +43,8 @@ const AMBIGUOUS = [
   'https://ex%61mple.org/',
   'http://2130706433/',
   'http://0x7f.1/',
+  // With the sign of kelvin, whose lower case is k.
+  'https://\u212aeycloak.example/',
 ];
 
 for (const url of AMBIGUOUS) {

@@ -83,7 +83,12 @@ test('a question to the model counts once, however often its task is read', TIME
   ask('one');
   for (let reads = 0; reads < 3; reads++) assert.ok((await client.result('tasks/get', { taskId }))['inputRequests']);
   ask('two');
-  assert.match(JSON.stringify(await client.error('tasks/get', { taskId })), /samplingBudget/);
+  for (let reads = 0; reads < 2; reads++) {
+    const state = await client.result('tasks/get', { taskId });
+    assert.deepEqual([state['status'], state['inputRequests']], ['input_required', {}]);
+    assert.match(String(state['statusMessage']), /samplingBudget/);
+  }
+  assert.match(await gateway.metrics.text(), /questions_refused_total\{reason="budget"\} 1\b/);
 });
 
 // S-004
