@@ -82,8 +82,12 @@ export class LatestChanges {
     };
   }
 
-  /** Makes the changes of other replicas that are later than those of this one. */
-  apply(records: readonly ChangesRecord[]): void {
+  /**
+   * Makes the changes of other replicas that are later than those of this one.
+   *
+   * @param drainMs the longest wait for calls in flight.
+   */
+  apply(records: readonly ChangesRecord[], drainMs: number): void {
     const { upstreams, upstreamChanges } = this.#core;
     const latestFirst = records.flatMap((record) => record.upstreams).toSorted((a, b) => b.at - a.at);
     for (const { id, at, reason } of latestFirst) {
@@ -94,9 +98,9 @@ export class LatestChanges {
         { upstream: id, isDisabled: !isDisabled },
         'change of an operator taken over from another replica',
       );
-      if (reason !== undefined) void upstreamChanges.disable(id, reason, 0);
+      if (reason !== undefined) void upstreamChanges.disable(id, reason, drainMs);
       else {
-        void upstreamChanges.restart(id, 0);
+        void upstreamChanges.restart(id, drainMs);
         void this.#core.startUpstream(id);
       }
     }

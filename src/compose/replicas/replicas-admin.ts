@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import type { LogLevel } from '../../config/config.ts';
 import type { LimitName } from '../../limits.ts';
@@ -6,6 +7,7 @@ import * as answers from '../../operator/admin/answers.ts';
 import { type OperatorHandler, OTHER_VERSION, STARTS, TOO_LARGE } from '../../replicas/operator-question.ts';
 import type { Colleague } from '../../replicas/replica-owners.ts';
 import { method, NOTHING, type PipeMethod, ServedMethods } from '../../store/piped/pipe-calls.ts';
+import type { Logger } from '../../telemetry/log.ts';
 import { MAX_ITEMS } from '../admin/admin-clients.ts';
 import { ADMIN, type Answered, answered, OPERATOR_CALL_MS, outcomeOf, serveReads } from '../admin/admin-methods.ts';
 import { mergedStatus, mergedUpstreams } from '../admin/merged-answers.ts';
@@ -15,6 +17,10 @@ import { changesRecord, type LatestChanges } from './latest-changes.ts';
 const READ_MS = 2_000;
 /** The time in which another replica ends a session. */
 const END_MS = 10_000;
+/** The pause before a replica that has not said what operators have changed is asked for it again. */
+const AGAIN_MS = 1_000;
+/** The longest wait for calls in flight when a change is taken over from another replica. */
+const DRAIN_MS = 60_000;
 
 const TEXT = z.string();
 /** The operator who asks, and the replica that was asked. */
@@ -46,6 +52,7 @@ export interface ReplicasAdminParts {
   /** Records an operation for which another replica was asked. */
   readonly onOperation: (operator: string, operation: string, target: string | undefined, through: string) => void;
   readonly onLimit: (limit: LimitName) => void;
+  readonly log: Pick<Logger, 'warn'>;
 }
 
 interface Silent {
@@ -64,6 +71,8 @@ interface Asked<Value> {
 /** Answers operators for all replicas of a gateway: asks the others, and says which of them have not answered. */
 export class ReplicasAdmin {
   readonly #parts: ReplicasAdminParts;
+  /** Counts the times that this replica has begun to catch up. A later one replaces those before. */
+  #catchUps = 0;
 
   constructor(parts: ReplicasAdminParts) {
     this.#parts = parts;
@@ -120,10 +129,47 @@ export class ReplicasAdmin {
     };
   }
 
-  /** Asks the living replicas what operators have changed, and makes the same changes. Never rejects. */
-  async catchUp(): Promise<void> {
-    const { answers: others } = await this.#askOthers(REPLICA.changes, undefined);
-    this.#parts.changes.apply(others.map(({ value }) => value));
+  /**
+   * Asks the living replicas what operators have changed, and makes the same changes. Then goes on asking those that have not answered. Never
+   * rejects.
+   *
+   * @param drainMs the longest wait for calls in flight of what changes.
+   */
+  async catchUp(drainMs = DRAIN_MS): Promise<void> {
+    const turn = ++this.#catchUps;
+    const missed = await this.#takeChanges(drainMs);
+    if (missed.size === 0 || turn !== this.#catchUps) return;
+    const replicas = [...missed];
+    this.#parts.log.warn(
+      { replicas },
+      'other replicas have not said what operators have changed; they are asked again',
+    );
+    void this.#askAgain(missed, turn);
+  }
+
+  /** Asks until each replica has answered, has left, or cannot know the answer. Keeps no process alive. */
+  async #askAgain(first: ReadonlySet<string>, turn: number): Promise<void> {
+    let missed = first;
+    while (missed.size > 0) {
+      await sleep(AGAIN_MS, undefined, { ref: false });
+      if (turn !== this.#catchUps) return;
+      missed = await this.#takeChanges(DRAIN_MS, missed);
+    }
+  }
+
+  /** Makes the changes that the others know. Returns the names of those to ask again. @param from default: all. */
+  async #takeChanges(drainMs: number, from?: ReadonlySet<string>): Promise<ReadonlySet<string>> {
+    const asked = await this.#askOthers(REPLICA.changes, undefined, '', READ_MS, from);
+    this.#parts.changes.apply(
+      asked.answers.map(({ value }) => value),
+      drainMs,
+    );
+    return new Set(asked.silent.filter(({ why }) => !HAS_NONE.has(why)).map(({ replica }) => replica));
+  }
+
+  /** Asks no replica again. */
+  close(): void {
+    this.#catchUps++;
   }
 
   async #askOthers<Args, Value>(
@@ -131,6 +177,7 @@ export class ReplicasAdmin {
     args: Args,
     operator = '',
     limitMs = READ_MS,
+    from?: ReadonlySet<string>,
   ): Promise<Asked<Value>> {
     const found: { replica: string; value: Value }[] = [];
     const silent: Silent[] = [];
@@ -146,7 +193,8 @@ export class ReplicasAdmin {
       else if ('value' in data) found.push({ replica, value: data.value });
       else silent.push({ replica, why: data.refused.message, code: data.refused.error });
     };
-    await Promise.all((await this.#parts.colleagues()).map(ask));
+    const others = await this.#parts.colleagues();
+    await Promise.all(others.filter(({ name: replica }) => from?.has(replica) ?? true).map(ask));
     return { answers: found.toSorted(byReplica), silent: silent.toSorted(byReplica) };
   }
 
@@ -306,6 +354,8 @@ export class ReplicasAdmin {
   }
 }
 
+/** The reasons of replicas without changes to take over. One that starts asks for them itself. */
+const HAS_NONE: ReadonlySet<string> = new Set([STARTS, OTHER_VERSION, TOO_LARGE]);
 const LATER = 'A later change of an operator holds.';
 
 function byReplica(a: { readonly replica: string }, b: { readonly replica: string }): number {

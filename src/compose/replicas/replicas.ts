@@ -184,14 +184,16 @@ export async function openReplicas(
           log.info({ operator, operation, target, through }, 'operator request');
         },
         onLimit,
+        log,
       });
+      running.defer(() => all.close());
       const handle = all.handler();
       const onFailed = (thrown: unknown) => log.error({ err: thrown }, 'operator request of another replica failed');
       // Before the others are asked: what an operator changes after that comes by itself.
       setOperatorHandler((exchange, head) => answerQuestion(exchange, head, handle, onFailed));
-      const catchUp = () => all.catchUp();
-      owners.onRejoined = catchUp;
-      await catchUp();
+      owners.onRejoined = () => all.catchUp();
+      // It has no calls in flight yet.
+      await all.catchUp(0);
       return all.port;
     },
     serve: (front, endpoints, bodyBytes, callbacks) => {

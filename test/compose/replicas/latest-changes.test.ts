@@ -33,7 +33,7 @@ test('a replica that joins takes over what is out of service, and why', OPTIONS,
   await using old = await openReplica();
   await using joined = await openReplica();
   const at = old.disable('a');
-  joined.changes.apply([old.changes.record]);
+  joined.changes.apply([old.changes.record], 0);
   assert.deepEqual([joined.isDisabled('a'), joined.isDisabled('b')], [true, false]);
   assert.deepEqual(joined.changes.record.upstreams, [{ id: 'a', at, reason: `disabled at ${at}` }]);
 });
@@ -46,11 +46,11 @@ test('of two changes that replicas know, the later one holds', OPTIONS, async ()
   current.disable('a', at);
   current.enable('a');
   const records = [stale.changes.record, current.changes.record];
-  joined.changes.apply(records);
-  stale.changes.apply(records);
+  joined.changes.apply(records, 0);
+  stale.changes.apply(records, 0);
   assert.deepEqual([joined.isDisabled('a'), stale.isDisabled('a')], [false, false]);
   // In the other order, and once more.
-  current.changes.apply(records.toReversed());
+  current.changes.apply(records.toReversed(), 0);
   assert.equal(current.isDisabled('a'), false);
 });
 
@@ -60,7 +60,7 @@ test('a change is later than all that its replica knows, whatever its clock says
   const at = ahead.disable('a', Date.now() + 30_000);
   behind.disable('a', at);
   behind.enable('a');
-  ahead.changes.apply([behind.changes.record]);
+  ahead.changes.apply([behind.changes.record], 0);
   assert.equal(ahead.isDisabled('a'), false);
 });
 
@@ -69,7 +69,7 @@ test('a level that a reload has replaced is not passed on', OPTIONS, async () =>
   await using joined = await openReplica();
   old.changes.noteLogLevel('debug', old.changes.now());
   setLogLevel(old.log, 'debug');
-  joined.changes.apply([old.changes.record]);
+  joined.changes.apply([old.changes.record], 0);
   assert.equal(joined.log.level, 'debug');
   setLogLevel(old.log, 'warn');
   assert.equal(old.changes.record.logLevel, undefined);
@@ -77,6 +77,6 @@ test('a level that a reload has replaced is not passed on', OPTIONS, async () =>
 
 test('an upstream that another config has is left alone', OPTIONS, async () => {
   await using joined = await openReplica();
-  joined.changes.apply([{ upstreams: [{ id: 'other', at: 1, reason: 'disabled' }] }]);
+  joined.changes.apply([{ upstreams: [{ id: 'other', at: 1, reason: 'disabled' }] }], 0);
   assert.deepEqual(joined.changes.record.upstreams, []);
 });
