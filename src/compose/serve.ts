@@ -104,6 +104,7 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
   disableAsOthers(core, options.worker);
   const phase: Phase = { isStopping: false, isDraining: false };
   let edge: Edge | undefined;
+  let forAll: Awaited<ReturnType<NonNullable<Replicas['answerForAll']>>> | undefined;
   const ready = () => readinessIn(phase, core, edge?.loadReasons);
   registerStart(metrics, loaded, startedAtMs, ready);
   // The parent of workers has the files of the state directory.
@@ -132,6 +133,8 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
     onApplied: async (applied) => {
       judgeRules(applied.config);
       await keepLastGood(applied);
+      // Operators may have disabled an upstream that is new here.
+      void forAll?.catchUp();
     },
     onFiles: (files) => void change.setFiles(files),
     onReloaded: (cause, outcome) => audit?.record({ kind: 'reload', event: outcome, reason: cause }),
@@ -154,9 +157,9 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
     audit?.record({ kind: 'operator', principal: `operator:${operator}`, method: operation, name: target });
   };
   try {
-    const port = (await replicas?.answerForAll?.({ own, core, onOperation })) ?? own;
+    forAll = await replicas?.answerForAll?.({ own, core, onOperation });
     const admin = createAdminApp({
-      port,
+      port: forAll?.port ?? own,
       operators: () => access.keys,
       version: VERSION,
       log,

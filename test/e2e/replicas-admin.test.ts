@@ -1,7 +1,7 @@
 /** Tests that operators see and change all replicas of a gateway through any of them. */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { z } from 'zod';
@@ -174,6 +174,20 @@ test('a replica that is stopped is named, and hears of a change when it goes on'
   await waitUntil(async () => STATUS.parse((await admin(a, '/status')).answer).replicas === undefined);
   b.resume();
   await waitUntil(() => isDisabledAt(b));
+});
+
+test('an upstream that a reload adds is disabled as at the other replicas', OPTIONS, async () => {
+  const [a, b] = await start('reload', 2);
+  assert.ok(a !== undefined && b !== undefined);
+  const file = await readFile(b.configFile, 'utf8');
+  const { mcpServers, ...rest } = z.looseObject({ mcpServers: z.object({ pid: z.unknown() }) }).parse(JSON.parse(file));
+  await writeFile(b.configFile, JSON.stringify({ ...rest, mcpServers: { pid: mcpServers.pid } }));
+  assert.match((await admin(b, '/config/reload', 'POST', {})).text, /applied/);
+  const done = DONE.parse((await admin(a, '/upstreams/other/disable', 'POST', { drainSeconds: 0 })).answer);
+  assert.equal(done.unconfirmed?.length, 1, done.message);
+  await writeFile(b.configFile, file);
+  assert.match((await admin(b, '/config/reload', 'POST', {})).text, /applied/);
+  await waitUntil(() => isDisabledAt(b, 'other'));
 });
 
 const OLDER = { ...OPTIONS, ...(NO_HISTORY === undefined ? {} : { skip: NO_HISTORY }) };

@@ -48,26 +48,35 @@ export class LatestChanges {
     return Math.max(Date.now(), this.#latest + 1);
   }
 
-  /** Notes a change of an upstream. Returns false if a later one is known, which holds. */
-  noteUpstream(id: string, at: number): boolean {
-    for (const known of this.#times.keys()) {
-      if (known !== LOG_LEVEL && !this.#core.upstreams.has(known)) this.#times.delete(known);
-    }
-    return this.#note(id, at);
+  /**
+   * Notes a change of an upstream. Returns false if a later one is known, which holds. Of two at the same time, at different replicas, the one that
+   * disables holds.
+   */
+  noteUpstream(id: string, at: number, disables: boolean): boolean {
+    this.#forgetRemoved();
+    return this.#note(id, at, disables && !this.#core.upstreamChanges.isDisabled(id));
   }
 
   /** Notes a change of the log level. Returns false if a later one is known, which holds. */
   noteLogLevel(level: LogLevel, at: number): boolean {
-    if (!this.#note(LOG_LEVEL, at)) return false;
+    const known = this.#level === undefined ? 0 : LOG_LEVELS.indexOf(this.#level);
+    if (!this.#note(LOG_LEVEL, at, LOG_LEVELS.indexOf(level) > known)) return false;
     this.#level = level;
     return true;
   }
 
-  #note(key: string, at: number): boolean {
+  #note(key: string, at: number, winsTie: boolean): boolean {
     this.#latest = Math.max(this.#latest, at);
-    if (at <= (this.#times.get(key) ?? -Infinity)) return false;
+    const known = this.#times.get(key) ?? -Infinity;
+    if (at < known || (at === known && !winsTie)) return false;
     this.#times.set(key, at);
     return true;
+  }
+
+  #forgetRemoved(): void {
+    for (const known of this.#times.keys()) {
+      if (known !== LOG_LEVEL && !this.#core.upstreams.has(known)) this.#times.delete(known);
+    }
   }
 
   /** The changes that hold now. */
@@ -89,9 +98,10 @@ export class LatestChanges {
    */
   apply(records: readonly ChangesRecord[], drainMs: number): void {
     const { upstreams, upstreamChanges } = this.#core;
+    this.#forgetRemoved();
     const latestFirst = records.flatMap((record) => record.upstreams).toSorted((a, b) => b.at - a.at);
     for (const { id, at, reason } of latestFirst) {
-      if (!upstreams.has(id) || !this.noteUpstream(id, at)) continue;
+      if (!upstreams.has(id) || !this.noteUpstream(id, at, reason !== undefined)) continue;
       const isDisabled = upstreamChanges.isDisabled(id);
       if (isDisabled === (reason !== undefined)) continue;
       this.#log.info(

@@ -265,7 +265,7 @@ export class ReplicasAdmin {
     const { own, name, changes, hasUpstream } = this.#parts;
     if (!hasUpstream(id)) return await own.restartUpstream(id, drainMs);
     const at = changes.now();
-    changes.noteUpstream(id, at);
+    changes.noteUpstream(id, at, false);
     const args = { id, drainMs, at, operator, through: name };
     const [mine, others] = await Promise.all([
       own.restartUpstream(id, drainMs),
@@ -281,7 +281,7 @@ export class ReplicasAdmin {
     if (!hasUpstream(id)) return await own.disableUpstream(id, drainMs);
     const at = changes.now();
     // Before the members are read: one that joins after that asks for it.
-    changes.noteUpstream(id, at);
+    changes.noteUpstream(id, at, true);
     const args = { id, drainMs, at, operator, through: name };
     const [{ message }, { silent }] = await Promise.all([
       own.disableUpstream(id, drainMs),
@@ -318,21 +318,23 @@ export class ReplicasAdmin {
 
   /** Returns the function that answers the other replicas. */
   handler(): OperatorHandler {
-    const { own, changes, onOperation } = this.#parts;
+    const { own, changes, hasUpstream, onOperation } = this.#parts;
     const served = new ServedMethods();
     serveReads(served, own);
     served.serve(REPLICA.changes, async () => ({ value: changes.record }));
     served.serve(REPLICA.restartUpstream, ({ id, drainMs, at, operator, through }) =>
       outcomeOf(async () => {
         onOperation(operator, 'restartUpstream', id, through);
-        if (!changes.noteUpstream(id, at)) return { isStarted: true, message: LATER };
+        // One that it lacks is not noted, so that it asks for the change when a reload adds it.
+        if (hasUpstream(id) && !changes.noteUpstream(id, at, false)) return { isStarted: true, message: LATER };
         return await own.restartUpstream(id, drainMs);
       }),
     );
     served.serve(REPLICA.disableUpstream, ({ id, drainMs, at, operator, through }) =>
       outcomeOf(async () => {
         onOperation(operator, 'disableUpstream', id, through);
-        return changes.noteUpstream(id, at) ? await own.disableUpstream(id, drainMs) : { message: LATER };
+        if (hasUpstream(id) && !changes.noteUpstream(id, at, true)) return { message: LATER };
+        return await own.disableUpstream(id, drainMs);
       }),
     );
     served.serve(REPLICA.endSession, ({ digest, operator, through }) =>

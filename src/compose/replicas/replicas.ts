@@ -51,6 +51,13 @@ export interface AnswerForAllParts {
   readonly onOperation: (operator: string, operation: string, target: string | undefined) => void;
 }
 
+/** The operations for all replicas. */
+interface AnsweringForAll {
+  readonly port: AdminPort;
+  /** Makes the changes that the others know, after the config has changed. Never rejects. */
+  readonly catchUp: () => Promise<void>;
+}
+
 /** The part of a gateway that works together with other replicas. */
 export interface Replicas {
   readonly state: State;
@@ -66,7 +73,7 @@ export interface Replicas {
   /** The API keys of clients that all replicas share; undefined if they are in a file. */
   readonly apiKeys: ApiKeyStore | undefined;
   /** Lets this replica answer operators for all; undefined for workers, whose parent does. */
-  readonly answerForAll: ((parts: AnswerForAllParts) => Promise<AdminPort>) | undefined;
+  readonly answerForAll: ((parts: AnswerForAllParts) => Promise<AnsweringForAll>) | undefined;
   /**
    * Answers requests of other replicas from now on. Until then they get 503.
    */
@@ -191,10 +198,11 @@ export async function openReplicas(
       const onFailed = (thrown: unknown) => log.error({ err: thrown }, 'operator request of another replica failed');
       // Before the others are asked: what an operator changes after that comes by itself.
       setOperatorHandler((exchange, head) => answerQuestion(exchange, head, handle, onFailed));
-      owners.onRejoined = () => all.catchUp();
+      const catchUp = () => all.catchUp();
+      owners.onRejoined = catchUp;
       // It has no calls in flight yet.
       await all.catchUp(0);
-      return all.port;
+      return { port: all.port, catchUp };
     },
     serve: (front, endpoints, bodyBytes, callbacks) => {
       connection.endPatience();

@@ -18,11 +18,11 @@ async function openReplica() {
     log,
     isDisabled: (id: string) => upstreamChanges.isDisabled(id),
     disable: (id: string, at = changes.now()) => {
-      if (changes.noteUpstream(id, at)) void upstreamChanges.disable(id, `disabled at ${at}`, 0);
+      if (changes.noteUpstream(id, at, true)) void upstreamChanges.disable(id, `disabled at ${at}`, 0);
       return at;
     },
     enable: (id: string, at = changes.now()) => {
-      if (changes.noteUpstream(id, at)) void upstreamChanges.restart(id, 0);
+      if (changes.noteUpstream(id, at, false)) void upstreamChanges.restart(id, 0);
       return at;
     },
     [Symbol.asyncDispose]: () => gateway[Symbol.asyncDispose](),
@@ -79,4 +79,32 @@ test('an upstream that another config has is left alone', OPTIONS, async () => {
   await using joined = await openReplica();
   joined.changes.apply([{ upstreams: [{ id: 'other', at: 1, reason: 'disabled' }] }], 0);
   assert.deepEqual(joined.changes.record.upstreams, []);
+});
+
+test('of two changes at the same time, the one that disables holds at both', OPTIONS, async () => {
+  await using one = await openReplica();
+  await using other = await openReplica();
+  const at = Date.now();
+  one.disable('a', at);
+  other.enable('a', at);
+  // Each hears of the change of the other one.
+  one.enable('a', at);
+  other.disable('a', at);
+  assert.deepEqual([one.isDisabled('a'), other.isDisabled('a')], [true, true]);
+  one.enable('b', at);
+  other.disable('b', at);
+  const records = [one.changes.record, other.changes.record];
+  one.changes.apply(records, 0);
+  other.changes.apply(records.toReversed(), 0);
+  assert.deepEqual([one.isDisabled('b'), other.isDisabled('b')], [true, true]);
+});
+
+test('of two log levels at the same time, one holds at both replicas', OPTIONS, async () => {
+  await using one = await openReplica();
+  await using other = await openReplica();
+  const at = Date.now();
+  one.changes.noteLogLevel('debug', at);
+  other.changes.noteLogLevel('warn', at);
+  const held = [one.changes.noteLogLevel('warn', at), other.changes.noteLogLevel('debug', at)];
+  assert.equal(held.filter((holds) => holds).length, 1);
 });
