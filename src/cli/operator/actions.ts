@@ -67,7 +67,7 @@ export async function logLevel(level: string | undefined, options: PrintOptions)
   const target = await findGateway(options, process.cwd(), process.env);
   const change: Partial<AdminCall> = wanted === undefined ? {} : { method: 'PUT', body: { level: wanted } };
   const answer = await askGateway(target, logLevelAnswer, { path: '/log-level', ...change });
-  print(options.json ? jsonText(answer) : `${answer.message ?? answer.level}\n`);
+  print(options.json ? jsonText(answer) : `${oneLine(answer.message ?? answer.level)}\n`);
   return codeOf(answer);
 }
 
