@@ -126,5 +126,7 @@ export class InternalServer {
 export const MISDIRECTED = 421;
 /** Status of a request to a member that is not ready for it yet. */
 export const NOT_SERVING = 503;
+/** Status of a question for an operator to a replica that answers none yet. */
+export const STARTING = 425;
 /** Status of a request of another version. */
 export const UNREADABLE = 400;

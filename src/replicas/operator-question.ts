@@ -5,7 +5,7 @@ import { isOperator } from '../policy/principal.ts';
 import type { ForwardedHead } from './forwarded-head.ts';
 import type { ForwardedResponseHead } from './frames.ts';
 import type { ServedExchange } from './incoming-channel.ts';
-import { MISDIRECTED, NOT_SERVING, UNREADABLE } from './internal-server.ts';
+import { MISDIRECTED, STARTING, UNREADABLE } from './internal-server.ts';
 import type { ChannelExchange, ExchangeHandler } from './outgoing-channel.ts';
 
 /** The time in which another replica shows that it is alive. */
@@ -78,7 +78,7 @@ export class OperatorQuestion implements ExchangeHandler {
   }
 
   onRefused(status: number): void {
-    this.end({ why: REFUSALS.get(status) ?? 'it refuses questions at the moment' });
+    this.end({ why: REFUSALS.get(status) ?? REFUSES });
   }
 
   onBroken(): void {
@@ -96,12 +96,17 @@ export const TOO_LARGE = 'its answer is too large';
 export const OTHER_VERSION = 'it has another version';
 /** The reason of one that asks the others itself for the changes of operators, before it serves clients. */
 export const STARTS = 'it is starting';
+/** The reason of one that has another member id by now. */
+export const JOINED_AGAIN = 'it has joined again at this moment';
+const REFUSES = 'it refuses questions at the moment';
+/** The reasons of replicas that have done nothing for the question. */
+export const NOTHING_DONE: ReadonlySet<string> = new Set([NOT_REACHED, OTHER_VERSION, STARTS, JOINED_AGAIN, REFUSES]);
 const SILENT = 'it does not answer';
 
 const REFUSALS: ReadonlyMap<number, string> = new Map([
   [UNREADABLE, OTHER_VERSION],
-  [NOT_SERVING, STARTS],
-  [MISDIRECTED, 'it has joined again at this moment'],
+  [STARTING, STARTS],
+  [MISDIRECTED, JOINED_AGAIN],
 ]);
 
 const ANSWERED = 200;

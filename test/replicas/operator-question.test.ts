@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LIMITS } from '../../src/limits.ts';
 import { answerQuestion, type OperatorHandler, type ReplicaAnswer } from '../../src/replicas/operator-question.ts';
-import type { ForwardedHandler } from '../../src/replicas/internal-server.ts';
+import { type ForwardedHandler, NOT_SERVING, STARTING } from '../../src/replicas/internal-server.ts';
 import { method, ServedMethods } from '../../src/store/piped/pipe-calls.ts';
 import { z } from 'zod';
 import { openPair } from './replica-pair.ts';
@@ -53,7 +53,15 @@ test('a question of another version is refused with its reason', OPTIONS, async 
 
 test('a replica that does not answer in time is given up', OPTIONS, async () => {
   await using pair = await openPair(replica(() => new Promise(() => undefined)).handler);
-  assert.equal(whyOf(await pair.owner.ask('ops', 'echo', {}, 200)), 'it does not answer');
+  // It includes the connection.
+  assert.equal(whyOf(await pair.owner.ask('ops', 'echo', {}, 2_000)), 'it does not answer');
+});
+
+test('a replica that starts is told apart from one that is busy', OPTIONS, async () => {
+  const statuses = [STARTING, NOT_SERVING];
+  await using pair = await openPair((exchange) => exchange.refuse(statuses.shift() ?? 0));
+  assert.equal(whyOf(await pair.owner.ask('ops', 'echo', {}, 60_000)), 'it is starting');
+  assert.equal(whyOf(await pair.owner.ask('ops', 'echo', {}, 60_000)), 'it refuses questions at the moment');
 });
 
 test('a replica that cannot be reached is given up', OPTIONS, async () => {

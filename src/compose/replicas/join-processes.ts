@@ -5,7 +5,7 @@ import type { LimitName } from '../../limits.ts';
 import type { Callers } from '../../policy/callers.ts';
 import type { InternalAddress } from '../../replicas/internal-address.ts';
 import type { InternalKeys } from '../../replicas/internal-keys.ts';
-import { type ForwardedHandler, InternalServer, NOT_SERVING } from '../../replicas/internal-server.ts';
+import { type ForwardedHandler, InternalServer, NOT_SERVING, STARTING } from '../../replicas/internal-server.ts';
 import { ReplicaOwners } from '../../replicas/replica-owners.ts';
 import type { CounterTable } from '../../store/counter-table.ts';
 import type { PlacementTable } from '../../store/placement-table.ts';
@@ -54,7 +54,7 @@ interface JoinedProcess {
 export async function joinProcesses(parts: JoinParts): Promise<JoinedProcess> {
   const { kind, listen, addressOf, keys, table, counterTable, metrics, log, callers, onLimit, cleanups } = parts;
   let handle: ForwardedHandler = (exchange) => exchange.refuse(NOT_SERVING);
-  let handleOperator = handle;
+  let handleOperator: ForwardedHandler = (exchange) => exchange.refuse(STARTING);
   let isSelf = (_member: string) => false;
   const server = await InternalServer.open(
     listen,

@@ -4,7 +4,13 @@ import type { LogLevel } from '../../config/config.ts';
 import type { LimitName } from '../../limits.ts';
 import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
 import * as answers from '../../operator/admin/answers.ts';
-import { type OperatorHandler, OTHER_VERSION, STARTS, TOO_LARGE } from '../../replicas/operator-question.ts';
+import {
+  JOINED_AGAIN,
+  type OperatorHandler,
+  OTHER_VERSION,
+  STARTS,
+  TOO_LARGE,
+} from '../../replicas/operator-question.ts';
 import type { Colleague } from '../../replicas/replica-owners.ts';
 import { method, NOTHING, type PipeMethod, ServedMethods } from '../../store/piped/pipe-calls.ts';
 import type { Logger } from '../../telemetry/log.ts';
@@ -193,9 +199,13 @@ export class ReplicasAdmin {
       else if ('value' in data) found.push({ replica, value: data.value });
       else silent.push({ replica, why: data.refused.message, code: data.refused.error });
     };
-    const others = await this.#parts.colleagues();
-    await Promise.all(others.filter(({ name: replica }) => from?.has(replica) ?? true).map(ask));
-    return { answers: found.toSorted(byReplica), silent: silent.toSorted(byReplica) };
+    const colleagues = await this.#parts.colleagues();
+    await Promise.all(colleagues.filter(({ name: replica }) => from?.has(replica) ?? true).map(ask));
+    // One that has restarted at its address is a member twice until its old lease lapses.
+    const [former, others] = [silent.filter(isFormer), silent.filter((each) => !isFormer(each))];
+    const known = new Set([this.#parts.name, ...[...found, ...others].map(({ replica }) => replica)]);
+    const missing = [...others, ...former.filter(({ replica }) => !known.has(replica))];
+    return { answers: found.toSorted(byReplica), silent: missing.toSorted(byReplica) };
   }
 
   async #status(): Promise<answers.StatusAnswer> {
@@ -366,6 +376,10 @@ function byReplica(a: { readonly replica: string }, b: { readonly replica: strin
 
 function isAlone({ answers: others, silent }: Asked<unknown>): boolean {
   return others.length === 0 && silent.length === 0;
+}
+
+function isFormer({ why }: Silent): boolean {
+  return why === JOINED_AGAIN;
 }
 
 /** Returns the member of an answer that names the replicas without a part in it. */

@@ -133,3 +133,14 @@ test('a change taken over on joining again waits for calls in flight', OPTIONS, 
   await again.all.catchUp();
   assert.deepEqual(drains, [0, 60_000]);
 });
+
+test('a replica that has restarted at its address is not named as missing', OPTIONS, async () => {
+  await using asked = await openReplica('asked');
+  await using other = await openReplica('other');
+  const former = (name: string) => silentReplica(name, 'it has joined again at this moment');
+  asked.colleagues.push(other.asColleague, former('other'), former('asked'));
+  asked.colleagues.push(silentReplica('again', 'it is starting'), former('again'));
+  assert.equal((await asked.port.disableUpstream('a', 0)).unconfirmed, undefined);
+  asked.colleagues.push(former('elsewhere'));
+  assert.deepEqual((await asked.port.disableUpstream('a', 0)).unconfirmed, ['elsewhere']);
+});
