@@ -1,11 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
+import { COMMAND } from '../../command-name.ts';
 import type { LogLevel } from '../../config/config.ts';
 import type { LimitName } from '../../limits.ts';
 import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
 import * as answers from '../../operator/admin/answers.ts';
 import {
   JOINED_AGAIN,
+  NOTHING_DONE,
   type OperatorHandler,
   OTHER_VERSION,
   STARTS,
@@ -55,6 +57,8 @@ export interface ReplicasAdminParts {
   readonly colleagues: () => Promise<readonly Colleague[]>;
   readonly changes: LatestChanges;
   readonly hasUpstream: (id: string) => boolean;
+  /** Returns whether the session with this digest is at this replica. */
+  readonly hasSession: (digest: string) => boolean;
   /** Records an operation for which another replica was asked. */
   readonly onOperation: (operator: string, operation: string, target: string | undefined, through: string) => void;
   readonly onLimit: (limit: LimitName) => void;
@@ -312,6 +316,11 @@ export class ReplicasAdmin {
       if (ended !== undefined) return ended.value;
       const silent = asked.silent.filter(({ code }) => code !== 'not-found');
       if (silent.length === 0) throw thrown;
+      const unknown = silent.filter(({ why }) => !NOTHING_DONE.has(why));
+      if (unknown.length > 0) {
+        const message = `The session "${digest}" may have ended. Replicas whose outcome is unknown: ${textOf(unknown)}.`;
+        throw new AdminError('internal-error', `${message} "${COMMAND} ls sessions" shows whether it is there.`);
+      }
       throw new AdminError('not-found', `${thrown.message} Not asked: ${textOf(silent)}.`);
     }
   }
@@ -328,7 +337,7 @@ export class ReplicasAdmin {
 
   /** Returns the function that answers the other replicas. */
   handler(): OperatorHandler {
-    const { own, changes, hasUpstream, onOperation } = this.#parts;
+    const { own, changes, hasUpstream, hasSession, onOperation } = this.#parts;
     const served = new ServedMethods();
     serveReads(served, own);
     served.serve(REPLICA.changes, async () => ({ value: changes.record }));
@@ -349,10 +358,9 @@ export class ReplicasAdmin {
     );
     served.serve(REPLICA.endSession, ({ digest, operator, through }) =>
       outcomeOf(async () => {
-        const message = await own.endSession(digest);
-        // Only the replica that has the session records it.
-        onOperation(operator, 'endSession', digest, through);
-        return message;
+        // Only the replica that has the session records it, also if it fails to end it.
+        if (hasSession(digest)) onOperation(operator, 'endSession', digest, through);
+        return await own.endSession(digest);
       }),
     );
     served.serve(REPLICA.setLogLevel, ({ level, at, operator, through }) =>

@@ -33,6 +33,7 @@ import { RedisTaskStore } from '../../store/redis/task-store.ts';
 import type { RateTable } from '../../store/rate-table.ts';
 import type { SharedCounters } from '../../store/shared-counters.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
+import type { Core } from '../core/core.ts';
 import { joinProcesses } from './join-processes.ts';
 import { type ChangedCore, LatestChanges } from './latest-changes.ts';
 import { ReplicasAdmin } from './replicas-admin.ts';
@@ -46,7 +47,7 @@ const COUNTER_LEASE_MS = 30_000;
 /** The parts of this replica that operators of all replicas see and change. */
 export interface AnswerForAllParts {
   readonly own: AdminPort;
-  readonly core: ChangedCore;
+  readonly core: ChangedCore & Pick<Core, 'sessions'>;
   /** Records an operation. @param target what it changes, if that has an id. */
   readonly onOperation: (operator: string, operation: string, target: string | undefined) => void;
 }
@@ -186,6 +187,7 @@ export async function openReplicas(
         colleagues: () => owners.colleagues(),
         changes,
         hasUpstream: (id) => core.upstreams.has(id),
+        hasSession: (digest) => [...core.sessions].some((session) => session.digest === digest),
         onOperation: (operator, operation, target, through) => {
           onOperation(operator, operation, target);
           log.info({ operator, operation, target, through }, 'operator request');

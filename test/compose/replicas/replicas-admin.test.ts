@@ -13,6 +13,8 @@ import { waitUntil } from '../../support/wait-until.ts';
 
 const OPTIONS = { timeout: 120_000 };
 
+const FAILED = 'it failed to answer; its log has the reason';
+
 /** A replica with the upstream `a`. The test adds its colleagues. */
 async function openReplica(name: string) {
   const gateway = await testCore({ a: { memory: memoryUpstream({}) } });
@@ -38,15 +40,15 @@ async function openReplica(name: string) {
     colleagues: async () => colleagues,
     changes: new LatestChanges(core, log),
     hasUpstream: (id) => core.upstreams.has(id),
+    hasSession: (digest) => [...core.sessions].some((session) => session.digest === digest),
     onOperation: (_operator, operation) => void operations.push(operation),
     onLimit: () => undefined,
     log,
   });
   const handle = all.handler();
   return {
-    name,
+    gateway,
     core,
-    own,
     all,
     port: all.port,
     colleagues,
@@ -56,7 +58,8 @@ async function openReplica(name: string) {
     asColleague: {
       name,
       ask: async (_operator: string, operation: string, args: unknown): Promise<ReplicaAnswer> => {
-        const value = await handle(operation, args);
+        const value = await handle(operation, args)?.catch(() => FAILED);
+        if (value === FAILED) return { why: FAILED };
         return { value: value === undefined ? undefined : JSON.parse(JSON.stringify(value)) };
       },
     },
@@ -143,4 +146,24 @@ test('a replica that has restarted at its address is not named as missing', OPTI
   assert.equal((await asked.port.disableUpstream('a', 0)).unconfirmed, undefined);
   asked.colleagues.push(former('elsewhere'));
   assert.deepEqual((await asked.port.disableUpstream('a', 0)).unconfirmed, ['elsewhere']);
+});
+
+test('a session whose end fails at another replica may have ended', OPTIONS, async (t) => {
+  await using asked = await openReplica('asked');
+  await using other = await openReplica('other');
+  asked.colleagues.push(other.asColleague, silentReplica('older', 'it has another version'));
+  await other.gateway.connect();
+  const [digest = ''] = [...other.core.sessions].map((session) => session.digest);
+  t.mock.method(other.core.gateway, 'endSession', () => Promise.reject(new Error('the store fails')));
+  const refusalOf = async (id: string) => {
+    const ended = await Promise.allSettled([asked.port.endSession(id)]);
+    return ended.map((one) => (one.status === 'rejected' ? [one.reason.code, one.reason.message] : [])).flat();
+  };
+  const [code, message] = await refusalOf(digest);
+  assert.equal(code, 'internal-error');
+  assert.match(message, /may have ended.*: other \(it failed/);
+  assert.deepEqual(other.operations, ['endSession']);
+  // A refusal ends nothing, and who lacks the session records nothing.
+  assert.equal((await refusalOf('none'))[0], 'not-found');
+  assert.deepEqual(other.operations, ['endSession']);
 });
