@@ -271,9 +271,10 @@ export class HolderLinks {
     judgeAgain?: () => void,
   ): Promise<Answer> {
     const link = await this.open(holder, to.upstream);
+    // One that serves a single call keeps no subscription, whether the client is denied or not.
+    this.#upstreams.get(to.upstream)?.leave(link);
     judgeAgain?.();
     if (!canSubscribe(link)) {
-      this.#upstreams.get(to.upstream)?.leave(link);
       const why =
         link.place.purpose === 'call'
           ? 'is connected for each call alone and keeps no subscriptions'

@@ -107,10 +107,10 @@ export class Tasks {
     if (audit !== undefined) await audit.begin(request, client.caller, address.upstream);
     const creator = this.creatorOf(holder, address);
     const link = links.findOpen(creator, upstream) ?? (await links.openFor(exchange, creator, upstream));
-    // The record, the owner and the link have taken time.
-    this.assertAllowed(client, request, address, true);
     upstream.beginCall(link);
     try {
+      // The record, the owner and the link have taken time.
+      this.assertAllowed(client, request, address, true);
       const task = { upstream, link, task: address.task, holder: creator, id, viewed, address };
       return await this.#conversations[client.dialect.era][link.era](exchange, task);
     } finally {

@@ -138,6 +138,20 @@ test('a request that is cancelled stops waiting, and its link opens for the next
   assert.equal(memory.starts, 1);
 });
 
+// P-011
+test('a denial after the wait closes the link that isolation call opened for it', TIMEOUT, async () => {
+  const memory = watched();
+  const { at, links } = linking({ up: { memory, isolation: 'call' } });
+  await using _ = at;
+  const denial = new GatewayError('invalid-params');
+  const subscribing = links.subscribe(at.session().session, URI, to(), () => {
+    assert.equal(memory.peers.length, 1);
+    throw denial;
+  });
+  await assert.rejects(subscribing, (thrown) => thrown === denial);
+  await memory.until(() => memory.open.size === 0 || undefined);
+});
+
 test('with isolation call every request opens a link, which its holder does not keep', TIMEOUT, async () => {
   const { at, links } = linking({ up: { memory: watched(), isolation: 'call' } });
   await using _ = at;
