@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import {
   decide,
   type Decision,
@@ -46,6 +47,20 @@ export type FailureObserver = (failed: readonly RuleConfig[]) => void;
 
 const NO_ARGUMENTS: ReadArguments = { args: {}, size: { values: 0, chars: 0 } };
 
+/** Hashes of rules. Many principals have the same rules, and a policy may be long. */
+const DIGESTS = new WeakMap<Rule, string>();
+
+/** Returns a hash of what a rule says, without its place and name. */
+function digestOf(rule: Rule): string {
+  let digest = DIGESTS.get(rule);
+  if (digest === undefined) {
+    const { name: _name, place: _place, ...config } = rule.config;
+    digest = hash('sha256', JSON.stringify([rule.effect, config]), 'base64url');
+    DIGESTS.set(rule, digest);
+  }
+  return digest;
+}
+
 /** The rules that apply to a principal at an endpoint. */
 export class Rights implements Subject {
   /** Equal for principals with the same rules. */
@@ -79,12 +94,12 @@ export class Rights implements Subject {
     this.#rules = rules;
   }
 
-  /** Equal for rights that allow the same, also by another policy. A change of places and names in the config changes nothing. */
+  /** A hash, equal for rights that allow the same, also by another policy. A change of places and names in the config changes nothing. */
   get content(): string {
     if (this.#content !== undefined) return this.#content;
     const readsIdentity = this.#rules.some(({ when }) => when?.readsIdentity);
-    const rules = this.#rules.map(({ effect, config: { name: _name, place: _place, ...rule } }) => [effect, rule]);
-    this.#content = JSON.stringify([readsIdentity ? this.identity : null, rules]);
+    const text = JSON.stringify([readsIdentity ? this.identity : null, this.#rules.map((rule) => digestOf(rule))]);
+    this.#content = hash('sha256', text, 'base64url');
     return this.#content;
   }
 

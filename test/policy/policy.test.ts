@@ -309,6 +309,22 @@ test('arguments are read for the conditions about the called tool alone', () => 
   assert.equal(call('read', '{"path":"/pub/x","PATH":"/etc"}'), 'deny');
 });
 
+// SEC-08
+test('the content of rights is short, and changes with rules and read identities alone', () => {
+  const tools = Array.from({ length: 1_000 }, (_, i) => `tool-${i}`);
+  const contentOf = (role: Parameters<typeof accessOf>[0][string], principal = keyOf('ada'), name = 'r') => {
+    const { content } = new Policy(accessOf({ [name]: role }, [{ ...ANYONE, roles: [name] }])).rightsOf(principal, '');
+    assert.ok(content.length < 100, content);
+    return content;
+  };
+  const when = 'principal.label == "ada"';
+  assert.equal(contentOf({ tools }), contentOf({ tools }, keyOf('bob'), 'renamed'));
+  assert.notEqual(contentOf({ tools }), contentOf({ tools: tools.slice(1) }));
+  assert.notEqual(contentOf({ tools }), contentOf({ tools, deny: [{ tools: ['x'] }] }));
+  assert.equal(contentOf({ tools, when }), contentOf({ tools, when }, keyOf('ada'), 'renamed'));
+  assert.notEqual(contentOf({ tools, when }), contentOf({ tools, when }, keyOf('bob')));
+});
+
 test('rights to an item decide about each of its calls, and keep what was listed', () => {
   const role = { tools: ['*'], deny: [{ tools: ['set'], when: 'args.n == 1' }] };
   const rights = new Policy(accessOf({ r: role }, [ANYONE])).rightsOf(keyOf('ada'), '');
