@@ -114,6 +114,27 @@ test('an outdated list has ttl 0 until its upstream is listed again', TIMEOUT, a
   await waitUntil(async () => (await ttlMs()) === 60_000);
 });
 
+// M-010
+test('a client that asks often always gets a list that it may keep for a while', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  for (const statedMs of [10_000, 35_000]) {
+    const caching = { ttlMs: statedMs, cacheScope: 'public' };
+    await using upstream = await modernUpstream({ tools: [ECHO], caching });
+    await using gateway = await openGateway({ up: { url: upstream.url } });
+    const ttlMs = async () => Number((await modernResult(gateway.url, 'tools/list'))['ttlMs']);
+    await ttlMs();
+    const listed = () => upstream.requests('tools/list').length;
+    for (let round = 0; round < 40; round++) {
+      const before = listed();
+      assert.ok((await ttlMs()) > 0, `${statedMs} ms, round ${round}`);
+      // A listing goes on in real time after the answer.
+      if (listed() > before) await waitUntil(async () => (await ttlMs()) === statedMs);
+      time.pass(1_001);
+    }
+    assert.ok(listed() <= 1 + Math.ceil(40_040 / (0.8 * statedMs)), `${listed()} listings`);
+  }
+});
+
 // M-011
 test('all pages of a list have the same caching, though the upstream changed it', TIMEOUT, async () => {
   const tools = Array.from({ length: 1_500 }, (_, i) => ({ ...ECHO, name: `t${i}` }));

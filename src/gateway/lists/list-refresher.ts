@@ -26,7 +26,9 @@ const LEAST_TTL_MS = 5_000;
  * for a call.
  */
 const FRESH_ON_DISK_MS = 3_600_000;
-/** The age of a holder's lists is checked at most once in this time. */
+/** The part of a stated time to live after which lists are fetched again, so that clients may keep them for the rest meanwhile. */
+const REFETCHED_AT = 0.8;
+/** The age of a holder's lists is checked at most once in this time, unless lists with a stated time to live are due earlier. */
 const CHECKED_MS = 30_000;
 
 /** The longest that a list request waits for lists that another process has changed. */
@@ -40,7 +42,8 @@ const PROCESS_STARTS = Math.min(16, Math.max(4, 2 * availableParallelism()));
 const REMOTE_STARTS = 32;
 
 interface ListCheck {
-  readonly atMs: number;
+  /** The end of the time without another check; monotonic. */
+  untilMs: number;
   /** Those of the offers at its begin: the lists of an era that an upstream has changed to may be missing. */
   readonly eraChanges: number;
   /** Undefined when the check has ended. */
@@ -148,13 +151,16 @@ export class ListRefresher {
     const now = performance.now();
     const before = this.#recent.get(holder);
     const { eraChanges } = this.#parts.offers;
-    if (before?.eraChanges === eraChanges && now - before.atMs <= CHECKED_MS) {
+    if (before?.eraChanges === eraChanges && now <= before.untilMs) {
       if (before.running !== undefined) return this.#waitFor(holder, before.running);
       this.bringUpToDate(holder);
       return undefined;
     }
-    const check: ListCheck = { atMs: now, eraChanges, running: undefined };
-    const running = this.#fetchListsFor(holder).finally(() => (check.running = undefined));
+    const check: ListCheck = { untilMs: now + CHECKED_MS, eraChanges, running: undefined };
+    const running = this.#fetchListsFor(holder).finally(() => {
+      check.running = undefined;
+      check.untilMs = Math.min(check.untilMs, this.#dueMs(holder));
+    });
     check.running = running;
     this.#recent.set(holder, check);
     return this.#waitFor(holder, running);
@@ -263,10 +269,29 @@ export class ListRefresher {
     return usable.toSorted((a, b) => isBehind(a) - isBehind(b));
   }
 
-  /** Returns how long lists stay valid. A modern upstream may state a shorter time than the default. */
-  #ttlMs({ id, config }: Upstream, key: OfferKey): number {
-    const statedMs = this.#parts.offers.exactOffer(id, key)?.caching?.ttlMs ?? 0;
-    if (statedMs > 0) return Math.min(Math.max(statedMs, LEAST_TTL_MS), LIST_TTL_MS);
+  /** Returns when the first of a holder's lists with a stated time to live is due to be fetched again; monotonic ms. */
+  #dueMs(holder: ConnectionHolder): number {
+    const { offers } = this.#parts;
+    let leftMs = Number.POSITIVE_INFINITY;
+    for (const upstream of this.#usableUpstreams(holder.view)) {
+      const key = offerKeyFor(upstream, listingClient(upstream, holder));
+      if (this.#statedMs(upstream, key) === 0) continue;
+      const ownMs = this.#ttlMs(upstream, key) - (offers.ageMs(upstream.id, key) ?? Infinity);
+      // Those that are due already are being fetched, or that has failed.
+      leftMs = Math.min(leftMs, ownMs > 0 ? ownMs : LEAST_TTL_MS);
+    }
+    return performance.now() + leftMs;
+  }
+
+  #statedMs({ id }: Upstream, key: OfferKey): number {
+    return this.#parts.offers.exactOffer(id, key)?.caching?.ttlMs ?? 0;
+  }
+
+  /** Returns how long lists are not fetched again. A modern upstream may state a shorter time than the default. */
+  #ttlMs(upstream: Upstream, key: OfferKey): number {
+    const { config } = upstream;
+    const statedMs = this.#statedMs(upstream, key);
+    if (statedMs > 0) return Math.min(Math.max(REFETCHED_AT * statedMs, LEAST_TTL_MS), LIST_TTL_MS);
     return config.target.kind === 'stdio' ? Number.POSITIVE_INFINITY : LIST_TTL_MS;
   }
 
