@@ -5,6 +5,7 @@ import type { Credential, RequestCredentials } from '../upstream/http/request-cr
 import { type Actor, NeedsAuthorizationError } from '../upstream/rpc/needs-authorization-error.ts';
 import { NoCredentialsError } from '../upstream/rpc/no-credentials-error.ts';
 import { NO_SCOPES, type ScopeSettings, StepUp } from './step-up.ts';
+import { TokenDeniedError } from './token-request.ts';
 
 const FIRST_RETRY_MS = 1_000;
 const LAST_RETRY_MS = 30_000;
@@ -46,6 +47,7 @@ export interface CredentialCacheParts {
    *
    * @param scopes besides those of the settings.
    * @throws {NeedsAuthorizationError} if only time or a person can change it; any other error is transient.
+   * @throws {TokenDeniedError} if the issuer has judged the request, and may judge it otherwise later.
    */
   readonly acquire: (audience: string, scopes: readonly string[]) => Promise<Acquired>;
   /**
@@ -80,6 +82,8 @@ interface Entry {
   failures: number;
   retryAtMs: number;
   failure: GatewayError | undefined;
+  /** True if `failure` is that the issuer could not be asked. */
+  isUnanswered: boolean;
   /** The digest of the subject that was refused; undefined if another one would be refused too. */
   refused: { readonly subject: string | undefined } | undefined;
   acquiring: Promise<Credential> | undefined;
@@ -108,7 +112,7 @@ export class CredentialCache implements RequestCredentials {
     if (nowMs >= entry.usableUntilMs) return undefined;
     const isOfSubject = this.#isOfSubject(audience, entry);
     // What a newer token may not do, must not be done by the credential of an older one, unless the issuer cannot be asked.
-    if (!isOfSubject && entry.failure === undefined) return undefined;
+    if (!isOfSubject && !entry.isUnanswered) return undefined;
     const isFresh = isOfSubject && nowMs < entry.freshUntilMs;
     if (!isFresh && entry.acquiring === undefined && nowMs >= entry.retryAtMs) {
       // A failure is reported by onAttempt, and by requests once the credential has expired.
@@ -215,6 +219,7 @@ export class CredentialCache implements RequestCredentials {
       failures: 0,
       retryAtMs: 0,
       failure: undefined,
+      isUnanswered: false,
       refused: undefined,
       acquiring: undefined,
     };
@@ -248,6 +253,7 @@ export class CredentialCache implements RequestCredentials {
       entry.failures = 0;
       entry.retryAtMs = 0;
       entry.failure = undefined;
+      entry.isUnanswered = false;
       entry.refused = undefined;
       this.#parts.onAttempt(scopes, undefined);
       return acquired.credential;
@@ -267,11 +273,12 @@ export class CredentialCache implements RequestCredentials {
       entry.failures++;
       entry.failure = this.#failureOf(thrown);
       const isFinal = thrown instanceof NeedsAuthorizationError;
-      const isOfSubject = isFinal && thrown.actor !== 'operator';
-      entry.refused = isOfSubject ? { subject } : undefined;
+      entry.isUnanswered = !isFinal && !(thrown instanceof TokenDeniedError);
+      const actor = isFinal ? thrown.actor : undefined;
+      entry.refused = entry.isUnanswered || actor === 'operator' ? undefined : { subject };
       // A credential that upstream and issuer have refused is of no use, and that of an older token might do more than the refused one may.
-      if ((isFinal && entry.isDoubtful) || (isFinal && thrown.actor === 'caller' && subject !== entry.subject))
-        entry.acquired = undefined;
+      const isOfOlder = !entry.isUnanswered && actor !== 'nobody' && subject !== entry.subject;
+      if ((isFinal && entry.isDoubtful) || isOfOlder) entry.acquired = undefined;
       throw entry.failure;
     }
   }

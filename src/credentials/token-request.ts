@@ -2,6 +2,7 @@ import type { CustomFetchOptions } from 'oauth4webapi';
 import type { TokenAuth } from '../config/credentials.ts';
 import { EgressError } from '../egress/egress-error.ts';
 import type { Egress } from '../egress/egress.ts';
+import { messageOf } from '../thrown.ts';
 import { clientAuthOf } from './client-auth.ts';
 import type { TokenEndpoint } from './issuer-metadata.ts';
 import { normalizedTokenResponse } from './token-response.ts';
@@ -34,12 +35,15 @@ export class TokenRefusedError extends Error {
   }
 }
 
+/** The authorization server gives out no token now, but may later. It was reached: a token that may do more must not stand in for this one. */
+export class TokenDeniedError extends EgressError {}
+
 /**
  * Asks a token endpoint for a token: for the gateway itself, or with a subject token for its user.
  *
  * @param subjectToken the verified token of the calling user. It goes to the token endpoint and nowhere else.
- * @throws {TokenRefusedError} if the server answers with an OAuth error that only an operator or user can end. Another error says nothing about the credentials: the server cannot be
- *   reached, or its answer cannot be read.
+ * @throws {TokenRefusedError} if the server answers with an OAuth error that only an operator or user can end.
+ * @throws {TokenDeniedError} for any other answer without a token, except 429 and 5xx. Another error says nothing about the credentials.
  * @see https://www.rfc-editor.org/rfc/rfc6749#section-4.4
  * @see https://www.rfc-editor.org/rfc/rfc8693#section-2.1
  */
@@ -62,12 +66,16 @@ export async function requestToken(
     body.set('requested_token_type', parameters['requested_token_type'] ?? ACCESS_TOKEN);
   }
   const sent = [auth.clientSecret ?? ''];
+  /** The status of the answer; 0 before it. */
+  let answered = 0;
   const send = async (target: string, init: CustomFetchOptions<'POST', URLSearchParams>): Promise<Response> => {
     const { headers, body: form } = init;
     sent.push(...Object.entries(headers).flatMap(([name, value]) => (name === 'authorization' ? [value] : [])));
     sent.push(...SECRET_PARAMETERS.map((name) => form.get(name) ?? ''));
     const response = await egress.fetch(target, source, { method: 'POST', headers, body: form.toString() });
-    return await normalizedTokenResponse(response);
+    const normalized = await normalizedTokenResponse(response);
+    answered = response.status;
+    return normalized;
   };
   const options = { [oauth.customFetch]: send, [oauth.allowInsecureRequests]: true };
   const grant = subjectToken === undefined ? 'client_credentials' : EXCHANGE;
@@ -87,9 +95,12 @@ export async function requestToken(
       const { error, error_description: description, status } = thrown;
       throw refusal(withoutSecrets(error, sent), withoutSecrets(description, sent), status);
     }
-    if (!(thrown instanceof oauth.WWWAuthenticateChallengeError)) throw thrown;
-    if (thrown.status === 401) throw refusal('invalid_client', undefined, thrown.status);
-    throw new EgressError(`the token endpoint answered HTTP ${thrown.status} with a challenge`);
+    const isChallenge = thrown instanceof oauth.WWWAuthenticateChallengeError;
+    if (isChallenge && answered === 401) throw refusal('invalid_client', undefined, answered);
+    const why = isChallenge ? `the token endpoint answered HTTP ${answered} with a challenge` : messageOf(thrown);
+    const hasJudged = answered !== 0 && !isOverloaded(answered);
+    if (hasJudged) throw new TokenDeniedError(why);
+    throw isChallenge ? new EgressError(why) : thrown;
   }
 }
 
@@ -122,6 +133,11 @@ const MAX_DESCRIPTION_CHARS = 200;
 function refusal(code: string, description: string | undefined, status: number): Error {
   const details = description === undefined ? '' : `: ${description.slice(0, MAX_DESCRIPTION_CHARS)}`;
   const message = `the token endpoint answered ${code.slice(0, 80)} (HTTP ${status})${details}`;
-  const isTransient = !FINAL.has(code) || status === 429 || status >= 500;
-  return isTransient ? new EgressError(message) : new TokenRefusedError(message, code);
+  if (isOverloaded(status)) return new EgressError(message);
+  return FINAL.has(code) ? new TokenRefusedError(message, code) : new TokenDeniedError(message);
+}
+
+/** Returns whether a status says nothing about the request. */
+function isOverloaded(status: number): boolean {
+  return status === 429 || status >= 500;
 }

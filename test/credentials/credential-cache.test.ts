@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CredentialCache } from '../../src/credentials/credential-cache.ts';
+import { TokenDeniedError } from '../../src/credentials/token-request.ts';
 import { GatewayError } from '../../src/errors.ts';
 import { LIMITS, type LimitName } from '../../src/limits.ts';
 import type { Credential } from '../../src/upstream/http/request-credentials.ts';
@@ -165,6 +166,39 @@ test('a newer subject that is refused does not use the credential of the older o
   state.subject = state.refusedSubject = 'two';
   for (let times = 0; times < 2; times++) await assert.rejects(cache.acquire('a'), /the caller has to sign in again/);
   assert.equal(state.asked.length, 2);
+});
+
+// O-070
+test('a newer subject that is denied does not use the credential of the older one', async () => {
+  const { cache, state } = cacheOf();
+  const first = await cache.acquire('a');
+  state.failure = new TokenDeniedError('access_denied');
+  state.ms += 80_000;
+  assert.equal(cache.current('a'), first, 'renewed in the background');
+  await new Promise(setImmediate);
+  assert.equal(cache.current('a'), first, 'a failed renewal loses no good token');
+  state.subject = 'two';
+  for (let times = 0; times < 2; times++) await assert.rejects(cache.acquire('a'), /try again/);
+  assert.equal(state.asked.length, 3, 'asked at once, and then after the pause');
+  state.failure = new Error('down');
+  state.ms += 2_000;
+  await assert.rejects(cache.acquire('a'), /try again/, 'the older one is lost also while the issuer is down');
+  state.failure = undefined;
+  state.ms += 4_000;
+  assert.equal(tokenOf(await cache.acquire('a')), 'Bearer a-5');
+});
+
+// O-070
+test('after a refused renewal a newer subject is asked about at once', async () => {
+  const { cache, state } = cacheOf();
+  const first = await cache.acquire('a');
+  state.refusedSubject = 'one';
+  state.ms += 80_000;
+  assert.equal(cache.current('a'), first);
+  await new Promise(setImmediate);
+  state.subject = 'two';
+  assert.equal(cache.current('a'), undefined);
+  assert.equal(tokenOf(await cache.acquire('a')), 'Bearer a-3');
 });
 
 // O-070

@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { inspect } from 'node:util';
-import { requestToken, TokenRefusedError } from '../../src/credentials/token-request.ts';
+import { requestToken, TokenDeniedError, TokenRefusedError } from '../../src/credentials/token-request.ts';
 import { EgressError } from '../../src/egress/egress-error.ts';
 import { Egress } from '../../src/egress/egress.ts';
 import { listenLocally } from '../support/local-port.ts';
@@ -68,7 +68,11 @@ for (const [codes, what] of [
       const thrown = await errorOf(400, { error: code });
       assert.equal(thrown instanceof TokenRefusedError, codes === FINAL);
       assert.match(thrown.message, new RegExp(`answered ${code} .HTTP 400`));
-      assert.ok(!((await errorOf(429, { error: code })) instanceof TokenRefusedError), 'with status 429');
+      assert.equal(thrown instanceof TokenDeniedError, codes !== FINAL);
+      for (const status of [429, 503]) {
+        const unanswered = await errorOf(status, { error: code });
+        assert.ok(!(unanswered instanceof TokenRefusedError || unanswered instanceof TokenDeniedError), `${status}`);
+      }
     });
   }
 }
@@ -78,6 +82,12 @@ test('a challenge is a refusal only with status 401', async () => {
   const challenge = { 'content-type': 'text/plain', 'www-authenticate': 'Basic realm="x"' };
   assert.ok((await errorOf(401, {}, challenge)) instanceof TokenRefusedError);
   assert.ok(!((await errorOf(403, {}, challenge)) instanceof TokenRefusedError));
+});
+
+// O-043
+test('an answer without a token is a denial, unless its status is 429 or 5xx', async () => {
+  for (const status of [200, 403, 404]) assert.ok((await errorOf(status, {})) instanceof TokenDeniedError, `${status}`);
+  for (const status of [429, 502]) assert.ok(!((await errorOf(status, {})) instanceof TokenDeniedError), `${status}`);
 });
 
 test('a token that no header can carry is refused', async () => {
