@@ -13,6 +13,7 @@ import { type Acquired, CredentialCache } from './credential-cache.ts';
 import type { IdentityKeys } from './identity-keys.ts';
 import { identityToken } from './identity-token.ts';
 import { NO_SCOPES } from './step-up.ts';
+import { TokenDeniedError } from './token-request.ts';
 import { TokenSource } from './token-source.ts';
 
 /** The credentials of one upstream, with the settings that a reload changes. */
@@ -36,6 +37,8 @@ export interface CredentialParts {
 export interface UpstreamCredentialsParts extends CredentialParts {
   readonly upstream: string;
   readonly onAttempt: (outcome: CredentialOutcome) => void;
+  /** Monotonic ms. Default: the clock of the process. */
+  readonly clock?: () => number;
 }
 
 /** A way to get credentials. An audience is the key of a principal, or empty. */
@@ -47,7 +50,7 @@ interface Source {
 
 /** Returns the credentials that the settings of an upstream describe. */
 export function upstreamCredentials(auth: UpstreamAuth, parts: UpstreamCredentialsParts): UpstreamCredentials {
-  const { upstream, log, onLimit } = parts;
+  const { upstream, log, onLimit, clock = () => performance.now() } = parts;
   const onAttempt = (scopes: readonly string[], failure: unknown): void => {
     parts.onAttempt(failure === undefined ? 'ok' : 'failed');
     if (failure === undefined) return;
@@ -66,6 +69,7 @@ export function upstreamCredentials(auth: UpstreamAuth, parts: UpstreamCredentia
     onAttempt,
     onExtended: (scopes) => log.info({ upstream, kind: auth.kind, scopes }, 'an upstream needs further scopes'),
     onLimit,
+    clock,
   });
   return {
     requests,
@@ -101,10 +105,11 @@ function sourceOf(auth: UpstreamAuth, parts: CredentialParts): Source {
           const { token, endMs } = subjectToken(callers, audience);
           try {
             const acquired = await tokens.acquire(scopes, token);
-            return { ...acquired, subjectLifeMs: endMs - Date.now() };
+            return { ...acquired, subjectLifeMs: endMs - callers.now() };
           } catch (thrown) {
             // It may have been revoked, though its caller has another one that ends earlier.
-            if (thrown instanceof NeedsAuthorizationError) callers.refuse(audience, token);
+            if (thrown instanceof NeedsAuthorizationError || thrown instanceof TokenDeniedError)
+              callers.refuse(audience, token);
             throw thrown;
           }
         },
@@ -131,8 +136,8 @@ function subjectToken(callers: Callers, audience: string): { readonly token: str
   const caller = callers.find(audience);
   if (caller === undefined) throw unknownCaller();
   if (caller.token !== undefined) {
-    const { expiresAtMs: endMs = Infinity } = caller.principal;
-    if (Date.now() < endMs) return { token: caller.token, endMs };
+    const { endMs } = caller;
+    if (callers.now() < endMs) return { token: caller.token, endMs };
     throw new NeedsAuthorizationError('the token of the caller has ended', { actor: 'caller' });
   }
   const why = 'the caller has an API key, which cannot be exchanged; it needs an access token';

@@ -7,6 +7,8 @@ export interface AuthenticatedPrincipal {
   readonly principal: Principal;
   /** The verified bearer token; undefined for an API key. */
   readonly token: string | undefined;
+  /** The time when the token ends, in ms since the epoch; Infinity if nobody says. */
+  readonly endMs: number;
 }
 
 interface Remembered extends AuthenticatedPrincipal {
@@ -24,11 +26,14 @@ export class Callers {
   readonly #byKey = new Map<string, Remembered>();
   readonly #tokens = new WeakMap<Principal, string>();
   readonly #onLimit: (limit: LimitName) => void;
+  /** Returns ms since the epoch. */
+  readonly now: () => number;
   #isNeeded = false;
   #tokenChars = 0;
 
-  constructor(onLimit: (limit: LimitName) => void) {
+  constructor(onLimit: (limit: LimitName) => void, now: () => number = Date.now) {
     this.#onLimit = onLimit;
+    this.now = now;
   }
 
   /** Remembers callers from now on. */
@@ -36,16 +41,20 @@ export class Callers {
     this.#isNeeded = true;
   }
 
-  /** Remembers a principal that was just verified. A token replaces one that ends earlier, and any that was refused. */
+  /** Remembers a principal that was just verified. A token replaces one that ends earlier, or that has not been verified for long, and any that was refused. */
   remember(principal: Principal, token: string | undefined): void {
     if (!this.#isNeeded) return;
     if (token !== undefined) this.#tokens.set(principal, token);
     const known = this.#byKey.get(principal.key);
-    if (known !== undefined && !isRefused(known, known.token)) {
-      if (isRefused(known, token) || endOf(known.principal) > endOf(principal)) return;
+    if (known !== undefined && known.token !== token && !isRefused(known, known.token)) {
+      // Of two tokens that end together, each would else replace the other for ever.
+      const isKept = this.now() < boundOf(known.principal) && expiryOf(known.principal) >= expiryOf(principal);
+      if (isKept || isRefused(known, token)) return;
     }
     this.#remove(principal.key);
-    this.#byKey.set(principal.key, { principal, token, digest: undefined, refused: known?.refused });
+    // A token that is accepted here has not ended.
+    const endMs = Math.max(expiryOf(principal), principal.expiresAtMs ?? 0);
+    this.#byKey.set(principal.key, { principal, token, endMs, digest: undefined, refused: known?.refused });
     this.#tokenChars += token?.length ?? 0;
     while (this.#byKey.size > LIMITS.callers || this.#tokenChars > LIMITS.callerTokenChars) {
       const [oldest = principal.key] = this.#byKey.keys();
@@ -65,10 +74,10 @@ export class Callers {
     return this.#byKey.get(key);
   }
 
-  /** Returns the hash of the token of a caller; undefined if there is none. */
+  /** Returns the hash of the token of a caller; undefined if there is none, or it has ended. */
   digestOf(key: string): string | undefined {
     const known = this.#byKey.get(key);
-    return known?.token === undefined ? undefined : (known.digest ??= hashOf(known.token));
+    return known?.token === undefined || this.now() >= known.endMs ? undefined : (known.digest ??= hashOf(known.token));
   }
 
   /** Returns the token that proved this principal; undefined if none was remembered. */
@@ -84,8 +93,15 @@ export class Callers {
   }
 }
 
-function endOf({ expiresAtMs = Infinity }: Principal): number {
+/** Returns the time until which a principal is valid without another verification, in ms since the epoch. */
+function boundOf({ expiresAtMs = Infinity }: Principal): number {
   return expiresAtMs;
+}
+
+/** Returns the end of a token as its issuer says it, in ms since the epoch; Infinity if it says none. */
+function expiryOf({ claims }: Principal): number {
+  const exp = claims?.['exp'];
+  return typeof exp === 'number' ? exp * 1_000 : Infinity;
 }
 
 function isRefused({ refused }: Remembered, token: string | undefined): boolean {

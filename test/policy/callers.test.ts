@@ -4,17 +4,23 @@ import { LIMITS, type LimitName } from '../../src/limits.ts';
 import { Callers } from '../../src/policy/callers.ts';
 import type { Principal } from '../../src/policy/principal.ts';
 
-const principal = (key: string, expiresAtMs?: number): Principal => ({
+/** A principal whose token ends then, if it ends. */
+const principal = (key: string, endMs?: number, expiresAtMs = endMs): Principal => ({
   key,
   label: key,
   scopes: [],
   ...(expiresAtMs === undefined ? {} : { expiresAtMs }),
+  claims: endMs === undefined ? {} : { exp: endMs / 1_000 },
 });
 
 function callersOf() {
   const limits: LimitName[] = [];
-  const callers = new Callers((limit) => limits.push(limit));
-  return { callers, limits };
+  const clock = { ms: 0 };
+  const callers = new Callers(
+    (limit) => limits.push(limit),
+    () => clock.ms,
+  );
+  return { callers, limits, clock };
 }
 
 test('no caller and no token is remembered before an upstream needs them', () => {
@@ -33,6 +39,41 @@ test('the token that ends last is the one of a caller', () => {
   assert.equal(callers.find('ann')?.token, 'long');
   callers.remember(principal('ann', 3_000), 'longer');
   assert.equal(callers.find('ann')?.token, 'longer');
+});
+
+// O-070
+for (const [what, endMs] of [
+  ['of unknown end', undefined],
+  ['that end together', 9_000_000],
+] as const) {
+  test(`two introspected tokens ${what} do not take turns`, () => {
+    const { callers, clock } = callersOf();
+    callers.begin();
+    const verify = (token: string) => callers.remember(principal('ann', endMs, clock.ms + 900_000), token);
+    verify('first');
+    for (; clock.ms < 3_000_000; clock.ms += 60_000) {
+      verify('second');
+      assert.equal(callers.find('ann')?.token, 'first');
+      verify('first');
+    }
+    clock.ms += 900_000;
+    verify('second');
+    assert.equal(callers.find('ann')?.token, 'second', 'the first one is not used any more');
+  });
+}
+
+// O-070
+test('the end of an introspected token is its own, not the bound of streams', () => {
+  const { callers, clock } = callersOf();
+  callers.begin();
+  callers.remember(principal('ann', undefined, 900_000), 'of unknown end');
+  callers.remember(principal('bob', 2_000_000, 900_000), 'token');
+  clock.ms = 1_999_999;
+  assert.ok(callers.digestOf('ann') !== undefined && callers.digestOf('bob') !== undefined);
+  clock.ms++;
+  assert.equal(callers.digestOf('bob'), undefined);
+  callers.remember(principal('bob', 4_000_000, 2_900_000), 'token');
+  assert.notEqual(callers.digestOf('bob'), undefined, 'its issuer has extended it');
 });
 
 test('another token replaces one that was refused, also if it ends earlier', () => {
