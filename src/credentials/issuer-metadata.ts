@@ -47,13 +47,14 @@ export class IssuerMetadata {
     this.#egress = egress;
   }
 
-  /** @throws {EgressError} if the metadata do not name a usable token endpoint. */
+  /** Returns a known endpoint at once, also while it is read again. @throws {EgressError} if the metadata do not name a usable token endpoint. */
   async tokenEndpoint(nowMs = performance.now()): Promise<TokenEndpoint> {
     if (this.#found !== undefined && nowMs < this.#untilMs) return this.#found;
     this.#reading ??= this.#readAgain(nowMs).finally(() => {
       this.#reading = undefined;
     });
-    return await this.#reading;
+    // Read again, the metadata keep a known endpoint, so that the reading cannot fail.
+    return this.#found ?? (await this.#reading);
   }
 
   async #readAgain(nowMs: number): Promise<TokenEndpoint> {

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
-import { createServer } from 'node:http';
+import { createServer, type ServerResponse } from 'node:http';
 import { test } from 'node:test';
 import { IssuerMetadata } from '../../src/credentials/issuer-metadata.ts';
 import { Egress } from '../../src/egress/egress.ts';
 import { listenLocally } from '../support/local-port.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
 const OAUTH = '/.well-known/oauth-authorization-server';
 const OPENID = '/.well-known/openid-configuration';
@@ -78,13 +79,47 @@ test('metadata are read once for all, and stay in use while they cannot be read'
     assert.equal(asked, 1);
     status = 503;
     assert.equal((await metadata.tokenEndpoint(3_600_000)).url, `${issuer}/token`);
-    assert.equal(asked, 3, 'both URLs');
+    await waitUntil(() => asked === 3);
     await metadata.tokenEndpoint(3_629_999);
-    assert.equal(asked, 3);
-    await metadata.tokenEndpoint(3_630_000);
-    assert.equal(asked, 5);
+    await waitUntil(async () => {
+      assert.equal((await metadata.tokenEndpoint(3_630_000)).url, `${issuer}/token`);
+      return asked === 5;
+    });
     const unread = await new IssuerMetadata(issuer, egress).tokenEndpoint().catch((thrown: unknown) => thrown);
     assert.match(String(unread), /HTTP 503/);
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+});
+
+// O-045
+test('nobody waits for metadata that are read again', async () => {
+  let hangs = false;
+  let asked = 0;
+  let path = '/token';
+  const held: ServerResponse[] = [];
+  const answer = (response: ServerResponse) =>
+    response.writeHead(200).end(JSON.stringify({ issuer, token_endpoint: `${issuer}${path}` }));
+  const server = createServer((_request, response) => {
+    asked++;
+    if (hangs) held.push(response);
+    else answer(response);
+  });
+  const issuer = `http://127.0.0.1:${await listenLocally(server)}`;
+  await using egress = new Egress();
+  try {
+    const metadata = new IssuerMetadata(issuer, egress);
+    await metadata.tokenEndpoint(0);
+    hangs = true;
+    for (const nowMs of [3_600_000, 3_630_000]) {
+      assert.equal((await metadata.tokenEndpoint(nowMs)).url, `${issuer}/token`);
+    }
+    await waitUntil(() => held.length === 1);
+    assert.equal(asked, 2, 'one read at a time');
+    path = '/moved';
+    held.forEach(answer);
+    await waitUntil(async () => (await metadata.tokenEndpoint(3_630_000)).url === `${issuer}/moved`);
   } finally {
     server.closeAllConnections();
     server.close();
