@@ -15,6 +15,8 @@ const RENEWAL_MS = 5_000;
 const MAX_TURNS = 8;
 /** A credential is renewed after this share of its life, while it is still valid. */
 const FRESH_SHARE = 0.8;
+/** An end of a subject that is this much later is another one: the leeway for clocks, 30 s, may be in it or not. */
+const EXTENDED_MS = 45_000;
 /** A credential is not used for the last part of its life, in which it could expire on its way. */
 const MARGIN_SHARE = 0.05;
 const MAX_MARGIN_MS = 10_000;
@@ -55,6 +57,8 @@ export interface CredentialCacheParts {
    * once, also if the last was refused. Runs for each request. Undefined if it is not known any more. Default: it never changes.
    */
   readonly subjectOf?: ((audience: string) => string | undefined) | undefined;
+  /** Returns the time after which the subject of an audience ends now, in ms. Default: never. */
+  readonly subjectLifeOf?: ((audience: string) => number) | undefined;
   /** By default there are none. */
   readonly scopes?: ScopeSettings;
   /** Reports each attempt, with its further scopes and its failure. */
@@ -77,6 +81,8 @@ interface Entry {
   readonly stepUp: StepUp;
   /** Times in monotonic ms. */
   freshUntilMs: number;
+  subjectFreshUntilMs: number;
+  subjectEndMs: number;
   usableUntilMs: number;
   renewableAtMs: number;
   failures: number;
@@ -113,7 +119,7 @@ export class CredentialCache implements RequestCredentials {
     const isOfSubject = this.#isOfSubject(audience, entry);
     // What a newer token may not do, must not be done by the credential of an older one, unless the issuer cannot be asked.
     if (!isOfSubject && !entry.isUnanswered) return undefined;
-    const isFresh = isOfSubject && nowMs < entry.freshUntilMs;
+    const isFresh = isOfSubject && nowMs < entry.freshUntilMs && !this.#isExtended(audience, entry, nowMs);
     if (!isFresh && entry.acquiring === undefined && nowMs >= entry.retryAtMs) {
       // A failure is reported by onAttempt, and by requests once the credential has expired.
       this.#acquire(audience, entry).catch(() => undefined);
@@ -200,6 +206,13 @@ export class CredentialCache implements RequestCredentials {
     return now === undefined || now === subject;
   }
 
+  /** Returns whether the subject, which was about to end, now ends later. */
+  #isExtended(audience: string, { subjectFreshUntilMs, subjectEndMs }: Entry, nowMs: number): boolean {
+    if (nowMs < subjectFreshUntilMs) return false;
+    const lifeMs = this.#parts.subjectLifeOf?.(audience) ?? 0;
+    return nowMs + lifeMs > subjectEndMs + EXTENDED_MS;
+  }
+
   /** Returns whether the last acquisition was refused, for another subject than a next one would be for. */
   #hasOtherSubject(audience: string, { refused }: Entry): boolean {
     return refused !== undefined && this.#parts.subjectOf?.(audience) !== refused.subject;
@@ -214,6 +227,8 @@ export class CredentialCache implements RequestCredentials {
       isDoubtful: false,
       stepUp: new StepUp(this.#parts.scopes ?? NO_SCOPES, this.#parts.onLimit),
       freshUntilMs: 0,
+      subjectFreshUntilMs: 0,
+      subjectEndMs: 0,
       usableUntilMs: 0,
       renewableAtMs: 0,
       failures: 0,
@@ -248,6 +263,8 @@ export class CredentialCache implements RequestCredentials {
       entry.stepUp.granted(scopes);
       // Replicas that started together would otherwise ask together.
       entry.freshUntilMs = nowMs + lifeMs * (FRESH_SHARE - 0.1 * this.#random());
+      entry.subjectFreshUntilMs = nowMs + subjectLifeMs * FRESH_SHARE;
+      entry.subjectEndMs = nowMs + subjectLifeMs;
       const usableMs = lifeMs - Math.min(MAX_MARGIN_MS, lifeMs * MARGIN_SHARE);
       entry.usableUntilMs = nowMs + Math.min(usableMs, subjectLifeMs);
       entry.failures = 0;

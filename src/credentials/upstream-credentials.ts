@@ -65,6 +65,7 @@ export function upstreamCredentials(auth: UpstreamAuth, parts: UpstreamCredentia
     upstream,
     acquire: (audience, scopes) => source.acquire(audience, scopes),
     subjectOf: subjectOf(auth, parts.callers),
+    subjectLifeOf: (audience) => (parts.callers.find(audience)?.endMs ?? 0) - parts.callers.now(),
     scopes: auth.kind === 'identity' ? NO_SCOPES : { base: auth.scopes, stepUp: auth.stepUpScopes },
     onAttempt,
     onExtended: (scopes) => log.info({ upstream, kind: auth.kind, scopes }, 'an upstream needs further scopes'),

@@ -9,6 +9,7 @@ import { Callers } from '../../src/policy/callers.ts';
 import type { Principal } from '../../src/policy/principal.ts';
 import { MemoryKeyStore } from '../../src/store/memory/key-store.ts';
 import { type ExchangeIssuer, startExchangeIssuer } from '../support/exchange-issuer.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
 /** Ann with a token that ends then; its bound for streams is earlier for an introspected one. */
 const ann = (endMs: number, expiresAtMs = endMs): Principal => ({
@@ -133,5 +134,24 @@ test('a user with an introspected token goes on after a time without calls', asy
   await requests.acquire('ann');
   clock.ms += 3_600_000;
   await requests.acquire('ann');
+  assert.deepEqual(issuer.exchanges, ['ann', 'ann']);
+});
+
+// O-070
+test('an exchanged token is renewed in the background once its user has a later end', async () => {
+  await using issuer = await startExchangeIssuer();
+  await using egress = new Egress();
+  const { callers, requests, clock } = exchanging(issuer, egress);
+  const token = await issuer.tokenFor('ann', 'gateway');
+  callers.remember(ann(clock.ms + 60_000), token);
+  const first = await requests.acquire('ann');
+  clock.ms += 50_000;
+  assert.equal(requests.current('ann'), first);
+  await new Promise(setImmediate);
+  callers.remember(ann(clock.ms + 60_000), token);
+  assert.equal(requests.current('ann'), first);
+  await waitUntil(() => requests.current('ann') !== first);
+  clock.ms += 20_000;
+  assert.notEqual(requests.current('ann'), undefined);
   assert.deepEqual(issuer.exchanges, ['ann', 'ann']);
 });
