@@ -110,12 +110,12 @@ test('a silent replica is not asked again once it or the asking one has left', O
   await joined.all.catchUp(0);
   await waitUntil(() => silent.asked === 2);
   joined.colleagues.pop();
-  await sleep(1_500);
+  await sleep(1_500); // subject
   assert.equal(silent.asked, 2);
   joined.colleagues.push(silent);
   await joined.all.catchUp(0);
   joined.all.close();
-  await sleep(1_500);
+  await sleep(1_500); // subject
   assert.equal(silent.asked, 3);
 });
 
