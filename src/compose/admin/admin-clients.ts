@@ -5,6 +5,7 @@ import type { Exchange } from '../../gateway/exchange/exchange.ts';
 import type { CallsAnswer, ClientsAnswer, SessionsAnswer, StreamsAnswer } from '../../operator/admin/answers.ts';
 import { shownText } from '../../peer-text.ts';
 import type { Core } from '../core/core.ts';
+import { longestFirst } from './merged-answers.ts';
 
 /** The parts of the core that know clients. */
 export interface ClientSource extends Pick<Core, 'seenClients' | 'parked'> {
@@ -110,6 +111,6 @@ export function callsAnswerOf(source: ClientSource, nowMs: number): CallsAnswer 
       };
     }),
   );
-  const { first: calls, isCut } = firstOf(all.toSorted((a, b) => b.seconds - a.seconds));
+  const { first: calls, isCut } = firstOf(all.toSorted(longestFirst));
   return { calls, isCut };
 }

@@ -42,6 +42,12 @@ export interface AdminSource {
   readonly draining: { isDraining: boolean };
 }
 
+/** Returns the session in memory with this digest. */
+export function sessionOf(core: Pick<Core, 'sessions'>, digest: string) {
+  for (const session of core.sessions) if (session.digest === digest) return session;
+  return undefined;
+}
+
 /** Creates the admin API's view of a running gateway. */
 export function createAdminPort(source: AdminSource): AdminPort {
   const { core, log } = source;
@@ -143,15 +149,13 @@ export function createAdminPort(source: AdminSource): AdminPort {
       };
     },
     endSession: async (digest) => {
-      for (const session of core.sessions) {
-        if (session.digest !== digest) continue;
-        await core.gateway.endSession(session);
-        return `The session of ${session.caller.principal.label} has ended. Its client opens a new one.`;
+      const session = sessionOf(core, digest);
+      if (session === undefined) {
+        const others = `Groups of modern clients cannot be ended; "${COMMAND} ls sessions" lists both.`;
+        throw new AdminError('not-found', `There is no session "${digest}" in memory. ${others}`);
       }
-      throw new AdminError(
-        'not-found',
-        `There is no session "${digest}" in memory. Groups of modern clients cannot be ended; "${COMMAND} ls sessions" lists both.`,
-      );
+      await core.gateway.endSession(session);
+      return `The session of ${session.caller.principal.label} has ended. Its client opens a new one.`;
     },
     rotateKeys: (graceMs) => core.rotateKeys(graceMs),
     get logLevel() {

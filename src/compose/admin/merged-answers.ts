@@ -1,4 +1,5 @@
 import type {
+  CallsAnswer,
   ClientsAnswer,
   SessionsAnswer,
   StatusAnswer,
@@ -7,19 +8,16 @@ import type {
 } from '../../operator/admin/answers.ts';
 import { UPSTREAM_STATES } from '../../operator/status.ts';
 
-/** Returns the status of several processes as one. Whatever cannot be added up is that of the first. */
-export function mergedStatus(first: StatusAnswer, others: readonly StatusAnswer[]): StatusAnswer {
+/** Returns the first status with the counts of all. */
+export function withCountsOf(first: StatusAnswer, others: readonly StatusAnswer[]): StatusAnswer {
   return others.reduce(
     (sum, each) => ({
       ...sum,
-      isReady: sum.isReady && each.isReady,
-      reasons: [...new Set([...sum.reasons, ...each.reasons])],
       sessions: sum.sessions + each.sessions,
       clientGroups: sum.clientGroups + each.clientGroups,
       requestsInFlight: sum.requestsInFlight + each.requestsInFlight,
       parkedCalls: sum.parkedCalls + each.parkedCalls,
       memoryBytes: sum.memoryBytes + each.memoryBytes,
-      upstreams: sum.upstreams.ready >= each.upstreams.ready ? sum.upstreams : each.upstreams,
     }),
     first,
   );
@@ -31,6 +29,7 @@ export function mergedUpstreams(lists: readonly (readonly UpstreamAnswer[])[]): 
 }
 
 type Client = ClientsAnswer['clients'][number];
+type Call = CallsAnswer['calls'][number];
 type Session = SessionsAnswer['sessions'][number];
 type Stream = StreamsAnswer['streams'][number];
 
@@ -44,7 +43,17 @@ export function mergedClients(clients: readonly Client[]): Client[] {
     firstSeenAt: a.firstSeenAt < b.firstSeenAt ? a.firstSeenAt : b.firstSeenAt,
     lastSeenAt: a.lastSeenAt > b.lastSeenAt ? a.lastSeenAt : b.lastSeenAt,
   }));
-  return merged.toSorted((a, b) => b.lastSeenAt.localeCompare(a.lastSeenAt));
+  return merged.toSorted(latestFirst);
+}
+
+/** Puts the clients that were seen last first. */
+export function latestFirst(a: Client, b: Client): number {
+  return b.lastSeenAt.localeCompare(a.lastSeenAt);
+}
+
+/** Puts the calls that have run longest first. */
+export function longestFirst(a: Call, b: Call): number {
+  return b.seconds - a.seconds;
 }
 
 /** Returns the sessions and groups of several processes. A group of clients may be at all of them, and is listed once. */

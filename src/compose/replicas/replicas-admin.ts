@@ -1,25 +1,18 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { z } from 'zod';
 import { COMMAND } from '../../command-name.ts';
 import type { LogLevel } from '../../config/config.ts';
 import type { LimitName } from '../../limits.ts';
 import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
-import * as answers from '../../operator/admin/answers.ts';
-import {
-  JOINED_AGAIN,
-  NOTHING_DONE,
-  type OperatorHandler,
-  OTHER_VERSION,
-  STARTS,
-  TOO_LARGE,
-} from '../../replicas/operator-question.ts';
+import type * as answers from '../../operator/admin/answers.ts';
+import { JOINED_AGAIN, NOTHING_DONE, OTHER_VERSION, STARTS, TOO_LARGE } from '../../replicas/operator-question.ts';
 import type { Colleague } from '../../replicas/replica-owners.ts';
-import { method, NOTHING, type PipeMethod, ServedMethods } from '../../store/piped/pipe-calls.ts';
+import type { PipeMethod } from '../../store/piped/pipe-calls.ts';
 import type { Logger } from '../../telemetry/log.ts';
 import { MAX_ITEMS } from '../admin/admin-clients.ts';
-import { ADMIN, type Answered, answered, OPERATOR_CALL_MS, outcomeOf, serveReads } from '../admin/admin-methods.ts';
-import { mergedStatus, mergedUpstreams } from '../admin/merged-answers.ts';
-import { changesRecord, type LatestChanges } from './latest-changes.ts';
+import { ADMIN, type Answered, OPERATOR_CALL_MS } from '../admin/admin-methods.ts';
+import { latestFirst, longestFirst, mergedUpstreams, withCountsOf } from '../admin/merged-answers.ts';
+import type { LatestChanges } from './latest-changes.ts';
+import { REPLICA } from './replica-answers.ts';
 
 /** The longest time that an answer waits for another replica. */
 const READ_MS = 2_000;
@@ -30,24 +23,6 @@ const AGAIN_MS = 1_000;
 /** The longest wait for calls in flight when a change is taken over from another replica. */
 const DRAIN_MS = 60_000;
 
-const TEXT = z.string();
-/** The operator who asks, and the replica that was asked. */
-const ORIGIN = { operator: TEXT, through: TEXT };
-const UPSTREAM = z.object({ id: TEXT, drainMs: z.number(), at: z.number(), ...ORIGIN });
-
-/** The changes that a replica makes for another one, besides the reads of {@link ADMIN}. */
-const REPLICA = {
-  changes: method('replica.changes', NOTHING, answered(changesRecord)),
-  restartUpstream: method('replica.restartUpstream', UPSTREAM, answered(answers.restartAnswer)),
-  disableUpstream: method('replica.disableUpstream', UPSTREAM, answered(answers.doneAnswer)),
-  endSession: method('replica.endSession', z.object({ digest: TEXT, ...ORIGIN }), answered(TEXT)),
-  setLogLevel: method(
-    'replica.setLogLevel',
-    z.object({ level: answers.logLevelAnswer.shape.level, at: z.number(), ...ORIGIN }),
-    answered(z.boolean()),
-  ),
-} as const;
-
 export interface ReplicasAdminParts {
   /** The operations of this replica alone. */
   readonly own: AdminPort;
@@ -57,10 +32,6 @@ export interface ReplicasAdminParts {
   readonly colleagues: () => Promise<readonly Colleague[]>;
   readonly changes: LatestChanges;
   readonly hasUpstream: (id: string) => boolean;
-  /** Returns whether the session with this digest is at this replica. */
-  readonly hasSession: (digest: string) => boolean;
-  /** Records an operation for which another replica was asked. */
-  readonly onOperation: (operator: string, operation: string, target: string | undefined, through: string) => void;
   readonly onLimit: (limit: LimitName) => void;
   readonly log: Pick<Logger, 'warn'>;
 }
@@ -97,12 +68,7 @@ export class ReplicasAdmin {
       catalog: (query) => own.catalog(query),
       explain: (request) => own.explain(request),
       clients: async () => {
-        const { rows, missing } = await this.#rows(
-          own.clients(),
-          ADMIN.clients,
-          (each) => each.clients,
-          (a, b) => b.lastSeenAt.localeCompare(a.lastSeenAt),
-        );
+        const { rows, missing } = await this.#rows(own.clients(), ADMIN.clients, (each) => each.clients, latestFirst);
         return { clients: rows, ...missing };
       },
       sessions: async () => {
@@ -114,12 +80,7 @@ export class ReplicasAdmin {
         return { streams: rows, isCut, ...missing };
       },
       calls: async () => {
-        const { rows, isCut, missing } = await this.#rows(
-          own.calls(),
-          ADMIN.calls,
-          (each) => each.calls,
-          (a, b) => b.seconds - a.seconds,
-        );
+        const { rows, isCut, missing } = await this.#rows(own.calls(), ADMIN.calls, (each) => each.calls, longestFirst);
         return { calls: rows, isCut, ...missing };
       },
       restartUpstream: (id, drainMs, operator) => this.#restart(id, drainMs, operator),
@@ -216,7 +177,6 @@ export class ReplicasAdmin {
     const { own, name } = this.#parts;
     const [mine, others] = await Promise.all([own.status(), this.#askOthers(ADMIN.status, undefined)]);
     if (isAlone(others)) return mine;
-    const { isReady, reasons } = mine;
     const rowOf = (replica: string, status: answers.StatusAnswer, isAsked: boolean) => ({
       replica,
       isAsked,
@@ -227,13 +187,10 @@ export class ReplicasAdmin {
       reasons: status.reasons,
     });
     return {
-      ...mergedStatus(
+      ...withCountsOf(
         mine,
         others.answers.map(({ value }) => value),
       ),
-      isReady,
-      reasons,
-      upstreams: mine.upstreams,
       replicas: [rowOf(name, mine, true), ...others.answers.map(({ replica, value }) => rowOf(replica, value, false))],
       ...missingOf(others),
     };
@@ -334,49 +291,10 @@ export class ReplicasAdmin {
     const { silent } = await this.#askOthers(REPLICA.setLogLevel, args, operator);
     return unconfirmedOf(silent).map(({ replica }) => replica);
   }
-
-  /** Returns the function that answers the other replicas. */
-  handler(): OperatorHandler {
-    const { own, changes, hasUpstream, hasSession, onOperation } = this.#parts;
-    const served = new ServedMethods();
-    serveReads(served, own);
-    served.serve(REPLICA.changes, async () => ({ value: changes.record }));
-    served.serve(REPLICA.restartUpstream, ({ id, drainMs, at, operator, through }) =>
-      outcomeOf(async () => {
-        onOperation(operator, 'restartUpstream', id, through);
-        // One that it lacks is not noted, so that it asks for the change when a reload adds it.
-        if (hasUpstream(id) && !changes.noteUpstream(id, at, false)) return { isStarted: true, message: LATER };
-        return await own.restartUpstream(id, drainMs);
-      }),
-    );
-    served.serve(REPLICA.disableUpstream, ({ id, drainMs, at, operator, through }) =>
-      outcomeOf(async () => {
-        onOperation(operator, 'disableUpstream', id, through);
-        if (hasUpstream(id) && !changes.noteUpstream(id, at, true)) return { message: LATER };
-        return await own.disableUpstream(id, drainMs);
-      }),
-    );
-    served.serve(REPLICA.endSession, ({ digest, operator, through }) =>
-      outcomeOf(async () => {
-        // Only the replica that has the session records it, also if it fails to end it.
-        if (hasSession(digest)) onOperation(operator, 'endSession', digest, through);
-        return await own.endSession(digest);
-      }),
-    );
-    served.serve(REPLICA.setLogLevel, ({ level, at, operator, through }) =>
-      outcomeOf(async () => {
-        onOperation(operator, 'setLogLevel', undefined, through);
-        if (changes.noteLogLevel(level, at)) await own.setLogLevel(level);
-        return true;
-      }),
-    );
-    return (operation, args) => served.answer(operation, args);
-  }
 }
 
 /** The reasons of replicas without changes to take over. One that starts asks for them itself. */
 const HAS_NONE: ReadonlySet<string> = new Set([STARTS, OTHER_VERSION, TOO_LARGE]);
-const LATER = 'A later change of an operator holds.';
 
 function byReplica(a: { readonly replica: string }, b: { readonly replica: string }): number {
   return a.replica.localeCompare(b.replica);

@@ -36,6 +36,8 @@ import type { Metrics } from '../../telemetry/metrics.ts';
 import type { Core } from '../core/core.ts';
 import { joinProcesses } from './join-processes.ts';
 import { type ChangedCore, LatestChanges } from './latest-changes.ts';
+import { sessionOf } from '../admin/admin-port.ts';
+import { replicaAnswers } from './replica-answers.ts';
 import { ReplicasAdmin } from './replicas-admin.ts';
 import { type RingCallbacks, RingWatch } from './ring-watch.ts';
 
@@ -181,22 +183,20 @@ export async function openReplicas(
     apiKeys,
     answerForAll: async ({ own, core, onOperation }) => {
       const changes = new LatestChanges(core, log);
-      const all = new ReplicasAdmin({
+      const hasUpstream = (id: string): boolean => core.upstreams.has(id);
+      const colleagues = () => owners.colleagues();
+      const all = new ReplicasAdmin({ own, name: address, colleagues, changes, hasUpstream, onLimit, log });
+      running.defer(() => all.close());
+      const handle = replicaAnswers({
         own,
-        name: address,
-        colleagues: () => owners.colleagues(),
         changes,
-        hasUpstream: (id) => core.upstreams.has(id),
-        hasSession: (digest) => [...core.sessions].some((session) => session.digest === digest),
+        hasUpstream,
+        hasSession: (digest) => sessionOf(core, digest) !== undefined,
         onOperation: (operator, operation, target, through) => {
           onOperation(operator, operation, target);
           log.info({ operator, operation, target, through }, 'operator request');
         },
-        onLimit,
-        log,
       });
-      running.defer(() => all.close());
-      const handle = all.handler();
       const onFailed = (thrown: unknown) => log.error({ err: thrown }, 'operator request of another replica failed');
       // Before the others are asked: what an operator changes after that comes by itself.
       setOperatorHandler((exchange, head) => answerQuestion(exchange, head, handle, onFailed));

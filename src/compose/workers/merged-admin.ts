@@ -6,11 +6,12 @@ import type { PipeMethod } from '../../store/piped/pipe-calls.ts';
 import { disabledReason } from '../reload/upstream-changes.ts';
 import { ADMIN, type Answered, OPERATOR_CALL_MS } from '../admin/admin-methods.ts';
 import {
+  longestFirst,
   mergedClients,
   mergedSessions,
-  mergedStatus,
   mergedStreams,
   mergedUpstreams,
+  withCountsOf,
 } from '../admin/merged-answers.ts';
 import type { OperatorChanges } from './methods.ts';
 import type { WorkerProcess } from './worker-process.ts';
@@ -69,7 +70,10 @@ export class MergedAdmin implements WorkerAnswers {
   async status(): Promise<StatusAnswer> {
     const [first, ...others] = await this.#askAll(ADMIN.status, undefined);
     if (first === undefined) throw new AdminError('internal-error', 'No worker runs at the moment. Try again.');
-    return mergedStatus(first, others);
+    const all = [first, ...others];
+    const upstreams = all.map((each) => each.upstreams).reduce((a, b) => (a.ready >= b.ready ? a : b));
+    const reasons = [...new Set(all.flatMap((each) => each.reasons))];
+    return { ...withCountsOf(first, others), isReady: all.every(({ isReady }) => isReady), reasons, upstreams };
   }
 
   async upstreams(): Promise<UpstreamsAnswer> {
@@ -104,7 +108,7 @@ export class MergedAdmin implements WorkerAnswers {
 
   async calls() {
     const answers = await this.#askAll(ADMIN.calls, undefined);
-    const calls = answers.flatMap((each) => each.calls).toSorted((a, b) => b.seconds - a.seconds);
+    const calls = answers.flatMap((each) => each.calls).toSorted(longestFirst);
     return { calls, isCut: answers.some(({ isCut }) => isCut) };
   }
 

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createAdminPort } from '../../../src/compose/admin/admin-port.ts';
+import { createAdminPort, sessionOf } from '../../../src/compose/admin/admin-port.ts';
 import { LatestChanges } from '../../../src/compose/replicas/latest-changes.ts';
+import { replicaAnswers } from '../../../src/compose/replicas/replica-answers.ts';
 import { ReplicasAdmin } from '../../../src/compose/replicas/replicas-admin.ts';
 import type { ReplicaAnswer } from '../../../src/replicas/operator-question.ts';
 import type { Colleague } from '../../../src/replicas/replica-owners.ts';
@@ -34,18 +35,17 @@ async function openReplica(name: string) {
     groupsOfKey: () => [],
     draining: { isDraining: false },
   });
-  const all = new ReplicasAdmin({
+  const changes = new LatestChanges(core, log);
+  const hasUpstream = (id: string): boolean => core.upstreams.has(id);
+  const onLimit = (): void => undefined;
+  const all = new ReplicasAdmin({ own, name, colleagues: async () => colleagues, changes, hasUpstream, onLimit, log });
+  const handle = replicaAnswers({
     own,
-    name,
-    colleagues: async () => colleagues,
-    changes: new LatestChanges(core, log),
-    hasUpstream: (id) => core.upstreams.has(id),
-    hasSession: (digest) => [...core.sessions].some((session) => session.digest === digest),
+    changes,
+    hasUpstream,
+    hasSession: (digest) => sessionOf(core, digest) !== undefined,
     onOperation: (_operator, operation) => void operations.push(operation),
-    onLimit: () => undefined,
-    log,
   });
-  const handle = all.handler();
   return {
     gateway,
     core,
