@@ -13,6 +13,7 @@ import type { ValidateOptions } from './cli/validate.ts';
 const OLDEST = [22, 19] as const;
 
 const USAGE_ERROR = 2;
+const OUTPUT_FAILED = 1;
 
 function isOldNode(version: string): boolean {
   const [major = 0, minor = 0] = version.split('.').map(Number);
@@ -264,8 +265,26 @@ if (isOldNode(process.versions.node)) {
   process.stderr.write(`linkspan needs Node ${OLDEST.join('.')} or newer; this is Node ${process.versions.node}.\n`);
   process.exit(1);
 }
-const exitCode = await main(process.argv.slice(2));
-// After an error of stdout, such as a closed terminal, no output can be written.
-process.stdout.on('error', () => process.exit(exitCode));
+/** The first error of stdout, but for that of a reader that has gone: a closed pipe, or a terminal that hung up. */
+let outputError: NodeJS.ErrnoException | undefined;
+let exitCode: number | undefined;
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  noteOutputError(error);
+  if (exitCode !== undefined) exit(exitCode);
+});
+exitCode = await main(process.argv.slice(2));
 // A pipe may not have taken all output yet, so the exit waits for the write.
-process.stdout.write('', () => process.exit(exitCode));
+process.stdout.write('', (error) => {
+  if (error) noteOutputError(error);
+  exit(exitCode);
+});
+
+function noteOutputError(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'EPIPE' && error.code !== 'EIO') outputError ??= error;
+}
+
+/** Ends the process. Output that could not be written, such as on a full disk, is a failure. */
+function exit(code: number | undefined): void {
+  if (outputError !== undefined) process.stderr.write(`linkspan: the output was not written: ${outputError.message}\n`);
+  process.exit(outputError === undefined ? code : OUTPUT_FAILED);
+}

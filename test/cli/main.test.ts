@@ -2,10 +2,11 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readFileSync, statSync } from 'node:fs';
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { type Ran, runCli } from '../support/cli.ts';
@@ -342,4 +343,19 @@ test('on an older Node, main names the required version and loads no other modul
     NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(older)}`,
   });
   assert.deepEqual(ran, { code: 1, stdout: '', stderr: 'linkspan needs Node 22.19 or newer; this is Node 20.11.1.\n' });
+});
+
+test('output that cannot be written, such as on a full disk, is a failure', BOUNDED, async () => {
+  const full = openSync('/dev/full', 'w');
+  try {
+    const child = spawn(process.execPath, [MAIN, 'schema'], { stdio: ['ignore', full, 'pipe'] });
+    const ended = once(child, 'exit');
+    assert.ok(child.stderr !== null);
+    const stderr = await text(child.stderr);
+    const [code] = await ended;
+    assert.equal(code, 1);
+    assert.match(stderr, /^linkspan: the output was not written: ENOSPC/);
+  } finally {
+    closeSync(full);
+  }
 });

@@ -7,6 +7,7 @@ import { test } from 'node:test';
 import { connect } from 'node:tls';
 import { META } from '../../src/protocol/meta.ts';
 import { getEvents, initialize, messagesOf, post, postForEvents, rpc } from '../downstream/client.ts';
+import { runCli } from '../support/cli.ts';
 import { freePort } from '../support/free-port.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { answerOf, modernPost } from '../support/modern-wire.ts';
@@ -185,6 +186,8 @@ test('a call in flight is answered while the gateway stops', OPTIONS, async () =
   await waitUntil(async () => (await metricOf(gateway, /^linkspan_requests_in_flight /)) === 6);
   const stopped = gateway.stop(STOP_MS);
   await gateway.waitForLog((line) => (line.includes('"stopping"') ? true : undefined));
+  const status = await runCli(['status', '--config', gateway.configFile], gateway.dir, { HOME: gateway.dir }, STOP_MS);
+  assert.match(status.stdout, /6 requests under way/, status.stderr);
   await remote.continue();
   for (const [n, messages] of (await Promise.all(calls)).entries()) {
     assert.match(JSON.stringify(messages), new RegExp(`"text":"nonce:${n}:1;"`));

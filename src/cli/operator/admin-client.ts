@@ -4,6 +4,7 @@ import type { z } from 'zod';
 import { refusalAnswer } from '../../operator/admin/answers.ts';
 import { ADMIN_PATH } from '../../operator/admin/routes.ts';
 import { CliError, EXIT } from './cli-error.ts';
+import { askPort, isOk, type PortResponse, textOf } from './operator-port.ts';
 import type { RunningGateway } from './running-gateway.ts';
 
 const TIMEOUT_MS = 15_000;
@@ -23,42 +24,37 @@ export async function askGateway<S extends z.ZodType>(
   schema: S,
   call: AdminCall,
 ): Promise<z.output<S>> {
-  const response = await send(target, call, AbortSignal.timeout(call.timeoutMs ?? TIMEOUT_MS));
-  const checked = schema.safeParse(jsonOf(await textOf(response, target)));
+  const signal = AbortSignal.timeout(call.timeoutMs ?? TIMEOUT_MS);
+  const response = await send(target, call, signal);
+  const checked = schema.safeParse(jsonOf(await bodyOf(response, target, signal)));
   if (checked.success) return checked.data;
   const message = `${target.url} answers in a form that this version of linkspan does not know; use the version of the gateway`;
   throw new CliError(EXIT.failed, message, checked.error);
 }
 
-/** Sends a request, and resolves with its response if the gateway accepts it. @throws {CliError} */
+/** Sends a request, and resolves with its response if the gateway accepts it. Only the signal bounds its time. @throws {CliError} */
 export async function send(
   target: RunningGateway,
   { method = 'GET', path, body }: AdminCall,
   signal: AbortSignal,
-): Promise<Response> {
+): Promise<PortResponse> {
   const { url, token } = target;
-  if (token === undefined) {
+  if (token === undefined || token === '') {
     throw new CliError(
       EXIT.unauthorized,
       'set LINKSPAN_OPERATOR_KEY to a key of gateway.operatorKeys; --url needs one',
     );
   }
   const headers = { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json' };
-  const sent = {
-    method,
-    headers,
-    signal,
-    redirect: 'error' as const,
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-  };
-  let response: Response;
+  const sent = { method, headers, signal, ...(body === undefined ? {} : { body: JSON.stringify(body) }) };
+  let response: PortResponse;
   try {
-    response = await fetch(`${url}${ADMIN_PATH}${path}`, sent);
+    response = await askPort(`${url}${ADMIN_PATH}${path}`, sent);
   } catch (thrown) {
     throw unreachable(target, thrown);
   }
-  if (response.ok) return response;
-  const refusal = refusalAnswer.safeParse(jsonOf(await textOf(response, target)));
+  if (isOk(response)) return response;
+  const refusal = refusalAnswer.safeParse(jsonOf(await bodyOf(response, target, signal)));
   const message = refusal.success
     ? refusal.data.message
     : `${url} answered ${response.status}; is it the operator's port?`;
@@ -81,15 +77,14 @@ export function unreachable({ url, file }: RunningGateway, thrown: unknown): Cli
     return new CliError(EXIT.unreachable, `${url} did not answer in time; it may be overloaded`, thrown);
   }
   const where = file === undefined ? '' : ` (process ${file.pid}, started ${file.startedAt}, of ${file.configFile})`;
-  const cause = thrown instanceof Error ? systemCode(thrown.cause) : undefined;
-  const why = cause === undefined ? 'no connection' : cause;
+  const why = systemCode(thrown) ?? 'no connection';
   const whatToDo = WHAT_TO_DO.get(why) ?? 'If it has ended, start it again';
   return new CliError(EXIT.unreachable, `no gateway answers at ${url}${where}: ${why}. ${whatToDo}`, thrown);
 }
 
-async function textOf(response: Response, target: RunningGateway): Promise<string> {
+async function bodyOf(response: PortResponse, target: RunningGateway, signal: AbortSignal): Promise<string> {
   try {
-    return await response.text();
+    return await textOf(response, signal);
   } catch (thrown) {
     throw unreachable(target, thrown);
   }

@@ -3,6 +3,7 @@ import { CliError, EXIT } from './cli-error.ts';
 import { oneLine } from '../../peer-text.ts';
 import { jsonText, print } from './output.ts';
 import type { PrintOptions } from './status.ts';
+import { askPort, isOk, type PortResponse, textOf } from './operator-port.ts';
 import { findGateway } from './running-gateway.ts';
 
 export interface HealthcheckOptions extends PrintOptions {
@@ -16,15 +17,16 @@ const TIMEOUT_MS = 5_000;
 export async function healthcheck(options: HealthcheckOptions): Promise<number> {
   const target = await findGateway(options, process.cwd(), process.env);
   const path = options.ready ? '/readyz' : '/livez';
-  let response: Response;
+  const signal = AbortSignal.timeout(TIMEOUT_MS);
+  let response: PortResponse;
   let text: string;
   try {
-    response = await fetch(`${target.url}${path}`, { signal: AbortSignal.timeout(TIMEOUT_MS), redirect: 'error' });
-    text = await response.text();
+    response = await askPort(`${target.url}${path}`, { signal });
+    text = await textOf(response, signal);
   } catch (thrown) {
     throw unreachable(target, thrown);
   }
-  const isHealthy = response.ok;
+  const isHealthy = isOk(response);
   if (options.json) print(jsonText({ isHealthy, url: `${target.url}${path}`, status: response.status }));
   else if (!isHealthy)
     throw new CliError(EXIT.failed, `${target.url}${path} answered ${response.status}: ${oneLine(text)}`);

@@ -5,6 +5,7 @@ import { askGateway, send, unreachable } from './admin-client.ts';
 import { EXIT } from './cli-error.ts';
 import { print, printError } from './output.ts';
 import type { PrintOptions } from './status.ts';
+import type { PortResponse } from './operator-port.ts';
 import { findGateway, type RunningGateway } from './running-gateway.ts';
 
 export interface LogsOptions extends PrintOptions {
@@ -53,8 +54,7 @@ function forPeople(): (text: string) => void {
   return (text) => terminal.write(text);
 }
 
-async function* linesOf({ body }: Response): AsyncIterable<string> {
-  if (body === null) return;
+async function* linesOf({ body }: PortResponse): AsyncIterable<string> {
   const decoder = new TextDecoder();
   let rest = '';
   for await (const chunk of body) {

@@ -7,6 +7,8 @@ import { method, NOTHING, ours, type ServedMethods } from '../../store/piped/pip
 const TEXT = z.string();
 /** The longest time that an operation of an operator takes: that of the longest drain. */
 export const OPERATOR_CALL_MS = 660_000;
+/** The longest time of a tool call, which its upstream bounds: that of `timeouts.max`. */
+export const TOOL_CALL_MS = 86_400_000;
 
 /** The outcome of an operation for operators: `refused` is an `AdminError`. */
 export type Answered<Value> = { readonly value: Value } | { readonly refused: z.output<typeof answers.refusalAnswer> };

@@ -4,7 +4,7 @@ import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
 import type { DoneAnswer, StatusAnswer, UpstreamsAnswer } from '../../operator/admin/answers.ts';
 import type { PipeMethod } from '../../store/piped/pipe-calls.ts';
 import { disabledReason } from '../reload/upstream-changes.ts';
-import { ADMIN, type Answered, OPERATOR_CALL_MS } from '../admin/admin-methods.ts';
+import { ADMIN, type Answered, OPERATOR_CALL_MS, TOOL_CALL_MS } from '../admin/admin-methods.ts';
 import {
   longestFirst,
   mergedClients,
@@ -184,7 +184,7 @@ export class MergedAdmin implements WorkerAnswers {
     const id = randomUUID();
     const worker = this.#first;
     const end = (): void => void worker.call(ADMIN.endCall, id).catch(() => undefined);
-    const called = this.#ask(worker, ADMIN.callTool, { id, operator, call }, OPERATOR_CALL_MS);
+    const called = this.#ask(worker, ADMIN.callTool, { id, operator, call }, TOOL_CALL_MS);
     signal.addEventListener('abort', end, { once: true });
     if (signal.aborted) end();
     try {

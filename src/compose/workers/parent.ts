@@ -282,10 +282,11 @@ class Parent {
     this.#phase.isStopping = true;
     await this.control.settle();
     this.#endWatch();
-    await this.#access.withdraw();
   }
 
+  /** Ends the answers to operators, who see the requests in flight until then. */
   async close(): Promise<void> {
+    await this.#access.withdraw();
     await this.#operator?.close();
   }
 }

@@ -1,6 +1,6 @@
 import type { AdminPort } from '../../operator/admin/admin-port.ts';
 import type { PipeCalls } from '../../store/piped/pipe-calls.ts';
-import { ADMIN, OPERATOR_CALL_MS, outcomeOf, serveReads } from '../admin/admin-methods.ts';
+import { ADMIN, outcomeOf, serveReads, TOOL_CALL_MS } from '../admin/admin-methods.ts';
 
 /** Answers the operations of operators that reach the parent. */
 export function serveAdmin(calls: Pick<PipeCalls, 'serve'>, port: AdminPort): void {
@@ -28,7 +28,7 @@ export function serveCalls(calls: Pick<PipeCalls, 'serve'>, port: Pick<AdminPort
       const leaving = new AbortController();
       running.set(id, leaving);
       try {
-        const signal = AbortSignal.any([leaving.signal, AbortSignal.timeout(OPERATOR_CALL_MS)]);
+        const signal = AbortSignal.any([leaving.signal, AbortSignal.timeout(TOOL_CALL_MS)]);
         return await port.callTool(operator, call, signal);
       } finally {
         running.delete(id);
