@@ -9,6 +9,8 @@ type ReadOutcome = (typeof READ_OUTCOMES)[number];
 export interface KeyMetrics {
   /** Counts a reading of the keys. @param count the number of keys in use after it. */
   countKeyReading(outcome: ReadOutcome, count: number): void;
+  /** Records that the config has no such keys any more. */
+  clearKeys(): void;
 }
 
 /** Creates the metrics of API keys. */
@@ -36,6 +38,10 @@ export function createKeyMetrics(registry: Registry): KeyMetrics {
       countRead(outcome);
       successful.set(outcome === 'rejected' ? 0 : 1);
       stored.set(count);
+    },
+    clearKeys: () => {
+      successful.set(1);
+      stored.set(0);
     },
   };
 }

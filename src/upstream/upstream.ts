@@ -427,7 +427,8 @@ export class Upstream<Context, User extends LinkUser> {
     } catch (thrown) {
       const { cause, error, isUnstarted, ...failure } = startFailure(this.config, order.audience, thrown);
       this.#log.warn({ err: cause }, 'upstream did not start');
-      this.#parts.onStartFailed();
+      // A failure for one caller, such as a refused token, says nothing about the upstream.
+      if (failure.scope === 'upstream') this.#parts.onStartFailed();
       const why = { ...failure, permanent: false, hasNoProcess: !this.#isProcess || isUnstarted };
       this.#lifecycles.step(expected, { kind: 'start-failed', startedMs, ...why });
       throw error;

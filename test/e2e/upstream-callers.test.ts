@@ -156,6 +156,8 @@ test('a caller whose token was refused calls at once with another one', LIMIT, a
     await callWith(await issuer.tokenFor('ann', 'other', ''));
   }
   assert.match(await callWith(refused), /the caller has to sign in again/);
+  // An alert about starts that fail is about the upstream, not about the tokens of callers.
+  assert.match(await gateway.metrics(), /^linkspan_upstream_start_failures_total\{upstream="up"\} 0$/m);
   assert.match(await callWith(await issuer.tokenFor('ann', 'gateway')), /Echo: hi/);
 });
 

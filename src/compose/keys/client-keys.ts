@@ -111,7 +111,8 @@ export class ClientKeys implements AsyncDisposable {
   #set(config: KeysConfig, feed: KeyFeed | undefined): void {
     const before = this.#current;
     this.#config = config;
-    if (feed !== this.#feed) feed?.activate();
+    if (feed === undefined) this.#parts.metrics.clearKeys();
+    else if (feed !== this.#feed) feed.activate();
     this.#feed = feed;
     this.#current = new ApiKeys(config.auth.apiKeys, feed?.keys, before);
     const { principals } = this.#current;

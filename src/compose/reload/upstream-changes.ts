@@ -114,8 +114,16 @@ export class UpstreamChanges {
   }
 
   #create(config: UpstreamConfig): Upstream {
-    const made = this.#parts.factory.create(this.#effective(config));
+    const made = this.#made(config);
     this.#parts.offers.setEras(made.id, made.eras);
+    return made;
+  }
+
+  #made(config: UpstreamConfig): Upstream {
+    const { factory, metrics } = this.#parts;
+    const made = factory.create(this.#effective(config));
+    // Otherwise it would look like one that has failed.
+    if (this.isDisabled(made.id)) metrics.setUpstreamState(made.id, 'disabled');
     return made;
   }
 
@@ -123,7 +131,7 @@ export class UpstreamChanges {
     const { upstreams, offers } = this.#parts;
     const old = upstreams.get(config.id);
     if (old === undefined) throw new RangeError(`there is no upstream "${config.id}"`);
-    const made = this.#parts.factory.create(this.#effective(config));
+    const made = this.#made(config);
     const left = this.#onLeft(old, upstreams.replace(made, drainMs));
     offers.setEras(made.id, made.eras);
     return left;

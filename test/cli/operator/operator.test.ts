@@ -88,6 +88,8 @@ test('ls prints every list for people and as JSON', BOUNDED, async () => {
 test('restart and drain say what they did, and the next call works again', BOUNDED, async () => {
   const drained = await on('drain', 'local', '--wait', '1');
   assert.match(drained.stdout, /out of service until "linkspan restart local"/);
+  const metrics = await (await fetch(`${gateway.operatorUrl}/metrics`)).text();
+  assert.match(metrics, /^linkspan_upstream_state_info\{upstream="local",state="disabled"\} 1$/m);
   assert.match((await on('status')).stdout, /^local +disabled.*\n.*\n +Put it into service again/m);
   assert.equal((await on('call', 'local__pid')).code, 1);
   const restarted = await on('restart', 'local');

@@ -32,8 +32,9 @@ async function openKeys(auth: Partial<AuthConfig>) {
     auth: { jwt: [], apiKeys: [], ...own },
     stateDir: join(dir, 'state'),
   });
+  const metrics = createMetrics('0');
   const keys = await ClientKeys.open(configOf(auth), {
-    metrics: createMetrics('0'),
+    metrics,
     log: pino({ level: 'silent' }),
     shared: undefined,
     onChange: (principals) => lost.push([...principals]),
@@ -41,6 +42,7 @@ async function openKeys(auth: Partial<AuthConfig>) {
   const accepted = (...names: readonly string[]) => names.filter((name) => keys.current.find(hash('sha256', name)));
   return {
     keys,
+    metrics,
     lost,
     accepted,
     prepare: (own: Partial<AuthConfig>) => keys.prepare(configOf(own)),
@@ -90,4 +92,15 @@ test('a config without its key file accepts no key of it', TIMEOUT, async () => 
   (await at.prepare({ apiKeys: [keyOf('ci')] })).apply();
   assert.deepEqual(at.accepted('ann', 'ci'), ['ci']);
   assert.deepEqual(at.lost.at(-1), ['key:ann']);
+});
+
+test('keys that the config does not read any more are no failure to read', TIMEOUT, async () => {
+  const file = await fileOf('d2', 'ann');
+  await using at = await openKeys({ keyFile: file });
+  await writeFile(file, 'no keys');
+  await waitUntil(async () => /^linkspan_api_key_last_read_successful 0$/m.test(await at.metrics.text()));
+  (await at.prepare({ apiKeys: [keyOf('ci')] })).apply();
+  const metrics = await at.metrics.text();
+  assert.match(metrics, /^linkspan_api_key_last_read_successful 1$/m);
+  assert.match(metrics, /^linkspan_api_keys 0$/m);
 });
