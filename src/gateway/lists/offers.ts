@@ -2,23 +2,14 @@ import type { Logger } from 'pino';
 import type { ToolListSize } from '../../catalog/callable.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import { type ListProblem, problemsOf } from '../../catalog/problems.ts';
-import {
-  commonKey,
-  isCommonKey,
-  isSameOffer,
-  type Offer,
-  type OfferKey,
-  offerKeyText,
-  offerText,
-  parseOffer,
-} from '../../catalog/offer.ts';
+import { commonKey, isCommonKey, isSameOffer, type Offer, type OfferKey, offerKeyText } from '../../catalog/offer.ts';
 import { type Caching, UNCACHED } from '../../catalog/caching.ts';
 import type { View } from '../../catalog/view.ts';
 import type { Config } from '../../config/config.ts';
 import type { LimitName } from '../../limits.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { OfferStore, StoredOfferKey, UpstreamKey } from '../../store/offer-store.ts';
-import { type Era, ERAS, eraOf } from '../../protocol/revisions.ts';
+import { type Era, ERAS } from '../../protocol/revisions.ts';
 import type { Eras } from '../../upstream/link/eras.ts';
 import type { Rights } from '../../policy/rights.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
@@ -27,9 +18,8 @@ import { BuiltCatalogs } from './built-catalogs.ts';
 import { type KeptOffer, KeptOffers } from './kept-offers.ts';
 import { type LockState, PinnedOffers } from './pinned-offers.ts';
 import { ProblemReports } from './problem-reports.ts';
-import { targetText } from './target-text.ts';
+import { StoredOffers, targetText } from './stored-offers.ts';
 import { isAnonymous, type Principal } from '../../policy/principal.ts';
-import { workTurn } from '../../work-turn.ts';
 
 /** Keys that are known not to be on disk. Clients choose their capabilities, so there are more keys than upstreams. */
 const MAX_ABSENT = 16_384;
@@ -56,8 +46,7 @@ export class Offers {
   readonly #catalogs: BuiltCatalogs;
   readonly #problems: ProblemReports;
   readonly #pins: PinnedOffers;
-  readonly #store: OfferStore;
-  readonly #log: Logger;
+  readonly #stored: StoredOffers;
   readonly #onLimit: (limit: LimitName) => void;
   /** The text of {@link targetText} by upstream. */
   readonly #targets = new Map<string, string>();
@@ -69,18 +58,14 @@ export class Offers {
   readonly #storedByOthers = new Map<string, Offer>();
   /** The number of finished writes. */
   #writes = 0;
-  /** Offers that could not be stored. */
-  #unsaved = new WeakSet<Offer>();
   #version = 1;
   #eraChanges = 0;
-  #writing: Promise<void> = Promise.resolve();
 
   constructor({ config, views, audienceOf, gate, store, log, metrics }: OffersParts) {
     this.#views = views;
     this.#audienceOf = audienceOf;
     this.#gate = gate;
-    this.#store = store;
-    this.#log = log;
+    this.#stored = new StoredOffers(store, log);
     this.#problems = new ProblemReports(log, metrics);
     this.#pins = new PinnedOffers(log, metrics);
     const onLimit = (limit: LimitName): void => metrics.countLimit(limit);
@@ -142,7 +127,7 @@ export class Offers {
 
   /** True if other processes of the gateway get these offers. */
   get areShared(): boolean {
-    return this.#store.watch !== undefined;
+    return this.#stored.areShared;
   }
 
   /** Returns the text that identifies the server behind an upstream's id. */
@@ -162,14 +147,14 @@ export class Offers {
   /** Reads the last good offers of these upstreams from disk. Ignores one that cannot be read. */
   async restore(upstreams: Iterable<string> = this.#offers.keys()): Promise<void> {
     // An upstream that was removed a moment ago may have lists on their way to the disk.
-    await this.#writing;
+    await this.flush();
     for (const upstream of upstreams) {
       const offers = this.#offers.get(upstream);
       if (offers === undefined) continue;
       for (const era of ERAS) {
         const key = commonKey(era);
-        const offer = parseOffer(await this.#read(upstream, key));
-        if (offer === undefined || eraOf(offer.revision) !== era) continue;
+        const offer = await this.#read(upstream, key);
+        if (offer === undefined) continue;
         await this.prepare(upstream, offer);
         // The config has changed meanwhile, or the upstream was listed.
         if (this.#offers.get(upstream) !== offers || offers.get(key) !== undefined) continue;
@@ -224,10 +209,10 @@ export class Offers {
     if (offers === undefined || offers.get(key) !== undefined) return true;
     const keyOfOffer = `${upstream} ${offerKeyText(key)}`;
     if (this.#absent.has(keyOfOffer)) return false;
-    const offer = parseOffer(await this.#read(upstream, key));
+    const offer = await this.#read(upstream, key);
     if (offers.get(key) !== undefined) return true;
     if (this.#offers.get(upstream) !== offers) return false;
-    if (offer === undefined || eraOf(offer.revision) !== key.era) {
+    if (offer === undefined) {
       if (this.#absent.size >= MAX_ABSENT) this.#absent.clear();
       this.#absent.add(keyOfOffer);
       return false;
@@ -253,8 +238,8 @@ export class Offers {
     const listedMs = known?.listedMs;
     const writes = this.#writes;
     this.#storedByOthers.delete(keyOfOffer);
-    const offer = parseOffer(await this.#read(upstream, key));
-    if (offer === undefined || eraOf(offer.revision) !== key.era) return false;
+    const offer = await this.#read(upstream, key);
+    if (offer === undefined) return false;
     if (replaces) await this.prepare(upstream, offer);
     if (this.#offers.get(upstream) !== offers || offers.get(key)?.listedMs !== listedMs) return false;
     if (before !== undefined && isSameOffer(before, offer)) return false;
@@ -277,11 +262,10 @@ export class Offers {
 
   /** Stores the offers that could not be stored before. */
   saveAgain(): void {
-    const unsaved = this.#unsaved;
-    this.#unsaved = new WeakSet();
+    const isUnsaved = this.#stored.takeUnsaved();
     for (const [upstream, key] of this.keys()) {
       const offer = this.exactOffer(upstream, key);
-      if (offer !== undefined && unsaved.has(offer)) this.#save(upstream, key, offer);
+      if (offer !== undefined && isUnsaved(offer)) this.#save(upstream, key, offer);
     }
   }
 
@@ -304,19 +288,10 @@ export class Offers {
   }
 
   #save(upstream: string, key: OfferKey, offer: Offer): void {
-    const stored = this.#storeKey(upstream, key);
-    const write = async () => {
-      try {
-        await this.#store.write(stored, offerText(offer));
-      } catch (thrown) {
-        this.#unsaved.add(offer);
-        throw thrown;
-      } finally {
-        this.#writes++;
-        this.#storedByOthers.delete(`${upstream} ${offerKeyText(key)}`);
-      }
-    };
-    this.#write(write, upstream);
+    this.#stored.write(this.#storeKey(upstream, key), offer, () => {
+      this.#writes++;
+      this.#storedByOthers.delete(`${upstream} ${offerKeyText(key)}`);
+    });
   }
 
   /** Makes the parts of an offer that catalogs share, over several turns of the event loop, before the offer is used. */
@@ -352,14 +327,6 @@ export class Offers {
     this.#problems.report(upstream, era, this.problemsOf(upstream, era));
   }
 
-  /** Runs writes one after another, each in a turn with little other work. Offers that cannot be written are still served; only a restart loses them. */
-  #write(change: () => Promise<void>, upstream: string): void {
-    this.#writing = this.#writing
-      .then(workTurn)
-      .then(change)
-      .catch((thrown: unknown) => this.#log.warn({ err: thrown, upstream }, 'offer not saved'));
-  }
-
   /** Returns the keys for which the upstream was listed in this era. */
   keysOf(upstream: string, era: Era): readonly OfferKey[] {
     return [...(this.#offers.get(upstream)?.values() ?? [])].map(({ key }) => key).filter((key) => key.era === era);
@@ -373,7 +340,7 @@ export class Offers {
 
   /** Resolves when all offers are on disk. */
   flush(): Promise<void> {
-    return this.#writing;
+    return this.#stored.flush();
   }
 
   #set(upstream: string, kept: KeptOffer): void {
@@ -391,8 +358,7 @@ export class Offers {
   #remove(upstream: string, offers: KeptOffers, key: OfferKey): void {
     offers.remove(key);
     this.#storedByOthers.delete(`${upstream} ${offerKeyText(key)}`);
-    const stored = this.#storeKey(upstream, key);
-    this.#write(() => this.#store.remove(stored), upstream);
+    this.#stored.remove(this.#storeKey(upstream, key));
   }
 
   /**
@@ -481,7 +447,7 @@ export class Offers {
     return { upstream, target: this.#targets.get(upstream) ?? '', ...key };
   }
 
-  async #read(upstream: string, key: OfferKey): Promise<string> {
-    return (await this.#store.read(this.#storeKey(upstream, key))) ?? '';
+  #read(upstream: string, key: OfferKey): Promise<Offer | undefined> {
+    return this.#stored.read(this.#storeKey(upstream, key));
   }
 }
