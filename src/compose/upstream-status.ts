@@ -1,5 +1,4 @@
-import { commonKey } from '../catalog/offer.ts';
-import type { UpstreamConfig } from '../config/upstream-config.ts';
+import { hasCallersLists, type UpstreamConfig } from '../config/upstream-config.ts';
 import type { ConnectionHolder, Upstream, Upstreams } from '../gateway/exchange/connection-holder.ts';
 import { differenceLine } from '../lock/difference-text.ts';
 import type { Offers } from '../gateway/lists/offers.ts';
@@ -64,7 +63,8 @@ function lockStatus(state: LockState | undefined): LockStatus | undefined {
 
 function eraStatus(upstream: Upstream, era: Era, offers: Offers): EraStatus {
   const { speaks, evidence } = upstream.eras[era];
-  const offer = speaks === 'no' ? undefined : offers.offerIn(upstream.id, commonKey(era));
+  const isShown = speaks !== 'no' && !hasCallersLists(upstream.config);
+  const offer = isShown ? offers.lastOffer(upstream.id, era) : undefined;
   return {
     speaks,
     how: evidence === '' ? undefined : shownText(evidence),

@@ -1,4 +1,4 @@
-import { isCommonKey, type Offer, type OfferKey, offerKeyText } from '../../catalog/offer.ts';
+import { commonKey, isCommonKey, type Offer, type OfferKey, offerKeyText } from '../../catalog/offer.ts';
 import { LIMITS } from '../../limits.ts';
 import { type Era, otherEra } from '../../protocol/revisions.ts';
 
@@ -28,6 +28,18 @@ export class KeptOffers {
   for(key: OfferKey): KeptOffer | undefined {
     const own = this.withoutEra === key.era ? undefined : this.in(key);
     return own ?? this.in({ ...key, era: otherEra(key.era) });
+  }
+
+  /** Returns the offer of an era for all clients, else the one that was listed last for some of them. */
+  last(era: Era): Offer | undefined {
+    const kept = this.get(commonKey(era)) ?? [...this.#byKey.values()].findLast(({ key }) => key.era === era);
+    return kept?.offer;
+  }
+
+  /** Returns the last offer for clients of this era: of their era, else of the other one. */
+  lastFor(era: Era): Offer | undefined {
+    const own = this.withoutEra === era ? undefined : this.last(era);
+    return own ?? this.last(otherEra(era));
   }
 
   values(): Iterable<KeptOffer> {

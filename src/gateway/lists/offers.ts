@@ -181,6 +181,11 @@ export class Offers {
     return this.#offers.get(upstream)?.in(key)?.offer;
   }
 
+  /** Returns the offer of an era for all clients, else the one that was listed last for some of them. */
+  lastOffer(upstream: string, era: Era): Offer | undefined {
+    return this.#offers.get(upstream)?.last(era);
+  }
+
   /** Excludes offers of an era that the upstream does not support. Returns true if lists of clients may change. */
   setEras(upstream: string, { legacy, modern }: Eras): boolean {
     const missing = legacy.speaks === 'no' ? 'legacy' : modern.speaks === 'no' ? 'modern' : undefined;
@@ -437,9 +442,10 @@ export class Offers {
     return this.#catalogs.get(view, clients, (upstream) => this.#offerForClients(upstream, clients), rights);
   }
 
+  /** Returns the size of the list of tools of a view for clients of this era, by the last lists of each upstream. */
   toolListSize(view: string, client: Era): ToolListSize {
     return this.#catalogs.toolListSize(view, client, (upstream) =>
-      this.#pins.pinned(upstream, this.offerFor(upstream, commonKey(client))),
+      this.#pins.pinned(upstream, this.#offers.get(upstream)?.lastFor(client)),
     );
   }
 

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { readdir, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { LOCAL } from '../../../src/policy/principal.ts';
 import { type TestClient, testCore, toolCall } from '../../support/core.ts';
 import { memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { stopTime } from '../../support/stopped-time.ts';
@@ -151,6 +152,12 @@ test('the gauge of listed tools is right at each scrape, for every endpoint', TI
   ] as const) {
     assert.ok(after.includes(`linkspan_catalog_tools{view="${view}",era="legacy"} ${count}`), after.join('\n'));
   }
+});
+
+test('the gauge counts the tools that an upstream lists for one principal', TIMEOUT, async () => {
+  await using gateway = await testCore({ up: { memory: healthy(), credentials: 'principal' } });
+  await toolNames(await gateway.connect({ principal: { ...LOCAL, key: 'anna' } }));
+  assert.match(await gateway.metrics.text(), /^linkspan_catalog_tools\{view="_merged",era="legacy"\} 1$/m);
 });
 
 /** Restarts the gateway on lists that an earlier process has read. */
