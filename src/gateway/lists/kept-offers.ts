@@ -46,6 +46,12 @@ export class KeptOffers {
     return this.#byKey.values();
   }
 
+  /** Returns the offers that clients get. */
+  inUse(): readonly Offer[] {
+    const kept = [...this.#byKey.values()].filter(({ key }) => key.era !== this.withoutEra);
+    return kept.map(({ offer }) => offer);
+  }
+
   /** Keeps an offer as the last to be removed. */
   set(kept: KeptOffer): void {
     this.remove(kept.key);

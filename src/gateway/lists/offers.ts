@@ -316,10 +316,9 @@ export class Offers {
    */
   lockState(upstream: string, holders: Iterable<ConnectionHolder> = []): LockState | undefined {
     if (!this.isPinned(upstream)) return undefined;
-    const isCurrent = (era: Era) => this.#offers.get(upstream)?.withoutEra !== era;
-    const common = ERAS.filter(isCurrent).map((era) => this.offerIn(upstream, commonKey(era)));
+    const kept = this.#offers.get(upstream)?.inUse() ?? [];
     const own = [...holders].map(({ ownOffers }) => ownOffers.get(upstream));
-    return this.#pins.state(upstream, new Set([...common, ...own]));
+    return this.#pins.state(upstream, new Set([...kept, ...own]));
   }
 
   /** Returns the differences between the lists of an upstream and those that clients of this era get. */
