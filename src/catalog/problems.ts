@@ -12,6 +12,23 @@ export interface ListProblem {
   readonly limit?: LimitName | undefined;
 }
 
+/** Returns a text that is equal only for equal problems. */
+export function problemKey({ kind, name, repair, detail }: ListProblem): string {
+  return JSON.stringify([kind, name, repair, detail]);
+}
+
+/** Returns the problems of one upstream's lists in any of these catalogs. Those of several catalogs are there once. */
+export function problemsIn(catalogs: readonly Catalog[], upstream: string): readonly ListProblem[] {
+  const all: ListProblem[] = [];
+  const known = new Set<string>();
+  for (const catalog of catalogs) {
+    const more = problemsOf(catalog, upstream).filter((problem) => !known.has(problemKey(problem)));
+    for (const problem of more) known.add(problemKey(problem));
+    all.push(...more);
+  }
+  return all;
+}
+
 /** Returns the problems of one upstream's lists. */
 export function problemsOf({ quarantined, repaired }: Catalog, upstream: string): readonly ListProblem[] {
   const problems: ListProblem[] = [];

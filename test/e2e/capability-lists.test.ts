@@ -45,9 +45,9 @@ async function place(): Promise<Place> {
   };
 }
 
-/** Connects a client as desktop programs are: it can answer questions of servers. */
-function connectAnswering(gateway: RunningGateway, more: object = {}): Promise<Sdk1> {
-  return connectSdk1(gateway.endpoint(), { capabilities: { roots: {}, sampling: {}, elicitation: {}, ...more } });
+/** Connects a client that can answer questions of servers, as most programs of users can. */
+function connectAnswering(gateway: RunningGateway): Promise<Sdk1> {
+  return connectSdk1(gateway.endpoint(), { capabilities: { roots: {}, sampling: {}, elicitation: {} } });
 }
 
 async function namesOf({ client }: Sdk1): Promise<readonly string[]> {
@@ -91,4 +91,20 @@ test('status and metrics show what the lock withholds from a client that answers
   assert.match(await at.linkspan('ls', 'items'), /write .*withheld .*differs from the lock/);
   assert.match(await at.linkspan('status'), /Other than in the lock: 1 definition, 1 item withheld\./);
   assert.ok((await metricsOf(gateway)).includes('linkspan_lock_withheld_items{upstream="files"} 1'));
+});
+
+// N-86
+test('log, metrics and status have what a client that answers does not get', BOUNDED, async () => {
+  await using at = await place();
+  await at.list([tool('read'), { name: 'bad' }]);
+  await using gateway = await at.start();
+  await using connected = await connectAnswering(gateway);
+  assert.deepEqual(await namesOf(connected), ['files__read']);
+  await gateway.waitForLog((line) => /"name":"bad","why":.*"msg":"left out of the lists"/.test(line) || undefined);
+  const problem = /^tool "bad": item left out: /;
+  const [{ listProblems, eras }] = JSON.parse(await at.linkspan('status', '--json')).upstreams;
+  assert.match(listProblems[0], problem);
+  assert.match(eras.legacy.listProblems[0], problem);
+  assert.match(await at.linkspan('status'), /tool "bad": item left out: /);
+  assert.ok((await metricsOf(gateway)).includes('linkspan_list_repairs_total{repair="item left out"} 1'));
 });

@@ -46,6 +46,17 @@ export class KeptOffers {
     return this.#byKey.values();
   }
 
+  /** Returns keys of clients of this era, one for each of the different offers that they get, without those of principals. */
+  differingKeys(era: Era): readonly OfferKey[] {
+    const keys = new Map<Offer, OfferKey>();
+    for (const { capabilityKey, audience } of [...this.#byKey.values()].map(({ key }) => key)) {
+      const key = { era, capabilityKey, audience };
+      const kept = audience === '' ? this.for(key) : undefined;
+      if (kept !== undefined) keys.set(kept.offer, key);
+    }
+    return [...keys.values()];
+  }
+
   /** Returns the offers that clients get. */
   inUse(): readonly Offer[] {
     const kept = [...this.#byKey.values()].filter(({ key }) => key.era !== this.withoutEra);

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import type { ToolListSize } from '../../catalog/callable.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
-import { type ListProblem, problemsOf } from '../../catalog/problems.ts';
+import { type ListProblem, problemsIn } from '../../catalog/problems.ts';
 import { commonKey, isCommonKey, isSameOffer, type Offer, type OfferKey, offerKeyText } from '../../catalog/offer.ts';
 import { type Caching, UNCACHED } from '../../catalog/caching.ts';
 import type { View } from '../../catalog/view.ts';
@@ -323,10 +323,12 @@ export class Offers {
 
   /** Returns the differences between the lists of an upstream and those that clients of this era get. */
   problemsOf(upstream: string, era: Era): readonly ListProblem[] {
-    return problemsOf(this.catalog('', commonKey(era)), upstream);
+    const keys = this.#offers.get(upstream)?.differingKeys(era) ?? [];
+    const catalogs = keys.map((key) => this.catalog('', key));
+    return problemsIn(catalogs, upstream);
   }
 
-  /** Logs and counts new problems in the lists for all clients of this era. */
+  /** Logs and counts new problems in the lists of clients of this era. */
   reportProblems(upstream: string, era: Era): void {
     this.#problems.report(upstream, era, this.problemsOf(upstream, era));
   }

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import type { ListProblem } from '../../catalog/problems.ts';
+import { type ListProblem, problemKey } from '../../catalog/problems.ts';
 import { type Era, ERAS } from '../../protocol/revisions.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 
@@ -26,8 +26,8 @@ export class ProblemReports {
     const problems = found.filter(({ repair }) => repair !== 'item withheld');
     const key = `${upstream} ${era}`;
     const before = this.#reported.get(key);
-    const fresh = problems.filter((problem) => before?.has(keyOf(problem)) !== true);
-    this.#reported.set(key, new Set(problems.slice(0, MAX_REPORTED).map(keyOf)));
+    const fresh = problems.filter((problem) => before?.has(problemKey(problem)) !== true);
+    this.#reported.set(key, new Set(problems.slice(0, MAX_REPORTED).map(problemKey)));
     for (const { kind, name, repair, detail } of fresh.slice(0, MAX_LOGGED)) {
       const isLeftOut = repair === 'item left out';
       const fields = isLeftOut ? { why: detail } : { repair, detail };
@@ -46,8 +46,4 @@ export class ProblemReports {
   remove(upstream: string): void {
     for (const era of ERAS) this.#reported.delete(`${upstream} ${era}`);
   }
-}
-
-function keyOf({ kind, name, repair, detail }: ListProblem): string {
-  return JSON.stringify([kind, name, repair, detail]);
 }

@@ -151,6 +151,25 @@ test('limit offersPerUpstream: the oldest is replaced by that for all clients', 
   assert.match(await at.metrics(), /limit_reached_total\{limit="offersPerUpstream"\} 1\n/);
 });
 
+test('a problem in lists for several capabilities is reported once', async () => {
+  await using at = await place('other');
+  const offers = await at.open();
+  const broken = (n: number) => RawObject.of({ name: `t${n}` });
+  const list = (capabilityKey: string, ...tools: readonly RawObject[]) => {
+    offers.update('up', { ...commonKey('legacy'), capabilityKey }, { ...LEGACY, tools });
+    offers.reportProblems('up', 'legacy');
+    return offers.problemsOf('up', 'legacy').map(({ name }) => name);
+  };
+  assert.deepEqual(list('c1', broken(1)), ['t1']);
+  assert.deepEqual(list('c2', broken(1), broken(2)), ['t1', 't2']);
+  assert.deepEqual(list('c1', tool('good'), broken(1)), ['t1', 't2']);
+  assert.deepEqual(list('c1', broken(1)), ['t1', 't2']);
+  assert.match(await at.metrics(), /list_repairs_total\{repair="item left out"\} 2\n/);
+  // Those of one principal are left to it.
+  offers.update('other', { ...commonKey('legacy'), audience: 'anna' }, { ...LEGACY, tools: [broken(3)] });
+  assert.deepEqual(offers.problemsOf('other', 'legacy'), []);
+});
+
 test('lists that another process has stored do not replace its newer ones', async () => {
   await using at = await place();
   const [first, second] = [await at.open(), await at.open()];
