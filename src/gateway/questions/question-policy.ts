@@ -63,6 +63,11 @@ function notAllowed(upstream: string, reason: string): GatewayError {
   return new GatewayError('upstream-protocol', { upstream, message });
 }
 
+/** Returns the name of a question of a task: short, whatever the upstream has chosen as task id and key. */
+function nameOf(task: string, key: string): string {
+  return hash('sha256', JSON.stringify([task, key]));
+}
+
 type Question = Pick<InputRequest, 'method' | 'params'>;
 
 /** Decides which questions of upstreams reach clients, and with which parameters. Counts what it refuses or changes. */
@@ -128,26 +133,38 @@ export class QuestionPolicy {
    * must not reach the client; undefined if they may. Counts the refusal.
    *
    * @param questions as {@link toClient} has made their params.
-   * @param task the task that they are about, if the client reads its state again and again.
+   * @param of the task that they are about and their key there, if the client reads its state again and again.
    */
   takeTokens(
     { caller }: Pick<Client, 'caller'>,
     upstream: string,
     questions: readonly Question[],
-    task?: string,
+    of?: { readonly task: string; readonly key: string },
   ): string | undefined {
     const asked = questions.filter(({ method }) => method === 'sampling/createMessage');
     if (asked.length === 0) return undefined;
     const budget = this.#parts.rulesOf(upstream)?.samplingBudget ?? 0;
     const tokens = asked.reduce((sum, { params }) => sum + Number(params?.raw('maxTokens') ?? '0'), 0);
     const question =
-      task === undefined
+      of === undefined
         ? undefined
-        : hash('sha256', `${task} ${asked.map(({ params }) => params?.toString()).join()}`);
+        : {
+            name: nameOf(of.task, of.key),
+            content: hash('sha256', asked.map(({ params }) => params?.toString()).join()),
+          };
     const refused = this.#budget.take(upstream, caller.principal, tokens, budget, question);
     if (refused === undefined) return undefined;
     const reason = `upstream "${upstream}" asks for ${tokens} tokens, and ${refused.left} of its samplingBudget (${budget} in an hour) are left`;
     return refused.isNew ? this.#recordRefusal(upstream, 'budget', reason) : reason;
+  }
+
+  /** Takes the tokens again if a question of a task is asked again under one of these keys, which the client has answered. */
+  onAnswered({ caller }: Pick<Client, 'caller'>, upstream: string, task: string, keys: readonly string[]): void {
+    this.#budget.forget(
+      upstream,
+      caller.principal,
+      keys.map((key) => nameOf(task, key)),
+    );
   }
 
   /** Takes the tokens as {@link takeTokens} does. @throws {GatewayError} `upstream-protocol` if they exceed the budget. */

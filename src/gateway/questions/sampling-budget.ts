@@ -10,8 +10,19 @@ const MAX_QUESTIONS = 1_000;
 interface Asked {
   readonly endsAtMs: number;
   tokens: number;
-  /** The questions of tasks, each with whether it may be asked. */
-  readonly questions: Map<string, boolean>;
+  /** The open questions of tasks, by their names. */
+  readonly questions: Map<string, Decided>;
+}
+
+/** A question that may be seen several times, and is decided once. Others of the same name are decided anew. */
+interface NamedQuestion {
+  readonly name: string;
+  readonly content: string;
+}
+
+interface Decided {
+  readonly content: string;
+  readonly isAllowed: boolean;
 }
 
 /** The answer to a question that exceeds the budget. */
@@ -31,31 +42,40 @@ export class SamplingBudget {
     this.#onLimit = onLimit;
   }
 
-  /**
-   * Counts the tokens of a question, if they do not exceed what is left of the budget. Returns the refusal otherwise.
-   *
-   * @param question names one that may be seen several times, and is decided once.
-   */
+  /** Counts the tokens of a question, if they do not exceed what is left of the budget. Returns the refusal otherwise. */
   take(
     upstream: string,
     principal: Principal,
     tokens: number,
     budget: number,
-    question?: string,
+    question?: NamedQuestion,
   ): BudgetRefusal | undefined {
-    const key = JSON.stringify([upstream, personOf(principal)]);
+    const key = keyOf(upstream, principal);
     const nowMs = performance.now();
     let asked = this.#asked.get(key);
     if (asked === undefined || nowMs >= asked.endsAtMs) {
       asked = { endsAtMs: nowMs + WINDOW_MS, tokens: 0, questions: new Map() };
     }
-    const known = question === undefined ? undefined : asked.questions.get(question);
-    if (known === true) return undefined;
+    const decided = question === undefined ? undefined : asked.questions.get(question.name);
+    const known = decided?.content === question?.content ? decided : undefined;
+    if (known?.isAllowed === true) return undefined;
     const left = budget - asked.tokens;
     const isAllowed = tokens <= left;
     if (isAllowed) asked.tokens += tokens;
-    if (question !== undefined) setLatest(asked.questions, question, isAllowed, MAX_QUESTIONS);
+    if (question !== undefined) {
+      setLatest(asked.questions, question.name, { content: question.content, isAllowed }, MAX_QUESTIONS);
+    }
     if (setLatest(this.#asked, key, asked, LIMITS.samplingBudgets)) this.#onLimit('samplingBudgets');
     return isAllowed ? undefined : { left: Math.max(0, left), isNew: known === undefined };
   }
+
+  /** Removes questions that were answered. Each counts again when it is asked again. */
+  forget(upstream: string, principal: Principal, names: readonly string[]): void {
+    const asked = this.#asked.get(keyOf(upstream, principal));
+    for (const name of names) asked?.questions.delete(name);
+  }
+}
+
+function keyOf(upstream: string, principal: Principal): string {
+  return JSON.stringify([upstream, personOf(principal)]);
 }

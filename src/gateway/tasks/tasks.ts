@@ -166,6 +166,10 @@ export class Tasks {
     const { client, request } = exchange;
     const params = (request.params ?? RawObject.EMPTY).with('taskId', JSON.stringify(task.task));
     const from = originOf(task);
+    if (request.method === 'tasks/update') {
+      // Before the upstream has the answers, and can ask again.
+      questionPolicy.onAnswered(client, task.viewed.id, task.task, params.object('inputResponses')?.keys() ?? []);
+    }
     const answer = translator.toClient(exchange, from, await this.#send(exchange, task, params));
     if (answer.kind === 'result' && request.method === 'tasks/cancel') release(task);
     if (request.method !== 'tasks/get') return withId(answer, task);
@@ -289,7 +293,7 @@ function stateToClient(
   if (read === undefined) return translated.with('inputRequests', undefined);
   policy.assertAllowed(viewed.id, read);
   const questions = read.map((one) => ({ ...one, params: policy.toClient(client, viewed.id, one) }));
-  const refusals = questions.map((one) => policy.takeTokens(client, viewed.id, [one], task));
+  const refusals = questions.map((one) => policy.takeTokens(client, viewed.id, [one], { task, key: one.key }));
   const asked = translated.with(
     'inputRequests',
     inputRequestsText(questions.filter((_, at) => refusals[at] === undefined)),

@@ -202,7 +202,7 @@ test('limit samplingBudgets: the pair that was asked least recently begins again
 // SEC-37
 test('a question of a task that is read again counts once', () => {
   const budget = new SamplingBudget(() => undefined);
-  const take = (question: string) => budget.take('up', principalNamed('ann'), 6, 10, question);
+  const take = (question: string) => budget.take('up', principalNamed('ann'), 6, 10, { name: question, content: '' });
   assert.deepEqual([take('a'), take('a')], [undefined, undefined]);
   assert.deepEqual(
     [take('b'), take('b')],

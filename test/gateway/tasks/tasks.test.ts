@@ -91,6 +91,27 @@ test('a question to the model counts once, however often its task is read', TIME
   assert.match(await gateway.metrics.text(), /questions_refused_total\{reason="budget"\} 1\b/);
 });
 
+// SEC-37
+test('the same question to the model counts for each of its keys and answers', TIMEOUT, async () => {
+  const { memory, tasks } = extensionUpstream();
+  await using gateway = await testCore({ up: { memory, era: 'modern', samplingBudget: 30 } });
+  const client = new ModernClient(gateway, { ...KNOWS, sampling: {} });
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  const params = { messages: [{ role: 'user', content: { type: 'text', text: 'again' } }], maxTokens: 9 };
+  const question = { method: 'sampling/createMessage', params };
+  const read = async (...keys: string[]) => {
+    const inputRequests = Object.fromEntries(keys.map((key) => [key, question]));
+    Object.assign(tasks[0] ?? {}, { status: 'input_required', inputRequests });
+    return Object.keys(Object((await client.result('tasks/get', { taskId }))['inputRequests']));
+  };
+  const answer = { role: 'assistant', content: { type: 'text', text: 'yes' }, model: 'm' };
+  assert.deepEqual(await read('a', 'b'), ['a', 'b']);
+  await client.result('tasks/update', { taskId, inputResponses: { a: answer } });
+  assert.deepEqual(await read('a', 'b'), ['a', 'b']);
+  await client.result('tasks/update', { taskId, inputResponses: { a: answer } });
+  assert.deepEqual(await read('a', 'b', 'c'), ['b']);
+});
+
 // S-004
 test('a task is unknown to other principals, like an invented one', TIMEOUT, async () => {
   const { memory } = extensionUpstream();
