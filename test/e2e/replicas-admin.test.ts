@@ -35,6 +35,11 @@ after(async () => {
   await redis[Symbol.asyncDispose]();
 });
 
+const ACCESS = {
+  roles: { all: { upstreams: ['*'], deny: [{ tools: ['none'] }] } },
+  grants: [{ roles: ['all'], anyone: true }],
+};
+
 /** Starts replicas of the gateway with this prefix. @param own settings of `gateway.redis`. @param program their `main.ts`; default: that of this tree. */
 async function start(
   prefix: string,
@@ -44,7 +49,7 @@ async function start(
 ): Promise<readonly RunningGateway[]> {
   const file: GatewayFile = {
     mcpServers: { pid: PID, other: PID },
-    gateway: { redis: { ...settings, prefix, ...own } },
+    gateway: { redis: { ...settings, prefix, ...own }, access: ACCESS },
   };
   const replicas = await Promise.all(Array.from({ length: count }, () => startGateway(file, { program })));
   started.push(...replicas);

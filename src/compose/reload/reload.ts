@@ -1,6 +1,5 @@
 import { settlesWithin } from '../../deadline.ts';
 import { messageOf } from '../../thrown.ts';
-import { hash } from 'node:crypto';
 import type { Logger } from 'pino';
 import type { Config } from '../../config/config.ts';
 import {
@@ -25,8 +24,8 @@ import type {
   ReloadResult,
 } from '../../operator/config-control.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
+import { configHash } from './config-hash.ts';
 
-const HASH_CHARS = 12;
 /** A rejected config is tried again in this interval, if its files are watched: what it lacks, such as a key file, may come later. */
 const RETRY_MS = 5_000;
 /** The longest time that a stop waits for a config that is being applied. */
@@ -202,27 +201,12 @@ const NOTHING: ConfigDiff = {
 function stateOf(config: Config, { warnings }: Loaded, atRestart: readonly string[]): ConfigState {
   return {
     file: config.file,
-    hash: hash('sha256', JSON.stringify(sharedPart(config))).slice(0, HASH_CHARS),
+    hash: configHash(config),
     loadedAt: new Date().toISOString(),
     lastGoodAt: undefined,
     rejected: undefined,
     atRestart,
     warnings,
-  };
-}
-
-/** Returns what the configs of all replicas have in common: without addresses and paths. */
-function sharedPart({ redis, audit, ...config }: Config): object {
-  return {
-    ...config,
-    file: '',
-    listen: '',
-    operator: '',
-    operatorMayMove: '',
-    stateDir: '',
-    defaultStateDir: '',
-    redis: redis === undefined ? '' : { ...redis, internal: '', advertise: '' },
-    audit: audit === undefined ? '' : { ...audit, file: '' },
   };
 }
 
