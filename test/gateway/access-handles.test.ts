@@ -1,12 +1,15 @@
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';
+import type { AuditEvent } from '../../src/audit/audit-event.ts';
+import { AuditTrail } from '../../src/audit/audit-trail.ts';
 import type { Config } from '../../src/config/config.ts';
 import { diffConfigs } from '../../src/config/changes/diff.ts';
 import { accessOf, keyOf } from '../policy/policies.ts';
 import { type TestCore, testCore, toolCall } from '../support/core.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
-import { inputRequiredIn, modernRequest } from '../support/modern-client.ts';
-import { coreTaskUpstream } from '../support/task-upstreams.ts';
+import { inputRequiredIn, ModernClient, modernRequest } from '../support/modern-client.ts';
+import { coreTaskUpstream, extensionUpstream } from '../support/task-upstreams.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -123,6 +126,46 @@ test('a request about a task is judged again after it waited for a slot', TIMEOU
     assert.equal((await waiting).isError, true, era);
     assert.equal(memory.requests('tasks/get').length, polls, era);
   }
+});
+
+// P-011
+test('a request about a task that is denied after its wait closes its connection', TIMEOUT, async () => {
+  const { memory } = extensionUpstream();
+  let onGet = () => Promise.resolve();
+  const writer = {
+    record: () => undefined,
+    commit: async ({ method }: AuditEvent) => {
+      if (method === 'tasks/get') await onGet();
+      return 1;
+    },
+    close: () => Promise.resolve(),
+  };
+  const audit = new AuditTrail(
+    writer,
+    { digests: randomBytes(32).toString('base64url') },
+    { required: true, arguments: 'none' },
+  );
+  await using gateway = await testCore(
+    { up: { memory, era: 'modern', idleMs: 3_600_000 } },
+    { access: ALL },
+    undefined,
+    audit,
+  );
+  const client = new ModernClient(gateway, { extensions: { 'io.modelcontextprotocol/tasks': {} } }, ADA);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  const { config } = gateway;
+  const upstreams = config.upstreams.map((up) => ({ ...up, isolation: 'call' as const }));
+  const called = { ...config, upstreams, reload: { ...config.reload, drainMs: 0 } };
+  await (
+    await gateway.core.apply(called, diffConfigs(config, called))
+  ).drained;
+  await client.result('tasks/get', { taskId });
+  const before = new Set(memory.open);
+  const denying = { ...called, access: only('another') };
+  onGet = async () => void (await gateway.core.apply(denying, diffConfigs(called, denying)));
+  await client.error('tasks/get', { taskId });
+  assert.equal(memory.requests('tasks/get').length, 1);
+  await memory.until(() => [...memory.open].every((peer) => before.has(peer)) || undefined);
 });
 
 // P-011

@@ -104,6 +104,11 @@ export class HolderLinks {
     return span === undefined ? opening : endAfter(span, upstream.id, opening);
   }
 
+  /** Closes a link that serves a single call, after its use for something else. */
+  leave(link: Link): void {
+    this.#upstreams.getEvenIfLeaving(link.upstream)?.leave(link);
+  }
+
   /**
    * Returns the link of a holder, and opens it if necessary. A call that began before its upstream was replaced opens one there.
    *
@@ -190,9 +195,12 @@ export class HolderLinks {
   /** Restores the subscriptions of a holder at the upstream that has taken the place; removes them if there is none. */
   #moveSubscriptions(holder: ConnectionHolder, upstreamId: string): void {
     if (this.#upstreams.has(upstreamId)) this.#restoreSubscriptions(holder, upstreamId);
-    else {
-      for (const [uri, to] of holder.subscriptions) if (to.upstream === upstreamId) holder.subscriptions.delete(uri);
-    }
+    else removeSubscriptions(holder, upstreamId);
+  }
+
+  /** Returns whether an upstream has a connection for each call alone, which keeps nothing of a holder. */
+  #keepsNothing(upstreamId: string): boolean {
+    return this.#upstreams.get(upstreamId)?.config.isolation === 'call';
   }
 
   /** Opens links to the upstreams where a restored session has subscriptions or a session, before its first call. */
@@ -200,15 +208,19 @@ export class HolderLinks {
     const upstreams = new Set([...holder.subscriptions.values()].map(({ upstream }) => upstream));
     for (const upstream of upstreams) this.#restoreSubscriptions(holder, upstream);
     for (const upstream of holder.attachments?.keys() ?? []) {
-      if (upstreams.has(upstream)) continue;
+      if (upstreams.has(upstream) || this.#keepsNothing(upstream)) continue;
       this.open(holder, upstream).catch((thrown: unknown) => {
         this.#log.debug({ err: thrown, upstream }, 'session at the upstream not continued yet');
       });
     }
   }
 
-  /** Tries to open a link until it succeeds, or until the holder has no subscriptions there. */
+  /** Tries to open a link until it succeeds, or until the holder has no subscriptions there. Removes them if no link would keep them. */
   #restoreSubscriptions(holder: ConnectionHolder, upstream: string): void {
+    if (this.#keepsNothing(upstream)) {
+      removeSubscriptions(holder, upstream);
+      return;
+    }
     const restoring = this.#restoring.get(holder) ?? new Set();
     if (restoring.has(upstream)) return;
     this.#restoring.set(holder, restoring.add(upstream));
@@ -272,7 +284,7 @@ export class HolderLinks {
   ): Promise<Answer> {
     const link = await this.open(holder, to.upstream);
     // One that serves a single call keeps no subscription, whether the client is denied or not.
-    this.#upstreams.get(to.upstream)?.leave(link);
+    this.leave(link);
     judgeAgain?.();
     if (!canSubscribe(link)) {
       const why =
@@ -385,6 +397,10 @@ export class HolderLinks {
 function removeLink(holder: ConnectionHolder, upstream: string): void {
   holder.linkPromises.delete(upstream);
   holder.links.delete(upstream);
+}
+
+function removeSubscriptions({ subscriptions }: ConnectionHolder, upstream: string): void {
+  for (const [uri, to] of subscriptions) if (to.upstream === upstream) subscriptions.delete(uri);
 }
 
 /** Returns the failure of a request for an upstream that a reload has removed. */

@@ -65,8 +65,8 @@ export class TaskSubscriptions {
     } catch {
       // The acknowledgement shows the client that this task is not followed.
     }
-    this.#followed.get(id)?.forgetLink();
-    this.#followed.delete(id);
+    const refused = this.#followed.get(id);
+    if (refused !== undefined) this.#forget(id, refused);
   }
 
   /** Begins to send the states of tasks that change, or have changed since they are followed: in the form of `tasks/get`. */
@@ -110,10 +110,15 @@ export class TaskSubscriptions {
     return withoutMeta(RawObject.parse(answer.result), [META.serverInfo]).with('resultType', undefined);
   }
 
-  #remove(id: string, { link, task, forgetLink }: FollowedTask): void {
+  #remove(id: string, followed: FollowedTask): void {
+    followed.link.subscription?.removeTask(followed.task);
+    this.#forget(id, followed);
+  }
+
+  #forget(id: string, { link, forgetLink }: FollowedTask): void {
     this.#followed.delete(id);
     forgetLink();
-    link.subscription?.removeTask(task);
+    this.#parts.links.leave(link);
   }
 
   close(): void {

@@ -314,6 +314,37 @@ test('a subscription whose upstream is replaced before its answer moves along', 
   await stopped;
 });
 
+test('a reload to isolation call ends subscriptions, and opens no link for them', TIMEOUT, async () => {
+  const fresh = watched();
+  const { at, links } = linking({ up: { memory: watched() } });
+  await using _ = at;
+  const { session, stream } = at.session();
+  await links.subscribe(session, `up+${URI}`, to());
+  const stopped = at.upstreams.replace(at.create('up', { memory: fresh, isolation: 'call' }), 0);
+  links.onReplaced('up', [session]);
+  assert.deepEqual([...session.subscriptions], []);
+  // A link for a call does not subscribe either.
+  links.leave(await links.open(session, 'up'));
+  assert.deepEqual([fresh.starts, fresh.requests(SUBSCRIBE), stream.messages], [1, [], []]);
+  await fresh.until(() => fresh.open.size === 0 || undefined);
+  await stopped;
+});
+
+test('isolation call: a restored session opens no link before its first call', TIMEOUT, async () => {
+  const memory = watched();
+  const { at, links } = linking({ up: { memory, isolation: 'call' } });
+  await using _ = at;
+  const [subscribed, attached] = [at.session().session, at.session().session];
+  const earlier = await links.open(attached, 'up');
+  links.leave(earlier);
+  subscribed.subscriptions.set(detach(`up+${URI}`), to());
+  attached.attachments = new Map([['up', { sessionId: 'earlier', hello: earlier.hello }]]);
+  for (const session of [subscribed, attached]) links.onRestored(session);
+  assert.deepEqual([...subscribed.subscriptions], []);
+  links.leave(await links.open(attached, 'up'));
+  assert.equal(memory.starts, 2);
+});
+
 test('the removal of an upstream ends its subscriptions, and refuses requests', TIMEOUT, async () => {
   const { at, links } = linking({ up: { memory: watched() }, other: { memory: watched() } });
   await using _ = at;

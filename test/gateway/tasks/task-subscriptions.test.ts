@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { diffConfigs } from '../../../src/config/changes/diff.ts';
 import type { Message } from '../../../src/protocol/jsonrpc.ts';
 import { testCore, toolCall } from '../../support/core.ts';
 import type { MemoryUpstream } from '../../support/memory-upstream.ts';
@@ -150,6 +151,27 @@ test('the connection to an upstream whose task a client follows is not idle', TI
   assert.equal((await time.passUntil(listening.next(), 1))['status'], 'working');
   listening.call.close();
   await listening.reply;
+});
+
+test('after a reload to isolation call, the end of a stream closes its connection', TIMEOUT, async () => {
+  const { memory, tasks } = extensionUpstream();
+  await using gateway = await testCore({ up: { memory, era: 'modern', idleMs: 3_600_000 } });
+  const client = new ModernClient(gateway, KNOWS);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  const { config } = gateway;
+  const upstreams = config.upstreams.map((up) => ({ ...up, isolation: 'call' as const }));
+  const next = { ...config, upstreams, reload: { ...config.reload, drainMs: 0 } };
+  await (
+    await gateway.core.apply(next, diffConfigs(config, next))
+  ).drained;
+  const before = new Set(memory.open);
+  const listening = listen(client, [taskId]);
+  assert.deepEqual((await listening.next())['notifications'], { taskIds: [taskId] });
+  changed(memory, { taskId: tasks[0]?.id });
+  assert.equal((await listening.next())['status'], 'working');
+  listening.call.close();
+  await listening.reply;
+  await memory.until(() => [...memory.open].every((peer) => before.has(peer)) || undefined);
 });
 
 // S-004
