@@ -14,10 +14,7 @@ import { RemoteOwner } from './remote-owner.ts';
 const CACHED_MS = 1_000;
 const MAX_CACHED = 10_000;
 
-export interface ReplicaOwnersParts extends Omit<
-  PlacementsParts,
-  'isUsed' | 'isEnded' | 'onLost' | 'onMembers' | 'onRejoined'
-> {
+export interface ReplicaOwnersParts extends Omit<PlacementsParts, 'isUsed' | 'isEnded' | 'onLost' | 'onRejoined'> {
   readonly keys: InternalKeys;
   readonly metrics: Pick<Metrics, 'countForwarded' | 'countFencedSession'>;
   /** Returns the token of a principal, if other replicas need it. Default: they never do. */
@@ -92,6 +89,7 @@ export class ReplicaOwners implements Owners {
       },
       onMembers: (members) => {
         removeGone(remotes, members);
+        parts.onMembers?.(members);
         const before = unreadable;
         unreadable = new Set(members.filter(isUnreadable).map(({ process }) => process));
         for (const process of unreadable) if (!before.has(process)) parts.onUnreadable?.(process);

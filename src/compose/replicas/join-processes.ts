@@ -14,6 +14,7 @@ import type { SessionRef } from '../../store/session-store.ts';
 import { SharedCounters } from '../../store/shared-counters.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { VERSION } from '../../version.ts';
+import { SharedAddresses } from './shared-addresses.ts';
 
 /** The parts of {@link joinProcesses}. */
 interface JoinParts {
@@ -63,6 +64,12 @@ export async function joinProcesses(parts: JoinParts): Promise<JoinedProcess> {
   );
   cleanups.defer(() => server.close());
   const address = addressOf(server.port);
+  const addresses = new SharedAddresses(table.leaseMs, (shared) =>
+    log.error(
+      { address: shared },
+      'several replicas have this address, so requests and questions for one reach another; give each its own redis.advertise',
+    ),
+  );
   const owners = await ReplicaOwners.open({
     table,
     process: randomUUID(),
@@ -72,6 +79,7 @@ export async function joinProcesses(parts: JoinParts): Promise<JoinedProcess> {
     metrics,
     tokenOf: (principal) => callers.tokenOf(principal),
     isEnded: parts.isEnded,
+    onMembers: (members) => addresses.onMembers(members, performance.now()),
     onUnreadable: (other) =>
       log.error(
         { process: other, advice: KEYS_ADVICE },
