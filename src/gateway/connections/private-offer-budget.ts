@@ -59,8 +59,16 @@ export class PrivateOfferBudget {
     this.#release(offer);
   }
 
-  removeAll(owner: Owner): void {
-    for (const capabilityKey of this.#owned.get(owner)?.keys() ?? []) this.remove(owner, capabilityKey);
+  /** Releases all offers of a connection. Returns whether it has any. */
+  removeAll(owner: Owner): boolean {
+    const keys = [...(this.#owned.get(owner)?.keys() ?? [])];
+    for (const capabilityKey of keys) this.remove(owner, capabilityKey);
+    return keys.length > 0;
+  }
+
+  /** Returns the offers that connections to an upstream have. */
+  offersOf(upstream: string): ReadonlySet<Offer> {
+    return new Set([...this.#kept].filter(([, kept]) => kept.upstream === upstream).map(([offer]) => offer));
   }
 
   #release(offer: Offer): void {

@@ -14,6 +14,8 @@ export class KeptOffers {
   readonly #byKey = new Map<string, KeptOffer>();
   /** The era that the upstream is known not to support. Its offers of that era are outdated. */
   withoutEra: Era | undefined;
+  /** Those that single connections have for themselves. */
+  own: ReadonlySet<Offer> = new Set();
 
   get(key: OfferKey): KeptOffer | undefined {
     return this.#byKey.get(offerKeyText(key));
@@ -60,7 +62,7 @@ export class KeptOffers {
   /** Returns the offers that clients get. */
   inUse(): readonly Offer[] {
     const kept = [...this.#byKey.values()].filter(({ key }) => key.era !== this.withoutEra);
-    return kept.map(({ offer }) => offer);
+    return [...kept.map(({ offer }) => offer), ...this.own];
   }
 
   /** Keeps an offer as the last to be removed. */

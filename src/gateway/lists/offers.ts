@@ -91,6 +91,7 @@ export class Offers {
     this.#version++;
     this.#pins.setConfig(config);
     this.#catalogs.setConfig(config);
+    for (const [id, offers] of this.#offers) this.#pins.report(id, offers.inUse());
     return fresh;
   }
 
@@ -142,6 +143,15 @@ export class Offers {
   #invalidate(upstream: string): void {
     this.#version++;
     this.#catalogs.removeOf(upstream);
+    this.#pins.report(upstream, this.#offers.get(upstream)?.inUse() ?? []);
+  }
+
+  /** Applies the offers that single connections to an upstream have for themselves. */
+  setOwn(upstream: string, own: ReadonlySet<Offer>): void {
+    const offers = this.#offers.get(upstream);
+    if (offers === undefined) return;
+    offers.own = own;
+    this.#pins.report(upstream, offers.inUse());
   }
 
   /** Reads the last good offers of these upstreams from disk. Ignores one that cannot be read. */

@@ -12,14 +12,15 @@ import type { Metrics } from '../../telemetry/metrics.ts';
 
 /** Differences of one offer whose changes are described, and that get a log line each. */
 const MAX_EXPLAINED = 50;
-/** Differences of one upstream that are kept, so as not to log them twice. */
-const MAX_REPORTED = 1_000;
+/** Definitions that get a log line each when they are as in the lock again. */
+const MAX_RETURNED = 1_000;
 const MAX_TEXT_CHARS = 1_000;
 
 /** An offer as clients get it, with the differences from the lock. */
 interface Judged {
   readonly offer: Offer;
   readonly differences: readonly Difference[];
+  readonly isInLock: boolean;
 }
 
 /** The pinned definitions of one upstream, compared with its lists. */
@@ -36,8 +37,10 @@ interface PinnedUpstream {
   readonly pins: Pins;
   readonly onChange: OnChange;
   readonly judged: WeakMap<Offer, Judged>;
-  /** The differences that were logged: a text of each by its id. */
-  readonly reported: Map<string, string>;
+  /** Those of the last report. */
+  current: ReadonlySet<Judged>;
+  /** The number of them in which a definition differs, by its id; and in which it differs in the same way, by its id and text. */
+  readonly reported: Map<string, number>;
 }
 
 /** Compares the offers of upstreams with the lock, each once, and withholds what differs. */
@@ -61,7 +64,8 @@ export class PinnedOffers {
       const { pins } = config.lock;
       const old = before.get(upstream.id);
       const isSame = old?.pins.sha256 === pins.sha256 && old.onChange === onChange;
-      const made = { pins, onChange, judged: new WeakMap<Offer, Judged>(), reported: old?.reported ?? new Map() };
+      const { current, reported } = old ?? { current: new Set<Judged>(), reported: new Map<string, number>() };
+      const made = { pins, onChange, judged: new WeakMap<Offer, Judged>(), current, reported };
       this.#upstreams.set(upstream.id, isSame ? old : made);
     }
   }
@@ -97,24 +101,37 @@ export class PinnedOffers {
     if (judged === undefined) {
       const pinned = known.pins.listsFor(upstream, eraOf(offer.revision));
       const differences = compareLists(pinned, offer, MAX_EXPLAINED);
-      judged = { offer: pinnedOffer(offer, differences, known.onChange), differences };
+      const isInLock = pinned !== undefined;
+      judged = { offer: pinnedOffer(offer, differences, known.onChange), differences, isInLock };
       known.judged.set(offer, judged);
-      this.#report(upstream, known, differences, pinned !== undefined);
     }
     return judged;
   }
 
-  /** Logs and counts the differences that the last offers of the upstream did not have. */
-  #report(upstream: string, known: PinnedUpstream, differences: readonly Difference[], isInLock: boolean): void {
-    const { reported, onChange } = known;
-    const now = new Map(differences.map((one) => [idOf(one), differenceText(one)]));
-    for (const id of reported.keys()) {
-      if (now.has(id)) continue;
-      reported.delete(id);
+  /**
+   * Logs and counts the differences that no offer of the last report has, and the definitions that differ in none any more.
+   *
+   * @param offers all that clients of this upstream get now.
+   */
+  report(upstream: string, offers: Iterable<Offer>): void {
+    const known = this.#upstreams.get(upstream);
+    if (known === undefined) return;
+    const now = new Set([...new Set(offers)].map((offer) => this.#judge(upstream, known, offer)));
+    // An upstream in the place of another has listed nothing yet.
+    if (now.size === 0) return;
+    const { current } = known;
+    known.current = now;
+    for (const judged of now.difference(current)) this.#reportNew(upstream, known, judged);
+    const gone = [...current.difference(now)].flatMap(({ differences }) => differences);
+    for (const one of gone) addTo(known.reported, wayOf(one), -1);
+    const returned = gone.map(idOf).filter((id) => addTo(known.reported, id, -1) === 0);
+    for (const id of returned.slice(0, MAX_RETURNED))
       this.#log.info({ upstream, definition: shownText(id) }, 'definition is as in the lock again');
-    }
-    const fresh = differences.filter((one) => reported.get(idOf(one)) !== now.get(idOf(one)));
-    for (const [id, text] of [...now].slice(0, MAX_REPORTED)) reported.set(id, text);
+  }
+
+  #reportNew(upstream: string, { reported, onChange }: PinnedUpstream, { differences, isInLock }: Judged): void {
+    for (const one of differences) addTo(reported, idOf(one), 1);
+    const fresh = differences.filter((one) => addTo(reported, wayOf(one), 1) === 1);
     for (const { status } of fresh) this.#metrics.countLockDifference(upstream, status);
     if (fresh.length === 0) return;
     if (!isInLock) {
@@ -130,6 +147,19 @@ export class PinnedOffers {
       this.#log.warn({ upstream, more: fresh.length - MAX_EXPLAINED }, 'further definitions differ from the lock');
     }
   }
+}
+
+/** Adds to a count, and returns it. */
+function addTo(counts: Map<string, number>, name: string, step: 1 | -1): number {
+  const count = (counts.get(name) ?? 0) + step;
+  if (count === 0) counts.delete(name);
+  else counts.set(name, count);
+  return count;
+}
+
+/** Returns a text that is equal only if a definition differs in the same way. It is no {@link idOf} of another one. */
+function wayOf(difference: Difference): string {
+  return JSON.stringify([idOf(difference), differenceText(difference)]);
 }
 
 /** Returns the changes of a definition as one line. */

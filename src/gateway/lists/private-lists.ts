@@ -110,6 +110,7 @@ export class PrivateLists {
     if (isOwn) offers.expire(upstream, era, audience);
     const own = isOwn ? this.#keep(link, capabilityKey, offer) : undefined;
     if (!isOwn) this.#budget.remove(link, capabilityKey);
+    offers.setOwn(upstream, this.#budget.offersOf(upstream));
     for (const holder of link.users) {
       if (holder.capabilityKey !== capabilityKey) continue;
       if (own !== undefined) holder.ownOffers.set(link.upstream, own);
@@ -149,9 +150,10 @@ export class PrivateLists {
 
   /** Removes the offers of a closed link from the catalogs of its users. */
   onLinkClosed(link: Link): void {
-    this.#budget.removeAll(link);
+    const { upstream } = link;
+    if (this.#budget.removeAll(link)) this.#parts.offers.setOwn(upstream, this.#budget.offersOf(upstream));
     for (const holder of link.users) {
-      if (holder.ownOffers.delete(link.upstream)) this.#parts.refreshCatalog(holder);
+      if (holder.ownOffers.delete(upstream)) this.#parts.refreshCatalog(holder);
     }
   }
 }

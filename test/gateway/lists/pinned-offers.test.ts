@@ -2,11 +2,17 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { upstreamStatuses } from '../../../src/compose/upstream-status.ts';
+import { commonKey, EMPTY_OFFER } from '../../../src/catalog/offer.ts';
 import type { LockConfig } from '../../../src/config/config.ts';
 import type { UpstreamConfig } from '../../../src/config/upstream-config.ts';
 import { diffConfigs } from '../../../src/config/changes/diff.ts';
+import { ListingQueue } from '../../../src/gateway/lists/listing-queue.ts';
+import { PrivateLists } from '../../../src/gateway/lists/private-lists.ts';
+import { RawObject } from '../../../src/json/json.ts';
+import type { Era } from '../../../src/protocol/revisions.ts';
 import { openTestAudit } from '../../support/audit.ts';
 import { testCore, type TestCore, toolCall } from '../../support/core.ts';
+import { GatewayParts } from '../../support/gateway-parts.ts';
 import { type HttpUpstream, modernUpstream } from '../../support/http-upstream.ts';
 import { memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { modernRequest } from '../../support/modern-client.ts';
@@ -374,4 +380,87 @@ test('a call that waits for a slot is judged by the lock again', TIMEOUT, async 
   const { answer } = await second;
   assert.equal(answer.kind === 'error' && Object(answer.error.data).code, 'unknown-tool');
   assert.equal(memory.requests('tools/call').length, 2);
+});
+
+/** The lists of one upstream, which a test sets, and the reports about its definitions. */
+class Reports extends GatewayParts {
+  constructor(memory = memoryUpstream({})) {
+    super({ up: { memory, era: 'auto' } }, {}, { lock: lockOf({ up: PINNED }, 'warn') });
+  }
+
+  list(era: Era, { tools = [] }: ScriptedLists): void {
+    const revision = era === 'legacy' ? '2025-11-25' : '2026-07-28';
+    const items = tools.map((one) => RawObject.parse(JSON.stringify(one)));
+    this.offers.update('up', commonKey(era), { ...EMPTY_OFFER, revision, tools: items });
+  }
+
+  /** Returns the reports since the last call. */
+  reports(): readonly string[] {
+    return this.lines.splice(0).flatMap((line) => {
+      const { msg, status = 'as pinned', definition } = JSON.parse(line);
+      return String(msg).startsWith('definition') ? [`${definition} ${status}`] : [];
+    });
+  }
+}
+
+const EXTRA: ScriptedLists = { tools: [...(PINNED.tools ?? []), tool('extra')] };
+
+// SEC-33
+test('a definition that differs in one era alone is reported once', TIMEOUT, async () => {
+  await using at = new Reports();
+  at.list('legacy', EXTRA);
+  at.list('modern', PINNED);
+  assert.deepEqual(at.reports(), ['extra added']);
+  at.list('modern', { tools: [tool('read')] });
+  at.list('modern', PINNED);
+  assert.deepEqual(at.reports(), ['write removed', 'tool write as pinned']);
+  assert.match(await at.metrics.text(), /linkspan_lock_differences_total\{upstream="up",status="added"\} 1\n/);
+  at.list('legacy', PINNED);
+  assert.deepEqual(at.reports(), ['tool extra as pinned']);
+  at.list('legacy', EXTRA);
+  assert.deepEqual(at.reports(), ['extra added'], 'as a new difference');
+});
+
+// SEC-33
+test('a definition that differs in another way in each era is reported twice', TIMEOUT, async () => {
+  await using at = new Reports();
+  at.list('legacy', REWRITTEN);
+  at.list('modern', { tools: [tool('read'), tool('write', 'Other.')] });
+  at.list('legacy', { tools: [...(REWRITTEN.tools ?? []), tool('extra')] });
+  assert.deepEqual(at.reports(), ['write changed', 'write changed', 'extra added']);
+  at.list('modern', PINNED);
+  assert.deepEqual(at.reports(), [], 'it still differs in the other era');
+});
+
+// SEC-33
+test('a definition that one connection lists differs until the connection closes', TIMEOUT, async () => {
+  const memory = memoryUpstream({ lists: { tools: EXTRA.tools ?? [] } });
+  await using at = new Reports(memory);
+  const listed = Promise.withResolvers<void>();
+  const lists = new PrivateLists({
+    upstreams: at.upstreams,
+    offers: at.offers,
+    log: at.log,
+    queue: new ListingQueue(() => undefined),
+    refreshCatalog: () => undefined,
+    onLimit: () => undefined,
+    onListed: () => listed.resolve(),
+  });
+  at.list('legacy', PINNED);
+  const link = await at.upstream('up').link(at.session().session);
+  lists.onChanged(link);
+  await listed.promise;
+  assert.deepEqual(at.reports(), ['extra added']);
+  at.list('modern', PINNED);
+  assert.deepEqual(at.reports(), []);
+  lists.onLinkClosed(link);
+  assert.deepEqual(at.reports(), ['tool extra as pinned']);
+});
+
+// SEC-33
+test('a definition is reported as pinned when another lock has it', TIMEOUT, async () => {
+  await using at = new Reports();
+  at.list('legacy', EXTRA);
+  at.offers.setConfig({ ...at.config, lock: lockOf({ up: EXTRA }, 'warn') });
+  assert.deepEqual(at.reports(), ['extra added', 'tool extra as pinned']);
 });
