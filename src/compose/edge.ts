@@ -70,6 +70,8 @@ export class Edge {
   readonly #keys: ClientKeys;
   readonly #sweeping: NodeJS.Timeout;
   readonly #load: LoadGuard;
+  /** The time at which streams of 2024-11-05 end that the config does not allow any more; monotonic ms. */
+  #sseUntilMs = 0;
   readonly #clients: MovablePort<Listener>;
   #operator: MovablePort<Listener | undefined> | undefined;
 
@@ -166,6 +168,13 @@ export class Edge {
     // The answer of a subscription stream names its resources, so the client asks again. Sessions tell their clients of changed lists.
     this.#endpoints.mcp.streams.endListens((principal) => authenticator.currentOf(principal) !== principal);
     this.#parts.core.sessions.updatePrincipals((principal) => authenticator.currentOf(principal));
+    if (!this.#config.legacySse) this.#endSse();
+  }
+
+  #endSse(): void {
+    const { sse } = this.#endpoints;
+    if (performance.now() < this.#sseUntilMs) sse.endIdle();
+    else sse.endStreams(() => true);
   }
 
   /** The endpoints behind the listeners. */
@@ -222,7 +231,8 @@ export class Edge {
     const abandoned = prepared.move();
     return {
       apply: async () => {
-        const { auth } = this.#config;
+        const { auth, legacySse } = this.#config;
+        if (legacySse) this.#sseUntilMs = performance.now() + next.reload.drainMs;
         if (next.tls !== undefined) this.#clients.listener.setTls(next.tls);
         this.#config = next;
         if (!isSameAuth) this.#authenticator.replaceBy(authenticator);

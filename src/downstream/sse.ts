@@ -118,6 +118,11 @@ export class SseEndpoint {
     this.#counts.perPrincipal = streamsPerPrincipal;
   }
 
+  /** Returns whether a stream with this secret is open here, or may be in another process. */
+  mayHave(id: string | undefined): boolean {
+    return this.#clients.has(id ?? '') || partsOf(id) !== undefined;
+  }
+
   /** Ends the streams of these principals, and so their sessions. */
   endStreams(isConcerned: (principal: Principal) => boolean): void {
     for (const client of this.#clients.values()) if (isConcerned(client.principal)) client.end();
@@ -216,6 +221,11 @@ export class SseEndpoint {
   /** Ends the streams on which no answer is due, and so their sessions. Refuses new streams and requests. */
   drain(): void {
     this.#isDraining = true;
+    this.endIdle();
+  }
+
+  /** Ends the streams on which no answer is due, and so their sessions. */
+  endIdle(): void {
     for (const client of this.#clients.values()) if (!client.peer.isAnswering) client.end();
   }
 }

@@ -15,7 +15,7 @@ import { signingKey, TestIssuer } from '../auth/issuer.ts';
 import { BOTH, getEvents, initialize, post, responseTo, rpc } from '../downstream/client.ts';
 import { testCore } from '../support/core.ts';
 import { freePort } from '../support/free-port.ts';
-import { memoryUpstream } from '../support/memory-upstream.ts';
+import { memoryUpstream, type MemoryUpstream, result } from '../support/memory-upstream.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -31,8 +31,8 @@ const STATE = {
 };
 
 /** A core with the functions to open an edge in front of it. */
-async function testEdge() {
-  const gateway = await testCore({ up: { memory: memoryUpstream({}) } });
+async function testEdge(memory = memoryUpstream({})) {
+  const gateway = await testCore({ up: { memory } });
   const asked = Promise.withResolvers<void>();
   const parts = {
     core: gateway.core,
@@ -403,6 +403,51 @@ test('idle streams end when the edge drains, and new requests are refused', TIME
     edge.drain();
     await Promise.all([get.ended(), sse.ended()]);
     assert.equal((await post(`${edge.origin}/mcp`, rpc(1, 'ping'), session, bearer('ann'))).status, 503);
+  } finally {
+    await edge.close();
+  }
+});
+
+/** Opens a stream of 2024-11-05 with a call that its upstream has not answered. */
+async function openBusyStream(edge: Edge, memory: MemoryUpstream) {
+  const sse = await getEvents(`${edge.origin}/sse`, undefined);
+  await sse.until(({ seen }) => seen.length > 0);
+  const url = new URL(sse.seen.shift()?.data ?? '', edge.origin).href;
+  const send = async (body: string) => (await post(url, body)).status;
+  const params = { protocolVersion: '2024-11-05', capabilities: {}, clientInfo: { name: 'old', version: '1' } };
+  await send(rpc(0, 'initialize', params));
+  await sse.until(({ messages }) => messages.length === 1);
+  const before = memory.requests('tools/call').length;
+  await send(rpc(1, 'tools/call', { name: 'up__echo' }));
+  const call = await memory.until(() => memory.requests('tools/call')[before]);
+  const peer = memory.peers.find(({ received }) => received.includes(call));
+  return { sse, send, answer: () => peer?.send(result(call, { content: [] })) };
+}
+
+test('a reload without legacySse ends each stream after its answers', TIMEOUT, async () => {
+  const tools = [{ name: 'echo', inputSchema: { type: 'object' } }];
+  const memory = memoryUpstream({ lists: { tools }, request: () => undefined });
+  await using tested = await testEdge(memory);
+  const edge = await tested.open();
+  const reload = async (changes: Partial<Config>) => {
+    await (await edge.prepare(tested.configWith(changes))).apply();
+  };
+  try {
+    const idle = await getEvents(`${edge.origin}/sse`, undefined);
+    const busy = await openBusyStream(edge, memory);
+    await reload({ legacySse: false });
+    await idle.ended();
+    assert.equal(await statusOf(`${edge.origin}/sse`), 404);
+    assert.equal(await busy.send(rpc(2, 'ping')), 202);
+    busy.answer();
+    await busy.sse.until(({ messages }) => messages.some(({ id }) => id === 1));
+    await busy.sse.ended();
+    assert.equal(await busy.send(rpc(3, 'ping')), 404);
+
+    await reload({});
+    const other = await openBusyStream(edge, memory);
+    await reload({ legacySse: false, reload: { watch: true, drainMs: 0 } });
+    await other.sse.ended();
   } finally {
     await edge.close();
   }

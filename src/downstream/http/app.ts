@@ -178,13 +178,15 @@ export function createApp(parts: AppParts): HttpApp {
   if (config.legacySse) {
     app.all('/sse', (c) => openSse(c.env, ''));
     app.all('/sse/:view', (c) => openSse(c.env, c.req.param('view')));
-    app.all('/messages', async (c) => {
-      const id = c.req.query('sessionId');
-      const admitted = await admission.admit(c.env, sse.viewOf(id));
-      if (admitted instanceof Response) return admitted;
-      return c.req.method === 'POST' ? await sse.post(c.env, id, admitted) : notAllowed('POST');
-    });
   }
+  app.all('/messages', async (c) => {
+    const id = c.req.query('sessionId');
+    // Streams that were opened by an earlier config go on until their answers are written.
+    if (!config.legacySse && !sse.mayHave(id)) return await c.notFound();
+    const admitted = await admission.admit(c.env, sse.viewOf(id));
+    if (admitted instanceof Response) return admitted;
+    return c.req.method === 'POST' ? await sse.post(c.env, id, admitted) : notAllowed('POST');
+  });
   app.all(metadataPath('/'), (c) => serveMetadata(c, ''));
   app.all(metadataPath('/mcp'), (c) => serveMetadata(c, ''));
   app.all(`${metadataPath('/mcp')}/:view`, (c) => serveMetadata(c, c.req.param('view')));
