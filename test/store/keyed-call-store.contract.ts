@@ -24,10 +24,10 @@ export function keyedCallStoreContract(name: string, open: OpenKeyedCalls): void
   const call = (principal = 'ann', named: string = randomUUID()): KeyedCall => ({ principal, name: named });
 
   /** Makes a call with an outcome of this length. */
-  const make = async (store: KeyedCallStore, keyed: KeyedCall, chars = 1) => {
+  const make = async (store: KeyedCallStore, keyed: KeyedCall, chars = 1, keepMs = LONG_MS) => {
     const claim = `p/${randomUUID()}`;
     assert.deepEqual(await store.claim(keyed, claim, LONG_MS), { kind: 'claimed' });
-    await store.end(keyed, claim, 'x'.repeat(chars), LONG_MS);
+    await store.end(keyed, claim, 'x'.repeat(chars), keepMs);
   };
   const outcomeOf = async (store: KeyedCallStore, keyed: KeyedCall) => {
     const known = await store.claim(keyed, 'p/other', LONG_MS);
@@ -82,6 +82,18 @@ export function keyedCallStoreContract(name: string, open: OpenKeyedCalls): void
     assert.deepEqual(await store.claim(call(), 'p/1', LONG_MS), refused);
     assert.deepEqual(limits, ['keyedCallsPerPrincipal']);
     await make(store, call('bob'));
+  });
+
+  test(`${name}: calls that are kept for a shorter time than earlier ones make room`, OPTIONS, async () => {
+    const store = await open(() => undefined, BOUNDS);
+    const long = call();
+    await make(store, long);
+    for (let n = 0; n < 2; n++) await make(store, call(), 1, 20);
+    for (let n = 0; n < 2; n++) {
+      const keyed = call();
+      await waitUntil(async () => (await store.claim(keyed, 'p/1', LONG_MS)).kind === 'claimed');
+    }
+    assert.equal(await outcomeOf(store, long), 'x');
   });
 
   test(`${name}: limit keyedCalls: the next call is refused until one is released`, OPTIONS, async () => {

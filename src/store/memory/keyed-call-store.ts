@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import { detach } from '../../json/kept-text.ts';
 import { LIMITS } from '../../limits.ts';
+import { ExpirySteps } from './expiry-steps.ts';
 import type { ClaimAnswer, KeyedCall, KeyedCallBounds, KeyedCallStore, OnKeyedCallLimit } from '../keyed-call-store.ts';
 
 interface Stored {
@@ -23,8 +24,9 @@ interface Held {
 export class MemoryKeyedCallStore implements KeyedCallStore {
   readonly #onLimit: OnKeyedCallLimit;
   readonly #bounds: KeyedCallBounds;
-  /** In the order of their last change. */
   readonly #calls = new Map<string, Stored>();
+  /** A reload may change the time that calls are kept, so later ones may expire first. */
+  readonly #expiries = new ExpirySteps(performance.now());
   readonly #held = new Map<string, Held>();
   /** Names of calls with an outcome, in the order of their ends. */
   readonly #outcomes = new Set<string>();
@@ -37,7 +39,7 @@ export class MemoryKeyedCallStore implements KeyedCallStore {
 
   async claim(call: KeyedCall, claim: string, keepMs: number): Promise<ClaimAnswer> {
     const nowMs = performance.now();
-    this.#removeExpired(nowMs);
+    for (const expired of this.#expiries.takeExpired(nowMs)) this.#remove(expired);
     const name = nameOf(call);
     const known = this.#calls.get(name);
     if (known !== undefined && known.untilMs > nowMs) {
@@ -51,7 +53,9 @@ export class MemoryKeyedCallStore implements KeyedCallStore {
       return { kind: 'full', limit };
     }
     const principal = detach(call.principal);
-    this.#calls.set(name, { principal, claim: detach(claim), outcome: undefined, bytes: 0, untilMs: nowMs + keepMs });
+    const untilMs = nowMs + keepMs;
+    this.#calls.set(name, { principal, claim: detach(claim), outcome: undefined, bytes: 0, untilMs });
+    this.#expiries.add(name, untilMs);
     const held = this.#held.get(principal);
     if (held === undefined) this.#held.set(principal, { calls: 1, bytes: 0 });
     else held.calls++;
@@ -68,10 +72,9 @@ export class MemoryKeyedCallStore implements KeyedCallStore {
     const known = this.#calls.get(name);
     if (known?.claim !== claim) return;
     known.claim = undefined;
+    this.#expiries.remove(name, known.untilMs);
     known.untilMs = performance.now() + keepMs;
-    // Moved to the end, so that those that expire first are at the beginning.
-    this.#calls.delete(name);
-    this.#calls.set(name, known);
+    this.#expiries.add(name, known.untilMs);
     if (outcome === undefined) return;
     if (Buffer.byteLength(outcome) > this.#bounds.keyedOutcomeBytes) return this.#onLimit('keyedOutcomeBytes');
     this.#keep(name, known, outcome);
@@ -116,19 +119,12 @@ export class MemoryKeyedCallStore implements KeyedCallStore {
     if (this.#calls.get(name)?.claim === claim) this.#remove(name);
   }
 
-  #removeExpired(nowMs: number): void {
-    for (const [name, { untilMs, claim }] of this.#calls) {
-      if (untilMs <= nowMs) this.#remove(name);
-      // Ended calls behind it expire later. Calls that run are few.
-      else if (claim === undefined) return;
-    }
-  }
-
   #remove(name: string): void {
     const stored = this.#calls.get(name);
     if (stored === undefined) return;
     this.#drop(name, stored);
     this.#calls.delete(name);
+    this.#expiries.remove(name, stored.untilMs);
     const held = this.#held.get(stored.principal);
     if (held === undefined) return;
     held.calls--;
