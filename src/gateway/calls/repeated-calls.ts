@@ -4,8 +4,8 @@ import { LIMITS, type LimitName } from '../../limits.ts';
 /** The number of equal calls in a window. */
 interface Repeated {
   count: number;
-  /** Monotonic ms. */
-  readonly untilMs: number;
+  /** The time of the first call; monotonic ms. A reload may change the length of the window. */
+  readonly begunMs: number;
 }
 
 /** Counts equal calls of this process. The least recently begun count is removed first. */
@@ -26,21 +26,22 @@ export class RepeatedCalls {
   count(parts: readonly string[], limit: number, windowMs: number, nowMs: number): Repeated | number {
     const key = hash('sha256', JSON.stringify(parts), 'base64');
     let known = this.#counts.get(key);
-    if (known === undefined || known.untilMs <= nowMs) {
-      known = { count: 0, untilMs: nowMs + windowMs };
+    if (known === undefined || nowMs - known.begunMs >= windowMs) {
+      known = { count: 0, begunMs: nowMs };
       this.#counts.delete(key);
       this.#counts.set(key, known);
-      if (this.#counts.size > LIMITS.repeatedCalls) this.#removeOldest(nowMs);
+      if (this.#counts.size > LIMITS.repeatedCalls) this.#removeOldest(nowMs - windowMs);
     }
-    if (known.count >= limit) return known.untilMs - nowMs;
+    if (known.count >= limit) return known.begunMs + windowMs - nowMs;
     known.count++;
     return known;
   }
 
-  #removeOldest(nowMs: number): void {
+  /** @param endedMs windows that began then or earlier have ended. */
+  #removeOldest(endedMs: number): void {
     const [oldest] = this.#counts;
     if (oldest === undefined) return;
     this.#counts.delete(oldest[0]);
-    if (oldest[1].untilMs > nowMs) this.#onLimit('repeatedCalls');
+    if (oldest[1].begunMs > endedMs) this.#onLimit('repeatedCalls');
   }
 }

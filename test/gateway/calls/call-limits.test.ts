@@ -12,6 +12,7 @@ import { accessOf, ANYONE } from '../../policy/policies.ts';
 import { type TestClient, testCore, toolCall } from '../../support/core.ts';
 import { type MemoryUpstream, memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { inputRequiredIn, modernRequest } from '../../support/modern-client.ts';
+import { stopTime } from '../../support/stopped-time.ts';
 import { coreTaskUpstream } from '../../support/task-upstreams.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -249,6 +250,25 @@ test('a refused repeat uses up no rate', TIMEOUT, async () => {
   const client = await gateway.connect({ principal: ANN });
   assert.equal(await callsMade(client, 'up__echo', 9, () => ({})), 1);
   assert.equal(await callsMade(client, 'up__echo', 9), 2);
+});
+
+test('another window after a reload holds for counts that have begun', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  await using gateway = await testCore({ up: { memory: upstream() } }, { repeats: repeats(1) });
+  const { core, config } = gateway;
+  const client = await gateway.connect({ principal: ANN });
+  const code = async () => Object(await call(client, 'up__echo')).code;
+  assert.equal(await call(client, 'up__echo'), 'ok');
+  time.pass(40_000);
+  assert.equal(await code(), 'repeated-call');
+  const shorter = { ...config, repeats: { ...repeats(1), windowMs: 30_000 } };
+  await core.apply(shorter, diffConfigs(config, shorter));
+  assert.equal(await call(client, 'up__echo'), 'ok');
+  time.pass(29_000);
+  assert.equal(await code(), 'repeated-call');
+  await core.apply(config, diffConfigs(shorter, config));
+  time.pass(30_000);
+  assert.equal(await code(), 'repeated-call', 'the longer window has not ended');
 });
 
 test('limit repeatedCalls: the oldest count begins again', () => {
