@@ -35,7 +35,7 @@ export interface UpstreamTransport {
   readonly options: readonly TransportOption[];
   /** The credentials that the upstream gets. */
   readonly credentials: CredentialSource;
-  /** Applies headers, timeouts and limits. Open connections use them for their next request, except for the size of messages. */
+  /** Applies headers, timeouts and limits. Open connections use them for their next request, and open event streams when they are opened again. */
   update(upstream: UpstreamConfig, limits: Config['limits']): void;
   /** Closes the sockets of the upstream. Its connections must be closed before. */
   close(): Promise<void>;
@@ -205,7 +205,13 @@ function authorized(
     const { audience } = request;
     const own = source === 'gateway' ? undefined : openWire();
     const wire = new AuthorizedWire(own ?? options.wire, requests, { upstream, audience });
-    const start = transport(target, { ...options, wire });
+    const start = transport(target, {
+      ...options,
+      wire,
+      get messageBytes() {
+        return options.messageBytes;
+      },
+    });
     if (own === undefined) return await start(events, signal, request);
     try {
       return await start(withSockets(events, own), signal, request);

@@ -22,14 +22,15 @@ type OnLine = (line: string, isCut: boolean) => void;
  * length is known, and skipped to its end.
  */
 export class LineSplitter {
-  readonly #limitBytes: number;
+  /** The longest line. Another value holds for an unfinished line too. */
+  limitBytes: number;
   readonly #onLine: OnLine;
   #partial: Buffer = EMPTY;
   #partialBytes = 0;
   #isSkipping = false;
 
   constructor(limitBytes: number, onLine: OnLine) {
-    this.#limitBytes = limitBytes;
+    this.limitBytes = limitBytes;
     this.#onLine = onLine;
   }
 
@@ -65,8 +66,8 @@ export class LineSplitter {
   #emit(bytes: Buffer, start: number, end: number): void {
     const stop = end > start && bytes[end - 1] === CR ? end - 1 : end;
     if (stop === start) return;
-    const isCut = stop - start > this.#limitBytes;
-    this.#onLine(bytes.toString('utf8', start, isCut ? start + this.#limitBytes : stop), isCut);
+    const isCut = stop - start > this.limitBytes;
+    this.#onLine(bytes.toString('utf8', start, isCut ? start + this.limitBytes : stop), isCut);
   }
 
   #emitPartial(): void {
@@ -83,11 +84,11 @@ export class LineSplitter {
    */
   #append(chunk: Buffer, start: number, end: number): void {
     // One byte more than the limit: it may be the CR of the line break.
-    const room = this.#limitBytes + 1 - this.#partialBytes;
+    const room = Math.max(0, this.limitBytes + 1 - this.#partialBytes);
     const taken = Math.min(end - start, room);
     const needed = this.#partialBytes + taken;
     if (needed > this.#partial.length) {
-      const capacity = Math.max(needed, Math.min(this.#partial.length * 2, this.#limitBytes + 1), MIN_BUFFER_BYTES);
+      const capacity = Math.max(needed, Math.min(this.#partial.length * 2, this.limitBytes + 1), MIN_BUFFER_BYTES);
       const grown = Buffer.allocUnsafeSlow(capacity);
       this.#partial.copy(grown, 0, 0, this.#partialBytes);
       this.#partial = grown;
@@ -95,10 +96,10 @@ export class LineSplitter {
     chunk.copy(this.#partial, this.#partialBytes, start, start + taken);
     this.#partialBytes = needed;
 
-    const isOver = end - start > room || (needed > this.#limitBytes && this.#partial[needed - 1] !== CR);
+    const isOver = end - start > room || (needed > this.limitBytes && this.#partial[needed - 1] !== CR);
     if (!isOver) return;
     // #emit would take a CR at the end for part of a line break, but more of this line follows.
-    const head = this.#partial.toString('utf8', 0, this.#limitBytes);
+    const head = this.#partial.toString('utf8', 0, this.limitBytes);
     this.#partial = EMPTY;
     this.#partialBytes = 0;
     this.#isSkipping = true;

@@ -42,10 +42,10 @@ function parseHeader(line: string): Header {
 
 class ModernHttpTransport implements Transport, UpstreamPostHandler {
   readonly upstream: string;
-  readonly messageBytes: number;
   readonly receiving: ReceivingBudget;
   /** Modern requests are independent of each other. */
   readonly mayKeepState = false;
+  readonly #options: Pick<HttpOptions, 'messageBytes'>;
   readonly #authority: string;
   readonly #path: string;
   readonly #target: HttpTarget;
@@ -68,7 +68,7 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
   constructor(target: HttpTarget, options: HttpOptions, events: TransportEvents) {
     const { host, pathname, search } = new URL(target.url);
     this.upstream = options.upstream;
-    this.messageBytes = options.messageBytes;
+    this.#options = options;
     this.receiving = options.receiving;
     this.#authority = host;
     this.#path = pathname + search;
@@ -78,6 +78,10 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
     this.#log = options.log;
     this.#events = events;
     this.onLimit = options.onLimit;
+  }
+
+  get messageBytes(): number {
+    return this.#options.messageBytes;
   }
 
   /** Sends requests only. Notifications are not sent: in this era, closing the response stream cancels a request. */

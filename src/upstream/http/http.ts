@@ -37,6 +37,7 @@ import type { ResponseHeaders, Wire, WireHandler } from '../../http1/wire.ts';
 export interface HttpOptions {
   readonly upstream: string;
   readonly timeouts: UpstreamTimeouts;
+  /** The largest message. A reload may change it. */
   readonly messageBytes: number;
   /** Bounds the messages that are being received from all upstreams. */
   readonly receiving: ReceivingBudget;
@@ -69,7 +70,6 @@ export function httpTransport(target: HttpTarget, options: HttpOptions): StartTr
 
 class HttpTransport implements Transport, UpstreamPostHandler {
   readonly upstream: string;
-  readonly messageBytes: number;
   readonly receiving: ReceivingBudget;
   readonly onLimit: HttpOptions['onLimit'];
   readonly #options: HttpOptions;
@@ -88,7 +88,6 @@ class HttpTransport implements Transport, UpstreamPostHandler {
 
   constructor(target: HttpTarget, options: HttpOptions, events: TransportEvents) {
     this.upstream = options.upstream;
-    this.messageBytes = options.messageBytes;
     this.receiving = options.receiving;
     this.onLimit = options.onLimit;
     this.#handshakeQueue = new HandshakeQueue((message) => this.#post(message), options.onLimit);
@@ -96,6 +95,10 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     this.#events = events;
     this.#undelivered = options.undelivered.join();
     this.#session = new HttpSession(target, options.userAgent);
+  }
+
+  get messageBytes(): number {
+    return this.#options.messageBytes;
   }
 
   send(message: Outgoing): void {
@@ -331,10 +334,13 @@ class HttpTransport implements Transport, UpstreamPostHandler {
   }
 
   #streamParts(position: StreamPosition) {
-    const { upstream, messageBytes, receiving, onLimit } = this;
+    const { upstream, receiving, onLimit } = this;
+    const options = this.#options;
     return {
       upstream,
-      messageBytes,
+      get messageBytes() {
+        return options.messageBytes;
+      },
       receiving,
       onLimit,
       position,

@@ -31,7 +31,6 @@ export function sseTransport(target: HttpTarget, options: HttpOptions): StartTra
 
 class SseTransport implements Transport, UpstreamPostHandler {
   readonly upstream: string;
-  readonly messageBytes: number;
   readonly receiving: ReceivingBudget;
   readonly onLimit: HttpOptions['onLimit'];
   readonly #target: HttpTarget;
@@ -47,7 +46,6 @@ class SseTransport implements Transport, UpstreamPostHandler {
 
   constructor(target: HttpTarget, options: HttpOptions, events: TransportEvents) {
     this.upstream = options.upstream;
-    this.messageBytes = options.messageBytes;
     this.receiving = options.receiving;
     this.onLimit = options.onLimit;
     this.#handshakeQueue = new HandshakeQueue((message) => this.#post(message), options.onLimit);
@@ -91,6 +89,10 @@ class SseTransport implements Transport, UpstreamPostHandler {
       clearTimeout(timer);
       signal.removeEventListener('abort', abort);
     }
+  }
+
+  get messageBytes(): number {
+    return this.#options.messageBytes;
   }
 
   send(message: Outgoing): void {

@@ -35,7 +35,7 @@ import type { WrapperCommands } from './launch/wrapper-commands.ts';
 
 export interface StdioOptions {
   readonly upstream: string;
-  /** The longest accepted line. */
+  /** The longest accepted line. A reload may change it. */
   readonly messageBytes: number;
   /** Bounds the messages that are being received from all upstreams. */
   readonly receiving: ReceivingBudget;
@@ -54,6 +54,8 @@ export interface StdioOptions {
 }
 
 interface ProcessOptions extends StdioOptions {
+  /** The options of all processes of the upstream. */
+  readonly shared: Pick<StdioOptions, 'messageBytes'>;
   /** Values of the config that its stderr must not show. */
   readonly secrets: readonly string[];
   readonly memoryBytes: number | undefined;
@@ -103,7 +105,7 @@ export function stdioTransport(target: StdioTarget, options: StdioOptions): Star
       const child = spawn(command, args, { cwd, env, detached: true, stdio: 'pipe' });
       // If the child has started, its listeners must be attached without an await in between.
       if (child.pid !== undefined) {
-        return new StdioTransport(child, child.pid, tag, events, { ...options, secrets, memoryBytes });
+        return new StdioTransport(child, child.pid, tag, events, { ...options, shared: options, secrets, memoryBytes });
       }
       const [error] = await once(child, 'error');
       throw error;
@@ -118,7 +120,7 @@ class StdioTransport implements Transport {
   /** The member of messages that is going to be read. */
   #preparsed: Preparsed = 'params';
   readonly #upstream: string;
-  readonly #messageBytes: number;
+  readonly #shared: ProcessOptions['shared'];
   readonly #child: ChildProcessWithoutNullStreams;
   readonly #events: TransportEvents;
   readonly #log: Logger;
@@ -146,11 +148,10 @@ class StdioTransport implements Transport {
     events: TransportEvents,
     options: ProcessOptions,
   ) {
-    const { upstream, messageBytes, receiving, log, guard, secrets, memory, memoryBytes, onNonProtocolOutput } =
-      options;
+    const { upstream, receiving, log, guard, secrets, memory, memoryBytes, onNonProtocolOutput } = options;
     const { onLimit } = options;
     this.#upstream = upstream;
-    this.#messageBytes = messageBytes;
+    this.#shared = options.shared;
     this.#child = child;
     this.#events = events;
     this.#onNonProtocolOutput = onNonProtocolOutput;
@@ -215,7 +216,7 @@ class StdioTransport implements Transport {
   }
 
   #attachListeners(child: ChildProcessWithoutNullStreams): void {
-    const lines = new LineSplitter(this.#messageBytes, (line, isCut) => {
+    const lines = new LineSplitter(this.#shared.messageBytes, (line, isCut) => {
       if (this.#isFinished) return;
       if (isCut) this.#tooLarge();
       else this.#readLine(line);
@@ -224,6 +225,7 @@ class StdioTransport implements Transport {
     child.stdout.once('data', onFirstByte);
     child.stderr.once('data', onFirstByte);
     child.stdout.on('data', (chunk: Buffer) => {
+      lines.limitBytes = this.#shared.messageBytes;
       lines.push(chunk);
       if (!this.#isFinished) this.#received.update(lines.pendingBytes);
     });
@@ -337,7 +339,7 @@ class StdioTransport implements Transport {
   }
 
   #tooLarge(): void {
-    const detail = this.#detail(`sent a message of more than ${this.#messageBytes} bytes, and was ended`);
+    const detail = this.#detail(`sent a message of more than ${this.#shared.messageBytes} bytes, and was ended`);
     this.#finish(new GatewayError('too-large', detail), 'at once');
   }
 

@@ -91,6 +91,23 @@ suite('lines', () => {
     assert.deepEqual(lines, [{ line: '1234', isCut: true }]);
   });
 
+  for (const [what, limits, chunks, lines] of [
+    ['smaller', [8, 4], ['123456', '78\n'], [{ line: '1234', isCut: true }]],
+    ['smaller', [8, 4], ['123456', '\n'], [{ line: '1234', isCut: true }]],
+    ['smaller', [8, 4], ['123456', ''], [{ line: '1234', isCut: true }]],
+    ['greater', [4, 8], ['1234', '5678\n'], [{ line: '12345678', isCut: false }]],
+  ] as const) {
+    test(`a ${what} limit holds for an unfinished line too: ${JSON.stringify(chunks)}`, () => {
+      const seen: Line[] = [];
+      const splitter = new LineSplitter(limits[0], (line, isCut) => seen.push({ line, isCut }));
+      splitter.push(Buffer.from(chunks[0]));
+      splitter.limitBytes = limits[1];
+      splitter.push(Buffer.from(chunks[1]));
+      splitter.end();
+      assert.deepEqual(seen, lines);
+    });
+  }
+
   // REL-12
   test('bytes split anywhere give the same lines', () => {
     const alphabet = fc.constantFrom('a', 'é', '語', '🙂', '\r', '\n', '\0', '{"a":1}');
