@@ -155,7 +155,7 @@ function createCore(parts: CoreParts): Core {
     common.upstreams.add(made);
     connections.offers.setEras(made.id, made.eras);
   }
-  registerScrapes(common, connections, clients, messages);
+  registerScrapes(common, connections, messages);
   const pieces = { ...common, ...connections, ...clients, ...messages, ...requests };
   const upstreamChanges = new UpstreamChanges(pieces);
   const setConfig = (next: Config) => {

@@ -1,5 +1,5 @@
 import { hasCallersLists, type UpstreamConfig } from '../config/upstream-config.ts';
-import type { ConnectionHolder, Upstream, Upstreams } from '../gateway/exchange/connection-holder.ts';
+import type { Upstream, Upstreams } from '../gateway/exchange/connection-holder.ts';
 import { differenceLine } from '../lock/difference-text.ts';
 import type { Offers } from '../gateway/lists/offers.ts';
 import type { LockState } from '../gateway/lists/pinned-offers.ts';
@@ -16,7 +16,6 @@ import type { ProcessUsage } from '../upstream/stdio/process-usage.ts';
 interface StatusSource {
   readonly upstreams: Upstreams;
   readonly offers: Offers;
-  readonly holders: Iterable<ConnectionHolder>;
 }
 
 /** The longest reason of a state, which is made of words of the gateway and of the upstream. */
@@ -27,7 +26,7 @@ function explanation({ reason, detail }: Lifecycle): string | undefined {
   return whole === undefined ? undefined : shownText(whole, MAX_REASON_CHARS);
 }
 
-function statusOf(upstream: Upstream, { offers, holders }: StatusSource): UpstreamStatus {
+function statusOf(upstream: Upstream, { offers }: StatusSource): UpstreamStatus {
   const { id } = upstream;
   const key = widestKey(offers, [upstream], 'legacy');
   const { tools, prompts, lists, quarantined } = offers.catalog(id, key);
@@ -48,7 +47,7 @@ function statusOf(upstream: Upstream, { offers, holders }: StatusSource): Upstre
     filteredTools: Math.max(listed - tools.size - bad, 0),
     prompts: prompts.size,
     resources: lists.resources.length,
-    lock: lockStatus(offers.lockState(id, holders)),
+    lock: lockStatus(offers.lockState(id)),
   };
 }
 

@@ -4,7 +4,7 @@ import type { ClientGroups } from '../../gateway/clients/client-group.ts';
 import { KeyExpiry } from '../../gateway/clients/key-expiry.ts';
 import type { SeenClients } from '../../gateway/clients/seen-clients.ts';
 import type { Sessions } from '../../gateway/clients/sessions.ts';
-import type { ConnectionHolder, Upstreams } from '../../gateway/exchange/connection-holder.ts';
+import type { Upstreams } from '../../gateway/exchange/connection-holder.ts';
 import type { Gate } from '../../gateway/exchange/gate.ts';
 import type { Front } from '../../gateway/front.ts';
 import type { Offers } from '../../gateway/lists/offers.ts';
@@ -33,8 +33,6 @@ export class Core {
   readonly offers: Offers;
   /** Decides what clients may use. */
   readonly gate: Gate;
-  /** The sessions and client groups in memory. */
-  readonly holders: Iterable<ConnectionHolder>;
   /** The endpoints, by id. */
   readonly views: ReadonlyMap<string, View>;
   /** The clients with what is kept for them; for reports to operators. */
@@ -54,7 +52,6 @@ export class Core {
     this.upstreams = pieces.upstreams;
     this.offers = pieces.offers;
     this.gate = pieces.gate;
-    this.holders = pieces.holders;
     this.views = pieces.views;
     this.sessions = pieces.sessions;
     this.groups = pieces.groups;

@@ -2,7 +2,6 @@ import { inSlices } from '../../work-turn.ts';
 import { ERAS } from '../../protocol/revisions.ts';
 import type { ProcessUsage } from '../../upstream/stdio/process-usage.ts';
 import { loadOf } from '../upstream-status.ts';
-import type { ClientParts } from './clients.ts';
 import type { ConnectionParts } from './connections.ts';
 import type { CommonParts } from './core-parts.ts';
 import type { UpstreamMessageParts } from './upstream-messages.ts';
@@ -11,7 +10,6 @@ import type { UpstreamMessageParts } from './upstream-messages.ts';
 export function registerScrapes(
   { metrics, views, upstreams, transports }: CommonParts,
   { offers }: ConnectionParts,
-  { holders }: ClientParts,
   { resourceCache }: UpstreamMessageParts,
 ): void {
   metrics.onScrape('readCacheBytes', () => resourceCache.bytes);
@@ -26,7 +24,7 @@ export function registerScrapes(
     metrics.setUpstreamLoads(
       [...upstreams.values()].map((upstream) => ({
         ...loadOf(upstream, usage.get(upstream.id)),
-        withheldItems: offers.lockState(upstream.id, holders)?.withheld,
+        withheldItems: offers.lockState(upstream.id)?.withheld,
       })),
     );
   });

@@ -45,12 +45,12 @@ export class Sweeper {
   }
 
   async #reportProcesses(): Promise<void> {
-    const { upstreams, transports, log, offers, holders } = this.#parts;
+    const { upstreams, transports, log, offers } = this.#parts;
     const programs = [...upstreams.values()].filter(({ isProcess }) => isProcess);
     if (!this.#reportTimes.isDue(new Map(programs.map(({ id, connections }) => [id, connections])))) return;
     const processUsage = () => transports.processUsage();
     log.info(
-      processReport(await fullUpstreamStatuses({ upstreams, offers, holders, processUsage })),
+      processReport(await fullUpstreamStatuses({ upstreams, offers, processUsage })),
       'processes of upstreams',
     );
   }

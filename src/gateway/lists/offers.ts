@@ -319,16 +319,10 @@ export class Offers {
     return this.#pins.onChange(upstream) !== undefined;
   }
 
-  /**
-   * Returns the state of the pinned definitions of an upstream; undefined if nothing of it is pinned.
-   *
-   * @param holders whose private lists are compared too.
-   */
-  lockState(upstream: string, holders: Iterable<ConnectionHolder> = []): LockState | undefined {
+  /** Returns the state of the pinned definitions of an upstream, in all lists that clients get; undefined if nothing of it is pinned. */
+  lockState(upstream: string): LockState | undefined {
     if (!this.isPinned(upstream)) return undefined;
-    const kept = this.#offers.get(upstream)?.inUse() ?? [];
-    const own = [...holders].map(({ ownOffers }) => ownOffers.get(upstream));
-    return this.#pins.state(upstream, new Set([...kept, ...own]));
+    return this.#pins.state(upstream, new Set(this.#offers.get(upstream)?.inUse()));
   }
 
   /** Returns the differences between the lists of an upstream and those that clients of this era get. */
