@@ -212,6 +212,8 @@ export const LIMITS = {
   credentialAudiences: 10_000,
   /** Principals that are remembered for upstreams whose credentials depend on them. */
   callers: 10_000,
+  /** Valid tokens of one of them. */
+  tokensPerCaller: 32,
   /** Their tokens, in total. */
   callerTokenChars: 32 * MIB,
 

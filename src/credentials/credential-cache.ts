@@ -1,14 +1,26 @@
 import { setLatest } from '../bounded-map.ts';
 import { GatewayError } from '../errors.ts';
 import { type LimitName, LIMITS } from '../limits.ts';
+import type { Proof } from '../policy/callers.ts';
 import type { Credential, RequestCredentials } from '../upstream/http/request-credentials.ts';
 import { type Actor, NeedsAuthorizationError } from '../upstream/rpc/needs-authorization-error.ts';
 import { NoCredentialsError } from '../upstream/rpc/no-credentials-error.ts';
+import {
+  type Audience,
+  chosenIn,
+  type Entry,
+  type Failure,
+  type Held,
+  LAST_RETRY_MS,
+  pauseOf,
+  refusalOf,
+  standIn,
+  usableIn,
+} from './credential-entry.ts';
 import { NO_SCOPES, type ScopeSettings, StepUp } from './step-up.ts';
 import { TokenDeniedError } from './token-request.ts';
 
 const FIRST_RETRY_MS = 1_000;
-const LAST_RETRY_MS = 30_000;
 /** Shortest time between renewals that an upstream causes by a 401. */
 const RENEWAL_MS = 5_000;
 /** Acquisitions that a request with further needs waits for before its own. */
@@ -48,17 +60,15 @@ export interface CredentialCacheParts {
    * Gets a credential.
    *
    * @param scopes besides those of the settings.
+   * @param subject undefined if it is not known.
    * @throws {NeedsAuthorizationError} if only time or a person can change it; any other error is transient.
    * @throws {TokenDeniedError} if the issuer has judged the request, and may judge it otherwise later.
    */
-  readonly acquire: (audience: string, scopes: readonly string[]) => Promise<Acquired>;
-  /**
-   * Returns a digest of what the credential of an audience is got for, such as the token of its caller. For another one a credential is got at
-   * once, also if the last was refused. Runs for each request. Undefined if it is not known any more. Default: it never changes.
-   */
-  readonly subjectOf?: ((audience: string) => string | undefined) | undefined;
-  /** Returns the time after which the subject of an audience ends now, in ms. Default: never. */
-  readonly subjectLifeOf?: ((audience: string) => number) | undefined;
+  readonly acquire: (audience: string, scopes: readonly string[], subject: Proof | undefined) => Promise<Acquired>;
+  /** Returns the subjects of an audience, the newest first; undefined if there are none, or none is known any more. Runs for each request. */
+  readonly subjectsOf?: ((audience: string) => readonly Proof[] | undefined) | undefined;
+  /** Returns the time after which a subject ends now, in ms. Default: never. */
+  readonly subjectLifeOf?: ((subject: Proof) => number) | undefined;
   /** By default there are none. */
   readonly scopes?: ScopeSettings;
   /** Reports each attempt, with its further scopes and its failure. */
@@ -72,38 +82,15 @@ export interface CredentialCacheParts {
   readonly random?: () => number;
 }
 
-interface Entry {
-  acquired: Acquired | undefined;
-  /** The digest that `acquired` was got for. */
-  subject: string | undefined;
-  /** True if the upstream has refused `acquired` with 401, which may have been about one request. */
-  isDoubtful: boolean;
-  readonly stepUp: StepUp;
-  /** Times in monotonic ms. */
-  freshUntilMs: number;
-  subjectFreshUntilMs: number;
-  subjectEndMs: number;
-  usableUntilMs: number;
-  renewableAtMs: number;
-  failures: number;
-  retryAtMs: number;
-  failure: GatewayError | undefined;
-  /** True if `failure` is that the issuer could not be asked. */
-  isUnanswered: boolean;
-  /** The digest of the subject that was refused; undefined if another one would be refused too. */
-  refused: { readonly subject: string | undefined } | undefined;
-  acquiring: Promise<Credential> | undefined;
-}
-
 /**
- * Keeps the credentials of an upstream, one for each audience. Renews a credential before it expires, while requests use the old one. All
- * that need a credential at the same time share one request for it.
+ * Keeps the credentials of an upstream, for each audience one of each subject. That of the newest subject is used. Renews a credential before it expires, while
+ * requests use the old one. All that need a credential at the same time share one request for it. docs/decisions/0091-a-credential-for-each-token.md
  */
 export class CredentialCache implements RequestCredentials {
   readonly #parts: CredentialCacheParts;
   readonly #clock: () => number;
   readonly #random: () => number;
-  readonly #entries = new Map<string, Entry>();
+  readonly #audiences = new Map<string, Audience>();
 
   constructor(parts: CredentialCacheParts) {
     this.#parts = parts;
@@ -112,57 +99,50 @@ export class CredentialCache implements RequestCredentials {
   }
 
   current(audience: string): Credential | undefined {
-    const entry = this.#entries.get(audience);
-    if (entry?.acquired === undefined) return undefined;
+    const known = this.#audiences.get(audience);
+    if (known === undefined) return undefined;
     const nowMs = this.#clock();
-    if (nowMs >= entry.usableUntilMs) return undefined;
-    const isOfSubject = this.#isOfSubject(audience, entry);
-    // What a newer token may not do, must not be done by the credential of an older one, unless the issuer cannot be asked.
-    if (!isOfSubject && !entry.isUnanswered) return undefined;
-    const isFresh = isOfSubject && nowMs < entry.freshUntilMs && !this.#isExtended(audience, entry, nowMs);
-    if (!isFresh && entry.acquiring === undefined && nowMs >= entry.retryAtMs) {
+    const entry = this.#presentOf(known, nowMs);
+    const own = usableIn(entry, nowMs);
+    const held = own ?? standIn(entry, nowMs);
+    if (held === undefined) return undefined;
+    const isFresh = own !== undefined && nowMs < own.freshUntilMs && !this.#isExtended(entry, own, nowMs);
+    if (!isFresh && entry.acquiring === undefined && pauseOf(entry, nowMs) === undefined) {
       // A failure is reported by onAttempt, and by requests once the credential has expired.
-      this.#acquire(audience, entry).catch(() => undefined);
+      this.#acquire(entry).catch(() => undefined);
     }
-    return entry.acquired.credential;
+    return held.credential;
   }
 
   async acquire(audience: string): Promise<Credential> {
-    const known = this.current(audience);
-    if (known !== undefined) return known;
-    const entry = this.#entryOf(audience);
-    const { acquiring, failure, retryAtMs } = entry;
-    if (acquiring !== undefined) {
-      try {
-        const acquired = await acquiring;
-        if (this.#isOfSubject(audience, entry)) return acquired;
-      } catch (thrown) {
-        if (!this.#hasOtherSubject(audience, entry)) return this.#currentOr(audience, thrown);
-      }
-    } else if (failure !== undefined && this.#clock() < retryAtMs && !this.#hasOtherSubject(audience, entry)) {
-      throw failure;
-    }
+    const usable = this.current(audience);
+    if (usable !== undefined) return usable;
+    const entry = this.#find(audience);
     try {
-      return await this.#acquire(audience, entry);
+      return await this.#acquireUnlessPaused(audience);
     } catch (thrown) {
-      return this.#currentOr(audience, thrown);
+      // Another subject may stand in, or go on.
+      const other = this.current(audience);
+      if (other !== undefined) return other;
+      if (this.#find(audience) === entry) throw thrown;
+      return await this.#acquireUnlessPaused(audience);
     }
   }
 
   async renew(audience: string, refused: Credential): Promise<Credential | undefined> {
-    const entry = this.#entryOf(audience);
-    const known = entry.acquired?.credential;
-    if (known !== undefined && known !== refused) return known;
-    entry.isDoubtful = known !== undefined;
+    const entry = this.#find(audience);
+    const nowMs = this.#clock();
+    const held = usableIn(entry, nowMs);
+    if (held !== undefined && held.credential !== refused) return held.credential;
+    if (held !== undefined) held.isDoubtful = true;
     if (entry.acquiring === undefined) {
-      const { failure, retryAtMs, renewableAtMs } = entry;
-      const nowMs = this.#clock();
-      if (failure !== undefined && nowMs < retryAtMs && !this.#hasOtherSubject(audience, entry)) throw failure;
-      if (nowMs < renewableAtMs) return undefined;
+      const pause = pauseOf(entry, nowMs);
+      if (pause !== undefined) throw pause.error;
+      if (nowMs < entry.renewableAtMs) return undefined;
       entry.renewableAtMs = nowMs + RENEWAL_MS;
     }
     try {
-      return await this.#acquire(audience, entry);
+      return await this.#acquire(entry);
     } catch (thrown) {
       // The pause after the failure bounds the renewals.
       entry.renewableAtMs = 0;
@@ -171,140 +151,132 @@ export class CredentialCache implements RequestCredentials {
   }
 
   async extend(audience: string, refused: Credential, needed: readonly string[]): Promise<Credential | undefined> {
-    const entry = this.#entryOf(audience);
-    const { stepUp } = entry;
+    const entry = this.#find(audience);
+    const { stepUp } = entry.audience;
+    const isCovered = (): boolean => stepUp.covers(needed, entry.held?.scopes);
     // All that wait for a credential go on at its end, and the first of them may begin to acquire another one.
     for (let turn = 0; turn < MAX_TURNS && entry.acquiring !== undefined; turn++) {
-      if (turn > 0 && stepUp.covers(needed)) break;
+      if (turn > 0 && isCovered()) break;
       await entry.acquiring.catch(() => undefined);
     }
-    if (stepUp.covers(needed)) {
-      const known = await this.acquire(audience);
-      return known === refused ? undefined : known;
+    if (isCovered()) {
+      const acquired = await this.acquire(audience);
+      return acquired === refused ? undefined : acquired;
     }
-    const scopes = stepUp.plan(needed, this.#clock());
+    // Another subject may have them.
+    const scopes = stepUp.covers(needed) ? stepUp.held : stepUp.plan(needed, this.#clock());
     if (scopes === undefined) return undefined;
-    const extended = await this.#acquire(audience, entry, scopes);
-    return extended === refused || !stepUp.covers(needed) ? undefined : extended;
+    const extended = await this.#acquire(entry, scopes);
+    return extended === refused || !isCovered() ? undefined : extended;
   }
 
   /** Forgets all credentials and failures, after a change of the settings. */
   clear(): void {
-    this.#entries.clear();
-  }
-
-  /** Returns the credential that can still be used after a failure to get another one. @throws the failure, if there is none. */
-  #currentOr(audience: string, failure: unknown): Credential {
-    const known = this.current(audience);
-    if (known === undefined) throw failure;
-    return known;
-  }
-
-  /** Returns whether no newer subject than that of the credential is known. */
-  #isOfSubject(audience: string, { subject }: Entry): boolean {
-    const now = this.#parts.subjectOf?.(audience);
-    return now === undefined || now === subject;
+    this.#audiences.clear();
   }
 
   /** Returns whether the subject, which was about to end, now ends later. */
-  #isExtended(audience: string, { subjectFreshUntilMs, subjectEndMs }: Entry, nowMs: number): boolean {
-    if (nowMs < subjectFreshUntilMs) return false;
-    const lifeMs = this.#parts.subjectLifeOf?.(audience) ?? 0;
+  #isExtended({ subject }: Entry, { subjectFreshUntilMs, subjectEndMs }: Held, nowMs: number): boolean {
+    if (subject === undefined || nowMs < subjectFreshUntilMs) return false;
+    const lifeMs = this.#parts.subjectLifeOf?.(subject) ?? 0;
     return nowMs + lifeMs > subjectEndMs + EXTENDED_MS;
   }
 
-  /** Returns whether the last acquisition was refused, for another subject than a next one would be for. */
-  #hasOtherSubject(audience: string, { refused }: Entry): boolean {
-    return refused !== undefined && this.#parts.subjectOf?.(audience) !== refused.subject;
+  #find(audience: string): Entry {
+    let known = this.#audiences.get(audience);
+    if (known === undefined) {
+      const stepUp = new StepUp(this.#parts.scopes ?? NO_SCOPES, this.#parts.onLimit);
+      known = { key: audience, stepUp, entries: new Map(), present: undefined, outage: undefined };
+      if (setLatest(this.#audiences, audience, known, LIMITS.credentialAudiences))
+        this.#parts.onLimit('credentialAudiences');
+    }
+    return this.#presentOf(known, this.#clock());
   }
 
-  #entryOf(audience: string): Entry {
-    let entry = this.#entries.get(audience);
-    if (entry !== undefined) return entry;
-    entry = {
-      acquired: undefined,
-      subject: undefined,
-      isDoubtful: false,
-      stepUp: new StepUp(this.#parts.scopes ?? NO_SCOPES, this.#parts.onLimit),
-      freshUntilMs: 0,
-      subjectFreshUntilMs: 0,
-      subjectEndMs: 0,
-      usableUntilMs: 0,
-      renewableAtMs: 0,
-      failures: 0,
-      retryAtMs: 0,
-      failure: undefined,
-      isUnanswered: false,
-      refused: undefined,
-      acquiring: undefined,
-    };
-    if (setLatest(this.#entries, audience, entry, LIMITS.credentialAudiences))
-      this.#parts.onLimit('credentialAudiences');
-    return entry;
+  #presentOf(audience: Audience, nowMs: number): Entry {
+    const { present } = audience;
+    const subjects = this.#parts.subjectsOf?.(audience.key);
+    const newest = subjects?.[0];
+    const isPresent = newest === undefined || (newest === present?.subject && refusalOf(present, nowMs) === undefined);
+    return present !== undefined && isPresent ? present : chosenIn(audience, subjects ?? [], nowMs);
   }
 
-  #acquire(audience: string, entry: Entry, scopes = entry.stepUp.held): Promise<Credential> {
-    entry.acquiring ??= this.#acquireNow(audience, entry, scopes).finally(() => {
+  async #acquireUnlessPaused(audience: string): Promise<Credential> {
+    const entry = this.#find(audience);
+    const pause = pauseOf(entry, this.#clock());
+    if (entry.acquiring === undefined && pause !== undefined) throw pause.error;
+    return await this.#acquire(entry);
+  }
+
+  #acquire(entry: Entry, scopes = entry.audience.stepUp.held): Promise<Credential> {
+    entry.acquiring ??= this.#acquireNow(entry, scopes).finally(() => {
       entry.acquiring = undefined;
     });
     return entry.acquiring;
   }
 
-  async #acquireNow(audience: string, entry: Entry, scopes: readonly string[]): Promise<Credential> {
-    const subject = this.#parts.subjectOf?.(audience);
+  async #acquireNow(entry: Entry, scopes: readonly string[]): Promise<Credential> {
+    const { audience, subject } = entry;
+    const { stepUp } = audience;
     try {
-      const acquired = await this.#parts.acquire(audience, scopes);
-      const { lifeMs, subjectLifeMs = Infinity } = acquired;
-      const nowMs = this.#clock();
-      entry.acquired = acquired;
-      entry.subject = subject;
-      entry.isDoubtful = false;
-      if (scopes !== entry.stepUp.held) this.#parts.onExtended?.(scopes);
-      entry.stepUp.granted(scopes);
-      // Replicas that started together would otherwise ask together.
-      entry.freshUntilMs = nowMs + lifeMs * (FRESH_SHARE - 0.1 * this.#random());
-      entry.subjectFreshUntilMs = nowMs + subjectLifeMs * FRESH_SHARE;
-      entry.subjectEndMs = nowMs + subjectLifeMs;
-      const usableMs = lifeMs - Math.min(MAX_MARGIN_MS, lifeMs * MARGIN_SHARE);
-      entry.usableUntilMs = nowMs + Math.min(usableMs, subjectLifeMs);
-      entry.failures = 0;
-      entry.retryAtMs = 0;
-      entry.failure = undefined;
-      entry.isUnanswered = false;
-      entry.refused = undefined;
+      const acquired = await this.#parts.acquire(audience.key, scopes, subject);
+      entry.held = this.#heldOf(acquired, scopes);
+      entry.failure = audience.outage = undefined;
+      if (!stepUp.covers(scopes)) this.#parts.onExtended?.(scopes);
+      stepUp.granted(scopes);
       this.#parts.onAttempt(scopes, undefined);
       return acquired.credential;
     } catch (thrown) {
       this.#parts.onAttempt(scopes, thrown);
-      const others = this.#withoutScopes(entry, scopes, thrown);
-      if (others !== undefined) {
-        const { acquired, isDoubtful } = entry;
-        const isUsable =
-          acquired !== undefined &&
-          !isDoubtful &&
-          this.#clock() < entry.usableUntilMs &&
-          this.#isOfSubject(audience, entry);
-        return isUsable ? acquired.credential : await this.#acquireNow(audience, entry, others);
-      }
-      entry.retryAtMs = this.#clock() + Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** entry.failures);
-      entry.failures++;
-      entry.failure = this.#failureOf(thrown);
-      const isFinal = thrown instanceof NeedsAuthorizationError;
-      entry.isUnanswered = !isFinal && !(thrown instanceof TokenDeniedError);
-      const actor = isFinal ? thrown.actor : undefined;
-      entry.refused = entry.isUnanswered || actor === 'operator' ? undefined : { subject };
-      // A credential that upstream and issuer have refused is of no use, and that of an older token might do more than the refused one may.
-      const isOfOlder = !entry.isUnanswered && actor !== 'nobody' && subject !== entry.subject;
-      if ((isFinal && entry.isDoubtful) || isOfOlder) entry.acquired = undefined;
-      throw entry.failure;
+      const others = this.#withoutScopes(stepUp, scopes, thrown);
+      if (others === undefined) throw this.#fail(entry, thrown);
+      const held = usableIn(entry, this.#clock());
+      return held === undefined || held.isDoubtful ? await this.#acquireNow(entry, others) : held.credential;
     }
+  }
+
+  #heldOf({ credential, lifeMs, subjectLifeMs = Infinity }: Acquired, scopes: readonly string[]): Held {
+    const nowMs = this.#clock();
+    const usableMs = lifeMs - Math.min(MAX_MARGIN_MS, lifeMs * MARGIN_SHARE);
+    return {
+      credential,
+      scopes,
+      // Replicas that started together would otherwise ask together.
+      freshUntilMs: nowMs + lifeMs * (FRESH_SHARE - 0.1 * this.#random()),
+      subjectFreshUntilMs: nowMs + subjectLifeMs * FRESH_SHARE,
+      subjectEndMs: nowMs + subjectLifeMs,
+      usableUntilMs: nowMs + Math.min(usableMs, subjectLifeMs),
+      isDoubtful: false,
+    };
+  }
+
+  /** Notes a failure, of one subject or of all. Returns the error for clients. */
+  #fail(entry: Entry, thrown: unknown): GatewayError {
+    const { audience, subject } = entry;
+    const isRefused = thrown instanceof NeedsAuthorizationError;
+    const kind = isRefused ? 'refused' : thrown instanceof TokenDeniedError ? 'denied' : 'unanswered';
+    const isOfAll = isRefused ? thrown.actor === 'operator' : kind === 'unanswered';
+    const { times = 0 } = (isOfAll ? audience.outage : entry.failure) ?? {};
+    const failure: Failure = {
+      error: this.#failureOf(thrown),
+      kind,
+      verification: subject?.verification ?? 0,
+      times: times + 1,
+      retryAtMs: this.#clock() + Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** times),
+    };
+    audience.outage = isOfAll ? failure : undefined;
+    if (!isOfAll) entry.failure = failure;
+    entry.isUnanswered = kind === 'unanswered';
+    // A credential that upstream and issuer have refused is of no use.
+    if (isRefused && entry.held?.isDoubtful === true) entry.held = undefined;
+    return failure.error;
   }
 
   /**
    * Returns the scopes to go on with after a failure to get further ones; undefined if it was not because of them. Requests that need none of the further scopes are
    * not concerned.
    */
-  #withoutScopes({ stepUp }: Entry, scopes: readonly string[], thrown: unknown): readonly string[] | undefined {
+  #withoutScopes(stepUp: StepUp, scopes: readonly string[], thrown: unknown): readonly string[] | undefined {
     const isRefused = thrown instanceof NeedsAuthorizationError && thrown.isOfScopes;
     if (scopes.length === 0 || (scopes === stepUp.held && !isRefused)) return undefined;
     stepUp.refused(scopes, this.#clock() + (isRefused ? SCOPES_REFUSED_MS : SCOPES_FAILED_MS));

@@ -30,14 +30,14 @@ export class StepUp {
     this.#onLimit = onLimit;
   }
 
-  /** The further scopes of the newest credential. */
+  /** The further scopes of the next credentials. */
   get held(): readonly string[] {
     return this.#held;
   }
 
-  /** Returns whether the newest credential has all these scopes. */
-  covers(needed: readonly string[]): boolean {
-    return needed.every((scope) => this.#settings.base.includes(scope) || this.#held.includes(scope));
+  /** Returns whether a credential with these further scopes has all that are needed. Default: the next credentials. */
+  covers(needed: readonly string[], held = this.#held): boolean {
+    return needed.every((scope) => this.#settings.base.includes(scope) || held.includes(scope));
   }
 
   /** Returns the further scopes to ask for; undefined if some are not allowed, or were refused lately. */
@@ -55,9 +55,10 @@ export class StepUp {
     return undefined;
   }
 
-  /** Notes that the newest credential has these further scopes. */
+  /** Notes that a credential has these further scopes. Those that another one has got meanwhile stay. */
   granted(scopes: readonly string[]): void {
-    this.#held = scopes;
+    const union = this.#settings.stepUp.filter((scope) => this.#held.includes(scope) || scopes.includes(scope));
+    if (union.length > this.#held.length) this.#held = union.length > scopes.length ? union : scopes;
   }
 
   /** Notes that no credential with these further scopes can be got for now. */

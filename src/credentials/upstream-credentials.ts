@@ -3,7 +3,7 @@ import type { Logger } from 'pino';
 import type { UpstreamAuth } from '../config/credentials.ts';
 import type { Egress } from '../egress/egress.ts';
 import type { LimitName } from '../limits.ts';
-import type { Callers } from '../policy/callers.ts';
+import type { Callers, Proof } from '../policy/callers.ts';
 import { isOperator, LOCAL, type Principal } from '../policy/principal.ts';
 import type { CredentialOutcome } from '../telemetry/upstream-metrics.ts';
 import type { CredentialSource } from '../upstream/connection-key.ts';
@@ -13,7 +13,6 @@ import { type Acquired, CredentialCache } from './credential-cache.ts';
 import type { IdentityKeys } from './identity-keys.ts';
 import { identityToken } from './identity-token.ts';
 import { NO_SCOPES } from './step-up.ts';
-import { TokenDeniedError } from './token-request.ts';
 import { TokenSource } from './token-source.ts';
 
 /** The credentials of one upstream, with the settings that a reload changes. */
@@ -44,13 +43,13 @@ export interface UpstreamCredentialsParts extends CredentialParts {
 /** A way to get credentials. An audience is the key of a principal, or empty. */
 interface Source {
   /** @param scopes besides those of the settings. */
-  acquire(audience: string, scopes: readonly string[]): Promise<Acquired>;
+  acquire(audience: string, scopes: readonly string[], subject: Proof | undefined): Promise<Acquired>;
   update(auth: UpstreamAuth): void;
 }
 
 /** Returns the credentials that the settings of an upstream describe. */
 export function upstreamCredentials(auth: UpstreamAuth, parts: UpstreamCredentialsParts): UpstreamCredentials {
-  const { upstream, log, onLimit, clock = () => performance.now() } = parts;
+  const { upstream, callers, log, onLimit, clock = () => performance.now() } = parts;
   const onAttempt = (scopes: readonly string[], failure: unknown): void => {
     parts.onAttempt(failure === undefined ? 'ok' : 'failed');
     if (failure === undefined) return;
@@ -63,9 +62,9 @@ export function upstreamCredentials(auth: UpstreamAuth, parts: UpstreamCredentia
   let settings = auth;
   const requests = new CredentialCache({
     upstream,
-    acquire: (audience, scopes) => source.acquire(audience, scopes),
-    subjectOf: subjectOf(auth, parts.callers),
-    subjectLifeOf: (audience) => (parts.callers.find(audience)?.endMs ?? 0) - parts.callers.now(),
+    acquire: (audience, scopes, subject) => source.acquire(audience, scopes, subject),
+    subjectsOf: auth.kind === 'clientCredentials' ? undefined : (audience) => callers.find(audience)?.proofs,
+    subjectLifeOf: ({ endMs }) => endMs - callers.now(),
     scopes: auth.kind === 'identity' ? NO_SCOPES : { base: auth.scopes, stepUp: auth.stepUpScopes },
     onAttempt,
     onExtended: (scopes) => log.info({ upstream, kind: auth.kind, scopes }, 'an upstream needs further scopes'),
@@ -85,12 +84,6 @@ export function upstreamCredentials(auth: UpstreamAuth, parts: UpstreamCredentia
   };
 }
 
-/** Returns the function that gives the cache the subjects of its credentials. */
-function subjectOf({ kind }: UpstreamAuth, callers: Callers): ((audience: string) => string | undefined) | undefined {
-  if (kind === 'exchange') return (audience) => callers.digestOf(audience);
-  return kind === 'identity' ? (audience) => callers.find(audience)?.principal.key : undefined;
-}
-
 function sourceOf(auth: UpstreamAuth, parts: CredentialParts): Source {
   switch (auth.kind) {
     case 'clientCredentials': {
@@ -102,17 +95,9 @@ function sourceOf(auth: UpstreamAuth, parts: CredentialParts): Source {
       callers.begin();
       const tokens = new TokenSource(auth, egress);
       return {
-        acquire: async (audience, scopes) => {
-          const { token, endMs } = subjectToken(callers, audience);
-          try {
-            const acquired = await tokens.acquire(scopes, token);
-            return { ...acquired, subjectLifeMs: endMs - callers.now() };
-          } catch (thrown) {
-            // It may have been revoked, though its caller has another one that ends earlier.
-            if (thrown instanceof NeedsAuthorizationError || thrown instanceof TokenDeniedError)
-              callers.refuse(audience, token);
-            throw thrown;
-          }
+        acquire: async (_audience, scopes, subject) => {
+          const acquired = await tokens.acquire(scopes, tokenOf(subject, callers.now()));
+          return { ...acquired, subjectLifeMs: (subject?.endMs ?? Infinity) - callers.now() };
         },
         update: (next) => tokens.update(next),
       };
@@ -132,15 +117,12 @@ function sourceOf(auth: UpstreamAuth, parts: CredentialParts): Source {
   }
 }
 
-/** Returns the token of a caller, with its end in ms since the epoch. @throws {NeedsAuthorizationError} if it has none, or one that has ended. */
-function subjectToken(callers: Callers, audience: string): { readonly token: string; readonly endMs: number } {
-  const caller = callers.find(audience);
-  if (caller === undefined) throw unknownCaller();
-  if (caller.token !== undefined) {
-    const { endMs } = caller;
-    if (callers.now() < endMs) return { token: caller.token, endMs };
-    throw new NeedsAuthorizationError('the token of the caller has ended', { actor: 'caller' });
-  }
+/** Returns the token of a caller. @throws {NeedsAuthorizationError} if it has none, or one that has ended. */
+function tokenOf(subject: Proof | undefined, nowMs: number): string {
+  if (subject === undefined || subject.token === '') throw unknownCaller();
+  const { token, endMs } = subject;
+  if (nowMs >= endMs) throw new NeedsAuthorizationError('the token of the caller has ended', { actor: 'caller' });
+  if (token !== undefined) return token;
   const why = 'the caller has an API key, which cannot be exchanged; it needs an access token';
   throw new NeedsAuthorizationError(why, { actor: 'caller' });
 }

@@ -1,21 +1,36 @@
-import { hash } from 'node:crypto';
 import { LIMITS, type LimitName } from '../limits.ts';
 import type { Principal } from './principal.ts';
 
-/** A principal that was authenticated, with the token that proved it. */
-export interface AuthenticatedPrincipal {
-  readonly principal: Principal;
-  /** The verified bearer token; undefined for an API key. */
+/** What has proved a principal. It stays the same object while its token is remembered. */
+export interface Proof {
+  /** The verified bearer token; empty once it is forgotten, undefined for an API key. */
   readonly token: string | undefined;
-  /** The time when the token ends, in ms since the epoch; Infinity if nobody says. */
+  /** The time when the token ends, in ms since the epoch; Infinity if nobody says. A verification may move it. */
   readonly endMs: number;
+  /** The number of its last verification, which grows with each of any principal. */
+  readonly verification: number;
 }
 
-interface Remembered extends AuthenticatedPrincipal {
-  /** The hash of the token, once it was asked for. */
-  digest: string | undefined;
-  /** The hash of the token that a token endpoint has refused last; undefined if it has refused none. */
-  refused: string | undefined;
+/** A principal that was authenticated, with what has proved it. */
+export interface AuthenticatedPrincipal {
+  readonly principal: Principal;
+  /** At least one. The newest comes first, whichever is verified again. */
+  readonly proofs: readonly Proof[];
+}
+
+interface RememberedProof extends Proof {
+  token: string | undefined;
+  /** The time when it was issued, or was seen first if nobody says, in ms since the epoch. */
+  readonly issuedMs: number;
+  /** The time until which it is valid without another verification, in ms since the epoch. */
+  boundMs: number;
+  endMs: number;
+  verification: number;
+}
+
+interface Remembered {
+  principal: Principal;
+  readonly proofs: RememberedProof[];
 }
 
 /**
@@ -30,6 +45,7 @@ export class Callers {
   readonly now: () => number;
   #isNeeded = false;
   #tokenChars = 0;
+  #verifications = 0;
 
   constructor(onLimit: (limit: LimitName) => void, now: () => number = Date.now) {
     this.#onLimit = onLimit;
@@ -41,43 +57,47 @@ export class Callers {
     this.#isNeeded = true;
   }
 
-  /** Remembers a principal that was just verified. A token replaces one that ends earlier, or that has not been verified for long, and any that was refused. */
+  /** Remembers a principal that was just verified. */
   remember(principal: Principal, token: string | undefined): void {
     if (!this.#isNeeded) return;
     if (token !== undefined) this.#tokens.set(principal, token);
-    const known = this.#byKey.get(principal.key);
-    if (known !== undefined && known.token !== token && !isRefused(known, known.token)) {
-      // Of two tokens that end together, each would else replace the other for ever.
-      const isKept = this.now() < boundOf(known.principal) && expiryOf(known.principal) >= expiryOf(principal);
-      if (isKept || isRefused(known, token)) return;
+    const { key, expiresAtMs = Infinity } = principal;
+    const caller = this.#byKey.get(key) ?? { principal, proofs: [] };
+    this.#removeEnded(caller);
+    const { proofs } = caller;
+    const nowMs = this.now();
+    let proof = proofs.find((known) => known.token === token && nowMs < known.endMs);
+    if (proof === undefined) {
+      const issuedMs = Math.min(nowMs, claimMs(principal, 'iat'));
+      proof = { token, issuedMs, boundMs: 0, endMs: 0, verification: 0 };
+      const older = proofs.findIndex((known) => known.issuedMs <= issuedMs);
+      proofs.splice(older < 0 ? proofs.length : older, 0, proof);
+      this.#tokenChars += token?.length ?? 0;
     }
-    this.#remove(principal.key);
+    proof.boundMs = expiresAtMs;
     // A token that is accepted here has not ended.
-    const endMs = Math.max(expiryOf(principal), principal.expiresAtMs ?? 0);
-    this.#byKey.set(principal.key, { principal, token, endMs, digest: undefined, refused: known?.refused });
-    this.#tokenChars += token?.length ?? 0;
-    while (this.#byKey.size > LIMITS.callers || this.#tokenChars > LIMITS.callerTokenChars) {
-      const [oldest = principal.key] = this.#byKey.keys();
-      this.#onLimit(this.#byKey.size > LIMITS.callers ? 'callers' : 'callerTokenChars');
-      this.#remove(oldest);
+    proof.endMs = Math.max(claimMs(principal, 'exp'), principal.expiresAtMs ?? 0);
+    proof.verification = ++this.#verifications;
+    caller.principal = principal;
+    this.#byKey.delete(key);
+    this.#byKey.set(key, caller);
+    if (proofs.length > LIMITS.tokensPerCaller) {
+      this.#onLimit('tokensPerCaller');
+      this.#remove(proofs, LIMITS.tokensPerCaller);
     }
-  }
-
-  /** Gives a token up that a token endpoint has refused, as soon as there is another one of its caller. */
-  refuse(key: string, token: string): void {
-    const known = this.#byKey.get(key);
-    if (known?.token === token) known.refused = hashOf(token);
+    while (this.#byKey.size > LIMITS.callers || this.#tokenChars > LIMITS.callerTokenChars) {
+      const [oldest = caller] = this.#byKey.values();
+      this.#onLimit(this.#byKey.size > LIMITS.callers ? 'callers' : 'callerTokenChars');
+      this.#byKey.delete(oldest.principal.key);
+      this.#remove(oldest.proofs, 0, Infinity);
+    }
   }
 
   /** Returns the caller with this key of a principal; undefined if it was not seen for long. */
   find(key: string): AuthenticatedPrincipal | undefined {
-    return this.#byKey.get(key);
-  }
-
-  /** Returns the hash of the token of a caller; undefined if there is none, or it has ended. */
-  digestOf(key: string): string | undefined {
-    const known = this.#byKey.get(key);
-    return known?.token === undefined || this.now() >= known.endMs ? undefined : (known.digest ??= hashOf(known.token));
+    const caller = this.#byKey.get(key);
+    if (caller !== undefined) this.#removeEnded(caller);
+    return caller;
   }
 
   /** Returns the token that proved this principal; undefined if none was remembered. */
@@ -85,29 +105,26 @@ export class Callers {
     return this.#tokens.get(principal);
   }
 
-  #remove(key: string): void {
-    const known = this.#byKey.get(key);
-    if (known === undefined) return;
-    this.#byKey.delete(key);
-    this.#tokenChars -= known.token?.length ?? 0;
+  /** Removes the proofs that have ended, or were not verified for long, as long as there is another one. */
+  #removeEnded({ proofs }: Remembered): void {
+    if (proofs.length < 2) return;
+    const nowMs = this.now();
+    for (let at = proofs.length - 1; at >= 0 && proofs.length > 1; at--) {
+      if (nowMs >= (proofs[at]?.boundMs ?? 0)) this.#remove(proofs, at);
+    }
+  }
+
+  #remove(proofs: RememberedProof[], at: number, count = 1): void {
+    for (const proof of proofs.splice(at, count)) {
+      this.#tokenChars -= proof.token?.length ?? 0;
+      // Others may know the proof for longer.
+      proof.token &&= '';
+    }
   }
 }
 
-/** Returns the time until which a principal is valid without another verification, in ms since the epoch. */
-function boundOf({ expiresAtMs = Infinity }: Principal): number {
-  return expiresAtMs;
-}
-
-/** Returns the end of a token as its issuer says it, in ms since the epoch; Infinity if it says none. */
-function expiryOf({ claims }: Principal): number {
-  const exp = claims?.['exp'];
-  return typeof exp === 'number' ? exp * 1_000 : Infinity;
-}
-
-function isRefused({ refused }: Remembered, token: string | undefined): boolean {
-  return refused !== undefined && token !== undefined && hashOf(token) === refused;
-}
-
-function hashOf(token: string): string {
-  return hash('sha256', token, 'base64');
+/** Returns a time that a token has, in ms since the epoch; Infinity if it has none. */
+function claimMs({ claims }: Principal, name: 'exp' | 'iat'): number {
+  const seconds = claims?.[name];
+  return typeof seconds === 'number' ? seconds * 1_000 : Infinity;
 }

@@ -4,6 +4,7 @@ import { CredentialCache } from '../../src/credentials/credential-cache.ts';
 import { TokenDeniedError } from '../../src/credentials/token-request.ts';
 import { GatewayError } from '../../src/errors.ts';
 import { LIMITS, type LimitName } from '../../src/limits.ts';
+import type { Proof } from '../../src/policy/callers.ts';
 import type { Credential } from '../../src/upstream/http/request-credentials.ts';
 import { NeedsAuthorizationError } from '../../src/upstream/rpc/needs-authorization-error.ts';
 
@@ -15,33 +16,45 @@ function cacheOf(lifeMs = 100_000) {
     failure: undefined as Error | undefined,
     /** Scopes that the issuer does not give out, and why. */
     refusedScope: '',
-    /** The digest of what credentials are got for. */
+    /** The newest subject. */
     subject: 'one',
     refusedSubject: '',
     subjectLifeMs: Infinity,
     scopeFailure: new NeedsAuthorizationError('invalid_scope', { isOfScopes: true }) as Error,
   };
   const limits: LimitName[] = [];
+  const subjects: { token: string; endMs: number; verification: number }[] = [];
+  let verifications = 0;
+  const verify = (token: string) => {
+    const known = subjects.find((subject) => subject.token === token);
+    if (known === undefined) subjects.unshift({ token, endMs: Infinity, verification: ++verifications });
+    else known.verification = ++verifications;
+  };
+  const subjectsOf = (): readonly Proof[] | undefined => {
+    if (state.subject === '') return undefined;
+    if (state.subject !== subjects[0]?.token) verify(state.subject);
+    return subjects;
+  };
   const cache = new CredentialCache({
     upstream: 'up',
-    acquire: async (audience, scopes) => {
-      const { subject } = state;
+    acquire: async (audience, scopes, subject) => {
       state.asked.push([audience, ...scopes].join(' '));
       await Promise.resolve();
       if (state.failure !== undefined) throw state.failure;
-      if (subject === state.refusedSubject) throw new NeedsAuthorizationError('invalid_grant', { actor: 'caller' });
+      if (subject?.token === state.refusedSubject)
+        throw new NeedsAuthorizationError('invalid_grant', { actor: 'caller' });
       if (scopes.includes(state.refusedScope)) throw state.scopeFailure;
       const credential = { headers: ['authorization', `Bearer ${audience}-${state.asked.length}`] };
       return { credential, lifeMs, subjectLifeMs: state.subjectLifeMs };
     },
-    subjectOf: () => (state.subject === '' ? undefined : state.subject),
+    subjectsOf,
     scopes: { base: ['read'], stepUp: ['write', 'admin', 'audit'] },
     onAttempt: () => undefined,
     onLimit: (limit) => limits.push(limit),
     clock: () => state.ms,
     random: () => 0,
   });
-  return { cache, state, limits };
+  return { cache, state, limits, verify };
 }
 
 const tokenOf = (credential: Credential | undefined) => credential?.headers[1];
@@ -230,6 +243,98 @@ test('while the issuer is down a newer subject uses the credential of the older 
 });
 
 // O-070
+test('a newer subject does not use the older one once the issuer may be up again', async () => {
+  const { cache, state } = cacheOf();
+  const first = await cache.acquire('a');
+  state.failure = new Error('down');
+  state.ms += 80_000;
+  assert.equal(cache.current('a'), first);
+  await new Promise(setImmediate);
+  state.subject = 'two';
+  assert.equal(cache.current('a'), first, 'nobody waits for the issuer again');
+  state.failure = undefined;
+  state.ms += 1_000;
+  assert.equal(cache.current('a'), undefined);
+  assert.equal(tokenOf(await cache.acquire('a')), 'Bearer a-3');
+});
+
+// O-070
+test('a newer subject that could not be asked about does not use the older one later', async () => {
+  const { cache, state } = cacheOf();
+  const first = await cache.acquire('a');
+  state.subject = 'two';
+  state.failure = new Error('down');
+  assert.equal(await cache.acquire('a'), first);
+  state.ms += 31_000;
+  assert.equal(cache.current('a'), undefined);
+  assert.equal(await cache.acquire('a'), first, 'the issuer is still down');
+});
+
+// O-070
+test('a newer subject that has got a credential does not use that of the older one', async () => {
+  const { cache, state } = cacheOf();
+  await cache.acquire('a');
+  state.subject = 'two';
+  state.subjectLifeMs = 10_000;
+  await cache.acquire('a');
+  state.ms += 10_000;
+  state.failure = new Error('down');
+  await assert.rejects(cache.acquire('a'), /try again/);
+});
+
+// O-070
+test('an older subject that is verified after the refusal of a newer one goes on', async () => {
+  const { cache, state, verify } = cacheOf();
+  const first = await cache.acquire('a');
+  state.subject = state.refusedSubject = 'two';
+  await assert.rejects(cache.acquire('a'), /sign in again/);
+  verify('one');
+  assert.equal(cache.current('a'), first);
+  verify('two');
+  state.ms += 40_000;
+  assert.equal(cache.current('a'), first, 'the newer one is not asked about while the older one can be used');
+  assert.equal(state.asked.length, 2);
+  state.ms += 60_000;
+  assert.equal(tokenOf(await cache.acquire('a')), 'Bearer a-3');
+});
+
+// O-070
+test('a newer subject that was denied is asked about again after the pause', async () => {
+  const { cache, state, verify } = cacheOf();
+  const first = await cache.acquire('a');
+  state.subject = 'two';
+  state.failure = new TokenDeniedError('access_denied');
+  await assert.rejects(cache.acquire('a'), /try again/);
+  verify('one');
+  assert.equal(cache.current('a'), first);
+  state.ms += 1_000;
+  assert.equal(await cache.acquire('a'), first, 'it is denied again');
+  assert.equal(state.asked.length, 3);
+  state.failure = undefined;
+  state.ms += 2_000;
+  assert.equal(tokenOf(await cache.acquire('a')), 'Bearer a-4');
+});
+
+// A-020 O-070
+test('the further scopes of one subject are got for another one when it needs them', async () => {
+  const { cache, state, verify } = cacheOf();
+  const first = await cache.acquire('a');
+  state.subject = 'two';
+  const second = await cache.acquire('a');
+  const extended = await cache.extend('a', second, ['write']);
+  assert.ok(extended !== undefined);
+  state.refusedSubject = 'two';
+  await assert.rejects(cache.renew('a', extended), /sign in again/);
+  verify('one');
+  assert.equal(cache.current('a'), first);
+  const third = await cache.extend('a', first, ['write']);
+  assert.equal(cache.current('a'), third);
+  assert.ok(third !== undefined && third !== first);
+  assert.equal(await cache.extend('a', third, ['write']), undefined, 'the token with the scope is refused as well');
+  assert.deepEqual(state.asked, ['a', 'a', 'a write', 'a write', 'a write']);
+});
+
+// O-070
 test('a credential is not used after the end of its subject', async () => {
   const { cache, state } = cacheOf(Infinity);
   state.subjectLifeMs = 60_000;
@@ -280,14 +385,14 @@ test('while the gateway itself is refused, other subjects wait for the pause', a
   assert.equal(state.asked.length, 1);
 });
 
-test('a request with another subject outlasts the refusal of one that it has joined', async () => {
+test('a request with another subject does not join that of a refused one', async () => {
   const { cache, state } = cacheOf();
   state.refusedSubject = 'one';
   const first = cache.acquire('a');
   state.subject = 'two';
   const second = cache.acquire('a');
-  await assert.rejects(first);
   assert.equal(tokenOf(await second), 'Bearer a-2');
+  assert.equal(await first, await second, 'the older one goes on with the newer one');
 });
 
 // A-020

@@ -27,6 +27,10 @@ function exchanging(issuer: ExchangeIssuer, egress: Egress) {
     () => undefined,
     () => clock.ms,
   );
+  return { callers, clock, requests: exchangingFor(callers, clock, issuer, egress) };
+}
+
+function exchangingFor(callers: Callers, clock: { readonly ms: number }, issuer: ExchangeIssuer, egress: Egress) {
   const auth = {
     kind: 'exchange',
     issuer: issuer.issuer,
@@ -47,7 +51,7 @@ function exchanging(issuer: ExchangeIssuer, egress: Egress) {
     onAttempt: () => undefined,
     clock: () => clock.ms,
   });
-  return { callers, requests, clock };
+  return requests;
 }
 
 test('a caller that is not known yet is told to wait, and then goes on at once', async () => {
@@ -153,5 +157,76 @@ test('an exchanged token is renewed in the background once its user has a later 
   await waitUntil(() => requests.current('ann') !== first);
   clock.ms += 20_000;
   assert.notEqual(requests.current('ann'), undefined);
+  assert.deepEqual(issuer.exchanges, ['ann', 'ann']);
+});
+
+// O-070
+test('a token of a user that was denied once goes on after the end of its replacement', async () => {
+  await using issuer = await startExchangeIssuer();
+  await using egress = new Egress();
+  const { callers, requests, clock } = exchanging(issuer, egress);
+  const [long, short] = [await issuer.tokenFor('ann', 'gateway'), await issuer.tokenFor('ann', 'gateway', '')];
+  const endMs = clock.ms + 3_600_000;
+  callers.remember(ann(endMs), long);
+  issuer.failing.set('ann', 404);
+  await assert.rejects(requests.acquire('ann'), /try again/);
+  issuer.failing.clear();
+  clock.ms += 1_000;
+  await requests.acquire('ann');
+  callers.remember(ann(clock.ms + 300_000), short);
+  await requests.acquire('ann');
+  clock.ms += 300_000;
+  callers.remember(ann(endMs), long);
+  await requests.acquire('ann');
+});
+
+// O-070
+test('two introspected tokens of a user that are extended cost one exchange each', async () => {
+  await using issuer = await startExchangeIssuer();
+  await using egress = new Egress();
+  const { callers, requests, clock } = exchanging(issuer, egress);
+  const tokens = [await issuer.tokenFor('ann', 'gateway'), await issuer.tokenFor('ann', 'gateway', '')];
+  for (let turn = 0; turn < 8; turn++) {
+    callers.remember(ann(clock.ms + 3_600_000, clock.ms + 900_000), tokens[turn % 2]);
+    if (turn > 1) assert.notEqual(requests.current('ann'), undefined, 'calls wait for an exchange');
+    await requests.acquire('ann');
+    clock.ms += 30_000;
+  }
+  assert.deepEqual(issuer.exchanges, ['ann', 'ann']);
+});
+
+// O-070
+for (const [what, endMs] of [
+  ['ends with the older one', Date.now() + 3_600_000],
+  ['ends never', Infinity],
+] as const) {
+  test(`a newer token of a user that ${what} is exchanged at once`, async () => {
+    await using issuer = await startExchangeIssuer();
+    await using egress = new Egress();
+    const { callers, requests } = exchanging(issuer, egress);
+    callers.remember(ann(endMs), 'a token that the issuer does not accept any more');
+    callers.remember(ann(endMs), await issuer.tokenFor('ann', 'gateway'));
+    const first = await requests.acquire('ann');
+    callers.remember(ann(endMs), await issuer.tokenFor('ann', 'gateway', ''));
+    assert.notEqual(await requests.acquire('ann'), first);
+  });
+}
+
+// O-049 O-070
+test('a user that one upstream refuses waits for no exchange at another one', async () => {
+  await using issuer = await startExchangeIssuer();
+  await using refusing = await startExchangeIssuer();
+  await using egress = new Egress();
+  const { callers, requests, clock } = exchanging(issuer, egress);
+  const refused = exchangingFor(callers, clock, refusing, egress);
+  const tokens = [await issuer.tokenFor('ann', 'gateway'), await issuer.tokenFor('ann', 'gateway', '')];
+  const endMs = clock.ms + 3_600_000;
+  for (let turn = 0; turn < 8; turn++) {
+    callers.remember(ann(endMs - (turn % 2)), tokens[turn % 2]);
+    if (turn > 1) assert.notEqual(requests.current('ann'), undefined, 'calls wait for an exchange');
+    await requests.acquire('ann');
+    await assert.rejects(refused.acquire('ann'), /sign in again/);
+    clock.ms += 30_000;
+  }
   assert.deepEqual(issuer.exchanges, ['ann', 'ann']);
 });

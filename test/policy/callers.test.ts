@@ -13,6 +13,9 @@ const principal = (key: string, endMs?: number, expiresAtMs = endMs): Principal 
   claims: endMs === undefined ? {} : { exp: endMs / 1_000 },
 });
 
+/** Returns the token that is exchanged for a caller unless it is refused. */
+const tokenOf = (callers: Callers, key: string): string | undefined => callers.find(key)?.proofs[0]?.token;
+
 function callersOf() {
   const limits: LimitName[] = [];
   const clock = { ms: 0 };
@@ -31,14 +34,36 @@ test('no caller and no token is remembered before an upstream needs them', () =>
   assert.equal(callers.tokenOf(ann), undefined);
 });
 
-test('the token that ends last is the one of a caller', () => {
-  const { callers } = callersOf();
+test('the token that was first seen last is the one of a caller, until it ends', () => {
+  const { callers, clock } = callersOf();
   callers.begin();
   callers.remember(principal('ann', 2_000), 'long');
   callers.remember(principal('ann', 1_000), 'short');
-  assert.equal(callers.find('ann')?.token, 'long');
-  callers.remember(principal('ann', 3_000), 'longer');
-  assert.equal(callers.find('ann')?.token, 'longer');
+  callers.remember(principal('ann', 2_000), 'long');
+  assert.equal(tokenOf(callers, 'ann'), 'short');
+  clock.ms = 1_000;
+  assert.equal(tokenOf(callers, 'ann'), 'long');
+  clock.ms = 2_000;
+  assert.equal(tokenOf(callers, 'ann'), 'long', 'kept while there is no other');
+});
+
+test('the token that was issued last is the one of a caller, whichever was seen last', () => {
+  const { callers, clock } = callersOf();
+  callers.begin();
+  clock.ms = 100_000;
+  const issued = (iat: number): Principal => ({ ...principal('ann'), claims: { iat } });
+  callers.remember(issued(60), 'newer');
+  callers.remember(issued(30), 'older');
+  assert.equal(tokenOf(callers, 'ann'), 'newer');
+  callers.remember(issued(60), 'of the same second');
+  assert.equal(tokenOf(callers, 'ann'), 'of the same second');
+  callers.remember(principal('ann'), 'seen now');
+  callers.remember(issued(99), 'issued before');
+  assert.equal(tokenOf(callers, 'ann'), 'seen now');
+  callers.remember(issued(1_000), 'of a fast clock');
+  clock.ms++;
+  callers.remember(principal('ann'), 'seen later');
+  assert.equal(tokenOf(callers, 'ann'), 'seen later');
 });
 
 // O-070
@@ -53,43 +78,29 @@ for (const [what, endMs] of [
     verify('first');
     for (; clock.ms < 3_000_000; clock.ms += 60_000) {
       verify('second');
-      assert.equal(callers.find('ann')?.token, 'first');
+      assert.equal(tokenOf(callers, 'ann'), 'second');
       verify('first');
+      assert.equal(tokenOf(callers, 'ann'), 'second');
     }
     clock.ms += 900_000;
-    verify('second');
-    assert.equal(callers.find('ann')?.token, 'second', 'the first one is not used any more');
+    verify('first');
+    assert.equal(tokenOf(callers, 'ann'), 'first', 'the second one is not used any more');
   });
 }
 
 // O-070
 test('the end of an introspected token is its own, not the bound of streams', () => {
-  const { callers, clock } = callersOf();
-  callers.begin();
-  callers.remember(principal('ann', undefined, 900_000), 'of unknown end');
-  callers.remember(principal('bob', 2_000_000, 900_000), 'token');
-  clock.ms = 1_999_999;
-  assert.ok(callers.digestOf('ann') !== undefined && callers.digestOf('bob') !== undefined);
-  clock.ms++;
-  assert.equal(callers.digestOf('bob'), undefined);
-  callers.remember(principal('bob', 4_000_000, 2_900_000), 'token');
-  assert.notEqual(callers.digestOf('bob'), undefined, 'its issuer has extended it');
-});
-
-test('another token replaces one that was refused, also if it ends earlier', () => {
   const { callers } = callersOf();
   callers.begin();
-  callers.remember(principal('ann', 2_000), 'long');
-  callers.refuse('ann', 'other');
-  callers.remember(principal('ann', 1_000), 'short');
-  assert.equal(callers.find('ann')?.token, 'long');
-  callers.refuse('ann', 'long');
-  callers.remember(principal('ann', 2_000), 'long');
-  assert.equal(callers.find('ann')?.token, 'long', 'kept while there is no other');
-  callers.remember(principal('ann', 1_000), 'short');
-  assert.equal(callers.find('ann')?.token, 'short');
-  callers.remember(principal('ann', 2_000), 'long');
-  assert.equal(callers.find('ann')?.token, 'short', 'the other one stays refused');
+  const endOf = (key: string) => callers.find(key)?.proofs[0]?.endMs;
+  callers.remember(principal('ann', undefined, 900_000), 'of unknown end');
+  callers.remember(principal('bob', 2_000_000, 900_000), 'token');
+  assert.equal(endOf('ann'), Infinity);
+  assert.equal(endOf('bob'), 2_000_000);
+  const [known] = callers.find('bob')?.proofs ?? [];
+  callers.remember(principal('bob', 4_000_000, 2_900_000), 'token');
+  assert.equal(endOf('bob'), 4_000_000, 'its issuer has extended it');
+  assert.equal(callers.find('bob')?.proofs[0], known);
 });
 
 test('limit callers: beyond it the caller that was verified longest ago is forgotten', () => {
@@ -112,4 +123,16 @@ test('limit callerTokenChars: beyond it the oldest tokens are forgotten', () => 
   assert.equal(callers.find('a'), undefined);
   assert.ok(callers.find('b') !== undefined && callers.find('c') !== undefined);
   assert.deepEqual(limits, ['callerTokenChars']);
+});
+
+test('limit tokensPerCaller: beyond it the oldest token of a caller is forgotten', () => {
+  const { callers, limits } = callersOf();
+  callers.begin();
+  callers.remember(principal('ann', 1_000), 't0');
+  const [first] = callers.find('ann')?.proofs ?? [];
+  for (let at = 1; at <= LIMITS.tokensPerCaller; at++) callers.remember(principal('ann', 1_000), `t${at}`);
+  assert.equal(first?.token, '', 'nobody keeps it');
+  const { proofs = [] } = callers.find('ann') ?? {};
+  assert.deepEqual([proofs.length, proofs.at(-1)?.token], [LIMITS.tokensPerCaller, 't1']);
+  assert.deepEqual(limits, ['tokensPerCaller']);
 });
