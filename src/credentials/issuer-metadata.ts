@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { resultWithin } from '../deadline.ts';
 import { EgressError } from '../egress/egress-error.ts';
 import type { Egress } from '../egress/egress.ts';
 import type { UrlSource } from '../egress/guarded-connector.ts';
@@ -7,6 +8,8 @@ import type { UrlSource } from '../egress/guarded-connector.ts';
 const FRESH_MS = 3_600_000;
 /** Known metadata that cannot be read again are used meanwhile, and read after this time. */
 const RETRY_MS = 30_000;
+/** Metadata that nobody has tried to read again for `FRESH_MS` are waited for, so long. */
+const WAIT_MS = 2_000;
 
 /** A token endpoint. */
 export interface TokenEndpoint {
@@ -47,14 +50,18 @@ export class IssuerMetadata {
     this.#egress = egress;
   }
 
-  /** Returns a known endpoint at once, also while it is read again. @throws {EgressError} if the metadata do not name a usable token endpoint. */
+  /** Returns a known endpoint at once, also while it is read again, unless it is old. @throws {EgressError} if the metadata do not name a usable token endpoint. */
   async tokenEndpoint(nowMs = performance.now()): Promise<TokenEndpoint> {
-    if (this.#found !== undefined && nowMs < this.#untilMs) return this.#found;
+    const found = this.#found;
+    if (found !== undefined && nowMs < this.#untilMs) return found;
     this.#reading ??= this.#readAgain(nowMs).finally(() => {
       this.#reading = undefined;
     });
+    if (found === undefined) return await this.#reading;
     // Read again, the metadata keep a known endpoint, so that the reading cannot fail.
-    return this.#found ?? (await this.#reading);
+    if (nowMs < this.#untilMs + FRESH_MS) return found;
+    // An endpoint that has moved meanwhile must not get the secret of the client and the token of a user.
+    return (await resultWithin(this.#reading, WAIT_MS)) ?? found;
   }
 
   async #readAgain(nowMs: number): Promise<TokenEndpoint> {

@@ -94,7 +94,7 @@ test('metadata are read once for all, and stay in use while they cannot be read'
 });
 
 // O-045
-test('nobody waits for metadata that are read again', async () => {
+test('only after hours without a read a known endpoint waits for the metadata', async () => {
   let hangs = false;
   let asked = 0;
   let path = '/token';
@@ -120,6 +120,13 @@ test('nobody waits for metadata that are read again', async () => {
     path = '/moved';
     held.forEach(answer);
     await waitUntil(async () => (await metadata.tokenEndpoint(3_630_000)).url === `${issuer}/moved`);
+    assert.equal(held.length, 1);
+    hangs = false;
+    path = '/moved-again';
+    assert.equal((await metadata.tokenEndpoint(10_830_000)).url, `${issuer}/moved-again`, 'the known one is too old');
+    hangs = true;
+    assert.equal((await metadata.tokenEndpoint(18_030_000)).url, `${issuer}/moved-again`, 'the wait is bounded');
+    assert.equal(held.length, 2, 'it is still being read');
   } finally {
     server.closeAllConnections();
     server.close();
