@@ -134,6 +134,16 @@ test('credentials for a URL that is not https are accepted with a warning', asyn
   assert.match(warnings.join('\n'), /others may read the token on its way/);
 });
 
+const PROXY = `gateway: {egress: {noProxy: "\${NO_PROXY:-}"}}\nmcpServers: {up: {${URL_LINE}}}\n`;
+
+test('noProxy takes NO_PROXY, also if it is unset, empty or ends with a comma', async () => {
+  const noProxy = async (env: Readonly<Record<string, string>>) =>
+    (await loadText(PROXY, { env })).config.egress?.noProxy;
+  assert.deepEqual(await noProxy({}), []);
+  assert.deepEqual(await noProxy({ NO_PROXY: '' }), []);
+  assert.deepEqual(await noProxy({ NO_PROXY: 'localhost, .example.com,' }), ['localhost', '.example.com']);
+});
+
 const page = readFileSync(join(import.meta.dirname, '../../docs/upstream-credentials.md'), 'utf8');
 const examples = [...page.matchAll(/```yaml\n([^]*?)```/g)].map(([, text = '']) => text);
 

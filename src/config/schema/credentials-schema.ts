@@ -178,6 +178,12 @@ export function authOf(given: Fields | undefined, url: string): UpstreamAuth | u
 
 const PROXY_URL = 'expected the URL of an HTTP proxy, such as "http://proxy.example.com:3128"';
 
+/** Returns the hosts in a text with commas; none in an empty text, which "${NO_PROXY:-}" is without the variable. */
+function hostsIn(text: string): string[] {
+  const parts = text.split(',').map((part) => part.trim());
+  return parts.filter((part) => part !== '');
+}
+
 /** Schema of the connections of the gateway to upstreams and issuers. */
 export const egressSchema = z.strictObject({
   proxy: text(PROXY_URL)
@@ -188,9 +194,7 @@ export const egressSchema = z.strictObject({
         'The variables HTTPS_PROXY and HTTP_PROXY have no effect by themselves; write "${HTTPS_PROXY}".',
     ),
   noProxy: z
-    .union([texts(), text().transform((value) => value.split(',').map((part) => part.trim()))], {
-      error: 'expected a list of hosts',
-    })
+    .union([texts(), z.string().transform(hostsIn)], { error: 'expected a list of hosts' })
     .prefault([])
     .describe(
       'Hosts that are connected to without the proxy: names, ".example.com" for all below it, addresses, networks, each with or without ' +
