@@ -110,6 +110,24 @@ export interface HttpTarget {
   readonly auth?: UpstreamAuth | undefined;
 }
 
+/** Headers, in lower case, that the protocol or the connection decides. In the config, they have no effect. */
+export const RESERVED_HEADERS: ReadonlySet<string> = new Set([
+  'accept',
+  'accept-encoding',
+  'connection',
+  'content-length',
+  'content-type',
+  'expect',
+  'keep-alive',
+  'last-event-id',
+  'mcp-protocol-version',
+  'mcp-session-id',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
 /** The certificates of connections to a server, in PEM. */
 export interface ClientTls {
   /** The authorities that sign the certificate of the server; undefined for those of the system. */

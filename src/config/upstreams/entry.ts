@@ -20,6 +20,12 @@ export interface CheckedEntry {
   readonly warnings: readonly string[];
 }
 
+/** A problem of an entry, at one of its keys; without a key, of the entry as a whole. */
+export interface Fault {
+  readonly key: string | undefined;
+  readonly message: string;
+}
+
 /** Keys whose numbers keep their source text: a port `08080` stays `08080`. */
 const SOURCE_TEXT_KEYS: ReadonlySet<string> = new Set([
   'command',

@@ -1,17 +1,12 @@
 import { parseEnv } from 'node:util';
 
-import type { HttpTarget, StdioTarget } from '../upstream-config.ts';
-import type { CheckedEntry } from './entry.ts';
+import { type HttpTarget, RESERVED_HEADERS, type StdioTarget } from '../upstream-config.ts';
+import type { CheckedEntry, Fault } from './entry.ts';
 import type { Places } from '../document/places.ts';
+import { refusedKey, unusedKeys } from './misplaced.ts';
 import { TYPES, type UpstreamEntry } from '../schema/upstream-schema.ts';
 import { isSecureUrl } from '../schema/address.ts';
 import { authOf } from '../schema/credentials-schema.ts';
-
-/** A problem of an entry, at one of its keys; without a key, of the entry as a whole. */
-export interface Fault {
-  readonly key: string | undefined;
-  readonly message: string;
-}
 
 export type TargetOf =
   | {
@@ -26,6 +21,12 @@ export type TargetOf =
 type Values = Readonly<Record<string, string | null>>;
 
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+
+const NO_MEMORY_LIMIT = { key: 'processLimits', message: '"memory" has no effect on this system: it needs Linux' };
+const URL_OF_GEMINI = {
+  key: 'url',
+  message: '"httpUrl" comes before it; it falls back by itself where that is needed',
+};
 
 /** Placeholder URL of an upstream that is never connected to (RFC 6761). */
 export const UNUSABLE_URL = 'http://unusable.invalid/';
@@ -51,18 +52,17 @@ export function targetOf({ entry, reasons }: CheckedEntry, places: Places): Targ
   if (command !== undefined && url !== undefined && type === undefined) {
     return { fault: { key: url, message: 'has "command" too; keep one, or say which with "type"' } };
   }
+  const judged = (is: 'program' | 'url', read: () => TargetOf): TargetOf => {
+    const fault = refusedKey(entry, is);
+    if (fault !== undefined) return { fault };
+    const found = read();
+    return 'target' in found ? { ...found, warnings: [...unusedKeys(entry, is), ...found.warnings] } : found;
+  };
   if (kind === 'stdio') {
-    if (command === undefined) return missing('command', type, entry);
-    if (entry.auth !== undefined) return { fault: { key: 'auth', message: 'is for a "url"; a program gets "env"' } };
-    return stdio(entry, places);
+    return command === undefined ? missing('command', type, entry) : judged('program', () => stdio(entry, places));
   }
   if (url === undefined) return missing('url', type, entry);
-  const warnings =
-    urls.length > 1
-      ? [{ key: 'url', message: '"httpUrl" comes before it; it falls back by itself where that is needed' }]
-      : [];
-  const found = http(entry, kind, url, places, reasons.length > 0);
-  return 'target' in found ? { ...found, warnings: [...warnings, ...found.warnings] } : found;
+  return judged('url', () => http(entry, kind, url, places, reasons.length > 0));
 }
 
 function present<const K extends keyof UpstreamEntry>(entry: UpstreamEntry, keys: readonly K[]): K[] {
@@ -125,7 +125,7 @@ function stdio(entry: UpstreamEntry, places: Places): TargetOf {
       ...confinementOf(entry, places),
     },
     reasons,
-    warnings: [],
+    warnings: entry.processLimits?.memory === undefined || process.platform === 'linux' ? [] : [NO_MEMORY_LIMIT],
   };
 }
 
@@ -157,7 +157,7 @@ function http(
   key: 'url' | 'serverUrl' | 'httpUrl' | 'uri',
   places: Places,
   unexpanded: boolean,
-): Exclude<TargetOf, { readonly leftOut: string }> {
+): TargetOf {
   const url = entry[key] ?? '';
   const reasons: Fault[] = [];
   if (/^(?:unix|pipe):/.test(url)) {
@@ -167,6 +167,7 @@ function http(
     if (wrong !== undefined) return { fault: { key, message: wrong } };
   }
 
+  const warnings: Fault[] = key === 'httpUrl' && entry.url !== undefined ? [URL_OF_GEMINI] : [];
   const headers: Record<string, string> = {
     ...values(entry.requestOptions?.headers ?? undefined),
     ...values(entry.http_headers),
@@ -185,6 +186,9 @@ function http(
   for (const [name, value] of Object.entries(headers)) {
     if (!TOKEN.test(name))
       return { fault: { key: 'headers', message: `${JSON.stringify(name)} cannot name a header` } };
+    if (RESERVED_HEADERS.has(name.toLowerCase())) {
+      warnings.push({ key: 'headers', message: `"${name}" has no effect: the protocol decides it` });
+    }
     if (!/^[\t\x20-\x7e\x80-\xff]*$/.test(value)) {
       reasons.push({ key: 'headers', message: `${name} holds a character that no header can carry` });
     }
@@ -197,14 +201,13 @@ function http(
   // A URL with an unset variable may be invalid. Its upstream is listed as failed and never connected to.
   const target = { kind, url: URL.canParse(url) ? url : UNUSABLE_URL, headers, ...tls };
   const auth = authOf(entry.auth, target.url);
-  if (auth === undefined) return { target, reasons, warnings: [] };
+  if (auth === undefined) return { target, reasons, warnings };
   if (Object.keys(headers).some((name) => name.toLowerCase() === 'authorization')) {
     return { fault: { key: 'auth', message: 'headers give an "Authorization" too; keep one' } };
   }
-  const isOpen = !unexpanded && !isSecureUrl(target.url);
-  const warnings = isOpen
-    ? [{ key: 'url', message: 'is not https, so that others may read the token on its way' }]
-    : [];
+  if (!unexpanded && !isSecureUrl(target.url)) {
+    warnings.push({ key: 'url', message: 'is not https, so that others may read the token on its way' });
+  }
   return { target: { ...target, auth }, reasons, warnings };
 }
 

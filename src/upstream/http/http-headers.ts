@@ -1,25 +1,7 @@
-import type { HttpTarget } from '../../config/upstream-config.ts';
+import { type HttpTarget, RESERVED_HEADERS } from '../../config/upstream-config.ts';
 import type { ResponseHeaders } from '../../http1/wire.ts';
 import type { HeaderList, RequestHead } from '../../http1/request.ts';
 import type { TraceContext } from '../../protocol/trace-context.ts';
-
-/** Headers that the protocol or the connection decides. In the config, they have no effect. */
-const RESERVED_HEADERS: ReadonlySet<string> = new Set([
-  'accept',
-  'accept-encoding',
-  'connection',
-  'content-length',
-  'content-type',
-  'expect',
-  'keep-alive',
-  'last-event-id',
-  'mcp-protocol-version',
-  'mcp-session-id',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-]);
 
 /** Returns the headers of every request to the target: those of the config, `accept-encoding` and `user-agent`. */
 export function configuredHeaders(target: HttpTarget, userAgent: string): HeaderList {

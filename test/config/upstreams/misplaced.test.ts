@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { loadText, problemsOf } from '../../support/config-file.ts';
+import { shortened } from '../../support/test-name.ts';
+
+const WEB = 'url: https://example.com/mcp';
+
+const REFUSED: readonly (readonly [entry: string, problem: string])[] = [
+  [`${WEB}, sandbox: {}`, 'sandbox: this entry connects to a URL and starts no program; remove it'],
+  [
+    `${WEB}, processLimits: {memory: 1GiB}`,
+    'processLimits: this entry connects to a URL and starts no program; remove it',
+  ],
+  [
+    `type: http, command: x, ${WEB}, sandbox: {}`,
+    'sandbox: this entry connects to a URL and starts no program; remove it',
+  ],
+  ['command: x, tls: {}', 'tls: is for a "url", and this entry starts a program; remove it'],
+];
+
+for (const [entry, problem] of REFUSED) {
+  // N-12
+  test(`a key that would protect nothing is a problem: ${shortened(entry, 30)}`, async () => {
+    const [line = '', ...others] = await problemsOf(`mcpServers:\n  a: {${entry}}\n`);
+    assert.match(line, /^config\.yaml:2:\d+ mcpServers\.a\./);
+    assert.ok(line.endsWith(`mcpServers.a.${problem}`), line);
+    assert.deepEqual(others, []);
+  });
+}
+
+const UNUSED: readonly (readonly [entry: string, ...warnings: string[]])[] = [
+  ['command: x, headers: {A: b}', 'headers: has no effect: this entry starts a program, which gets "env"'],
+  [`type: stdio, command: x, ${WEB}`, 'url: has no effect: this entry starts a program'],
+  [
+    `${WEB}, args: [x], env: {A: b}, cwd: .`,
+    'args: has no effect: this entry connects to a URL and starts no program',
+    'env: has no effect: this entry connects to a URL and starts no program; a URL gets "headers"',
+    'cwd: has no effect: this entry connects to a URL and starts no program',
+  ],
+  [`type: http, command: x, ${WEB}`, 'command: has no effect: this entry connects to a URL and starts no program'],
+  [
+    `${WEB}, headers: {accept: text/html, Mcp-Session-Id: "1", X-Key: a}`,
+    'headers: "accept" has no effect: the protocol decides it',
+    'headers: "Mcp-Session-Id" has no effect: the protocol decides it',
+  ],
+  // Clients write empty members that an entry does not use.
+  ['command: x, headers: {}, url: null'],
+  [`${WEB}, args: [], env: {}, command: null`],
+  ['command: x, processLimits: {memory: 1GiB}'],
+];
+
+for (const [entry, ...expected] of UNUSED) {
+  // N-12
+  test(`a key without effect is accepted with a warning: ${shortened(entry, 30)}`, async () => {
+    const { config, warnings } = await loadText(`mcpServers:\n  a: {${entry}}\n`);
+    assert.equal(config.upstreams[0]?.problem, undefined);
+    assert.deepEqual(
+      warnings.map((line) => line.slice(line.indexOf('mcpServers.a.') + 'mcpServers.a.'.length)),
+      expected,
+    );
+  });
+}
+
+test('a bound of memory has a warning where the system is not Linux', async (t) => {
+  const platform = { value: process.platform, configurable: true };
+  t.after(() => Object.defineProperty(process, 'platform', platform));
+  Object.defineProperty(process, 'platform', { ...platform, value: 'darwin' });
+  const { warnings } = await loadText('mcpServers:\n  a: {command: x, processLimits: {memory: 1GiB}}\n');
+  assert.match(
+    warnings.join('\n'),
+    /mcpServers\.a\.processLimits: "memory" has no effect on this system: it needs Linux/,
+  );
+});
