@@ -113,6 +113,38 @@ for (const [entry, reason] of WRONG) {
   });
 }
 
+const TOKEN_URL = "kind: clientCredentials, tokenUrl: 'https://id.example.com/t', clientId: a";
+const UNSET: readonly (readonly [settings: string, reason: string, ...places: string[]])[] = [
+  [`auth: {${CLIENT}, privateKey: '\${KEY}'}`, 'KEY is not set', 'auth.privateKey'],
+  [`auth: {${CLIENT}, clientSecret: '\${KEY}'}`, 'KEY is not set', 'auth.clientSecret'],
+  [`auth: {${TOKEN_URL.replace(/'.*'/, "'${KEY}'")}, clientSecret: b}`, 'KEY is not set', 'auth.tokenUrl'],
+  ["auth: {kind: '${KEY}'}", 'KEY is not set', 'auth.kind'],
+  ["tls: {key: '${file:missing.key}', cert: '${CERT}'}", '"${file:missing.key}" does not exist', 'tls.key'],
+  ["tls: {key: '${KEY}', cert: '${KEY}'}", 'KEY is not set', 'tls.key', 'tls.cert'],
+  ["clientFeatures: ['${KEY}']", 'KEY is not set', 'clientFeatures[0]'],
+];
+
+for (const [settings, reason, ...places] of UNSET) {
+  // N-09
+  test(`a text that is missing fails its upstream by its name: ${shortened(settings, 30)}`, async () => {
+    const CERT = '-----BEGIN CERTIFICATE-----';
+    const { config, problems } = await loadText(`mcpServers:\n  up: {${URL_LINE}, ${settings}}\n`, { env: { CERT } });
+    assert.deepEqual(problems, []);
+    const reasons = config.upstreams[0]?.problem?.split('; ') ?? [];
+    assert.equal(reasons.length, places.length, String(reasons));
+    for (const [index, place] of places.entries()) {
+      const text = reasons[index] ?? '';
+      assert.ok(text.includes(reason) && text.endsWith(`, mcpServers.up.${place})`), text);
+    }
+  });
+}
+
+test('a mistake beside a text that is missing is a problem of its own', async () => {
+  const entry = `${URL_LINE}, auth: {${CLIENT}, tokenURL: 'https://a.example', clientSecret: '\${KEY}'}`;
+  const problems = await problemsOf(`mcpServers:\n  up: {${entry}}\n`);
+  assert.match(problems.join('\n'), /auth\.tokenURL: unknown key \(did you mean "tokenUrl"/);
+});
+
 test('credentials of the gateway itself can be shared', async () => {
   assert.equal(
     (await upstreamOf(`${URL_LINE}, isolation: shared, auth: {${CLIENT}, clientSecret: b}`)).problem,

@@ -15,29 +15,45 @@ type Section<T> = { readonly value: T } | { readonly problems: readonly Problem[
  *
  * An expanded variable is text, but may stand for a number or a boolean. A text that could not be expanded counts as
  * absent, because its problem is reported elsewhere.
+ *
+ * @param options.withoutIncomplete counts a map as absent, too, if such a text is all that it lacks.
  */
 export function checkSection<S extends z.ZodType>(
   schema: S,
   document: Document,
   path: Path,
   { data, replaced, unexpanded }: Expanded,
+  { withoutIncomplete = false } = {},
 ): Section<z.output<S>> {
   const missing = new Set(unexpanded.map(({ path }) => JSON.stringify(path)));
   let given = data;
+  let first: readonly string[] | undefined;
   for (;;) {
     const result = schema.safeParse(given);
     if (result.success) return { value: result.data };
+    const { issues } = result.error;
+    first ??= issues.map((issue) => JSON.stringify(pathOf(issue)));
 
     const before = given;
-    for (const issue of result.error.issues) {
+    for (const issue of issues) {
       const inside = pathOf(issue);
       const whole = JSON.stringify([...path, ...inside]);
       const value = valueAt(given, inside);
       if (missing.has(whole)) given = withValue(given, inside, undefined);
       else if (replaced.has(whole) && typeof value === 'string') given = withValue(given, inside, scalar(value));
     }
-    if (JSON.stringify(given) !== JSON.stringify(before)) continue;
-    return { problems: result.error.issues.flatMap((issue) => explain(schema, document, path, issue, replaced)) };
+    if (!isEqual(given, before)) continue;
+    for (const issue of withoutIncomplete ? issues : []) {
+      const inside = pathOf(issue);
+      // An issue that came up when other texts were removed is about their map as a whole.
+      const isOfMap = issue.code === 'custom' && !first.includes(JSON.stringify(inside));
+      if (!isOfMap && !missing.has(JSON.stringify([...path, ...inside]))) continue;
+      const map = mapOf(given, inside);
+      const lacks = unexpanded.some((one) => isWithin(one.path, [...path, ...map]));
+      if (map.length > 0 && lacks) given = withValue(given, map, undefined);
+    }
+    if (!isEqual(given, before)) continue;
+    return { problems: issues.flatMap((issue) => explain(schema, document, path, issue, replaced)) };
   }
 }
 
@@ -49,6 +65,21 @@ function scalar(text: string): Data {
 
 function pathOf(issue: z.core.$ZodIssue): (string | number)[] {
   return issue.path.filter((step) => typeof step !== 'symbol');
+}
+
+function isEqual(a: Data, b: Data): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
+}
+
+/** Returns the path of the map that a problem is in; of the whole list, if the map is in one. */
+function mapOf(data: Data, inside: Path): Path {
+  const end = isRecord(valueAt(data, inside)) ? inside : inside.slice(0, -1);
+  const index = end.findIndex((step) => typeof step === 'number');
+  return index === -1 ? end : end.slice(0, index);
+}
+
+function isWithin(path: Path, map: Path): boolean {
+  return map.every((step, index) => path[index] === step);
 }
 
 function explain(

@@ -70,7 +70,7 @@ export function checkEntry(
   }
 
   const expanded = expandData(path, isRecord(raw) ? known : raw, lookup, syntax);
-  const section = checkSection(upstreamSchema, document, path, expanded);
+  const section = checkSection(upstreamSchema, document, path, expanded, { withoutIncomplete: true });
   if ('problems' in section) return { problems: [...problems, ...section.problems] };
   if (problems.length > 0) return { problems };
   return {
