@@ -56,6 +56,9 @@ export function readUpstream(document: Document, style: ClientStyle, at: EntryPa
   if ('fault' in found) return wrong(found.fault.key === undefined ? [] : [found.fault.key], found.fault.message);
   for (const { key, message } of found.warnings) warn(key, message);
 
+  if (found.target.kind === 'sse' && entry.era === 'modern') {
+    return wrong(['era'], 'HTTP+SSE is the transport of 2024-11-05; remove "era", or write type "http"');
+  }
   const timeouts = timeoutsOf(checked, style, warn);
   if (timeouts.callMs > timeouts.maxMs) return wrong(['timeouts', 'max'], 'is shorter than timeouts.call');
   const isPersonal = hasCallersLists(found);

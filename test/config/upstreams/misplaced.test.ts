@@ -16,12 +16,16 @@ const REFUSED: readonly (readonly [entry: string, problem: string])[] = [
     `type: http, command: x, ${WEB}, sandbox: {}`,
     'sandbox: this entry connects to a URL and starts no program; remove it',
   ],
+  [
+    `type: sse, ${WEB}, era: modern`,
+    'era: HTTP+SSE is the transport of 2024-11-05; remove "era", or write type "http"',
+  ],
   ['command: x, tls: {}', 'tls: is for a "url", and this entry starts a program; remove it'],
 ];
 
 for (const [entry, problem] of REFUSED) {
   // N-12
-  test(`a key that would protect nothing is a problem: ${shortened(entry, 30)}`, async () => {
+  test(`a key that could do nothing is a problem: ${shortened(entry, 30)}`, async () => {
     const [line = '', ...others] = await problemsOf(`mcpServers:\n  a: {${entry}}\n`);
     assert.match(line, /^config\.yaml:2:\d+ mcpServers\.a\./);
     assert.ok(line.endsWith(`mcpServers.a.${problem}`), line);
