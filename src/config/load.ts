@@ -3,7 +3,7 @@ import { dirname, join, resolve } from 'node:path';
 import { readAccess } from './sections/access.ts';
 import { addressesOf, exposure, exposureWarnings, readOverrides } from './sections/addresses.ts';
 import { findUpstreams } from './upstreams/client-file.ts';
-import { authProblems } from './sections/auth-checks.ts';
+import { authProblems, exchangeWarnings } from './sections/auth-checks.ts';
 import { isAuthRequired } from './auth-required.ts';
 import type { Config } from './config.ts';
 import { authOf, configOf } from './config-values.ts';
@@ -154,6 +154,7 @@ function loadFrom(
   const hasNoUsableEntry = !hasUsable && wrongEntries.length > 0;
   if (problems.length > 0 || hasNoUsableEntry) throw new ConfigError([...problems, ...wrongEntries]);
   warnings.push(...profiles.warnings, ...ofAccess.warnings, ...rates.warnings);
+  warnings.push(...exchangeWarnings(source, settings.auth, upstreams));
   warnings.push(...exposureWarnings(document, settings, addresses));
   warnings.push(...readableSecrets(absolute, mode, document));
   const lock = readLock(document, settings.lock, where, files, upstreams);

@@ -159,6 +159,26 @@ test('a problem with credentials does not quote their secrets', async () => {
   assert.ok(!problem.includes(SECRET));
 });
 
+test('an exchange of tokens has a warning where no caller has a token', async () => {
+  const entry = `up: {${URL_LINE}, auth: {${CLIENT.replace('clientCredentials', 'exchange')}, clientSecret: '\${SECRET}'}}`;
+  const warningsWith = async (auth: string) =>
+    (
+      await loadText(`gateway: {auth: {${auth}}}\nmcpServers:\n  My Mail: {url: "http://x"}\n  ${entry}\n`, {
+        env: { SECRET },
+      })
+    ).warnings;
+  const [warning = '', ...others] = await warningsWith(`apiKeys: [{name: a, sha256: ${'a'.repeat(64)}}]`);
+  assert.match(
+    warning,
+    /config\.yaml:4:\d+ mcpServers\.up\.auth\.kind: no principal has a token: .+; add one, or every call/,
+  );
+  assert.deepEqual(others, []);
+  assert.deepEqual(await warningsWith("jwt: [{issuer: 'https://a.example', jwksUrl: 'https://a.example/k'}]"), []);
+  const introspection =
+    "issuer: 'https://a.example', endpoint: 'https://a.example/i', clientId: a, clientSecret: '${SECRET}'";
+  assert.deepEqual(await warningsWith(`introspection: [{${introspection}}]`), []);
+});
+
 test('credentials for a URL that is not https are accepted with a warning', async () => {
   const text = `mcpServers:\n  up: {url: 'http://up:8080/mcp', auth: {${CLIENT}, clientSecret: b}}\n`;
   const { config, warnings } = await loadText(text);

@@ -1,6 +1,10 @@
 import type { Document } from '../document/document.ts';
-import type { Problem } from '../document/problem.ts';
+import { type Problem, problemLine } from '../document/problem.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
+import type { UpstreamConfig } from '../upstream-config.ts';
+import type { EntryPath } from '../upstreams/client-file.ts';
+import { upstreamId } from '../upstreams/upstream-id.ts';
+import { NO_TOKENS } from './selector-faults.ts';
 
 /** Returns the problems with settings of `gateway.auth` that contradict each other. */
 export function authProblems(document: Document, { auth, redis }: Pick<GatewaySettings, 'auth' | 'redis'>): Problem[] {
@@ -30,4 +34,25 @@ export function authProblems(document: Document, { auth, redis }: Pick<GatewaySe
     prefixes.add(tokenPrefix);
   }
   return problems;
+}
+
+/** The upstreams of a file, each with its place in it. */
+interface Entries {
+  readonly document: Document;
+  readonly map: { readonly entries: readonly EntryPath[] };
+}
+
+/** Returns a warning for each upstream that needs tokens of callers, if no caller can have one. */
+export function exchangeWarnings(
+  { document, map }: Entries,
+  { jwt, introspection }: GatewaySettings['auth'],
+  upstreams: readonly UpstreamConfig[],
+): string[] {
+  if (jwt.length + introspection.length > 0) return [];
+  const exchanging = upstreams.filter(({ target }) => target.kind !== 'stdio' && target.auth?.kind === 'exchange');
+  const ids = new Set(exchanging.map(({ id }) => id));
+  const message = `${NO_TOKENS}; add one, or every call fails`;
+  return map.entries
+    .filter(({ key }) => ids.has(upstreamId(key)))
+    .map(({ path }) => problemLine(document.problem([...path, 'auth', 'kind'], message)));
 }
