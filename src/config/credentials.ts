@@ -2,6 +2,13 @@
 export const CLIENT_AUTH_METHODS = ['client_secret_basic', 'client_secret_post', 'private_key_jwt'] as const;
 export type ClientAuthMethod = (typeof CLIENT_AUTH_METHODS)[number];
 
+/** The curves of ES256, ES384 and ES512: the names of OpenSSL, and those of Web Crypto. */
+export const SIGNING_CURVES: ReadonlyMap<string, string> = new Map([
+  ['prime256v1', 'P-256'],
+  ['secp384r1', 'P-384'],
+  ['secp521r1', 'P-521'],
+]);
+
 /** The kinds of credentials of an upstream. `static`: its `headers`, and nothing else. */
 export const CREDENTIAL_KINDS = ['static', 'clientCredentials', 'exchange', 'identity'] as const;
 

@@ -1,21 +1,14 @@
 import { createPrivateKey, type KeyObject, type webcrypto } from 'node:crypto';
 import type { ClientAuth } from 'oauth4webapi';
-import type { TokenAuth } from '../config/credentials.ts';
+import { SIGNING_CURVES, type TokenAuth } from '../config/credentials.ts';
 import { clientBasic } from '../egress/client-basic.ts';
-
-/** The curves of ES256, ES384 and ES512: the names of OpenSSL, and those of Web Crypto. */
-const CURVES: ReadonlyMap<string, string> = new Map([
-  ['prime256v1', 'P-256'],
-  ['secp384r1', 'P-384'],
-  ['secp521r1', 'P-521'],
-]);
 
 /** Returns a private key for signing: RS256, the ES algorithm of its curve, or Ed25519. */
 function signingKey(key: KeyObject): webcrypto.CryptoKey {
   const { asymmetricKeyType: type } = key;
   if (type === 'rsa') return key.toCryptoKey({ name: 'RSASSA-PKCS1-v1_5', hash: 'SHA-256' }, false, ['sign']);
   if (type !== 'ec') return key.toCryptoKey({ name: 'Ed25519' }, false, ['sign']);
-  const namedCurve = CURVES.get(key.asymmetricKeyDetails?.namedCurve ?? '') ?? 'unknown';
+  const namedCurve = SIGNING_CURVES.get(key.asymmetricKeyDetails?.namedCurve ?? '') ?? 'unknown';
   return key.toCryptoKey({ name: 'ECDSA', namedCurve }, false, ['sign']);
 }
 

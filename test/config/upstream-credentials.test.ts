@@ -6,6 +6,7 @@ import { shortened } from '../support/test-name.ts';
 import { test } from 'node:test';
 import type { UpstreamConfig } from '../../src/config/upstream-config.ts';
 import type { UpstreamAuth } from '../../src/config/credentials.ts';
+import { clientAuthOf } from '../../src/credentials/client-auth.ts';
 import { loadText, problemsOf } from '../support/config-file.ts';
 
 const { privateKey } = generateKeyPairSync('ed25519');
@@ -136,6 +137,38 @@ for (const [settings, reason, ...places] of UNSET) {
       const text = reasons[index] ?? '';
       assert.ok(text.includes(reason) && text.endsWith(`, mcpServers.up.${place})`), text);
     }
+  });
+}
+
+const KEYS = [
+  { name: 'EC on P-256', key: generateKeyPairSync('ec', { namedCurve: 'P-256' }), problem: undefined },
+  { name: 'EC on P-384', key: generateKeyPairSync('ec', { namedCurve: 'P-384' }), problem: undefined },
+  { name: 'EC on P-521', key: generateKeyPairSync('ec', { namedCurve: 'P-521' }), problem: undefined },
+  {
+    name: 'EC on another curve',
+    key: generateKeyPairSync('ec', { namedCurve: 'secp256k1' }),
+    problem: 'expected an EC key on the curve P-256, P-384 or P-521, got text',
+  },
+  { name: 'RSA of 2048 bits', key: generateKeyPairSync('rsa', { modulusLength: 2_048 }), problem: undefined },
+  {
+    name: 'RSA of 1024 bits',
+    key: generateKeyPairSync('rsa', { modulusLength: 1_024 }),
+    problem: 'expected an RSA key of at least 2048 bits, got text',
+  },
+];
+
+for (const { name, key, problem } of KEYS) {
+  // N-12
+  test(`a private key is accepted if it can sign a request for a token: ${name}`, async () => {
+    const env = { PEM: key.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString() };
+    const entry = `${URL_LINE}, auth: {${CLIENT}, privateKey: '\${PEM}'}`;
+    const problems = await problemsOf(`mcpServers:\n  up: {${entry}}\n`, { env });
+    assert.equal(problems[0]?.replace(/^.*auth\.privateKey: /, ''), problem);
+    if (problem !== undefined) return;
+    const { target } = await upstreamOf(entry, env);
+    assert.ok(target.kind !== 'stdio' && target.auth?.kind === 'clientCredentials');
+    const sign = await clientAuthOf(target.auth);
+    await sign({ issuer: 'https://id.example.com' }, { client_id: 'a' }, new URLSearchParams(), new Headers());
   });
 }
 

@@ -1,6 +1,6 @@
-import { createPrivateKey } from 'node:crypto';
+import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { z } from 'zod';
-import { CLIENT_AUTH_METHODS, CREDENTIAL_KINDS, type UpstreamAuth } from '../credentials.ts';
+import { CLIENT_AUTH_METHODS, CREDENTIAL_KINDS, SIGNING_CURVES, type UpstreamAuth } from '../credentials.ts';
 import { isSecureUrl } from './address.ts';
 import { duration, networks, textOrScalar, oneOf, text, texts } from './scalars.ts';
 
@@ -10,11 +10,23 @@ const secureUrl = () => text(SECURE_URL).refine(isSecureUrl, { error: SECURE_URL
 
 const KEY_FILE = 'expected an RSA, EC or Ed25519 key as PEM text; write "${file:key.pem}"';
 
-function isSigningKey(pem: string): boolean {
+const LEAST_RSA_BITS = 2_048;
+
+/** Returns what is wrong with a private key for signing, or undefined. @param pem not encrypted. */
+function signingKeyFault(pem: string): string | undefined {
+  const key = privateKeyOf(pem);
+  const { modulusLength = 0, namedCurve = '' } = key?.asymmetricKeyDetails ?? {};
+  const type = key?.asymmetricKeyType ?? '';
+  if (type === 'rsa' && modulusLength < LEAST_RSA_BITS) return `expected an RSA key of at least ${LEAST_RSA_BITS} bits`;
+  if (type === 'ec' && !SIGNING_CURVES.has(namedCurve)) return 'expected an EC key on the curve P-256, P-384 or P-521';
+  return ['rsa', 'ec', 'ed25519'].includes(type) ? undefined : KEY_FILE;
+}
+
+function privateKeyOf(pem: string): KeyObject | undefined {
   try {
-    return ['rsa', 'ec', 'ed25519'].includes(createPrivateKey(pem).asymmetricKeyType ?? '');
+    return createPrivateKey(pem);
   } catch {
-    return false;
+    return undefined;
   }
 }
 
@@ -70,7 +82,10 @@ const fields = z.strictObject(
     clientId: text().optional().describe('The client id of the gateway at the authorization server.'),
     clientSecret: text().optional().describe('Its secret. Or give `privateKey`.'),
     privateKey: text(KEY_FILE)
-      .refine(isSigningKey, { error: KEY_FILE })
+      .superRefine((pem, context) => {
+        const fault = signingKeyFault(pem);
+        if (fault !== undefined) context.addIssue({ code: 'custom', message: fault });
+      })
       .optional()
       .describe('Its private key in PEM, not encrypted, for `private_key_jwt`: "${file:key.pem}".'),
     keyId: text().optional().describe('`kid` of the private key, if the authorization server asks for one.'),
