@@ -290,6 +290,9 @@ export const OWN_KEYS: readonly string[] = Object.keys(OWN);
 /** Keys of clients, which the reference only mentions. */
 export const FOREIGN_KEYS: readonly string[] = [...Object.keys(SYNONYMS), ...Object.keys(IGNORED)];
 
+/** Keys of clients without a meaning here. Their values stay as they are. */
+export const IGNORED_KEYS: ReadonlySet<string> = new Set(Object.keys(IGNORED));
+
 export const UPSTREAM_KEYS: ReadonlySet<string> = new Set([...OWN_KEYS, ...FOREIGN_KEYS]);
 
 /** Schema of one upstream entry, in our spelling or a client's. Unknown keys are removed before the check. */

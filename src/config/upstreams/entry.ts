@@ -7,7 +7,13 @@ import { type Path, placeText, type Problem, problemLine } from '../document/pro
 import { checkSection } from '../schema/section.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
 import { isOwnFile } from './top-level-keys.ts';
-import { OWN_KEYS, UPSTREAM_KEYS, type UpstreamEntry, upstreamSchema } from '../schema/upstream-schema.ts';
+import {
+  IGNORED_KEYS,
+  OWN_KEYS,
+  UPSTREAM_KEYS,
+  type UpstreamEntry,
+  upstreamSchema,
+} from '../schema/upstream-schema.ts';
 
 /** One upstream entry: variables expanded, and every key checked. */
 export interface CheckedEntry {
@@ -15,8 +21,8 @@ export interface CheckedEntry {
   readonly entry: UpstreamEntry;
   /** Keys that are present in the file. */
   readonly given: ReadonlySet<string>;
-  /** Reasons why the upstream cannot be started. */
-  readonly reasons: readonly string[];
+  /** Texts that could not be expanded: the key of each, and the reason with its place. */
+  readonly unexpanded: readonly { readonly key: string; readonly reason: string }[];
   readonly warnings: readonly string[];
 }
 
@@ -51,11 +57,16 @@ export function checkEntry(
   const problems: Problem[] = [];
   const warnings: string[] = [];
   const known: Record<string, Data> = {};
+  const ignored: Record<string, Data> = {};
   for (const [key, value] of Object.entries(isRecord(raw) ? raw : {})) {
     // Zed and other clients write null for an unset setting.
     if (value === null && UPSTREAM_KEYS.has(key)) continue;
+    if (IGNORED_KEYS.has(key)) {
+      ignored[key] = value;
+      continue;
+    }
     if (UPSTREAM_KEYS.has(key)) {
-      known[key] = SOURCE_TEXT_KEYS.has(key) ? sourceText(document, [...path, key], value) : value;
+      known[key] = SOURCE_TEXT_KEYS.has(key) ? sourceText(document, [...path, key], value) : usedPart(key, value);
       continue;
     }
     // Clients have a setting `oauth` of their own, which is no misspelled `auth`.
@@ -70,14 +81,18 @@ export function checkEntry(
   }
 
   const expanded = expandData(path, isRecord(raw) ? known : raw, lookup, syntax);
-  const section = checkSection(upstreamSchema, document, path, expanded, { withoutIncomplete: true });
+  const data = isRecord(expanded.data) ? { ...ignored, ...expanded.data } : expanded.data;
+  const section = checkSection(upstreamSchema, document, path, { ...expanded, data }, { withoutIncomplete: true });
   if ('problems' in section) return { problems: [...problems, ...section.problems] };
   if (problems.length > 0) return { problems };
   return {
     path,
     entry: section.value,
     given: givenKeys(known),
-    reasons: expanded.unexpanded.map(({ path, reason }) => `${reason} (${place(document, path)})`),
+    unexpanded: expanded.unexpanded.map((one) => ({
+      key: String(one.path[path.length]),
+      reason: `${one.reason} (${place(document, one.path)})`,
+    })),
     warnings: [
       ...warnings,
       ...(syntax === 'plain' ? bareVariableWarnings(document, path, known) : []),
@@ -89,6 +104,13 @@ export function checkEntry(
 /** Returns a position as in `config.yaml:5:32, mcpServers.github.headers.Authorization`. */
 export function place(document: Document, path: Path): string {
   return placeText(document.problem(path, ''));
+}
+
+/** Returns the part of a client's setting that has a meaning here. */
+function usedPart(key: string, value: Data): Data {
+  if (!isRecord(value)) return value;
+  if (key === 'requestOptions') return { headers: value['headers'] ?? null };
+  return key === 'tools' ? {} : value;
 }
 
 function sourceText(document: Document, path: Path, value: Data): Data {

@@ -8,15 +8,18 @@ import { TYPES, type UpstreamEntry } from '../schema/upstream-schema.ts';
 import { isSecureUrl } from '../schema/address.ts';
 import { authOf } from '../schema/credentials-schema.ts';
 
-export type TargetOf =
+type Found =
   | {
       readonly target: StdioTarget | HttpTarget;
-      /** Reasons why it cannot be reached, besides those of the entry. */
+      /** Reasons why it cannot be reached, besides texts that are not expanded. */
       readonly reasons: readonly Fault[];
       readonly warnings: readonly Fault[];
     }
-  | { readonly leftOut: string }
   | { readonly fault: Fault };
+
+export type TargetOf =
+  /** With the keys that have no effect on it. */
+  (Found & { readonly unused: readonly Fault[] }) | { readonly leftOut: string } | { readonly fault: Fault };
 
 type Values = Readonly<Record<string, string | null>>;
 
@@ -32,7 +35,7 @@ const URL_OF_GEMINI = {
 export const UNUSABLE_URL = 'http://unusable.invalid/';
 
 /** Returns the target of an entry, in our spelling or a client's. */
-export function targetOf({ entry, reasons }: CheckedEntry, places: Places): TargetOf {
+export function targetOf({ entry, unexpanded }: CheckedEntry, places: Places): TargetOf {
   const type = entry.type === undefined ? undefined : TYPES[entry.type];
   if (type === 'own') return { leftOut: `a client carries out type "${String(entry.type)}" itself; left out` };
   if (entry.source === 'extension' && entry.command === undefined) {
@@ -52,17 +55,16 @@ export function targetOf({ entry, reasons }: CheckedEntry, places: Places): Targ
   if (command !== undefined && url !== undefined && type === undefined) {
     return { fault: { key: url, message: 'has "command" too; keep one, or say which with "type"' } };
   }
-  const judged = (is: 'program' | 'url', read: () => TargetOf): TargetOf => {
-    const fault = refusedKey(entry, is);
-    if (fault !== undefined) return { fault };
-    const found = read();
-    return 'target' in found ? { ...found, warnings: [...unusedKeys(entry, is), ...found.warnings] } : found;
-  };
+  const fault = refusedKey(entry, kind);
+  const unused = unusedKeys(entry, kind);
   if (kind === 'stdio') {
-    return command === undefined ? missing('command', type, entry) : judged('program', () => stdio(entry, places));
+    if (command === undefined) return missing('command', type, entry);
+    return fault === undefined ? { unused, ...stdio(entry, places) } : { fault };
   }
   if (url === undefined) return missing('url', type, entry);
-  return judged('url', () => http(entry, kind, url, places, reasons.length > 0));
+  if (fault !== undefined) return { fault };
+  const isWhole = unexpanded.every(({ key }) => unused.some((one) => one.key === key));
+  return { unused, ...http(entry, kind, url, places, !isWhole) };
 }
 
 function present<const K extends keyof UpstreamEntry>(entry: UpstreamEntry, keys: readonly K[]): K[] {
@@ -78,7 +80,7 @@ function missing(key: 'command' | 'url', type: string | undefined, entry: Upstre
   return { fault: { key: 'type', message: `type "${String(entry.type)}" needs "${key}"` } };
 }
 
-function stdio(entry: UpstreamEntry, places: Places): TargetOf {
+function stdio(entry: UpstreamEntry, places: Places): Found {
   const { command = entry.cmd ?? '', args = [] } = entry;
   const [program = '', ...first] = Array.isArray(command)
     ? command
@@ -157,7 +159,7 @@ function http(
   key: 'url' | 'serverUrl' | 'httpUrl' | 'uri',
   places: Places,
   unexpanded: boolean,
-): TargetOf {
+): Found {
   const url = entry[key] ?? '';
   const reasons: Fault[] = [];
   if (/^(?:unix|pipe):/.test(url)) {

@@ -54,7 +54,7 @@ export function readUpstream(document: Document, style: ClientStyle, at: EntryPa
     return { problems: [], warnings };
   }
   if ('fault' in found) return wrong(found.fault.key === undefined ? [] : [found.fault.key], found.fault.message);
-  for (const { key, message } of found.warnings) warn(key, message);
+  for (const { key, message } of [...found.unused, ...found.warnings]) warn(key, message);
 
   if (found.target.kind === 'sse' && entry.era === 'modern') {
     return wrong(['era'], 'HTTP+SSE is the transport of 2024-11-05; remove "era", or write type "http"');
@@ -77,7 +77,7 @@ export function readUpstream(document: Document, style: ClientStyle, at: EntryPa
   if (includes.length > 1) return wrong([], 'says twice which tools to include; keep includeTools');
 
   const reasons = [
-    ...checked.reasons,
+    ...checked.unexpanded.filter(({ key }) => !found.unused.some((one) => one.key === key)).map(({ reason }) => reason),
     ...found.reasons.map(
       ({ key, message }) => `${message} (${place(document, key === undefined ? path : [...path, key])})`,
     ),

@@ -66,6 +66,34 @@ for (const [entry, ...expected] of UNUSED) {
   });
 }
 
+const IGNORED = [
+  "command: x, description: 'price in ${currency}'",
+  "command: x, settings: {theme: '${THEME}'}, dev: {watch: '${OUT}/**'}, name: '${'",
+  'command: x, tools: {search: {note: "${NOTE}"}}',
+  `${WEB}, requestOptions: {proxy: '\${PROXY}', headers: {A: b}}`,
+  `${WEB}, env: {A: '\${SECRET}'}`,
+];
+
+for (const entry of IGNORED) {
+  // N-09
+  test(`a text without effect may name a variable that is unset: ${shortened(entry, 30)}`, async () => {
+    const { config } = await loadText(`mcpServers:\n  a: {${entry}}\n`);
+    assert.equal(config.upstreams[0]?.problem, undefined);
+  });
+}
+
+test('a URL is checked although a text without effect lacks a variable', async () => {
+  const problems = await problemsOf("mcpServers:\n  a: {url: 'ftp://x', env: {A: '${SECRET}'}}\n");
+  assert.match(problems.join('\n'), /mcpServers\.a\.url: expected an http:\/\/ or https:\/\/ URL/);
+});
+
+test('two dollar signs in a text that a client shows are no escape', async () => {
+  const { warnings } = await loadText('{"mcpServers": {"a": {"command": "x", "description": "$$"}}}', {
+    name: 'm.json',
+  });
+  assert.deepEqual(warnings, []);
+});
+
 test('a bound of memory has a warning where the system is not Linux', async (t) => {
   const platform = { value: process.platform, configurable: true };
   t.after(() => Object.defineProperty(process, 'platform', platform));
