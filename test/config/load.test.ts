@@ -11,6 +11,7 @@ import { loadText, problemsOf } from '../support/config-file.ts';
 import { shortened } from '../support/test-name.ts';
 
 const ONE = 'mcpServers: {a: {url: https://example.com}}\n';
+const SAME_KEYS = `{name: ann, sha256: ${'a'.repeat(64)}}, {name: bob, sha256: ${'A'.repeat(64)}}`;
 const KEY = 'auth: {apiKeys: [{name: ci, sha256: ' + 'a'.repeat(64) + '}]}';
 
 test('a file with only upstreams gets safe defaults', async () => {
@@ -361,6 +362,11 @@ const safety = [
     gateway: `operatorKeys: [{name: a, sha256: ${hash('sha256', 'password')}}]`,
     refused: /this is the hash of an example/,
   },
+  {
+    gateway: `auth: {apiKeys: [${SAME_KEYS}]}`,
+    refused: /apiKeys\[1\]\.sha256: the key of "ann" is the same one; make/,
+  },
+  { gateway: `operatorKeys: [${SAME_KEYS}]`, refused: /operatorKeys\[1\]\.sha256: the key of "ann" is the same one/ },
   { gateway: 'trustedProxies: [10.0.0.1]', refused: /expected a network such as/ },
   { gateway: 'trustedProxies: [proxy.example.com/8]', refused: /expected a network such as/ },
   { gateway: 'allowedOrigins: ["*"]', refused: /expected scheme, host and port alone/ },

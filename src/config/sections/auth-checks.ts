@@ -1,13 +1,16 @@
 import type { Document } from '../document/document.ts';
-import { type Problem, problemLine } from '../document/problem.ts';
+import { type Path, type Problem, problemLine } from '../document/problem.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
 import type { UpstreamConfig } from '../upstream-config.ts';
 import type { EntryPath } from '../upstreams/client-file.ts';
 import { upstreamId } from '../upstreams/upstream-id.ts';
 import { NO_TOKENS } from './selector-faults.ts';
 
-/** Returns the problems with settings of `gateway.auth` that contradict each other. */
-export function authProblems(document: Document, { auth, redis }: Pick<GatewaySettings, 'auth' | 'redis'>): Problem[] {
+/** Returns the problems with settings of authentication that contradict each other. */
+export function authProblems(
+  document: Document,
+  { auth, operatorKeys, redis }: Pick<GatewaySettings, 'auth' | 'operatorKeys' | 'redis'>,
+): Problem[] {
   const at = (key: string, message: string) => document.problem(['gateway', 'auth', key], message, 'key');
   const problems: Problem[] = [];
   if (auth.keysInRedis === true && redis === undefined) problems.push(at('keysInRedis', 'needs gateway.redis'));
@@ -33,7 +36,23 @@ export function authProblems(document: Document, { auth, redis }: Pick<GatewaySe
     }
     prefixes.add(tokenPrefix);
   }
+  problems.push(...repeatedKeys(document, ['gateway', 'auth', 'apiKeys'], auth.apiKeys));
+  problems.push(...repeatedKeys(document, ['gateway', 'operatorKeys'], operatorKeys));
   return problems;
+}
+
+/** Returns a problem for each API key that is in the list already: nobody could say which entry holds for it. */
+function repeatedKeys(
+  document: Document,
+  list: Path,
+  keys: readonly { readonly name: string; readonly sha256: string }[],
+): Problem[] {
+  return keys.flatMap(({ sha256 }, index) => {
+    const other = keys.findIndex((key) => key.sha256 === sha256);
+    if (other === index) return [];
+    const message = `the key of ${JSON.stringify(keys[other]?.name)} is the same one; make another, or remove one entry`;
+    return [document.problem([...list, index, 'sha256'], message)];
+  });
 }
 
 /** The upstreams of a file, each with its place in it. */
