@@ -22,6 +22,7 @@ import { DEFAULT_LOCK_FILE, readLock } from './sections/lock.ts';
 import { judgePinnedNames } from './sections/pinned-names.ts';
 import { readProfiles } from './sections/profiles.ts';
 import { readRates } from './sections/rates.ts';
+import { redisProblems } from './sections/redis-checks.ts';
 import { type KnownKey, SelectorJudge } from './sections/selector-faults.ts';
 import { checkSection } from './schema/section.ts';
 import { type Setting, settingsOf, type SettingsSource } from './settings.ts';
@@ -150,7 +151,7 @@ function loadFrom(
   const { access, ...ofAccess } = readAccess(document, settings, { upstreams: keys, profiles: ids }, selectors);
   problems.push(...ofAccess.problems, ...rates.problems);
   problems.push(...profiles.problems, ...exposure(document, hasAuth, addresses), ...authProblems(document, settings));
-  problems.push(...workerProblems(document, settings));
+  problems.push(...redisProblems(document, settings));
   const hasNoUsableEntry = !hasUsable && wrongEntries.length > 0;
   if (problems.length > 0 || hasNoUsableEntry) throw new ConfigError([...problems, ...wrongEntries]);
   warnings.push(...profiles.warnings, ...ofAccess.warnings, ...rates.warnings);
@@ -263,11 +264,4 @@ function freeze<T>(value: T): T {
     for (const member of Object.values(value)) freeze(member);
   }
   return value;
-}
-
-/** Returns the problems with settings that a gateway with several workers cannot have. */
-function workerProblems(document: Document, { workers, redis }: GatewaySettings): Problem[] {
-  if (workers === 1 || redis === undefined) return [];
-  const message = 'needs a gateway without gateway.redis; start a replica for each core instead';
-  return [document.problem(['gateway', 'workers'], message, 'value')];
 }

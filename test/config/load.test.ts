@@ -546,6 +546,26 @@ test('gateway.redis needs a URL and a key, and has defaults for the rest', async
   assert.match((await problemsOf(redisText('wrappingKeys: []'))).join('\n'), /gateway\.redis\.url: missing/);
 });
 
+for (const [own, problem] of [
+  [
+    'url: "redis://h", advertise: "10.0.0.7:3002"',
+    /:2:\d+ gateway\.redis\.advertise: needs "internal", the address that/,
+  ],
+  ['url: "redis://h", caFile: ca.pem', /:2:\d+ gateway\.redis\.caFile: the URL is not rediss, .*write rediss:\/\/$/],
+  ['url: "redis://h", internal: "0.0.0.0:3002", advertise: "10.0.0.7:3002"', undefined],
+  ['url: "rediss://h", caFile: ca.pem', undefined],
+] as const) {
+  // N-12
+  test(`gateway.redis is ${problem === undefined ? 'accepted' : 'refused'} with ${shortened(own, 45)}`, async () => {
+    const [line, ...others] = await problemsOf(
+      redisText(`${own}, wrappingKeys: ["${WRAPPING_KEY.toString('base64')}"]`),
+    );
+    if (problem === undefined) assert.equal(line, undefined);
+    else assert.match(line ?? '', problem);
+    assert.deepEqual(others, []);
+  });
+}
+
 // SEC-14
 test('a wrapping key that is short or not random is refused, and not shown', async () => {
   for (const key of ['secret', 'change-me', WRAPPING_KEY.toString('base64').slice(4), 'A'.repeat(43)]) {

@@ -224,7 +224,8 @@ test('the command line shows the replicas, and those that have not answered', OP
   assert.match((await on('ls', 'sessions')).stdout, /REPLICA\n.* 127\.0\.0\.1:\d+$/m);
   assert.equal((await on('log-level', 'debug')).code, 0);
   // One whose address leads nowhere stays a member.
-  await start('cli', 1, { advertise: `127.0.0.1:${await freePort()}` });
+  const addresses = { internal: `127.0.0.1:${await freePort()}`, advertise: `127.0.0.1:${await freePort()}` };
+  await start('cli', 1, addresses);
   assert.match((await on('ls', 'sessions')).stdout, /^Replicas that have not answered: 127\.0\.0\.1:\d+ \(it /m);
   const { code, stdout: told } = await on('log-level', 'info');
   assert.equal(code, 1);
