@@ -115,10 +115,11 @@ export function mergeCapabilities(view: View, offers: ReadonlyMap<string, Offer>
 const CUT = '… (cut)';
 
 function truncate(text: string, maxChars: number): string {
-  if (text.length <= maxChars) return text;
-  const kept = text.slice(0, Math.max(0, maxChars - CUT.length));
+  if (text.length <= maxChars || maxChars === 0) return text.slice(0, maxChars);
+  const mark = maxChars < CUT.length ? '…' : CUT;
+  const kept = text.slice(0, maxChars - mark.length);
   // Half a surrogate pair would become a replacement character at the client.
-  return `${kept.replace(/[\uD800-\uDBFF]$/, '')}${CUT}`;
+  return `${kept.replace(/[\uD800-\uDBFF]$/, '')}${mark}`;
 }
 
 /**
@@ -138,7 +139,7 @@ function fairShare(lengths: readonly number[], total: number): number {
 
 /**
  * Returns the instructions of all upstreams, each under its title, with at most `maxChars` UTF-16 code units in total.
- * They have no characters that people cannot see. Instructions of the only upstream of an endpoint without prefix get no title.
+ * Undefined if there are none, or `maxChars` is 0. They have no characters that people cannot see. Instructions of the only upstream of an endpoint without prefix get no title.
  */
 export function mergeInstructions(
   view: View,
@@ -150,7 +151,7 @@ export function mergeInstructions(
     return text === '' ? [] : [{ heading: `## ${title}\n`, text }];
   });
   const [first] = parts;
-  if (first === undefined) return undefined;
+  if (first === undefined || maxChars === 0) return undefined;
   if (view.upstreams.length === 1 && view.upstreams[0]?.prefix === '') return truncate(first.text, maxChars);
 
   const separator = '\n\n';

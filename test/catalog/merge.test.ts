@@ -93,6 +93,17 @@ test('an endpoint with one unprefixed upstream has its instructions unchanged', 
   assert.equal(instructions(view([bare('a')]), { a: 'Read everything.' }, 12), 'Read … (cut)');
 });
 
+test('a limit of 0 leaves no instructions, and one below the mark of a cut holds', () => {
+  for (const shown of [view([bare('a')]), pair]) {
+    assert.equal(instructions(shown, { a: 'Read everything.' }, 0), undefined);
+    for (const maxChars of [1, 3, 6]) {
+      const merged = instructions(shown, { a: 'Read everything.' }, maxChars) ?? '';
+      assert.equal(merged.length, maxChars);
+      assert.ok(merged.endsWith('…'), merged);
+    }
+  }
+});
+
 test('a long text is cut before short ones are', () => {
   const merged = instructions(pair, { a: 'x'.repeat(500), b: 'short' }, 100) ?? '';
   assert.match(merged, /^## a\nx+… \(cut\)\n\n## b\nshort$/);
@@ -102,7 +113,7 @@ test('a long text is cut before short ones are', () => {
 test('instructions neither exceed their limit nor split a character', () => {
   const text = fc.string({ unit: 'grapheme', maxLength: 80 });
   fc.assert(
-    fc.property(text, text, fc.integer({ min: 8, max: 200 }), (first, second, maxChars) => {
+    fc.property(text, text, fc.integer({ min: 0, max: 200 }), (first, second, maxChars) => {
       const merged = instructions(pair, { a: first, b: second }, maxChars) ?? '';
       assert.ok(merged.length <= maxChars);
       assert.ok(merged.isWellFormed());

@@ -264,7 +264,9 @@ export const gatewaySchema = z.strictObject({
     .prefault({})
     .describe('How published names are made.'),
   instructions: z
-    .strictObject({ maxChars: count(0, 1_000_000).prefault(4_000).describe('Longest merged instructions.') })
+    .strictObject({
+      maxChars: count(0, 1_000_000).prefault(4_000).describe('Longest merged instructions; 0 for none.'),
+    })
     .prefault({})
     .describe("How the upstreams' instructions are merged."),
   lists: z
