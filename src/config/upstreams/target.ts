@@ -23,6 +23,8 @@ export type TargetOf =
 
 type Values = Readonly<Record<string, string | null>>;
 
+/** Headers that the protocol decides, and that many configs have for other clients. */
+const USUAL_HEADERS: ReadonlySet<string> = new Set(['accept', 'content-type']);
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 
 const NO_MEMORY_LIMIT = { key: 'processLimits', message: '"memory" has no effect on this system: it needs Linux' };
@@ -188,7 +190,8 @@ function http(
   for (const [name, value] of Object.entries(headers)) {
     if (!TOKEN.test(name))
       return { fault: { key: 'headers', message: `${JSON.stringify(name)} cannot name a header` } };
-    if (RESERVED_HEADERS.has(name.toLowerCase())) {
+    const lower = name.toLowerCase();
+    if (RESERVED_HEADERS.has(lower) && !USUAL_HEADERS.has(lower)) {
       warnings.push({ key: 'headers', message: `"${name}" has no effect: the protocol decides it` });
     }
     if (!/^[\t\x20-\x7e\x80-\xff]*$/.test(value)) {

@@ -45,7 +45,6 @@ const UNUSED: readonly (readonly [entry: string, ...warnings: string[]])[] = [
   [`type: http, command: x, ${WEB}`, 'command: has no effect: this entry connects to a URL and starts no program'],
   [
     `${WEB}, headers: {accept: text/html, Mcp-Session-Id: "1", X-Key: a}`,
-    'headers: "accept" has no effect: the protocol decides it',
     'headers: "Mcp-Session-Id" has no effect: the protocol decides it',
   ],
   // Clients write empty members that an entry does not use.
