@@ -49,9 +49,6 @@ export class Sweeper {
     const programs = [...upstreams.values()].filter(({ isProcess }) => isProcess);
     if (!this.#reportTimes.isDue(new Map(programs.map(({ id, connections }) => [id, connections])))) return;
     const processUsage = () => transports.processUsage();
-    log.info(
-      processReport(await fullUpstreamStatuses({ upstreams, offers, processUsage })),
-      'processes of upstreams',
-    );
+    log.info(processReport(await fullUpstreamStatuses({ upstreams, offers, processUsage })), 'processes of upstreams');
   }
 }
