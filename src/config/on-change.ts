@@ -25,7 +25,7 @@ export function judgeUnpinnable(
   for (const upstream of upstreams) {
     const { id, lock: own } = upstream;
     const onChange = onChangeOf({ lock }, upstream);
-    const isPinned = lock.pins.listsOf(id).length > 0;
+    const isPinned = (lock.pins.lists.get(id)?.length ?? 0) > 0;
     if (!hasCallersLists(upstream) || onChange === undefined || onChange === 'warn' || isPinned) continue;
     const path = map.entries.find(({ key }) => upstreamId(key) === id)?.path ?? map.path;
     const message = `${CALLERS_LISTS}, and nothing of it is in the lock, so that "${onChange}" withholds everything; set "lock: off"`;

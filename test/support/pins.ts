@@ -1,7 +1,7 @@
 import type { LockConfig } from '../../src/config/config.ts';
 import { RawObject } from '../../src/json/json.ts';
 import { lockText } from '../../src/lock/lock-file.ts';
-import { type OnChange, Pins } from '../../src/lock/pins.ts';
+import { type OnChange, pinsOf } from '../../src/lock/pins.ts';
 import { pinUpstream } from '../../src/lock/upstream-check.ts';
 
 type Items = readonly object[];
@@ -16,6 +16,11 @@ export interface ScriptedLists {
 
 /** Returns the setting of a lock in which these lists are pinned, by upstream id. */
 export function lockOf(upstreams: Readonly<Record<string, ScriptedLists>>, onChange: OnChange): LockConfig {
+  return { file: '/linkspan.lock', onChange, pins: pinsOf(lockTextOf(upstreams)) };
+}
+
+/** Returns the text of a lock file in which these lists are pinned, by upstream id. */
+export function lockTextOf(upstreams: Readonly<Record<string, ScriptedLists>>): string {
   const items = (list: Items = []) => list.map((item) => RawObject.parse(JSON.stringify(item)));
   const entries = Object.entries(upstreams).map(([id, { tools, prompts, resources, resourceTemplates }]) => {
     const offer = {
@@ -28,5 +33,5 @@ export function lockOf(upstreams: Readonly<Record<string, ScriptedLists>>, onCha
     };
     return [id, pinUpstream([{ era: 'legacy', offer }])] as const;
   });
-  return { file: '/linkspan.lock', onChange, pins: new Pins(lockText(new Map(entries))) };
+  return lockText(new Map(entries));
 }

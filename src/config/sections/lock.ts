@@ -1,7 +1,7 @@
 import { COMMAND } from '../../command-name.ts';
 import { LIMITS } from '../../limits.ts';
 import { LockFileError } from '../../lock/lock-file.ts';
-import { Pins } from '../../lock/pins.ts';
+import { pinsOf } from '../../lock/pins.ts';
 import type { LockConfig } from '../config.ts';
 import type { UpstreamConfig } from '../upstream-config.ts';
 import type { ConfigFiles } from '../files/config-files.ts';
@@ -39,7 +39,7 @@ export function readLock(
   const onChange = settings?.onChange ?? 'warn';
   try {
     const text = readText(files, file);
-    if (text !== undefined) return { ...none, config: { file, onChange, pins: new Pins(text) } };
+    if (text !== undefined) return { ...none, config: { file, onChange, pins: pinsOf(text) } };
   } catch (thrown) {
     if (!(thrown instanceof LockFileError)) throw thrown;
     const { message, line, column } = thrown;

@@ -62,7 +62,7 @@ export function judgePinnedNames(
 }
 
 function pinnedOf({ pins }: LockConfig, upstream: string, reaction: OnChange | undefined): Pinned | undefined {
-  const lists = pins.listsOf(upstream);
+  const lists = pins.lists.get(upstream) ?? [];
   if (reaction === undefined || lists.length === 0) return undefined;
   const definitions = lists.flatMap((one) => [...one.definitions.values()]);
   const names = (kind: 'tool' | 'prompt') => definitions.filter((one) => one.kind === kind).map(({ key }) => key);

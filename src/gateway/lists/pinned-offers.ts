@@ -6,6 +6,7 @@ import type { Config } from '../../config/config.ts';
 import { onChangeOf } from '../../config/on-change.ts';
 import { compareLists, type Difference } from '../../lock/comparison.ts';
 import { idOf } from '../../lock/definition.ts';
+import { listsFor } from '../../lock/lock-file.ts';
 import type { OnChange, Pins } from '../../lock/pins.ts';
 import { eraOf } from '../../protocol/revisions.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
@@ -99,7 +100,7 @@ export class PinnedOffers {
   #judge(upstream: string, known: PinnedUpstream, offer: Offer): Judged {
     let judged = known.judged.get(offer);
     if (judged === undefined) {
-      const pinned = known.pins.listsFor(upstream, eraOf(offer.revision));
+      const pinned = listsFor(known.pins.lists.get(upstream), eraOf(offer.revision));
       const differences = compareLists(pinned, offer, MAX_EXPLAINED);
       const isInLock = pinned !== undefined;
       judged = { offer: pinnedOffer(offer, differences, known.onChange), differences, isInLock };

@@ -1,10 +1,14 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { deserialize, serialize } from 'node:v8';
+import { parse } from 'yaml';
 import { workerConfig } from '../../../src/compose/workers/worker-config.ts';
 import { loadConfig } from '../../../src/config/load.ts';
+import { makeCertificate } from '../../support/certificate.ts';
+import { lockTextOf } from '../../support/pins.ts';
 
 const FILE = `
 mcpServers:
@@ -33,7 +37,26 @@ test('a worker has its part of the bounds of a process, and no port for operator
     assert.deepEqual([operator, audit], [undefined, undefined]);
     assert.equal(reload.watch, false);
     assert.deepEqual(rest.upstreams, config.upstreams);
-    assert.deepEqual(structuredClone(workerConfig(config)), workerConfig(config), 'it can be sent to a worker');
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
+});
+
+test('every setting reaches a worker as its parent has it', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-worker-config-'));
+  await using made = await makeCertificate();
+  try {
+    const reference = parse(await readFile(new URL('../../../config/reference.yaml', import.meta.url), 'utf8'));
+    const { redis: _redis, ...gateway } = reference.gateway;
+    const file = join(dir, 'linkspan.json');
+    await writeFile(file, JSON.stringify({ ...reference, gateway: { ...gateway, workers: 4 } }));
+    await writeFile(join(dir, 'linkspan.lock'), lockTextOf({ local: { tools: [{ name: 'read' }] } }));
+    const env = { HOME: dir, EXAMPLE_TOKEN: 'x', EXAMPLE_CERT: made.cert, EXAMPLE_KEY: made.key };
+    const { config } = await loadConfig(file, { env });
+    assert.equal(config.lock?.pins.lists.get('local')?.length, 1);
+    const sent = workerConfig(config);
+    // As the pipe to a worker does. The comparison includes the classes of all objects.
+    assert.deepEqual(deserialize(serialize(sent)), sent);
   } finally {
     await rm(dir, { recursive: true, force: true });
   }
