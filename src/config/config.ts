@@ -141,7 +141,7 @@ export interface RepeatsConfig {
 export interface OverloadConfig {
   /** Delay of the event loop. */
   readonly loopDelayMs: number | 'off';
-  /** Memory of this process in bytes. `of cgroup`: that of the cgroup. `none`: only that of the heap. */
+  /** Memory in bytes of the processes that serve clients. `of cgroup`: that of the cgroup. `none`: only that of the heap. */
   readonly memory: number | 'of cgroup' | 'none';
 }
 

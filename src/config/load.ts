@@ -24,6 +24,7 @@ import { readProfiles } from './sections/profiles.ts';
 import { readRates } from './sections/rates.ts';
 import { redisProblems } from './sections/redis-checks.ts';
 import { type KnownKey, SelectorJudge } from './sections/selector-faults.ts';
+import { workerProblems } from './sections/worker-checks.ts';
 import { checkSection } from './schema/section.ts';
 import { type Setting, settingsOf, type SettingsSource } from './settings.ts';
 import { withProblem } from './upstreams/upstream.ts';

@@ -519,6 +519,16 @@ test('workers do not go together with Redis', async () => {
 
 const redisText = (redis: string) => `${ONE}gateway: {redis: {${redis}}}`;
 
+// REL-33
+test('a memory of the gateway that leaves a worker too little is refused', async () => {
+  const file = (workers: number) => `${ONE}gateway: {workers: ${workers}, overload: {memory: 128MiB}}`;
+  assert.deepEqual(await problemsOf(file(2)), []);
+  assert.match(
+    (await problemsOf(file(3))).join(),
+    /gateway\.overload\.memory: is shared by 3 workers, each of which needs 64MiB; set at least 192MiB$/,
+  );
+});
+
 test('without gateway.redis there is none', async () => assert.equal((await loadText(ONE)).config.redis, undefined));
 
 test('gateway.redis needs a URL and a key, and has defaults for the rest', async () => {

@@ -5,7 +5,7 @@ import type { Config } from '../../config/config.ts';
  * each bound that is one of a process. A bound of bytes that is not set is a fraction of the heap, which each worker has.
  */
 export function workerConfig(config: Config): Config {
-  const { workers, limits, sessions, reload } = config;
+  const { workers, limits, sessions, overload, reload } = config;
   const part = (whole: number): number => Math.max(1, Math.floor(whole / workers));
   const partOf = (whole: number | undefined) => (whole === undefined ? undefined : part(whole));
   return {
@@ -21,6 +21,7 @@ export function workerConfig(config: Config): Config {
       messageTotalBytes: partOf(limits.messageTotalBytes),
       unsentTotalBytes: partOf(limits.unsentTotalBytes),
     },
+    overload: { ...overload, memory: typeof overload.memory === 'number' ? part(overload.memory) : overload.memory },
     sessions: { ...sessions, eventTotalBytes: partOf(sessions.eventTotalBytes) },
   };
 }

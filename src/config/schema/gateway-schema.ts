@@ -242,7 +242,7 @@ export const gatewaySchema = z.strictObject({
         .describe(
           'Memory of the gateway, without its upstreams. From 80% on it drops caches, from 90% on it refuses new calls, sessions and streams, ' +
             'from 95% on it closes the connections of slow readers. Default: the limit of the cgroup, for all its processes together. The ' +
-            'limit of the heap counts always; false: it alone.',
+            'limit of the heap counts always; false: it alone. With workers, each has its part.',
         ),
     })
     .prefault({})

@@ -18,6 +18,7 @@ gateway:
   workers: 4
   operator: 127.0.0.1:0
   audit: {file: audit.log}
+  overload: {memory: 1GiB}
   limits: {processes: 10, sessions: 2, unsentTotal: 64MiB}
   access: {roles: {reader: {tools: ["local__*"], when: args.x == 1}}, grants: [{anyone: true, roles: [reader]}]}
 `;
@@ -28,11 +29,12 @@ test('a worker has its part of the bounds of a process, and no port for operator
     const file = join(dir, 'linkspan.yaml');
     await writeFile(file, FILE);
     const { config } = await loadConfig(file, { env: {} });
-    const { limits, operator, audit, reload, ...rest } = workerConfig(config);
+    const { limits, overload, operator, audit, reload, ...rest } = workerConfig(config);
     assert.deepEqual(
       [limits.processes, limits.sessions, limits.unsentTotalBytes, limits.bodyTotalBytes],
       [2, 1, 16 * 1_024 * 1_024, undefined],
     );
+    assert.equal(overload.memory, 256 * 1_024 * 1_024);
     assert.equal(limits.sessionsPerPrincipal, config.limits.sessionsPerPrincipal, 'it is counted over all workers');
     assert.deepEqual([operator, audit], [undefined, undefined]);
     assert.equal(reload.watch, false);

@@ -1,0 +1,23 @@
+import type { Document } from '../document/document.ts';
+import type { Problem } from '../document/problem.ts';
+import type { GatewaySettings } from '../schema/gateway-schema.ts';
+import { sizeText } from '../schema/units.ts';
+
+/** The least `overload.memory` of one process. */
+const LEAST_MEMORY_BYTES = 67_108_864;
+
+/** Returns the problems with settings that a gateway with several workers cannot have. */
+export function workerProblems(document: Document, { workers, redis, overload }: GatewaySettings): Problem[] {
+  if (workers === 1) return [];
+  const problems: Problem[] = [];
+  if (redis !== undefined) {
+    const message = 'needs a gateway without gateway.redis; start a replica for each core instead';
+    problems.push(document.problem(['gateway', 'workers'], message, 'value'));
+  }
+  const { memory } = overload;
+  if (typeof memory === 'number' && memory < workers * LEAST_MEMORY_BYTES) {
+    const message = `is shared by ${workers} workers, each of which needs ${sizeText(LEAST_MEMORY_BYTES)}; set at least ${sizeText(workers * LEAST_MEMORY_BYTES)}`;
+    problems.push(document.problem(['gateway', 'overload', 'memory'], message));
+  }
+  return problems;
+}
