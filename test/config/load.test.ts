@@ -519,6 +519,15 @@ test('workers do not go together with Redis', async () => {
 
 const redisText = (redis: string) => `${ONE}gateway: {redis: {${redis}}}`;
 
+test('fewer processes than workers are refused, and none are not', async () => {
+  const file = (processes: number) => `${ONE}gateway: {workers: 3, limits: {processes: ${processes}}}`;
+  for (const allowed of [0, 3, 128]) assert.deepEqual(await problemsOf(file(allowed)), []);
+  assert.match(
+    (await problemsOf(file(2))).join(),
+    /gateway\.limits\.processes: is shared by 3 workers, and some of them would get none; set at least 3, or 0$/,
+  );
+});
+
 // REL-33
 test('a memory of the gateway that leaves a worker too little is refused', async () => {
   const file = (workers: number) => `${ONE}gateway: {workers: ${workers}, overload: {memory: 128MiB}}`;

@@ -15,7 +15,8 @@ export function workerConfig(config: Config): Config {
     reload: { ...reload, watch: false },
     limits: {
       ...limits,
-      processes: part(limits.processes),
+      // Without processes there are none in any worker.
+      processes: limits.processes === 0 ? 0 : part(limits.processes),
       sessions: part(limits.sessions),
       bodyTotalBytes: partOf(limits.bodyTotalBytes),
       messageTotalBytes: partOf(limits.messageTotalBytes),

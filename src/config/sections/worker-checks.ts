@@ -7,12 +7,16 @@ import { sizeText } from '../schema/units.ts';
 const LEAST_MEMORY_BYTES = 67_108_864;
 
 /** Returns the problems with settings that a gateway with several workers cannot have. */
-export function workerProblems(document: Document, { workers, redis, overload }: GatewaySettings): Problem[] {
+export function workerProblems(document: Document, { workers, redis, limits, overload }: GatewaySettings): Problem[] {
   if (workers === 1) return [];
   const problems: Problem[] = [];
   if (redis !== undefined) {
     const message = 'needs a gateway without gateway.redis; start a replica for each core instead';
     problems.push(document.problem(['gateway', 'workers'], message, 'value'));
+  }
+  if (limits.processes > 0 && limits.processes < workers) {
+    const message = `is shared by ${workers} workers, and some of them would get none; set at least ${workers}, or 0`;
+    problems.push(document.problem(['gateway', 'limits', 'processes'], message));
   }
   const { memory } = overload;
   if (typeof memory === 'number' && memory < workers * LEAST_MEMORY_BYTES) {

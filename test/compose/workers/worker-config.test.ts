@@ -35,6 +35,8 @@ test('a worker has its part of the bounds of a process, and no port for operator
       [2, 1, 16 * 1_024 * 1_024, undefined],
     );
     assert.equal(overload.memory, 256 * 1_024 * 1_024);
+    const none = { ...config, limits: { ...config.limits, processes: 0 } };
+    assert.equal(workerConfig(none).limits.processes, 0);
     assert.equal(limits.sessionsPerPrincipal, config.limits.sessionsPerPrincipal, 'it is counted over all workers');
     assert.deepEqual([operator, audit], [undefined, undefined]);
     assert.equal(reload.watch, false);
