@@ -668,6 +668,8 @@ test('an audit log has a file beside the config, and keys in one spelling', asyn
     [true, 'second', 'digest', 64 << 20],
   );
   assert.equal((await loadText(AUDIT('stdout: true'))).config.audit?.file, undefined);
+  const large = (await loadText(AUDIT('file: a, queue: 64KiB, recordSize: 64KiB'))).config.audit;
+  assert.equal(large?.recordBytes, large?.queueBytes);
 });
 
 test('an audit log goes to a receiver of OTLP logs, with a path for them', async () => {
@@ -694,6 +696,10 @@ for (const [own, problem] of [
   ['otlp: {endpoint: "http://c", headers: {a: "change-me\\n"}}', /expected text that a header can carry/],
   ['otlp: {endpoint: "http://c", tls: {}}', /gateway\.audit\.otlp: "tls" is for an https URL/],
   ['file: a, sync: often', /gateway\.audit\.sync: expected one of "write", "second", "never"/],
+  [
+    'file: a, queue: 64KiB, recordSize: 65KiB',
+    /gateway\.audit\.recordSize: expected at most the size of "queue", got "65KiB"$/,
+  ],
   ['file: a, chainKeys: [change-me]', /gateway\.audit\.chainKeys\[0\]: expected 32 random bytes in base64/],
 ] as const) {
   test(`an audit log is refused with: ${shortened(own, 40)}`, async () => {

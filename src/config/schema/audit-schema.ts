@@ -62,7 +62,9 @@ export const auditSchema = z
     queue: size('64KiB', '1GiB')
       .prefault('8MiB')
       .describe('Records that wait for being written, together. With workers, as much again waits in them.'),
-    recordSize: size('4KiB', '1MiB').prefault('16KiB').describe('One record. Names and arguments in it are cut.'),
+    recordSize: size('4KiB', '1MiB')
+      .prefault('16KiB')
+      .describe('One record, at most `queue`. Names and arguments in it are cut.'),
     chainKeys: z
       .array(randomKey, { error: 'expected a list of keys' })
       .max(MAX_KEYS, { error: `expected at most ${MAX_KEYS} keys` })
@@ -74,4 +76,9 @@ export const auditSchema = z
   })
   .refine(({ file, stdout, otlp }) => [file !== undefined, stdout, otlp !== undefined].filter(Boolean).length === 1, {
     error: 'expected one of "file", "stdout: true" and "otlp"',
+  })
+  // A larger record would never find room.
+  .refine(({ queue, recordSize }) => recordSize <= queue, {
+    path: ['recordSize'],
+    error: 'expected at most the size of "queue"',
   });
