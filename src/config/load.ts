@@ -19,6 +19,7 @@ import { readableSecrets } from './readable-secrets.ts';
 import { places, type Places } from './document/places.ts';
 import { ConfigError, type Problem } from './document/problem.ts';
 import { DEFAULT_LOCK_FILE, readLock } from './sections/lock.ts';
+import { limitWarnings } from './sections/limit-checks.ts';
 import { judgePinnedNames } from './sections/pinned-names.ts';
 import { readProfiles } from './sections/profiles.ts';
 import { readRates } from './sections/rates.ts';
@@ -157,6 +158,7 @@ function loadFrom(
   if (problems.length > 0 || hasNoUsableEntry) throw new ConfigError([...problems, ...wrongEntries]);
   warnings.push(...profiles.warnings, ...ofAccess.warnings, ...rates.warnings);
   warnings.push(...exchangeWarnings(source, settings.auth, upstreams));
+  warnings.push(...limitWarnings(document, settings));
   warnings.push(...exposureWarnings(document, settings, addresses));
   warnings.push(...readableSecrets(absolute, mode, document));
   const lock = readLock(document, settings.lock, where, files, upstreams);

@@ -519,6 +519,22 @@ test('workers do not go together with Redis', async () => {
 
 const redisText = (redis: string) => `${ONE}gateway: {redis: {${redis}}}`;
 
+test('a total without room for the largest message of a principal is a warning', async () => {
+  const warningsOf = async (own: string) => (await loadText(`${ONE}gateway: {${own}}`)).warnings;
+  for (const fine of ['limits: {bodyTotal: 8MiB, unsentTotal: 32MiB}', 'limits: {body: 1GiB, message: 1GiB}'])
+    assert.deepEqual(await warningsOf(fine), []);
+  const warnings = await warningsOf('workers: 4, limits: {bodyTotal: 31MiB, unsentTotal: 64MiB}');
+  assert.equal(warnings.length, 2);
+  assert.match(
+    warnings[0] ?? '',
+    /limits\.bodyTotal: one principal may use 3968KiB of it, less than body; larger requests are refused; set at least 32MiB$/,
+  );
+  assert.match(
+    warnings[1] ?? '',
+    /limits\.unsentTotal: one principal may use 8MiB of it, less than message; .* at least 128MiB$/,
+  );
+});
+
 test('fewer processes than workers are refused, and none are not', async () => {
   const file = (processes: number) => `${ONE}gateway: {workers: 3, limits: {processes: ${processes}}}`;
   for (const allowed of [0, 3, 128]) assert.deepEqual(await problemsOf(file(allowed)), []);

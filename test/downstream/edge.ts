@@ -111,7 +111,8 @@ export interface Edge extends AsyncDisposable {
   readonly front: HonestFront;
   readonly metrics: Metrics;
   drain(): void;
-  /** Returns the number of requests that are passed on to other processes at present. */
+  /** Applies the limits of another config to the endpoints. */
+  setConfig(overrides: Overrides): void;
 }
 
 /** Starts the client's edge on a port of its own, in front of an in-memory core. */
@@ -136,6 +137,7 @@ export async function startEdge(
     front,
     metrics,
     drain: () => endpoints.drain(),
+    setConfig: (next) => endpoints.setConfig(configWith(next)),
     [Symbol.asyncDispose]: () => listener.close(),
   };
 }

@@ -132,6 +132,35 @@ test('unfinished bodies of one principal leave room for those of another', OPTIO
   await waitUntil(async () => (await metric(edge, 'linkspan_held_bytes', 'bodies')) === 0);
 });
 
+const withPad = (chars: number) => rpc(1, 'count', { to: 1, pad: 'x'.repeat(chars) });
+
+// N-26
+test('a body larger than the part of one principal is too large, whatever is free', OPTIONS, async () => {
+  await using edge = await startEdge({ limits: { bodyTotalBytes: MIB } });
+  const url = `${edge.url}/mcp`;
+  const id = await initialize(url);
+  const refused = await post(url, withPad(600_000), id);
+  assert.equal(refused.status, 413);
+  assert.match(refused.text, /a message may have 524288 bytes"/);
+  assert.equal(
+    (await post(url, withPad(520_000), id)).status,
+    200,
+    'one that fits is accepted, although its buffer grows',
+  );
+  assert.equal(await metric(edge, 'linkspan_held_bytes', 'bodies'), 0);
+});
+
+// N-26
+test('a changed limit of bodies changes their budget at once', OPTIONS, async () => {
+  await using edge = await startEdge({ limits: { bodyTotalBytes: MIB } });
+  const url = `${edge.url}/mcp`;
+  const id = await initialize(url);
+  edge.setConfig({ limits: { bodyTotalBytes: 4 * MIB } });
+  assert.equal((await post(url, withPad(1_900_000), id)).status, 200);
+  edge.setConfig({ limits: { bodyTotalBytes: MIB } });
+  assert.equal((await post(url, withPad(1_900_000), id)).status, 413);
+});
+
 // N-26
 test('a body in chunks of one byte takes memory in proportion to its length', OPTIONS, async () => {
   await using edge = await startEdge();

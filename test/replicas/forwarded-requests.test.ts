@@ -124,8 +124,9 @@ test('a forwarded request whose body is refused was not executed', TIMEOUT, asyn
   assert.ok(refused instanceof GatewayError, JSON.stringify(refused));
   assert.deepEqual([refused.code, refused.executed], ['too-large', 'no']);
 
-  const config = configWith({ limits: { bodyTotalBytes: 1_000 } });
+  const config = configWith({ limits: { bodyTotalBytes: 2_000_000 } });
   const memory = createEdgeMemory(config, createMetrics('0'));
+  for (const other of ['bob', 'carol']) assert.ok(memory.bodies.reserve(other, 1_000_000));
   await using full = await forwarding(front, { memory });
   const crowded = await pass(full, 'tools/call', RawObject.of({ text: 'x'.repeat(500_000) }));
   assert.ok(crowded instanceof GatewayError, JSON.stringify(crowded));

@@ -54,7 +54,7 @@ export const GATEWAY_EFFECTS = {
     inFlightPerSession: 'at once',
     inFlightPerPrincipal: 'at once',
     streamsPerPrincipal: 'at once',
-    bodyTotalBytes: 'at the next start',
+    bodyTotalBytes: 'at once',
     messageTotalBytes: 'at the next start',
     unsentTotalBytes: 'at the next start',
   },

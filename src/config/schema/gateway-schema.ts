@@ -35,7 +35,7 @@ const limits = z.strictObject({
   bodyTotal: size('1MiB', '1024GiB')
     .optional()
     .describe(
-      'All unfinished request bodies together; half of it for one principal. ' +
+      'All unfinished request bodies together; half of it for one principal, whose larger requests are refused. ' +
         'Default: an eighth of the heap limit, at most 128MiB, at least four times body.',
     ),
   messageTotal: size('1MiB', '1024GiB')

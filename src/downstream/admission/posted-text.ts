@@ -45,7 +45,8 @@ export function receiveText(
         take(refuse(new GatewayError('parse-error', { message: 'the body is not UTF-8' })));
         return;
       case 'too-large': {
-        const error = new GatewayError('body-too-large', { message: `a message may have ${limits.limitBytes} bytes` });
+        const mostBytes = Math.min(limits.limitBytes, limits.budget.principalBytes);
+        const error = new GatewayError('body-too-large', { message: `a message may have ${mostBytes} bytes` });
         refuseUnfinished(error, error.row.http);
         return;
       }

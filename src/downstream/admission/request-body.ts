@@ -6,6 +6,7 @@ import type { BodyBudget } from '../memory/body-budget.ts';
 export type RequestBody =
   | { readonly kind: 'text'; readonly text: string }
   | { readonly kind: 'not-text' }
+  /** It has more bytes than a body may have, or than its principal may ever have in the budget. */
   | { readonly kind: 'too-large' }
   /** The budget for unfinished bodies is used up. */
   | { readonly kind: 'no-room' }
@@ -75,7 +76,7 @@ class PartialBody {
   #grow(neededBytes: number): boolean {
     const { limitBytes, budget, principal } = this.#limits;
     const doubled = Math.max(neededBytes, FIRST_BYTES, 2 * this.#buffer.length);
-    const capacity = Math.max(neededBytes, Math.min(doubled, limitBytes));
+    const capacity = Math.max(neededBytes, Math.min(doubled, limitBytes, budget.principalBytes));
     if (!budget.reserve(principal, capacity - this.#buffer.length)) return false;
     const grown = Buffer.allocUnsafeSlow(capacity);
     this.#buffer.copy(grown, 0, 0, this.#length);
@@ -119,6 +120,10 @@ export function readBody(
     incoming.pause();
     finish({ kind });
   };
+  const refuseForRoom = (): void => {
+    const fits = Math.max(bytes, Number(announced ?? 0)) <= limits.budget.principalBytes;
+    refuse(fits ? 'no-room' : 'too-large');
+  };
   const begin = (first: Buffer): boolean => {
     partial = new PartialBody(limits, () => {
       limits.budget.events.onStalled();
@@ -131,11 +136,11 @@ export function readBody(
     bytes += chunk.length;
     if (bytes > limitBytes) refuse('too-large');
     else if (partial !== undefined) {
-      if (!partial.add(chunk)) refuse('no-room');
+      if (!partial.add(chunk)) refuseForRoom();
     } else if (only === undefined) {
       only = chunk;
       // Most bodies are one chunk, and need no budget.
-      if (Number(announced) !== bytes && !begin(chunk)) refuse('no-room');
+      if (Number(announced) !== bytes && !begin(chunk)) refuseForRoom();
     }
   });
   incoming.on('end', () => {

@@ -19,7 +19,7 @@ import { Admission, type AdmissionParts } from '../admission/admission.ts';
 import { McpEndpoint } from '../mcp.ts';
 import { PostFastPath } from './post-fast-path.ts';
 import type { BodyBudget } from '../memory/body-budget.ts';
-import type { EdgeMemory } from '../memory/edge-memory.ts';
+import { bodyBudgetLimits, type EdgeMemory } from '../memory/edge-memory.ts';
 import type { EventLogs } from '../streams/event-log.ts';
 import { EdgeTimers } from '../streams/edge-timers.ts';
 import type { RefusalAudit } from '../admission/refusal-audit.ts';
@@ -97,7 +97,9 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     mcp,
     sse,
     bodies: memory.bodies,
-    setConfig({ limits: { bodyBytes, streamsPerPrincipal } }) {
+    setConfig({ limits }) {
+      const { bodyBytes, streamsPerPrincipal } = limits;
+      memory.bodies.setLimits(bodyBudgetLimits(limits));
       mcp.setLimits(bodyBytes, streamsPerPrincipal);
       sse.setLimits(bodyBytes, streamsPerPrincipal);
     },

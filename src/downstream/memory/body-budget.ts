@@ -8,7 +8,7 @@ export interface BodyBudgetEvents {
 
 /** Bounds the bytes of unfinished request bodies, per principal and in total. */
 export class BodyBudget {
-  readonly #limits: BudgetLimits;
+  #limits: BudgetLimits;
   readonly events: BodyBudgetEvents;
   readonly #byPrincipal = new Map<string, number>();
   #bytes = 0;
@@ -20,6 +20,16 @@ export class BodyBudget {
 
   get bytes(): number {
     return this.#bytes;
+  }
+
+  /** The most bytes that one principal may have. */
+  get principalBytes(): number {
+    return this.#limits.principalBytes;
+  }
+
+  /** Sets other bounds. What is reserved stays. */
+  setLimits(limits: BudgetLimits): void {
+    this.#limits = limits;
   }
 
   /** Reserves bytes. Returns false, without reserving any, if a bound would be exceeded. */

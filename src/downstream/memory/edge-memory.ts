@@ -31,6 +31,14 @@ function limitsOf(totalBytes: number): BudgetLimits {
   return { totalBytes, principalBytes: Math.floor(totalBytes / PRINCIPAL_FRACTION) };
 }
 
+/** Returns the bounds of unfinished bodies. @param heapBytes the heap limit of this process. */
+export function bodyBudgetLimits(
+  { bodyBytes, bodyTotalBytes }: Config['limits'],
+  heapBytes: number = getHeapStatistics().heap_size_limit,
+): BudgetLimits {
+  return limitsOf(bodyTotalBytes ?? Math.max(fractionOfHeap(heapBytes, 8, 128 * MIB), LARGEST_BODIES * bodyBytes));
+}
+
 /** Creates the budgets. @param heapBytes the heap limit of this process. */
 export function createEdgeMemory(
   { sessions, limits }: Pick<Config, 'sessions' | 'limits'>,
@@ -39,11 +47,9 @@ export function createEdgeMemory(
 ): EdgeMemory {
   const eventBytes = sessions.eventTotalBytes ?? fractionOfHeap(heapBytes, 8, 128 * MIB);
   const unsentBytes = limits.unsentTotalBytes ?? fractionOfHeap(heapBytes, 4, 256 * MIB);
-  const bodyBytes =
-    limits.bodyTotalBytes ?? Math.max(fractionOfHeap(heapBytes, 8, 128 * MIB), LARGEST_BODIES * limits.bodyBytes);
   const events = new ByteBudget(limitsOf(eventBytes), () => metrics.countBudgetRefusal('events'));
   const unsent = new ByteBudget(limitsOf(unsentBytes), () => metrics.countBudgetRefusal('unsent'));
-  const bodies = new BodyBudget(limitsOf(bodyBytes), {
+  const bodies = new BodyBudget(bodyBudgetLimits(limits, heapBytes), {
     onRefused: () => metrics.countBudgetRefusal('bodies'),
     onStalled: () => metrics.countLimit('bodyStallMs'),
   });

@@ -171,7 +171,7 @@ const waiting: readonly { readonly name: string; readonly before: string; readon
     after: redis('redis://h', ', internal: "a:2"'),
   },
   { name: 'memory of events', before: '', after: 'sessions: {events: 1, eventBytes: 1MiB, eventBytesTotal: 64MiB}' },
-  { name: 'memory of bodies', before: 'limits: {bodyTotal: 8MiB}', after: 'limits: {bodyTotal: 16MiB}' },
+  { name: 'memory of answers', before: 'limits: {unsentTotal: 64MiB}', after: 'limits: {unsentTotal: 96MiB}' },
 ];
 
 for (const { name, before, after } of waiting) {

@@ -226,7 +226,7 @@ const settings: readonly SettingCase[] = [
   { gateway: 'limits: {unsentTotal: 64MiB}', path: 'gateway.limits.unsentTotal', atRestart: true },
   { gateway: 'limits: {messageTotal: 64MiB}', path: 'gateway.limits.messageTotal', atRestart: true },
   { gateway: 'sessions: {events: 1}', path: 'gateway.sessions.events', atRestart: true },
-  { gateway: 'limits: {bodyTotal: 64MiB}', path: 'gateway.limits.bodyTotal', atRestart: true },
+  { gateway: 'limits: {bodyTotal: 64MiB}', path: 'gateway.limits.bodyTotal' },
   { gateway: 'egress: {privateNetworks: [10.0.0.0/8]}', path: 'gateway.egress', atRestart: true },
   { gateway: 'workers: 2', path: 'gateway.workers', atRestart: true },
   { gateway: 'tracing: {sampling: 0.5}', path: 'gateway.tracing', atRestart: true },
