@@ -13,6 +13,7 @@ import { createMetrics, type Metrics } from '../../telemetry/metrics.ts';
 import { COMMIT, VERSION } from '../../version.ts';
 import { OperatorAccess } from '../operator-access.ts';
 import { logLevelOf } from '../admin/process-controls.ts';
+import { namesItems } from '../lists/names-items.ts';
 import { lastGoodKeeper } from '../reload/last-good-keeper.ts';
 import { Reloader } from '../reload/reload.ts';
 import type { ListeningGateway, ServeOptions } from '../serve.ts';
@@ -183,9 +184,9 @@ class Parent {
     await this.#judgeRules(loaded.config);
   }
 
-  /** Logs the access rules that match nothing. Never rejects. */
+  /** Logs the filters, rates and access rules that match nothing. Never rejects. */
   async #judgeRules(config: Config): Promise<void> {
-    if (config.access === undefined) return;
+    if (!namesItems(config)) return;
     const { log } = this.#parts;
     try {
       // The parent has no lists of its own, and most parents need none.
@@ -195,7 +196,7 @@ class Parent {
       ]);
       logUnmatchedGlobs(config, await openOffline(config), log);
     } catch (thrown) {
-      log.warn({ err: thrown }, 'the access rules cannot be compared with the last lists');
+      log.warn({ err: thrown }, 'the filters, rates and access rules cannot be compared with the last lists');
     }
   }
 
