@@ -201,6 +201,7 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
       edge,
       replicas,
       audit,
+      refusals,
       egress,
       change,
       access,
@@ -210,7 +211,7 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
     });
     return Object.assign(gateway, { inside: { admin: own, metrics, readiness: ready, ...stepsOf(change, config) } });
   } catch (thrown) {
-    await closeParts({ core, edge, replicas, audit, egress });
+    await closeParts({ core, edge, replicas, audit, refusals, egress });
     throw thrown;
   }
 }
@@ -346,6 +347,7 @@ interface RunningParts {
   readonly edge: Edge;
   readonly replicas: Replicas | undefined;
   readonly audit: AuditTrail | undefined;
+  readonly refusals: RefusalAudit | undefined;
   readonly egress: Egress;
   readonly change: ConfigChange;
   readonly access: OperatorAccess;
@@ -360,6 +362,7 @@ function running({
   edge,
   replicas,
   audit,
+  refusals,
   egress,
   change,
   access,
@@ -383,7 +386,7 @@ function running({
       change.endWatch();
       await drain({ core, edge, replicas, log });
       await access.withdraw();
-      await closeParts({ core, edge, replicas, audit, egress });
+      await closeParts({ core, edge, replicas, audit, refusals, egress });
     },
   };
 }
@@ -394,11 +397,15 @@ async function closeParts({
   edge,
   replicas,
   audit,
+  refusals,
   egress,
-}: Pick<RunningParts, 'core' | 'replicas' | 'audit' | 'egress'> & { readonly edge: Edge | undefined }): Promise<void> {
+}: Pick<RunningParts, 'core' | 'replicas' | 'audit' | 'refusals' | 'egress'> & {
+  readonly edge: Edge | undefined;
+}): Promise<void> {
   await core.stop();
   await edge?.close();
   await replicas?.close();
+  refusals?.flush();
   await audit?.close();
   await egress[Symbol.asyncDispose]();
 }

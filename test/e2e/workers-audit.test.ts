@@ -143,6 +143,24 @@ test('a stop loses no record of two workers, required or not', OPTIONS, async ()
   }
 });
 
+for (const workers of [1, 2]) {
+  // SEC-44
+  test(`a stop records how many refused requests have no record (${workers})`, OPTIONS, async () => {
+    await using dir = await folder();
+    const apiKeys = [{ name: 'ann', sha256: hash('sha256', 'a-key-of-ann-0123456789abcdef') }];
+    const own = { workers, auth: { apiKeys }, audit: { file: 'audit.log' } };
+    await using gateway = await startGateway({ mcpServers: {}, gateway: own }, { dir: dir.path });
+    const refused = async (url: string) => assert.equal((await send(url, { method: 'GET' })).status, 401);
+    const admin = `${gateway.operatorUrl}/admin/v1/status`;
+    for (let round = 0; round < 20; round++)
+      await Promise.all(Array.from({ length: 15 }, (_, n) => refused(n % 3 === 0 ? admin : gateway.endpoint())));
+    await gateway.stop(STOP_MS);
+    const records = (await recordsIn(join(dir.path, 'audit.log'))).filter(({ kind }) => kind === 'refused');
+    const count = records.reduce((sum, { suppressed = 1 }) => sum + Number(suppressed), 0);
+    assert.equal(count, 300);
+  });
+}
+
 // R22
 test('workers send no call while their parent cannot write the log', OPTIONS, async () => {
   await using disk = await smallDisk('1m');

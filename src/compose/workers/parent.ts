@@ -289,5 +289,6 @@ class Parent {
   async close(): Promise<void> {
     await this.#access.withdraw();
     await this.#operator?.close();
+    this.#refusals?.flush();
   }
 }

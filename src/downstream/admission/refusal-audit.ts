@@ -31,6 +31,7 @@ export class RefusalAudit {
   #windowMs = Number.NEGATIVE_INFINITY;
   #count = 0;
   #suppressed = 0;
+  #timer: NodeJS.Timeout | undefined;
 
   constructor(trail: Pick<AuditTrail, 'record'>, onLimit: (limit: LimitName) => void) {
     this.#trail = trail;
@@ -73,9 +74,14 @@ export class RefusalAudit {
   #suppress(): void {
     if (this.#suppressed++ > 0) return;
     this.#onLimit('auditedRefusalsPerSecond');
-    setTimeout(() => {
-      this.#trail.record({ kind: 'refused', decision: 'refused', executed: 'no', suppressed: this.#suppressed });
-      this.#suppressed = 0;
-    }, WINDOW_MS).unref();
+    this.#timer = setTimeout(() => this.flush(), WINDOW_MS).unref();
+  }
+
+  /** Records now how many refusals have no record. Call it before the end of the trail. */
+  flush(): void {
+    clearTimeout(this.#timer);
+    if (this.#suppressed === 0) return;
+    this.#trail.record({ kind: 'refused', decision: 'refused', executed: 'no', suppressed: this.#suppressed });
+    this.#suppressed = 0;
   }
 }

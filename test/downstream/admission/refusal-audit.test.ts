@@ -25,3 +25,15 @@ test('limit auditedRefusalsPerSecond: further refusals are counted in one record
   );
   assert.deepEqual(reached, ['auditedRefusalsPerSecond']);
 });
+
+test('the end of the audit log has the number of refusals without a record', async () => {
+  await using audit = await openTestAudit();
+  const refusals = new RefusalAudit(audit.trail, () => undefined);
+  const error = new GatewayError('unauthorized');
+  refusals.flush();
+  for (let n = 0; n < LIMITS.auditedRefusalsPerSecond + 3; n++) refusals.record({ error }, 1_000);
+  refusals.flush();
+  refusals.flush();
+  const records = await audit.records();
+  assert.deepEqual([records.length, records.at(-1)?.['suppressed']], [LIMITS.auditedRefusalsPerSecond + 1, 3]);
+});
