@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { GatewayError } from '../errors.ts';
 import type { AuditEvent } from './audit-event.ts';
 import type { AuditWriter } from './audit-writer.ts';
@@ -313,7 +314,7 @@ export class AuditLog implements AuditWriter {
     this.#droppedInAll = 0;
   }
 
-  /** Writes all records, a last one and the head, with one attempt. Releases the sink. Never rejects. */
+  /** Writes all records, a last one and the head, and tries for 10 s if that fails. Releases the sink. Never rejects. */
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.record({ kind: 'stopped' });
@@ -322,6 +323,11 @@ export class AuditLog implements AuditWriter {
     clearTimeout(this.#timer);
     await this.#working;
     await this.#work();
+    // A receiver that restarts too, or a disk that is full for a moment, takes the records later.
+    while (this.#failure !== undefined && performance.now() < this.#lastWriteMs) {
+      await sleep(FIRST_RETRY_MS);
+      await this.#work();
+    }
     clearTimeout(this.#timer);
     const lost = this.#queue.length + (this.#chain.inDoubt?.count ?? 0);
     if (lost > 0) this.#parts.events.onLost(lost);

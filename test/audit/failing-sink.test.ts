@@ -88,3 +88,46 @@ test('a file begins with its record, though the sink failed after it was there',
   await log.close();
   assert.equal(JSON.parse(lines[before] ?? '').kind, 'rotated');
 });
+
+// R22
+test('a log that closes while its sink fails for some seconds loses nothing', BOUNDED, async (t) => {
+  const time = stopTime(t);
+  let isFull = false;
+  let appends = 0;
+  const written: string[] = [];
+  const { log, lost } = await memoryLog({
+    append: async (lines) => {
+      appends++;
+      if (isFull) throw new Error('full');
+      written.push(...lines.split('\n').slice(0, -1));
+    },
+  });
+  isFull = true;
+  log.record({ kind: 'request', name: 'waits' });
+  setTimeout(() => (isFull = false), 8_000);
+  await time.passUntil(log.close(), 50);
+  assert.ok(appends > 5, `${appends}`);
+  assert.deepEqual(lost, []);
+  assert.deepEqual(
+    written.slice(1).map((line) => JSON.parse(line).kind),
+    ['request', 'stopped'],
+  );
+});
+
+// R22
+test('a log that closes while its sink fails ends after 10 s, and counts its loss', BOUNDED, async (t) => {
+  const time = stopTime(t);
+  let isFull = false;
+  const { log, lost } = await memoryLog({
+    append: async () => {
+      if (isFull) throw new Error('full');
+    },
+  });
+  isFull = true;
+  log.record({ kind: 'request', name: 'waits' });
+  const beganMs = performance.now();
+  await time.passUntil(log.close(), 50);
+  const tookMs = performance.now() - beganMs;
+  assert.ok(tookMs >= 9_500 && tookMs <= 10_500, `${tookMs}`);
+  assert.deepEqual(lost, [2]);
+});

@@ -12,6 +12,8 @@ export interface MemoryLog {
   readonly lines: readonly string[];
   /** The numbers of records that were dropped, by each recovery. */
   readonly recoveries: readonly number[];
+  /** The numbers of records that were lost at the end. */
+  readonly lost: readonly number[];
 }
 
 /** Returns a log whose sink keeps its lines in memory, with some methods replaced. */
@@ -34,12 +36,13 @@ export async function memoryLog(
     ...methods,
   };
   const recoveries: number[] = [];
+  const lost: number[] = [];
   const nothing = () => undefined;
   const events = { onWritten: nothing, onDropped: nothing, onFailed: nothing, onFailing: nothing };
   const more = {
     onRecovered: (dropped: number) => void recoveries.push(dropped),
     onReplaced: nothing,
-    onLost: nothing,
+    onLost: (count: number) => void lost.push(count),
   };
   const log = await AuditLog.open({
     sink,
@@ -48,5 +51,5 @@ export async function memoryLog(
     process: {},
     events: { ...events, ...more },
   });
-  return { log, lines, recoveries };
+  return { log, lines, recoveries, lost };
 }

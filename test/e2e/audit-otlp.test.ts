@@ -111,6 +111,32 @@ test('two workers have one log at a receiver of OTLP logs', TIMEOUT, async (t) =
 });
 
 // R22
+test('a gateway whose OTLP receiver is restarted with it loses no record', TIMEOUT, async (t) => {
+  const dir = await folder(t);
+  await using receiver = await startLogReceiver();
+  await using gateway = await start(dir, receiver, false, { workers: 2 });
+  receiver.react = 503;
+  assert.match(JSON.stringify((await call(gateway)).result), /1 of/);
+  const stopped = gateway.stop(STOP_MS);
+  await gateway.waitForLog((line) => (line.includes('"stopping"') ? true : undefined));
+  // The last attempts are those of the end, when all workers have gone.
+  await waitUntil(async () => (await workersOf(gateway)).length === 0);
+  const before = receiver.requests.length;
+  await waitUntil(() => receiver.requests.length > before + 1);
+  receiver.react = 'accept';
+  await stopped;
+  const lines = auditLinesOf(receiver.logs);
+  for (const kind of ['request', 'stopped'])
+    assert.ok(
+      lines.some((line) => JSON.parse(line).kind === kind),
+      kind,
+    );
+  const good = await verify(gateway, dir, lines);
+  assert.deepEqual([good.code, good.stderr], [0, '']);
+  assert.doesNotMatch(gateway.logs(), /audit records are lost/);
+});
+
+// R22
 test('while the OTLP receiver fails, calls are refused and not run', TIMEOUT, async (t) => {
   const dir = await folder(t);
   await using receiver = await startLogReceiver();
