@@ -153,7 +153,7 @@ function loadFrom(
   const { access, ...ofAccess } = readAccess(document, settings, { upstreams: keys, profiles: ids }, selectors);
   problems.push(...ofAccess.problems, ...rates.problems);
   problems.push(...profiles.problems, ...exposure(document, hasAuth, addresses), ...authProblems(document, settings));
-  problems.push(...redisProblems(document, settings));
+  problems.push(...redisProblems(document, settings), ...workerProblems(document, settings));
   const hasNoUsableEntry = !hasUsable && wrongEntries.length > 0;
   if (problems.length > 0 || hasNoUsableEntry) throw new ConfigError([...problems, ...wrongEntries]);
   warnings.push(...profiles.warnings, ...ofAccess.warnings, ...rates.warnings);

@@ -6,14 +6,10 @@ import { sizeText } from '../schema/units.ts';
 /** The least `overload.memory` of one process. */
 const LEAST_MEMORY_BYTES = 67_108_864;
 
-/** Returns the problems with settings that a gateway with several workers cannot have. */
-export function workerProblems(document: Document, { workers, redis, limits, overload }: GatewaySettings): Problem[] {
+/** Returns the problems with totals that are too small for several workers. */
+export function workerProblems(document: Document, { workers, limits, overload }: GatewaySettings): Problem[] {
   if (workers === 1) return [];
   const problems: Problem[] = [];
-  if (redis !== undefined) {
-    const message = 'needs a gateway without gateway.redis; start a replica for each core instead';
-    problems.push(document.problem(['gateway', 'workers'], message, 'value'));
-  }
   if (limits.processes > 0 && limits.processes < workers) {
     const message = `is shared by ${workers} workers, and some of them would get none; set at least ${workers}, or 0`;
     problems.push(document.problem(['gateway', 'limits', 'processes'], message));
