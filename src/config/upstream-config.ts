@@ -52,6 +52,12 @@ export interface UpstreamConfig {
   readonly problem: string | undefined;
 }
 
+/** Returns whether the gateway starts an upstream before its first use. */
+export function startsWithGateway({ start, required }: UpstreamConfig): boolean {
+  // A gateway that is not ready gets no client whose request would start it.
+  return start === 'eager' || required;
+}
+
 /** The text for an upstream whose lists are read for a principal only. */
 export const CALLERS_LISTS = 'its lists depend on the caller';
 

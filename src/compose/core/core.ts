@@ -1,5 +1,6 @@
 import type { View } from '../../catalog/view.ts';
 import type { Config } from '../../config/config.ts';
+import { startsWithGateway } from '../../config/upstream-config.ts';
 import type { ClientGroups } from '../../gateway/clients/client-group.ts';
 import { KeyExpiry } from '../../gateway/clients/key-expiry.ts';
 import type { SeenClients } from '../../gateway/clients/seen-clients.ts';
@@ -95,8 +96,8 @@ export class Core {
   }
 
   /**
-   * Reads the lists and start records that an earlier process has stored. Then it starts the timers, and the upstreams that are
-   * configured with `start: eager`.
+   * Reads the lists and start records that an earlier process has stored. Then it starts the timers, and the upstreams that do not wait
+   * for their first use.
    */
   async start(): Promise<void> {
     const { upstreamEvents, offers, records, upstreams, listRefresher } = this.#pieces;
@@ -107,7 +108,7 @@ export class Core {
     this.#sweeper.start();
     this.#keyExpiry.apply();
     for (const upstream of upstreams.values()) {
-      if (upstream.config.start === 'eager') void listRefresher.refreshAtStart(upstream);
+      if (startsWithGateway(upstream.config)) void listRefresher.refreshAtStart(upstream);
     }
   }
 

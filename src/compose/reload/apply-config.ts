@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { updateViews, type View } from '../../catalog/view.ts';
 import type { Config } from '../../config/config.ts';
+import { startsWithGateway } from '../../config/upstream-config.ts';
 import type { ConfigDiff } from '../../config/changes/diff.ts';
 import type { ClientGroups } from '../../gateway/clients/client-group.ts';
 import type { Sessions } from '../../gateway/clients/sessions.ts';
@@ -14,6 +15,7 @@ import type { StartRecords } from '../../gateway/lists/start-records.ts';
 import type { NotificationRouter } from '../../gateway/notification-router.ts';
 import { RawObject } from '../../json/json.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
+import { isUp } from '../../upstream/lifecycle/lifecycle.ts';
 import type { UpstreamTransports } from '../transports.ts';
 import type { UpstreamChanges } from './upstream-changes.ts';
 import type { UpstreamFactory } from '../upstream-factory.ts';
@@ -79,13 +81,16 @@ export function configApplier(parts: ApplierParts): ApplyConfig {
     await Promise.allSettled([offers.restore(fresh), records.restore(fresh)]);
     void parts.notifications.onConfigChanged();
     listRefresher.dropChecks();
+    const created = new Set([...diff.added, ...diff.replaced.map(({ config }) => config)].map(({ id }) => id));
     const shown = shownUpstreams(parts);
-    for (const { id, start } of [...diff.added, ...diff.replaced.map(({ config }) => config)]) {
-      const upstream = upstreams.get(id);
-      if (upstream === undefined || upstream.config.problem !== undefined) continue;
-      if (start === 'eager' || running.includes(id)) void listRefresher.refreshAtStart(upstream);
+    for (const upstream of upstreams.values()) {
+      const { id, config, lifecycle } = upstream;
+      if (config.problem !== undefined) continue;
+      const isNew = created.has(id);
+      if (isNew ? startsWithGateway(config) || running.includes(id) : config.required && !isUp(lifecycle))
+        void listRefresher.refreshAtStart(upstream);
       // Connected clients have listed before, and learn of its items only from a change.
-      else if (shown.has(id)) void listRefresher.refreshUnlessKnown(upstream);
+      else if (isNew && shown.has(id)) void listRefresher.refreshUnlessKnown(upstream);
     }
     return { drained: Promise.all(draining).then(() => undefined) };
   };

@@ -170,7 +170,7 @@ const OWN = {
   required: flag()
     .prefault(false)
     .describe(
-      'Whether the gateway is ready only while this upstream is up. Has no effect with `auth.kind` `exchange` or `identity`.',
+      'Whether the gateway is ready only while this upstream is up, and starts it as `eager` does. Has no effect with `auth.kind` `exchange` or `identity`.',
     ),
   timeouts: timeouts.prefault({}).describe('Timeouts of the upstream.'),
   concurrency: count(1, 100_000)
