@@ -1,4 +1,5 @@
 import type { Offer } from '../catalog/offer.ts';
+import type { Era } from '../protocol/revisions.ts';
 import type { Link, LinkUser } from './link/link.ts';
 import type { ConnectionPermit } from './quota/connection-quota.ts';
 
@@ -31,6 +32,12 @@ export class UpstreamLinks<Context, User extends LinkUser> implements Iterable<L
 
   [Symbol.iterator](): Iterator<Link<Context, User>> {
     return this.#open.keys();
+  }
+
+  /** Returns whether a link of this era is open. */
+  isOpenIn(era: Era): boolean {
+    for (const link of this.#open.keys()) if (link.era === era) return true;
+    return false;
   }
 
   /** Returns the link of a key, open or opening. */

@@ -429,8 +429,13 @@ export class Upstream<Context, User extends LinkUser> {
       this.#log.warn({ err: cause }, 'upstream did not start');
       // A failure for one caller, such as a refused token, says nothing about the upstream.
       if (failure.scope === 'upstream') this.#parts.onStartFailed();
-      const why = { ...failure, permanent: false, hasNoProcess: !this.#isProcess || isUnstarted };
+      const isServing = this.#links.isOpenIn(expected);
+      const why = { ...failure, permanent: false, hasNoProcess: !this.#isProcess || isUnstarted, isServing };
       this.#lifecycles.step(expected, { kind: 'start-failed', startedMs, ...why });
+      const { clientEra, audience, clientCapabilities, capabilityKey } = order;
+      const features = this.#isProcess ? { clientCapabilities, capabilityKey } : NO_FEATURES;
+      // No client may come while the upstream is down.
+      if (audience === EVERYBODY) this.#retryListing(clientEra, features);
       throw error;
     }
   }
@@ -464,7 +469,8 @@ export class Upstream<Context, User extends LinkUser> {
     // The loss of a session is not a crash.
     const isForgotten = error.code === 'upstream-session-lost';
     const early = !link.hasAnsweredCall && !isForgotten;
-    const why = { reason: reasonOf(error), detail: detailOf(error), hasNoProcess: !this.#isProcess };
+    const isServing = this.#links.isOpenIn(link.era);
+    const why = { reason: reasonOf(error), detail: detailOf(error), hasNoProcess: !this.#isProcess, isServing };
     this.#lifecycles.step(link.era, { kind: 'lost', early, ...why });
     this.#log.warn({ err: error }, 'upstream connection lost');
     // The transport may still have a process that is ending.

@@ -1,6 +1,10 @@
 import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { initialize, messagesOf, post, rpc } from '../downstream/client.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
@@ -36,4 +40,55 @@ test('/readyz becomes 200 after reloads that make upstreams required or replace 
     await waitUntil(() => gateway.logs().split('"config applied"').length > before);
     await becomesReady(gateway);
   }
+});
+
+/** A required server whose processes can start only while the test has opened a gate. */
+async function gated() {
+  const gate = join(await mkdtemp(join(tmpdir(), 'linkspan-required-')), 'open');
+  const args = ['-c', 'test -e "$0" && exec sh "$1"', gate, QUICK];
+  const open = () => writeFile(gate, '');
+  await open();
+  return {
+    server: { command: 'sh', args, required: true },
+    open,
+    close: () => rm(gate),
+    [Symbol.asyncDispose]: () => rm(dirname(gate), { recursive: true }),
+  };
+}
+
+/** Calls the tool of a session. Returns the id of the process that has answered, or undefined if the call has failed. */
+async function pidOf(gateway: RunningGateway, session: string): Promise<number | undefined> {
+  const got = await post(gateway.endpoint(), rpc(1, 'tools/call', { name: 'files__pid', arguments: {} }), session);
+  const { result } = messagesOf(got).find(({ id }) => id === 1) ?? {};
+  return result === undefined ? undefined : Number(/"text":"(\d+)"/.exec(JSON.stringify(result))?.[1]);
+}
+
+test('/readyz stays 200 while sessions are served, though a new one gets no process', TIMEOUT, async () => {
+  await using files = await gated();
+  await using gateway = await startGateway({ mcpServers: { files: files.server } });
+  await becomesReady(gateway);
+  const [first, other] = [await initialize(gateway.endpoint()), await initialize(gateway.endpoint())];
+  const pid = await pidOf(gateway, first);
+  await files.close();
+  for (let attempt = 0; attempt < 6; attempt++) {
+    assert.equal(await pidOf(gateway, other), undefined);
+    assert.deepEqual(await readyz(gateway), { status: 200, text: '{"ready":true,"reasons":[]}' });
+  }
+  assert.match(await (await fetch(`${gateway.operatorUrl}/metrics`)).text(), /^linkspan_upstream_up\{.*\} 1$/m);
+  assert.equal(await pidOf(gateway, first), pid, 'the session still has its process');
+});
+
+test('/readyz becomes 200 without a client, after a start for a client has failed', TIMEOUT, async () => {
+  await using files = await gated();
+  await using gateway = await startGateway({ mcpServers: { files: files.server } });
+  await becomesReady(gateway);
+  const session = await initialize(gateway.endpoint());
+  const pid = await pidOf(gateway, session);
+  assert.ok(pid !== undefined);
+  await files.close();
+  process.kill(pid, 'SIGKILL');
+  // The first call may fail with its process, and not at the start of another one.
+  await waitUntil(async () => (await pidOf(gateway, session)) === undefined && (await readyz(gateway)).status === 503);
+  await files.open();
+  await becomesReady(gateway);
 });

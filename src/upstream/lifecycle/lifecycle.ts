@@ -15,8 +15,8 @@ export type Phase = (typeof PHASES)[number];
 /**
  * The state of an upstream in one era, from the events of all its connections.
  *
- * In `degraded`, the upstream serves clients, but has lost a connection or failed to list. In `failed`, it is not tried again
- * before `retryAtMs`. `needs-authorization` is as `failed`; the cause are the credentials of the gateway, which somebody has to correct.
+ * In `degraded`, the upstream serves clients, but has lost a connection, failed to open a further one, or failed to list. In `failed`, it is
+ * not tried again before `retryAtMs`. `needs-authorization` is as `failed`; the cause are the credentials of the gateway, which somebody has to correct.
  */
 export interface Lifecycle {
   readonly phase: Phase;
@@ -51,6 +51,8 @@ export type LifecycleEvent =
       readonly hasNoProcess?: boolean;
       /** True if it took longer than `timeouts.start`, so that it is no crash. */
       readonly isLate?: boolean;
+      /** True if other connections are open, whose clients are served. */
+      readonly isServing?: boolean;
       /** Start of the attempt, in monotonic ms. Failures of simultaneous attempts have one cause, so they count as one. */
       readonly startedMs: number;
     }
@@ -62,6 +64,7 @@ export type LifecycleEvent =
       readonly early: boolean;
       /** As in `start-failed`. */
       readonly hasNoProcess?: boolean;
+      readonly isServing?: boolean;
     }
   | { readonly kind: 'list-failed'; readonly reason: string }
   /** A request on an open connection was refused for the credentials of the gateway. */
@@ -99,12 +102,13 @@ interface Failure {
   readonly detail: string | undefined;
   readonly hasNoProcess?: boolean;
   readonly isLate?: boolean;
+  readonly isServing?: boolean;
 }
 
 function recordFailure(
   state: Lifecycle,
   phase: Phase,
-  { reason, detail, hasNoProcess = false, isLate = false }: Failure,
+  { reason, detail, hasNoProcess = false, isLate = false, isServing = false }: Failure,
   nowMs: number,
   random: number,
 ): Lifecycle {
@@ -115,7 +119,8 @@ function recordFailure(
   if (failuresMs.length >= LOOP_FAILURES && !hasNoProcess) {
     const kind = isLate ? 'too slow to start' : 'crash loop';
     const words = `${kind}: failed ${failuresMs.length} times within a minute, next try in a minute; last: ${reason}`;
-    return { phase: 'failed', reason: words, detail, failuresMs, attempts, retryAtMs: nowMs + LOOP_PAUSE_MS };
+    const loopPhase = isServing ? 'degraded' : 'failed';
+    return { phase: loopPhase, reason: words, detail, failuresMs, attempts, retryAtMs: nowMs + LOOP_PAUSE_MS };
   }
   return { phase, reason, detail, failuresMs, attempts, retryAtMs: nowMs + backoffMs(attempts, random) };
 }
@@ -146,7 +151,8 @@ export function step(state: Lifecycle, event: LifecycleEvent, nowMs: number, ran
     case 'unauthorized':
       return { ...state, phase: 'needs-authorization', reason: event.reason, detail: event.detail };
     case 'listed':
-      return state.phase === 'degraded' || state.phase === 'needs-authorization'
+      // A listing over an open connection does not end the pause before further ones.
+      return (state.phase === 'degraded' && state.retryAtMs <= nowMs) || state.phase === 'needs-authorization'
         ? { ...state, phase: 'ready', reason: undefined, detail: undefined, attempts: 0, retryAtMs: 0 }
         : state;
     case 'stopped':
@@ -160,9 +166,10 @@ function afterStartFailure(
   nowMs: number,
   random: number,
 ): Lifecycle {
-  const { reason, detail, permanent, lacksCredentials, startedMs } = event;
+  const { reason, detail, permanent, lacksCredentials, startedMs, isServing } = event;
   if (permanent) return { ...state, phase: 'failed', reason, retryAtMs: Number.POSITIVE_INFINITY };
-  const phase = lacksCredentials === true ? 'needs-authorization' : 'failed';
+  const other = isServing === true ? 'degraded' : 'failed';
+  const phase = lacksCredentials === true ? 'needs-authorization' : other;
   if (startedMs < (state.failuresMs.at(-1) ?? -1)) return { ...state, phase, reason, detail };
   return recordFailure(state, phase, event, nowMs, random);
 }

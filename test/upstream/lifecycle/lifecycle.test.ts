@@ -133,6 +133,43 @@ test('a connection with refused credentials leaves the upstream as it was', () =
   assert.deepEqual(step(failed, refused, 1, 0), failed);
 });
 
+test('a further connection that fails leaves the upstream degraded, with pauses', () => {
+  const states = [1, 2, 3, 4, 5].map((failures) =>
+    after([
+      [0, { kind: 'connected' }],
+      ...Array.from({ length: failures }, (_, n): readonly [number, LifecycleEvent] => [
+        (n + 1) * 1_000,
+        { ...FAILED, startedMs: (n + 1) * 1_000, isServing: true },
+      ]),
+    ]),
+  );
+  assert.deepEqual(
+    states.map(({ phase, retryAtMs }) => [phase, retryAtMs]),
+    [
+      ['degraded', 1_250],
+      ['degraded', 2_500],
+      ['degraded', 4_000],
+      ['degraded', 6_000],
+      ['degraded', 65_000],
+    ],
+  );
+  const [, , , , loop = CONFIGURED] = states;
+  assert.match(loop.reason ?? '', /crash loop.*exited with code 1/);
+  assert.equal(step(loop, { kind: 'listed' }, 64_999, 0), loop, 'a listing over an open connection ends no pause');
+  assert.equal(step(loop, { kind: 'listed' }, 65_000, 0).phase, 'ready');
+});
+
+test('refused credentials make an upstream with other connections need authorization', () => {
+  const refused = { ...FAILED, lacksCredentials: true, isServing: true, startedMs: 1 };
+  assert.equal(step(after([[0, { kind: 'connected' }]]), refused, 1, 0).phase, 'needs-authorization');
+});
+
+test('connections that crash early do not make an upstream with others fail', () => {
+  const lost = { kind: 'lost', reason: 'exited', detail: undefined, early: true, isServing: true } as const;
+  const state = after([1, 2, 3, 4, 5].map((n) => [n * 1_000, lost] as const));
+  assert.deepEqual([state.phase, state.retryAtMs], ['degraded', 65_000]);
+});
+
 test('a start that the config makes impossible is never tried', () => {
   const state = after([[0, { ...FAILED, reason: 'TOKEN is not set', permanent: true }]]);
   assert.deepEqual(decideOpening(state, 1e9), { kind: 'refuse', reason: 'TOKEN is not set', retryAfterMs: undefined });
