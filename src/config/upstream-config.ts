@@ -25,7 +25,7 @@ export interface UpstreamConfig {
   readonly isolation: Isolation;
   /** The era used with it. `auto`: detected from its answers. */
   readonly era: EraSetting;
-  /** The features that the gateway declares to the upstream. A question that needs another feature reaches no client. */
+  /** The features that the upstream may use, unless clients share it. A question that needs another feature reaches no client. */
   readonly clientFeatures: readonly ClientFeature[];
   /** Host names of the pages that the upstream may send users to; `*.example.com` for all below one. Undefined for any. */
   readonly elicitationHosts?: readonly string[];

@@ -80,7 +80,7 @@ export class Upstream<Context, User extends LinkUser> {
     this.#config = config;
     const { id, concurrency, queue, queueMs, maxConnections } = config;
     this.limiter = new ConcurrencyLimiter(id, concurrency, queue, queueMs, parts.shares);
-    this.usableCapabilities = capabilityFilter(config.clientFeatures);
+    this.usableCapabilities = capabilityFilter(config.isolation === 'shared' ? [] : config.clientFeatures);
     this.#parts = parts;
     this.#events = events;
     this.#log = parts.log.child({ upstream: config.id });

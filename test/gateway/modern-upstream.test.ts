@@ -159,6 +159,21 @@ for (const { name, method, params, capabilities } of [
   });
 }
 
+//
+test('a shared modern upstream is told of no features, and its questions are refused', TIMEOUT, async () => {
+  await using at = await withTool(asks('elicitation/create', FORM), { isolation: 'shared' });
+  const capabilities = { elicitation: {}, sampling: {}, roots: {} };
+  const { result, error } = answerOf(await modernPost(at.url, 'tools/call', CALL, { capabilities }));
+  assert.deepEqual(result, undefined);
+  assert.match(JSON.stringify(error), /may not use elicitation of clients, because they share it/);
+  const session = await initialize(at.url, '2025-11-25', {}, capabilities);
+  const [answer] = messagesOf(await post(at.url, rpc(1, 'tools/call', CALL), session));
+  assert.match(JSON.stringify(answer), /may not use elicitation of clients/);
+  const declared = at.upstream.received.items.map(({ meta }) => meta['io.modelcontextprotocol/clientCapabilities']);
+  for (const features of declared) assert.doesNotMatch(JSON.stringify(features ?? {}), /elicitation|sampling|roots/);
+  assert.equal(at.calls().length, 2);
+});
+
 //
 test('the state of one upstream is not sent to another one or another tool', TIMEOUT, async () => {
   const answers = { 'tools/call': asks('elicitation/create', FORM) };

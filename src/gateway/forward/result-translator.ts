@@ -228,7 +228,7 @@ function elicitationsToClient(policy: QuestionPolicy, client: Client, upstream: 
     const params = RawObject.of({ url: null, ...Object(one), mode: 'url' });
     return { method: 'elicitation/create', params };
   });
-  policy.assertAllowed(upstream, questions);
+  policy.assertAllowed(upstream, questions, true);
   const mapped = elicitations.map((elicitation: unknown) => {
     const params = RawObject.of(Object(elicitation));
     const shown: unknown = JSON.parse(

@@ -383,7 +383,7 @@ export class ModernRequests implements ModernRequestHost {
     state: RequestState,
   ): Promise<Answer> {
     const { sealer, questionPolicy, translator } = this.#parts;
-    questionPolicy.assertAllowed(upstream, requests);
+    questionPolicy.assertAllowed(upstream, requests, state.kind === 'pages');
     const sealed = await sealState(sealer, state, client.caller, request, Date.now() + STATE_MS);
     if (sealed.length > LIMITS.handleChars) {
       this.#parts.onLimit('handleChars');

@@ -40,7 +40,7 @@ export interface QuestionPolicyParts {
   /** Returns what an upstream may ask for; undefined for an unknown upstream. */
   readonly rulesOf: (
     upstream: string,
-  ) => Pick<UpstreamConfig, 'clientFeatures' | 'elicitationHosts' | 'samplingBudget'> | undefined;
+  ) => Pick<UpstreamConfig, 'isolation' | 'clientFeatures' | 'elicitationHosts' | 'samplingBudget'> | undefined;
   readonly metrics: Pick<Metrics, 'countLimit' | 'countRefusedQuestion'>;
   readonly log: Logger;
 }
@@ -82,12 +82,20 @@ export class QuestionPolicy {
     this.#budget = new SamplingBudget((limit) => parts.metrics.countLimit(limit));
   }
 
-  /** Returns the reason why a question must not reach the client; undefined if it may. Counts the refusal. */
-  refusal(upstream: string, method: string, params: RawObject): string | undefined {
+  /**
+   * Returns the reason why a question must not reach the client; undefined if it may. Counts the refusal.
+   *
+   * @param isPage true if it is a page in the error of a call. Such an error has one recipient also where clients share the upstream.
+   */
+  refusal(upstream: string, method: string, params: RawObject, isPage = false): string | undefined {
     const feature = FEATURES.get(method);
     const rules = this.#parts.rulesOf(upstream);
     if (feature !== undefined && rules?.clientFeatures.includes(feature) !== true) {
       const reason = `upstream "${upstream}" may not use ${feature} of clients; its clientFeatures in the config allow it`;
+      return this.#recordRefusal(upstream, feature, reason);
+    }
+    if (feature !== undefined && rules?.isolation === 'shared' && !isPage) {
+      const reason = `upstream "${upstream}" may not use ${feature} of clients, because they share it (isolation: shared)`;
       return this.#recordRefusal(upstream, feature, reason);
     }
     const odd = feature === undefined ? undefined : JUDGED.findLookalike(params);
@@ -99,9 +107,9 @@ export class QuestionPolicy {
   }
 
   /** Throws if one of the questions must not reach the client. @throws {GatewayError} `upstream-protocol` */
-  assertAllowed(upstream: string, questions: readonly Question[]): void {
+  assertAllowed(upstream: string, questions: readonly Question[], arePages = false): void {
     for (const { method, params = RawObject.EMPTY } of questions) {
-      const reason = this.refusal(upstream, method, params);
+      const reason = this.refusal(upstream, method, params, arePages);
       if (reason !== undefined) throw notAllowed(upstream, reason);
     }
   }

@@ -9,7 +9,9 @@ export function capabilityFilter(features: readonly ClientFeature[]): Capability
   if (CLIENT_FEATURES.every((feature) => features.includes(feature))) return (declared) => declared;
   const results = new WeakMap<RawObject, RawObject>();
   return (declared) => {
-    const usable = results.get(declared) ?? usableCapabilities(declared, features);
+    const known = results.get(declared);
+    if (known !== undefined) return known;
+    const usable = usableCapabilities(declared, features);
     results.set(declared, usable);
     return usable;
   };

@@ -77,6 +77,20 @@ suite('the pages in an error −32042 where no policy for pages is asked', () =>
   });
 });
 
+//
+test('the pages in an error −32042 of a shared upstream reach the client of the call', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    lists: { tools: [{ name: 't', inputSchema: { type: 'object' } }] },
+    request: (peer, request) => fail(peer, request, PAGES),
+  });
+  await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
+  const legacy = await gateway.connect({ capabilities: URL_FORM });
+  const { answer } = await legacy.request('tools/call', toolCall('up__t'));
+  assert.ok(answer.kind === 'error' && answer.error.code === PAGES.code);
+  const asked = await new ModernClient(gateway, URL_FORM).result('tools/call', toolCall('up__t'));
+  for (const got of [answer.error, asked]) assert.match(JSON.stringify(got), /https:\/\/evil\.example\//);
+});
+
 for (const data of [
   { elicitations: [{ ...PAGE, url: 'https://login.example.com/', Url: PAGE.url }] },
   { elicitations: [], Elicitations: [PAGE] },
