@@ -78,6 +78,16 @@ function hasListChanged({ messages }: Events): boolean {
   return messages.some(({ method }) => method === 'notifications/tools/list_changed');
 }
 
+test('a reload that moves an upstream to the top gives it the names without a prefix', TIMEOUT, async () => {
+  const server = (label: string) => pidServer({ prefix: '', env: { LABEL: label } });
+  const [untrusted, trusted] = [server('untrusted'), server('trusted')];
+  await using gateway = await startGateway({ mcpServers: { untrusted, trusted } });
+  const session = await initialize(gateway.endpoint());
+  await waitUntil(async () => (await call(gateway.endpoint(), session, 'pid')).endsWith(' untrusted'));
+  await applied(gateway, { mcpServers: { trusted, untrusted } });
+  await waitUntil(async () => (await call(gateway.endpoint(), session, 'pid')).endsWith(' trusted'));
+});
+
 test('a reload keeps the processes, sessions and streams of untouched upstreams', TIMEOUT, async () => {
   await using http = await legacyUpstream({ tools: TOOLS, answers: { 'tools/call': () => ({ content: [] }) } });
   const remote = { url: http.url };

@@ -35,7 +35,7 @@ export interface ConfigDiff {
   readonly updated: readonly ChangedUpstream[];
   /** Ids of endpoints (views) that the next config does not have. */
   readonly removedEndpoints: readonly string[];
-  /** Changed settings of the gateway and of profiles that take effect at once. */
+  /** Changed settings of the gateway and of profiles that take effect at once, and the order of the upstreams. */
   readonly settings: readonly SettingChange[];
   /** Changed settings of the gateway that take effect at the next start. */
   readonly atRestart: readonly SettingChange[];
@@ -71,7 +71,11 @@ export function diffConfigs(running: Config, next: Config): ConfigDiff {
     replaced,
     updated,
     removedEndpoints: [...endpointsOf(running).difference(endpointsOf(next))],
-    settings: [...settings.filter((change) => !isDeferred(change)).map(name), ...profileChanges(running, next)],
+    settings: [
+      ...orderChanges(running, next),
+      ...settings.filter((change) => !isDeferred(change)).map(name),
+      ...profileChanges(running, next),
+    ],
     atRestart: settings.filter(isDeferred).map(name),
   };
 }
@@ -109,6 +113,19 @@ function settingsOf(config: Config): object {
 function profileChanges(running: Config, next: Config): readonly SettingChange[] {
   const byId = ({ profiles }: Config) => Object.fromEntries(profiles.map(({ id, ...profile }) => [id, profile]));
   return changesBetween(byId(running), byId(next)).map((change) => named(['gateway', 'profiles'], change));
+}
+
+/** Returns the change of the order of the upstreams in both configs, without those that have not moved at its begin and end; or nothing. */
+function orderChanges(running: Config, next: Config): readonly SettingChange[] {
+  const old = new Set(running.upstreams.map(({ id }) => id));
+  const titles = new Map(next.upstreams.filter(({ id }) => old.has(id)).map(({ id, title }) => [id, title]));
+  const before = running.upstreams.flatMap(({ id }) => titles.get(id) ?? []);
+  const after = [...titles.values()];
+  const hasMoved = (title: string, at: number) => title !== after[at];
+  const range = [before.findIndex(hasMoved), before.findLastIndex(hasMoved) + 1] as const;
+  if (range[0] === -1) return [];
+  const [was, is] = [before.slice(...range), after.slice(...range)];
+  return [{ path: 'order of mcpServers', before: was, after: is, secrecy: undefined }];
 }
 
 /** Returns whether a changed setting of an upstream needs another upstream. One that cannot be used for another reason stays. */

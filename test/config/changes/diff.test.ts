@@ -162,12 +162,16 @@ test('a renamed upstream is another one', async () => {
   assert.deepEqual([diff.added.map(({ id }) => id), diff.removed], [['b'], ['a']]);
 });
 
-test('another order of upstreams changes nothing for each of them', async () => {
-  const diff = diffConfigs(
-    await configOf(`a: {${LOCAL}}, b: {${REMOTE}}`),
-    await configOf(`b: {${REMOTE}}, a: {${LOCAL}}`),
+test('another order of upstreams is a change, and changes nothing for each of them', async () => {
+  const [a, b, c, d] = [`a: {${LOCAL}}`, `b: {${REMOTE}}`, `'C c': {${LOCAL}}`, `d: {${LOCAL}}`];
+  const moved = diffConfigs(await configOf([a, b, c, d].join()), await configOf([a, c, b, d].join()));
+  assert.deepEqual(moved.kept, ['a', 'c-c', 'b', 'd']);
+  assert.deepEqual(
+    [isEmptyDiff(moved), diffLines(moved)],
+    [false, ['~ order of mcpServers: ["b","C c"] → ["C c","b"]']],
   );
-  assert.deepEqual(diff.kept, ['b', 'a']);
+  const others = diffConfigs(await configOf([a, b, c].join()), await configOf([d, b, c].join()));
+  assert.deepEqual([others.kept, others.settings], [['b', 'c-c'], []]);
 });
 
 interface SettingCase {
