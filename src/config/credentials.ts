@@ -45,6 +45,11 @@ export interface IdentityAuth {
   readonly lifetimeMs: number;
 }
 
+/** Returns the account of the gateway at an upstream, without secrets. */
+export function accountText(auth: UpstreamAuth): string {
+  return auth.kind === 'identity' ? auth.kind : `${auth.kind} ${auth.clientId} ${auth.issuer ?? auth.tokenUrl ?? ''}`;
+}
+
 /** Connections of the gateway to upstreams and issuers. */
 export interface EgressConfig {
   /** URL of an HTTP proxy; undefined for direct connections. It may have a user name and password. */

@@ -6,11 +6,14 @@ import { test } from 'node:test';
 import { z } from 'zod';
 import { getEvents, initialize, messagesOf, post, rpc, send } from '../downstream/client.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
+import { startRealIssuer } from '../support/real-issuer.ts';
 import { SessionServer, WATCHED } from '../support/session-server.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const ENDINGS = ['SIGTERM', 'SIGKILL'] as const;
+
+type Members = Readonly<Record<string, unknown>>;
 
 /** A gateway that is started several times, with its state. */
 class Place implements AsyncDisposable {
@@ -28,8 +31,8 @@ class Place implements AsyncDisposable {
   }
 
   /** Starts the gateway. Resolves with the URL of its endpoint for the upstream. */
-  async start(headers: Readonly<Record<string, string>> = {}): Promise<string> {
-    const mcpServers = { demo: { url: this.upstream.url, headers } };
+  async start(own: Members = {}): Promise<string> {
+    const mcpServers = { demo: { url: this.upstream.url, ...own } };
     this.#gateway = await startGateway({ mcpServers }, { dir: this.#dir });
     return this.#gateway.endpoint('demo');
   }
@@ -84,8 +87,8 @@ async function openSession(endpoint: string): Promise<string> {
 }
 
 /** Starts a gateway and opens a session, which has a session with a counter of 1 at the upstream. */
-async function startCounting(place: Place, headers?: Readonly<Record<string, string>>) {
-  const endpoint = await place.start(headers);
+async function startCounting(place: Place, own?: Members) {
+  const endpoint = await place.start(own);
   const session = await openSession(endpoint);
   assert.equal((await call(endpoint, session, 'count')).text, '1');
   return { endpoint, session };
@@ -151,11 +154,31 @@ test('a session that its upstream has forgotten begins anew, and that is reporte
 // D7
 test('with other credentials for the upstream its session is not continued', TIMEOUT, async () => {
   await using place = await Place.open();
-  const { session } = await startCounting(place, { authorization: 'Bearer one' });
+  const { session } = await startCounting(place, { headers: { authorization: 'Bearer one' } });
   await place.stored();
   await place.end('SIGKILL');
-  const second = await place.start({ authorization: 'Bearer two' });
+  const second = await place.start({ headers: { authorization: 'Bearer two' } });
   const after = await call(second, session, 'count');
+  assert.equal(after.text, '1');
+  assert.match(JSON.stringify(after.lost), /"reason":"restored"/);
+});
+
+// D7
+test('a session goes on with the client of its credentials, but not with another one', TIMEOUT, async () => {
+  const other = { client_id: 'other', client_secret: 'the-secret-of-the-other-client' };
+  await using issuer = await startRealIssuer('jwt', [other]);
+  await using place = await Place.open();
+  const auth = (clientId: string, clientSecret: string) => ({
+    auth: { kind: 'clientCredentials', issuer: issuer.issuer, clientId, clientSecret, scopes: ['mcp'] },
+  });
+  const own = auth(issuer.client.id, issuer.client.secret);
+  const { session } = await startCounting(place, own);
+  await place.stored();
+  await place.end('SIGKILL');
+  assert.deepEqual(await call(await place.start(own), session, 'count'), { text: '2', lost: undefined });
+  await place.end('SIGKILL');
+  const endpoint = await place.start(auth(other.client_id, other.client_secret));
+  const after = await call(endpoint, session, 'count');
   assert.equal(after.text, '1');
   assert.match(JSON.stringify(after.lost), /"reason":"restored"/);
 });

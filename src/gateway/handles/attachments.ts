@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
-import type { UpstreamConfig } from '../../config/upstream-config.ts';
+import { accountText } from '../../config/credentials.ts';
+import type { HttpTarget, UpstreamConfig } from '../../config/upstream-config.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
 import { isLegacyRevision } from '../../protocol/revisions.ts';
 import type { Attachment } from '../../upstream/link/attachment.ts';
@@ -75,6 +76,12 @@ function parsed(text: unknown): RawObject | undefined {
  * not be continued.
  */
 function targetOf({ target, clientFeatures }: UpstreamConfig): string {
-  const parts = target.kind === 'stdio' ? [] : [target.url, target.headers, target.tls?.cert];
+  const parts = target.kind === 'stdio' ? [] : [target.url, target.headers, target.tls?.cert, ...accountOf(target)];
   return hash('sha256', JSON.stringify([...parts, clientFeatures]), 'base64url');
+}
+
+/** Returns the account of the credentials that the gateway gets, if it gets any. A renewed secret is no other account; other parameters may name one. */
+function accountOf({ auth }: HttpTarget): readonly unknown[] {
+  if (auth === undefined) return [];
+  return [accountText(auth), auth.kind === 'identity' ? auth.audience : auth.parameters];
 }

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import { type Offer, offerText, parseOffer } from '../../catalog/offer.ts';
-import type { UpstreamAuth } from '../../config/credentials.ts';
+import { accountText } from '../../config/credentials.ts';
 import { CLIENT_FEATURES, type UpstreamConfig } from '../../config/upstream-config.ts';
 import { eraOf } from '../../protocol/revisions.ts';
 import type { OfferStore, StoredOfferKey } from '../../store/offer-store.ts';
@@ -80,9 +80,4 @@ export function targetText({ target, clientFeatures }: UpstreamConfig): string {
   // A server may list less for clients with fewer features.
   const isLimited = CLIENT_FEATURES.some((feature) => !clientFeatures.includes(feature));
   return JSON.stringify(isLimited ? [...parts, { clientFeatures }] : parts);
-}
-
-/** Returns the account of the gateway at an upstream, without secrets. */
-function accountText(auth: UpstreamAuth): string {
-  return auth.kind === 'identity' ? auth.kind : `${auth.kind} ${auth.clientId} ${auth.issuer ?? auth.tokenUrl ?? ''}`;
 }
