@@ -87,7 +87,7 @@ export function configApplier(parts: ApplierParts): ApplyConfig {
       const { id, config, lifecycle } = upstream;
       if (config.problem !== undefined) continue;
       const isNew = created.has(id);
-      if (isNew ? startsWithGateway(config) || running.includes(id) : config.required && !isUp(lifecycle))
+      if (startsWithGateway(config) ? isNew || !isUp(lifecycle) : isNew && running.includes(id))
         void listRefresher.refreshAtStart(upstream);
       // Connected clients have listed before, and learn of its items only from a change.
       else if (isNew && shown.has(id)) void listRefresher.refreshUnlessKnown(upstream);

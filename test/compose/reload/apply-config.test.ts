@@ -63,6 +63,13 @@ for (const start of ['eager', 'lazy'] as const) {
   });
 }
 
+test('an upstream that no client has used is started when a reload makes it eager', TIMEOUT, async () => {
+  const a = waiting();
+  await using gateway = await testCore({ a: { memory: a.memory } });
+  await change(gateway, gateway.config, { upstreams: [upstream('a', { start: 'eager' })] });
+  await a.memory.until(() => a.memory.requests('tools/list')[0]);
+});
+
 test('a removed upstream finishes its calls; other users notice only the list', TIMEOUT, async () => {
   const [a, b] = [waiting(), waiting()];
   await using gateway = await testCore({ a: { memory: a.memory }, b: { memory: b.memory } });
