@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { type Events, getEvents, initialize, messagesOf, post, rpc } from '../downstream/client.ts';
 import { freePort } from '../support/free-port.ts';
 import { type GatewayFile, type RunningGateway, startGateway } from '../support/gateway.ts';
-import { legacyUpstream, modernUpstream } from '../support/http-upstream.ts';
+import { legacyUpstream, modernUpstream, type Served } from '../support/http-upstream.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -119,6 +119,33 @@ test('a reload keeps the processes, sessions and streams of untouched upstreams'
   assert.match(gone.text, /no such endpoint/);
   assert.equal(stream.isEnded, false, 'the stream stays open');
   stream.close();
+});
+
+test('a changed timeouts.call holds for subscriptions over a connection that stays', TIMEOUT, async () => {
+  let isSilent = false;
+  const listen = (served: Served) => {
+    if (!isSilent) served.notifySubscriber('notifications/subscriptions/acknowledged', served.params);
+    return undefined;
+  };
+  await using server = await modernUpstream({
+    capabilities: { resources: { subscribe: true } },
+    resources: ['notes://a', 'notes://b'].map((uri) => ({ uri, name: uri })),
+    answers: { 'subscriptions/listen': listen },
+  });
+  const remote = (call: string) => ({ url: server.url, prefix: '', timeouts: { call } });
+  await using gateway = await startGateway({ mcpServers: { remote: remote('1h') } });
+  const session = await initialize(gateway.endpoint());
+  const subscribe = async (uri: string) => {
+    const [answer] = messagesOf(await post(gateway.endpoint(), rpc(1, 'resources/subscribe', { uri }), session));
+    return answer;
+  };
+  await post(gateway.endpoint(), rpc(0, 'resources/list'), session);
+  assert.deepEqual((await subscribe('notes://a'))?.result, {});
+  const opened = server.requests('server/discover').length;
+  await applied(gateway, { mcpServers: { remote: remote('100ms') } }); // subject
+  isSilent = true;
+  assert.match(JSON.stringify((await subscribe('notes://b'))?.error), /did not acknowledge subscriptions\/listen/);
+  assert.equal(server.requests('server/discover').length, opened, 'the connection stays');
 });
 
 const invalid: readonly { readonly name: string; readonly text: string; readonly reason: RegExp }[] = [

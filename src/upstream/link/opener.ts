@@ -223,7 +223,6 @@ export class Opener<Context, User extends LinkUser> {
     signal: AbortSignal,
   ): Promise<Exclude<HandshakeOutcome, { kind: 'open' }> | OpenedLink<Context, User>> {
     const { upstream, timeouts, log, onLimit } = this.#parts;
-    const { callMs } = timeouts();
     const { audience } = request;
     let link: Link<Context, User> | undefined;
     const messages = new EarlyMessages<Link<Context, User>>(onLimit);
@@ -291,7 +290,7 @@ export class Opener<Context, User extends LinkUser> {
         hello,
         era,
         subscription: isModern
-          ? new UpstreamSubscription({ upstream, connection, hello, callMs, log, onNotification })
+          ? new UpstreamSubscription({ upstream, connection, hello, timeouts, log, onNotification })
           : undefined,
         users: new Set(),
         subscribers: new KeptMap(),

@@ -17,8 +17,8 @@ export interface UpstreamSubscriptionParts<Context> {
   readonly upstream: string;
   readonly connection: Connection<Context>;
   readonly hello: ServerHello;
-  /** Longest wait for the acknowledgement, in milliseconds. */
-  readonly callMs: number;
+  /** Returns the longest wait for the acknowledgement. A reload may change it. */
+  readonly timeouts: () => { readonly callMs: number };
   readonly log: Logger;
   readonly onNotification: (notification: Notification, about: undefined) => void;
 }
@@ -165,7 +165,7 @@ export class UpstreamSubscription {
 
   /** Opens a stream with the current filter. @throws {GatewayError} if the upstream does not acknowledge it. */
   async #open(): Promise<ListenStream> {
-    const { connection, callMs, upstream } = this.#parts;
+    const { connection, timeouts, upstream } = this.#parts;
     const wanted = [...this.#wantedUris];
     let filter = RawObject.EMPTY;
     for (const kind of KINDS) if (this.#canNotify(kind)) filter = filter.with(`${kind}ListChanged`, 'true');
@@ -199,7 +199,7 @@ export class UpstreamSubscription {
       const message = `upstream "${upstream}" did not acknowledge subscriptions/listen in time`;
       reject(new GatewayError('upstream-timeout', { upstream, message }));
       call.cancel('not acknowledged');
-    }, callMs);
+    }, timeouts().callMs);
     try {
       const acknowledgement = await acknowledged;
       this.#hasWorked = true;

@@ -65,7 +65,7 @@ async function subscribe({ url }: HttpUpstream, capabilities: object, callMs = P
     upstream: 'notes',
     connection,
     hello,
-    callMs,
+    timeouts: () => ({ callMs }),
     log,
     onNotification: (notification) => notifications.push(notification),
   });
