@@ -188,6 +188,7 @@ const OWN = {
     .optional()
     .describe(
       'A connection unused for this long is closed, and the state that the upstream keeps for the client is lost. ' +
+        'Those that serve all clients, such as the process of `isolation: shared`, stay open and report changed lists. ' +
         'Default: 10m for stdio, 1h for remote upstreams.',
     ),
   maxConnections: count(1, 100_000)
