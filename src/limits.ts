@@ -176,6 +176,8 @@ export const LIMITS = {
   handleChars: 128 * KIB,
   /** Calls of one connection that created a task, and whose progress is still passed on. */
   answeredCallsWithProgress: 256,
+  /** Calls of one connection that ended without an answer, and that the upstream may still run. */
+  abandonedCalls: 256,
   /** GETs in a row that do not resume the stream of an answer. */
   resumeAttempts: 5,
   /** One event id of an upstream. */

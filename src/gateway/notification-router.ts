@@ -20,6 +20,7 @@ import type { Offers } from './lists/offers.ts';
 import { PrivateLists } from './lists/private-lists.ts';
 import type { Recipient, Exchange } from './exchange/exchange.ts';
 import type { ConnectionHolder, Link, Upstreams } from './exchange/connection-holder.ts';
+import { soleRecipient } from './exchange/sole-recipient.ts';
 import { isPrivate } from '../upstream/link/link.ts';
 import { UpdateCoalescer } from './update-coalescer.ts';
 import type { TaskMarks } from './handles/task-marks.ts';
@@ -118,9 +119,7 @@ export class NotificationRouter {
    */
   #recipient(link: Link, about: Exchange | undefined): Recipient | undefined {
     if (about !== undefined) return { client: about.client, exchange: about, isUnambiguous: true };
-    if (!isPrivate(link) || link.users.size !== 1) return undefined;
-    const [only] = link.users;
-    return only !== undefined && isShown(only.catalog, link.upstream) ? only.recipientAt(link.upstream) : undefined;
+    return isPrivate(link) ? soleRecipient(link) : undefined;
   }
 
   #routeLog(link: Link, { method, params }: Notification, about: Exchange | undefined): void {

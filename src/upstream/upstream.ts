@@ -53,6 +53,8 @@ interface LinkNeed extends Omit<LinkRequest, 'placeIn'> {
 /** One configured MCP server: its state in each era, its connections, and its lists. */
 export class Upstream<Context, User extends LinkUser> {
   readonly limiter: ConcurrencyLimiter;
+  /** True if it has asked a question that does not show to which call it belongs. Many ask for roots before they have done any call. */
+  asksOutsideCalls = false;
   /** Returns the part of the client capabilities that is declared to this upstream. */
   readonly usableCapabilities: CapabilityFilter;
   readonly #parts: UpstreamParts;
@@ -411,7 +413,11 @@ export class Upstream<Context, User extends LinkUser> {
             this.#links.add(link, permit);
           },
           onNotification: (link, notification, about) => this.#events.onNotification(link, notification, about),
-          onServerRequest: (link, request) => this.#events.onServerRequest(link, request),
+          onServerRequest: (link, request) => {
+            if (request.about === undefined && (request.method !== 'roots/list' || link.hasAnsweredCall))
+              this.asksOutsideCalls = true;
+            this.#events.onServerRequest(link, request);
+          },
           onUnauthorized: (link, error) => this.#onUnauthorized(link, error),
           onRefused: (link) => void this.#onRefused(link),
           onClose: (link, error) => this.#onLost(link, error),

@@ -183,7 +183,9 @@ function cancelledAsTask(call: Call<Exchange>, cancelTask: (task: string) => voi
     context: call.context,
     startedMs: call.startedMs,
     answer: Promise.race([call.answer, cancelled]),
+    abandon: () => call.abandon(),
     cancel: () => {
+      call.abandon();
       reject(new GatewayError('cancelled'));
       call.answer.then(cancelCreated).catch(() => undefined);
     },

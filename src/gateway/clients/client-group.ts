@@ -10,7 +10,7 @@ import type { Caller } from '../exchange/caller.ts';
 import type { Recipient, Exchange } from '../exchange/exchange.ts';
 import type { LimitName } from '../../limits.ts';
 import { forwardableCapabilities, capabilityKeyOf } from '../exchange/client-capabilities.ts';
-import { ConnectionHolder, type Link } from '../exchange/connection-holder.ts';
+import { ConnectionHolder, type Link, type Upstream } from '../exchange/connection-holder.ts';
 
 /** A `subscriptions/listen` stream: receives notifications that belong to no request. */
 export interface Subscriber {
@@ -40,7 +40,7 @@ export class ClientGroup extends ConnectionHolder {
   /** The counter of its requests in all processes. They have read different numbers of configs, so that its key may be another one there. */
   counterName = `requests ${this.key}`;
   readonly subscribers = new Set<Subscriber>();
-  /** Exclusive groups by upstream, each for one request at a time; see {@link forUpstream}. */
+  /** Exclusive groups by upstream, each for one request at a time; see {@link exclusiveFor}. */
   readonly #exclusiveGroups = new Map<string, ClientGroup[]>();
   #lastExclusive = 0;
 
@@ -75,25 +75,41 @@ export class ClientGroup extends ConnectionHolder {
   }
 
   /**
-   * Returns the group whose link carries a request to this upstream: this group or an exclusive one.
+   * Returns the group whose link carries a request to an upstream whose questions do not show to which call they belong: this group or an
+   * exclusive one.
    *
-   * @param isExclusive whether a question of the upstream could not be attributed to one of several requests, so that
-   *   each request needs a separate connection.
+   * @param releaseLink releases the link of an exclusive group to the upstream, which may still ask about a call of an earlier client.
    */
-  forUpstream(upstream: string, isExclusive: boolean, make: (key: string) => ClientGroup): ClientGroup {
-    if (!isExclusive || this.#isFreeAt(upstream)) return this;
-    const exclusiveGroups = this.#exclusiveGroups.get(upstream) ?? [];
-    this.#exclusiveGroups.set(upstream, exclusiveGroups);
-    const free = exclusiveGroups.find((exclusive) => exclusive.#isFreeAt(upstream));
+  exclusiveFor(
+    upstream: Pick<Upstream, 'id' | 'asksOutsideCalls'>,
+    make: (key: string) => ClientGroup,
+    releaseLink: (exclusive: ClientGroup) => void,
+  ): ClientGroup {
+    const { id } = upstream;
+    if (this.#isUnusedAt(id) && !this.#mayBeAskedLate(upstream)) return this;
+    const exclusiveGroups = this.#exclusiveGroups.get(id) ?? [];
+    this.#exclusiveGroups.set(id, exclusiveGroups);
+    const unused = exclusiveGroups.filter((exclusive) => exclusive.#isUnusedAt(id));
+    const free = unused.find((exclusive) => !exclusive.#mayBeAskedLate(upstream));
     if (free !== undefined) return free;
+    const [late] = unused;
+    if (late !== undefined) {
+      releaseLink(late);
+      return late;
+    }
     const exclusive = make(`${this.key} ${++this.#lastExclusive}`);
     exclusiveGroups.push(exclusive);
     return exclusive;
   }
 
-  #isFreeAt(upstream: string): boolean {
+  #isUnusedAt(upstream: string): boolean {
     for (const exchange of this.#exchanges) if (exchange.upstream === upstream) return false;
     return true;
+  }
+
+  /** Returns whether the upstream may ask about a call that ended without its answer. An upstream that never asks keeps its state for the group. */
+  #mayBeAskedLate({ id, asksOutsideCalls }: Pick<Upstream, 'id' | 'asksOutsideCalls'>): boolean {
+    return asksOutsideCalls && this.links.get(id)?.connection.hasAbandoned() === true;
   }
 
   /** Yields the exclusive groups for all upstreams. */

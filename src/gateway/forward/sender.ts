@@ -48,6 +48,7 @@ export class Sender {
       progress,
       outlivesAnswer: progress && asCancellable !== undefined,
       context: exchange,
+      sender: exchange.holder.key,
       capabilities: dialect.envelopeCapabilities(upstream, client),
       logLevel: dialect.envelopeLogLevel(client),
       paramHeaders,

@@ -1,4 +1,3 @@
-import { isShown } from '../../catalog/catalog.ts';
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { type Answer, errorAnswer } from '../../protocol/jsonrpc.ts';
@@ -13,6 +12,7 @@ import { canBeAsked } from '../exchange/client-capabilities.ts';
 import type { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
 import type { Recipient, Exchange } from '../exchange/exchange.ts';
 import type { Link } from '../exchange/connection-holder.ts';
+import { soleRecipient } from '../exchange/sole-recipient.ts';
 import type { QuestionPolicy } from './question-policy.ts';
 import type { ClientTasks } from './client-tasks.ts';
 import { mayBeMarked, type TaskMarks } from '../handles/task-marks.ts';
@@ -37,11 +37,8 @@ function ownerOfTask({ tasks }: Link, params: RawObject): Exchange | undefined {
 function recipientOf(link: Link, request: ServerRequest<Exchange>): Recipient | undefined {
   if (!isPrivate(link)) return undefined;
   const exchange = request.about ?? ownerOfTask(link, request.params);
-  if (exchange !== undefined) return { client: exchange.client, exchange, isUnambiguous: true };
-  const [only] = link.users;
-  // The access policy may have hidden the upstream since the connection was opened.
-  if (only === undefined || link.users.size !== 1 || !isShown(only.catalog, link.upstream)) return undefined;
-  return only.recipientAt(link.upstream);
+  if (exchange === undefined) return soleRecipient(link);
+  return { client: exchange.client, exchange, isUnambiguous: true };
 }
 
 /** Sends server requests to the right clients, and their answers back. */

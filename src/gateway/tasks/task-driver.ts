@@ -121,16 +121,19 @@ export class TaskDriver {
   }
 
   /** Cancels the task at the upstream. Does not wait for the answer. */
-  cancel({ client }: OpenExchange, { upstream, link, task }: TaskSite): void {
+  cancel({ client, holder }: OpenExchange, { upstream, link, task }: TaskSite): void {
     const { callMs } = upstream.config.timeouts;
-    link.connection.call('tasks/cancel', RawObject.of({ taskId: task }), {
+    const cancelling = link.connection.call('tasks/cancel', RawObject.of({ taskId: task }), {
       timeoutMs: callMs,
       maxMs: callMs,
       progress: false,
       isBackground: true,
       context: undefined,
+      sender: holder.key,
       capabilities: UPSTREAM_DIALECTS[link.era].envelopeCapabilities(upstream, client),
     });
+    // The task goes on until the upstream has answered.
+    cancelling.abandon();
   }
 }
 

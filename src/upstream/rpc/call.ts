@@ -17,6 +17,8 @@ export interface CallOptions<Context> {
   readonly isBackground?: true;
   /** The object by which the caller knows the call, passed to {@link ConnectionEvents}. */
   readonly context: Context | undefined;
+  /** The user of the link for whom the call is made, by its key. Undefined if messages of the upstream are never about the call. */
+  readonly sender?: string;
   /** In the modern era: the client capabilities (default `{}`), and the log level for this call. */
   readonly capabilities?: RawObject | undefined;
   readonly logLevel?: Severity | undefined;
@@ -40,11 +42,14 @@ export interface Call<Context> {
   readonly answer: Promise<Answer>;
   /** Cancels the request at the upstream, rejects `answer` with `cancelled`, and drops later messages about it. */
   cancel(reason: string | undefined): void;
+  /** Marks the call as one that no client waits for. Until it is answered, messages that name no call may be about it. */
+  abandon(): void;
 }
 
-/** The connection of a call, which can cancel it. */
+/** The connection of a call, which can end it. */
 interface Canceller<Context> {
   cancel(call: Call<Context>, reason: string | undefined): void;
+  abandon(call: PendingCall<Context>): void;
 }
 
 function ignore(): void {}
@@ -86,6 +91,10 @@ export class PendingCall<Context> implements Call<Context> {
 
   cancel(reason: string | undefined): void {
     this.#canceller.cancel(this, reason);
+  }
+
+  abandon(): void {
+    this.#canceller.abandon(this);
   }
 
   /** Returns the time at which the call times out. Monotonic ms. */

@@ -25,6 +25,7 @@ import { META, withToken } from '../../protocol/meta.ts';
 import type { ModernRevision, Revision } from '../../protocol/revisions.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { withTraceContext } from '../../protocol/trace-context.ts';
+import { AbandonedCalls } from './abandoned-calls.ts';
 import { type Call, type CallOptions, PendingCall } from './call.ts';
 import { TokenBucket } from './token-bucket.ts';
 import { nextRequestId } from './request-ids.ts';
@@ -73,6 +74,8 @@ export class Connection<Context> {
   readonly #serverRequests = new Map<Id, OpenServerRequest>();
   /** Contexts of answered calls whose progress is still routed, by progress token. */
   readonly #outliving = new Map<number, Context>();
+  /** Undefined until the first one. */
+  #abandoned: AbandonedCalls | undefined;
   readonly #firstByte = Promise.withResolvers<void>();
   #transport: Transport | undefined;
   #closed: GatewayError | undefined;
@@ -104,6 +107,7 @@ export class Connection<Context> {
         onFirstByte: () => connection.#firstByte.resolve(),
         onSendFailed: (id, error) => {
           const pending = connection.#settle(id);
+          if (pending !== undefined && error.executed !== 'no') connection.#abandon(pending);
           pending?.settle(error);
           events.onSendFailed?.(error, pending?.options.isBackground === true);
         },
@@ -221,6 +225,25 @@ export class Connection<Context> {
     this.#cancel(id, reason, new GatewayError('cancelled', { upstream: this.#upstream }));
   }
 
+  abandon(call: PendingCall<Context>): void {
+    if (this.#pending.get(call.id) === call) this.#abandon(call);
+  }
+
+  #abandon({ id, options: { sender, maxMs }, startedMs }: PendingCall<Context>): void {
+    if (sender === undefined) return;
+    this.#abandoned ??= new AbandonedCalls(this.#events.onLimit);
+    this.#abandoned.add(id, sender, startedMs + maxMs, performance.now());
+  }
+
+  /**
+   * Returns whether the upstream may still run a call that ended without its answer. A message that names no call may then be about that one.
+   *
+   * @param except the calls of this sender do not count.
+   */
+  hasAbandoned(except?: string): boolean {
+    return this.#abandoned?.has(except, performance.now()) ?? false;
+  }
+
   /** Fails a call at its deadline. A deadline that activity has moved meanwhile is awaited again. */
   #awaitDeadline(pending: PendingCall<Context>, nowMs: number): void {
     const waitMs = pending.dueMs - nowMs;
@@ -266,6 +289,7 @@ export class Connection<Context> {
       const params = RawObject.of({ requestId: id, ...(reason === undefined ? {} : { reason }) });
       this.notify('notifications/cancelled', params);
     }
+    this.#abandon(pending);
     this.#transport?.forget(id);
     pending.settle(error);
   }
@@ -324,6 +348,7 @@ export class Connection<Context> {
   #onResponse(response: Response): void {
     // A response with an unknown id is late or repeated, and is dropped.
     const pending = this.#settle(Number(response.id));
+    this.#abandoned?.remove(Number(response.id));
     if (pending?.context !== undefined && pending.options.outlivesAnswer === true)
       this.#keepProgress(pending.id, pending.context);
     pending?.settle(response);

@@ -402,7 +402,7 @@ suite('a client that does not retry', () => {
   for (const { method, params, expected } of cases) {
     test(`${method} is cancelled for it, and then the call is cancelled`, TIMEOUT, async (t) => {
       const time = stopTime(t);
-      const { memory, ask, call: at } = asker({ isQuiet: true });
+      const { memory, ask, finish, call: at } = asker({ isQuiet: true });
       await using gateway = await testCore({ up: { memory } });
       const capabilities = { elicitation: {}, sampling: {}, roots: {} };
       const first = call(gateway, 'n', {}, { capabilities });
@@ -423,7 +423,8 @@ suite('a client that does not retry', () => {
         waitUntil(async () => (await parkedCalls(gateway)) === 0),
         1,
       );
-      // The connection it had to itself is there for the next.
+      // The connection it had to itself is there for the next, once the upstream is done with it.
+      finish('n');
       const before = memory.peers.length;
       const next = call(gateway, 'm', {}, { capabilities });
       await memory.until(() => memory.requests('tools/call')[1]);

@@ -8,7 +8,10 @@ const ANSWER = { kind: 'result', result: '{}' } as const;
 
 function callOf(options: Partial<CallOptions<string>> = {}) {
   const cancelled: (string | undefined)[] = [];
-  const canceller = { cancel: (_call: unknown, reason: string | undefined) => void cancelled.push(reason) };
+  const canceller = {
+    cancel: (_call: unknown, reason: string | undefined) => void cancelled.push(reason),
+    abandon: () => undefined,
+  };
   return { cancelled, call: new PendingCall(canceller, 7, 'tools/call', { ...OPTIONS, ...options }) };
 }
 

@@ -237,6 +237,55 @@ test('when the connection closes, all calls fail with the right value of execute
   assert.equal(peer.received.length, 1);
 });
 
+// X-021
+test('a call without an answer counts as abandoned until its answer comes', async (t) => {
+  const time = stopTime(t);
+  const { connection, peer } = await connect({ request: () => undefined });
+  const [ann, bob] = ['ann', 'bob'].map((sender) => connection.call('tools/call', undefined, { ...OPTIONS, sender }));
+  assert.ok(ann !== undefined && bob !== undefined);
+  assert.equal(connection.hasAbandoned(), false);
+  ann.cancel('enough');
+  assert.equal(connection.hasAbandoned(), true);
+  assert.equal(connection.hasAbandoned('ann'), false);
+  assert.equal(connection.hasAbandoned('bob'), true);
+  peer.send(`{"jsonrpc":"2.0","id":${ann.id},"result":{}}`);
+  assert.equal(connection.hasAbandoned(), false);
+  bob.abandon();
+  assert.equal(connection.hasAbandoned('ann'), true);
+  peer.send(`{"jsonrpc":"2.0","id":${bob.id},"result":{}}`);
+  await bob.answer;
+  assert.equal(connection.hasAbandoned(), false);
+  bob.abandon();
+  assert.equal(connection.hasAbandoned(), false, 'it has its answer');
+
+  const lost = connection.call('tools/call', undefined, { ...OPTIONS, sender: 'ann' });
+  peer.fail(String(lost.id), new GatewayError('upstream-lost'));
+  const unsent = connection.call('tools/call', undefined, { ...OPTIONS, sender: 'bob' });
+  peer.fail(String(unsent.id), new GatewayError('upstream-lost', { executed: 'no' }));
+  assert.equal(connection.hasAbandoned('ann'), false);
+  assert.equal(connection.hasAbandoned(), true);
+  time.pass(299_999);
+  assert.equal(connection.hasAbandoned(), true);
+  time.pass(1);
+  assert.equal(connection.hasAbandoned(), false);
+});
+
+// X-021
+test('limit abandonedCalls: beyond it, any call may be about an earlier one', async (t) => {
+  const time = stopTime(t);
+  const { connection, peer, reached } = await connect({ request: () => undefined });
+  const cancelled = Array.from({ length: LIMITS.abandonedCalls + 1 }, () => {
+    const call = connection.call('tools/call', undefined, { ...OPTIONS, sender: 'ann' });
+    call.cancel('enough');
+    return call;
+  });
+  assert.deepEqual(reached, ['abandonedCalls']);
+  for (const { id } of cancelled) peer.send(`{"jsonrpc":"2.0","id":${id},"result":{}}`);
+  assert.equal(connection.hasAbandoned('ann'), true);
+  time.pass(300_000);
+  assert.equal(connection.hasAbandoned(), false);
+});
+
 test('limit answeredCallsWithProgress: progress of the oldest call is not passed on', async () => {
   const { connection, peer, notifications, reached } = await connect({});
   const ids: number[] = [];

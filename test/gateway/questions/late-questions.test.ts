@@ -1,0 +1,135 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { testCore, type TestCore, toolCall } from '../../support/core.ts';
+import { accepted, type Asker, asker, formOf } from '../../support/asker.ts';
+import { answersIn, inputRequiredIn, type ModernOptions, modernRequest } from '../../support/modern-client.ts';
+import { waitUntil } from '../../support/wait-until.ts';
+
+const TIMEOUT = { timeout: 120_000 };
+const CAPABILITIES = { elicitation: { form: {} } };
+
+function call(gateway: TestCore, nonce: string, retry: object = {}, options: ModernOptions = {}) {
+  const params = { ...toolCall('up__ask', { nonce }), ...retry };
+  return modernRequest(gateway, 'tools/call', params, { capabilities: CAPABILITIES, ...options });
+}
+
+/** Makes a call whose client disconnects while the upstream, which takes no notice, runs it. */
+async function abandonCall(gateway: TestCore, { memory, calls, call: at }: Asker, nonce: string): Promise<void> {
+  const { call: request, reply } = call(gateway, nonce);
+  await memory.until(() => calls.get(nonce));
+  request.cancel('the client disconnected');
+  await reply;
+  await waitUntil(() => at(nonce).isCancelled);
+}
+
+/** Asks during a call. Returns the answer that the upstream gets. */
+async function askLate({ ask, memory, call: at }: Asker, nonce: string): Promise<unknown> {
+  ask(nonce, 'late', 'elicitation/create', formOf(nonce));
+  return await memory.until(() => at(nonce).answers.get('late'));
+}
+
+/** Makes a call during which the upstream asks, and answers the question. */
+async function askedCall(gateway: TestCore, upstream: Asker, nonce: string): Promise<void> {
+  const { memory, calls, ask, call: at } = upstream;
+  const first = call(gateway, nonce);
+  await memory.until(() => calls.get(nonce));
+  ask(nonce, 'q', 'elicitation/create', formOf(nonce));
+  const { inputRequests, requestState } = inputRequiredIn(await first.reply);
+  const inputResponses = Object.fromEntries(Object.keys(inputRequests).map((key) => [key, accepted(nonce)]));
+  const { reply } = call(gateway, nonce, { requestState, inputResponses });
+  await memory.until(() => at(nonce).answers.get('q'));
+  upstream.finish(nonce);
+  answersIn(await reply);
+}
+
+const REFUSED = [{ error: { code: -32602 } }];
+
+//
+test('a late question about a call of a client that has gone reaches no other one', TIMEOUT, async () => {
+  const upstream = asker({ isQuiet: true });
+  const { memory, calls, call: at, finish } = upstream;
+  await using gateway = await testCore({ up: { memory } });
+  await abandonCall(gateway, upstream, 'a');
+  const other = call(gateway, 'b');
+  await memory.until(() => calls.get('b'));
+  assert.equal(at('b').peer, at('a').peer, 'a server that never asks keeps its state');
+  assert.partialDeepStrictEqual(await askLate(upstream, 'a'), REFUSED);
+  finish('b');
+  assert.deepEqual(answersIn(await other.reply), { nonce: 'b', answers: {} });
+  assert.deepEqual(other.messages, []);
+});
+
+//
+test('a server that asks gets the next call on a connection without a late one', TIMEOUT, async () => {
+  const upstream = asker({ isQuiet: true });
+  const { memory, calls, call: at, finish } = upstream;
+  await using gateway = await testCore({ up: { memory } });
+  await askedCall(gateway, upstream, 'n');
+  await abandonCall(gateway, upstream, 'a');
+  assert.equal(at('a').peer, at('n').peer);
+  await askedCall(gateway, upstream, 'b');
+  assert.notEqual(at('b').peer, at('a').peer);
+  assert.partialDeepStrictEqual(await askLate(upstream, 'a'), REFUSED);
+  finish('a');
+  await askedCall(gateway, upstream, 'c');
+  assert.equal(at('c').peer, at('a').peer, 'the upstream has answered the call');
+  for (const nonce of ['d', 'e', 'f', 'g']) await abandonCall(gateway, upstream, nonce);
+  const peers = new Set(['a', 'b', 'd', 'e', 'f', 'g'].map((nonce) => at(nonce).peer));
+  assert.equal(peers.size, 4, 'f and g have new ones in place of that of b');
+  await waitUntil(() => memory.open.size <= 2);
+  assert.equal(calls.size, 8);
+});
+
+//
+test('a late log message reaches no other client', TIMEOUT, async () => {
+  const upstream = asker({ isQuiet: true });
+  const { memory, calls, call: at, finish } = upstream;
+  await using gateway = await testCore({ up: { memory } });
+  await abandonCall(gateway, upstream, 'a');
+  const other = call(gateway, 'b', {}, { logLevel: 'debug' });
+  await memory.until(() => calls.get('b'));
+  const log = { jsonrpc: '2.0', method: 'notifications/message', params: { level: 'info', data: 'of a' } };
+  at('a').peer.send(JSON.stringify(log));
+  finish('b');
+  answersIn(await other.reply);
+  assert.deepEqual(other.messages, []);
+});
+
+//
+test('a late question reaches no other session of the principal', TIMEOUT, async () => {
+  const upstream = asker({ isQuiet: true });
+  const { memory, calls, call: at, finish } = upstream;
+  await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
+  const first = await gateway.connect({ capabilities: CAPABILITIES });
+  const second = await gateway.connect({ capabilities: CAPABILITIES });
+  const gone = first.send('tools/call', toolCall('up__ask', { nonce: 'a' }));
+  await memory.until(() => calls.get('a'));
+  await gateway.core.gateway.endSession(first.session);
+  await gone;
+  const reply = second.request('tools/call', toolCall('up__ask', { nonce: 'b' }));
+  await memory.until(() => calls.get('b'));
+  assert.equal(at('b').peer, at('a').peer);
+  assert.partialDeepStrictEqual(await askLate(upstream, 'a'), REFUSED);
+  finish('b');
+  assert.deepEqual((await reply).messages, []);
+});
+
+//
+test('a session is asked although it has cancelled a call of its own', TIMEOUT, async () => {
+  const upstream = asker({ isQuiet: true });
+  const { memory, calls, call: at, finish } = upstream;
+  await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
+  const client = await gateway.connect({ capabilities: CAPABILITIES });
+  const cancelled = client.send('tools/call', toolCall('up__ask', { nonce: 'a' }), { id: '"first"' });
+  await memory.until(() => calls.get('a'));
+  client.notify('notifications/cancelled', { requestId: 'first' });
+  await cancelled;
+  const reply = client.request('tools/call', toolCall('up__ask', { nonce: 'b' }), {
+    onMessage: (message) => message.kind === 'request' && client.answer(message.id, { action: 'decline' }),
+  });
+  await memory.until(() => calls.get('b'));
+  upstream.ask('b', 'q', 'elicitation/create', formOf('b'));
+  assert.deepEqual(await memory.until(() => at('b').answers.get('q')), [{ action: 'decline' }]);
+  finish('b');
+  await reply;
+});
