@@ -49,6 +49,9 @@ export const LIMITS = {
   replicaAnswerBytes: 16 * MIB,
   /** Calls of one worker that wait for the parent, and of the parent that wait for it. */
   pipeCalls: 4_096,
+  /** Answers of parked calls that have ended, for repeated retries: of one principal, and of all. */
+  endedCallBytesPerPrincipal: 16 * MIB,
+  endedCallBytes: 64 * MIB,
   /** The end of one parked call, for retries at other replicas. */
   outcomeBytes: MIB,
   /** All such ends. */

@@ -4,6 +4,7 @@ import type { Settings } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
 import { inputRequiredResult } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
+import type { LimitName } from '../../limits.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import type { Level } from '../../telemetry/metrics.ts';
 import { endOfStep } from '../../telemetry/tracing/mcp-spans.ts';
@@ -13,6 +14,7 @@ import type { OpenExchange } from '../exchange/open-exchange.ts';
 import { sealState } from '../handles/request-state.ts';
 import type { InputRounds } from '../exchange/input-rounds.ts';
 import type { Sealer } from '../handles/sealer.ts';
+import { EndedCalls, RETAIN_MS } from './ended-calls.ts';
 import { answerText, parseAnswerText } from '../exchange/answer-text.ts';
 import type { OutcomeStore } from '../../store/outcome-store.ts';
 import type { Counters } from '../../store/shared-counters.ts';
@@ -29,7 +31,6 @@ interface ParkedCall {
   round: number;
   /** The answer after each answered round, so that a repeated retry gets the same one. */
   readonly outcomes: Map<number, Promise<Answer>>;
-  hasEnded: boolean;
   /** True if the client did not retry in time, so that its questions were cancelled. */
   isAbandoned: boolean;
   /** The time when the call expires; monotonic ms. Infinite while a request of the client waits for it. */
@@ -54,6 +55,8 @@ export interface ParkedCallsParts {
   readonly counters: Counters | undefined;
   /** Adds the name of the gateway to results. */
   readonly translator: { stamp(result: RawObject): RawObject };
+  /** Runs when the answer of an ended call is removed for another one. */
+  readonly onLimit: (limit: LimitName) => void;
 }
 
 /** Attaches the retry to the exchange, so that it gets the messages and the answer of the call. */
@@ -68,8 +71,6 @@ interface ParkedState {
 const SWEEP_MS = 1_000;
 /** Sweeps from one report of progress to the next, to upstreams that wait for answers. SDKs give up after 60 s. */
 const SWEEPS_PER_KEEP_ALIVE = 10;
-/** The time that the answer of a call is kept, for a client whose connection broke just then. */
-const RETAIN_MS = 60_000;
 /** The time that an upstream has to end the call after its questions were cancelled. */
 const GRACE_MS = 5_000;
 
@@ -89,19 +90,22 @@ function callIsOver(): GatewayError {
 /** The parked calls of this process, in the order of parking. */
 export class ParkedCalls {
   readonly #parts: ParkedCallsParts;
+  /** Those that have not ended. */
   readonly #calls = new Map<string, ParkedCall>();
-  /** The calls that have not ended, by upstream. */
+  readonly #ended: EndedCalls;
+  /** The places of calls, by upstream. */
   readonly #pools = new Map<string, FairPool>();
   #sweeping: NodeJS.Timeout | undefined;
   #isClosed = false;
 
   constructor(parts: ParkedCallsParts) {
     this.#parts = parts;
+    this.#ended = new EndedCalls(parts.onLimit);
   }
 
   /** Yields the calls that wait for the answers of their clients, in the order of parking. */
-  *waiting(): Iterable<{ readonly exchange: OpenExchange; readonly upstream: string; readonly dueMs: number }> {
-    for (const call of this.#calls.values()) if (!call.hasEnded) yield call;
+  waiting(): Iterable<{ readonly exchange: OpenExchange; readonly upstream: string; readonly dueMs: number }> {
+    return this.#calls.values();
   }
 
   /**
@@ -131,7 +135,6 @@ export class ParkedCalls {
       work: this.#parts.outcomes === undefined ? work : this.#stored(id, work),
       round: 0,
       outcomes: new Map(),
-      hasEnded: false,
       isAbandoned: false,
       dueMs: Infinity,
       sweepCount: 0,
@@ -140,7 +143,7 @@ export class ParkedCalls {
     this.#calls.set(call.id, call);
     this.#parts.gauge.add();
     this.#sweeping ??= setInterval(() => this.#sweep(), SWEEP_MS).unref();
-    void call.work.then(() => this.#onEnd(call));
+    void call.work.then((answer) => this.#onEnd(call, answer));
     return await this.#park(call);
   }
 
@@ -150,7 +153,7 @@ export class ParkedCalls {
     const { parkedPerPrincipal, parkedPerUpstream } = settings().limits;
     const { key } = exchange.client.caller.principal;
     let ofPrincipal = 0;
-    for (const call of this.#calls.values()) if (!call.hasEnded && call.principal === key) ofPrincipal++;
+    for (const call of this.#calls.values()) if (call.principal === key) ofPrincipal++;
     if (ofPrincipal >= parkedPerPrincipal) return tooMany(upstream, `${ofPrincipal} calls of yours`);
     const pool = this.#pools.get(upstream) ?? new FairPool(shares, parkedPerUpstream);
     pool.setCapacity(parkedPerUpstream);
@@ -195,17 +198,16 @@ export class ParkedCalls {
   resume(state: ParkedState, responses: RawObject | undefined, attach: Attach): Promise<Answer> {
     const call = this.#calls.get(state.park);
     if (call === undefined) return this.endOf(state.park);
-    if (call.isAbandoned && !call.hasEnded) throw callIsOver();
+    if (call.isAbandoned) throw callIsOver();
     const known = call.outcomes.get(state.round);
     if (known !== undefined) {
-      if (!call.hasEnded && state.round === call.round) attach(call.exchange, call.rounds);
+      if (state.round === call.round) attach(call.exchange, call.rounds);
       return known;
     }
     call.rounds.assertValid(responses, call.upstream, 'call');
     call.wait?.end(endOfStep(call.upstream));
     attach(call.exchange, call.rounds);
-    // A call that has ended keeps its time: nothing would set another one.
-    if (!call.hasEnded) call.dueMs = Infinity;
+    call.dueMs = Infinity;
     call.rounds.answer(responses);
     const outcome = this.#next(call);
     call.outcomes.set(state.round, outcome);
@@ -242,11 +244,11 @@ export class ParkedCalls {
     return { kind: 'result', result: result.toString() };
   }
 
-  #onEnd(call: ParkedCall): void {
-    call.hasEnded = true;
+  /** Replaces a call by its answer. */
+  #onEnd(call: ParkedCall, answer: Answer): void {
+    if (this.#calls.delete(call.id)) this.#ended.add(call.id, call.principal, answer, performance.now());
     // Has no effect if the client has come back.
     call.wait?.end(endOfStep(call.upstream, call.isAbandoned ? 'client-timeout' : 'cancelled'));
-    call.dueMs = performance.now() + RETAIN_MS;
     this.#parts.gauge.remove();
     this.#leave(call.upstream, call.principal);
     this.#parts.counters?.release(counterOf(call.principal));
@@ -265,16 +267,23 @@ export class ParkedCalls {
   }
 
   /**
-   * Returns the stored end of a call that is not here any more.
+   * Returns the kept end of a call that does not run here any more.
    *
    * @param lostUpstream the upstream of a call whose process is gone; undefined for a call of this process.
-   * @throws {GatewayError} `outcome-unknown` if a process that is gone or stops may have cancelled it; else `invalid-state`.
+   * @throws {GatewayError} `outcome-unknown` if a process that is gone or stops may have cancelled it, or if its answer is not kept any more; else
+   *   `invalid-state`.
    */
   async endOf(park: string, lostUpstream?: string): Promise<Answer> {
+    const ended = this.#ended.find(park, performance.now());
+    if (ended !== undefined) return ended;
     const text = await this.#parts.outcomes?.find(park);
     const outcome = text === undefined ? undefined : parseAnswerText(text);
     if (outcome !== undefined) return outcome;
-    if (lostUpstream === undefined && !this.#isClosed) throw callIsOver();
+    if (lostUpstream === undefined && !this.#isClosed) {
+      if (!this.#ended.mayLack(performance.now())) throw callIsOver();
+      const message = 'the answer of this call is not kept any more; check what the call did before you make it again';
+      throw new GatewayError('outcome-unknown', { message });
+    }
     const [end, at] = lostUpstream === undefined ? ['stops', {}] : ['is gone', { upstream: lostUpstream }];
     const message = `the process that made this call ${end}; check what the call did before you make it again`;
     throw new GatewayError('outcome-unknown', { ...at, message });
@@ -284,22 +293,19 @@ export class ParkedCalls {
     const nowMs = performance.now();
     for (const call of this.#calls.values()) {
       if (nowMs >= call.dueMs) this.#expire(call);
-      else if (!call.hasEnded && call.dueMs !== Infinity) {
+      else if (call.dueMs !== Infinity) {
         call.sweepCount++;
         if (call.sweepCount % SWEEPS_PER_KEEP_ALIVE !== 0) continue;
         call.rounds.reportProgress(RawObject.of({ progress: call.sweepCount, message: 'waiting for the client' }));
       }
     }
-    if (this.#calls.size > 0) return;
+    this.#ended.removeExpired(nowMs);
+    if (this.#calls.size > 0 || this.#ended.size > 0) return;
     clearInterval(this.#sweeping);
     this.#sweeping = undefined;
   }
 
   #expire(call: ParkedCall): void {
-    if (call.hasEnded) {
-      this.#calls.delete(call.id);
-      return;
-    }
     // The first time, cancels the questions; the second time, after a grace period, cancels the call.
     call.dueMs = performance.now() + GRACE_MS;
     if (call.isAbandoned) call.exchange.cancel('the client did not come back');
@@ -312,7 +318,6 @@ export class ParkedCalls {
     this.#isClosed = true;
     clearInterval(this.#sweeping);
     for (const call of this.#calls.values()) {
-      if (call.hasEnded) continue;
       call.rounds.cancelAll('the gateway stops');
       call.exchange.cancel('the gateway stops');
     }

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { GatewayError } from '../../../src/errors.ts';
+import { LIMITS } from '../../../src/limits.ts';
 import type { Principal } from '../../../src/policy/principal.ts';
 import { MemoryOutcomeStore } from '../../../src/store/memory/outcome-store.ts';
 import { accepted, asker, formOf } from '../../support/asker.ts';
@@ -390,6 +391,29 @@ test('an ended call is removed after its time, also if its client has come back'
   time.pass(60_000);
   const { error } = await call(gateway, 'n', retry).reply;
   assert.match(error?.message ?? 'an answer', /the call is over/);
+});
+
+//
+test('a repeated retry whose answer is not kept gets that its outcome is unknown', TIMEOUT, async () => {
+  const { memory, calls, call: at } = asker();
+  await using gateway = await testCore({ up: { memory } });
+  const { inputRequests, requestState } = await parkCall(gateway, 'n');
+  const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
+  assert.partialDeepStrictEqual(answersIn(await call(gateway, 'n', retry).reply), { nonce: 'n' });
+  assert.partialDeepStrictEqual(answersIn(await call(gateway, 'n', retry).reply), { nonce: 'n' });
+  // As much as is kept for a principal.
+  for (const nonce of ['a', 'b', 'c']) {
+    const { requestState: state } = await parkCall(gateway, nonce);
+    await memory.until(() => calls.get(nonce));
+    const { peer, request } = at(nonce);
+    peer.send(
+      result(request, { content: [{ type: 'text', text: 'x'.repeat(LIMITS.endedCallBytesPerPrincipal / 5) }] }),
+    );
+    await call(gateway, nonce, { requestState: state, inputResponses: {} }).reply;
+  }
+  const { error } = await call(gateway, 'n', retry).reply;
+  assert.equal(error?.code, -31017, error?.message);
+  assert.equal(memory.requests('tools/call').length, 4);
 });
 
 //
