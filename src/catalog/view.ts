@@ -32,6 +32,19 @@ export interface ViewUpstream extends ToolFilter {
   readonly onChange?: OnChange;
 }
 
+/** Returns an upstream of a view; undefined if the view does not have it. */
+export function upstreamIn(view: View | undefined, id: string): ViewUpstream | undefined {
+  return view?.upstreams.find((upstream) => upstream.id === id);
+}
+
+/**
+ * Returns the view in which a client knows an upstream: the one of now, or the one by which its request was routed if the upstream has left the view
+ * since.
+ */
+export function viewWith(id: string, now: View, routed: View | undefined): View {
+  return routed === undefined || upstreamIn(now, id) !== undefined ? now : routed;
+}
+
 /** Returns whether a view is the endpoint of a profile, and not the merged one or that of one upstream. */
 export function isProfile({ id, upstreams: [first, ...others] }: View): boolean {
   return id !== '' && (first?.id !== id || others.length > 0);

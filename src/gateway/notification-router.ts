@@ -4,7 +4,7 @@ import { LIST_KINDS, type ListKind, type OfferKey } from '../catalog/offer.ts';
 import type { Restriction } from '../catalog/restriction.ts';
 import { loggerToClient } from '../catalog/rewrite.ts';
 import { uriToClient } from '../catalog/uri.ts';
-import type { ViewUpstream } from '../catalog/view.ts';
+import { upstreamIn, type View, type ViewUpstream, viewWith } from '../catalog/view.ts';
 import type { RawObject } from '../json/json.ts';
 import type { LimitName } from '../limits.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
@@ -20,7 +20,7 @@ import type { Offers } from './lists/offers.ts';
 import { PrivateLists } from './lists/private-lists.ts';
 import type { Recipient, Exchange } from './exchange/exchange.ts';
 import type { ConnectionHolder, Link, Upstreams } from './exchange/connection-holder.ts';
-import { soleRecipient } from './exchange/sole-recipient.ts';
+import { mayKnow, soleRecipient } from './exchange/sole-recipient.ts';
 import { isPrivate } from '../upstream/link/link.ts';
 import { UpdateCoalescer } from './update-coalescer.ts';
 import type { TaskMarks } from './handles/task-marks.ts';
@@ -135,12 +135,12 @@ export class NotificationRouter {
     const { client, exchange } = to;
     if (!client.wantsLog(params.string('level'))) return;
     const marked = this.#parts.marks.withTaskId(link, client, params);
-    const { view } = client.catalog;
-    const viewed = view.upstreams.find(({ id }) => id === link.upstream);
-    if (viewed === undefined && client.catalog.restriction !== undefined) {
+    if (!mayKnow(client.catalog, link.upstream, exchange)) {
       this.#parts.onDropped('log-denied');
       return;
     }
+    const view = viewOf(link, to);
+    const viewed = upstreamIn(view, link.upstream);
     const labelled = viewed === undefined ? marked : loggerToClient(view, viewed, marked);
     if (!client.notify(method, labelled, exchange)) this.#parts.onDropped('log-undeliverable');
   }
@@ -214,7 +214,10 @@ export class NotificationRouter {
     if (!to.client.dialect.acceptsOtherNotifications) return;
     const mapped =
       method === 'notifications/elicitation/complete' && elicitationId !== undefined
-        ? params?.with('elicitationId', JSON.stringify(elicitationIdToClient(to.client, link.upstream, elicitationId)))
+        ? params?.with(
+            'elicitationId',
+            JSON.stringify(elicitationIdToClient(viewOf(link, to), link.upstream, elicitationId)),
+          )
         : params;
     // A notification that belongs to no request may arrive between two requests.
     if (!to.client.notify(method, mapped, about)) to.client.announce(method, mapped);
@@ -366,6 +369,11 @@ export class NotificationRouter {
   #announceLists(holder: ConnectionHolder, kinds: readonly ListKind[]): void {
     this.#parts.announcer.add(holder, kinds);
   }
+}
+
+/** Returns the view in which the recipient of a message knows the upstream of a link. */
+function viewOf({ upstream }: Link, { client, exchange }: Recipient): View {
+  return viewWith(upstream, client.catalog.view, exchange?.view);
 }
 
 /**

@@ -86,6 +86,7 @@ export class Calls {
    */
   send(exchange: OpenExchange, to: UpstreamRoute): Promise<CallOutcome> {
     exchange.upstream = to.upstream;
+    exchange.view = exchange.client.catalog.view;
     const { limits, keyed } = this.#parts;
     const key = keyed.keyOf(exchange);
     if (key !== undefined) return keyed.run(exchange, to, key, (sent) => this.#sendWithinLimits(exchange, sent));

@@ -1,4 +1,5 @@
 import type { Catalog } from '../../catalog/catalog.ts';
+import type { View } from '../../catalog/view.ts';
 import type { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import type { Severity } from '../../protocol/severity.ts';
@@ -45,6 +46,8 @@ export interface Exchange {
   readonly progressToken: string | undefined;
   /** The upstream that the request was sent to. */
   readonly upstream: string | undefined;
+  /** The client's view by which the request was routed. The upstream may leave it before it has answered. */
+  readonly view: View | undefined;
   /** The published name of the called tool. */
   readonly tool: string | undefined;
   /** The time when the exchange began; monotonic ms. */

@@ -1,3 +1,4 @@
+import type { View } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import { progressTokenOf } from '../../protocol/meta.ts';
@@ -28,6 +29,7 @@ export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> im
   sink: MessageSink;
   progressToken: string | undefined;
   upstream: string | undefined;
+  view: View | undefined;
   /** The upstream of the task that the request is about, which the audit log names. */
   taskUpstream: string | undefined;
   /** The published name of the called tool, for metrics. */

@@ -2,6 +2,7 @@ import { isRecord, memberOf } from '../../json/record.ts';
 import type { Source } from '../../catalog/names/named-items.ts';
 import { type Caching, readCaching, UNCACHED } from '../../catalog/caching.ts';
 import { errorToClient, toClient as urisToClient } from '../../catalog/rewrite.ts';
+import { upstreamIn } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
 import { isAnonymous } from '../../policy/principal.ts';
@@ -36,7 +37,7 @@ export interface UpstreamResult {
   readonly ageMs?: number;
 }
 
-type Asked = Pick<Exchange, 'client' | 'request'>;
+type Asked = Pick<Exchange, 'client' | 'request'> & Partial<Pick<Exchange, 'view'>>;
 
 /** Translates the answers of upstreams of one era for clients of one era. URIs and names are translated before. */
 interface Translation {
@@ -54,9 +55,12 @@ const TRANSLATIONS: Readonly<Record<Era, Readonly<Record<Era, Translation>>>> = 
         const result = client.dialect.downgradeResult(request.method, text);
         return result === answer.result ? answer : { kind: 'result', result };
       },
-      error: ({ client }, { upstream }, error, policy) => {
+      error: (exchange, { upstream }, error, policy) => {
         if (error.code !== RPC.urlElicitationRequired) return { kind: 'error', error };
-        return { kind: 'error', error: { ...error, data: elicitationsToClient(policy, client, upstream, error.data) } };
+        return {
+          kind: 'error',
+          error: { ...error, data: elicitationsToClient(policy, exchange, upstream, error.data) },
+        };
       },
     },
     modern: {
@@ -119,22 +123,23 @@ export class ResultTranslator {
     this.#serverInfo = serverInfo.toString();
   }
 
-  /** Translates an answer. @throws {GatewayError} `upstream-protocol`, `client-unreachable` */
+  /** Translates an answer, also of an upstream that has left the view of the client since. @throws {GatewayError} `upstream-protocol`, `client-unreachable` */
   toClient(exchange: Asked, from: UpstreamResult, answer: Answer): Answer {
     const { client, request } = exchange;
-    const viewed = client.catalog.view.upstreams.find(({ id }) => id === from.upstream);
-    if (viewed === undefined) return answer;
+    const viewed = upstreamIn(client.catalog.view, from.upstream) ?? upstreamIn(exchange.view, from.upstream);
     const translation = TRANSLATIONS[client.dialect.era][from.era];
     try {
       if (answer.kind === 'error') {
-        return translation.error(exchange, from, errorToClient(answer.error, viewed), this.#policy);
+        const error = viewed === undefined ? answer.error : errorToClient(answer.error, viewed);
+        return translation.error(exchange, from, error, this.#policy);
       }
-      const text = urisToClient(request.method, viewed, answer.result);
+      const text = viewed === undefined ? answer.result : urisToClient(request.method, viewed, answer.result);
       return translation.result(exchange, from, answer, text, this.#serverInfo);
     } catch (thrown) {
       if (!(thrown instanceof JsonTextError)) throw thrown;
-      const message = `upstream "${viewed.id}" answered ${request.method} with malformed JSON`;
-      throw new GatewayError('upstream-protocol', { upstream: viewed.id, executed: 'yes', message }, thrown);
+      const { upstream } = from;
+      const message = `upstream "${upstream}" answered ${request.method} with malformed JSON`;
+      throw new GatewayError('upstream-protocol', { upstream, executed: 'yes', message }, thrown);
     }
   }
 
@@ -215,7 +220,12 @@ export function toolFailure(text: string): Answer {
 const PAGES = new MemberNames(['elicitations']);
 
 /** Returns the data of a URL elicitation error with the name of the upstream, and the ids that the client knows. @throws {GatewayError} if the policy refuses. */
-function elicitationsToClient(policy: QuestionPolicy, client: Client, upstream: string, data: unknown): unknown {
+function elicitationsToClient(
+  policy: QuestionPolicy,
+  { client, view }: Asked,
+  upstream: string,
+  data: unknown,
+): unknown {
   const elicitations = memberOf(data, 'elicitations');
   if (!isRecord(data)) return data;
   const odd = PAGES.findLookalike(RawObject.of(data));
@@ -232,7 +242,7 @@ function elicitationsToClient(policy: QuestionPolicy, client: Client, upstream: 
   const mapped = elicitations.map((elicitation: unknown) => {
     const params = RawObject.of(Object(elicitation));
     const shown: unknown = JSON.parse(
-      policy.toClient(client, upstream, { method: 'elicitation/create', params }).toString(),
+      policy.toClient(client, upstream, { method: 'elicitation/create', params }, view).toString(),
     );
     return shown;
   });

@@ -381,7 +381,7 @@ export class ModernRequests implements ModernRequestHost {
 
   /** Returns the answer with questions and the sealed state for the retry. */
   async #inputRequired(
-    { client, request }: OpenExchange,
+    { client, request, view }: OpenExchange,
     upstream: string,
     requests: readonly InputRequest[],
     state: RequestState,
@@ -397,7 +397,7 @@ export class ModernRequests implements ModernRequestHost {
     const inputRequests = requests.map((one) => ({
       ...one,
       // `params` is optional for roots/list, but the Go SDK cannot read the request without it.
-      params: questionPolicy.toClient(client, upstream, one),
+      params: questionPolicy.toClient(client, upstream, one, view),
     }));
     questionPolicy.assertTokens(client, upstream, inputRequests);
     const result = translator.stamp(inputRequiredResult({ inputRequests, requestState: JSON.stringify(sealed) }));

@@ -60,12 +60,12 @@ interface Question {
 /** @throws {GatewayError} `client-unreachable` */
 function prepareQuestion(
   policy: QuestionPolicy,
-  { client }: OpenExchange,
+  { client, view }: OpenExchange,
   upstream: string,
   request: InputRequest,
 ): Question {
   const { key, method, params } = request;
-  const toClient = policy.toClient(client, upstream, request);
+  const toClient = policy.toClient(client, upstream, request, view);
   const elicitationId = `${upstream}:${crypto.randomUUID()}`;
   const asked = client.dialect.downgradeInputRequest(method, toClient, elicitationId);
   if (asked === undefined || !canBeAsked(client.clientCapabilities, method, params ?? RawObject.EMPTY)) {

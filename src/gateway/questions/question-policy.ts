@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import type { Logger } from 'pino';
 import { toClient as urisToClient } from '../../catalog/rewrite.ts';
-import type { ViewUpstream } from '../../catalog/view.ts';
+import { upstreamIn, type View, type ViewUpstream, viewWith } from '../../catalog/view.ts';
 import type { ClientFeature, UpstreamConfig } from '../../config/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
@@ -117,20 +117,26 @@ export class QuestionPolicy {
   /**
    * Returns the params of a question for the client: within the limits, with published URIs, and with the upstream's name.
    *
+   * @param routed the view by which the request was routed that the question is about, if that is known.
    * @throws {GatewayError} `upstream-protocol`: a part that may hold a URI is not well-formed.
    */
-  toClient(client: Client, upstream: string, { method, params = RawObject.EMPTY }: Question): RawObject {
+  toClient(
+    client: Client,
+    upstream: string,
+    { method, params = RawObject.EMPTY }: Question,
+    routed: View | undefined,
+  ): RawObject {
+    const view = viewWith(upstream, client.catalog.view, routed);
     switch (method) {
       case 'sampling/createMessage': {
-        const { upstreams } = client.catalog.view;
         const onCap = () => this.#parts.metrics.countLimit('samplingTokens');
-        const bounded = boundedSampling(params, upstreams.length === 1, onCap);
-        const viewed = upstreams.find(({ id }) => id === upstream);
+        const bounded = boundedSampling(params, view.upstreams.length === 1, onCap);
+        const viewed = upstreamIn(view, upstream);
         if (viewed === undefined) return bounded;
         return published(viewed, method, bounded);
       }
       case 'elicitation/create':
-        return labelled(client, upstream, visibleForm(params));
+        return labelled(view, upstream, visibleForm(params));
       default:
         return params;
     }

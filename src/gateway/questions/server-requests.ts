@@ -81,7 +81,7 @@ export class ServerRequests {
     const marked = this.#marks.withTaskId(link, client, request.params);
     let asked: RawObject;
     try {
-      asked = this.#policy.toClient(client, link.upstream, { method: request.method, params: marked });
+      asked = this.#policy.toClient(client, link.upstream, { method: request.method, params: marked }, exchange?.view);
     } catch (thrown) {
       if (!(thrown instanceof GatewayError)) throw thrown;
       request.answer(errorAnswer(RPC.invalidParams, `The client is not asked: ${thrown.message}`));

@@ -292,7 +292,7 @@ function stateToClient(
   const read = readRequests(requests);
   if (read === undefined) return translated.with('inputRequests', undefined);
   policy.assertAllowed(viewed.id, read);
-  const questions = read.map((one) => ({ ...one, params: policy.toClient(client, viewed.id, one) }));
+  const questions = read.map((one) => ({ ...one, params: policy.toClient(client, viewed.id, one, undefined) }));
   const refusals = questions.map((one) => policy.takeTokens(client, viewed.id, [one], { task, key: one.key }));
   const asked = translated.with(
     'inputRequests',

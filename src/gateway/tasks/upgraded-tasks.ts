@@ -9,7 +9,6 @@ import { isTerminal, isUnknownTask, upgradeTask } from '../../protocol/tasks.ts'
 import { resultWithin } from '../../deadline.ts';
 import type { ResultTranslator } from '../forward/result-translator.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
-import type { Client } from '../exchange/exchange.ts';
 import { InputRounds } from '../exchange/input-rounds.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { Sender } from '../forward/sender.ts';
@@ -68,7 +67,7 @@ export class UpgradedTasks {
     const { client } = exchange;
     // The upstream may have asked before the task existed.
     const rounds = client.rounds?.transfer() ?? new InputRounds(this.#parts.onLimit);
-    const running = this.#add(client, site, rounds);
+    const running = this.#add(exchange, site, rounds);
     hold(site, state, running.exchange, this.#parts.onLimit);
     site.link.connection.forgetProgress(exchange);
     site.holder.removeExchange(exchange);
@@ -78,7 +77,7 @@ export class UpgradedTasks {
   /** Answers `tasks/get` with the translated state or the upstream's error, without a task id. */
   async get(exchange: OpenExchange, site: UpgradedSite, judgeAgain: () => void): Promise<Answer> {
     const known = this.#find(site);
-    const running = known ?? this.#add(exchange.client, site, this.#laterRounds());
+    const running = known ?? this.#add(exchange, site, this.#laterRounds());
     this.#onClientContact(running, site);
     const { failure } = running.exchange;
     const answer = await this.#send(exchange, site, 'tasks/get', judgeAgain);
@@ -125,8 +124,7 @@ export class UpgradedTasks {
   #finish({ exchange }: RunningTask, site: UpgradedSite, upgraded: RawObject, outcome: Answer | undefined): Answer {
     this.end(site);
     if (outcome === undefined) return this.#complete(upgraded);
-    const { client, request } = exchange;
-    const translated = answerOf(() => this.#parts.translator.toClient({ client, request }, originOf(site), outcome));
+    const translated = answerOf(() => this.#parts.translator.toClient(exchange, originOf(site), outcome));
     return this.#complete(
       translated.kind === 'error'
         ? upgraded.with('status', '"failed"').with('error', JSON.stringify(translated.error))
@@ -222,11 +220,13 @@ export class UpgradedTasks {
   }
 
   /** Adds a running task with an exchange that the upstream's questions belong to. */
-  #add({ caller }: Client, site: UpgradedSite, rounds: InputRounds): RunningTask {
+  #add({ client, view }: OpenExchange, site: UpgradedSite, rounds: InputRounds): RunningTask {
     this.end(site);
     const { holder, upstream } = site;
+    const { caller, catalog } = client;
     const exchange = taskExchange(caller, holder, rounds);
     exchange.upstream = upstream.id;
+    exchange.view = view ?? catalog.view;
     holder.addExchange(exchange);
     const timer = setTimeout(() => this.end(site), CLIENT_SILENCE_MS).unref();
     const running: RunningTask = {
