@@ -15,6 +15,9 @@ import type { UpstreamRoute } from './route.ts';
 /** The time that an upstream has to end the call after its server request was refused. Then the call is cancelled. */
 const FAIL_GRACE_MS = 1_000;
 
+/** One of several requests that wait for the same answer, with what the exchange needs to continue with it. */
+type AttachedRequest = Pick<OpenExchange, 'client' | 'request' | 'sink' | 'span'>;
+
 export const NULL_SINK: MessageSink = { send: () => false };
 
 /** An exchange in one of its states: waiting for a slot, sent to its upstream, or cancelled. */
@@ -43,6 +46,8 @@ export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> im
   outcome: { readonly answer: Answer | GatewayError; readonly error: ErrorType | undefined } | undefined;
   /** The error that ends the exchange regardless of the upstream's answer. */
   failure: GatewayError | undefined;
+  /** Requests that wait for the answer, and were attached before {@link request}. Undefined until there is one. */
+  #earlier: AttachedRequest[] | undefined;
   #call: Call<Exchange> | undefined;
   #limiter: ConcurrencyLimiter | undefined;
   #cancelled = false;
@@ -114,17 +119,41 @@ export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> im
     return this.sink === NULL_SINK;
   }
 
-  /** Drops messages for the client until {@link attach} is called. */
+  /** Drops messages for the client until {@link attach} is called. The requests that wait are answered. */
   detach(): void {
     this.sink = NULL_SINK;
+    this.#earlier = undefined;
   }
 
-  /** Continues the exchange with a retry of its request. */
+  /** Continues the exchange with a retry of its request. An equal retry that waits already may still get the answer. */
   attach(client: Client, request: Request, sink: MessageSink): void {
+    if (!this.isDetached) (this.#earlier ??= []).push(this.#attached);
+    this.#continueWith({ client, request, sink, span: this.span });
+  }
+
+  get #attached(): AttachedRequest {
+    const { client, request, sink, span } = this;
+    return { client, request, sink, span };
+  }
+
+  #continueWith({ client, request, sink, span }: AttachedRequest): void {
     this.client = client;
     this.request = request;
     this.sink = sink;
+    this.span = span;
     this.progressToken = progressTokenOf(request.params);
+  }
+
+  /** Removes a request whose client has gone. Cancels the exchange if no other request waits for its answer. */
+  leave(request: Request, reason: string | undefined): void {
+    const earlier = this.#earlier;
+    if (request !== this.request) {
+      this.#earlier = earlier?.filter((one) => one.request !== request);
+      return;
+    }
+    const latest = earlier?.pop();
+    if (latest === undefined) this.cancel(reason);
+    else this.#continueWith(latest);
   }
 
   recordProgress(progress: number): boolean {

@@ -77,12 +77,12 @@ export class ModernRequest implements ModernCall {
     this.#countedIn = group;
   }
 
-  /** Sets the exchange, which an earlier request may have begun. Cancels it if the request is already cancelled. */
+  /** Sets the exchange, which an earlier request may have begun. Leaves it if the request is already cancelled. */
   bind(exchange: OpenExchange): void {
     this.exchange = exchange;
     if (exchange.span !== undefined) this.span?.link(exchange.span);
     exchange.span = this.span;
-    if (this.#isCancelled) exchange.cancel(GONE);
+    if (this.#isCancelled) exchange.leave(this.request, GONE);
   }
 
   /** Sets an exchange that ends with the request, and adds it to its group. */
@@ -117,8 +117,8 @@ export class ModernRequest implements ModernCall {
 
   cancel(reason: string | undefined): void {
     this.#isCancelled = true;
-    // The exchange continues if a later retry of the request is attached to it.
-    if (this.exchange?.request === this.request) this.exchange.cancel(reason);
+    // The exchange continues if another retry of the request is attached to it.
+    this.exchange?.leave(this.request, reason);
     this.#delegate?.cancel(reason);
     this.close();
   }

@@ -657,6 +657,53 @@ test('a cancelled duplicate does not end the call of the later retry', TIMEOUT, 
   assert.deepEqual(answersIn(await after.reply), { nonce: 'n', answers: { q: [accepted('Ada')] } });
 });
 
+//
+test('a cancelled retry does not end the call of an equal retry before it', TIMEOUT, async () => {
+  const { memory, ask, finish, call: at } = asker({ isQuiet: true });
+  await using gateway = await testCore({ up: { memory } });
+  const first = call(gateway, 'n');
+  await memory.until(() => memory.requests('tools/call')[0]);
+  ask('n', 'q', 'elicitation/create', formOf('n'));
+  const { inputRequests, requestState } = inputRequiredIn(await first.reply);
+  const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
+  const progress = async (wanted: { readonly messages: readonly unknown[] }, from: number) => {
+    for (let n = from; wanted.messages.length === 0; n++) {
+      const params = { progress: n, progressToken: Number(at('n').request.id) };
+      at('n').peer.send(JSON.stringify({ jsonrpc: '2.0', method: 'notifications/progress', params }));
+      await nextTurn();
+    }
+  };
+  const retries = ['a', 'b', 'c'].map((token) => call(gateway, 'n', retry, { progressToken: token }));
+  const [a, b, c] = retries;
+  assert.ok(a !== undefined && b !== undefined && c !== undefined);
+  await memory.until(() => at('n').answers.get('q'));
+  await progress(c, 1);
+  b.call.cancel('the client disconnected');
+  c.call.cancel('the client disconnected');
+  assert.equal(at('n').isCancelled, false);
+  // Progress goes to the one that is left.
+  await progress(a, 1_000_000);
+  assert.deepEqual(b.messages, []);
+  finish('n');
+  assert.deepEqual(answersIn(await a.reply), { nonce: 'n', answers: { q: [accepted('Ada')] } });
+});
+
+//
+test('the last one of several equal retries that is cancelled ends the call', TIMEOUT, async () => {
+  const { memory, ask, call: at } = asker({ isQuiet: true });
+  await using gateway = await testCore({ up: { memory } });
+  const first = call(gateway, 'n');
+  await memory.until(() => memory.requests('tools/call')[0]);
+  ask('n', 'q', 'elicitation/create', formOf('n'));
+  const { inputRequests, requestState } = inputRequiredIn(await first.reply);
+  const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
+  const retries = [1, 2].map(() => call(gateway, 'n', retry));
+  await memory.until(() => at('n').answers.get('q'));
+  for (const { call: request } of retries) request.cancel('the client disconnected');
+  await untilCancelled(at('n'));
+  assert.equal(await parkedCalls(gateway), 0);
+});
+
 //
 test('a question of a request that may not require input reaches no client', TIMEOUT, async () => {
   const answers: unknown[] = [];
