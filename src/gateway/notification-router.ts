@@ -20,6 +20,7 @@ import type { Offers } from './lists/offers.ts';
 import { PrivateLists } from './lists/private-lists.ts';
 import type { Recipient, Exchange } from './exchange/exchange.ts';
 import type { ConnectionHolder, Link, Upstreams } from './exchange/connection-holder.ts';
+import { DEFAULT_LEVEL } from './exchange/log-level.ts';
 import { mayKnow, soleRecipient } from './exchange/sole-recipient.ts';
 import { isPrivate } from '../upstream/link/link.ts';
 import { UpdateCoalescer } from './update-coalescer.ts';
@@ -133,7 +134,8 @@ export class NotificationRouter {
       return;
     }
     const { client, exchange } = to;
-    if (!client.wantsLog(params.string('level'))) return;
+    // A level that other users of the link have set concerns no client without one.
+    if (!client.wantsLog(params.string('level'), link.logLevel && DEFAULT_LEVEL)) return;
     const marked = this.#parts.marks.withTaskId(link, client, params);
     if (!mayKnow(client.catalog, link.upstream, exchange)) {
       this.#parts.onDropped('log-denied');

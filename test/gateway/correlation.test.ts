@@ -214,6 +214,37 @@ test('a log message is filtered by the level of each session', TIMEOUT, async ()
   assert.deepEqual(await levels(chatty), ['debug', 'info', 'error']);
 });
 
+test('the log level of one session brings no messages to another that has set none', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO] },
+    request: (peer, request) => {
+      for (const level of ['debug', 'info']) {
+        peer.send(
+          `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"${level}","data":"x"}}`,
+          Number(request.id),
+        );
+      }
+      peer.send(result(request, request.method === 'tools/call' ? text('done') : {}));
+    },
+  });
+  await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
+  const levelsTo = async (client: Awaited<ReturnType<typeof gateway.connect>>) => {
+    const { messages } = await client.request('tools/call', toolCall('up__echo'));
+    return messages.map((message) => (message.kind === 'notification' ? message.params?.string('level') : undefined));
+  };
+  const plain = await gateway.connect();
+  const chatty = await gateway.connect();
+  assert.deepEqual(await levelsTo(plain), ['debug', 'info'], 'the upstream decides while nobody has set a level');
+  await levelsTo(chatty);
+  await chatty.result('logging/setLevel', { level: 'debug' });
+  assert.deepEqual(await levelsTo(plain), ['info']);
+  assert.deepEqual(await levelsTo(chatty), ['debug', 'info']);
+  await gateway.core.gateway.endSession(chatty.session);
+  const levels = () => memory.requests('logging/setLevel').map(({ params }) => params?.string('level'));
+  await memory.until(() => levels().length === 2 || undefined);
+  assert.deepEqual(levels(), ['debug', 'info']);
+});
+
 // X-031
 test('an unknown log level is refused', TIMEOUT, async () => {
   await using gateway = await testCore({ up: { memory: memoryUpstream({}) } });

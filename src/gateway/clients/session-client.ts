@@ -53,8 +53,8 @@ export class SessionClient implements Client {
     return this.lasting.logLevel;
   }
 
-  wantsLog(level: string | undefined): boolean {
-    return this.lasting.wantsLog(level);
+  wantsLog(level: string | undefined, unset?: Severity): boolean {
+    return this.lasting.wantsLog(level, unset);
   }
 
   notify(method: string, params: RawObject | undefined, exchange: Exchange | undefined): boolean {

@@ -226,8 +226,8 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     this.#queue(text);
   }
 
-  wantsLog(level: string | undefined): boolean {
-    return isWanted(level, this.logLevel);
+  wantsLog(level: string | undefined, unset?: Severity): boolean {
+    return isWanted(level, this.logLevel ?? unset);
   }
 
   latestExchangeAt(upstream: string): Exchange | undefined {

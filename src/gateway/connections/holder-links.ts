@@ -13,7 +13,7 @@ import { closesWithUsers } from '../../upstream/idle-links.ts';
 import type { CloseReason } from '../../upstream/link/link.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import { resultWithin } from '../../deadline.ts';
-import { isWanted, lowestLevel } from '../exchange/log-level.ts';
+import { DEFAULT_LEVEL, isWanted, lowestLevel } from '../exchange/log-level.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { ConnectionHolder, Link, Subscription, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import type { LimitName } from '../../limits.ts';
@@ -258,15 +258,28 @@ export class HolderLinks {
   }
 
   /** Sends the log level of a link. Never rejects: after a failure only the log messages differ. */
-  async #setLevel(link: Link): Promise<void> {
+  async #setLevel(link: Link, level = lowestWanted(link)): Promise<void> {
     if (link.hello.capabilities.raw('logging') === undefined) return;
     if (!UPSTREAM_DIALECTS[link.era].keepsClientState) return;
-    const level = lowestLevel([...link.users].map((holder) => holder.logLevel));
     if (level === undefined) return;
+    link.logLevel = level;
     try {
       await this.#call(link, 'logging/setLevel', RawObject.of({ level }));
     } catch (thrown) {
-      this.#log.warn({ err: thrown, upstream: link.upstream }, 'log level not set');
+      if (!link.connection.isClosed) this.#log.warn({ err: thrown, upstream: link.upstream }, 'log level not set');
+    }
+  }
+
+  /** Releases the links of a holder to an upstream. The remaining users may want fewer log messages. */
+  #releaseUser(holder: ConnectionHolder, upstream: Upstream): void {
+    const shared: Link[] = [];
+    for (const link of upstream.links()) {
+      if (link.logLevel !== undefined && link.users.size > 1 && link.users.has(holder)) shared.push(link);
+    }
+    upstream.releaseUser(holder);
+    for (const link of shared) {
+      const level = lowestWanted(link) ?? DEFAULT_LEVEL;
+      if (level !== link.logLevel) void this.#setLevel(link, level);
     }
   }
 
@@ -333,7 +346,8 @@ export class HolderLinks {
   /** Releases the link of a holder to an upstream, because another process has it, or the holder may not use it any more. */
   releaseAt(holder: ConnectionHolder, upstreamId: string): void {
     removeLink(holder, upstreamId);
-    this.#upstreams.getEvenIfLeaving(upstreamId)?.releaseUser(holder);
+    const upstream = this.#upstreams.getEvenIfLeaving(upstreamId);
+    if (upstream !== undefined) this.#releaseUser(holder, upstream);
   }
 
   /** Releases the links of a holder to upstreams that the access policy hides from it. One with a call in flight stays until it is idle. */
@@ -368,8 +382,8 @@ export class HolderLinks {
     }
     holder.linkPromises.clear();
     holder.links.clear();
-    for (const upstream of this.#upstreams.values()) upstream.releaseUser(holder);
-    for (const upstream of this.#upstreams.leaving()) upstream.releaseUser(holder);
+    for (const upstream of this.#upstreams.values()) this.#releaseUser(holder, upstream);
+    for (const upstream of this.#upstreams.leaving()) this.#releaseUser(holder, upstream);
   }
 
   /**
@@ -392,6 +406,11 @@ export class HolderLinks {
     const limits = { timeoutMs, maxMs: timeoutMs, progress: false, context: undefined } as const;
     return link.connection.call(method, params, limits).answer;
   }
+}
+
+/** Returns the log level that the users of a link want together; undefined if none of them has set one. */
+function lowestWanted({ users }: Link): Severity | undefined {
+  return lowestLevel([...users].map((holder) => holder.logLevel));
 }
 
 function removeLink(holder: ConnectionHolder, upstream: string): void {

@@ -24,8 +24,12 @@ export interface Client {
   readonly logLevel: Severity | undefined;
   /** The questions of the request, if the client is asked in answers. */
   readonly rounds: InputRounds | undefined;
-  /** Returns whether the client wants log messages of this level. */
-  wantsLog(level: string | undefined): boolean;
+  /**
+   * Returns whether the client wants log messages of this level.
+   *
+   * @param unset the lowest level for a client that has set none; undefined for all levels.
+   */
+  wantsLog(level: string | undefined, unset?: Severity): boolean;
   /** Sends a notification about a request of the client. Returns false if no stream accepts it. */
   notify(method: string, params: RawObject | undefined, exchange: Exchange | undefined): boolean;
   /** Sends a notification that belongs to no request of the client, at once or when a stream is open. */

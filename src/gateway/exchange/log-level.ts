@@ -7,7 +7,7 @@ export function isWanted(level: string | undefined, lowest: Severity | undefined
 }
 
 /** The level that most servers use for clients that have set none. */
-const DEFAULT_LEVEL: Severity = 'info';
+export const DEFAULT_LEVEL: Severity = 'info';
 
 /**
  * Returns the level at which a shared connection delivers what each user wants. Users without a level get the default

@@ -1,6 +1,7 @@
 import { RawObject } from '../../json/json.ts';
 import type { KeptMap } from '../../json/kept-text.ts';
 import type { Era } from '../../protocol/revisions.ts';
+import type { Severity } from '../../protocol/severity.ts';
 import type { Connection } from '../rpc/connection.ts';
 import type { ServerHello } from './initialize.ts';
 import type { UpstreamSubscription } from './upstream-subscription.ts';
@@ -74,6 +75,8 @@ export interface Link<Context, User extends LinkUser> extends ClientFeatures {
   isRetired: boolean;
   /** True if it continues a session of the upstream that an earlier connection has initialized. */
   readonly isReattached: boolean;
+  /** The level of log messages that the upstream was last told; undefined if no user has set one. */
+  logLevel: Severity | undefined;
   /** True if it has answered a call, so that its end does not count toward a crash loop. */
   hasAnsweredCall: boolean;
 }

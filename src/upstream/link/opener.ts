@@ -299,6 +299,7 @@ export class Opener<Context, User extends LinkUser> {
         usedMs: performance.now(),
         isRetired: false,
         isReattached: attempt.attachment !== undefined,
+        logLevel: undefined,
         hasAnsweredCall: attempt.attachment !== undefined,
       };
       events.onOpen(link);
