@@ -18,6 +18,7 @@ import type { ListAnnouncer } from './lists/list-announcer.ts';
 import { ListingQueue } from './lists/listing-queue.ts';
 import type { Offers } from './lists/offers.ts';
 import { PrivateLists } from './lists/private-lists.ts';
+import { RepeatedListings } from './connections/repeated-listings.ts';
 import type { Recipient, Exchange } from './exchange/exchange.ts';
 import type { ConnectionHolder, Link, Upstreams } from './exchange/connection-holder.ts';
 import { DEFAULT_LEVEL } from './exchange/log-level.ts';
@@ -56,8 +57,9 @@ interface Report {
 export class NotificationRouter {
   readonly #parts: NotificationRouterParts;
   readonly #privateLists: PrivateLists;
+  readonly #sharedListings = new RepeatedListings((link, onBegin) => this.#listShared(link, onBegin));
   /** Lists that a link reported as changed and that were not fetched again yet. */
-  readonly #reported = new Map<Link, Report>();
+  readonly #reported = new WeakMap<Link, Report>();
   readonly #updates: UpdateCoalescer<Link>;
   /** Pending subscriptions whose resource has changed. */
   readonly #changed = new WeakSet<Promise<unknown>>();
@@ -232,18 +234,21 @@ export class NotificationRouter {
     this.#reported.set(link, report);
     const kinds = link.hasAnsweredCall ? report.afterwards : report.atStart;
     for (const kind of LIST_KINDS) if (method === listChanged(kind)) kinds.add(kind);
-    if (!isPrivate(link)) {
-      const relisted = this.#parts.upstreams.get(link.upstream)?.relist(link.era, link, link.audience);
-      relisted?.then(
-        () => this.#announceReported(link, this.#sharedHolders(link), false),
-        (thrown: unknown) => {
-          this.#reported.delete(link);
-          this.#parts.log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
-        },
-      );
-      return;
+    if (isPrivate(link)) this.#privateLists.onChanged(link);
+    else this.#sharedListings.onChanged(link);
+  }
+
+  /** Lists an upstream after a change that it has reported on a link for all clients. */
+  async #listShared(link: Link, onBegin: () => void): Promise<void> {
+    onBegin();
+    if (link.isRetired) return;
+    try {
+      await this.#parts.upstreams.get(link.upstream)?.relist(link.era, link, link.audience);
+      this.#announceReported(link, this.#sharedHolders(link), false);
+    } catch (thrown) {
+      this.#reported.delete(link);
+      this.#parts.log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
     }
-    this.#privateLists.onChanged(link);
   }
 
   /**

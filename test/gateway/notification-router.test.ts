@@ -279,6 +279,43 @@ test('a change whose lists cannot be read is not announced with a later one', TI
   assert.deepEqual(stream.notifications, [[PROMPTS_CHANGED, null]]);
 });
 
+// N-63
+test('a shared connection that always reports changes is listed with pauses', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  let held: (() => void)[] = [];
+  let isHeld = false;
+  const memory = quiet({
+    capabilities: { tools: { listChanged: true } },
+    hold: () => (isHeld ? new Promise<void>((resolve) => held.push(resolve)) : Promise.resolve()),
+  });
+  const { at, router } = await routing({ up: { memory, isolation: 'shared' } });
+  await using _ = at;
+  const { session, stream } = at.session();
+  const link = await at.upstream('up').link(session);
+  link.hasAnsweredCall = true;
+  isHeld = true;
+  const report = () => router.onNotification(link, notification(TOOLS_CHANGED), undefined);
+  const lists = () => memory.requests('tools/list').length;
+  const before = lists();
+  report();
+  await memory.until(() => held[0]);
+  for (let n = 0; n < 100; n++) report();
+  time.pass(400);
+  isHeld = false;
+  for (const release of held) release();
+  held = [];
+  await time.passUntil(
+    stream.until(() => stream.messages[0]),
+    1,
+  );
+  assert.equal(lists(), before + 1, 'the next listing waits as long as this one took');
+  time.pass(400);
+  await memory.until(() => lists() === before + 2 || undefined);
+  time.pass(10_000);
+  await at.upstream('up').relist('legacy', link, '');
+  assert.equal(lists(), before + 3, 'only that of the test');
+});
+
 test('a change that a replaced upstream reports is not its successor’s', TIMEOUT, async () => {
   const memory = quiet({ lists: { tools: [tool('a')] } });
   const { at, router, resourceCache, changesOf } = await routing({ up: { memory, isolation: 'shared' } });

@@ -1,4 +1,4 @@
-import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { isSameOffer, type Offer } from '../../catalog/offer.ts';
 import type { LimitName } from '../../limits.ts';
@@ -8,7 +8,7 @@ import type { ConnectionHolder, Link, Upstreams } from '../exchange/connection-h
 import type { ListingQueue } from './listing-queue.ts';
 import type { Offers } from './offers.ts';
 import { PrivateOfferBudget } from '../connections/private-offer-budget.ts';
-import { LEAST_GAP_MS } from './pace.ts';
+import { RepeatedListings } from '../connections/repeated-listings.ts';
 
 /** The longest wait for the lists of all clients, before those of a connection count as its own. */
 const SHARED_MS = 5_000;
@@ -30,8 +30,7 @@ export interface PrivateListsParts {
 export class PrivateLists {
   readonly #parts: PrivateListsParts;
   readonly #budget = new PrivateOfferBudget();
-  /** Links whose lists are being fetched; true if they have changed again meanwhile. */
-  readonly #listing = new Map<Link, boolean>();
+  readonly #listings = new RepeatedListings((link, onBegin) => this.#listOnce(link, onBegin));
   #lastTurn: Promise<void> = Promise.resolve();
 
   constructor(parts: PrivateListsParts) {
@@ -40,37 +39,24 @@ export class PrivateLists {
 
   /** Fetches the lists after an upstream reported a change on this link. Reports during a listing lead to one more. */
   onChanged(link: Link): void {
-    const isListing = this.#listing.has(link);
-    this.#listing.set(link, isListing);
-    if (!isListing) void this.#listWhileChanged(link);
+    this.#listings.onChanged(link);
   }
 
-  /**
-   * Lists the link until no change is reported during a listing, also during one that fails. Each listing waits in the queue again, after a
-   * pause of its own length, since a link may report changes without end.
-   */
-  async #listWhileChanged(link: Link): Promise<void> {
+  /** Lists a link when the queue allows it. */
+  async #listOnce(link: Link, onBegin: () => void): Promise<void> {
     const { queue, log, onListed } = this.#parts;
-    const isChanged = () => this.#listing.get(link) === true && !link.connection.isClosed;
-    do {
-      let begunMs = performance.now();
-      let isOwn = false;
-      try {
-        await queue.run(link.upstream, async () => {
-          if (link.connection.isClosed) return;
-          this.#listing.set(link, false);
-          begunMs = performance.now();
-          isOwn = await this.#list(link);
-        });
-        onListed(link, isOwn ? 'differs' : 'equal');
-      } catch (thrown) {
-        log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
-        onListed(link, 'failed');
-      }
-      const tookMs = performance.now() - begunMs;
-      if (isChanged()) await sleep(Math.min(tookMs, LEAST_GAP_MS), undefined, { ref: false });
-    } while (isChanged());
-    this.#listing.delete(link);
+    let isOwn = false;
+    try {
+      await queue.run(link.upstream, async () => {
+        if (link.connection.isClosed) return;
+        onBegin();
+        isOwn = await this.#list(link);
+      });
+      onListed(link, isOwn ? 'differs' : 'equal');
+    } catch (thrown) {
+      log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
+      onListed(link, 'failed');
+    }
   }
 
   /** Lists a link for each set of capabilities of its users. Resolves with true if lists differ from those for all clients. */
