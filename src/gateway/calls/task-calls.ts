@@ -66,6 +66,7 @@ export class TaskCalls {
     const { holder } = exchange;
     const ttl = plan === 'upgraded' ? UPGRADED_TTL_MS : upstream.config.timeouts.maxMs;
     const sent = plan === 'client' ? params : params.with('task', JSON.stringify({ ttl }));
+    exchange.isTaskCall = true;
     let isCreated = false;
     const asCancellable = (call: Call<Exchange>) =>
       cancelledAsTask(call, (task) => {
@@ -80,7 +81,9 @@ export class TaskCalls {
     const site = { upstream, link, task, holder };
     isCreated = true;
     if (plan === 'driven') {
-      const outcome = await driver.finish(exchange, site, state);
+      // Shows whose task the questions are about.
+      hold(site, state, exchange, onLimit);
+      const outcome = await driver.finish(exchange, site, state).finally(() => release(site));
       return { answer: outcome.kind === 'error' ? outcome : withoutTaskMeta(outcome.result), isTranslated: false };
     }
     const created = plan === 'upgraded' ? upgradedTasks.begin(exchange, site, state) : undefined;

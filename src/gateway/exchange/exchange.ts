@@ -43,6 +43,8 @@ export interface Client {
 /** One request of a client, and everything that belongs to it until it is answered. */
 export interface Exchange {
   readonly client: Client;
+  /** The holder whose links carry the request. */
+  readonly holder: { readonly key: string };
   readonly request: Request;
   /** The request's own stream toward the client. */
   readonly sink: MessageSink;
@@ -54,6 +56,8 @@ export interface Exchange {
   readonly view: View | undefined;
   /** The published name of the called tool. */
   readonly tool: string | undefined;
+  /** True if the call was made as a task, whose id may not be known yet. */
+  readonly isTaskCall: boolean;
   /** The time when the exchange began; monotonic ms. */
   readonly startedMs: number;
   /** The span of the request; undefined if requests are not traced. */

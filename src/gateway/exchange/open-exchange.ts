@@ -23,7 +23,6 @@ export const NULL_SINK: MessageSink = { send: () => false };
 /** An exchange in one of its states: waiting for a slot, sent to its upstream, or cancelled. */
 export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> implements Exchange {
   client: Client;
-  /** The holder whose links carry the request. */
   readonly holder: Holder;
   readonly startedMs = performance.now();
   /** A time before the access policy allowed the request. Monotonic ms. */
@@ -40,6 +39,7 @@ export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> im
   /** The upstream's own name for it, for logs. */
   upstreamTool: string | undefined;
   span: Span | undefined;
+  isTaskCall = false;
   /** True if the answer is that of an earlier call with the same idempotency key. */
   isReplay = false;
   /** The upstream's answer, and the error type under which metrics count it. */

@@ -11,7 +11,7 @@ import type { ServerRequest } from '../../upstream/rpc/connection.ts';
 import { canBeAsked } from '../exchange/client-capabilities.ts';
 import type { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
 import type { Recipient, Exchange } from '../exchange/exchange.ts';
-import type { Link } from '../exchange/connection-holder.ts';
+import type { ConnectionHolder, Link } from '../exchange/connection-holder.ts';
 import { soleRecipient } from '../exchange/sole-recipient.ts';
 import type { QuestionPolicy } from './question-policy.ts';
 import type { ClientTasks } from './client-tasks.ts';
@@ -22,12 +22,13 @@ const CHAR_BYTES = 2;
 
 const ASKABLE = new Set(['sampling/createMessage', 'elicitation/create', 'roots/list']);
 
-/** Returns the exchange of a task that the request is about, if it is the task of a modern client. */
-function ownerOfTask({ tasks }: Link, params: RawObject): Exchange | undefined {
-  const task = mayBeMarked(params) ? relatedTask(params) : undefined;
-  const owner = task === undefined ? undefined : tasks.get(task)?.owner;
-  // The call of a legacy client has got its answer, and the client is asked on another stream.
-  return owner?.client.dialect.asksInAnswers === true ? owner : undefined;
+/**
+ * Returns whether the only user of a link is the one that a task is of. A session may be asked about a task that the gateway does not know yet or any
+ * more; of a client group, whose clients are many, only a call that is to become a task.
+ */
+function isTaskOf(only: ConnectionHolder | undefined, recipient: Recipient, owner: Exchange | undefined): boolean {
+  if (owner !== undefined) return owner.holder.key === only?.key;
+  return only?.isOneClient === true || recipient.exchange?.isTaskCall === true;
 }
 
 /**
@@ -36,9 +37,15 @@ function ownerOfTask({ tasks }: Link, params: RawObject): Exchange | undefined {
  */
 function recipientOf(link: Link, request: ServerRequest<Exchange>): Recipient | undefined {
   if (!isPrivate(link)) return undefined;
-  const exchange = request.about ?? ownerOfTask(link, request.params);
-  if (exchange === undefined) return soleRecipient(link);
-  return { client: exchange.client, exchange, isUnambiguous: true };
+  const task = mayBeMarked(request.params) ? relatedTask(request.params) : undefined;
+  const owner = task === undefined ? undefined : link.tasks.get(task)?.owner;
+  // The call of a legacy client has got its answer, and the client is asked on another stream.
+  const exchange = request.about ?? (owner?.client.dialect.asksInAnswers === true ? owner : undefined);
+  if (exchange !== undefined) return { client: exchange.client, exchange, isUnambiguous: true };
+  const [only] = link.users;
+  const recipient = soleRecipient(link);
+  if (task === undefined || recipient === undefined) return recipient;
+  return isTaskOf(only, recipient, owner) ? recipient : undefined;
 }
 
 /** Sends server requests to the right clients, and their answers back. */

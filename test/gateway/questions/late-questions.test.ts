@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { testCore, type TestCore, toolCall } from '../../support/core.ts';
 import { accepted, type Asker, asker, formOf } from '../../support/asker.ts';
 import { answersIn, inputRequiredIn, type ModernOptions, modernRequest } from '../../support/modern-client.ts';
+import { result } from '../../support/memory-upstream.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -112,6 +113,45 @@ test('a late question reaches no other session of the principal', TIMEOUT, async
   assert.partialDeepStrictEqual(await askLate(upstream, 'a'), REFUSED);
   finish('b');
   assert.deepEqual((await reply).messages, []);
+});
+
+const TASKS = { tools: {}, tasks: { requests: { tools: { call: {} } } } };
+const WORKING = { status: 'working', ttl: 600_000, createdAt: '2026-01-01T00:00:00Z' };
+const aboutTask = (nonce: string, taskId: string) => ({
+  ...formOf(nonce),
+  _meta: { 'io.modelcontextprotocol/related-task': { taskId } },
+});
+
+//
+test('a question about the task of an ended session reaches no other session', TIMEOUT, async () => {
+  const { memory, calls, ask, call: at, finish } = asker({ isQuiet: true, script: { capabilities: TASKS } });
+  await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
+  const [first, second] = [1, 2].map(() => gateway.connect({ capabilities: CAPABILITIES }));
+  assert.ok(first !== undefined && second !== undefined);
+  const creating = (await first).result('tools/call', { ...toolCall('up__ask', { nonce: 'a' }), task: {} });
+  await memory.until(() => calls.get('a'));
+  at('a').peer.send(result(at('a').request, { task: { taskId: 'of a', ...WORKING } }));
+  await creating;
+  await gateway.core.gateway.endSession((await first).session);
+  const reply = (await second).request('tools/call', toolCall('up__ask', { nonce: 'b' }));
+  await memory.until(() => calls.get('b'));
+  assert.equal(at('b').peer, at('a').peer);
+  ask('a', 'late', 'elicitation/create', aboutTask('a', 'of a'));
+  assert.partialDeepStrictEqual(await memory.until(() => at('a').answers.get('late')), REFUSED);
+  finish('b');
+  assert.deepEqual((await reply).messages, []);
+});
+
+//
+test('a question about a task that is over reaches no call of a modern client', TIMEOUT, async () => {
+  const { memory, calls, ask, call: at, finish } = asker({ isQuiet: true, script: { capabilities: TASKS } });
+  await using gateway = await testCore({ up: { memory } });
+  const { reply } = call(gateway, 'b');
+  await memory.until(() => calls.get('b'));
+  ask('b', 'late', 'elicitation/create', aboutTask('a', 'gone'));
+  assert.partialDeepStrictEqual(await memory.until(() => at('b').answers.get('late')), REFUSED);
+  finish('b');
+  assert.partialDeepStrictEqual(answersIn(await reply), { nonce: 'b' });
 });
 
 //
