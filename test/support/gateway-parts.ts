@@ -54,7 +54,7 @@ interface ClientOptions {
   readonly logLevel?: Severity;
 }
 
-interface SessionOptions extends ClientOptions, Partial<Pick<SessionEvents, 'onStateKept'>> {
+interface SessionOptions extends ClientOptions, Partial<Pick<SessionEvents, 'onStateKept' | 'onLinkOpen'>> {
   /** Default: one that no other session has. */
   readonly key?: string;
 }
@@ -194,7 +194,7 @@ export class GatewayParts implements AsyncDisposable {
     const session = new Session(key, key, ref, caller, catalog, {
       onStateKept: options.onStateKept ?? (() => undefined),
       onSubscriptionDenied: () => undefined,
-      onLinkOpen: () => undefined,
+      onLinkOpen: options.onLinkOpen ?? (() => undefined),
       onPrincipalChange: () => undefined,
       catalogOf: (one, principal) => this.offers.catalogOf(one, principal),
       onLimit: () => undefined,

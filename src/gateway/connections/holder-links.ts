@@ -139,7 +139,8 @@ export class HolderLinks {
   }
 
   async #open(holder: ConnectionHolder, upstream: Upstream, span: Span | undefined): Promise<Link> {
-    const attachment = holder.attachments?.get(upstream.id);
+    const attachment = upstream.isRetired ? undefined : holder.attachments?.get(upstream.id);
+    const known = upstream.isRetired ? [...upstream.links()].filter(({ users }) => users.has(holder)) : [];
     const link = await upstream.link(holder, span, attachment);
     if (holder.closed.aborted) {
       // Another process may have the session, and continue it at the upstream.
@@ -151,6 +152,11 @@ export class HolderLinks {
       holder.attachments?.delete(upstream.id);
       if (link.isReattached) this.#onReattached(link);
       this.#losses.onAttachmentTried(holder, link);
+    }
+    if (upstream.isRetired) {
+      // The upstream that has taken the place has the subscriptions and lists, and only its session may be continued.
+      if (!known.includes(link)) await resultWithin(this.#setLevel(link), PREPARE_MS);
+      return link;
     }
     holder.onLinkOpen(link);
     this.#onOpen(link);

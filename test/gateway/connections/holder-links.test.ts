@@ -314,6 +314,56 @@ test('a subscription whose upstream is replaced before its answer moves along', 
   await stopped;
 });
 
+test('a request for a replaced upstream does not prepare its link again', TIMEOUT, async () => {
+  const old = watched();
+  const opened: unknown[] = [];
+  const { at, links, events } = linking({ up: { memory: old } });
+  await using _ = at;
+  const onLinkOpen = (_session: unknown, link: unknown) => void opened.push(link);
+  const { session, stream } = at.session({ logLevel: 'debug', onLinkOpen });
+  await links.subscribe(session, `up+${URI}`, to());
+  const before = at.upstream('up');
+  const [link] = before.links();
+  assert.ok(link !== undefined);
+  before.beginCall(link);
+  const fresh = watched();
+  const stopped = at.upstreams.replace(at.create('up', { memory: fresh }), 60_000);
+  links.onReplaced('up', [session]);
+  await stream.until(() => stream.messages[0]);
+  const { hello } = link;
+  session.attachments = new Map([['up', { sessionId: 'of another server', hello }]]);
+  for (let times = 0; times < 2; times++) {
+    assert.equal(await links.openFor(at.exchange(session, session).exchange, session, before), link);
+  }
+  assert.deepEqual([uris(old.requests(SUBSCRIBE)), old.requests(SET_LEVEL).length, old.starts], [[URI], 1, 1]);
+  assert.deepEqual(stream.notifications, [[UPDATED, { uri: `up+${URI}` }]], 'that of the fresh one');
+  assert.deepEqual(
+    [opened.includes(link), opened.length, events.filter((one) => one === 'open up').length],
+    [true, 2, 2],
+  );
+  // The session at the other server is still to be tried there.
+  assert.ok(session.attachments.has('up'));
+  before.endCall(link);
+  await stopped;
+});
+
+test('a link that opens at a replaced upstream has the level, and no subscriptions', TIMEOUT, async () => {
+  const old = watched();
+  const { at, links } = linking({ up: { memory: old, isolation: 'shared' } });
+  await using _ = at;
+  const opened: unknown[] = [];
+  const { session } = at.session({ logLevel: 'debug', onLinkOpen: (_session, link) => void opened.push(link) });
+  session.subscriptions.set(detach(`up+${URI}`), to());
+  const before = at.upstream('up');
+  before.limiter.acquire(session.principal);
+  const stopped = at.upstreams.replace(at.create('up', { memory: watched() }), 60_000);
+  const link = await links.openFor(at.exchange(session, session).exchange, session, before);
+  assert.deepEqual([link.users.has(session), link.isRetired], [true, true]);
+  assert.deepEqual([old.requests(SUBSCRIBE), old.requests(SET_LEVEL).length, opened], [[], 1, []]);
+  before.limiter.release(session.principal);
+  await stopped;
+});
+
 test('a reload to isolation call ends subscriptions, and opens no link for them', TIMEOUT, async () => {
   const fresh = watched();
   const { at, links } = linking({ up: { memory: watched() } });
