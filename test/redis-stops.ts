@@ -119,7 +119,8 @@ const recoveryMs = Math.max(0, ...late.map(({ endedMs }) => endedMs - resumedMs)
 console.log(`last call without an answer: ${recoveryMs.toFixed(0)} ms after Redis went on`);
 const ledger = await remote.ledger();
 const executed = Map.groupBy((await readFile(ledgerFile, 'utf8')).match(/nonce:\d+:1;/g) ?? [], (nonce) => nonce);
-const twice = Object.values(ledger).filter(({ ran }) => ran > 1).length;
+const again = [...executed.values()].filter(({ length }) => length > 1).length;
+const twice = Object.values(ledger).filter(({ ran }) => ran > 1).length + again;
 console.log(
   `calls that ran: ${Object.keys(ledger).length} of sessions, ${twice} twice; ${executed.size} of 2026-07-28`,
 );

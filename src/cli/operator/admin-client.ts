@@ -1,4 +1,4 @@
-import { systemCode } from '../../thrown.ts';
+import { messageOf, systemCode } from '../../thrown.ts';
 import { jsonOf } from '../../json/record.ts';
 import type { z } from 'zod';
 import { refusalAnswer } from '../../operator/admin/answers.ts';
@@ -39,7 +39,7 @@ export async function send(
   signal: AbortSignal,
 ): Promise<PortResponse> {
   const { url, token } = target;
-  if (token === undefined || token === '') {
+  if (token === undefined) {
     throw new CliError(
       EXIT.unauthorized,
       'set LINKSPAN_OPERATOR_KEY to a key of gateway.operatorKeys; --url needs one',
@@ -62,13 +62,11 @@ export async function send(
   throw new CliError(isRefused ? EXIT.unauthorized : EXIT.failed, message);
 }
 
+const NOT_HTTPS = 'ERR_SSL_WRONG_VERSION_NUMBER';
 /** By the code of a failure that no start of the gateway mends. */
 const WHAT_TO_DO: ReadonlyMap<string, string> = new Map([
   ['ENOTFOUND', 'No host has this name; correct --url'],
-  [
-    'ERR_SSL_WRONG_VERSION_NUMBER',
-    "The port does not speak HTTPS, and an operator's port speaks HTTP; write --url http://…",
-  ],
+  [NOT_HTTPS, "The port does not speak HTTPS, and an operator's port speaks HTTP; write --url http://…"],
 ]);
 
 /** Returns the failure of a request that got no answer. */
@@ -77,7 +75,8 @@ export function unreachable({ url, file }: RunningGateway, thrown: unknown): Cli
     return new CliError(EXIT.unreachable, `${url} did not answer in time; it may be overloaded`, thrown);
   }
   const where = file === undefined ? '' : ` (process ${file.pid}, started ${file.startedAt}, of ${file.configFile})`;
-  const why = systemCode(thrown) ?? 'no connection';
+  const code = systemCode(thrown) ?? 'no connection';
+  const why = code === 'EPROTO' && messageOf(thrown).includes('wrong version number') ? NOT_HTTPS : code;
   const whatToDo = WHAT_TO_DO.get(why) ?? 'If it has ended, start it again';
   return new CliError(EXIT.unreachable, `no gateway answers at ${url}${where}: ${why}. ${whatToDo}`, thrown);
 }

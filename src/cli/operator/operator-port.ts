@@ -2,6 +2,9 @@ import http, { type IncomingMessage } from 'node:http';
 import https from 'node:https';
 import { text } from 'node:stream/consumers';
 
+/** The time without a byte after which the system asks whether the other machine is there. */
+const TCP_PROBE_MS = 30_000;
+
 /** A response of the operator's port, whose body is not read yet. */
 export interface PortResponse {
   readonly status: number;
@@ -25,6 +28,8 @@ export async function askPort(
   const { request } = url.startsWith('https:') ? https : http;
   // A connection of its own, which ends with the request.
   const sent = request(url, { method, headers, signal, agent: false }, resolve);
+  // A gateway may be silent for long, such as one whose log is followed.
+  sent.setSocketKeepAlive(true, TCP_PROBE_MS);
   sent.on('error', (error) => reject(signal.aborted ? signal.reason : error));
   sent.end(body);
   const response = await promise;

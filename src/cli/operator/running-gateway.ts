@@ -27,6 +27,12 @@ export interface RunningGateway {
   readonly file: OperatorFile | undefined;
 }
 
+/** Returns the key in the environment. Files of secrets often end with a line break. */
+function keyIn(env: NodeJS.ProcessEnv): string | undefined {
+  const key = env['LINKSPAN_OPERATOR_KEY']?.trim();
+  return key === '' ? undefined : key;
+}
+
 /** The state directories of the gateways that deploy/systemd/linkspan.service starts. Only root can have made it. */
 const SERVICE_STATE_ROOT = '/var/lib/linkspan/linkspan';
 
@@ -43,8 +49,7 @@ export async function findGateway(
   env: NodeJS.ProcessEnv,
   serviceRoot = SERVICE_STATE_ROOT,
 ): Promise<RunningGateway> {
-  if (options.url !== undefined)
-    return { url: originOf(options.url), token: env['LINKSPAN_OPERATOR_KEY'], file: undefined };
+  if (options.url !== undefined) return { url: originOf(options.url), token: keyIn(env), file: undefined };
   if (options.stateDir !== undefined) return await inDirectories([options.stateDir], options.stateDir, 'any-for-root');
   if (options.config !== undefined)
     return await inDirectories(await gatewayDirsOf(options.config, env), options.config, 'any-for-root');

@@ -171,8 +171,10 @@ test('a gateway elsewhere needs a key; a wrong one exits with 3', BOUNDED, async
   const without = await linkspan(['status', '--url', gateway.operatorUrl]);
   assert.equal(without.code, 3);
   assert.match(without.stderr, /LINKSPAN_OPERATOR_KEY/);
-  const wrong = await linkspan(['status', '--url', gateway.operatorUrl], { LINKSPAN_OPERATOR_KEY: 'wrong' });
-  assert.equal(wrong.code, 3);
+  for (const key of ['wrong', 'wrong\n', ' \n']) {
+    const env = { LINKSPAN_OPERATOR_KEY: key };
+    assert.equal((await linkspan(['status', '--url', gateway.operatorUrl], env)).code, 3, JSON.stringify(key));
+  }
 });
 
 test('a gateway is found although its config file was broken since', BOUNDED, async () => {
