@@ -118,15 +118,7 @@ export class CredentialCache implements RequestCredentials {
     const usable = this.current(audience);
     if (usable !== undefined) return usable;
     const entry = this.#find(audience);
-    try {
-      return await this.#acquireUnlessPaused(audience);
-    } catch (thrown) {
-      // Another subject may stand in, or go on.
-      const other = this.current(audience);
-      if (other !== undefined) return other;
-      if (this.#find(audience) === entry) throw thrown;
-      return await this.#acquireUnlessPaused(audience);
-    }
+    return await this.#orOther(entry, undefined, () => this.#acquireUnlessPaused(entry));
   }
 
   async renew(audience: string, refused: Credential): Promise<Credential | undefined> {
@@ -135,19 +127,20 @@ export class CredentialCache implements RequestCredentials {
     const held = usableIn(entry, nowMs);
     if (held !== undefined && held.credential !== refused) return held.credential;
     if (held !== undefined) held.isDoubtful = true;
-    if (entry.acquiring === undefined) {
-      const pause = pauseOf(entry, nowMs);
-      if (pause !== undefined) throw pause.error;
+    const isPaused = pauseOf(entry, nowMs) !== undefined;
+    if (entry.acquiring === undefined && !isPaused) {
       if (nowMs < entry.renewableAtMs) return undefined;
       entry.renewableAtMs = nowMs + RENEWAL_MS;
     }
-    try {
-      return await this.#acquire(entry);
-    } catch (thrown) {
-      // The pause after the failure bounds the renewals.
-      entry.renewableAtMs = 0;
-      throw thrown;
-    }
+    return await this.#orOther(entry, refused, async () => {
+      try {
+        return await this.#acquireUnlessPaused(entry);
+      } catch (thrown) {
+        // The pause after the failure bounds the renewals.
+        entry.renewableAtMs = 0;
+        throw thrown;
+      }
+    });
   }
 
   async extend(audience: string, refused: Credential, needed: readonly string[]): Promise<Credential | undefined> {
@@ -201,8 +194,25 @@ export class CredentialCache implements RequestCredentials {
     return present !== undefined && isPresent ? present : chosenIn(audience, subjects ?? [], nowMs);
   }
 
-  async #acquireUnlessPaused(audience: string): Promise<Credential> {
-    const entry = this.#find(audience);
+  /** Returns what is asked for a subject. If that fails, another one may stand in, or go on. @param refused is not returned. */
+  async #orOther(entry: Entry, refused: Credential | undefined, ask: () => Promise<Credential>): Promise<Credential> {
+    const { key } = entry.audience;
+    try {
+      return await ask();
+    } catch (thrown) {
+      const other = this.current(key);
+      if (other !== undefined && other !== refused) return other;
+      const next = this.#find(key);
+      if (next === entry) throw thrown;
+      return await this.#acquireUnlessPaused(next).catch((failure: unknown) => {
+        const standing = this.current(key);
+        if (standing === undefined || standing === refused) throw failure;
+        return standing;
+      });
+    }
+  }
+
+  async #acquireUnlessPaused(entry: Entry): Promise<Credential> {
     const pause = pauseOf(entry, this.#clock());
     if (entry.acquiring === undefined && pause !== undefined) throw pause.error;
     return await this.#acquire(entry);
@@ -260,7 +270,7 @@ export class CredentialCache implements RequestCredentials {
     const failure: Failure = {
       error: this.#failureOf(thrown),
       kind,
-      verification: subject?.verification ?? 0,
+      verification: entry.failure?.verification ?? subject?.verification ?? 0,
       times: times + 1,
       retryAtMs: this.#clock() + Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** times),
     };

@@ -24,7 +24,7 @@ export interface Failure {
   readonly error: GatewayError;
   /** Refused for good, denied for now, or the issuer could not be asked. */
   readonly kind: 'refused' | 'denied' | 'unanswered';
-  /** The last verification of the subject before it. */
+  /** The last verification of the subject before it, or before the first one of several in a row. */
   readonly verification: number;
   readonly times: number;
   /** In monotonic ms. */
@@ -64,8 +64,10 @@ export function usableIn({ held }: Entry, nowMs: number): Held | undefined {
 /** Returns the failure because of which another subject may be used; a denial counts during its pause only. */
 export function refusalOf(entry: Entry | undefined, nowMs: number): Failure | undefined {
   const failure = entry?.failure;
-  if (entry === undefined || failure === undefined || usableIn(entry, nowMs) !== undefined) return undefined;
-  return failure.kind === 'refused' || nowMs < failure.retryAtMs ? failure : undefined;
+  if (entry === undefined || failure === undefined) return undefined;
+  // One that the upstream has refused would be refused again.
+  if (usableIn(entry, nowMs)?.isDoubtful === false) return undefined;
+  return failure.kind === 'refused' || pauseOf(entry, nowMs) !== undefined ? failure : undefined;
 }
 
 /** Returns the failure whose pause is not over. */
@@ -100,7 +102,11 @@ export function chosenIn(audience: Audience, subjects: readonly Proof[], nowMs: 
   const subject = accepted ?? subjects[0];
   let entry = entries.get(subject);
   if (entry === undefined) {
-    for (const former of entries.keys()) if (!subjects.some((each) => each === former)) entries.delete(former);
+    for (const [former, { held, failure, acquiring }] of entries) {
+      const isNeeded =
+        (held !== undefined && nowMs < held.usableUntilMs) || failure !== undefined || acquiring !== undefined;
+      if (!isNeeded || !subjects.some((each) => each === former)) entries.delete(former);
+    }
     const none = { held: undefined, failure: undefined, acquiring: undefined };
     entry = { audience, subject, ...none, isUnanswered: false, renewableAtMs: 0 };
     entries.set(subject, entry);

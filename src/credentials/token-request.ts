@@ -98,8 +98,8 @@ export async function requestToken(
     const isChallenge = thrown instanceof oauth.WWWAuthenticateChallengeError;
     if (isChallenge && answered === 401) throw refusal('invalid_client', undefined, answered);
     const why = isChallenge ? `the token endpoint answered HTTP ${answered} with a challenge` : messageOf(thrown);
-    const hasJudged = answered !== 0 && !isOverloaded(answered);
-    if (hasJudged) throw new TokenDeniedError(why);
+    const status = thrown instanceof EgressError ? (thrown.status ?? answered) : answered;
+    if (status !== 0 && !isOverloaded(status)) throw new TokenDeniedError(why);
     throw isChallenge ? new EgressError(why) : thrown;
   }
 }

@@ -97,7 +97,10 @@ function sourceOf(auth: UpstreamAuth, parts: CredentialParts): Source {
       return {
         acquire: async (_audience, scopes, subject) => {
           const acquired = await tokens.acquire(scopes, tokenOf(subject, callers.now()));
-          return { ...acquired, subjectLifeMs: (subject?.endMs ?? Infinity) - callers.now() };
+          const subjectLifeMs = (subject?.endMs ?? Infinity) - callers.now();
+          // It may have ended meanwhile.
+          if (subjectLifeMs <= 0) throw endedToken();
+          return { ...acquired, subjectLifeMs };
         },
         update: (next) => tokens.update(next),
       };
@@ -121,10 +124,14 @@ function sourceOf(auth: UpstreamAuth, parts: CredentialParts): Source {
 function tokenOf(subject: Proof | undefined, nowMs: number): string {
   if (subject === undefined || subject.token === '') throw unknownCaller();
   const { token, endMs } = subject;
-  if (nowMs >= endMs) throw new NeedsAuthorizationError('the token of the caller has ended', { actor: 'caller' });
+  if (nowMs >= endMs) throw endedToken();
   if (token !== undefined) return token;
   const why = 'the caller has an API key, which cannot be exchanged; it needs an access token';
   throw new NeedsAuthorizationError(why, { actor: 'caller' });
+}
+
+function endedToken(): NeedsAuthorizationError {
+  return new NeedsAuthorizationError('the token of the caller has ended', { actor: 'caller' });
 }
 
 /** Returns the error for a caller whose credentials were verified before callers were remembered. They are verified again soon. */

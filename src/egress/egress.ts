@@ -72,7 +72,8 @@ export class Egress implements AsyncDisposable {
     const dropBody = (): void => void body.on('error', () => undefined).destroy();
     if (statusCode >= 300 && statusCode < 400) {
       dropBody();
-      throw new EgressError(`${target.origin} answered with a redirect (HTTP ${statusCode}), which is not followed`);
+      const message = `${target.origin} answered with a redirect (HTTP ${statusCode}), which is not followed`;
+      throw new EgressError(message, { status: statusCode });
     }
     if (statusCode < 200 || statusCode > 599) {
       dropBody();
@@ -86,13 +87,15 @@ export class Egress implements AsyncDisposable {
       if (bytes > LIMITS.issuerResponseBytes) {
         dropBody();
         this.#onLimit?.('issuerResponseBytes');
-        throw new EgressError(`the response of ${target.origin} is larger than ${LIMITS.issuerResponseBytes} bytes`);
+        const message = `the response of ${target.origin} is larger than ${LIMITS.issuerResponseBytes} bytes`;
+        throw new EgressError(message, { status: statusCode });
       }
       chunks.push(chunk);
     }
     const whole = statusCode === 204 || statusCode === 205 ? null : Buffer.concat(chunks);
     if (whole !== null && isNestedDeeper(whole.toString('latin1'), LIMITS.jsonDepth)) {
-      throw new EgressError(`the response of ${target.origin} is nested deeper than ${LIMITS.jsonDepth} levels`);
+      const message = `the response of ${target.origin} is nested deeper than ${LIMITS.jsonDepth} levels`;
+      throw new EgressError(message, { status: statusCode });
     }
     const kept = HEADERS.flatMap((name) => {
       const value = headers[name];

@@ -60,6 +60,8 @@ export class Callers {
   /** Remembers a principal that was just verified. */
   remember(principal: Principal, token: string | undefined): void {
     if (!this.#isNeeded) return;
+    // Another process has verified it before it began to remember tokens, and will do so again.
+    if (token === undefined && principal.issuer !== undefined) return;
     if (token !== undefined) this.#tokens.set(principal, token);
     const { key, expiresAtMs = Infinity } = principal;
     const caller = this.#byKey.get(key) ?? { principal, proofs: [] };
@@ -68,9 +70,12 @@ export class Callers {
     const nowMs = this.now();
     let proof = proofs.find((known) => known.token === token && nowMs < known.endMs);
     if (proof === undefined) {
-      const issuedMs = Math.min(nowMs, claimMs(principal, 'iat'));
+      const saidMs = claimMs(principal, 'iat');
+      const issuedMs = Math.min(nowMs, saidMs);
       proof = { token, issuedMs, boundMs: 0, endMs: 0, verification: 0 };
-      const older = proofs.findIndex((known) => known.issuedMs <= issuedMs);
+      // Beyond the limit, a token of unknown age may be one that was forgotten: as the newest, it would drop one that comes back as well.
+      const isUnknown = saidMs === Infinity && proofs.length >= LIMITS.tokensPerCaller;
+      const older = isUnknown ? -1 : proofs.findIndex((known) => known.issuedMs <= issuedMs);
       proofs.splice(older < 0 ? proofs.length : older, 0, proof);
       this.#tokenChars += token?.length ?? 0;
     }

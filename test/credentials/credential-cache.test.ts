@@ -315,6 +315,53 @@ test('a newer subject that was denied is asked about again after the pause', asy
   assert.equal(tokenOf(await cache.acquire('a')), 'Bearer a-4');
 });
 
+// O-070
+test('an older subject goes on also after the second denial of a newer one that is verified again', async () => {
+  const { cache, state, verify } = cacheOf();
+  const first = await cache.acquire('a');
+  state.subject = 'two';
+  state.failure = new TokenDeniedError('access_denied');
+  await assert.rejects(cache.acquire('a'), /try again/);
+  verify('one');
+  verify('two');
+  state.ms += 1_000;
+  assert.equal(await cache.acquire('a'), first, 'it is denied again');
+  assert.equal(cache.current('a'), first);
+});
+
+// O-070
+test('an older subject goes on while the issuer of a denied newer one is down', async () => {
+  const { cache, state, verify } = cacheOf();
+  const first = await cache.acquire('a');
+  state.subject = 'two';
+  state.failure = new TokenDeniedError('access_denied');
+  await assert.rejects(cache.acquire('a'), /try again/);
+  verify('one');
+  state.failure = new Error('down');
+  state.ms += 1_000;
+  assert.equal(await cache.acquire('a'), first);
+  assert.equal(cache.current('a'), first);
+});
+
+// O-070
+for (const denial of [
+  new TokenDeniedError('invalid_token'),
+  new NeedsAuthorizationError('gone', { actor: 'caller' }),
+]) {
+  test(`after a 401 and ${denial.name} of the newest subject the older one goes on`, async () => {
+    const { cache, state, verify } = cacheOf();
+    const older = await cache.acquire('a');
+    state.subject = 'two';
+    const newer = await cache.acquire('a');
+    verify('two');
+    verify('one');
+    state.failure = denial;
+    assert.equal(await cache.renew('a', newer), older, 'the request that was refused');
+    assert.equal(cache.current('a'), older);
+    assert.equal(await cache.renew('a', newer), older, 'another one that was under way');
+  });
+}
+
 // A-020 O-070
 test('the further scopes of one subject are got for another one when it needs them', async () => {
   const { cache, state, verify } = cacheOf();

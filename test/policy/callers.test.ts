@@ -128,11 +128,33 @@ test('limit callerTokenChars: beyond it the oldest tokens are forgotten', () => 
 test('limit tokensPerCaller: beyond it the oldest token of a caller is forgotten', () => {
   const { callers, limits } = callersOf();
   callers.begin();
-  callers.remember(principal('ann', 1_000), 't0');
+  const issuedAt = (iat: number): Principal => {
+    const ann = principal('ann', 1_000);
+    return { ...ann, claims: { ...ann.claims, iat } };
+  };
+  callers.remember(issuedAt(-99), 't0');
   const [first] = callers.find('ann')?.proofs ?? [];
-  for (let at = 1; at <= LIMITS.tokensPerCaller; at++) callers.remember(principal('ann', 1_000), `t${at}`);
+  for (let at = 1; at <= LIMITS.tokensPerCaller; at++) callers.remember(issuedAt(at - 99), `t${at}`);
   assert.equal(first?.token, '', 'nobody keeps it');
   const { proofs = [] } = callers.find('ann') ?? {};
   assert.deepEqual([proofs.length, proofs.at(-1)?.token], [LIMITS.tokensPerCaller, 't1']);
   assert.deepEqual(limits, ['tokensPerCaller']);
+});
+
+test('beyond the limit, tokens of unknown age do not take turns', () => {
+  const { callers } = callersOf();
+  callers.begin();
+  const tokens = Array.from({ length: LIMITS.tokensPerCaller + 2 }, (_, at) => `t${at}`);
+  const verifyAll = (): void => tokens.forEach((token) => callers.remember(principal('ann', 1_000), token));
+  verifyAll();
+  const before = [...(callers.find('ann')?.proofs ?? [])];
+  verifyAll();
+  assert.deepEqual(callers.find('ann')?.proofs, before);
+});
+
+test('a principal of an issuer whose token another process has not remembered is not known', () => {
+  const { callers } = callersOf();
+  callers.begin();
+  callers.remember({ ...principal('ann', 1_000), issuer: 'https://issuer.test' }, undefined);
+  assert.equal(callers.find('ann'), undefined);
 });
