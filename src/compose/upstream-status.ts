@@ -63,7 +63,7 @@ function lockStatus(state: LockState | undefined): LockStatus | undefined {
 function eraStatus(upstream: Upstream, era: Era, offers: Offers): EraStatus {
   const { speaks, evidence } = upstream.eras[era];
   const isShown = speaks !== 'no' && !hasCallersLists(upstream.config);
-  const offer = isShown ? offers.lastOffer(upstream.id, era) : undefined;
+  const offer = isShown ? offers.widestOffer(upstream.id, era) : undefined;
   return {
     speaks,
     how: evidence === '' ? undefined : shownText(evidence),

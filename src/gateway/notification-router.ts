@@ -294,9 +294,10 @@ export class NotificationRouter {
     if (upstreams.get(link.upstream)?.isProcess === true) this.#privateLists.onChanged(link);
   }
 
-  /** Gives the users of a closed link the lists for all clients again. */
+  /** Gives the users of a closed link the lists for all clients again. Those of a retired one have links of another upstream. */
   onLinkClosed(link: Link): void {
-    this.#privateLists.onLinkClosed(link);
+    if (link.isRetired) this.#privateLists.release(link);
+    else this.#privateLists.onLinkClosed(link);
   }
 
   /** Yields the holders that a shared connection may serve. */

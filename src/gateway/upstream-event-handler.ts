@@ -76,9 +76,8 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
 
   onLinkClosed(link: Link, reason: CloseReason): void {
     if (reason === 'crash' || reason === 'forgotten') this.#parts.metrics.countRestart(link.upstream);
-    // Its users have links of the upstream that has taken the place.
-    if (link.isRetired) return;
-    this.#parts.links.onLinkClosed(link, reason);
+    // The users of a retired one have links of the upstream that has taken the place.
+    if (!link.isRetired) this.#parts.links.onLinkClosed(link, reason);
     this.#parts.notifications.onLinkClosed(link);
   }
 

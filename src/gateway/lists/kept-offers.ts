@@ -32,16 +32,18 @@ export class KeptOffers {
     return own ?? this.in({ ...key, era: otherEra(key.era) });
   }
 
-  /** Returns the offer of an era for all clients, else the one that was listed last for some of them. */
-  last(era: Era): Offer | undefined {
-    const kept = this.get(commonKey(era)) ?? [...this.#byKey.values()].findLast(({ key }) => key.era === era);
-    return kept?.offer;
+  /** Returns the offer of an era for all clients, else the one for some of them that has the most tools. */
+  widest(era: Era): Offer | undefined {
+    const common = this.get(commonKey(era))?.offer;
+    if (common !== undefined) return common;
+    const offers = [...this.#byKey.values()].filter(({ key }) => key.era === era).map(({ offer }) => offer);
+    return offers.toSorted((a, b) => b.tools.length - a.tools.length)[0];
   }
 
-  /** Returns the last offer for clients of this era: of their era, else of the other one. */
-  lastFor(era: Era): Offer | undefined {
-    const own = this.withoutEra === era ? undefined : this.last(era);
-    return own ?? this.last(otherEra(era));
+  /** Returns the widest offer for clients of this era: of their era, else of the other one. */
+  widestFor(era: Era): Offer | undefined {
+    const own = this.withoutEra === era ? undefined : this.widest(era);
+    return own ?? this.widest(otherEra(era));
   }
 
   values(): Iterable<KeptOffer> {
@@ -90,9 +92,10 @@ export class KeptOffers {
     }
   }
 
-  /** Marks the offers as listed by another process, and both eras as possible. */
+  /** Marks the offers as listed by another process, and both eras as possible. Those of single connections are of the former upstream. */
   onReplaced(): void {
     this.withoutEra = undefined;
+    this.own = new Set();
     for (const kept of this.#byKey.values()) kept.listedMs = undefined;
   }
 }

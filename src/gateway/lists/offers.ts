@@ -108,7 +108,10 @@ export class Offers {
 
   /** Marks the offers as read by an earlier process: the upstream that has taken the place has listed nothing yet. */
   onReplaced(upstream: string): void {
-    this.#offers.get(upstream)?.onReplaced();
+    const offers = this.#offers.get(upstream);
+    if (offers === undefined) return;
+    offers.onReplaced();
+    this.#pins.report(upstream, offers.inUse());
   }
 
   /** A number that increases when any offer changes. */
@@ -191,9 +194,9 @@ export class Offers {
     return this.#offers.get(upstream)?.in(key)?.offer;
   }
 
-  /** Returns the offer of an era for all clients, else the one that was listed last for some of them. */
-  lastOffer(upstream: string, era: Era): Offer | undefined {
-    return this.#offers.get(upstream)?.last(era);
+  /** Returns the offer of an era for all clients, else the one for some of them that has the most tools. */
+  widestOffer(upstream: string, era: Era): Offer | undefined {
+    return this.#offers.get(upstream)?.widest(era);
   }
 
   /** Excludes offers of an era that the upstream does not support. Returns true if lists of clients may change. */
@@ -345,7 +348,9 @@ export class Offers {
   /** Removes an offer that may be outdated. */
   remove(upstream: string, key: OfferKey): void {
     const offers = this.#offers.get(upstream);
-    if (offers !== undefined) this.#remove(upstream, offers, key);
+    if (offers === undefined) return;
+    this.#remove(upstream, offers, key);
+    this.#invalidate(upstream);
   }
 
   /** Resolves when all offers are on disk. */
@@ -450,7 +455,7 @@ export class Offers {
   /** Returns the size of the list of tools of a view for clients of this era, by the last lists of each upstream. */
   toolListSize(view: string, client: Era): ToolListSize {
     return this.#catalogs.toolListSize(view, client, (upstream) =>
-      this.#pins.pinned(upstream, this.#offers.get(upstream)?.lastFor(client)),
+      this.#pins.pinned(upstream, this.#offers.get(upstream)?.widestFor(client)),
     );
   }
 

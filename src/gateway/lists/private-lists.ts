@@ -91,6 +91,7 @@ export class PrivateLists {
     };
     // Lists of a connection do not reach the other processes, which answer the same client.
     if (offers.areShared && differs()) await this.#relistShared(link, { clientCapabilities, capabilityKey });
+    if (link.connection.isClosed || link.isRetired) return false;
     const isOwn = differs();
     // The changed state may be outside of the process, and concern other clients too.
     if (isOwn) offers.expire(upstream, era, audience);
@@ -134,10 +135,16 @@ export class PrivateLists {
     await resultWithin(Promise.all(listings), SHARED_MS);
   }
 
-  /** Removes the offers of a closed link from the catalogs of its users. */
-  onLinkClosed(link: Link): void {
+  /** Gives up the offers of a closed link. */
+  release(link: Link): void {
     const { upstream } = link;
     if (this.#budget.removeAll(link)) this.#parts.offers.setOwn(upstream, this.#budget.offersOf(upstream));
+  }
+
+  /** Removes the offers of a closed link also from the catalogs of its users. */
+  onLinkClosed(link: Link): void {
+    const { upstream } = link;
+    this.release(link);
     for (const holder of link.users) {
       if (holder.ownOffers.delete(upstream)) this.#parts.refreshCatalog(holder);
     }

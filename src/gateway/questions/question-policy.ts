@@ -172,13 +172,13 @@ export class QuestionPolicy {
     return refused.isNew ? this.#recordRefusal(upstream, 'budget', reason) : reason;
   }
 
-  /** Takes the tokens again if a question of a task is asked again under one of these keys, which the client has answered. */
-  onAnswered({ caller }: Pick<Client, 'caller'>, upstream: string, task: string, keys: readonly string[]): void {
-    this.#budget.forget(
-      upstream,
-      caller.principal,
-      keys.map((key) => nameOf(task, key)),
-    );
+  /**
+   * Takes the tokens again if a question of a task is asked again under one of these keys, which the client answers. Returns the function to call if the
+   * answers have not arrived.
+   */
+  onAnswered({ caller }: Pick<Client, 'caller'>, upstream: string, task: string, keys: readonly string[]): () => void {
+    const names = keys.map((key) => nameOf(task, key));
+    return this.#budget.forget(upstream, caller.principal, names);
   }
 
   /** Takes the tokens as {@link takeTokens} does. @throws {GatewayError} `upstream-protocol` if they exceed the budget. */

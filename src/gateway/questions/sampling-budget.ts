@@ -69,10 +69,19 @@ export class SamplingBudget {
     return isAllowed ? undefined : { left: Math.max(0, left), isNew: known === undefined };
   }
 
-  /** Removes questions that were answered. Each counts again when it is asked again. */
-  forget(upstream: string, principal: Principal, names: readonly string[]): void {
-    const asked = this.#asked.get(keyOf(upstream, principal));
-    for (const name of names) asked?.questions.delete(name);
+  /**
+   * Removes questions that are being answered: each counts again when it is asked again. Returns the function that puts those back that were not asked
+   * since, because their answers have not arrived.
+   */
+  forget(upstream: string, principal: Principal, names: readonly string[]): () => void {
+    const { questions } = this.#asked.get(keyOf(upstream, principal)) ?? {};
+    const forgotten = new Map(names.map((name) => [name, questions?.get(name)]));
+    for (const name of names) questions?.delete(name);
+    return () => {
+      for (const [name, decided] of forgotten) {
+        if (decided !== undefined && questions?.has(name) === false) setLatest(questions, name, decided, MAX_QUESTIONS);
+      }
+    };
   }
 }
 

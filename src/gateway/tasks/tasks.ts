@@ -166,11 +166,15 @@ export class Tasks {
     const { client, request } = exchange;
     const params = (request.params ?? RawObject.EMPTY).with('taskId', JSON.stringify(task.task));
     const from = originOf(task);
+    let onNotUpdated: (() => void) | undefined;
     if (request.method === 'tasks/update') {
+      const keys = params.object('inputResponses')?.keys() ?? [];
       // Before the upstream has the answers, and can ask again.
-      questionPolicy.onAnswered(client, task.viewed.id, task.task, params.object('inputResponses')?.keys() ?? []);
+      onNotUpdated = questionPolicy.onAnswered(client, task.viewed.id, task.task, keys);
     }
-    const answer = translator.toClient(exchange, from, await this.#send(exchange, task, params));
+    const sent = this.#send(exchange, task, params);
+    sent.then(({ kind }) => kind === 'error' && onNotUpdated?.(), onNotUpdated);
+    const answer = translator.toClient(exchange, from, await sent);
     if (answer.kind === 'result' && request.method === 'tasks/cancel') release(task);
     if (request.method !== 'tasks/get') return withId(answer, task);
     if (answer.kind === 'error') {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { upstreamStatuses } from '../../../src/compose/upstream-status.ts';
-import { commonKey, EMPTY_OFFER } from '../../../src/catalog/offer.ts';
+import { commonKey, EMPTY_OFFER, type OfferKey } from '../../../src/catalog/offer.ts';
 import type { LockConfig } from '../../../src/config/config.ts';
 import type { UpstreamConfig } from '../../../src/config/upstream-config.ts';
 import { diffConfigs } from '../../../src/config/changes/diff.ts';
@@ -388,10 +388,10 @@ class Reports extends GatewayParts {
     super({ up: { memory, era: 'auto' } }, {}, { lock: lockOf({ up: PINNED }, 'warn') });
   }
 
-  list(era: Era, { tools = [] }: ScriptedLists): void {
+  list(era: Era, { tools = [] }: ScriptedLists, key: OfferKey = commonKey(era)): void {
     const revision = era === 'legacy' ? '2025-11-25' : '2026-07-28';
     const items = tools.map((one) => RawObject.parse(JSON.stringify(one)));
-    this.offers.update('up', commonKey(era), { ...EMPTY_OFFER, revision, tools: items });
+    this.offers.update('up', key, { ...EMPTY_OFFER, revision, tools: items });
   }
 
   /** Returns the reports since the last call. */
@@ -432,10 +432,8 @@ test('a definition that differs in another way in each era is reported twice', T
   assert.deepEqual(at.reports(), [], 'it still differs in the other era');
 });
 
-// SEC-33
-test('a definition that one connection lists differs until the connection closes', TIMEOUT, async () => {
-  const memory = memoryUpstream({ lists: { tools: EXTRA.tools ?? [] } });
-  await using at = new Reports(memory);
+/** Lists a connection for itself, whose lists have another tool than the lock. Returns its private lists, and the link. */
+async function listsOfOne(at: Reports) {
   const listed = Promise.withResolvers<void>();
   const lists = new PrivateLists({
     upstreams: at.upstreams,
@@ -450,11 +448,43 @@ test('a definition that one connection lists differs until the connection closes
   const link = await at.upstream('up').link(at.session().session);
   lists.onChanged(link);
   await listed.promise;
+  return { lists, link };
+}
+
+// SEC-33
+test('a definition that one connection lists differs until the connection closes', TIMEOUT, async () => {
+  await using at = new Reports(memoryUpstream({ lists: { tools: EXTRA.tools ?? [] } }));
+  const { lists, link } = await listsOfOne(at);
   assert.deepEqual(at.reports(), ['extra added']);
   at.list('modern', PINNED);
   assert.deepEqual(at.reports(), []);
   lists.onLinkClosed(link);
   assert.deepEqual(at.reports(), ['tool extra as pinned']);
+});
+
+// SEC-33
+test('a definition that one connection lists differs until its upstream is replaced', TIMEOUT, async () => {
+  await using at = new Reports(memoryUpstream({ lists: { tools: EXTRA.tools ?? [] } }));
+  const { lists, link } = await listsOfOne(at);
+  assert.equal(at.offers.lockState('up')?.differences.length, 1);
+  at.offers.onReplaced('up');
+  assert.deepEqual(at.reports(), ['extra added', 'tool extra as pinned']);
+  assert.equal(at.offers.lockState('up')?.differences.length, 0);
+  lists.release(link);
+  assert.equal(at.offers.lockState('up')?.differences.length, 0);
+});
+
+// SEC-33
+test('a definition of a list that is given up is reported as pinned, and anew when it is back', TIMEOUT, async () => {
+  await using at = new Reports();
+  at.list('legacy', PINNED);
+  const key = { era: 'legacy', capabilityKey: 'c', audience: '' } as const;
+  at.list('legacy', EXTRA, key);
+  assert.deepEqual(at.reports(), ['extra added']);
+  at.offers.remove('up', key);
+  assert.deepEqual(at.reports(), ['tool extra as pinned']);
+  at.list('legacy', EXTRA, key);
+  assert.deepEqual(at.reports(), ['extra added']);
 });
 
 // SEC-33
