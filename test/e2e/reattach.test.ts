@@ -244,3 +244,16 @@ test('the session at the upstream ends with the session of the client', TIMEOUT,
   assert.equal((await send(first, { method: 'DELETE', headers: { 'mcp-session-id': session } })).status, 204);
   await waitUntil(() => Promise.resolve(served?.requests.at(-1)?.startsWith('DELETE') === true));
 });
+
+// D7
+test('a DELETE as the first request after a restart ends the session at the upstream', TIMEOUT, async () => {
+  await using place = await Place.open();
+  const { session } = await startCounting(place);
+  await place.stored();
+  const [served] = place.upstream.sessions.filter(({ count }) => count > 0);
+  await place.end('SIGTERM');
+  assert.equal(served?.requests.at(-1)?.startsWith('DELETE'), false);
+  const second = await place.start();
+  assert.equal((await send(second, { method: 'DELETE', headers: { 'mcp-session-id': session } })).status, 204);
+  await waitUntil(() => Promise.resolve(served?.requests.at(-1)?.startsWith('DELETE') === true));
+});

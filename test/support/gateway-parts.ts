@@ -170,7 +170,7 @@ export class GatewayParts implements AsyncDisposable {
     return new Upstream(
       {
         config,
-        transports: [{ era, isProcess, hasCallStreams: !isProcess, start: one.memory.start }],
+        transports: [{ era, isProcess, hasCallStreams: !isProcess, canAttach: !isProcess, start: one.memory.start }],
         quota: new ConnectionQuota({ limit: Infinity, refusal: '' }),
         shares: ONE_PRINCIPAL,
         credentials: one.credentials ?? 'gateway',

@@ -144,7 +144,7 @@ export class HolderLinks {
     const link = await upstream.link(holder, span, attachment);
     if (holder.closed.aborted) {
       // Another process may have the session, and continue it at the upstream.
-      if (link.isReattached) link.connection.setLeft(true);
+      if (link.isReattached && holder.isLeft) link.connection.setLeft(true);
       upstream.releaseUser(holder);
       throw new GatewayError('session-unknown', { message: 'the session ended' });
     }
@@ -374,6 +374,7 @@ export class HolderLinks {
   /** Releases all links and subscriptions of a holder. @param isLeft leaves its sessions at upstreams to another process. */
   releaseHolder(holder: ConnectionHolder, isLeft = false): void {
     this.#siblings.release(holder);
+    holder.isLeft = isLeft;
     if (isLeft) this.leaveSessions(holder);
     for (const link of holder.links.values()) {
       const config = this.#upstreams.get(link.upstream)?.config;

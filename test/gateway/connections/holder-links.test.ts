@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { GatewayError } from '../../../src/errors.ts';
 import { HolderLinks } from '../../../src/gateway/connections/holder-links.ts';
+import { RawObject } from '../../../src/json/json.ts';
 import { detach } from '../../../src/json/kept-text.ts';
 import type { Request } from '../../../src/protocol/jsonrpc.ts';
 import type { StartTransport, Transport } from '../../../src/upstream/rpc/transport.ts';
@@ -16,6 +17,13 @@ const SUBSCRIBE = 'resources/subscribe';
 const UNSUBSCRIBE = 'resources/unsubscribe';
 const SET_LEVEL = 'logging/setLevel';
 const URI = 'file:///a';
+const HELLO = {
+  revision: '2025-11-25',
+  capabilities: RawObject.EMPTY,
+  serverInfo: RawObject.EMPTY,
+  instructions: undefined,
+} as const;
+const REMOTE = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
 /** The longest that a new link waits for the answers to its log level and subscriptions. */
 const PREPARE_MS = 1_000; // subject
 
@@ -120,6 +128,34 @@ test('a holder that closes while its link opens gets no link, and is no user of 
   assert.equal(link.connection.isClosed, false);
   assert.deepEqual(events.filter((event) => event.startsWith('open')).length, 1);
 });
+
+for (const [isLeft, name] of [
+  [false, 'a session that ends while its link is reattached ends at the upstream too'],
+  [true, 'a session that is left while its link is reattached stays at the upstream'],
+] as const) {
+  // D7
+  test(name, TIMEOUT, async () => {
+    const { memory, gate, begun } = gated();
+    const left: boolean[] = [];
+    const start: StartTransport = async (...args) => ({
+      ...(await memory.start(...args)),
+      attach: () => undefined,
+      setLeft: (value) => void left.push(value),
+    });
+    const { at, links } = linking({ up: { memory: { ...memory, start }, target: REMOTE } });
+    await using _ = at;
+    const { session } = at.session();
+    session.attachments = new Map([['up', { sessionId: 'earlier', hello: HELLO }]]);
+    const refused = links.open(session, 'up');
+    await begun();
+    links.releaseHolder(session, isLeft);
+    session.close();
+    gate.resolve();
+    await assert.rejects(refused, code('session-unknown'));
+    assert.equal(left.at(-1), isLeft);
+    assert.equal(memory.open.size, 0);
+  });
+}
 
 test('a request that is cancelled stops waiting, and its link opens for the next', TIMEOUT, async () => {
   const { memory, gate, begun } = gated();
