@@ -84,7 +84,7 @@ export class HolderLinks {
    */
   open(holder: ConnectionHolder, upstreamId: string): Promise<Link> {
     const upstream = this.#upstreams.get(upstreamId);
-    if (upstream !== undefined) return this.#openAt(holder, upstream);
+    if (upstream !== undefined) return this.openAt(holder, upstream);
     return Promise.reject(removedUpstream(upstreamId));
   }
 
@@ -95,7 +95,7 @@ export class HolderLinks {
    */
   openFor(exchange: OpenExchange, holder: ConnectionHolder, upstream: Upstream): Promise<Link> {
     const span = exchange.span?.child('internal', `connect ${upstream.id}`);
-    const wanted = this.#openAt(holder, upstream, span);
+    const wanted = this.openAt(holder, upstream, span);
     const opening = exchange.unlessCancelled(wanted);
     // The connection of one call is of no use to others, and opens although the call is cancelled.
     if (upstream.config.isolation === 'call') {
@@ -115,7 +115,7 @@ export class HolderLinks {
    * @param span of the request that needs the link, if it is traced.
    * @throws {GatewayError} `upstream-unavailable`, `overloaded`
    */
-  #openAt(holder: ConnectionHolder, upstream: Upstream, span?: Span): Promise<Link> {
+  openAt(holder: ConnectionHolder, upstream: Upstream, span?: Span): Promise<Link> {
     const upstreamId = upstream.id;
     // The links that the holder keeps by this id are of the upstream that has replaced this one.
     if (upstream.isRetired) return this.#open(holder, upstream, span);

@@ -4,7 +4,7 @@ import { META, withoutMeta } from '../../protocol/meta.ts';
 import { isTerminal } from '../../protocol/tasks.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { NULL_SINK, OpenExchange } from '../exchange/open-exchange.ts';
-import type { Link } from '../exchange/connection-holder.ts';
+import type { Link, Upstream } from '../exchange/connection-holder.ts';
 import type { TaskIds } from '../handles/task-ids.ts';
 import type { Tasks } from './tasks.ts';
 import type { ModernClient } from '../clients/modern-client.ts';
@@ -17,6 +17,7 @@ export interface TaskSubscriptionsParts {
 
 interface FollowedTask {
   readonly task: KeptText;
+  readonly upstream: Upstream;
   /** The link that carries messages about the task. A legacy upstream sends them without a subscription or not at all. */
   readonly link: Link;
   /** True if the task has changed since its state was last read. */
@@ -56,11 +57,12 @@ export class TaskSubscriptions {
     try {
       const address = await ids.open(caller, id);
       tasks.assertAllowed(this.#modernClient, { method: 'subscriptions/listen' }, address);
-      const link = await links.open(tasks.creatorOf(group, address), address.upstream);
+      const { upstream } = tasks.placeOf(this.#modernClient, address);
+      const link = await links.openAt(tasks.creatorOf(group, address), upstream);
       const task = detach(address.task);
       const forgetLink = link.connection.onClosed(onLost);
       // A change may come together with the acknowledgement of the upstream.
-      this.#followed.set(detach(id), { task, link, hasChanged: false, isReading: false, forgetLink });
+      this.#followed.set(detach(id), { task, upstream, link, hasChanged: false, isReading: false, forgetLink });
       if (link.subscription === undefined || (await link.subscription.addTask(task))) return;
     } catch {
       // The acknowledgement shows the client that this task is not followed.
@@ -115,10 +117,10 @@ export class TaskSubscriptions {
     this.#forget(id, followed);
   }
 
-  #forget(id: string, { link, forgetLink }: FollowedTask): void {
+  #forget(id: string, { upstream, link, forgetLink }: FollowedTask): void {
     this.#followed.delete(id);
     forgetLink();
-    this.#parts.links.leave(link);
+    upstream.leave(link);
   }
 
   close(): void {

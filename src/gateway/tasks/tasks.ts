@@ -13,7 +13,7 @@ import type { KnownTask } from '../../store/task-store.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import type { AuditRecorder } from '../records/audit-recorder.ts';
-import type { ConnectionHolder, Upstreams } from '../exchange/connection-holder.ts';
+import type { ConnectionHolder, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import type { Client, Exchange } from '../exchange/exchange.ts';
 import { type Asked, type Gate, hintsOf } from '../exchange/gate.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
@@ -43,11 +43,15 @@ export interface TasksParts {
   readonly audit: Pick<AuditRecorder, 'begin'> | undefined;
 }
 
-interface RequestedTask extends UpgradedSite {
+interface TaskPlace {
+  readonly upstream: Upstream;
+  readonly viewed: ViewUpstream;
+}
+
+interface RequestedTask extends UpgradedSite, TaskPlace {
   readonly address: OpenedTask;
   /** The id that the client uses. */
   readonly id: string;
-  readonly viewed: ViewUpstream;
 }
 
 type Conversation = (exchange: OpenExchange, task: RequestedTask) => Promise<Answer>;
@@ -85,7 +89,7 @@ export class Tasks {
   async request(exchange: OpenExchange): Promise<Answer | Elsewhere> {
     const { request, client, holder } = exchange;
     client.dialect.assertTaskMethod(request.method, client.caller.capabilities, client.catalog.capabilities);
-    const { ids, owners, upstreams, links, audit } = this.#parts;
+    const { ids, owners, links, audit } = this.#parts;
     if (request.method === 'tasks/list') {
       if (audit !== undefined) await audit.begin(request, client.caller, undefined);
       return await this.#list(exchange);
@@ -98,11 +102,7 @@ export class Tasks {
     const ownership = process === undefined ? HERE : await owners.ownerOf({ kind: 'task', process });
     // A task whose process is gone may be known to its upstream still.
     if (ownership.kind === 'elsewhere') return ownership;
-    const viewed = client.catalog.view.upstreams.find((one) => one.id === address.upstream);
-    const { principal, view } = client.caller;
-    const isOwn = ({ client: { caller } }: Exchange) => caller.principal.key === principal.key && caller.view === view;
-    const upstream = upstreams.withTask(address.upstream, address.task, isOwn);
-    if (viewed === undefined || upstream === undefined) throw new GatewayError('unknown-task');
+    const { viewed, upstream } = this.placeOf(client, address);
     exchange.taskUpstream = address.upstream;
     if (audit !== undefined) await audit.begin(request, client.caller, address.upstream);
     const creator = this.creatorOf(holder, address);
@@ -116,6 +116,19 @@ export class Tasks {
     } finally {
       upstream.endCall(link);
     }
+  }
+
+  /**
+   * Returns the upstream that runs a task, also one that another has replaced, as the client sees it.
+   *
+   * @throws {GatewayError} `unknown-task` if the client does not see it any more.
+   */
+  placeOf({ caller: { principal, view }, catalog }: Client, { upstream: id, task }: OpenedTask): TaskPlace {
+    const isOwn = ({ client: { caller } }: Exchange) => caller.principal.key === principal.key && caller.view === view;
+    const upstream = this.#parts.upstreams.withTask(id, task, isOwn);
+    const viewed = catalog.view.upstreams.find((one) => one.id === id);
+    if (viewed === undefined || upstream === undefined) throw new GatewayError('unknown-task');
+    return { upstream, viewed };
   }
 
   /**

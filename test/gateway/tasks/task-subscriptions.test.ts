@@ -12,6 +12,7 @@ import { waitUntil } from '../../support/wait-until.ts';
 const TIMEOUT = { timeout: 120_000 };
 const KNOWS = { extensions: { 'io.modelcontextprotocol/tasks': {} } };
 const SUBSCRIPTION = 'io.modelcontextprotocol/subscriptionId';
+const OTHER = { kind: 'stdio', command: 'other', args: [], env: {}, cwd: undefined } as const;
 const BOB = { key: 'bob', label: 'bob', scopes: [] };
 
 /** Opens a `subscriptions/listen` stream for these tasks; `heard` resolves with its next notification. */
@@ -37,6 +38,13 @@ function changed(memory: MemoryUpstream, task: object): void {
   const _meta = { [SUBSCRIPTION]: Number(memory.requests('subscriptions/listen').at(-1)?.id) };
   const params = JSON.stringify({ ...task, _meta });
   for (const peer of memory.open) peer.send(`{"jsonrpc":"2.0","method":"notifications/tasks","params":${params}}`);
+}
+
+/** Reports a change of a task of 2025-11-25. */
+function statusChanged(memory: MemoryUpstream, task: object): void {
+  const params = JSON.stringify(task);
+  for (const peer of memory.open)
+    peer.send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":${params}}`);
 }
 
 // X-034
@@ -174,6 +182,28 @@ test('after a reload to isolation call, the end of a stream closes its connectio
   await memory.until(() => [...memory.open].every((peer) => before.has(peer)) || undefined);
 });
 
+for (const era of ['legacy', 'modern'] as const) {
+  test(`a listener of a task at a replaced ${era} upstream hears its end`, TIMEOUT, async () => {
+    const { memory, tasks } = era === 'legacy' ? coreTaskUpstream() : extensionUpstream();
+    await using gateway = await testCore({ up: { memory, era } });
+    const client = new ModernClient(gateway, KNOWS);
+    const { taskId } = await client.result('tools/call', toolCall('up__job'));
+    const old = { ...memory, open: new Set(memory.open) };
+    const { config } = gateway;
+    const next = { ...config, upstreams: config.upstreams.map((up) => ({ ...up, target: OTHER })) };
+    const { drained } = await gateway.core.apply(next, diffConfigs(config, next));
+    const listening = listen(client, [taskId]);
+    assert.deepEqual((await listening.next())['notifications'], { taskIds: [taskId] });
+    Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [] } });
+    if (era === 'modern') changed(old, { taskId: tasks[0]?.id });
+    else statusChanged(old, { taskId: tasks[0]?.id, status: 'completed' });
+    assert.equal((await listening.next())['status'], 'completed');
+    await drained;
+    listening.call.close();
+    await listening.reply;
+  });
+}
+
 // S-004
 test('a client without tasks, or of another principal, cannot listen to a task', TIMEOUT, async () => {
   const { memory } = extensionUpstream();
@@ -197,10 +227,7 @@ test('a change of a task of 2025-11-25 is announced in the form of the extension
   const listening = listen(client, [taskId]);
   assert.deepEqual((await listening.next())['notifications'], { taskIds: [taskId] });
   Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [] } });
-  const params = JSON.stringify({ taskId: tasks[0]?.id, status: 'completed' });
-  for (const peer of memory.open) {
-    peer.send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":${params}}`);
-  }
+  statusChanged(memory, { taskId: tasks[0]?.id, status: 'completed' });
   const notification = await listening.next();
   assert.deepEqual(
     [notification['method'], notification['taskId'], notification['status']],
