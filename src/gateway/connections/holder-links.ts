@@ -17,7 +17,7 @@ import { DEFAULT_LEVEL, isWanted, lowestLevel } from '../exchange/log-level.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { ConnectionHolder, Link, Subscription, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import type { LimitName } from '../../limits.ts';
-import { canSubscribe, LinkSubscriptions } from './link-subscriptions.ts';
+import { canSubscribe, isSubscribed, LinkSubscriptions } from './link-subscriptions.ts';
 import { SiblingSubscriptions } from './sibling-subscriptions.ts';
 import type { StateLosses } from './state-losses.ts';
 
@@ -142,12 +142,9 @@ export class HolderLinks {
     const attachment = upstream.isRetired ? undefined : holder.attachments?.get(upstream.id);
     const known = upstream.isRetired ? [...upstream.links()].filter(({ users }) => users.has(holder)) : [];
     const link = await upstream.link(holder, span, attachment);
-    if (holder.closed.aborted) {
-      // Another process may have the session, and continue it at the upstream.
-      if (link.isReattached && holder.isLeft) link.connection.setLeft(true);
-      upstream.releaseUser(holder);
-      throw new GatewayError('session-unknown', { message: 'the session ended' });
-    }
+    // Another process may have the session, and continue it at the upstream.
+    if (holder.isLeft && link.isReattached) link.connection.setLeft(true);
+    releaseIfClosed(holder, upstream);
     if (attachment !== undefined) {
       holder.attachments?.delete(upstream.id);
       if (link.isReattached) this.#onReattached(link);
@@ -160,13 +157,15 @@ export class HolderLinks {
     }
     holder.onLinkOpen(link);
     this.#onOpen(link);
-    const resubscribing = [...holder.subscriptions]
-      .filter(([, to]) => to.upstream === link.upstream)
-      .map(([publishedUri, { uri }]) => this.#resubscribe(link, holder, publishedUri, uri));
+    const restored = [...holder.subscriptions].filter(([, to]) => to.upstream === link.upstream);
+    const resubscribing = restored.map(([publishedUri, to]) => this.#resubscribe(link, holder, publishedUri, to));
     await resultWithin(
       Promise.all([...resubscribing, this.#siblings.onLinkOpen(link, holder), this.#setLevel(link)]),
       PREPARE_MS,
     );
+    // The holder did not have the link yet when it ended one of these, or closed.
+    for (const [, to] of restored) if (!isSubscribed(holder, to)) this.#remove(link, holder, to.uri);
+    releaseIfClosed(holder, upstream);
     return link;
   }
 
@@ -321,7 +320,7 @@ export class HolderLinks {
       judgeAgain?.();
     } catch (thrown) {
       // A reload ends the subscriptions that a holder has, and it did not have this one yet.
-      this.#subscriptions.remove(link, holder, to.uri).catch(() => undefined);
+      this.#remove(link, holder, to.uri);
       throw thrown;
     }
     const subscription = { upstream: to.upstream, uri: detach(to.uri) };
@@ -340,10 +339,7 @@ export class HolderLinks {
   /** Removes a subscription of a holder. Unsubscribes at the upstream if no other holder needs the subscription. */
   async unsubscribe(holder: ConnectionHolder, publishedUri: string, to: Subscription): Promise<Answer> {
     const had = holder.subscriptions.delete(publishedUri);
-    const isStillWanted = [...holder.subscriptions.values()].some(
-      ({ upstream, uri }) => upstream === to.upstream && uri === to.uri,
-    );
-    if (!had || isStillWanted) return EMPTY_RESULT;
+    if (!had || isSubscribed(holder, to)) return EMPTY_RESULT;
     this.#siblings.onUnsubscribed(holder, to);
     const link = holder.links.get(to.upstream);
     return (link && (await this.#subscriptions.remove(link, holder, to.uri))) ?? EMPTY_RESULT;
@@ -380,12 +376,7 @@ export class HolderLinks {
       const config = this.#upstreams.get(link.upstream)?.config;
       // A link that only this holder uses closes with it, and so do its subscriptions.
       if (link.users.size === 1 && config !== undefined && closesWithUsers(link, config)) continue;
-      for (const [uri, holders] of link.subscribers) {
-        if (!holders.has(holder)) continue;
-        this.#subscriptions.remove(link, holder, uri).catch((thrown: unknown) => {
-          this.#log.debug({ err: thrown, upstream: link.upstream }, 'cannot unsubscribe from a resource');
-        });
-      }
+      for (const [uri, holders] of link.subscribers) if (holders.has(holder)) this.#remove(link, holder, uri);
     }
     holder.linkPromises.clear();
     holder.links.clear();
@@ -397,14 +388,23 @@ export class HolderLinks {
    * Subscribes a new link to a resource of the holder. Announces an update, since the resource may have changed
    * meanwhile.
    */
-  async #resubscribe(link: Link, holder: ConnectionHolder, publishedUri: string, uri: string): Promise<void> {
+  async #resubscribe(link: Link, holder: ConnectionHolder, publishedUri: string, to: Subscription): Promise<void> {
     try {
-      const answer = await this.#subscriptions.add(link, holder, uri);
-      if (answer.kind === 'result')
+      const answer = await this.#subscriptions.add(link, holder, to.uri);
+      if (answer.kind === 'error') return;
+      if (isSubscribed(holder, to))
         holder.announce('notifications/resources/updated', RawObject.of({ uri: publishedUri }));
+      else this.#remove(link, holder, to.uri);
     } catch (thrown) {
       this.#log.warn({ err: thrown, upstream: link.upstream }, 'subscription not restored');
     }
+  }
+
+  /** Ends a subscription of a holder on a link that it does not need any more. */
+  #remove(link: Link, holder: ConnectionHolder, uri: string): void {
+    this.#subscriptions.remove(link, holder, uri).catch((thrown: unknown) => {
+      this.#log.debug({ err: thrown, upstream: link.upstream }, 'cannot unsubscribe from a resource');
+    });
   }
 
   #call(link: Link, method: string, params: RawObject): Promise<Answer> {
@@ -418,6 +418,13 @@ export class HolderLinks {
 /** Returns the log level that the users of a link want together; undefined if none of them has set one. */
 function lowestWanted({ users }: Link): Severity | undefined {
   return lowestLevel([...users].map((holder) => holder.logLevel));
+}
+
+/** Releases the links of a holder that has closed while one was opened. @throws {GatewayError} `session-unknown` if it has. */
+function releaseIfClosed(holder: ConnectionHolder, upstream: Upstream): void {
+  if (!holder.closed.aborted) return;
+  upstream.releaseUser(holder);
+  throw new GatewayError('session-unknown', { message: 'the session ended' });
 }
 
 function removeLink(holder: ConnectionHolder, upstream: string): void {

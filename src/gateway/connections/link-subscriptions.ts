@@ -4,7 +4,7 @@ import { detach } from '../../json/kept-text.ts';
 import { type Answer, EMPTY_RESULT } from '../../protocol/jsonrpc.ts';
 import type { UpstreamSubscription } from '../../upstream/link/upstream-subscription.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
-import type { ConnectionHolder, Link } from '../exchange/connection-holder.ts';
+import type { ConnectionHolder, Link, Subscription } from '../exchange/connection-holder.ts';
 
 export type SubscriptionMethod = 'resources/subscribe' | 'resources/unsubscribe';
 
@@ -112,6 +112,12 @@ export function canSubscribe({ era, hello, place }: Link): boolean {
   const resources = hello.capabilities.object('resources');
   if (resources === undefined || place.purpose === 'call') return false;
   return UPSTREAM_DIALECTS[era].acceptsSubscriptions(resources);
+}
+
+/** Returns whether a holder has this subscription, and is not closed. */
+export function isSubscribed({ closed, subscriptions }: ConnectionHolder, to: Subscription): boolean {
+  if (closed.aborted) return false;
+  return [...subscriptions.values()].some(({ upstream, uri }) => upstream === to.upstream && uri === to.uri);
 }
 
 /** Returns the holders that are subscribed to a resource or to a parent of it, each once. */

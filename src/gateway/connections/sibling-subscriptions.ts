@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import type { ConnectionHolder, Link, Subscription } from '../exchange/connection-holder.ts';
 import { isPrivate } from '../../upstream/link/link.ts';
-import { canSubscribe, type LinkSubscriptions } from './link-subscriptions.ts';
+import { canSubscribe, isSubscribed, type LinkSubscriptions } from './link-subscriptions.ts';
 
 export interface SiblingSubscriptionsParts {
   readonly subscriptions: LinkSubscriptions;
@@ -53,11 +53,19 @@ export class SiblingSubscriptions {
   }
 
   /** Removes a subscription that a holder has ended from the links of its siblings. */
-  onUnsubscribed(holder: ConnectionHolder, { upstream, uri }: Subscription): void {
-    for (const sibling of this.#parts.siblingsOf(holder)) {
-      const link = sibling.links.get(upstream);
+  onUnsubscribed(holder: ConnectionHolder, to: Subscription): void {
+    const remove = (link: Link) => {
       // A link that also serves the holder is the holder's own.
-      if (link !== undefined && !link.users.has(holder)) this.#remove(link, holder, uri);
+      if (!link.users.has(holder)) this.#remove(link, holder, to.uri);
+    };
+    const onPrepared = (link: Link) => {
+      if (!isSubscribed(holder, to)) remove(link);
+    };
+    for (const sibling of this.#parts.siblingsOf(holder)) {
+      const ready = sibling.links.get(to.upstream);
+      if (ready !== undefined) remove(ready);
+      // A link that is being prepared may have the subscription already.
+      else sibling.linkPromises.get(to.upstream)?.then(onPrepared, () => undefined);
     }
   }
 
@@ -106,9 +114,4 @@ export class SiblingSubscriptions {
 /** Returns whether the link accepts subscriptions, and gets messages only for its users. */
 function needsSubscriptions(link: Link): boolean {
   return isPrivate(link) && !link.connection.isClosed && canSubscribe(link);
-}
-
-function isSubscribed({ closed, subscriptions }: ConnectionHolder, to: Subscription): boolean {
-  if (closed.aborted) return false;
-  return [...subscriptions.values()].some(({ upstream, uri }) => upstream === to.upstream && uri === to.uri);
 }

@@ -39,7 +39,7 @@ function linking(...args: ConstructorParameters<typeof GatewayParts>) {
     upstreams: at.upstreams,
     stateLosses: at.stateLosses,
     log: at.log,
-    siblingsOf: () => [],
+    siblingsOf: (holder) => at.holders.filter((one) => one !== holder && one.siblingKey === holder.siblingKey),
     onReattached: ({ upstream }) => events.push(`reattached ${upstream}`),
     beforeOpen: (holder, upstream) => events.push(`before ${upstream} of ${holder.key}`),
     onOpen: ({ upstream }) => events.push(`open ${upstream}`),
@@ -76,6 +76,8 @@ function gated() {
 const to = (uri = URI) => ({ upstream: 'up', uri: detach(uri) });
 const uris = (requests: readonly Request[]) => requests.map(({ params }) => params?.string('uri'));
 const code = (expected: string) => (thrown: unknown) => thrown instanceof GatewayError && thrown.code === expected;
+
+const atLeast = <T>(count: number, items: readonly T[]) => (items.length >= count ? items : undefined);
 
 function receivedBy(peer: Peer | undefined, method: string): readonly Request[] {
   return (peer?.received ?? []).flatMap((message) =>
@@ -308,6 +310,71 @@ test('an upstream without answers delays the first use of its link for a second'
   assert.equal(isOpen, false);
   time.pass(1);
   await opening;
+});
+
+test('a holder that closes while its link is prepared keeps no subscription on it', TIMEOUT, async () => {
+  const { memory, arrived } = holding(SET_LEVEL);
+  const { at, links } = linking({ up: { memory, isolation: 'shared' } });
+  await using _ = at;
+  const { session } = at.session({ logLevel: 'debug' });
+  session.subscriptions.set(detach(`up+${URI}`), to());
+  const refused = links.open(session, 'up');
+  const answer = await arrived();
+  const [link] = at.upstream('up').links();
+  assert.deepEqual([...(link?.subscribers.keys() ?? [])], [URI]);
+  links.releaseHolder(session);
+  session.close();
+  answer();
+  await assert.rejects(refused, code('session-unknown'));
+  await memory.until(() => memory.requests(UNSUBSCRIBE)[0]);
+  assert.deepEqual([link?.subscribers.size, link?.users.size, memory.open.size], [0, 0, 1]);
+});
+
+test('a subscription that ends while its link is prepared ends at the upstream too', TIMEOUT, async () => {
+  const { memory, arrived } = holding(SET_LEVEL);
+  const { at, links } = linking({ up: { memory } });
+  await using _ = at;
+  const { session } = at.session({ logLevel: 'debug' });
+  for (const uri of [URI, `${URI}2`]) session.subscriptions.set(detach(`up+${uri}`), to(uri));
+  const opening = links.open(session, 'up');
+  const answer = await arrived();
+  await links.unsubscribe(session, `up+${URI}`, to());
+  answer();
+  const link = await opening;
+  assert.deepEqual([...link.subscribers.keys()], [`${URI}2`]);
+  assert.deepEqual(uris(await memory.until(() => atLeast(1, memory.requests(UNSUBSCRIBE)))), [URI]);
+});
+
+test('a subscription that ends before its upstream has answered ends there afterwards', TIMEOUT, async () => {
+  const { memory, arrived } = holding(SUBSCRIBE);
+  const { at, links } = linking({ up: { memory } });
+  await using _ = at;
+  const { session, stream } = at.session();
+  session.subscriptions.set(detach(`up+${URI}`), to());
+  const opening = links.open(session, 'up');
+  const answer = await arrived();
+  await links.unsubscribe(session, `up+${URI}`, to());
+  answer();
+  assert.equal((await opening).subscribers.size, 0);
+  assert.deepEqual(uris(await memory.until(() => atLeast(1, memory.requests(UNSUBSCRIBE)))), [URI]);
+  assert.deepEqual(stream.messages, []);
+});
+
+test('a listener that ends while the link of its sibling is prepared stays on none', TIMEOUT, async () => {
+  const { memory, arrived } = holding(SET_LEVEL);
+  const { at, links } = linking({ up: { memory } });
+  await using _ = at;
+  const [listener, caller] = [at.group().group, at.group({ capabilities: { sampling: {} } }).group];
+  await links.subscribe(listener, `up+${URI}`, to());
+  caller.logLevel = 'debug';
+  const opening = links.open(caller, 'up');
+  const answer = await arrived();
+  links.releaseHolder(listener);
+  listener.close();
+  answer();
+  const link = await opening;
+  await memory.until(() => atLeast(1, receivedBy(memory.peers.at(-1), UNSUBSCRIBE)));
+  assert.equal(link.subscribers.size, 0);
 });
 
 test('a link opens though its upstream refuses the level and the subscriptions', TIMEOUT, async () => {
