@@ -17,6 +17,7 @@ import { DEFAULT_LEVEL, isWanted, lowestLevel } from '../exchange/log-level.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { ConnectionHolder, Link, Subscription, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import type { LimitName } from '../../limits.ts';
+import { targetOf } from '../handles/attachments.ts';
 import { canSubscribe, isSubscribed, LinkSubscriptions } from './link-subscriptions.ts';
 import { SiblingSubscriptions } from './sibling-subscriptions.ts';
 import type { StateLosses } from './state-losses.ts';
@@ -139,13 +140,15 @@ export class HolderLinks {
   }
 
   async #open(holder: ConnectionHolder, upstream: Upstream, span: Span | undefined): Promise<Link> {
-    const attachment = upstream.isRetired ? undefined : holder.attachments?.get(upstream.id);
+    const kept = upstream.isRetired ? undefined : holder.attachments?.get(upstream.id);
+    // A reload may have named another server meanwhile.
+    const attachment = kept !== undefined && kept.target === targetOf(upstream.config) ? kept : undefined;
     const known = upstream.isRetired ? [...upstream.links()].filter(({ users }) => users.has(holder)) : [];
     const link = await upstream.link(holder, span, attachment);
     // Another process may have the session, and continue it at the upstream.
     if (holder.isLeft && link.isReattached) link.connection.setLeft(true);
     releaseIfClosed(holder, upstream);
-    if (attachment !== undefined) {
+    if (kept !== undefined) {
       holder.attachments?.delete(upstream.id);
       if (link.isReattached) this.#onReattached(link);
       this.#losses.onAttachmentTried(holder, link);

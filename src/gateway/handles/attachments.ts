@@ -57,7 +57,7 @@ export class Attachments {
       serverInfo,
       instructions: typeof instructions === 'string' ? instructions : undefined,
     };
-    return { sessionId: session, hello };
+    return { sessionId: session, hello, target };
   }
 }
 
@@ -75,7 +75,7 @@ function parsed(text: unknown): RawObject | undefined {
  * Returns a text that is equal as long as the server, the credentials for it and the client features that it is told of are. A session of another account must
  * not be continued.
  */
-function targetOf({ target, clientFeatures }: UpstreamConfig): string {
+export function targetOf({ target, clientFeatures }: UpstreamConfig): string {
   const parts = target.kind === 'stdio' ? [] : [target.url, target.headers, target.tls?.cert, ...accountOf(target)];
   return hash('sha256', JSON.stringify([...parts, clientFeatures]), 'base64url');
 }

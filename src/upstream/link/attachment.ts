@@ -10,6 +10,8 @@ export interface Attachment {
   readonly sessionId: string;
   /** The answer to its `initialize`. */
   readonly hello: ServerHello;
+  /** Differs for another server, and for other credentials. */
+  readonly target: string;
 }
 
 /** Statuses with which a proxy answers for an upstream that may still have the session. */

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { GatewayError } from '../../../src/errors.ts';
 import { HolderLinks } from '../../../src/gateway/connections/holder-links.ts';
+import { targetOf } from '../../../src/gateway/handles/attachments.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { detach } from '../../../src/json/kept-text.ts';
 import type { Request } from '../../../src/protocol/jsonrpc.ts';
@@ -147,7 +148,9 @@ for (const [isLeft, name] of [
     const { at, links } = linking({ up: { memory: { ...memory, start }, target: REMOTE } });
     await using _ = at;
     const { session } = at.session();
-    session.attachments = new Map([['up', { sessionId: 'earlier', hello: HELLO }]]);
+    session.attachments = new Map([
+      ['up', { sessionId: 'earlier', hello: HELLO, target: targetOf(at.upstream('up').config) }],
+    ]);
     const refused = links.open(session, 'up');
     await begun();
     links.releaseHolder(session, isLeft);
@@ -417,6 +420,34 @@ test('a subscription whose upstream is replaced before its answer moves along', 
   await stopped;
 });
 
+// D7
+test('a session that is not continued yet is not continued at another server', TIMEOUT, async () => {
+  const away = watched({ start: () => Promise.reject(new GatewayError('upstream-unavailable')) });
+  const fresh = watched();
+  const attached: string[] = [];
+  const start: StartTransport = async (...args) => ({
+    ...(await fresh.start(...args)),
+    attach: (id) => void attached.push(id),
+  });
+  const { at, links } = linking({ up: { memory: away, target: REMOTE } });
+  await using _ = at;
+  const { session } = at.session();
+  const sessionId = 'earlier';
+  session.attachments = new Map([['up', { sessionId, hello: HELLO, target: targetOf(at.upstream('up').config) }]]);
+  session.usedUpstreams = new Set(['up']);
+  await assert.rejects(links.open(session, 'up'), code('upstream-unavailable'));
+  const headers = { authorization: 'Bearer of another account' };
+  const stopped = at.upstreams.replace(
+    at.create('up', { memory: { ...fresh, start }, target: { ...REMOTE, headers } }),
+    0,
+  );
+  links.onReplaced('up', [session]);
+  assert.equal((await links.open(session, 'up')).isReattached, false);
+  assert.deepEqual([attached, session.attachments.size], [[], 0]);
+  assert.equal(session.stateLosses?.get('up')?.reason, 'restored');
+  await stopped;
+});
+
 test('a request for a replaced upstream does not prepare its link again', TIMEOUT, async () => {
   const old = watched();
   const opened: unknown[] = [];
@@ -434,7 +465,7 @@ test('a request for a replaced upstream does not prepare its link again', TIMEOU
   links.onReplaced('up', [session]);
   await stream.until(() => stream.messages[0]);
   const { hello } = link;
-  session.attachments = new Map([['up', { sessionId: 'of another server', hello }]]);
+  session.attachments = new Map([['up', { sessionId: 'of another server', hello, target: '' }]]);
   for (let times = 0; times < 2; times++) {
     assert.equal(await links.openFor(at.exchange(session, session).exchange, session, before), link);
   }
@@ -491,7 +522,7 @@ test('isolation call: a restored session opens no link before its first call', T
   const earlier = await links.open(attached, 'up');
   links.leave(earlier);
   subscribed.subscriptions.set(detach(`up+${URI}`), to());
-  attached.attachments = new Map([['up', { sessionId: 'earlier', hello: earlier.hello }]]);
+  attached.attachments = new Map([['up', { sessionId: 'earlier', hello: earlier.hello, target: '' }]]);
   for (const session of [subscribed, attached]) links.onRestored(session);
   assert.deepEqual([...subscribed.subscriptions], []);
   links.leave(await links.open(attached, 'up'));
