@@ -185,9 +185,12 @@ export class Tasks {
       // Before the upstream has the answers, and can ask again.
       onNotUpdated = questionPolicy.onAnswered(client, task.viewed.id, task.task, keys);
     }
-    const sent = this.#send(exchange, task, params);
-    sent.then(({ kind }) => kind === 'error' && onNotUpdated?.(), onNotUpdated);
-    const answer = translator.toClient(exchange, from, await sent);
+    const sent = await this.#send(exchange, task, params).catch((thrown: unknown) => {
+      onNotUpdated?.();
+      throw thrown;
+    });
+    if (sent.kind === 'error') onNotUpdated?.();
+    const answer = translator.toClient(exchange, from, sent);
     if (answer.kind === 'result' && request.method === 'tasks/cancel') release(task);
     if (request.method !== 'tasks/get') return withId(answer, task);
     if (answer.kind === 'error') {

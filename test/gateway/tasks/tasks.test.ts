@@ -106,6 +106,11 @@ test('the same question to the model counts for each of its keys and answers', T
   };
   const answer = { role: 'assistant', content: { type: 'text', text: 'yes' }, model: 'm' };
   assert.deepEqual(await read('a', 'b'), ['a', 'b']);
+  // An answer that has not arrived leaves the question open.
+  const [task] = tasks.splice(0);
+  await client.error('tasks/update', { taskId, inputResponses: { a: answer } });
+  if (task !== undefined) tasks.push(task);
+  assert.deepEqual(await read('a', 'b'), ['a', 'b']);
   await client.result('tasks/update', { taskId, inputResponses: { a: answer } });
   assert.deepEqual(await read('a', 'b'), ['a', 'b']);
   await client.result('tasks/update', { taskId, inputResponses: { a: answer } });
