@@ -95,7 +95,7 @@ export interface Owner {
     view: string,
     passedOn?: PassedOn,
   ): Promise<'answered' | 'unreachable'>;
-  /** Passes on an answer, a cancellation or progress, about a request that the session still has there. It may be lost. */
+  /** Passes on an answer, a cancellation or progress, about a request that the session still has there, or its end. It may be lost. */
   handleMessage(session: Pick<ClientSession, 'id' | 'caller'>, message: Notification | Response): void;
   /**
    * Passes on a modern request. The request, its caller and its sink can be sent as text.

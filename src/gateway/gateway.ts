@@ -1,4 +1,4 @@
-import type { Owners } from './exchange/owners.ts';
+import { type Owners, SESSION_ENDED } from './exchange/owners.ts';
 import type { Logger } from 'pino';
 import { capabilitiesAt } from '../catalog/merge.ts';
 import type { View } from '../catalog/view.ts';
@@ -377,8 +377,9 @@ export class Gateway implements Front {
   handleLateMessage(id: string, principal: Principal, view: string, message: Notification | Response): void {
     const session = this.#parts.sessions.findLeaving(id, principal, view);
     if (session === undefined) return;
-    if (message.kind === 'notification') this.handleNotification(session, message);
-    else this.handleResponse(session, message);
+    if (message.kind !== 'notification') this.handleResponse(session, message);
+    else if (message.method === SESSION_ENDED.method) this.#parts.sessions.releaseLeaving(session);
+    else this.handleNotification(session, message);
   }
 
   endSession(session: ClientSession): Promise<void> {

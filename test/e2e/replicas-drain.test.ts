@@ -113,6 +113,24 @@ test('a replica that leaves gives its sessions away, and its calls finish there'
 });
 
 // R10
+test('a session that ends at another replica ends its calls at the one that leaves', OPTIONS, async () => {
+  await using remote = await startRemote();
+  await using replicas = await Replicas.start(2, { mcpServers: { nonce: { url: `${remote.url}/mcp` } } });
+  const [leaving, other] = [replicas.at(0), replicas.at(1)];
+  const session = await initialize(leaving.endpoint());
+  const long = act('nonce:1:1;', ['progress'], { pauseMs: 60_000 });
+  const ended = post(leaving.endpoint(), rpc(1, 'tools/call', long), session).catch(() => undefined);
+  await waitUntil(async () => (await remote.ran('nonce:1:1;')) === 1);
+  leaving.kill('SIGTERM');
+  await waitUntil(async () => (await readyStatus(leaving.operatorUrl)) === 503);
+  await waitUntil(async () => (await sessionsIn(leaving.operatorUrl)) === 0);
+  const headers = { 'mcp-session-id': session };
+  assert.equal((await fetch(other.endpoint(), { method: 'DELETE', headers })).status, 204);
+  await waitUntil(async () => (await remote.ledger())['nonce:1:1;']?.cancelled === 1);
+  await ended;
+});
+
+// R10
 test('a replica that leaves waits for the answers to its parked calls', OPTIONS, async () => {
   await using remote = await startRemote();
   await using replicas = await Replicas.start(2, { mcpServers: { nonce: { url: `${remote.url}/mcp` } } });

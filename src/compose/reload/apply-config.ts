@@ -113,7 +113,7 @@ async function endEndpoints(parts: ApplierParts, ids: readonly string[], drainMs
     session.sendLog('warning', RawObject.of({ level: 'warning', logger: 'linkspan', data: { message } }));
   }
   const isBusy = () =>
-    [...sessions].some(({ view, inFlight }) => inFlight.size > 0 && ids.includes(view)) ||
+    [...sessions.all()].some(({ view, inFlight }) => inFlight.size > 0 && ids.includes(view)) ||
     // Listening streams count as requests, and do not end by themselves.
     [...groups].some(({ view, openCount, subscribers }) => openCount > subscribers.size && ids.includes(view));
   const untilMs = performance.now() + drainMs;

@@ -13,7 +13,7 @@ import type { SessionChange, SessionRecord, SessionRef, SessionStore } from '../
 import type { Attachment } from '../../upstream/link/attachment.ts';
 import type { Shares } from '../../upstream/quota/fair-pool.ts';
 import type { Caller } from '../exchange/caller.ts';
-import { assertClaimed, HERE, type Owners } from '../exchange/owners.ts';
+import { assertClaimed, HERE, type Owners, SESSION_ENDED } from '../exchange/owners.ts';
 import type { Owner, Ownership } from '../front.ts';
 import type { Link, Upstreams } from '../exchange/connection-holder.ts';
 import { isSeverity } from '../../protocol/severity.ts';
@@ -94,6 +94,12 @@ export class Sessions {
 
   [Symbol.iterator](): Iterator<Session> {
     return this.#active.values();
+  }
+
+  /** Yields the sessions in memory, and those that were given away and may have requests in flight here. */
+  *all(): Iterable<Session> {
+    yield* this.#active.values();
+    yield* this.#leaving.values();
   }
 
   /** The number of sessions in memory. */
@@ -346,6 +352,8 @@ export class Sessions {
    *   restart could restore it.
    */
   async end(session: Session): Promise<void> {
+    // It may have requests in flight there.
+    session.former?.handleMessage(session, SESSION_ENDED);
     this.#release(session, false);
     this.#parts.onEnd(session);
     if (await this.#parts.store.end(session.ref)) return;
@@ -369,8 +377,12 @@ export class Sessions {
     this.#room.shrink();
   }
 
-  /** Ends these sessions in this process for good, because their endpoint or their principal is gone. */
+  /**
+   * Ends these sessions in this process for good, because their endpoint or their principal is gone. Of those that were given away it ends
+   * the requests in flight.
+   */
   async endWhere(isConcerned: (session: Session) => boolean): Promise<void> {
+    for (const session of this.#leaving.values()) if (isConcerned(session)) this.releaseLeaving(session);
     await Promise.all([...this.#active.values()].filter(isConcerned).map((session) => this.end(session)));
   }
 
@@ -380,7 +392,7 @@ export class Sessions {
    * @param current returns the principal object with the rights of now; the same one if they have not changed.
    */
   updatePrincipals(current: (principal: Principal) => Principal): void {
-    for (const session of this.#active.values()) session.setPrincipal(current(session.caller.principal));
+    for (const session of this.all()) session.setPrincipal(current(session.caller.principal));
   }
 
   /**
@@ -411,11 +423,15 @@ export class Sessions {
   releaseAll(areLeft: boolean): void {
     this.#ids.known.clear();
     for (const session of this.#active.values()) this.#release(session, areLeft);
-    for (const session of this.#leaving.values()) {
-      this.#parts.onRelease(session, true);
-      session.close();
-    }
-    this.#leaving.clear();
+    for (const session of this.#leaving.values()) this.releaseLeaving(session);
+  }
+
+  /** Ends the requests in flight of a session that was given away. */
+  releaseLeaving(session: Session): void {
+    if (!this.#leaving.delete(tagOf(session.id))) return;
+    // Cancelled first: nobody may continue the session, so that its end at the upstream would cancel them.
+    session.close();
+    this.#parts.onRelease(session, true);
   }
 
   #release(session: Session, isLeft: boolean): void {

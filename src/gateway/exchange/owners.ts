@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { GatewayError } from '../../errors.ts';
+import type { Notification } from '../../protocol/jsonrpc.ts';
 import type { SessionRef } from '../../store/session-store.ts';
 import type { Owner, Ownership } from '../front.ts';
 
@@ -66,6 +67,13 @@ export const MAX_HOPS = 2;
 /** The time that a request waits for the lease of an owner that cannot be reached to lapse, or for a way to it. */
 export const OWNER_WAIT_MS = 8_000;
 export const OWNER_RETRY_MS = 250;
+
+/** Says to the former process of a session that the session has ended. Clients have no such method. */
+export const SESSION_ENDED: Notification = {
+  kind: 'notification',
+  method: 'notifications/io.linkspan/session_ended',
+  params: undefined,
+};
 
 export const HERE: Ownership = { kind: 'here' };
 export const GONE: Ownership = { kind: 'gone' };

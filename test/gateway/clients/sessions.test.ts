@@ -9,6 +9,7 @@ import { memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
+const ANN = { key: 'ann', label: 'ann', scopes: [] };
 
 test('only the whole id of a session in memory is known without asking for its owner', TIMEOUT, async () => {
   await using gateway = await testCore({ up: { memory: memoryUpstream({}) } });
@@ -207,4 +208,60 @@ test('a cancellation reaches a request of a session that was given away', TIMEOU
     params,
   });
   assert.equal((await calling).answer, undefined);
+});
+
+// R10
+test('the end of a session ends its requests in the process that has given it away', TIMEOUT, async () => {
+  const processes = new JoinedProcesses();
+  const join = processes.join.bind(processes);
+  processes.join = () => ({
+    ...join(),
+    // The same process stands for both, since only it can open the id.
+    formerOf: () => ({
+      forward: () => Promise.reject(new Error('this process has no HTTP')),
+      handleModernRequest: () => assert.fail('a modern request'),
+      handleMessage: ({ id, caller: { principal, view } }, message) =>
+        gateway.core.gateway.handleLateMessage(id, principal, view, message),
+    }),
+  });
+  const memory = memoryUpstream({
+    lists: { tools: [{ name: 'act', inputSchema: { type: 'object' } }] },
+    request: () => undefined,
+  });
+  await using gateway = await testCore({ up: { memory } }, {}, processes);
+  const { gateway: front } = gateway.core;
+  const client = await gateway.connect();
+  const { id, caller } = client.session;
+  const calling = client.request('tools/call', toolCall('up__act'));
+  await memory.until(() => memory.requests('tools/call')[0]);
+  gateway.core.handOver();
+  assert.equal((await front.ownerOfSession(id, caller.principal, caller.view)).kind, 'here');
+  const restored = await front.findSession(id, caller.principal, caller.view);
+  assert.ok(restored !== undefined && restored !== client.session);
+  await front.endSession(restored);
+  const { answer } = await calling;
+  assert.ok(answer.kind === 'error');
+  assert.partialDeepStrictEqual(answer.error.data, { code: 'cancelled' });
+});
+
+// R10 N-77
+test('a removed principal loses the requests of sessions that were given away', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    lists: { tools: [{ name: 'act', inputSchema: { type: 'object' } }] },
+    request: () => undefined,
+  });
+  await using gateway = await testCore({ up: { memory } }, {}, new JoinedProcesses());
+  const { sessions } = gateway.core;
+  const [ann, bob] = [await gateway.connect({ principal: ANN }), await gateway.connect()];
+  const calls = [ann, bob].map((client) => client.request('tools/call', toolCall('up__act')));
+  await memory.until(() => memory.requests('tools/call')[1]);
+  gateway.core.handOver();
+  const later = { ...ANN, scopes: ['later'] };
+  sessions.updatePrincipals((principal) => (principal.key === ANN.key ? later : principal));
+  assert.equal(ann.session.caller.principal, later);
+  await sessions.endWhere(({ principal }) => principal === ANN.key);
+  const answer = await calls[0];
+  assert.equal(answer?.answer.kind, 'error');
+  await sessions.endWhere(({ principal }) => principal === bob.session.caller.principal.key);
+  assert.equal((await calls[1])?.answer.kind, 'error');
 });
