@@ -38,6 +38,8 @@ interface RunningTask {
   /** The answer to `tasks/result`; undefined until the gateway requests it. */
   result: Promise<Answer> | undefined;
   timer: NodeJS.Timeout;
+  /** Stops waiting for the close of the link. */
+  forgetLink: () => void;
 }
 
 /** A task is given up if its client sends no request about it for this time. */
@@ -236,8 +238,14 @@ export class UpgradedTasks {
       holder,
       result: undefined,
       timer,
+      forgetLink: () => undefined,
     };
     this.#running.set(keyOf(site), running);
+    const { connection } = site.link;
+    running.forgetLink = connection.onClosed(() => {
+      // One that is given up finishes its requests first.
+      if (connection.isClosed) this.end(site);
+    });
     return running;
   }
 
@@ -252,6 +260,7 @@ export class UpgradedTasks {
     if (running === undefined) return;
     this.#running.delete(keyOf(site));
     clearTimeout(running.timer);
+    running.forgetLink();
     running.rounds.cancelAll('the task is over');
     running.holder.removeExchange(running.exchange);
     running.exchange.cancel('the task is over');

@@ -246,6 +246,39 @@ test('a cancelled upgraded task leaves room for another one', TIMEOUT, async () 
 });
 
 // X-038
+test('a task whose process has died leaves room for another one', TIMEOUT, async () => {
+  const { memory, tasks } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } }, { limits: { parkedPerPrincipal: 1 } });
+  const client = new ModernClient(gateway, EXTENSIONS);
+  await client.result('tools/call', toolCall('up__job'));
+  for (const peer of memory.open) peer.crash();
+  const next = client.result('tools/call', toolCall('up__job'));
+  // Without room for it, the gateway would wait for the end of the task.
+  await memory.until(() => tasks[1]);
+  Object.assign(tasks[1] ?? {}, { status: 'completed', result: { content: [] } });
+  assert.equal((await next)['resultType'], 'task');
+});
+
+// X-021 X-038
+test('a task whose process has died takes no question of a later one', TIMEOUT, async () => {
+  const { memory } = coreTaskUpstream((task, peer) => {
+    task.status = 'input_required';
+    peer.send(`${ASK}${JSON.stringify({ ...QUESTION, message: task.id })}}`);
+  });
+  await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
+  const client = new ModernClient(gateway, ASKABLE);
+  const lost = await client.result('tools/call', toolCall('up__job'));
+  for (const peer of memory.open) peer.crash();
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  const { inputRequests } = await client.result('tasks/get', { taskId });
+  const [question] = Object.values(inputRequests ?? {});
+  assert.equal(question?.params?.message, `${SECRET}-2`);
+  // The process that has taken its place knows the task.
+  const found = await client.result('tasks/get', { taskId: lost['taskId'] });
+  assert.equal(found['taskId'], lost['taskId']);
+});
+
+// X-038
 test('cancelling an upgraded task cancels its open question', TIMEOUT, async () => {
   const { memory } = coreTaskUpstream((task, peer) => {
     task.status = 'input_required';
