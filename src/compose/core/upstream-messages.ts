@@ -48,7 +48,7 @@ export function createUpstreamMessages(
         if (restriction.allowsUri(to.upstream, to.uri)) continue;
         // The upstream may be down; the subscription of the client ends anyway.
         links.unsubscribe(holder, uri, to).catch(() => undefined);
-        holder.onSubscriptionDenied(uri);
+        holder.onSubscriptionLost(uri, true);
       }
       links.releaseHidden(holder);
     },

@@ -18,7 +18,7 @@ export interface Subscriber {
   readonly caller: Caller;
   /** True if the access policy gives its caller other rights than when the stream was opened. */
   readonly hasOtherRights: boolean;
-  /** Returns whether the stream gets updates of the resource with this published URI. */
+  /** Returns whether the stream gets updates of the resource that its client names so. */
   isSubscribedTo(uri: string): boolean;
   announce(method: string, params: RawObject | undefined): void;
   /** Handles a change of a task, which may belong to another client. */
@@ -165,8 +165,9 @@ export class ClientGroup extends ConnectionHolder {
     // Each stream is judged by the rights that it was opened with.
   }
 
-  onSubscriptionDenied(): void {
-    // Groups are not stored.
+  onSubscriptionLost(uri: string): void {
+    // The acknowledgement of the next stream shows the client what is left.
+    for (const subscriber of this.subscribers) if (subscriber.isSubscribedTo(uri)) subscriber.close();
   }
 
   onLinkOpen(): void {

@@ -127,8 +127,9 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     this.#events.onLinkOpen(this, link);
   }
 
-  onSubscriptionDenied(uri: string): void {
-    this.#events.onSubscriptionDenied(this, uri);
+  onSubscriptionLost(uri: string, isDenied: boolean): void {
+    // Any other stays stored, since its upstream may be back at the next restart.
+    if (isDenied) this.#events.onSubscriptionDenied(this, uri);
   }
 
   get handle(): string {

@@ -435,8 +435,12 @@ function removeLink(holder: ConnectionHolder, upstream: string): void {
   holder.links.delete(upstream);
 }
 
-function removeSubscriptions({ subscriptions }: ConnectionHolder, upstream: string): void {
-  for (const [uri, to] of subscriptions) if (to.upstream === upstream) subscriptions.delete(uri);
+function removeSubscriptions(holder: ConnectionHolder, upstream: string): void {
+  for (const [uri, to] of holder.subscriptions) {
+    if (to.upstream !== upstream) continue;
+    holder.subscriptions.delete(uri);
+    holder.onSubscriptionLost(uri, false);
+  }
 }
 
 /** Returns the failure of a request for an upstream that a reload has removed. */

@@ -6,6 +6,7 @@ import { type LimitName, LIMITS } from '../../limits.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
 import { LIST_KINDS, type ListKind } from '../../catalog/offer.ts';
 import { uriToClient } from '../../catalog/uri.ts';
+import type { View } from '../../catalog/view.ts';
 import type { ClientGroup, Subscriber } from '../clients/client-group.ts';
 import type { MessageSink } from '../front.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
@@ -55,6 +56,8 @@ export class SubscriptionStream implements Subscriber {
   readonly #rights: string;
   /** The published URIs of the resources, by the URIs of the client, which may leave out the prefix. */
   readonly #uris = new KeptMap<KeptText>();
+  /** The view by which they are published; undefined before the first update. */
+  #view: View | undefined;
   readonly #bounds: StreamBounds;
   /** Give back the bytes of the subscriptions. */
   readonly #releases: (() => void)[] = [];
@@ -137,13 +140,22 @@ export class SubscriptionStream implements Subscriber {
         const answer = await subscribe().catch((thrown: unknown) =>
           isLost(thrown) ? subscribe() : Promise.reject(thrown),
         );
-        if (answer.kind === 'error') return;
+        // A reload may have removed the upstream before it answered.
+        if (answer.kind === 'error' || !group.subscriptions.has(uri)) return;
       }
-      const viewed = group.catalog.view.upstreams.find(({ id }) => id === resource.upstream);
-      this.#uris.set(detach(uri), detach(viewed === undefined ? uri : uriToClient(viewed, resource.uri)));
+      this.#publish(uri);
     } catch {
       // Its upstream is down or has no subscriptions. The acknowledgement shows it.
     }
+  }
+
+  /** Sets the published URI of a resource by the view of now. */
+  #publish(uri: string): void {
+    const { catalog, subscriptions } = this.#parts.group;
+    const to = subscriptions.get(uri);
+    const viewed = catalog.view.upstreams.find(({ id }) => id === to?.upstream);
+    const published = viewed === undefined || to === undefined ? uri : uriToClient(viewed, to.uri);
+    this.#uris.set(detach(uri), detach(published));
   }
 
   #unsubscribe(uri: string): void {
@@ -178,11 +190,15 @@ export class SubscriptionStream implements Subscriber {
     this.#send(method, params ?? RawObject.EMPTY);
   }
 
-  /** Names a resource as the client has named it. A part of one has its published URI. */
+  /** Names a resource as the client has named it, as its update may do already. A part of one has its published URI. */
   #announceUpdate(method: string, params: RawObject | undefined): void {
     const updated = params?.string('uri');
     if (params === undefined || updated === undefined) return;
-    const subscribed = [...this.#uris].find(([, published]) => isWithin(updated, published));
+    const { view } = this.#parts.group.catalog;
+    // A reload may publish other URIs.
+    if (this.#view !== view) for (const uri of this.#uris.keys()) this.#publish(uri);
+    this.#view = view;
+    const subscribed = [...this.#uris].find(([own, published]) => own === updated || isWithin(updated, published));
     if (subscribed === undefined) return;
     const [own, published] = subscribed;
     this.#send(method, updated === published ? params.with('uri', JSON.stringify(own)) : params);

@@ -430,3 +430,75 @@ test('an upstream that comes back is used again', TIMEOUT, async () => {
     assert.deepEqual((await client.result('tools/call', toolCall('a__wait')))['content'], []);
   }
 });
+
+const UPDATED = 'notifications/resources/updated';
+
+/** An upstream with a resource `test://<id>`, and a function that reports a change of it or of a part. */
+function observable(id: string) {
+  const memory = memoryUpstream({
+    capabilities: { resources: { subscribe: true } },
+    lists: { resources: [{ uri: `test://${id}`, name: id }] },
+  });
+  const update = (part = '') => {
+    const params = { uri: `test://${id}${part}` };
+    for (const peer of memory.open) peer.send(JSON.stringify({ jsonrpc: '2.0', method: UPDATED, params }));
+  };
+  return { memory, update };
+}
+
+/** Opens a subscription stream to resources, and waits until they are acknowledged. */
+async function listenTo(gateway: TestCore, uris: readonly string[]) {
+  const listen = modernRequest(gateway, 'subscriptions/listen', { notifications: { resourceSubscriptions: uris } });
+  await waitUntil(() => listen.messages.length > 0);
+  const params = listen.messages.map((message) => JSON.parse(String('params' in message ? message.params : '{}')));
+  assert.deepEqual(params[0].notifications, { resourceSubscriptions: uris });
+  const updated = () =>
+    listen.messages.flatMap((message) =>
+      'method' in message && message.method === UPDATED ? [message.params?.string('uri')] : [],
+    );
+  return { ...listen, updated };
+}
+
+// X-033
+test('a stream gets its updates after a reload that changes published URIs', TIMEOUT, async () => {
+  const { memory, update } = observable('a');
+  await using gateway = await testCore({ a: { memory } });
+  const [published, own] = [await listenTo(gateway, ['a+test://a']), await listenTo(gateway, ['test://a'])];
+  await change(gateway, gateway.config, { upstreams: [upstream('a', { rawUris: true })] });
+  await waitUntil(async () => {
+    const { result: listed } = await modernRequest(gateway, 'resources/list').reply;
+    return JSON.stringify(listed).includes('"test://a"');
+  });
+  update();
+  update('/part');
+  await waitUntil(() => published.updated().length === 2 && own.updated().length === 2);
+  assert.deepEqual(new Set(published.updated()), new Set(['a+test://a', 'test://a/part']));
+  assert.deepEqual(new Set(own.updated()), new Set(['test://a', 'test://a/part']));
+});
+
+// X-033
+test('a stream hears of a new connection by the name that its client has used', TIMEOUT, async () => {
+  const { memory } = observable('a');
+  await using gateway = await testCore({ a: { memory } });
+  const own = await listenTo(gateway, ['test://a']);
+  for (const peer of memory.open) peer.crash();
+  await waitUntil(() => own.updated().length > 0);
+  assert.deepEqual(own.updated(), ['test://a']);
+});
+
+for (const { what, upstreams } of [
+  { what: 'is removed', upstreams: [upstream('b')] },
+  { what: 'keeps none any more', upstreams: [upstream('a', { isolation: 'call' }), upstream('b')] },
+]) {
+  // X-033
+  test(`a stream ends that is subscribed at an upstream which ${what}`, TIMEOUT, async () => {
+    const [a, b] = [observable('a'), observable('b')];
+    await using gateway = await testCore({ a: { memory: a.memory }, b: { memory: b.memory } });
+    const lost = await listenTo(gateway, ['a+test://a', 'b+test://b']);
+    const kept = await listenTo(gateway, ['b+test://b']);
+    await change(gateway, gateway.config, { upstreams });
+    assert.partialDeepStrictEqual((await lost.reply).result, { resultType: 'complete' });
+    b.update();
+    await waitUntil(() => kept.updated().length > 0);
+  });
+}
