@@ -14,6 +14,8 @@ import { type LifecycleOf, noToolsNote, unavailableOwner } from './availability.
 export interface EraHandler<R, C> {
   /** Runs before the route of a request is looked for. Returns a promise only if the request must wait. */
   readonly admit?: (one: R, client: C) => Promise<void> | undefined;
+  /** Returns the route of the call that a request continues, whose name leads nowhere any more; undefined if it continues none. */
+  readonly formerRoute?: (one: R, client: C) => Promise<UpstreamRoute | undefined>;
   readonly call: (one: R, client: C, to: UpstreamRoute) => Promise<Answer>;
   readonly runTask: (one: R, client: C) => Promise<Answer>;
   /** Answers a method that only this era has. @throws {GatewayError} `method-not-found` */
@@ -77,6 +79,11 @@ export class Dispatcher<R extends { readonly request: Request }, C extends Clien
       await listRefresher.refreshFor(holder);
       judged = judgedRoute(gate, client, request);
     }
+    // Not one that the access policy hides.
+    if (judged.to.kind === 'nowhere' && judged.verdict === undefined) {
+      const former = await this.#era.formerRoute?.(one, client);
+      if (former !== undefined) judged = judgedRoute(gate, client, request, former);
+    }
     const { to, verdict } = judged;
     if (verdict !== undefined) gate.report(verdict);
     if (to.kind === 'upstream') return await this.#era.call(one, client, to);
@@ -99,8 +106,8 @@ function judgedRoute(
   gate: Gate,
   { caller, catalog }: Client,
   request: Request,
+  to: Route = route(catalog, request),
 ): { readonly to: Route; readonly verdict: Verdict | undefined } {
-  const to = route(catalog, request);
   if (gate.isOpen) return { to, verdict: undefined };
   if (to.kind === 'upstream') {
     const verdict = gate.judge(caller, request, to);

@@ -7,8 +7,18 @@ import type { Sealer } from './sealer.ts';
 
 /** The content of a `requestState` that the gateway has sealed. */
 export type RequestState =
-  /** A parked call of the process `owner`, and the input round that the client answers. */
-  | { readonly kind: 'park'; readonly owner: string; readonly park: string; readonly round: number }
+  /**
+   * A parked call of the process `owner`, and the input round that the client answers. The upstream of a called tool with its own name for it is undefined
+   * in states of an older version.
+   */
+  | {
+      readonly kind: 'park';
+      readonly owner: string;
+      readonly park: string;
+      readonly round: number;
+      readonly upstream?: string;
+      readonly tool?: string | undefined;
+    }
   /** The `requestState` of a modern upstream, as raw JSON text in `inner`. */
   | { readonly kind: 'relay'; readonly upstream: string; readonly inner: string | undefined }
   /**
@@ -64,9 +74,10 @@ export async function unsealState(
 ): Promise<RequestState> {
   const payload = await sealer.unseal('state', String(JSON.parse(raw)), Date.now());
   if (payload === undefined || payload['claim'] !== claimOf(caller, request)) throw new GatewayError('invalid-state');
-  const { kind, owner, park, round, upstream, inner, ids } = payload;
+  const { kind, owner, park, round, upstream, tool, inner, ids } = payload;
   if (kind === 'park' && typeof owner === 'string' && typeof park === 'string' && typeof round === 'number') {
-    return { kind, owner, park, round };
+    const place = typeof upstream === 'string' && typeof tool === 'string' ? { upstream, tool } : {};
+    return { kind, owner, park, round, ...place };
   }
   if (kind === 'relay' && typeof upstream === 'string') {
     return { kind, upstream, inner: typeof inner === 'string' ? inner : undefined };

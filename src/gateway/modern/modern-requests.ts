@@ -47,6 +47,7 @@ import type { TaskIds } from '../handles/task-ids.ts';
 import { TaskSubscriptions } from '../tasks/task-subscriptions.ts';
 import type { Tasks } from '../tasks/tasks.ts';
 import { ModernClient } from '../clients/modern-client.ts';
+import { formerRoute } from './former-route.ts';
 import { type ModernRequestHost, ModernRequest } from './modern-request.ts';
 
 export interface ModernRequestsParts extends DispatcherParts {
@@ -91,6 +92,7 @@ export class ModernRequests implements ModernRequestHost {
     this.#parts = parts;
     this.#dispatcher = new Dispatcher(parts, {
       admit: (modernRequest, { group }) => this.#countIn(modernRequest, group),
+      formerRoute: ({ request }, client) => formerRoute(parts.sealer, request, client),
       call: (modernRequest, client, to) => this.#call(modernRequest, client, to),
       runTask: (modernRequest, client) => this.#runTask(modernRequest, client),
       answer: (modernRequest, client) => this.#answer(modernRequest, client),
@@ -247,6 +249,9 @@ export class ModernRequests implements ModernRequestHost {
     const { request } = modernRequest;
     const state = await unsealState(this.#parts.sealer, requestState, modernClient.caller, request);
     if (state.kind === 'park') {
+      const { upstream = to.upstream, tool = to.upstreamTool } = state;
+      // The name leads to another tool by now, and that one was judged.
+      if (upstream !== to.upstream || tool !== to.upstreamTool) throw new GatewayError('invalid-state');
       const ownership = await this.#parts.owners.ownerOf({ kind: 'parked-call', process: state.owner });
       if (ownership.kind === 'here') return await this.#resume(modernRequest, modernClient, to.upstream, state, retry);
       if (ownership.kind === 'elsewhere') return await this.#delegateOnly(modernRequest, ownership.owner);

@@ -237,7 +237,8 @@ export class ParkedCalls {
     call.dueMs = performance.now() + parkMs;
     call.wait = exchange.span?.child('internal', `parked ${call.upstream}`);
     exchange.detach();
-    const waiting = { kind: 'park', owner: this.#parts.process, park: call.id, round: call.round } as const;
+    const place = { upstream: call.upstream, tool: exchange.upstreamTool };
+    const waiting = { kind: 'park', owner: this.#parts.process, park: call.id, round: call.round, ...place } as const;
     // Valid a little longer than the call waits, so that a late client gets the right error.
     const state = await sealState(sealer, waiting, client.caller, request, Date.now() + parkMs + RETAIN_MS);
     const result = translator.stamp(inputRequiredResult({ inputRequests, requestState: JSON.stringify(state) }));

@@ -1,0 +1,61 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { diffConfigs } from '../../../src/config/changes/diff.ts';
+import { accessOf } from '../../policy/policies.ts';
+import { asker } from '../../support/asker.ts';
+import { testCore, UPSTREAM } from '../../support/core.ts';
+import { inputRequiredIn, ModernClient } from '../../support/modern-client.ts';
+
+const TIMEOUT = { timeout: 120_000 };
+const up = (prefix: string) => ({ ...UPSTREAM, id: 'up', title: 'up', prefix });
+const allow = (...upstreams: readonly string[]) => accessOf({ use: { upstreams } }, [{ roles: ['use'], anyone: true }]);
+
+for (const { what, upstreams, allowed = 'up', isContinued } of [
+  { what: 'at an upstream that is removed continues', upstreams: [], isContinued: true },
+  { what: 'at a tool with another name continues', upstreams: [up('new__')], isContinued: true },
+  { what: 'at a removed upstream that is denied ends', upstreams: [], allowed: 'other', isContinued: false },
+]) {
+  // X-021 SEC-07
+  test(`a parked call ${what}`, TIMEOUT, async () => {
+    const server = asker();
+    await using gateway = await testCore({ up: { memory: server.memory } }, { access: allow('up') });
+    const client = new ModernClient(gateway, { elicitation: {} });
+    const call = { name: 'up__ask', arguments: { nonce: 'n' } };
+    const asked = inputRequiredIn(await client.request('tools/call', call).reply);
+    const next = { ...gateway.config, upstreams, access: allow(allowed) };
+    const { drained } = await gateway.core.apply(next, diffConfigs(gateway.config, next));
+    const inputResponses = Object.fromEntries(
+      Object.keys(asked.inputRequests).map((key) => [key, { action: 'decline' }]),
+    );
+    const { requestState } = asked;
+    const retry = client.request('tools/call', { ...call, inputResponses, requestState });
+    if (isContinued) {
+      await server.memory.until(() => server.call('n').answers.get('q'));
+      server.finish('n');
+      assert.match(JSON.stringify((await retry.reply).result?.['content']), /decline/);
+      await drained;
+    } else {
+      assert.match(String((await retry.reply).error?.message), /up__ask/);
+      assert.equal(server.call('n').answers.size, 0);
+    }
+    // A call of its own does not get there.
+    assert.ok((await client.request('tools/call', call).reply).error !== undefined);
+  });
+}
+
+// X-021 SEC-07
+test('a parked call is not continued by the name of another tool', TIMEOUT, async () => {
+  const [server, other] = [asker(), asker()];
+  await using gateway = await testCore(
+    { up: { memory: server.memory }, other: { memory: other.memory } },
+    { upstreams: [up('up__')] },
+  );
+  const client = new ModernClient(gateway, { elicitation: {} });
+  const call = { name: 'up__ask', arguments: { nonce: 'n' } };
+  const { requestState } = inputRequiredIn(await client.request('tools/call', call).reply);
+  const next = { ...gateway.config, upstreams: [{ ...up('up__'), id: 'other', title: 'other' }] };
+  await gateway.core.apply(next, diffConfigs(gateway.config, next));
+  const refused = await client.error('tools/call', { ...call, requestState });
+  assert.partialDeepStrictEqual(refused.data, { code: 'invalid-state' });
+  assert.equal(server.call('n').answers.size, 0);
+});
