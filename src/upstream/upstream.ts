@@ -29,7 +29,7 @@ import {
 import { listOffer } from './link/listing.ts';
 import { LinkChecks } from './link-checks.ts';
 import { closesWithUsers, isExpired, isSpare, staysOpen } from './idle-links.ts';
-import { type LinkRequest, Opener } from './link/opener.ts';
+import { type LinkNeed, type LinkRequest, Opener } from './link/opener.ts';
 import { retryUntilDone } from './lifecycle/retry-until-done.ts';
 import { SingleRuns } from './single-runs.ts';
 import type { UpstreamEvents } from './upstream-events.ts';
@@ -39,16 +39,6 @@ import { type CapabilityFilter, capabilityFilter } from './link/usable-capabilit
 
 /** Phases that an operator may have to know of. */
 const PROBLEMS: ReadonlySet<Phase> = new Set(['failed', 'needs-authorization', 'degraded']);
-
-/** The purpose of a link that is needed: the client or the listing that it is for. */
-interface LinkNeed extends Omit<LinkRequest, 'placeIn'> {
-  /** The principal that a free connection is waited for; the audience of a listing. */
-  readonly principal: string;
-  /** Returns the key of the link, which depends on the era of the connection. */
-  readonly keyIn: (era: Era) => string;
-  /** The span that a start of the upstream is a part of. */
-  readonly span?: Span | undefined;
-}
 
 /** One configured MCP server: its state in each era, its connections, and its lists. */
 export class Upstream<Context, User extends LinkUser> {

@@ -316,7 +316,7 @@ test('a newer subject that was denied is asked about again after the pause', asy
 });
 
 // O-070
-test('an older subject goes on also after the second denial of a newer one that is verified again', async () => {
+test('an older subject goes on also after the second denial of a newer one', async () => {
   const { cache, state, verify } = cacheOf();
   const first = await cache.acquire('a');
   state.subject = 'two';

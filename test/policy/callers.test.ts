@@ -152,7 +152,7 @@ test('beyond the limit, tokens of unknown age do not take turns', () => {
   assert.deepEqual(callers.find('ann')?.proofs, before);
 });
 
-test('a principal of an issuer whose token another process has not remembered is not known', () => {
+test('a forwarded principal of an issuer is not known without its token', () => {
   const { callers } = callersOf();
   callers.begin();
   callers.remember({ ...principal('ann', 1_000), issuer: 'https://issuer.test' }, undefined);

@@ -6,6 +6,7 @@ import { KeptMap } from '../../json/kept-text.ts';
 import type { LimitName } from '../../limits.ts';
 import { errorAnswer, type Notification } from '../../protocol/jsonrpc.ts';
 import { type Era, eraOf } from '../../protocol/revisions.ts';
+import type { Span } from '../../telemetry/tracing/tracing.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { EarlyMessages } from './early-messages.ts';
 import { isNotStreamable, isRefusedByStatus, isUnauthorized } from './era-evidence.ts';
@@ -53,6 +54,16 @@ export interface LinkRequest extends ClientFeatures {
   readonly attachment?: Attachment | undefined;
   /** Returns the place of the link, which depends on the era of the connection. */
   placeIn(era: Era): LinkPlace;
+}
+
+/** The purpose of a link that is needed: the client or the listing that it is for. */
+export interface LinkNeed extends Omit<LinkRequest, 'placeIn'> {
+  /** The principal that a free connection is waited for; the audience of a listing. */
+  readonly principal: string;
+  /** Returns the key of the link, which depends on the era of the connection. */
+  readonly keyIn: (era: Era) => string;
+  /** The span that a start of the upstream is a part of. */
+  readonly span?: Span | undefined;
 }
 
 export interface OpenerParts {

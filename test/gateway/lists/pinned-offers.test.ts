@@ -475,7 +475,7 @@ test('a definition that one connection lists differs until its upstream is repla
 });
 
 // SEC-33
-test('a definition of a list that is given up is reported as pinned, and anew when it is back', TIMEOUT, async () => {
+test('a definition of a list that is given up is as pinned, and differs anew later', TIMEOUT, async () => {
   await using at = new Reports();
   at.list('legacy', PINNED);
   const key = { era: 'legacy', capabilityKey: 'c', audience: '' } as const;
