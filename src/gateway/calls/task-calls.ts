@@ -116,7 +116,7 @@ export class TaskCalls {
       return answerOf(() => translator.toClient(exchange, from, outcome));
     }
     // Any connection to a remote upstream reaches its tasks.
-    if (upstream.isProcess) hold(site, state, taskExchange(client.caller, holder), onLimit);
+    if (upstream.isProcess) hold(site, state, taskExchange(client.caller, holder, exchange.view), onLimit);
     const named = state.with('taskId', JSON.stringify(await this.#seal(exchange, site)));
     return translator.toClient(exchange, from, { kind: 'result', result: named.toString() });
   }

@@ -1,3 +1,4 @@
+import type { View } from '../../catalog/view.ts';
 import type { RawObject } from '../../json/json.ts';
 import { detach } from '../../json/kept-text.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
@@ -16,11 +17,19 @@ const HOLD_MS = 3_600_000;
  * Returns an exchange that represents a modern client between its requests about a task. The call that has created the task would
  * keep its text as long as the task.
  *
+ * @param view by which the call was routed.
  * @param rounds the questions about the task; undefined if the client is asked in the state of the task only.
  */
-export function taskExchange(caller: Caller, holder: ConnectionHolder, rounds?: InputRounds): OpenExchange {
+export function taskExchange(
+  caller: Caller,
+  holder: ConnectionHolder,
+  view: View | undefined,
+  rounds?: InputRounds,
+): OpenExchange {
   const call = { kind: 'request', id: '0', method: 'tools/call', params: undefined } as const;
-  return new OpenExchange(new ModernClient(caller, holder, undefined, rounds), holder, call, NULL_SINK);
+  const exchange = new OpenExchange(new ModernClient(caller, holder, undefined, rounds), holder, call, NULL_SINK);
+  exchange.view = view;
+  return exchange;
 }
 
 /**

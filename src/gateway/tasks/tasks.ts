@@ -1,6 +1,6 @@
 import { sourceByName } from '../../catalog/catalog.ts';
 import { toClient as urisToClient } from '../../catalog/rewrite.ts';
-import type { ViewUpstream } from '../../catalog/view.ts';
+import { upstreamIn, type View, type ViewUpstream } from '../../catalog/view.ts';
 import { answerOf, GatewayError } from '../../errors.ts';
 import { arrayText, RawObject } from '../../json/json.ts';
 import { withoutEnvelope } from '../../protocol/envelope.ts';
@@ -14,7 +14,7 @@ import type { HolderLinks } from '../connections/holder-links.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import type { AuditRecorder } from '../records/audit-recorder.ts';
 import type { ConnectionHolder, Upstream, Upstreams } from '../exchange/connection-holder.ts';
-import type { Client, Exchange } from '../exchange/exchange.ts';
+import type { Client } from '../exchange/exchange.ts';
 import { type Asked, type Gate, hintsOf } from '../exchange/gate.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import { HERE, type Owners } from '../exchange/owners.ts';
@@ -119,14 +119,18 @@ export class Tasks {
   }
 
   /**
-   * Returns the upstream that runs a task, also one that another has replaced, as the client sees it.
+   * Returns the upstream that runs a task, also one that was replaced or removed, as the client sees it, or saw it when it created the task.
    *
-   * @throws {GatewayError} `unknown-task` if the client does not see it any more.
+   * @throws {GatewayError} `unknown-task` if it does not run the task.
    */
   placeOf({ caller: { principal, view }, catalog }: Client, { upstream: id, task }: OpenedTask): TaskPlace {
-    const isOwn = ({ client: { caller } }: Exchange) => caller.principal.key === principal.key && caller.view === view;
-    const upstream = this.#parts.upstreams.withTask(id, task, isOwn);
-    const viewed = catalog.view.upstreams.find((one) => one.id === id);
+    let routed: View | undefined;
+    const upstream = this.#parts.upstreams.withTask(id, task, ({ client: { caller }, view: of }) => {
+      const isOwn = caller.principal.key === principal.key && caller.view === view;
+      if (isOwn) routed = of;
+      return isOwn;
+    });
+    const viewed = upstreamIn(catalog.view, id) ?? upstreamIn(routed, id);
     if (viewed === undefined || upstream === undefined) throw new GatewayError('unknown-task');
     return { upstream, viewed };
   }

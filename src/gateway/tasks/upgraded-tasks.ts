@@ -226,9 +226,8 @@ export class UpgradedTasks {
     this.end(site);
     const { holder, upstream } = site;
     const { caller, catalog } = client;
-    const exchange = taskExchange(caller, holder, rounds);
+    const exchange = taskExchange(caller, holder, view ?? catalog.view, rounds);
     exchange.upstream = upstream.id;
-    exchange.view = view ?? catalog.view;
     holder.addExchange(exchange);
     const timer = setTimeout(() => this.end(site), CLIENT_SILENCE_MS).unref();
     const running: RunningTask = {

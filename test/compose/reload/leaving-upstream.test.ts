@@ -6,7 +6,8 @@ import { accepted, asker, formOf } from '../../support/asker.ts';
 import { testCore, type TestCore, toolCall, UPSTREAM } from '../../support/core.ts';
 import { modernUpstream } from '../../support/http-upstream.ts';
 import { memoryUpstream, result } from '../../support/memory-upstream.ts';
-import { inputRequiredIn, modernRequest } from '../../support/modern-client.ts';
+import { inputRequiredIn, ModernClient, modernRequest } from '../../support/modern-client.ts';
+import { extensionUpstream } from '../../support/task-upstreams.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const CAPABILITIES = { elicitation: { form: {} } };
@@ -55,6 +56,19 @@ test('a legacy client gets the answer of a removed modern server in its own form
   await removeUp(gateway);
   removed.resolve(undefined);
   assert.deepEqual(await reply, { content: [] });
+});
+
+test('a modern client reads the end of its task at a removed server', TIMEOUT, async () => {
+  const { memory, tasks } = extensionUpstream();
+  await using gateway = await testCore({ up: { memory, era: 'modern' }, other: other() });
+  const client = new ModernClient(gateway, { extensions: { 'io.modelcontextprotocol/tasks': {} } });
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  await removeUp(gateway);
+  assert.equal((await client.result('tasks/get', { taskId }))['status'], 'working');
+  const link = { type: 'resource_link', uri: 'file:///a', name: 'a' };
+  Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [link] } });
+  const done = await client.result('tasks/get', { taskId });
+  assert.deepEqual(Object(done['result']).content, [{ ...link, uri: 'up+file:///a' }]);
 });
 
 suite('a removed server can still ask during its calls', () => {
