@@ -22,7 +22,7 @@ import { RepeatedListings } from './connections/repeated-listings.ts';
 import type { Recipient, Exchange } from './exchange/exchange.ts';
 import type { ConnectionHolder, Link, Upstreams } from './exchange/connection-holder.ts';
 import { DEFAULT_LEVEL } from './exchange/log-level.ts';
-import { mayKnow, soleRecipient } from './exchange/sole-recipient.ts';
+import { mayKnow, soleRecipient } from './handles/sole-recipient.ts';
 import { isPrivate } from '../upstream/link/link.ts';
 import { UpdateCoalescer } from './update-coalescer.ts';
 import type { TaskMarks } from './handles/task-marks.ts';
@@ -120,13 +120,13 @@ export class NotificationRouter {
    * Returns the recipient of a notification: the client of its call, else the only user of the connection. Returns
    * undefined if that is ambiguous.
    */
-  #recipient(link: Link, about: Exchange | undefined): Recipient | undefined {
+  #recipient(link: Link, about: Exchange | undefined, params: RawObject | undefined): Recipient | undefined {
     if (about !== undefined) return { client: about.client, exchange: about, isUnambiguous: true };
-    return isPrivate(link) ? soleRecipient(link) : undefined;
+    return isPrivate(link) ? soleRecipient(link, 'log', params) : undefined;
   }
 
   #routeLog(link: Link, { method, params }: Notification, about: Exchange | undefined): void {
-    const to = this.#recipient(link, about);
+    const to = this.#recipient(link, about, params);
     if (to === undefined || params === undefined) {
       this.#parts.onDropped('log-unattributable');
       this.#parts.log.debug(
@@ -210,7 +210,7 @@ export class NotificationRouter {
     if (method === 'notifications/elicitation/complete' && elicitationId !== undefined) {
       this.#parts.urlElicitations.complete(link.upstream, elicitationId);
     }
-    const to = this.#recipient(link, about);
+    const to = this.#recipient(link, about, params);
     if (to === undefined) {
       this.#parts.onDropped('notification-unattributable');
       return;

@@ -81,12 +81,13 @@ export class ClientGroup extends ConnectionHolder {
    * @param releaseLink releases the link of an exclusive group to the upstream, which may still ask about a call of an earlier client.
    */
   exclusiveFor(
-    upstream: Pick<Upstream, 'id' | 'asksOutsideCalls'>,
+    upstream: Pick<Upstream, 'id' | 'asksOutsideCalls' | 'hasRoomFor'>,
     make: (key: string) => ClientGroup,
     releaseLink: (exclusive: ClientGroup) => void,
   ): ClientGroup {
     const { id } = upstream;
-    if (this.#isUnusedAt(id) && !this.#mayBeAskedLate(upstream)) return this;
+    const isUnused = this.#isUnusedAt(id);
+    if (isUnused && !this.#mayBeAskedLate(upstream)) return this;
     const exclusiveGroups = this.#exclusiveGroups.get(id) ?? [];
     this.#exclusiveGroups.set(id, exclusiveGroups);
     const unused = exclusiveGroups.filter((exclusive) => exclusive.#isUnusedAt(id));
@@ -97,6 +98,8 @@ export class ClientGroup extends ConnectionHolder {
       releaseLink(late);
       return late;
     }
+    // Otherwise the call would wait for a connection that may never be free. Here only its questions are refused.
+    if (isUnused && !upstream.hasRoomFor(this.principal)) return this;
     const exclusive = make(`${this.key} ${++this.#lastExclusive}`);
     exclusiveGroups.push(exclusive);
     return exclusive;
@@ -109,7 +112,7 @@ export class ClientGroup extends ConnectionHolder {
 
   /** Returns whether the upstream may ask about a call that ended without its answer. An upstream that never asks keeps its state for the group. */
   #mayBeAskedLate({ id, asksOutsideCalls }: Pick<Upstream, 'id' | 'asksOutsideCalls'>): boolean {
-    return asksOutsideCalls && this.links.get(id)?.connection.hasAbandoned() === true;
+    return asksOutsideCalls && this.links.get(id)?.connection.hasAbandoned('question') === true;
   }
 
   /** Yields the exclusive groups for all upstreams. */

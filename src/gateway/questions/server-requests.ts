@@ -4,32 +4,25 @@ import { type Answer, errorAnswer } from '../../protocol/jsonrpc.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { progressTokenOf } from '../../protocol/meta.ts';
 import { isLegacyRevision } from '../../protocol/revisions.ts';
-import { relatedTask } from '../../protocol/tasks.ts';
 import { downgradeClientResult } from '../../protocol/translation/input-response.ts';
 import { isPrivate } from '../../upstream/link/link.ts';
 import type { ServerRequest } from '../../upstream/rpc/connection.ts';
 import { canBeAsked } from '../exchange/client-capabilities.ts';
 import type { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
 import type { Recipient, Exchange } from '../exchange/exchange.ts';
-import type { ConnectionHolder, Link } from '../exchange/connection-holder.ts';
-import { soleRecipient } from '../exchange/sole-recipient.ts';
+import type { Link } from '../exchange/connection-holder.ts';
+import { soleRecipient, taskIn } from '../handles/sole-recipient.ts';
 import type { QuestionPolicy } from './question-policy.ts';
 import type { ClientTasks } from './client-tasks.ts';
-import { mayBeMarked, type TaskMarks } from '../handles/task-marks.ts';
+import type { TaskMarks } from '../handles/task-marks.ts';
 
 /** A character of a text takes up to two bytes. */
 const CHAR_BYTES = 2;
 
-const ASKABLE = new Set(['sampling/createMessage', 'elicitation/create', 'roots/list']);
+const SERVES_MANY = 'This connection serves many clients, and nothing tells which one is asked';
+const MAY_BE_LATE = 'Nothing tells whether this is about a call that its client has given up';
 
-/**
- * Returns whether the only user of a link is the one that a task is of. A session may be asked about a task that the gateway does not know yet or any
- * more; of a client group, whose clients are many, only a call that is to become a task.
- */
-function isTaskOf(only: ConnectionHolder | undefined, recipient: Recipient, owner: Exchange | undefined): boolean {
-  if (owner !== undefined) return owner.holder.key === only?.key;
-  return only?.isOneClient === true || recipient.exchange?.isTaskCall === true;
-}
+const ASKABLE = new Set(['sampling/createMessage', 'elicitation/create', 'roots/list']);
 
 /**
  * Finds the client that must answer a server request: the one whose call or task it is about, or the only one of the connection.
@@ -37,15 +30,12 @@ function isTaskOf(only: ConnectionHolder | undefined, recipient: Recipient, owne
  */
 function recipientOf(link: Link, request: ServerRequest<Exchange>): Recipient | undefined {
   if (!isPrivate(link)) return undefined;
-  const task = mayBeMarked(request.params) ? relatedTask(request.params) : undefined;
+  const task = taskIn(request.params);
   const owner = task === undefined ? undefined : link.tasks.get(task)?.owner;
   // The call of a legacy client has got its answer, and the client is asked on another stream.
   const exchange = request.about ?? (owner?.client.dialect.asksInAnswers === true ? owner : undefined);
   if (exchange !== undefined) return { client: exchange.client, exchange, isUnambiguous: true };
-  const [only] = link.users;
-  const recipient = soleRecipient(link);
-  if (task === undefined || recipient === undefined) return recipient;
-  return isTaskOf(only, recipient, owner) ? recipient : undefined;
+  return soleRecipient(link, 'question', request.params);
 }
 
 /** Sends server requests to the right clients, and their answers back. */
@@ -74,9 +64,8 @@ export class ServerRequests {
     }
     const recipient = recipientOf(link, request);
     if (recipient === undefined) {
-      request.answer(
-        errorAnswer(RPC.invalidParams, 'This connection serves many clients, and nothing tells which one is asked'),
-      );
+      const why = link.connection.hasAbandoned('question') ? MAY_BE_LATE : SERVES_MANY;
+      request.answer(errorAnswer(RPC.invalidParams, why));
       return;
     }
     const refusal = this.#policy.refusal(link.upstream, request.method, request.params);

@@ -3,11 +3,19 @@ import { type LimitName, LIMITS } from '../../limits.ts';
 /** The least time that an upstream may go on with a call that ended without its answer. */
 const LEAST_MS = 300_000;
 
+/** What an upstream may send about a call that it goes on with. */
+export type LateMessage = 'question' | 'log';
+
 interface AbandonedCall {
+  /** Undefined for calls of several senders. */
   readonly sender: string | undefined;
+  /** Messages about it that may come. */
+  readonly late: ReadonlySet<LateMessage>;
   /** The time from which on the upstream counts as done with it. Monotonic ms. */
   readonly dueMs: number;
 }
+
+const ANY: ReadonlySet<LateMessage> = new Set(['question', 'log']);
 
 /**
  * The calls of one connection that ended without an answer of the upstream: they were cancelled, timed out or lost. The upstream may still run them,
@@ -16,22 +24,24 @@ interface AbandonedCall {
 export class AbandonedCalls {
   readonly #calls = new Map<number, AbandonedCall>();
   readonly #onLimit: ((limit: LimitName) => void) | undefined;
-  /** The time until which calls that did not fit may run. */
-  #othersDueMs = -Infinity;
+  /** The calls that did not fit. */
+  #others: AbandonedCall | undefined;
 
   constructor(onLimit: ((limit: LimitName) => void) | undefined) {
     this.#onLimit = onLimit;
   }
 
   /** Adds a call. @param mayEndMs the time at which the call would have timed out at the latest. */
-  add(id: number, sender: string | undefined, mayEndMs: number, nowMs: number): void {
+  add(id: number, sender: string, late: ReadonlySet<LateMessage>, mayEndMs: number, nowMs: number): void {
     const dueMs = Math.max(nowMs + LEAST_MS, mayEndMs);
     if (this.#calls.size >= LIMITS.abandonedCalls) this.#removeOver(nowMs);
     if (this.#calls.size < LIMITS.abandonedCalls || this.#calls.has(id)) {
-      this.#calls.set(id, { sender, dueMs });
+      this.#calls.set(id, { sender, late, dueMs });
       return;
     }
-    this.#othersDueMs = Math.max(this.#othersDueMs, dueMs);
+    const others = this.#others;
+    const isOfOne = others === undefined || nowMs >= others.dueMs || others.sender === sender;
+    this.#others = { sender: isOfOne ? sender : undefined, late: ANY, dueMs: Math.max(dueMs, others?.dueMs ?? 0) };
     this.#onLimit?.('abandonedCalls');
   }
 
@@ -40,15 +50,18 @@ export class AbandonedCalls {
     this.#calls.delete(id);
   }
 
-  /** Returns whether the upstream may still run one. @param except the calls of this sender do not count. */
-  has(except: string | undefined, nowMs: number): boolean {
-    if (nowMs < this.#othersDueMs) return true;
+  /** Returns whether the upstream may still send such a message about one. @param except the calls of this sender do not count. */
+  has(message: LateMessage, except: string | undefined, nowMs: number): boolean {
     this.#removeOver(nowMs);
-    for (const { sender } of this.#calls.values()) if (except === undefined || sender !== except) return true;
+    const counts = ({ sender, late }: AbandonedCall) =>
+      late.has(message) && (except === undefined || sender !== except);
+    if (this.#others !== undefined && counts(this.#others)) return true;
+    for (const call of this.#calls.values()) if (counts(call)) return true;
     return false;
   }
 
   #removeOver(nowMs: number): void {
+    if (nowMs >= (this.#others?.dueMs ?? Infinity)) this.#others = undefined;
     for (const [id, { dueMs }] of this.#calls) if (nowMs >= dueMs) this.#calls.delete(id);
   }
 }

@@ -25,7 +25,8 @@ import { META, withToken } from '../../protocol/meta.ts';
 import type { ModernRevision, Revision } from '../../protocol/revisions.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { withTraceContext } from '../../protocol/trace-context.ts';
-import { AbandonedCalls } from './abandoned-calls.ts';
+import { mayRequireInput } from '../../protocol/input-required.ts';
+import { AbandonedCalls, type LateMessage } from './abandoned-calls.ts';
 import { type Call, type CallOptions, PendingCall } from './call.ts';
 import { TokenBucket } from './token-bucket.ts';
 import { nextRequestId } from './request-ids.ts';
@@ -229,19 +230,25 @@ export class Connection<Context> {
     if (this.#pending.get(call.id) === call) this.#abandon(call);
   }
 
-  #abandon({ id, options: { sender, maxMs }, startedMs }: PendingCall<Context>): void {
-    if (sender === undefined) return;
+  #abandon({ id, method, options: { sender, logLevel, maxMs }, startedMs }: PendingCall<Context>): void {
+    // A task that is over is not asked for its result any more.
+    if (sender === undefined || method === 'tasks/result') return;
+    const late = new Set<LateMessage>();
+    // An upstream of a modern revision asks in answers, and logs for requests with a level.
+    if (this.#modern === undefined || logLevel !== undefined) late.add('log');
+    if (this.#modern === undefined && (mayRequireInput(method) || method === 'tasks/cancel')) late.add('question');
     this.#abandoned ??= new AbandonedCalls(this.#events.onLimit);
-    this.#abandoned.add(id, sender, startedMs + maxMs, performance.now());
+    this.#abandoned.add(id, sender, late, startedMs + maxMs, performance.now());
   }
 
   /**
-   * Returns whether the upstream may still run a call that ended without its answer. A message that names no call may then be about that one.
+   * Returns whether the upstream may still send such a message about a call that ended without its answer. A message that names no call may then be
+   * about that one.
    *
    * @param except the calls of this sender do not count.
    */
-  hasAbandoned(except?: string): boolean {
-    return this.#abandoned?.has(except, performance.now()) ?? false;
+  hasAbandoned(message: LateMessage, except?: string): boolean {
+    return this.#abandoned?.has(message, except, performance.now()) ?? false;
   }
 
   /** Fails a call at its deadline. A deadline that activity has moved meanwhile is awaited again. */
@@ -389,7 +396,8 @@ export class Connection<Context> {
     if (method !== 'notifications/message') return undefined;
     // Without a stream for each call, a log message names no call. It is routed only if a single call has a log level.
     const candidates = [...this.#pending.values()].filter(({ options }) => options.logLevel !== undefined);
-    return candidates.length === 1 ? candidates[0] : undefined;
+    const [only] = candidates;
+    return candidates.length === 1 && !this.hasAbandoned('log', only?.options.sender) ? only : undefined;
   }
 
   /** Fails a `subscriptions/listen` call that the upstream has cancelled, which happens over stdio. */

@@ -82,6 +82,20 @@ test('a server that asks gets the next call on a connection without a late one',
 });
 
 //
+test('a server with a single connection is called in spite of a late question', TIMEOUT, async () => {
+  const upstream = asker({ isQuiet: true });
+  const { memory, calls, finish } = upstream;
+  await using gateway = await testCore({ up: { memory, maxConnections: 1 } });
+  await askedCall(gateway, upstream, 'n');
+  await abandonCall(gateway, upstream, 'a');
+  const other = call(gateway, 'b');
+  await memory.until(() => calls.get('b'));
+  assert.partialDeepStrictEqual(await askLate(upstream, 'a'), REFUSED);
+  finish('b');
+  assert.deepEqual(answersIn(await other.reply), { nonce: 'b', answers: {} });
+});
+
+//
 test('a late log message reaches no other client', TIMEOUT, async () => {
   const upstream = asker({ isQuiet: true });
   const { memory, calls, call: at, finish } = upstream;

@@ -243,35 +243,35 @@ test('a call without an answer counts as abandoned until its answer comes', asyn
   const { connection, peer } = await connect({ request: () => undefined });
   const [ann, bob] = ['ann', 'bob'].map((sender) => connection.call('tools/call', undefined, { ...OPTIONS, sender }));
   assert.ok(ann !== undefined && bob !== undefined);
-  assert.equal(connection.hasAbandoned(), false);
+  assert.equal(connection.hasAbandoned('question'), false);
   ann.cancel('enough');
-  assert.equal(connection.hasAbandoned(), true);
-  assert.equal(connection.hasAbandoned('ann'), false);
-  assert.equal(connection.hasAbandoned('bob'), true);
+  assert.equal(connection.hasAbandoned('question'), true);
+  assert.equal(connection.hasAbandoned('question', 'ann'), false);
+  assert.equal(connection.hasAbandoned('question', 'bob'), true);
   peer.send(`{"jsonrpc":"2.0","id":${ann.id},"result":{}}`);
-  assert.equal(connection.hasAbandoned(), false);
+  assert.equal(connection.hasAbandoned('question'), false);
   bob.abandon();
-  assert.equal(connection.hasAbandoned('ann'), true);
+  assert.equal(connection.hasAbandoned('question', 'ann'), true);
   peer.send(`{"jsonrpc":"2.0","id":${bob.id},"result":{}}`);
   await bob.answer;
-  assert.equal(connection.hasAbandoned(), false);
+  assert.equal(connection.hasAbandoned('question'), false);
   bob.abandon();
-  assert.equal(connection.hasAbandoned(), false, 'it has its answer');
+  assert.equal(connection.hasAbandoned('question'), false, 'it has its answer');
 
   const lost = connection.call('tools/call', undefined, { ...OPTIONS, sender: 'ann' });
   peer.fail(String(lost.id), new GatewayError('upstream-lost'));
   const unsent = connection.call('tools/call', undefined, { ...OPTIONS, sender: 'bob' });
   peer.fail(String(unsent.id), new GatewayError('upstream-lost', { executed: 'no' }));
-  assert.equal(connection.hasAbandoned('ann'), false);
-  assert.equal(connection.hasAbandoned(), true);
+  assert.equal(connection.hasAbandoned('question', 'ann'), false);
+  assert.equal(connection.hasAbandoned('question'), true);
   time.pass(299_999);
-  assert.equal(connection.hasAbandoned(), true);
+  assert.equal(connection.hasAbandoned('question'), true);
   time.pass(1);
-  assert.equal(connection.hasAbandoned(), false);
+  assert.equal(connection.hasAbandoned('question'), false);
 });
 
 // X-021
-test('limit abandonedCalls: beyond it, any call may be about an earlier one', async (t) => {
+test('limit abandonedCalls: beyond it, messages may be about an earlier call', async (t) => {
   const time = stopTime(t);
   const { connection, peer, reached } = await connect({ request: () => undefined });
   const cancelled = Array.from({ length: LIMITS.abandonedCalls + 1 }, () => {
@@ -281,9 +281,20 @@ test('limit abandonedCalls: beyond it, any call may be about an earlier one', as
   });
   assert.deepEqual(reached, ['abandonedCalls']);
   for (const { id } of cancelled) peer.send(`{"jsonrpc":"2.0","id":${id},"result":{}}`);
-  assert.equal(connection.hasAbandoned('ann'), true);
+  assert.equal(connection.hasAbandoned('question', 'bob'), true);
+  assert.equal(connection.hasAbandoned('question', 'ann'), false, 'it may be asked about its own calls');
   time.pass(300_000);
-  assert.equal(connection.hasAbandoned(), false);
+  assert.equal(connection.hasAbandoned('question'), false);
+});
+
+// X-021
+test('only calls that may ask are those of a late question', async () => {
+  const { connection } = await connect({ request: () => undefined });
+  for (const method of ['completion/complete', 'tasks/result'])
+    connection.call(method, undefined, { ...OPTIONS, sender: 'ann' }).cancel('enough');
+  assert.equal(connection.hasAbandoned('question'), false);
+  assert.equal(connection.hasAbandoned('log', 'ann'), false);
+  assert.equal(connection.hasAbandoned('log', 'bob'), true);
 });
 
 test('limit answeredCallsWithProgress: progress of the oldest call is not passed on', async () => {
