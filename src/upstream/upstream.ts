@@ -425,15 +425,18 @@ export class Upstream<Context, User extends LinkUser> {
       this.#log.warn({ err: cause }, 'upstream did not start');
       // A failure for one caller, such as a refused token, says nothing about the upstream.
       if (failure.scope === 'upstream') this.#parts.onStartFailed();
-      const isServing = this.#links.isOpenIn(expected);
+      const isServing = this.#isProcess && this.#links.isOpenIn(expected);
       const why = { ...failure, permanent: false, hasNoProcess: !this.#isProcess || isUnstarted, isServing };
       this.#lifecycles.step(expected, { kind: 'start-failed', startedMs, ...why });
-      const { clientEra, audience, clientCapabilities, capabilityKey } = order;
-      const features = this.#isProcess ? { clientCapabilities, capabilityKey } : NO_FEATURES;
       // No client may come while the upstream is down.
-      if (audience === EVERYBODY) this.#retryListing(clientEra, features);
+      if (order.audience === EVERYBODY) this.#retryListing(order.clientEra, this.#isProcess ? order : NO_FEATURES);
       throw error;
     }
+  }
+
+  /** Returns whether a principal gets another connection without waiting. */
+  hasRoomFor(principal: string): boolean {
+    return this.#quotas.hasRoomFor(principal);
   }
 
   /** Returns a function that closes a connection without a client; undefined if there is none. */

@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { initialize, messagesOf, post, rpc } from '../downstream/client.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
+import { SessionServer } from '../support/session-server.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -91,4 +92,37 @@ test('/readyz becomes 200 without a client, after a start for a client has faile
   await waitUntil(async () => (await pidOf(gateway, session)) === undefined && (await readyz(gateway)).status === 503);
   await files.open();
   await becomesReady(gateway);
+});
+
+/** Calls the tool of a remote server with sessions. Returns whether it was answered. */
+async function isCounted(gateway: RunningGateway, session: string): Promise<boolean> {
+  const got = await post(gateway.endpoint(), rpc(1, 'tools/call', { name: 'remote__count', arguments: {} }), session);
+  return messagesOf(got).find(({ id }) => id === 1)?.result !== undefined;
+}
+
+test('/readyz is 503 while a required remote server is down, and 200 once it is up', TIMEOUT, async () => {
+  await using server = await SessionServer.start();
+  await using gateway = await startGateway({ mcpServers: { remote: { url: server.url, required: true } } });
+  await becomesReady(gateway);
+  const [first, other] = [await initialize(gateway.endpoint()), await initialize(gateway.endpoint())];
+  assert.ok(await isCounted(gateway, first));
+  server.outage = 503;
+  await waitUntil(async () => !(await isCounted(gateway, other)) && (await readyz(gateway)).status === 503);
+  assert.equal((await readyz(gateway)).status, 503, 'connections that are open do not serve');
+  server.outage = undefined;
+  await becomesReady(gateway);
+});
+
+test('/readyz becomes 200 while a required remote server opens no further session', TIMEOUT, async () => {
+  await using server = await SessionServer.start();
+  await using gateway = await startGateway({ mcpServers: { remote: { url: server.url, required: true } } });
+  await becomesReady(gateway);
+  const [first, other] = [await initialize(gateway.endpoint()), await initialize(gateway.endpoint())];
+  assert.ok(await isCounted(gateway, first));
+  server.isFull = true;
+  assert.equal(await isCounted(gateway, other), false);
+  await becomesReady(gateway);
+  assert.ok(await isCounted(gateway, first));
+  const status = await (await fetch(`${gateway.operatorUrl}/status`)).text();
+  assert.match(status, /"state":"degraded"/, 'nobody knows whether it opens sessions again');
 });

@@ -29,6 +29,8 @@ export class SessionServer implements AsyncDisposable {
   readonly url: string;
   /** Status of all answers, instead of serving; undefined to serve. */
   outage: number | undefined;
+  /** True to refuse further sessions with 503. */
+  isFull = false;
   readonly #transports: Map<string, StreamableHTTPServerTransport>;
   readonly #close: () => Promise<void>;
 
@@ -73,6 +75,7 @@ export class SessionServer implements AsyncDisposable {
     if (this.outage !== undefined) response.writeHead(this.outage).end();
     else if (transport !== undefined) await transport.handleRequest(request, response, body);
     else if (id !== undefined) response.writeHead(404).end('Session not found');
+    else if (this.isFull) response.writeHead(503).end();
     else if (methodOf(body) === 'initialize') await (await this.#open()).handleRequest(request, response, body);
     else response.writeHead(400).end();
   }

@@ -151,6 +151,8 @@ export function step(state: Lifecycle, event: LifecycleEvent, nowMs: number, ran
     case 'unauthorized':
       return { ...state, phase: 'needs-authorization', reason: event.reason, detail: event.detail };
     case 'listed':
+      // A remote server answers over an open connection, though a further one could not be opened. That pauses as before.
+      if (state.phase === 'failed' && Number.isFinite(state.retryAtMs)) return { ...state, phase: 'degraded' };
       // A listing over an open connection does not end the pause before further ones.
       return (state.phase === 'degraded' && state.retryAtMs <= nowMs) || state.phase === 'needs-authorization'
         ? { ...state, phase: 'ready', reason: undefined, detail: undefined, attempts: 0, retryAtMs: 0 }
