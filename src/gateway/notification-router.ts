@@ -22,7 +22,7 @@ import { RepeatedListings } from './connections/repeated-listings.ts';
 import type { Recipient, Exchange } from './exchange/exchange.ts';
 import type { ConnectionHolder, Link, Upstreams } from './exchange/connection-holder.ts';
 import { DEFAULT_LEVEL } from './exchange/log-level.ts';
-import { mayKnow, soleRecipient } from './handles/sole-recipient.ts';
+import { mayKnow, soleRecipient } from './questions/sole-recipient.ts';
 import { isPrivate } from '../upstream/link/link.ts';
 import { UpdateCoalescer } from './update-coalescer.ts';
 import type { TaskMarks } from './handles/task-marks.ts';

@@ -428,8 +428,9 @@ export class Upstream<Context, User extends LinkUser> {
       const isServing = this.#isProcess && this.#links.isOpenIn(expected);
       const why = { ...failure, permanent: false, hasNoProcess: !this.#isProcess || isUnstarted, isServing };
       this.#lifecycles.step(expected, { kind: 'start-failed', startedMs, ...why });
-      // No client may come while the upstream is down.
-      if (order.audience === EVERYBODY) this.#retryListing(order.clientEra, this.#isProcess ? order : NO_FEATURES);
+      // No client may come while the upstream is down. As long as others are served, clients try again.
+      if (order.audience === EVERYBODY && !isServing)
+        this.#retryListing(order.clientEra, this.#isProcess ? order : NO_FEATURES);
       throw error;
     }
   }

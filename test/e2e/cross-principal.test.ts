@@ -25,7 +25,7 @@ test('every kind of sealed handle is in the table of kinds', async () => {
   const inTable = new Set([...sealedKinds.map((kind) => kind.split('/')[0]), KEPT]);
   assert.deepEqual(sorted(purposes), sorted(inTable));
   const states = await readFile(new URL('request-state.ts', HANDLES), 'utf8');
-  const kinds = [...states.matchAll(/\{ readonly kind: '(\w+)'/g)].map(([, kind]) => `state/${kind}`);
+  const kinds = [...states.matchAll(/\{\s*readonly kind: '(\w+)'/g)].map(([, kind]) => `state/${kind}`);
   assert.deepEqual(sorted(kinds), sorted(sealedKinds.filter((kind) => kind.startsWith('state/'))));
   // A new file is a new kind of handle, or belongs to one above.
   const files = ['attachments.ts', 'compact-jwe.ts', 'request-state.ts', 'sealer.ts', 'task-ids.ts', 'task-marks.ts'];

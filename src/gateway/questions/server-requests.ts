@@ -11,7 +11,7 @@ import { canBeAsked } from '../exchange/client-capabilities.ts';
 import type { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
 import type { Recipient, Exchange } from '../exchange/exchange.ts';
 import type { Link } from '../exchange/connection-holder.ts';
-import { soleRecipient, taskIn } from '../handles/sole-recipient.ts';
+import { soleRecipient, taskIn } from './sole-recipient.ts';
 import type { QuestionPolicy } from './question-policy.ts';
 import type { ClientTasks } from './client-tasks.ts';
 import type { TaskMarks } from '../handles/task-marks.ts';

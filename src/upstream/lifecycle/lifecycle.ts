@@ -113,7 +113,7 @@ function recordFailure(
   random: number,
 ): Lifecycle {
   // Connections that close at the same moment have one cause, so they count as one failure.
-  if (nowMs - (state.failuresMs.at(-1) ?? -SAME_CAUSE_MS) < SAME_CAUSE_MS) return { ...state, phase, reason, detail };
+  if (nowMs - (state.failuresMs.at(-1) ?? -SAME_CAUSE_MS) < SAME_CAUSE_MS) return again(state, phase, reason, detail);
   const failuresMs = [...state.failuresMs.filter((atMs) => nowMs - atMs < LOOP_WINDOW_MS), nowMs];
   const attempts = state.attempts + 1;
   if (failuresMs.length >= LOOP_FAILURES && !hasNoProcess) {
@@ -123,6 +123,11 @@ function recordFailure(
     return { phase: loopPhase, reason: words, detail, failuresMs, attempts, retryAtMs: nowMs + LOOP_PAUSE_MS };
   }
   return { phase, reason, detail, failuresMs, attempts, retryAtMs: nowMs + backoffMs(attempts, random) };
+}
+
+/** Returns the state after a failure that has the cause of the last one. The words of that one stay, such as those about a crash loop. */
+function again(state: Lifecycle, phase: Phase, reason: string, detail: string | undefined): Lifecycle {
+  return state.reason === undefined ? { ...state, phase, reason, detail } : { ...state, phase };
 }
 
 /**
@@ -172,7 +177,7 @@ function afterStartFailure(
   if (permanent) return { ...state, phase: 'failed', reason, retryAtMs: Number.POSITIVE_INFINITY };
   const other = isServing === true ? 'degraded' : 'failed';
   const phase = lacksCredentials === true ? 'needs-authorization' : other;
-  if (startedMs < (state.failuresMs.at(-1) ?? -1)) return { ...state, phase, reason, detail };
+  if (startedMs < (state.failuresMs.at(-1) ?? -1)) return again(state, phase, reason, detail);
   return recordFailure(state, phase, event, nowMs, random);
 }
 

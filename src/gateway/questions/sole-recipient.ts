@@ -3,7 +3,7 @@ import { upstreamIn } from '../../catalog/view.ts';
 import type { RawObject } from '../../json/json.ts';
 import { relatedTask } from '../../protocol/tasks.ts';
 import type { LateMessage } from '../../upstream/rpc/abandoned-calls.ts';
-import { mayBeMarked } from './task-marks.ts';
+import { mayBeMarked } from '../handles/task-marks.ts';
 import type { ConnectionHolder, Link } from '../exchange/connection-holder.ts';
 import type { Exchange, Recipient } from '../exchange/exchange.ts';
 
