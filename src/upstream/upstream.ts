@@ -435,11 +435,6 @@ export class Upstream<Context, User extends LinkUser> {
     }
   }
 
-  /** Returns whether a principal gets another connection without waiting. */
-  hasRoomFor(principal: string): boolean {
-    return this.#quotas.hasRoomFor(principal);
-  }
-
   /** Returns a function that closes a connection without a client; undefined if there is none. */
   #findSpare(): (() => Promise<void>) | undefined {
     for (const link of this.#links) {

@@ -10,7 +10,7 @@ import type { Caller } from '../exchange/caller.ts';
 import type { Recipient, Exchange } from '../exchange/exchange.ts';
 import type { LimitName } from '../../limits.ts';
 import { forwardableCapabilities, capabilityKeyOf } from '../exchange/client-capabilities.ts';
-import { ConnectionHolder, type Link, type Upstream } from '../exchange/connection-holder.ts';
+import { ConnectionHolder, type Link } from '../exchange/connection-holder.ts';
 
 /** A `subscriptions/listen` stream: receives notifications that belong to no request. */
 export interface Subscriber {
@@ -75,31 +75,15 @@ export class ClientGroup extends ConnectionHolder {
   }
 
   /**
-   * Returns the group whose link carries a request to an upstream whose questions do not show to which call they belong: this group or an
-   * exclusive one.
-   *
-   * @param releaseLink releases the link of an exclusive group to the upstream, which may still ask about a call of an earlier client.
+   * Returns the group whose link carries a request to an upstream whose questions do not show to which call they belong: this group, unless it has such a
+   * request in flight, or an exclusive one.
    */
-  exclusiveFor(
-    upstream: Pick<Upstream, 'id' | 'asksOutsideCalls' | 'hasRoomFor'>,
-    make: (key: string) => ClientGroup,
-    releaseLink: (exclusive: ClientGroup) => void,
-  ): ClientGroup {
-    const { id } = upstream;
-    const isUnused = this.#isUnusedAt(id);
-    if (isUnused && !this.#mayBeAskedLate(upstream)) return this;
-    const exclusiveGroups = this.#exclusiveGroups.get(id) ?? [];
-    this.#exclusiveGroups.set(id, exclusiveGroups);
-    const unused = exclusiveGroups.filter((exclusive) => exclusive.#isUnusedAt(id));
-    const free = unused.find((exclusive) => !exclusive.#mayBeAskedLate(upstream));
+  exclusiveFor(upstream: string, make: (key: string) => ClientGroup): ClientGroup {
+    if (this.#isUnusedAt(upstream)) return this;
+    const exclusiveGroups = this.#exclusiveGroups.get(upstream) ?? [];
+    this.#exclusiveGroups.set(upstream, exclusiveGroups);
+    const free = exclusiveGroups.find((exclusive) => exclusive.#isUnusedAt(upstream));
     if (free !== undefined) return free;
-    const [late] = unused;
-    if (late !== undefined) {
-      releaseLink(late);
-      return late;
-    }
-    // Otherwise the call would wait for a connection that may never be free. Here only its questions are refused.
-    if (isUnused && !upstream.hasRoomFor(this.principal)) return this;
     const exclusive = make(`${this.key} ${++this.#lastExclusive}`);
     exclusiveGroups.push(exclusive);
     return exclusive;
@@ -108,11 +92,6 @@ export class ClientGroup extends ConnectionHolder {
   #isUnusedAt(upstream: string): boolean {
     for (const exchange of this.#exchanges) if (exchange.upstream === upstream) return false;
     return true;
-  }
-
-  /** Returns whether the upstream may ask about a call that ended without its answer. An upstream that never asks keeps its state for the group. */
-  #mayBeAskedLate({ id, asksOutsideCalls }: Pick<Upstream, 'id' | 'asksOutsideCalls'>): boolean {
-    return asksOutsideCalls && this.links.get(id)?.connection.hasAbandoned('question') === true;
   }
 
   /** Yields the exclusive groups for all upstreams. */

@@ -37,7 +37,7 @@ import { InputRounds } from '../exchange/input-rounds.ts';
 import { HERE, MAX_HOPS, OWNER_RETRY_MS, OWNER_WAIT_MS, type Owners } from '../exchange/owners.ts';
 import type { RequestRecorder } from '../records/request-recorder.ts';
 import type { ParkedCalls } from '../questions/parked-calls.ts';
-import type { Upstream, Upstreams } from '../exchange/connection-holder.ts';
+import type { Upstreams } from '../exchange/connection-holder.ts';
 import type { Offers } from '../lists/offers.ts';
 import type { UpstreamRoute } from '../exchange/route.ts';
 import { Dispatcher, type DispatcherParts, tooManyInFlight } from '../calls/dispatcher.ts';
@@ -312,7 +312,8 @@ export class ModernRequests implements ModernRequestHost {
     const { calls, links, parked } = this.#parts;
     const upstream = this.#parts.upstreams.get(to.upstream);
     const isExclusive = group.capabilityKey !== '' && upstream?.needsOwnConnection(group.era) === true;
-    const holder = isExclusive ? this.#exclusiveFor(modernClient, upstream) : group;
+    const make = (key: string) => new ClientGroup(key, modernClient.caller, group.catalog);
+    const holder = isExclusive ? group.exclusiveFor(to.upstream, make) : group;
     const exchange = new OpenExchange(modernClient, holder, modernRequest.request, modernRequest.sink);
     exchange.upstream = to.upstream;
     exchange.judgedMs = modernRequest.sink.receivedMs;
@@ -330,14 +331,6 @@ export class ModernRequests implements ModernRequestHost {
     modernRequest.bind(exchange);
     holder.addExchange(exchange);
     return parked.follow(exchange, to.upstream, modernClient.rounds, this.#work(exchange, to, holder));
-  }
-
-  #exclusiveFor({ caller, group }: ModernClient, upstream: Upstream): ClientGroup {
-    return group.exclusiveFor(
-      upstream,
-      (key) => new ClientGroup(key, caller, group.catalog),
-      (exclusive) => this.#parts.links.releaseAt(exclusive, upstream.id),
-    );
   }
 
   /** Makes a call that may outlive its request. Resolves with the final answer. Never rejects. */

@@ -90,11 +90,6 @@ export class ConnectionQuota {
     return () => this.#spares.delete(spare);
   }
 
-  /** Returns whether a principal gets a connection without waiting. */
-  hasRoomFor(principal: string): boolean {
-    return this.#pool.hasRoomFor(principal);
-  }
-
   /** Takes one connection. Resolves with undefined if none became free in time. */
   async acquire({ principal, waitMs, signal }: QuotaRequest): Promise<ConnectionPermit | undefined> {
     if (this.#pool.hasRoomFor(principal)) {

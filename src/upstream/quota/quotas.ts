@@ -67,11 +67,6 @@ export class UpstreamQuotas {
     this.#own.setLimit(upstreamLimit(this.#id, limit));
   }
 
-  /** Returns whether a principal gets a connection without waiting. */
-  hasRoomFor(principal: string): boolean {
-    return this.#all.every((quota) => quota.hasRoomFor(principal));
-  }
-
   /**
    * Takes one connection.
    *

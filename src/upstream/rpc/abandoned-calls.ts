@@ -1,7 +1,7 @@
 import { type LimitName, LIMITS } from '../../limits.ts';
 
-/** The least time that an upstream may go on with a call that ended without its answer. */
-const LEAST_MS = 300_000;
+/** The time that an upstream may go on with a call that it was told to cancel. */
+const LATE_MS = 60_000;
 
 /** What an upstream may send about a call that it goes on with. */
 export type LateMessage = 'question' | 'log';
@@ -31,9 +31,9 @@ export class AbandonedCalls {
     this.#onLimit = onLimit;
   }
 
-  /** Adds a call. @param mayEndMs the time at which the call would have timed out at the latest. */
-  add(id: number, sender: string, late: ReadonlySet<LateMessage>, mayEndMs: number, nowMs: number): void {
-    const dueMs = Math.max(nowMs + LEAST_MS, mayEndMs);
+  /** Adds a call. */
+  add(id: number, sender: string, late: ReadonlySet<LateMessage>, nowMs: number): void {
+    const dueMs = nowMs + LATE_MS;
     if (this.#calls.size >= LIMITS.abandonedCalls) this.#removeOver(nowMs);
     if (this.#calls.size < LIMITS.abandonedCalls || this.#calls.has(id)) {
       this.#calls.set(id, { sender, late, dueMs });
@@ -41,7 +41,7 @@ export class AbandonedCalls {
     }
     const others = this.#others;
     const isOfOne = others === undefined || nowMs >= others.dueMs || others.sender === sender;
-    this.#others = { sender: isOfOne ? sender : undefined, late: ANY, dueMs: Math.max(dueMs, others?.dueMs ?? 0) };
+    this.#others = { sender: isOfOne ? sender : undefined, late: ANY, dueMs };
     this.#onLimit?.('abandonedCalls');
   }
 

@@ -230,7 +230,7 @@ export class Connection<Context> {
     if (this.#pending.get(call.id) === call) this.#abandon(call);
   }
 
-  #abandon({ id, method, options: { sender, logLevel, maxMs }, startedMs }: PendingCall<Context>): void {
+  #abandon({ id, method, options: { sender, logLevel } }: PendingCall<Context>): void {
     // A task that is over is not asked for its result any more.
     if (sender === undefined || method === 'tasks/result') return;
     const late = new Set<LateMessage>();
@@ -238,7 +238,7 @@ export class Connection<Context> {
     if (this.#modern === undefined || logLevel !== undefined) late.add('log');
     if (this.#modern === undefined && (mayRequireInput(method) || method === 'tasks/cancel')) late.add('question');
     this.#abandoned ??= new AbandonedCalls(this.#events.onLimit);
-    this.#abandoned.add(id, sender, late, startedMs + maxMs, performance.now());
+    this.#abandoned.add(id, sender, late, performance.now());
   }
 
   /**
