@@ -35,7 +35,7 @@ import {
   isHiddenAt,
 } from './resources/resources.ts';
 import { uriToClient } from './uri.ts';
-import type { View } from './view.ts';
+import { upstreamIn, type View } from './view.ts';
 
 /** The merged offers of one endpoint. An immutable snapshot: a changed offer leads to a new catalog. */
 export interface Catalog {
@@ -129,7 +129,7 @@ export function* prepareOffer(
   offer: Offer,
   { maxNameChars }: CatalogLimits,
 ): Generator<undefined, void> {
-  const viewed = view.upstreams.find(({ id }) => id === upstream);
+  const viewed = upstreamIn(view, upstream);
   if (viewed === undefined) return;
   for (const kind of ['tool', 'prompt'] as const) {
     for (const named of nameItems(kind, view, viewed, offer, maxNameChars)) {

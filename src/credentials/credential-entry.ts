@@ -36,7 +36,7 @@ export interface Entry {
   readonly audience: Audience;
   readonly subject: Proof | undefined;
   held: Held | undefined;
-  /** What the issuer has said last, if it gave out no credential. */
+  /** The last answer of the issuer, if it gave out no credential. */
   failure: Failure | undefined;
   /** True if the issuer could not be asked about it. */
   isUnanswered: boolean;

@@ -181,7 +181,7 @@ export class NotificationRouter {
   #announceUpdate(links: Iterable<Link>, uri: string, params: RawObject): void {
     const [first] = links;
     for (const holder of subscribersOf(links, uri)) {
-      const viewed = holder.catalog.view.upstreams.find(({ id }) => id === first?.upstream);
+      const viewed = first && upstreamIn(holder.catalog.view, first.upstream);
       if (viewed === undefined) continue;
       // A part of a subscribed resource may be denied.
       if (holder.catalog.restriction?.allowsUri(viewed.id, uri) === false) continue;

@@ -1,7 +1,7 @@
 import { LIMITS, type LimitName } from '../limits.ts';
 import type { Principal } from './principal.ts';
 
-/** What has proved a principal. It stays the same object while its token is remembered. */
+/** The credentials that have proved a principal. It stays the same object while its token is remembered. */
 export interface Proof {
   /** The verified bearer token; empty once it is forgotten, undefined for an API key. */
   readonly token: string | undefined;

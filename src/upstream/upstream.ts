@@ -43,8 +43,6 @@ const PROBLEMS: ReadonlySet<Phase> = new Set(['failed', 'needs-authorization', '
 /** One configured MCP server: its state in each era, its connections, and its lists. */
 export class Upstream<Context, User extends LinkUser> {
   readonly limiter: ConcurrencyLimiter;
-  /** True if it has asked a question that does not show to which call it belongs. Many ask for roots before they have done any call. */
-  asksOutsideCalls = false;
   /** Returns the part of the client capabilities that is declared to this upstream. */
   readonly usableCapabilities: CapabilityFilter;
   readonly #parts: UpstreamParts;
@@ -403,11 +401,7 @@ export class Upstream<Context, User extends LinkUser> {
             this.#links.add(link, permit);
           },
           onNotification: (link, notification, about) => this.#events.onNotification(link, notification, about),
-          onServerRequest: (link, request) => {
-            if (request.about === undefined && (request.method !== 'roots/list' || link.hasAnsweredCall))
-              this.asksOutsideCalls = true;
-            this.#events.onServerRequest(link, request);
-          },
+          onServerRequest: (link, request) => this.#events.onServerRequest(link, request),
           onUnauthorized: (link, error) => this.#onUnauthorized(link, error),
           onRefused: (link) => void this.#onRefused(link),
           onClose: (link, error) => this.#onLost(link, error),
@@ -425,7 +419,7 @@ export class Upstream<Context, User extends LinkUser> {
       this.#log.warn({ err: cause }, 'upstream did not start');
       // A failure for one caller, such as a refused token, says nothing about the upstream.
       if (failure.scope === 'upstream') this.#parts.onStartFailed();
-      const isServing = this.#isProcess && this.#links.isOpenIn(expected);
+      const isServing = this.#isServingIn(expected);
       const why = { ...failure, permanent: false, hasNoProcess: !this.#isProcess || isUnstarted, isServing };
       this.#lifecycles.step(expected, { kind: 'start-failed', startedMs, ...why });
       // No client may come while the upstream is down. As long as others are served, clients try again.
@@ -433,6 +427,11 @@ export class Upstream<Context, User extends LinkUser> {
         this.#retryListing(order.clientEra, this.#isProcess ? order : NO_FEATURES);
       throw error;
     }
+  }
+
+  /** Returns whether clients of an era are served. The open connections of a remote server are no sign of life. */
+  #isServingIn(era: Era): boolean {
+    return this.#isProcess && this.#links.isOpenIn(era);
   }
 
   /** Returns a function that closes a connection without a client; undefined if there is none. */
@@ -464,7 +463,7 @@ export class Upstream<Context, User extends LinkUser> {
     // The loss of a session is not a crash.
     const isForgotten = error.code === 'upstream-session-lost';
     const early = !link.hasAnsweredCall && !isForgotten;
-    const isServing = this.#links.isOpenIn(link.era);
+    const isServing = this.#isServingIn(link.era);
     const why = { reason: reasonOf(error), detail: detailOf(error), hasNoProcess: !this.#isProcess, isServing };
     this.#lifecycles.step(link.era, { kind: 'lost', early, ...why });
     this.#log.warn({ err: error }, 'upstream connection lost');

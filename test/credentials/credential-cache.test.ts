@@ -298,14 +298,21 @@ test('an older subject that is verified after the refusal of a newer one goes on
   assert.equal(tokenOf(await cache.acquire('a')), 'Bearer a-3');
 });
 
-// O-070
-test('a newer subject that was denied is asked about again after the pause', async () => {
-  const { cache, state, verify } = cacheOf();
+/** A cache whose newer subject was denied, after which the older one was verified. Its credential is `first`. */
+async function withDeniedNewer() {
+  const made = cacheOf();
+  const { cache, state, verify } = made;
   const first = await cache.acquire('a');
   state.subject = 'two';
   state.failure = new TokenDeniedError('access_denied');
   await assert.rejects(cache.acquire('a'), /try again/);
   verify('one');
+  return { ...made, first };
+}
+
+// O-070
+test('a newer subject that was denied is asked about again after the pause', async () => {
+  const { cache, state, first } = await withDeniedNewer();
   assert.equal(cache.current('a'), first);
   state.ms += 1_000;
   assert.equal(await cache.acquire('a'), first, 'it is denied again');
@@ -317,12 +324,7 @@ test('a newer subject that was denied is asked about again after the pause', asy
 
 // O-070
 test('an older subject goes on also after the second denial of a newer one', async () => {
-  const { cache, state, verify } = cacheOf();
-  const first = await cache.acquire('a');
-  state.subject = 'two';
-  state.failure = new TokenDeniedError('access_denied');
-  await assert.rejects(cache.acquire('a'), /try again/);
-  verify('one');
+  const { cache, state, verify, first } = await withDeniedNewer();
   verify('two');
   state.ms += 1_000;
   assert.equal(await cache.acquire('a'), first, 'it is denied again');
@@ -331,12 +333,7 @@ test('an older subject goes on also after the second denial of a newer one', asy
 
 // O-070
 test('an older subject goes on while the issuer of a denied newer one is down', async () => {
-  const { cache, state, verify } = cacheOf();
-  const first = await cache.acquire('a');
-  state.subject = 'two';
-  state.failure = new TokenDeniedError('access_denied');
-  await assert.rejects(cache.acquire('a'), /try again/);
-  verify('one');
+  const { cache, state, first } = await withDeniedNewer();
   state.failure = new Error('down');
   state.ms += 1_000;
   assert.equal(await cache.acquire('a'), first);

@@ -11,7 +11,7 @@ const TEXT = z.string();
 const ORIGIN = { operator: TEXT, through: TEXT };
 const UPSTREAM = z.object({ id: TEXT, drainMs: z.number(), at: z.number(), ...ORIGIN });
 
-/** What a replica answers to another one, besides the reads of `ADMIN`. */
+/** The operations that a replica carries out for another one, besides the reads of `ADMIN`. */
 export const REPLICA = {
   changes: method('replica.changes', NOTHING, answered(changesRecord)),
   restartUpstream: method('replica.restartUpstream', UPSTREAM, answered(answers.restartAnswer)),

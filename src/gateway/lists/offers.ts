@@ -452,7 +452,7 @@ export class Offers {
     return this.#catalogs.get(view, clients, (upstream) => this.#offerForClients(upstream, clients), rights);
   }
 
-  /** Returns the size of the list of tools of a view for clients of this era, by the last lists of each upstream. */
+  /** Returns the size of the list of tools of a view for clients of this era, by the widest offer of each upstream. */
   toolListSize(view: string, client: Era): ToolListSize {
     return this.#catalogs.toolListSize(view, client, (upstream) =>
       this.#pins.pinned(upstream, this.#offers.get(upstream)?.widestFor(client)),

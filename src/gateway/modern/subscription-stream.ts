@@ -6,7 +6,7 @@ import { type LimitName, LIMITS } from '../../limits.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
 import { LIST_KINDS, type ListKind } from '../../catalog/offer.ts';
 import { uriToClient } from '../../catalog/uri.ts';
-import type { View } from '../../catalog/view.ts';
+import { upstreamIn, type View } from '../../catalog/view.ts';
 import type { ClientGroup, Subscriber } from '../clients/client-group.ts';
 import type { MessageSink } from '../front.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
@@ -153,7 +153,7 @@ export class SubscriptionStream implements Subscriber {
   #publish(uri: string): void {
     const { catalog, subscriptions } = this.#parts.group;
     const to = subscriptions.get(uri);
-    const viewed = catalog.view.upstreams.find(({ id }) => id === to?.upstream);
+    const viewed = to && upstreamIn(catalog.view, to.upstream);
     const published = viewed === undefined || to === undefined ? uri : uriToClient(viewed, to.uri);
     this.#uris.set(detach(uri), detach(published));
   }

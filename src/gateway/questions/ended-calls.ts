@@ -5,7 +5,7 @@ import type { Answer } from '../../protocol/jsonrpc.ts';
 /** The time that the answer of a call is kept, for a client whose connection broke just then. */
 export const RETAIN_MS = 60_000;
 
-/** What an answer takes besides its text. */
+/** Memory of an answer besides its text. */
 const ENTRY_BYTES = 512;
 /** A character of a text takes up to two bytes. */
 const CHAR_BYTES = 2;

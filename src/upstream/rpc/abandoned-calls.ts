@@ -3,7 +3,7 @@ import { type LimitName, LIMITS } from '../../limits.ts';
 /** The time that an upstream may go on with a call that it was told to cancel. */
 const LATE_MS = 60_000;
 
-/** What an upstream may send about a call that it goes on with. */
+/** A message that an upstream may send about a call that it goes on with. */
 export type LateMessage = 'question' | 'log';
 
 interface AbandonedCall {
