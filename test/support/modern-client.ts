@@ -13,6 +13,8 @@ export interface ModernOptions {
   readonly principal?: Principal;
   readonly view?: string;
   readonly logLevel?: Severity;
+  /** The name of the application. */
+  readonly application?: string;
   readonly progressToken?: string | number;
   /** Further members of `_meta`. */
   readonly meta?: object;
@@ -51,10 +53,11 @@ export function modernRequest(
   options: ModernOptions = {},
 ): ModernRequest {
   const { capabilities = {}, principal = LOCAL, view = '', logLevel, progressToken, id = String(++lastId) } = options;
+  const clientInfo = { name: options.application ?? 'test', version: '1' };
   const messages: Message[] = [];
   const _meta = {
     [META.protocolVersion]: LATEST_MODERN,
-    [META.clientInfo]: { name: 'test', version: '1' },
+    [META.clientInfo]: clientInfo,
     [META.clientCapabilities]: capabilities,
     ...(logLevel === undefined ? {} : { [META.logLevel]: logLevel }),
     ...(progressToken === undefined ? {} : { progressToken }),
@@ -67,6 +70,7 @@ export function modernRequest(
     revision: LATEST_MODERN,
     capabilities: RawObject.of(capabilities),
     logLevel,
+    clientInfo: RawObject.of(clientInfo),
   };
   const { promise, resolve } = Promise.withResolvers<Answer>();
   const sink = {

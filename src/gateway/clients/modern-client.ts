@@ -9,18 +9,19 @@ import type { ClientGroup } from './client-group.ts';
 import type { Caller } from '../exchange/caller.ts';
 import { type ClientDialect, clientDialect } from '../dialects/client-dialect.ts';
 import type { ClientQuestion } from '../exchange/client-question.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import { type ConnectionHolder, digestOf } from '../exchange/connection-holder.ts';
 import type { Client, Exchange } from '../exchange/exchange.ts';
 import { isWanted } from '../exchange/log-level.ts';
 import { capabilitiesNeededFor } from '../exchange/client-capabilities.ts';
 import type { InputRounds } from '../exchange/input-rounds.ts';
+import type { ModernCaller } from '../front.ts';
 
 /**
  * The client of one modern request. Nothing is kept after the request, and the client gets only messages of this
  * request.
  */
 export class ModernClient<Holder extends ConnectionHolder = ClientGroup> implements Client {
-  readonly caller: Caller;
+  readonly caller: Caller & Pick<ModernCaller, 'clientInfo'>;
   /** That of the caller: the callers of a group may have different modern revisions. */
   readonly dialect: ClientDialect;
   readonly group: Holder;
@@ -32,7 +33,12 @@ export class ModernClient<Holder extends ConnectionHolder = ClientGroup> impleme
    * @param rounds the questions of the call, which an earlier request may have begun; undefined if the client cannot be
    *   asked.
    */
-  constructor(caller: Caller, group: Holder, logLevel: Severity | undefined, rounds: InputRounds | undefined) {
+  constructor(
+    caller: ModernClient['caller'],
+    group: Holder,
+    logLevel: Severity | undefined,
+    rounds: InputRounds | undefined,
+  ) {
     this.caller = caller;
     this.dialect = clientDialect(caller.revision);
     this.group = group;
@@ -42,6 +48,12 @@ export class ModernClient<Holder extends ConnectionHolder = ClientGroup> impleme
 
   get lasting(): this {
     return this;
+  }
+
+  /** Modern requests name their application and version, and no more. Those of one application and principal count as one client. */
+  get senderKey(): string | undefined {
+    const { principal, clientInfo } = this.caller;
+    return clientInfo === undefined ? undefined : digestOf(`${principal.key} ${clientInfo.toString()}`);
   }
 
   get catalog(): Catalog {

@@ -41,6 +41,10 @@ export class SessionClient implements Client {
     return this.#own;
   }
 
+  get senderKey(): string | undefined {
+    return this.lasting.senderKey;
+  }
+
   get dialect(): ClientDialect {
     return this.lasting.dialect;
   }

@@ -91,6 +91,10 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     return this;
   }
 
+  get senderKey(): string {
+    return this.key;
+  }
+
   /**
    * Handles the arrival of a request. What runs without a request, such as notifications, has the rights of the request that opened the event
    * stream. Without such a stream it has those of the latest request.

@@ -14,6 +14,8 @@ import type { MessageSink } from '../front.ts';
 /** The client of an exchange: a session, or the client of one modern request. */
 export interface Client {
   readonly caller: Caller;
+  /** Tells the calls of this client from those of others that share a connection; undefined if nothing does. */
+  readonly senderKey: string | undefined;
   /** The same client beyond one request: equal for all requests of a session. */
   readonly lasting: Client;
   readonly dialect: ClientDialect;

@@ -48,7 +48,7 @@ export class Sender {
       progress,
       outlivesAnswer: progress && asCancellable !== undefined,
       context: exchange,
-      sender: exchange.holder.key,
+      sender: client,
       capabilities: dialect.envelopeCapabilities(upstream, client),
       logLevel: dialect.envelopeLogLevel(client),
       paramHeaders,

@@ -11,10 +11,10 @@ import type { Exchange, Recipient } from '../exchange/exchange.ts';
 export function soleRecipient(link: Link, message: LateMessage, params: RawObject | undefined): Recipient | undefined {
   const [only] = link.users;
   if (only === undefined || link.users.size !== 1) return undefined;
-  // The message may be about a call that an earlier client has given up. A client group is many clients.
-  if (link.connection.hasAbandoned(message, only.isOneClient ? only.key : undefined)) return undefined;
   const recipient = only.recipientAt(link.upstream);
-  if (recipient === undefined || !mayKnow(only.catalog, link.upstream, recipient.exchange)) return undefined;
+  // The message may be about a call that an earlier client has given up.
+  if (recipient === undefined || link.connection.hasAbandoned(message, recipient.client.senderKey)) return undefined;
+  if (!mayKnow(only.catalog, link.upstream, recipient.exchange)) return undefined;
   const task = taskIn(params);
   return task === undefined || isTaskOf(only, recipient, link.tasks.get(task)?.owner) ? recipient : undefined;
 }

@@ -121,7 +121,7 @@ export class TaskDriver {
   }
 
   /** Cancels the task at the upstream. Does not wait for the answer. */
-  cancel({ client, holder }: OpenExchange, { upstream, link, task }: TaskSite): void {
+  cancel({ client }: OpenExchange, { upstream, link, task }: TaskSite): void {
     const { callMs } = upstream.config.timeouts;
     const cancelling = link.connection.call('tasks/cancel', RawObject.of({ taskId: task }), {
       timeoutMs: callMs,
@@ -129,7 +129,7 @@ export class TaskDriver {
       progress: false,
       isBackground: true,
       context: undefined,
-      sender: holder.key,
+      sender: client,
       capabilities: UPSTREAM_DIALECTS[link.era].envelopeCapabilities(upstream, client),
     });
     // The task goes on until the upstream has answered.

@@ -7,7 +7,7 @@ const LATE_MS = 60_000;
 export type LateMessage = 'question' | 'log';
 
 interface AbandonedCall {
-  /** Undefined for calls of several senders. */
+  /** The key of its client; undefined if that is unknown, or there are several. */
   readonly sender: string | undefined;
   /** Messages about it that may come. */
   readonly late: ReadonlySet<LateMessage>;
@@ -32,7 +32,7 @@ export class AbandonedCalls {
   }
 
   /** Adds a call. */
-  add(id: number, sender: string, late: ReadonlySet<LateMessage>, nowMs: number): void {
+  add(id: number, sender: string | undefined, late: ReadonlySet<LateMessage>, nowMs: number): void {
     const dueMs = nowMs + LATE_MS;
     if (this.#calls.size >= LIMITS.abandonedCalls) this.#removeOver(nowMs);
     if (this.#calls.size < LIMITS.abandonedCalls || this.#calls.has(id)) {
@@ -50,7 +50,7 @@ export class AbandonedCalls {
     this.#calls.delete(id);
   }
 
-  /** Returns whether the upstream may still send such a message about one. @param except the calls of this sender do not count. */
+  /** Returns whether the upstream may still send such a message about one. @param except the calls of the client with this key do not count. */
   has(message: LateMessage, except: string | undefined, nowMs: number): boolean {
     this.#removeOver(nowMs);
     const counts = ({ sender, late }: AbandonedCall) =>

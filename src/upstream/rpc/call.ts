@@ -5,6 +5,12 @@ import type { Header } from '../../protocol/framing/mcp-headers.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import type { TraceContext } from '../../protocol/trace-context.ts';
 
+/** A client for whom calls are made. */
+export interface CallSender {
+  /** Equal for all calls of one client; undefined if nothing tells its calls from those of other clients. */
+  readonly senderKey: string | undefined;
+}
+
 export interface CallOptions<Context> {
   /** Longest wait without progress (`timeoutMs`), and in total (`maxMs`). Milliseconds; `Infinity` for no deadline. */
   readonly timeoutMs: number;
@@ -17,8 +23,8 @@ export interface CallOptions<Context> {
   readonly isBackground?: true;
   /** The object by which the caller knows the call, passed to {@link ConnectionEvents}. */
   readonly context: Context | undefined;
-  /** The user of the link for whom the call is made, by its key. Undefined if messages of the upstream are never about the call. */
-  readonly sender?: string;
+  /** The client for whom the call is made. Undefined if messages of the upstream are never about the call. */
+  readonly sender?: CallSender;
   /** In the modern era: the client capabilities (default `{}`), and the log level for this call. */
   readonly capabilities?: RawObject | undefined;
   readonly logLevel?: Severity | undefined;

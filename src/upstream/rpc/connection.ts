@@ -238,14 +238,14 @@ export class Connection<Context> {
     if (this.#modern === undefined || logLevel !== undefined) late.add('log');
     if (this.#modern === undefined && (mayRequireInput(method) || method === 'tasks/cancel')) late.add('question');
     this.#abandoned ??= new AbandonedCalls(this.#events.onLimit);
-    this.#abandoned.add(id, sender, late, performance.now());
+    this.#abandoned.add(id, sender.senderKey, late, performance.now());
   }
 
   /**
    * Returns whether the upstream may still send such a message about a call that ended without its answer. A message that names no call may then be
    * about that one.
    *
-   * @param except the calls of this sender do not count.
+   * @param except the calls of the client with this key do not count.
    */
   hasAbandoned(message: LateMessage, except?: string): boolean {
     return this.#abandoned?.has(message, except, performance.now()) ?? false;
@@ -397,7 +397,7 @@ export class Connection<Context> {
     // Without a stream for each call, a log message names no call. It is routed only if a single call has a log level.
     const candidates = [...this.#pending.values()].filter(({ options }) => options.logLevel !== undefined);
     const [only] = candidates;
-    return candidates.length === 1 && !this.hasAbandoned('log', only?.options.sender) ? only : undefined;
+    return candidates.length === 1 && !this.hasAbandoned('log', only?.options.sender?.senderKey) ? only : undefined;
   }
 
   /** Fails a `subscriptions/listen` call that the upstream has cancelled, which happens over stdio. */

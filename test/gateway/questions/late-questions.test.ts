@@ -43,6 +43,9 @@ async function askedCall(gateway: TestCore, upstream: Asker, nonce: string): Pro
   answersIn(await reply);
 }
 
+/** Another application of the same principal. */
+const OTHER: ModernOptions = { application: 'other' };
+
 const REFUSED = [{ error: { code: -32602 } }];
 
 // X-021
@@ -51,7 +54,7 @@ test('a late question about a call of a client that has gone reaches no other on
   const { memory, calls, call: at, finish } = upstream;
   await using gateway = await testCore({ up: { memory } });
   await abandonCall(gateway, upstream, 'a');
-  const other = call(gateway, 'b');
+  const other = call(gateway, 'b', {}, OTHER);
   await memory.until(() => calls.get('b'));
   assert.equal(at('b').peer, at('a').peer, 'a server that never asks keeps its state');
   assert.partialDeepStrictEqual(await askLate(upstream, 'a'), REFUSED);
@@ -67,7 +70,7 @@ test('after a call that was given up a server keeps its state', TIMEOUT, async (
   await using gateway = await testCore({ up: { memory } });
   await askedCall(gateway, upstream, 'n');
   await abandonCall(gateway, upstream, 'a');
-  const other = call(gateway, 'b');
+  const other = call(gateway, 'b', {}, OTHER);
   await memory.until(() => calls.get('b'));
   assert.equal(at('b').peer, at('n').peer, 'the process of the calls before');
   assert.partialDeepStrictEqual(await askLate(upstream, 'a'), REFUSED);
@@ -79,12 +82,21 @@ test('after a call that was given up a server keeps its state', TIMEOUT, async (
 });
 
 // X-021
+test('the application that gave up a call is asked during its next call', TIMEOUT, async () => {
+  const upstream = asker({ isQuiet: true });
+  await using gateway = await testCore({ up: { memory: upstream.memory } });
+  await abandonCall(gateway, upstream, 'a');
+  await askedCall(gateway, upstream, 'b');
+  assert.equal(upstream.call('b').peer, upstream.call('a').peer);
+});
+
+// X-021
 test('a late log message reaches no other client', TIMEOUT, async () => {
   const upstream = asker({ isQuiet: true });
   const { memory, calls, call: at, finish } = upstream;
   await using gateway = await testCore({ up: { memory } });
   await abandonCall(gateway, upstream, 'a');
-  const other = call(gateway, 'b', {}, { logLevel: 'debug' });
+  const other = call(gateway, 'b', {}, { ...OTHER, logLevel: 'debug' });
   await memory.until(() => calls.get('b'));
   const log = { jsonrpc: '2.0', method: 'notifications/message', params: { level: 'info', data: 'of a' } };
   at('a').peer.send(JSON.stringify(log));

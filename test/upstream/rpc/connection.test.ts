@@ -237,11 +237,13 @@ test('when the connection closes, all calls fail with the right value of execute
   assert.equal(peer.received.length, 1);
 });
 
+const [ANN, BOB] = [{ senderKey: 'ann' }, { senderKey: 'bob' }];
+
 // X-021
 test('a call without an answer counts as abandoned until its answer comes', async (t) => {
   const time = stopTime(t);
   const { connection, peer } = await connect({ request: () => undefined });
-  const [ann, bob] = ['ann', 'bob'].map((sender) => connection.call('tools/call', undefined, { ...OPTIONS, sender }));
+  const [ann, bob] = [ANN, BOB].map((sender) => connection.call('tools/call', undefined, { ...OPTIONS, sender }));
   assert.ok(ann !== undefined && bob !== undefined);
   assert.equal(connection.hasAbandoned('question'), false);
   ann.cancel('enough');
@@ -258,9 +260,9 @@ test('a call without an answer counts as abandoned until its answer comes', asyn
   bob.abandon();
   assert.equal(connection.hasAbandoned('question'), false, 'it has its answer');
 
-  const lost = connection.call('tools/call', undefined, { ...OPTIONS, sender: 'ann' });
+  const lost = connection.call('tools/call', undefined, { ...OPTIONS, sender: ANN });
   peer.fail(String(lost.id), new GatewayError('upstream-lost'));
-  const unsent = connection.call('tools/call', undefined, { ...OPTIONS, sender: 'bob' });
+  const unsent = connection.call('tools/call', undefined, { ...OPTIONS, sender: BOB });
   peer.fail(String(unsent.id), new GatewayError('upstream-lost', { executed: 'no' }));
   assert.equal(connection.hasAbandoned('question', 'ann'), false);
   assert.equal(connection.hasAbandoned('question'), true);
@@ -275,7 +277,7 @@ test('limit abandonedCalls: beyond it, messages may be about an earlier call', a
   const time = stopTime(t);
   const { connection, peer, reached } = await connect({ request: () => undefined });
   const cancelled = Array.from({ length: LIMITS.abandonedCalls + 1 }, () => {
-    const call = connection.call('tools/call', undefined, { ...OPTIONS, sender: 'ann' });
+    const call = connection.call('tools/call', undefined, { ...OPTIONS, sender: ANN });
     call.cancel('enough');
     return call;
   });
@@ -291,7 +293,7 @@ test('limit abandonedCalls: beyond it, messages may be about an earlier call', a
 test('only calls that may ask are those of a late question', async () => {
   const { connection } = await connect({ request: () => undefined });
   for (const method of ['completion/complete', 'tasks/result'])
-    connection.call(method, undefined, { ...OPTIONS, sender: 'ann' }).cancel('enough');
+    connection.call(method, undefined, { ...OPTIONS, sender: ANN }).cancel('enough');
   assert.equal(connection.hasAbandoned('question'), false);
   assert.equal(connection.hasAbandoned('log', 'ann'), false);
   assert.equal(connection.hasAbandoned('log', 'bob'), true);
