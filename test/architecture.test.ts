@@ -57,6 +57,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   'small-collections.ts': [],
   'bounded-map.ts': [],
   'deadline.ts': [],
+  'fair-slots.ts': [],
   'limits.ts': [],
   'thrown.ts': [],
   'peer-text.ts': [],
@@ -73,6 +74,7 @@ const TOP = ['main.ts', 'cli', 'compile-cache.ts', 'young-objects.ts', 'compose'
 const COMMON = [
   'bounded-map.ts',
   'deadline.ts',
+  'fair-slots.ts',
   'errors.ts',
   'limits.ts',
   'thrown.ts',

@@ -6,7 +6,7 @@ import type { IntrospectionConfig } from '../config/config.ts';
 import type { Egress } from '../egress/egress.ts';
 import type { LimitName } from '../limits.ts';
 import { advertisedScopes } from './challenge.ts';
-import { FairSlots } from './fair-slots.ts';
+import { FairSlots } from '../fair-slots.ts';
 import { InactiveTokens } from './inactive-tokens.ts';
 import { introspect, UnjudgedTokenError } from './introspection-request.ts';
 import { principalOf, type TokenVerdict } from './token-claims.ts';
