@@ -76,6 +76,13 @@ export const ERRORS = {
     retryable: true,
   },
   'audit-unavailable': { rpc: -31024, http: 503, text: 'Audit log unavailable', executed: 'no', retryable: true },
+  'access-unavailable': {
+    rpc: -31028,
+    http: 503,
+    text: 'Access cannot be decided now',
+    executed: 'no',
+    retryable: true,
+  },
   'rate-limited': { rpc: -31025, http: 200, text: 'Rate limit reached', executed: 'no', retryable: true },
   'repeated-call': { rpc: -31026, http: 200, text: 'Call repeated too often', executed: 'no', retryable: false },
   'duplicate-call': { rpc: -31027, http: 200, text: 'Call under way', executed: 'unknown', retryable: true },

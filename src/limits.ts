@@ -211,6 +211,9 @@ export const LIMITS = {
   inactiveTokens: 10_000,
   /** One response of an issuer. */
   issuerResponseBytes: 256 * KIB,
+  /** Questions to a decision point at the same time, and one of them. */
+  externalQuestions: 64,
+  externalQuestionBytes: 64 * KIB,
   /** Sets of scopes that an authorization server has refused lately, for one principal at one upstream. */
   refusedScopeSets: 16,
   /** Principals with credentials at one upstream. */

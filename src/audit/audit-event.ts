@@ -1,6 +1,6 @@
 /** The decision about a request, and the rule that made it. */
 export interface AuditVerdict {
-  /** `denied`: by an access rule. `refused`: by credentials, a limit, or because it could not be recorded. */
+  /** `denied`: by an access rule or a decision point. `refused`: by credentials, a limit, or because it could not be recorded or decided about. */
   readonly decision: 'allowed' | 'denied' | 'refused';
   /** Undefined if no rule of the config was asked. */
   readonly rule?: { readonly name: string; readonly file?: string; readonly line?: number } | undefined;

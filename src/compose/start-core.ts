@@ -1,8 +1,10 @@
 import type { Logger } from 'pino';
 import type { AuditTrail } from '../audit/audit-trail.ts';
+import { DecisionPoint } from '../auth/decision-point.ts';
 import { updateViews, type View } from '../catalog/view.ts';
 import type { Config } from '../config/config.ts';
 import type { IdentityKeys } from '../credentials/identity-keys.ts';
+import { ExternalDecisions } from '../gateway/exchange/external-decisions.ts';
 import { Gate } from '../gateway/exchange/gate.ts';
 import { AuditRecorder } from '../gateway/records/audit-recorder.ts';
 import { LocalOwners, type Owners } from '../gateway/exchange/owners.ts';
@@ -24,7 +26,7 @@ import { createClients } from './core/clients.ts';
 import { createConnections } from './core/connections.ts';
 import type { CommonParts, CoreParts } from './core/core-parts.ts';
 import { registerScrapes } from './core/scrapes.ts';
-import { failureReporter, verdictReporter } from './core/verdict-reporter.ts';
+import { decisionReporter, failureReporter, verdictReporter } from './core/verdict-reporter.ts';
 import { createUpstreamMessages } from './core/upstream-messages.ts';
 import type { UpstreamTransports } from './transports.ts';
 import { UpstreamChanges } from './reload/upstream-changes.ts';
@@ -120,7 +122,7 @@ async function openLocalState(config: Config, metrics: Metrics, log: Logger, may
  * only callbacks name later ones. No part runs before `start`.
  */
 function createCore(parts: CoreParts): Core {
-  const { config, metrics, audit, log } = parts;
+  const { config, metrics, audit, transports, log } = parts;
   let current = config;
   const views = new Map<string, View>();
   updateViews(views, config);
@@ -128,6 +130,7 @@ function createCore(parts: CoreParts): Core {
   const shares = new PrincipalShares({ config, onRefused: (pool) => metrics.countShareRefusal(pool), onLimit });
   const onRuleFailed = failureReporter(metrics, log);
   const observers = [verdictReporter(metrics, log, onRuleFailed), ...(audit === undefined ? [] : [audit.onVerdict])];
+  const point = new DecisionPoint({ egress: transports.egress, onAnswer: decisionReporter(metrics, log), onLimit });
   const common: CommonParts = {
     ...parts,
     settings: () => current,
@@ -137,6 +140,11 @@ function createCore(parts: CoreParts): Core {
     gate: new Gate(config.access, observers, shares, onRuleFailed),
     serverInfo: RawObject.of({ name: 'linkspan', title: 'Linkspan', version: VERSION }),
     onLimit,
+    external: new ExternalDecisions({
+      settings: () => current,
+      ask: (...question) => point.ask(...question),
+      report: (verdict) => common.gate.report(verdict),
+    }),
   };
   const connections = createConnections(common, {
     siblingsOf: (holder) => clients.groups.siblingsOf(holder),

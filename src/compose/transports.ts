@@ -43,8 +43,10 @@ export interface UpstreamTransport {
 
 /** The transports to upstreams, and the resources that they share. */
 export interface UpstreamTransports extends AsyncDisposable {
-  /** Resolves when transports to these upstreams can be made. */
-  prepare(upstreams: readonly UpstreamConfig[]): Promise<void>;
+  /** Sends requests to issuers, and questions about access. */
+  readonly egress: Egress;
+  /** Resolves when transports to the upstreams of a config can be made, and its questions about access can be sent. */
+  prepare(config: Pick<Config, 'upstreams' | 'access'>): Promise<void>;
   /** Returns the transports to one upstream. */
   transportTo(upstream: UpstreamConfig, limits: Config['limits']): UpstreamTransport;
   /** Resolves with the number and memory of the processes of stdio upstreams, by upstream id. */
@@ -63,7 +65,7 @@ export interface CredentialSurroundings {
   readonly callers?: Callers | undefined;
   /** The keys of identity tokens. */
   readonly identity?: IdentityKeys | undefined;
-  /** Sends requests to issuers. Whoever gives it disposes of it. Default: one of the transports' own. */
+  /** Sends requests to issuers, and questions about access. Whoever gives it disposes of it. Default: one of the transports' own. */
   readonly egress?: Egress | undefined;
   /** Directory for the printers of wrapper commands. Default: the state directory. */
   readonly printerDir?: string | undefined;
@@ -79,8 +81,12 @@ export async function upstreamTransports(
   const onLimit = (limit: LimitName) => metrics.countLimit(limit);
   const wires = new WireOpeners(proxyOf(config.egress), onLimit);
   const { identity = new IdentityKeys(), egress = new Egress(config.egress, undefined, onLimit) } = surroundings;
-  const prepare = (upstreams: readonly UpstreamConfig[]) => wires.prepare(upstreams.map(({ target }) => target));
-  await prepare(config.upstreams);
+  const prepare = async ({ upstreams, access }: Pick<Config, 'upstreams' | 'access'>) => {
+    // The deadline of a first question is too short for it.
+    if (access?.external !== undefined) await egress.prepare();
+    await wires.prepare(upstreams.map(({ target }) => target));
+  };
+  await prepare(config);
   const guard = new ProcessGuard(log);
   const { callers = new Callers(onLimit), printerDir = config.stateDir } = surroundings;
   const wrappers = new WrapperCommands(printerDir, guard, log, onLimit);
@@ -160,6 +166,7 @@ export async function upstreamTransports(
   };
 
   return {
+    egress,
     prepare,
     transportTo: (upstream, { messageBytes }) => {
       const { target } = upstream;

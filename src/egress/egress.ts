@@ -7,20 +7,22 @@ import { isNestedDeeper } from './nesting.ts';
 
 const TIMEOUT_MS = 5_000;
 
-/** One request to an issuer or a receiver of records. */
+/** One request to an issuer, a receiver of records or a decision point. */
 export interface EgressRequest {
   readonly method?: 'GET' | 'POST';
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string | undefined;
   /** Keeps the connection for a next request. By default it is closed, because requests are minutes apart. */
   readonly keepsConnection?: boolean;
+  /** Ends the request. Default: a deadline of 5 s. */
+  readonly signal?: AbortSignal;
 }
 
 /** Response headers that callers read. */
 const HEADERS = ['content-type', 'www-authenticate'] as const;
 
 /**
- * Sends all requests of the gateway to issuers, and to URLs that they name: for keys, about tokens, and for tokens; and audit records. Follows no redirects, since
+ * Sends all requests of the gateway to issuers, and to URLs that they name: for keys, about tokens, and for tokens; audit records, and questions about access. Follows no redirects, since
  * a redirect could take credentials elsewhere.
  *
  * Upstreams are not reached by it: their sockets are in `http1/`, and follow no redirects either.
@@ -41,11 +43,16 @@ export class Egress implements AsyncDisposable {
     this.#resolve = resolve;
   }
 
+  /** Loads what a first request would wait for. */
+  async prepare(): Promise<void> {
+    await this.#agent('configured');
+  }
+
   /**
    * Sends a request. The response has a whole body.
    *
    * @param source `discovered` unless the URL, or its origin, is in the config.
-   * @throws {EgressError} for a URL or response that is not allowed; another error if no response arrives within 5 s and 256 KiB.
+   * @throws {EgressError} for a URL or response that is not allowed; another error if no response arrives before the signal and within 256 KiB.
    */
   async fetch(url: string, source: UrlSource, request: EgressRequest = {}): Promise<Response> {
     const target = checkedUrl(url, source);
@@ -67,7 +74,7 @@ export class Egress implements AsyncDisposable {
       headers: { ...request.headers },
       body: request.body ?? null,
       reset: request.keepsConnection !== true,
-      signal: AbortSignal.timeout(TIMEOUT_MS),
+      signal: request.signal ?? AbortSignal.timeout(TIMEOUT_MS),
     });
     const dropBody = (): void => void body.on('error', () => undefined).destroy();
     if (statusCode >= 300 && statusCode < 400) {

@@ -43,8 +43,6 @@ export interface ModernCaller extends Caller {
   readonly logLevel: Severity | undefined;
   /** The client's description of itself; undefined if it sent none. */
   readonly clientInfo?: RawObject | undefined;
-  /** The number of processes that have passed the request on. Default: 0. */
-  readonly hops?: number;
 }
 
 /** The response to a modern request. */

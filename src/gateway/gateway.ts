@@ -229,14 +229,15 @@ export class Gateway implements Front {
     return exchange;
   }
 
-  #answer({ holder: session, request }: OpenExchange<Session>, client: SessionClient): Answer | Promise<Answer> {
+  #answer(exchange: OpenExchange<Session>, client: SessionClient): Answer | Promise<Answer> {
+    const { holder: session, request } = exchange;
     switch (request.method) {
       case 'ping':
         return EMPTY_RESULT;
       case 'logging/setLevel':
         return this.#setLevel(session, client, request);
       case 'resources/subscribe':
-        return this.#subscribe(session, client, request);
+        return this.#subscribe(exchange, client);
       case 'resources/unsubscribe':
         return this.#unsubscribe(session, client, request);
       case 'initialize':
@@ -273,11 +274,14 @@ export class Gateway implements Front {
     return EMPTY_RESULT;
   }
 
-  async #subscribe(session: Session, client: SessionClient, request: Request): Promise<Answer> {
+  async #subscribe(exchange: OpenExchange<Session>, client: SessionClient): Promise<Answer> {
+    const { holder: session, request } = exchange;
     const { caller } = client;
-    const { links, sessions, gate, audit } = this.#parts;
+    const { links, sessions, gate, external, audit } = this.#parts;
     const { uri, found } = requestedResource(session, client, request);
     const to = subscriptionTo(gate.judgeSubscription(client, request, uri, found));
+    const asking = external.askAboutResource(caller, request, uri, to, exchange);
+    if (asking !== undefined) await asking;
     await audit?.begin(request, caller, to.upstream);
     // Saved first, so that a subscription that cannot be stored is not sent to the upstream.
     await sessions.save(session, { kind: 'subscribe', uri });

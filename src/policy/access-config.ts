@@ -61,6 +61,18 @@ export interface GrantConfig extends PrincipalSelector {
   readonly endpoints: readonly string[] | undefined;
 }
 
+/** A decision point outside of the gateway, which may deny what the rules allow. */
+export interface ExternalConfig {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  /** The longest time from a request to the decision about it. */
+  readonly timeoutMs: number;
+  /** Ids of the upstreams whose requests it decides about; undefined for all. */
+  readonly upstreams: readonly string[] | undefined;
+  /** Sends the arguments of calls too. */
+  readonly arguments: boolean;
+}
+
 /** The access policy as the config file has it: plain data, checked. */
 export interface AccessConfig {
   readonly claims: readonly ClaimConfig[];
@@ -68,4 +80,5 @@ export interface AccessConfig {
   readonly groupClaims: readonly string[];
   readonly roles: readonly RoleConfig[];
   readonly grants: readonly GrantConfig[];
+  readonly external?: ExternalConfig | undefined;
 }

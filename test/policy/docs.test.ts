@@ -7,6 +7,16 @@ import { loadText, problemsOf } from '../support/config-file.ts';
 const page = readFileSync(join(import.meta.dirname, '../../docs/policy.md'), 'utf8');
 const UPSTREAMS = ['github', 'jira', 'crm', 'payroll', 'wiki', 'files'];
 const SERVERS = `\nmcpServers:\n${UPSTREAMS.map((id) => `  ${id}: { command: x }\n`).join('')}`;
+
+// P-012
+test('the example of an external decision is valid, and its question is JSON', async () => {
+  const [, text = '', question = ''] =
+    /## An external decision\n[^]*?```yaml\n([^]*?)```[^]*?```json\n([^]*?)```/.exec(page) ?? [];
+  const { access } = (await loadText(text + SERVERS, { env: { PDP_TOKEN: 'x' } })).config;
+  assert.deepEqual([access?.external?.upstreams, access?.external?.arguments], [['github'], true]);
+  assert.deepEqual(Object.keys(JSON.parse(question)), ['subject', 'action', 'resource', 'context']);
+});
+
 const examples = [...page.matchAll(/### (\d\. [^\n]+)\n[^]*?```yaml\n([^]*?)```/g)];
 
 test('docs/policy.md has five worked examples', () => assert.equal(examples.length, 5));

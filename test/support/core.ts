@@ -269,6 +269,7 @@ export async function testCore(
     metrics = createMetrics('test');
     const wire = await upstreamTransports(config, metrics, log);
     const reach: UpstreamTransports = {
+      egress: wire.egress,
       prepare: (next) => wire.prepare(next),
       transportTo: (upstream, limits) => {
         const { memory, credentials = 'gateway' } = upstreams[upstream.id] ?? {};

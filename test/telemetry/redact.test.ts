@@ -29,7 +29,7 @@ const PUBLIC: ReadonlySet<string> = new Set(
     'type command path cwd processLimits openFiles cpuTime sandbox read write network disabled enabled prefix rawUris isolation era clientFeatures elicitationHosts samplingBudget start required timeouts connect firstByte call ' +
     'max concurrency queue queueWait maxConnections cmd env_keys env_vars requestOptions env_http_headers bearer_token_env_var ' +
     'timeout startup_timeout_sec startup_timeout_ms connectionTimeout tool_timeout_sec enabled_tools disabled_tools disabledTools ' +
-    'access claims groupClaims roles weight grants tests prompts resources readOnly hints when deny destructive idempotent openWorld anyone keys groups scopes subjects issuers ' +
+    'access claims groupClaims roles weight grants tests external prompts resources readOnly hints when deny destructive idempotent openWorld anyone keys groups scopes subjects issuers ' +
     'clients endpoints as upstream tool prompt resource at expect subject client ' +
     'kind keyId method resource stepUpScopes audience lifetime egress noProxy privateNetworks ' +
     'lock file onChange available_tools tools trust display_name description bundled version gallery icon source autoApprove alwaysAllow'

@@ -1,6 +1,7 @@
 import { isRecord, jsonOf } from '../../json/record.ts';
 import { readFileSync } from 'node:fs';
-import { explain as explainItem } from '../../compose/admin/explain.ts';
+import { type AskExternal, explainWith } from '../../compose/admin/explain.ts';
+import { asksAbout } from '../../gateway/exchange/external-decisions.ts';
 import { openOffline } from '../../compose/offline.ts';
 import { readPrincipal } from '../../compose/admin/read-principal.ts';
 import { configFile } from '../../config/find-file.ts';
@@ -74,7 +75,9 @@ async function explainOffline({ as, args, ...asked }: Asked, options: ExplainOpt
     lifecycleOf: () => undefined,
     hasCallersLists: (id: string) => config.upstreams.some((one) => one.id === id && hasCallersLists(one)),
   };
-  const answer = explainItem(parts, { ...asked, principal, args });
+  const ask: AskExternal = ({ item: { upstream } }) =>
+    asksAbout(config.access, principal, upstream) ? 'offline' : undefined;
+  const answer = await explainWith(ask, parts, { ...asked, principal, args });
   if (answer.effect === 'unknown' && gateway.doubt !== undefined) printError(`warning: ${gateway.doubt}\n`);
   return answer;
 }

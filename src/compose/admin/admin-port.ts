@@ -17,7 +17,7 @@ import { callAsOperator } from './admin-call.ts';
 import { catalogAnswerOf } from './admin-catalog.ts';
 import { callsAnswerOf, clientsAnswerOf, sessionsAnswerOf, streamsAnswerOf } from './admin-clients.ts';
 import type { Core } from '../core/core.ts';
-import { explain } from './explain.ts';
+import { explainWith } from './explain.ts';
 import { logLevelOf, processControls } from './process-controls.ts';
 import { nextStepFor } from '../next-step.ts';
 import { listGapsOf } from '../lists/list-gaps.ts';
@@ -113,7 +113,7 @@ export function createAdminPort(source: AdminSource): AdminPort {
       if (upstream !== undefined) upstreamOf(upstream);
       return catalogAnswerOf(wholeCatalog(view, era), query);
     },
-    explain: ({ as, ...query }) => {
+    explain: async ({ as, ...query }) => {
       const view = viewOf(query.view);
       const principal = readPrincipal(as, source.groupsOfKey);
       if (typeof principal === 'string') throw new AdminError('invalid-request', `as: ${principal}`);
@@ -121,7 +121,7 @@ export function createAdminPort(source: AdminSource): AdminPort {
       const isCallers = (id: string) => hasCallersLists(upstreamOf(id).config);
       const catalog = wholeCatalog(view, 'legacy');
       const parts = { view, catalog, gate: core.gate, lifecycleOf, hasCallersLists: isCallers };
-      return explain(parts, { ...query, principal });
+      return await explainWith((request) => core.external.explain(request), parts, { ...query, principal });
     },
     clients: () => clientsAnswerOf(core),
     sessions: () => sessionsAnswerOf(core, performance.now()),

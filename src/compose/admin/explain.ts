@@ -4,6 +4,7 @@ import type { View, ViewUpstream } from '../../catalog/view.ts';
 import { ownerByPrefix } from '../../gateway/calls/availability.ts';
 import { type Gate, hintsOf } from '../../gateway/exchange/gate.ts';
 import { restrictionOf } from '../../gateway/exchange/rights-restriction.ts';
+import type { ExternalAnswer, ExternalRequest } from '../../policy/external-question.ts';
 import type { ExplainRequest } from '../../operator/admin/admin-port.ts';
 import type { ExplainAnswer } from '../../operator/admin/answers.ts';
 import { type Item, NO_HINTS, type Reason } from '../../policy/decide.ts';
@@ -85,6 +86,33 @@ export function explain(parts: ExplainParts, query: ExplainQuery): ExplainAnswer
     reasons,
     ...(args === undefined ? {} : { arguments: true }),
   };
+}
+
+/** Asks a decision point about a request; undefined if it has no say. `offline`: it would be asked if a gateway ran. */
+export type AskExternal = (request: ExternalRequest) => Promise<ExternalAnswer> | 'offline' | undefined;
+
+const METHODS = { tool: 'tools/call', prompt: 'prompts/get', resource: 'resources/read' } as const;
+
+/** Explains a decision with the last reason: the answer of a decision point about what the rules allow. */
+export async function explainWith(ask: AskExternal, parts: ExplainParts, query: ExplainQuery): Promise<ExplainAnswer> {
+  const answer = explain(parts, query);
+  const { upstream, upstreamName, effect, reasons } = answer;
+  if (effect === 'deny' || upstream === undefined || upstreamName === undefined) return answer;
+  const { principal, view, kind } = query;
+  const args = query.args === undefined ? undefined : JSON.stringify(query.args);
+  const hints = kind === 'tool' ? hintsOf(sourceByName(parts.catalog, upstream, upstreamName)) : NO_HINTS;
+  const item: Item = { kind, upstream, name: upstreamName, hints };
+  const asked = await ask({ principal, view, method: METHODS[kind], item, args });
+  if (asked === undefined) return answer;
+  const isLeft = asked === 'offline' || asked.outcome === 'allowed';
+  const reason = { about: 'external', text: externalText(asked) } as const;
+  return { ...answer, effect: isLeft ? effect : 'deny', reasons: [...reasons, reason] };
+}
+
+function externalText(asked: ExternalAnswer | 'offline'): string {
+  if (asked === 'offline') return 'the external decision is not asked, because no gateway runs';
+  const { outcome, why } = asked;
+  return outcome === 'allowed' || outcome === 'denied' ? why : `there is no external decision: ${why}`;
 }
 
 function claimOf({ name, value, isUsable }: ReceivedClaim): NonNullable<ExplainAnswer['claims']>[number] {

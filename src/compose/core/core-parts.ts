@@ -2,6 +2,7 @@ import type { Logger } from 'pino';
 import type { View } from '../../catalog/view.ts';
 import type { Config, Settings } from '../../config/config.ts';
 import type { Upstreams } from '../../gateway/exchange/connection-holder.ts';
+import type { ExternalDecisions } from '../../gateway/exchange/external-decisions.ts';
 import type { Gate } from '../../gateway/exchange/gate.ts';
 import type { PrincipalShares } from '../../gateway/exchange/principal-shares.ts';
 import type { AuditRecorder } from '../../gateway/records/audit-recorder.ts';
@@ -49,6 +50,8 @@ export interface CommonParts extends CoreParts {
   readonly shares: PrincipalShares;
   /** Decides what clients may use. */
   readonly gate: Gate;
+  /** Asks a decision point about what the gate allows. */
+  readonly external: ExternalDecisions;
   /** Describes the gateway to clients and to upstreams. */
   readonly serverInfo: RawObject;
   readonly onLimit: (limit: LimitName) => void;

@@ -6,6 +6,7 @@ import { KeyExpiry } from '../../gateway/clients/key-expiry.ts';
 import type { SeenClients } from '../../gateway/clients/seen-clients.ts';
 import type { Sessions } from '../../gateway/clients/sessions.ts';
 import type { Upstreams } from '../../gateway/exchange/connection-holder.ts';
+import type { ExternalDecisions } from '../../gateway/exchange/external-decisions.ts';
 import type { Gate } from '../../gateway/exchange/gate.ts';
 import type { Front } from '../../gateway/front.ts';
 import type { Offers } from '../../gateway/lists/offers.ts';
@@ -34,6 +35,7 @@ export class Core {
   readonly offers: Offers;
   /** Decides what clients may use. */
   readonly gate: Gate;
+  readonly external: ExternalDecisions;
   /** The endpoints, by id. */
   readonly views: ReadonlyMap<string, View>;
   /** The clients with what is kept for them; for reports to operators. */
@@ -53,6 +55,7 @@ export class Core {
     this.upstreams = pieces.upstreams;
     this.offers = pieces.offers;
     this.gate = pieces.gate;
+    this.external = pieces.external;
     this.views = pieces.views;
     this.sessions = pieces.sessions;
     this.groups = pieces.groups;
@@ -136,7 +139,7 @@ export class Core {
 
   /** Loads what another config needs, and changes nothing. Must come before `apply`. @throws if it cannot be loaded. */
   prepare(next: Config): Promise<void> {
-    return this.#pieces.transports.prepare(next.upstreams);
+    return this.#pieces.transports.prepare(next);
   }
 
   /** Lets other processes have all sessions and connections from now on. Requests in flight end here. */

@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import type { DecisionPointDeps } from '../../auth/decision-point.ts';
 import type { VerdictObserver } from '../../gateway/exchange/gate.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { FailureObserver } from '../../policy/rights.ts';
@@ -15,6 +16,18 @@ export function failureReporter(metrics: Metrics, log: Logger): FailureObserver 
       if (before === undefined) continue;
       log.warn({ rule: name, place: `${place.file}:${place.line}`, before }, 'the condition of an access rule failed');
     }
+  };
+}
+
+/** Returns the function that counts the answers of a decision point, and logs failures. */
+export function decisionReporter(metrics: Metrics, log: Logger): DecisionPointDeps['onAnswer'] {
+  const failures = new RepeatedEvents();
+  return ({ outcome, why }, ms) => {
+    metrics.recordExternalDecision(outcome, ms / 1_000);
+    if (outcome === 'allowed' || outcome === 'denied') return;
+    const before = failures.due(outcome, why, performance.now());
+    if (before !== undefined)
+      log.warn({ outcome, why, before }, 'no external decision about a request, which is refused');
   };
 }
 

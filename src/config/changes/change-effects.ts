@@ -41,7 +41,13 @@ export const GATEWAY_EFFECTS = {
   workers: 'at the next start',
   redis: 'at the next start',
   auth: { jwt: 'at once', introspection: 'at once', apiKeys: 'at once', keyFile: 'at once', keysInRedis: 'at once' },
-  access: { claims: 'at once', groupClaims: 'at once', roles: 'at once', grants: 'at once' },
+  access: {
+    claims: 'at once',
+    groupClaims: 'at once',
+    roles: 'at once',
+    grants: 'at once',
+    external: { url: 'at once', headers: 'at once', timeoutMs: 'at once', upstreams: 'at once', arguments: 'at once' },
+  },
   operatorKeys: 'at once',
   limits: {
     bodyBytes: 'at once',

@@ -1,6 +1,8 @@
 import { z } from 'zod';
 import { CLAIM_TYPES } from '../../policy/access-config.ts';
-import { count, flag, oneOf, text, texts } from './scalars.ts';
+import { isSecureUrl } from './address.ts';
+import { otlpHeaders } from './otlp-schema.ts';
+import { count, duration, flag, oneOf, text, texts } from './scalars.ts';
 
 const globs = (what: string) => texts('expected a list of names; * matches any text').describe(what).optional();
 
@@ -105,6 +107,23 @@ const accessTest = z.strictObject({
   ),
 });
 
+const external = z.strictObject({
+  url: text('expected an https:// URL')
+    .refine(isSecureUrl, {
+      error:
+        'expected an https:// URL (http:// only to this machine) without a user name; put credentials into "headers"',
+    })
+    .describe('URL that is asked: https, or http to this machine.'),
+  headers: otlpHeaders().prefault({}).describe('Headers of each question, such as `Authorization`.'),
+  timeout: duration('10ms', '5s')
+    .prefault('100ms')
+    .describe('The longest wait for a decision. Without one, the request is refused.'),
+  upstreams: texts('expected a list of upstreams')
+    .describe('Upstreams by id or by their key in this file, whose requests it decides about. Default: all.')
+    .optional(),
+  arguments: flag().prefault(false).describe('Sends the arguments of calls too.'),
+});
+
 /** The access policy: `gateway.access`. */
 export const accessSchema = z.strictObject({
   claims: z
@@ -126,6 +145,7 @@ export const accessSchema = z.strictObject({
     .array(accessTest, { error: 'expected a list' })
     .prefault([])
     .describe('Expected decisions. A config with a test that fails is refused.'),
+  external: external.describe('A decision point (AuthZEN) that may deny what the rules allow.').optional(),
 });
 
 export type AccessSettings = z.output<typeof accessSchema>;

@@ -1,4 +1,11 @@
-import type { AccessConfig, ClaimConfig, GrantConfig, RoleConfig, RuleConfig } from '../../policy/access-config.ts';
+import type {
+  AccessConfig,
+  ClaimConfig,
+  ExternalConfig,
+  GrantConfig,
+  RoleConfig,
+  RuleConfig,
+} from '../../policy/access-config.ts';
 import { NO_HINTS } from '../../policy/decide.ts';
 import { Policy, whenProblems } from '../../policy/policy.ts';
 import { describedPrincipal } from './described-principal.ts';
@@ -82,12 +89,22 @@ class AccessReader {
       groupClaims,
       roles,
       grants: grants.map((_, index) => this.#grant(index)),
+      ...this.#external(),
     };
     this.#checkConditions(roles);
     if (this.#problems.length === 0) this.#warnings.push(...endpointFaults(this.#document, access, this.#meet));
     if (this.#problems.length === 0) this.#runTests(new Policy(access), tests);
     const problems = this.#problems;
     return { access: problems.length === 0 ? access : undefined, problems, warnings: this.#warnings };
+  }
+
+  #external(): { readonly external?: ExternalConfig } {
+    const { external } = this.#access;
+    if (external === undefined) return {};
+    const { timeout: timeoutMs, upstreams, ...rest } = external;
+    const path = [...BASE, 'external', 'upstreams'];
+    if (upstreams?.length === 0) this.#problem(path, EMPTY);
+    return { external: { ...rest, timeoutMs, upstreams: this.#upstreams(path, upstreams) } };
   }
 
   #checkClaims(): void {

@@ -3,6 +3,7 @@ import type { ListName } from '../../catalog/page.ts';
 import { GatewayError } from '../../errors.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { Cancellable, ExternalDecisions } from '../exchange/external-decisions.ts';
 import type { Client } from '../exchange/exchange.ts';
 import type { Gate, Verdict } from '../exchange/gate.ts';
 import { type Route, route, unknownItem, type UpstreamRoute } from '../exchange/route.ts';
@@ -26,6 +27,7 @@ export interface DispatcherParts {
   readonly lists: ListAnswers;
   readonly listRefresher: ListRefresher;
   readonly gate: Gate;
+  readonly external: Pick<ExternalDecisions, 'ask' | 'askAboutResource'>;
   readonly lifecycleOf: LifecycleOf;
 }
 
@@ -47,7 +49,7 @@ const ANSWERED_BY: ReadonlyMap<string, 'upstream' | 'task' | ListName> = new Map
 ]);
 
 /** Decides which part of the gateway answers a request. Clients of the two eras differ only in the handler. */
-export class Dispatcher<R extends { readonly request: Request }, C extends Client> {
+export class Dispatcher<R extends Cancellable & { readonly request: Request }, C extends Client> {
   readonly #parts: DispatcherParts;
   readonly #era: EraHandler<R, C>;
 
@@ -84,10 +86,19 @@ export class Dispatcher<R extends { readonly request: Request }, C extends Clien
       const former = await this.#era.formerRoute?.(one, client);
       if (former !== undefined) judged = judgedRoute(gate, client, request, former);
     }
+    const asking = this.#ask(one, client, judged);
+    if (asking !== undefined && !(await asking)) judged = { to: unknownItem(request), verdict: undefined };
     const { to, verdict } = judged;
     if (verdict !== undefined) gate.report(verdict);
     if (to.kind === 'upstream') return await this.#era.call(one, client, to);
     throw unavailableOwner(client.catalog.view, lifecycleOf, request, performance.now()) ?? to.error;
+  }
+
+  /** Asks for an external decision, unless the process that has passed the request on has done so. Returns undefined if nobody is asked. */
+  #ask(one: R, { caller }: C, { to, verdict }: ReturnType<typeof judgedRoute>): Promise<boolean> | undefined {
+    if (to.kind !== 'upstream' || verdict === undefined || (caller.hops ?? 0) > 0) return undefined;
+    const { item } = verdict;
+    return 'kind' in item ? this.#parts.external.ask(caller, one.request, item, one, to.params) : undefined;
   }
 
   /** Returns the instructions of an endpoint as JSON: those of its upstreams, or the reason why it has no tools. */

@@ -10,4 +10,6 @@ export interface Caller {
   readonly revision: Revision;
   /** The client capabilities as the client declared them. */
   readonly capabilities: RawObject;
+  /** The number of processes that have passed the request on. Default: 0. */
+  readonly hops?: number;
 }

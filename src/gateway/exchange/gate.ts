@@ -23,8 +23,10 @@ export interface Verdict {
   /** Undefined if the gateway asks for itself, such as for a stored subscription. */
   readonly request: Request | undefined;
   /** The item that was decided about. `upstream` is empty for an endpoint of several upstreams. */
-  readonly item: Pick<Item, 'upstream'>;
+  readonly item: Item | Pick<Item, 'upstream'>;
   readonly effect: 'allow' | 'deny';
+  /** True if a decision point outside of the gateway has denied what the rules allow. */
+  readonly isExternal?: boolean;
   /** The rule that decided, with its place; undefined if no rule allows the item. */
   readonly rule: RuleConfig | undefined;
   readonly why: string;
@@ -222,7 +224,7 @@ export class Gate {
 }
 
 /** Methods whose `arguments` an upstream reads. Others must not satisfy a condition with a member of that name. */
-const HAS_ARGUMENTS: ReadonlySet<string> = new Set(['tools/call', 'prompts/get']);
+export const HAS_ARGUMENTS: ReadonlySet<string> = new Set(['tools/call', 'prompts/get']);
 
 /** The decision about params that an upstream may read in another way. */
 const ODD: Decision = { effect: 'deny', rule: undefined, why: 'a member can be read in two ways', failed: [] };

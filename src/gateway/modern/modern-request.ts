@@ -1,4 +1,4 @@
-import type { GatewayError } from '../../errors.ts';
+import { GatewayError } from '../../errors.ts';
 import { isRetry } from '../../protocol/input-required.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import { withTraceContext } from '../../protocol/trace-context.ts';
@@ -47,6 +47,8 @@ export class ModernRequest implements ModernCall {
   onRelease: (() => void) | undefined;
   #isCancelled = false;
   #isClosed = false;
+  /** Ends the wait of {@link unlessCancelled}. */
+  #onCancel: (() => void) | undefined;
 
   constructor(
     host: ModernRequestHost,
@@ -115,8 +117,22 @@ export class ModernRequest implements ModernCall {
     return this.#boundTo !== undefined;
   }
 
+  /** Waits for a promise before the request has an exchange. @throws {GatewayError} `cancelled` */
+  async unlessCancelled<T>(wanted: Promise<T>): Promise<T> {
+    const { promise, reject } = Promise.withResolvers<never>();
+    const onCancel = () => reject(new GatewayError('cancelled', { executed: 'no' }));
+    this.#onCancel = onCancel;
+    if (this.#isCancelled) onCancel();
+    try {
+      return await Promise.race([wanted, promise]);
+    } finally {
+      this.#onCancel = undefined;
+    }
+  }
+
   cancel(reason: string | undefined): void {
     this.#isCancelled = true;
+    this.#onCancel?.();
     // The exchange continues if another retry of the request is attached to it.
     this.exchange?.leave(this.request, reason);
     this.#delegate?.cancel(reason);

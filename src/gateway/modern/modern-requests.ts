@@ -164,7 +164,7 @@ export class ModernRequests implements ModernRequestHost {
     const filter = readFilter(params, onLimit);
     if (filter.taskIds.length > 0) assertDeclaresTasks(caller.capabilities, method);
     await this.#parts.listRefresher.refreshFor(group);
-    const { links, gate, tasks, taskIds: ids, owners, audit, streamBytes } = this.#parts;
+    const { links, gate, external, tasks, taskIds: ids, owners, audit, streamBytes } = this.#parts;
     if (audit !== undefined) await audit.begin(modernRequest.request, caller, undefined);
     const isWhole = owners.isAlone || (caller.hops ?? 0) > 0;
     const split = isWhole ? undefined : await splitFilter(this.#parts, modernClient, filter);
@@ -172,7 +172,7 @@ export class ModernRequests implements ModernRequestHost {
     const remote =
       split === undefined ? undefined : new RemoteListens(modernRequest.passedOn, caller, sink, split.elsewhere);
     const taskSubscriptions = new TaskSubscriptions({ ids, links, tasks }, modernClient);
-    const subscribing = { id, sink, caller, group, links, gate, kinds, tasks: taskSubscriptions, remote };
+    const subscribing = { id, sink, caller, group, links, gate, external, kinds, tasks: taskSubscriptions, remote };
     const stream = new SubscriptionStream(subscribing, { bytes: streamBytes, onLimit });
     modernRequest.attachStream(stream);
     return this.#stamp(modernClient, method, await stream.run(uris, taskIds));

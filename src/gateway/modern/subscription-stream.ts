@@ -14,6 +14,7 @@ import { isWithin } from '../connections/link-subscriptions.ts';
 import type { Link } from '../exchange/connection-holder.ts';
 import type { Caller } from '../exchange/caller.ts';
 import type { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
+import type { ExternalDecisions } from '../exchange/external-decisions.ts';
 import type { Gate } from '../exchange/gate.ts';
 import { resolveUri } from '../exchange/route.ts';
 import type { TaskSubscriptions } from '../tasks/task-subscriptions.ts';
@@ -26,6 +27,7 @@ export interface SubscriptionStreamParts {
   readonly group: ClientGroup;
   readonly links: HolderLinks;
   readonly gate: Gate;
+  readonly external: Pick<ExternalDecisions, 'askAboutResource'>;
   readonly kinds: ReadonlySet<ListKind>;
   readonly tasks: TaskSubscriptions;
   readonly remote: RemoteListens | undefined;
@@ -120,7 +122,7 @@ export class SubscriptionStream implements Subscriber {
 
   /** Subscribes to a resource. The acknowledgement names it only if this succeeds. Never rejects. */
   async #subscribe(uri: string): Promise<void> {
-    const { caller, group, gate, links } = this.#parts;
+    const { caller, group, gate, external, links } = this.#parts;
     const { catalog } = group;
     const found = group.subscriptions.get(uri) ?? resolveUri(catalog, uri);
     const resource = gate.judgeSubscription({ caller, catalog }, LISTEN, uri, found);
@@ -133,6 +135,8 @@ export class SubscriptionStream implements Subscriber {
     if (release === undefined) return;
     this.#releases.push(release);
     try {
+      const asking = external.askAboutResource(caller, LISTEN, uri, resource);
+      if (asking !== undefined) await asking;
       if (!group.subscriptions.has(uri)) {
         const to = { upstream: resource.upstream, uri: detach(resource.uri) };
         const subscribe = () => links.subscribe(group, uri, to);
@@ -145,7 +149,7 @@ export class SubscriptionStream implements Subscriber {
       }
       this.#publish(uri);
     } catch {
-      // Its upstream is down or has no subscriptions. The acknowledgement shows it.
+      // Its upstream is down or has no subscriptions, or the external decision is not for it. The acknowledgement shows it.
     }
   }
 

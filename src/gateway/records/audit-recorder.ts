@@ -9,7 +9,6 @@ import type { Answer, Notification, Request, Response, RpcError } from '../../pr
 import type { RuleConfig } from '../../policy/access-config.ts';
 import type { ErrorType } from '../../telemetry/operation.ts';
 import type { LoggedClient } from '../../telemetry/request-log.ts';
-import type { ModernCaller } from '../front.ts';
 import type { Caller } from '../exchange/caller.ts';
 import type { Verdict } from '../exchange/gate.ts';
 import { type ConnectionHolder, digestOf } from '../exchange/connection-holder.ts';
@@ -17,7 +16,7 @@ import { bytesOf, resultBytes } from './message-bytes.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import { endpointPath } from '../../endpoint-path.ts';
 
-export type AuditedSender = Pick<Caller, 'principal' | 'view'> & Pick<ModernCaller, 'hops'>;
+export type AuditedSender = Pick<Caller, 'principal' | 'view' | 'hops'>;
 
 /** A request with its answer. */
 export interface AuditedRequest {
@@ -42,11 +41,13 @@ const REFUSALS: ReadonlySet<string> = new Set([
   'repeated-call',
   'draining',
   'audit-unavailable',
+  'access-unavailable',
 ]);
 
 const ALLOWED: AuditVerdict = { decision: 'allowed' };
 const DENIED: AuditVerdict = { decision: 'denied' };
 const REFUSED: AuditVerdict = { decision: 'refused' };
+const DENIED_OUTSIDE: AuditVerdict = { decision: 'denied', rule: { name: 'external' } };
 const WITHHELD: AuditVerdict = { decision: 'denied', rule: { name: 'lock' } };
 
 /** Records what clients do in the audit log: their requests with the outcome, their other messages, and their sessions. */
@@ -96,9 +97,9 @@ export class AuditRecorder {
   }
 
   /** Keeps the verdict of the access policy about a request for its record. */
-  readonly onVerdict = ({ request, effect, rule }: Verdict): void => {
+  readonly onVerdict = ({ request, effect, rule, isExternal }: Verdict): void => {
     if (request === undefined) return;
-    this.#verdicts.set(request, this.#verdictBy(rule, effect));
+    this.#verdicts.set(request, isExternal === true ? DENIED_OUTSIDE : this.#verdictBy(rule, effect));
   };
 
   /** Returns the verdict of a rule: one object, since a rule decides nearly every request. */

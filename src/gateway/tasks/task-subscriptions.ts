@@ -56,7 +56,9 @@ export class TaskSubscriptions {
     const { caller, group } = this.#modernClient;
     try {
       const address = await ids.open(caller, id);
-      tasks.assertAllowed(this.#modernClient, { method: 'subscriptions/listen' }, address);
+      const asked = { method: 'subscriptions/listen' };
+      tasks.assertAllowed(this.#modernClient, asked, address);
+      await tasks.askAbout(this.#modernClient, asked, address);
       const { upstream } = tasks.placeOf(this.#modernClient, address);
       const link = await links.openAt(tasks.creatorOf(group, address), upstream);
       const task = detach(address.task);
@@ -107,7 +109,7 @@ export class TaskSubscriptions {
     const params = RawObject.of({ taskId: id });
     const request = { kind: 'request', id: '0', method: 'tasks/get', params } as const;
     const exchange = new OpenExchange(this.#modernClient, this.#modernClient.group, request, NULL_SINK);
-    const answer = await this.#parts.tasks.request(exchange);
+    const answer = await this.#parts.tasks.request(exchange, true);
     if (answer.kind !== 'result') return undefined;
     return withoutMeta(RawObject.parse(answer.result), [META.serverInfo]).with('resultType', undefined);
   }

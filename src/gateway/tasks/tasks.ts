@@ -15,6 +15,7 @@ import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import type { AuditRecorder } from '../records/audit-recorder.ts';
 import type { ConnectionHolder, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import type { Client } from '../exchange/exchange.ts';
+import type { ExternalDecisions } from '../exchange/external-decisions.ts';
 import { type Asked, type Gate, hintsOf } from '../exchange/gate.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import { HERE, type Owners } from '../exchange/owners.ts';
@@ -34,6 +35,7 @@ export interface TasksParts {
   readonly translator: ResultTranslator;
   readonly ids: TaskIds;
   readonly gate: Gate;
+  readonly external: Pick<ExternalDecisions, 'ask'>;
   readonly owners: Owners;
   readonly upgradedTasks: UpgradedTasks;
   readonly questionPolicy: QuestionPolicy;
@@ -83,10 +85,11 @@ export class Tasks {
   /**
    * Answers a request, unless another process has its task.
    *
+   * @param isOwn whether the gateway makes the request for itself, so that no external decision is needed.
    * @throws {GatewayError} `method-not-found`, `missing-capability`, `unknown-task`, or the failure of the request to the
    *   upstream.
    */
-  async request(exchange: OpenExchange): Promise<Answer | Elsewhere> {
+  async request(exchange: OpenExchange, isOwn = false): Promise<Answer | Elsewhere> {
     const { request, client, holder } = exchange;
     client.dialect.assertTaskMethod(request.method, client.caller.capabilities, client.catalog.capabilities);
     const { ids, owners, links, audit } = this.#parts;
@@ -103,6 +106,8 @@ export class Tasks {
     // A task whose process is gone may be known to its upstream still.
     if (ownership.kind === 'elsewhere') return ownership;
     const { viewed, upstream } = this.placeOf(client, address);
+    const asking = isOwn ? undefined : this.askAbout(client, request, address, exchange);
+    if (asking !== undefined) await asking;
     exchange.taskUpstream = address.upstream;
     if (audit !== undefined) await audit.begin(request, client.caller, address.upstream);
     const creator = this.creatorOf(holder, address);
@@ -143,6 +148,27 @@ export class Tasks {
     if (holder.key === task.holder) return holder;
     for (const sibling of this.#parts.siblingsOf(holder)) if (sibling.key === task.holder) return sibling;
     return holder;
+  }
+
+  /**
+   * Asks for an external decision about a request for a task. The arguments of its call are not known any more. Returns undefined if nobody is asked.
+   *
+   * @throws {GatewayError} `unknown-task` if it is denied, `access-unavailable`, `cancelled`
+   */
+  askAbout(
+    { caller, catalog }: Client,
+    asked: Asked,
+    // Ids of older versions do not name the tool.
+    { upstream, tool = '' }: OpenedTask,
+    exchange?: OpenExchange,
+  ): Promise<void> | undefined {
+    const { gate, external } = this.#parts;
+    if (gate.isOpen) return undefined;
+    const hints = hintsOf(sourceByName(catalog, upstream, tool));
+    const asking = external.ask(caller, asked, { kind: 'tool', upstream, name: tool, hints }, exchange);
+    return asking?.then((isAllowed) => {
+      if (!isAllowed) throw new GatewayError('unknown-task');
+    });
   }
 
   /**

@@ -344,7 +344,7 @@ export const explainAnswer = z
     reasons: z
       .array(
         z.object({
-          about: z.enum(['endpoint', 'upstream', 'list', 'rule', 'decision']),
+          about: z.enum(['endpoint', 'upstream', 'list', 'rule', 'decision', 'external']),
           text: z.string(),
           place: z.string().optional().describe('File and line of the rule.'),
         }),

@@ -260,6 +260,23 @@ for (const row of settings) {
   });
 }
 
+// P-012
+test('a change of the decision point takes effect at once, and shows no secret', async () => {
+  const accessOf = (external: string) =>
+    `access: {roles: {}, grants: [], external: {url: "https://a.example"${external}}}`;
+  const before = await configOf(`a: {${LOCAL}}`, accessOf(''));
+  for (const [changed, path] of [
+    [', timeout: 1s', 'timeout'], // subject
+    [', upstreams: [a]', 'upstreams'],
+    [', arguments: true', 'arguments'],
+    [', headers: {Authorization: canary}', 'headers.Authorization'],
+  ]) {
+    const diff = diffConfigs(before, await configOf(`a: {${LOCAL}}`, accessOf(changed ?? '')));
+    assert.deepEqual([diff.settings.map((one) => one.path), diff.kept], [[`gateway.access.external.${path}`], ['a']]);
+    assert.doesNotMatch(diffLines(diff).join('\n'), /canary/);
+  }
+});
+
 /** Returns the settings at which two groups of settings differ, as `limits.processes`; all below a group that only one has. */
 function differences(before: unknown, after: unknown, at = ''): readonly string[] {
   if (isDeepStrictEqual(before, after)) return [];
@@ -438,6 +455,7 @@ function settingsWithSecrets(n: number) {
       apiKeys: [{ name: 'a', sha256 }],
     },
     operatorKeys: [{ name: 'o', sha256: hash('sha256', `operator ${canary}`) }],
+    access: { roles: {}, grants: [], external: { url, headers: { A: canary } } },
     tracing: { endpoint: url },
     audit: { otlp: { endpoint: url, headers: { Authorization: canary }, tls }, chainKeys: [keyOf(n)] },
     egress: { proxy: `http://${canary}:${canary}@p:1` },

@@ -47,6 +47,31 @@ const CASES = [
     expected: /grants\[0\]\.claims\.dept: no such claim/,
   },
   {
+    what: 'a decision point without https on another machine',
+    access: `    roles: { r: { upstreams: [github] } }\n    external: { url: "http://point.test/" }\n${GRANTS}`,
+    expected: /^config\.yaml:7:\d+ gateway\.access\.external\.url: expected an https:\/\/ URL/,
+  },
+  {
+    what: 'a decision point with a password in its URL',
+    access: `    roles: { r: { upstreams: [github] } }\n    external: { url: "https://a:b@point.test/" }\n${GRANTS}`,
+    expected: /gateway\.access\.external\.url: .* without a user name; put credentials into "headers"/,
+  },
+  {
+    what: 'an unknown upstream of the decision point',
+    access: `    roles: { r: { upstreams: [github] } }\n    external: { url: "https://point.test/", upstreams: [jirra] }\n${GRANTS}`,
+    expected: /:7:\d+ gateway\.access\.external\.upstreams\[0\]: no such upstream.*jira/,
+  },
+  {
+    what: 'a decision point for no upstream',
+    access: `    roles: { r: { upstreams: [github] } }\n    external: { url: "https://point.test/", upstreams: [] }\n${GRANTS}`,
+    expected: /:7:\d+ gateway\.access\.external\.upstreams: /,
+  },
+  {
+    what: 'a decision point that is waited for too long',
+    access: `    roles: { r: { upstreams: [github] } }\n    external: { url: "https://point.test/", timeout: 1m }\n${GRANTS}`, // subject
+    expected: /:7:\d+ gateway\.access\.external\.timeout: expected a duration from "10ms" to "5s"/,
+  },
+  {
     what: 'a type error in a deny rule',
     access: `    roles:\n      r:\n        deny:\n          - when: upstream > 3\n${GRANTS}`,
     expected: /^config\.yaml:9:\d+ gateway\.access\.roles\.r\.deny\[0\]\.when: this condition no such overload/,
@@ -90,6 +115,20 @@ for (const { what, access, expected } of CASES) {
     assert.match(problems[0] ?? '', expected);
   });
 }
+
+// P-012
+test('a decision point has values, and upstreams by their ids', async () => {
+  const upstreams = '    external: { url: "http://127.0.0.1:1/a", upstreams: [github] }\n';
+  const { config, problems } = await loadText(withAccess(`    roles: {}\n    grants: []\n${upstreams}`));
+  assert.deepEqual(problems, []);
+  assert.deepEqual(config.access?.external, {
+    url: 'http://127.0.0.1:1/a',
+    headers: {},
+    timeoutMs: 100,
+    upstreams: ['github'],
+    arguments: false,
+  });
+});
 
 test('a rule knows its file and line', async () => {
   const { config } = await loadText(

@@ -4,6 +4,7 @@ import { pino } from 'pino';
 import { commonKey, EMPTY_OFFER } from '../../../src/catalog/offer.ts';
 import { GatewayError } from '../../../src/errors.ts';
 import { Dispatcher, type EraHandler } from '../../../src/gateway/calls/dispatcher.ts';
+import type { Cancellable } from '../../../src/gateway/exchange/external-decisions.ts';
 import type { ClientGroup } from '../../../src/gateway/clients/client-group.ts';
 import type { ModernClient } from '../../../src/gateway/clients/modern-client.ts';
 import { ListAnswers } from '../../../src/gateway/forward/list-answers.ts';
@@ -21,7 +22,7 @@ import { accessOf, ANYONE } from '../../policy/policies.ts';
 import { type ListedOptions, ListedUpstreams } from '../../support/listed-upstreams.ts';
 import { memoryUpstream, type Script } from '../../support/memory-upstream.ts';
 
-interface One {
+interface One extends Cancellable {
   readonly request: Request;
 }
 type Handler = EraHandler<One, ModernClient>;
@@ -75,7 +76,8 @@ async function trial(own: Partial<Handler> = {}, options: ListedOptions = {}, sc
     log.push(entry);
     return DONE;
   };
-  const parts = { lists, listRefresher, gate, lifecycleOf: (id: string) => upstreams.get(id)?.lifecycle };
+  const lifecycleOf = (id: string) => upstreams.get(id)?.lifecycle;
+  const parts = { lists, listRefresher, gate, external: { ask: ignore, askAboutResource: ignore }, lifecycleOf };
   const dispatcher = new Dispatcher<One, ModernClient>(parts, {
     call: async (_one, _client, { upstream, params }) => record(`call ${upstream} ${params.toString()}`),
     runTask: async ({ request }) => record(`task ${request.method}`),
@@ -91,7 +93,7 @@ async function trial(own: Partial<Handler> = {}, options: ListedOptions = {}, sc
     listings: () => memory.requests('tools/list').length,
     ask: async (method, params = {}) => {
       const request = { kind: 'request', id: '1', method, params: RawObject.of(params) } as const;
-      return await dispatcher.answer({ request }, client, group);
+      return await dispatcher.answer({ request, unlessCancelled: (wanted) => wanted }, client, group);
     },
     [Symbol.asyncDispose]: () => setup[Symbol.asyncDispose](),
   };

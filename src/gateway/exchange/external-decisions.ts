@@ -1,0 +1,133 @@
+import type { Settings } from '../../config/config.ts';
+import { GatewayError } from '../../errors.ts';
+import type { RawObject } from '../../json/json.ts';
+import type { AccessConfig, ExternalConfig } from '../../policy/access-config.ts';
+import { readArguments } from '../../policy/arguments.ts';
+import { type Item, NO_HINTS } from '../../policy/decide.ts';
+import { type ExternalAnswer, externalQuestion, type ExternalRequest } from '../../policy/external-question.ts';
+import { isOperator, type Principal } from '../../policy/principal.ts';
+import type { Caller } from './caller.ts';
+import { type Asked, HAS_ARGUMENTS, type VerdictObserver } from './gate.ts';
+import { unknownResource } from './route.ts';
+
+export interface ExternalDecisionsParts {
+  readonly settings: Settings<'access'>;
+  /** Asks a question of a principal. Never rejects. */
+  ask(config: ExternalConfig, owner: string, question: string, signal: AbortSignal): Promise<ExternalAnswer>;
+  /** Reports denials. */
+  readonly report: VerdictObserver;
+}
+
+/** A request that may be cancelled. */
+export interface Cancellable {
+  /** Waits for a promise. @throws {GatewayError} `cancelled` */
+  unlessCancelled<T>(wanted: Promise<T>): Promise<T>;
+}
+
+/** Asks a decision point about requests that the access policy allows, where the config has one. It may deny them, and allows nothing else. */
+export class ExternalDecisions {
+  readonly #parts: ExternalDecisionsParts;
+
+  constructor(parts: ExternalDecisionsParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * Asks whether a request may go on. Returns undefined if nobody has to be asked. A denial is reported.
+   *
+   * @param inFlight the request, which is not asked about any more once it is cancelled.
+   * @param params that its upstream gets.
+   * @throws {GatewayError} `access-unavailable` if there is no decision; `cancelled`
+   */
+  ask(
+    caller: Caller,
+    asked: Asked,
+    item: Item,
+    inFlight?: Cancellable,
+    params?: RawObject,
+  ): Promise<boolean> | undefined {
+    const { access } = this.#parts.settings();
+    if (!asksAbout(access, caller.principal, item.upstream)) return undefined;
+    return this.#ask(access, caller, asked, item, inFlight, params);
+  }
+
+  /**
+   * Asks as {@link ask} about a subscription to a resource.
+   *
+   * @param uri as the client names it.
+   * @throws {GatewayError} `unknown-resource` if it is denied
+   */
+  askAboutResource(
+    caller: Caller,
+    asked: Asked,
+    uri: string,
+    found: { readonly upstream: string; readonly uri: string },
+    inFlight?: Cancellable,
+  ): Promise<void> | undefined {
+    const item = { kind: 'resource', upstream: found.upstream, name: found.uri, hints: NO_HINTS } as const;
+    return this.ask(caller, asked, item, inFlight)?.then((isAllowed) => {
+      if (!isAllowed) throw unknownResource(uri);
+    });
+  }
+
+  /** Returns the answer about a request that nobody has sent, for explanations; undefined if nobody has to be asked. */
+  explain(request: ExternalRequest): Promise<ExternalAnswer> | undefined {
+    const { access } = this.#parts.settings();
+    return asksAbout(access, request.principal, request.item.upstream) ? this.#decide(access, request) : undefined;
+  }
+
+  async #ask(
+    access: AskingAccess,
+    { principal, view }: Caller,
+    asked: Asked,
+    item: Item,
+    inFlight: Cancellable | undefined,
+    params: RawObject | undefined,
+  ): Promise<boolean> {
+    const { method } = asked;
+    const args = HAS_ARGUMENTS.has(method) ? params?.raw('arguments') : undefined;
+    const { outcome, why } = await this.#decide(access, { principal, view, method, item, args }, inFlight);
+    if (outcome === 'allowed') return true;
+    if (outcome !== 'denied') throw unavailable(item.upstream, outcome);
+    const request = 'kind' in asked ? asked : undefined;
+    const denial = { effect: 'deny', isExternal: true, rule: undefined, why, failed: [] } as const;
+    this.#parts.report({ principal, endpoint: view, method, request, item, ...denial });
+    return false;
+  }
+
+  async #decide(access: AskingAccess, request: ExternalRequest, inFlight?: Cancellable): Promise<ExternalAnswer> {
+    const { external } = access;
+    const args = external.arguments ? request.args : undefined;
+    // The upstream might read other arguments than the decision point.
+    const read = args === undefined ? undefined : readArguments(args, new Set());
+    if (typeof read === 'string') return { outcome: 'denied', why: read };
+    const question = externalQuestion(access, { ...request, args }, new Date());
+    const giveUp = new AbortController();
+    try {
+      const asking = this.#parts.ask(external, request.principal.key, question, giveUp.signal);
+      return await (inFlight === undefined ? asking : inFlight.unlessCancelled(asking));
+    } finally {
+      giveUp.abort();
+    }
+  }
+}
+
+type AskingAccess = AccessConfig & { readonly external: ExternalConfig };
+
+/** Returns whether a decision point is asked about what the rules allow a principal at an upstream. */
+export function asksAbout(
+  access: AccessConfig | undefined,
+  principal: Principal,
+  upstream: string,
+): access is AskingAccess {
+  if (access?.external === undefined || isOperator(principal)) return false;
+  return access.external.upstreams?.includes(upstream) ?? true;
+}
+
+function unavailable(upstream: string, outcome: ExternalAnswer['outcome']): GatewayError {
+  const isTooLarge = outcome === 'too-large';
+  const message = isTooLarge
+    ? 'the request is too large for the external decision about it; send less'
+    : 'there is no external decision about it. Nothing was sent; send it again later';
+  return new GatewayError('access-unavailable', { upstream, message, retryable: !isTooLarge });
+}

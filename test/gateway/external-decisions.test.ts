@@ -1,0 +1,465 @@
+/** Tests the decisions of a decision point outside of the gateway, with clients of both eras. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Config } from '../../src/config/config.ts';
+import { diffConfigs } from '../../src/config/changes/diff.ts';
+import { operatorPrincipal, type Principal } from '../../src/policy/principal.ts';
+import { accessOf, keyOf, tokenOf } from '../policy/policies.ts';
+import { openTestAudit } from '../support/audit.ts';
+import { type TestCore, testCore, toolCall } from '../support/core.ts';
+import { JoinedProcesses } from '../support/joined-processes.ts';
+import { memoryUpstream, result } from '../support/memory-upstream.ts';
+import { inputRequiredIn, modernRequest } from '../support/modern-client.ts';
+import { coreTaskUpstream, extensionUpstream } from '../support/task-upstreams.ts';
+import { ALLOW, DENY, replyWith, startDecisionPoint, type TestDecisionPoint } from '../support/test-decision-point.ts';
+import { waitUntil } from '../support/wait-until.ts';
+
+const TIMEOUT = { timeout: 120_000 };
+const ADA = keyOf('ada', ['eng']);
+const ROLES = { all: { upstreams: ['up', 'other'], deny: [{ tools: ['forbidden'] }] } };
+const GRANTS = [{ roles: ['all'], anyone: true }] as const;
+const ACCEPTED = { action: 'accept', content: {} };
+
+/** Returns a policy that allows all but one tool, if the decision point allows it too. */
+function accessWith({ config }: Pick<TestDecisionPoint, 'config'>): Config['access'] {
+  return { ...accessOf(ROLES, GRANTS), external: config };
+}
+
+function upstream() {
+  return memoryUpstream({
+    capabilities: { tools: {}, prompts: {}, resources: { subscribe: true }, completions: {} },
+    lists: {
+      tools: ['get', 'forbidden'].map((name) => ({
+        name,
+        inputSchema: { type: 'object' },
+        annotations: { readOnlyHint: true },
+      })),
+      prompts: [{ name: 'review' }],
+      resources: [{ uri: 'test://a', name: 'a' }],
+    },
+    request: (peer, request) => peer.send(result(request, request.method === 'tools/call' ? { content: [] } : {})),
+  });
+}
+
+async function place(point: Pick<TestDecisionPoint, 'config'>, more: Partial<Config> = {}) {
+  const [up, other] = [upstream(), upstream()];
+  const access = accessWith(point);
+  const gateway = await testCore({ up: { memory: up }, other: { memory: other } }, { access, ...more });
+  await gateway.core.refresh();
+  return { gateway, up, other, [Symbol.asyncDispose]: () => gateway[Symbol.asyncDispose]() };
+}
+
+interface Reply {
+  readonly result?: Readonly<Record<string, unknown>> | undefined;
+  readonly error?: { readonly code: number; readonly message: string; readonly data?: unknown } | undefined;
+}
+type Ask = (method: string, params?: object) => Promise<Reply>;
+type Connect = (gateway: TestCore, principal?: Principal) => Promise<Ask>;
+
+const ERAS: Readonly<Record<string, Connect>> = {
+  legacy: async (gateway, principal = ADA) => {
+    const client = await gateway.connect({ principal });
+    return async (method, params) => {
+      const { answer } = await client.request(method, params);
+      return answer.kind === 'result' ? { result: JSON.parse(answer.result) } : { error: answer.error };
+    };
+  },
+  modern: (gateway, principal = ADA) =>
+    Promise.resolve((method, params) => modernRequest(gateway, method, params, { principal }).reply),
+};
+
+async function change(gateway: TestCore, access: Config['access']): Promise<void> {
+  const next = { ...gateway.config, access };
+  await gateway.core.prepare(next);
+  await gateway.core.apply(next, diffConfigs(gateway.config, next));
+}
+
+async function metricOf({ metrics }: TestCore, series: string): Promise<number> {
+  const line = (await metrics.text()).split('\n').find((one) => one.startsWith(`${series} `));
+  return Number(line?.slice(series.length));
+}
+
+const COMPLETION = { ref: { type: 'ref/prompt', name: 'up__review' }, argument: { name: 'a', value: 'b' } };
+const ASKED_ABOUT = [
+  ['tools/call', 'up__get', toolCall('up__get', { secret: 'argument' })],
+  ['prompts/get', 'up__review', { name: 'up__review' }],
+  ['resources/read', 'up+test://a', { uri: 'up+test://a' }],
+  ['completion/complete', 'up__review', COMPLETION],
+] as const;
+
+for (const [era, connect] of Object.entries(ERAS)) {
+  // P-012
+  test(`the decision point is asked once about a request, and never about lists (${era})`, TIMEOUT, async () => {
+    await using point = await startDecisionPoint();
+    await using at = await place(point);
+    const ask = await connect(at.gateway);
+    for (const method of ['tools/list', 'prompts/list', 'resources/list']) await ask(method);
+    assert.equal(point.asked.length, 0);
+    for (const [method, , params] of ASKED_ABOUT) assert.equal((await ask(method, params)).error, undefined, method);
+    const names = point.asked.map(({ action, resource }) => [action.name, resource.type, resource.id]);
+    assert.deepEqual(names, [
+      ['tools/call', 'tool', 'up/get'],
+      ['prompts/get', 'prompt', 'up/review'],
+      ['resources/read', 'resource', 'test://a'],
+      ['completion/complete', 'prompt', 'up/review'],
+    ]);
+    const [question] = point.asked;
+    assert.deepEqual(question?.subject, {
+      type: 'key',
+      id: 'ada',
+      properties: { groups: ['eng'], scopes: [], claims: {} },
+    });
+    assert.doesNotMatch(JSON.stringify(point.asked), /argument"/, 'arguments are not sent by default');
+    assert.equal(point.headers[0]?.authorization, 'Bearer point-secret');
+    await ask('tools/call', toolCall('up__forbidden'));
+    assert.equal(point.asked.length, ASKED_ABOUT.length, 'it is not asked about what the rules deny');
+  });
+
+  // P-012
+  test(`a denial has the answer of an unknown item, byte for byte (${era})`, TIMEOUT, async () => {
+    await using point = await startDecisionPoint();
+    await using at = await place(point);
+    const ask = await connect(at.gateway);
+    point.reply = DENY;
+    for (const [method, denied, params] of ASKED_ABOUT) {
+      const unknown = denied.replace(/^up/, 'no');
+      const other: object = JSON.parse(JSON.stringify(params).replaceAll(denied, unknown));
+      const [one, two] = [await ask(method, params), await ask(method, other)];
+      assert.ok(one.error !== undefined, method);
+      assert.equal(JSON.stringify(one).replaceAll(denied, unknown), JSON.stringify(two), method);
+    }
+    for (const [method] of ASKED_ABOUT) assert.equal(at.up.requests(method).length, 0, method);
+    assert.equal(await metricOf(at.gateway, 'linkspan_access_denied_total{upstream="up"}'), 4);
+    assert.equal(await metricOf(at.gateway, 'linkspan_external_decisions_total{outcome="denied"}'), 4);
+    assert.equal(await metricOf(at.gateway, 'linkspan_external_decision_duration_seconds_count'), 4);
+  });
+
+  const outages = {
+    'a status other than 200': replyWith(500, '{"decision":true}'),
+    'no JSON': replyWith(200, '<html>'),
+    'a decision that is no boolean': replyWith(200, '{"decision":"true"}'),
+    'a list': replyWith(200, '[true]'),
+    'a redirect': replyWith(307, '', { location: 'http://127.0.0.1:1/' }),
+  };
+  for (const [name, reply] of Object.entries(outages)) {
+    // P-012
+    test(`an answer with ${name} refuses the request (${era})`, TIMEOUT, async () => {
+      await using point = await startDecisionPoint();
+      await using at = await place(point);
+      const ask = await connect(at.gateway);
+      point.reply = reply;
+      const { error } = await ask('tools/call', toolCall('up__get'));
+      const data = { code: 'access-unavailable', upstream: 'up', executed: 'no', retryable: true };
+      assert.deepEqual([error?.code, error?.data], [-31028, data]);
+      assert.doesNotMatch(error?.message ?? '', /127\.0\.0\.1|HTTP|secret/);
+      assert.equal(at.up.requests('tools/call').length, 0);
+      point.reply = ALLOW;
+      assert.equal((await ask('tools/call', toolCall('up__get'))).error, undefined);
+    });
+  }
+
+  // P-012
+  test(`no answer within the timeout refuses the request (${era})`, TIMEOUT, async () => {
+    // subject
+    await using point = await startDecisionPoint({ timeoutMs: 50 });
+    await using at = await place(point);
+    const ask = await connect(at.gateway);
+    point.reply = () => undefined;
+    const { error } = await ask('tools/call', toolCall('up__get'));
+    assert.partialDeepStrictEqual(error?.data, { code: 'access-unavailable', executed: 'no' });
+    await point.until(() => (point.givenUp === 1 ? true : undefined));
+    assert.equal(await metricOf(at.gateway, 'linkspan_external_decisions_total{outcome="late"}'), 1);
+  });
+
+  // P-012
+  test(`a reload adds and removes the decision point for the next request (${era})`, TIMEOUT, async () => {
+    await using point = await startDecisionPoint();
+    await using at = await place(point);
+    const ask = await connect(at.gateway);
+    point.reply = DENY;
+    const isAllowed = async (tool = 'up__get') => (await ask('tools/call', toolCall(tool))).error === undefined;
+    assert.equal(await isAllowed(), false);
+    await change(at.gateway, accessOf(ROLES, GRANTS));
+    assert.equal(await isAllowed(), true);
+    await change(at.gateway, { ...accessOf(ROLES, GRANTS), external: { ...point.config, upstreams: ['other'] } });
+    assert.deepEqual([await isAllowed(), await isAllowed('other__get')], [true, false]);
+    assert.equal(point.asked.length, 2);
+  });
+
+  // P-012
+  test(`arguments are sent if the config says so, and have one reading (${era})`, TIMEOUT, async () => {
+    await using point = await startDecisionPoint({ arguments: true });
+    await using at = await place(point);
+    const ask = await connect(at.gateway);
+    await ask('tools/call', toolCall('up__get', { path: '/a' }));
+    assert.deepEqual(point.asked[0]?.resource.properties['arguments'], { path: '/a' });
+    const { error } = await ask('tools/call', toolCall('up__get', { path: '/a', PATH: '/b' }));
+    assert.match(error?.message ?? '', /^Unknown tool/);
+    assert.equal(point.asked.length, 1);
+  });
+
+  // P-012
+  test(`operators are not asked about (${era})`, TIMEOUT, async () => {
+    await using point = await startDecisionPoint();
+    await using at = await place(point);
+    const ask = await connect(at.gateway, operatorPrincipal('root'));
+    assert.equal((await ask('tools/call', toolCall('up__get'))).error, undefined);
+    assert.equal(point.asked.length, 0);
+  });
+
+  // P-012
+  test(`the record of a denial names the decision point, that of an outage does not (${era})`, TIMEOUT, async () => {
+    await using point = await startDecisionPoint();
+    await using audit = await openTestAudit();
+    {
+      const options = { access: accessWith(point) };
+      await using gateway = await testCore({ up: { memory: upstream() } }, options, undefined, audit.trail);
+      const ask = await (ERAS[era] ?? connect)(gateway);
+      point.reply = DENY;
+      await ask('tools/call', toolCall('up__get'));
+      point.reply = replyWith(500, '');
+      await ask('tools/call', toolCall('up__get'));
+    }
+    const calls = (await audit.records()).filter(({ method }) => method === 'tools/call');
+    assert.deepEqual(
+      calls.map(({ decision, rule, error, executed }) => [decision, rule, error, executed]),
+      [
+        ['denied', { name: 'external' }, 'unknown-tool', 'no'],
+        ['refused', undefined, 'access-unavailable', 'no'],
+      ],
+    );
+  });
+}
+
+// P-012
+test('a request that its client cancels is not asked about any more', TIMEOUT, async () => {
+  await using point = await startDecisionPoint();
+  await using at = await place(point);
+  point.reply = () => undefined;
+  const client = await at.gateway.connect({ principal: ADA });
+  const waiting = client.send('tools/call', toolCall('up__get'), { id: '7' });
+  await point.until(() => point.asked[0]);
+  client.notify('notifications/cancelled', { requestId: 7 });
+  assert.equal((await waiting).answer, undefined);
+  await point.until(() => (point.givenUp === 1 ? true : undefined));
+
+  const { call, reply } = modernRequest(at.gateway, 'tools/call', toolCall('up__get'), { principal: ADA });
+  await point.until(() => point.asked[1]);
+  call.cancel('gone');
+  assert.partialDeepStrictEqual((await reply).error?.data, { code: 'cancelled', executed: 'no' });
+  await point.until(() => (point.givenUp === 2 ? true : undefined));
+  assert.equal(at.up.requests('tools/call').length, 0);
+  assert.equal(await metricOf(at.gateway, 'linkspan_external_decision_duration_seconds_count'), 0);
+});
+
+// P-012
+test('a call that the policy denies while it is asked about is not sent', TIMEOUT, async () => {
+  await using point = await startDecisionPoint();
+  await using at = await place(point);
+  const held = Promise.withResolvers<void>();
+  point.reply = (response, question) => void held.promise.then(() => ALLOW(response, question));
+  const ask = await ERAS['modern']?.(at.gateway);
+  const calling = ask?.('tools/call', toolCall('up__get'));
+  await point.until(() => point.asked[0]);
+  await change(at.gateway, accessOf({}, []));
+  held.resolve();
+  assert.match((await calling)?.error?.message ?? '', /^Unknown tool/);
+  assert.equal(at.up.requests('tools/call').length, 0);
+});
+
+// P-012
+test('a subscription of a session is asked about, and a denied one is unknown', TIMEOUT, async () => {
+  await using point = await startDecisionPoint();
+  await using at = await place(point);
+  const client = await at.gateway.connect({ principal: ADA });
+  const subscribe = async (uri: string) => (await client.request('resources/subscribe', { uri })).answer;
+  point.reply = DENY;
+  const [denied, unknown] = [await subscribe('up+test://a'), await subscribe('none+test://a')];
+  assert.equal(denied.kind, 'error');
+  assert.equal(JSON.stringify(denied).replaceAll('up+test', 'none+test'), JSON.stringify(unknown));
+  point.reply = replyWith(500, '');
+  assert.match(JSON.stringify(await subscribe('up+test://a')), /access-unavailable/);
+  assert.equal(at.up.requests('resources/subscribe').length, 0);
+  point.reply = ALLOW;
+  assert.equal((await subscribe('up+test://a')).kind, 'result');
+  assert.deepEqual(
+    point.asked.map(({ action, resource }) => [action.name, resource.id]),
+    Array.from({ length: 3 }, () => ['resources/subscribe', 'test://a']),
+  );
+  const operator = await at.gateway.connect({ principal: operatorPrincipal('root') });
+  await operator.result('resources/subscribe', { uri: 'up+test://a' });
+  assert.equal(point.asked.length, 3);
+});
+
+// P-012
+test('a stream is acknowledged without the resources that are denied or not decided', TIMEOUT, async () => {
+  await using point = await startDecisionPoint();
+  await using at = await place(point);
+  const replies = [ALLOW, DENY, replyWith(500, '')];
+  for (const reply of replies) {
+    point.reply = reply;
+    const notifications = { resourceSubscriptions: ['up+test://a'] };
+    const listen = modernRequest(at.gateway, 'subscriptions/listen', { notifications }, { principal: ADA });
+    await waitUntil(() => listen.messages.length > 0);
+    const expected = reply === ALLOW ? { notifications } : { notifications: {} };
+    const [acknowledged] = listen.messages;
+    assert.ok(acknowledged?.kind === 'notification');
+    assert.partialDeepStrictEqual(JSON.parse(acknowledged.params?.toString() ?? ''), expected);
+    assert.equal(acknowledged.params?.toString().includes('test://a'), reply === ALLOW);
+    listen.call.close();
+    await listen.reply;
+  }
+  assert.deepEqual(
+    point.asked.map(({ action }) => action.name),
+    replies.map(() => 'subscriptions/listen'),
+  );
+});
+
+// P-012
+test('a request for a task is asked about, and a denied task is unknown', TIMEOUT, async () => {
+  await using point = await startDecisionPoint();
+  const { memory } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } }, { access: accessWith(point) });
+  const client = await gateway.connect({ principal: ADA });
+  const created = await client.result('tools/call', { ...toolCall('up__job'), task: { ttl: 60_000 } });
+  const { taskId } = Object(created['task']);
+  assert.equal((await client.result('tasks/get', { taskId }))['status'], 'working');
+  const polls = memory.requests('tasks/get').length;
+  point.reply = DENY;
+  const { answer: invented } = await client.request('tasks/get', { taskId: 'invented' });
+  for (const method of ['tasks/get', 'tasks/result', 'tasks/cancel'])
+    assert.deepEqual((await client.request(method, { taskId })).answer, invented, method);
+  const asked = point.asked.length;
+  await client.result('tasks/list');
+  assert.equal(point.asked.length, asked, 'a list is not asked about');
+  assert.equal(memory.requests('tasks/get').length, polls + 1, 'that of the list');
+  assert.deepEqual(
+    point.asked.map(({ action, resource }) => [action.name, resource.id]),
+    ['tools/call', 'tasks/get', 'tasks/get', 'tasks/result', 'tasks/cancel'].map((name) => [name, 'up/job']),
+  );
+});
+
+// P-012
+test('a followed task is asked about once, not for each of its states', TIMEOUT, async () => {
+  await using point = await startDecisionPoint();
+  const { memory, tasks } = extensionUpstream();
+  await using gateway = await testCore({ up: { memory, era: 'modern' } }, { access: accessWith(point) });
+  const options = { principal: ADA, capabilities: { extensions: { 'io.modelcontextprotocol/tasks': {} } } };
+  const called = await modernRequest(gateway, 'tools/call', toolCall('up__job'), options).reply;
+  const taskId = called.result?.['taskId'];
+  const listen = modernRequest(gateway, 'subscriptions/listen', { notifications: { taskIds: [taskId] } }, options);
+  await waitUntil(() => listen.messages.length > 0);
+  assert.match(JSON.stringify(listen.messages), /acknowledged/);
+  const names = () => point.asked.map(({ action }) => action.name);
+  assert.deepEqual(names(), ['tools/call', 'subscriptions/listen']);
+  const [task] = tasks;
+  assert.ok(task !== undefined);
+  task.status = 'completed';
+  task.result = { content: [] };
+  const changed = JSON.stringify({ taskId: task.id, status: 'completed' });
+  for (const peer of memory.open) peer.send(`{"jsonrpc":"2.0","method":"notifications/tasks","params":${changed}}`);
+  await waitUntil(() => listen.messages.length > 1);
+  assert.match(JSON.stringify(listen.messages[1]), /notifications\/tasks/);
+  assert.equal(names().length, 2, 'the gateway reads the state for itself');
+  point.reply = DENY;
+  const { error } = await modernRequest(gateway, 'tasks/cancel', { taskId }, options).reply;
+  assert.match(error?.message ?? '', /^Unknown task/);
+  listen.call.close();
+  await listen.reply;
+});
+
+// P-012
+test('the retry of a parked call is asked about', TIMEOUT, async () => {
+  await using point = await startDecisionPoint();
+  const question = { message: 'Sure?', requestedSchema: { type: 'object', properties: {} } };
+  const memory = memoryUpstream({
+    lists: { tools: [{ name: 'ask', inputSchema: { type: 'object' } }] },
+    request: (peer, { method }) => {
+      if (method !== 'tools/call') return;
+      peer.send(`{"jsonrpc":"2.0","id":"q1","method":"elicitation/create","params":${JSON.stringify(question)}}`);
+    },
+    response: (peer) => {
+      const [call] = memory.requests('tools/call');
+      if (call !== undefined) peer.send(result(call, { content: [] }));
+    },
+  });
+  await using gateway = await testCore({ up: { memory } }, { access: accessWith(point) });
+  const options = { principal: ADA, capabilities: { elicitation: { form: {} } } };
+  const first = await modernRequest(gateway, 'tools/call', toolCall('up__ask'), options).reply;
+  const { inputRequests, requestState } = inputRequiredIn(first);
+  const inputResponses = Object.fromEntries(Object.keys(inputRequests).map((key) => [key, ACCEPTED]));
+  const retry = { ...toolCall('up__ask'), inputResponses, requestState };
+  const ask = () => modernRequest(gateway, 'tools/call', retry, options).reply;
+  point.reply = DENY;
+  assert.match((await ask()).error?.message ?? '', /^Unknown tool/);
+  point.reply = replyWith(500, '');
+  const { error } = await ask();
+  assert.partialDeepStrictEqual(error?.data, { code: 'access-unavailable', executed: 'unknown' });
+  point.reply = ALLOW;
+  assert.equal((await ask()).error, undefined);
+  assert.equal(point.asked.length, 4);
+});
+
+// P-012
+test('a request that is passed on to another process is asked about once', TIMEOUT, async () => {
+  await using point = await startDecisionPoint();
+  const processes = new JoinedProcesses();
+  const [here, there] = [upstream(), upstream()];
+  const start = (memory: ReturnType<typeof upstream>) =>
+    testCore({ up: { memory, isolation: 'principal' } }, { access: accessWith(point) }, processes);
+  await using first = await start(here);
+  await using second = await start(there);
+  const call = (gateway: TestCore) =>
+    modernRequest(gateway, 'tools/call', toolCall('up__get'), { principal: ADA }).reply;
+  assert.equal((await call(first)).error, undefined);
+  assert.equal((await call(second)).error, undefined);
+  assert.deepEqual([here.requests('tools/call').length, there.requests('tools/call').length], [2, 0]);
+  assert.equal(point.asked.length, 2);
+  const notifications = { resourceSubscriptions: ['up+test://a'] };
+  const listen = modernRequest(second, 'subscriptions/listen', { notifications }, { principal: ADA });
+  await waitUntil(() => listen.messages.length > 0);
+  assert.match(JSON.stringify(listen.messages.map((one) => 'params' in one && one.params?.toString())), /test:\/\/a/);
+  assert.equal(point.asked.length, 3);
+  listen.call.close();
+  await listen.reply;
+});
+
+// P-012
+test('the question says who asks for what, and has no credentials', TIMEOUT, async () => {
+  await using point = await startDecisionPoint();
+  const claims = { claims: [{ name: 'dept', path: 'org.dept', type: 'string' }] } as const;
+  const access = { ...accessOf(ROLES, GRANTS, claims), external: point.config };
+  await using gateway = await testCore({ up: { memory: upstream() } }, { access });
+  const principal = tokenOf('ada', { org: { dept: 'r&d' }, jti: 'secret-id' }, ['mcp']);
+  await modernRequest(gateway, 'tools/call', toolCall('get'), { principal, view: 'up' }).reply;
+  const [question] = point.asked;
+  const { time, ...context } = question?.context ?? {};
+  assert.ok(typeof time === 'string' && !Number.isNaN(Date.parse(time)));
+  assert.deepEqual(
+    { ...question, context },
+    {
+      subject: {
+        type: 'user',
+        id: 'ada',
+        properties: {
+          issuer: 'https://issuer.test',
+          clientId: 'app',
+          groups: [],
+          scopes: ['mcp'],
+          claims: { dept: 'r&d' },
+        },
+      },
+      action: { name: 'tools/call' },
+      resource: {
+        type: 'tool',
+        id: 'up/get',
+        properties: {
+          upstream: 'up',
+          name: 'get',
+          hints: { readOnly: true, destructive: true, idempotent: false, openWorld: true },
+        },
+      },
+      context: { endpoint: '/mcp/up' },
+    },
+  );
+});
