@@ -128,17 +128,30 @@ export class AuditLog implements AuditWriter {
 
   /** Adds a record. Drops and counts it if the queue is full. Never throws. */
   record(event: AuditEvent): void {
-    this.addText(this.#texts.of(event));
+    const isDue = this.#texts.add(event);
+    if (isDue || this.#failure !== undefined || this.#isClosed) this.#addTexts();
+    this.#wakeSoon();
   }
 
   /** Adds a record as {@link RecordTexts} makes it. Drops and counts it if the queue is full. Never throws. */
   addText(text: string): void {
+    this.#addTexts();
+    this.#addOrDrop(text);
+    this.#wakeSoon();
+  }
+
+  /** Makes the texts of events that wait for them. */
+  #addTexts(): void {
+    for (const text of this.#texts.take()) this.#addOrDrop(text);
+  }
+
+  #addOrDrop(text: string): void {
     const entry = entryOf(text);
-    if (!this.#fits(entry)) {
-      this.#countDropped(1);
-      return;
-    }
-    this.#add(entry);
+    if (this.#fits(entry)) this.#add(entry);
+    else this.#countDropped(1);
+  }
+
+  #wakeSoon(): void {
     if (this.#queuedBytes >= GATHER_BYTES && this.#failure === undefined) this.#wake();
     else this.#wakeIn(GATHER_MS);
   }
@@ -158,6 +171,7 @@ export class AuditLog implements AuditWriter {
    * @throws {GatewayError} `audit-unavailable` if that fails, or takes longer than `waitMs`.
    */
   async commitText(text: string, waitMs: number = COMMIT_MS): Promise<number> {
+    this.#addTexts();
     const entry = entryOf(text);
     if (this.#isClosed || !this.#fits(entry)) throw unavailable();
     const waiter = Promise.withResolvers<number>();
@@ -215,13 +229,14 @@ export class AuditLog implements AuditWriter {
     this.#timer = undefined;
     this.#working ??= this.#work().finally(() => {
       this.#working = undefined;
-      if (this.#queue.length > 0 || this.#failure !== undefined) this.#wakeIn(GATHER_MS);
+      if (this.#queue.length > 0 || this.#texts.hasLate || this.#failure !== undefined) this.#wakeIn(GATHER_MS);
       else if (this.#chain.isDirty) this.#wakeIn(UPKEEP_MS);
     });
   }
 
   /** Writes all records of the queue, one batch after the other. Never rejects. */
   async #work(): Promise<void> {
+    this.#addTexts();
     try {
       do {
         if (performance.now() >= this.#lastWriteMs) return;
@@ -318,6 +333,7 @@ export class AuditLog implements AuditWriter {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.record({ kind: 'stopped' });
+    this.#addTexts();
     this.#isClosed = true;
     this.#lastWriteMs = performance.now() + CLOSE_MS;
     clearTimeout(this.#timer);

@@ -52,13 +52,19 @@ export class PipedAuditLog implements AuditWriter {
   }
 
   record(event: AuditEvent): void {
-    const text = this.#texts.of(event);
-    if (this.#take(text)) {
-      this.#gathered.push(text);
-      this.#gatheredBytes += Buffer.byteLength(text);
-    } else this.#dropped++;
+    if (this.#texts.add(event) || this.#isClosed) this.#addTexts();
     if (this.#gatheredBytes >= GATHER_BYTES) this.#send();
     else this.#timer ??= setTimeout(() => this.#send(), GATHER_MS).unref();
+  }
+
+  /** Makes the texts of events that wait for them. */
+  #addTexts(): void {
+    for (const text of this.#texts.take()) {
+      if (this.#take(text)) {
+        this.#gathered.push(text);
+        this.#gatheredBytes += Buffer.byteLength(text);
+      } else this.#dropped++;
+    }
   }
 
   async commit(event: AuditEvent): Promise<number> {
@@ -80,6 +86,7 @@ export class PipedAuditLog implements AuditWriter {
 
   /** Sends all records, in the order of their arrival but for those that calls wait for, which are last. */
   #send(): void {
+    this.#addTexts();
     clearTimeout(this.#timer);
     this.#timer = undefined;
     const [texts, dropped, commits] = [this.#gathered, this.#dropped, this.#commits];
@@ -138,6 +145,7 @@ export class PipedAuditLog implements AuditWriter {
   }
 
   async close(): Promise<void> {
+    this.#addTexts();
     this.#isClosed = true;
     this.#send();
     const giveUp = new AbortController();

@@ -112,9 +112,13 @@ test('records that the other process refuses to take are counted as dropped', OP
   const parent = await memoryLog({});
   const { one, other } = pipePair();
   let isRefusing = true;
+  let refused = 0;
   const log = {
     addText: (text: string) => {
-      if (isRefusing) throw new Error('not now');
+      if (isRefusing) {
+        refused++;
+        throw new Error('not now');
+      }
       parent.log.addText(text);
     },
     commitText: (text: string, waitMs?: number) => parent.log.commitText(text, waitMs),
@@ -124,7 +128,7 @@ test('records that the other process refuses to take are counted as dropped', OP
   const parts = { calls: other, queueBytes: SETTINGS.queueBytes, recordBytes: SETTINGS.recordBytes };
   const writer = new PipedAuditLog({ ...parts, onLost: () => undefined });
   writer.record({ kind: 'request' });
-  await waitUntil(() => writer.queuedBytes === 0);
+  await waitUntil(() => refused === 1 && writer.queuedBytes === 0);
   isRefusing = false;
   writer.record({ kind: 'session' });
   await writer.close();
