@@ -2,7 +2,7 @@ import type { AuditEvent } from './audit-event.ts';
 import { recordText } from './record-text.ts';
 
 /** The most events without a text. */
-export const LATE_EVENTS = 128;
+const LATE_EVENTS = 128;
 /** Texts of a larger request are not kept: an event would hold the whole of it. */
 const LATE_CHARS = 4_096;
 
