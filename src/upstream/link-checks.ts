@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import type { Era } from '../protocol/revisions.ts';
 import type { Lifecycles } from './lifecycle/lifecycles.ts';
 import type { Link, LinkUser } from './link/link.ts';
 import type { Opener } from './link/opener.ts';
@@ -14,6 +15,9 @@ const LOST_ERA_MS = 5_000;
 
 /** The shortest time between two changes of mere texts that lead to other links. Servers behind one balancer may have different texts. */
 const TEXTS_MS = 3_600_000;
+
+/** The longest wait for the answer of a server that is asked whether it serves. */
+const ANSWER_MS = 5_000;
 
 /** The state of the checks of the links of one era and audience, which have one server. Times are monotonic ms. */
 interface Scope {
@@ -68,6 +72,17 @@ export class LinkChecks<Context, User extends LinkUser> {
     if (link.connection.mayKeepState || link.isRetired) return false;
     if (performance.now() - this.#scopeOf(link).checkedMs < REFUSAL_CHECK_MS) return false;
     return await this.#check(link);
+  }
+
+  /** Asks the server over the open link of an era that was used last. Resolves with whether it answers. Never rejects. */
+  async isAnswering(era: Era): Promise<boolean> {
+    const { links } = this.#parts;
+    for (let link = lastUsed(links, era); link !== undefined; link = lastUsed(links, era)) {
+      const isAnswered = await ask(link);
+      // A link whose session the server has forgotten is gone by now, and says nothing about the others.
+      if (isAnswered || links.recordOf(link) !== undefined) return isAnswered;
+    }
+    return false;
   }
 
   #scopeOf({ era, audience }: Link<Context, User>): Scope {
@@ -125,6 +140,26 @@ export class LinkChecks<Context, User extends LinkUser> {
       link.connection.reportGone();
     }
   }
+}
+
+function lastUsed<Context, User extends LinkUser>(
+  links: Iterable<Link<Context, User>>,
+  era: Era,
+): Link<Context, User> | undefined {
+  let last: Link<Context, User> | undefined;
+  for (const link of links) if (link.era === era && link.usedMs >= (last?.usedMs ?? 0)) last = link;
+  return last;
+}
+
+/** Resolves with whether the server answers a request over this link. Never rejects. */
+async function ask<Context, User extends LinkUser>({ era, connection }: Link<Context, User>): Promise<boolean> {
+  const times = { timeoutMs: ANSWER_MS, maxMs: ANSWER_MS };
+  const options = { ...times, progress: false, isBackground: true, context: undefined } as const;
+  const { answer } = connection.call(era === 'modern' ? 'server/discover' : 'ping', undefined, options);
+  return await answer.then(
+    () => true,
+    () => false,
+  );
 }
 
 /** Returns whether the server does not support the era any more. Counts the refusals in a row. */

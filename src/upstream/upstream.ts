@@ -14,7 +14,7 @@ import { detailOf, reasonOf, retiredError, startFailure } from './start-failure.
 import { ConcurrencyLimiter } from './quota/concurrency-limiter.ts';
 import { audienceOf, connectionKey, type ConnectionScope, discoveryKey, EVERYBODY, placeOf } from './connection-key.ts';
 import type { Eras } from './link/eras.ts';
-import type { Lifecycle, Phase } from './lifecycle/lifecycle.ts';
+import { isFailed, isUp, type Lifecycle, type Phase } from './lifecycle/lifecycle.ts';
 import { Lifecycles } from './lifecycle/lifecycles.ts';
 import type { ConnectionPermit } from './quota/connection-quota.ts';
 import { UpstreamQuotas } from './quota/quotas.ts';
@@ -422,16 +422,21 @@ export class Upstream<Context, User extends LinkUser> {
       const isServing = this.#isServingIn(expected);
       const why = { ...failure, permanent: false, hasNoProcess: !this.#isProcess || isUnstarted, isServing };
       this.#lifecycles.step(expected, { kind: 'start-failed', startedMs, ...why });
-      // No client may come while the upstream is down. As long as others are served, clients try again.
-      if (order.audience === EVERYBODY && !isServing)
-        this.#retryListing(order.clientEra, this.#isProcess ? order : NO_FEATURES);
+      void this.#retryFailed(expected, order);
       throw error;
     }
   }
 
-  /** Returns whether clients of an era are served. The open connections of a remote server are no sign of life. */
+  /** Returns whether clients of an era are served. The open connections of a remote server are no sign of life, so one that is down stays so. */
   #isServingIn(era: Era): boolean {
-    return this.#isProcess && this.#links.isOpenIn(era);
+    return this.#links.isOpenIn(era) && (this.#isProcess || isUp(this.#lifecycles.in(era)));
+  }
+
+  /** Repeats the listing after a failed start, as no client may come while the upstream is down. As long as others are served, clients try again. */
+  async #retryFailed(era: Era, { clientEra, audience, clientCapabilities, capabilityKey }: LinkRequest): Promise<void> {
+    if (!this.#isProcess) this.#lifecycles.step(era, { kind: 'asked', answers: await this.#checks.isAnswering(era) });
+    if (audience === EVERYBODY && isFailed(this.#lifecycles.in(era)))
+      this.#retryListing(clientEra, this.#isProcess ? { clientCapabilities, capabilityKey } : NO_FEATURES);
   }
 
   /** Returns a function that closes a connection without a client; undefined if there is none. */

@@ -70,6 +70,8 @@ export type LifecycleEvent =
   /** A request on an open connection was refused for the credentials of the gateway. */
   | { readonly kind: 'unauthorized'; readonly reason: string; readonly detail: string | undefined }
   | { readonly kind: 'listed' }
+  /** A remote server was asked over an open connection, after a further one could not be opened. */
+  | { readonly kind: 'asked'; readonly answers: boolean }
   | { readonly kind: 'stopped' };
 
 /** The decision whether a new connection may be opened now. */
@@ -125,9 +127,13 @@ function recordFailure(
   return { phase, reason, detail, failuresMs, attempts, retryAtMs: nowMs + backoffMs(attempts, random) };
 }
 
-/** Returns the state after a failure that has the cause of the last one. The words of that one stay, such as those about a crash loop. */
+/**
+ * Returns the state after a failure that has the cause of the last one. The words of that one stay, such as those about a crash loop, unless somebody
+ * has to correct credentials.
+ */
 function again(state: Lifecycle, phase: Phase, reason: string, detail: string | undefined): Lifecycle {
-  return state.reason === undefined ? { ...state, phase, reason, detail } : { ...state, phase };
+  const isKept = state.reason !== undefined && phase !== 'needs-authorization';
+  return isKept ? { ...state, phase } : { ...state, phase, reason, detail };
 }
 
 /**
@@ -155,9 +161,11 @@ export function step(state: Lifecycle, event: LifecycleEvent, nowMs: number, ran
       return { ...state, phase: 'degraded', reason: event.reason, detail: undefined };
     case 'unauthorized':
       return { ...state, phase: 'needs-authorization', reason: event.reason, detail: event.detail };
+    case 'asked':
+      if (event.answers) return afterAnswer(state);
+      return state.phase === 'degraded' ? { ...state, phase: 'failed' } : state;
     case 'listed':
-      // A remote server answers over an open connection, though a further one could not be opened. That pauses as before.
-      if (state.phase === 'failed' && Number.isFinite(state.retryAtMs)) return { ...state, phase: 'degraded' };
+      if (state.phase === 'failed') return afterAnswer(state);
       // A listing over an open connection does not end the pause before further ones.
       return (state.phase === 'degraded' && state.retryAtMs <= nowMs) || state.phase === 'needs-authorization'
         ? { ...state, phase: 'ready', reason: undefined, detail: undefined, attempts: 0, retryAtMs: 0 }
@@ -165,6 +173,11 @@ export function step(state: Lifecycle, event: LifecycleEvent, nowMs: number, ran
     case 'stopped':
       return { ...state, phase: 'stopped', reason: undefined, detail: undefined };
   }
+}
+
+/** Returns the state of a remote server that answers over an open connection, though a further one could not be opened. That pauses as before. */
+function afterAnswer(state: Lifecycle): Lifecycle {
+  return state.phase === 'failed' && Number.isFinite(state.retryAtMs) ? { ...state, phase: 'degraded' } : state;
 }
 
 function afterStartFailure(

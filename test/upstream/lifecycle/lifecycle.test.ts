@@ -35,6 +35,29 @@ test('an upstream that starts is ready, without a reason', () => {
   assert.deepEqual(decideOpening(state, 10), { kind: 'go' });
 });
 
+// REL-10
+test('after a failed further start, a remote server is up as long as it answers', () => {
+  const failed = after([
+    [0, { kind: 'connected' }],
+    [1000, { ...FAILED, startedMs: 900, hasNoProcess: true, isServing: true }],
+  ]);
+  assert.equal(failed.phase, 'degraded');
+  const asked = (state: Lifecycle, answers: boolean) => step(state, { kind: 'asked', answers }, 1010, 0);
+  assert.equal(asked(failed, true).phase, 'degraded');
+  const down = asked(failed, false);
+  assert.deepEqual([down.phase, down.reason, down.retryAtMs], ['failed', FAILED.reason, 1250]);
+  assert.equal(asked(down, true).phase, 'degraded');
+  assert.equal(asked(step(failed, { kind: 'connected' }, 1005, 0), false).phase, 'ready', 'another start went well');
+});
+
+test('words about credentials replace those of another failure at the same moment', () => {
+  const state = after([
+    [0, FAILED],
+    [10, { ...FAILED, reason: 'HTTP 401', lacksCredentials: true }],
+  ]);
+  assert.deepEqual([state.phase, state.reason], ['needs-authorization', 'HTTP 401']);
+});
+
 test('an upstream is up in the phases ready and degraded', () => {
   assert.deepEqual(
     PHASES.filter((phase) => isUp({ ...CONFIGURED, phase })),
