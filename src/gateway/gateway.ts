@@ -331,10 +331,11 @@ export class Gateway implements Front {
         session.isInitialized = true;
         return;
       case 'notifications/cancelled':
-        if (!this.#cancel(session, params)) session.former?.handleMessage(session, notification);
+        if (!this.#cancel(session, params)) void session.former?.handleMessage(session, notification);
         return;
       case 'notifications/progress':
-        if (params !== undefined && !session.onProgress(params)) session.former?.handleMessage(session, notification);
+        if (params !== undefined && !session.onProgress(params))
+          void session.former?.handleMessage(session, notification);
         return;
       case 'notifications/roots/list_changed':
         this.#notifyRootsChanged(session);
@@ -375,14 +376,19 @@ export class Gateway implements Front {
   handleResponse(clientSession: ClientSession, response: Response): void {
     const session = Session.from(clientSession);
     this.#parts.recorder.logMessage(session, response);
-    if (!session.onResponse(response.id, response)) session.former?.handleMessage(session, response);
+    if (!session.onResponse(response.id, response)) void session.former?.handleMessage(session, response);
   }
 
-  handleLateMessage(id: string, principal: Principal, view: string, message: Notification | Response): void {
+  async handleLateMessage(
+    id: string,
+    principal: Principal,
+    view: string,
+    message: Notification | Response,
+  ): Promise<void> {
     const session = this.#parts.sessions.findLeaving(id, principal, view);
     if (session === undefined) return;
     if (message.kind !== 'notification') this.handleResponse(session, message);
-    else if (message.method === SESSION_ENDED.method) this.#parts.sessions.releaseLeaving(session);
+    else if (message.method === SESSION_ENDED.method) await this.#parts.sessions.endLeaving(session);
     else this.handleNotification(session, message);
   }
 

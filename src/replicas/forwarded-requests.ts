@@ -144,7 +144,7 @@ async function receiveMessage(
   if (typeof text !== 'string') return text;
   try {
     const message = parseMessage(text);
-    if (message.kind !== 'request') front.handleLateMessage(headers.sessionId ?? '', principal, view, message);
+    if (message.kind !== 'request') await front.handleLateMessage(headers.sessionId ?? '', principal, view, message);
   } catch (thrown) {
     if (!(thrown instanceof MessageError)) throw thrown;
   }

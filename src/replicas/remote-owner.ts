@@ -22,14 +22,10 @@ const KEY_RETRY_MS = 50;
 /** The interval in which the newest key is tried while a connection with an older one serves. */
 const RENEW_MS = 500;
 
-/** The answer to a message does not matter. */
-const IGNORING: ExchangeHandler = {
-  onResponse: () => undefined,
-  onData: () => undefined,
-  onRefused: () => undefined,
-  onBroken: () => undefined,
-  onDrained: () => undefined,
-};
+/** Returns a handler for an answer that does not matter. @param onEnd runs when there is one, or will be none. */
+function ignoring(onEnd: () => void): ExchangeHandler {
+  return { onResponse: onEnd, onData: onEnd, onRefused: onEnd, onBroken: onEnd, onDrained: () => undefined };
+}
 
 /** Another replica, to which requests are passed on over one connection. */
 export class RemoteOwner implements Owner {
@@ -127,7 +123,10 @@ export class RemoteOwner implements Owner {
     };
   }
 
-  handleMessage({ id, caller }: Pick<ClientSession, 'id' | 'caller'>, message: Notification | Response): void {
+  async handleMessage(
+    { id, caller }: Pick<ClientSession, 'id' | 'caller'>,
+    message: Notification | Response,
+  ): Promise<void> {
     const { principal, view } = caller;
     const text =
       message.kind === 'notification'
@@ -136,10 +135,11 @@ export class RemoteOwner implements Owner {
     const headers = ['mcp-session-id', id, 'content-type', 'application/json'];
     headers.push('content-length', String(Buffer.byteLength(text)));
     const forwarded = forwardedText({ call: randomUUID(), kind: 'message', method: 'POST', target: '', headers });
-    void Promise.resolve(this.#ready()).then((channel) => {
-      const exchange = channel?.begin(this.#senderText(principal, view), forwarded, false, IGNORING);
-      exchange?.body.end(Buffer.from(text));
-    });
+    const channel = await this.#ready();
+    const handled = Promise.withResolvers<void>();
+    const exchange = channel?.begin(this.#senderText(principal, view), forwarded, false, ignoring(handled.resolve));
+    exchange?.body.end(Buffer.from(text));
+    if (exchange !== undefined) await handled.promise;
   }
 
   /**

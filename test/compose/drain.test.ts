@@ -10,7 +10,7 @@ const OTHER = { id: 'other.1', process: 'other', address: '127.0.0.1:1', version
 const log = pino({ level: 'silent' });
 const successor: Owner = {
   forward: async () => 'answered',
-  handleMessage: () => undefined,
+  handleMessage: () => Promise.resolve(),
   handleModernRequest: () => ({ cancel: () => undefined, close: () => undefined }),
 };
 

@@ -30,7 +30,7 @@ function processOf({ port }: Edge): { readonly owner: Owner; readonly forwarded:
   const handleModernRequest = () => {
     throw new Error('no modern requests');
   };
-  return { owner: { forward, handleModernRequest, handleMessage: () => undefined }, forwarded };
+  return { owner: { forward, handleModernRequest, handleMessage: () => Promise.resolve() }, forwarded };
 }
 
 test('POST, GET and DELETE of a session in another process are answered there', BOUNDED, async () => {

@@ -263,7 +263,7 @@ test('a request whose principal has too many claims for a frame fails alone', OP
   await waitUntil(() => errors.length > 0);
   assert.deepEqual(errors, ['too-large', 'no']);
   const cancelled = { kind: 'notification', method: 'notifications/cancelled', params: undefined } as const;
-  opened.owner.handleMessage({ id: 's', caller }, cancelled);
+  void opened.owner.handleMessage({ id: 's', caller }, cancelled);
 
   assert.equal(await (await fetch(`${opened.url}/fitting`)).text(), JSON.stringify(fitting.claims));
   finish();

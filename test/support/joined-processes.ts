@@ -67,7 +67,7 @@ export class JoinedProcesses {
       serve: (front, forward = () => Promise.reject(new Error('this process has no HTTP'))) => {
         this.#owners.set(name, {
           forward,
-          handleMessage: () => undefined,
+          handleMessage: () => Promise.resolve(),
           handleModernRequest: (request, caller, sink, onUnreachable) => {
             if (this.blockage === undefined) {
               const { receivedMs } = sink;

@@ -4,6 +4,7 @@ import { commonKey } from '../../catalog/offer.ts';
 import type { Settings } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { Principal } from '../../policy/principal.ts';
+import { resultWithin } from '../../deadline.ts';
 import { RawObject } from '../../json/json.ts';
 import { detach } from '../../json/kept-text.ts';
 import type { LimitName } from '../../limits.ts';
@@ -27,6 +28,9 @@ import { SessionIds, type UnsealedSession } from './session-ids.ts';
 import { refusal } from './session-refusals.ts';
 import { SessionRoom } from './session-room.ts';
 import { recordState } from './state-record.ts';
+
+/** The longest wait for the process that had a session before, when the session ends. */
+const FORMER_MS = 2_000;
 
 export interface SessionsParts {
   readonly sealer: Sealer;
@@ -80,6 +84,7 @@ export class Sessions {
   /** Sessions that other processes may have by now, by the tag of the id. Their requests in flight end here. */
   readonly #leaving = new Map<string, Session>();
   readonly #restoring = new Map<string, Promise<Session | undefined>>();
+  readonly #ending = new WeakMap<Session, Promise<void>>();
   readonly #ids: SessionIds;
   readonly #room: SessionRoom;
 
@@ -351,9 +356,16 @@ export class Sessions {
    * @throws {GatewayError} `internal-error` if the session has ended but the end could not be written, so that a
    *   restart could restore it.
    */
-  async end(session: Session): Promise<void> {
-    // It may have requests in flight there.
-    session.former?.handleMessage(session, SESSION_ENDED);
+  end(session: Session): Promise<void> {
+    const ending = this.#ending.get(session) ?? this.#end(session);
+    this.#ending.set(session, ending);
+    return ending;
+  }
+
+  async #end(session: Session): Promise<void> {
+    // Its requests in flight there are cancelled before its sessions at upstreams end: some servers go on with those of an ended session.
+    if (session.former !== undefined)
+      await resultWithin(session.former.handleMessage(session, SESSION_ENDED), FORMER_MS);
     this.#release(session, false);
     this.#parts.onEnd(session);
     if (await this.#parts.store.end(session.ref)) return;
@@ -424,6 +436,14 @@ export class Sessions {
     this.#ids.known.clear();
     for (const session of this.#active.values()) this.#release(session, areLeft);
     for (const session of this.#leaving.values()) this.releaseLeaving(session);
+  }
+
+  /** Ends the requests in flight of a session that was given away. Resolves when the upstreams that it has connections of its own to know. */
+  async endLeaving(session: Session): Promise<void> {
+    const connections = [...session.links.values()].map(({ connection }) => connection);
+    this.releaseLeaving(session);
+    const closing = connections.filter(({ isClosed }) => isClosed);
+    await Promise.all(closing.map((connection) => new Promise<void>((resolve) => void connection.onClosed(resolve))));
   }
 
   /** Ends the requests in flight of a session that was given away. */

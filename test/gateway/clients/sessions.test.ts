@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { GatewayError } from '../../../src/errors.ts';
+import { SESSION_ENDED } from '../../../src/gateway/exchange/owners.ts';
 import { Offers } from '../../../src/gateway/lists/offers.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { testCore, toolCall } from '../../support/core.ts';
@@ -155,12 +156,15 @@ test('a session that is given away moves, and its requests finish where they are
   const cancel = { kind: 'notification', method: 'notifications/cancelled' } as const;
   const params = RawObject.of({ requestId: 8 });
   // Only its own client can reach what is left of it.
-  front.handleLateMessage(session.id, { ...principal, key: 'other' }, view, {
+  void front.handleLateMessage(session.id, { ...principal, key: 'other' }, view, {
     ...cancel,
     params: RawObject.of({ requestId: 7 }),
   });
-  front.handleLateMessage(`x${session.id}`, principal, view, { ...cancel, params: RawObject.of({ requestId: 7 }) });
-  front.handleLateMessage(session.id, principal, view, { ...cancel, params });
+  void front.handleLateMessage(`x${session.id}`, principal, view, {
+    ...cancel,
+    params: RawObject.of({ requestId: 7 }),
+  });
+  void front.handleLateMessage(session.id, principal, view, { ...cancel, params });
   memory.peers.at(-1)?.send(result(called, { content: [] }));
   assert.equal((await calling).answer.kind, 'result');
 });
@@ -202,12 +206,44 @@ test('a cancellation reaches a request of a session that was given away', TIMEOU
   await memory.until(() => memory.requests('tools/call')[0]);
   gateway.core.handOver();
   const params = RawObject.of({ requestId: 7 });
-  gateway.core.gateway.handleLateMessage(session.id, session.caller.principal, session.caller.view, {
+  void gateway.core.gateway.handleLateMessage(session.id, session.caller.principal, session.caller.view, {
     kind: 'notification',
     method: 'notifications/cancelled',
     params,
   });
   assert.equal((await calling).answer, undefined);
+});
+
+// R10
+test('a session is released when the process that had it before has ended its requests', TIMEOUT, async () => {
+  const processes = new JoinedProcesses();
+  const join = processes.join.bind(processes);
+  const ended = Promise.withResolvers<void>();
+  const messages: string[] = [];
+  processes.join = () => ({
+    ...join(),
+    formerOf: () => ({
+      forward: () => Promise.reject(new Error('this process has no HTTP')),
+      handleModernRequest: () => assert.fail('a modern request'),
+      handleMessage: (_session, message) => {
+        messages.push(message.kind === 'notification' ? message.method : message.kind);
+        return ended.promise;
+      },
+    }),
+  });
+  await using gateway = await testCore({ up: {} }, {}, processes);
+  const { gateway: front, sessions } = gateway.core;
+  const { id, caller } = (await gateway.connect()).session;
+  gateway.core.handOver();
+  assert.equal((await front.ownerOfSession(id, caller.principal, caller.view)).kind, 'here');
+  const restored = await front.findSession(id, caller.principal, caller.view);
+  assert.ok(restored !== undefined);
+  const ends = [front.endSession(restored), front.endSession(restored)];
+  assert.deepEqual(messages, [SESSION_ENDED.method]);
+  assert.equal(sessions.size, 1);
+  ended.resolve();
+  await Promise.all(ends);
+  assert.equal(sessions.size, 0);
 });
 
 // R10

@@ -78,7 +78,7 @@ export function joinedOwnersContract(name: string, open: () => () => TestProcess
     for (const process of processes) {
       process.serve({
         forward: () => Promise.reject(new Error('there is no HTTP here')),
-        handleMessage: () => undefined,
+        handleMessage: () => Promise.resolve(),
         handleModernRequest: () => {
           calls.push(process.owners.name);
           return { cancel: () => undefined, close: () => undefined };
