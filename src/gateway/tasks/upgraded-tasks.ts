@@ -8,7 +8,7 @@ import type { Answer } from '../../protocol/jsonrpc.ts';
 import { isTerminal, isUnknownTask, upgradeTask } from '../../protocol/tasks.ts';
 import { resultWithin } from '../../deadline.ts';
 import type { ResultTranslator } from '../forward/result-translator.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { ConnectionHolder, Link } from '../exchange/connection-holder.ts';
 import { InputRounds } from '../exchange/input-rounds.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { Sender } from '../forward/sender.ts';
@@ -38,6 +38,8 @@ interface RunningTask {
   /** The answer to `tasks/result`; undefined until the gateway requests it. */
   result: Promise<Answer> | undefined;
   timer: NodeJS.Timeout;
+  /** The link whose close ends the task: that of the last `tasks/get`. */
+  link: Link;
   /** Stops waiting for the close of the link. */
   forgetLink: () => void;
 }
@@ -81,6 +83,11 @@ export class UpgradedTasks {
     const known = this.#find(site);
     const running = known ?? this.#add(exchange, site, this.#laterRounds());
     this.#onClientContact(running, site);
+    const isMoved = running.link !== site.link;
+    if (isMoved) {
+      release({ ...site, link: running.link });
+      this.#awaitClose(running, site);
+    }
     const { failure } = running.exchange;
     const answer = await this.#send(exchange, site, 'tasks/get', judgeAgain);
     if (answer.kind === 'error') {
@@ -99,7 +106,7 @@ export class UpgradedTasks {
       const outcome = await exchange.unlessCancelled(this.#result(running, site));
       return this.#finish(running, site, upgraded, outcome);
     }
-    if (known === undefined) hold(site, state, running.exchange, this.#parts.onLimit);
+    if (known === undefined || isMoved) hold(site, state, running.exchange, this.#parts.onLimit);
     // The upstream may ask its questions only after `tasks/result` was sent.
     if (status === 'input_required') {
       this.#result(running, site).catch(() => undefined);
@@ -237,15 +244,24 @@ export class UpgradedTasks {
       holder,
       result: undefined,
       timer,
+      link: site.link,
       forgetLink: () => undefined,
     };
     this.#running.set(keyOf(site), running);
-    const { connection } = site.link;
-    running.forgetLink = connection.onClosed(() => {
-      // One that is given up finishes its requests first.
-      if (connection.isClosed) this.end(site);
-    });
+    this.#awaitClose(running, site);
     return running;
+  }
+
+  /** Ends the task when this link closes. */
+  #awaitClose(running: RunningTask, site: UpgradedSite): void {
+    const { connection } = site.link;
+    running.forgetLink();
+    running.link = site.link;
+    running.forgetLink = connection.onClosed(() => {
+      if (connection.isClosed) this.end(site);
+      // One that is given up finishes its requests first.
+      else this.#awaitClose(running, site);
+    });
   }
 
   #onClientContact(running: RunningTask, site: UpgradedSite): void {

@@ -259,6 +259,21 @@ test('a task whose process has died leaves room for another one', TIMEOUT, async
   assert.equal((await next)['resultType'], 'task');
 });
 
+//
+test('a task whose link was given up ends when that link closes', TIMEOUT, async () => {
+  const { memory, tasks } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } }, { limits: { parkedPerPrincipal: 1 } });
+  const client = new ModernClient(gateway, EXTENSIONS);
+  await client.result('tools/call', toolCall('up__job'));
+  // As after a deployment of the server: the link finishes its requests.
+  for (const { connection } of gateway.core.upstreams.get('up')?.links() ?? []) connection.reportGone();
+  for (const peer of memory.open) peer.crash();
+  const next = client.result('tools/call', toolCall('up__job'));
+  await memory.until(() => tasks[1]);
+  Object.assign(tasks[1] ?? {}, { status: 'completed', result: { content: [] } });
+  assert.equal((await next)['resultType'], 'task');
+});
+
 // X-021 X-038
 test('a task whose process has died takes no question of a later one', TIMEOUT, async () => {
   const { memory } = coreTaskUpstream((task, peer) => {
