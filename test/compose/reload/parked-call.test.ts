@@ -7,12 +7,19 @@ import { testCore, UPSTREAM } from '../../support/core.ts';
 import { inputRequiredIn, ModernClient } from '../../support/modern-client.ts';
 
 const TIMEOUT = { timeout: 120_000 };
-const up = (prefix: string) => ({ ...UPSTREAM, id: 'up', title: 'up', prefix });
+const up = (prefix: string, excludeTools: readonly string[] = []) => ({
+  ...UPSTREAM,
+  id: 'up',
+  title: 'up',
+  prefix,
+  excludeTools,
+});
 const allow = (...upstreams: readonly string[]) => accessOf({ use: { upstreams } }, [{ roles: ['use'], anyone: true }]);
 
 for (const { what, upstreams, allowed = 'up', isContinued } of [
   { what: 'at an upstream that is removed continues', upstreams: [], isContinued: true },
   { what: 'at a tool with another name continues', upstreams: [up('new__')], isContinued: true },
+  { what: 'of a tool that is left out from then on continues', upstreams: [up('up__', ['ask'])], isContinued: true },
   { what: 'at a removed upstream that is denied ends', upstreams: [], allowed: 'other', isContinued: false },
 ]) {
   // X-021 SEC-07
