@@ -30,16 +30,22 @@ export async function run(options: RunOptions): Promise<number> {
     const rotated = started.promise.then((gateway) => gateway.rotateKeys());
     rotated.catch((err: unknown) => log.error({ err }, 'the sealing key could not be replaced'));
   });
+  let shown: unknown;
+  const showFailure = (thrown: unknown): void => {
+    if (thrown === shown) return;
+    shown = thrown;
+    if (isExpected(thrown) && thrown instanceof Error) log.fatal({ reason: thrown.message }, 'cannot start');
+    else log.fatal({ err: thrown }, 'cannot start');
+  };
   let running: ListeningGateway | undefined;
   try {
     const keepsLastGood = options.lastGood ?? false;
     const untilReady = options.warm ? { warmUntil: signals.stop } : {};
-    const how = { load, preview, keepsLastGood, ...untilReady };
+    const how = { load, preview, keepsLastGood, onFailed: showFailure, ...untilReady };
     const starting = config.workers === 1 ? serve(loaded, log, how) : serveByWorkers(loaded, log, how);
     running = await Promise.race([starting, signals.force.then(() => undefined)]);
   } catch (thrown) {
-    if (isExpected(thrown) && thrown instanceof Error) log.fatal({ reason: thrown.message }, 'cannot start');
-    else log.fatal({ err: thrown }, 'cannot start');
+    showFailure(thrown);
     return 1;
   }
   if (running === undefined) {

@@ -73,6 +73,8 @@ export interface ServeOptions {
   readonly keepsLastGood?: boolean;
   /** If set, reads the lists of all upstreams before listening, at most until this promise settles. */
   readonly warmUntil?: Promise<unknown>;
+  /** Runs as soon as a start has failed. Closing what was opened may take seconds, such as for records that the audit log cannot write. */
+  readonly onFailed?: (thrown: unknown) => void;
   /** Set if this process is one of several workers. */
   readonly worker?: WorkerSide;
 }
@@ -100,7 +102,8 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
   const audit = await openAuditWith(replicas, options.worker, config, metrics, log);
   const identity = new IdentityKeys();
   const egress = new Egress(config.egress, undefined, (limit) => metrics.countLimit(limit));
-  const core = await startCoreWith({ replicas, tracing, audit, callers, identity, egress }, config, metrics, log);
+  const surroundings = { replicas, tracing, audit, callers, identity, egress, onFailed: options.onFailed };
+  const core = await startCoreWith(surroundings, config, metrics, log);
   disableAsOthers(core, options.worker);
   const phase: Phase = { isStopping: false, isDraining: false };
   let edge: Edge | undefined;
@@ -211,6 +214,7 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
     });
     return Object.assign(gateway, { inside: { admin: own, metrics, readiness: ready, ...stepsOf(change, config) } });
   } catch (thrown) {
+    options.onFailed?.(thrown);
     await closeParts({ core, edge, replicas, audit, refusals, egress });
     throw thrown;
   }
@@ -260,10 +264,11 @@ interface CoreSurroundings {
   readonly callers: Callers;
   readonly identity: IdentityKeys;
   readonly egress: Egress;
+  readonly onFailed: ServeOptions['onFailed'];
 }
 
 async function startCoreWith(
-  { replicas, tracing, audit, callers, identity, egress }: CoreSurroundings,
+  { replicas, tracing, audit, callers, identity, egress, onFailed }: CoreSurroundings,
   config: Config,
   metrics: Metrics,
   log: Logger,
@@ -272,6 +277,7 @@ async function startCoreWith(
     const transports = await upstreamTransports(config, metrics, log, { callers, identity, egress });
     return await startCore(config, metrics, transports, log, { ...replicas, tracing, audit, identity });
   } catch (thrown) {
+    onFailed?.(thrown);
     await replicas?.close();
     await audit?.close();
     throw thrown;

@@ -1,13 +1,17 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { send } from '../downstream/client.ts';
+import { Child } from '../support/child.ts';
 import { runCli } from '../support/cli.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { auditLinesOf, type LogReceiver, startLogReceiver } from '../support/log-receiver.ts';
 import { answerOf, modernPost } from '../support/modern-wire.ts';
+import { MAIN } from '../support/program.ts';
 import { waitUntil } from '../support/wait-until.ts';
 import { workersOf } from '../support/workers.ts';
 
@@ -170,3 +174,30 @@ test('without `required`, calls are served while the OTLP receiver is away', TIM
   assert.match(gateway.logs(), /audit records are lost/);
   assert.match(await readFile(join(dir, 'state', 'audit-otlp.head'), 'utf8'), /"seq":\d/);
 });
+
+for (const workers of [1, 2]) {
+  // R22
+  test(
+    `a failed start says so while its last records wait for the receiver (${workers} workers)`,
+    TIMEOUT,
+    async (t) => {
+      const dir = await folder(t);
+      const taken = createServer().listen(0, '127.0.0.1');
+      await once(taken, 'listening');
+      t.after(() => taken.close());
+      const address = taken.address();
+      const port = typeof address === 'object' && address !== null ? address.port : 0;
+      const audit = { otlp: { endpoint: 'http://127.0.0.1:9' } };
+      const doors = { listen: '127.0.0.1:0', operator: `127.0.0.1:${port}` };
+      const config = { mcpServers: {}, gateway: { ...doors, audit, workers, stateDir: join(dir, 'state') } };
+      await writeFile(join(dir, 'config.json'), JSON.stringify(config));
+      await using child = await Child.start(process.execPath, [MAIN, 'run', '--config', join(dir, 'config.json')]);
+      await child.waitForLine((line) => (line.includes('cannot start') ? true : undefined));
+      assert.ok(child.running, 'it still tries to write its records');
+      const isLost = (line: string) => (line.includes('audit records are lost') ? true : undefined);
+      await child.waitForLine(isLost);
+      assert.equal((await child.ended).code, 1);
+      assert.equal(child.logs().match(/cannot start/g)?.length, 1);
+    },
+  );
+}

@@ -85,8 +85,12 @@ export async function serveWorkers(loaded: Loaded, log: Logger, options: ServeOp
   cleanup.defer(() => workers.stop());
   const parent = new Parent({ loaded, log, options, metrics, allMetrics, workers, admin, state, audit, startedAtMs });
   void options.warmUntil?.then(() => workers.endWarmUp());
-  const { url, lockSummary } = await workers.start();
-  await parent.open();
+  const starting = workers.start().then(async (started) => {
+    await parent.open();
+    return started;
+  });
+  starting.catch((thrown: unknown) => options.onFailed?.(thrown));
+  const { url, lockSummary } = await starting;
   const running = cleanup.move();
   return {
     url,
