@@ -8,7 +8,22 @@ const REFUSALS: Readonly<Record<string, string>> = {
   401: 'No key of an operator.',
   403: 'The Host or the Origin is not allowed.',
   404: 'There is no such thing; the message names those that exist.',
+  500: 'The gateway failed to answer; its log has the reason.',
   501: 'This gateway cannot do that.',
+};
+
+/** The refusals of operations with a body. */
+const BODY_REFUSALS: Readonly<Record<string, string>> = {
+  413: 'The body is larger than an operator may send.',
+  415: 'The body is not sent as application/json.',
+};
+
+/** The refusals of the log. */
+const LOG_REFUSALS: Readonly<Record<string, string | undefined>> = {
+  401: REFUSALS[401],
+  403: REFUSALS[403],
+  500: REFUSALS[500],
+  503: 'Too many operators follow the log.',
 };
 
 function schemaOf(schema: z.ZodType, io: 'input' | 'output'): unknown {
@@ -36,22 +51,24 @@ function operation({ operationId, summary, path, query, body, answer }: AdminRou
     schema: schema instanceof z.ZodType ? schemaOf(schema, 'input') : {},
   }));
   const parameters = [...inPath, ...inQuery];
-  const refusals = Object.entries(REFUSALS).map(([status, description]) => [
-    status,
-    { description, content: json(reference(refusalAnswer)) },
-  ]);
+  const hasBody = Object.keys(body.shape).length > 0;
   return {
     operationId,
     summary,
     ...(parameters.length === 0 ? {} : { parameters }),
-    ...(Object.keys(body.shape).length === 0
-      ? {}
-      : { requestBody: { required: false, content: json(schemaOf(body, 'input')) } }),
+    ...(hasBody ? { requestBody: { required: false, content: json(schemaOf(body, 'input')) } } : {}),
     responses: {
       200: { description: summary, content: json(reference(answer)) },
-      ...Object.fromEntries(refusals),
+      ...refusalsOf(hasBody ? { ...REFUSALS, ...BODY_REFUSALS } : REFUSALS),
     },
   };
+}
+
+function refusalsOf(descriptions: Readonly<Record<string, string | undefined>>): object {
+  const content = json(reference(refusalAnswer));
+  return Object.fromEntries(
+    Object.entries(descriptions).map(([status, description]) => [status, { description, content }]),
+  );
 }
 
 /** Returns the schemas of answers by name, with references among them. */
@@ -75,8 +92,7 @@ export function openApiDocument(version: string): object {
             description: 'One JSON object a line.',
             content: { 'application/x-ndjson': { schema: { type: 'string' } } },
           },
-          401: { description: REFUSALS[401], content: json(reference(refusalAnswer)) },
-          503: { description: 'Too many operators follow the log.', content: json(reference(refusalAnswer)) },
+          ...refusalsOf(LOG_REFUSALS),
         },
       },
     },

@@ -112,6 +112,11 @@ test('the OpenAPI document describes every operation, and every live answer matc
       .toSorted(),
     ['get /log', ...ADMIN_ROUTES.map(({ method, path }) => `${method} ${path}`)].toSorted(),
   );
+  const statusesOf = (path: string, method: string) => Object.keys(document.paths[path]?.[method]?.responses ?? {});
+  const common = ['400', '401', '403', '404', '500', '501'];
+  assert.deepEqual(statusesOf('/status', 'get'), ['200', ...common]);
+  assert.deepEqual(statusesOf('/call', 'post'), ['200', ...common.slice(0, 4), '413', '415', ...common.slice(4)]);
+  assert.deepEqual(statusesOf('/log', 'get'), ['200', '401', '403', '500', '503']);
   const ajv = new Ajv2020({ strict: false, validateFormats: false });
   ajv.addSchema({ $id: 'https://linkspan.test/openapi', components: document.components });
   const bodies: Readonly<Record<string, object>> = {
