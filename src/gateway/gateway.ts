@@ -108,7 +108,7 @@ export class Gateway implements Front {
     const startedMs = performance.now();
     const opened = await this.#open(request, principal, view);
     const { session, answer } = opened;
-    this.#parts.recorder.logInitialize({ principal, view }, session, request, answer, performance.now() - startedMs);
+    this.#parts.recorder.recordInitialize({ principal, view }, session, request, answer, performance.now() - startedMs);
     return opened;
   }
 

@@ -59,3 +59,18 @@ test('a client gets no questions and notifications before it sends initialized',
   await client.waitForMessage('notifications/tools/list_changed');
   assert.equal(client.listened.length, 1);
 });
+
+test('the metrics count initialize by its outcome and revision', TIMEOUT, async () => {
+  await using gateway = await testCore({ up: { memory: memoryUpstream({ lists: { tools: [TOOL] } }) } });
+  await gateway.connect();
+  const request = { kind: 'request', id: '1', method: 'initialize', params: RawObject.EMPTY } as const;
+  await gateway.core.gateway.initialize(request, LOCAL, '');
+  const text = await gateway.metrics.text();
+  for (const labels of [
+    'error_type="",mcp_protocol_version="2025-11-25"',
+    'error_type="invalid-params",mcp_protocol_version=""',
+  ]) {
+    const series = `{mcp_method_name="initialize",gen_ai_tool_name="",${labels},network_transport="tcp"} 1`;
+    assert.ok(text.includes(`mcp_server_operation_duration_seconds_count${series}`), labels);
+  }
+});

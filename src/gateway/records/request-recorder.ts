@@ -165,15 +165,20 @@ export class RequestRecorder {
     span.end(endOfOperation({ ...operation, prompt, id: request.id, answer, upstream }));
   }
 
-  /** Logs an `initialize` request. @param session the session that it has opened; undefined if it failed. */
-  logInitialize(
+  /** Records an `initialize` request. @param session the session that it has opened; undefined if it failed. */
+  recordInitialize(
     sender: Pick<Caller, 'principal' | 'view'>,
     session: ConnectionHolder | undefined,
     request: Request,
     answer: Answer,
     durationMs: number,
   ): void {
-    const error = errorTypeOf(request.method, answer);
+    const { method } = request;
+    const error = errorTypeOf(method, answer);
+    const { metrics, transport } = this.#parts;
+    // One that failed has settled on no revision.
+    const revision = session?.caller.revision ?? '';
+    metrics.recordRequest({ method, error, revision, transport }, durationMs / 1000);
     this.#auditInitialize(sender, session, request, answer, error, durationMs);
     const failure = this.#failures.get(request);
     if (!this.#wantsLine(error) || failure?.isSuppressed === true) return;
