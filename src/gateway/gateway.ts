@@ -1,7 +1,7 @@
 import { type Owners, SESSION_ENDED } from './exchange/owners.ts';
 import type { Logger } from 'pino';
 import { capabilitiesAt } from '../catalog/merge.ts';
-import type { View } from '../catalog/view.ts';
+import { upstreamIn, type View } from '../catalog/view.ts';
 import type { Settings } from '../config/config.ts';
 import { GatewayError } from '../errors.ts';
 import type { Principal } from '../policy/principal.ts';
@@ -398,10 +398,13 @@ export class Gateway implements Front {
 }
 
 /** Returns the published URI of a subscription, and where the resource is; a {@link GatewayError} if it is unknown. */
-function requestedResource({ subscriptions }: Session, { catalog }: SessionClient, { params }: Request) {
+function requestedResource({ subscriptions }: Session, { catalog }: SessionClient, { method, params }: Request) {
   const uri = params?.string('uri');
   if (uri === undefined) throw new GatewayError('invalid-params', { message: '"uri" must be a string' });
-  return { uri, found: subscriptions.get(uri) ?? resolveUri(catalog, uri) };
+  const known = subscriptions.get(uri);
+  // While the upstream of a subscription is removed, another one may have its URI.
+  const isMeant = method === 'resources/unsubscribe' || upstreamIn(catalog.view, known?.upstream ?? '') !== undefined;
+  return { uri, found: known !== undefined && isMeant ? known : resolveUri(catalog, uri) };
 }
 
 function subscriptionTo(found: ReturnType<typeof resolveUri>): Subscription {

@@ -57,7 +57,7 @@ export class UpstreamChanges {
    * removed and replaced upstreams are stopped.
    */
   apply(next: Config, diff: ConfigDiff): Promise<void> {
-    const { upstreams, factory, metrics } = this.#parts;
+    const { upstreams, factory, links, holders, metrics } = this.#parts;
     const { drainMs } = next.reload;
     const leaving: Promise<unknown>[] = [];
     for (const id of diff.removed) {
@@ -75,6 +75,7 @@ export class UpstreamChanges {
       // Limits of the gateway reach all upstreams.
       if (upstream !== undefined) factory.update(upstream, this.#effective(config));
     }
+    for (const { id } of diff.added) links.onAdded(id, holders);
     return Promise.all(leaving).then(() => undefined);
   }
 

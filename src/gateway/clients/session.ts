@@ -132,7 +132,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   }
 
   onSubscriptionLost(uri: string, isDenied: boolean): void {
-    // Any other stays stored, since its upstream may be back at the next restart.
+    // Any other is kept, since its upstream may be back.
     if (isDenied) this.#events.onSubscriptionDenied(this, uri);
   }
 

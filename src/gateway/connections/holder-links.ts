@@ -160,7 +160,8 @@ export class HolderLinks {
     }
     holder.onLinkOpen(link);
     this.#onOpen(link);
-    const restored = [...holder.subscriptions].filter(([, to]) => to.upstream === link.upstream);
+    const isKept = !this.#keepsNothing(upstream.id);
+    const restored = [...holder.subscriptions].filter(([, to]) => isKept && to.upstream === link.upstream);
     const resubscribing = restored.map(([publishedUri, to]) => this.#resubscribe(link, holder, publishedUri, to));
     await resultWithin(
       Promise.all([...resubscribing, this.#siblings.onLinkOpen(link, holder), this.#setLevel(link)]),
@@ -200,7 +201,13 @@ export class HolderLinks {
     for (const link of links) this.#losses.onLinkClosed(link, 'replaced');
   }
 
-  /** Restores the subscriptions of a holder at the upstream that has taken the place; removes them if there is none. */
+  /** Restores the subscriptions that sessions have kept since an upstream of this id was removed. */
+  onAdded(upstreamId: string, holders: Iterable<ConnectionHolder>): void {
+    for (const holder of holders)
+      if (hasSubscriptions(holder, upstreamId)) this.#restoreSubscriptions(holder, upstreamId);
+  }
+
+  /** Restores the subscriptions of a holder at the upstream that has taken the place. If there is none, removes those of a client group. */
   #moveSubscriptions(holder: ConnectionHolder, upstreamId: string): void {
     if (this.#upstreams.has(upstreamId)) this.#restoreSubscriptions(holder, upstreamId);
     else removeSubscriptions(holder, upstreamId);
@@ -223,7 +230,7 @@ export class HolderLinks {
     }
   }
 
-  /** Tries to open a link until it succeeds, or until the holder has no subscriptions there. Removes them if no link would keep them. */
+  /** Tries to open a link until it succeeds, or until the holder has no subscriptions there. Removes those of a client group if no link would keep them. */
   #restoreSubscriptions(holder: ConnectionHolder, upstream: string): void {
     if (this.#keepsNothing(upstream)) {
       removeSubscriptions(holder, upstream);
@@ -232,8 +239,8 @@ export class HolderLinks {
     const restoring = this.#restoring.get(holder) ?? new Set();
     if (restoring.has(upstream)) return;
     this.#restoring.set(holder, restoring.add(upstream));
-    const isSubscribed = () =>
-      !holder.closed.aborted && [...holder.subscriptions.values()].some((to) => to.upstream === upstream);
+    const isThere = () => this.#upstreams.has(upstream) && !this.#keepsNothing(upstream);
+    const isSubscribed = () => !holder.closed.aborted && isThere() && hasSubscriptions(holder, upstream);
     const attempts = async () => {
       for (let attempt = 1; isSubscribed(); attempt++) {
         try {
@@ -435,7 +442,14 @@ function removeLink(holder: ConnectionHolder, upstream: string): void {
   holder.links.delete(upstream);
 }
 
+function hasSubscriptions({ subscriptions }: ConnectionHolder, upstream: string): boolean {
+  for (const to of subscriptions.values()) if (to.upstream === upstream) return true;
+  return false;
+}
+
+/** Removes the subscriptions of a client group at an upstream. A session keeps them, as its record does: its client does not learn of the loss. */
 function removeSubscriptions(holder: ConnectionHolder, upstream: string): void {
+  if (holder.isOneClient) return;
   for (const [uri, to] of holder.subscriptions) {
     if (to.upstream !== upstream) continue;
     holder.subscriptions.delete(uri);

@@ -240,6 +240,26 @@ test('a subscription moves to the new process of a restarted upstream', TIMEOUT,
   await client.waitForMessage('notifications/resources/updated');
 });
 
+for (const { what, without } of [
+  { what: 'was removed', without: [] },
+  { what: 'kept none', without: [upstream('a', { isolation: 'call' })] },
+]) {
+  test(`a session is subscribed again at an upstream that ${what} for a while`, TIMEOUT, async () => {
+    const { memory } = observable('a');
+    await using gateway = await testCore({ a: { memory } });
+    const client = await gateway.connect();
+    const count = (method: string) => memory.requests(method).length;
+    await client.result('resources/subscribe', { uri: 'a+test://a' });
+    const { drained } = await change(gateway, gateway.config, { upstreams: without });
+    await drained;
+    await change(gateway, { ...gateway.config, upstreams: without }, { upstreams: gateway.config.upstreams });
+    await memory.until(() => memory.requests('resources/subscribe')[1]);
+    await client.waitForMessage('notifications/resources/updated');
+    await client.result('resources/unsubscribe', { uri: 'a+test://a' });
+    assert.deepEqual([count('resources/subscribe'), count('resources/unsubscribe')], [2, 1]);
+  });
+}
+
 test('an upstream that is replaced while it is listed is listed again', TIMEOUT, async () => {
   const first = Promise.withResolvers<undefined>();
   const memory = memoryUpstream({
