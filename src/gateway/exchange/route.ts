@@ -35,8 +35,15 @@ function refuse(code: 'unknown-tool' | 'unknown-prompt' | 'invalid-params', mess
   return { kind: 'nowhere', error: new GatewayError(code, { message }) };
 }
 
-function toUpstream(upstream: string, params: RawObject): Route {
+/** Returns the route of a request that calls no tool. */
+export function toUpstream(upstream: string, params: RawObject): UpstreamRoute {
   return { kind: 'upstream', upstream, params, tool: undefined, upstreamTool: undefined };
+}
+
+/** Returns the prompt or resource that a request is about, by the name or URI that the upstream gets; undefined for other methods. */
+export function upstreamItem(method: string, { params }: UpstreamRoute): string | undefined {
+  if (method === 'prompts/get') return params.string('name');
+  return method === 'resources/read' ? params.string('uri') : undefined;
 }
 
 /** Finds the upstream of a resource by its published URI. Returns the error for a URI of no upstream or of several. */

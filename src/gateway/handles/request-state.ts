@@ -8,8 +8,8 @@ import type { Sealer } from './sealer.ts';
 /** The content of a `requestState` that the gateway has sealed. */
 export type RequestState =
   /**
-   * A parked call of the process `owner`, and the input round that the client answers. The upstream of a called tool with its own name for it is undefined
-   * in states of an older version.
+   * A parked call of the process `owner`, and the input round that the client answers. The upstream, with its own name for a called tool (`tool`) or its
+   * own name or URI for another item (`item`), is undefined in states of an older version.
    */
   | {
       readonly kind: 'park';
@@ -18,6 +18,7 @@ export type RequestState =
       readonly round: number;
       readonly upstream?: string;
       readonly tool?: string | undefined;
+      readonly item?: string | undefined;
     }
   /** The `requestState` of a modern upstream, as raw JSON text in `inner`. */
   | { readonly kind: 'relay'; readonly upstream: string; readonly inner: string | undefined }
@@ -74,10 +75,12 @@ export async function unsealState(
 ): Promise<RequestState> {
   const payload = await sealer.unseal('state', String(JSON.parse(raw)), Date.now());
   if (payload === undefined || payload['claim'] !== claimOf(caller, request)) throw new GatewayError('invalid-state');
-  const { kind, owner, park, round, upstream, tool, inner, ids } = payload;
+  const { kind, owner, park, round, upstream, tool, item, inner, ids } = payload;
   if (kind === 'park' && typeof owner === 'string' && typeof park === 'string' && typeof round === 'number') {
-    const place = typeof upstream === 'string' && typeof tool === 'string' ? { upstream, tool } : {};
-    return { kind, owner, park, round, ...place };
+    const state = { kind, owner, park, round } as const;
+    if (typeof upstream !== 'string') return state;
+    if (typeof tool === 'string') return { ...state, upstream, tool };
+    return typeof item === 'string' ? { ...state, upstream, item } : state;
   }
   if (kind === 'relay' && typeof upstream === 'string') {
     return { kind, upstream, inner: typeof inner === 'string' ? inner : undefined };

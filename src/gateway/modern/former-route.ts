@@ -1,15 +1,15 @@
 import { sourceByName } from '../../catalog/catalog.ts';
 import { quoted } from '../../json/json.ts';
-import { readRetry } from '../../protocol/input-required.ts';
+import { mayRequireInput, readRetry } from '../../protocol/input-required.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';
 import type { ModernClient } from '../clients/modern-client.ts';
-import type { UpstreamRoute } from '../exchange/route.ts';
+import { toUpstream, type UpstreamRoute } from '../exchange/route.ts';
 import { unsealState } from '../handles/request-state.ts';
 import type { Sealer } from '../handles/sealer.ts';
 
 /**
  * Returns the route of the parked call that a request continues; undefined if it continues none. A reload may have removed the upstream, or given the
- * tool another name.
+ * item another name.
  *
  * @throws {GatewayError} `invalid-state`
  */
@@ -19,18 +19,17 @@ export async function formerRoute(
   { caller, catalog }: ModernClient,
 ): Promise<UpstreamRoute | undefined> {
   const { method, params } = request;
-  if (method !== 'tools/call' || params === undefined) return undefined;
+  if (params === undefined || !mayRequireInput(method)) return undefined;
   const requestState = readRetry(params)?.requestState;
   if (requestState === undefined) return undefined;
   const state = await unsealState(sealer, requestState, caller, request);
-  if (state.kind !== 'park' || state.upstream === undefined || state.tool === undefined) return undefined;
-  const { upstream, tool } = state;
-  return {
-    kind: 'upstream',
-    upstream,
-    params: params.with('name', quoted(tool)),
-    tool: params.string('name'),
-    upstreamTool: tool,
-    source: sourceByName(catalog, upstream, tool),
-  };
+  if (state.kind !== 'park' || state.upstream === undefined) return undefined;
+  const { upstream, tool, item } = state;
+  if (tool !== undefined) {
+    const source = sourceByName(catalog, upstream, tool);
+    const named = toUpstream(upstream, params.with('name', quoted(tool)));
+    return { ...named, tool: params.string('name'), upstreamTool: tool, source };
+  }
+  if (item === undefined) return undefined;
+  return toUpstream(upstream, params.with(method === 'prompts/get' ? 'name' : 'uri', quoted(item)));
 }

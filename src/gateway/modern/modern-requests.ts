@@ -39,7 +39,7 @@ import type { RequestRecorder } from '../records/request-recorder.ts';
 import type { ParkedCalls } from '../questions/parked-calls.ts';
 import type { Upstreams } from '../exchange/connection-holder.ts';
 import type { Offers } from '../lists/offers.ts';
-import type { UpstreamRoute } from '../exchange/route.ts';
+import { upstreamItem, type UpstreamRoute } from '../exchange/route.ts';
 import { Dispatcher, type DispatcherParts, tooManyInFlight } from '../calls/dispatcher.ts';
 import type { Sealer } from '../handles/sealer.ts';
 import { type RequestState, sealState, unsealState } from '../handles/request-state.ts';
@@ -249,9 +249,10 @@ export class ModernRequests implements ModernRequestHost {
     const { request } = modernRequest;
     const state = await unsealState(this.#parts.sealer, requestState, modernClient.caller, request);
     if (state.kind === 'park') {
-      const { upstream = to.upstream, tool = to.upstreamTool } = state;
-      // The name leads to another tool by now, and that one was judged.
-      if (upstream !== to.upstream || tool !== to.upstreamTool) throw new GatewayError('invalid-state');
+      const own = to.upstreamTool ?? upstreamItem(request.method, to);
+      const { upstream = to.upstream, tool, item = own } = state;
+      // The name leads to another item by now, and that one was judged.
+      if (upstream !== to.upstream || (tool ?? item) !== own) throw new GatewayError('invalid-state');
       const ownership = await this.#parts.owners.ownerOf({ kind: 'parked-call', process: state.owner });
       if (ownership.kind === 'here') return await this.#resume(modernRequest, modernClient, to.upstream, state, retry);
       if (ownership.kind === 'elsewhere') return await this.#delegateOnly(modernRequest, ownership.owner);
@@ -330,7 +331,7 @@ export class ModernRequests implements ModernRequestHost {
     }
     modernRequest.bind(exchange);
     holder.addExchange(exchange);
-    return parked.follow(exchange, to.upstream, modernClient.rounds, this.#work(exchange, to, holder));
+    return parked.follow(exchange, to, modernClient.rounds, this.#work(exchange, to, holder));
   }
 
   /** Makes a call that may outlive its request. Resolves with the final answer. Never rejects. */

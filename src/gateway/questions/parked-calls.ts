@@ -11,6 +11,7 @@ import { endOfStep } from '../../telemetry/tracing/mcp-spans.ts';
 import { FairPool, type Shares } from '../../upstream/quota/fair-pool.ts';
 import type { Span } from '../../telemetry/tracing/tracing.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
+import { upstreamItem, type UpstreamRoute } from '../exchange/route.ts';
 import { sealState } from '../handles/request-state.ts';
 import type { InputRounds } from '../exchange/input-rounds.ts';
 import type { Sealer } from '../handles/sealer.ts';
@@ -24,6 +25,8 @@ interface ParkedCall {
   readonly id: string;
   readonly exchange: OpenExchange;
   readonly upstream: string;
+  /** Of a prompt or resource: the name or URI that the upstream got. */
+  readonly item: string | undefined;
   readonly principal: string;
   readonly rounds: InputRounds;
   /** The final answer in the client's revision. Never rejects. */
@@ -114,11 +117,12 @@ export class ParkedCalls {
    * @param work the final answer; it never rejects.
    * @throws {GatewayError} `overloaded`: too many calls are parked.
    */
-  async follow(exchange: OpenExchange, upstream: string, rounds: InputRounds, work: Promise<Answer>): Promise<Answer> {
+  async follow(exchange: OpenExchange, to: UpstreamRoute, rounds: InputRounds, work: Promise<Answer>): Promise<Answer> {
     // Open questions cannot be answered after the call has ended.
     void work.then(() => rounds.cancelAll('the call is over'));
     const first = await Promise.race([work, rounds.nextQuestions()]);
     if (first !== 'asked') return first;
+    const { upstream } = to;
     const refused = await this.#enter(exchange, upstream);
     if (refused !== undefined) {
       rounds.cancelAll('the client cannot be asked now');
@@ -130,6 +134,7 @@ export class ParkedCalls {
       id,
       exchange,
       upstream,
+      item: upstreamItem(exchange.request.method, to),
       principal: exchange.client.caller.principal.key,
       rounds,
       work: this.#parts.outcomes === undefined ? work : this.#stored(id, work),
@@ -237,7 +242,7 @@ export class ParkedCalls {
     call.dueMs = performance.now() + parkMs;
     call.wait = exchange.span?.child('internal', `parked ${call.upstream}`);
     exchange.detach();
-    const place = { upstream: call.upstream, tool: exchange.upstreamTool };
+    const place = { upstream: call.upstream, tool: exchange.upstreamTool, item: call.item };
     const waiting = { kind: 'park', owner: this.#parts.process, park: call.id, round: call.round, ...place } as const;
     // Valid a little longer than the call waits, so that a late client gets the right error.
     const state = await sealState(sealer, waiting, client.caller, request, Date.now() + parkMs + RETAIN_MS);

@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { diffConfigs } from '../../../src/config/changes/diff.ts';
 import { accessOf } from '../../policy/policies.ts';
-import { asker } from '../../support/asker.ts';
+import { asker, formOf } from '../../support/asker.ts';
 import { testCore, UPSTREAM } from '../../support/core.ts';
+import { result } from '../../support/memory-upstream.ts';
 import { inputRequiredIn, ModernClient } from '../../support/modern-client.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -49,6 +50,28 @@ for (const { what, upstreams, allowed = 'up', isContinued } of [
     assert.ok((await client.request('tools/call', call).reply).error !== undefined);
   });
 }
+
+//
+test('a parked request of a prompt at an upstream that is removed continues', TIMEOUT, async () => {
+  const server = asker({ isQuiet: true });
+  await using gateway = await testCore({ up: { memory: server.memory } });
+  const client = new ModernClient(gateway, { elicitation: {} });
+  const get = { name: 'up__ask', arguments: { nonce: 'n' } };
+  const first = client.request('prompts/get', get);
+  await server.memory.until(() => server.calls.get('n'));
+  server.ask('n', 'q', 'elicitation/create', formOf('n'));
+  const { inputRequests, requestState } = inputRequiredIn(await first.reply);
+  const next = { ...gateway.config, upstreams: [] };
+  const { drained } = await gateway.core.apply(next, diffConfigs(gateway.config, next));
+  const inputResponses = Object.fromEntries(Object.keys(inputRequests).map((key) => [key, { action: 'decline' }]));
+  const retry = client.request('prompts/get', { ...get, inputResponses, requestState });
+  const { peer, request, answers } = server.call('n');
+  await server.memory.until(() => answers.get('q'));
+  peer.send(result(request, { messages: [] }));
+  assert.deepEqual((await retry.reply).result?.['messages'], []);
+  await drained;
+  assert.ok((await client.request('prompts/get', get).reply).error !== undefined);
+});
 
 // X-021 SEC-07
 test('a parked call is not continued by the name of another tool', TIMEOUT, async () => {
