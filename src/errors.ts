@@ -84,6 +84,8 @@ export const ERRORS = {
     retryable: true,
   },
   'rate-limited': { rpc: -31025, http: 200, text: 'Rate limit reached', executed: 'no', retryable: true },
+  // The status of an answer with a challenge, as HTTP clients of one request get it.
+  'insufficient-scope': { rpc: -31028, http: 403, text: 'Insufficient scope', executed: 'no', retryable: false },
   'repeated-call': { rpc: -31026, http: 200, text: 'Call repeated too often', executed: 'no', retryable: false },
   'duplicate-call': { rpc: -31027, http: 200, text: 'Call under way', executed: 'unknown', retryable: true },
   'internal-error': { rpc: RPC.internalError, http: 500, text: 'Internal error' },
@@ -100,6 +102,8 @@ interface ErrorDetail {
   readonly upstream?: string;
   readonly executed?: Executed;
   readonly retryable?: boolean;
+  /** The scopes of a token with which the client may send the request again. */
+  readonly scopes?: readonly string[];
   /** Further members of `error.data` for the client. */
   readonly data?: Readonly<Record<string, unknown>>;
 }
@@ -169,6 +173,7 @@ export function toRpcError(thrown: unknown, traceId?: string): RpcError {
     ...(row.executed === undefined ? {} : { executed }),
     ...(row.retryable === undefined ? {} : { retryable: detail.retryable ?? row.retryable }),
     ...(traceId === undefined ? {} : { traceId }),
+    ...(detail.scopes === undefined ? {} : { scopes: detail.scopes }),
     ...detail.data,
   };
   return { code: row.rpc, message, data };
@@ -176,7 +181,9 @@ export function toRpcError(thrown: unknown, traceId?: string): RpcError {
 
 /** Returns a thrown value as the answer to a request. @param traceId the trace of the request, if it is traced. */
 export function toAnswer(thrown: unknown, traceId?: string): Answer {
-  return { kind: 'error', error: toRpcError(thrown, traceId) };
+  const error = toRpcError(thrown, traceId);
+  const scopes = thrown instanceof GatewayError ? thrown.detail.scopes : undefined;
+  return scopes === undefined ? { kind: 'error', error } : { kind: 'error', error, scopes };
 }
 
 /** Returns an answer, or the failure to make it as one. What it answers may have run. */

@@ -4,6 +4,8 @@ export interface AuditVerdict {
   readonly decision: 'allowed' | 'denied' | 'refused';
   /** Undefined if no rule of the config was asked. */
   readonly rule?: { readonly name: string; readonly file?: string; readonly line?: number } | undefined;
+  /** The reason of a refusal, or the scopes that would change a denial. */
+  readonly reason?: string | undefined;
 }
 
 /**
@@ -58,7 +60,6 @@ export interface AuditEvent extends Partial<AuditVerdict> {
   readonly code?: number | undefined;
   /** The HTTP status of a refusal. */
   readonly status?: number | undefined;
-  readonly reason?: string | undefined;
   readonly executed?: 'no' | 'unknown' | 'yes' | undefined;
   /** Number of the `begun` record of the same request. */
   readonly begun?: number | undefined;

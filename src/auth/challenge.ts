@@ -1,4 +1,5 @@
 import type { JwtIssuerConfig } from '../config/config.ts';
+import { askable } from '../policy/scopes-on-demand.ts';
 
 interface Challenge {
   /** URL of the protected resource metadata, if there is any. */
@@ -10,22 +11,11 @@ interface Challenge {
   readonly scopes: readonly string[];
 }
 
-/**
- * The scope that is never named: clients request the scopes of a challenge, and whether to use refresh tokens is the
- * client's decision.
- */
-const NEVER_REQUESTED = 'offline_access';
-
 /** Returns the scopes that clients are told to request. An issuer may spell them otherwise in its tokens. */
 export function advertisedScopes(
   rule: Pick<JwtIssuerConfig, 'requiredScopes' | 'advertisedScopes'>,
 ): readonly string[] {
   return rule.advertisedScopes ?? rule.requiredScopes;
-}
-
-/** Returns the scopes that a challenge or the metadata may name. */
-export function askable(scopes: readonly string[]): readonly string[] {
-  return scopes.filter((scope) => scope !== NEVER_REQUESTED);
 }
 
 function quoted(text: string): string {
@@ -46,4 +36,10 @@ export function challengeText({ metadata, error, description, scopes }: Challeng
   if (description !== undefined) parameters.push(`error_description=${quoted(description)}`);
   if (scope !== '') parameters.push(`scope=${quoted(scope)}`);
   return parameters.length === 0 ? 'Bearer' : `Bearer ${parameters.join(', ')}`;
+}
+
+/** Returns the challenge of a request that its token would allow with other scopes. @param metadata URL of the metadata of the endpoint. */
+export function scopeChallengeText(scopes: readonly string[], metadata?: string): string {
+  const description = 'the request needs a token with these scopes';
+  return challengeText({ metadata, error: 'insufficient_scope', description, scopes });
 }

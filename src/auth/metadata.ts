@@ -1,5 +1,6 @@
 import type { AuthConfig } from '../config/config.ts';
-import { advertisedScopes, askable } from './challenge.ts';
+import { askable } from '../policy/scopes-on-demand.ts';
+import { advertisedScopes } from './challenge.ts';
 
 interface ProtectedResourceMetadata {
   readonly resource: string;

@@ -275,9 +275,10 @@ export function sourceOf(catalog: Catalog, tool: Target): Source | undefined {
   return catalog.callables.tools.sources.get(tool);
 }
 
-/** Returns whether clients of this catalog may know of an upstream. */
+/** Returns whether clients of this catalog may get messages of an upstream. */
 export function isShown({ restriction, view }: Catalog, upstream: string): boolean {
-  return restriction === undefined || view.upstreams.some(({ id }) => id === upstream);
+  if (restriction === undefined) return true;
+  return restriction.serves(upstream) && view.upstreams.some(({ id }) => id === upstream);
 }
 
 /** Returns a tool by its upstream and the upstream's own name; undefined if it is not in the catalog. */

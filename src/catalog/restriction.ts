@@ -1,15 +1,19 @@
 import type { Source, Target } from './names/named-items.ts';
 
-/** The items of a catalog that its clients may use. The answers depend on the item alone, and on nothing that changes with time. */
+/** The items of a catalog that its clients may use, also with scopes that they lack and may get. The answers depend on the item alone, and on nothing that changes with time. */
 export interface Restriction {
   /** Returns whether the clients may use anything of an upstream, whatever it offers. */
   shows(upstream: string): boolean;
+  /** Like {@link shows}, without what the clients may use only with scopes that they lack: they get no messages of such an upstream. */
+  serves(upstream: string): boolean;
   /** Returns whether the clients may use everything of an upstream, whatever it offers. */
   isWhole(upstream: string): boolean;
   /** @param source the item as its upstream lists it; undefined if it does not list it. */
   allowsCallable(kind: 'tool' | 'prompt', target: Target, source: Source | undefined): boolean;
   /** @param uri in the upstream's own form. */
   allowsUri(upstream: string, uri: string): boolean;
+  /** Like {@link allowsUri}, without what the clients may use only with scopes that they lack. */
+  allowsUpdates(upstream: string, uri: string): boolean;
   /** @param template in the upstream's own form. */
   allowsTemplate(upstream: string, template: string): boolean;
 }

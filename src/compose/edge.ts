@@ -1,6 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Logger } from 'pino';
 import { type ConfigAuthenticator, createAuthenticator } from '../auth/authenticate.ts';
+import { scopeChallengeText } from '../auth/challenge.ts';
+import { metadataUrl } from '../auth/metadata.ts';
 import { revokedBy } from '../auth/revoked.ts';
 import type { Address, Config } from '../config/config.ts';
 import { isLoopback } from '../config/schema/address.ts';
@@ -117,6 +119,8 @@ export class Edge {
       const current = () => (edge === undefined ? authenticator : edge.#authenticator);
       const challengeIfOver = (principal: Principal, view: string) =>
         edge === undefined ? undefined : edge.#challengeIfOver(principal, view);
+      const scopeChallenge = (scopes: readonly string[], view: string) =>
+        scopeChallengeText(scopes, edge && metadataUrl(endpointOf(edge.publicOrigin, view)));
       const currentOf = (principal: Principal) => current().currentOf(principal);
       const endpoints = createEndpoints({
         front: core.gateway,
@@ -128,6 +132,7 @@ export class Edge {
         refusals,
         load,
         challengeIfOver,
+        scopeChallenge,
         currentOf,
       });
       const toClients = clientsHandlerOf(parts, endpoints, authenticator);

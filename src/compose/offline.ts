@@ -2,6 +2,7 @@ import { viewsOf } from '../catalog/view.ts';
 import { COMMAND } from '../command-name.ts';
 import type { Config } from '../config/config.ts';
 import { Gate } from '../gateway/exchange/gate.ts';
+import { scopesOnDemandOf } from '../policy/scopes-on-demand.ts';
 import { Offers } from '../gateway/lists/offers.ts';
 import { DiskOfferStore } from '../store/disk/offer-store.ts';
 import { createLogger } from '../telemetry/log.ts';
@@ -23,7 +24,7 @@ export interface OfflineGateway extends LastLists {
  */
 export async function openOffline(config: Config, stateDir = config.stateDir): Promise<OfflineGateway> {
   const views = viewsOf(config);
-  const gate = new Gate(config.access, []);
+  const gate = new Gate(config.access, [], undefined, undefined, scopesOnDemandOf(config.auth));
   const store = new DiskOfferStore(stateDir, () => undefined);
   const [log, metrics] = [createLogger('silent'), createMetrics(VERSION)];
   const offers = new Offers({ config, views, audienceOf: () => '', gate, store, log, metrics });

@@ -12,6 +12,7 @@ import { PrincipalShares } from '../gateway/exchange/principal-shares.ts';
 import type { ClientTransport } from '../gateway/records/request-recorder.ts';
 import { Sealer } from '../gateway/handles/sealer.ts';
 import { RawObject } from '../json/json.ts';
+import { scopesOnDemandOf } from '../policy/scopes-on-demand.ts';
 import { openState, type State } from '../store/open-state.ts';
 import type { RateTable } from '../store/rate-table.ts';
 import type { Counters } from '../store/shared-counters.ts';
@@ -137,7 +138,7 @@ function createCore(parts: CoreParts): Core {
     views,
     upstreams: new UpstreamSet(),
     shares,
-    gate: new Gate(config.access, observers, shares, onRuleFailed),
+    gate: new Gate(config.access, observers, shares, onRuleFailed, scopesOnDemandOf(config.auth)),
     serverInfo: RawObject.of({ name: 'linkspan', title: 'Linkspan', version: VERSION }),
     onLimit,
     external: new ExternalDecisions({

@@ -1,5 +1,6 @@
 import type { AccessConfig } from '../policy/access-config.ts';
 import type { PrincipalSelector } from '../policy/principal-selector.ts';
+import type { ScopeOnDemand } from '../policy/scopes-on-demand.ts';
 import type { OnChange, Pins } from '../lock/pins.ts';
 import type { EgressConfig } from './credentials.ts';
 import type { ClientTls, UpstreamConfig } from './upstream-config.ts';
@@ -233,6 +234,8 @@ export interface JwtIssuerConfig {
   readonly requiredScopes: readonly string[];
   /** Scopes that clients are told to request. Undefined: the required ones. */
   readonly advertisedScopes?: readonly string[] | undefined;
+  /** Scopes that clients may get when a request needs them. */
+  readonly scopesOnDemand?: readonly ScopeOnDemand[] | undefined;
   /** Accepted values of `typ` in the header of tokens, one of which must be there. Undefined: JWT or at+jwt, or none. */
   readonly types?: readonly string[] | undefined;
   /** Tolerated difference between the clocks of the issuer and of the gateway. Default: 30 s. */
@@ -253,6 +256,8 @@ export interface IntrospectionConfig {
   readonly requiredScopes: readonly string[];
   /** Scopes that clients are told to request. Undefined: the required ones. */
   readonly advertisedScopes?: readonly string[] | undefined;
+  /** Scopes that clients may get when a request needs them. */
+  readonly scopesOnDemand?: readonly ScopeOnDemand[] | undefined;
   /** Beginning of the tokens of this issuer. Empty: those that no other entry has. */
   readonly tokenPrefix: string;
 }

@@ -3,7 +3,8 @@ import { dirname, join, resolve } from 'node:path';
 import { readAccess } from './sections/access.ts';
 import { addressesOf, exposure, exposureWarnings, readOverrides } from './sections/addresses.ts';
 import { findUpstreams } from './upstreams/client-file.ts';
-import { authProblems, exchangeWarnings } from './sections/auth-checks.ts';
+import { scopesOnDemandOf } from '../policy/scopes-on-demand.ts';
+import { authProblems, exchangeWarnings, onDemandWarnings } from './sections/auth-checks.ts';
 import { isAuthRequired } from './auth-required.ts';
 import type { Config } from './config.ts';
 import { authOf, configOf } from './config-values.ts';
@@ -148,9 +149,11 @@ function loadFrom(
   const profiles = readProfiles(document, settings, upstreams, keys);
   const selectors = new SelectorJudge(document, settings, options.storedKeys);
   const rates = readRates(document, settings, { keys, profiles: profiles.profiles }, selectors);
-  const hasAuth = isAuthRequired(authOf(settings, where)) || options.firstKeyHash !== undefined;
+  const auth = authOf(settings, where);
+  const hasAuth = isAuthRequired(auth) || options.firstKeyHash !== undefined;
   const ids = profiles.profiles.map(({ id }) => id);
-  const { access, ...ofAccess } = readAccess(document, settings, { upstreams: keys, profiles: ids }, selectors);
+  const names = { upstreams: keys, profiles: ids, issuers: scopesOnDemandOf(auth) };
+  const { access, ...ofAccess } = readAccess(document, settings, names, selectors);
   problems.push(...ofAccess.problems, ...rates.problems);
   problems.push(...profiles.problems, ...exposure(document, hasAuth, addresses), ...authProblems(document, settings));
   problems.push(...redisProblems(document, settings), ...workerProblems(document, settings));
@@ -158,6 +161,7 @@ function loadFrom(
   if (problems.length > 0 || hasNoUsableEntry) throw new ConfigError([...problems, ...wrongEntries]);
   warnings.push(...profiles.warnings, ...ofAccess.warnings, ...rates.warnings);
   warnings.push(...exchangeWarnings(source, settings.auth, upstreams));
+  warnings.push(...onDemandWarnings(document, settings));
   warnings.push(...limitWarnings(document, settings));
   warnings.push(...exposureWarnings(document, settings, addresses));
   warnings.push(...readableSecrets(absolute, mode, document));
@@ -166,11 +170,11 @@ function loadFrom(
   if (lock.problem !== undefined && options.ignoresLock !== true)
     throw new ConfigError([lock.problem, ...wrongEntries]);
   if (access !== undefined && lock.config !== undefined && options.ignoresLock !== true) {
-    const names = judgePinnedNames(document, access, lock.config, upstreams, (upstream) =>
+    const pinned = judgePinnedNames(document, access, lock.config, upstreams, (upstream) =>
       onChangeOf({ lock: lock.config }, upstream),
     );
-    warnings.push(...names.warnings);
-    if (names.problems.length > 0) throw new ConfigError([...names.problems, ...wrongEntries]);
+    warnings.push(...pinned.warnings);
+    if (pinned.problems.length > 0) throw new ConfigError([...pinned.problems, ...wrongEntries]);
   }
   const unpinnable =
     options.ignoresLock === true ? new Map<string, Problem>() : judgeUnpinnable(source, lock.config, upstreams);

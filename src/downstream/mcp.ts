@@ -6,7 +6,14 @@ import type { Principal } from '../policy/principal.ts';
 import { isRetry } from '../protocol/input-required.ts';
 import { jsonEventText } from '../protocol/framing/event-stream.ts';
 import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
-import { invalidAnswer, type Message, MessageError, type Request, responseText } from '../protocol/jsonrpc.ts';
+import {
+  type Answer,
+  invalidAnswer,
+  type Message,
+  MessageError,
+  type Request,
+  responseText,
+} from '../protocol/jsonrpc.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { getForm, postForm, type AnswerForm } from './admission/accept.ts';
 import type { Admitted } from './admission/admission.ts';
@@ -45,6 +52,8 @@ export interface McpParts extends StreamsParts {
    * @param view the requested endpoint.
    */
   challengeIfOver(principal: Principal, view: string): string | undefined;
+  /** Returns the value of `WWW-Authenticate` of a request at this view that a token with these scopes may make. */
+  scopeChallenge(scopes: readonly string[], view: string): string;
   /** Returns the principal with the rights that its credentials have now; the same object if they have not changed. */
   currentOf(principal: Principal): Principal;
   /** Returns the response to a request whose handling threw. */
@@ -288,10 +297,15 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       const message = `you have ${this.streams.listenCounts.perPrincipal} ${LISTEN} streams open; close one first`;
       return refuse(new GatewayError('overloaded', { message }), request.id);
     }
-    const reply = new ModernReply(outgoing, request, principal, form, this);
+    const reply = new ModernReply(outgoing, request, caller, form, this);
     if (isListen) this.streams.addListen(reply, caller.principal);
     reply.bind(this.#parts.front.handleModernRequest(request, caller, reply, lookup));
     return RESPONSE_ALREADY_SENT;
+  }
+
+  challengeOf(answer: Answer | undefined, view: string): string | undefined {
+    if (answer?.kind !== 'error' || answer.scopes === undefined) return undefined;
+    return this.#parts.scopeChallenge(answer.scopes, view);
   }
 
   onReplied(reply: ModernReply): void {

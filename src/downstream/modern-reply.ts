@@ -1,5 +1,5 @@
 import type { ClientResponse } from '../gateway/client-http.ts';
-import type { ModernCall, ModernSink } from '../gateway/front.ts';
+import type { ModernCall, ModernCaller, ModernSink } from '../gateway/front.ts';
 import { jsonEventText } from '../protocol/framing/event-stream.ts';
 import { type Answer, type Request, responseText } from '../protocol/jsonrpc.ts';
 import { RPC } from '../protocol/rpc-codes.ts';
@@ -9,7 +9,7 @@ import type { AnswerForm } from './admission/accept.ts';
 import type { DisconnectWatcher, InFlightRequests } from './streams/disconnect-watcher.ts';
 import { StreamWriter } from './streams/stream-writer.ts';
 import type { EdgeTimers } from './streams/edge-timers.ts';
-import { writeAnswer } from './reply.ts';
+import { writeAnswer, writeChallenge } from './reply.ts';
 import { textBytes } from './streams/event-log.ts';
 import { holdUnsent } from './streams/unsent-answer.ts';
 import { EVENT_STREAM_HEADERS, STUCK_MS } from './streams/event-stream.ts';
@@ -34,6 +34,8 @@ export interface ModernReplyParts {
   readonly disconnects: DisconnectWatcher;
   readonly memory: EdgeMemory;
   readonly metrics: Metrics;
+  /** Returns the value of `WWW-Authenticate` of an answer; undefined for nearly all. */
+  challengeOf(answer: Answer, view: string): string | undefined;
   /** Called after the answer was written. */
   onReplied(reply: ModernReply): void;
   /** Called if the answer could not be written. */
@@ -50,6 +52,7 @@ export class ModernReply implements ModernSink {
   /** Key of the principal that made the request. */
   readonly principal: string;
   readonly #response: ClientResponse;
+  readonly #view: string;
   readonly #form: AnswerForm;
   readonly #parts: ModernReplyParts;
   readonly #inFlight: InFlightRequests;
@@ -63,13 +66,14 @@ export class ModernReply implements ModernSink {
   constructor(
     response: ClientResponse,
     request: Request,
-    principal: string,
+    { principal, view }: ModernCaller,
     form: AnswerForm,
     parts: ModernReplyParts,
   ) {
     this.#response = response;
     this.request = request;
-    this.principal = principal;
+    this.principal = principal.key;
+    this.#view = view;
     this.#form = form;
     this.#parts = parts;
     if (form !== 'json') this.#deciding = setTimeout(() => this.commit(), DECIDE_MODERN_MS).unref();
@@ -110,11 +114,13 @@ export class ModernReply implements ModernSink {
   #write(answer: Answer): void {
     const { id } = this.request;
     clearTimeout(this.#deciding);
-    if (this.#form === 'events') this.#begin();
+    const challenge = this.#writer === undefined ? this.#parts.challengeOf(answer, this.#view) : undefined;
+    if (this.#form === 'events' && challenge === undefined) this.#begin();
     this.#isFinished = true;
     if (this.#writer === undefined) {
       const status = answer.kind === 'error' ? STATUS.get(answer.error.code) : undefined;
-      writeAnswer(this.#response, id, answer, undefined, status);
+      if (challenge === undefined) writeAnswer(this.#response, id, answer, undefined, status);
+      else writeChallenge(this.#response, id, answer, challenge);
       holdUnsent(this.#response, this.#parts.memory.unsent, this.principal);
       return;
     }

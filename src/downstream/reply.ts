@@ -1,3 +1,4 @@
+import { ERRORS } from '../errors.ts';
 import type { ClientResponse } from '../gateway/client-http.ts';
 import type { ClientSession, MessageSink } from '../gateway/front.ts';
 import { type Answer, type Id, responseText, tailBytes } from '../protocol/jsonrpc.ts';
@@ -46,6 +47,18 @@ export function writeAnswer(response: ClientResponse, id: Id, answer: Answer, se
   }
 }
 
+/** Writes the answer to a request that the client may repeat with another token. @param challenge value of `WWW-Authenticate`. */
+export function writeChallenge(response: ClientResponse, id: Id, answer: Answer, challenge: string): void {
+  const text = responseText(id, answer);
+  response.writeHead(ERRORS['insufficient-scope'].http, {
+    'content-type': 'application/json',
+    'content-length': Buffer.byteLength(text),
+    'cache-control': 'no-store',
+    'www-authenticate': challenge,
+  });
+  response.end(text);
+}
+
 /** After this wait a client gets an event stream, which shows that the request runs and can be resumed. */
 const DECIDE_MS = 50;
 /** With more replies than this that wait for an answer, each waits longer: an event stream costs as much as a call, and would make the queue longer. */
@@ -68,6 +81,8 @@ export interface ReplyParts {
   undecided: number;
   /** For the few replies that need events. */
   readonly streams: Pick<OpenStreams, 'of'>;
+  /** Returns the value of `WWW-Authenticate` of an answer; undefined for nearly all. */
+  challengeOf(answer: Answer | undefined, view: string): string | undefined;
 }
 
 /** Answers one POST: with a JSON body if the answer is the first message and comes soon, else with events. */
@@ -101,11 +116,14 @@ export class Reply implements MessageSink {
    * @param answer undefined for a request that the client cancelled, which gets no response.
    */
   answer(id: Id, answer: Answer | undefined): void {
-    const { expected, request, form } = this.#options;
+    const { expected, request, form, session } = this.#options;
     const isLast = ++this.#answered === expected;
     if (isLast) this.#stopWaiting();
     const isEmpty = answer === undefined && this.#answers === undefined;
-    if (isLast && !isEmpty && form === 'events' && this.#stream === undefined) this.commit();
+    const isWhole = request !== undefined && this.#stream === undefined;
+    const challenge = isWhole ? this.#parts.challengeOf(answer, session.caller.view) : undefined;
+    const needsEvents = form === 'events' && challenge === undefined;
+    if (isLast && !isEmpty && needsEvents && this.#stream === undefined) this.commit();
 
     if (this.#stream !== undefined) {
       const texts = answer === undefined ? [] : [responseText(id, answer)];
@@ -119,9 +137,9 @@ export class Reply implements MessageSink {
     if (this.#answers !== undefined) {
       const text = `[${this.#answers.join(',')}]`;
       writeText(this.#response, 200, text, Buffer.byteLength(text));
-    } else if (answer !== undefined) writeAnswer(this.#response, id, answer);
+    } else if (answer !== undefined && challenge !== undefined) writeChallenge(this.#response, id, answer, challenge);
+    else if (answer !== undefined) writeAnswer(this.#response, id, answer);
     else this.#endEmpty();
-    const { session } = this.#options;
     holdUnsent(this.#response, this.#parts.memory.unsent, session.caller.principal.key);
   }
 

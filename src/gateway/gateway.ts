@@ -41,7 +41,7 @@ import type { ModernRequests } from './modern/modern-requests.ts';
 import { OpenExchange } from './exchange/open-exchange.ts';
 import type { Subscription } from './exchange/connection-holder.ts';
 import type { RequestRecorder } from './records/request-recorder.ts';
-import { resolveUri, unknownResource, type UpstreamRoute } from './exchange/route.ts';
+import { resolveUri, type UpstreamRoute } from './exchange/route.ts';
 import { Dispatcher, type DispatcherParts, tooManyInFlight } from './calls/dispatcher.ts';
 import { isPrivate } from '../upstream/link/link.ts';
 import { Session } from './clients/session.ts';
@@ -286,7 +286,8 @@ export class Gateway implements Front {
     // Saved first, so that a subscription that cannot be stored is not sent to the upstream.
     await sessions.save(session, { kind: 'subscribe', uri });
     const judgeAgain = () => {
-      if (!gate.allowsSubscription(caller, request, to, true)) throw unknownResource(uri);
+      const refusal = gate.refusalOfSubscription(caller, request, uri, to, true);
+      if (refusal !== undefined) throw refusal;
     };
     try {
       return this.#toClient(client, request, to, await links.subscribe(session, uri, to, judgeAgain));

@@ -184,7 +184,7 @@ export class NotificationRouter {
       const viewed = first && upstreamIn(holder.catalog.view, first.upstream);
       if (viewed === undefined) continue;
       // A part of a subscribed resource may be denied.
-      if (holder.catalog.restriction?.allowsUri(viewed.id, uri) === false) continue;
+      if (holder.catalog.restriction?.allowsUpdates(viewed.id, uri) === false) continue;
       for (const name of namesOf(holder, viewed, uri)) {
         holder.announce('notifications/resources/updated', params.with('uri', JSON.stringify(name)));
       }

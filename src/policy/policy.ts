@@ -3,8 +3,9 @@ import type { AccessConfig, ClaimConfig, GrantConfig, RoleConfig, RuleConfig } f
 import { claimsOf, groupsOf, identityOf } from './identity.ts';
 import type { Rule } from './decide.ts';
 import type { Principal } from './principal.ts';
-import { type FailureObserver, Rights } from './rights.ts';
+import { type FailureObserver, type ListRights, Rights, WiderRights } from './rights.ts';
 import { isSelected } from './principal-selector.ts';
+import type { ScopesOnDemand } from './scopes-on-demand.ts';
 import { canonicalGlob } from './uri-form.ts';
 import { whenCompiler } from './when.ts';
 
@@ -42,12 +43,19 @@ export class Policy {
   readonly #known = new WeakMap<Principal, Map<string, Rights>>();
   /** Rights by key: principals with the same rules share one. */
   readonly #shared = new Map<string, Rights>();
+  readonly #onDemand: ScopesOnDemand | undefined;
+  /** By principal, then by its own rights. */
+  readonly #shown = new WeakMap<Principal, Map<Rights, ListRights>>();
+  /** By the keys of all rights in them. */
+  readonly #wider = new Map<string, WiderRights>();
 
   /**
    * @param onFailed gets the rules that fail in lists, once for all principals with the same rights.
+   * @param onDemand undefined if no principal may get further scopes.
    * @throws {TypeError} if a condition cannot be compiled, which the config has checked.
    */
-  constructor(config: AccessConfig, onFailed?: FailureObserver) {
+  constructor(config: AccessConfig, onFailed?: FailureObserver, onDemand?: ScopesOnDemand) {
+    this.#onDemand = onDemand;
     this.#onFailed = onFailed;
     this.#config = config;
     this.hasWeights = config.roles.some(({ weight = 1 }) => weight !== 1);
@@ -77,6 +85,41 @@ export class Policy {
     let rights = ofPrincipal.get(endpoint);
     if (rights === undefined) ofPrincipal.set(endpoint, (rights = this.#rightsOf(principal, endpoint)));
     return rights;
+  }
+
+  /** Yields the rights that a principal would have with scopes that it lacks and may get: each alone, then all. */
+  *rightsWithScopes(
+    principal: Principal,
+    endpoint: string,
+  ): Iterable<{ readonly scopes: readonly string[]; readonly rights: Rights }> {
+    for (const { scopes, principal: widened } of this.#onDemand?.widened(principal) ?? []) {
+      yield { scopes, rights: this.rightsOf(widened, endpoint) };
+    }
+  }
+
+  /** Returns the rights by which lists for a principal are made. @param own its rights at the endpoint. */
+  shownRights(own: Rights, principal: Principal): ListRights {
+    if (this.#onDemand === undefined) return own;
+    let ofPrincipal = this.#shown.get(principal);
+    if (ofPrincipal === undefined) this.#shown.set(principal, (ofPrincipal = new Map()));
+    let shown = ofPrincipal.get(own);
+    if (shown === undefined) ofPrincipal.set(own, (shown = this.#shownRights(own, principal)));
+    return shown;
+  }
+
+  #shownRights(own: Rights, principal: Principal): ListRights {
+    const wider = new Set([...this.rightsWithScopes(principal, own.endpoint)].map(({ rights }) => rights));
+    wider.delete(own);
+    if (wider.size === 0) return own;
+    const key = JSON.stringify([own, ...wider].map((rights) => rights.key));
+    const sharedKey = `${own.endpoint} ${key}`;
+    let shown = this.#wider.get(sharedKey);
+    if (shown === undefined) {
+      shown = new WiderRights(key, own, [...wider]);
+      if (this.#wider.size >= LIMITS.sharedRights) this.#wider.clear();
+      this.#wider.set(sharedKey, shown);
+    }
+    return shown;
   }
 
   /** Returns the greatest weight of the roles of a principal, at any endpoint. Computed once for each principal object. */

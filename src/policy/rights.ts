@@ -61,8 +61,19 @@ function digestOf(rule: Rule): string {
   return digest;
 }
 
+/** The rights by which lists are made. They may show more than its clients may use now. */
+export interface ListRights {
+  /** The rights to use what is shown. */
+  readonly own: Rights;
+  readonly key: string;
+  readonly content: string;
+  lists(item: Item): boolean;
+  mayShow(upstream: string): boolean;
+  isWhole(upstream: string): boolean;
+}
+
 /** The rules that apply to a principal at an endpoint. */
-export class Rights implements Subject {
+export class Rights implements Subject, ListRights {
   /** Equal for principals with the same rules. */
   readonly key: string;
   readonly endpoint: string;
@@ -92,6 +103,10 @@ export class Rights implements Subject {
     this.endpoint = endpoint;
     this.identity = identity;
     this.#rules = rules;
+  }
+
+  get own(): this {
+    return this;
   }
 
   /** A hash, equal for rights that allow the same, also by another policy. A change of places and names in the config changes nothing. */
@@ -173,6 +188,36 @@ export class Rights implements Subject {
   isWhole(upstream: string): boolean {
     const rules = this.#rulesFor(upstream);
     return rules.every(({ effect }) => effect === 'allow') && rules.some(isTotal);
+  }
+}
+
+/** The rights of a principal together with those that it would have with further scopes: lists show what some of them show. */
+export class WiderRights implements ListRights {
+  readonly own: Rights;
+  readonly key: string;
+  readonly #all: readonly Rights[];
+
+  /** @param wider different ones, and not `own`: scopes may also bring deny rules. */
+  constructor(key: string, own: Rights, wider: readonly Rights[]) {
+    this.key = key;
+    this.own = own;
+    this.#all = [own, ...wider];
+  }
+
+  get content(): string {
+    return this.#all.map(({ content }) => content).join(' ');
+  }
+
+  lists(item: Item): boolean {
+    return this.#all.some((rights) => rights.lists(item));
+  }
+
+  mayShow(upstream: string): boolean {
+    return this.#all.some((rights) => rights.mayShow(upstream));
+  }
+
+  isWhole(upstream: string): boolean {
+    return this.#all.some((rights) => rights.isWhole(upstream));
   }
 }
 

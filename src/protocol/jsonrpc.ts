@@ -55,7 +55,14 @@ export function tailBytes(tail: readonly Buffer[]): number {
 }
 
 /** The outcome of a request: its result, or an error with all its members. */
-export type Answer = Result | { readonly kind: 'error'; readonly error: RpcError };
+export type Answer =
+  | Result
+  | {
+      readonly kind: 'error';
+      readonly error: RpcError;
+      /** The scopes that the challenge of an HTTP response names; undefined for none. It is not in `error`, which a peer may have written. */
+      readonly scopes?: readonly string[];
+    };
 
 /** Returns an answer with an error. */
 export function errorAnswer(code: number, message: string): Answer {

@@ -27,6 +27,7 @@ async function endpoint() {
     front: gateway.core.gateway,
     bodyBytes: 10_000,
     challengeIfOver: () => undefined,
+    scopeChallenge: () => 'Bearer',
     currentOf: (principal) => principal,
     streamsPerPrincipal: 1,
     eventLogs: new MemoryEventLogs({ events: 100, bytes: 100_000 }, memory.events),

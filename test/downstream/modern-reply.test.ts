@@ -36,6 +36,8 @@ async function replying(
 ) {
   const message = parseMessage(modernText(method, params));
   assert.ok(message.kind === 'request');
+  const modern = readModern(message, undefined);
+  assert.ok(modern?.kind === 'modern');
   const failures: unknown[] = [];
   const replies: ModernReply[] = [];
   const metrics = createMetrics('0');
@@ -44,16 +46,15 @@ async function replying(
     disconnects: new DisconnectWatcher(),
     memory: createEdgeMemory(configWith({}), metrics),
     metrics,
+    challengeOf: () => undefined,
     onReplied: (reply: ModernReply) => void replies.push(reply),
     onFailed: (thrown: unknown) => void failures.push(thrown),
   };
   const server = await serving((_incoming, response) => {
-    respond({ reply: new ModernReply(response, message, LOCAL.key, form, parts), response });
+    respond({ reply: new ModernReply(response, message, modernCaller(modern.envelope, LOCAL, ''), form, parts), response });
   });
   /** Passes the request of a reply to a gateway, as the endpoint does. */
   const begin = ({ core }: TestCore, reply: ModernReply) => {
-    const modern = readModern(message, undefined);
-    assert.ok(modern?.kind === 'modern');
     reply.bind(core.gateway.handleModernRequest(message, modernCaller(modern.envelope, LOCAL, ''), reply, undefined));
   };
   return { url: server.url, replies, failures, begin, [Symbol.asyncDispose]: () => server[Symbol.asyncDispose]() };

@@ -43,7 +43,7 @@ async function replying(
     memory,
   });
   const of = ({ closed }: ClientSession) => (closed.aborted ? undefined : streams);
-  const parts: ReplyParts = Object.assign(waiting, { memory, streams: { of } });
+  const parts: ReplyParts = Object.assign(waiting, { memory, streams: { of }, challengeOf: () => undefined });
   return await serving((_incoming, response) => {
     const all: ReplyOptions = { session, form: 'any', request: '1', expected: 1, ...options };
     respond(new Reply(response, all, parts), response, session);

@@ -2,7 +2,7 @@ import { type Catalog, resolvePrompt, resolveResource, resolveTool, sourceByName
 import { isListedBy, isWithheldUri, type Resolution } from '../../catalog/resources/resources.ts';
 import type { View, ViewUpstream } from '../../catalog/view.ts';
 import { ownerByPrefix } from '../../gateway/calls/availability.ts';
-import { type Gate, hintsOf } from '../../gateway/exchange/gate.ts';
+import { type Gate, hintsOf, lackingText } from '../../gateway/exchange/gate.ts';
 import { restrictionOf } from '../../gateway/exchange/rights-restriction.ts';
 import type { ExternalAnswer, ExternalRequest } from '../../policy/external-question.ts';
 import type { ExplainRequest } from '../../operator/admin/admin-port.ts';
@@ -10,6 +10,7 @@ import type { ExplainAnswer } from '../../operator/admin/answers.ts';
 import { type Item, NO_HINTS, type Reason } from '../../policy/decide.ts';
 import type { ReceivedClaim } from '../../policy/identity.ts';
 import type { Principal } from '../../policy/principal.ts';
+import type { Rights } from '../../policy/rights.ts';
 import { isUp, type Lifecycle } from '../../upstream/lifecycle/lifecycle.ts';
 import { catalogAnswerOf } from './admin-catalog.ts';
 
@@ -69,12 +70,15 @@ export function explain(parts: ExplainParts, query: ExplainQuery): ExplainAnswer
     reasons.push({ about: 'upstream', text: `upstream "${upstream}" is ${stateText(lifecycle)}` });
   }
   reasons.push({ about: 'list', text: left?.text ?? listText(parts, found) });
-  const { decision, listed, rules } = decided(parts, query, { upstream, upstreamName });
+  const { decision, listed, rules, lacking } = decided(parts, query, { upstream, upstreamName });
   for (const { rule, file, line, effect, outcome } of rules) {
     const about = outcome === 'other' ? 'is about other items' : `its condition: ${outcome}`;
     reasons.push({ about: 'rule', text: `${effect} rule "${rule}" ${about}`, place: `${file}:${line}` });
   }
   reasons.push({ about: 'decision', text: left?.why ?? decision.why });
+  if (left === undefined && lacking !== undefined) {
+    reasons.push({ about: 'decision', text: `${lackingText(lacking)}; clients are told to get a token with it` });
+  }
   const effect = left === undefined ? decision.effect : 'deny';
   const isListed = left === undefined && listed && !isUnlisted;
   return {
@@ -176,7 +180,7 @@ function find(parts: ExplainParts, { principal, kind, name, view }: ExplainQuery
 /** Finds a resource for a principal, as its restricted catalog does; else one that the policy denies. */
 function locate(parts: ExplainParts, principal: Principal, uri: string): Resolution {
   const shown = shownTo(parts, principal);
-  const rights = parts.gate.rightsOf(principal, parts.view.id);
+  const rights = parts.gate.shownRightsOf(principal, parts.view.id);
   if (rights === undefined) return resolveResource(shown, uri);
   const allowed = resolveResource({ ...shown, restriction: restrictionOf(rights) }, uri);
   return allowed.kind === 'one' ? allowed : resolveResource(shown, uri);
@@ -184,7 +188,7 @@ function locate(parts: ExplainParts, principal: Principal, uri: string): Resolut
 
 /** Returns the catalog without the fallbacks that a principal lacks: by them it could tell an unknown name from a hidden one. */
 function shownTo({ catalog, gate, view }: ExplainParts, principal: Principal): Catalog {
-  const rights = gate.rightsOf(principal, view.id);
+  const rights = gate.shownRightsOf(principal, view.id);
   const isWhole = rights === undefined || view.upstreams.every(({ id }) => rights.isWhole(id));
   return isWhole ? catalog : { ...catalog, fallback: undefined, callFallback: undefined };
 }
@@ -216,9 +220,12 @@ function decided(
   const rights = gate.rightsOf(principal, view);
   if (rights === undefined) {
     const why = 'there is no access policy, so everything is allowed';
-    return { decision: { effect: 'allow', why } as const, listed: true, rules };
+    return { decision: { effect: 'allow', why } as const, listed: true, rules, lacking: undefined };
   }
   const text = args === undefined ? undefined : JSON.stringify(args);
-  const decision = text === undefined ? rights.decide(item, rules) : rights.decideCall(item, text, new Date(), rules);
-  return { decision, listed: rights.decide(item).effect !== 'deny', rules };
+  const decide = (by: Rights, trace?: Reason[]) =>
+    text === undefined ? by.decide(item, trace) : by.decideCall(item, text, new Date(), trace);
+  const decision = decide(rights, rules);
+  const lacking = decision.effect === 'deny' ? gate.lackingScopes(principal, view, (by) => decide(by)) : undefined;
+  return { decision, listed: gate.shownRightsOf(principal, view)?.lists(item) === true, rules, lacking };
 }

@@ -52,7 +52,7 @@ export function createClients(
   const groups = new ClientGroups({
     defaultCatalog: (view) => offers.catalog(view, commonKey('modern')),
     loadCatalog: (holder) => offers.loadCatalog(holder),
-    rightsKeyOf: ({ principal, view }) => gate.rightsOf(principal, view)?.key ?? '',
+    rightsKeyOf: ({ principal, view }) => gate.shownRightsOf(principal, view)?.key ?? '',
     onRelease: (group) => links.releaseHolder(group),
     settings,
     shares,

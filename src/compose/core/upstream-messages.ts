@@ -45,7 +45,7 @@ export function createUpstreamMessages(
     log,
     onRestricted: (holder, restriction) => {
       for (const [uri, to] of holder.subscriptions) {
-        if (restriction.allowsUri(to.upstream, to.uri)) continue;
+        if (restriction.allowsUpdates(to.upstream, to.uri)) continue;
         // The upstream may be down; the subscription of the client ends anyway.
         links.unsubscribe(holder, uri, to).catch(() => undefined);
         holder.onSubscriptionLost(uri, true);

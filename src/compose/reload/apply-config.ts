@@ -14,6 +14,7 @@ import type { Offers } from '../../gateway/lists/offers.ts';
 import type { StartRecords } from '../../gateway/lists/start-records.ts';
 import type { NotificationRouter } from '../../gateway/notification-router.ts';
 import { RawObject } from '../../json/json.ts';
+import { scopesOnDemandOf } from '../../policy/scopes-on-demand.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { isUp } from '../../upstream/lifecycle/lifecycle.ts';
 import type { UpstreamTransports } from '../transports.ts';
@@ -67,7 +68,7 @@ export function configApplier(parts: ApplierParts): ApplyConfig {
     factory.setLimits();
     updateViews(parts.views, next);
     parts.shares.setConfig(next);
-    parts.gate.setConfig(next.access);
+    parts.gate.setConfig(next.access, scopesOnDemandOf(next.auth));
     parts.groups.onPolicyChange();
     const fresh = offers.setConfig(next);
     records.setKeys(offers.upstreamKeys());

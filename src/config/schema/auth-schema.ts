@@ -31,6 +31,27 @@ const issuerUrl = () =>
 const ADVERTISED_SCOPES =
   'Scopes that clients are told to request, where the issuer spells them otherwise than in tokens, as Entra does. Default: `requiredScopes`.';
 
+const scopesOnDemand = () =>
+  z
+    .array(
+      z.union(
+        [
+          text(),
+          z.strictObject({
+            scope: text().describe('The scope as tokens spell it.'),
+            advertised: text().describe('The scope as clients request it.'),
+          }),
+        ],
+        { error: 'expected a scope, or a map with scope and advertised' },
+      ),
+      { error: 'expected a list of scopes' },
+    )
+    .max(16, { error: 'expected at most 16 scopes' })
+    .prefault([])
+    .describe(
+      'Scopes that clients are told to request when a request needs them, as tokens spell them; `{ scope, advertised }` where requests spell one otherwise.',
+    );
+
 const introspection = z.strictObject({
   issuer: text('expected the issuer').describe(
     'The issuer, as its metadata spell it. Clients are sent there to sign in.',
@@ -47,6 +68,7 @@ const introspection = z.strictObject({
     .describe("Accepted `aud` values. Empty: the endpoint's own URI, made from publicUrl."),
   requiredScopes: texts().prefault([]).describe('Scopes that every token must have.'),
   advertisedScopes: texts().optional().describe(ADVERTISED_SCOPES),
+  scopesOnDemand: scopesOnDemand(),
   tokenPrefix: z
     .string({ error: 'expected text' })
     .prefault('')
@@ -71,6 +93,7 @@ const jwt = z.strictObject({
     .describe('Accepted signature algorithms. Symmetric ones are never accepted.'),
   requiredScopes: texts().prefault([]).describe('Scopes that every token must have.'),
   advertisedScopes: texts().optional().describe(ADVERTISED_SCOPES),
+  scopesOnDemand: scopesOnDemand(),
   types: z
     .array(text(), { error: 'expected a list of types' })
     .min(1, { error: 'expected at least one type' })

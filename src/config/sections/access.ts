@@ -8,6 +8,7 @@ import type {
 } from '../../policy/access-config.ts';
 import { NO_HINTS } from '../../policy/decide.ts';
 import { Policy, whenProblems } from '../../policy/policy.ts';
+import { type IssuerScopes, ScopesOnDemand } from '../../policy/scopes-on-demand.ts';
 import { describedPrincipal } from './described-principal.ts';
 import type { Document } from '../document/document.ts';
 import { type Path, type Problem, problemLine } from '../document/problem.ts';
@@ -29,6 +30,8 @@ export interface AccessNames {
   /** The key of every upstream in the file by its id, disabled ones included. */
   readonly upstreams: ReadonlyMap<string, string>;
   readonly profiles: readonly string[];
+  /** The issuers whose clients may get scopes when a request needs them. */
+  readonly issuers: readonly IssuerScopes[];
 }
 
 type Items = Omit<AccessSettings['roles'][string], 'deny' | 'weight'>;
@@ -55,6 +58,7 @@ class AccessReader {
   readonly #meet: Meet;
   readonly #access: AccessSettings;
   readonly #claims: readonly ClaimConfig[];
+  readonly #onDemand: ScopesOnDemand;
   readonly #profiles: readonly string[];
   /** Ids of upstreams by every name that rules may use. */
   readonly #ids: ReadonlyMap<string, string>;
@@ -77,6 +81,7 @@ class AccessReader {
       typeof claim === 'string' ? { name, path: name, type: claim } : { name, ...claim },
     );
     this.#profiles = names.profiles;
+    this.#onDemand = new ScopesOnDemand(names.issuers);
     this.#ids = new Map([...names.upstreams].flatMap(([id, key]) => [[id, id] as const, [key, id] as const]));
   }
 
@@ -93,7 +98,7 @@ class AccessReader {
     };
     this.#checkConditions(roles);
     if (this.#problems.length === 0) this.#warnings.push(...endpointFaults(this.#document, access, this.#meet));
-    if (this.#problems.length === 0) this.#runTests(new Policy(access), tests);
+    if (this.#problems.length === 0) this.#runTests(new Policy(access, undefined, this.#onDemand), tests);
     const problems = this.#problems;
     return { access: problems.length === 0 ? access : undefined, problems, warnings: this.#warnings };
   }
@@ -256,12 +261,13 @@ function failureOf(policy: Policy, test: Test, endpoint: string, upstream: strin
   if (item === undefined || others.length > 0) return 'names not exactly one of tool, prompt and resource';
   const given = Object.entries(test.hints ?? {}).filter(([, value]) => value !== undefined);
   const about = { ...item, upstream, hints: { ...NO_HINTS, ...Object.fromEntries(given) } };
-  const rights = policy.rightsOf(describedPrincipal(test.as), endpoint);
+  const principal = describedPrincipal(test.as);
+  const rights = policy.rightsOf(principal, endpoint);
   const now = test.at === undefined ? new Date() : new Date(test.at);
   const args = test.args === undefined ? undefined : JSON.stringify(test.args);
-  const listed = rights.decide(about);
+  const isListed = policy.shownRights(rights, principal).lists(about);
   const called = rights.decideCall(about, args, now);
-  const decided = listed.effect === 'deny' ? 'hidden' : called.effect;
+  const decided = isListed ? called.effect : 'hidden';
   // What is hidden is denied too.
   if (decided === test.expect || (decided === 'hidden' && test.expect === 'deny')) return undefined;
   return `this test expects "${test.expect}" and gets "${decided}": ${called.why}`;

@@ -1,3 +1,5 @@
+import { comparisonsOf } from '../../policy/comparisons.ts';
+import { askable } from '../../policy/scopes-on-demand.ts';
 import type { Document } from '../document/document.ts';
 import { type Path, type Problem, problemLine } from '../document/problem.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
@@ -36,9 +38,56 @@ export function authProblems(
     }
     prefixes.add(tokenPrefix);
   }
+  for (const { path, scope, before } of onDemandIn(auth)) {
+    const message = before.includes(scope)
+      ? 'is named already; requiredScopes are in every token, and scopesOnDemand are those that only some have'
+      : askable([scope]).length === 0
+        ? 'is for refresh tokens: clients themselves decide whether they request it'
+        : undefined;
+    if (message !== undefined) problems.push(document.problem(path, message));
+  }
   problems.push(...repeatedKeys(document, ['gateway', 'auth', 'apiKeys'], auth.apiKeys));
   problems.push(...repeatedKeys(document, ['gateway', 'operatorKeys'], operatorKeys));
   return problems;
+}
+
+interface PlacedScope {
+  readonly path: Path;
+  readonly scope: string;
+  /** The required scopes of its issuer, and those on demand before it. */
+  readonly before: readonly string[];
+}
+
+/** Returns the scopes that clients may get when a request needs them. */
+function onDemandIn(auth: GatewaySettings['auth']): readonly PlacedScope[] {
+  return (['jwt', 'introspection'] as const).flatMap((kind) =>
+    auth[kind].flatMap(({ scopesOnDemand, requiredScopes }, index) => {
+      const names = scopesOnDemand.map((one) => (typeof one === 'string' ? one : one.scope));
+      return names.map((scope, i) => {
+        const path = ['gateway', 'auth', kind, index, 'scopesOnDemand', i];
+        return { path, scope, before: [...requiredScopes, ...names.slice(0, i)] };
+      });
+    }),
+  );
+}
+
+/** Returns a warning for each scope on demand that no grant and no condition names, so that no request needs it. */
+export function onDemandWarnings(document: Document, { auth, access }: GatewaySettings): string[] {
+  const granted = (access?.grants ?? []).flatMap(({ scopes = [] }) => scopes);
+  const roles = Object.values(access?.roles ?? {});
+  const read = roles.flatMap((role) => [role, ...role.deny]).flatMap(({ when = '' }) => [when]);
+  return onDemandIn(auth).flatMap(({ path, scope }) => {
+    const isNamed = granted.includes(scope) || read.some((when) => mayReadScope(when, scope));
+    const message = 'no grant and no condition of gateway.access names this scope, so no request needs it';
+    return isNamed ? [] : [problemLine(document.problem(path, message))];
+  });
+}
+
+/** Returns whether a condition names a scope, or reads the scopes of a principal in a way that names none. */
+function mayReadScope(when: string, scope: string): boolean {
+  if (!/\bscopes\b/.test(when)) return false;
+  const named = comparisonsOf(when).filter(({ variable }) => variable === 'principal.scopes');
+  return named.length === 0 || named.some(({ text }) => text === scope);
 }
 
 /** Returns a problem for each API key that is in the list already: nobody could say which entry holds for it. */

@@ -8,6 +8,7 @@ import {
   metadataPath,
   protectedResourceMetadata,
 } from '../../auth/metadata.ts';
+import { scopeChallengeText } from '../../auth/challenge.ts';
 import type { Config } from '../../config/config.ts';
 import { GatewayError, toGatewayError } from '../../errors.ts';
 import type { ClientResponse } from '../../gateway/client-http.ts';
@@ -57,6 +58,8 @@ export interface EndpointsParts {
    * Default: they always are accepted.
    */
   readonly challengeIfOver?: (principal: Principal, view: string) => string | undefined;
+  /** Returns the value of `WWW-Authenticate` of a request that a token with these scopes may make. Default: without metadata. */
+  readonly scopeChallenge?: (scopes: readonly string[], view: string) => string;
   /** Returns the principal with the rights that its credentials have now. Default: the same one. */
   readonly currentOf?: (principal: Principal) => Principal;
 }
@@ -88,9 +91,11 @@ function notAllowed(allow: string): Response {
 export function createEndpoints(parts: EndpointsParts): Endpoints {
   const { front, config, log, metrics, memory, eventLogs, refusals, load } = parts;
   const { challengeIfOver = () => undefined, currentOf = (principal: Principal) => principal } = parts;
+  const { scopeChallenge = (scopes: readonly string[]) => scopeChallengeText(scopes) } = parts;
   const timers = new EdgeTimers(config.sessions.keepAliveMs);
   const { bodyBytes, streamsPerPrincipal } = config.limits;
-  const shared = { front, timers, metrics, memory, bodyBytes, streamsPerPrincipal, load, challengeIfOver, currentOf };
+  const ofCredentials = { challengeIfOver, scopeChallenge, currentOf };
+  const shared = { front, timers, metrics, memory, bodyBytes, streamsPerPrincipal, load, ...ofCredentials };
   const mcp = new McpEndpoint({ ...shared, eventLogs, refusals, onFailure: failureHandler(log) });
   const sse = new SseEndpoint({ ...shared, log });
   return {

@@ -17,7 +17,7 @@ import type { QuestionPolicy } from '../questions/question-policy.ts';
 import { collectInput } from '../questions/collect-input.ts';
 import { type HolderLinks, removedUpstream } from '../connections/holder-links.ts';
 import { withStateLoss } from '../connections/state-losses.ts';
-import type { Gate } from '../exchange/gate.ts';
+import { type Gate, insufficientScope } from '../exchange/gate.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
@@ -152,7 +152,7 @@ export class Calls {
    * read meanwhile may differ from the lock.
    *
    * @param hasWaited whether the call has just waited.
-   * @throws {GatewayError} `unknown-tool`, `unknown-prompt`, `unknown-resource`, `invalid-params`
+   * @throws {GatewayError} `insufficient-scope`, `unknown-tool`, `unknown-prompt`, `unknown-resource`, `invalid-params`
    */
   #assertAllowed({ client, holder, request, judgedMs }: OpenExchange, to: UpstreamRoute, hasWaited: boolean): void {
     const { gate, isPinned, listRefresher } = this.#parts;
@@ -160,7 +160,7 @@ export class Calls {
     const verdict = gate.judge(client.caller, request, to);
     if (verdict?.effect === 'deny') {
       gate.report(verdict);
-      throw unknownItem(request).error;
+      throw insufficientScope(verdict) ?? unknownItem(request).error;
     }
     if (!isPinned(to.upstream)) return;
     listRefresher.bringUpToDate(holder);

@@ -5,7 +5,7 @@ import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import type { Cancellable, ExternalDecisions } from '../exchange/external-decisions.ts';
 import type { Client } from '../exchange/exchange.ts';
-import type { Gate, Verdict } from '../exchange/gate.ts';
+import { type Gate, insufficientScope, type Verdict } from '../exchange/gate.ts';
 import { type Route, route, unknownItem, type UpstreamRoute } from '../exchange/route.ts';
 import type { ListAnswers } from '../forward/list-answers.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
@@ -77,7 +77,8 @@ export class Dispatcher<R extends Cancellable & { readonly request: Request }, C
     const admitting = this.#era.admit?.(one, client);
     if (admitting !== undefined) await admitting;
     let judged = judgedRoute(gate, client, request);
-    if (judged.to.kind === 'nowhere') {
+    // Lists cannot change what a scope decides, and a wait could cost the status of the answer.
+    if (judged.to.kind === 'nowhere' && judged.verdict?.lacking === undefined) {
       await listRefresher.refreshFor(holder);
       judged = judgedRoute(gate, client, request);
     }
@@ -91,6 +92,7 @@ export class Dispatcher<R extends Cancellable & { readonly request: Request }, C
     const { to, verdict } = judged;
     if (verdict !== undefined) gate.report(verdict);
     if (to.kind === 'upstream') return await this.#era.call(one, client, to);
+    if (verdict?.lacking !== undefined) throw to.error;
     throw unavailableOwner(client.catalog.view, lifecycleOf, request, performance.now()) ?? to.error;
   }
 
@@ -122,10 +124,16 @@ function judgedRoute(
   if (gate.isOpen) return { to, verdict: undefined };
   if (to.kind === 'upstream') {
     const verdict = gate.judge(caller, request, to);
-    return { to: verdict?.effect === 'deny' ? unknownItem(request) : to, verdict };
+    return { to: verdict?.effect === 'deny' ? denied(request, verdict) : to, verdict };
   }
   const whole = catalog.whole === undefined ? to : route(catalog.whole, request);
   return { to, verdict: whole.kind === 'upstream' ? gate.judgeHidden(caller, request, whole) : undefined };
+}
+
+/** Returns the answer to a denied request: that of an unknown name, unless only a scope is missing that the client may get. */
+function denied(request: Request, verdict: Verdict): Route {
+  const error = insufficientScope(verdict);
+  return error === undefined ? unknownItem(request) : { kind: 'nowhere', error };
 }
 
 export function tooManyInFlight(count: number): GatewayError {

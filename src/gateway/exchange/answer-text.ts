@@ -4,12 +4,17 @@ import type { Answer } from '../../protocol/jsonrpc.ts';
 /** The text of an answer with its result, or with its error. */
 const ANSWER = z.union([
   z.strictObject({ result: z.string() }),
-  z.strictObject({ error: z.object({ code: z.number(), message: z.string(), data: z.unknown().optional() }) }),
+  z.strictObject({
+    error: z.object({ code: z.number(), message: z.string(), data: z.unknown().optional() }),
+    scopes: z.array(z.string()).exactOptional(),
+  }),
 ]);
 
 /** Returns an answer as a text for other processes and versions. */
 export function answerText(answer: Answer): string {
-  return JSON.stringify(answer.kind === 'result' ? { result: answer.result } : { error: answer.error });
+  if (answer.kind === 'result') return JSON.stringify({ result: answer.result });
+  const { kind: _kind, ...error } = answer;
+  return JSON.stringify(error);
 }
 
 /** Returns the answer of a text. Returns undefined if a later version has written it. */
@@ -21,5 +26,5 @@ export function parseAnswerText(text: string): Answer | undefined {
 export function readAnswer(parsed: unknown): Answer | undefined {
   const { data } = ANSWER.safeParse(parsed);
   if (data === undefined) return undefined;
-  return 'result' in data ? { kind: 'result', result: data.result } : { kind: 'error', error: data.error };
+  return 'result' in data ? { kind: 'result', result: data.result } : { kind: 'error', ...data };
 }

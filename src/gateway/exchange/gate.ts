@@ -7,12 +7,20 @@ import { type Decision, type Item, NO_HINTS } from '../../policy/decide.ts';
 import { groupsUnder, type ReceivedClaim, receivedClaims } from '../../policy/identity.ts';
 import { Policy } from '../../policy/policy.ts';
 import { isOperator, type Principal } from '../../policy/principal.ts';
-import type { FailureObserver, ItemRights, Rights } from '../../policy/rights.ts';
+import type { FailureObserver, ItemRights, ListRights, Rights } from '../../policy/rights.ts';
+import { type IssuerScopes, ScopesOnDemand } from '../../policy/scopes-on-demand.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';
 import type { Caller } from './caller.ts';
 import type { PrincipalShares } from './principal-shares.ts';
 import type { Client } from './exchange.ts';
 import { findHidden, unknownResource, type UpstreamRoute } from './route.ts';
+
+interface LackingScopes {
+  /** As in `scope "write" would allow it`. */
+  readonly text: string;
+  /** All scopes of such a token, as clients request them. */
+  readonly requested: readonly string[];
+}
 
 /** A decision about one request, for audit records, metrics and logs. Clients never see it. */
 export interface Verdict {
@@ -32,6 +40,8 @@ export interface Verdict {
   readonly why: string;
   /** Rules whose conditions failed. */
   readonly failed: readonly RuleConfig[];
+  /** Set if the principal may get a token that would allow what is denied. */
+  readonly lacking?: LackingScopes;
 }
 
 /** A request, or the method that the gateway asks about for itself. */
@@ -55,6 +65,9 @@ export class Gate {
   changedMs = -Infinity;
   #config: AccessConfig | undefined;
   #policy: Policy | undefined;
+  #onDemand: ScopesOnDemand | undefined;
+  /** What the policy is made of. */
+  #source = JSON.stringify([undefined, []]);
   /** Rights to listed tools. They depend on the listed tool alone, so that a call costs a lookup and the conditions about its tool. */
   #tools = new WeakMap<Rights, WeakMap<Source, ItemRights>>();
 
@@ -62,26 +75,31 @@ export class Gate {
    * @param config undefined allows everything.
    * @param shares gets the weights of principals.
    * @param onFailed gets the rules whose conditions fail in lists, which have no verdicts.
+   * @param onDemand the issuers whose clients may get scopes when a request needs them.
    */
   constructor(
     config: AccessConfig | undefined,
     observers: readonly VerdictObserver[],
     shares?: Pick<PrincipalShares, 'setWeight'>,
     onFailed?: FailureObserver,
+    onDemand?: readonly IssuerScopes[],
   ) {
     this.#onFailed = onFailed;
     this.#observers = observers;
     this.#shares = shares;
-    this.setConfig(config);
+    this.setConfig(config, onDemand);
   }
 
   /** Applies another policy. It holds for the next decision; catalogs are made again by their owners. */
-  setConfig(config: AccessConfig | undefined): void {
+  setConfig(config: AccessConfig | undefined, onDemand: readonly IssuerScopes[] = []): void {
+    const source = JSON.stringify([config, onDemand]);
     // An equal policy keeps what is compiled and cached.
-    if (JSON.stringify(config) === JSON.stringify(this.#config)) return;
+    if (source === this.#source) return;
+    this.#source = source;
     this.changedMs = performance.now();
     this.#config = config;
-    this.#policy = config === undefined ? undefined : new Policy(config, this.#onFailed);
+    this.#onDemand = onDemand.length === 0 ? undefined : new ScopesOnDemand(onDemand);
+    this.#policy = config === undefined ? undefined : new Policy(config, this.#onFailed, this.#onDemand);
     this.#tools = new WeakMap();
   }
 
@@ -106,12 +124,34 @@ export class Gate {
     return this.#policy.rightsOf(principal, view);
   }
 
+  /** Returns the rights by which lists for a principal at a view are made; undefined if it may use everything. */
+  shownRightsOf(principal: Principal, view: string): ListRights | undefined {
+    const own = this.rightsOf(principal, view);
+    return own === undefined ? undefined : this.#policy?.shownRights(own, principal);
+  }
+
+  /**
+   * Returns the scopes, of those that a principal lacks and may get, that would change a denial; undefined if none would. One scope suffices, or all
+   * are needed.
+   */
+  lackingScopes(
+    principal: Principal,
+    view: string,
+    decide: (rights: Rights) => Decision,
+  ): readonly string[] | undefined {
+    if (this.#onDemand === undefined) return undefined;
+    for (const { scopes, rights } of this.#policy?.rightsWithScopes(principal, view) ?? []) {
+      if (decide(rights).effect !== 'deny') return scopes;
+    }
+    return undefined;
+  }
+
   /**
    * Returns whether an endpoint is there for a principal: the merged one always, others if a rule may allow something of one of their
    * upstreams.
    */
   mayEnter(view: View, principal: Principal): boolean {
-    const rights = view.id === '' ? undefined : this.rightsOf(principal, view.id);
+    const rights = view.id === '' ? undefined : this.shownRightsOf(principal, view.id);
     return rights === undefined || view.upstreams.some(({ id }) => rights.mayShow(id));
   }
 
@@ -125,16 +165,33 @@ export class Gate {
     if (rights === undefined) return undefined;
     const item = itemOf(method, to);
     if (hasOddSpelling(to.params)) return verdictOf(caller, request, item, ODD);
+    const decision = this.#decide(rights, method, item, to);
+    const verdict = verdictOf(caller, request, item, decision);
+    return decision.effect === 'deny' ? this.#withScopesForCall(verdict, caller, item, to) : verdict;
+  }
+
+  #decide(rights: Rights, method: string, item: Item, to: UpstreamRoute): Decision {
     const itemRights = this.#rightsTo(rights, item, to);
     const before = itemRights.listed;
     // A completion carries no arguments of the call that it prepares, so an item that may be callable now may be completed.
-    const isCompletion = method === 'completion/complete';
-    const decision = isCompletion
-      ? itemRights.decideAt(new Date())
-      : before.effect !== 'depends'
-        ? before
-        : itemRights.decideCall(HAS_ARGUMENTS.has(method) ? to.params.raw('arguments') : undefined, new Date());
-    return verdictOf(caller, request, item, decision);
+    if (method === 'completion/complete') return itemRights.decideAt(new Date());
+    return before.effect !== 'depends'
+      ? before
+      : itemRights.decideCall(HAS_ARGUMENTS.has(method) ? to.params.raw('arguments') : undefined, new Date());
+  }
+
+  /** Apart from {@link judge}, where the closure would cost each call an object. */
+  #withScopesForCall(verdict: Verdict, caller: Caller, item: Item, to: UpstreamRoute): Verdict {
+    return this.#withScopes(verdict, caller, (rights) => this.#decide(rights, verdict.method, item, to));
+  }
+
+  /** Returns a denial with the scopes that would change it. */
+  #withScopes(verdict: Verdict, { principal, view }: Caller, decide: (rights: Rights) => Decision): Verdict {
+    const scopes = this.lackingScopes(principal, view, decide);
+    if (scopes === undefined) return verdict;
+    const text = lackingText(scopes);
+    const requested = this.#onDemand?.requested(principal, scopes) ?? scopes;
+    return { ...verdict, why: `${verdict.why}; ${text}`, lacking: { text, requested } };
   }
 
   /**
@@ -148,8 +205,7 @@ export class Gate {
     uri: string,
     found: UpstreamResource | GatewayError,
   ): UpstreamResource | GatewayError {
-    if (!(found instanceof GatewayError))
-      return this.allowsSubscription(caller, asked, found) ? found : unknownResource(uri);
+    if (!(found instanceof GatewayError)) return this.refusalOfSubscription(caller, asked, uri, found) ?? found;
     const isJudged = this.rightsOf(caller.principal, caller.view) !== undefined;
     const to = isJudged ? findHidden(catalog, uri) : undefined;
     if (to !== undefined) {
@@ -160,29 +216,47 @@ export class Gate {
     return found;
   }
 
-  /** Returns whether a client may subscribe to a resource. @param isAgain whether the request was allowed before it waited; then only a denial is reported. */
-  allowsSubscription(caller: Caller, asked: Asked, { upstream, uri }: UpstreamResource, isAgain = false): boolean {
-    const rights = this.rightsOf(caller.principal, caller.view);
-    if (rights === undefined) return true;
-    const item = { kind: 'resource', upstream, name: uri, hints: NO_HINTS } as const;
-    return this.#isAllowed(caller, asked, item, rights.decideCall(item, undefined, new Date()), isAgain);
+  /**
+   * Returns the error that answers a subscription to a resource; undefined if the client may have it.
+   *
+   * @param uri as the client names it.
+   * @param isAgain whether the request was allowed before it waited; then only a denial is reported.
+   */
+  refusalOfSubscription(
+    caller: Caller,
+    asked: Asked,
+    uri: string,
+    found: UpstreamResource,
+    isAgain = false,
+  ): GatewayError | undefined {
+    const item = { kind: 'resource', upstream: found.upstream, name: found.uri, hints: NO_HINTS } as const;
+    const decide = (rights: Rights) => rights.decideCall(item, undefined, new Date());
+    return this.#refusal({ caller, asked, item, isAgain }, decide, () => unknownResource(uri));
   }
 
   /**
-   * Returns whether a client may use a task of a tool. Its call was judged with the arguments, which are not known any more.
+   * Returns the error that answers a request about a task of a tool; undefined if the client may use it. Its call was judged with the arguments, which
+   * are not known any more.
    *
-   * @param isAgain as in {@link allowsSubscription}.
+   * @param isAgain as in {@link refusalOfSubscription}.
    */
-  allowsTask(caller: Caller, asked: Asked, tool: Item, isAgain = false): boolean {
-    const rights = this.rightsOf(caller.principal, caller.view);
-    return rights === undefined || this.#isAllowed(caller, asked, tool, rights.decideAt(tool, new Date()), isAgain);
+  refusalOfTask(caller: Caller, asked: Asked, item: Item, isAgain = false): GatewayError | undefined {
+    const decide = (rights: Rights) => rights.decideAt(item, new Date());
+    return this.#refusal({ caller, asked, item, isAgain }, decide, () => new GatewayError('unknown-task'));
   }
 
-  #isAllowed(caller: Caller, asked: Asked, item: Item, decision: Decision, isAgain: boolean): boolean {
-    const verdict = verdictOf(caller, asked, item, decision);
-    const isAllowed = verdict.effect === 'allow';
-    if (!isAllowed || !isAgain) this.report(verdict);
-    return isAllowed;
+  #refusal(
+    { caller, asked, item, isAgain }: { caller: Caller; asked: Asked; item: Item; isAgain: boolean },
+    decide: (rights: Rights) => Decision,
+    unknown: () => GatewayError,
+  ): GatewayError | undefined {
+    const rights = this.rightsOf(caller.principal, caller.view);
+    if (rights === undefined) return undefined;
+    const own = verdictOf(caller, asked, item, decide(rights));
+    const verdict = own.effect === 'deny' ? this.#withScopes(own, caller, decide) : own;
+    const isDenied = verdict.effect === 'deny';
+    if (isDenied || !isAgain) this.report(verdict);
+    return isDenied ? (insufficientScope(verdict) ?? unknown()) : undefined;
   }
 
   /** Returns the verdict about a request that names an item which its client cannot see; undefined if the policy does not hide it. */
@@ -221,6 +295,19 @@ export class Gate {
     if (known === undefined) ofRights.set(source, (known = rights.to(item)));
     return known;
   }
+}
+
+/** Returns the error of a denied request that a token with more scopes would allow; undefined for another one, which is answered as unknown. */
+export function insufficientScope({ lacking }: Verdict): GatewayError | undefined {
+  if (lacking === undefined) return undefined;
+  const { requested: scopes } = lacking;
+  const advice = 'sign in again with these scopes';
+  return new GatewayError('insufficient-scope', { message: scopes.join(' '), advice, scopes });
+}
+
+/** Returns the clause that says which scopes would change a denial. */
+export function lackingText(scopes: readonly string[]): string {
+  return `${scopes.length === 1 ? 'scope' : 'scopes'} ${scopes.map((scope) => `"${scope}"`).join(' and ')} would allow it`;
 }
 
 /** Methods whose `arguments` an upstream reads. Others must not satisfy a condition with a member of that name. */

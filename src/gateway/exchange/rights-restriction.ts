@@ -1,26 +1,29 @@
 import type { Source, Target } from '../../catalog/names/named-items.ts';
 import type { Restriction } from '../../catalog/restriction.ts';
 import { type Item, NO_HINTS } from '../../policy/decide.ts';
-import type { Rights } from '../../policy/rights.ts';
+import type { ListRights } from '../../policy/rights.ts';
 import { hintsOf } from './gate.ts';
 
-const known = new WeakMap<Rights, Restriction>();
+const known = new WeakMap<ListRights, Restriction>();
 
 /** Returns the restriction of catalogs by these rights: an item is there unless the rights deny it whatever the call. */
-export function restrictionOf(rights: Rights): Restriction {
+export function restrictionOf(rights: ListRights): Restriction {
   let restriction = known.get(rights);
   if (restriction === undefined) known.set(rights, (restriction = make(rights)));
   return restriction;
 }
 
-function make(rights: Rights): Restriction {
-  const isAllowed = (item: Item) => rights.lists(item);
+function make(rights: ListRights): Restriction {
+  const isAllowed = (item: Item, by = rights) => by.lists(item);
+  const resource = (upstream: string, name: string) => ({ kind: 'resource', upstream, name, hints: NO_HINTS }) as const;
   return {
     shows: (upstream) => rights.mayShow(upstream),
+    serves: (upstream) => rights.own.mayShow(upstream),
     isWhole: (upstream) => rights.isWhole(upstream),
     allowsCallable: (kind, { upstream, name }: Target, source: Source | undefined) =>
       isAllowed({ kind, upstream, name, hints: kind === 'tool' ? hintsOf(source) : NO_HINTS }),
-    allowsUri: (upstream, name) => isAllowed({ kind: 'resource', upstream, name, hints: NO_HINTS }),
+    allowsUri: (upstream, name) => isAllowed(resource(upstream, name)),
+    allowsUpdates: (upstream, name) => isAllowed(resource(upstream, name), rights.own),
     allowsTemplate: (upstream, name) => isAllowed({ kind: 'template', upstream, name, hints: NO_HINTS }),
   };
 }

@@ -208,7 +208,7 @@ function unsupportedByClient(upstream: string, method: string, { message: reason
 
 /** Returns a failure of the gateway as a modern client reads it. */
 export function upgradedAnswer(answer: Answer): Answer {
-  return answer.kind === 'error' ? { kind: 'error', error: upgradeError(answer.error) } : answer;
+  return answer.kind === 'error' ? { ...answer, error: upgradeError(answer.error) } : answer;
 }
 
 /** Returns a tool result that reports a failure to the model. */

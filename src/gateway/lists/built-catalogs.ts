@@ -5,7 +5,7 @@ import { restrictCatalog } from '../../catalog/restricted.ts';
 import type { View } from '../../catalog/view.ts';
 import type { Config } from '../../config/config.ts';
 import type { LimitName } from '../../limits.ts';
-import type { Rights } from '../../policy/rights.ts';
+import type { ListRights } from '../../policy/rights.ts';
 import { type Era, otherEra } from '../../protocol/revisions.ts';
 import { workTurn } from '../../work-turn.ts';
 import { restrictionOf } from '../exchange/rights-restriction.ts';
@@ -30,7 +30,7 @@ export class BuiltCatalogs {
   #limits: CatalogLimits;
   readonly #catalogs = new Map<string, BuiltCatalog>();
   /** The parts of catalogs by rights, then by whole catalog. */
-  readonly #ofRights = new WeakMap<Rights, WeakMap<Catalog, WeakRef<Catalog>>>();
+  readonly #ofRights = new WeakMap<ListRights, WeakMap<Catalog, WeakRef<Catalog>>>();
   /** The sizes of lists of tools by view and era, for those that were measured. */
   readonly #toolListSizes = new Map<string, { readonly view: string; readonly size: ToolListSize }>();
   readonly #viewsOf = new Map<string, Set<string>>();
@@ -101,13 +101,13 @@ export class BuiltCatalogs {
   }
 
   /** Returns the catalog of these offers, which is not kept. */
-  build(view: string, offerOf: OfferOf, rights?: Rights): Catalog {
+  build(view: string, offerOf: OfferOf, rights?: ListRights): Catalog {
     const offers = this.#offersOf(view, offerOf);
     return this.#restricted(buildCatalog(this.view(view), offers, this.#limits), offers, rights);
   }
 
   /** Returns the part of a catalog that rights allow: the same one for the same rights, for as long as a client has it. */
-  #restricted(whole: Catalog, offers: ReadonlyMap<string, Offer>, rights: Rights | undefined): Catalog {
+  #restricted(whole: Catalog, offers: ReadonlyMap<string, Offer>, rights: ListRights | undefined): Catalog {
     if (rights === undefined) return whole;
     let ofRights = this.#ofRights.get(rights);
     if (ofRights === undefined) this.#ofRights.set(rights, (ofRights = new WeakMap()));
@@ -119,7 +119,7 @@ export class BuiltCatalogs {
   }
 
   /** Returns the catalog of a view for clients of this key. */
-  get(view: string, clients: OfferKey, offerOf: OfferOf, rights?: Rights): Catalog {
+  get(view: string, clients: OfferKey, offerOf: OfferOf, rights?: ListRights): Catalog {
     const { catalog, offers } = this.#whole(view, clients, offerOf);
     return this.#restricted(catalog, offers, rights);
   }

@@ -11,7 +11,7 @@ import type { Metrics } from '../../telemetry/metrics.ts';
 import type { OfferStore, StoredOfferKey, UpstreamKey } from '../../store/offer-store.ts';
 import { type Era, ERAS } from '../../protocol/revisions.ts';
 import type { Eras } from '../../upstream/link/eras.ts';
-import type { Rights } from '../../policy/rights.ts';
+import type { ListRights } from '../../policy/rights.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import type { Gate } from '../exchange/gate.ts';
 import { BuiltCatalogs } from './built-catalogs.ts';
@@ -387,7 +387,7 @@ export class Offers {
     // The endpoint was removed, and its holders are about to be closed.
     if (!this.#views.has(view)) return holder.catalog;
     const key = this.#keyOf(holder);
-    const rights = this.#gate.rightsOf(principal, view);
+    const rights = this.#gate.shownRightsOf(principal, view);
     if (holder.ownOffers.size === 0) return this.catalog(view, key, rights);
     return this.#catalogs.build(
       view,
@@ -399,7 +399,7 @@ export class Offers {
   /** Returns the catalog of a holder for the claims of a principal object: the one that it has, if the rights are the same. */
   catalogOf(holder: ConnectionHolder, principal: Principal): Catalog {
     const { caller, view, catalog } = holder;
-    const isSame = this.#gate.rightsOf(principal, view) === this.#gate.rightsOf(caller.principal, view);
+    const isSame = this.#gate.shownRightsOf(principal, view) === this.#gate.shownRightsOf(caller.principal, view);
     return isSame ? catalog : this.catalogFor(holder, principal);
   }
 
@@ -448,7 +448,7 @@ export class Offers {
   }
 
   /** Returns the catalog of an endpoint for clients of this key; the part that these rights allow, if they are given. */
-  catalog(view: string, clients: OfferKey, rights?: Rights): Catalog {
+  catalog(view: string, clients: OfferKey, rights?: ListRights): Catalog {
     return this.#catalogs.get(view, clients, (upstream) => this.#offerForClients(upstream, clients), rights);
   }
 

@@ -171,7 +171,7 @@ export class SubscriptionStream implements Subscriber {
   }
 
   #rightsNow(): string {
-    return this.#parts.gate.rightsOf(this.caller.principal, this.caller.view)?.content ?? '';
+    return this.#parts.gate.shownRightsOf(this.caller.principal, this.caller.view)?.content ?? '';
   }
 
   get hasOtherRights(): boolean {

@@ -39,5 +39,5 @@ function isTaskOf(only: ConnectionHolder, recipient: Recipient, owner: Exchange 
  */
 export function mayKnow(catalog: Catalog, upstream: string, exchange: Exchange | undefined): boolean {
   if (isShown(catalog, upstream)) return true;
-  return upstreamIn(exchange?.view, upstream) !== undefined && catalog.restriction?.shows(upstream) === true;
+  return upstreamIn(exchange?.view, upstream) !== undefined && catalog.restriction?.serves(upstream) === true;
 }

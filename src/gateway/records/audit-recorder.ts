@@ -97,9 +97,10 @@ export class AuditRecorder {
   }
 
   /** Keeps the verdict of the access policy about a request for its record. */
-  readonly onVerdict = ({ request, effect, rule, isExternal }: Verdict): void => {
+  readonly onVerdict = ({ request, effect, rule, isExternal, lacking }: Verdict): void => {
     if (request === undefined) return;
-    this.#verdicts.set(request, isExternal === true ? DENIED_OUTSIDE : this.#verdictBy(rule, effect));
+    const verdict = isExternal === true ? DENIED_OUTSIDE : this.#verdictBy(rule, effect);
+    this.#verdicts.set(request, lacking === undefined ? verdict : { ...verdict, reason: lacking.text });
   };
 
   /** Returns the verdict of a rule: one object, since a rule decides nearly every request. */

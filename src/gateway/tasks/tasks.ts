@@ -1,4 +1,4 @@
-import { sourceByName } from '../../catalog/catalog.ts';
+import { isShown, sourceByName } from '../../catalog/catalog.ts';
 import { toClient as urisToClient } from '../../catalog/rewrite.ts';
 import { upstreamIn, type View, type ViewUpstream } from '../../catalog/view.ts';
 import { answerOf, GatewayError } from '../../errors.ts';
@@ -173,18 +173,27 @@ export class Tasks {
 
   /**
    * @param isAgain whether the request was allowed before it waited.
-   * @throws {GatewayError} `unknown-task` if the client may not use the tool of a task any more.
+   * @throws {GatewayError} `unknown-task`, `insufficient-scope` if the client may not use the tool of a task any more.
    */
   assertAllowed(client: Client, asked: Asked, task: OpenedTask, isAgain = false): void {
-    if (!this.#isAllowed(client, asked, task, isAgain)) throw new GatewayError('unknown-task');
+    const refusal = this.#refusal(client, asked, task, isAgain);
+    if (refusal !== undefined) throw refusal;
   }
 
-  #isAllowed({ caller, catalog }: Client, asked: Asked, { upstream, tool }: OpenedTask, isAgain = false): boolean {
+  #refusal(
+    { caller, catalog }: Client,
+    asked: Asked,
+    { upstream, tool }: OpenedTask,
+    isAgain = false,
+  ): GatewayError | undefined {
     const { gate } = this.#parts;
-    if (gate.isOpen) return true;
-    if (tool === undefined) return catalog.view.upstreams.some(({ id }) => id === upstream);
+    if (gate.isOpen) return undefined;
+    if (tool === undefined) {
+      const isThere = isShown(catalog, upstream) && catalog.view.upstreams.some(({ id }) => id === upstream);
+      return isThere ? undefined : new GatewayError('unknown-task');
+    }
     const hints = hintsOf(sourceByName(catalog, upstream, tool));
-    return gate.allowsTask(caller, asked, { kind: 'tool', upstream, name: tool, hints }, isAgain);
+    return gate.refusalOfTask(caller, asked, { kind: 'tool', upstream, name: tool, hints }, isAgain);
   }
 
   async #upgraded(exchange: OpenExchange, requested: RequestedTask): Promise<Answer> {
@@ -300,7 +309,7 @@ export class Tasks {
     const open = (id: string) => ids.open(client.caller, id).catch(() => undefined);
     const opened = await Promise.all(own.map(async (known) => ({ known, task: await open(known.id) })));
     return opened
-      .filter(({ task }) => task !== undefined && this.#isAllowed(client, { method: request.method }, task))
+      .filter(({ task }) => task !== undefined && this.#refusal(client, { method: request.method }, task) === undefined)
       .map(({ known }) => known);
   }
 
