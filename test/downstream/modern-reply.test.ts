@@ -51,7 +51,10 @@ async function replying(
     onFailed: (thrown: unknown) => void failures.push(thrown),
   };
   const server = await serving((_incoming, response) => {
-    respond({ reply: new ModernReply(response, message, modernCaller(modern.envelope, LOCAL, ''), form, parts), response });
+    respond({
+      reply: new ModernReply(response, message, modernCaller(modern.envelope, LOCAL, ''), form, parts),
+      response,
+    });
   });
   /** Passes the request of a reply to a gateway, as the endpoint does. */
   const begin = ({ core }: TestCore, reply: ModernReply) => {

@@ -19,7 +19,8 @@ const REDIRECT = 'http://127.0.0.1:9/callback';
 
 let upstream: HttpUpstream;
 before(async () => {
-  upstream = await legacyUpstream({ tools: [{ name: 'echo', inputSchema: { type: 'object' } }] });
+  const answers = { 'tools/call': () => ({ content: [{ type: 'text', text: 'echoed' }] }) };
+  upstream = await legacyUpstream({ tools: [{ name: 'echo', inputSchema: { type: 'object' } }], answers });
 });
 after(() => upstream[Symbol.asyncDispose]());
 
@@ -46,6 +47,13 @@ class Memory implements OAuthClientProvider {
     application_type: 'native',
   };
   authorizationUrl: URL | undefined;
+
+  static of(client: StoredOAuthClientInformation): Memory {
+    const memory = new Memory();
+    memory.saveClientInformation(client);
+    return memory;
+  }
+
   #client: StoredOAuthClientInformation | undefined;
   #tokens: StoredOAuthTokens | undefined;
   #verifier = '';
@@ -79,33 +87,73 @@ class Memory implements OAuthClientProvider {
   }
 }
 
+function connectionTo(url: string, memory: Memory) {
+  const transport = new StreamableHTTPClientTransport(new URL(url), { authProvider: memory });
+  return { transport, client: new Client({ name: 'test', version: '1' }) };
+}
+
+/** Signs in at the page to which a client was sent. */
+async function signInAgain(memory: Memory, transport: StreamableHTTPClientTransport): Promise<void> {
+  assert.ok(memory.authorizationUrl !== undefined);
+  const callback = await signInByBrowser(memory.authorizationUrl, REDIRECT);
+  await transport.finishAuth(callback.searchParams);
+}
+
+/** Returns a client that has signed in. */
+async function signedIn(url: string, memory = new Memory()) {
+  const first = connectionTo(url, memory);
+  await assert.rejects(first.client.connect(first.transport), UnauthorizedError);
+  await signInAgain(memory, first.transport);
+  const second = connectionTo(url, memory);
+  await second.client.connect(second.transport);
+  return { ...second, memory };
+}
+
 //
 test('the SDK v2 client signs in through our metadata and calls a tool', TIMEOUT, async () => {
   await using issuer = await startRealIssuer();
   await using gateway = await openGateway(servers(), jwtOf(issuer));
-  const memory = new Memory();
-  const connect = async () => {
-    const transport = new StreamableHTTPClientTransport(new URL(gateway.url), { authProvider: memory });
-    const client = new Client({ name: 'test', version: '1' });
-    return { transport, client, connected: client.connect(transport) };
-  };
-  const first = await connect();
-  await assert.rejects(first.connected, UnauthorizedError);
-  const { authorizationUrl } = memory;
-  assert.ok(authorizationUrl !== undefined);
-  assert.equal(authorizationUrl.origin, issuer.issuer);
-  assert.equal(authorizationUrl.searchParams.get('resource'), gateway.url);
-  assert.equal(authorizationUrl.searchParams.get('scope'), 'mcp');
-  const callback = await signInByBrowser(authorizationUrl, REDIRECT);
-  await first.transport.finishAuth(callback.searchParams);
-  const second = await connect();
-  await second.connected;
-  const { tools } = await second.client.listTools();
+  const { client, memory } = await signedIn(gateway.url);
+  assert.equal(memory.authorizationUrl?.origin, issuer.issuer);
+  assert.equal(memory.authorizationUrl.searchParams.get('resource'), gateway.url);
+  assert.equal(memory.authorizationUrl.searchParams.get('scope'), 'mcp');
+  const { tools } = await client.listTools();
   assert.deepEqual(
     tools.map(({ name }) => name),
     ['up__echo'],
   );
-  await second.client.close();
+  await client.close();
+});
+
+// P-009, A-004
+test('the SDK v2 client signs in again for the scope that a call needs', TIMEOUT, async () => {
+  // A client that registers itself has the scopes that it asked for first.
+  await using issuer = await startRealIssuer('jwt', [
+    {
+      client_id: 'app',
+      redirect_uris: [REDIRECT],
+      grant_types: ['authorization_code'],
+      response_types: ['code'],
+      token_endpoint_auth_method: 'none',
+      application_type: 'native',
+    },
+  ]);
+  const { auth } = jwtOf(issuer);
+  const access = {
+    roles: { caller: { upstreams: ['up'] } },
+    grants: [{ roles: ['caller'], scopes: ['other'] }],
+  };
+  const jwt = auth.jwt.map((entry) => ({ ...entry, scopesOnDemand: ['other'] }));
+  await using gateway = await openGateway(servers(), { auth: { jwt }, access });
+  const { client, transport, memory } = await signedIn(gateway.url, Memory.of({ client_id: 'app' }));
+  assert.equal(memory.tokens()?.scope, 'mcp');
+  const call = () => client.callTool({ name: 'up__echo', arguments: {} });
+  await assert.rejects(call(), UnauthorizedError);
+  assert.equal(memory.authorizationUrl?.searchParams.get('scope'), 'mcp other');
+  await signInAgain(memory, transport);
+  assert.deepEqual((await call()).content, [{ type: 'text', text: 'echoed' }]);
+  assert.equal(memory.tokens()?.scope, 'mcp other');
+  await client.close();
 });
 
 //
