@@ -1,0 +1,176 @@
+/** Tests what a client gets, and what is recorded, where a scope is missing that it could get. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import { diffConfigs } from '../../src/config/changes/diff.ts';
+import type { Config } from '../../src/config/config.ts';
+import { readInput } from '../../src/downstream/classify.ts';
+import { Peer } from '../../src/downstream/peer.ts';
+import { answerText, parseAnswerText } from '../../src/gateway/exchange/answer-text.ts';
+import { rpc } from '../downstream/client.ts';
+import { accessOf, tokenOf } from '../policy/policies.ts';
+import { openTestAudit } from '../support/audit.ts';
+import { type TestCore, testCore, toolCall } from '../support/core.ts';
+import { memoryUpstream, result } from '../support/memory-upstream.ts';
+import { modernRequest } from '../support/modern-client.ts';
+import { waitUntil } from '../support/wait-until.ts';
+
+const TIMEOUT = { timeout: 120_000 };
+const URI = 'up+test://a';
+const UPDATE = '{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"test://a"}}';
+const ROLES = {
+  all: { upstreams: ['up'], tools: ['get'] },
+  writer: { upstreams: ['up'], tools: ['write'], resources: ['test://*'] },
+};
+const EVERYONE = { roles: ['all'], anyone: true };
+const ACCESS = accessOf(ROLES, [EVERYONE, { roles: ['writer'], scopes: ['w'] }]);
+/** Two tokens of one principal. */
+const [WIDE, NARROW] = [tokenOf('ada', {}, ['mcp', 'w']), tokenOf('ada', {}, ['mcp'])];
+
+function authOf(...scopes: readonly string[]): Config['auth'] {
+  const rules = { issuer: 'https://issuer.test', jwksUrl: 'https://issuer.test/jwks', audiences: [], algorithms: [] };
+  const scopesOnDemand = scopes.map((scope) => ({ scope, advertised: scope }));
+  return { jwt: [{ ...rules, requiredScopes: [], scopesOnDemand }], apiKeys: [] };
+}
+
+function upstream() {
+  return memoryUpstream({
+    capabilities: { tools: { listChanged: true }, resources: { subscribe: true } },
+    lists: {
+      tools: ['get', 'write', 'hold'].map((name) => ({ name, inputSchema: { type: 'object' } })),
+      resources: [{ uri: 'test://a', name: 'a' }],
+    },
+    request: (peer, request) => peer.send(result(request, request.method === 'tools/call' ? { content: [] } : {})),
+  });
+}
+
+async function place(more: Partial<Config> = {}) {
+  const memory = upstream();
+  const gateway = await testCore({ up: { memory } }, { access: ACCESS, auth: authOf('w'), ...more });
+  await gateway.core.refresh();
+  return { gateway, memory, [Symbol.asyncDispose]: () => gateway[Symbol.asyncDispose]() };
+}
+
+async function reload(gateway: TestCore, change: Partial<Config>): Promise<void> {
+  const next = { ...gateway.config, ...change };
+  await gateway.core.apply(next, diffConfigs(gateway.config, next));
+}
+
+async function listen(gateway: TestCore, principal: typeof WIDE) {
+  const notifications = { toolsListChanged: true, resourceSubscriptions: [URI] };
+  const stream = modernRequest(gateway, 'subscriptions/listen', { notifications }, { principal });
+  const isAcknowledged = () => JSON.stringify(stream.messages).includes('/acknowledged');
+  await waitUntil(isAcknowledged);
+  return stream;
+}
+
+// P-009
+test('a stream of updates has what its own token allows, whatever is listed', TIMEOUT, async () => {
+  await using at = await place();
+  const { gateway } = at;
+  const client = await gateway.connect({ principal: NARROW });
+  client.notify('notifications/initialized');
+  const sink = client.sink(client.listened);
+  client.session.setSink(sink, NARROW);
+  const subscribe = async () =>
+    (await client.request('resources/subscribe', { uri: URI }, { principal: WIDE })).answer.kind;
+  assert.equal(await subscribe(), 'result');
+  const [wide, narrow] = [await listen(gateway, WIDE), await listen(gateway, NARROW)];
+  const acknowledged = [wide, narrow].map(({ messages: [first] }) => {
+    return first !== undefined && 'params' in first && String(first.params).includes(URI);
+  });
+  assert.deepEqual(acknowledged, [true, false]);
+  for (const peer of at.memory.open) peer.send(UPDATE);
+  await waitUntil(() => JSON.stringify(wide.messages).includes('resources/updated'));
+  const methods = [...client.listened, ...narrow.messages].map((one) => ('method' in one ? one.method : ''));
+  assert.ok(!methods.includes('notifications/resources/updated'), String(methods));
+  client.session.setSink(sink, WIDE);
+  assert.equal(await subscribe(), 'result');
+  for (const peer of at.memory.open) peer.send(UPDATE);
+  await client.waitForMessage('notifications/resources/updated');
+  for (const stream of [wide, narrow]) stream.call.close();
+  await Promise.all([wide.reply, narrow.reply]);
+});
+
+// P-009, P-011
+test('a reload that leaves a right to a scope ends subscriptions, and changes no list', TIMEOUT, async () => {
+  await using at = await place({ access: accessOf(ROLES, [EVERYONE, { ...EVERYONE, roles: ['writer'] }]) });
+  const { gateway } = at;
+  const client = await gateway.connect({ principal: NARROW });
+  client.notify('notifications/initialized');
+  assert.equal((await client.request('resources/subscribe', { uri: URI })).answer.kind, 'result');
+  const stream = await listen(gateway, NARROW);
+  await reload(gateway, { access: ACCESS });
+  await stream.reply;
+  for (const peer of at.memory.open) peer.send(UPDATE);
+  const { answer } = await client.request('tools/call', toolCall('up__write'));
+  assert.ok(answer.kind === 'error');
+  assert.deepEqual(answer.scopes, ['mcp', 'w']);
+  assert.deepEqual(client.listened, []);
+});
+
+// P-011
+test('a reload of the scopes on demand announces what lists show now', TIMEOUT, async () => {
+  await using at = await place({ auth: authOf() });
+  const client = await at.gateway.connect({ principal: NARROW });
+  client.notify('notifications/initialized');
+  const names = async () => /up__write/.test(JSON.stringify((await client.request('tools/list', {})).answer));
+  assert.equal(await names(), false);
+  await reload(at.gateway, { auth: authOf('w') });
+  await client.waitForMessage('notifications/tools/list_changed');
+  assert.equal(await names(), true);
+});
+
+// P-009
+test('the audit log and the metrics have a denial with the scope that would change it', TIMEOUT, async () => {
+  await using audit = await openTestAudit();
+  const config = { access: ACCESS, auth: authOf('w') };
+  {
+    await using gateway = await testCore({ up: { memory: upstream() } }, config, undefined, audit.trail);
+    await gateway.core.refresh();
+    const client = await gateway.connect({ principal: NARROW });
+    await client.request('tools/call', toolCall('up__write'));
+    await client.request('tools/call', toolCall('up__hold'));
+    const text = await gateway.metrics.text();
+    assert.match(text, /linkspan_access_denied_total\{[^}]*upstream="up"[^}]*\} 2/);
+    assert.match(text, /insufficient-scope/);
+  }
+  const records = await audit.records();
+  const denials = records.flatMap(({ decision, name, error, reason }) =>
+    decision === 'denied' ? [[name, error, reason]] : [],
+  );
+  assert.deepEqual(denials, [
+    ['up__write', 'insufficient-scope', 'scope "w" would allow it'],
+    ['up__hold', 'unknown-tool', undefined],
+  ]);
+});
+
+test('a client with one stream reads in the error which scopes it needs', TIMEOUT, async () => {
+  await using at = await place();
+  const sent: string[] = [];
+  const peer = new Peer({
+    front: at.gateway.core.gateway,
+    principal: NARROW,
+    view: '',
+    sink: { send: (text) => sent.push(text) > 0 },
+    log: pino({ level: 'silent' }),
+    onLimit: () => undefined,
+    onEnd: () => undefined,
+  });
+  const params = { protocolVersion: '2024-11-05', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
+  await peer.receive(readInput(rpc(0, 'initialize', params)), NARROW);
+  await peer.receive(readInput(rpc(1, 'tools/call', toolCall('up__write'))), NARROW);
+  assert.deepEqual(JSON.parse(sent[1] ?? '').error, {
+    code: -31028,
+    message: 'Insufficient scope: mcp w; sign in again with these scopes',
+    data: { code: 'insufficient-scope', executed: 'no', retryable: false, scopes: ['mcp', 'w'] },
+  });
+  await peer.close();
+});
+
+test('the scopes of an answer come along from another process', () => {
+  const error = { code: -31028, message: 'no', data: { code: 'insufficient-scope' } };
+  for (const answer of [{ kind: 'error', error, scopes: ['w'] } as const, { kind: 'error', error } as const]) {
+    assert.deepEqual(parseAnswerText(answerText(answer)), answer);
+  }
+});
