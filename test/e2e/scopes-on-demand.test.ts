@@ -6,6 +6,8 @@ import { BOTH, type Got, initialize, messagesOf, post, rpc } from '../downstream
 import { type HttpUpstream, legacyUpstream, refuseWith } from '../support/http-upstream.ts';
 import { answerOf, modernPost } from '../support/modern-wire.ts';
 import { type OpenGateway, openGateway } from '../support/open-gateway.ts';
+import { askEachWorker } from '../support/workers.ts';
+import { startGateway } from '../support/gateway.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const PUBLIC = new URL(ENDPOINT).origin;
@@ -181,4 +183,26 @@ test('in a batch the error of a request says which scopes it needs', TIMEOUT, as
   const got = await post(gateway.url, batch, id, await as('mcp'));
   assert.deepEqual([got.status, got.headers['www-authenticate']], [200, undefined]);
   assert.match(JSON.stringify(messagesOf(got)), /"message":"Insufficient scope: mcp up\.write; sign in again/);
+});
+
+test('the challenge comes from whichever worker has the session', TIMEOUT, async () => {
+  const { issuer: name, jwksUrl } = issuer;
+  const jwt = [
+    { issuer: name, jwksUrl, audiences: [ENDPOINT], algorithms: ['ES256'], scopesOnDemand: ['up.write', 'up.send'] },
+  ];
+  const mcpServers = { up: { type: 'http', url: upstream.url } };
+  await using workers = await startGateway({
+    mcpServers,
+    gateway: { workers: 2, publicUrl: PUBLIC, auth: { jwt }, access: ACCESS },
+  });
+  const url = workers.endpoint();
+  for (const { connect } of ERAS) {
+    const request = await connect(url);
+    const answers = await askEachWorker(workers, async () => {
+      const got = await request('tools/call', call('write'), 'mcp');
+      assertChallenge(got, 'mcp up.write');
+      return got.text;
+    });
+    assert.equal(answers.length, 2);
+  }
 });
