@@ -76,9 +76,7 @@ export function explain(parts: ExplainParts, query: ExplainQuery): ExplainAnswer
     reasons.push({ about: 'rule', text: `${effect} rule "${rule}" ${about}`, place: `${file}:${line}` });
   }
   reasons.push({ about: 'decision', text: left?.why ?? decision.why });
-  if (left === undefined && lacking !== undefined) {
-    reasons.push({ about: 'decision', text: `${lackingText(lacking)}; clients are told to get a token with it` });
-  }
+  if (left === undefined && lacking !== undefined) reasons.push({ about: 'decision', text: lackingText(lacking) });
   const effect = left === undefined ? decision.effect : 'deny';
   const isListed = left === undefined && listed && !isUnlisted;
   return {

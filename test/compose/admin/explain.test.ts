@@ -6,7 +6,7 @@ import { explain } from '../../../src/compose/admin/explain.ts';
 import { Gate } from '../../../src/gateway/exchange/gate.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { bare, catalogOf, resource, tool, upstream, view } from '../../catalog/fixtures.ts';
-import { accessOf, keyOf } from '../../policy/policies.ts';
+import { accessOf, keyOf, tokenOf } from '../../policy/policies.ts';
 
 const GATE = new Gate(
   accessOf({ all: { upstreams: undefined, tools: ['*'], resources: ['*'] } }, [{ roles: ['all'], anyone: true }]),
@@ -20,12 +20,13 @@ function explained(
   name: string,
   gate = GATE,
   callers: readonly string[] = [],
+  principal = keyOf('ada'),
 ): readonly string[] {
   const hasCallersLists = (id: string) => callers.includes(id);
   const parts = { view: shown, catalog: catalogOf(shown, offers), gate, lifecycleOf: () => undefined, hasCallersLists };
   const kind = name.includes(':') ? 'resource' : 'tool';
   const { effect, isListed, reasons } = explain(parts, {
-    principal: keyOf('ada'),
+    principal,
     view: '',
     kind,
     name,
@@ -156,4 +157,21 @@ test('explain says that lists depend on the caller', () => {
   assert.deepEqual(ofUri, ['allow, not listed', depends, 'rule "all" allows it']);
   const [, list] = explained(view([bare('own'), bare('notes')]), LOCKED, 'any', GATE, ['own']);
   assert.equal(list, depends);
+});
+
+// P-009
+test('explain names the scope with which a denied tool would be allowed', () => {
+  const access = accessOf({ w: { upstreams: ['notes'], tools: ['write'] } }, [{ roles: ['w'], scopes: ['w'] }]);
+  const scopesOnDemand = [{ scope: 'w', advertised: 'w' }];
+  const gate = new Gate(access, [], undefined, undefined, [{ issuer: 'https://issuer.test', scopesOnDemand }]);
+  const offers = { notes: { tools: [tool('read'), tool('write')] } };
+  const as = (name: string, principal = tokenOf('ada')) => {
+    return explained(view([upstream('notes')]), offers, name, gate, [], principal);
+  };
+  const lists = (name: string) => `upstream "notes" lists it as "${name}"`;
+  const would = 'scope "w" would allow it';
+  assert.deepEqual(as('notes__write'), ['deny, listed', lists('write'), 'no rule allows it', would]);
+  assert.deepEqual(as('notes__read'), ['deny, not listed', lists('read'), 'no rule allows it']);
+  assert.equal(as('notes__write', tokenOf('ada', {}, ['w']))[0], 'allow, listed');
+  assert.deepEqual(as('notes__write', keyOf('ci'))[0], 'deny, not listed');
 });

@@ -204,6 +204,11 @@ const settings: readonly SettingCase[] = [
   },
   {
     gateway:
+      'auth: {jwt: [{issuer: "https://a.example", jwksUrl: "https://a.example/keys", scopesOnDemand: [{scope: w, advertised: "api://w"}]}]}',
+    path: 'gateway.auth.jwt',
+  },
+  {
+    gateway:
       'auth: {introspection: [{issuer: "https://a.example", endpoint: "https://a.example/i", clientId: g, clientSecret: s3cr3t}]}',
     path: 'gateway.auth.introspection',
   },

@@ -148,3 +148,45 @@ test('a gateway that other machines can reach warns without an access policy', a
   assert.deepEqual((await loadText(open + access)).warnings, []);
   assert.deepEqual((await loadText('mcpServers:\n  a: { command: x }\n')).warnings, []);
 });
+
+/** Returns a config whose issuer has these scopes on demand, in line 7. */
+function withScopes(scopes: string, access = ''): string {
+  const issuer = 'issuer: "https://a.test", jwksUrl: "https://a.test/jwks", requiredScopes: [mcp]';
+  return `mcpServers:\n  github: { command: x }\ngateway:\n  auth:\n    jwt:\n      - { ${issuer},\n          scopesOnDemand: ${scopes} }\n${access}`;
+}
+
+// P-009
+test('a scope on demand is not one that every token has, and is named once', async () => {
+  const problem = async (scopes: string) => (await problemsOf(withScopes(scopes))).join('\n');
+  assert.match(
+    await problem('[mcp]'),
+    /^config\.yaml:7:\d+ gateway\.auth\.jwt\[0\]\.scopesOnDemand\[0\]: is named already/,
+  );
+  assert.match(await problem('[a, { scope: a, advertised: b }]'), /scopesOnDemand\[1\]: is named already/);
+  assert.match(await problem('[offline_access]'), /scopesOnDemand\[0\]: is for refresh tokens/);
+  assert.match(await problem('[{ scope: a }]'), /scopesOnDemand\[0\]/);
+});
+
+test('a scope on demand that no grant and no condition names is a warning', async () => {
+  const warned = async (access: string) =>
+    (await loadText(withScopes('[write, { scope: send, advertised: b }]', access))).warnings
+      .filter((text) => text.includes('scopesOnDemand'))
+      .map((text) => /scopesOnDemand\[\d\]/.exec(text)?.[0]);
+  const [first, second] = ['scopesOnDemand[0]', 'scopesOnDemand[1]'];
+  assert.deepEqual(await warned(''), [first, second]);
+  const policy = (when: string, grant: string) =>
+    `  access:\n    roles: { r: { upstreams: [github], when: '${when}' } }\n    grants: [{ roles: [r], ${grant} }]\n`;
+  assert.deepEqual(await warned(policy('true', 'scopes: [write]')), [second]);
+  assert.deepEqual(await warned(policy('"send" in principal.scopes', 'anyone: true')), [first]);
+  assert.deepEqual(await warned(policy('principal.scopes.exists(s, s.startsWith("w"))', 'anyone: true')), []);
+});
+
+test('a test of the policy sees what its principal could get as listed', async () => {
+  const tests = (issuer: string, expect: string) =>
+    `  access:\n    roles: { r: { upstreams: [github] } }\n    grants: [{ roles: [r], scopes: [write] }]\n` +
+    `    tests: [{ as: { ${issuer}scopes: [mcp] }, upstream: github, tool: t, expect: ${expect} }]\n`;
+  const problems = async (access: string) => (await problemsOf(withScopes('[write]', access))).join('\n');
+  assert.match(await problems(tests('issuer: "https://a.test", ', 'hidden')), /expects "hidden" and gets "deny"/);
+  await loadText(withScopes('[write]', tests('issuer: "https://a.test", ', 'deny')));
+  await loadText(withScopes('[write]', tests('', 'hidden')));
+});
