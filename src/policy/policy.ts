@@ -1,7 +1,7 @@
 import { LIMITS } from '../limits.ts';
 import type { AccessConfig, ClaimConfig, GrantConfig, RoleConfig, RuleConfig } from './access-config.ts';
 import { claimsOf, groupsOf, identityOf } from './identity.ts';
-import type { Rule } from './decide.ts';
+import type { Decision, Rule } from './decide.ts';
 import type { Principal } from './principal.ts';
 import { type FailureObserver, type ListRights, Rights, WiderRights } from './rights.ts';
 import { isSelected } from './principal-selector.ts';
@@ -87,14 +87,17 @@ export class Policy {
     return rights;
   }
 
-  /** Yields the rights that a principal would have with scopes that it lacks and may get: each alone, then all. */
-  *rightsWithScopes(
+  /**
+   * Returns the scopes, of those that a principal lacks and may get, that change a denial: the first one that suffices, else all. Returns undefined if
+   * they do not.
+   */
+  lackingScopes(
     principal: Principal,
     endpoint: string,
-  ): Iterable<{ readonly scopes: readonly string[]; readonly rights: Rights }> {
-    for (const { scopes, principal: widened } of this.#onDemand?.widened(principal) ?? []) {
-      yield { scopes, rights: this.rightsOf(widened, endpoint) };
-    }
+    decide: (rights: Rights) => Decision,
+  ): readonly string[] | undefined {
+    const allows = (widened: Principal) => decide(this.rightsOf(widened, endpoint)).effect !== 'deny';
+    return this.#onDemand?.widened(principal).find((one) => allows(one.principal))?.scopes;
   }
 
   /** Returns the rights by which lists for a principal are made. @param own its rights at the endpoint. */
@@ -108,7 +111,8 @@ export class Policy {
   }
 
   #shownRights(own: Rights, principal: Principal): ListRights {
-    const wider = new Set([...this.rightsWithScopes(principal, own.endpoint)].map(({ rights }) => rights));
+    const widened = this.#onDemand?.widened(principal) ?? [];
+    const wider = new Set(widened.map((one) => this.rightsOf(one.principal, own.endpoint)));
     wider.delete(own);
     if (wider.size === 0) return own;
     const key = JSON.stringify([own, ...wider].map((rights) => rights.key));

@@ -33,8 +33,6 @@ export function askable(scopes: readonly string[]): readonly string[] {
   return scopes.filter((scope) => scope !== NEVER_REQUESTED);
 }
 
-const NONE: readonly WidenedPrincipal[] = [];
-
 /** The scopes that principals may get when a request needs them. Immutable. */
 export class ScopesOnDemand {
   readonly #issuers: ReadonlyMap<string, IssuerScopes>;
@@ -46,15 +44,15 @@ export class ScopesOnDemand {
 
   /** Returns the principal with each scope that it lacks, in the order of the config, then with all of them. Computed once for each principal object. */
   widened(principal: Principal): readonly WidenedPrincipal[] {
-    const { scopesOnDemand = [] } = this.#issuers.get(principal.issuer ?? '') ?? {};
-    if (scopesOnDemand.length === 0) return NONE;
     let widened = this.#widened.get(principal);
     if (widened === undefined) {
+      const { scopesOnDemand = [] } = this.#issuers.get(principal.issuer ?? '') ?? {};
       const lacking = scopesOnDemand.map(({ scope }) => scope).filter((scope) => !principal.scopes.includes(scope));
-      const sets = lacking.length > 1 ? [...lacking.map((scope) => [scope]), lacking] : lacking.map((scope) => [scope]);
-      widened = sets.map((scopes) => {
-        return { scopes, principal: { ...principal, scopes: [...principal.scopes, ...scopes] } };
-      });
+      const sets = [...lacking.map((scope) => [scope]), ...(lacking.length > 1 ? [lacking] : [])];
+      widened = sets.map((scopes) => ({
+        scopes,
+        principal: { ...principal, scopes: [...principal.scopes, ...scopes] },
+      }));
       this.#widened.set(principal, widened);
     }
     return widened;

@@ -77,7 +77,9 @@ async function as(scope?: string): Promise<{ readonly authorization: string }> {
 interface Era {
   readonly era: string;
   /** Returns a function that sends requests of one client. */
-  connect(url: string): Promise<(method: string, params: object, scope?: string, accept?: string) => Promise<Got>>;
+  readonly connect: (
+    url: string,
+  ) => Promise<(method: string, params: object, scope?: string, accept?: string) => Promise<Got>>;
 }
 
 const ERAS: readonly Era[] = [

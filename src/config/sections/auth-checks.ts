@@ -1,4 +1,3 @@
-import { comparisonsOf } from '../../policy/comparisons.ts';
 import { askable } from '../../policy/scopes-on-demand.ts';
 import type { Document } from '../document/document.ts';
 import { type Path, type Problem, problemLine } from '../document/problem.ts';
@@ -71,23 +70,15 @@ function onDemandIn(auth: GatewaySettings['auth']): readonly PlacedScope[] {
   );
 }
 
-/** Returns a warning for each scope on demand that no grant and no condition names, so that no request needs it. */
+/** Returns a warning for each scope on demand that nothing of the access policy can need. */
 export function onDemandWarnings(document: Document, { auth, access }: GatewaySettings): string[] {
   const granted = (access?.grants ?? []).flatMap(({ scopes = [] }) => scopes);
-  const roles = Object.values(access?.roles ?? {});
-  const read = roles.flatMap((role) => [role, ...role.deny]).flatMap(({ when = '' }) => [when]);
-  return onDemandIn(auth).flatMap(({ path, scope }) => {
-    const isNamed = granted.includes(scope) || read.some((when) => mayReadScope(when, scope));
-    const message = 'no grant and no condition of gateway.access names this scope, so no request needs it';
-    return isNamed ? [] : [problemLine(document.problem(path, message))];
-  });
-}
-
-/** Returns whether a condition names a scope, or reads the scopes of a principal in a way that names none. */
-function mayReadScope(when: string, scope: string): boolean {
-  if (!/\bscopes\b/.test(when)) return false;
-  const named = comparisonsOf(when).filter(({ variable }) => variable === 'principal.scopes');
-  return named.length === 0 || named.some(({ text }) => text === scope);
+  const rules = Object.values(access?.roles ?? {}).flatMap((role) => [role, ...role.deny]);
+  // It may read them in any way, such as by their beginning.
+  const isRead = rules.some(({ when = '' }) => /\bscopes\b/.test(when));
+  const message = 'no grant of gateway.access names this scope, and no condition reads scopes, so no request needs it';
+  const unneeded = isRead ? [] : onDemandIn(auth).filter(({ scope }) => !granted.includes(scope));
+  return unneeded.map(({ path }) => problemLine(document.problem(path, message)));
 }
 
 /** Returns a problem for each API key that is in the list already: nobody could say which entry holds for it. */

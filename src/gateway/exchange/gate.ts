@@ -130,20 +130,13 @@ export class Gate {
     return own === undefined ? undefined : this.#policy?.shownRights(own, principal);
   }
 
-  /**
-   * Returns the scopes, of those that a principal lacks and may get, that would change a denial; undefined if none would. One scope suffices, or all
-   * are needed.
-   */
+  /** See {@link Policy.lackingScopes}. */
   lackingScopes(
     principal: Principal,
     view: string,
     decide: (rights: Rights) => Decision,
   ): readonly string[] | undefined {
-    if (this.#onDemand === undefined) return undefined;
-    for (const { scopes, rights } of this.#policy?.rightsWithScopes(principal, view) ?? []) {
-      if (decide(rights).effect !== 'deny') return scopes;
-    }
-    return undefined;
+    return this.#policy?.lackingScopes(principal, view, decide);
   }
 
   /**
