@@ -21,7 +21,7 @@ function keysOf(schema: unknown, keys = new Set<string>()): Set<string> {
 /** The settings that hold no secret. A new setting belongs here or in `SECRET_FIELDS`. */
 const PUBLIC: ReadonlySet<string> = new Set(
   (
-    'listen operator publicUrl allowedHosts allowedOrigins trustedProxies stateDir auth jwt issuer audiences algorithms requiredScopes advertisedScopes types leeway apiKeys groups introspection clientId tokenPrefix keyFile keysInRedis name ' +
+    'listen operator publicUrl allowedHosts allowedOrigins trustedProxies stateDir auth jwt issuer audiences algorithms requiredScopes advertisedScopes scopesOnDemand scope advertised types leeway apiKeys groups introspection clientId tokenPrefix keyFile keysInRedis name ' +
     'operatorKeys limits body message processes sessions sessionsPerPrincipal parkedPerPrincipal parkedPerUpstream inFlightPerSession ' +
     'streamsPerPrincipal bodyTotal messageTotal unsentTotal sessions idle park maxAge keepAlive events eventBytes eventBytesTotal legacySse logLevel ' +
     'rates to anyone groups scopes subjects issuers clients claims endpoints per limit window repeats overload loopDelay memory idempotency keep exceptTools inFlightPerPrincipal ' +
