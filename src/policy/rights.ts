@@ -217,7 +217,8 @@ export class WiderRights implements ListRights {
   }
 
   isWhole(upstream: string): boolean {
-    return this.#all.some((rights) => rights.isWhole(upstream));
+    // Nobody should sign in again for a name that no list has: it may be a mistake.
+    return this.own.isWhole(upstream);
   }
 }
 

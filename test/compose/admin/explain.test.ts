@@ -175,3 +175,14 @@ test('explain names the scope with which a denied tool would be allowed', () => 
   assert.equal(as('notes__write', tokenOf('ada', {}, ['w']))[0], 'allow, listed');
   assert.deepEqual(as('notes__write', keyOf('ci'))[0], 'deny, not listed');
 });
+
+test('a name that no list has is unknown to a token without a scope on demand', () => {
+  const access = accessOf({ w: { upstreams: ['notes'] } }, [{ roles: ['w'], scopes: ['w'] }]);
+  const scopesOnDemand = [{ scope: 'w', advertised: 'w' }];
+  const gate = new Gate(access, [], undefined, undefined, [{ issuer: 'https://issuer.test', scopesOnDemand }]);
+  const offers = { notes: { tools: [tool('write')] } };
+  const as = (name: string, ...scopes: readonly string[]) =>
+    explained(view([bare('notes')]), offers, name, gate, [], tokenOf('ada', {}, scopes))[0];
+  assert.deepEqual([as('write'), as('unlisted')], ['deny, listed', 'unknown, not listed']);
+  assert.deepEqual([as('write', 'w'), as('unlisted', 'w')], ['allow, listed', 'allow, not listed']);
+});
