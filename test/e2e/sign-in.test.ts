@@ -9,6 +9,9 @@ import {
   StreamableHTTPClientTransport,
   UnauthorizedError,
 } from '@modelcontextprotocol/client';
+import { UnauthorizedError as Unauthorized1 } from '@modelcontextprotocol/sdk/client/auth.js';
+import { Client as Client1 } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport as Transport1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { post, rpc, send } from '../downstream/client.ts';
 import { type HttpUpstream, legacyUpstream } from '../support/http-upstream.ts';
 import { openGateway } from '../support/open-gateway.ts';
@@ -125,10 +128,10 @@ test('the SDK v2 client signs in through our metadata and calls a tool', TIMEOUT
   await client.close();
 });
 
-// P-009, A-004
-test('the SDK v2 client signs in again for the scope that a call needs', TIMEOUT, async () => {
+/** Returns a gateway whose only tool needs a scope that its clients get on demand, and a client that may have it at the issuer. */
+async function stepUpPlace() {
   // A client that registers itself has the scopes that it asked for first.
-  await using issuer = await startRealIssuer('jwt', [
+  const issuer = await startRealIssuer('jwt', [
     {
       client_id: 'app',
       redirect_uris: [REDIRECT],
@@ -144,15 +147,45 @@ test('the SDK v2 client signs in again for the scope that a call needs', TIMEOUT
     grants: [{ roles: ['caller'], scopes: ['other'] }],
   };
   const jwt = auth.jwt.map((entry) => ({ ...entry, scopesOnDemand: ['other'] }));
-  await using gateway = await openGateway(servers(), { auth: { jwt }, access });
-  const { client, transport, memory } = await signedIn(gateway.url, Memory.of({ client_id: 'app' }));
+  const gateway = await openGateway(servers(), { auth: { jwt }, access });
+  const stop = async () => {
+    await gateway[Symbol.asyncDispose]();
+    await issuer[Symbol.asyncDispose]();
+  };
+  return { url: gateway.url, memory: Memory.of({ client_id: 'app' }), [Symbol.asyncDispose]: stop };
+}
+
+const ECHO = { name: 'up__echo', arguments: {} };
+const ECHOED = [{ type: 'text', text: 'echoed' }];
+
+// P-009 A-004
+test('the SDK v2 client signs in again for the scope that a call needs', TIMEOUT, async () => {
+  await using place = await stepUpPlace();
+  const { client, transport, memory } = await signedIn(place.url, place.memory);
   assert.equal(memory.tokens()?.scope, 'mcp');
-  const call = () => client.callTool({ name: 'up__echo', arguments: {} });
-  await assert.rejects(call(), UnauthorizedError);
+  await assert.rejects(client.callTool(ECHO), UnauthorizedError);
   assert.equal(memory.authorizationUrl?.searchParams.get('scope'), 'mcp other');
   await signInAgain(memory, transport);
-  assert.deepEqual((await call()).content, [{ type: 'text', text: 'echoed' }]);
+  assert.deepEqual((await client.callTool(ECHO)).content, ECHOED);
   assert.equal(memory.tokens()?.scope, 'mcp other');
+  await client.close();
+});
+
+// P-009 A-004
+test('the SDK v1 client signs in again for the scope, and goes on with its session', TIMEOUT, async () => {
+  await using place = await stepUpPlace();
+  const { client: other, memory } = await signedIn(place.url, place.memory);
+  await other.close();
+  const transport = new Transport1(new URL(place.url), { authProvider: memory });
+  const client = new Client1({ name: 'test', version: '1' });
+  await client.connect(transport);
+  const { sessionId } = transport;
+  await assert.rejects(client.callTool(ECHO), Unauthorized1);
+  assert.equal(memory.authorizationUrl?.searchParams.get('scope'), 'mcp other');
+  const callback = await signInByBrowser(memory.authorizationUrl, REDIRECT);
+  await transport.finishAuth(callback.searchParams.get('code') ?? '');
+  assert.deepEqual((await client.callTool(ECHO)).content, ECHOED);
+  assert.equal(transport.sessionId, sessionId);
   await client.close();
 });
 
