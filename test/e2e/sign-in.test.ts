@@ -158,7 +158,7 @@ async function stepUpPlace() {
 const ECHO = { name: 'up__echo', arguments: {} };
 const ECHOED = [{ type: 'text', text: 'echoed' }];
 
-// P-009 A-004
+// P-009
 test('the SDK v2 client signs in again for the scope that a call needs', TIMEOUT, async () => {
   await using place = await stepUpPlace();
   const { client, transport, memory } = await signedIn(place.url, place.memory);
@@ -171,7 +171,7 @@ test('the SDK v2 client signs in again for the scope that a call needs', TIMEOUT
   await client.close();
 });
 
-// P-009 A-004
+// P-009
 test('the SDK v1 client signs in again for the scope, and goes on with its session', TIMEOUT, async () => {
   await using place = await stepUpPlace();
   const { client: other, memory } = await signedIn(place.url, place.memory);

@@ -92,7 +92,7 @@ test('a stream of updates has what its own token allows, whatever is listed', TI
   await Promise.all([wide.reply, narrow.reply]);
 });
 
-// P-009, P-011
+// P-009 P-011
 test('a reload that leaves a right to a scope ends subscriptions, and changes no list', TIMEOUT, async () => {
   await using at = await place({ access: accessOf(ROLES, [EVERYONE, { ...EVERYONE, roles: ['writer'] }]) });
   const { gateway } = at;
