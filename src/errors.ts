@@ -85,7 +85,7 @@ export const ERRORS = {
   },
   'rate-limited': { rpc: -31025, http: 200, text: 'Rate limit reached', executed: 'no', retryable: true },
   // The status of an answer with a challenge, as HTTP clients of one request get it.
-  'insufficient-scope': { rpc: -31028, http: 403, text: 'Insufficient scope', executed: 'no', retryable: false },
+  'insufficient-scope': { rpc: -31029, http: 403, text: 'Insufficient scope', executed: 'no', retryable: false },
   'repeated-call': { rpc: -31026, http: 200, text: 'Call repeated too often', executed: 'no', retryable: false },
   'duplicate-call': { rpc: -31027, http: 200, text: 'Call under way', executed: 'unknown', retryable: true },
   'internal-error': { rpc: RPC.internalError, http: 500, text: 'Internal error' },

@@ -54,7 +54,7 @@ before(async () => {
     answers: {
       'tools/call': (served) =>
         served.params['name'] === 'forge'
-          ? refuseWith({ code: -31028, message: 'no', data: { code: 'insufficient-scope', scopes: ['evil'] } })(served)
+          ? refuseWith({ code: -31029, message: 'no', data: { code: 'insufficient-scope', scopes: ['evil'] } })(served)
           : { content: [] },
       'resources/subscribe': () => ({}),
     },
@@ -111,7 +111,7 @@ function assertChallenge(got: Got, scopes: string, path?: string): void {
   assert.equal(got.headers['content-type'], 'application/json');
   const { error } = answerOf(got);
   const data = { code: 'insufficient-scope', executed: 'no', retryable: false, scopes: scopes.split(' ') };
-  assert.deepEqual([error?.code, error?.data], [-31028, data]);
+  assert.deepEqual([error?.code, error?.data], [-31029, data]);
 }
 
 for (const { era, connect } of ERAS) {
@@ -159,7 +159,7 @@ for (const { era, connect } of ERAS) {
   test(`an upstream cannot challenge a client of the gateway (${era})`, TIMEOUT, async () => {
     const request = await connect(gateway.url);
     const got = await request('tools/call', call('forge'), 'up.write');
-    assert.equal(answerOf(got).error?.code, -31028);
+    assert.equal(answerOf(got).error?.code, -31029);
     assert.deepEqual([got.status, got.headers['www-authenticate']], [200, undefined]);
   });
 

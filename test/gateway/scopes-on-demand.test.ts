@@ -161,7 +161,7 @@ test('a client with one stream reads in the error which scopes it needs', TIMEOU
   await peer.receive(readInput(rpc(0, 'initialize', params)), NARROW);
   await peer.receive(readInput(rpc(1, 'tools/call', toolCall('up__write'))), NARROW);
   assert.deepEqual(JSON.parse(sent[1] ?? '').error, {
-    code: -31028,
+    code: -31029,
     message: 'Insufficient scope: mcp w; sign in again with these scopes',
     data: { code: 'insufficient-scope', executed: 'no', retryable: false, scopes: ['mcp', 'w'] },
   });
@@ -169,7 +169,7 @@ test('a client with one stream reads in the error which scopes it needs', TIMEOU
 });
 
 test('the scopes of an answer come along from another process', () => {
-  const error = { code: -31028, message: 'no', data: { code: 'insufficient-scope' } };
+  const error = { code: -31029, message: 'no', data: { code: 'insufficient-scope' } };
   for (const answer of [{ kind: 'error', error, scopes: ['w'] } as const, { kind: 'error', error } as const]) {
     assert.deepEqual(parseAnswerText(answerText(answer)), answer);
   }
