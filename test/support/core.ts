@@ -183,6 +183,8 @@ export class TestClient {
 interface TestUpstream extends Partial<UpstreamConfig> {
   readonly memory?: MemoryUpstream;
   readonly credentials?: CredentialSource;
+  /** True if its transport continues sessions of earlier connections. */
+  readonly canAttach?: boolean;
 }
 
 type Overrides = Partial<Omit<Config, 'limits'>> & { readonly limits?: Partial<LimitsConfig> };
@@ -253,13 +255,15 @@ export async function testCore(
     reload: { watch: true, drainMs: 60_000 },
     redis: undefined,
     profiles: [],
-    upstreams: Object.entries(upstreams).map(([id, { memory: _memory, credentials: _credentials, ...own }]) => ({
-      ...UPSTREAM,
-      id,
-      title: id,
-      prefix: `${id}__`,
-      ...own,
-    })),
+    upstreams: Object.entries(upstreams).map(
+      ([id, { memory: _memory, credentials: _credentials, canAttach: _canAttach, ...own }]) => ({
+        ...UPSTREAM,
+        id,
+        title: id,
+        prefix: `${id}__`,
+        ...own,
+      }),
+    ),
     ...overrides,
   };
   const log = pino({ level: 'silent' });
@@ -272,12 +276,12 @@ export async function testCore(
       egress: wire.egress,
       prepare: (next) => wire.prepare(next),
       transportTo: (upstream, limits) => {
-        const { memory, credentials = 'gateway' } = upstreams[upstream.id] ?? {};
+        const { memory, credentials = 'gateway', canAttach = false } = upstreams[upstream.id] ?? {};
         if (memory === undefined) return wire.transportTo(upstream, limits);
         const era = upstream.era === 'auto' ? 'either' : upstream.era;
         const isProcess = upstream.target.kind === 'stdio';
         return {
-          options: [{ era, isProcess, hasCallStreams: !isProcess, start: memory.start }],
+          options: [{ era, isProcess, hasCallStreams: !isProcess, canAttach, start: memory.start }],
           credentials,
           update: () => undefined,
           close: () => Promise.resolve(),

@@ -332,7 +332,8 @@ export class Sessions {
   /** Stores the session that a link has at its upstream, so that a later process continues it. */
   async #saveAttachment(session: Session, link: Link): Promise<void> {
     const { upstream } = link;
-    session.attachable?.delete(upstream);
+    // What is stored does not lead to this session yet, unless the link continues it.
+    if (!link.isReattached) session.attachable?.delete(upstream);
     const text = await this.#attachments.seal(link, session.ref.expiresMs);
     if (text === undefined) return;
     await this.save(session, { kind: 'attach', upstream, text });

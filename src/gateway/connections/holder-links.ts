@@ -148,9 +148,10 @@ export class HolderLinks {
     // Another process may have the session, and continue it at the upstream.
     if (holder.isLeft && link.isReattached) link.connection.setLeft(true);
     releaseIfClosed(holder, upstream);
+    const isContinued = kept !== undefined && link.isReattached;
     if (kept !== undefined) {
       holder.attachments?.delete(upstream.id);
-      if (link.isReattached) this.#onReattached(link);
+      if (isContinued) this.#onContinued(holder, link);
       this.#losses.onAttachmentTried(holder, link);
     }
     if (upstream.isRetired) {
@@ -171,6 +172,12 @@ export class HolderLinks {
     for (const [, to] of restored) if (!isSubscribed(holder, to)) this.#remove(link, holder, to.uri);
     releaseIfClosed(holder, upstream);
     return link;
+  }
+
+  /** Another process may continue the session as this one does: the store has it, whether it can be stored again or not. */
+  #onContinued(holder: ConnectionHolder, link: Link): void {
+    (holder.attachable ??= new Set()).add(link.upstream);
+    this.#onReattached(link);
   }
 
   /**
@@ -372,15 +379,22 @@ export class HolderLinks {
 
   /** Leaves the sessions of a holder at upstreams to another process. Requests in flight end on these links. */
   leaveSessions(holder: ConnectionHolder): void {
-    for (const link of holder.links.values()) {
-      if (holder.attachable?.has(link.upstream) === true) link.connection.setLeft(true);
+    holder.isLeft = true;
+    for (const id of holder.attachable ?? []) {
+      const link = holder.links.get(id) ?? this.#preparedAt(id, holder);
+      link?.connection.setLeft(true);
     }
+  }
+
+  /** Returns the link that is being prepared for a holder, which does not have it yet. */
+  #preparedAt(upstreamId: string, holder: ConnectionHolder): Link | undefined {
+    for (const link of this.#upstreams.get(upstreamId)?.links() ?? []) if (link.users.has(holder)) return link;
+    return undefined;
   }
 
   /** Releases all links and subscriptions of a holder. @param isLeft leaves its sessions at upstreams to another process. */
   releaseHolder(holder: ConnectionHolder, isLeft = false): void {
     this.#siblings.release(holder);
-    holder.isLeft = isLeft;
     if (isLeft) this.leaveSessions(holder);
     for (const link of holder.links.values()) {
       const config = this.#upstreams.get(link.upstream)?.config;

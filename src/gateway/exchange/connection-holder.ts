@@ -66,7 +66,7 @@ export abstract class ConnectionHolder implements LinkUser {
   attachments: Map<string, Attachment> | undefined;
   /** Upstreams whose sessions another process can continue. Undefined until the first one. */
   attachable: Set<string> | undefined;
-  /** True if it is released here, and another process may continue its sessions at upstreams. */
+  /** True if another process may continue its sessions at upstreams. */
   isLeft = false;
   /** The lowest level of log messages that the client wants; undefined if it has set none. */
   logLevel: Severity | undefined;

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { GatewayError } from '../../../src/errors.ts';
+import { Sessions } from '../../../src/gateway/clients/sessions.ts';
 import { SESSION_ENDED } from '../../../src/gateway/exchange/owners.ts';
 import { Offers } from '../../../src/gateway/lists/offers.ts';
 import { RawObject } from '../../../src/json/json.ts';
+import type { StartTransport } from '../../../src/upstream/rpc/transport.ts';
 import { testCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { memoryUpstream, result } from '../../support/memory-upstream.ts';
@@ -190,6 +192,34 @@ test('a session that was given away is told once of the state that stays behind'
     losses.push(JSON.parse(answer.result)._meta?.['io.linkspan/stateLost']);
   }
   assert.partialDeepStrictEqual(losses, [{ upstream: 'up', reason: 'restored' }, undefined]);
+});
+
+// R10
+test('a session stays at an upstream that has continued it, though it is not stored again', TIMEOUT, async (t) => {
+  const memory = memoryUpstream({ lists: { tools: [{ name: 'act', inputSchema: { type: 'object' } }] } });
+  const left: boolean[] = [];
+  const start: StartTransport = async (...args) => ({
+    ...(await memory.start(...args)),
+    sessionId: 'of the upstream',
+    attach: () => undefined,
+    setLeft: (value) => void left.push(value),
+  });
+  const target = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
+  await using gateway = await testCore({ up: { memory: { ...memory, start }, target, canAttach: true } });
+  const client = await gateway.connect();
+  await client.result('tools/call', toolCall('up__act'));
+  const [before] = gateway.core.sessions;
+  await waitUntil(() => before?.attachable?.has('up') === true);
+  await gateway.restart();
+  // As a store refuses the write of a process from which the session has moved.
+  t.mock.method(Sessions.prototype, 'save', () => Promise.reject(new GatewayError('store-unavailable')));
+  const { id, caller } = client.session;
+  await gateway.core.gateway.findSession(id, caller.principal, caller.view);
+  const [restored] = gateway.core.sessions;
+  await waitUntil(() => restored?.links.has('up') === true);
+  assert.equal(left.at(-1), false, 'it is continued');
+  gateway.core.handOver();
+  assert.equal(left.at(-1), true);
 });
 
 // R10

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { GatewayError } from '../../../src/errors.ts';
+import type { Session } from '../../../src/gateway/clients/session.ts';
 import { HolderLinks } from '../../../src/gateway/connections/holder-links.ts';
 import { targetOf } from '../../../src/gateway/handles/attachments.ts';
 import { RawObject } from '../../../src/json/json.ts';
@@ -65,6 +66,25 @@ function holding(method: string) {
     },
   });
   return { memory, arrived: () => memory.until(() => held[0]) };
+}
+
+/** A remote upstream that continues sessions, with the values that `setLeft` was called with. */
+function continuing(memory: MemoryUpstream) {
+  const left: boolean[] = [];
+  const start: StartTransport = async (...args) => ({
+    ...(await memory.start(...args)),
+    mayKeepState: true,
+    attach: () => undefined,
+    setLeft: (value) => void left.push(value),
+  });
+  return { up: { memory: { ...memory, start }, target: REMOTE }, left };
+}
+
+/** Gives a session the state at an upstream that an earlier process has stored. */
+function attachTo(at: GatewayParts, session: Session): void {
+  const hello = { ...HELLO, capabilities: RawObject.of({ logging: {} }) };
+  session.attachments = new Map([['up', { sessionId: 'earlier', hello, target: targetOf(at.upstream('up').config) }]]);
+  session.usedUpstreams = new Set(['up']);
 }
 
 /** A gate for the starts of an upstream. */
@@ -447,6 +467,43 @@ test('a session that is not continued yet is not continued at another server', T
   assert.equal(session.stateLosses?.get('up')?.reason, 'restored');
   await stopped;
 });
+
+// R10
+test('a session that is given away while its reattached link is prepared stays there', TIMEOUT, async () => {
+  const { memory, arrived } = holding(SET_LEVEL);
+  const { up, left } = continuing(memory);
+  const { at, links } = linking({ up });
+  await using _ = at;
+  const { session } = at.session({ logLevel: 'debug' });
+  attachTo(at, session);
+  const refused = links.open(session, 'up');
+  const answer = await arrived();
+  assert.deepEqual(left, [true, false]);
+  links.leaveSessions(session);
+  assert.equal(left.at(-1), true);
+  session.close();
+  links.releaseHolder(session, true);
+  answer();
+  await assert.rejects(refused, code('session-unknown'));
+  assert.deepEqual([left.at(-1), memory.open.size], [true, 0]);
+});
+
+// R10
+test('a session that was given away stays at an upstream that continues it later', TIMEOUT, async () => {
+  const { memory, gate, begun } = gated();
+  const { up, left } = continuing(memory);
+  const { at, links } = linking({ up });
+  await using _ = at;
+  const { session } = at.session();
+  attachTo(at, session);
+  const opening = links.open(session, 'up');
+  await begun();
+  links.leaveSessions(session);
+  gate.resolve();
+  await opening;
+  assert.equal(left.at(-1), true, 'a request in flight has opened it');
+});
+
 
 test('a request for a replaced upstream does not prepare its link again', TIMEOUT, async () => {
   const old = watched();
