@@ -155,6 +155,7 @@ export class HolderLinks {
       this.#losses.onAttachmentTried(holder, link);
     }
     if (upstream.isRetired) {
+      if (isContinued) this.#losses.onLinkClosed(link, 'replaced');
       // The upstream that has taken the place has the subscriptions and lists, and only its session may be continued.
       if (!known.includes(link)) await resultWithin(this.#setLevel(link), PREPARE_MS);
       return link;
@@ -171,6 +172,7 @@ export class HolderLinks {
     // The holder did not have the link yet when it ended one of these, or closed.
     for (const [, to] of restored) if (!isSubscribed(holder, to)) this.#remove(link, holder, to.uri);
     releaseIfClosed(holder, upstream);
+    if (upstream.isRetired && isContinued) this.#losses.onLinkClosed(link, 'replaced');
     return link;
   }
 

@@ -504,6 +504,32 @@ test('a session that was given away stays at an upstream that continues it later
   assert.equal(left.at(-1), true, 'a request in flight has opened it');
 });
 
+for (const [held, name] of [
+  ['ping', 'a reload while a session is continued at its upstream reports the loss'],
+  [SET_LEVEL, 'a reload while a reattached link is prepared reports the loss'],
+] as const) {
+  // D7 R10
+  test(name, TIMEOUT, async () => {
+    const { memory, arrived } = holding(held);
+    const { at, links } = linking({ up: continuing(memory).up });
+    await using _ = at;
+    const { session } = at.session({ logLevel: 'debug' });
+    attachTo(at, session);
+    const before = at.upstream('up');
+    before.limiter.acquire(session.principal);
+    const opening = links.open(session, 'up');
+    const answer = await arrived();
+    const stopped = at.upstreams.replace(at.create('up', { memory: watched(), target: REMOTE }), 60_000);
+    links.onReplaced('up', [session]);
+    answer();
+    const link = await opening;
+    assert.ok(link.isReattached && link.isRetired);
+    assert.equal(session.stateLosses?.get('up')?.reason, 'replaced');
+    before.limiter.release(session.principal);
+    links.releaseHolder(session);
+    await stopped;
+  });
+}
 
 test('a request for a replaced upstream does not prepare its link again', TIMEOUT, async () => {
   const old = watched();
