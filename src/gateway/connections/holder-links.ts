@@ -333,8 +333,12 @@ export class HolderLinks {
         message: `upstream "${to.upstream}" ${why}`,
       });
     }
-    const answer = await this.#subscriptions.add(link, holder, to.uri);
-    if (answer.kind === 'error') return answer;
+    let answer: Answer;
+    do {
+      answer = await this.#subscriptions.add(link, holder, to.uri);
+      if (answer.kind === 'error') return answer;
+      // An earlier one of the holder, which has ended before the upstream answered it, ends both.
+    } while (link.subscribers.get(to.uri)?.has(holder) !== true);
     try {
       judgeAgain?.();
     } catch (thrown) {

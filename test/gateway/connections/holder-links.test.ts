@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { GatewayError } from '../../../src/errors.ts';
 import type { Session } from '../../../src/gateway/clients/session.ts';
 import { HolderLinks } from '../../../src/gateway/connections/holder-links.ts';
@@ -530,6 +531,35 @@ for (const [held, name] of [
     await stopped;
   });
 }
+
+test('a subscription outlasts the end of an earlier one that is answered late', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  const first = Promise.withResolvers<void>();
+  const memory: MemoryUpstream = watched({
+    request: (peer, request) => {
+      const answer = () => peer.send(result(request, {}));
+      if (memory.requests(SUBSCRIBE).length === 1) void first.promise.then(answer);
+      else answer();
+    },
+  });
+  const { at, links } = linking({ up: { memory } });
+  await using _ = at;
+  const { session } = at.session();
+  session.subscriptions.set(detach(`up+${URI}`), to());
+  const opening = links.open(session, 'up');
+  await memory.until(() => memory.requests(SUBSCRIBE)[0]);
+  time.pass(PREPARE_MS);
+  const link = await opening;
+  await links.unsubscribe(session, `up+${URI}`, to());
+  const subscribing = links.subscribe(session, `up+${URI}`, to());
+  await nextTurn();
+  first.resolve();
+  assert.equal((await subscribing).kind, 'result');
+  await nextTurn();
+  assert.deepEqual(link.subscribers.get(URI), new Set([session]));
+  const subscribes = memory.requests(SUBSCRIBE).length;
+  assert.equal(memory.requests(UNSUBSCRIBE).length, subscribes - 1, 'the last of them is a subscription');
+});
 
 test('a request for a replaced upstream does not prepare its link again', TIMEOUT, async () => {
   const old = watched();
