@@ -218,6 +218,8 @@ export const LIMITS = {
   refusedScopeSets: 16,
   /** Principals with credentials at one upstream. */
   credentialAudiences: 10_000,
+  /** The credentials of an upstream, with the tokens that they were got for. */
+  credentialChars: 64 * MIB,
   /** Principals that are remembered for upstreams whose credentials depend on them. */
   callers: 10_000,
   /** Valid tokens of one of them. */

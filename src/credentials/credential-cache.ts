@@ -1,4 +1,3 @@
-import { setLatest } from '../bounded-map.ts';
 import { GatewayError } from '../errors.ts';
 import { type LimitName, LIMITS } from '../limits.ts';
 import type { Proof } from '../policy/callers.ts';
@@ -7,6 +6,7 @@ import { type Actor, NeedsAuthorizationError } from '../upstream/rpc/needs-autho
 import { NoCredentialsError } from '../upstream/rpc/no-credentials-error.ts';
 import {
   type Audience,
+  charsOf,
   chosenIn,
   type Entry,
   type Failure,
@@ -91,6 +91,8 @@ export class CredentialCache implements RequestCredentials {
   readonly #clock: () => number;
   readonly #random: () => number;
   readonly #audiences = new Map<string, Audience>();
+  /** The sum over all audiences; see {@link Audience.chars}. */
+  #chars = 0;
 
   constructor(parts: CredentialCacheParts) {
     this.#parts = parts;
@@ -166,6 +168,7 @@ export class CredentialCache implements RequestCredentials {
   /** Forgets all credentials and failures, after a change of the settings. */
   clear(): void {
     this.#audiences.clear();
+    this.#chars = 0;
   }
 
   /** Returns whether the subject, which was about to end, now ends later. */
@@ -179,9 +182,9 @@ export class CredentialCache implements RequestCredentials {
     let known = this.#audiences.get(audience);
     if (known === undefined) {
       const stepUp = new StepUp(this.#parts.scopes ?? NO_SCOPES, this.#parts.onLimit);
-      known = { key: audience, stepUp, entries: new Map(), present: undefined, outage: undefined };
-      if (setLatest(this.#audiences, audience, known, LIMITS.credentialAudiences))
-        this.#parts.onLimit('credentialAudiences');
+      known = { key: audience, stepUp, entries: new Map(), present: undefined, outage: undefined, chars: 0 };
+      this.#audiences.set(audience, known);
+      this.#shrink(known);
     }
     return this.#presentOf(known, this.#clock());
   }
@@ -194,21 +197,51 @@ export class CredentialCache implements RequestCredentials {
     return present !== undefined && isPresent ? present : chosenIn(audience, subjects ?? [], nowMs);
   }
 
-  /** Returns what is asked for a subject. If that fails, another one may stand in, or go on. @param refused is not returned. */
+  /** Returns the credential that is asked for a subject. If that fails, one for another subject is asked for. @param refused is not returned. */
   async #orOther(entry: Entry, refused: Credential | undefined, ask: () => Promise<Credential>): Promise<Credential> {
     const { key } = entry.audience;
     try {
-      return await ask();
+      return await this.#orStandIn(key, refused, ask);
     } catch (thrown) {
-      const other = this.current(key);
-      if (other !== undefined && other !== refused) return other;
       const next = this.#find(key);
       if (next === entry) throw thrown;
-      return await this.#acquireUnlessPaused(next).catch((failure: unknown) => {
-        const standing = this.current(key);
-        if (standing === undefined || standing === refused) throw failure;
-        return standing;
-      });
+      return await this.#orStandIn(key, refused, () => this.#acquireUnlessPaused(next));
+    }
+  }
+
+  /** Returns the credential that is asked for. If that fails, returns the one that its audience uses meanwhile. */
+  async #orStandIn(
+    audience: string,
+    refused: Credential | undefined,
+    ask: () => Promise<Credential>,
+  ): Promise<Credential> {
+    try {
+      return await ask();
+    } catch (thrown) {
+      const other = this.current(audience);
+      if (other === undefined || other === refused) throw thrown;
+      return other;
+    }
+  }
+
+  /** Counts what is kept for an audience, after a change. */
+  #count(audience: Audience): void {
+    if (this.#audiences.get(audience.key) !== audience) return;
+    const before = audience.chars;
+    audience.chars = charsOf(audience);
+    this.#chars += audience.chars - before;
+    this.#shrink(audience);
+  }
+
+  /** Removes the audiences that were first needed longest ago while there are too many, or too much is kept for them. */
+  #shrink(latest: Audience): void {
+    for (const audience of this.#audiences.values()) {
+      const isTooMany = this.#audiences.size > LIMITS.credentialAudiences;
+      if (!isTooMany && this.#chars <= LIMITS.credentialChars) return;
+      if (audience === latest) continue;
+      this.#audiences.delete(audience.key);
+      this.#chars -= audience.chars;
+      this.#parts.onLimit(isTooMany ? 'credentialAudiences' : 'credentialChars');
     }
   }
 
@@ -221,6 +254,7 @@ export class CredentialCache implements RequestCredentials {
   #acquire(entry: Entry, scopes = entry.audience.stepUp.held): Promise<Credential> {
     entry.acquiring ??= this.#acquireNow(entry, scopes).finally(() => {
       entry.acquiring = undefined;
+      this.#count(entry.audience);
     });
     return entry.acquiring;
   }

@@ -54,6 +54,18 @@ export interface Audience {
   present: Entry | undefined;
   /** The last failure, if it would have been the same with any subject. */
   outage: Failure | undefined;
+  /** The length of its credentials and subjects, when they were counted last. */
+  chars: number;
+}
+
+/** Returns the length of all credentials of an audience, and of the tokens that they were got for. */
+export function charsOf({ entries }: Audience): number {
+  let chars = 0;
+  for (const { held, subject } of entries.values()) {
+    for (const text of held?.credential.headers ?? []) chars += text.length;
+    chars += subject?.token?.length ?? 0;
+  }
+  return chars;
 }
 
 /** Returns the credential of an entry, if it is valid now. */

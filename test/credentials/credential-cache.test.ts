@@ -20,6 +20,8 @@ function cacheOf(lifeMs = 100_000) {
     subject: 'one',
     refusedSubject: '',
     subjectLifeMs: Infinity,
+    /** The end of each credential. */
+    padding: '',
     scopeFailure: new NeedsAuthorizationError('invalid_scope', { isOfScopes: true }) as Error,
   };
   const limits: LimitName[] = [];
@@ -44,7 +46,7 @@ function cacheOf(lifeMs = 100_000) {
       if (subject?.token === state.refusedSubject)
         throw new NeedsAuthorizationError('invalid_grant', { actor: 'caller' });
       if (scopes.includes(state.refusedScope)) throw state.scopeFailure;
-      const credential = { headers: ['authorization', `Bearer ${audience}-${state.asked.length}`] };
+      const credential = { headers: ['authorization', `Bearer ${audience}-${state.asked.length}${state.padding}`] };
       return { credential, lifeMs, subjectLifeMs: state.subjectLifeMs };
     },
     subjectsOf,
@@ -546,6 +548,22 @@ test('changed settings forget credentials and failures', async () => {
   state.failure = undefined;
   cache.clear();
   assert.equal(tokenOf(await cache.acquire('')), 'Bearer -3');
+});
+
+test('limit credentialChars: beyond it the oldest audiences are forgotten', async () => {
+  const { cache, state, limits } = cacheOf();
+  state.padding = 'x'.repeat(LIMITS.credentialChars / 5);
+  for (const audience of ['a', 'b', 'a', 'c']) await cache.acquire(audience);
+  // Another token of a caller has a credential of its own.
+  state.subject = 'two';
+  await cache.acquire('b');
+  assert.deepEqual(limits, []);
+  await cache.acquire('c');
+  assert.deepEqual(
+    ['a', 'b', 'c'].map((audience) => cache.current(audience) !== undefined),
+    [false, true, true],
+  );
+  assert.deepEqual(limits, ['credentialChars']);
 });
 
 test('limit credentialAudiences: beyond it the oldest audience is forgotten', async () => {
