@@ -3,8 +3,8 @@ import type { Config } from '../config/config.ts';
 import type { Core } from './core/core.ts';
 
 /**
- * Returns the lock of a config and what it withholds, as one line for the start. The lists of an earlier process are compared already;
- * others follow in the log. Undefined if nothing is pinned.
+ * Returns the lock of a config and what it withholds, as one line for the start. Undefined if nothing is pinned. Only lists that are known
+ * already are compared: mostly those for all clients of an earlier process. Others follow in the log.
  */
 export function lockSummary(
   { lock }: Pick<Config, 'lock'>,
@@ -17,6 +17,7 @@ export function lockSummary(
     const { differences, withheld } = state;
     return [`${id} ${differences.length}${withheld === 0 ? '' : ` (${withheld} items withheld)`}`];
   });
-  const found = differing.length === 0 ? '' : `; definitions that differ: ${differing.join(', ')}`;
+  const found =
+    differing.length === 0 ? '' : `; definitions that differ in the lists known so far: ${differing.join(', ')}`;
   return `${basename(lock.file)}, ${lock.onChange}${found}`;
 }
