@@ -43,6 +43,8 @@ export interface Reading {
   readonly fault: string | undefined;
   /** True if the tool has a user interface, whose HTML calls tools by their unprefixed names. */
   readonly hasUi: boolean;
+  /** True if only the apps of the tool's own server may call it, and no model. */
+  readonly isAppOnly: boolean;
   /** The repaired item; otherwise as the upstream sent it. */
   readonly item: RawObject;
   readonly leftOut: readonly string[];
@@ -86,12 +88,23 @@ function hasUi(item: RawObject): boolean {
 }
 
 /**
+ * Returns whether the `visibility` of a tool leaves out the model.
+ *
+ * @see https://modelcontextprotocol.io/extensions/apps/overview
+ */
+function isAppOnly(item: RawObject): boolean {
+  const visibility: unknown = JSON.parse(item.object('_meta')?.object('ui')?.raw('visibility') ?? 'null');
+  return Array.isArray(visibility) && !visibility.includes('model');
+}
+
+/**
  * Reads one item and repairs it. Checks the whole text, since clients refuse the whole list for one item that they
  * cannot read.
  */
 function read(kind: ItemKind, item: RawObject, isModern: boolean): Reading {
   const key = keyOf(kind, item);
-  const refused = (fault: string): Reading => ({ key, fault, hasUi: false, item, leftOut: [], cleanedTexts: 0 });
+  const none = { hasUi: false, isAppOnly: false, leftOut: [], cleanedTexts: 0 };
+  const refused = (fault: string): Reading => ({ key, fault, item, ...none });
   try {
     const text = item.toString();
     if (MAY_BE_BROKEN.test(text)) JSON.parse(text);
@@ -107,6 +120,7 @@ function read(kind: ItemKind, item: RawObject, isModern: boolean): Reading {
       key,
       fault: undefined,
       hasUi: kind === 'tool' && hasUi(after),
+      isAppOnly: kind === 'tool' && isAppOnly(after),
       item: after,
       leftOut: kind === 'tool' && losesOutputSchema(after, isModern) ? [...leftOut.paths, OUTPUT] : leftOut.paths,
       cleanedTexts: cleaned,

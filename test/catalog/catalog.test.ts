@@ -267,6 +267,31 @@ test('the HTML of an app may call its tools by the upstream’s own names', () =
   assert.equal(resolveTool(catalog, 'plain'), undefined);
 });
 
+// S-016
+test('a tool for apps alone is callable only at an endpoint of its own server', () => {
+  const only = (visibility: unknown) => tool('poll', { _meta: { ui: { visibility } } });
+  for (const visibility of [['app'], []]) {
+    const offers = { a: { tools: [only(visibility), tool('plain')] } };
+    for (const [shown, name] of [
+      [pair, 'a__poll'],
+      [pair, 'poll'],
+      [view([bare('a'), upstream('b')]), 'poll'],
+    ] as const) {
+      const merged = catalogOf(shown, offers);
+      assert.equal(merged.lists.tools.length, 1);
+      assert.equal(resolveTool(merged, name), undefined);
+      assert.match(merged.quarantined[0]?.why ?? '', /apps of its own server alone, which only \/mcp\/a can tell/);
+    }
+    const own = catalogOf(view([bare('a')], { id: 'a' }), offers);
+    assert.deepEqual(member(own.lists.tools, 'name'), ['poll', 'plain']);
+    assert.deepEqual(resolveTool(own, 'poll'), { upstream: 'a', name: 'poll' });
+  }
+  for (const visibility of [undefined, 'app', ['model', 'app'], ['model']]) {
+    const merged = catalogOf(pair, { a: { tools: [only(visibility)] } });
+    assert.deepEqual(member(merged.lists.tools, 'name'), ['a__poll']);
+  }
+});
+
 const refusedApps = [
   { why: 'two apps have it', shown: pair, offers: { a: { tools: [app] }, b: { tools: [app] } } },
   {

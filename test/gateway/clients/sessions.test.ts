@@ -195,7 +195,7 @@ test('a session that was given away is told once of the state that stays behind'
 });
 
 // R10
-test('a session stays at an upstream that has continued it, though it is not stored again', TIMEOUT, async (t) => {
+test('a session stays at the upstream that has continued it, if it cannot be stored', TIMEOUT, async (t) => {
   const memory = memoryUpstream({ lists: { tools: [{ name: 'act', inputSchema: { type: 'object' } }] } });
   const left: boolean[] = [];
   const start: StartTransport = async (...args) => ({
