@@ -12,9 +12,14 @@ import {
 import { UnauthorizedError as Unauthorized1 } from '@modelcontextprotocol/sdk/client/auth.js';
 import { Client as Client1 } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport as Transport1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { createRemoteJWKSet, type JWTPayload, jwtVerify } from 'jose';
 import { post, rpc, send } from '../downstream/client.ts';
+import { startEverything } from '../support/everything-gateway.ts';
+import { EXCHANGE } from '../support/exchange-grant.ts';
+import { type Guard, startGuard } from '../support/guarded-upstream.ts';
 import { type HttpUpstream, legacyUpstream } from '../support/http-upstream.ts';
 import { openGateway } from '../support/open-gateway.ts';
+import { waitUntil } from '../support/wait-until.ts';
 import { type RealIssuer, signInByBrowser, startRealIssuer } from '../support/real-issuer.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -187,6 +192,40 @@ test('the SDK v1 client signs in again for the scope, and goes on with its sessi
   assert.deepEqual((await client.callTool(ECHO)).content, ECHOED);
   assert.equal(transport.sessionId, sessionId);
   await client.close();
+});
+
+// SEC-13
+test('an upstream gets the token that the issuer exchanges for that of its user', TIMEOUT, async () => {
+  const exchanger = { client_id: 'linkspan', client_secret: 'the-secret-of-the-exchanging-client' };
+  await using issuer = await startRealIssuer('jwt', [{ ...exchanger, grant_types: [EXCHANGE] }]);
+  await using behind = await startEverything();
+  const keys = createRemoteJWKSet(new URL(issuer.jwksUrl));
+  const claims: JWTPayload[] = [];
+  await using guard: Guard = await startGuard(behind.url, async (authorization = '') => {
+    const expected = { issuer: issuer.issuer, audience: guard.url, typ: 'at+jwt' };
+    const verified = await jwtVerify(authorization.slice('Bearer '.length), keys, expected).catch(() => undefined);
+    if (verified !== undefined) claims.push(verified.payload);
+    return verified !== undefined;
+  });
+  const { client_id: clientId, client_secret: clientSecret } = exchanger;
+  const auth = { kind: 'exchange', issuer: issuer.issuer, clientId, clientSecret };
+  await using gateway = await openGateway({ up: { url: guard.url, auth } }, jwtOf(issuer));
+  const { client, memory } = await signedIn(gateway.url);
+  const token = memory.tokens()?.access_token ?? '';
+  await waitUntil(async () => (await client.listTools()).tools.length > 0);
+  const { content } = await client.callTool({ name: 'up__echo', arguments: { message: 'hi' } });
+  assert.deepEqual(content, [{ type: 'text', text: 'Echo: hi' }]);
+  await client.close();
+  assert.ok(
+    guard.requests.every(({ isAccepted }) => isAccepted),
+    'nothing else reaches the upstream',
+  );
+  assert.ok(guard.requests.some(({ what }) => what === 'POST tools/call'));
+  for (const { sub, act, scope, client_id: azp } of claims) {
+    assert.deepEqual([sub, act, scope, azp], ['ann', { sub: clientId }, 'mcp', clientId]);
+  }
+  const seen = JSON.stringify(guard.requests);
+  for (const secret of [token, clientSecret]) assert.ok(secret !== '' && !seen.includes(secret));
 });
 
 // A-026

@@ -1,12 +1,13 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { exportJWK, generateKeyPair } from 'jose';
-import { type ClientMetadata, type Configuration, Provider } from 'oidc-provider';
+import { type ClientMetadata, type Configuration, Provider, type ResourceServer } from 'oidc-provider';
+import { actorOfExchange, addExchange } from './exchange-grant.ts';
 
 const SCOPE = 'mcp';
 const SECRET = 'the-secret-of-the-machine-client';
 
-/** A real authorization server, with discovery, dynamic registration, resource indicators and introspection. */
+/** A real authorization server, with discovery, dynamic registration, resource indicators, introspection and token exchange. */
 export interface RealIssuer extends AsyncDisposable {
   readonly issuer: string;
   readonly jwksUrl: string;
@@ -26,6 +27,16 @@ export interface RealIssuer extends AsyncDisposable {
 async function signingJwk(kid: string): Promise<object> {
   const { privateKey } = await generateKeyPair('RS256', { extractable: true });
   return { ...(await exportJWK(privateKey)), kid, alg: 'RS256', use: 'sig' };
+}
+
+function resourceServer(audience: string, format: 'jwt' | 'opaque'): ResourceServer {
+  return {
+    scope: `${SCOPE} other`,
+    audience,
+    accessTokenTTL: 600,
+    accessTokenFormat: format,
+    ...(format === 'jwt' ? { jwt: { sign: { alg: 'RS256' as const } } } : {}),
+  };
 }
 
 function configurationOf(jwk: object, format: 'jwt' | 'opaque', clients: readonly ClientMetadata[]): Configuration {
@@ -53,22 +64,17 @@ function configurationOf(jwk: object, format: 'jwt' | 'opaque', clients: readonl
       registration: { enabled: true },
       resourceIndicators: {
         enabled: true,
-        getResourceServerInfo: (_context, resource) => ({
-          scope: `${SCOPE} other`,
-          audience: resource,
-          accessTokenTTL: 600,
-          accessTokenFormat: format,
-          ...(format === 'jwt' ? { jwt: { sign: { alg: 'RS256' as const } } } : {}),
-        }),
+        getResourceServerInfo: (_context, resource) => resourceServer(resource, format),
       },
     },
+    extraTokenClaims: actorOfExchange,
     pkce: { required: () => true },
     ttl: { Interaction: 600, Session: 600, Grant: 600, ClientCredentials: 600, AccessToken: 600 },
     cookies: { keys: ['a test'] },
   };
 }
 
-/** Starts the issuer on a port of its own. @param format of its access tokens. @param clients further ones for the client credentials grant. */
+/** Starts the issuer on a port of its own. @param format of its access tokens. @param clients further ones, by default for the client credentials grant. */
 export async function startRealIssuer(
   format: 'jwt' | 'opaque' = 'jwt',
   clients: readonly ClientMetadata[] = [],
@@ -88,6 +94,7 @@ export async function startRealIssuer(
   let keys = 0;
   const rotateKeys = async () => {
     const provider = new Provider(issuer, configurationOf(await signingJwk(`key-${++keys}`), format, clients));
+    addExchange(provider, (resource) => resourceServer(resource, format));
     handle = provider.callback();
   };
   await rotateKeys();
