@@ -51,7 +51,11 @@ export const upstreamAnswer = z
     id: z.string(),
     title: words('The key in the config file.'),
     transport: z.enum(['stdio', 'http', 'sse']),
-    state: z.enum(UPSTREAM_STATES),
+    state: z
+      .enum(UPSTREAM_STATES)
+      .describe(
+        '`configured`: not started yet. `ready`: its last start has succeeded; it stays so without connections, since the next request opens one. `stopped`: with the gateway.',
+      ),
     reason: words('Why it is in this state; absent if the state needs no reason.').optional(),
     nextStep: words('What an operator can do about the state; absent if there is nothing to do.').optional(),
     isDisabled: z.boolean().describe('Whether an operator has taken it out of service.'),
