@@ -13,7 +13,7 @@ import { readKeys } from '../keys/open-store.ts';
 import { askGateway } from './admin-client.ts';
 import { CliError, EXIT } from './cli-error.ts';
 import { oneLine } from '../../peer-text.ts';
-import { jsonText, print, printError } from './output.ts';
+import { jsonText, print } from './output.ts';
 import type { PrintOptions } from './status.ts';
 import { findGateway } from './running-gateway.ts';
 import { endpointPath } from '../../endpoint-path.ts';
@@ -78,8 +78,8 @@ async function explainOffline({ as, args, ...asked }: Asked, options: ExplainOpt
   const ask: AskExternal = ({ item: { upstream } }) =>
     asksAbout(config.access, principal, upstream) ? 'offline' : undefined;
   const answer = await explainWith(ask, parts, { ...asked, principal, args });
-  if (answer.effect === 'unknown' && gateway.doubt !== undefined) printError(`warning: ${gateway.doubt}\n`);
-  return answer;
+  if (answer.effect !== 'unknown' || gateway.doubt === undefined) return answer;
+  return { ...answer, reasons: [...answer.reasons, { about: 'list', text: gateway.doubt }] };
 }
 
 /** Returns the description of a principal. @throws {CliError} */

@@ -60,7 +60,11 @@ export function explain(parts: ExplainParts, query: ExplainQuery): ExplainAnswer
     }
     const isWithheld = kind === 'resource' && isWithheldUri(parts.catalog.resources, view.upstreams, name);
     const unknown = upstreamsOfCallers(parts, query, owner).map(callersText);
-    const texts = isWithheld ? [WITHHELD] : unknown.length > 0 ? unknown : ['no upstream of this endpoint lists it'];
+    const texts = isWithheld
+      ? [WITHHELD]
+      : unknown.length > 0
+        ? unknown
+        : ['no upstream of this endpoint lists it for all clients'];
     reasons.push(...texts.map((text) => ({ about: 'list' as const, text })));
     return { ...asked, effect: 'unknown', isListed: false, reasons };
   }

@@ -98,7 +98,10 @@ test('explain tells filters, unknown items and endpoints apart', BOUNDED, async 
   const filtered = await on('explain', 'tool', 'local__secret', '--as', DEV);
   assert.match(filtered.stdout, /filtered: Left out by includeTools or excludeTools|unknown, not listed/);
   const unknown = await on('explain', 'tool', 'local__nothing', '--as', DEV);
-  assert.match(unknown.stdout, /unknown, not listed\n[^]*^ {2}list {6}no upstream of this endpoint lists it/m);
+  assert.match(
+    unknown.stdout,
+    /unknown, not listed\n[^]*^ {2}list {6}no upstream of this endpoint lists it for all clients$/m,
+  );
   assert.doesNotMatch(unknown.stdout, /prefix/);
   const unlisted = await on('explain', 'tool', 'broken__any', '--as', DEV);
   assert.match(
@@ -132,6 +135,18 @@ test('explain --offline asks the config file and the last lists', BOUNDED, async
   assert.deepEqual([code, stderr], [1, '']);
   assert.match(stdout, /^ {2}decision {2}rule "dev deny 1" denies it$/m);
   assert.doesNotMatch(stdout, /^ {2}upstream/m);
+});
+
+test('explain --offline gives as a reason that the lists of an upstream are not there', BOUNDED, async () => {
+  const doubt = /has no lists for all clients of "broken"/;
+  const asked = ['explain', 'tool', 'broken__any', '--as', DEV, '--offline'];
+  const text = await on(...asked);
+  assert.match(text.stdout, /^ {2}list {6}\S+ has no lists for all clients of "broken"/m);
+  assert.equal(text.stderr, '');
+  const { reasons }: { readonly reasons: readonly { readonly text: string }[] } = JSON.parse(
+    (await on(...asked, '--json')).stdout,
+  );
+  assert.ok(reasons.some((one) => doubt.test(one.text)));
 });
 
 /** Writes a config with another access policy beside that of the gateway. */
@@ -217,13 +232,14 @@ test('commands that read the last lists say that those of replicas are in Redis'
   const redis = { url: 'redis://127.0.0.1:9/0', wrappingKeys: [randomBytes(32).toString('base64')] };
   const file = join(folder, 'replica.json');
   await writeFile(file, JSON.stringify({ mcpServers, gateway: { ...own, redis, stateDir: join(folder, 'none') } }));
-  const warning =
-    /^warning: with gateway\.redis the last lists are in Redis; this command reads only those in \S+none\n/;
+  const doubt =
+    /^(warning:| {2}list {5}) with gateway\.redis the last lists are in Redis; this command reads only those in \S+none$/m;
   for (const command of [
     ['policy', 'diff', file, file],
     ['explain', 'tool', 'local__pid', '--as', DEV, '--offline', '--config', file],
   ]) {
-    assert.match((await runCli(command, folder, { HOME: folder }, 30_000)).stderr, warning, command.join(' '));
+    const { stdout, stderr } = await runCli(command, folder, { HOME: folder }, 30_000);
+    assert.match(`${stdout}${stderr}`, doubt, command.join(' '));
   }
 });
 

@@ -60,7 +60,7 @@ test('explain names the lock as the reason for a tool that it withholds', () => 
 
 test('explain does not take the own name of a withheld tool for its published one', () => {
   const [effect, list] = explained(view([upstream('notes')]), LOCKED, 'write');
-  assert.deepEqual([effect, list], ['unknown, not listed', 'no upstream of this endpoint lists it']);
+  assert.deepEqual([effect, list], ['unknown, not listed', 'no upstream of this endpoint lists it for all clients']);
 });
 
 test('explain names the lock as the reason for a resource that it withholds', () => {
@@ -104,7 +104,7 @@ test('explain sends an unlisted URI to the only upstream, unless rules hide some
   const [effect, list] = explained(shown, offers, 'file:///unlisted', ALL);
   const gets = 'upstream "notes" gets it as "file:///unlisted", and does not list it';
   assert.deepEqual([effect, list], ['allow, not listed', gets]);
-  const unknown = ['unknown, not listed', 'no upstream of this endpoint lists it'];
+  const unknown = ['unknown, not listed', 'no upstream of this endpoint lists it for all clients'];
   assert.deepEqual(explained(shown, offers, 'file:///unlisted', SOME), unknown);
   assert.equal(explained(shown, offers, 'file:///a', SOME)[0], 'allow, listed');
   assert.equal(explained(shown, offers, 'note:///a', SOME)[0], 'deny, not listed');
@@ -117,7 +117,7 @@ test('explain sends an unlisted tool to the only upstream, unless rules hide som
   const open = new Gate(undefined, []);
   assert.deepEqual(explained(shown, offers, 'unlisted', open).slice(0, 2), ['allow, not listed', gets]);
   assert.deepEqual(explained(shown, offers, 'unlisted', ALL).slice(0, 2), ['allow, not listed', gets]);
-  const unknown = ['unknown, not listed', 'no upstream of this endpoint lists it'];
+  const unknown = ['unknown, not listed', 'no upstream of this endpoint lists it for all clients'];
   assert.deepEqual(explained(shown, offers, 'unlisted', SOME), unknown);
   const pinned = view([bare('notes', { onChange: 'quarantine' })]);
   assert.deepEqual(explained(pinned, offers, 'unlisted', ALL), unknown);
@@ -145,7 +145,7 @@ test('explain finds the one upstream that may be used of two with the same URI',
 test('explain says that lists depend on the caller', () => {
   const shown = view([upstream('own'), upstream('notes')]);
   const depends = 'the lists of upstream "own" depend on the caller, and are not known here';
-  const unlisted = 'no upstream of this endpoint lists it';
+  const unlisted = 'no upstream of this endpoint lists it for all clients';
   for (const [name, text] of [
     ['own__read', depends],
     ['notes__other', unlisted],
