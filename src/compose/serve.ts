@@ -44,6 +44,8 @@ export interface ListeningGateway {
   readonly config: ConfigControl;
   /** Seals later handles with a new key. Older ones stay valid for the longest validity of a session. */
   rotateKeys(): Promise<void>;
+  /** Returns the number of requests that are not answered; undefined if only the workers know. */
+  inFlightCount(): number | undefined;
   /** Refuses new requests, waits for those in flight, and closes everything. */
   stop(): Promise<void>;
 }
@@ -386,6 +388,7 @@ function running({
     },
     config: control,
     rotateKeys: async () => void (await core.rotateKeys()),
+    inFlightCount: () => core.inFlightCount + core.parkedCount,
     stop: async () => {
       phase.isStopping = true;
       await control.settle();

@@ -226,6 +226,7 @@ suite('a gateway that ends', { concurrency: 1 }, () => {
     await gateway.waitForLog((line) => (line.includes('"stopping"') ? true : undefined));
     await delay(SECOND_SIGNAL_MS);
     gateway.kill('SIGTERM');
+    await gateway.waitForLog((line) => (/"requests":1,.*"msg":"stopped at once/.test(line) ? true : undefined));
     assert.equal((await gateway.ended).code, 130);
     await until(() => processes.every(isGone), 'every process ended');
   });

@@ -100,6 +100,7 @@ export async function serveWorkers(loaded: Loaded, log: Logger, options: ServeOp
     lockSummary,
     config: parent.control,
     rotateKeys: async () => void (await parent.admin.rotateKeys(undefined)),
+    inFlightCount: () => undefined,
     stop: async () => {
       await parent.beginStop();
       await workers.stop();
