@@ -122,7 +122,7 @@ const OWN = {
     })
     .optional()
     .describe(
-      'Prefix of tool and prompt names, exactly as written, so end it with a separator ("git_"). Empty for none. ' +
+      'Prefix of tool and prompt names, exactly as written, so end it with a separator ("git_"). Empty for none: of several such upstreams with a tool or prompt of one name, the first in the file has it, and the others are left out. ' +
         'Default: the id and two underscores.',
     ),
   rawUris: flag()
