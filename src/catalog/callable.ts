@@ -1,10 +1,11 @@
 import { hasFilter } from './names/glob.ts';
 import { quarantine, repairOf, type Quarantined, type Repaired } from './item.ts';
+import { endpointPath } from '../endpoint-path.ts';
 import { shownText } from '../peer-text.ts';
 import { isHashed, publishedName } from './names/name.ts';
 import { nameItems, type NamedItems, type Source, type Target, textsOf } from './names/named-items.ts';
 import type { Offer } from './offer.ts';
-import type { View } from './view.ts';
+import type { View, ViewUpstream } from './view.ts';
 
 /** The tools or the prompts of a view. */
 export interface Callables {
@@ -59,6 +60,7 @@ export function nameCallables(
     parts.push(...nameItems(kind, view, upstream, offer, maxChars));
   }
   const holders = hashHolders(parts);
+  const withApps = upstreamsWithApps(parts);
   for (const [name, holder] of holders) if (holder === undefined) hidden.add(name);
   for (const part of parts) {
     const { upstream, start, items } = part;
@@ -68,6 +70,12 @@ export function nameCallables(
       if (quarantineRecord !== undefined) quarantined.push(quarantineRecord);
       if (published === undefined) continue;
       const { name, target, source } = published;
+      const foreign = reading.isAppOnly ? withApps.find((id) => id !== upstream.id) : undefined;
+      if (foreign !== undefined) {
+        hidden.add(name);
+        quarantined.push(quarantine(upstream.id, kind, reading.key, start + index, appFault(upstream, foreign)));
+        continue;
+      }
       if (holders.has(name) && holders.get(name) !== upstream.id) {
         const why = `would be called "${shownText(name)}", the shortened name of an item of another upstream; give one of them another prefix`;
         quarantined.push(quarantine(upstream.id, kind, reading.key, start + index, why));
@@ -94,6 +102,18 @@ export function nameCallables(
   for (const name of ambiguous) apps.delete(name);
   for (const name of withheld) hidden.add(name);
   return { targets, sources, texts, digests, parts, hidden, withheld, apps, quarantined, repaired };
+}
+
+/** Returns the upstreams with published tools that have a user interface. */
+function upstreamsWithApps(parts: readonly NamedItems[]): readonly string[] {
+  const hasApp = ({ items }: NamedItems) =>
+    items.some(({ reading, published }) => published !== undefined && reading.hasUi);
+  return [...new Set(parts.filter((part) => hasApp(part)).map(({ upstream }) => upstream.id))];
+}
+
+/** Returns the reason why an endpoint with apps of another upstream does not have a tool for apps alone: clients take the two for one server. */
+function appFault({ id }: ViewUpstream, foreign: string): string {
+  return `is for apps of its own server alone, and upstream "${foreign}" has apps too; ${endpointPath(id)} has it`;
 }
 
 /** Returns the upstream of each name that ends in a hash; undefined if several upstreams have it. */

@@ -268,7 +268,7 @@ test('the HTML of an app may call its tools by the upstream’s own names', () =
 });
 
 // S-016
-test('a tool for apps alone is callable only at an endpoint of its own server', () => {
+test('a tool for apps alone is callable where no other server has apps', () => {
   const only = (visibility: unknown) => tool('poll', { _meta: { ui: { visibility } } });
   for (const visibility of [['app'], []]) {
     const offers = { a: { tools: [only(visibility), tool('plain')] } };
@@ -277,18 +277,23 @@ test('a tool for apps alone is callable only at an endpoint of its own server', 
       [pair, 'poll'],
       [view([bare('a'), upstream('b')]), 'poll'],
     ] as const) {
-      const merged = catalogOf(shown, offers);
-      assert.equal(merged.lists.tools.length, 1);
+      const merged = catalogOf(shown, { ...offers, b: { tools: [app] } });
+      assert.equal(merged.lists.tools.length, 2);
       assert.equal(resolveTool(merged, name), undefined);
-      assert.match(merged.quarantined[0]?.why ?? '', /apps of its own server alone, which only \/mcp\/a can tell/);
+      assert.match(
+        merged.quarantined[0]?.why ?? '',
+        /apps of its own server alone, and upstream "b" .*\/mcp\/a has it/,
+      );
+      const without = catalogOf(shown, { ...offers, b: { tools: [tool('plain')] } });
+      assert.deepEqual(resolveTool(without, name), { upstream: 'a', name: 'poll' });
     }
     const own = catalogOf(view([bare('a')], { id: 'a' }), offers);
     assert.deepEqual(member(own.lists.tools, 'name'), ['poll', 'plain']);
     assert.deepEqual(resolveTool(own, 'poll'), { upstream: 'a', name: 'poll' });
   }
   for (const visibility of [undefined, 'app', ['model', 'app'], ['model']]) {
-    const merged = catalogOf(pair, { a: { tools: [only(visibility)] } });
-    assert.deepEqual(member(merged.lists.tools, 'name'), ['a__poll']);
+    const merged = catalogOf(pair, { a: { tools: [only(visibility)] }, b: { tools: [app] } });
+    assert.deepEqual(member(merged.lists.tools, 'name').slice(0, 1), ['a__poll']);
   }
 });
 

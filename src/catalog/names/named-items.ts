@@ -7,7 +7,6 @@ import type { Offer } from '../offer.ts';
 import { publishedText, toolTextFor } from '../publish.ts';
 import type { View, ViewUpstream } from '../view.ts';
 import { isIncluded } from './glob.ts';
-import { endpointPath } from '../../endpoint-path.ts';
 import { shownText } from '../../peer-text.ts';
 import { publishedName, publishedPrefix } from './name.ts';
 import { prefixesOf, reservedFor } from './prefixes.ts';
@@ -100,10 +99,7 @@ function makeItems(
   const items = listed.slice(start, start + PART_ITEMS).map((raw, index): NamedItem => {
     const reading = readItem(kind, raw, isModern);
     const { key, item } = reading;
-    const fault =
-      reading.fault ??
-      (isModern && upstream.isRemote && kind === 'tool' ? headerFault(item) : undefined) ??
-      (reading.isAppOnly && view.upstreams.length > 1 ? appFault(upstream) : undefined);
+    const fault = reading.fault ?? (isModern && upstream.isRemote && kind === 'tool' ? headerFault(item) : undefined);
     const prefixedName = publishedName(upstream, key, maxChars);
     const reserved = reservedFor(prefixes, prefix, prefixedName);
     if (fault !== undefined || reserved !== undefined) {
@@ -186,14 +182,6 @@ function headerParamReading(tool: RawObject): ReturnType<typeof readMirrored> | 
 function headerParamsOf(tool: RawObject): readonly MirroredParam[] {
   const reading = headerParamReading(tool);
   return reading?.kind === 'mirrored' ? reading.params : NO_PARAMS;
-}
-
-/**
- * Returns the reason why an endpoint of several upstreams does not have a tool for apps alone. Clients take these upstreams for one server, so that the
- * app of one could call the tools of another.
- */
-function appFault({ id }: ViewUpstream): string {
-  return `is for apps of its own server alone, which only ${endpointPath(id)} can tell from others`;
 }
 
 /**
