@@ -50,12 +50,26 @@ const REFUSED: AuditVerdict = { decision: 'refused' };
 const DENIED_OUTSIDE: AuditVerdict = { decision: 'denied', rule: { name: 'external' } };
 const WITHHELD: AuditVerdict = { decision: 'denied', rule: { name: 'lock' } };
 
+const VERDICT = Symbol('verdict');
+
+/** A request whose verdict is kept for its record. An entry of a `WeakMap` for each request would cost the collector several µs. */
+interface JudgedRequest extends Request {
+  [VERDICT]?: AuditVerdict;
+}
+
+function keepVerdict(request: JudgedRequest, verdict: AuditVerdict): void {
+  request[VERDICT] = verdict;
+}
+
+function verdictKeptIn(request: JudgedRequest): AuditVerdict | undefined {
+  return request[VERDICT];
+}
+
 /** Records what clients do in the audit log: their requests with the outcome, their other messages, and their sessions. */
 export class AuditRecorder {
   readonly #trail: AuditTrail;
   /** Numbers of the records of requests that were sent. */
   readonly #begun = new WeakMap<Request, number>();
-  readonly #verdicts = new WeakMap<Request, AuditVerdict>();
   /** A rule either allows or denies. */
   readonly #byRule = new WeakMap<RuleConfig, AuditVerdict>();
 
@@ -100,7 +114,7 @@ export class AuditRecorder {
   readonly onVerdict = ({ request, effect, rule, isExternal, lacking }: Verdict): void => {
     if (request === undefined) return;
     const verdict = isExternal === true ? DENIED_OUTSIDE : this.#verdictBy(rule, effect);
-    this.#verdicts.set(request, lacking === undefined ? verdict : { ...verdict, reason: lacking.text });
+    keepVerdict(request, lacking === undefined ? verdict : { ...verdict, reason: lacking.text });
   };
 
   /** Returns the verdict of a rule: one object, since a rule decides nearly every request. */
@@ -117,7 +131,7 @@ export class AuditRecorder {
 
   /** Keeps the name of the rate or limit that refuses a request, for its record. */
   refuse(request: Request, rule: string): void {
-    this.#verdicts.set(request, { decision: 'refused', rule: { name: rule } });
+    keepVerdict(request, { decision: 'refused', rule: { name: rule } });
   }
 
   /** Records an answered request. The error of the answer tells the decision, unless the access policy or a limit has refused the request. */
@@ -137,7 +151,7 @@ export class AuditRecorder {
       name: nameIn(request),
       upstreamName: exchange?.upstreamTool,
       requestId: request.id,
-      ...verdictOf(this.#verdicts.get(request) ?? lockVerdict(holder, request, error), error),
+      ...verdictOf(verdictKeptIn(request) ?? lockVerdict(holder, request, error), error),
       outcome,
       error,
       code: answer.kind === 'error' ? answer.error.code : undefined,
