@@ -7,7 +7,6 @@ import { start, type StartOptions } from './start.ts';
 
 /** The exit code after a second signal. */
 const FORCED = 130;
-const LOST_BY_FORCE = 'stopped at once: requests in flight have no answer, and what was not written yet is lost';
 
 /** The command-line options of `run`. */
 export interface RunOptions extends StartOptions {
@@ -73,7 +72,10 @@ export async function run(options: RunOptions): Promise<number> {
   log.info({ signal }, 'stopping');
   const stopped = running.stop().then(() => 0);
   const code = await Promise.race([stopped, signals.force.then(() => FORCED)]);
-  if (code === FORCED) log.warn({ requests: running.inFlightCount() }, LOST_BY_FORCE);
+  if (code === FORCED) {
+    const requests = running.inFlightCount();
+    log.warn({ requests }, 'stopped at once: requests in flight have no answer, and what was not written yet is lost');
+  }
   log.info({ code }, 'stopped');
   return code;
 }
