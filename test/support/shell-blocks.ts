@@ -13,7 +13,7 @@ export interface Block {
 }
 
 /** Languages of blocks that are no commands. */
-const DATA = new Set(['json', 'yaml', 'toml', 'promql']);
+const DATA = new Set(['json', 'yaml', 'toml', 'promql', 'http']);
 /** Programs that a shell block calls. A line that begins with one of them is a command. */
 const PROGRAMS =
   /^\s*(?:[$#>] |sudo |(?:[A-Z_]+=\S* )*(?:npm|npx|node|linkspan|curl|docker|podman|kubectl|helm|claude|codex|gemini|code|git|openssl|systemctl|journalctl|apt|apt-get|pip|uvx?|cd|export|cp|mkdir|rm) )/;
