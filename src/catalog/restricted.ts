@@ -32,13 +32,13 @@ export function restrictCatalog(
     ),
   };
   const shown = new Set(view.upstreams.map(({ id }) => id));
-  const isWhole = whole.view.upstreams.every(({ id }) => restriction.isWhole(id));
+  const passesUnlisted = whole.view.upstreams.every(({ id }) => restriction.passesUnlisted(id));
   return {
     ...whole,
     ...publishedParts(view, offers, { tools, prompts, resources }, limits),
     // Else the answer of the fallback would tell an unknown name from a hidden one.
-    fallback: isWhole ? whole.fallback : undefined,
-    callFallback: isWhole ? whole.callFallback : undefined,
+    fallback: passesUnlisted ? whole.fallback : undefined,
+    callFallback: passesUnlisted ? whole.callFallback : undefined,
     resources: { ...resources, prefixed: new Set([...resources.prefixed].filter((id) => shown.has(id))) },
     restriction,
     whole,

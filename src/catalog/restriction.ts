@@ -8,6 +8,8 @@ export interface Restriction {
   serves(upstream: string): boolean;
   /** Returns whether the clients may use everything of an upstream, whatever it offers. */
   isWhole(upstream: string): boolean;
+  /** Returns whether the clients may name what an upstream does not list: the answer tells them of nothing that is denied. */
+  passesUnlisted(upstream: string): boolean;
   /** @param source the item as its upstream lists it; undefined if it does not list it. */
   allowsCallable(kind: 'tool' | 'prompt', target: Target, source: Source | undefined): boolean;
   /** @param uri in the upstream's own form. */

@@ -1,6 +1,6 @@
 import { endpointPath } from '../endpoint-path.ts';
 import { RawObject } from '../json/json.ts';
-import type { AccessConfig } from './access-config.ts';
+import type { AccessConfig, ExternalConfig } from './access-config.ts';
 import type { Item } from './decide.ts';
 import { claimsOf, groupsOf } from './identity.ts';
 import { isAnonymous, type Principal } from './principal.ts';
@@ -22,6 +22,11 @@ export interface ExternalAnswer {
   /** `late`, `failed`: there is no decision in time, or none at all. `overloaded`, `too-large`: it was not asked. */
   readonly outcome: 'allowed' | 'denied' | 'late' | 'failed' | 'overloaded' | 'too-large';
   readonly why: string;
+}
+
+/** Returns whether a decision point decides about the requests of an upstream. */
+export function decidesAbout({ upstreams }: ExternalConfig, upstream: string): boolean {
+  return upstreams?.includes(upstream) ?? true;
 }
 
 /**

@@ -168,7 +168,7 @@ export class Policy {
     const sharedKey = `${endpoint} ${key}`;
     let rights = this.#shared.get(sharedKey);
     if (rights === undefined) {
-      rights = new Rights(key, endpoint, identity, rules, this.#onFailed);
+      rights = new Rights(key, endpoint, identity, rules, this.#onFailed, this.#config.external);
       if (this.#shared.size >= LIMITS.sharedRights) this.#shared.clear();
       this.#shared.set(sharedKey, rights);
     }

@@ -10,7 +10,8 @@ import {
   type Subject,
 } from './decide.ts';
 import { type ReadArguments, readArguments } from './arguments.ts';
-import type { RuleConfig } from './access-config.ts';
+import type { ExternalConfig, RuleConfig } from './access-config.ts';
+import { decidesAbout } from './external-question.ts';
 import { FAILS, TRUE } from './outcomes.ts';
 
 /** The rights of a principal to one item, found once for all calls of it. */
@@ -70,6 +71,7 @@ export interface ListRights {
   lists(item: Item): boolean;
   mayShow(upstream: string): boolean;
   isWhole(upstream: string): boolean;
+  passesUnlisted(upstream: string): boolean;
 }
 
 /** The rules that apply to a principal at an endpoint. */
@@ -83,6 +85,7 @@ export class Rights implements Subject, ListRights {
   /** The rules that were reported as failing in lists. */
   readonly #failed = new Set<RuleConfig>();
   readonly #onFailed: FailureObserver | undefined;
+  readonly #external: ExternalConfig | undefined;
   #content: string | undefined;
   /** Results of {@link mayShow}. */
   readonly #shown = new Map<string, boolean>();
@@ -90,6 +93,7 @@ export class Rights implements Subject, ListRights {
   /**
    * @param rules deny rules first.
    * @param onFailed gets each rule that fails in lists once.
+   * @param external may deny what the rules allow.
    */
   constructor(
     key: string,
@@ -97,7 +101,9 @@ export class Rights implements Subject, ListRights {
     identity: Subject['identity'],
     rules: readonly Rule[],
     onFailed?: FailureObserver,
+    external?: ExternalConfig,
   ) {
+    this.#external = external;
     this.#onFailed = onFailed;
     this.key = key;
     this.endpoint = endpoint;
@@ -189,6 +195,11 @@ export class Rights implements Subject, ListRights {
     const rules = this.#rulesFor(upstream);
     return rules.every(({ effect }) => effect === 'allow') && rules.some(isTotal);
   }
+
+  /** Returns whether requests may name what an upstream does not list: nothing of it is denied, also by no decision point. */
+  passesUnlisted(upstream: string): boolean {
+    return this.isWhole(upstream) && (this.#external === undefined || !decidesAbout(this.#external, upstream));
+  }
 }
 
 /** The rights of a principal together with those that it would have with further scopes: lists show what some of them show. */
@@ -219,6 +230,10 @@ export class WiderRights implements ListRights {
   isWhole(upstream: string): boolean {
     // Nobody should sign in again for a name that no list has: it may be a mistake.
     return this.own.isWhole(upstream);
+  }
+
+  passesUnlisted(upstream: string): boolean {
+    return this.own.passesUnlisted(upstream);
   }
 }
 

@@ -18,6 +18,19 @@ const TIMEOUT = { timeout: 120_000 };
 const ADA = keyOf('ada', ['eng']);
 const ROLES = { all: { upstreams: ['up', 'other'], deny: [{ tools: ['forbidden'] }] } };
 const GRANTS = [{ roles: ['all'], anyone: true }] as const;
+const ON_DEMAND: Config['auth'] = {
+  jwt: [
+    {
+      issuer: 'https://issuer.test',
+      jwksUrl: 'https://issuer.test/jwks',
+      audiences: [],
+      algorithms: [],
+      requiredScopes: [],
+      scopesOnDemand: [{ scope: 'w', advertised: 'w' }],
+    },
+  ],
+  apiKeys: [],
+};
 const ACCEPTED = { action: 'accept', content: {} };
 
 /** Returns a policy that allows all but one tool, if the decision point allows it too. */
@@ -54,18 +67,18 @@ interface Reply {
   readonly error?: { readonly code: number; readonly message: string; readonly data?: unknown } | undefined;
 }
 type Ask = (method: string, params?: object) => Promise<Reply>;
-type Connect = (gateway: TestCore, principal?: Principal) => Promise<Ask>;
+type Connect = (gateway: TestCore, principal?: Principal, view?: string) => Promise<Ask>;
 
 const ERAS: Readonly<Record<string, Connect>> = {
-  legacy: async (gateway, principal = ADA) => {
-    const client = await gateway.connect({ principal });
+  legacy: async (gateway, principal = ADA, view = '') => {
+    const client = await gateway.connect({ principal, view });
     return async (method, params) => {
       const { answer } = await client.request(method, params);
       return answer.kind === 'result' ? { result: JSON.parse(answer.result) } : { error: answer.error };
     };
   },
-  modern: (gateway, principal = ADA) =>
-    Promise.resolve((method, params) => modernRequest(gateway, method, params, { principal }).reply),
+  modern: (gateway, principal = ADA, view = '') =>
+    Promise.resolve((method, params) => modernRequest(gateway, method, params, { principal, view }).reply),
 };
 
 async function change(gateway: TestCore, access: Config['access']): Promise<void> {
@@ -132,6 +145,38 @@ for (const [era, connect] of Object.entries(ERAS)) {
     assert.equal(await metricOf(at.gateway, 'linkspan_access_denied_total{upstream="up"}'), 4);
     assert.equal(await metricOf(at.gateway, 'linkspan_external_decisions_total{outcome="denied"}'), 4);
     assert.equal(await metricOf(at.gateway, 'linkspan_external_decision_duration_seconds_count'), 4);
+  });
+
+  // P-012
+  test(`at an endpoint that passes on unknown names, a denial is like one of them (${era})`, TIMEOUT, async () => {
+    await using point = await startDecisionPoint();
+    await using at = await place(point);
+    const ask = await connect(at.gateway, ADA, 'up');
+    point.reply = (response, question) =>
+      (['up/get', 'up/review', 'test://a'].includes(question.resource.id) ? DENY : ALLOW)(response, question);
+    const own = ASKED_ABOUT.map(([method, name, params]) => {
+      const bare = name.replace(/^up(__|\+)/, '');
+      const sent: object = JSON.parse(JSON.stringify(params).replaceAll(name, bare));
+      return [method, bare, sent] as const;
+    });
+    const alike = async () => {
+      for (const [method, denied, params] of own) {
+        const unknown = `no-${denied}`;
+        const other: object = JSON.parse(JSON.stringify(params).replaceAll(denied, unknown));
+        const [one, two] = [await ask(method, params), await ask(method, other)];
+        assert.ok(one.error !== undefined, method);
+        assert.equal(JSON.stringify(one).replaceAll(denied, unknown), JSON.stringify(two), method);
+        assert.equal(at.up.requests(method).length, 0, method);
+      }
+    };
+    const all = { ...accessOf({ all: { upstreams: ['up', 'other'] } }, GRANTS) };
+    await change(at.gateway, { ...all, external: point.config });
+    await alike();
+    await change(at.gateway, all);
+    assert.equal((await ask('tools/call', toolCall('no-get'))).error, undefined, 'the upstream gets unknown names');
+    await change(at.gateway, { ...all, external: { ...point.config, upstreams: ['other'] } });
+    assert.equal((await ask('tools/call', toolCall('no-get'))).error, undefined);
+    assert.equal(at.up.requests('tools/call').length, 2);
   });
 
   const outages = {
@@ -230,6 +275,28 @@ for (const [era, connect] of Object.entries(ERAS)) {
     );
   });
 }
+
+// P-012 P-002
+test('a state that is not valid tells no hidden name from an unknown one', TIMEOUT, async () => {
+  await using point = await startDecisionPoint();
+  const external = { ...accessOf(ROLES, GRANTS), external: point.config };
+  const hiding = { all: { upstreams: ['up', 'other'], tools: ['other'] } };
+  const scoped = accessOf(hiding, [...GRANTS, { roles: ['all'], scopes: ['w'] }]);
+  point.reply = DENY;
+  for (const access of [external, accessOf(hiding, GRANTS), scoped]) {
+    await using at = await place(point, { access, auth: ON_DEMAND });
+    const principal = access === scoped ? tokenOf('ada', {}, ['mcp']) : ADA;
+    for (const [method, denied, params] of ASKED_ABOUT) {
+      const unknown = denied.replace(/^up/, 'no');
+      const other: object = JSON.parse(JSON.stringify(params).replaceAll(denied, unknown));
+      const ask = (sent: object) =>
+        modernRequest(at.gateway, method, { ...sent, requestState: 'x', inputResponses: {} }, { principal }).reply;
+      const [one, two] = [await ask(params), await ask(other)];
+      assert.ok(one.error !== undefined, method);
+      assert.equal(JSON.stringify(one).replaceAll(denied, unknown), JSON.stringify(two), method);
+    }
+  }
+});
 
 // P-012
 test('a request that its client cancels is not asked about any more', TIMEOUT, async () => {

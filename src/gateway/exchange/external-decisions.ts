@@ -4,7 +4,12 @@ import type { RawObject } from '../../json/json.ts';
 import type { AccessConfig, ExternalConfig } from '../../policy/access-config.ts';
 import { readArguments } from '../../policy/arguments.ts';
 import { type Item, NO_HINTS } from '../../policy/decide.ts';
-import { type ExternalAnswer, externalQuestion, type ExternalRequest } from '../../policy/external-question.ts';
+import {
+  decidesAbout,
+  type ExternalAnswer,
+  externalQuestion,
+  type ExternalRequest,
+} from '../../policy/external-question.ts';
 import { isOperator, type Principal } from '../../policy/principal.ts';
 import type { Caller } from './caller.ts';
 import { type Asked, HAS_ARGUMENTS, type VerdictObserver } from './gate.ts';
@@ -121,7 +126,7 @@ export function asksAbout(
   upstream: string,
 ): access is AskingAccess {
   if (access?.external === undefined || isOperator(principal)) return false;
-  return access.external.upstreams?.includes(upstream) ?? true;
+  return decidesAbout(access.external, upstream);
 }
 
 function unavailable(upstream: string, outcome: ExternalAnswer['outcome']): GatewayError {

@@ -20,6 +20,7 @@ function make(rights: ListRights): Restriction {
     shows: (upstream) => rights.mayShow(upstream),
     serves: (upstream) => rights.own.mayShow(upstream),
     isWhole: (upstream) => rights.isWhole(upstream),
+    passesUnlisted: (upstream) => rights.passesUnlisted(upstream),
     allowsCallable: (kind, { upstream, name }: Target, source: Source | undefined) =>
       isAllowed({ kind, upstream, name, hints: kind === 'tool' ? hintsOf(source) : NO_HINTS }),
     allowsUri: (upstream, name) => isAllowed(resource(upstream, name)),

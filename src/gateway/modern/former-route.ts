@@ -1,4 +1,5 @@
 import { sourceByName } from '../../catalog/catalog.ts';
+import { GatewayError } from '../../errors.ts';
 import { quoted } from '../../json/json.ts';
 import { mayRequireInput, readRetry } from '../../protocol/input-required.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';
@@ -9,9 +10,7 @@ import type { Sealer } from '../handles/sealer.ts';
 
 /**
  * Returns the route of the parked call that a request continues; undefined if it continues none. A reload may have removed the upstream, or given the
- * item another name.
- *
- * @throws {GatewayError} `invalid-state`
+ * item another name. A state that is not valid continues none: its error would tell an unknown name from a hidden one.
  */
 export async function formerRoute(
   sealer: Sealer,
@@ -22,8 +21,8 @@ export async function formerRoute(
   if (params === undefined || !mayRequireInput(method)) return undefined;
   const requestState = readRetry(params)?.requestState;
   if (requestState === undefined) return undefined;
-  const state = await unsealState(sealer, requestState, caller, request);
-  if (state.kind !== 'park' || state.upstream === undefined) return undefined;
+  const state = await unsealState(sealer, requestState, caller, request).catch(unlessInvalid);
+  if (state?.kind !== 'park' || state.upstream === undefined) return undefined;
   const { upstream, tool, item } = state;
   if (tool !== undefined) {
     const source = sourceByName(catalog, upstream, tool);
@@ -32,4 +31,8 @@ export async function formerRoute(
   }
   if (item === undefined) return undefined;
   return toUpstream(upstream, params.with(method === 'prompts/get' ? 'name' : 'uri', quoted(item)));
+}
+
+function unlessInvalid(thrown: unknown): undefined {
+  if (!(thrown instanceof GatewayError) || thrown.code !== 'invalid-state') throw thrown;
 }
