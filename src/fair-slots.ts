@@ -24,15 +24,25 @@ export class FairSlots {
     this.#limits = limits;
   }
 
-  /** Runs work in a slot, after a wait if necessary. Returns undefined, and does not run it, if too many callers wait. */
-  async run<T>(owner: string, work: () => Promise<T>): Promise<T | undefined> {
+  /**
+   * Runs work in a slot, after a wait if necessary. Returns undefined, and does not run it, if too many callers wait.
+   *
+   * @param signal ends the wait, which then rejects. Default: nothing does.
+   */
+  async run<T>(owner: string, work: () => Promise<T>, signal?: AbortSignal): Promise<T | undefined> {
     if (!this.#hasSlot(owner)) {
       const own = this.#waiting.get(owner) ?? [];
       const { waiting, waitingPerOwner } = this.#limits;
       if (this.#waitingCount >= waiting || own.length >= waitingPerOwner) return undefined;
       this.#waiting.set(owner, own);
       this.#waitingCount++;
-      await new Promise<void>((resolve) => own.push(resolve));
+      await new Promise<void>((resolve, reject) => {
+        own.push(resolve);
+        const leave = () => {
+          if (this.#leave(owner, own, resolve)) reject(new Error('the wait was given up', { cause: signal?.reason }));
+        };
+        signal?.addEventListener('abort', leave, { once: true });
+      });
     } else this.#take(owner);
     try {
       return await work();
@@ -48,6 +58,16 @@ export class FairSlots {
   #take(owner: string): void {
     this.#usedCount++;
     this.#used.set(owner, (this.#used.get(owner) ?? 0) + 1);
+  }
+
+  /** Removes a waiting caller. Returns false if it waits no more. */
+  #leave(owner: string, own: (() => void)[], caller: () => void): boolean {
+    const at = own.indexOf(caller);
+    if (at === -1) return false;
+    own.splice(at, 1);
+    this.#waitingCount--;
+    if (own.length === 0) this.#waiting.delete(owner);
+    return true;
   }
 
   #release(owner: string): void {

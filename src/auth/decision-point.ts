@@ -25,6 +25,12 @@ const LOST: ReadonlySet<unknown> = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPI
 const ALLOWED: ExternalAnswer = { outcome: 'allowed', why: 'the external decision allows it' };
 const DENIED: ExternalAnswer = { outcome: 'denied', why: 'the external decision denies it' };
 
+/** The time for which connections are kept without a question. */
+const IDLE_MS = 60_000;
+
+/** The least wait for a connection, so that a next question may use one that comes too late for the first. */
+const CONNECT_MS = 1_000;
+
 class LateError extends Error {}
 
 /** Asks a decision point (AuthZEN). Keeps no decision. docs/decisions/0092-an-external-decision.md */
@@ -43,8 +49,8 @@ export class DecisionPoint {
   /**
    * Asks a question, after a wait if many are asked already. Resolves within the timeout. Never rejects.
    *
-   * @param owner the principal, which takes turns with others.
-   * @param signal ends the question, whose answer then does not count.
+   * @param owner the person, who takes turns with others.
+   * @param signal ends the question, whose answer then does not count. The caller aborts it at the end, so that a question that is late keeps no turn.
    */
   async ask(config: ExternalConfig, owner: string, question: string, signal: AbortSignal): Promise<ExternalAnswer> {
     const { onAnswer } = this.#deps;
@@ -63,7 +69,9 @@ export class DecisionPoint {
     const isTooLarge = Buffer.byteLength(question) > LIMITS.externalQuestionBytes;
     if (isTooLarge) return refuse('too-large', 'externalQuestionBytes', 'the question is too large');
     try {
-      const asking = this.#slots.run(owner, () => this.#send(config, question, signal));
+      signal.throwIfAborted();
+      const send = () => untilAborted(this.#send(config, question, signal), signal);
+      const asking = this.#slots.run(owner, send, signal);
       const isAllowed = await resultOrLate(asking, timeoutMs, () => new LateError(`no answer within ${timeoutMs} ms`));
       if (isAllowed === undefined) return refuse('overloaded', 'externalQuestions', 'too many questions wait');
       return isAllowed ? ALLOWED : DENIED;
@@ -72,9 +80,11 @@ export class DecisionPoint {
     }
   }
 
-  async #send({ url, headers }: ExternalConfig, question: string, signal: AbortSignal): Promise<boolean> {
+  async #send({ url, headers, timeoutMs }: ExternalConfig, question: string, signal: AbortSignal): Promise<boolean> {
     const sent = { ...headers, 'content-type': 'application/json' };
-    const request = { method: 'POST', headers: sent, body: question, keepsConnection: true, signal } as const;
+    const connectMs = Math.max(timeoutMs, CONNECT_MS);
+    const pool = { connectMs, idleMs: IDLE_MS, maxSockets: LIMITS.externalQuestions };
+    const request = { method: 'POST', headers: sent, body: question, keepsConnection: true, pool, signal } as const;
     const send = () => {
       signal.throwIfAborted();
       return this.#deps.egress.fetch(url, 'configured', request);
@@ -87,5 +97,17 @@ export class DecisionPoint {
     const decision = memberOf(jsonOf(await response.text()), 'decision');
     if (typeof decision !== 'boolean') throw new EgressError('it answered without a decision of true or false');
     return decision;
+  }
+}
+
+/** Settles as a promise does, but rejects at once when the signal is aborted. */
+async function untilAborted<T>(wanted: Promise<T>, signal: AbortSignal): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const onAbort = () => reject(new Error('the question was given up', { cause: signal.reason }));
+  signal.addEventListener('abort', onAbort, { once: true });
+  try {
+    return await Promise.race([wanted, promise]);
+  } finally {
+    signal.removeEventListener('abort', onAbort);
   }
 }

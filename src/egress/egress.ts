@@ -7,6 +7,15 @@ import { isNestedDeeper } from './nesting.ts';
 
 const TIMEOUT_MS = 5_000;
 
+/** Sockets for the requests to one receiver, apart from those of other requests. */
+export interface SocketPool {
+  /** The longest wait for a connection. Requests with another one have other sockets. */
+  readonly connectMs: number;
+  /** The time for which an idle connection is kept. */
+  readonly idleMs: number;
+  readonly maxSockets: number;
+}
+
 /** One request to an issuer, a receiver of records or a decision point. */
 export interface EgressRequest {
   readonly method?: 'GET' | 'POST';
@@ -14,7 +23,9 @@ export interface EgressRequest {
   readonly body?: string | undefined;
   /** Keeps the connection for a next request. By default it is closed, because requests are minutes apart. */
   readonly keepsConnection?: boolean;
-  /** Ends the request. Default: a deadline of 5 s. */
+  /** Default: the sockets of most requests, with a wait of 5 s for a connection. */
+  readonly pool?: SocketPool;
+  /** Ends the request, but not the wait for a connection. Default: a deadline of 5 s. */
   readonly signal?: AbortSignal;
 }
 
@@ -31,7 +42,8 @@ export class Egress implements AsyncDisposable {
   readonly #config: EgressConfig;
   readonly #resolve: Resolve | undefined;
   readonly #onLimit: ((limit: LimitName) => void) | undefined;
-  readonly #agents = new Map<UrlSource, Promise<Agent>>();
+  /** By source, and by the wait for a connection if that is not the default. */
+  readonly #agents = new Map<string, Promise<Agent>>();
 
   /**
    * @param resolve looks names up; by default as the system does.
@@ -69,7 +81,7 @@ export class Egress implements AsyncDisposable {
     // Loaded only here, since it takes a tenth of a second.
     const { request: send } = await import('./undici.ts');
     const { statusCode, headers, body } = await send(target, {
-      dispatcher: await this.#agent(source),
+      dispatcher: await this.#agent(source, request.pool),
       method: request.method ?? 'GET',
       headers: { ...request.headers },
       body: request.body ?? null,
@@ -117,19 +129,21 @@ export class Egress implements AsyncDisposable {
     await Promise.all(agents.map((agent) => agent.destroy()));
   }
 
-  #agent(source: UrlSource): Promise<Agent> {
-    let agent = this.#agents.get(source);
-    if (agent === undefined) this.#agents.set(source, (agent = this.#open(source)));
+  #agent(source: UrlSource, pool?: SocketPool): Promise<Agent> {
+    const key = pool === undefined ? source : `${source} ${pool.connectMs}`;
+    let agent = this.#agents.get(key);
+    if (agent === undefined) this.#agents.set(key, (agent = this.#open(source, pool)));
     return agent;
   }
 
-  async #open(source: UrlSource): Promise<Agent> {
+  async #open(source: UrlSource, pool: SocketPool | undefined): Promise<Agent> {
     const [{ Agent }, { guardedConnector }] = await Promise.all([
       import('./undici.ts'),
       import('./guarded-connector.ts'),
     ]);
-    const connect = guardedConnector(source, this.#config, this.#resolve);
-    return new Agent({ connect, allowH2: false });
+    const connect = guardedConnector(source, this.#config, this.#resolve, pool?.connectMs);
+    const bounds = pool === undefined ? {} : { connections: pool.maxSockets, keepAliveTimeout: pool.idleMs };
+    return new Agent({ connect, allowH2: false, ...bounds });
   }
 }
 

@@ -43,6 +43,7 @@ export function guardedConnector(
   source: UrlSource,
   config: EgressConfig = DIRECT_EGRESS,
   resolve: Resolve = systemResolve,
+  connectMs: number = CONNECT_MS,
 ): buildConnector.connector {
   const faultOf = addressCheck(source, config);
   const refusal = (host: string, why: string) => new EgressError(`${host} is not connected to: it is ${why}`);
@@ -62,7 +63,7 @@ export function guardedConnector(
       (thrown: unknown) => answer(asError(thrown), '', 0),
     );
   };
-  const direct = buildConnector({ ...config.tls, allowH2: false, timeout: CONNECT_MS, lookup: guardedLookup });
+  const direct = buildConnector({ ...config.tls, allowH2: false, timeout: connectMs, lookup: guardedLookup });
   return (options, answer) => {
     const { host, port } = addressOf(options);
     // An address in the URL is not looked up.
@@ -76,7 +77,7 @@ export function guardedConnector(
       direct(options, answer);
       return;
     }
-    tunnelConnector({ url, connectMs: CONNECT_MS }, direct)(options, answer);
+    tunnelConnector({ url, connectMs }, direct)(options, answer);
   };
 }
 

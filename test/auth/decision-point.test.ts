@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { after, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { DecisionPoint } from '../../src/auth/decision-point.ts';
 import { Egress } from '../../src/egress/egress.ts';
 import { LIMITS } from '../../src/limits.ts';
@@ -12,19 +13,30 @@ import { ALLOW, startDecisionPoint } from '../support/test-decision-point.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const QUESTION = '{"subject":{"type":"user","id":"ada"}}';
+/** Longer than connections are kept by default. */
+const IDLE_MS = 5_000;
 const egress = new Egress();
 after(() => egress[Symbol.asyncDispose]());
 
-function asking(config: ExternalConfig) {
+function configOf(port: number): ExternalConfig {
+  const url = `http://127.0.0.1:${port}/`;
+  return { url, headers: {}, timeoutMs: PATIENCE_MS, upstreams: undefined, arguments: false };
+}
+
+function asking(config: ExternalConfig, sender = egress) {
   const limits: string[] = [];
   const reported: string[] = [];
   const point = new DecisionPoint({
-    egress,
+    egress: sender,
     onAnswer: ({ outcome }) => void reported.push(outcome),
     onLimit: (limit) => void limits.push(limit),
   });
-  const ask = (owner = 'ada', text = QUESTION, signal = new AbortController().signal): Promise<ExternalAnswer> =>
-    point.ask(config, owner, text, signal);
+  const ask = (
+    owner = 'ada',
+    text = QUESTION,
+    signal = new AbortController().signal,
+    at = config,
+  ): Promise<ExternalAnswer> => point.ask(at, owner, text, signal);
   return { ask, limits, reported };
 }
 
@@ -95,13 +107,7 @@ test('questions share connections, and are asked again after the loss of one', T
   });
   const port = await listenLocally(server);
   try {
-    const { ask } = asking({
-      url: `http://127.0.0.1:${port}/`,
-      headers: {},
-      timeoutMs: PATIENCE_MS,
-      upstreams: undefined,
-      arguments: false,
-    });
+    const { ask } = asking(configOf(port));
     for (let i = 0; i < 8; i++) assert.equal((await ask()).outcome, 'allowed');
     assert.equal(requests, 9);
     assert.ok(sockets.size < requests, `${sockets.size} connections`);
@@ -118,13 +124,80 @@ test('a decision point that cannot be reached is a failure at once', TIMEOUT, as
   await new Promise((resolve) => {
     closed.close(resolve);
   });
-  const { ask, reported } = asking({
-    url: `http://127.0.0.1:${port}/`,
-    headers: {},
-    timeoutMs: PATIENCE_MS,
-    upstreams: undefined,
-    arguments: false,
-  });
+  const { ask, reported } = asking(configOf(port));
   assert.equal((await ask()).outcome, 'failed');
   assert.deepEqual(reported, ['failed']);
+});
+
+// P-012
+test('a connection that hangs keeps no turn, and few sockets', TIMEOUT, async () => {
+  // subject
+  await using server = await startDecisionPoint({ timeoutMs: 50 });
+  let names = 0;
+  let isHanging = true;
+  await using sender = new Egress(undefined, () => {
+    names++;
+    return isHanging ? new Promise(() => undefined) : Promise.resolve([{ address: '127.0.0.1', family: 4 }]);
+  });
+  const { ask } = asking(server.config, sender);
+  const named = { ...server.config, url: server.config.url.replace('127.0.0.1', 'pdp.test') };
+  const askNamed = async () => {
+    const giveUp = new AbortController();
+    const answer = await ask('ada', QUESTION, giveUp.signal, named);
+    giveUp.abort();
+    return answer.outcome;
+  };
+  for (let round = 0; round < 3; round++) {
+    const outcomes = await Promise.all(Array.from({ length: LIMITS.externalQuestions }, askNamed));
+    assert.deepEqual(new Set(outcomes), new Set(['late']));
+  }
+  assert.ok(names <= LIMITS.externalQuestions, `${names} connections`);
+  const startedMs = performance.now();
+  const patient = { ...server.config, timeoutMs: PATIENCE_MS };
+  assert.equal((await ask('ada', QUESTION, undefined, patient)).outcome, 'allowed');
+  isHanging = false;
+  while ((await askNamed()) !== 'allowed') assert.ok(performance.now() - startedMs < PATIENCE_MS);
+  assert.ok(performance.now() - startedMs < 4_000, 'the wait for a connection is short');
+});
+
+// P-012
+test('a connection is kept for longer than some seconds without a question', TIMEOUT, async () => {
+  const sockets = new Set<unknown>();
+  const server = createServer((request, response) => {
+    sockets.add(request.socket);
+    // Without a header that says how long it is kept.
+    response.setHeader('connection', 'keep-alive');
+    request.resume().on('end', () => response.end('{"decision":true}'));
+  });
+  server.keepAliveTimeout = PATIENCE_MS * 2;
+  const port = await listenLocally(server);
+  try {
+    const { ask } = asking(configOf(port));
+    assert.equal((await ask()).outcome, 'allowed');
+    await sleep(IDLE_MS);
+    assert.equal((await ask()).outcome, 'allowed');
+    assert.equal(sockets.size, 1);
+  } finally {
+    server.close();
+    server.closeAllConnections();
+  }
+});
+
+// P-012
+test('questions that are given up leave the queue', TIMEOUT, async () => {
+  await using server = await startDecisionPoint();
+  server.reply = () => undefined;
+  const { ask, limits } = asking(server.config);
+  const giveUp = new AbortController();
+  const first = new AbortController();
+  const asked = Array.from({ length: LIMITS.externalQuestions }, () => ask('bob', QUESTION, first.signal));
+  const waiting = Array.from({ length: 1_024 }, () => ask('bob', QUESTION, giveUp.signal));
+  giveUp.abort();
+  await Promise.all(waiting);
+  const next = ask('bob');
+  assert.deepEqual(limits, []);
+  server.reply = ALLOW;
+  first.abort();
+  assert.equal((await next).outcome, 'allowed');
+  await Promise.all(asked);
 });

@@ -10,14 +10,14 @@ import {
   externalQuestion,
   type ExternalRequest,
 } from '../../policy/external-question.ts';
-import { isOperator, type Principal } from '../../policy/principal.ts';
+import { isOperator, personOf, type Principal } from '../../policy/principal.ts';
 import type { Caller } from './caller.ts';
 import { type Asked, HAS_ARGUMENTS, type VerdictObserver } from './gate.ts';
 import { unknownResource } from './route.ts';
 
 export interface ExternalDecisionsParts {
   readonly settings: Settings<'access'>;
-  /** Asks a question of a principal. Never rejects. */
+  /** Asks a question about a request of a person. Never rejects. */
   ask(config: ExternalConfig, owner: string, question: string, signal: AbortSignal): Promise<ExternalAnswer>;
   /** Reports denials. */
   readonly report: VerdictObserver;
@@ -109,7 +109,7 @@ export class ExternalDecisions {
     const question = externalQuestion(access, { ...request, args }, new Date());
     const giveUp = new AbortController();
     try {
-      const asking = this.#parts.ask(external, request.principal.key, question, giveUp.signal);
+      const asking = this.#parts.ask(external, personOf(request.principal), question, giveUp.signal);
       return await (inFlight === undefined ? asking : inFlight.unlessCancelled(asking));
     } finally {
       giveUp.abort();
