@@ -35,3 +35,20 @@ export async function resultOrLate<Value>(work: Promise<Value>, limitMs: number,
     clearTimeout(timer);
   }
 }
+
+/** Resolves with the result of work, or rejects with an error as soon as the signal is aborted. */
+export async function resultUnlessAborted<Value>(
+  work: Promise<Value>,
+  signal: AbortSignal,
+  aborted: () => Error,
+): Promise<Value> {
+  const failing = Promise.withResolvers<never>();
+  const onAbort = () => failing.reject(aborted());
+  signal.addEventListener('abort', onAbort, { once: true });
+  if (signal.aborted) onAbort();
+  try {
+    return await Promise.race([work, failing.promise]);
+  } finally {
+    signal.removeEventListener('abort', onAbort);
+  }
+}

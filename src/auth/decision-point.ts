@@ -1,4 +1,4 @@
-import { resultOrLate } from '../deadline.ts';
+import { resultOrLate, resultUnlessAborted } from '../deadline.ts';
 import { EgressError } from '../egress/egress-error.ts';
 import type { Egress } from '../egress/egress.ts';
 import { FairSlots } from '../fair-slots.ts';
@@ -32,6 +32,8 @@ const IDLE_MS = 60_000;
 const CONNECT_MS = 1_000;
 
 class LateError extends Error {}
+
+const givenUp = () => new Error('the question was given up');
 
 /** Asks a decision point (AuthZEN). Keeps no decision. docs/decisions/0092-an-external-decision.md */
 export class DecisionPoint {
@@ -70,7 +72,7 @@ export class DecisionPoint {
     if (isTooLarge) return refuse('too-large', 'externalQuestionBytes', 'the question is too large');
     try {
       signal.throwIfAborted();
-      const send = () => untilAborted(this.#send(config, question, signal), signal);
+      const send = () => resultUnlessAborted(this.#send(config, question, signal), signal, givenUp);
       const asking = this.#slots.run(owner, send, signal);
       const isAllowed = await resultOrLate(asking, timeoutMs, () => new LateError(`no answer within ${timeoutMs} ms`));
       if (isAllowed === undefined) return refuse('overloaded', 'externalQuestions', 'too many questions wait');
@@ -97,17 +99,5 @@ export class DecisionPoint {
     const decision = memberOf(jsonOf(await response.text()), 'decision');
     if (typeof decision !== 'boolean') throw new EgressError('it answered without a decision of true or false');
     return decision;
-  }
-}
-
-/** Settles as a promise does, but rejects at once when the signal is aborted. */
-async function untilAborted<T>(wanted: Promise<T>, signal: AbortSignal): Promise<T> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  const onAbort = () => reject(new Error('the question was given up', { cause: signal.reason }));
-  signal.addEventListener('abort', onAbort, { once: true });
-  try {
-    return await Promise.race([wanted, promise]);
-  } finally {
-    signal.removeEventListener('abort', onAbort);
   }
 }

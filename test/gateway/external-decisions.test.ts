@@ -382,6 +382,69 @@ test('a stream is acknowledged without the resources that are denied or not deci
   );
 });
 
+/** Returns a gateway whose upstream has many resources, and a stream of them. */
+async function placeOfMany(point: TestDecisionPoint, count: number) {
+  const uris = Array.from({ length: count }, (_, at) => `test://${at}`);
+  const memory = memoryUpstream({
+    capabilities: { resources: { subscribe: true } },
+    lists: { resources: uris.map((uri) => ({ uri, name: uri })) },
+    request: (peer, request) => peer.send(result(request, {})),
+  });
+  const gateway = await testCore({ up: { memory } }, { access: accessWith(point) });
+  await gateway.core.refresh();
+  const notifications = { resourceSubscriptions: uris.map((uri) => `up+${uri}`) };
+  const listen = modernRequest(gateway, 'subscriptions/listen', { notifications }, { principal: ADA });
+  return { gateway, memory, listen, [Symbol.asyncDispose]: () => gateway[Symbol.asyncDispose]() };
+}
+
+// P-012
+test('the parts of a stream are asked about a few at a time, each with its own deadline', TIMEOUT, async () => {
+  // subject
+  await using point = await startDecisionPoint({ timeoutMs: 1_000 });
+  let [now, most] = [0, 0];
+  point.reply = (response, question) => {
+    most = Math.max(most, ++now);
+    setTimeout(() => {
+      now--;
+      ALLOW(response, question);
+    }, 200);
+  };
+  await using at = await placeOfMany(point, 48);
+  await waitUntil(() => at.listen.messages.length > 0);
+  const [acknowledged] = at.listen.messages;
+  assert.ok(acknowledged?.kind === 'notification');
+  assert.equal(acknowledged.params?.toString().match(/up\+test/g)?.length, 48);
+  assert.equal(most, 8);
+  at.listen.call.close();
+  await at.listen.reply;
+});
+
+// P-012
+test('a stream that is closed is asked about no more', TIMEOUT, async () => {
+  await using point = await startDecisionPoint();
+  point.reply = () => undefined;
+  await using at = await placeOfMany(point, 48);
+  await point.until(() => (point.asked.length === 8 ? true : undefined));
+  at.listen.call.close();
+  await at.listen.reply;
+  await point.until(() => (point.givenUp === 8 ? true : undefined));
+  assert.equal(point.asked.length, 8);
+  assert.equal(at.memory.requests('resources/subscribe').length, 0);
+});
+
+// P-012
+test('a resource that the policy denies while it is asked about is not subscribed to', TIMEOUT, async () => {
+  await using point = await startDecisionPoint();
+  const held = Promise.withResolvers<void>();
+  point.reply = (response, question) => void held.promise.then(() => ALLOW(response, question));
+  await using at = await placeOfMany(point, 1);
+  await point.until(() => point.asked[0]);
+  await change(at.gateway, accessOf({}, []));
+  held.resolve();
+  await at.listen.reply;
+  assert.equal(at.memory.requests('resources/subscribe').length, 0);
+});
+
 // P-012
 test('a request for a task is asked about, and a denied task is unknown', TIMEOUT, async () => {
   await using point = await startDecisionPoint();

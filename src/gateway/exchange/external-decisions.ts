@@ -27,6 +27,8 @@ export interface ExternalDecisionsParts {
 export interface Cancellable {
   /** Waits for a promise. @throws {GatewayError} `cancelled` */
   unlessCancelled<T>(wanted: Promise<T>): Promise<T>;
+  /** Asks after a wait if many other questions about the request are asked. Default: asks at once. */
+  inTurn?<T>(ask: () => Promise<T>): Promise<T>;
 }
 
 /** Asks a decision point about requests that the access policy allows, where the config has one. It may deny them, and allows nothing else. */
@@ -106,10 +108,13 @@ export class ExternalDecisions {
     // The upstream might read other arguments than the decision point.
     const read = args === undefined ? undefined : readArguments(args, new Set());
     if (typeof read === 'string') return { outcome: 'denied', why: read };
-    const question = externalQuestion(access, { ...request, args }, new Date());
     const giveUp = new AbortController();
+    const ask = () => {
+      const question = externalQuestion(access, { ...request, args }, new Date());
+      return this.#parts.ask(external, personOf(request.principal), question, giveUp.signal);
+    };
     try {
-      const asking = this.#parts.ask(external, personOf(request.principal), question, giveUp.signal);
+      const asking = inFlight?.inTurn === undefined ? ask() : inFlight.inTurn(ask);
       return await (inFlight === undefined ? asking : inFlight.unlessCancelled(asking));
     } finally {
       giveUp.abort();

@@ -48,6 +48,7 @@ import { TaskSubscriptions } from '../tasks/task-subscriptions.ts';
 import type { Tasks } from '../tasks/tasks.ts';
 import { ModernClient } from '../clients/modern-client.ts';
 import { formerRoute } from './former-route.ts';
+import { PartQuestions } from './part-questions.ts';
 import { type ModernRequestHost, ModernRequest } from './modern-request.ts';
 
 export interface ModernRequestsParts extends DispatcherParts {
@@ -171,9 +172,10 @@ export class ModernRequests implements ModernRequestHost {
     const { kinds, uris, taskIds } = split?.here ?? filter;
     const remote =
       split === undefined ? undefined : new RemoteListens(modernRequest.passedOn, caller, sink, split.elsewhere);
-    const taskSubscriptions = new TaskSubscriptions({ ids, links, tasks }, modernClient);
-    const subscribing = { id, sink, caller, group, links, gate, external, kinds, tasks: taskSubscriptions, remote };
-    const stream = new SubscriptionStream(subscribing, { bytes: streamBytes, onLimit });
+    const questions = new PartQuestions();
+    const taskSubscriptions = new TaskSubscriptions({ ids, links, tasks, questions }, modernClient);
+    const own = { id, sink, caller, group, kinds, tasks: taskSubscriptions, remote, questions };
+    const stream = new SubscriptionStream({ ...own, links, gate, external }, { bytes: streamBytes, onLimit });
     modernRequest.attachStream(stream);
     return this.#stamp(modernClient, method, await stream.run(uris, taskIds));
   }

@@ -18,6 +18,7 @@ import type { ExternalDecisions } from '../exchange/external-decisions.ts';
 import type { Gate } from '../exchange/gate.ts';
 import { resolveUri } from '../exchange/route.ts';
 import type { TaskSubscriptions } from '../tasks/task-subscriptions.ts';
+import type { PartQuestions } from './part-questions.ts';
 import type { RemoteListens } from './remote-listens.ts';
 
 export interface SubscriptionStreamParts {
@@ -31,6 +32,8 @@ export interface SubscriptionStreamParts {
   readonly kinds: ReadonlySet<ListKind>;
   readonly tasks: TaskSubscriptions;
   readonly remote: RemoteListens | undefined;
+  /** Those to a decision point, if the config has one. */
+  readonly questions: PartQuestions;
 }
 
 /** The bounds on the resources that all streams are subscribed to. */
@@ -122,7 +125,7 @@ export class SubscriptionStream implements Subscriber {
 
   /** Subscribes to a resource. The acknowledgement names it only if this succeeds. Never rejects. */
   async #subscribe(uri: string): Promise<void> {
-    const { caller, group, gate, external, links } = this.#parts;
+    const { caller, group, gate, external, links, questions } = this.#parts;
     const { catalog } = group;
     const found = group.subscriptions.get(uri) ?? resolveUri(catalog, uri);
     const resource = gate.judgeSubscription({ caller, catalog }, LISTEN, uri, found);
@@ -134,12 +137,20 @@ export class SubscriptionStream implements Subscriber {
     const release = this.#bounds.bytes.take(group.principal, ENTRY_BYTES + CHAR_BYTES * uri.length);
     if (release === undefined) return;
     this.#releases.push(release);
+    const judgeAgain = () => {
+      const refusal = gate.refusalOfSubscription(caller, LISTEN, uri, resource, true);
+      if (refusal !== undefined) throw refusal;
+      if (group.closed.aborted) throw new GatewayError('cancelled', { executed: 'no' });
+    };
     try {
-      const asking = external.askAboutResource(caller, LISTEN, uri, resource);
-      if (asking !== undefined) await asking;
+      const asking = external.askAboutResource(caller, LISTEN, uri, resource, questions);
+      if (asking !== undefined) {
+        await asking;
+        judgeAgain();
+      }
       if (!group.subscriptions.has(uri)) {
         const to = { upstream: resource.upstream, uri: detach(resource.uri) };
-        const subscribe = () => links.subscribe(group, uri, to);
+        const subscribe = () => links.subscribe(group, uri, to, judgeAgain);
         // The loss of a link is no refusal: a new link is tried once.
         const answer = await subscribe().catch((thrown: unknown) =>
           isLost(thrown) ? subscribe() : Promise.reject(thrown),
@@ -219,6 +230,7 @@ export class SubscriptionStream implements Subscriber {
   }
 
   close(): void {
+    this.#parts.questions.close();
     this.#closed.resolve();
   }
 }

@@ -5,6 +5,7 @@ import { isTerminal } from '../../protocol/tasks.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { NULL_SINK, OpenExchange } from '../exchange/open-exchange.ts';
 import type { Link, Upstream } from '../exchange/connection-holder.ts';
+import type { Cancellable } from '../exchange/external-decisions.ts';
 import type { TaskIds } from '../handles/task-ids.ts';
 import type { Tasks } from './tasks.ts';
 import type { ModernClient } from '../clients/modern-client.ts';
@@ -13,6 +14,8 @@ export interface TaskSubscriptionsParts {
   readonly ids: TaskIds;
   readonly links: HolderLinks;
   readonly tasks: Tasks;
+  /** Those to a decision point, if the config has one. */
+  readonly questions: Cancellable;
 }
 
 interface FollowedTask {
@@ -52,13 +55,17 @@ export class TaskSubscriptions {
    * @param onLost runs when the link has closed before the end of the task. The client then has to listen again.
    */
   async follow(id: string, onLost: () => void): Promise<void> {
-    const { ids, links, tasks } = this.#parts;
+    const { ids, links, tasks, questions } = this.#parts;
     const { caller, group } = this.#modernClient;
     try {
       const address = await ids.open(caller, id);
       const asked = { method: 'subscriptions/listen' };
       tasks.assertAllowed(this.#modernClient, asked, address);
-      await tasks.askAbout(this.#modernClient, asked, address);
+      const asking = tasks.askAbout(this.#modernClient, asked, address, questions);
+      if (asking !== undefined) {
+        await asking;
+        tasks.assertAllowed(this.#modernClient, asked, address, true);
+      }
       const { upstream } = tasks.placeOf(this.#modernClient, address);
       const link = await links.openAt(tasks.creatorOf(group, address), upstream);
       const task = detach(address.task);

@@ -15,7 +15,7 @@ import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import type { AuditRecorder } from '../records/audit-recorder.ts';
 import type { ConnectionHolder, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import type { Client } from '../exchange/exchange.ts';
-import type { ExternalDecisions } from '../exchange/external-decisions.ts';
+import type { Cancellable, ExternalDecisions } from '../exchange/external-decisions.ts';
 import { type Asked, type Gate, hintsOf } from '../exchange/gate.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import { HERE, type Owners } from '../exchange/owners.ts';
@@ -160,12 +160,12 @@ export class Tasks {
     asked: Asked,
     // Ids of older versions do not name the tool.
     { upstream, tool = '' }: OpenedTask,
-    exchange?: OpenExchange,
+    inFlight?: Cancellable,
   ): Promise<void> | undefined {
     const { gate, external } = this.#parts;
     if (gate.isOpen) return undefined;
     const hints = hintsOf(sourceByName(catalog, upstream, tool));
-    const asking = external.ask(caller, asked, { kind: 'tool', upstream, name: tool, hints }, exchange);
+    const asking = external.ask(caller, asked, { kind: 'tool', upstream, name: tool, hints }, inFlight);
     return asking?.then((isAllowed) => {
       if (!isAllowed) throw new GatewayError('unknown-task');
     });
