@@ -157,14 +157,14 @@ async function receiveMessage(
 async function answerModern(
   { front, endpoints, bodyBytes }: ForwardedRequestsParts,
   exchange: ServedExchange,
-  { principal }: ForwardedHead,
+  { principal, headers }: ForwardedHead,
 ): Promise<Response> {
   const { incoming, outgoing } = exchange;
   const limitBytes = BODY_FACTOR * bodyBytes() + BODY_EXTRA_BYTES;
   const limits = { limitBytes, budget: endpoints.bodies, principal: principal.key };
   const text = await postedText(exchange, readHeaders(incoming), limits);
   if (typeof text !== 'string') return text;
-  const parsed = parseRequestBody(text, principal);
+  const parsed = parseRequestBody(text, principal, headers);
   if (parsed === undefined) {
     exchange.refuse(UNREADABLE);
     return RESPONSE_ALREADY_SENT;

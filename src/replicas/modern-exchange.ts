@@ -42,10 +42,20 @@ export function requestBody({ id, method, params }: Request, caller: ModernCalle
   });
 }
 
-/** Parses the text of {@link requestBody}. Returns undefined if it is of another version. */
+/** Returns the headers of a request on the way to another replica. One of an older version reads only the first two. */
+export function requestHeaders(text: string, { wasAskedAbout = false }: ModernCaller): readonly string[] {
+  const headers = ['content-type', 'application/json', 'content-length', String(Buffer.byteLength(text))];
+  return wasAskedAbout ? [...headers, ASKED_ABOUT, '1'] : headers;
+}
+
+/** Says that an external decision has allowed the request. One that is missing costs a second question. */
+const ASKED_ABOUT = 'linkspan-asked-about';
+
+/** Parses the text of {@link requestBody} with {@link requestHeaders}. Returns undefined if it is of another version. */
 export function parseRequestBody(
   text: string,
   principal: Principal,
+  headers: readonly string[],
 ): { readonly request: Request; readonly caller: ModernCaller } | undefined {
   const { data } = REQUEST.safeParse(jsonOf(text));
   if (data === undefined || !isModernRevision(data.revision)) return undefined;
@@ -59,6 +69,7 @@ export function parseRequestBody(
       capabilities: RawObject.parse(capabilities),
       logLevel,
       hops,
+      wasAskedAbout: headers.includes(ASKED_ABOUT),
       ...(clientInfo === undefined ? {} : { clientInfo: RawObject.parse(clientInfo) }),
     },
   };

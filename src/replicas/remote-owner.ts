@@ -10,7 +10,7 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import { forwardedHeaders, forwardedText, senderText, textHeaders } from './forwarded-head.ts';
 import { parseInternalAddress } from './internal-address.ts';
 import type { InternalKeys } from './internal-keys.ts';
-import { requestBody } from './modern-exchange.ts';
+import { requestBody, requestHeaders } from './modern-exchange.ts';
 import { type ExchangeHandler, OutgoingChannel } from './outgoing-channel.ts';
 import { NOT_REACHED, OperatorQuestion, type ReplicaAnswer } from './operator-question.ts';
 import { RelayedModern } from './relayed-modern.ts';
@@ -106,7 +106,7 @@ export class RemoteOwner implements Owner {
         relayed.onUnreachable();
         return;
       }
-      const headers = ['content-type', 'application/json', 'content-length', String(Buffer.byteLength(text))];
+      const headers = requestHeaders(text, caller);
       const forwarded = forwardedText({ call: randomUUID(), kind: 'modern', method: 'POST', target: '', headers });
       relayed.start(channel.begin(this.#senderText(principal, view), forwarded, false, relayed), text);
     };

@@ -555,6 +555,24 @@ test('a request that is passed on to another process is asked about once', TIMEO
 });
 
 // P-012
+test('a request of a process without a decision point is asked about where it goes', TIMEOUT, async () => {
+  await using point = await startDecisionPoint();
+  const processes = new JoinedProcesses();
+  const [here, there] = [upstream(), upstream()];
+  const start = (memory: ReturnType<typeof upstream>, access: Config['access']) =>
+    testCore({ up: { memory, isolation: 'principal' } }, { access }, processes);
+  await using first = await start(here, accessWith(point));
+  await using second = await start(there, accessOf(ROLES, GRANTS));
+  const call = (gateway: TestCore) =>
+    modernRequest(gateway, 'tools/call', toolCall('up__get'), { principal: ADA }).reply;
+  assert.equal((await call(first)).error, undefined);
+  point.reply = DENY;
+  assert.match((await call(second)).error?.message ?? '', /^Unknown tool/);
+  assert.equal(point.asked.length, 2);
+  assert.equal(here.requests('tools/call').length, 1);
+});
+
+// P-012
 test('the question says who asks for what, and has no credentials', TIMEOUT, async () => {
   await using point = await startDecisionPoint();
   const claims = { claims: [{ name: 'dept', path: 'org.dept', type: 'string' }] } as const;

@@ -99,6 +99,21 @@ test('a subscription stream of another process is none of the requests in flight
   assert.equal(mcp.forwarded.answeringCount, 0);
 });
 
+// P-012
+test('a forwarded request says whether an external decision has allowed it', TIMEOUT, async () => {
+  const front = new HonestFront();
+  const asked: unknown[] = [];
+  front.handleModernRequest = (_request, { wasAskedAbout }, sink) => {
+    asked.push(wasAskedAbout);
+    sink.answer(DONE);
+    return NO_CALL;
+  };
+  await using pair = await forwarding(front);
+  assert.deepEqual(await pass(pair, 'tools/call'), DONE);
+  assert.deepEqual(await pass(pair, 'tools/call', RawObject.EMPTY, { ...CALLER, wasAskedAbout: true }), DONE);
+  assert.deepEqual(asked, [false, true]);
+});
+
 const SHED = new GatewayError('overloaded', {
   message: 'too much',
   data: { retryAfterMs: 2_000, reason: 'loop-delay' },

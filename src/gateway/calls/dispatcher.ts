@@ -48,8 +48,15 @@ const ANSWERED_BY: ReadonlyMap<string, 'upstream' | 'task' | ListName> = new Map
   ['tasks/cancel', 'task'],
 ]);
 
+/** A request in flight. */
+interface DispatchedRequest extends Cancellable {
+  readonly request: Request;
+  /** True if this process has asked for an external decision about it, which has allowed it. */
+  wasAskedAbout: boolean;
+}
+
 /** Decides which part of the gateway answers a request. Clients of the two eras differ only in the handler. */
-export class Dispatcher<R extends Cancellable & { readonly request: Request }, C extends Client> {
+export class Dispatcher<R extends DispatchedRequest, C extends Client> {
   readonly #parts: DispatcherParts;
   readonly #era: EraHandler<R, C>;
 
@@ -88,7 +95,10 @@ export class Dispatcher<R extends Cancellable & { readonly request: Request }, C
       if (former !== undefined) judged = judgedRoute(gate, client, request, former);
     }
     const asking = this.#ask(one, client, judged);
-    if (asking !== undefined && !(await asking)) judged = { to: unknownItem(request), verdict: undefined };
+    if (asking !== undefined) {
+      one.wasAskedAbout = await asking;
+      if (!one.wasAskedAbout) judged = { to: unknownItem(request), verdict: undefined };
+    }
     const { to, verdict } = judged;
     if (verdict !== undefined) gate.report(verdict);
     if (to.kind === 'upstream') return await this.#era.call(one, client, to);
@@ -96,9 +106,9 @@ export class Dispatcher<R extends Cancellable & { readonly request: Request }, C
     throw unavailableOwner(client.catalog.view, lifecycleOf, request, performance.now()) ?? to.error;
   }
 
-  /** Asks for an external decision, unless the process that has passed the request on has done so. Returns undefined if nobody is asked. */
+  /** Asks for an external decision, unless the process that has passed the request on says that it was asked. Returns undefined if nobody is asked. */
   #ask(one: R, { caller }: C, { to, verdict }: ReturnType<typeof judgedRoute>): Promise<boolean> | undefined {
-    if (to.kind !== 'upstream' || verdict === undefined || (caller.hops ?? 0) > 0) return undefined;
+    if (to.kind !== 'upstream' || verdict === undefined || caller.wasAskedAbout === true) return undefined;
     const { item } = verdict;
     return 'kind' in item ? this.#parts.external.ask(caller, one.request, item, one, to.params) : undefined;
   }

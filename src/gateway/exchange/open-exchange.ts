@@ -40,6 +40,8 @@ export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> im
   upstreamTool: string | undefined;
   span: Span | undefined;
   isTaskCall = false;
+  /** True if the request has waited for an external decision, which has allowed it. */
+  wasAskedAbout = false;
   /** True if the answer is that of an earlier call with the same idempotency key. */
   isReplay = false;
   /** The upstream's answer, and the error type under which metrics count it. */

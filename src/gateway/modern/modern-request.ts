@@ -33,6 +33,8 @@ export class ModernRequest implements ModernCall {
   continuesCall: boolean;
   /** True if another process has answered and recorded the request. */
   isAnsweredElsewhere = false;
+  /** True if it has waited for an external decision, which has allowed it. */
+  wasAskedAbout = false;
   /** The group of the client; undefined before it is found. */
   group: ClientGroup | undefined;
   #stream: SubscriptionStream | undefined;

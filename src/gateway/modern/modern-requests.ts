@@ -320,6 +320,7 @@ export class ModernRequests implements ModernRequestHost {
     const exchange = new OpenExchange(modernClient, holder, modernRequest.request, modernRequest.sink);
     exchange.upstream = to.upstream;
     exchange.judgedMs = modernRequest.sink.receivedMs;
+    exchange.wasAskedAbout = modernRequest.wasAskedAbout;
     exchange.setTool(to);
     // A link that is still to be opened may have another era than the last one.
     const link = upstream && links.findOpen(holder, upstream);
@@ -435,7 +436,8 @@ export class ModernRequests implements ModernRequestHost {
    * @throws {GatewayError} `too-large` if it cannot be passed on.
    */
   async #delegate(modernRequest: ModernRequest, owner: Owner): Promise<Answer | undefined> {
-    const { passedOn, caller, sink } = modernRequest;
+    const { passedOn, sink, wasAskedAbout } = modernRequest;
+    const caller = wasAskedAbout ? { ...modernRequest.caller, wasAskedAbout } : modernRequest.caller;
     const { promise, resolve, reject } = Promise.withResolvers<Answer | undefined>();
     const onUnreachable = (error?: GatewayError) => (error === undefined ? resolve(undefined) : reject(error));
     const onAnswer = (answer: Answer, isRecorded = false) => {

@@ -160,6 +160,18 @@ for (const isPinned of [true, false]) {
   });
 }
 
+// P-012
+test('a call of a pinned tool that has gone while it was asked about is refused', TIMEOUT, async () => {
+  const { memory } = holding();
+  const { at, begin } = await calling(memory, { isPinned: () => true });
+  await using _ = at;
+  const call = begin(at.session().session);
+  call.exchange.wasAskedAbout = true;
+  at.offers.update('up', commonKey('legacy'), { ...EMPTY_OFFER, revision: '2025-11-25' });
+  assert.equal(await endOf(call.answer()), 'unknown-tool undefined');
+  assert.equal(sentCalls(memory).length, 0);
+});
+
 //
 test('a call that is cancelled while the lists are read again is not sent again', TIMEOUT, async () => {
   let cancel = () => {};

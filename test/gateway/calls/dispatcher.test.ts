@@ -24,6 +24,7 @@ import { memoryUpstream, type Script } from '../../support/memory-upstream.ts';
 
 interface One extends Cancellable {
   readonly request: Request;
+  wasAskedAbout: boolean;
 }
 type Handler = EraHandler<One, ModernClient>;
 
@@ -93,7 +94,11 @@ async function trial(own: Partial<Handler> = {}, options: ListedOptions = {}, sc
     listings: () => memory.requests('tools/list').length,
     ask: async (method, params = {}) => {
       const request = { kind: 'request', id: '1', method, params: RawObject.of(params) } as const;
-      return await dispatcher.answer({ request, unlessCancelled: (wanted) => wanted }, client, group);
+      return await dispatcher.answer(
+        { request, wasAskedAbout: false, unlessCancelled: (wanted) => wanted },
+        client,
+        group,
+      );
     },
     [Symbol.asyncDispose]: () => setup[Symbol.asyncDispose](),
   };
