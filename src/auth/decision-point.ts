@@ -53,19 +53,32 @@ export class DecisionPoint {
    *
    * @param owner the person, who takes turns with others.
    * @param signal ends the question, whose answer then does not count. The caller aborts it at the end, so that a question that is late keeps no turn.
+   * @param isReported false for an explanation, which is neither counted nor logged.
    */
-  async ask(config: ExternalConfig, owner: string, question: string, signal: AbortSignal): Promise<ExternalAnswer> {
-    const { onAnswer } = this.#deps;
+  async ask(
+    config: ExternalConfig,
+    owner: string,
+    question: string,
+    signal: AbortSignal,
+    isReported = true,
+  ): Promise<ExternalAnswer> {
+    const { onAnswer, onLimit } = this.#deps;
     const startedMs = performance.now();
-    const answer = await this.#answer(config, owner, question, signal);
-    if (!signal.aborted) onAnswer(answer, performance.now() - startedMs);
+    const answer = await this.#answer(config, owner, question, signal, isReported ? onLimit : () => undefined);
+    if (isReported && !signal.aborted) onAnswer(answer, performance.now() - startedMs);
     return answer;
   }
 
-  async #answer(config: ExternalConfig, owner: string, question: string, signal: AbortSignal): Promise<ExternalAnswer> {
+  async #answer(
+    config: ExternalConfig,
+    owner: string,
+    question: string,
+    signal: AbortSignal,
+    onLimit: DecisionPointDeps['onLimit'],
+  ): Promise<ExternalAnswer> {
     const { timeoutMs } = config;
     const refuse = (outcome: ExternalAnswer['outcome'], limit: LimitName, why: string): ExternalAnswer => {
-      this.#deps.onLimit(limit);
+      onLimit(limit);
       return { outcome, why };
     };
     const isTooLarge = Buffer.byteLength(question) > LIMITS.externalQuestionBytes;

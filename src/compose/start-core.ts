@@ -131,7 +131,8 @@ function createCore(parts: CoreParts): Core {
   const shares = new PrincipalShares({ config, onRefused: (pool) => metrics.countShareRefusal(pool), onLimit });
   const onRuleFailed = failureReporter(metrics, log);
   const observers = [verdictReporter(metrics, log, onRuleFailed), ...(audit === undefined ? [] : [audit.onVerdict])];
-  const point = new DecisionPoint({ egress: transports.egress, onAnswer: decisionReporter(metrics, log), onLimit });
+  const onAnswer = decisionReporter(metrics, log);
+  const point = new DecisionPoint({ egress: transports.egress, onAnswer, onLimit });
   const common: CommonParts = {
     ...parts,
     settings: () => current,
@@ -144,6 +145,7 @@ function createCore(parts: CoreParts): Core {
     external: new ExternalDecisions({
       settings: () => current,
       ask: (...question) => point.ask(...question),
+      onAmbiguous: (answer) => onAnswer(answer, 0),
       report: (verdict) => common.gate.report(verdict),
     }),
   };

@@ -19,9 +19,17 @@ export interface ExternalRequest {
 
 /** The end of a question. */
 export interface ExternalAnswer {
-  /** `late`, `failed`: there is no decision in time, or none at all. `overloaded`, `too-large`: it was not asked. */
-  readonly outcome: 'allowed' | 'denied' | 'late' | 'failed' | 'overloaded' | 'too-large';
+  /**
+   * `late`, `failed`: there is no decision in time, or none at all. `overloaded`, `too-large`: it was not asked. `ambiguous`: it was not
+   * asked since the arguments have two readings, which is a denial.
+   */
+  readonly outcome: 'allowed' | 'denied' | 'ambiguous' | 'late' | 'failed' | 'overloaded' | 'too-large';
   readonly why: string;
+}
+
+/** Returns whether a request is denied, and not refused for want of a decision. */
+export function isDenial(outcome: ExternalAnswer['outcome']): boolean {
+  return outcome === 'denied' || outcome === 'ambiguous';
 }
 
 /** Returns whether a decision point decides about the requests of an upstream. */

@@ -8,8 +8,8 @@ import { knownCounter } from './metric-kinds.ts';
 const KEYED_CALL_OUTCOMES = ['made', 'replayed', 'running', 'lost', 'full', 'unavailable'] as const;
 export type KeyedCallOutcome = (typeof KEYED_CALL_OUTCOMES)[number];
 
-/** `late`: no answer within the timeout. `failed`: no answer, or none with a decision. `overloaded`, `too-large`: it was not asked. */
-const EXTERNAL_OUTCOMES = ['allowed', 'denied', 'late', 'failed', 'overloaded', 'too-large'] as const;
+/** `late`: no answer within the timeout. `failed`: no answer, or none with a decision. `ambiguous`, `overloaded`, `too-large`: it was not asked. */
+const EXTERNAL_OUTCOMES = ['allowed', 'denied', 'ambiguous', 'late', 'failed', 'overloaded', 'too-large'] as const;
 type ExternalOutcome = (typeof EXTERNAL_OUTCOMES)[number];
 const EXTERNAL_SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5];
 

@@ -85,7 +85,7 @@ for (const sdk of SDKS) {
     await assert.rejects(call(), /Unknown tool/);
     point.reply = replyWith(503, '');
     await assert.rejects(call(), /Access cannot be decided now/);
-    const offline = { about: 'external', text: 'the external decision is not asked, because no gateway runs' };
+    const offline = { about: 'external', text: 'the external decision is not asked offline' };
     assert.deepEqual(await explained(gateway, '--offline'), ['allow', offline]);
     const failed = { about: 'external', text: 'there is no external decision: it answered with HTTP 503' };
     assert.deepEqual(await explained(gateway), ['deny', failed]);

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Config } from '../../src/config/config.ts';
 import { diffConfigs } from '../../src/config/changes/diff.ts';
+import { NO_HINTS } from '../../src/policy/decide.ts';
 import { operatorPrincipal, type Principal } from '../../src/policy/principal.ts';
 import { accessOf, keyOf, tokenOf } from '../policy/policies.ts';
 import { openTestAudit } from '../support/audit.ts';
@@ -238,8 +239,15 @@ for (const [era, connect] of Object.entries(ERAS)) {
     const ask = await connect(at.gateway);
     await ask('tools/call', toolCall('up__get', { path: '/a' }));
     assert.deepEqual(point.asked[0]?.resource.properties['arguments'], { path: '/a' });
-    const { error } = await ask('tools/call', toolCall('up__get', { path: '/a', PATH: '/b' }));
+    const ambiguous = { path: '/a', PATH: '/b' };
+    const { error } = await ask('tools/call', toolCall('up__get', ambiguous));
     assert.match(error?.message ?? '', /^Unknown tool/);
+    const count = (outcome: string) => metricOf(at.gateway, `linkspan_external_decisions_total{outcome="${outcome}"}`);
+    assert.deepEqual([await count('ambiguous'), await count('denied')], [1, 0]);
+    const large = toolCall('up__get', { ...ambiguous, text: 'a'.repeat(64 * 1_024) });
+    const refused = (await ask('tools/call', large)).error;
+    assert.partialDeepStrictEqual(refused?.data, { code: 'access-unavailable', retryable: false });
+    assert.equal(await count('too-large'), 1);
     assert.equal(point.asked.length, 1);
   });
 
@@ -257,13 +265,16 @@ for (const [era, connect] of Object.entries(ERAS)) {
     await using point = await startDecisionPoint();
     await using audit = await openTestAudit();
     {
-      const options = { access: accessWith(point) };
-      await using gateway = await testCore({ up: { memory: upstream() } }, options, undefined, audit.trail);
+      const access = { ...accessOf(ROLES, GRANTS), external: point.config };
+      await using gateway = await testCore({ up: { memory: upstream() } }, { access }, undefined, audit.trail);
       const ask = await (ERAS[era] ?? connect)(gateway);
       point.reply = DENY;
       await ask('tools/call', toolCall('up__get'));
       point.reply = replyWith(500, '');
       await ask('tools/call', toolCall('up__get'));
+      const { external } = access;
+      await change(gateway, { ...access, external: { ...external, arguments: true } });
+      await ask('tools/call', toolCall('up__get', { path: '/a', PATH: '/b' }));
     }
     const calls = (await audit.records()).filter(({ method }) => method === 'tools/call');
     assert.deepEqual(
@@ -271,6 +282,7 @@ for (const [era, connect] of Object.entries(ERAS)) {
       [
         ['denied', { name: 'external' }, 'unknown-tool', 'no'],
         ['refused', undefined, 'access-unavailable', 'no'],
+        ['denied', { name: 'external-arguments' }, 'unknown-tool', 'no'],
       ],
     );
   });
@@ -296,6 +308,18 @@ test('a state that is not valid tells no hidden name from an unknown one', TIMEO
       assert.equal(JSON.stringify(one).replaceAll(denied, unknown), JSON.stringify(two), method);
     }
   }
+});
+
+// P-012
+test('an explanation is asked about, and not counted', TIMEOUT, async () => {
+  await using point = await startDecisionPoint();
+  await using at = await place(point);
+  point.reply = replyWith(500, '');
+  const item = { kind: 'tool', upstream: 'up', name: 'get', hints: NO_HINTS } as const;
+  const asked = { principal: ADA, view: '', method: 'tools/call', item, args: undefined };
+  assert.equal((await at.gateway.core.external.explain(asked))?.outcome, 'failed');
+  assert.equal(point.asked.length, 1);
+  assert.equal(await metricOf(at.gateway, 'linkspan_external_decisions_total{outcome="failed"}'), 0);
 });
 
 // P-012
@@ -525,6 +549,7 @@ test('the retry of a parked call is asked about', TIMEOUT, async () => {
   point.reply = replyWith(500, '');
   const { error } = await ask();
   assert.partialDeepStrictEqual(error?.data, { code: 'access-unavailable', executed: 'unknown' });
+  assert.doesNotMatch(error?.message ?? '', /Nothing was sent/);
   point.reply = ALLOW;
   assert.equal((await ask()).error, undefined);
   assert.equal(point.asked.length, 4);

@@ -4,7 +4,7 @@ import type { View, ViewUpstream } from '../../catalog/view.ts';
 import { ownerByPrefix } from '../../gateway/calls/availability.ts';
 import { type Gate, hintsOf, lackingText } from '../../gateway/exchange/gate.ts';
 import { restrictionOf } from '../../gateway/exchange/rights-restriction.ts';
-import type { ExternalAnswer, ExternalRequest } from '../../policy/external-question.ts';
+import { type ExternalAnswer, type ExternalRequest, isDenial } from '../../policy/external-question.ts';
 import type { ExplainRequest } from '../../operator/admin/admin-port.ts';
 import type { ExplainAnswer } from '../../operator/admin/answers.ts';
 import { type Item, NO_HINTS, type Reason } from '../../policy/decide.ts';
@@ -116,9 +116,9 @@ export async function explainWith(ask: AskExternal, parts: ExplainParts, query: 
 }
 
 function externalText(asked: ExternalAnswer | 'offline'): string {
-  if (asked === 'offline') return 'the external decision is not asked, because no gateway runs';
+  if (asked === 'offline') return 'the external decision is not asked offline';
   const { outcome, why } = asked;
-  return outcome === 'allowed' || outcome === 'denied' ? why : `there is no external decision: ${why}`;
+  return outcome === 'allowed' || isDenial(outcome) ? why : `there is no external decision: ${why}`;
 }
 
 function claimOf({ name, value, isUsable }: ReceivedClaim): NonNullable<ExplainAnswer['claims']>[number] {

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import type { DecisionPointDeps } from '../../auth/decision-point.ts';
 import type { VerdictObserver } from '../../gateway/exchange/gate.ts';
+import { isDenial } from '../../policy/external-question.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { FailureObserver } from '../../policy/rights.ts';
 import { RepeatedEvents } from '../../telemetry/repeated-events.ts';
@@ -24,7 +25,7 @@ export function decisionReporter(metrics: Metrics, log: Logger): DecisionPointDe
   const failures = new RepeatedEvents();
   return ({ outcome, why }, ms) => {
     metrics.recordExternalDecision(outcome, ms / 1_000);
-    if (outcome === 'allowed' || outcome === 'denied') return;
+    if (outcome === 'allowed' || isDenial(outcome)) return;
     const before = failures.due(outcome, why, performance.now());
     if (before !== undefined)
       log.warn({ outcome, why, before }, 'no external decision about a request, which is refused');

@@ -1,6 +1,7 @@
 import type { Settings } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
+import { LIMITS } from '../../limits.ts';
 import type { AccessConfig, ExternalConfig } from '../../policy/access-config.ts';
 import { readArguments } from '../../policy/arguments.ts';
 import { type Item, NO_HINTS } from '../../policy/decide.ts';
@@ -9,6 +10,7 @@ import {
   type ExternalAnswer,
   externalQuestion,
   type ExternalRequest,
+  isDenial,
 } from '../../policy/external-question.ts';
 import { isOperator, personOf, type Principal } from '../../policy/principal.ts';
 import type { Caller } from './caller.ts';
@@ -18,7 +20,15 @@ import { unknownResource } from './route.ts';
 export interface ExternalDecisionsParts {
   readonly settings: Settings<'access'>;
   /** Asks a question about a request of a person. Never rejects. */
-  ask(config: ExternalConfig, owner: string, question: string, signal: AbortSignal): Promise<ExternalAnswer>;
+  ask(
+    config: ExternalConfig,
+    owner: string,
+    question: string,
+    signal: AbortSignal,
+    isReported: boolean,
+  ): Promise<ExternalAnswer>;
+  /** Runs for a request that is denied without a question. */
+  readonly onAmbiguous: (answer: ExternalAnswer) => void;
   /** Reports denials. */
   readonly report: VerdictObserver;
 }
@@ -80,7 +90,9 @@ export class ExternalDecisions {
   /** Returns the answer about a request that nobody has sent, for explanations; undefined if nobody has to be asked. */
   explain(request: ExternalRequest): Promise<ExternalAnswer> | undefined {
     const { access } = this.#parts.settings();
-    return asksAbout(access, request.principal, request.item.upstream) ? this.#decide(access, request) : undefined;
+    return asksAbout(access, request.principal, request.item.upstream)
+      ? this.#decide(access, request, undefined, false)
+      : undefined;
   }
 
   async #ask(
@@ -95,23 +107,34 @@ export class ExternalDecisions {
     const args = HAS_ARGUMENTS.has(method) ? params?.raw('arguments') : undefined;
     const { outcome, why } = await this.#decide(access, { principal, view, method, item, args }, inFlight);
     if (outcome === 'allowed') return true;
-    if (outcome !== 'denied') throw unavailable(item.upstream, outcome);
+    if (!isDenial(outcome)) throw unavailable(item.upstream, outcome);
     const request = 'kind' in asked ? asked : undefined;
-    const denial = { effect: 'deny', isExternal: true, rule: undefined, why, failed: [] } as const;
+    const external = outcome === 'ambiguous' ? 'external-arguments' : 'external';
+    const denial = { effect: 'deny', external, rule: undefined, why, failed: [] } as const;
     this.#parts.report({ principal, endpoint: view, method, request, item, ...denial });
     return false;
   }
 
-  async #decide(access: AskingAccess, request: ExternalRequest, inFlight?: Cancellable): Promise<ExternalAnswer> {
+  async #decide(
+    access: AskingAccess,
+    request: ExternalRequest,
+    inFlight?: Cancellable,
+    isReported = true,
+  ): Promise<ExternalAnswer> {
     const { external } = access;
     const args = external.arguments ? request.args : undefined;
-    // The upstream might read other arguments than the decision point.
-    const read = args === undefined ? undefined : readArguments(args, new Set());
-    if (typeof read === 'string') return { outcome: 'denied', why: read };
+    // The upstream might read other arguments than the decision point. A question with too large ones is not asked, so that nobody reads them.
+    const isRead = args !== undefined && Buffer.byteLength(args) <= LIMITS.externalQuestionBytes;
+    const read = isRead ? readArguments(args, new Set()) : undefined;
+    if (typeof read === 'string') {
+      const answer = { outcome: 'ambiguous', why: `the decision point is not asked: ${read}` } as const;
+      if (isReported) this.#parts.onAmbiguous(answer);
+      return answer;
+    }
     const giveUp = new AbortController();
     const ask = () => {
       const question = externalQuestion(access, { ...request, args }, new Date());
-      return this.#parts.ask(external, personOf(request.principal), question, giveUp.signal);
+      return this.#parts.ask(external, personOf(request.principal), question, giveUp.signal, isReported);
     };
     try {
       const asking = inFlight?.inTurn === undefined ? ask() : inFlight.inTurn(ask);
@@ -138,6 +161,6 @@ function unavailable(upstream: string, outcome: ExternalAnswer['outcome']): Gate
   const isTooLarge = outcome === 'too-large';
   const message = isTooLarge
     ? 'the request is too large for the external decision about it; send less'
-    : 'there is no external decision about it. Nothing was sent; send it again later';
+    : 'there is no external decision about it; send it again later';
   return new GatewayError('access-unavailable', { upstream, message, retryable: !isTooLarge });
 }

@@ -33,8 +33,8 @@ export interface Verdict {
   /** The item that was decided about. `upstream` is empty for an endpoint of several upstreams. */
   readonly item: Item | Pick<Item, 'upstream'>;
   readonly effect: 'allow' | 'deny';
-  /** True if a decision point outside of the gateway has denied what the rules allow. */
-  readonly isExternal?: boolean;
+  /** Set if a decision point denies what the rules allow, or if it must not be asked about the arguments. Records have it as the rule. */
+  readonly external?: 'external' | 'external-arguments';
   /** The rule that decided, with its place; undefined if no rule allows the item. */
   readonly rule: RuleConfig | undefined;
   readonly why: string;

@@ -47,7 +47,6 @@ const REFUSALS: ReadonlySet<string> = new Set([
 const ALLOWED: AuditVerdict = { decision: 'allowed' };
 const DENIED: AuditVerdict = { decision: 'denied' };
 const REFUSED: AuditVerdict = { decision: 'refused' };
-const DENIED_OUTSIDE: AuditVerdict = { decision: 'denied', rule: { name: 'external' } };
 const WITHHELD: AuditVerdict = { decision: 'denied', rule: { name: 'lock' } };
 
 const VERDICT = Symbol('verdict');
@@ -111,9 +110,9 @@ export class AuditRecorder {
   }
 
   /** Keeps the verdict of the access policy about a request for its record. */
-  readonly onVerdict = ({ request, effect, rule, isExternal, lacking }: Verdict): void => {
+  readonly onVerdict = ({ request, effect, rule, external, lacking }: Verdict): void => {
     if (request === undefined) return;
-    const verdict = isExternal === true ? DENIED_OUTSIDE : this.#verdictBy(rule, effect);
+    const verdict = external === undefined ? this.#verdictBy(rule, effect) : { ...DENIED, rule: { name: external } };
     keepVerdict(request, lacking === undefined ? verdict : { ...verdict, reason: lacking.text });
   };
 
