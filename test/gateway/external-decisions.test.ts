@@ -550,9 +550,17 @@ test('the retry of a parked call is asked about', TIMEOUT, async () => {
   const { error } = await ask();
   assert.partialDeepStrictEqual(error?.data, { code: 'access-unavailable', executed: 'unknown' });
   assert.doesNotMatch(error?.message ?? '', /Nothing was sent/);
+  const held = Promise.withResolvers<void>();
+  point.reply = (response, about) => void held.promise.then(() => ALLOW(response, about));
+  const asking = ask();
+  await point.until(() => point.asked[3]);
+  await change(gateway, accessOf({}, []));
+  held.resolve();
+  assert.match((await asking).error?.message ?? '', /^Unknown tool/, 'the rules deny it by now');
+  await change(gateway, accessWith(point));
   point.reply = ALLOW;
   assert.equal((await ask()).error, undefined);
-  assert.equal(point.asked.length, 4);
+  assert.equal(point.asked.length, 5);
 });
 
 // P-012

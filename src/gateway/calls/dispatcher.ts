@@ -97,7 +97,10 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
     const asking = this.#ask(one, client, judged);
     if (asking !== undefined) {
       one.wasAskedAbout = await asking;
-      if (!one.wasAskedAbout) judged = { to: unknownItem(request), verdict: undefined };
+      // A reload may have changed the rules meanwhile.
+      judged = one.wasAskedAbout
+        ? judgedRoute(gate, client, request, judged.to)
+        : { to: unknownItem(request), verdict: undefined };
     }
     const { to, verdict } = judged;
     if (verdict !== undefined) gate.report(verdict);

@@ -37,7 +37,7 @@ test('explain shows the answer of a decision point as the last reason', async ()
   assert.deepEqual(allowed, ['allow', 'external', 'the external decision allows it']);
   assert.deepEqual(denied, ['deny', 'external', 'the external decision denies it']);
   assert.deepEqual(late, ['deny', 'external', 'there is no external decision: no answer within 100 ms']);
-  const offline = 'the external decision is not asked, because no gateway runs';
+  const offline = 'the external decision is not asked offline';
   assert.deepEqual(await explained('offline'), ['allow', 'external', offline]);
   assert.deepEqual(await explained(undefined), ['allow', 'decision', 'rule "all" allows it']);
   assert.deepEqual(asked[0], ['tools/call', 'notes', 'read', '{"path":"/a"}']);
