@@ -31,6 +31,9 @@ const IDLE_MS = 60_000;
 /** The least wait for a connection, so that a next question may use one that comes too late for the first. */
 const CONNECT_MS = 1_000;
 
+/** Questions that were sent and have not ended. Those that were given up while their connection hangs end with it, and would pile up. */
+const UNENDED = 2 * LIMITS.externalQuestions;
+
 class LateError extends Error {}
 
 const givenUp = () => new Error('the question was given up');
@@ -43,6 +46,7 @@ export class DecisionPoint {
     slotsPerOwner: LIMITS.externalQuestions,
     ...WAITING,
   });
+  #unended = 0;
 
   constructor(deps: DecisionPointDeps) {
     this.#deps = deps;
@@ -95,7 +99,17 @@ export class DecisionPoint {
     }
   }
 
-  async #send({ url, headers, timeoutMs }: ExternalConfig, question: string, signal: AbortSignal): Promise<boolean> {
+  async #send(config: ExternalConfig, question: string, signal: AbortSignal): Promise<boolean> {
+    if (this.#unended >= UNENDED) throw new EgressError('no further connection is opened, as many hang');
+    this.#unended++;
+    try {
+      return await this.#post(config, question, signal);
+    } finally {
+      this.#unended--;
+    }
+  }
+
+  async #post({ url, headers, timeoutMs }: ExternalConfig, question: string, signal: AbortSignal): Promise<boolean> {
     const sent = { ...headers, 'content-type': 'application/json' };
     const connectMs = Math.max(timeoutMs, CONNECT_MS);
     const pool = { connectMs, idleMs: IDLE_MS, maxSockets: LIMITS.externalQuestions };

@@ -147,16 +147,16 @@ test('a connection that hangs keeps no turn, and few sockets', TIMEOUT, async ()
     giveUp.abort();
     return answer.outcome;
   };
-  for (let round = 0; round < 3; round++) {
-    const outcomes = await Promise.all(Array.from({ length: LIMITS.externalQuestions }, askNamed));
-    assert.deepEqual(new Set(outcomes), new Set(['late']));
-  }
-  assert.ok(names <= LIMITS.externalQuestions, `${names} connections`);
+  const askAll = () => Promise.all(Array.from({ length: LIMITS.externalQuestions }, askNamed));
   const startedMs = performance.now();
-  const patient = { ...server.config, timeoutMs: PATIENCE_MS };
-  assert.equal((await ask('ada', QUESTION, undefined, patient)).outcome, 'allowed');
+  const outcomes = [await askAll(), await askAll(), await askAll()].map((round) => [...new Set(round)].join(' '));
+  assert.deepEqual(outcomes, ['late', 'late', 'failed'], 'those that hang are few');
+  assert.ok(names <= LIMITS.externalQuestions, `${names} connections`);
   isHanging = false;
-  while ((await askNamed()) !== 'allowed') assert.ok(performance.now() - startedMs < PATIENCE_MS);
+  while ((await askNamed()) !== 'allowed') {
+    assert.ok(performance.now() - startedMs < PATIENCE_MS);
+    await sleep(10);
+  }
   assert.ok(performance.now() - startedMs < 4_000, 'the wait for a connection is short');
 });
 
