@@ -422,7 +422,7 @@ async function placeOfMany(point: TestDecisionPoint, count: number) {
 }
 
 // P-012
-test('the parts of a stream are asked about a few at a time, each with its own deadline', TIMEOUT, async () => {
+test('the parts of a stream are asked about few at a time, each with its deadline', TIMEOUT, async () => {
   // subject
   await using point = await startDecisionPoint({ timeoutMs: 1_000 });
   let [now, most] = [0, 0];
