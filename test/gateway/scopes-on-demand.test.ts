@@ -92,6 +92,27 @@ test('a stream of updates has what its own token allows, whatever is listed', TI
   await Promise.all([wide.reply, narrow.reply]);
 });
 
+// P-009
+test('a restored session subscribes only to what its own token allows', TIMEOUT, async () => {
+  await using at = await place();
+  const { gateway, memory } = at;
+  const client = await gateway.connect({ principal: WIDE });
+  assert.equal((await client.request('resources/subscribe', { uri: URI })).answer.kind, 'result');
+  for (const [principal, expected] of [
+    [NARROW, []],
+    [WIDE, [URI]],
+  ] as const) {
+    await gateway.restart();
+    await gateway.core.refresh();
+    const before = memory.requests('resources/subscribe').length;
+    assert.ok((await gateway.core.gateway.findSession(client.session.id, principal, '')) !== undefined);
+    const [session] = [...gateway.core.sessions];
+    assert.deepEqual([...(session?.subscriptions.keys() ?? [])], expected);
+    if (expected.length > 0) await memory.until(() => memory.requests('resources/subscribe')[before]);
+  }
+  assert.equal(memory.requests('resources/subscribe').length, 2);
+});
+
 // P-009 P-011
 test('a reload that leaves a right to a scope ends subscriptions, and changes no list', TIMEOUT, async () => {
   await using at = await place({ access: accessOf(ROLES, [EVERYONE, { ...EVERYONE, roles: ['writer'] }]) });

@@ -264,8 +264,10 @@ export class Sessions {
     if (isSeverity(record?.logLevel)) session.logLevel = record.logLevel;
     for (const uri of record?.subscriptions ?? []) {
       const resource = resolveUri(session.catalog, uri);
-      if (!(resource instanceof GatewayError))
-        session.subscriptions.set(detach(uri), { upstream: resource.upstream, uri: detach(resource.uri) });
+      if (resource instanceof GatewayError) continue;
+      // The credentials of before may have had more rights. It stays stored, since those of a later request may have them too.
+      if (session.catalog.restriction?.allowsUpdates(resource.upstream, resource.uri) === false) continue;
+      session.subscriptions.set(detach(uri), { upstream: resource.upstream, uri: detach(resource.uri) });
     }
     session.former = former;
     return session;
