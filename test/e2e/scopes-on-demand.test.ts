@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { ENDPOINT, signingKey, TestIssuer } from '../auth/issuer.ts';
-import { BOTH, type Got, initialize, messagesOf, post, rpc } from '../downstream/client.ts';
+import { BOTH, getEvents, type Got, initialize, messagesOf, post, rpc } from '../downstream/client.ts';
 import { type HttpUpstream, legacyUpstream, refuseWith } from '../support/http-upstream.ts';
 import { answerOf, modernPost } from '../support/modern-wire.ts';
 import { type OpenGateway, openGateway } from '../support/open-gateway.ts';
@@ -175,6 +175,28 @@ test('a subscription without the scope gets 403, and one with it is kept', TIMEO
     await post(gateway.url, rpc(1, 'resources/subscribe', { uri: URI }), id, await as(scope));
   assertChallenge(await subscribe(), 'up.write');
   assert.equal((await subscribe('up.write')).status, 200);
+});
+
+// P-009
+test('a client that gets a scope opens its event stream again, once for each token', TIMEOUT, async () => {
+  const [narrow, wide] = [await as('mcp'), await as('mcp up.write')];
+  const id = await initialize(gateway.url, undefined, narrow);
+  const subscribe = async (token = wide) =>
+    (await post(gateway.url, rpc(1, 'resources/subscribe', { uri: URI }), id, token)).status;
+  const first = await getEvents(gateway.url, id, narrow);
+  assert.equal(await subscribe(narrow), 403);
+  assert.equal((await post(gateway.url, rpc(2, 'ping'), id, await as('mcp other'))).status, 200);
+  assert.equal(first.isEnded, false);
+  assert.equal(await subscribe(), 200);
+  await first.ended();
+  const second = await getEvents(gateway.url, id, { ...narrow, 'last-event-id': first.lastId });
+  assert.equal(second.status, 200);
+  assert.equal(await subscribe(), 200);
+  const third = await getEvents(gateway.url, id, wide);
+  await second.ended();
+  assert.equal(await subscribe(), 200);
+  assert.equal(third.isEnded, false);
+  third.close();
 });
 
 test('in a batch the error of a request says which scopes it needs', TIMEOUT, async () => {

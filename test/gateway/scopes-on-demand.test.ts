@@ -93,6 +93,21 @@ test('a stream of updates has what its own token allows, whatever is listed', TI
 });
 
 // P-009
+test('a session with further scopes keeps what it subscribes to while its stream is closed', TIMEOUT, async () => {
+  await using at = await place();
+  const client = await at.gateway.connect({ principal: NARROW, listens: false });
+  const { session } = client;
+  const sink = { ...client.sink(client.listened), endForNow: () => session.removeSink(sink) };
+  session.setSink(sink, NARROW);
+  await at.gateway.core.gateway.findSession(session.id, WIDE, '');
+  const { answer } = await client.request('resources/subscribe', { uri: URI }, { principal: WIDE });
+  assert.equal(answer.kind, 'result');
+  for (const peer of at.memory.open) peer.send(UPDATE);
+  session.setSink(sink, WIDE);
+  await client.waitForMessage('notifications/resources/updated');
+});
+
+// P-009
 test('a restored session subscribes only to what its own token allows', TIMEOUT, async () => {
   await using at = await place();
   const { gateway, memory } = at;

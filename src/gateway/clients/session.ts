@@ -64,6 +64,8 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   #sink: MessageSink | undefined;
   /** True if the sink is an event stream that was opened with the credentials of {@link caller}. */
   #hasReader = false;
+  /** The principal whose further scopes have ended an event stream last, so that a client with two tokens does not end each of its streams. */
+  #steppedUp: Principal | undefined;
   /** The client with the credentials of the latest request. */
   #client: SessionClient | undefined;
   readonly #waiting = new WaitingMessages();
@@ -97,10 +99,22 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
 
   /**
    * Handles the arrival of a request. What runs without a request, such as notifications, has the rights of the request that opened the event
-   * stream. Without such a stream it has those of the latest request.
+   * stream. Without such a stream it has those of the latest request. A client that has got further scopes has to open the stream again.
    */
   onRequestOf(principal: Principal): void {
+    if (this.#hasReader && this.#hasSteppedUp(principal)) {
+      this.#steppedUp = principal;
+      this.#sink?.endForNow?.();
+    }
     if (!this.#hasReader) this.setPrincipal(principal);
+  }
+
+  /** Returns whether a token has other rights than that of the event stream, by further scopes. False for one that has ended a stream already. */
+  #hasSteppedUp(principal: Principal): boolean {
+    const { scopes } = this.#caller.principal;
+    if (principal.scopes.length <= scopes.length || principal === this.#steppedUp) return false;
+    if (!scopes.every((scope) => principal.scopes.includes(scope))) return false;
+    return this.#events.catalogOf(this, principal) !== this.catalog;
   }
 
   /** Sets the claims by which is judged what runs without a request. It is the same principal. */
