@@ -329,20 +329,30 @@ export function resolveResource(catalog: Catalog, uri: string): Resolution {
   const { resources, fallback, view, restriction } = catalog;
   const found = locateResource(resources, fallback, view.upstreams.length === 1, uri);
   if (restriction === undefined) return found;
-  const allowed = permitted(found, (upstream, own) => restriction.allowsUri(upstream, own), uri);
+  const allowed = permitted(
+    found,
+    uri,
+    (upstream, own) => restriction.allowsUri(upstream, own),
+    (upstream, own) => restriction.allowsUpdates(upstream, own),
+  );
   // Of several upstreams that have the URI, one may be left.
   const isHidden = allowed.kind === 'one' && isHiddenAt(resources, allowed.upstream, allowed.uri);
   return isHidden ? { kind: 'none' } : allowed;
 }
 
-/** Returns the part of a resolution that a restriction allows. */
-function permitted(found: Resolution, isAllowed: (upstream: string, uri: string) => boolean, uri: string): Resolution {
+type IsAllowed = (upstream: string, own: string) => boolean;
+
+/**
+ * Returns the part of a resolution that a restriction allows.
+ *
+ * @param isUsable also without further scopes: what a client may not use yet makes nothing ambiguous that it may use.
+ */
+function permitted(found: Resolution, uri: string, isAllowed: IsAllowed, isUsable: IsAllowed): Resolution {
   const upstreams = found.kind === 'one' ? [found.upstream] : found.kind === 'many' ? found.upstreams : [];
   const own = found.kind === 'one' ? found.uri : uri;
-  return toResolution(
-    upstreams.filter((upstream) => isAllowed(upstream, own)),
-    own,
-  );
+  const allowed = upstreams.filter((upstream) => isAllowed(upstream, own));
+  const usable = allowed.length > 1 ? allowed.filter((upstream) => isUsable(upstream, own)) : [];
+  return toResolution(usable.length > 0 ? usable : allowed, own);
 }
 
 /**
@@ -360,5 +370,10 @@ export function resolveTemplate(catalog: Catalog, uriTemplate: string): Resoluti
   const located = locateTemplate(resources, uriTemplate);
   if (located === undefined) return resolveResource(catalog, uriTemplate);
   if (restriction === undefined) return located;
-  return permitted(located, (upstream, own) => restriction.allowsTemplate(upstream, own), uriTemplate);
+  return permitted(
+    located,
+    uriTemplate,
+    (upstream, own) => restriction.allowsTemplate(upstream, own),
+    (upstream, own) => restriction.allowsCompletion(upstream, own),
+  );
 }

@@ -18,4 +18,6 @@ export interface Restriction {
   allowsUpdates(upstream: string, uri: string): boolean;
   /** @param template in the upstream's own form. */
   allowsTemplate(upstream: string, template: string): boolean;
+  /** Like {@link allowsTemplate}, without what the clients may use only with scopes that they lack. */
+  allowsCompletion(upstream: string, template: string): boolean;
 }

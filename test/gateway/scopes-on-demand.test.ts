@@ -128,6 +128,41 @@ test('a restored session subscribes only to what its own token allows', TIMEOUT,
   assert.equal(memory.requests('resources/subscribe').length, 2);
 });
 
+// P-009
+test('a resource that only scopes would open makes no other one ambiguous', TIMEOUT, async () => {
+  const served = () =>
+    memoryUpstream({
+      capabilities: { resources: {}, completions: {} },
+      lists: {
+        resources: [{ uri: 'test://a', name: 'a' }],
+        resourceTemplates: [{ uriTemplate: 'test://x/{n}', name: 'x' }],
+      },
+      request: (peer, request) =>
+        peer.send(
+          result(request, request.method === 'resources/read' ? { contents: [] } : { completion: { values: [] } }),
+        ),
+    });
+  const [mine, later] = [served(), served()];
+  const roles = { mine: { upstreams: ['mine'] }, later: { upstreams: ['later'] } };
+  const access = accessOf(roles, [
+    { ...EVERYONE, roles: ['mine'] },
+    { roles: ['later'], scopes: ['w'] },
+  ]);
+  const config = { access, auth: authOf('w') };
+  await using gateway = await testCore({ later: { memory: later }, mine: { memory: mine } }, config);
+  await gateway.core.refresh();
+  const ask = async (principal: typeof WIDE) => {
+    const client = await gateway.connect({ principal });
+    const ref = { type: 'ref/resource', uri: 'test://x/{n}' };
+    const completion = client.request('completion/complete', { ref, argument: { name: 'n', value: '' } });
+    const read = client.request('resources/read', { uri: 'test://a' });
+    return (await Promise.all([read, completion])).map(({ answer }) => answer.kind);
+  };
+  assert.deepEqual(await ask(NARROW), ['result', 'result']);
+  assert.deepEqual(await ask(WIDE), ['error', 'error']);
+  assert.equal(later.requests('resources/read').length + later.requests('completion/complete').length, 0);
+});
+
 // P-009 P-011
 test('a reload that leaves a right to a scope ends subscriptions, and changes no list', TIMEOUT, async () => {
   await using at = await place({ access: accessOf(ROLES, [EVERYONE, { ...EVERYONE, roles: ['writer'] }]) });

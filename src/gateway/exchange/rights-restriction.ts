@@ -16,6 +16,7 @@ export function restrictionOf(rights: ListRights): Restriction {
 function make(rights: ListRights): Restriction {
   const isAllowed = (item: Item, by = rights) => by.lists(item);
   const resource = (upstream: string, name: string) => ({ kind: 'resource', upstream, name, hints: NO_HINTS }) as const;
+  const template = (upstream: string, name: string) => ({ kind: 'template', upstream, name, hints: NO_HINTS }) as const;
   return {
     shows: (upstream) => rights.mayShow(upstream),
     serves: (upstream) => rights.own.mayShow(upstream),
@@ -25,6 +26,7 @@ function make(rights: ListRights): Restriction {
       isAllowed({ kind, upstream, name, hints: kind === 'tool' ? hintsOf(source) : NO_HINTS }),
     allowsUri: (upstream, name) => isAllowed(resource(upstream, name)),
     allowsUpdates: (upstream, name) => isAllowed(resource(upstream, name), rights.own),
-    allowsTemplate: (upstream, name) => isAllowed({ kind: 'template', upstream, name, hints: NO_HINTS }),
+    allowsTemplate: (upstream, name) => isAllowed(template(upstream, name)),
+    allowsCompletion: (upstream, name) => isAllowed(template(upstream, name), rights.own),
   };
 }
