@@ -11,6 +11,7 @@ import { rpc } from '../downstream/client.ts';
 import { accessOf, tokenOf } from '../policy/policies.ts';
 import { openTestAudit } from '../support/audit.ts';
 import { type TestCore, testCore, toolCall } from '../support/core.ts';
+import { JoinedProcesses } from '../support/joined-processes.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
 import { modernRequest } from '../support/modern-client.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -161,6 +162,29 @@ test('a resource that only scopes would open makes no other one ambiguous', TIME
   assert.deepEqual(await ask(NARROW), ['result', 'result']);
   assert.deepEqual(await ask(WIDE), ['error', 'error']);
   assert.equal(later.requests('resources/read').length + later.requests('completion/complete').length, 0);
+});
+
+// P-009
+test('a stream asks nothing of an upstream that its token may not use yet', TIMEOUT, async () => {
+  const memory = upstream();
+  const access = accessOf({ later: { upstreams: ['up'] } }, [{ roles: ['later'], scopes: ['w'] }]);
+  const up = { memory, era: 'auto', target: { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } } as const;
+  const processes = new JoinedProcesses();
+  const asked: string[] = [];
+  const joined = processes.join();
+  processes.join = () => ({ ...joined, ownerOf: (owned) => (asked.push(owned.kind), joined.ownerOf(owned)) });
+  await using gateway = await testCore({ up }, { access, auth: authOf('w') }, processes);
+  for (const [principal, expected] of [
+    [NARROW, []],
+    [WIDE, ['connection']],
+  ] as const) {
+    const notifications = { resourceSubscriptions: [URI] };
+    const stream = modernRequest(gateway, 'subscriptions/listen', { notifications }, { principal });
+    await waitUntil(() => stream.messages.length > 0);
+    assert.deepEqual(asked, expected);
+    stream.call.close();
+    await stream.reply;
+  }
 });
 
 // P-009 P-011

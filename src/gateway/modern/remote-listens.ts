@@ -32,6 +32,7 @@ export interface SplitFilter {
 export async function splitFilter(parts: SplitParts, client: ModernClient, filter: Filter): Promise<SplitFilter> {
   const { owners, connectionOwners, taskIds } = parts;
   const { group, caller } = client;
+  const { restriction } = group.catalog;
   const [uris, tasks]: [string[], string[]] = [[], []];
   const elsewhere = new Map<Owner, { kinds: ReadonlySet<ListKind>; uris: string[]; taskIds: string[] }>();
   const partOf = (owner: Owner) => {
@@ -50,8 +51,9 @@ export async function splitFilter(parts: SplitParts, client: ModernClient, filte
   };
   for (const uri of filter.uris) {
     const resource = resolveUri(group.catalog, uri);
+    // The question may open a connection, so it is asked about nothing that this process will deny.
     const owner =
-      resource instanceof GatewayError
+      resource instanceof GatewayError || restriction?.allowsUpdates(resource.upstream, resource.uri) === false
         ? undefined
         : await ownerAt(() => connectionOwners.ownerOf(group, resource.upstream));
     if (owner === undefined) uris.push(uri);
