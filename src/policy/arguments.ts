@@ -37,6 +37,25 @@ export function readArguments(text: string | undefined, members: ReadonlySet<str
   }
 }
 
+/** The arguments of a call that several sets of rights decide about: read once for all that read the same names. */
+export class ArgumentReader {
+  readonly #text: string | undefined;
+  /** By the names that conditions read. */
+  readonly #known = new Map<string, ReadArguments | string>();
+
+  constructor(text: string | undefined) {
+    this.#text = text;
+  }
+
+  /** See {@link readArguments}. */
+  read(members: ReadonlySet<string>): ReadArguments | string {
+    const key = JSON.stringify([...members].toSorted());
+    let read = this.#known.get(key);
+    if (read === undefined) this.#known.set(key, (read = readArguments(this.#text, members)));
+    return read;
+  }
+}
+
 /** Returns the reason why a value can be read in two ways; undefined if it cannot. @throws {JsonTextError} */
 function oddMember(
   text: string,

@@ -96,8 +96,16 @@ export class Policy {
     endpoint: string,
     decide: (rights: Rights) => Decision,
   ): readonly string[] | undefined {
-    const allows = (widened: Principal) => decide(this.rightsOf(widened, endpoint)).effect !== 'deny';
-    return this.#onDemand?.widened(principal).find((one) => allows(one.principal))?.scopes;
+    if (this.#onDemand === undefined) return undefined;
+    // Many scopes change nothing about an endpoint, and a decision may read long arguments.
+    const decided = new Set([this.rightsOf(principal, endpoint)]);
+    const allows = (widened: Principal) => {
+      const rights = this.rightsOf(widened, endpoint);
+      if (decided.has(rights)) return false;
+      decided.add(rights);
+      return decide(rights).effect !== 'deny';
+    };
+    return this.#onDemand.widened(principal).find((one) => allows(one.principal))?.scopes;
   }
 
   /** Returns the rights by which lists for a principal are made. @param own its rights at the endpoint. */

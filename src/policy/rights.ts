@@ -9,7 +9,7 @@ import {
   type Rule,
   type Subject,
 } from './decide.ts';
-import { type ReadArguments, readArguments } from './arguments.ts';
+import { ArgumentReader, type ReadArguments, readArguments } from './arguments.ts';
 import type { ExternalConfig, RuleConfig } from './access-config.ts';
 import { decidesAbout } from './external-question.ts';
 import { FAILS, TRUE } from './outcomes.ts';
@@ -28,12 +28,12 @@ export class ItemRights {
   /**
    * Decides about a call.
    *
-   * @param argumentsText the arguments as they are sent, so that no other text is judged.
+   * @param sent the arguments as they are sent, so that no other text is judged.
    */
-  decideCall(argumentsText: string | undefined, now: Date, trace?: Reason[]): Decision {
+  decideCall(sent: string | ArgumentReader | undefined, now: Date, trace?: Reason[]): Decision {
     const { members } = this.#rules;
     // Arguments that decide nothing are not parsed.
-    const args = members === undefined ? NO_ARGUMENTS : readArguments(argumentsText, members);
+    const args = members === undefined ? NO_ARGUMENTS : readOf(sent, members);
     return decide(this.#rules, { arguments: args, now }, trace);
   }
 
@@ -45,6 +45,10 @@ export class ItemRights {
 
 /** Receives rules whose conditions fail before a call, so that they hide items from lists. */
 export type FailureObserver = (failed: readonly RuleConfig[]) => void;
+
+function readOf(sent: string | ArgumentReader | undefined, members: ReadonlySet<string>): ReadArguments | string {
+  return sent instanceof ArgumentReader ? sent.read(members) : readArguments(sent, members);
+}
 
 const NO_ARGUMENTS: ReadArguments = { args: {}, size: { values: 0, chars: 0 } };
 

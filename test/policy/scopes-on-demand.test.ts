@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Gate } from '../../src/gateway/exchange/gate.ts';
 import { NO_HINTS } from '../../src/policy/decide.ts';
+import { ArgumentReader, readArguments } from '../../src/policy/arguments.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import type { Principal } from '../../src/policy/principal.ts';
 import type { Rights } from '../../src/policy/rights.ts';
@@ -84,6 +85,28 @@ test('principals with the same own and further rights share lists, and no others
   assert.notEqual(shown(), shown('w'));
   assert.notEqual(shown('r')?.key, shown('w')?.key);
   assert.notEqual(shown('r')?.content, shown('w')?.content);
+});
+
+// P-009
+test('rights are decided about once, however many scopes lead to them', () => {
+  const access = accessOf({ w: { tools: ['write'] }, x: { tools: ['*'], when: 'args.n == 1' } }, [
+    { roles: ['w'], scopes: ['w', 'v'] },
+    { roles: ['x'], scopes: ['x'] },
+  ]);
+  const gate = new Gate(access, [], undefined, undefined, [onDemand('a', 'b', 'w', 'v', 'x')]);
+  const decided: Rights[] = [];
+  const lacking = gate.lackingScopes(tokenOf('ada'), '', (rights) => {
+    decided.push(rights);
+    return rights.decide(toolOf('other'));
+  });
+  assert.deepEqual([lacking, decided.length], [['x'], 2]);
+});
+
+test('arguments are read once for the same names', () => {
+  const reader = new ArgumentReader('{"n":1}');
+  assert.equal(reader.read(new Set(['n', 'm'])), reader.read(new Set(['m', 'n'])));
+  assert.deepEqual(reader.read(new Set(['n'])), readArguments('{"n":1}', new Set(['n'])));
+  assert.equal(reader.read(new Set(['N'])), readArguments('{"n":1}', new Set(['N'])));
 });
 
 const CASES = 2_000;

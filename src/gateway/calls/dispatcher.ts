@@ -86,8 +86,10 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
     let judged = judgedRoute(gate, client, request);
     // Lists cannot change what a scope decides, and a wait could cost the status of the answer.
     if (judged.to.kind === 'nowhere' && judged.verdict?.lacking === undefined) {
+      const { catalog } = client;
+      const { changedMs } = gate;
       await listRefresher.refreshFor(holder);
-      judged = judgedRoute(gate, client, request);
+      if (client.catalog !== catalog || gate.changedMs !== changedMs) judged = judgedRoute(gate, client, request);
     }
     // Not one that the access policy hides.
     if (judged.to.kind === 'nowhere' && judged.verdict === undefined) {

@@ -2,7 +2,7 @@ import type { Source } from '../../catalog/names/named-items.ts';
 import type { View } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
 import type { AccessConfig, Hints, RuleConfig } from '../../policy/access-config.ts';
-import { hasOddSpelling } from '../../policy/arguments.ts';
+import { ArgumentReader, hasOddSpelling } from '../../policy/arguments.ts';
 import { type Decision, type Item, NO_HINTS } from '../../policy/decide.ts';
 import { groupsUnder, type ReceivedClaim, receivedClaims } from '../../policy/identity.ts';
 import { Policy } from '../../policy/policy.ts';
@@ -49,6 +49,12 @@ export type Asked = Request | Pick<Request, 'method'>;
 
 /** Receives the verdict of every request that the access policy decides about. */
 export type VerdictObserver = (verdict: Verdict) => void;
+
+/** What several decisions about one request have in common. */
+interface ReadOnce {
+  readonly args: ArgumentReader;
+  readonly now: Date;
+}
 
 /** A resource by the URI that its upstream uses. */
 interface UpstreamResource {
@@ -163,19 +169,20 @@ export class Gate {
     return decision.effect === 'deny' ? this.#withScopesForCall(verdict, caller, item, to) : verdict;
   }
 
-  #decide(rights: Rights, method: string, item: Item, to: UpstreamRoute): Decision {
+  #decide(rights: Rights, method: string, item: Item, to: UpstreamRoute, once?: ReadOnce): Decision {
     const itemRights = this.#rightsTo(rights, item, to);
     const before = itemRights.listed;
     // A completion carries no arguments of the call that it prepares, so an item that may be callable now may be completed.
-    if (method === 'completion/complete') return itemRights.decideAt(new Date());
-    return before.effect !== 'depends'
-      ? before
-      : itemRights.decideCall(HAS_ARGUMENTS.has(method) ? to.params.raw('arguments') : undefined, new Date());
+    if (method === 'completion/complete') return itemRights.decideAt(once?.now ?? new Date());
+    if (before.effect !== 'depends') return before;
+    return itemRights.decideCall(once?.args ?? argumentsOf(method, to), once?.now ?? new Date());
   }
 
   /** Apart from {@link judge}, where the closure would cost each call an object. */
   #withScopesForCall(verdict: Verdict, caller: Caller, item: Item, to: UpstreamRoute): Verdict {
-    return this.#withScopes(verdict, caller, (rights) => this.#decide(rights, verdict.method, item, to));
+    const { method } = verdict;
+    const once = { args: new ArgumentReader(argumentsOf(method, to)), now: new Date() };
+    return this.#withScopes(verdict, caller, (rights) => this.#decide(rights, method, item, to, once));
   }
 
   /** Returns a denial with the scopes that would change it. */
@@ -223,7 +230,8 @@ export class Gate {
     isAgain = false,
   ): GatewayError | undefined {
     const item = { kind: 'resource', upstream: found.upstream, name: found.uri, hints: NO_HINTS } as const;
-    const decide = (rights: Rights) => rights.decideCall(item, undefined, new Date());
+    const now = new Date();
+    const decide = (rights: Rights) => rights.decideCall(item, undefined, now);
     return this.#refusal({ caller, asked, item, isAgain }, decide, () => unknownResource(uri));
   }
 
@@ -234,7 +242,8 @@ export class Gate {
    * @param isAgain as in {@link refusalOfSubscription}.
    */
   refusalOfTask(caller: Caller, asked: Asked, item: Item, isAgain = false): GatewayError | undefined {
-    const decide = (rights: Rights) => rights.decideAt(item, new Date());
+    const now = new Date();
+    const decide = (rights: Rights) => rights.decideAt(item, now);
     return this.#refusal({ caller, asked, item, isAgain }, decide, () => new GatewayError('unknown-task'));
   }
 
@@ -305,6 +314,11 @@ export function lackingText(scopes: readonly string[]): string {
 
 /** Methods whose `arguments` an upstream reads. Others must not satisfy a condition with a member of that name. */
 export const HAS_ARGUMENTS: ReadonlySet<string> = new Set(['tools/call', 'prompts/get']);
+
+/** Returns the arguments that decide about a request, as they are sent. */
+function argumentsOf(method: string, { params }: UpstreamRoute): string | undefined {
+  return HAS_ARGUMENTS.has(method) ? params.raw('arguments') : undefined;
+}
 
 /** The decision about params that an upstream may read in another way. */
 const ODD: Decision = { effect: 'deny', rule: undefined, why: 'a member can be read in two ways', failed: [] };
