@@ -40,6 +40,8 @@ export interface Facts {
   readonly readsArgs: boolean;
   /** True if it reads the principal, its claims or its client. */
   readonly readsIdentity: boolean;
+  /** True if it may read the scopes of the principal. */
+  readonly readsScopes: boolean;
   readonly readsTool: boolean;
   readonly hasMacro: boolean;
   /** Names of members of `args` that it names, at any depth. */
@@ -68,6 +70,13 @@ export function children(node: ASTNode): readonly ASTNode[] {
 function reads(node: ASTNode, variables: ReadonlySet<string>): boolean {
   if (node.op === 'id') return variables.has(node.args);
   return children(node).some((child) => reads(child, variables));
+}
+
+/** Returns whether an expression may read the scopes of the principal: unless it names another member of it at each place. */
+function readsScopes(node: ASTNode): boolean {
+  const isMember = node.op === '.' || node.op === '.?';
+  if (isMember && node.args[0].op === 'id' && node.args[0].args === 'principal') return node.args[1] === 'scopes';
+  return node.op === 'id' ? node.args === 'principal' : children(node).some((child) => readsScopes(child));
 }
 
 /** Returns whether the outcome of an expression is known before a call. */
@@ -138,6 +147,7 @@ export function factsOf(ast: ASTNode): Facts {
   visit(ast, LATE, false);
   return {
     readsArgs: reads(ast, ARGS),
+    readsScopes: readsScopes(ast),
     readsIdentity: reads(ast, new Set(['principal', 'claims', 'client'])),
     readsTool: reads(ast, new Set(['tool'])),
     hasMacro,

@@ -1,9 +1,10 @@
+import { hash } from 'node:crypto';
 import { LIMITS } from '../limits.ts';
 import type { AccessConfig, ClaimConfig, GrantConfig, RoleConfig, RuleConfig } from './access-config.ts';
 import { claimsOf, groupsOf, identityOf } from './identity.ts';
 import type { Decision, Rule } from './decide.ts';
 import type { Principal } from './principal.ts';
-import { type FailureObserver, type ListRights, Rights, WiderRights } from './rights.ts';
+import { type FailureObserver, identityRead, type ListRights, Rights, WiderRights } from './rights.ts';
 import { isSelected } from './principal-selector.ts';
 import type { ScopesOnDemand } from './scopes-on-demand.ts';
 import { canonicalGlob } from './uri-form.ts';
@@ -123,15 +124,23 @@ export class Policy {
     const wider = new Set(widened.map((one) => this.rightsOf(one.principal, own.endpoint)));
     wider.delete(own);
     if (wider.size === 0) return own;
-    const key = JSON.stringify([own, ...wider].map((rights) => rights.key));
+    // Up to 18 keys, each with the claims of its principal.
+    const key = hash('sha256', JSON.stringify([own, ...wider].map((rights) => rights.key)), 'base64url');
     const sharedKey = `${own.endpoint} ${key}`;
     let shown = this.#wider.get(sharedKey);
     if (shown === undefined) {
       shown = new WiderRights(key, own, [...wider]);
-      if (this.#wider.size >= LIMITS.sharedRights) this.#wider.clear();
+      this.#makeRoom();
       this.#wider.set(sharedKey, shown);
     }
     return shown;
+  }
+
+  /** Removes all shared rights if there are too many. They are made again for the next request. */
+  #makeRoom(): void {
+    if (this.#shared.size + this.#wider.size < LIMITS.sharedRights) return;
+    this.#shared.clear();
+    this.#wider.clear();
   }
 
   /** Returns the greatest weight of the roles of a principal, at any endpoint. Computed once for each principal object. */
@@ -171,13 +180,12 @@ export class Policy {
     const granted = [...this.#roles.values()].filter(({ name }) => names.has(name));
     const rules = granted.flatMap((role) => role.rules).toSorted((a, b) => b.effect.localeCompare(a.effect));
     const identity = identityOf(principal, values, groups);
-    const readsIdentity = rules.some(({ when }) => when?.readsIdentity);
-    const key = JSON.stringify([granted.map(({ name }) => name), readsIdentity ? identity : null]);
+    const key = JSON.stringify([granted.map(({ name }) => name), identityRead(rules, identity)]);
     const sharedKey = `${endpoint} ${key}`;
     let rights = this.#shared.get(sharedKey);
     if (rights === undefined) {
       rights = new Rights(key, endpoint, identity, rules, this.#onFailed, this.#config.external);
-      if (this.#shared.size >= LIMITS.sharedRights) this.#shared.clear();
+      this.#makeRoom();
       this.#shared.set(sharedKey, rights);
     }
     return rights;

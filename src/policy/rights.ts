@@ -66,6 +66,14 @@ function digestOf(rule: Rule): string {
   return digest;
 }
 
+/** Returns the part of an identity that the conditions of rules may read; null for none. Principals with other scopes share rights if no rule reads scopes. */
+export function identityRead(rules: readonly Rule[], identity: Subject['identity']): object | null {
+  if (!rules.some(({ when }) => when?.readsIdentity)) return null;
+  if (rules.some(({ when }) => when?.readsScopes)) return identity;
+  const { scopes: _scopes, ...principal } = identity.principal;
+  return { ...identity, principal };
+}
+
 /** The rights by which lists are made. They may show more than its clients may use now. */
 export interface ListRights {
   /** The rights to use what is shown. */
@@ -122,8 +130,8 @@ export class Rights implements Subject, ListRights {
   /** A hash, equal for rights that allow the same, also by another policy. A change of places and names in the config changes nothing. */
   get content(): string {
     if (this.#content !== undefined) return this.#content;
-    const readsIdentity = this.#rules.some(({ when }) => when?.readsIdentity);
-    const text = JSON.stringify([readsIdentity ? this.identity : null, this.#rules.map((rule) => digestOf(rule))]);
+    const read = identityRead(this.#rules, this.identity);
+    const text = JSON.stringify([read, this.#rules.map((rule) => digestOf(rule))]);
     this.#content = hash('sha256', text, 'base64url');
     return this.#content;
   }
@@ -175,22 +183,23 @@ export class Rights implements Subject, ListRights {
   /** Returns whether a rule may allow something of an upstream, whatever it offers. */
   mayShow(upstream: string): boolean {
     let mayShow = this.#shown.get(upstream);
-    if (mayShow === undefined) this.#shown.set(upstream, (mayShow = this.#mayShow(upstream)));
+    if (mayShow === undefined) this.#shown.set(upstream, (mayShow = this.couldShow(upstream, true)));
     return mayShow;
   }
 
-  #mayShow(upstream: string): boolean {
+  /** Like {@link mayShow}, for a principal that does not have these rights: nothing is reported. */
+  couldShow(upstream: string, isReported = false): boolean {
     const rules = this.#rulesFor(upstream);
     if (rules.some((rule) => rule.effect === 'deny' && isTotal(rule))) return false;
-    return rules.some((rule) => rule.effect === 'allow' && !this.#isNever(rule, upstream));
+    return rules.some((rule) => rule.effect === 'allow' && !this.#isNever(rule, upstream, isReported));
   }
 
-  #isNever({ when, config }: Rule, upstream: string): boolean {
+  #isNever({ when, config }: Rule, upstream: string, isReported: boolean): boolean {
     // Items differ in `tool`, so a condition that reads it may hold for one that is not known yet.
     if (when === undefined || when.readsTool) return false;
     const { endpoint, identity } = this;
     const outcomes = when.outcomes({ ...identity, endpoint, upstream, tool: {} });
-    if (outcomes === FAILS) this.#reportFailed([config]);
+    if (outcomes === FAILS && isReported) this.#reportFailed([config]);
     return (outcomes & TRUE) === 0;
   }
 
@@ -210,25 +219,33 @@ export class Rights implements Subject, ListRights {
 export class WiderRights implements ListRights {
   readonly own: Rights;
   readonly key: string;
-  readonly #all: readonly Rights[];
+  /** Nobody has these, so that rules which fail in them are not reported. */
+  readonly #wider: readonly Rights[];
+  /** Results of {@link mayShow}. */
+  readonly #shown = new Map<string, boolean>();
 
   /** @param wider different ones, and not `own`: scopes may also bring deny rules. */
   constructor(key: string, own: Rights, wider: readonly Rights[]) {
     this.key = key;
     this.own = own;
-    this.#all = [own, ...wider];
+    this.#wider = wider;
   }
 
   get content(): string {
-    return this.#all.map(({ content }) => content).join(' ');
+    return [this.own, ...this.#wider].map(({ content }) => content).join(' ');
   }
 
   lists(item: Item): boolean {
-    return this.#all.some((rights) => rights.lists(item));
+    return this.own.lists(item) || this.#wider.some((rights) => rights.decide(item).effect !== 'deny');
   }
 
   mayShow(upstream: string): boolean {
-    return this.#all.some((rights) => rights.mayShow(upstream));
+    let mayShow = this.#shown.get(upstream);
+    if (mayShow === undefined) {
+      mayShow = this.own.mayShow(upstream) || this.#wider.some((rights) => rights.couldShow(upstream));
+      this.#shown.set(upstream, mayShow);
+    }
+    return mayShow;
   }
 
   isWhole(upstream: string): boolean {

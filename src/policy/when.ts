@@ -45,7 +45,7 @@ export interface ArgumentSize {
 }
 
 /** A condition of a rule. */
-export interface When extends Pick<Facts, 'readsArgs' | 'readsIdentity' | 'readsTool' | 'members'> {
+export interface When extends Pick<Facts, 'readsArgs' | 'readsIdentity' | 'readsScopes' | 'readsTool' | 'members'> {
   /**
    * Returns the possible outcomes. The parts that read `args` or `now` are unknown without them; with both, there is one outcome.
    *
@@ -169,11 +169,12 @@ function partOf(environment: Environment, node: ASTNode): Part {
 }
 
 function compiled(environment: Environment, whole: ParseResult, facts: Facts): When {
-  const { readsArgs, readsIdentity, readsTool, members, hasMacro } = facts;
+  const { readsArgs, readsIdentity, readsScopes, readsTool, members, hasMacro } = facts;
   const early = partOf(environment, whole.ast);
   return {
     readsArgs,
     readsIdentity,
+    readsScopes,
     readsTool,
     members,
     outcomes: (variables, size) => {

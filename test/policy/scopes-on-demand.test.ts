@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Gate } from '../../src/gateway/exchange/gate.ts';
 import { NO_HINTS } from '../../src/policy/decide.ts';
+import { LIMITS } from '../../src/limits.ts';
 import { ArgumentReader, readArguments } from '../../src/policy/arguments.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import type { Principal } from '../../src/policy/principal.ts';
@@ -107,6 +108,73 @@ test('arguments are read once for the same names', () => {
   assert.equal(reader.read(new Set(['n', 'm'])), reader.read(new Set(['m', 'n'])));
   assert.deepEqual(reader.read(new Set(['n'])), readArguments('{"n":1}', new Set(['n'])));
   assert.equal(reader.read(new Set(['N'])), readArguments('{"n":1}', new Set(['N'])));
+});
+
+test('principals with other scopes share rights if no condition reads scopes', () => {
+  const rightsWith = (when: string) => {
+    const access = accessOf({ r: { tools: ['*'], when } }, [{ ...ANYONE, roles: ['r'] }]);
+    const policy = new Policy(access, undefined, new ScopesOnDemand([onDemand('w', 'x')]));
+    return ([[], ['w']] as const).map((scopes) => {
+      const principal = tokenOf('ada', {}, scopes);
+      const own = policy.rightsOf(principal, '');
+      return { own, shown: policy.shownRights(own, principal) };
+    });
+  };
+  const [a, b] = rightsWith('principal.label == "ada" || "ops" in principal.groups');
+  assert.equal(a?.own, b?.own);
+  assert.equal(a?.shown, a?.own);
+  for (const when of ['"w" in principal.scopes', 'has(principal.scopes)', '"w" in principal["scopes"]']) {
+    const [c, d] = rightsWith(when);
+    assert.notEqual(c?.own, d?.own, when);
+    assert.notEqual(c?.own.content, d?.own.content, when);
+    assert.equal(c?.shown.key.length, 43);
+  }
+});
+
+test('a rule that fails only with scopes that nobody has is not reported', () => {
+  const failing = 'claims.dept == "a"';
+  const access = accessOf(
+    { a: { upstreams: ['a'], when: failing }, b: { upstreams: ['b'], when: failing } },
+    [
+      { ...ANYONE, roles: ['a'] },
+      { roles: ['b'], scopes: ['w'] },
+    ],
+    { claims: [{ name: 'dept', path: 'dept', type: 'string' }] },
+  );
+  const failed: string[] = [];
+  const onFailed = (rules: readonly { readonly name: string }[]) => failed.push(...rules.map(({ name }) => name));
+  const policy = new Policy(access, onFailed, new ScopesOnDemand([onDemand('w')]));
+  const shownTo = (principal: Principal) => policy.shownRights(policy.rightsOf(principal, ''), principal);
+  const ask = (principal: Principal) => {
+    const shown = shownTo(principal);
+    for (const upstream of ['a', 'b']) {
+      assert.equal(shown.mayShow(upstream), false);
+      assert.equal(shown.lists({ ...toolOf('get'), upstream }), false);
+    }
+  };
+  ask(tokenOf('ada'));
+  assert.deepEqual([...new Set(failed)], ['a']);
+  ask(tokenOf('ada', {}, ['w']));
+  assert.deepEqual([...new Set(failed)], ['a', 'b']);
+});
+
+// SEC-02
+test('sets of rights with and without further scopes have one bound', () => {
+  const roles = { mine: { tools: ['get'], when: 'principal.label == "ada"' }, w: { tools: ['write'] } };
+  const grants = [
+    { ...ANYONE, roles: ['mine'] },
+    { roles: ['w'], scopes: ['w'] },
+  ];
+  const policy = new Policy(accessOf(roles, grants), undefined, new ScopesOnDemand([onDemand('w')]));
+  const shown = (name: string) => {
+    const principal = tokenOf(name);
+    return policy.shownRights(policy.rightsOf(principal, ''), principal);
+  };
+  const ada = shown('ada');
+  assert.equal(shown('ada'), ada);
+  for (let i = 0; i <= LIMITS.sharedRights / 3; i++) shown(`user ${i}`);
+  assert.notEqual(shown('ada'), ada);
+  assert.equal(shown('ada').lists(toolOf('write')), true);
 });
 
 const CASES = 2_000;
