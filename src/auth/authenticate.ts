@@ -13,6 +13,7 @@ import { advertisedScopes, challengeText } from './challenge.ts';
 import { Introspection } from './introspection.ts';
 import { type Issuer, issuersOf, jwtHeader, unverifiedIssuer, verifyJwt } from './jwt.ts';
 import { metadataUrl } from './metadata.ts';
+import { acceptAlike } from './revoked.ts';
 import { type TokenVerdict, withScopedKey } from './token-claims.ts';
 import { VerifiedTokens } from './verified-tokens.ts';
 
@@ -269,9 +270,7 @@ export function createAuthenticator(
       if (issuer === undefined) return false;
       const [rule, accepting] = [ruleOf(issuer), acceptedBy.get(principal)];
       // The issuer of a principal that another replica has authenticated has to be configured here.
-      return (
-        rule === undefined || (accepting !== undefined && accepting !== rule && !isDeepStrictEqual(accepting, rule))
-      );
+      return rule === undefined || (accepting !== undefined && accepting !== rule && !acceptAlike(accepting, rule));
     },
     challengeOf: ({ issuer }, endpoint) =>
       challengeTo(401, endpoint, issuer === undefined ? undefined : scopesAt(issuer)),

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { isAuthRequired } from '../config/auth-required.ts';
-import type { AuthConfig } from '../config/config.ts';
+import type { AuthConfig, IntrospectionConfig, JwtIssuerConfig } from '../config/config.ts';
 import { LOCAL, type Principal } from '../policy/principal.ts';
 
 /**
@@ -13,8 +13,17 @@ export function revokedBy(before: AuthConfig, after: AuthConfig): (principal: Pr
   const kept = rulesOf(after);
   const lost = new Set(
     rulesOf(before)
-      .filter((entry) => !kept.some((one) => isDeepStrictEqual(one, entry)))
+      .filter((entry) => !kept.some((one) => acceptAlike(one, entry)))
       .map(({ issuer }) => issuer),
   );
   return ({ issuer }) => issuer !== undefined && lost.has(issuer);
 }
+
+type IssuerConfig = JwtIssuerConfig | IntrospectionConfig;
+
+/** Returns whether two entries accept the same tokens. They may tell clients to request other scopes. */
+export function acceptAlike(a: IssuerConfig, b: IssuerConfig): boolean {
+  return isDeepStrictEqual({ ...a, ...UNTOLD }, { ...b, ...UNTOLD });
+}
+
+const UNTOLD = { advertisedScopes: undefined, scopesOnDemand: undefined } as const;

@@ -87,6 +87,23 @@ test('a lookup costs the same with 100 000 keys as with one', OPTIONS, () => {
   for (const { name, sha256 } of many) assert.equal(keys.find(sha256)?.label, name);
 });
 
+test('a token outlives a change of the scopes that clients are told to request', OPTIONS, async () => {
+  await using issuer = await TestIssuer.start(KEY);
+  const { issuer: name, jwksUrl } = issuer;
+  const entry = { issuer: name, jwksUrl, audiences: [], algorithms: ['RS256'], requiredScopes: [] };
+  const told = { ...entry, advertisedScopes: ['a'], scopesOnDemand: [{ scope: 'w', advertised: 'w' }] };
+  const [before, after, other] = [entry, told, { ...told, leewayMs: 0 }].map((one) =>
+    createAuthenticator({ ...FILE, jwt: [one] }, { log: SILENT }),
+  );
+  assert.ok(before !== undefined && after !== undefined && other !== undefined);
+  const headers = { authorization: [`Bearer ${await issuer.token()}`] };
+  const verdict = await before.authenticate(headers, ENDPOINT);
+  assert.ok(verdict.kind === 'principal');
+  before.replaceBy(after);
+  assert.deepEqual([after.isOver(verdict.principal), other.isOver(verdict.principal)], [false, true]);
+  assert.equal(after.known(headers, ENDPOINT), verdict.principal);
+});
+
 for (const what of ['removed', 'kept'] as const) {
   test(`a token in verification is judged by the next config: issuer ${what}`, OPTIONS, async () => {
     await using issuer = await TestIssuer.start(KEY);

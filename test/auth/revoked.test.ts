@@ -42,6 +42,15 @@ const cases: readonly {
     after: { jwt: [{ ...issuer('i'), requiredScopes: ['mcp'] }, issuer('j')], apiKeys: [KEY] },
     revoked: ['jwt:x'],
   },
+  {
+    name: 'an issuer has other scopes to request',
+    before: { jwt: [issuer('i')], apiKeys: [KEY] },
+    after: {
+      jwt: [{ ...issuer('i'), advertisedScopes: ['a'], scopesOnDemand: [{ scope: 'w', advertised: 'api://w' }] }],
+      apiKeys: [KEY],
+    },
+    revoked: [],
+  },
 ];
 
 for (const { name, before, after, revoked } of cases) {
