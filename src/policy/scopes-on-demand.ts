@@ -65,10 +65,19 @@ export class ScopesOnDemand {
   requested({ issuer, scopes }: Principal, lacking: readonly string[]): readonly string[] {
     const { scopesOnDemand = [], advertisedScopes } = this.#issuers.get(issuer ?? '') ?? {};
     const spelled = new Map(scopesOnDemand.map(({ scope, advertised }) => [scope, advertised]));
-    const own = advertisedScopes === undefined ? scopes : scopes.filter((scope) => spelled.has(scope));
+    // Without another spelling, the advertised scopes are only those to begin with.
+    const isSpelledAlike = advertisedScopes === undefined || scopesOnDemand.every(isAlike);
+    const own = isSpelledAlike
+      ? scopes
+      : scopes.filter((scope) => spelled.has(scope) || advertisedScopes.includes(scope));
     const named = [...own, ...lacking].map((scope) => spelled.get(scope) ?? scope);
     return askable([...new Set([...(advertisedScopes ?? []), ...named])]);
   }
+}
+
+/** Returns whether clients request a scope as tokens spell it. */
+function isAlike({ scope, advertised }: ScopeOnDemand): boolean {
+  return scope === advertised;
 }
 
 /** Returns the scopes of the issuers that have some on demand, without their other settings. */

@@ -49,6 +49,8 @@ test('a challenge keeps the scopes of the token, as its issuer spells them in re
     },
   ]);
   assert.deepEqual(entra.requested(token('access', 'x'), ['w']), ['api://gw/access', 'api://gw/x', 'api://gw/w']);
+  const [begin] = [new ScopesOnDemand([{ ...onDemand('w', 'x'), advertisedScopes: ['mcp'] }])];
+  assert.deepEqual(begin.requested(token('mcp', 'files', 'x'), ['w']), ['mcp', 'files', 'x', 'w']);
 });
 
 test('one scope is asked for if it suffices, in the order of the config, else all', () => {

@@ -37,10 +37,10 @@ export function authProblems(
     }
     prefixes.add(tokenPrefix);
   }
-  for (const { path, scope, before } of onDemandIn(auth)) {
+  for (const { path, scope, advertised, before } of onDemandIn(auth)) {
     const message = before.includes(scope)
       ? 'is named already; requiredScopes are in every token, and scopesOnDemand are those that only some have'
-      : askable([scope]).length === 0
+      : askable([scope, advertised]).length < 2
         ? 'is for refresh tokens: clients themselves decide whether they request it'
         : undefined;
     if (message !== undefined) problems.push(document.problem(path, message));
@@ -50,9 +50,16 @@ export function authProblems(
   return problems;
 }
 
+const UNSPELLED =
+  'is requested by another name, but the issuer has no advertisedScopes; the challenge then also names the scopes of the token as it spells them';
+
 interface PlacedScope {
   readonly path: Path;
   readonly scope: string;
+  /** As clients request it. */
+  readonly advertised: string;
+  /** True if requests of its issuer have another spelling of the scopes that every token has. */
+  readonly isSpelled: boolean;
   /** The required scopes of its issuer, and those on demand before it. */
   readonly before: readonly string[];
 }
@@ -60,25 +67,31 @@ interface PlacedScope {
 /** Returns the scopes that clients may get when a request needs them. */
 function onDemandIn(auth: GatewaySettings['auth']): readonly PlacedScope[] {
   return (['jwt', 'introspection'] as const).flatMap((kind) =>
-    auth[kind].flatMap(({ scopesOnDemand, requiredScopes }, index) => {
-      const names = scopesOnDemand.map((one) => (typeof one === 'string' ? one : one.scope));
-      return names.map((scope, i) => {
+    auth[kind].flatMap(({ scopesOnDemand, requiredScopes, advertisedScopes }, index) => {
+      const scopes = scopesOnDemand.map((one) => (typeof one === 'string' ? { scope: one, advertised: one } : one));
+      return scopes.map((one, i) => {
         const path = ['gateway', 'auth', kind, index, 'scopesOnDemand', i];
-        return { path, scope, before: [...requiredScopes, ...names.slice(0, i)] };
+        const before = [...requiredScopes, ...scopes.slice(0, i).map(({ scope }) => scope)];
+        return { ...one, path, isSpelled: advertisedScopes !== undefined, before };
       });
     }),
   );
 }
 
-/** Returns a warning for each scope on demand that nothing of the access policy can need. */
+/** Returns a warning for each scope on demand that nothing of the access policy can need, or whose challenge the issuer may not know. */
 export function onDemandWarnings(document: Document, { auth, access }: GatewaySettings): string[] {
   const granted = (access?.grants ?? []).flatMap(({ scopes = [] }) => scopes);
   const rules = Object.values(access?.roles ?? {}).flatMap((role) => [role, ...role.deny]);
   // It may read them in any way, such as by their beginning.
   const isRead = rules.some(({ when = '' }) => /\bscopes\b/.test(when));
   const message = 'no grant of gateway.access names this scope, and no condition reads scopes, so no request needs it';
-  const unneeded = isRead ? [] : onDemandIn(auth).filter(({ scope }) => !granted.includes(scope));
-  return unneeded.map(({ path }) => problemLine(document.problem(path, message)));
+  const all = onDemandIn(auth);
+  const unneeded = isRead ? [] : all.filter(({ scope }) => !granted.includes(scope));
+  const unspelled = all.filter(({ scope, advertised, isSpelled }) => scope !== advertised && !isSpelled);
+  return [
+    ...unneeded.map(({ path }) => problemLine(document.problem(path, message))),
+    ...unspelled.map(({ path }) => problemLine(document.problem(path, UNSPELLED))),
+  ];
 }
 
 /** Returns a problem for each API key that is in the list already: nobody could say which entry holds for it. */

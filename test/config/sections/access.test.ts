@@ -163,14 +163,15 @@ test('a scope on demand is not one that every token has, and is named once', asy
     /^config\.yaml:7:\d+ gateway\.auth\.jwt\[0\]\.scopesOnDemand\[0\]: is named already/,
   );
   assert.match(await problem('[a, { scope: a, advertised: b }]'), /scopesOnDemand\[1\]: is named already/);
-  assert.match(await problem('[offline_access]'), /scopesOnDemand\[0\]: is for refresh tokens/);
+  for (const scopes of ['[offline_access]', '[{ scope: a, advertised: offline_access }]'])
+    assert.match(await problem(scopes), /scopesOnDemand\[0\]: is for refresh tokens/);
   assert.match(await problem('[{ scope: a }]'), /scopesOnDemand\[0\]/);
 });
 
 test('a scope on demand that no grant names and no condition can read is a warning', async () => {
   const warned = async (access: string) =>
     (await loadText(withScopes('[write, { scope: send, advertised: b }]', access))).warnings
-      .filter((text) => text.includes('scopesOnDemand'))
+      .filter((text) => text.includes('no grant of gateway.access names this scope'))
       .map((text) => /scopesOnDemand\[\d\]/.exec(text)?.[0]);
   const [first, second] = ['scopesOnDemand[0]', 'scopesOnDemand[1]'];
   assert.deepEqual(await warned(''), [first, second]);
@@ -179,6 +180,15 @@ test('a scope on demand that no grant names and no condition can read is a warni
   assert.deepEqual(await warned(policy('true', 'scopes: [write]')), [second]);
   assert.deepEqual(await warned(policy('"send" in principal.scopes', 'anyone: true')), []);
   assert.deepEqual(await warned(policy('principal.scopes.exists(s, s.startsWith("w"))', 'anyone: true')), []);
+});
+
+test('a scope on demand with another spelling needs that of the other scopes', async () => {
+  const warned = async (more: string) =>
+    (await loadText(withScopes(`[a, { scope: b, advertised: "api://b" }]${more}`))).warnings
+      .filter((text) => text.includes('has no advertisedScopes'))
+      .map((text) => /scopesOnDemand\[\d\]/.exec(text)?.[0]);
+  assert.deepEqual(await warned(''), ['scopesOnDemand[1]']);
+  assert.deepEqual(await warned(', advertisedScopes: ["api://mcp"]'), []);
 });
 
 test('a test of the policy sees what its principal could get as listed', async () => {
