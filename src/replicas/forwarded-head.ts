@@ -99,11 +99,13 @@ export function forwardedText({ call, kind, method, target, headers, hops = 0 }:
 }
 
 const MAX_KEPT = 1_000;
-const MAX_KEPT_CHARS = 4_096;
+/** The characters of all kept texts together. Tokens with many claims make long ones, and rights are found once for each principal object. */
+const MAX_KEPT_CHARS = 4_096_000;
 
 /** Parses heads. Keeps parsed senders by their text, because most requests have the same sender as an earlier one. */
 export class ForwardedHeadParser {
   readonly #senders = new Map<string, ForwardedSender>();
+  #chars = 0;
 
   /** Returns the head in two texts; undefined if they are no head of this version. */
   parse(sender: string, forwarded: string): ForwardedHead | undefined {
@@ -117,8 +119,12 @@ export class ForwardedHeadParser {
   #parseSender(text: string): ForwardedSender | undefined {
     const { data } = SENDER.safeParse(jsonOf(text));
     if (data === undefined || text.length > MAX_KEPT_CHARS) return data;
-    if (this.#senders.size >= MAX_KEPT) this.#senders.clear();
+    if (this.#senders.size >= MAX_KEPT || this.#chars + text.length > MAX_KEPT_CHARS) {
+      this.#senders.clear();
+      this.#chars = 0;
+    }
     this.#senders.set(text, data);
+    this.#chars += text.length;
     return data;
   }
 }

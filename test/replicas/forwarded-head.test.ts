@@ -48,6 +48,22 @@ test('a head is read as it was written', () => {
   assert.deepEqual(read(HEAD), HEAD, 'a sender that was read before');
 });
 
+test('a sender with many claims is kept as a short one is, and not without bound', () => {
+  const parser = new ForwardedHeadParser();
+  const read = (chars: number, n = 0) => {
+    const claims = { groups: 'x'.repeat(chars), n };
+    return parser.parse(senderText({ ...SENDER, principal: { ...SENDER.principal, claims } }), forwardedText(HEAD));
+  };
+  const first = read(20_000)?.principal;
+  assert.ok(first !== undefined && first.claims?.['groups'] !== undefined);
+  assert.equal(read(20_000)?.principal, first);
+  assert.notEqual(read(5_000_000)?.principal, undefined);
+  assert.notEqual(read(5_000_000)?.principal, read(5_000_000)?.principal);
+  assert.equal(read(20_000)?.principal, first);
+  for (let n = 1; n <= 205; n++) read(20_000, n);
+  assert.notEqual(read(20_000)?.principal, first);
+});
+
 test('a head of another version, or without a member, is refused', () => {
   const parser = new ForwardedHeadParser();
   const parts: readonly Readonly<Record<string, unknown>>[] = [{ v: 1, ...SENDER }, FORWARDED];
