@@ -13,8 +13,8 @@ import type { Caller } from './exchange/caller.ts';
 export interface MessageSink {
   /** Sends a message. Returns false if the stream accepts no more; the message is then not sent. */
   send(text: string): boolean;
-  /** Ends the stream, so that its client opens another one with its present credentials. Undefined if it cannot do so. */
-  endForNow?(): void;
+  /** Ends the connection of the stream, so that its client opens another one with its present credentials. Undefined if it cannot do so. */
+  interrupt?(): void;
 }
 
 /** A session of a legacy client, as the client's edge sees it. A front refuses sessions that another front has returned. */

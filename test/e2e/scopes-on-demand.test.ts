@@ -189,6 +189,7 @@ test('a client that gets a scope opens its event stream again, once for each tok
   assert.equal(first.isEnded, false);
   assert.equal(await subscribe(), 200);
   await first.ended();
+  assert.ok((first.retryMs ?? Infinity) <= 1_000);
   const second = await getEvents(gateway.url, id, { ...narrow, 'last-event-id': first.lastId });
   assert.equal(second.status, 200);
   assert.equal(await subscribe(), 200);

@@ -98,7 +98,7 @@ test('a session with further scopes keeps what it subscribes to while its stream
   await using at = await place();
   const client = await at.gateway.connect({ principal: NARROW, listens: false });
   const { session } = client;
-  const sink = { ...client.sink(client.listened), endForNow: () => session.removeSink(sink) };
+  const sink = { ...client.sink(client.listened), interrupt: () => session.removeSink(sink) };
   session.setSink(sink, NARROW);
   await at.gateway.core.gateway.findSession(session.id, WIDE, '');
   const { answer } = await client.request('resources/subscribe', { uri: URI }, { principal: WIDE });

@@ -10,7 +10,7 @@ import { type EventLog, type StreamEvent, textBytes } from './event-log.ts';
 import { StreamWriter } from './stream-writer.ts';
 import type { EdgeTimers } from './edge-timers.ts';
 
-/** Delays after which a client should open the stream again that a leaving process has ended. */
+/** Delays after which a client should open the stream again that has been ended for now. */
 const MIN_REOPEN_MS = 100;
 const MAX_REOPEN_MS = 1_000;
 /** Delay after which a client should resume a stream that ended before its answer. */
@@ -177,8 +177,18 @@ export class EventStream implements MessageSink {
 
   /** Ends the stream as {@link close} does, and tells the client when to open another one. Clients do so at different times. */
   endForNow(): void {
-    this.#writer?.comment(`retry: ${randomInt(MIN_REOPEN_MS, MAX_REOPEN_MS)}\n\n`);
+    this.#tellReopening();
     this.close();
+  }
+
+  /** Ends the connection, and keeps the events that the client then gets by resuming the stream. */
+  interrupt(): void {
+    this.#tellReopening();
+    this.#writer?.interrupt();
+  }
+
+  #tellReopening(): void {
+    this.#writer?.comment(`retry: ${randomInt(MIN_REOPEN_MS, MAX_REOPEN_MS)}\n\n`);
   }
 
   #append(text: string): void {

@@ -193,10 +193,15 @@ export class StreamWriter implements ByteHolder {
     this.destroy();
   }
 
-  /** Ends the connection at its maximum age, without the queued events. An end that waits for them goes on. */
+  /** Interrupts the connection at its maximum age. */
   sweep(nowMs: number): void {
     const { maxAgeMs } = this.#options;
-    if (maxAgeMs === undefined || nowMs - this.openedMs <= maxAgeMs || this.#isEnding) return;
+    if (maxAgeMs !== undefined && nowMs - this.openedMs > maxAgeMs) this.interrupt();
+  }
+
+  /** Ends the connection without the queued events. An end that waits for them goes on. */
+  interrupt(): void {
+    if (this.#isEnding) return;
     this.#disconnect(this.#isBlocked);
     this.#finish();
   }

@@ -104,7 +104,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   onRequestOf(principal: Principal): void {
     if (this.#hasReader && this.#hasSteppedUp(principal)) {
       this.#steppedUp = principal;
-      this.#sink?.endForNow?.();
+      this.#sink?.interrupt?.();
     }
     if (!this.#hasReader) this.setPrincipal(principal);
   }
