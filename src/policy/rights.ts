@@ -9,7 +9,7 @@ import {
   type Rule,
   type Subject,
 } from './decide.ts';
-import { ArgumentReader, type ReadArguments, readArguments } from './arguments.ts';
+import { type ArgumentReader, type ReadArguments, readArguments } from './arguments.ts';
 import type { ExternalConfig, RuleConfig } from './access-config.ts';
 import { decidesAbout } from './external-question.ts';
 import { FAILS, TRUE } from './outcomes.ts';
@@ -47,7 +47,7 @@ export class ItemRights {
 export type FailureObserver = (failed: readonly RuleConfig[]) => void;
 
 function readOf(sent: string | ArgumentReader | undefined, members: ReadonlySet<string>): ReadArguments | string {
-  return sent instanceof ArgumentReader ? sent.read(members) : readArguments(sent, members);
+  return typeof sent === 'object' ? sent.read(members) : readArguments(sent, members);
 }
 
 const NO_ARGUMENTS: ReadArguments = { args: {}, size: { values: 0, chars: 0 } };

@@ -160,7 +160,6 @@ test('a rule that fails only with scopes that nobody has is not reported', () =>
   assert.deepEqual([...new Set(failed)], ['a', 'b']);
 });
 
-// SEC-02
 test('sets of rights with and without further scopes have one bound', () => {
   const roles = { mine: { tools: ['get'], when: 'principal.label == "ada"' }, w: { tools: ['write'] } };
   const grants = [
