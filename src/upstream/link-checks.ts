@@ -1,6 +1,9 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
+import { toGatewayError } from '../errors.ts';
 import type { Era } from '../protocol/revisions.ts';
 import type { Lifecycles } from './lifecycle/lifecycles.ts';
+import { isAnsweredByStatus, isOfCredentials } from './link/era-evidence.ts';
 import type { Link, LinkUser } from './link/link.ts';
 import type { Opener } from './link/opener.ts';
 import { isSameHello, type RecheckOutcome } from './link/recheck.ts';
@@ -18,6 +21,9 @@ const TEXTS_MS = 3_600_000;
 
 /** The longest wait for the answer of a server that is asked whether it serves. */
 const ANSWER_MS = 5_000;
+
+/** The shortest time between two such questions. Starts for many clients may fail at once. */
+const QUESTION_MS = 1_000;
 
 /** The state of the checks of the links of one era and audience, which have one server. Times are monotonic ms. */
 interface Scope {
@@ -49,6 +55,10 @@ export class LinkChecks<Context, User extends LinkUser> {
   /** By era and audience. */
   readonly #scopes = new Map<string, Scope>();
   readonly #listed = new WeakSet<Link<Context, User>>();
+  /** Never reject. */
+  readonly #asking = new Map<Era, Promise<boolean | undefined>>();
+  /** Monotonic ms. */
+  readonly #askedMs = new Map<Era, number>();
 
   constructor(parts: LinkChecksParts<Context, User>) {
     this.#parts = parts;
@@ -74,15 +84,41 @@ export class LinkChecks<Context, User extends LinkUser> {
     return await this.#check(link);
   }
 
-  /** Asks the server over the open link of an era that was used last. Resolves with whether it answers. Never rejects. */
-  async isAnswering(era: Era): Promise<boolean> {
-    const { links } = this.#parts;
-    for (let link = lastUsed(links, era); link !== undefined; link = lastUsed(links, era)) {
-      const isAnswered = await ask(link);
-      // A link whose session the server has forgotten is gone by now, and says nothing about the others.
-      if (isAnswered || links.recordOf(link) !== undefined) return isAnswered;
+  /**
+   * Asks a remote server over the open link that was used last, after the start of a further one has failed for the upstream. Without an open link
+   * nobody is served. Failures meanwhile share the question. Never rejects.
+   */
+  async afterFailedStart(era: Era): Promise<void> {
+    const { links, lifecycles } = this.#parts;
+    if (!links.isOpenIn(era)) return;
+    let asking = this.#asking.get(era);
+    if (asking === undefined) {
+      asking = this.#ask(era).finally(() => this.#asking.delete(era));
+      this.#asking.set(era, asking);
     }
-    return false;
+    const answers = await asking;
+    if (answers !== undefined) lifecycles.step(era, { kind: 'asked', answers });
+  }
+
+  /** Resolves with whether the server answers; undefined if no link has credentials for that. */
+  async #ask(era: Era): Promise<boolean | undefined> {
+    const { links } = this.#parts;
+    const pauseMs = (this.#askedMs.get(era) ?? -Infinity) + QUESTION_MS - performance.now();
+    if (pauseMs > 0) await sleep(pauseMs, undefined, { ref: false });
+    const startedMs = performance.now();
+    this.#askedMs.set(era, startedMs);
+    const refused = new Set<string>();
+    while (performance.now() - startedMs < ANSWER_MS) {
+      const link = lastUsed(links, era, refused);
+      if (link === undefined) break;
+      const isAnswered = await ask(link);
+      if (isAnswered === true) return true;
+      // Refused credentials say nothing about the server, and other audiences have others.
+      if (isAnswered === undefined) refused.add(link.audience);
+      // A link whose session the server has forgotten is gone by now, and says nothing about the others.
+      else if (links.recordOf(link) !== undefined) return false;
+    }
+    return links.isOpenIn(era) ? undefined : false;
   }
 
   #scopeOf({ era, audience }: Link<Context, User>): Scope {
@@ -142,23 +178,32 @@ export class LinkChecks<Context, User extends LinkUser> {
   }
 }
 
+/** @param without audiences whose links are left out. */
 function lastUsed<Context, User extends LinkUser>(
   links: Iterable<Link<Context, User>>,
   era: Era,
+  without: ReadonlySet<string>,
 ): Link<Context, User> | undefined {
   let last: Link<Context, User> | undefined;
-  for (const link of links) if (link.era === era && link.usedMs >= (last?.usedMs ?? 0)) last = link;
+  for (const link of links)
+    if (link.era === era && !without.has(link.audience) && link.usedMs >= (last?.usedMs ?? 0)) last = link;
   return last;
 }
 
-/** Resolves with whether the server answers a request over this link. Never rejects. */
-async function ask<Context, User extends LinkUser>({ era, connection }: Link<Context, User>): Promise<boolean> {
+/** Resolves with whether the server answers a request over this link; undefined if its credentials are refused. Never rejects. */
+async function ask<Context, User extends LinkUser>({
+  era,
+  connection,
+}: Link<Context, User>): Promise<boolean | undefined> {
   const times = { timeoutMs: ANSWER_MS, maxMs: ANSWER_MS };
   const options = { ...times, progress: false, isBackground: true, context: undefined } as const;
   const { answer } = connection.call(era === 'modern' ? 'server/discover' : 'ping', undefined, options);
   return await answer.then(
     () => true,
-    () => false,
+    (thrown: unknown) => {
+      const error = toGatewayError(thrown);
+      return isAnsweredByStatus(error) || (isOfCredentials(error) ? undefined : false);
+    },
   );
 }
 

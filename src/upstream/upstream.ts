@@ -14,7 +14,7 @@ import { detailOf, reasonOf, retiredError, startFailure } from './start-failure.
 import { ConcurrencyLimiter } from './quota/concurrency-limiter.ts';
 import { audienceOf, connectionKey, type ConnectionScope, discoveryKey, EVERYBODY, placeOf } from './connection-key.ts';
 import type { Eras } from './link/eras.ts';
-import { isFailed, isUp, type Lifecycle, type Phase } from './lifecycle/lifecycle.ts';
+import { type FailureScope, isFailed, isUp, type Lifecycle, type Phase } from './lifecycle/lifecycle.ts';
 import { Lifecycles } from './lifecycle/lifecycles.ts';
 import type { ConnectionPermit } from './quota/connection-quota.ts';
 import { UpstreamQuotas } from './quota/quotas.ts';
@@ -422,7 +422,7 @@ export class Upstream<Context, User extends LinkUser> {
       const isServing = this.#isServingIn(expected);
       const why = { ...failure, permanent: false, hasNoProcess: !this.#isProcess || isUnstarted, isServing };
       this.#lifecycles.step(expected, { kind: 'start-failed', startedMs, ...why });
-      void this.#retryFailed(expected, order);
+      void this.#retryFailed(expected, order, failure.scope);
       throw error;
     }
   }
@@ -433,8 +433,9 @@ export class Upstream<Context, User extends LinkUser> {
   }
 
   /** Repeats the listing after a failed start, as no client may come while the upstream is down. As long as others are served, clients try again. */
-  async #retryFailed(era: Era, { clientEra, audience, clientCapabilities, capabilityKey }: LinkRequest): Promise<void> {
-    if (!this.#isProcess) this.#lifecycles.step(era, { kind: 'asked', answers: await this.#checks.isAnswering(era) });
+  async #retryFailed(era: Era, order: LinkRequest, scope: FailureScope): Promise<void> {
+    const { clientEra, audience, clientCapabilities, capabilityKey } = order;
+    if (!this.#isProcess && scope === 'upstream') await this.#checks.afterFailedStart(era);
     if (audience === EVERYBODY && isFailed(this.#lifecycles.in(era)))
       this.#retryListing(clientEra, this.#isProcess ? { clientCapabilities, capabilityKey } : NO_FEATURES);
   }

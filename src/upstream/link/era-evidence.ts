@@ -61,6 +61,12 @@ export function isUnauthorized({ cause }: GatewayError): boolean {
   return cause instanceof NeedsAuthorizationError || (cause instanceof HttpStatusError && cause.status === 401);
 }
 
+/** Returns whether a status shows that the server serves others. A proxy sends 404 for a server that is gone, and 401 may be for any. */
+export function isAnsweredByStatus({ cause }: GatewayError): boolean {
+  if (!(cause instanceof HttpStatusError) || cause.status === 401 || cause.status === 404) return false;
+  return cause.status >= 400 && cause.status < 500;
+}
+
 /** Statuses with which a server of 2024-11-05 answers an unexpected POST. */
 const NOT_STREAMABLE: ReadonlySet<number> = new Set([400, 404, 405]);
 

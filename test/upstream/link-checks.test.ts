@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { GatewayError } from '../../src/errors.ts';
+import { HttpStatusError } from '../../src/upstream/rpc/http-status-error.ts';
+import { GatewayParts } from '../support/gateway-parts.ts';
+import { memoryUpstream, result, type MemoryUpstream } from '../support/memory-upstream.ts';
+import { waitUntil } from '../support/wait-until.ts';
+
+const TIMEOUT = { timeout: 120_000 };
+const REMOTE = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
+
+/** A request or start that fails with this HTTP status. */
+const failure = (status: number) =>
+  new GatewayError('upstream-unavailable', { message: `HTTP ${status}` }, new HttpStatusError(status));
+
+/** A remote server with statuses by principal: of starts, and of `ping` over open connections. Without one it serves. */
+function serving() {
+  const starts = new Map<string, number>();
+  const pings = new Map<string, number>();
+  const memory = memoryUpstream({
+    start: ({ audience }) => {
+      const status = starts.get(audience);
+      return status === undefined ? Promise.resolve() : Promise.reject(failure(status));
+    },
+    request: (peer, request) => {
+      const status = request.method === 'ping' ? pings.get(peer.audience) : undefined;
+      if (status === undefined) peer.send(result(request, {}));
+      else peer.fail(request.id, failure(status));
+    },
+  });
+  const at = new GatewayParts({ up: { memory, target: REMOTE, credentials: 'principal' } });
+  const connect = (key: string) =>
+    at.upstream('up').link(at.session({ principal: { key, label: key, scopes: [] } }).session);
+  const phase = () => at.upstream('up').lifecycle.phase;
+  return { memory, at, starts, pings, connect, phase };
+}
+
+/** Resolves when the server was asked this number of times, and the answers were used. */
+async function asked(memory: MemoryUpstream, count: number): Promise<void> {
+  await memory.until(() => (memory.requests('ping').length >= count ? true : undefined));
+  for (let turn = 0; turn < 5; turn++) await nextTurn();
+  assert.equal(memory.requests('ping').length, count);
+}
+
+for (const { status, phase } of [
+  { status: undefined, phase: 'degraded' },
+  { status: 429, phase: 'degraded' },
+  { status: 403, phase: 'degraded' },
+  { status: 401, phase: 'degraded' },
+  { status: 404, phase: 'failed' },
+  { status: 503, phase: 'failed' },
+]) {
+  // REL-10
+  test(`after a failed start, a server that answers ping with HTTP ${status ?? 200} is ${phase}`, TIMEOUT, async () => {
+    const server = serving();
+    await using _ = server.at;
+    await server.connect('ann');
+    if (status !== undefined) server.pings.set('ann', status);
+    server.starts.set('bob', 503);
+    await assert.rejects(server.connect('bob'));
+    await asked(server.memory, 1);
+    assert.equal(server.phase(), phase);
+  });
+}
+
+// REL-10
+test('a server that refuses the credentials of one audience is asked with others', TIMEOUT, async () => {
+  const server = serving();
+  await using _ = server.at;
+  await server.connect('ann');
+  await server.connect('bob');
+  server.pings.set('bob', 401).set('ann', 503);
+  server.starts.set('eve', 503);
+  await assert.rejects(server.connect('eve'));
+  await asked(server.memory, 2);
+  assert.equal(server.phase(), 'failed');
+});
+
+// REL-10
+test('the credentials of one caller say nothing about the server, which is not asked', TIMEOUT, async () => {
+  const server = serving();
+  await using _ = server.at;
+  await server.connect('ann');
+  server.pings.set('ann', 503);
+  server.starts.set('eve', 401);
+  await assert.rejects(server.connect('eve'));
+  await asked(server.memory, 0);
+  assert.equal(server.phase(), 'ready');
+});
+
+// REL-10
+test('starts that fail at once lead to one question, and later ones to another', TIMEOUT, async () => {
+  const server = serving();
+  await using _ = server.at;
+  await server.connect('ann');
+  const others = ['bob', 'eve', 'dan'];
+  for (const other of others) server.starts.set(other, 503);
+  await Promise.allSettled(others.map((other) => server.connect(other)));
+  await asked(server.memory, 1);
+  assert.equal(server.phase(), 'degraded');
+  server.pings.set('ann', 503);
+  await Promise.allSettled(others.map((other) => server.connect(other)));
+  await waitUntil(() => server.phase() === 'failed');
+  await asked(server.memory, 2);
+});
