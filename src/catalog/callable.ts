@@ -3,7 +3,7 @@ import { quarantine, repairOf, type Quarantined, type Repaired } from './item.ts
 import { endpointPath } from '../endpoint-path.ts';
 import { shownText } from '../peer-text.ts';
 import { isHashed, publishedName } from './names/name.ts';
-import { nameItems, type NamedItems, type Source, type Target, textsOf } from './names/named-items.ts';
+import { type NamedItem, nameItems, type NamedItems, type Source, type Target, textsOf } from './names/named-items.ts';
 import type { Offer } from './offer.ts';
 import type { View, ViewUpstream } from './view.ts';
 
@@ -70,7 +70,7 @@ export function nameCallables(
       if (quarantineRecord !== undefined) quarantined.push(quarantineRecord);
       if (published === undefined) continue;
       const { name, target, source } = published;
-      const foreign = reading.isAppOnly ? withApps.find((id) => id !== upstream.id) : undefined;
+      const foreign = foreignApp(withApps, upstream, reading);
       if (foreign !== undefined) {
         hidden.add(name);
         quarantined.push(quarantine(upstream.id, kind, reading.key, start + index, appFault(upstream, foreign)));
@@ -104,11 +104,20 @@ export function nameCallables(
   return { targets, sources, texts, digests, parts, hidden, withheld, apps, quarantined, repaired };
 }
 
-/** Returns the upstreams with published tools that have a user interface. */
+/** Returns the upstreams with published tools that show a user interface. */
 function upstreamsWithApps(parts: readonly NamedItems[]): readonly string[] {
   const hasApp = ({ items }: NamedItems) =>
-    items.some(({ reading, published }) => published !== undefined && reading.hasUi);
+    items.some(({ reading, published }) => published !== undefined && reading.hasApp);
   return [...new Set(parts.filter((part) => hasApp(part)).map(({ upstream }) => upstream.id))];
+}
+
+/** Returns another upstream with apps, for which a tool for apps alone is left out; undefined if the tool stays. */
+function foreignApp(
+  withApps: readonly string[],
+  { id }: ViewUpstream,
+  { isAppOnly }: NamedItem['reading'],
+): string | undefined {
+  return isAppOnly ? withApps.find((one) => one !== id) : undefined;
 }
 
 /** Returns the reason why an endpoint with apps of another upstream does not have a tool for apps alone: clients take the two for one server. */
@@ -141,17 +150,19 @@ const CHARS_PER_TOKEN = 4;
 
 /** Returns the size of the list of tools that {@link nameCallables} publishes, without making texts and without caching. */
 export function toolListSize(view: View, offers: ReadonlyMap<string, Offer>, maxChars: number): ToolListSize {
+  const parts = view.upstreams.flatMap((upstream) => {
+    const offer = offers.get(upstream.id);
+    return offer === undefined ? [] : [...nameItems('tool', view, upstream, offer, maxChars, false)];
+  });
+  const withApps = upstreamsWithApps(parts);
   const names = new Set<string>();
   let chars = 0;
-  for (const upstream of view.upstreams) {
-    const offer = offers.get(upstream.id);
-    if (offer === undefined) continue;
-    for (const { items } of nameItems('tool', view, upstream, offer, maxChars, false)) {
-      for (const { published } of items) {
-        if (published === undefined || names.has(published.name)) continue;
-        names.add(published.name);
-        chars += published.source.item.toString().length;
-      }
+  for (const { upstream, items } of parts) {
+    for (const { reading, published } of items) {
+      if (published === undefined || names.has(published.name)) continue;
+      if (foreignApp(withApps, upstream, reading) !== undefined) continue;
+      names.add(published.name);
+      chars += published.source.item.toString().length;
     }
   }
   return { tools: names.size, tokens: Math.ceil(chars / CHARS_PER_TOKEN) };

@@ -43,6 +43,8 @@ export interface Reading {
   readonly fault: string | undefined;
   /** True if the tool has a user interface, whose HTML calls tools by their unprefixed names. */
   readonly hasUi: boolean;
+  /** True if the tool names the resource of its user interface, so that its server has an app. */
+  readonly hasApp: boolean;
   /** True if only the apps of the tool's own server may call it, and no model. */
   readonly isAppOnly: boolean;
   /** The repaired item; otherwise as the upstream sent it. */
@@ -81,20 +83,25 @@ function requiredFault(kind: ItemKind, item: RawObject): string {
     : 'has an "inputSchema" that is not an object';
 }
 
-function hasUi(item: RawObject): boolean {
-  const meta = item.object('_meta');
-  // Rewriting reads `_meta` too, so an error in it must surface here.
-  return meta?.object('ui') !== undefined || meta?.raw('ui/resourceUri') !== undefined;
-}
+const NO_UI = { hasUi: false, hasApp: false, isAppOnly: false };
 
 /**
- * Returns whether the `visibility` of a tool leaves out the model.
+ * Returns what a tool says about user interfaces in its `_meta`. Its `visibility` may leave out the model.
  *
  * @see https://modelcontextprotocol.io/extensions/apps/overview
  */
-function isAppOnly(item: RawObject): boolean {
-  const visibility: unknown = JSON.parse(item.object('_meta')?.object('ui')?.raw('visibility') ?? 'null');
-  return Array.isArray(visibility) && !visibility.includes('model');
+function uiOf(tool: RawObject): Pick<Reading, 'hasUi' | 'hasApp' | 'isAppOnly'> {
+  const meta = tool.object('_meta');
+  if (meta === undefined) return NO_UI;
+  // Rewriting reads `_meta` too, so an error in it must surface here.
+  const ui = meta.object('ui');
+  const namesApp = meta.raw('ui/resourceUri') !== undefined;
+  const visibility: unknown = JSON.parse(ui?.raw('visibility') ?? 'null');
+  return {
+    hasUi: ui !== undefined || namesApp,
+    hasApp: ui?.raw('resourceUri') !== undefined || namesApp,
+    isAppOnly: Array.isArray(visibility) && !visibility.includes('model'),
+  };
 }
 
 /**
@@ -103,8 +110,7 @@ function isAppOnly(item: RawObject): boolean {
  */
 function read(kind: ItemKind, item: RawObject, isModern: boolean): Reading {
   const key = keyOf(kind, item);
-  const none = { hasUi: false, isAppOnly: false, leftOut: [], cleanedTexts: 0 };
-  const refused = (fault: string): Reading => ({ key, fault, item, ...none });
+  const refused = (fault: string): Reading => ({ key, fault, item, ...NO_UI, leftOut: [], cleanedTexts: 0 });
   try {
     const text = item.toString();
     if (MAY_BE_BROKEN.test(text)) JSON.parse(text);
@@ -119,8 +125,7 @@ function read(kind: ItemKind, item: RawObject, isModern: boolean): Reading {
     return {
       key,
       fault: undefined,
-      hasUi: kind === 'tool' && hasUi(after),
-      isAppOnly: kind === 'tool' && isAppOnly(after),
+      ...(kind === 'tool' ? uiOf(after) : NO_UI),
       item: after,
       leftOut: kind === 'tool' && losesOutputSchema(after, isModern) ? [...leftOut.paths, OUTPUT] : leftOut.paths,
       cleanedTexts: cleaned,

@@ -10,6 +10,7 @@ import {
   resolvePrompt,
   resolveTool,
 } from '../../src/catalog/catalog.ts';
+import { toolListSize } from '../../src/catalog/callable.ts';
 import { toolTextsOf } from '../../src/catalog/names/named-items.ts';
 import { sharedOffer } from '../../src/catalog/offer.ts';
 import { RawObject } from '../../src/json/json.ts';
@@ -294,6 +295,26 @@ test('a tool for apps alone is callable where no other server has apps', () => {
   for (const visibility of [undefined, 'app', ['model', 'app'], ['model']]) {
     const merged = catalogOf(pair, { a: { tools: [only(visibility)] }, b: { tools: [app] } });
     assert.deepEqual(member(merged.lists.tools, 'name').slice(0, 1), ['a__poll']);
+  }
+});
+
+// S-016
+test('a server whose tools name no resource of a user interface has no app', () => {
+  const only = tool('poll', { _meta: { ui: { visibility: ['app'] } } });
+  const named = tool('old', { _meta: { 'ui/resourceUri': 'ui://old' } });
+  const both = catalogOf(pair, { a: { tools: [only] }, b: { tools: [only] } });
+  assert.deepEqual(member(both.lists.tools, 'name'), ['a__poll', 'b__poll']);
+  const withApp = catalogOf(pair, { a: { tools: [only] }, b: { tools: [named] } });
+  assert.deepEqual(member(withApp.lists.tools, 'name'), ['b__old']);
+});
+
+test('the size of a list counts the tools for apps alone that are in it', () => {
+  const only = tool('poll', { _meta: { ui: { visibility: ['app'] } } });
+  for (const b of [app, tool('plain')]) {
+    const offers = { a: { tools: [only, tool('x')] }, b: { tools: [b, only] } };
+    const { tools } = catalogOf(pair, offers).lists;
+    const size = toolListSize(pair, new Map(Object.entries(offers).map(([id, some]) => [id, offer(some)])), 48);
+    assert.equal(size.tools, tools.length);
   }
 });
 
