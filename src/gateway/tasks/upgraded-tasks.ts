@@ -40,6 +40,8 @@ interface RunningTask {
   timer: NodeJS.Timeout;
   /** The link whose close ends the task: that of the last `tasks/get`. */
   link: Link;
+  /** The link that is kept open for the task: that of the last `tasks/get` with a state. */
+  held: Link | undefined;
   /** Stops waiting for the close of the link. */
   forgetLink: () => void;
 }
@@ -72,7 +74,7 @@ export class UpgradedTasks {
     // The upstream may have asked before the task existed.
     const rounds = client.rounds?.transfer() ?? new InputRounds(this.#parts.onLimit);
     const running = this.#add(exchange, site, rounds);
-    hold(site, state, running.exchange, this.#parts.onLimit);
+    this.#hold(running, site, state);
     site.link.connection.forgetProgress(exchange);
     site.holder.removeExchange(exchange);
     return this.#parts.translator.stamp(upgradeTask(state).with('resultType', '"task"'));
@@ -83,11 +85,7 @@ export class UpgradedTasks {
     const known = this.#find(site);
     const running = known ?? this.#add(exchange, site, this.#laterRounds());
     this.#onClientContact(running, site);
-    const isMoved = running.link !== site.link;
-    if (isMoved) {
-      release({ ...site, link: running.link });
-      this.#awaitClose(running, site);
-    }
+    if (running.link !== site.link) this.#awaitClose(running, site);
     const { failure } = running.exchange;
     const answer = await this.#send(exchange, site, 'tasks/get', judgeAgain);
     if (answer.kind === 'error') {
@@ -106,7 +104,7 @@ export class UpgradedTasks {
       const outcome = await exchange.unlessCancelled(this.#result(running, site));
       return this.#finish(running, site, upgraded, outcome);
     }
-    if (known === undefined || isMoved) hold(site, state, running.exchange, this.#parts.onLimit);
+    if (running.held !== site.link) this.#hold(running, site, state);
     // The upstream may ask its questions only after `tasks/result` was sent.
     if (status === 'input_required') {
       this.#result(running, site).catch(() => undefined);
@@ -245,11 +243,19 @@ export class UpgradedTasks {
       result: undefined,
       timer,
       link: site.link,
+      held: undefined,
       forgetLink: () => undefined,
     };
     this.#running.set(keyOf(site), running);
     this.#awaitClose(running, site);
     return running;
+  }
+
+  /** Keeps the link open for the task, and no other one any more. */
+  #hold(running: RunningTask, site: UpgradedSite, state: RawObject): void {
+    if (running.held !== undefined) release({ ...site, link: running.held });
+    running.held = site.link;
+    hold(site, state, running.exchange, this.#parts.onLimit);
   }
 
   /** Ends the task when this link closes. */
@@ -279,7 +285,7 @@ export class UpgradedTasks {
     running.rounds.cancelAll('the task is over');
     running.holder.removeExchange(running.exchange);
     running.exchange.cancel('the task is over');
-    release(site);
+    if (running.held !== undefined) release({ ...site, link: running.held });
   }
 }
 

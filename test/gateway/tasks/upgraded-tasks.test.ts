@@ -274,6 +274,27 @@ test('a task whose link was given up ends when that link closes', TIMEOUT, async
   assert.equal((await next)['resultType'], 'task');
 });
 
+//
+test('a link is kept open for a task though its first poll over it failed', TIMEOUT, async () => {
+  const { memory, tasks, failNext } = askingUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const client = new ModernClient(gateway, ASKABLE);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  await new ModernClient(gateway, { ...ASKABLE, sampling: {} }).result('tools/call', toolCall('up__job'));
+  const [former, later] = gateway.core.upstreams.get('up')?.links() ?? [];
+  assert.ok(former !== undefined && later !== undefined);
+  // As after a deployment of the server: the client has another link by now.
+  for (const holder of former.users) holder.links.set('up', later);
+  const held = () => [former, later].map((link) => link.tasks.has(tasks[0]?.id ?? ''));
+  failNext('tasks/get', -32_000);
+  await assert.rejects(client.result('tasks/get', { taskId }));
+  await client.result('tasks/get', { taskId });
+  assert.deepEqual(held(), [false, true]);
+  Object.assign(tasks[0] ?? {}, { status: 'cancelled' });
+  await client.result('tasks/get', { taskId });
+  assert.deepEqual(held(), [false, false]);
+});
+
 // X-021 X-038
 test('a task whose process has died takes no question of a later one', TIMEOUT, async () => {
   const { memory } = coreTaskUpstream((task, peer) => {
