@@ -175,6 +175,21 @@ test('without `required`, calls are served while the OTLP receiver is away', TIM
   assert.match(await readFile(join(dir, 'state', 'audit-otlp.head'), 'utf8'), /"seq":\d/);
 });
 
+/** Runs a gateway that does not start. Its last records wait for a receiver that is away. */
+async function failsToStart(dir: string, gateway: object, env: Readonly<Record<string, string>> = {}): Promise<void> {
+  const audit = { otlp: { endpoint: 'http://127.0.0.1:9' } };
+  const config = { mcpServers: {}, gateway: { listen: '127.0.0.1:0', audit, ...gateway } };
+  await writeFile(join(dir, 'config.json'), JSON.stringify(config));
+  await using child = await Child.start(process.execPath, [MAIN, 'run', '--config', join(dir, 'config.json')], { env });
+  await child.waitForLine((line) => (line.includes('cannot start') ? true : undefined));
+  assert.ok(child.running, 'it still tries to write its records');
+  assert.doesNotMatch(child.logs(), /audit records are lost/);
+  const isLost = (line: string) => (line.includes('audit records are lost') ? true : undefined);
+  await child.waitForLine(isLost);
+  assert.equal((await child.ended).code, 1);
+  assert.equal(child.logs().match(/cannot start/g)?.length, 1);
+}
+
 for (const workers of [1, 2]) {
   // R22
   test(
@@ -187,17 +202,15 @@ for (const workers of [1, 2]) {
       t.after(() => taken.close());
       const address = taken.address();
       const port = typeof address === 'object' && address !== null ? address.port : 0;
-      const audit = { otlp: { endpoint: 'http://127.0.0.1:9' } };
-      const doors = { listen: '127.0.0.1:0', operator: `127.0.0.1:${port}` };
-      const config = { mcpServers: {}, gateway: { ...doors, audit, workers, stateDir: join(dir, 'state') } };
-      await writeFile(join(dir, 'config.json'), JSON.stringify(config));
-      await using child = await Child.start(process.execPath, [MAIN, 'run', '--config', join(dir, 'config.json')]);
-      await child.waitForLine((line) => (line.includes('cannot start') ? true : undefined));
-      assert.ok(child.running, 'it still tries to write its records');
-      const isLost = (line: string) => (line.includes('audit records are lost') ? true : undefined);
-      await child.waitForLine(isLost);
-      assert.equal((await child.ended).code, 1);
-      assert.equal(child.logs().match(/cannot start/g)?.length, 1);
+      await failsToStart(dir, { operator: `127.0.0.1:${port}`, workers, stateDir: join(dir, 'state') });
     },
   );
 }
+
+// R22
+test('a start without a folder for the sockets of workers says so at once', TIMEOUT, async (t) => {
+  const dir = await folder(t);
+  // Too long for sockets, which are in the folder for temporary files then.
+  const stateDir = join(dir, 'state'.repeat(14));
+  await failsToStart(dir, { workers: 2, stateDir }, { TMPDIR: join(dir, 'absent') });
+});

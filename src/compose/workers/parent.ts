@@ -39,13 +39,23 @@ interface Phase {
  * @throws {StartError} if an address cannot be used; another error if the state directory cannot be used.
  */
 export async function serveWorkers(loaded: Loaded, log: Logger, options: ServeOptions): Promise<ListeningGateway> {
+  await using cleanup = new Cleanups();
+  try {
+    return await start(loaded, log, options, cleanup);
+  } catch (thrown) {
+    options.onFailed?.(thrown);
+    throw thrown;
+  }
+}
+
+/** @param cleanup closes what was opened if the start fails. */
+async function start(loaded: Loaded, log: Logger, options: ServeOptions, cleanup: Cleanups): Promise<ListeningGateway> {
   const { config } = loaded;
   const startedAtMs = Date.now();
   const metrics = createMetrics(VERSION, COMMIT);
   metrics.reportDroppedLines(() => droppedLinesOf(log));
   metrics.recordStart(startedAtMs, loaded.lastGood && Date.parse(loaded.lastGood.savedAt));
   const { state, server } = await openParentState(config, metrics, log);
-  await using cleanup = new Cleanups();
   cleanup.use(state);
   const audit = await openParentAudit(config, metrics, log);
   if (audit !== undefined) cleanup.use(audit);
@@ -85,12 +95,8 @@ export async function serveWorkers(loaded: Loaded, log: Logger, options: ServeOp
   cleanup.defer(() => workers.stop());
   const parent = new Parent({ loaded, log, options, metrics, allMetrics, workers, admin, state, audit, startedAtMs });
   void options.warmUntil?.then(() => workers.endWarmUp());
-  const starting = workers.start().then(async (started) => {
-    await parent.open();
-    return started;
-  });
-  starting.catch((thrown: unknown) => options.onFailed?.(thrown));
-  const { url, lockSummary } = await starting;
+  const { url, lockSummary } = await workers.start();
+  await parent.open();
   const running = cleanup.move();
   return {
     url,
