@@ -9,7 +9,7 @@ import type { Sealer } from './sealer.ts';
 export type RequestState =
   /**
    * A parked call of the process `owner`, and the input round that the client answers. The upstream, with its own name for a called tool (`tool`) or its
-   * own name or URI for another item (`item`), is undefined in states of an older version.
+   * own name or URI for another item (`item`), is undefined in states of an older version. A very long URI is left out.
    */
   | {
       readonly kind: 'park';
@@ -80,7 +80,7 @@ export async function unsealState(
     const state = { kind, owner, park, round } as const;
     if (typeof upstream !== 'string') return state;
     if (typeof tool === 'string') return { ...state, upstream, tool };
-    return typeof item === 'string' ? { ...state, upstream, item } : state;
+    return typeof item === 'string' ? { ...state, upstream, item } : { ...state, upstream };
   }
   if (kind === 'relay' && typeof upstream === 'string') {
     return { kind, upstream, inner: typeof inner === 'string' ? inner : undefined };

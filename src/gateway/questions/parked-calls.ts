@@ -20,12 +20,15 @@ import { answerText, parseAnswerText } from '../exchange/answer-text.ts';
 import type { OutcomeStore } from '../../store/outcome-store.ts';
 import type { Counters } from '../../store/shared-counters.ts';
 
+/** The longest name or URI in a state, which the client sends back. A request with a longer one does not outlive its upstream's removal. */
+const ITEM_CHARS = 4_096;
+
 /** A call at a legacy upstream that outlives its first request: it waits for the client's answers. */
 interface ParkedCall {
   readonly id: string;
   readonly exchange: OpenExchange;
   readonly upstream: string;
-  /** Of a prompt or resource: the name or URI that the upstream got. */
+  /** Of a prompt or resource: the name or URI that the upstream got, unless it is very long. */
   readonly item: string | undefined;
   readonly principal: string;
   readonly rounds: InputRounds;
@@ -130,11 +133,12 @@ export class ParkedCalls {
       throw refused;
     }
     const id = randomUUID();
+    const item = upstreamItem(exchange.request.method, to);
     const call: ParkedCall = {
       id,
       exchange,
       upstream,
-      item: upstreamItem(exchange.request.method, to),
+      item: item === undefined || item.length > ITEM_CHARS ? undefined : item,
       principal: exchange.client.caller.principal.key,
       rounds,
       work: this.#parts.outcomes === undefined ? work : this.#stored(id, work),

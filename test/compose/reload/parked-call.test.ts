@@ -73,6 +73,26 @@ test('a parked request of a prompt at an upstream that is removed continues', TI
   assert.ok((await client.request('prompts/get', get).reply).error !== undefined);
 });
 
+// X-021
+test('a parked request of a very long URI continues', TIMEOUT, async () => {
+  const server = asker({ isQuiet: true });
+  await using gateway = await testCore({ up: { memory: server.memory } });
+  const client = new ModernClient(gateway, { elicitation: {} });
+  // The server of this test asks about the members of its tool.
+  const read = { uri: `up+test://${'x'.repeat(100_000)}`, name: 'ask', arguments: { nonce: 'n' } };
+  const first = client.request('resources/read', read);
+  await server.memory.until(() => server.calls.get('n'));
+  server.ask('n', 'q', 'elicitation/create', formOf('n'));
+  const { inputRequests, requestState } = inputRequiredIn(await first.reply);
+  assert.ok(requestState.length < 2_000);
+  const inputResponses = Object.fromEntries(Object.keys(inputRequests).map((key) => [key, { action: 'decline' }]));
+  const retry = client.request('resources/read', { ...read, inputResponses, requestState });
+  const { peer, request, answers } = server.call('n');
+  await server.memory.until(() => answers.get('q'));
+  peer.send(result(request, { contents: [] }));
+  assert.deepEqual((await retry.reply).result?.['contents'], []);
+});
+
 // X-021 SEC-07
 test('a parked call is not continued by the name of another tool', TIMEOUT, async () => {
   const [server, other] = [asker(), asker()];
