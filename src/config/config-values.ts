@@ -10,7 +10,7 @@ import type {
   TracingConfig,
 } from './config.ts';
 import type { GatewaySettings } from './schema/gateway-schema.ts';
-import type { ScopeOnDemand } from '../policy/scopes-on-demand.ts';
+import { spelledScopes } from '../policy/scopes-on-demand.ts';
 import type { Places } from './document/places.ts';
 import { defaultStateDir } from './state-dir.ts';
 
@@ -80,25 +80,18 @@ export function configOf(
   };
 }
 
-type IssuerSettings = GatewaySettings['auth']['jwt'][number];
-
 /** Returns the settings of authentication as values. */
 export function authOf({ auth }: Pick<GatewaySettings, 'auth'>, where: Places): AuthConfig {
   const { jwt, apiKeys, introspection, keyFile, keysInRedis } = auth;
   return {
     jwt: jwt.map(({ types, leeway, scopesOnDemand, ...issuer }) => {
-      return { ...issuer, scopesOnDemand: scopesOf(scopesOnDemand), types, leewayMs: leeway };
+      return { ...issuer, scopesOnDemand: spelledScopes(scopesOnDemand), types, leewayMs: leeway };
     }),
     apiKeys: apiKeys.map(({ name, sha256, groups }) => ({ name, sha256, ...(groups === undefined ? {} : { groups }) })),
-    introspection: introspection.map((issuer) => ({ ...issuer, scopesOnDemand: scopesOf(issuer.scopesOnDemand) })),
+    introspection: introspection.map((issuer) => ({ ...issuer, scopesOnDemand: spelledScopes(issuer.scopesOnDemand) })),
     keyFile: keyFile === undefined ? undefined : where.resolve(keyFile),
     keysInRedis,
   };
-}
-
-/** Returns scopes with their spelling in requests. */
-function scopesOf(scopes: IssuerSettings['scopesOnDemand']): readonly ScopeOnDemand[] {
-  return scopes.map((one) => (typeof one === 'string' ? { scope: one, advertised: one } : one));
 }
 
 function redisOf(redis: GatewaySettings['redis'], where: Places): RedisConfig | undefined {

@@ -8,6 +8,11 @@ export interface ScopeOnDemand {
   readonly advertised: string;
 }
 
+/** Returns scopes with their spelling in requests. @param written as the config file has them: a text for one that is spelled alike. */
+export function spelledScopes(written: readonly (string | ScopeOnDemand)[]): readonly ScopeOnDemand[] {
+  return written.map((one) => (typeof one === 'string' ? { scope: one, advertised: one } : one));
+}
+
 /** The scopes in the entry of an issuer. */
 export interface IssuerScopes {
   readonly issuer: string;

@@ -1,4 +1,4 @@
-import { askable } from '../../policy/scopes-on-demand.ts';
+import { askable, spelledScopes } from '../../policy/scopes-on-demand.ts';
 import type { Document } from '../document/document.ts';
 import { type Path, type Problem, problemLine } from '../document/problem.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
@@ -68,7 +68,7 @@ interface PlacedScope {
 function onDemandIn(auth: GatewaySettings['auth']): readonly PlacedScope[] {
   return (['jwt', 'introspection'] as const).flatMap((kind) =>
     auth[kind].flatMap(({ scopesOnDemand, requiredScopes, advertisedScopes }, index) => {
-      const scopes = scopesOnDemand.map((one) => (typeof one === 'string' ? { scope: one, advertised: one } : one));
+      const scopes = spelledScopes(scopesOnDemand);
       return scopes.map((one, i) => {
         const path = ['gateway', 'auth', kind, index, 'scopesOnDemand', i];
         const before = [...requiredScopes, ...scopes.slice(0, i).map(({ scope }) => scope)];
