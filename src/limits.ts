@@ -243,7 +243,7 @@ export const LIMITS = {
   logFollowers: 16,
   /** Lines of the log that wait for one operator that does not read. */
   logFollowerBytes: MIB,
-  /** Sets of access rules that principals share, also those with scopes that they lack. */
+  /** Sets of access rules that principals share, and as many with scopes that they lack. */
   sharedRights: 1_024,
   /** Kinds of clients that the admin API lists. */
   seenClients: 1_000,

@@ -278,7 +278,7 @@ export function sourceOf(catalog: Catalog, tool: Target): Source | undefined {
 /** Returns whether clients of this catalog may get messages of an upstream. */
 export function isShown({ restriction, view }: Catalog, upstream: string): boolean {
   if (restriction === undefined) return true;
-  return restriction.serves(upstream) && view.upstreams.some(({ id }) => id === upstream);
+  return restriction.serves(upstream) && upstreamIn(view, upstream) !== undefined;
 }
 
 /** Returns a tool by its upstream and the upstream's own name; undefined if it is not in the catalog. */

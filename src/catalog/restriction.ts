@@ -2,6 +2,8 @@ import type { Source, Target } from './names/named-items.ts';
 
 /** The items of a catalog that its clients may use, also with scopes that they lack and may get. The answers depend on the item alone, and on nothing that changes with time. */
 export interface Restriction {
+  /** Equal for restrictions that allow the same. */
+  readonly content: string;
   /** Returns whether the clients may use anything of an upstream, whatever it offers. */
   shows(upstream: string): boolean;
   /** Like {@link shows}, without what the clients may use only with scopes that they lack: they get no messages of such an upstream. */
@@ -20,4 +22,9 @@ export interface Restriction {
   allowsTemplate(upstream: string, template: string): boolean;
   /** Like {@link allowsTemplate}, without what the clients may use only with scopes that they lack. */
   allowsCompletion(upstream: string, template: string): boolean;
+}
+
+/** Returns whether two restrictions allow the same. Undefined allows everything. */
+export function isSameRestriction(one: Restriction | undefined, other: Restriction | undefined): boolean {
+  return one === other || (one !== undefined && one.content === other?.content);
 }

@@ -5,7 +5,7 @@ import { loadConfig } from '../config/load.ts';
 import { describedPrincipal } from '../config/sections/described-principal.ts';
 import { hintsOf } from '../gateway/exchange/gate.ts';
 import type { GrantConfig } from '../policy/access-config.ts';
-import { type Decision, type Item, NO_HINTS } from '../policy/decide.ts';
+import { type Decision, type Item, plainItem } from '../policy/decide.ts';
 import type { Principal } from '../policy/principal.ts';
 import { jsonText, print, printError } from './operator/output.ts';
 import { loadOptions } from './start.ts';
@@ -111,12 +111,12 @@ function* itemsOf({ callables, resources }: Catalog): Iterable<readonly [name: s
     yield [`tool ${name}`, { kind: 'tool', ...target, hints: hintsOf(tools.sources.get(target)) }];
   }
   for (const [name, target] of prompts.targets)
-    yield [`prompt ${name}`, { kind: 'prompt', ...target, hints: NO_HINTS }];
+    yield [`prompt ${name}`, plainItem('prompt', target.upstream, target.name)];
   for (const { upstream, uri } of resources.origins) {
-    yield [`resource ${upstream} ${uri}`, { kind: 'resource', upstream, name: uri, hints: NO_HINTS }];
+    yield [`resource ${upstream} ${uri}`, plainItem('resource', upstream, uri)];
   }
   for (const { upstream, uri } of resources.templateOrigins) {
-    yield [`template ${upstream} ${uri}`, { kind: 'template', upstream, name: uri, hints: NO_HINTS }];
+    yield [`template ${upstream} ${uri}`, plainItem('template', upstream, uri)];
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import { isShown } from '../catalog/catalog.ts';
 import { LIST_KINDS, type ListKind, type OfferKey } from '../catalog/offer.ts';
-import type { Restriction } from '../catalog/restriction.ts';
+import { isSameRestriction, type Restriction } from '../catalog/restriction.ts';
 import { loggerToClient } from '../catalog/rewrite.ts';
 import { uriToClient } from '../catalog/uri.ts';
 import { upstreamIn, type View, type ViewUpstream, viewWith } from '../catalog/view.ts';
@@ -42,6 +42,8 @@ export interface NotificationRouterParts {
   readonly log: Logger;
   /** Runs when the catalog of a holder is restricted in another way, so that some of its subscriptions may be denied. */
   onRestricted(holder: ConnectionHolder, restriction: Restriction): void;
+  /** Runs when a restored session, whose catalog did not lead to all of its subscriptions, has got another one. */
+  onCatalogOfUnresolved(holder: ConnectionHolder): void;
   onDropped(reason: string): void;
   onMerged(): void;
   readonly onLimit: (limit: LimitName) => void;
@@ -262,7 +264,7 @@ export class NotificationRouter {
     const kinds = isDifferent ? report.afterwards.union(report.atStart) : report.afterwards;
     if (kinds.size === 0) return;
     for (const holder of holders) {
-      const isViewed = holder.catalog.view.upstreams.some(({ id }) => id === link.upstream);
+      const isViewed = upstreamIn(holder.catalog.view, link.upstream) !== undefined;
       if (!isViewed || !holder.wantsListChanges) continue;
       // Announces differing lists together with the reported ones.
       this.refreshCatalog(holder);
@@ -367,8 +369,9 @@ export class NotificationRouter {
     const after = this.#parts.offers.catalogFor(holder);
     holder.catalog = after;
     holder.catalogVersion = this.#parts.offers.version;
-    if (before.restriction !== after.restriction) holder.onRightsChange();
+    if (!isSameRestriction(before.restriction, after.restriction)) holder.onRightsChange();
     if (before !== after && after.restriction !== undefined) this.#parts.onRestricted(holder, after.restriction);
+    if (holder.unresolved !== undefined) this.#parts.onCatalogOfUnresolved(holder);
     if (before === after || !holder.wantsListChanges) return;
     const kinds = LIST_KINDS.filter((kind) => before.digest[kind] !== after.digest[kind]);
     if (kinds.length > 0) this.#announceLists(holder, kinds);

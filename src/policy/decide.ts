@@ -19,6 +19,11 @@ export interface Item {
 /** Hints of a tool that declares none, by the specification. */
 export const NO_HINTS: Hints = { readOnly: false, destructive: true, idempotent: false, openWorld: true };
 
+/** Returns an item that declares no hints. */
+export function plainItem(kind: ItemKind, upstream: string, name: string): Item {
+  return { kind, upstream, name, hints: NO_HINTS };
+}
+
 /** A rule that is ready to be evaluated. */
 export interface Rule {
   readonly config: RuleConfig;

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto';
+import { setLatest } from '../bounded-map.ts';
 import { LIMITS } from '../limits.ts';
 import type { AccessConfig, ClaimConfig, GrantConfig, RoleConfig, RuleConfig } from './access-config.ts';
 import { claimsOf, groupsOf, identityOf } from './identity.ts';
@@ -127,20 +128,9 @@ export class Policy {
     // Up to 18 keys, each with the claims of its principal.
     const key = hash('sha256', JSON.stringify([own, ...wider].map((rights) => rights.key)), 'base64url');
     const sharedKey = `${own.endpoint} ${key}`;
-    let shown = this.#wider.get(sharedKey);
-    if (shown === undefined) {
-      shown = new WiderRights(key, own, [...wider]);
-      this.#makeRoom();
-      this.#wider.set(sharedKey, shown);
-    }
+    const shown = this.#wider.get(sharedKey) ?? new WiderRights(key, own, [...wider]);
+    setLatest(this.#wider, sharedKey, shown, LIMITS.sharedRights);
     return shown;
-  }
-
-  /** Removes all shared rights if there are too many. They are made again for the next request. */
-  #makeRoom(): void {
-    if (this.#shared.size + this.#wider.size < LIMITS.sharedRights) return;
-    this.#shared.clear();
-    this.#wider.clear();
   }
 
   /** Returns the greatest weight of the roles of a principal, at any endpoint. Computed once for each principal object. */
@@ -182,12 +172,9 @@ export class Policy {
     const identity = identityOf(principal, values, groups);
     const key = JSON.stringify([granted.map(({ name }) => name), identityRead(rules, identity)]);
     const sharedKey = `${endpoint} ${key}`;
-    let rights = this.#shared.get(sharedKey);
-    if (rights === undefined) {
-      rights = new Rights(key, endpoint, identity, rules, this.#onFailed, this.#config.external);
-      this.#makeRoom();
-      this.#shared.set(sharedKey, rights);
-    }
+    const rights =
+      this.#shared.get(sharedKey) ?? new Rights(key, endpoint, identity, rules, this.#onFailed, this.#config.external);
+    setLatest(this.#shared, sharedKey, rights, LIMITS.sharedRights);
     return rights;
   }
 }

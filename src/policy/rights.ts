@@ -211,7 +211,12 @@ export class Rights implements Subject, ListRights {
 
   /** Returns whether requests may name what an upstream does not list: nothing of it is denied, also by no decision point. */
   passesUnlisted(upstream: string): boolean {
-    return this.isWhole(upstream) && (this.#external === undefined || !decidesAbout(this.#external, upstream));
+    return this.isWhole(upstream) && !this.asksAbout(upstream);
+  }
+
+  /** Returns whether a decision point is asked about what these rights allow at an upstream. */
+  asksAbout(upstream: string): boolean {
+    return this.#external !== undefined && decidesAbout(this.#external, upstream);
   }
 }
 

@@ -43,13 +43,13 @@ export function requestBody({ id, method, params }: Request, caller: ModernCalle
 }
 
 /** Returns the headers of a request on the way to another replica. One of an older version reads only the first two. */
-export function requestHeaders(text: string, { wasAskedAbout = false }: ModernCaller): readonly string[] {
+export function requestHeaders(text: string, { allowedItem }: ModernCaller): readonly string[] {
   const headers = ['content-type', 'application/json', 'content-length', String(Buffer.byteLength(text))];
-  return wasAskedAbout ? [...headers, ASKED_ABOUT, '1'] : headers;
+  return allowedItem === undefined ? headers : [...headers, ALLOWED_ITEM, allowedItem];
 }
 
-/** Says that an external decision has allowed the request. One that is missing costs a second question. */
-const ASKED_ABOUT = 'linkspan-asked-about';
+/** Names the item about which an external decision has allowed the request. One that is missing or not understood costs a second question. */
+const ALLOWED_ITEM = 'linkspan-allowed-item';
 
 /** Parses the text of {@link requestBody} with {@link requestHeaders}. Returns undefined if it is of another version. */
 export function parseRequestBody(
@@ -69,10 +69,15 @@ export function parseRequestBody(
       capabilities: RawObject.parse(capabilities),
       logLevel,
       hops,
-      wasAskedAbout: headers.includes(ASKED_ABOUT),
+      allowedItem: valueOf(headers, ALLOWED_ITEM),
       ...(clientInfo === undefined ? {} : { clientInfo: RawObject.parse(clientInfo) }),
     },
   };
+}
+
+/** Returns the value of a header in a list of names and values. */
+function valueOf(headers: readonly string[], name: string): string | undefined {
+  return headers.find((_, at) => at % 2 === 1 && headers[at - 1] === name);
 }
 
 /** Returns a message on the way to the answer as a line. */

@@ -7,8 +7,9 @@ import type { Config } from '../../src/config/config.ts';
 import { diffConfigs } from '../../src/config/changes/diff.ts';
 import { accessOf, keyOf } from '../policy/policies.ts';
 import { type TestCore, testCore, toolCall } from '../support/core.ts';
+import { askingUpstream, parkedAsk } from '../support/parked-ask.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
-import { inputRequiredIn, ModernClient, modernRequest } from '../support/modern-client.ts';
+import { ModernClient, modernRequest } from '../support/modern-client.ts';
 import { coreTaskUpstream, extensionUpstream } from '../support/task-upstreams.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
@@ -220,27 +221,11 @@ test('a cursor of another principal with equal lists does not open', TIMEOUT, as
 
 // SEC-08
 test('the retry of a parked call of a tool that is denied now is refused', TIMEOUT, async () => {
-  const question = { message: 'Sure?', requestedSchema: { type: 'object', properties: {} } };
-  const memory = memoryUpstream({
-    lists: { tools: [{ name: 'ask', inputSchema: { type: 'object' } }] },
-    request: (peer, { method }) => {
-      if (method !== 'tools/call') return;
-      peer.send(`{"jsonrpc":"2.0","id":"q1","method":"elicitation/create","params":${JSON.stringify(question)}}`);
-    },
-    response: (peer) => {
-      const [call] = memory.requests('tools/call');
-      if (call !== undefined) peer.send(result(call, { content: [] }));
-    },
-  });
+  const memory = askingUpstream();
   await using gateway = await testCore({ up: { memory } }, { access: ALL });
   const options = { principal: ADA, capabilities: { elicitation: { form: {} } } };
-  const first = await modernRequest(gateway, 'tools/call', toolCall('up__ask'), options).reply;
-  const { inputRequests, requestState } = inputRequiredIn(first);
-  const inputResponses = Object.fromEntries(
-    Object.keys(inputRequests).map((key) => [key, { action: 'accept', content: {} }]),
-  );
+  const retry = await parkedAsk(gateway, options);
   await change(gateway, only('other'));
-  const retry = { ...toolCall('up__ask'), inputResponses, requestState };
   const { error } = await modernRequest(gateway, 'tools/call', retry, options).reply;
   assert.match(error?.message ?? '', /Unknown tool/);
   assert.equal(memory.peers.flatMap(({ received }) => received).filter(({ kind }) => kind === 'result').length, 0);

@@ -9,8 +9,9 @@ import { accessOf, keyOf, tokenOf } from '../policy/policies.ts';
 import { openTestAudit } from '../support/audit.ts';
 import { type TestCore, testCore, toolCall } from '../support/core.ts';
 import { JoinedProcesses } from '../support/joined-processes.ts';
+import { askingUpstream, parkedAsk } from '../support/parked-ask.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
-import { inputRequiredIn, modernRequest } from '../support/modern-client.ts';
+import { modernRequest } from '../support/modern-client.ts';
 import { coreTaskUpstream, extensionUpstream } from '../support/task-upstreams.ts';
 import { ALLOW, DENY, replyWith, startDecisionPoint, type TestDecisionPoint } from '../support/test-decision-point.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -32,7 +33,6 @@ const ON_DEMAND: Config['auth'] = {
   ],
   apiKeys: [],
 };
-const ACCEPTED = { action: 'accept', content: {} };
 
 /** Returns a policy that allows all but one tool, if the decision point allows it too. */
 function accessWith({ config }: Pick<TestDecisionPoint, 'config'>): Config['access'] {
@@ -43,7 +43,7 @@ function upstream() {
   return memoryUpstream({
     capabilities: { tools: {}, prompts: {}, resources: { subscribe: true }, completions: {} },
     lists: {
-      tools: ['get', 'forbidden'].map((name) => ({
+      tools: ['get', 'put', 'forbidden'].map((name) => ({
         name,
         inputSchema: { type: 'object' },
         annotations: { readOnlyHint: true },
@@ -525,24 +525,9 @@ test('a followed task is asked about once, not for each of its states', TIMEOUT,
 // P-012
 test('the retry of a parked call is asked about', TIMEOUT, async () => {
   await using point = await startDecisionPoint();
-  const question = { message: 'Sure?', requestedSchema: { type: 'object', properties: {} } };
-  const memory = memoryUpstream({
-    lists: { tools: [{ name: 'ask', inputSchema: { type: 'object' } }] },
-    request: (peer, { method }) => {
-      if (method !== 'tools/call') return;
-      peer.send(`{"jsonrpc":"2.0","id":"q1","method":"elicitation/create","params":${JSON.stringify(question)}}`);
-    },
-    response: (peer) => {
-      const [call] = memory.requests('tools/call');
-      if (call !== undefined) peer.send(result(call, { content: [] }));
-    },
-  });
-  await using gateway = await testCore({ up: { memory } }, { access: accessWith(point) });
+  await using gateway = await testCore({ up: { memory: askingUpstream() } }, { access: accessWith(point) });
   const options = { principal: ADA, capabilities: { elicitation: { form: {} } } };
-  const first = await modernRequest(gateway, 'tools/call', toolCall('up__ask'), options).reply;
-  const { inputRequests, requestState } = inputRequiredIn(first);
-  const inputResponses = Object.fromEntries(Object.keys(inputRequests).map((key) => [key, ACCEPTED]));
-  const retry = { ...toolCall('up__ask'), inputResponses, requestState };
+  const retry = await parkedAsk(gateway, options);
   const ask = () => modernRequest(gateway, 'tools/call', retry, options).reply;
   point.reply = DENY;
   assert.match((await ask()).error?.message ?? '', /^Unknown tool/);
@@ -588,6 +573,40 @@ test('a request that is passed on to another process is asked about once', TIMEO
 });
 
 // P-012
+test('a passed on stream acknowledges in time what is decided by then', TIMEOUT, async () => {
+  await using point = await startDecisionPoint({ timeoutMs: 5_000 });
+  const processes = new JoinedProcesses();
+  const uris = Array.from({ length: 20 }, (_, at) => `test://${at}`);
+  const start = () => {
+    const memory = memoryUpstream({
+      capabilities: { tools: {}, resources: { subscribe: true } },
+      lists: {
+        tools: [{ name: 'get', inputSchema: { type: 'object' } }],
+        resources: uris.map((uri) => ({ uri, name: uri })),
+      },
+      request: (peer, request) => peer.send(result(request, {})),
+    });
+    return testCore({ up: { memory, isolation: 'principal' } }, { access: accessWith(point) }, processes);
+  };
+  await using first = await start();
+  await using second = await start();
+  const called = await modernRequest(first, 'tools/call', toolCall('up__get'), { principal: ADA }).reply;
+  assert.equal(called.error, undefined);
+  point.reply = (response, question) => {
+    if (question.resource.id === uris[1]) ALLOW(response, question);
+  };
+  const notifications = { resourceSubscriptions: uris.map((uri) => `up+${uri}`) };
+  const listen = modernRequest(second, 'subscriptions/listen', { notifications }, { principal: ADA });
+  await waitUntil(() => listen.messages.length > 0);
+  const [acknowledged] = listen.messages;
+  assert.ok(acknowledged?.kind === 'notification');
+  assert.deepEqual(acknowledged.params?.toString().match(/up\+[^"]*/g), [`up+${uris[1]}`]);
+  assert.equal(point.asked.length, 1 + 9);
+  listen.call.close();
+  await listen.reply;
+});
+
+// P-012
 test('a request of a process without a decision point is asked about where it goes', TIMEOUT, async () => {
   await using point = await startDecisionPoint();
   const processes = new JoinedProcesses();
@@ -603,6 +622,30 @@ test('a request of a process without a decision point is asked about where it go
   assert.match((await call(second)).error?.message ?? '', /^Unknown tool/);
   assert.equal(point.asked.length, 2);
   assert.equal(here.requests('tools/call').length, 1);
+});
+
+// P-012
+test('a request is asked about again where its name leads to another item', TIMEOUT, async () => {
+  await using point = await startDecisionPoint();
+  const processes = new JoinedProcesses();
+  const [here, there] = [upstream(), upstream()];
+  const start = (memory: ReturnType<typeof upstream>, renames: Readonly<Record<string, string>>) => {
+    const profile = { id: 'p', upstreams: ['up'], includeTools: undefined, excludeTools: [], renames };
+    const more = { access: accessWith(point), profiles: [profile] };
+    return testCore({ up: { memory, isolation: 'principal' } }, more, processes);
+  };
+  await using first = await start(here, { up__get: 'do' });
+  await using second = await start(there, { up__put: 'do' });
+  const call = (gateway: TestCore) =>
+    modernRequest(gateway, 'tools/call', toolCall('do'), { principal: ADA, view: 'p' }).reply;
+  assert.equal((await call(first)).error, undefined);
+  point.reply = (response, question) => (question.resource.id === 'up/get' ? DENY : ALLOW)(response, question);
+  assert.match((await call(second)).error?.message ?? '', /^Unknown tool/);
+  assert.deepEqual(
+    point.asked.map(({ resource }) => resource.id),
+    ['up/get', 'up/put', 'up/get'],
+  );
+  assert.deepEqual([here.requests('tools/call').length, there.requests('tools/call').length], [1, 0]);
 });
 
 // P-012

@@ -64,6 +64,7 @@ async function routing(...args: ConstructorParameters<typeof GatewayParts>) {
     marks: new TaskMarks(taskIds),
     pendingSubscription: () => undefined,
     onRestricted: () => undefined,
+    onCatalogOfUnresolved: () => undefined,
     onDropped: (reason) => dropped.push(reason),
     onMerged: () => undefined,
     onLimit: () => undefined,

@@ -1,16 +1,13 @@
 /** Tests that each request, and each stream, is judged by the rights of its own credentials. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { pino } from 'pino';
 import type { Config } from '../../src/config/config.ts';
 import { diffConfigs } from '../../src/config/changes/diff.ts';
-import { readInput } from '../../src/downstream/classify.ts';
-import { Peer } from '../../src/downstream/peer.ts';
 import type { Message } from '../../src/protocol/jsonrpc.ts';
-import { rpc } from '../downstream/client.ts';
 import { accessOf, tokenOf } from '../policy/policies.ts';
 import { type TestClient, type TestCore, testCore, toolCall } from '../support/core.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
+import { oneStreamClient } from '../support/one-stream-client.ts';
 import { modernRequest, type ModernRequest } from '../support/modern-client.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
@@ -67,6 +64,33 @@ async function changeAccess(gateway: TestCore, access: Config['access']): Promis
   const next = { ...gateway.config, access };
   await gateway.core.apply(next, diffConfigs(gateway.config, next));
 }
+
+test('a reload that gives a session equal rights keeps its waiting messages', TIMEOUT, async () => {
+  for (const isEqual of [true, false]) {
+    await using at = await place();
+    const { gateway, memory } = at;
+    const client = await gateway.connect({ principal: WIDE, listens: false });
+    const other = await gateway.connect({ principal: WIDE });
+    for (const one of [client, other]) {
+      one.notify('notifications/initialized');
+      assert.equal((await one.request('resources/subscribe', { uri: URI })).answer.kind, 'result');
+    }
+    const update = '{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"test://a"}}';
+    for (const peer of memory.open) peer.send(update);
+    // The update for the first session is announced before that.
+    await other.waitForMessage('notifications/resources/updated');
+    const tools = isEqual ? ROLES.eng.tools : ['get'];
+    const roles = { all: ROLES.all, renamed: { ...ROLES.eng, tools } };
+    const grants = [
+      { roles: ['all'], anyone: true },
+      { roles: ['renamed'], groups: ['eng'] },
+    ];
+    await changeAccess(gateway, accessOf(roles, grants, CLAIMS));
+    client.session.setSink(client.sink(client.listened), WIDE);
+    const isKept = methods(client.listened).includes('notifications/resources/updated');
+    assert.equal(isKept, isEqual);
+  }
+});
 
 // SEC-08
 test('two tokens in one session at once each have their own lists and calls', TIMEOUT, async () => {
@@ -140,26 +164,17 @@ test('what waits for a stream is dropped when the rights become others', TIMEOUT
 // SEC-08
 test('an input during initialize sets the rights of a client with one stream', TIMEOUT, async () => {
   await using at = await place();
-  const sent: string[] = [];
-  const peer = new Peer({
-    front: at.gateway.core.gateway,
-    principal: WIDE,
-    view: '',
-    sink: { send: (text) => sent.push(text) > 0 },
-    log: pino({ level: 'silent' }),
-    onLimit: () => undefined,
-    onEnd: () => undefined,
-  });
-  const params = { protocolVersion: '2024-11-05', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
-  const opening = peer.receive(readInput(rpc(0, 'initialize', params)), WIDE);
-  const listing = peer.receive(readInput(rpc(1, 'tools/list')), NARROW);
+  const client = oneStreamClient(at.gateway, WIDE);
+  const { sent } = client;
+  const opening = client.initialize(WIDE);
+  const listing = client.request(1, 'tools/list', undefined, NARROW);
   await Promise.all([opening, listing]);
   assert.doesNotMatch(sent.join(''), /up__write/);
   const [session] = [...at.gateway.core.sessions];
   assert.equal(session?.caller.principal, NARROW);
   await Promise.all([
-    peer.receive(readInput(rpc(2, 'tools/list')), WIDE),
-    peer.receive(readInput(rpc(3, 'tools/list')), NARROW),
+    client.request(2, 'tools/list', undefined, WIDE),
+    client.request(3, 'tools/list', undefined, NARROW),
   ]);
   const named = sent.map((text) => [JSON.parse(text).id, /up__write/.test(text)]);
   assert.deepEqual(
@@ -171,7 +186,7 @@ test('an input during initialize sets the rights of a client with one stream', T
       [3, false],
     ],
   );
-  await peer.close();
+  await client.close();
 });
 
 /** Opens a subscription stream, and resolves when it is acknowledged. */

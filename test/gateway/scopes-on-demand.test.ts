@@ -1,18 +1,15 @@
 /** Tests what a client gets, and what is recorded, where a scope is missing that it could get. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { pino } from 'pino';
 import { diffConfigs } from '../../src/config/changes/diff.ts';
 import type { Config } from '../../src/config/config.ts';
-import { readInput } from '../../src/downstream/classify.ts';
-import { Peer } from '../../src/downstream/peer.ts';
 import { answerText, parseAnswerText } from '../../src/gateway/exchange/answer-text.ts';
-import { rpc } from '../downstream/client.ts';
 import { accessOf, tokenOf } from '../policy/policies.ts';
 import { openTestAudit } from '../support/audit.ts';
 import { type TestCore, testCore, toolCall } from '../support/core.ts';
 import { JoinedProcesses } from '../support/joined-processes.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
+import { oneStreamClient } from '../support/one-stream-client.ts';
 import { modernRequest } from '../support/modern-client.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
@@ -109,6 +106,27 @@ test('a session with further scopes keeps what it subscribes to without a stream
 });
 
 // P-009
+test('a token with a scope on demand ends an event stream once, however it is read', TIMEOUT, async () => {
+  await using at = await place({ auth: authOf('w', 'v') });
+  const reader = tokenOf('ada', {}, ['mcp', 'offline_access']);
+  const client = await at.gateway.connect({ principal: reader, listens: false });
+  const { session } = client;
+  let interrupts = 0;
+  const sink = { ...client.sink(client.listened), interrupt: () => interrupts++ };
+  session.setSink(sink, reader);
+  const ask = async (...scopes: readonly string[]) => {
+    await at.gateway.core.gateway.findSession(session.id, tokenOf('ada', {}, scopes), '');
+    return interrupts;
+  };
+  assert.equal(await ask('mcp'), 0, 'no further scope');
+  assert.equal(await ask('mcp', 'v'), 0, 'the same rights');
+  assert.equal(await ask('mcp', 'w'), 1, 'a token of a step-up need not have every scope of before');
+  assert.equal(await ask('w', 'mcp'), 1, 'the same token, read by another process');
+  assert.equal(await ask('mcp', 'v', 'w'), 2);
+  assert.equal(await ask('mcp', 'w'), 2, 'each token once');
+});
+
+// P-009
 test('a restored session subscribes only to what its own token allows', TIMEOUT, async () => {
   await using at = await place();
   const { gateway, memory } = at;
@@ -128,6 +146,31 @@ test('a restored session subscribes only to what its own token allows', TIMEOUT,
   }
   assert.equal(memory.requests('resources/subscribe').length, 2);
 });
+
+for (const onDemand of [[], ['w']]) {
+  const name = `what a narrower token ends is restored by a wider one (${onDemand.length} scopes on demand)`;
+  // P-009
+  test(name, TIMEOUT, async () => {
+    for (const isRestarted of [false, true]) {
+      await using at = await place({ auth: authOf(...onDemand) });
+      const { gateway } = at;
+      const client = await gateway.connect({ principal: WIDE, listens: false });
+      assert.equal((await client.request('resources/subscribe', { uri: URI })).answer.kind, 'result');
+      for (const [restarts, principal, expected] of [
+        [isRestarted, NARROW, []],
+        [true, WIDE, [URI]],
+      ] as const) {
+        if (restarts) {
+          await gateway.restart();
+          await gateway.core.refresh();
+        }
+        await gateway.core.gateway.findSession(client.session.id, principal, '');
+        const [session] = [...gateway.core.sessions];
+        assert.deepEqual([...(session?.subscriptions.keys() ?? [])], expected, `restarted: ${isRestarted}`);
+      }
+    }
+  });
+}
 
 // P-009
 test('a resource that only scopes would open makes no other one ambiguous', TIMEOUT, async () => {
@@ -242,25 +285,16 @@ test('the audit log and the metrics have a denial with the scope that would chan
 
 test('a client with one stream reads in the error which scopes it needs', TIMEOUT, async () => {
   await using at = await place();
-  const sent: string[] = [];
-  const peer = new Peer({
-    front: at.gateway.core.gateway,
-    principal: NARROW,
-    view: '',
-    sink: { send: (text) => sent.push(text) > 0 },
-    log: pino({ level: 'silent' }),
-    onLimit: () => undefined,
-    onEnd: () => undefined,
-  });
-  const params = { protocolVersion: '2024-11-05', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
-  await peer.receive(readInput(rpc(0, 'initialize', params)), NARROW);
-  await peer.receive(readInput(rpc(1, 'tools/call', toolCall('up__write'))), NARROW);
+  const client = oneStreamClient(at.gateway, NARROW);
+  const { sent } = client;
+  await client.initialize(NARROW);
+  await client.request(1, 'tools/call', toolCall('up__write'), NARROW);
   assert.deepEqual(JSON.parse(sent[1] ?? '').error, {
     code: -31029,
     message: 'Insufficient scope: mcp w; sign in again with these scopes',
     data: { code: 'insufficient-scope', executed: 'no', retryable: false, scopes: ['mcp', 'w'] },
   });
-  await peer.close();
+  await client.close();
 });
 
 test('the scopes of an answer come along from another process', () => {

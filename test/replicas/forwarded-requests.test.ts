@@ -100,18 +100,18 @@ test('a subscription stream of another process is none of the requests in flight
 });
 
 // P-012
-test('a forwarded request says whether an external decision has allowed it', TIMEOUT, async () => {
+test('a forwarded request says about which item an external decision has allowed it', TIMEOUT, async () => {
   const front = new HonestFront();
   const asked: unknown[] = [];
-  front.handleModernRequest = (_request, { wasAskedAbout }, sink) => {
-    asked.push(wasAskedAbout);
+  front.handleModernRequest = (_request, { allowedItem }, sink) => {
+    asked.push(allowedItem);
     sink.answer(DONE);
     return NO_CALL;
   };
   await using pair = await forwarding(front);
   assert.deepEqual(await pass(pair, 'tools/call'), DONE);
-  assert.deepEqual(await pass(pair, 'tools/call', RawObject.EMPTY, { ...CALLER, wasAskedAbout: true }), DONE);
-  assert.deepEqual(asked, [false, true]);
+  assert.deepEqual(await pass(pair, 'tools/call', RawObject.EMPTY, { ...CALLER, allowedItem: 'digest' }), DONE);
+  assert.deepEqual(asked, [undefined, 'digest']);
 });
 
 const SHED = new GatewayError('overloaded', {

@@ -196,6 +196,7 @@ export class GatewayParts implements AsyncDisposable {
       onSubscriptionDenied: () => undefined,
       onLinkOpen: options.onLinkOpen ?? (() => undefined),
       onPrincipalChange: () => undefined,
+      hasFurtherScopes: (before, after) => this.gate.hasFurtherScopes(before, after),
       catalogOf: (one, principal) => this.offers.catalogOf(one, principal),
       onLimit: () => undefined,
     });

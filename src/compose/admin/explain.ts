@@ -7,7 +7,7 @@ import { restrictionOf } from '../../gateway/exchange/rights-restriction.ts';
 import { type ExternalAnswer, type ExternalRequest, isDenial } from '../../policy/external-question.ts';
 import type { ExplainRequest } from '../../operator/admin/admin-port.ts';
 import type { ExplainAnswer } from '../../operator/admin/answers.ts';
-import { type Item, NO_HINTS, type Reason } from '../../policy/decide.ts';
+import { type Item, plainItem, type Reason } from '../../policy/decide.ts';
 import type { ReceivedClaim } from '../../policy/identity.ts';
 import type { Principal } from '../../policy/principal.ts';
 import type { Rights } from '../../policy/rights.ts';
@@ -74,13 +74,16 @@ export function explain(parts: ExplainParts, query: ExplainQuery): ExplainAnswer
     reasons.push({ about: 'upstream', text: `upstream "${upstream}" is ${stateText(lifecycle)}` });
   }
   reasons.push({ about: 'list', text: left?.text ?? listText(parts, found) });
-  const { decision, listed, rules, lacking } = decided(parts, query, { upstream, upstreamName });
+  const { decision, listed, rules, lacking, isAsked } = decided(parts, query, { upstream, upstreamName });
   for (const { rule, file, line, effect, outcome } of rules) {
     const about = outcome === 'other' ? 'is about other items' : `its condition: ${outcome}`;
     reasons.push({ about: 'rule', text: `${effect} rule "${rule}" ${about}`, place: `${file}:${line}` });
   }
   reasons.push({ about: 'decision', text: left?.why ?? decision.why });
-  if (left === undefined && lacking !== undefined) reasons.push({ about: 'decision', text: lackingText(lacking) });
+  if (left === undefined && lacking !== undefined) {
+    reasons.push({ about: 'decision', text: lackingText(lacking) });
+    if (isAsked) reasons.push({ about: 'external', text: 'the external decision is asked only then' });
+  }
   const effect = left === undefined ? decision.effect : 'deny';
   const isListed = left === undefined && listed && !isUnlisted;
   return {
@@ -105,9 +108,7 @@ export async function explainWith(ask: AskExternal, parts: ExplainParts, query: 
   const { upstream, upstreamName, effect, reasons } = answer;
   if (effect === 'deny' || upstream === undefined || upstreamName === undefined) return answer;
   const { principal, view, kind } = query;
-  const args = query.args === undefined ? undefined : JSON.stringify(query.args);
-  const hints = kind === 'tool' ? hintsOf(sourceByName(parts.catalog, upstream, upstreamName)) : NO_HINTS;
-  const item: Item = { kind, upstream, name: upstreamName, hints };
+  const [item, args] = [itemOf(parts, kind, { upstream, upstreamName }), argumentsText(query)];
   const asked = await ask({ principal, view, method: METHODS[kind], item, args });
   if (asked === undefined) return answer;
   const isLeft = asked === 'offline' || asked.outcome === 'allowed';
@@ -191,8 +192,8 @@ function locate(parts: ExplainParts, principal: Principal, uri: string): Resolut
 /** Returns the catalog without the fallbacks that a principal lacks: by them it could tell an unknown name from a hidden one. */
 function shownTo({ catalog, gate, view }: ExplainParts, principal: Principal): Catalog {
   const rights = gate.shownRightsOf(principal, view.id);
-  const isWhole = rights === undefined || view.upstreams.every(({ id }) => rights.isWhole(id));
-  return isWhole ? catalog : { ...catalog, fallback: undefined, callFallback: undefined };
+  const passesUnlisted = rights === undefined || view.upstreams.every(({ id }) => rights.passesUnlisted(id));
+  return passesUnlisted ? catalog : { ...catalog, fallback: undefined, callFallback: undefined };
 }
 
 /** Returns the item that would have a name or URI if it were not quarantined, or withheld by the lock. */
@@ -211,23 +212,39 @@ function findQuarantined(catalog: Catalog, kind: ExplainQuery['kind'], name: str
   return { upstream: item.upstream, upstreamName: item.name, left };
 }
 
-function decided(
-  { catalog, gate }: ExplainParts,
-  { principal, view, kind, args }: ExplainQuery,
-  { upstream, upstreamName }: { readonly upstream: string; readonly upstreamName: string },
-) {
+interface ExplainedTarget {
+  readonly upstream: string;
+  readonly upstreamName: string;
+}
+
+function itemOf(
+  { catalog }: ExplainParts,
+  kind: ExplainQuery['kind'],
+  { upstream, upstreamName: name }: ExplainedTarget,
+): Item {
+  const item = plainItem(kind, upstream, name);
+  return kind === 'tool' ? { ...item, hints: hintsOf(sourceByName(catalog, upstream, name)) } : item;
+}
+
+function argumentsText({ args }: ExplainQuery): string | undefined {
+  return args === undefined ? undefined : JSON.stringify(args);
+}
+
+function decided(parts: ExplainParts, query: ExplainQuery, target: ExplainedTarget) {
+  const { gate } = parts;
+  const { principal, view } = query;
   const rules: Reason[] = [];
-  const hints = kind === 'tool' ? hintsOf(sourceByName(catalog, upstream, upstreamName)) : NO_HINTS;
-  const item: Item = { kind, upstream, name: upstreamName, hints };
+  const item = itemOf(parts, query.kind, target);
   const rights = gate.rightsOf(principal, view);
   if (rights === undefined) {
     const why = 'there is no access policy, so everything is allowed';
-    return { decision: { effect: 'allow', why } as const, listed: true, rules, lacking: undefined };
+    return { decision: { effect: 'allow', why } as const, listed: true, rules, lacking: undefined, isAsked: false };
   }
-  const text = args === undefined ? undefined : JSON.stringify(args);
+  const text = argumentsText(query);
   const decide = (by: Rights, trace?: Reason[]) =>
     text === undefined ? by.decide(item, trace) : by.decideCall(item, text, new Date(), trace);
   const decision = decide(rights, rules);
   const lacking = decision.effect === 'deny' ? gate.lackingScopes(principal, view, (by) => decide(by)) : undefined;
-  return { decision, listed: gate.shownRightsOf(principal, view)?.lists(item) === true, rules, lacking };
+  const listed = gate.shownRightsOf(principal, view)?.lists(item) === true;
+  return { decision, listed, rules, lacking, isAsked: rights.asksAbout(target.upstream) };
 }

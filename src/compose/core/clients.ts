@@ -42,6 +42,7 @@ export function createClients(
     onPrincipalChange: (session) => {
       if (!gate.isOpen) onRightsChange(session);
     },
+    hasFurtherScopes: (before, after) => gate.hasFurtherScopes(before, after),
     onEnd: (session) => audit?.session('ended', session),
     onRelease: (session, isLeft) => links.releaseHolder(session, isLeft),
     onLeave: (session) => links.leaveSessions(session),

@@ -16,6 +16,6 @@ export function createConnections(common: CommonParts, callbacks: ConnectionCall
   const offers = new Offers({ config, views, audienceOf, gate, store: state.offers, log, metrics });
   const records = new StartRecords(offers.upstreamKeys(), state.offers, log);
   const stateLosses = new StateLosses({ metrics, log });
-  const links = new HolderLinks({ upstreams, stateLosses, log, onLimit, ...callbacks });
+  const links = new HolderLinks({ upstreams, views, stateLosses, log, onLimit, ...callbacks });
   return { offers, records, stateLosses, links };
 }

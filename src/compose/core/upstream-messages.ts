@@ -52,6 +52,7 @@ export function createUpstreamMessages(
       }
       links.releaseHidden(holder);
     },
+    onCatalogOfUnresolved: (holder) => links.onCatalogChange(holder),
     onDropped: (reason) => metrics.countDropped(reason),
     onMerged: () => metrics.countMergedNotification(),
     onLimit,

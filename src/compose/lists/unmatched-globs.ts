@@ -5,7 +5,7 @@ import type { Resources } from '../../catalog/resources/resources.ts';
 import type { Config } from '../../config/config.ts';
 import type { RuleConfig } from '../../policy/access-config.ts';
 import { comparedNames } from '../../policy/comparisons.ts';
-import { isAbout, type Item, NO_HINTS } from '../../policy/decide.ts';
+import { isAbout, type Item, plainItem } from '../../policy/decide.ts';
 import { canonicalGlob } from '../../policy/uri-form.ts';
 import type { LastLists } from './last-lists.ts';
 import { unmatchedFiltersAt } from './unmatched-filters.ts';
@@ -88,9 +88,7 @@ function warningsOf(rule: RuleConfig, upstreams: ReadonlySet<string>, lists: Las
 /** Returns the resources and templates of these upstreams, by their own URIs. */
 function resourcesOf({ origins, templateOrigins }: Resources, upstreams: ReadonlySet<string>): readonly Item[] {
   const items = (kind: 'resource' | 'template', all: Resources['origins']) =>
-    all
-      .filter(({ upstream }) => upstreams.has(upstream))
-      .map(({ upstream, uri }): Item => ({ kind, upstream, name: uri, hints: NO_HINTS }));
+    all.filter(({ upstream }) => upstreams.has(upstream)).map(({ upstream, uri }) => plainItem(kind, upstream, uri));
   return [...items('resource', origins), ...items('template', templateOrigins)];
 }
 

@@ -75,7 +75,7 @@ export class UpstreamChanges {
       // Limits of the gateway reach all upstreams.
       if (upstream !== undefined) factory.update(upstream, this.#effective(config));
     }
-    for (const { id } of diff.added) links.onAdded(id, holders);
+    links.onConfigChanged(holders);
     return Promise.all(leaving).then(() => undefined);
   }
 

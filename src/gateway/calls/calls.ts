@@ -114,7 +114,7 @@ export class Calls {
     const { holder, request } = exchange;
     const { audit } = this.#parts;
     if (audit !== undefined) await audit.begin(request, exchange.client.caller, to.upstream, to.upstreamTool);
-    this.#assertAllowed(exchange, to, exchange.wasAskedAbout);
+    this.#assertAllowed(exchange, to, exchange.allowedItem !== undefined);
     const cached = this.#readCached(exchange, upstream, to);
     if (cached !== undefined) return cached;
     const queued = exchange.acquireSlot(upstream);

@@ -1,9 +1,10 @@
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { ListName } from '../../catalog/page.ts';
 import { GatewayError } from '../../errors.ts';
+import type { Item } from '../../policy/decide.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
-import type { Cancellable, ExternalDecisions } from '../exchange/external-decisions.ts';
+import { type Cancellable, itemDigest, type ExternalDecisions } from '../exchange/external-decisions.ts';
 import type { Client } from '../exchange/exchange.ts';
 import { type Gate, insufficientScope, type Verdict } from '../exchange/gate.ts';
 import { type Route, route, unknownItem, type UpstreamRoute } from '../exchange/route.ts';
@@ -51,8 +52,8 @@ const ANSWERED_BY: ReadonlyMap<string, 'upstream' | 'task' | ListName> = new Map
 /** A request in flight. */
 interface DispatchedRequest extends Cancellable {
   readonly request: Request;
-  /** True if this process has asked for an external decision about it, which has allowed it. */
-  wasAskedAbout: boolean;
+  /** The item about which an external decision has allowed it, if this process has asked. */
+  allowedItem: Item | undefined;
 }
 
 /** Decides which part of the gateway answers a request. Clients of the two eras differ only in the handler. */
@@ -98,11 +99,12 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
     }
     const asking = this.#ask(one, client, judged);
     if (asking !== undefined) {
-      one.wasAskedAbout = await asking;
+      one.allowedItem = await asking;
       // A reload may have changed the rules meanwhile.
-      judged = one.wasAskedAbout
-        ? judgedRoute(gate, client, request, judged.to)
-        : { to: unknownItem(request), verdict: undefined };
+      judged =
+        one.allowedItem !== undefined
+          ? judgedRoute(gate, client, request, judged.to)
+          : { to: unknownItem(request), verdict: undefined };
     }
     const { to, verdict } = judged;
     if (verdict !== undefined) gate.report(verdict);
@@ -111,11 +113,16 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
     throw unavailableOwner(client.catalog.view, lifecycleOf, request, performance.now()) ?? to.error;
   }
 
-  /** Asks for an external decision, unless the process that has passed the request on says that it was asked. Returns undefined if nobody is asked. */
-  #ask(one: R, { caller }: C, { to, verdict }: ReturnType<typeof judgedRoute>): Promise<boolean> | undefined {
-    if (to.kind !== 'upstream' || verdict === undefined || caller.wasAskedAbout === true) return undefined;
+  /**
+   * Asks for an external decision, unless the process that has passed the request on has asked about the same item: by its lists the name may
+   * lead elsewhere. Returns undefined if nobody is asked, else a promise of the item, or of undefined if it is denied.
+   */
+  #ask(one: R, { caller }: C, { to, verdict }: ReturnType<typeof judgedRoute>): Promise<Item | undefined> | undefined {
+    if (to.kind !== 'upstream' || verdict === undefined || !('kind' in verdict.item)) return undefined;
     const { item } = verdict;
-    return 'kind' in item ? this.#parts.external.ask(caller, one.request, item, one, to.params) : undefined;
+    if (caller.allowedItem !== undefined && caller.allowedItem === itemDigest(item)) return undefined;
+    const asking = this.#parts.external.ask(caller, one.request, item, one, to.params);
+    return asking?.then((isAllowed) => (isAllowed ? item : undefined));
   }
 
   /** Returns the instructions of an endpoint as JSON: those of its upstreams, or the reason why it has no tools. */

@@ -1,6 +1,7 @@
 import { ArrayMap } from '../../small-collections.ts';
 import { randomInt } from 'node:crypto';
 import type { Catalog } from '../../catalog/catalog.ts';
+import { isSameRestriction } from '../../catalog/restriction.ts';
 import type { SessionRef } from '../../store/session-store.ts';
 import { GatewayError, toAnswer } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
@@ -25,17 +26,26 @@ interface PendingQuestion {
   readonly onProgress: (params: RawObject) => void;
 }
 
+/** Sets of scopes that are remembered for a session. Beyond it, they are forgotten, and may end a stream again. */
+const MAX_STEPS = 16;
+
+function scopesKey({ scopes }: Principal): string {
+  return scopes.toSorted().join(' ');
+}
+
 /** The time that a user has to answer. Then the upstream gets an error. */
 const ASK_LIMIT_MS = 600_000;
 
 export interface SessionEvents {
   /** An upstream begins to keep state for the session. See {@link ConnectionHolder.onStateKept}. */
   onStateKept(session: Session, upstream: string): Promise<void> | undefined;
-  /** The session has lost a subscription, because the access policy denies its resource. */
+  /** The session has lost a subscription for good, because the access policy denies its resource. */
   onSubscriptionDenied(session: Session, uri: string): void;
   onLinkOpen(session: Session, link: Link): void;
   /** Another principal object, whose claims may differ, judges what runs without a request from now on. */
   onPrincipalChange(session: Session): void;
+  /** Returns whether a token of the same principal has scopes that another one lacks; see {@link Gate.hasFurtherScopes}. */
+  hasFurtherScopes(before: Principal, after: Principal): boolean;
   /** Returns the catalog of the session for the claims of this principal object. */
   catalogOf(session: Session, principal: Principal): Catalog;
   readonly onLimit: (limit: LimitName) => void;
@@ -64,8 +74,12 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   #sink: MessageSink | undefined;
   /** True if the sink is an event stream that was opened with the credentials of {@link caller}. */
   #hasReader = false;
-  /** The principal whose further scopes have ended an event stream last, so that a client with two tokens does not end each of its streams. */
-  #steppedUp: Principal | undefined;
+  /**
+   * The scopes of tokens that have ended an event stream, so that a client with two tokens does not end each of its streams. A token may have several
+   * principal objects. Undefined until there is one.
+   */
+  #steppedUp: Set<string> | undefined;
+  #isAdopting = false;
   /** The client with the credentials of the latest request. */
   #client: SessionClient | undefined;
   readonly #waiting = new WaitingMessages();
@@ -103,18 +117,31 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
    */
   onRequestOf(principal: Principal): void {
     if (this.#hasReader && this.#hasSteppedUp(principal)) {
-      this.#steppedUp = principal;
+      this.#steppedUp ??= new Set();
+      if (this.#steppedUp.size >= MAX_STEPS) this.#steppedUp.clear();
+      this.#steppedUp.add(scopesKey(principal));
       this.#sink?.interrupt?.();
     }
-    if (!this.#hasReader) this.setPrincipal(principal);
+    if (!this.#hasReader) this.#adopt(principal);
   }
 
   /** Returns whether a token has other rights than that of the event stream, by further scopes. False for one that has ended a stream already. */
   #hasSteppedUp(principal: Principal): boolean {
-    const { scopes } = this.#caller.principal;
-    if (principal.scopes.length <= scopes.length || principal === this.#steppedUp) return false;
-    if (!scopes.every((scope) => principal.scopes.includes(scope))) return false;
-    return this.#events.catalogOf(this, principal) !== this.catalog;
+    const reader = this.#caller.principal;
+    if (principal === reader || !this.#events.hasFurtherScopes(reader, principal)) return false;
+    if (this.#steppedUp?.has(scopesKey(principal)) === true) return false;
+    return !isSameRestriction(this.#events.catalogOf(this, principal).restriction, this.catalog.restriction);
+  }
+
+  /** Sets the claims of a request. A subscription that they deny stays stored, as at a restore: those of a later request may have it again. */
+  #adopt(principal: Principal): void {
+    if (this.#caller.principal === principal) return;
+    this.#isAdopting = true;
+    try {
+      this.setPrincipal(principal);
+    } finally {
+      this.#isAdopting = false;
+    }
   }
 
   /** Sets the claims by which is judged what runs without a request. It is the same principal. */
@@ -147,7 +174,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
 
   onSubscriptionLost(uri: string, isDenied: boolean): void {
     // Any other is kept, since its upstream may be back.
-    if (isDenied) this.#events.onSubscriptionDenied(this, uri);
+    if (isDenied && !this.#isAdopting) this.#events.onSubscriptionDenied(this, uri);
   }
 
   get handle(): string {
@@ -190,7 +217,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   }
 
   setSink(sink: MessageSink, reader?: Principal): void {
-    if (reader !== undefined) this.setPrincipal(reader);
+    if (reader !== undefined) this.#adopt(reader);
     this.#hasReader = reader !== undefined;
     this.#sink = sink;
     this.usedMs = performance.now();

@@ -6,7 +6,6 @@ import { GatewayError } from '../../errors.ts';
 import type { Principal } from '../../policy/principal.ts';
 import { resultWithin } from '../../deadline.ts';
 import { RawObject } from '../../json/json.ts';
-import { detach } from '../../json/kept-text.ts';
 import type { LimitName } from '../../limits.ts';
 import type { Level } from '../../telemetry/metrics.ts';
 import type { Counters } from '../../store/shared-counters.ts';
@@ -21,7 +20,7 @@ import { isSeverity } from '../../protocol/severity.ts';
 import type { Offers } from '../lists/offers.ts';
 import { Attachments } from '../handles/attachments.ts';
 import type { Sealer } from '../handles/sealer.ts';
-import { resolveUri } from '../exchange/route.ts';
+import { addStored } from '../connections/stored-subscriptions.ts';
 import { tagOf } from './known-refs.ts';
 import { Session, type SessionEvents } from './session.ts';
 import { SessionIds, type UnsealedSession } from './session-ids.ts';
@@ -54,6 +53,8 @@ export interface SessionsParts {
   onRelease(session: Session, isLeft: boolean): void;
   /** Runs when what runs without a request of a session is judged by another principal object, whose claims may differ. */
   onPrincipalChange(session: Session): void;
+  /** See {@link SessionEvents.hasFurtherScopes}. */
+  hasFurtherScopes(before: Principal, after: Principal): boolean;
   /** Runs when a session has ended for good. */
   onEnd(session: Session): void;
   /** Runs when other processes may have a session, whose requests in flight end here. */
@@ -192,10 +193,12 @@ export class Sessions {
 
   /**
    * Returns the session and marks it as used by this principal, whose claims may have changed. Undefined when it belongs to another principal
-   * or view.
+   * or view, or is ending.
    */
   #touchIfOwned(session: Session, principal: Principal, view: string): Session | undefined {
     if (session.principal !== principal.key || session.caller.view !== view) return undefined;
+    // Only the end of one with a former process takes a while.
+    if (session.former !== undefined && this.#ending.has(session)) return undefined;
     session.usedMs = performance.now();
     session.onRequestOf(principal);
     return session;
@@ -262,13 +265,8 @@ export class Sessions {
     session.isInitialized = true;
     session.attachments = await this.#attachmentsOf(session, record);
     if (isSeverity(record?.logLevel)) session.logLevel = record.logLevel;
-    for (const uri of record?.subscriptions ?? []) {
-      const resource = resolveUri(session.catalog, uri);
-      if (resource instanceof GatewayError) continue;
-      // The credentials of before may have had more rights. It stays stored, since those of a later request may have them too.
-      if (session.catalog.restriction?.allowsUpdates(resource.upstream, resource.uri) === false) continue;
-      session.subscriptions.set(detach(uri), { upstream: resource.upstream, uri: detach(resource.uri) });
-    }
+    session.unresolved = new Set(record?.subscriptions);
+    addStored(session);
     session.former = former;
     return session;
   }
@@ -322,6 +320,7 @@ export class Sessions {
       });
     },
     onPrincipalChange: (session) => this.#parts.onPrincipalChange(session),
+    hasFurtherScopes: (before, after) => this.#parts.hasFurtherScopes(before, after),
     catalogOf: (session, principal) => this.#parts.offers.catalogOf(session, principal),
     onLimit: (limit) => this.#parts.onLimit(limit),
   };
@@ -334,7 +333,7 @@ export class Sessions {
   /** Stores the session that a link has at its upstream, so that a later process continues it. */
   async #saveAttachment(session: Session, link: Link): Promise<void> {
     const { upstream } = link;
-    // What is stored does not lead to this session yet, unless the link continues it.
+    // The store has no attachment of this session yet, unless the link continues a stored one.
     if (!link.isReattached) session.attachable?.delete(upstream);
     const text = await this.#attachments.seal(link, session.ref.expiresMs);
     if (text === undefined) return;
@@ -366,12 +365,16 @@ export class Sessions {
   }
 
   async #end(session: Session): Promise<void> {
+    // At once, so that no process restores it meanwhile.
+    const storing = this.#parts.store.end(session.ref);
+    storing.catch(() => undefined);
     // Its requests in flight there are cancelled before its sessions at upstreams end: some servers go on with those of an ended session.
     if (session.former !== undefined)
       await resultWithin(session.former.handleMessage(session, SESSION_ENDED), FORMER_MS);
+    if (this.#leaving.get(tagOf(session.id)) === session) this.releaseLeaving(session);
     this.#release(session, false);
     this.#parts.onEnd(session);
-    if (await this.#parts.store.end(session.ref)) return;
+    if (await storing) return;
     const { failure = 'state directory cannot be written' } = this.#parts.store;
     const message = `the session has ended, but a restart of the gateway before this is saved would revive it (${failure})`;
     throw new GatewayError('internal-error', { message });

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { isShown } from '../../catalog/catalog.ts';
+import { upstreamIn, type View } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import { type Answer, EMPTY_RESULT } from '../../protocol/jsonrpc.ts';
@@ -20,6 +21,7 @@ import type { LimitName } from '../../limits.ts';
 import { targetOf } from '../handles/attachments.ts';
 import { canSubscribe, isSubscribed, LinkSubscriptions } from './link-subscriptions.ts';
 import { SiblingSubscriptions } from './sibling-subscriptions.ts';
+import { addStored, subscribedUpstreams } from './stored-subscriptions.ts';
 import type { StateLosses } from './state-losses.ts';
 
 /** The longest that a call waits until an upstream has answered log level and subscriptions. */
@@ -27,6 +29,8 @@ const PREPARE_MS = 1_000;
 
 export interface HolderLinksParts {
   readonly upstreams: Upstreams;
+  /** Those of now, by id. The catalog of a holder may be of an earlier config. */
+  readonly views: ReadonlyMap<string, View>;
   readonly stateLosses: StateLosses;
   readonly log: Logger;
   /** Returns the other client groups of a holder's principal; none for a session. */
@@ -44,6 +48,7 @@ export interface HolderLinksParts {
  */
 export class HolderLinks {
   readonly #upstreams: Upstreams;
+  readonly #views: ReadonlyMap<string, View>;
   readonly #log: Logger;
   readonly #losses: StateLosses;
   readonly #subscriptions = new LinkSubscriptions((link, method, uri) =>
@@ -60,11 +65,12 @@ export class HolderLinks {
   readonly #restoring = new WeakMap<ConnectionHolder, Set<string>>();
 
   constructor(parts: HolderLinksParts) {
-    const { upstreams, stateLosses, log, siblingsOf, onReattached, beforeOpen, onOpen, onLimit } = parts;
+    const { upstreams, views, stateLosses, log, siblingsOf, onReattached, beforeOpen, onOpen, onLimit } = parts;
     this.#onOpen = onOpen;
     this.#onReattached = onReattached;
     this.#beforeOpen = beforeOpen;
     this.#upstreams = upstreams;
+    this.#views = views;
     this.#losses = stateLosses;
     this.#log = log;
     this.#siblings = new SiblingSubscriptions({ subscriptions: this.#subscriptions, siblingsOf, onLimit, log });
@@ -210,10 +216,21 @@ export class HolderLinks {
     for (const link of links) this.#losses.onLinkClosed(link, 'replaced');
   }
 
-  /** Restores the subscriptions that sessions have kept since an upstream of this id was removed. */
-  onAdded(upstreamId: string, holders: Iterable<ConnectionHolder>): void {
+  /** Restores the subscriptions that sessions have kept while an upstream was removed, or was not at their endpoint. */
+  onConfigChanged(holders: Iterable<ConnectionHolder>): void {
     for (const holder of holders)
-      if (hasSubscriptions(holder, upstreamId)) this.#restoreSubscriptions(holder, upstreamId);
+      for (const upstream of subscribedUpstreams(holder))
+        if (!holder.linkPromises.has(upstream)) this.#restoreSubscriptions(holder, upstream);
+  }
+
+  /** Restores the stored subscriptions of a restored session that its catalog leads to by now. */
+  onCatalogChange(holder: ConnectionHolder): void {
+    for (const [uri, to] of addStored(holder)) {
+      const restore = () => this.#restoreSubscriptions(holder, to.upstream);
+      const known = holder.linkPromises.get(to.upstream);
+      if (known === undefined) restore();
+      else known.then((link) => this.#resubscribe(link, holder, uri, to), restore);
+    }
   }
 
   /** Restores the subscriptions of a holder at the upstream that has taken the place. If there is none, removes those of a client group. */
@@ -229,7 +246,7 @@ export class HolderLinks {
 
   /** Opens links to the upstreams where a restored session has subscriptions or a session, before its first call. */
   onRestored(holder: ConnectionHolder): void {
-    const upstreams = new Set([...holder.subscriptions.values()].map(({ upstream }) => upstream));
+    const upstreams = subscribedUpstreams(holder);
     for (const upstream of upstreams) this.#restoreSubscriptions(holder, upstream);
     for (const upstream of holder.attachments?.keys() ?? []) {
       if (upstreams.has(upstream) || this.#keepsNothing(upstream)) continue;
@@ -248,8 +265,9 @@ export class HolderLinks {
     const restoring = this.#restoring.get(holder) ?? new Set();
     if (restoring.has(upstream)) return;
     this.#restoring.set(holder, restoring.add(upstream));
-    const isThere = () => this.#upstreams.has(upstream) && !this.#keepsNothing(upstream);
-    const isSubscribed = () => !holder.closed.aborted && isThere() && hasSubscriptions(holder, upstream);
+    const isThere = () =>
+      upstreamIn(this.#views.get(holder.view), upstream) !== undefined && !this.#keepsNothing(upstream);
+    const isSubscribed = () => !holder.closed.aborted && isThere() && subscribedUpstreams(holder).has(upstream);
     const attempts = async () => {
       for (let attempt = 1; isSubscribed(); attempt++) {
         try {
@@ -361,6 +379,7 @@ export class HolderLinks {
 
   /** Removes a subscription of a holder. Unsubscribes at the upstream if no other holder needs the subscription. */
   async unsubscribe(holder: ConnectionHolder, publishedUri: string, to: Subscription): Promise<Answer> {
+    holder.unresolved?.delete(publishedUri);
     const had = holder.subscriptions.delete(publishedUri);
     if (!had || isSubscribed(holder, to)) return EMPTY_RESULT;
     this.#siblings.onUnsubscribed(holder, to);
@@ -460,11 +479,6 @@ function releaseIfClosed(holder: ConnectionHolder, upstream: Upstream): void {
 function removeLink(holder: ConnectionHolder, upstream: string): void {
   holder.linkPromises.delete(upstream);
   holder.links.delete(upstream);
-}
-
-function hasSubscriptions({ subscriptions }: ConnectionHolder, upstream: string): boolean {
-  for (const to of subscriptions.values()) if (to.upstream === upstream) return true;
-  return false;
 }
 
 /** Removes the subscriptions of a client group at an upstream. A session keeps them, as its record does: its client does not learn of the loss. */

@@ -12,6 +12,6 @@ export interface Caller {
   readonly capabilities: RawObject;
   /** The number of processes that have passed the request on. Default: 0. */
   readonly hops?: number;
-  /** True if one of them has asked for an external decision about the request. */
-  readonly wasAskedAbout?: boolean;
+  /** The `itemDigest` of the item about which an external decision has allowed the request in one of them. */
+  readonly allowedItem?: string | undefined;
 }

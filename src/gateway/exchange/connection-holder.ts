@@ -54,6 +54,8 @@ export abstract class ConnectionHolder implements LinkUser {
   readonly ownOffers = new Map<string, Offer>();
   /** By published URI. */
   readonly subscriptions = new KeptMap<Subscription>();
+  /** URIs of stored subscriptions of a restored session that its catalog does not lead to, such as those of an upstream that is away. */
+  unresolved: Set<string> | undefined;
   /** Upstreams that may keep state for this holder. Undefined until the first one. */
   usedUpstreams: Set<string> | undefined;
   /** Records of kept states that are being stored, by upstream. Undefined while there are none. None rejects. */

@@ -1,10 +1,11 @@
+import { hash } from 'node:crypto';
 import type { Settings } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { LIMITS } from '../../limits.ts';
 import type { AccessConfig, ExternalConfig } from '../../policy/access-config.ts';
 import { readArguments } from '../../policy/arguments.ts';
-import { type Item, NO_HINTS } from '../../policy/decide.ts';
+import { type Item, plainItem } from '../../policy/decide.ts';
 import {
   decidesAbout,
   type ExternalAnswer,
@@ -81,7 +82,7 @@ export class ExternalDecisions {
     found: { readonly upstream: string; readonly uri: string },
     inFlight?: Cancellable,
   ): Promise<void> | undefined {
-    const item = { kind: 'resource', upstream: found.upstream, name: found.uri, hints: NO_HINTS } as const;
+    const item = plainItem('resource', found.upstream, found.uri);
     return this.ask(caller, asked, item, inFlight)?.then((isAllowed) => {
       if (!isAllowed) throw unknownResource(uri);
     });
@@ -146,6 +147,13 @@ export class ExternalDecisions {
 }
 
 type AskingAccess = AccessConfig & { readonly external: ExternalConfig };
+
+/** Returns a hash of an item, by which another process recognises it. */
+export function itemDigest({ kind, upstream, name, hints }: Item): string {
+  const { readOnly, destructive, idempotent, openWorld } = hints;
+  const text = JSON.stringify([kind, upstream, name, readOnly, destructive, idempotent, openWorld]);
+  return hash('sha256', text, 'base64url');
+}
 
 /** Returns whether a decision point is asked about what the rules allow a principal at an upstream. */
 export function asksAbout(

@@ -3,7 +3,7 @@ import type { View } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
 import type { AccessConfig, Hints, RuleConfig } from '../../policy/access-config.ts';
 import { ArgumentReader, hasOddSpelling } from '../../policy/arguments.ts';
-import { type Decision, type Item, NO_HINTS } from '../../policy/decide.ts';
+import { type Decision, type Item, NO_HINTS, plainItem } from '../../policy/decide.ts';
 import { groupsUnder, type ReceivedClaim, receivedClaims } from '../../policy/identity.ts';
 import { Policy } from '../../policy/policy.ts';
 import { isOperator, type Principal } from '../../policy/principal.ts';
@@ -50,7 +50,7 @@ export type Asked = Request | Pick<Request, 'method'>;
 /** Receives the verdict of every request that the access policy decides about. */
 export type VerdictObserver = (verdict: Verdict) => void;
 
-/** What several decisions about one request have in common. */
+/** The arguments and the time of one request, for several decisions about it. */
 interface ReadOnce {
   readonly args: ArgumentReader;
   readonly now: Date;
@@ -72,7 +72,7 @@ export class Gate {
   #config: AccessConfig | undefined;
   #policy: Policy | undefined;
   #onDemand: ScopesOnDemand | undefined;
-  /** What the policy is made of. */
+  /** The text of the settings that the policy was made from. */
   #source = JSON.stringify([undefined, []]);
   /** Rights to listed tools. They depend on the listed tool alone, so that a call costs a lookup and the conditions about its tool. */
   #tools = new WeakMap<Rights, WeakMap<Source, ItemRights>>();
@@ -134,6 +134,14 @@ export class Gate {
   shownRightsOf(principal: Principal, view: string): ListRights | undefined {
     const own = this.rightsOf(principal, view);
     return own === undefined ? undefined : this.#policy?.shownRights(own, principal);
+  }
+
+  /** Returns whether a token of the same principal has all scopes of another one and more, or one that the other lacks and its client may get. */
+  hasFurtherScopes(before: Principal, { scopes }: Principal): boolean {
+    const has = (scope: string) => scopes.includes(scope);
+    if (scopes.length > before.scopes.length && before.scopes.every(has)) return true;
+    // A new token may lack others, such as `offline_access`.
+    return this.#onDemand?.widened(before).some((one) => one.scopes.some(has)) === true;
   }
 
   /** See {@link Policy.lackingScopes}. */
@@ -209,7 +217,7 @@ export class Gate {
     const isJudged = this.rightsOf(caller.principal, caller.view) !== undefined;
     const to = isJudged ? findHidden(catalog, uri) : undefined;
     if (to !== undefined) {
-      const item = { kind: 'resource', upstream: to.upstream, name: to.uri, hints: NO_HINTS } as const;
+      const item = plainItem('resource', to.upstream, to.uri);
       const verdict = this.#judgeHidden(caller, asked, item);
       if (verdict !== undefined) this.report(verdict);
     }
@@ -229,7 +237,7 @@ export class Gate {
     found: UpstreamResource,
     isAgain = false,
   ): GatewayError | undefined {
-    const item = { kind: 'resource', upstream: found.upstream, name: found.uri, hints: NO_HINTS } as const;
+    const item = plainItem('resource', found.upstream, found.uri);
     const now = new Date();
     const decide = (rights: Rights) => rights.decideCall(item, undefined, now);
     return this.#refusal({ caller, asked, item, isAgain }, decide, () => unknownResource(uri));
@@ -333,7 +341,7 @@ function verdictOf({ principal, view }: Caller, asked: Asked, item: Item, decisi
 
 /** Returns the item that a request is about, by the names that the upstream gets. */
 function itemOf(method: string, { upstream, params, upstreamTool, source }: UpstreamRoute): Item {
-  const item = (kind: Item['kind'], name = ''): Item => ({ kind, upstream, name, hints: NO_HINTS });
+  const item = (kind: Item['kind'], name = '') => plainItem(kind, upstream, name);
   switch (method) {
     case 'tools/call':
       return { ...item('tool', upstreamTool ?? params.string('name')), hints: hintsOf(source) };

@@ -1,5 +1,6 @@
 import type { View } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
+import type { Item } from '../../policy/decide.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import { progressTokenOf } from '../../protocol/meta.ts';
 import type { ErrorType } from '../../telemetry/operation.ts';
@@ -40,8 +41,8 @@ export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> im
   upstreamTool: string | undefined;
   span: Span | undefined;
   isTaskCall = false;
-  /** True if the request has waited for an external decision, which has allowed it. */
-  wasAskedAbout = false;
+  /** The item about which an external decision has allowed the request, after a wait. */
+  allowedItem: Item | undefined;
   /** True if the answer is that of an earlier call with the same idempotency key. */
   isReplay = false;
   /** The upstream's answer, and the error type under which metrics count it. */

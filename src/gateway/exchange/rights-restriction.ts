@@ -1,6 +1,6 @@
 import type { Source, Target } from '../../catalog/names/named-items.ts';
 import type { Restriction } from '../../catalog/restriction.ts';
-import { type Item, NO_HINTS } from '../../policy/decide.ts';
+import { type Item, NO_HINTS, plainItem } from '../../policy/decide.ts';
 import type { ListRights } from '../../policy/rights.ts';
 import { hintsOf } from './gate.ts';
 
@@ -15,18 +15,19 @@ export function restrictionOf(rights: ListRights): Restriction {
 
 function make(rights: ListRights): Restriction {
   const isAllowed = (item: Item, by = rights) => by.lists(item);
-  const resource = (upstream: string, name: string) => ({ kind: 'resource', upstream, name, hints: NO_HINTS }) as const;
-  const template = (upstream: string, name: string) => ({ kind: 'template', upstream, name, hints: NO_HINTS }) as const;
   return {
+    get content() {
+      return rights.content;
+    },
     shows: (upstream) => rights.mayShow(upstream),
     serves: (upstream) => rights.own.mayShow(upstream),
     isWhole: (upstream) => rights.isWhole(upstream),
     passesUnlisted: (upstream) => rights.passesUnlisted(upstream),
     allowsCallable: (kind, { upstream, name }: Target, source: Source | undefined) =>
       isAllowed({ kind, upstream, name, hints: kind === 'tool' ? hintsOf(source) : NO_HINTS }),
-    allowsUri: (upstream, name) => isAllowed(resource(upstream, name)),
-    allowsUpdates: (upstream, name) => isAllowed(resource(upstream, name), rights.own),
-    allowsTemplate: (upstream, name) => isAllowed(template(upstream, name)),
-    allowsCompletion: (upstream, name) => isAllowed(template(upstream, name), rights.own),
+    allowsUri: (upstream, name) => isAllowed(plainItem('resource', upstream, name)),
+    allowsUpdates: (upstream, name) => isAllowed(plainItem('resource', upstream, name), rights.own),
+    allowsTemplate: (upstream, name) => isAllowed(plainItem('template', upstream, name)),
+    allowsCompletion: (upstream, name) => isAllowed(plainItem('template', upstream, name), rights.own),
   };
 }

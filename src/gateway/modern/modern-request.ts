@@ -1,4 +1,5 @@
 import { GatewayError } from '../../errors.ts';
+import type { Item } from '../../policy/decide.ts';
 import { isRetry } from '../../protocol/input-required.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import { withTraceContext } from '../../protocol/trace-context.ts';
@@ -33,8 +34,8 @@ export class ModernRequest implements ModernCall {
   continuesCall: boolean;
   /** True if another process has answered and recorded the request. */
   isAnsweredElsewhere = false;
-  /** True if it has waited for an external decision, which has allowed it. */
-  wasAskedAbout = false;
+  /** The item about which an external decision has allowed it, after a wait. */
+  allowedItem: Item | undefined;
   /** The group of the client; undefined before it is found. */
   group: ClientGroup | undefined;
   #stream: SubscriptionStream | undefined;

@@ -31,6 +31,7 @@ import type { ConnectionOwners } from '../connections/connection-owners.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { assertDeclaresTasks } from '../dialects/client-dialect.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
+import { itemDigest } from '../exchange/external-decisions.ts';
 import { OpenExchange } from '../exchange/open-exchange.ts';
 import type { AuditRecorder } from '../records/audit-recorder.ts';
 import { InputRounds } from '../exchange/input-rounds.ts';
@@ -167,12 +168,13 @@ export class ModernRequests implements ModernRequestHost {
     await this.#parts.listRefresher.refreshFor(group);
     const { links, gate, external, tasks, taskIds: ids, owners, audit, streamBytes } = this.#parts;
     if (audit !== undefined) await audit.begin(modernRequest.request, caller, undefined);
-    const isWhole = owners.isAlone || (caller.hops ?? 0) > 0;
+    const isPart = (caller.hops ?? 0) > 0;
+    const isWhole = owners.isAlone || isPart;
     const split = isWhole ? undefined : await splitFilter(this.#parts, modernClient, filter);
     const { kinds, uris, taskIds } = split?.here ?? filter;
     const remote =
       split === undefined ? undefined : new RemoteListens(modernRequest.passedOn, caller, sink, split.elsewhere);
-    const questions = new PartQuestions();
+    const questions = new PartQuestions(isPart ? sink.receivedMs : undefined);
     const taskSubscriptions = new TaskSubscriptions({ ids, links, tasks, questions }, modernClient);
     const own = { id, sink, caller, group, kinds, tasks: taskSubscriptions, remote, questions };
     const stream = new SubscriptionStream({ ...own, links, gate, external }, { bytes: streamBytes, onLimit });
@@ -320,7 +322,7 @@ export class ModernRequests implements ModernRequestHost {
     const exchange = new OpenExchange(modernClient, holder, modernRequest.request, modernRequest.sink);
     exchange.upstream = to.upstream;
     exchange.judgedMs = modernRequest.sink.receivedMs;
-    exchange.wasAskedAbout = modernRequest.wasAskedAbout;
+    exchange.allowedItem = modernRequest.allowedItem;
     exchange.setTool(to);
     // A link that is still to be opened may have another era than the last one.
     const link = upstream && links.findOpen(holder, upstream);
@@ -436,8 +438,9 @@ export class ModernRequests implements ModernRequestHost {
    * @throws {GatewayError} `too-large` if it cannot be passed on.
    */
   async #delegate(modernRequest: ModernRequest, owner: Owner): Promise<Answer | undefined> {
-    const { passedOn, sink, wasAskedAbout } = modernRequest;
-    const caller = wasAskedAbout ? { ...modernRequest.caller, wasAskedAbout } : modernRequest.caller;
+    const { passedOn, sink, allowedItem: item } = modernRequest;
+    const caller =
+      item === undefined ? modernRequest.caller : { ...modernRequest.caller, allowedItem: itemDigest(item) };
     const { promise, resolve, reject } = Promise.withResolvers<Answer | undefined>();
     const onUnreachable = (error?: GatewayError) => (error === undefined ? resolve(undefined) : reject(error));
     const onAnswer = (answer: Answer, isRecorded = false) => {

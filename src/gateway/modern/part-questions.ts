@@ -2,22 +2,44 @@ import { resultUnlessAborted } from '../../deadline.ts';
 import { GatewayError } from '../../errors.ts';
 import { FairSlots } from '../../fair-slots.ts';
 import type { Cancellable } from '../exchange/external-decisions.ts';
+import { ACKNOWLEDGE_MS } from './remote-listens.ts';
 
 /** Questions about one stream at the same time, so that its many parts do not use up all turns at once. */
 const AT_ONCE = 8;
 const SLOTS = { slots: AT_ONCE, slotsPerOwner: AT_ONCE, waiting: Infinity, waitingPerOwner: Infinity };
+
+/**
+ * The time for all questions about a stream that another process has passed on. That one waits not much longer for the acknowledgement, and what is
+ * decided until then is better than nothing.
+ */
+const PASSED_ON_MS = ACKNOWLEDGE_MS - 1_000;
 
 /** The questions to a decision point about the parts of one stream. They end when the stream is closed. */
 export class PartQuestions implements Cancellable {
   /** Undefined before the first question. */
   #slots: FairSlots | undefined;
   readonly #closed = new AbortController();
+  /** Undefined without an end of all questions. Monotonic ms. */
+  readonly #lateMs: number | undefined;
+  #timer: NodeJS.Timeout | undefined;
+
+  /** @param passedOnMs the time when another process has passed the stream on; undefined if none has. */
+  constructor(passedOnMs: number | undefined) {
+    this.#lateMs = passedOnMs && passedOnMs + PASSED_ON_MS;
+  }
 
   async inTurn<T>(ask: () => Promise<T>): Promise<T> {
-    this.#slots ??= new FairSlots(SLOTS);
+    this.#slots ??= this.#begin();
     const asked = await this.#slots.run('', async () => ({ answer: await ask() }), this.#closed.signal);
     if (asked === undefined) throw closed();
     return asked.answer;
+  }
+
+  #begin(): FairSlots {
+    if (this.#lateMs !== undefined) {
+      this.#timer = setTimeout(() => this.#closed.abort(), this.#lateMs - performance.now());
+    }
+    return new FairSlots(SLOTS);
   }
 
   unlessCancelled<T>(wanted: Promise<T>): Promise<T> {
@@ -25,6 +47,7 @@ export class PartQuestions implements Cancellable {
   }
 
   close(): void {
+    clearTimeout(this.#timer);
     this.#closed.abort();
   }
 }

@@ -11,7 +11,7 @@ import type { TaskIds } from '../handles/task-ids.ts';
 import { type Filter, readFilter } from './listen-filter.ts';
 
 /** The longest wait for the acknowledgement of another process. */
-const ACKNOWLEDGE_MS = 5_000;
+export const ACKNOWLEDGE_MS = 5_000;
 
 export interface SplitParts {
   readonly owners: Owners;

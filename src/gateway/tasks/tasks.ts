@@ -189,7 +189,7 @@ export class Tasks {
     const { gate } = this.#parts;
     if (gate.isOpen) return undefined;
     if (tool === undefined) {
-      const isThere = isShown(catalog, upstream) && catalog.view.upstreams.some(({ id }) => id === upstream);
+      const isThere = isShown(catalog, upstream) && upstreamIn(catalog.view, upstream) !== undefined;
       return isThere ? undefined : new GatewayError('unknown-task');
     }
     const hints = hintsOf(sourceByName(catalog, upstream, tool));

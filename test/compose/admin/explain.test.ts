@@ -123,6 +123,23 @@ test('explain sends an unlisted tool to the only upstream, unless rules hide som
   assert.deepEqual(explained(pinned, offers, 'unlisted', ALL), unknown);
 });
 
+function externalOf(asked: string) {
+  return { url: 'https://point.test/', headers: {}, upstreams: [asked], timeoutMs: 100, arguments: false };
+}
+
+// P-012
+test('explain has no unlisted name where a decision point may deny it', () => {
+  const shown = view([bare('notes')]);
+  const offers = { notes: { tools: [tool('read')], resources: [resource('file:///a')] } };
+  for (const name of ['unlisted', 'file:///unlisted']) {
+    const effects = ['notes', 'other'].map((asked) => {
+      const access = accessOf({ all: { upstreams: undefined } }, [{ roles: ['all'], anyone: true }]);
+      return explained(shown, offers, name, new Gate({ ...access, external: externalOf(asked) }, []))[0];
+    });
+    assert.deepEqual(effects, ['unknown, not listed', 'allow, not listed'], name);
+  }
+});
+
 test('explain finds a tool with a user interface by the own name of its upstream', () => {
   const app = tool('draw', { _meta: { ui: { resourceUri: 'ui://notes/draw' } } });
   const shown = view([upstream('notes'), upstream('other')]);
@@ -163,10 +180,11 @@ test('explain says that lists depend on the caller', () => {
 test('explain names the scope with which a denied tool would be allowed', () => {
   const access = accessOf({ w: { upstreams: ['notes'], tools: ['write'] } }, [{ roles: ['w'], scopes: ['w'] }]);
   const scopesOnDemand = [{ scope: 'w', advertised: 'w' }];
-  const gate = new Gate(access, [], undefined, undefined, [{ issuer: 'https://issuer.test', scopesOnDemand }]);
+  const onDemand = [{ issuer: 'https://issuer.test', scopesOnDemand }];
+  const gate = new Gate(access, [], undefined, undefined, onDemand);
   const offers = { notes: { tools: [tool('read'), tool('write')] } };
-  const as = (name: string, principal = tokenOf('ada')) => {
-    return explained(view([upstream('notes')]), offers, name, gate, [], principal);
+  const as = (name: string, principal = tokenOf('ada'), by = gate) => {
+    return explained(view([upstream('notes')]), offers, name, by, [], principal);
   };
   const lists = (name: string) => `upstream "notes" lists it as "${name}"`;
   const would = 'scope "w" would allow it';
@@ -174,6 +192,10 @@ test('explain names the scope with which a denied tool would be allowed', () => 
   assert.deepEqual(as('notes__read'), ['deny, not listed', lists('read'), 'no rule allows it']);
   assert.equal(as('notes__write', tokenOf('ada', {}, ['w']))[0], 'allow, listed');
   assert.deepEqual(as('notes__write', keyOf('ci'))[0], 'deny, not listed');
+  const asking = new Gate({ ...access, external: externalOf('notes') }, [], undefined, undefined, onDemand);
+  const last = (name: string) => as(name, tokenOf('ada'), asking).slice(3);
+  assert.deepEqual(last('notes__write'), [would, 'the external decision is asked only then']);
+  assert.deepEqual(last('notes__read'), []);
 });
 
 test('a name that no list has is unknown to a token without a scope on demand', () => {

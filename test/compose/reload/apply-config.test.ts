@@ -4,6 +4,7 @@ import type { Config } from '../../../src/config/config.ts';
 import type { UpstreamConfig } from '../../../src/config/upstream-config.ts';
 import { diffConfigs } from '../../../src/config/changes/diff.ts';
 import { type TestCore, testCore, toolCall, UPSTREAM } from '../../support/core.ts';
+import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { modernRequest } from '../../support/modern-client.ts';
 import { waitUntil } from '../../support/wait-until.ts';
@@ -259,6 +260,42 @@ for (const { what, without } of [
     assert.deepEqual([count('resources/subscribe'), count('resources/unsubscribe')], [2, 1]);
   });
 }
+
+test('a session restored while its upstream is away is subscribed once it is back', TIMEOUT, async () => {
+  const { memory } = observable('a');
+  await using gateway = await testCore({ a: { memory } }, {}, new JoinedProcesses());
+  const client = await gateway.connect();
+  const { id, caller } = client.session;
+  await client.result('resources/subscribe', { uri: 'a+test://a' });
+  const { drained } = await change(gateway, gateway.config, { upstreams: [] });
+  await drained;
+  gateway.core.handOver();
+  const front = gateway.core.gateway;
+  assert.equal((await front.ownerOfSession(id, caller.principal, caller.view)).kind, 'here');
+  assert.ok((await front.findSession(id, caller.principal, caller.view)) !== undefined);
+  await change(gateway, { ...gateway.config, upstreams: [] }, { upstreams: gateway.config.upstreams });
+  await memory.until(() => memory.requests('resources/subscribe')[1]);
+});
+
+test('a session is subscribed again once its endpoint has the upstream, not before', TIMEOUT, async () => {
+  const [{ memory }, other] = [observable('a'), observable('b')];
+  const profile = (...upstreams: string[]) => ({
+    profiles: [{ id: 'p', upstreams, includeTools: undefined, excludeTools: [], renames: {} }],
+  });
+  await using gateway = await testCore({ a: { memory }, b: { memory: other.memory } }, profile('a', 'b'));
+  const client = await gateway.connect({ view: 'p' });
+  const subscribed = () => memory.requests('resources/subscribe').length;
+  await client.result('resources/subscribe', { uri: 'a+test://a' });
+  const b = gateway.config.upstreams.filter(({ id }) => id === 'b');
+  const removed = await change(gateway, gateway.config, { ...profile('b'), upstreams: b });
+  await removed.drained;
+  const back = await change(gateway, removed.config, { upstreams: gateway.config.upstreams });
+  await client.result('resources/subscribe', { uri: 'b+test://b' });
+  assert.equal(subscribed(), 1);
+  await change(gateway, back.config, profile('a', 'b'));
+  await memory.until(() => (subscribed() === 2 ? true : undefined));
+  await client.waitForMessage('notifications/resources/updated');
+});
 
 test('an upstream that is replaced while it is listed is listed again', TIMEOUT, async () => {
   const first = Promise.withResolvers<undefined>();

@@ -55,6 +55,7 @@ export async function calling(memory: MemoryUpstream, own: Own = {}) {
   const { upstreams, offers, views, metrics, stateLosses, log } = at;
   const links: HolderLinks = new HolderLinks({
     upstreams,
+    views: at.views,
     stateLosses,
     log,
     onLimit,

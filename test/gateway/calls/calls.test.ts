@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { commonKey, EMPTY_OFFER } from '../../../src/catalog/offer.ts';
 import { GatewayError } from '../../../src/errors.ts';
 import { META } from '../../../src/protocol/meta.ts';
+import { NO_HINTS } from '../../../src/policy/decide.ts';
 import type { Request } from '../../../src/protocol/jsonrpc.ts';
 import type { Overrides } from '../../downstream/edge.ts';
 import { ANYONE } from '../../policy/policies.ts';
@@ -166,7 +167,7 @@ test('a call of a pinned tool that has gone while it was asked about is refused'
   const { at, begin } = await calling(memory, { isPinned: () => true });
   await using _ = at;
   const call = begin(at.session().session);
-  call.exchange.wasAskedAbout = true;
+  call.exchange.allowedItem = { kind: 'tool', upstream: 'up', name: 'echo', hints: NO_HINTS };
   at.offers.update('up', commonKey('legacy'), { ...EMPTY_OFFER, revision: '2025-11-25' });
   assert.equal(await endOf(call.answer()), 'unknown-tool undefined');
   assert.equal(sentCalls(memory).length, 0);

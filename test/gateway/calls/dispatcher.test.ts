@@ -14,6 +14,7 @@ import { Sealer } from '../../../src/gateway/handles/sealer.ts';
 import { ListAnnouncer } from '../../../src/gateway/lists/list-announcer.ts';
 import { QuestionPolicy } from '../../../src/gateway/questions/question-policy.ts';
 import { RawObject } from '../../../src/json/json.ts';
+import type { Item } from '../../../src/policy/decide.ts';
 import type { Principal } from '../../../src/policy/principal.ts';
 import type { Answer, Request } from '../../../src/protocol/jsonrpc.ts';
 import { MemoryKeyStore } from '../../../src/store/memory/key-store.ts';
@@ -24,7 +25,7 @@ import { memoryUpstream, type Script } from '../../support/memory-upstream.ts';
 
 interface One extends Cancellable {
   readonly request: Request;
-  wasAskedAbout: boolean;
+  allowedItem: Item | undefined;
 }
 type Handler = EraHandler<One, ModernClient>;
 
@@ -95,7 +96,7 @@ async function trial(own: Partial<Handler> = {}, options: ListedOptions = {}, sc
     ask: async (method, params = {}) => {
       const request = { kind: 'request', id: '1', method, params: RawObject.of(params) } as const;
       return await dispatcher.answer(
-        { request, wasAskedAbout: false, unlessCancelled: (wanted) => wanted },
+        { request, allowedItem: undefined, unlessCancelled: (wanted) => wanted },
         client,
         group,
       );

@@ -244,8 +244,8 @@ test('a cancellation reaches a request of a session that was given away', TIMEOU
   assert.equal((await calling).answer, undefined);
 });
 
-// R10
-test('a session is released when the process that had it before has ended its requests', TIMEOUT, async () => {
+/** Processes of which the former one of a session says when it has handled the end of that session. */
+function withFormer() {
   const processes = new JoinedProcesses();
   const join = processes.join.bind(processes);
   const ended = Promise.withResolvers<void>();
@@ -261,19 +261,50 @@ test('a session is released when the process that had it before has ended its re
       },
     }),
   });
-  await using gateway = await testCore({ up: {} }, {}, processes);
-  const { gateway: front, sessions } = gateway.core;
+  return { processes, ended, messages };
+}
+
+/** A session in memory that an earlier process had. */
+async function restored(gateway: Awaited<ReturnType<typeof testCore>>) {
+  const { gateway: front } = gateway.core;
   const { id, caller } = (await gateway.connect()).session;
   gateway.core.handOver();
   assert.equal((await front.ownerOfSession(id, caller.principal, caller.view)).kind, 'here');
-  const restored = await front.findSession(id, caller.principal, caller.view);
-  assert.ok(restored !== undefined);
-  const ends = [front.endSession(restored), front.endSession(restored)];
+  const session = await front.findSession(id, caller.principal, caller.view);
+  assert.ok(session !== undefined);
+  return session;
+}
+
+// R10
+test('a session is released when the process that had it before has ended its requests', TIMEOUT, async () => {
+  const { processes, ended, messages } = withFormer();
+  await using gateway = await testCore({ up: {} }, {}, processes);
+  const { gateway: front, sessions } = gateway.core;
+  const session = await restored(gateway);
+  const ends = [front.endSession(session), front.endSession(session)];
   assert.deepEqual(messages, [SESSION_ENDED.method]);
   assert.equal(sessions.size, 1);
   ended.resolve();
   await Promise.all(ends);
   assert.equal(sessions.size, 0);
+});
+
+// R10
+test('a session that is ending is found by no request, here or in another process', TIMEOUT, async () => {
+  const { processes, ended } = withFormer();
+  await using gateway = await testCore({ up: {} }, {}, processes);
+  const { gateway: front, sessions } = gateway.core;
+  const session = await restored(gateway);
+  const { id, caller } = session;
+  const find = async () => await front.findSession(id, caller.principal, caller.view);
+  const ending = front.endSession(session);
+  assert.equal(await find(), undefined);
+  gateway.core.handOver();
+  assert.equal((await front.ownerOfSession(id, caller.principal, caller.view)).kind, 'here');
+  assert.equal(await find(), undefined, 'it is stored that it has ended');
+  ended.resolve();
+  await ending;
+  assert.deepEqual([...sessions.all()], [], 'also if it was given away meanwhile');
 });
 
 // R10

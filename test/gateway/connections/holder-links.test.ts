@@ -40,6 +40,7 @@ function linking(...args: ConstructorParameters<typeof GatewayParts>) {
   const events: string[] = [];
   const links: HolderLinks = new HolderLinks({
     upstreams: at.upstreams,
+    views: at.views,
     stateLosses: at.stateLosses,
     log: at.log,
     siblingsOf: (holder) => at.holders.filter((one) => one !== holder && one.siblingKey === holder.siblingKey),
