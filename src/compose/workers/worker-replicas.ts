@@ -4,20 +4,16 @@ import type { Callers } from '../../policy/callers.ts';
 import { forwardedRequests } from '../../replicas/forwarded-requests.ts';
 import { internalAddressText } from '../../replicas/internal-address.ts';
 import { InternalKeys } from '../../replicas/internal-keys.ts';
+import type { KeyStore } from '../../store/key-store.ts';
 import type { State } from '../../store/open-state.ts';
-import { STORE_NOTICES } from '../../store/piped/methods.ts';
-import { PipedOfferStore } from '../../store/piped/offer-store.ts';
+import { STORE_NOTICES, STORES } from '../../store/piped/methods.ts';
+import { pipedOfferStore } from '../../store/piped/offer-store.ts';
 import type { PipeCalls } from '../../store/piped/pipe-calls.ts';
-import { PipedPlacementTable } from '../../store/piped/placement-table.ts';
-import { PipedSessionStore } from '../../store/piped/session-store.ts';
-import {
-  pipedCounterTable,
-  pipedKeyedCallStore,
-  pipedKeyStore,
-  pipedOutcomeStore,
-  pipedRateTable,
-} from '../../store/piped/small-stores.ts';
+import { pipedPlacementTable } from '../../store/piped/placement-table.ts';
+import { remoteStore } from '../../store/piped/remote-store.ts';
+import { pipedSessionStore } from '../../store/piped/session-store.ts';
 import { PipedTaskStore } from '../../store/piped/task-store.ts';
+import type { SessionStore } from '../../store/session-store.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { joinProcesses } from '../replicas/join-processes.ts';
 import type { Replicas } from '../replicas/replicas.ts';
@@ -36,7 +32,7 @@ export async function openWorkerReplicas(
   log: Logger,
   callers: Callers,
 ): Promise<Replicas> {
-  const ring = pipedKeyStore(calls);
+  const ring: KeyStore = { ...remoteStore(calls, STORES.keys), isShared: true };
   const internalKeys = new InternalKeys();
   internalKeys.update(await ring.read());
   const socket = { path: setup.socket };
@@ -46,8 +42,8 @@ export async function openWorkerReplicas(
     listen: socket,
     addressOf: () => internalAddressText(socket),
     keys: internalKeys,
-    table: new PipedPlacementTable(calls, setup.leaseMs),
-    counterTable: pipedCounterTable(calls, setup.counterLeaseMs),
+    table: pipedPlacementTable(calls, setup.leaseMs),
+    counterTable: { ...remoteStore(calls, STORES.counters), leaseMs: setup.counterLeaseMs },
     metrics,
     log,
     callers,
@@ -55,7 +51,7 @@ export async function openWorkerReplicas(
     isEnded: (session) => sessions.isEnded(session),
     cleanups,
   });
-  const sessions: PipedSessionStore = new PipedSessionStore({
+  const sessions: SessionStore = pipedSessionStore({
     calls,
     fenceOf: (session) => owners.fenceOf(session),
     onFenced: (session) => owners.recheck(session),
@@ -63,10 +59,10 @@ export async function openWorkerReplicas(
   const state: State = {
     keys: ring,
     sessions,
-    offers: new PipedOfferStore(calls),
+    offers: pipedOfferStore(calls),
     tasks: new PipedTaskStore(calls),
-    keyedCalls: pipedKeyedCallStore(calls),
-    outcomes: pipedOutcomeStore(calls),
+    keyedCalls: remoteStore(calls, STORES.keyedCalls),
+    outcomes: remoteStore(calls, STORES.outcomes),
     notice: setup.notice,
     servesWithout: false,
     [Symbol.asyncDispose]: () => sessions[Symbol.asyncDispose](),
@@ -76,7 +72,7 @@ export async function openWorkerReplicas(
     state,
     owners,
     counters,
-    rateTable: pipedRateTable(calls),
+    rateTable: remoteStore(calls, STORES.rates),
     processes,
     events: undefined,
     address,

@@ -1,10 +1,8 @@
 import { GatewayError } from '../../errors.ts';
-import type { LimitName } from '../../limits.ts';
-import type { SessionChange, SessionRecord, SessionRef, SessionStore } from '../session-store.ts';
+import type { SessionRef, SessionStore } from '../session-store.ts';
 import { STORE_NOTICES, STORES } from './methods.ts';
 import type { PipeCalls } from './pipe-calls.ts';
-
-const METHODS = STORES.sessions;
+import { remoteStore } from './remote-store.ts';
 
 export interface PipedSessionStoreParts {
   readonly calls: PipeCalls;
@@ -14,48 +12,27 @@ export interface PipedSessionStoreParts {
   readonly onFenced: (session: SessionRef) => void;
 }
 
-/** The session store of the parent. A change carries the placement of the session, and is refused if another worker has claimed it since. */
-export class PipedSessionStore implements SessionStore {
-  readonly #parts: PipedSessionStoreParts;
-  #failure: string | undefined;
-
-  constructor(parts: PipedSessionStoreParts) {
-    this.#parts = parts;
-    parts.calls.serve(STORE_NOTICES.stateFailure, async (failure) => {
-      this.#failure = failure;
-    });
-  }
-
-  get failure(): string | undefined {
-    return this.#failure;
-  }
-
-  async nextSerial(principal: string): Promise<number> {
-    return await this.#parts.calls.call(METHODS.nextSerial, principal);
-  }
-
-  async load(session: SessionRef): Promise<SessionRecord | undefined> {
-    return await this.#parts.calls.call(METHODS.load, session);
-  }
-
-  async change(session: SessionRef, change: SessionChange): Promise<LimitName | undefined> {
-    const { calls, fenceOf, onFenced } = this.#parts;
-    const reply = await calls.call(METHODS.change, { session, change, placement: fenceOf(session) });
-    if (reply !== 'fenced') return reply;
-    onFenced(session);
-    const message = 'another process of the gateway serves this session now; send the request again';
-    throw new GatewayError('store-unavailable', { message });
-  }
-
-  async end(session: SessionRef): Promise<boolean> {
-    return await this.#parts.calls.call(METHODS.end, session);
-  }
-
-  async isEnded(session: SessionRef): Promise<boolean> {
-    return await this.#parts.calls.call(METHODS.isEnded, session);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    // The parent has the journal.
-  }
+/** Returns the session store of the parent. A change carries the placement of the session, and is refused if another worker has claimed it since. */
+export function pipedSessionStore({ calls, fenceOf, onFenced }: PipedSessionStoreParts): SessionStore {
+  const parent = remoteStore(calls, STORES.sessions);
+  let failure: string | undefined;
+  calls.serve(STORE_NOTICES.stateFailure, async (why) => {
+    failure = why;
+  });
+  return {
+    ...parent,
+    get failure() {
+      return failure;
+    },
+    change: async (session, change) => {
+      const reply = await parent.change(session, change, fenceOf(session));
+      if (reply !== 'fenced') return reply;
+      onFenced(session);
+      const message = 'another process of the gateway serves this session now; send the request again';
+      throw new GatewayError('store-unavailable', { message });
+    },
+    [Symbol.asyncDispose]: async () => {
+      // The parent has the journal.
+    },
+  };
 }

@@ -6,16 +6,10 @@ import { MemoryKeyedCallStore } from '../../../src/store/memory/keyed-call-store
 import { MemoryOutcomeStore } from '../../../src/store/memory/outcome-store.ts';
 import { STORES } from '../../../src/store/piped/methods.ts';
 import type { PipeCalls } from '../../../src/store/piped/pipe-calls.ts';
-import { PipedOfferStore } from '../../../src/store/piped/offer-store.ts';
-import { PipedPlacementTable } from '../../../src/store/piped/placement-table.ts';
-import { PipedSessionStore } from '../../../src/store/piped/session-store.ts';
-import {
-  pipedCounterTable,
-  pipedKeyedCallStore,
-  pipedKeyStore,
-  pipedOutcomeStore,
-  pipedRateTable,
-} from '../../../src/store/piped/small-stores.ts';
+import { pipedOfferStore } from '../../../src/store/piped/offer-store.ts';
+import { pipedPlacementTable } from '../../../src/store/piped/placement-table.ts';
+import { pipedSessionStore } from '../../../src/store/piped/session-store.ts';
+import { remoteStore } from '../../../src/store/piped/remote-store.ts';
 import { PipedTaskStore } from '../../../src/store/piped/task-store.ts';
 import { type PlacementKey, placementText } from '../../../src/store/placement-table.ts';
 import type { SessionRef } from '../../../src/store/session-store.ts';
@@ -39,22 +33,28 @@ const LONG_MS = 60_000;
 const disposable = { [Symbol.asyncDispose]: async () => undefined };
 const keyOf = ({ principal, serial }: SessionRef): PlacementKey => ({ principal, name: `s.${serial}` });
 
-keyStoreContract('piped', async () => ({ ...pipedKeyStore(testParent().worker()), ...disposable }));
-offerStoreContract('piped', async () => Object.assign(new PipedOfferStore(testParent().worker()), disposable));
+keyStoreContract('piped', async () => ({ ...remoteStore(testParent().worker(), STORES.keys), ...disposable }));
+offerStoreContract('piped', async () => Object.assign(pipedOfferStore(testParent().worker()), disposable));
 taskStoreContract('piped', (onLimit) => {
   return new PipedTaskStore(testParent({}, LONG_MS, { tasks: new MemoryTaskStore(onLimit) }).worker());
 });
-rateTableContract('piped', async () => pipedRateTable(testParent().worker()));
-counterTableContract('piped', async (leaseMs) => pipedCounterTable(testParent({}, leaseMs).worker(), leaseMs));
+rateTableContract('piped', async () => remoteStore(testParent().worker(), STORES.rates));
+counterTableContract('piped', async (leaseMs) => ({
+  ...remoteStore(testParent({}, leaseMs).worker(), STORES.counters),
+  leaseMs,
+}));
 placementTableContract('piped', async (leaseMs, count) => {
   const parent = testParent({}, leaseMs);
-  return Array.from({ length: count }, () => new PipedPlacementTable(parent.worker(), leaseMs));
+  return Array.from({ length: count }, () => pipedPlacementTable(parent.worker(), leaseMs));
 });
 outcomeStoreContract('piped', async (onLimit) =>
-  pipedOutcomeStore(testParent({ outcomes: new MemoryOutcomeStore(onLimit) }).worker()),
+  remoteStore(testParent({ outcomes: new MemoryOutcomeStore(onLimit) }).worker(), STORES.outcomes),
 );
 keyedCallStoreContract('piped', async (onLimit, bounds) =>
-  pipedKeyedCallStore(testParent({}, LONG_MS, { keyedCalls: new MemoryKeyedCallStore(onLimit, bounds) }).worker()),
+  remoteStore(
+    testParent({}, LONG_MS, { keyedCalls: new MemoryKeyedCallStore(onLimit, bounds) }).worker(),
+    STORES.keyedCalls,
+  ),
 );
 sessionStoreContract('piped', async () => {
   const worker = testParent().worker();
@@ -76,11 +76,11 @@ sessionStoreContract('piped', async () => {
 
 /** Returns the session store of a worker. */
 function openSessions(worker: PipeCalls) {
-  const table = new PipedPlacementTable(worker, LONG_MS);
+  const table = pipedPlacementTable(worker, LONG_MS);
   const fences = new Map<string, string>();
   const fenced: SessionRef[] = [];
   const nameOf = (session: SessionRef) => JSON.stringify(keyOf(session));
-  const store = new PipedSessionStore({
+  const store = pipedSessionStore({
     calls: worker,
     fenceOf: (session) => fences.get(nameOf(session)),
     onFenced: (session) => void fenced.push(session),
@@ -116,7 +116,11 @@ test('the end of a session at one worker is told to its owner, and is an end at 
   const [one, two] = [openSessions(parent.worker()), openSessions(parent.worker())];
   const session = await newSession(one, 'one');
   const revoked: PlacementKey[] = [];
-  await one.table.watch('one', (key) => revoked.push(key));
+  await one.table.watch(
+    'one',
+    (key) => revoked.push(key),
+    () => undefined,
+  );
   assert.equal(await two.store.end(session), true);
   await waitUntil(() => revoked.length > 0);
   assert.deepEqual(revoked, [keyOf(session)]);
@@ -126,7 +130,7 @@ test('the end of a session at one worker is told to its owner, and is an end at 
 test('a worker that has gone is no member, and others get what it had', OPTIONS, async () => {
   const parent = testParent();
   const [first, second] = [parent.worker(), parent.worker()];
-  const [one, two] = [new PipedPlacementTable(first, LONG_MS), new PipedPlacementTable(second, LONG_MS)];
+  const [one, two] = [pipedPlacementTable(first, LONG_MS), pipedPlacementTable(second, LONG_MS)];
   const [a, b] = ['a', 'b'].map((id) => ({ id, process: id, address: '', version: '1' }));
   assert.ok(a !== undefined && b !== undefined);
   await one.join(a);
@@ -141,10 +145,13 @@ test('a worker that has gone is no member, and others get what it had', OPTIONS,
 
 test('a worker learns of lists that another one has written, and not of its own', OPTIONS, async () => {
   const parent = testParent();
-  const [one, two] = [new PipedOfferStore(parent.worker()), new PipedOfferStore(parent.worker())];
+  const [one, two] = [pipedOfferStore(parent.worker()), pipedOfferStore(parent.worker())];
   const notified: string[] = [];
   for (const [name, store] of Object.entries({ one, two })) {
-    await store.watch({ onWritten: ({ upstream }) => notified.push(`${name} ${upstream}`), onMissed: () => undefined });
+    await store.watch?.({
+      onWritten: ({ upstream }) => notified.push(`${name} ${upstream}`),
+      onMissed: () => undefined,
+    });
   }
   const key = { upstream: 'files', target: '', era: '', capabilityKey: '', audience: '' };
   await one.write(key, 'text');
@@ -165,7 +172,7 @@ test('a worker knows the reason why the state cannot be written', OPTIONS, async
 test('calls of a worker whose parent has gone fail at once as store-unavailable', OPTIONS, async () => {
   const parent = testParent();
   const worker = parent.worker();
-  const keys = pipedKeyStore(worker);
+  const keys = remoteStore(worker, STORES.keys);
   await keys.read();
   parent.end(worker);
   await waitUntil(async () => {
@@ -195,7 +202,7 @@ test('a task that the parent cannot keep in time is no failure, and listed here'
 test('lists that the parent cannot read are none', OPTIONS, async () => {
   const offers = new MemoryOfferStore();
   offers.read = () => Promise.reject(new Error('broken'));
-  const store = new PipedOfferStore(testParent({}, LONG_MS, { offers }).worker());
+  const store = pipedOfferStore(testParent({}, LONG_MS, { offers }).worker());
   const key = { upstream: 'up', target: 't', era: '', capabilityKey: '', audience: '' };
   assert.equal(await store.read(key), undefined);
 });
