@@ -25,12 +25,14 @@ export interface EventGetHandler {
   onEnd(end: StreamEnd): void;
 }
 
-export interface EventGetOptions {
+/** The upstream whose responses are read, and the bounds of what it sends. */
+export interface ReadingOptions {
   readonly upstream: string;
-  /** The largest accepted event. */
+  /** The largest accepted message. A reload may change it. */
   readonly messageBytes: number;
+  /** Bounds the messages that are being received from all upstreams. */
   readonly receiving: ReceivingBudget;
-  /** Called when an event id is too long. */
+  /** Called when a message or an event id exceeds a bound, or reading is paused because the upstream sends too much. */
   readonly onLimit?: ((limit: LimitName) => void) | undefined;
 }
 
@@ -47,7 +49,7 @@ export class EventGet implements WireHandler {
   #isDone = false;
 
   constructor(
-    { upstream, messageBytes, receiving, onLimit }: EventGetOptions,
+    { upstream, messageBytes, receiving, onLimit }: ReadingOptions,
     position: StreamPosition,
     events: EventGetHandler,
   ) {

@@ -1,6 +1,5 @@
 import { malformedAnswer } from '../rpc/malformed-answer.ts';
 import { ArrayMap } from '../../small-collections.ts';
-import type { Logger } from 'pino';
 import type { HttpTarget } from '../../config/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { Message } from '../../protocol/jsonrpc.ts';
@@ -12,8 +11,6 @@ import { UpstreamPost, type UpstreamPostHandler } from './http-post.ts';
 import type { HttpOptions } from './http.ts';
 import type { Header } from '../../protocol/framing/mcp-headers.ts';
 import { type HeaderList, RequestHead } from '../../http1/request.ts';
-import type { ReceivingBudget } from '../rpc/receiving-budget.ts';
-import type { Wire } from '../../http1/wire.ts';
 import {
   type Outgoing,
   type StartTransport,
@@ -41,47 +38,31 @@ function parseHeader(line: string): Header {
 }
 
 class ModernHttpTransport implements Transport, UpstreamPostHandler {
-  readonly upstream: string;
-  readonly receiving: ReceivingBudget;
+  readonly options: HttpOptions;
   /** Modern requests are independent of each other. */
   readonly mayKeepState = false;
-  readonly #options: Pick<HttpOptions, 'messageBytes'>;
   readonly #authority: string;
   readonly #path: string;
   readonly #target: HttpTarget;
-  readonly #userAgent: string;
   #revision = '';
   #headers: HeaderList = [];
   /** The headers of the target that `#headers` and the heads were made of. */
   #headersFrom: HttpTarget['headers'] | undefined;
-  readonly #wire: Wire;
   /** Request heads without `Mcp-Param-…`, by their array of standard headers. Most requests repeat an earlier head. */
   #headsByHeaders = new WeakMap<readonly Header[], RequestHead>();
   /** Request heads with `Mcp-Param-…`, by the text of their headers. */
   #headsWithParams = new TextCache<RequestHead>();
-  readonly #log: Logger;
   readonly #events: TransportEvents;
-  readonly onLimit: HttpOptions['onLimit'];
   readonly #inFlight = new ArrayMap<number, UpstreamPost>();
   #isClosed = false;
 
   constructor(target: HttpTarget, options: HttpOptions, events: TransportEvents) {
     const { host, pathname, search } = new URL(target.url);
-    this.upstream = options.upstream;
-    this.#options = options;
-    this.receiving = options.receiving;
+    this.options = options;
     this.#authority = host;
     this.#path = pathname + search;
     this.#target = target;
-    this.#userAgent = options.userAgent;
-    this.#wire = options.wire;
-    this.#log = options.log;
     this.#events = events;
-    this.onLimit = options.onLimit;
-  }
-
-  get messageBytes(): number {
-    return this.#options.messageBytes;
   }
 
   /** Sends requests only. Notifications are not sent: in this era, closing the response stream cancels a request. */
@@ -92,7 +73,7 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
     const repeated = this.#head(standardHeaders, paramHeaders);
     const head = trace === undefined ? repeated : tracedHead(repeated, trace);
     // A server may send the headers with its answer. Late requests are ended with forget().
-    this.#wire.dispatch({ head, body: text, headersMs: 0, bodyMs: 0 }, post);
+    this.options.wire.dispatch({ head, body: text, headersMs: 0, bodyMs: 0 }, post);
   }
 
   /** Makes the headers that all requests have, from those of the target at this time. */
@@ -105,7 +86,7 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
       'application/json, text/event-stream',
       'mcp-protocol-version',
       this.#revision,
-      ...configuredHeaders(this.#target, this.#userAgent),
+      ...configuredHeaders(this.#target, this.options.userAgent),
     ];
     this.#headsByHeaders = new WeakMap();
     this.#headsWithParams = new TextCache();
@@ -141,7 +122,7 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
 
   pause(forMs: number, about: number | undefined): void {
     if (about !== undefined && this.#inFlight.get(about)?.pause(forMs) === true)
-      this.onLimit?.('notificationsPerSecond');
+      this.options.onLimit?.('notificationsPerSecond');
   }
 
   close(): Promise<void> {
@@ -149,7 +130,7 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
       this.#isClosed = true;
       for (const post of this.#inFlight.values()) post.cancel();
       this.#inFlight.clear();
-      const { upstream } = this;
+      const { upstream } = this.options;
       const message = `the connection to upstream "${upstream}" was closed`;
       this.#events.onClose(new GatewayError('upstream-lost', { upstream, message }));
     }
@@ -165,13 +146,13 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
       text,
       (message) => this.#deliver(message, post),
       (error) => {
-        this.#log.warn(
-          { upstream: this.upstream, method: post.method, err: error },
+        this.options.log.warn(
+          { upstream: this.options.upstream, method: post.method, err: error },
           'invalid message of the upstream dropped',
         );
-        if (error.limit !== undefined) this.onLimit?.(error.limit);
+        if (error.limit !== undefined) this.options.onLimit?.(error.limit);
         post.blockSocketReuse();
-        if (!post.isAnswered) post.fail(malformedAnswer(this.upstream, error));
+        if (!post.isAnswered) post.fail(malformedAnswer(this.options.upstream, error));
       },
       'result',
     );
@@ -184,7 +165,10 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
     if (id === undefined || post.isAnswered || !this.#inFlight.has(id)) return;
     if (message.kind === 'result' || message.kind === 'error') {
       if (message.id !== String(id) && message.id !== 'null') {
-        this.#log.warn({ upstream: this.upstream, method: post.method }, 'answer to an unknown request dropped');
+        this.options.log.warn(
+          { upstream: this.options.upstream, method: post.method },
+          'answer to an unknown request dropped',
+        );
         post.blockSocketReuse();
         return;
       }
@@ -202,7 +186,7 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
   }
 
   onRefused(post: UpstreamPost, refused: ErrorResponse): boolean {
-    const refusal = interpretErrorResponse(this.upstream, refused, post.id, post.method, false);
+    const refusal = interpretErrorResponse(this.options.upstream, refused, post.id, post.method, false);
     if (refusal.kind === 'failed') this.onFailed(post, refusal.error);
     if (refusal.kind !== 'answer' || post.id === undefined) return false;
     this.#inFlight.delete(post.id);
@@ -212,7 +196,7 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
 
   /** Fails the request, because the modern era has no event ids and no resumption. */
   onInterrupted(post: UpstreamPost): void {
-    const { upstream } = this;
+    const { upstream } = this.options;
     const message = `upstream "${upstream}" broke the stream of the answer`;
     this.onFailed(post, new GatewayError('upstream-lost', { upstream, message }));
   }

@@ -1,10 +1,10 @@
 import { GatewayError } from '../../errors.ts';
-import type { LimitName } from '../../limits.ts';
 import { EventReader, type StreamPosition } from '../../protocol/framing/event-stream.ts';
 import { ResponseBody } from './response-body.ts';
 import { type ErrorResponse, wireFailure } from './http-failure.ts';
+import type { ReadingOptions } from './http-get.ts';
 import { isEncoded, mediaType, missingScopes, retryAfterMs } from './http-headers.ts';
-import { type ReceivedMessage, type ReceivingBudget, UNCOUNTED_BYTES } from '../rpc/receiving-budget.ts';
+import { type ReceivedMessage, UNCOUNTED_BYTES } from '../rpc/receiving-budget.ts';
 import type { ResponseHeaders, WireController, WireHandler } from '../../http1/wire.ts';
 
 /**
@@ -12,11 +12,7 @@ import type { ResponseHeaders, WireController, WireHandler } from '../../http1/w
  * was cancelled.
  */
 export interface UpstreamPostHandler {
-  readonly upstream: string;
-  readonly messageBytes: number;
-  readonly receiving: ReceivingBudget;
-  /** Called when an event id is too long. */
-  readonly onLimit?: ((limit: LimitName) => void) | undefined;
+  readonly options: ReadingOptions;
   /** The status is 2xx. The body follows. */
   onAccepted(post: UpstreamPost, headers: ResponseHeaders): void;
   /** Receives the text of a message or batch. Calls `markAnswered` of the POST if it contains the answer. */
@@ -113,7 +109,7 @@ export class UpstreamPost implements WireHandler {
   onRequestStart(controller: WireController): void {
     if (this.#isDone()) {
       // Cancelled before a byte was written. Unlike abort(), an error here lets the next request use the socket.
-      throw new GatewayError('cancelled', { upstream: this.#handler.upstream, executed: 'no' });
+      throw new GatewayError('cancelled', { upstream: this.#handler.options.upstream, executed: 'no' });
     }
     this.#controller = controller;
     this.#stage = 'sent';
@@ -153,7 +149,7 @@ export class UpstreamPost implements WireHandler {
       case 'json':
       case 'refusal':
         if (this.#body === undefined) return;
-        if (this.#body.bytes + chunk.length > this.#handler.messageBytes) this.#overflow();
+        if (this.#body.bytes + chunk.length > this.#handler.options.messageBytes) this.#overflow();
         else this.#body.add(chunk);
         this.#count(this.#body.bytes);
         return;
@@ -205,13 +201,13 @@ export class UpstreamPost implements WireHandler {
     if (this.#stage === 'events') this.#onEventStreamEnd(thrown);
     else if (this.#stage === 'ignored') this.#end(() => this.#handler.onDone(this));
     else if (refused !== undefined) this.#end(() => this.#handler.onRefused(this, refused));
-    else this.fail(wireFailure(this.#handler.upstream, thrown, this.#stage !== 'queued'));
+    else this.fail(wireFailure(this.#handler.options.upstream, thrown, this.#stage !== 'queued'));
   }
 
   /** Counts the unfinished message. Reading stops while there is no room for it. */
   #count(bytes: number): void {
     if (this.#isDone() || (bytes <= UNCOUNTED_BYTES && this.#received === undefined)) return;
-    const { receiving, upstream } = this.#handler;
+    const { receiving, upstream } = this.#handler.options;
     this.#received ??= receiving.join(upstream, {
       hold: () => this.#controller?.hold(),
       resume: () => this.#controller?.resume(),
@@ -249,12 +245,12 @@ export class UpstreamPost implements WireHandler {
     const onEvent = (type: string, data: string) => {
       if (type === 'message' && data !== '' && this.#stage === 'events') this.#handler.onText(this, data);
     };
-    const { messageBytes, onLimit } = this.#handler;
+    const { messageBytes, onLimit } = this.#handler.options;
     this.#reader = new EventReader(position, messageBytes, onEvent, onLimit);
   }
 
   #onEventStreamEnd(thrown: Error | undefined): void {
-    const { upstream } = this.#handler;
+    const { upstream } = this.#handler.options;
     const position = this.#position;
     if (this.#isAnswered || !this.#wantsAnswer) {
       this.#complete();
@@ -277,13 +273,13 @@ export class UpstreamPost implements WireHandler {
       this.#end(() => this.#handler.onRefused(this, refused));
       return;
     }
-    const { upstream, messageBytes } = this.#handler;
+    const { upstream, messageBytes } = this.#handler.options;
     const message = `upstream "${upstream}" answered with more than ${messageBytes} bytes`;
     this.fail(new GatewayError('too-large', { upstream, message }));
   }
 
   #protocolError(problem: string): GatewayError {
-    const { upstream } = this.#handler;
+    const { upstream } = this.#handler.options;
     return new GatewayError('upstream-protocol', { upstream, message: `upstream "${upstream}" ${problem}` });
   }
 
@@ -308,7 +304,7 @@ export class UpstreamPost implements WireHandler {
   }
 
   #cancelledError(): GatewayError {
-    return new GatewayError('cancelled', { upstream: this.#handler.upstream });
+    return new GatewayError('cancelled', { upstream: this.#handler.options.upstream });
   }
 }
 

@@ -3,7 +3,7 @@ import { GatewayError } from '../../errors.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
 import { backoffMs } from '../rpc/backoff.ts';
-import { EventGet, type EventGetOptions, type StreamEnd } from './http-get.ts';
+import { EventGet, type ReadingOptions, type StreamEnd } from './http-get.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
 
 /** The attempts to open a stream. */
@@ -125,7 +125,8 @@ function streamRefused(status: number): GatewayError {
   );
 }
 
-export interface ReconnectingStreamParts extends EventGetOptions {
+export interface ReconnectingStreamParts {
+  readonly options: ReadingOptions;
   readonly position: StreamPosition;
   readonly decide: NextStepDecider;
   /** Sends the GET, with the `Last-Event-ID` of the position. */
@@ -178,7 +179,7 @@ export class ReconnectingStream {
     const openedMs = performance.now();
     const startEventId = position.lastEventId;
     let hasEvent = false;
-    const get = new EventGet(this.#parts, position, {
+    const get = new EventGet(this.#parts.options, position, {
       onEvent: (type, data) => {
         hasEvent = true;
         if (type === 'message' && data !== '') this.#parts.onText(data);

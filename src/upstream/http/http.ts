@@ -3,18 +3,18 @@ import type { Logger } from 'pino';
 
 import type { HttpTarget, UpstreamTimeouts } from '../../config/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
-import type { LimitName } from '../../limits.ts';
 import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
 import type { Message, MessageError, Response } from '../../protocol/jsonrpc.ts';
 import type { Revision } from '../../protocol/revisions.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { deleteSession } from './delete-session.ts';
 import { interpretErrorResponse, type ErrorResponse } from './http-failure.ts';
+import type { ReadingOptions } from './http-get.ts';
 import { isSessionId } from './http-headers.ts';
 import { readMessages } from './http-messages.ts';
 import { INITIALIZED, HandshakeQueue } from './handshake-queue.ts';
 import { OpenPosts } from './open-posts.ts';
-import type { UndeliveredMessages, UndeliveredPosts } from './undelivered-messages.ts';
+import type { UndeliveredMessages } from './undelivered-messages.ts';
 import { UpstreamPost, type UpstreamPostHandler } from './http-post.ts';
 import { HttpSession } from './http-session.ts';
 import {
@@ -31,16 +31,10 @@ import {
   type TransportEvents,
   startUnlessAborted,
 } from '../rpc/transport.ts';
-import type { ReceivingBudget } from '../rpc/receiving-budget.ts';
 import type { ResponseHeaders, Wire, WireHandler } from '../../http1/wire.ts';
 
-export interface HttpOptions {
-  readonly upstream: string;
+export interface HttpOptions extends ReadingOptions {
   readonly timeouts: UpstreamTimeouts;
-  /** The largest message. A reload may change it. */
-  readonly messageBytes: number;
-  /** Bounds the messages that are being received from all upstreams. */
-  readonly receiving: ReceivingBudget;
   /** Bounds the messages without an answer that the upstream has not accepted. */
   readonly undelivered: UndeliveredMessages;
   readonly log: Logger;
@@ -48,8 +42,6 @@ export interface HttpOptions {
   readonly wire: Wire;
   /** `linkspan/<version>` */
   readonly userAgent: string;
-  /** Called when a message exceeds a bound, or reading is paused because the upstream sends too many notifications and requests. */
-  readonly onLimit?: (limit: LimitName) => void;
 }
 
 /** Longest wait in `close`, once for messages in flight and once for the DELETE. */
@@ -69,15 +61,11 @@ export function httpTransport(target: HttpTarget, options: HttpOptions): StartTr
 }
 
 class HttpTransport implements Transport, UpstreamPostHandler {
-  readonly upstream: string;
-  readonly receiving: ReceivingBudget;
-  readonly onLimit: HttpOptions['onLimit'];
-  readonly #options: HttpOptions;
+  readonly options: HttpOptions;
   readonly #events: TransportEvents;
   readonly #session: HttpSession;
   readonly #handshakeQueue: HandshakeQueue;
-  readonly #posts = new OpenPosts();
-  readonly #undelivered: UndeliveredPosts;
+  readonly #posts: OpenPosts;
   #serverStream: ReconnectingStream | undefined;
   /** Set when `notifications/initialized` is accepted. */
   #listenTimer: NodeJS.Timeout | undefined;
@@ -87,18 +75,11 @@ class HttpTransport implements Transport, UpstreamPostHandler {
   #closing: Promise<void> | undefined;
 
   constructor(target: HttpTarget, options: HttpOptions, events: TransportEvents) {
-    this.upstream = options.upstream;
-    this.receiving = options.receiving;
-    this.onLimit = options.onLimit;
     this.#handshakeQueue = new HandshakeQueue((message) => this.#post(message), options.onLimit);
-    this.#options = options;
+    this.options = options;
+    this.#posts = new OpenPosts(options.undelivered);
     this.#events = events;
-    this.#undelivered = options.undelivered.join();
     this.#session = new HttpSession(target, options.userAgent);
-  }
-
-  get messageBytes(): number {
-    return this.#options.messageBytes;
   }
 
   send(message: Outgoing): void {
@@ -139,7 +120,7 @@ class HttpTransport implements Transport, UpstreamPostHandler {
 
   pause(forMs: number, about: number | undefined): void {
     const isPaused = this.#posts.pause(about, forMs) ?? this.#pauseOtherStreams(forMs);
-    if (isPaused) this.onLimit?.('notificationsPerSecond');
+    if (isPaused) this.options.onLimit?.('notificationsPerSecond');
   }
 
   /** Pauses the server's stream, and the streams of answered POSTs. */
@@ -177,7 +158,7 @@ class HttpTransport implements Transport, UpstreamPostHandler {
 
   onRefused(post: UpstreamPost, refused: ErrorResponse): boolean {
     const inSession = this.#session.id !== undefined && post.method !== 'initialize';
-    const refusal = interpretErrorResponse(this.upstream, refused, post.id, post.method, inSession);
+    const refusal = interpretErrorResponse(this.options.upstream, refused, post.id, post.method, inSession);
     switch (refusal.kind) {
       case 'answer':
         this.#settle(post);
@@ -195,7 +176,10 @@ class HttpTransport implements Transport, UpstreamPostHandler {
   onInterrupted(post: UpstreamPost, position: StreamPosition): void {
     const open = this.#posts.get(post.id);
     if (open === undefined) return;
-    this.#options.log.debug({ upstream: this.upstream, method: post.method }, 'response stream ended early, resuming');
+    this.options.log.debug(
+      { upstream: this.options.upstream, method: post.method },
+      'response stream ended early, resuming',
+    );
     open.stream = new ReconnectingStream({
       ...this.#streamParts(position),
       decide: afterResumedStreamEnd,
@@ -211,8 +195,8 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     if (post.id !== undefined) {
       this.#events.onSendFailed(post.id, error);
     } else if (!this.#isClosed) {
-      this.#options.log.warn(
-        { upstream: this.upstream, method: post.method, err: error },
+      this.options.log.warn(
+        { upstream: this.options.upstream, method: post.method, err: error },
         'message not delivered to the upstream',
       );
     }
@@ -223,17 +207,15 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     const { id, method } = message;
     const isRequest = id !== undefined;
     const post = new UpstreamPost(this, id, method, isRequest);
-    if (!this.#undelivered.add(post)) return;
-    this.#posts.add(post);
+    if (!this.#posts.add(post)) return;
     // A server may send the headers with its answer. The connection ends late calls with forget().
-    const silentMs = isRequest ? 0 : this.#options.timeouts.firstByteMs;
-    this.#options.wire.dispatch(this.#session.post(message.text, silentMs, message.trace), post);
+    const silentMs = isRequest ? 0 : this.options.timeouts.firstByteMs;
+    this.options.wire.dispatch(this.#session.post(message.text, silentMs, message.trace), post);
   }
 
   /** Removes an ended POST, and lets the messages continue that wait for it. */
   #settle(post: UpstreamPost): void {
     this.#posts.remove(post);
-    this.#undelivered.remove(post);
     // After `notifications/initialized` was accepted, messages wait for the server's stream as well.
     if (this.#listenTimer === undefined) this.#handshakeQueue.onAccepted(post.method);
   }
@@ -260,8 +242,8 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     // On the stream of a request, only the answer to that request is accepted.
     const isOwn = about === undefined || response.id === String(id) || response.id === 'null';
     if (id === undefined || !isOwn || !this.#posts.markAnswered(id)) {
-      this.#options.log.warn(
-        { upstream: this.upstream, method: about?.method },
+      this.options.log.warn(
+        { upstream: this.options.upstream, method: about?.method },
         'answer to an unknown request dropped',
       );
       about?.blockSocketReuse();
@@ -272,17 +254,17 @@ class HttpTransport implements Transport, UpstreamPostHandler {
   }
 
   #onMalformed(error: MessageError, about: UpstreamPost | undefined): void {
-    this.#options.log.warn(
-      { upstream: this.upstream, method: about?.method, err: error },
+    this.options.log.warn(
+      { upstream: this.options.upstream, method: about?.method, err: error },
       'invalid message of the upstream dropped',
     );
-    if (error.limit !== undefined) this.onLimit?.(error.limit);
+    if (error.limit !== undefined) this.options.onLimit?.(error.limit);
     about?.blockSocketReuse();
     // Text that is not JSON was most likely the answer. A malformed message with another id was not.
     if (about?.id === undefined || about.isAnswered) return;
     const isWhole = error.code === RPC.parseError || (error.refused !== undefined && error.limit !== 'requestIdChars');
     if (!isWhole && error.id !== String(about.id)) return;
-    const failure = malformedAnswer(this.upstream, error);
+    const failure = malformedAnswer(this.options.upstream, error);
     const stream = this.#posts.get(about.id)?.stream;
     if (stream === undefined) {
       about.fail(failure);
@@ -300,9 +282,9 @@ class HttpTransport implements Transport, UpstreamPostHandler {
       this.#finish(this.#sessionLostError());
       return;
     }
-    const { upstream } = this;
+    const { upstream } = this.options;
     const { reason, limit } = why;
-    if (limit !== undefined) this.onLimit?.(limit);
+    if (limit !== undefined) this.options.onLimit?.(limit);
     const message = `upstream "${upstream}" broke the stream of the answer, and it could not be resumed`;
     const isItsOwn = reason?.code === 'upstream-protocol' || reason?.code === 'too-large';
     this.onFailed(post, isItsOwn ? reason : new GatewayError('upstream-lost', { upstream, message }, reason));
@@ -316,49 +298,47 @@ class HttpTransport implements Transport, UpstreamPostHandler {
 
   #openServerStream(): void {
     if (this.#serverStream !== undefined || this.#isClosed) return;
-    const { log } = this.#options;
+    const { log } = this.options;
     this.#serverStream = new ReconnectingStream({
       ...this.#streamParts({ lastEventId: '', retryMs: undefined }),
       decide: afterServerStreamEnd,
       onText: (text) => this.#read(text, undefined),
       onAttempt: () => this.#releaseHandshakeQueue(),
       onRefused: (err) =>
-        log.warn({ upstream: this.upstream, err }, 'GET stream of the upstream is opened again later'),
+        log.warn({ upstream: this.options.upstream, err }, 'GET stream of the upstream is opened again later'),
       onEnd: (why) => {
         if (why.kind === 'session-lost') this.#finish(this.#sessionLostError());
-        else if (why.reason === undefined) log.debug({ upstream: this.upstream }, 'upstream offers no GET stream');
-        else log.warn({ upstream: this.upstream, err: why.reason }, 'GET stream of the upstream is not opened again');
+        else if (why.reason === undefined)
+          log.debug({ upstream: this.options.upstream }, 'upstream offers no GET stream');
+        else
+          log.warn(
+            { upstream: this.options.upstream, err: why.reason },
+            'GET stream of the upstream is not opened again',
+          );
       },
     });
     this.#serverStream.start(0);
   }
 
   #streamParts(position: StreamPosition) {
-    const { upstream, receiving, onLimit } = this;
-    const options = this.#options;
     return {
-      upstream,
-      get messageBytes() {
-        return options.messageBytes;
-      },
-      receiving,
-      onLimit,
+      options: this.options,
       position,
       open: (get: WireHandler, at: StreamPosition) => {
-        this.#options.wire.dispatch(this.#session.get(at), get);
+        this.options.wire.dispatch(this.#session.get(at), get);
       },
       inSession: () => this.#session.id !== undefined,
     };
   }
 
   #protocolError(problem: string): GatewayError {
-    const { upstream } = this;
+    const { upstream } = this.options;
     return new GatewayError('upstream-protocol', { upstream, message: `upstream "${upstream}" ${problem}` });
   }
 
   /** Returns the error for requests in flight when the session is lost: they may have run. */
   #sessionLostError(): GatewayError {
-    const { upstream } = this;
+    const { upstream } = this.options;
     const message = `upstream "${upstream}" forgot our session, as after a restart`;
     return new GatewayError('upstream-session-lost', {
       upstream,
@@ -370,7 +350,7 @@ class HttpTransport implements Transport, UpstreamPostHandler {
 
   /** Fails a message that the upstream refused because it does not know the session, and closes the transport. */
   #onSessionUnknown(post: UpstreamPost): void {
-    const { upstream } = this;
+    const { upstream } = this.options;
     this.#settle(post);
     if (post.id !== undefined) {
       const message = `upstream "${upstream}" forgot our session and refused the request; try again`;
@@ -384,7 +364,6 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     this.#isClosed = true;
     this.#cancelRequests();
     this.#posts.cancelOthers();
-    this.#undelivered.clear();
     this.#events.onClose(error);
   }
 
@@ -399,10 +378,9 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     this.#cancelRequests();
     await this.#posts.awaitDelivery(CLOSE_MS);
     this.#posts.cancelOthers();
-    this.#undelivered.clear();
     if (this.#session.id !== undefined && !this.#isLeft)
-      await deleteSession(this.#options.wire, this.#session.delete(), CLOSE_MS);
-    const { upstream } = this;
+      await deleteSession(this.options.wire, this.#session.delete(), CLOSE_MS);
+    const { upstream } = this.options;
     const message = `the connection to upstream "${upstream}" was closed`;
     this.#events.onClose(new GatewayError('upstream-lost', { upstream, message }));
   }

@@ -1,6 +1,8 @@
 import { ArrayMap, ArraySet } from '../../small-collections.ts';
+import { INITIALIZED } from './handshake-queue.ts';
 import type { UpstreamPost } from './http-post.ts';
 import type { ReconnectingStream } from './http-stream.ts';
+import type { UndeliveredMessages } from './undelivered-messages.ts';
 
 /** A request in flight: its POST, and the stream that has replaced the response, if any. */
 interface OpenRequest {
@@ -10,14 +12,22 @@ interface OpenRequest {
 
 /** The POSTs of one session that have not ended, with the streams that continue their responses. */
 export class OpenPosts {
+  readonly #undelivered: UndeliveredMessages;
   readonly #requests = new ArrayMap<number, OpenRequest>();
   /** POSTs whose answer is not awaited: notifications, responses, and answered requests. */
   readonly #others = new ArraySet<UpstreamPost>();
   #onOthersDone: (() => void) | undefined;
 
-  add(post: UpstreamPost): void {
+  constructor(undelivered: UndeliveredMessages) {
+    this.#undelivered = undelivered;
+  }
+
+  /** Adds a POST before it is sent. Returns false if too many messages without an answer are not delivered, so that it must not be sent. */
+  add(post: UpstreamPost): boolean {
+    if (isCounted(post) && !this.#undelivered.take()) return false;
     if (post.id === undefined) this.#others.add(post);
     else this.#requests.set(post.id, { post, stream: undefined });
+    return true;
   }
 
   get(id: number | undefined): OpenRequest | undefined {
@@ -26,7 +36,7 @@ export class OpenPosts {
 
   remove(post: UpstreamPost): void {
     if (post.id !== undefined && this.#requests.get(post.id)?.post === post) this.#requests.delete(post.id);
-    this.#others.delete(post);
+    if (this.#others.delete(post) && isCounted(post)) this.#undelivered.release();
     if (this.#others.size === 0) this.#onOthersDone?.();
   }
 
@@ -71,7 +81,10 @@ export class OpenPosts {
 
   /** Cancels all POSTs whose answer is not awaited. */
   cancelOthers(): void {
-    for (const post of this.#others) post.cancel();
+    for (const post of this.#others) {
+      post.cancel();
+      if (isCounted(post)) this.#undelivered.release();
+    }
     this.#others.clear();
   }
 
@@ -89,4 +102,9 @@ export class OpenPosts {
     await promise;
     clearTimeout(timer);
   }
+}
+
+/** Returns whether a POST counts as an undelivered message. Without `notifications/initialized` no other message follows, so it always goes out. */
+function isCounted({ id, method }: UpstreamPost): boolean {
+  return id === undefined && method !== INITIALIZED;
 }

@@ -11,8 +11,6 @@ import { HandshakeQueue } from './handshake-queue.ts';
 import { UpstreamPost, type UpstreamPostHandler } from './http-post.ts';
 import { HttpSession } from './http-session.ts';
 import { OpenPosts } from './open-posts.ts';
-import type { UndeliveredPosts } from './undelivered-messages.ts';
-import type { ReceivingBudget } from '../rpc/receiving-budget.ts';
 import type { Outgoing, StartTransport, Transport, TransportEvents } from '../rpc/transport.ts';
 
 /**
@@ -30,29 +28,22 @@ export function sseTransport(target: HttpTarget, options: HttpOptions): StartTra
 }
 
 class SseTransport implements Transport, UpstreamPostHandler {
-  readonly upstream: string;
-  readonly receiving: ReceivingBudget;
-  readonly onLimit: HttpOptions['onLimit'];
+  readonly options: HttpOptions;
   readonly #target: HttpTarget;
-  readonly #options: HttpOptions;
   readonly #events: TransportEvents;
   readonly #stream: EventGet;
-  readonly #posts = new OpenPosts();
-  readonly #undelivered: UndeliveredPosts;
+  readonly #posts: OpenPosts;
   readonly #handshakeQueue: HandshakeQueue;
   readonly #endpointNamed = Promise.withResolvers<void>();
   #endpoint: HttpSession | undefined;
   #isClosed = false;
 
   constructor(target: HttpTarget, options: HttpOptions, events: TransportEvents) {
-    this.upstream = options.upstream;
-    this.receiving = options.receiving;
-    this.onLimit = options.onLimit;
     this.#handshakeQueue = new HandshakeQueue((message) => this.#post(message), options.onLimit);
     this.#target = target;
-    this.#options = options;
+    this.options = options;
+    this.#posts = new OpenPosts(options.undelivered);
     this.#events = events;
-    this.#undelivered = options.undelivered.join();
     const position = { lastEventId: '', retryMs: undefined };
     this.#stream = new EventGet(options, position, {
       onOpen: () => undefined,
@@ -63,11 +54,11 @@ class SseTransport implements Transport, UpstreamPostHandler {
 
   /** Opens the stream. Resolves when the server has named its endpoint. @throws {GatewayError} */
   async start(signal: AbortSignal): Promise<void> {
-    const { wire, timeouts, userAgent } = this.#options;
+    const { wire, timeouts, userAgent } = this.options;
     const fail = (problem: string) => {
-      const message = `upstream "${this.upstream}" ${problem}`;
+      const message = `upstream "${this.options.upstream}" ${problem}`;
       this.#endpointNamed.reject(
-        new GatewayError('upstream-unavailable', { upstream: this.upstream, message }, signal.reason),
+        new GatewayError('upstream-unavailable', { upstream: this.options.upstream, message }, signal.reason),
       );
     };
     const abort = () => fail('is being disconnected');
@@ -91,10 +82,6 @@ class SseTransport implements Transport, UpstreamPostHandler {
     }
   }
 
-  get messageBytes(): number {
-    return this.#options.messageBytes;
-  }
-
   send(message: Outgoing): void {
     if (!this.#isClosed) this.#handshakeQueue.send(message);
   }
@@ -109,11 +96,11 @@ class SseTransport implements Transport, UpstreamPostHandler {
   }
 
   pause(forMs: number): void {
-    if (this.#stream.pause(forMs)) this.onLimit?.('notificationsPerSecond');
+    if (this.#stream.pause(forMs)) this.options.onLimit?.('notificationsPerSecond');
   }
 
   close(): Promise<void> {
-    const { upstream } = this;
+    const { upstream } = this.options;
     const message = `the connection to upstream "${upstream}" was closed`;
     this.#finish(new GatewayError('upstream-lost', { upstream, message }));
     return Promise.resolve();
@@ -132,13 +119,13 @@ class SseTransport implements Transport, UpstreamPostHandler {
   }
 
   onRefused(post: UpstreamPost, refused: ErrorResponse): boolean {
-    const refusal = interpretErrorResponse(this.upstream, refused, post.id, post.method, false);
+    const refusal = interpretErrorResponse(this.options.upstream, refused, post.id, post.method, false);
     if (refusal.kind === 'answer') {
       this.#settle(post);
       this.#events.onMessage(refusal.response, undefined);
       return refusal.isNamed;
     }
-    this.onFailed(post, refusal.kind === 'failed' ? refusal.error : statusFailure(this.upstream, refused));
+    this.onFailed(post, refusal.kind === 'failed' ? refusal.error : statusFailure(this.options.upstream, refused));
     return false;
   }
 
@@ -150,8 +137,8 @@ class SseTransport implements Transport, UpstreamPostHandler {
     this.#settle(post);
     if (post.id !== undefined) this.#events.onSendFailed(post.id, error);
     else
-      this.#options.log.warn(
-        { upstream: this.upstream, method: post.method, err: error },
+      this.options.log.warn(
+        { upstream: this.options.upstream, method: post.method, err: error },
         'message not delivered to the upstream',
       );
   }
@@ -159,16 +146,14 @@ class SseTransport implements Transport, UpstreamPostHandler {
   #post(message: Outgoing): void {
     if (this.#endpoint === undefined || this.#isClosed) return;
     const post = new UpstreamPost(this, message.id, message.method, false);
-    if (!this.#undelivered.add(post)) return;
-    this.#posts.add(post);
+    if (!this.#posts.add(post)) return;
     // Some servers accept a request only when they have answered it. The connection ends late calls with forget().
-    const silentMs = message.id === undefined ? this.#options.timeouts.firstByteMs : 0;
-    this.#options.wire.dispatch(this.#endpoint.post(message.text, silentMs, message.trace), post);
+    const silentMs = message.id === undefined ? this.options.timeouts.firstByteMs : 0;
+    this.options.wire.dispatch(this.#endpoint.post(message.text, silentMs, message.trace), post);
   }
 
   #settle(post: UpstreamPost): void {
     this.#posts.remove(post);
-    this.#undelivered.remove(post);
     this.#handshakeQueue.onAccepted(post.method);
   }
 
@@ -178,7 +163,7 @@ class SseTransport implements Transport, UpstreamPostHandler {
   }
 
   #setEndpoint(endpoint: string): void {
-    const { upstream } = this;
+    const { upstream } = this.options;
     const ownUrl = this.#target.url;
     const url = URL.parse(endpoint.trim(), ownUrl);
     if (url === null || url.origin !== new URL(ownUrl).origin) {
@@ -187,7 +172,7 @@ class SseTransport implements Transport, UpstreamPostHandler {
       this.#endpointNamed.reject(new GatewayError('upstream-protocol', { upstream, message, executed: 'no' }));
       return;
     }
-    this.#endpoint = new HttpSession(this.#target, this.#options.userAgent, url.href);
+    this.#endpoint = new HttpSession(this.#target, this.options.userAgent, url.href);
     this.#endpointNamed.resolve();
   }
 
@@ -205,9 +190,9 @@ class SseTransport implements Transport, UpstreamPostHandler {
 
   /** Fails the request that a malformed message answers, if the message has its id. */
   #onMalformed(error: MessageError): void {
-    const { upstream } = this;
-    this.#options.log.warn({ upstream, err: error }, 'invalid message of the upstream dropped');
-    if (error.limit !== undefined) this.onLimit?.(error.limit);
+    const { upstream } = this.options;
+    this.options.log.warn({ upstream, err: error }, 'invalid message of the upstream dropped');
+    if (error.limit !== undefined) this.options.onLimit?.(error.limit);
     if (this.#isClosed || !/^\d+$/.test(error.id)) return;
     const id = Number(error.id);
     this.#posts.markAnswered(id);
@@ -225,7 +210,7 @@ class SseTransport implements Transport, UpstreamPostHandler {
   }
 
   #errorOf(end: StreamEnd): GatewayError {
-    const { upstream } = this;
+    const { upstream } = this.options;
     switch (end.kind) {
       case 'broken':
       case 'unreadable':
@@ -246,7 +231,6 @@ class SseTransport implements Transport, UpstreamPostHandler {
     this.#stream.cancel();
     this.#posts.cancelRequests();
     this.#posts.cancelOthers();
-    this.#undelivered.clear();
     this.#events.onClose(error);
   }
 }

@@ -1,6 +1,4 @@
 import { LIMITS, type LimitName } from '../../limits.ts';
-import { INITIALIZED } from './handshake-queue.ts';
-import type { UpstreamPost } from './http-post.ts';
 
 /**
  * Bounds the POSTs of one upstream without an answer: notifications, and answers to requests of the upstream. Each takes a socket until the upstream
@@ -20,17 +18,8 @@ export class UndeliveredMessages {
     return this.#count;
   }
 
-  /** Counts the messages of one connection. */
-  join(): UndeliveredPosts {
-    return new UndeliveredPosts(
-      () => this.#take(),
-      (count) => {
-        this.#count -= count;
-      },
-    );
-  }
-
-  #take(): boolean {
+  /** Counts a message before it is sent. Returns false if there are too many, so that it must not be sent. */
+  take(): boolean {
     if (this.#count >= LIMITS.undeliveredMessages) {
       this.#onLimit('undeliveredMessages');
       return false;
@@ -38,35 +27,9 @@ export class UndeliveredMessages {
     this.#count++;
     return true;
   }
-}
 
-/** The POSTs of one connection that are counted in {@link UndeliveredMessages}. */
-export class UndeliveredPosts {
-  readonly #posts = new Set<UpstreamPost>();
-  readonly #take: () => boolean;
-  readonly #release: (count: number) => void;
-
-  constructor(take: () => boolean, release: (count: number) => void) {
-    this.#take = take;
-    this.#release = release;
-  }
-
-  /** Counts a POST before it is sent. Returns false if there are too many, so that it must not be sent. Requests are not counted. */
-  add(post: UpstreamPost): boolean {
-    // Without this message no other one follows.
-    if (post.id !== undefined || post.method === INITIALIZED) return true;
-    if (!this.#take()) return false;
-    this.#posts.add(post);
-    return true;
-  }
-
-  remove(post: UpstreamPost): void {
-    if (this.#posts.delete(post)) this.#release(1);
-  }
-
-  /** Releases all POSTs, after the connection was closed. */
-  clear(): void {
-    this.#release(this.#posts.size);
-    this.#posts.clear();
+  /** Ends the count of a message: the upstream has accepted it, or its connection is closed. */
+  release(): void {
+    this.#count--;
   }
 }

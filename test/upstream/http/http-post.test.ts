@@ -44,9 +44,7 @@ type OwnerEvent =
 
 /** Sends POSTs, and records their events. A text with a result counts as the answer. */
 class Owner implements UpstreamPostHandler, AsyncDisposable {
-  readonly upstream = 'notes';
-  readonly messageBytes = 1_000;
-  readonly receiving = UNBOUNDED;
+  readonly options = { upstream: 'notes', messageBytes: 1_000, receiving: UNBOUNDED };
   readonly events = new Waitlist<OwnerEvent>();
   readonly #server: Upstream;
   readonly #wire: WirePool;

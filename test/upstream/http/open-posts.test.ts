@@ -4,13 +4,12 @@ import { GatewayError } from '../../../src/errors.ts';
 import { NO_CONTROL } from '../../../src/http1/wire.ts';
 import { UpstreamPost, type UpstreamPostHandler } from '../../../src/upstream/http/http-post.ts';
 import { OpenPosts } from '../../../src/upstream/http/open-posts.ts';
+import { UndeliveredMessages } from '../../../src/upstream/http/undelivered-messages.ts';
 import { UNBOUNDED } from '../../support/receiving.ts';
 
 const ignore = (): void => undefined;
 const IGNORING: UpstreamPostHandler = {
-  upstream: 'up',
-  messageBytes: 1_000,
-  receiving: UNBOUNDED,
+  options: { upstream: 'up', messageBytes: 1_000, receiving: UNBOUNDED },
   onAccepted: ignore,
   onText: ignore,
   onDone: ignore,
@@ -35,7 +34,7 @@ function isCancelled(post: UpstreamPost): boolean {
 }
 
 test('an answered request is not in flight, and its POST is cancelled with the others', () => {
-  const posts = new OpenPosts();
+  const posts = new OpenPosts(new UndeliveredMessages());
   const post = newPost(1);
   posts.add(post);
   assert.equal(posts.get(1)?.post, post);
@@ -50,7 +49,7 @@ test('an answered request is not in flight, and its POST is cancelled with the o
 });
 
 test('a cancelled request ends, and one of another id stays in flight', () => {
-  const posts = new OpenPosts();
+  const posts = new OpenPosts(new UndeliveredMessages());
   const [first, second] = [newPost(1), newPost(2)];
   posts.add(first);
   posts.add(second);
@@ -61,7 +60,7 @@ test('a cancelled request ends, and one of another id stays in flight', () => {
 });
 
 test('the end of an earlier POST does not remove a request with the same id', () => {
-  const posts = new OpenPosts();
+  const posts = new OpenPosts(new UndeliveredMessages());
   const [earlier, later] = [newPost(1), newPost(1)];
   posts.add(later);
   posts.remove(earlier);
@@ -72,7 +71,7 @@ test(
   'the wait for delivery cancels answered requests, and ends with the last message',
   { timeout: 120_000 },
   async () => {
-    const posts = new OpenPosts();
+    const posts = new OpenPosts(new UndeliveredMessages());
     const [answered, notification] = [newPost(1), newPost()];
     posts.add(answered);
     posts.add(notification);

@@ -38,9 +38,7 @@ class Reader implements AsyncDisposable {
     this.#wire = wire;
     this.session = session;
     this.stream = new ReconnectingStream({
-      upstream: 'notes',
-      messageBytes: 1_000,
-      receiving: UNBOUNDED,
+      options: { upstream: 'notes', messageBytes: 1_000, receiving: UNBOUNDED },
       position: { lastEventId, retryMs: undefined },
       decide: afterServerStreamEnd,
       open: (get, position) => wire.dispatch(session.get(position), get),
