@@ -12,3 +12,11 @@ export function systemCode(thrown: unknown): string | undefined {
 export function isCode(thrown: unknown, code: string): boolean {
   return systemCode(thrown) === code;
 }
+
+/** Resolves with whether a promise is fulfilled. Never rejects. */
+export function isFulfilled(promise: Promise<unknown>): Promise<boolean> {
+  return promise.then(
+    () => true,
+    () => false,
+  );
+}

@@ -1,4 +1,4 @@
-import { systemCode } from '../../thrown.ts';
+import { isFulfilled, systemCode } from '../../thrown.ts';
 import { randomBytes } from 'node:crypto';
 import { appendFile, rm, stat, truncate, writeFile } from 'node:fs/promises';
 import { openOwnFile, REFUSED_MODE } from './own-file.ts';
@@ -219,10 +219,7 @@ export class Journal implements AsyncDisposable {
       await appendFile(this.#path, text, { mode: 0o600 });
     } catch (thrown) {
       // A partly written text would take up the space that the next attempt needs.
-      this.#isTorn = await truncate(this.#path, this.#size).then(
-        () => false,
-        () => true,
-      );
+      this.#isTorn = !(await isFulfilled(truncate(this.#path, this.#size)));
       throw thrown;
     }
     this.#size += bytes + (this.#isTorn ? 1 : 0);

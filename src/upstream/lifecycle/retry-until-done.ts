@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isFulfilled } from '../../thrown.ts';
 import { backoffMs } from '../rpc/backoff.ts';
 
 /** The longest pause between two attempts, unless `waitMs` asks for more. */
@@ -24,10 +25,6 @@ export async function retryUntilDone(
     // An abort ends the sleep with an error, which is not needed.
     await sleep(pauseMs, undefined, { signal, ref: false }).catch(() => undefined);
     if (signal.aborted) return;
-    const isDone = await attempt().then(
-      () => true,
-      () => false,
-    );
-    if (isDone) return;
+    if (await isFulfilled(attempt())) return;
   }
 }

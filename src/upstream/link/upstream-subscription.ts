@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isFulfilled } from '../../thrown.ts';
 import type { Logger } from 'pino';
 import { GatewayError } from '../../errors.ts';
 import { JsonTextError, RawObject, rawItems } from '../../json/json.ts';
@@ -247,11 +248,7 @@ export class UpstreamSubscription {
     for (let attempt = first; mayOpen(); attempt++) {
       await sleep(backoffMs(attempt, Math.random()), undefined, { signal, ref: false }).catch(() => undefined);
       if (signal.aborted) return;
-      const isRenewed = await this.#renewal().then(
-        () => true,
-        () => false,
-      );
-      if (!isRenewed) continue;
+      if (!(await isFulfilled(this.#renewal()))) continue;
       this.#reportPossibleChanges();
       return;
     }

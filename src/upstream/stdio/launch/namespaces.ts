@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process';
+import { isFulfilled } from '../../../thrown.ts';
 import { promisify } from 'node:util';
 
 const run = promisify(execFile);
@@ -16,10 +17,7 @@ const probes = new Map<string, Promise<boolean>>();
 export function canDisableNamespaces(bwrap: string): Promise<boolean> {
   let probe = probes.get(bwrap);
   if (probe === undefined) {
-    probe = run(bwrap, PROBE, { timeout: PROBE_MS }).then(
-      () => true,
-      () => false,
-    );
+    probe = isFulfilled(run(bwrap, PROBE, { timeout: PROBE_MS }));
     probes.set(bwrap, probe);
   }
   return probe;

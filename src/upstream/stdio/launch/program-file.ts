@@ -1,4 +1,5 @@
 import { constants } from 'node:fs';
+import { isFulfilled } from '../../../thrown.ts';
 import { access, stat } from 'node:fs/promises';
 import { delimiter, resolve } from 'node:path';
 
@@ -24,11 +25,8 @@ export async function firstFile(candidates: readonly string[]): Promise<string |
 }
 
 /** Resolves with whether the system allows this access: constants of `node:fs`, such as `X_OK`. */
-export async function isAllowed(path: string, mode: number): Promise<boolean> {
-  return access(path, mode).then(
-    () => true,
-    () => false,
-  );
+export function isAllowed(path: string, mode: number): Promise<boolean> {
+  return isFulfilled(access(path, mode));
 }
 
 /** Resolves with the path of the program that a command would run; undefined if there is none that may be executed. */

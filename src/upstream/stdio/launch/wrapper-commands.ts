@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { isFulfilled } from '../../../thrown.ts';
 import { access, chmod, mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
@@ -103,12 +104,7 @@ export class WrapperCommands {
     const output = await this.#run({ ...target, args: run.args }, env, signal, log, 'closed');
     const printed = parsePrinterOutput(output);
     // If uv made an environment for this run only, uv has removed it at its end.
-    const programExists =
-      printed !== undefined &&
-      (await access(printed.text).then(
-        () => true,
-        () => false,
-      ));
+    const programExists = printed !== undefined && (await isFulfilled(access(printed.text)));
     if (programExists) return uvxLaunch(printed, run.serverArgs);
     log.debug('uvx did not report its command');
     return undefined;
