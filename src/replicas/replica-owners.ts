@@ -2,9 +2,16 @@ import { GatewayError } from '../errors.ts';
 import { type ConnectionRef, GONE, HERE, type OwnedState, type Owners } from '../gateway/exchange/owners.ts';
 import type { Owner, Ownership } from '../gateway/front.ts';
 import type { Principal } from '../policy/principal.ts';
-import { isUnreadable, type Member, type PlacementKey, placementText } from '../store/placement-table.ts';
+import {
+  connectionName,
+  isUnreadable,
+  keyText,
+  type Member,
+  type PlacementKey,
+  placementText,
+  sessionKey,
+} from '../store/placement-table.ts';
 import { type ClaimedOwner, Placements, type PlacementsParts } from '../store/placements.ts';
-import { connectionName, sessionName } from '../store/placement-table.ts';
 import type { SessionRef } from '../store/session-store.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { InternalKeys } from './internal-keys.ts';
@@ -75,13 +82,13 @@ export class ReplicaOwners implements Owners {
     let unreadable: ReadonlySet<string> = new Set();
     const placements = await Placements.open({
       ...parts,
-      isUsed: (key) => listeners.has(nameOf(key)),
+      isUsed: (key) => listeners.has(keyText(key)),
       isEnded: async (key) => {
-        const session = listeners.get(nameOf(key))?.session;
+        const session = listeners.get(keyText(key))?.session;
         return session !== undefined && (await parts.isEnded(session));
       },
       onLost: (key) => {
-        const name = nameOf(key);
+        const name = keyText(key);
         const listener = listeners.get(name);
         if (!listeners.delete(name)) return;
         parts.metrics.countFencedSession();
@@ -125,7 +132,7 @@ export class ReplicaOwners implements Owners {
 
   /** Returns the placement of a session of this process, as writes of its state carry it; undefined if it has none. */
   fenceOf(session: SessionRef): string | undefined {
-    const placement = this.#placements.held(keyOf(session));
+    const placement = this.#placements.held(sessionKey(session));
     return placement === undefined ? undefined : placementText(placement);
   }
 
@@ -133,8 +140,8 @@ export class ReplicaOwners implements Owners {
     if (owned.kind !== 'session' && owned.kind !== 'connection') {
       return owned.process === this.name ? HERE : this.#ownerOfProcess(owned.process);
     }
-    const key = owned.kind === 'session' ? keyOf(owned.session) : this.#connectionKeyOf(owned.ref);
-    const name = nameOf(key);
+    const key = owned.kind === 'session' ? sessionKey(owned.session) : this.#connectionKeyOf(owned.ref);
+    const name = keyText(key);
     const cached = this.#cached.get(name);
     const known = cached !== undefined && this.#isMember(cached.member) ? cached : undefined;
     // While the owner cannot be reached, requests try it again until this has expired, and then ask the table.
@@ -193,7 +200,7 @@ export class ReplicaOwners implements Owners {
   }
 
   async formerOf(session: SessionRef): Promise<Owner | undefined> {
-    const member = await this.#placements.formerOf(keyOf(session));
+    const member = await this.#placements.formerOf(sessionKey(session));
     return member === undefined ? undefined : this.#ownerAt(member);
   }
 
@@ -221,7 +228,7 @@ export class ReplicaOwners implements Owners {
   }
 
   stillOwns(session: SessionRef): boolean | Promise<boolean> {
-    return this.isCurrent || this.#placements.isStillHeld(keyOf(session));
+    return this.isCurrent || this.#placements.isStillHeld(sessionKey(session));
   }
 
   /** Returns whether a process has a lease. @throws {GatewayError} `store-unavailable` */
@@ -231,21 +238,21 @@ export class ReplicaOwners implements Owners {
 
   /** Checks at once whether a session still belongs to this process, after a write of its state was refused. */
   recheck(session: SessionRef): void {
-    void this.#placements.recheck(keyOf(session));
+    void this.#placements.recheck(sessionKey(session));
   }
 
   onLost(session: SessionRef, listener: () => void): void {
-    const key = keyOf(session);
-    this.#listeners.set(nameOf(key), { session, onLost: listener });
+    const key = sessionKey(session);
+    this.#listeners.set(keyText(key), { session, onLost: listener });
     // It may have been lost while the session was made.
     if (this.#placements.held(key) !== undefined) return;
     this.#parts.metrics.countFencedSession();
-    this.#listeners.delete(nameOf(key));
+    this.#listeners.delete(keyText(key));
     listener();
   }
 
   release(session: SessionRef, hasRequests = false): void {
-    this.#release(keyOf(session), hasRequests);
+    this.#release(sessionKey(session), hasRequests);
   }
 
   holds(ref: ConnectionRef): boolean {
@@ -253,7 +260,7 @@ export class ReplicaOwners implements Owners {
   }
 
   onConnectionLost(ref: ConnectionRef, listener: () => void): void {
-    this.#listeners.set(nameOf(this.#connectionKeyOf(ref)), { onLost: listener });
+    this.#listeners.set(keyText(this.#connectionKeyOf(ref)), { onLost: listener });
   }
 
   releaseConnection(ref: ConnectionRef): void {
@@ -270,7 +277,7 @@ export class ReplicaOwners implements Owners {
   }
 
   #release(key: PlacementKey, hasRequests: boolean): void {
-    this.#listeners.delete(nameOf(key));
+    this.#listeners.delete(keyText(key));
     void this.#placements.release(key, hasRequests);
   }
 
@@ -295,12 +302,4 @@ function removeGone(remotes: Map<string, RemoteOwner>, members: readonly Member[
     remotes.delete(id);
     remote.destroy();
   }
-}
-
-function keyOf({ principal, serial }: SessionRef): PlacementKey {
-  return { principal, name: sessionName(serial) };
-}
-
-function nameOf({ principal, name }: PlacementKey): string {
-  return JSON.stringify([principal, name]);
 }

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto';
+import type { SessionRef } from './session-store.ts';
 
 /** A process that serves clients, while its lease lasts. A lease that has lapsed never comes back. */
 export interface Member {
@@ -37,9 +38,14 @@ export interface PlacementKey {
   readonly name: string;
 }
 
-/** Returns the name of the placement of a session. */
-export function sessionName(serial: number): string {
-  return `s.${serial}`;
+/** Returns the key of the placement of a session. */
+export function sessionKey({ principal, serial }: Pick<SessionRef, 'principal' | 'serial'>): PlacementKey {
+  return { principal, name: `s.${serial}` };
+}
+
+/** Returns a text that is equal only for equal keys. */
+export function keyText({ principal, name }: PlacementKey): string {
+  return JSON.stringify([principal, name]);
 }
 
 /** Returns the name of the placement of a connection. */

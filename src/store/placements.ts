@@ -1,13 +1,19 @@
 import { GatewayError } from '../errors.ts';
-import { type Member, memberId, type Placement, type PlacementKey, type PlacementTable } from './placement-table.ts';
+import { inGroups } from './in-groups.ts';
+import {
+  keyText,
+  type Member,
+  memberId,
+  type Placement,
+  type PlacementKey,
+  type PlacementTable,
+} from './placement-table.ts';
 import { within } from './within.ts';
 
 /** A table answers within this part of a lease, so that a lease is renewed several times before it lapses. */
 const RENEWALS_PER_LEASE = 5;
 /** Each held placement is confirmed once in this time. */
 const CONFIRM_MS = 30_000;
-/** Placements that are claimed or confirmed at the same time. */
-const AT_ONCE = 64;
 /** The pause after a table could not be asked about placements. */
 const CHECK_AGAIN_MS = 1_000;
 /** A process that leaves works on its requests for at most this time. */
@@ -130,7 +136,7 @@ export class Placements {
 
   /** Returns the placement that this process has. A write of its state carries it. */
   held(key: PlacementKey): Placement | undefined {
-    return this.#held.get(nameOf(key))?.placement;
+    return this.#held.get(keyText(key))?.placement;
   }
 
   /**
@@ -141,7 +147,7 @@ export class Placements {
     if (claimant !== undefined && claimant.id !== this.#self.id) {
       return await within(this.#claim(key, claimant), this.#waitMs);
     }
-    const name = nameOf(key);
+    const name = keyText(key);
     let claiming = this.#claiming.get(name);
     if (claiming === undefined) {
       claiming = this.#claim(key).finally(() => this.#claiming.delete(name));
@@ -152,7 +158,7 @@ export class Placements {
 
   /** @param claimant undefined for this process, whatever member it is by then. */
   async #claim(key: PlacementKey, claimant?: Member): Promise<ClaimedOwner> {
-    const name = nameOf(key);
+    const name = keyText(key);
     let from: string | undefined;
     for (let attempt = 0; attempt < TRIES; attempt++) {
       await this.#releasing.get(name);
@@ -182,7 +188,7 @@ export class Placements {
   }
 
   #hold(key: PlacementKey, placement: Placement): void {
-    this.#held.set(nameOf(key), { key, placement, confirmedMs: performance.now() });
+    this.#held.set(keyText(key), { key, placement, confirmedMs: performance.now() });
   }
 
   /**
@@ -191,13 +197,13 @@ export class Placements {
    */
   async isStillHeld(key: PlacementKey): Promise<boolean> {
     if (!this.isCurrent) await within(this.#settle(key), this.#waitMs).catch(ignore);
-    return this.#held.has(nameOf(key));
+    return this.#held.has(keyText(key));
   }
 
   /** Renews the lease, and claims a placement at once that is one of an earlier member. */
   async #settle(key: PlacementKey): Promise<void> {
     await this.renew();
-    const held = this.#held.get(nameOf(key));
+    const held = this.#held.get(keyText(key));
     if (held !== undefined && this.#isStale(held)) await this.#reclaim(held);
   }
 
@@ -218,7 +224,7 @@ export class Placements {
    * @param isInUse true if this process still works on something of it; see {@link formerOf}.
    */
   async release(key: PlacementKey, isInUse = false): Promise<void> {
-    const name = nameOf(key);
+    const name = keyText(key);
     const held = this.#held.get(name);
     if (held === undefined) return;
     this.#held.delete(name);
@@ -353,11 +359,11 @@ export class Placements {
     const isOwn = claimed.member === this.#self.id;
     // Asked after the claim, so that a later end revokes it.
     const isEnded = isOwn && (await this.#parts.isEnded?.(key)) === true;
-    const isHeld = this.#held.get(nameOf(key)) === held;
+    const isHeld = this.#held.get(keyText(key)) === held;
     if (isHeld && isOwn && !isEnded) this.#hold(key, claimed);
     else if (isHeld) this.#lose(key);
     // It was freed meanwhile.
-    if (isOwn && !this.#held.has(nameOf(key))) await table.release(key, claimed);
+    if (isOwn && !this.#held.has(keyText(key))) await table.release(key, claimed);
   }
 
   async #confirm(held: Held, nowMs: number): Promise<void> {
@@ -379,7 +385,7 @@ export class Placements {
   }
 
   #lose(key: PlacementKey): void {
-    if (this.#held.delete(nameOf(key))) this.#parts.onLost(key);
+    if (this.#held.delete(keyText(key))) this.#parts.onLost(key);
   }
 
   #setMembers(members: readonly Member[]): void {
@@ -399,17 +405,6 @@ export class Placements {
     this.#held.clear();
     await inGroups(held, ({ key, placement }) => table.release(key, placement).catch(ignore));
     await Promise.allSettled([table.unwatch(this.#self.id), table.leave(this.#self.id)]);
-  }
-}
-
-function nameOf({ principal, name }: PlacementKey): string {
-  return JSON.stringify([principal, name]);
-}
-
-/** Runs `each` for every item, for a bounded number of them at once. */
-async function inGroups<Item>(items: readonly Item[], each: (item: Item) => Promise<void>): Promise<void> {
-  for (let from = 0; from < items.length; from += AT_ONCE) {
-    await Promise.all(items.slice(from, from + AT_ONCE).map(each));
   }
 }
 

@@ -1,12 +1,12 @@
 import { GatewayError } from '../errors.ts';
+import { isFulfilled } from '../thrown.ts';
 import type { CounterTable } from './counter-table.ts';
+import { inGroups } from './in-groups.ts';
 import { within } from './within.ts';
 
 /** A block is this part of its limit. */
 const BLOCKS = 64;
 const RENEWALS_PER_LEASE = 3;
-/** Counters that are leased at the same time when leases are renewed. */
-const AT_ONCE = 64;
 /** The longest time that a caller waits for units. */
 const WAIT_MS = 250;
 
@@ -147,10 +147,7 @@ export class SharedCounters implements Counters {
 
   /** Renews all leases, and returns the units that are not used. Never rejects. */
   async renew(): Promise<void> {
-    const counters = [...this.#counters.values()];
-    for (let from = 0; from < counters.length; from += AT_ONCE) {
-      await Promise.all(counters.slice(from, from + AT_ONCE).map((counter) => this.#renew(counter)));
-    }
+    await inGroups([...this.#counters.values()], (counter) => this.#renew(counter));
   }
 
   async #renew(counter: Counter): Promise<void> {
@@ -159,10 +156,7 @@ export class SharedCounters implements Counters {
     // A caller that waits for units may have been granted some, and not have taken them yet.
     const needed = this.#isClosed ? 0 : counter.used + counter.waiting;
     const wanted = needed === 0 ? 0 : needed + blockOf(counter.limit) - 1;
-    const isRenewed = await this.#lease(counter, wanted).then(
-      () => true,
-      () => false,
-    );
+    const isRenewed = await isFulfilled(this.#lease(counter, wanted));
     const isUnused = counter.used === 0 && counter.waiting === 0 && counter.granted === 0;
     if (isRenewed && isUnused) this.#counters.delete(counter.name);
   }

@@ -1,4 +1,5 @@
 import {
+  keyText,
   type Member,
   type Placement,
   type PlacementKey,
@@ -47,7 +48,7 @@ export class MemoryPlacementTable implements PlacementTable {
   }
 
   async claim(key: PlacementKey, member: string, from: string | undefined): Promise<Placement> {
-    const name = nameOf(key);
+    const name = keyText(key);
     const held = this.#placements.get(name);
     if (held !== undefined && held.member !== from) return held;
     const placement = { member, token: String(++this.#tokens) };
@@ -56,19 +57,19 @@ export class MemoryPlacementTable implements PlacementTable {
   }
 
   async confirm(key: PlacementKey, { member, token }: Placement): Promise<boolean> {
-    const held = this.#placements.get(nameOf(key));
+    const held = this.#placements.get(keyText(key));
     return held?.member === member && held.token === token;
   }
 
   /** Returns whether a placement is the current one. @param placement as {@link placementText} writes it; undefined is none. */
   isCurrent(key: PlacementKey, placement: string | undefined): boolean {
-    const held = this.#placements.get(nameOf(key));
+    const held = this.#placements.get(keyText(key));
     return held !== undefined && placementText(held) === placement;
   }
 
   async release(key: PlacementKey, placement: Placement, formerMs = 0): Promise<void> {
     if (!(await this.confirm(key, placement))) return;
-    const name = nameOf(key);
+    const name = keyText(key);
     this.#placements.delete(name);
     this.#removeFormer();
     if (formerMs <= 0) return;
@@ -85,14 +86,14 @@ export class MemoryPlacementTable implements PlacementTable {
   }
 
   async former(key: PlacementKey): Promise<string | undefined> {
-    const former = this.#former.get(nameOf(key));
+    const former = this.#former.get(keyText(key));
     return former !== undefined && performance.now() < former.untilMs ? former.member : undefined;
   }
 
   async revoke(key: PlacementKey): Promise<void> {
-    const held = this.#placements.get(nameOf(key));
+    const held = this.#placements.get(keyText(key));
     if (held === undefined) return;
-    this.#placements.delete(nameOf(key));
+    this.#placements.delete(keyText(key));
     this.#watchers.get(held.member)?.(key);
   }
 
@@ -104,8 +105,4 @@ export class MemoryPlacementTable implements PlacementTable {
   async unwatch(member: string): Promise<void> {
     this.#watchers.delete(member);
   }
-}
-
-function nameOf({ principal, name }: PlacementKey): string {
-  return JSON.stringify([principal, name]);
 }

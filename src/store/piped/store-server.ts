@@ -3,8 +3,7 @@ import type { MemoryPlacementTable } from '../memory/placement-table.ts';
 import type { State } from '../open-state.ts';
 import type { OutcomeStore } from '../outcome-store.ts';
 import type { RateTable } from '../rate-table.ts';
-import { type PlacementKey, sessionName } from '../placement-table.ts';
-import type { SessionRef } from '../session-store.ts';
+import { sessionKey } from '../placement-table.ts';
 import { STORE_NOTICES, STORES } from './methods.ts';
 import type { PipeCalls } from './pipe-calls.ts';
 import { serveStore } from './remote-store.ts';
@@ -57,12 +56,12 @@ export class StoreServer {
     serveStore(calls, STORES.sessions, sessions);
     calls.serve(STORES.sessions.change, async ([session, change, placement]) => {
       // Nothing happens between the check and the change, which is made in memory at once.
-      if (placements.isCurrent(keyOf(session), placement)) return await sessions.change(session, change);
+      if (placements.isCurrent(sessionKey(session), placement)) return await sessions.change(session, change);
       return (await sessions.isEnded(session)) ? undefined : 'fenced';
     });
     calls.serve(STORES.sessions.end, async ([session]) => {
       const ended = sessions.end(session);
-      await placements.revoke(keyOf(session));
+      await placements.revoke(sessionKey(session));
       return await ended;
     });
   }
@@ -108,10 +107,6 @@ export class StoreServer {
       }
     };
   }
-}
-
-function keyOf({ principal, serial }: SessionRef): PlacementKey {
-  return { principal, name: sessionName(serial) };
 }
 
 /** A worker that cannot be told has gone. */

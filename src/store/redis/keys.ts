@@ -1,6 +1,6 @@
 import type { UpstreamKey, StoredOfferKey } from '../offer-store.ts';
 import type { KeyedCall } from '../keyed-call-store.ts';
-import { hashOf, type PlacementKey, sessionName } from '../placement-table.ts';
+import { hashOf, type PlacementKey, sessionKey } from '../placement-table.ts';
 import type { SessionRef } from '../session-store.ts';
 
 /**
@@ -86,7 +86,7 @@ export class RedisKeys {
       sizes: `${own}:sizes`,
       until: `${own}:until`,
       ended: `${own}:ended`,
-      placement: this.placement({ principal, name: sessionName(serial) }),
+      placement: this.placement(sessionKey({ principal, serial })),
     };
   }
 

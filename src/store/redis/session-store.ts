@@ -10,7 +10,7 @@ import {
 } from '../session-store.ts';
 import { KEPT_FRACTION, MAX_VALIDITY_MS } from '../session-table.ts';
 import type { RedisConnection, Script } from './connection.ts';
-import { hashOf, type PlacementKey, sessionName } from '../placement-table.ts';
+import { hashOf, type PlacementKey, sessionKey } from '../placement-table.ts';
 import type { RedisKeys } from './keys.ts';
 import type { SealedBox } from './sealed-box.ts';
 import { CHANGE, END, IS_ENDED, LOAD, NEXT_SERIAL } from './session-scripts.ts';
@@ -132,8 +132,7 @@ export class RedisSessionStore implements SessionStore {
 
   async #writeEnd(session: SessionRef): Promise<void> {
     const { keys, revokedText, onLimit } = this.#parts;
-    const { principal, serial } = session;
-    const told = revokedText({ principal, name: sessionName(serial) });
+    const told = revokedText(sessionKey(session));
     const most = LIMITS.endedRangesPerPrincipal;
     const args = [keys.revokedChannels, told, most, Math.floor(most * KEPT_FRACTION), MAX_VALIDITY_MS];
     const { sizes, ends } = keys.events(session);
