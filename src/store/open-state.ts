@@ -1,16 +1,16 @@
 import { systemCode } from '../thrown.ts';
 import { join } from 'node:path';
+import type { LimitName } from '../limits.ts';
 import { DiskKeyStore } from './disk/key-store.ts';
 import { DiskOfferStore } from './disk/offer-store.ts';
-import { DiskSessionStore, type SessionStoreEvents } from './disk/session-store.ts';
 import { directoryRisk } from './disk/own-file.ts';
 import { makeStateDir, removeOldDrafts } from './disk/state-file.ts';
 import { isStateLocked, lockState, type StateLock } from './disk/state-lock.ts';
 import type { KeyedCallStore } from './keyed-call-store.ts';
 import type { KeyStore } from './key-store.ts';
+import { LocalSessionStore, type SessionStoreEvents } from './local-session-store.ts';
 import { MemoryKeyedCallStore } from './memory/keyed-call-store.ts';
 import { MemoryKeyStore } from './memory/key-store.ts';
-import { MemorySessionStore } from './memory/session-store.ts';
 import { MemoryTaskStore } from './memory/task-store.ts';
 import type { OfferStore } from './offer-store.ts';
 import type { OutcomeStore } from './outcome-store.ts';
@@ -76,16 +76,13 @@ async function ownState(stateDir: string, lock: StateLock, events: SessionStoreE
   await makeStateDir(offersDir);
   for (const dir of [stateDir, offersDir]) await removeOldDrafts(dir);
   const keys = await DiskKeyStore.open(stateDir);
-  const sessions = await DiskSessionStore.open(stateDir, events);
+  const sessions = await LocalSessionStore.open(stateDir, events);
   return {
+    ...endingState(events),
     keys,
     sessions,
     offers: diskOffers(stateDir, events),
-    tasks: new MemoryTaskStore((limit) => events.onLimit(limit)),
-    keyedCalls: new MemoryKeyedCallStore((limit) => events.onLimit(limit)),
-    outcomes: undefined,
     notice: undefined,
-    servesWithout: false,
     [Symbol.asyncDispose]: async () => {
       await sessions[Symbol.asyncDispose]();
       await lock.release();
@@ -102,18 +99,20 @@ async function openShared(stateDir: string, events: SessionStoreEvents): Promise
 }
 
 function inMemory(offers: OfferStore, notice: string, events: SessionStoreEvents): State {
-  const sessions = new MemorySessionStore((limit) => events.onLimit(limit));
-  const [keys, tasks] = [new MemoryKeyStore(), new MemoryTaskStore((limit) => events.onLimit(limit))];
+  const sessions = new LocalSessionStore((limit) => events.onLimit(limit));
+  const keys = new MemoryKeyStore();
+  // Nothing is open.
+  return { ...endingState(events), keys, sessions, offers, notice, [Symbol.asyncDispose]: async () => undefined };
+}
+
+/** Returns the part of the state that ends with every process that has no others beside it. */
+function endingState(events: SessionStoreEvents) {
+  const onLimit = (limit: LimitName) => events.onLimit(limit);
   return {
-    keys,
-    sessions,
-    offers,
-    tasks,
-    keyedCalls: new MemoryKeyedCallStore((limit) => events.onLimit(limit)),
+    tasks: new MemoryTaskStore(onLimit),
+    keyedCalls: new MemoryKeyedCallStore(onLimit),
     outcomes: undefined,
-    notice,
     servesWithout: false,
-    [Symbol.asyncDispose]: () => sessions[Symbol.asyncDispose](),
   };
 }
 

@@ -4,7 +4,7 @@ import { ApiKeys } from '../../auth/api-key.ts';
 import type { Config } from '../../config/config.ts';
 import { loadConfig } from '../../config/load.ts';
 import type { ApiKeyStore } from '../../store/api-key-store.ts';
-import { DiskApiKeyStore } from '../../store/disk/api-key-store.ts';
+import { diskApiKeyStore } from '../../store/disk/api-key-store.ts';
 import { CliError, EXIT } from '../operator/cli-error.ts';
 import { fileOf, loadOptions } from '../start.ts';
 
@@ -61,7 +61,7 @@ export async function readKeys(config: Config): Promise<ApiKeys> {
 }
 
 function onDisk(file: string, stateDir: string | undefined): OpenStore {
-  const store = new DiskApiKeyStore({
+  const store = diskApiKeyStore({
     file,
     stateDir,
     watchFile: () => Promise.reject(new Error('commands do not watch keys')),

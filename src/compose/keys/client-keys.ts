@@ -5,7 +5,7 @@ import { FileWatch } from '../../config/files/file-watch.ts';
 import { StartError } from '../../errors.ts';
 import type { Principal } from '../../policy/principal.ts';
 import type { ApiKeyStore } from '../../store/api-key-store.ts';
-import { DiskApiKeyStore } from '../../store/disk/api-key-store.ts';
+import { diskApiKeyStore } from '../../store/disk/api-key-store.ts';
 import type { KeyMetrics } from '../../telemetry/key-metrics.ts';
 import { KeyFeed } from './key-feed.ts';
 
@@ -99,7 +99,7 @@ export class ClientKeys implements AsyncDisposable {
 
   #storeOf({ auth, stateDir }: KeysConfig): { readonly store: ApiKeyStore; readonly keepMs: number } | undefined {
     if (auth.keyFile !== undefined) {
-      return { store: new DiskApiKeyStore({ file: auth.keyFile, stateDir, watchFile }), keepMs: Infinity };
+      return { store: diskApiKeyStore({ file: auth.keyFile, stateDir, watchFile }), keepMs: Infinity };
     }
     if (auth.keysInRedis !== true) return undefined;
     const { shared: store } = this.#parts;

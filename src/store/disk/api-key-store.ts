@@ -1,4 +1,4 @@
-import type { ApiKeyStore, KeyChange, StoredKey } from '../api-key-store.ts';
+import type { ApiKeyStore } from '../api-key-store.ts';
 import { addKeyUses, changeKeyFile, readKeyFile, readKeyUses } from './api-key-file.ts';
 
 export interface DiskApiKeyStoreParts {
@@ -10,37 +10,16 @@ export interface DiskApiKeyStoreParts {
   readonly watchFile: (file: string, onChange: () => void) => Promise<Disposable>;
 }
 
-/** API keys in a file of their own. */
-export class DiskApiKeyStore implements ApiKeyStore {
-  readonly #parts: DiskApiKeyStoreParts;
-
-  constructor(parts: DiskApiKeyStoreParts) {
-    this.#parts = parts;
-  }
-
-  get place(): string {
-    return this.#parts.file;
-  }
-
-  read(): Promise<readonly StoredKey[]> {
-    return readKeyFile(this.#parts.file);
-  }
-
-  change(decide: (keys: readonly StoredKey[]) => KeyChange): Promise<void> {
-    return changeKeyFile(this.#parts.file, decide);
-  }
-
-  watch(onDue: () => void): Promise<Disposable> {
-    return this.#parts.watchFile(this.#parts.file, onDue);
-  }
-
-  async lastUses(): Promise<ReadonlyMap<string, number>> {
-    const { stateDir } = this.#parts;
-    return stateDir === undefined ? new Map() : await readKeyUses(stateDir);
-  }
-
-  async storeUses(uses: ReadonlyMap<string, number>, known: ReadonlySet<string>): Promise<void> {
-    const { stateDir } = this.#parts;
-    if (stateDir !== undefined) await addKeyUses(stateDir, uses, known);
-  }
+/** Returns the store of API keys in a file of their own. */
+export function diskApiKeyStore({ file, stateDir, watchFile }: DiskApiKeyStoreParts): ApiKeyStore {
+  return {
+    place: file,
+    read: () => readKeyFile(file),
+    change: (decide) => changeKeyFile(file, decide),
+    watch: (onDue) => watchFile(file, onDue),
+    lastUses: async () => (stateDir === undefined ? new Map() : await readKeyUses(stateDir)),
+    storeUses: async (uses, known) => {
+      if (stateDir !== undefined) await addKeyUses(stateDir, uses, known);
+    },
+  };
 }

@@ -8,7 +8,7 @@ import { pino } from 'pino';
 import { KeyFeed } from '../../../src/compose/keys/key-feed.ts';
 import { FileWatch } from '../../../src/config/files/file-watch.ts';
 import { type ApiKeyStore, keyIdOf, type StoredKey } from '../../../src/store/api-key-store.ts';
-import { DiskApiKeyStore } from '../../../src/store/disk/api-key-store.ts';
+import { diskApiKeyStore } from '../../../src/store/disk/api-key-store.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
 import { stopTime } from '../../support/stopped-time.ts';
 import { waitUntil } from '../../support/wait-until.ts';
@@ -24,7 +24,7 @@ async function openFeed(keepMs: number) {
     await watch.setFiles(new Map([[path, undefined]]));
     return watch;
   };
-  const store = new DiskApiKeyStore({ file, stateDir: join(dir, 'state'), watchFile });
+  const store = diskApiKeyStore({ file, stateDir: join(dir, 'state'), watchFile });
   await store.change(() => ({ add: [ANN] }));
   const names: string[][] = [];
   const lines: string[] = [];

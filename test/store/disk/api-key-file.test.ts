@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { FileWatch } from '../../../src/config/files/file-watch.ts';
 import { changeKeyFile, readKeyFile } from '../../../src/store/disk/api-key-file.ts';
-import { DiskApiKeyStore } from '../../../src/store/disk/api-key-store.ts';
+import { diskApiKeyStore } from '../../../src/store/disk/api-key-store.ts';
 import { apiKeyStoreContract, keyOf } from '../api-key-store.contract.ts';
 
 const OPTIONS = { timeout: 120_000 };
@@ -34,7 +34,7 @@ apiKeyStoreContract('disk', async () => {
     await watch.setFiles(new Map([[path, undefined]]));
     return watch;
   };
-  const open = () => new DiskApiKeyStore({ file, stateDir: `${file}-state`, watchFile });
+  const open = () => diskApiKeyStore({ file, stateDir: `${file}-state`, watchFile });
   return [open(), open()];
 });
 

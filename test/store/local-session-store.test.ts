@@ -7,13 +7,13 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import * as fc from '../../support/fast-check.ts';
-import { DiskSessionStore } from '../../../src/store/disk/session-store.ts';
-import { openState } from '../../../src/store/open-state.ts';
-import type { SessionRef, SessionStore } from '../../../src/store/session-store.ts';
-import { smallDisk, type SmallDisk } from '../../support/small-disk.ts';
-import { until } from '../../support/stdio.ts';
-import { sessionStoreContract } from '../session-store.contract.ts';
+import * as fc from '../support/fast-check.ts';
+import { LocalSessionStore } from '../../src/store/local-session-store.ts';
+import { openState } from '../../src/store/open-state.ts';
+import type { SessionRef, SessionStore } from '../../src/store/session-store.ts';
+import { smallDisk, type SmallDisk } from '../support/small-disk.ts';
+import { until } from '../support/stdio.ts';
+import { sessionStoreContract } from './session-store.contract.ts';
 
 const OPTIONS = { timeout: 120_000 };
 const HOUR = 3_600_000;
@@ -29,7 +29,7 @@ async function testDir() {
   const path = await mkdtemp(join(tmpdir(), 'linkspan-store-'));
   const journal = join(path, 'sessions.jsonl');
   const lines = async () => (await readFile(journal, 'utf8')).split('\n').filter((line) => line !== '');
-  const open = () => DiskSessionStore.open(path, IGNORE);
+  const open = () => LocalSessionStore.open(path, IGNORE);
   return { path, journal, lines, open, [Symbol.asyncDispose]: () => rm(path, { recursive: true }) };
 }
 
@@ -40,6 +40,7 @@ async function newSession(store: SessionStore, principal = 'one'): Promise<Sessi
 const subscribe = (store: SessionStore, session: SessionRef, uri: string) =>
   store.change(session, { kind: 'subscribe', uri });
 
+sessionStoreContract('memory', async () => new LocalSessionStore(() => undefined));
 sessionStoreContract('disk', async () => {
   const dir = await testDir();
   const store = await dir.open();
@@ -100,7 +101,7 @@ test('records and ends are known after a restart, and numbers continue', OPTIONS
 
 test('a confirmed change survives SIGKILL', OPTIONS, async () => {
   await using dir = await testDir();
-  const program = fileURLToPath(new URL('../../fixtures/servers/ends-sessions.ts', import.meta.url));
+  const program = fileURLToPath(new URL('../fixtures/servers/ends-sessions.ts', import.meta.url));
   const expiresMs = Date.now() + HOUR;
   const child = spawn(process.execPath, [program, dir.path, String(expiresMs)], {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -285,7 +286,7 @@ test('an end during a write failure is valid, reported and written later', OPTIO
   const events = { ...IGNORE, onWriteFailed: (error: unknown) => failures.push(error), onRecovered: () => recovered++ };
   let session: SessionRef;
   {
-    await using store = await DiskSessionStore.open(dir.path, events);
+    await using store = await LocalSessionStore.open(dir.path, events);
     session = await newSession(store);
     await rm(dir.journal, { force: true });
     await mkdir(dir.journal);
@@ -330,14 +331,14 @@ test('a session ended on a full disk stays ended after a restart', OPTIONS, asyn
   await using disk = await smallDisk('2m');
   const sessions: SessionRef[] = [];
   {
-    await using store = await DiskSessionStore.open(disk.path, IGNORE);
+    await using store = await LocalSessionStore.open(disk.path, IGNORE);
     await fillUp(disk, store);
     for (let i = 0; i < 200; i++) sessions.push(await newSession(store, `p${i}`));
     for (const session of sessions) assert.equal(await store.end(session), true);
     assert.notEqual(store.failure, undefined, 'the reserve is missing');
   }
   {
-    await using store = await DiskSessionStore.open(disk.path, IGNORE);
+    await using store = await LocalSessionStore.open(disk.path, IGNORE);
     for (const session of sessions) assert.equal(await store.isEnded(session), true);
     assert.equal(store.failure, `state directory ${disk.path} cannot be written: ENOSPC`);
     await disk.free();
@@ -351,7 +352,7 @@ for (const amount of [1, 200, 20_000]) {
     await using disk = await smallDisk('4m');
     const sessions: SessionRef[] = [];
     {
-      await using store = await DiskSessionStore.open(disk.path, IGNORE);
+      await using store = await LocalSessionStore.open(disk.path, IGNORE);
       await fillUp(disk, store);
       await disk.free();
       await disk.fill();
@@ -363,7 +364,7 @@ for (const amount of [1, 200, 20_000]) {
       await disk.free();
       await until(() => store.failure === undefined, 'the disk is written again');
     }
-    await using store = await DiskSessionStore.open(disk.path, IGNORE);
+    await using store = await LocalSessionStore.open(disk.path, IGNORE);
     for (const session of sessions) assert.equal(await store.isEnded(session), true);
   });
 }
@@ -373,13 +374,13 @@ test('a full disk at the start keeps the journal that is there', OPTIONS, async 
   await using disk = await smallDisk('2m');
   let session: SessionRef;
   {
-    await using store = await DiskSessionStore.open(disk.path, IGNORE);
+    await using store = await LocalSessionStore.open(disk.path, IGNORE);
     session = await newSession(store);
     await store.end(session);
   }
   await disk.fill();
   for (const _again of [1, 2]) {
-    await using store = await DiskSessionStore.open(disk.path, IGNORE);
+    await using store = await LocalSessionStore.open(disk.path, IGNORE);
     assert.equal(await store.isEnded(session), true);
   }
 });
