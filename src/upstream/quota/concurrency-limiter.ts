@@ -1,8 +1,7 @@
 import { GatewayError } from '../../errors.ts';
-import { FairPool, ONE_PRINCIPAL, type Shares } from './fair-pool.ts';
+import { FairPool, ONE_PRINCIPAL, type PoolWaiter, type Shares } from './fair-pool.ts';
 
-interface Waiter {
-  readonly principal: string;
+interface Waiter extends PoolWaiter {
   readonly resolve: () => void;
   readonly reject: (error: GatewayError) => void;
   readonly timer: NodeJS.Timeout;
@@ -24,13 +23,10 @@ export interface QueueTicket {
 export class ConcurrencyLimiter {
   readonly #upstream: string;
   readonly #shares: Shares;
-  readonly #pool: FairPool;
+  readonly #pool: FairPool<Waiter>;
   #limit = 0;
   #queueLimit = 0;
   #queueMs = 0;
-  /** Waiting requests by principal. */
-  readonly #waiting = new Map<string, Waiter[]>();
-  #waitingCount = 0;
   #idle: PromiseWithResolvers<void> | undefined;
 
   /**
@@ -76,7 +72,7 @@ export class ConcurrencyLimiter {
   }
 
   get waitingCount(): number {
-    return this.#waitingCount;
+    return this.#pool.waitingCount;
   }
 
   /**
@@ -89,7 +85,7 @@ export class ConcurrencyLimiter {
       this.#pool.take(principal);
       return undefined;
     }
-    if (this.#waitingCount >= this.#queueLimit) this.#makeRoom(principal);
+    if (this.#pool.waitingCount >= this.#queueLimit) this.#makeRoom(principal);
     const { promise: ready, resolve, reject } = Promise.withResolvers<void>();
     const onTimeout = () => {
       this.#remove(waiter);
@@ -97,11 +93,7 @@ export class ConcurrencyLimiter {
       reject(this.#overloadedError(this.#lateReason(principal)));
     };
     const waiter: Waiter = { principal, resolve, reject, timer: setTimeout(onTimeout, this.#queueMs) };
-    const queue = this.#waiting.get(principal) ?? [];
-    this.#waiting.set(principal, queue);
-    queue.push(waiter);
-    this.#waitingCount++;
-    this.#pool.wait(principal);
+    this.#pool.wait(waiter);
     return {
       ready,
       giveUp: (error) => {
@@ -118,15 +110,9 @@ export class ConcurrencyLimiter {
   }
 
   #serveWaiting(): void {
-    while (this.#waitingCount > 0) {
-      const principal = this.#pool.takeNext();
-      if (principal === undefined) return;
-      const queue = this.#waiting.get(principal) ?? [];
-      const next = queue.shift();
-      if (queue.length === 0) this.#waiting.delete(principal);
-      this.#waitingCount--;
-      clearTimeout(next?.timer);
-      next?.resolve();
+    for (let next = this.#pool.takeNext(); next !== undefined; next = this.#pool.takeNext()) {
+      clearTimeout(next.timer);
+      next.resolve();
     }
   }
 
@@ -143,8 +129,7 @@ export class ConcurrencyLimiter {
    * @throws {GatewayError} `overloaded` if no other principal has more requests in the queue.
    */
   #makeRoom(principal: string): void {
-    const most = this.#pool.principalWithMostWaiting(principal);
-    const last = most === undefined ? undefined : this.#waiting.get(most)?.at(-1);
+    const last = this.#pool.latestOfMostWaiting(principal);
     const error = this.#overloadedError(`has ${this.#limit} requests in flight and ${this.#queueLimit} waiting`);
     if (last === undefined) throw error;
     this.#remove(last);
@@ -158,13 +143,7 @@ export class ConcurrencyLimiter {
   }
 
   #remove(waiter: Waiter): boolean {
-    const queue = this.#waiting.get(waiter.principal);
-    const at = queue?.indexOf(waiter) ?? -1;
-    if (queue === undefined || at < 0) return false;
-    queue.splice(at, 1);
-    if (queue.length === 0) this.#waiting.delete(waiter.principal);
-    this.#waitingCount--;
-    this.#pool.stopWaiting(waiter.principal);
+    if (!this.#pool.stopWaiting(waiter)) return false;
     clearTimeout(waiter.timer);
     return true;
   }

@@ -1,6 +1,6 @@
 import { GatewayError } from '../../errors.ts';
 import type { Level } from '../../telemetry/metrics.ts';
-import { FairPool, ONE_PRINCIPAL, type SharedPool, type Shares } from './fair-pool.ts';
+import { FairPool, ONE_PRINCIPAL, type PoolWaiter, type SharedPool, type Shares } from './fair-pool.ts';
 
 export interface QuotaRequest {
   /** Key of the principal that needs the connection; `''` for the gateway itself. */
@@ -28,8 +28,7 @@ export interface QuotaOptions {
   readonly shares?: Shares;
 }
 
-interface Waiter {
-  readonly principal: string;
+interface Waiter extends PoolWaiter {
   /** Called with the connection, or with `undefined` if the request is refused. */
   readonly resolve: (permit: ConnectionPermit | undefined) => void;
 }
@@ -43,11 +42,10 @@ export class ConnectionQuota {
   #refusal: string;
   readonly #gauge: Level | undefined;
   readonly #spares = new Set<() => (() => Promise<void>) | undefined>();
-  /** In the order of arrival. Each client request waits at most once, so the limits on requests also bound this set. */
-  readonly #waiters = new Set<Waiter>();
   readonly #name: SharedPool;
   readonly #shares: Shares;
-  readonly #pool: FairPool;
+  /** Each client request waits at most once, so the limits on requests also bound the waiting ones. */
+  readonly #pool: FairPool<Waiter>;
   /** Number of connections that are being closed for waiting requests. */
   #closing = 0;
 
@@ -100,12 +98,9 @@ export class ConnectionQuota {
     const waiting = Promise.withResolvers<ConnectionPermit | undefined>();
     const waiter = { principal, resolve: waiting.resolve };
     const refuse = () => {
-      if (!this.#waiters.delete(waiter)) return;
-      this.#pool.stopWaiting(principal);
-      waiting.resolve(undefined);
+      if (this.#pool.stopWaiting(waiter)) waiting.resolve(undefined);
     };
-    this.#waiters.add(waiter);
-    this.#pool.wait(principal);
+    this.#pool.wait(waiter);
     const timer = setTimeout(refuse, waitMs);
     signal.addEventListener('abort', refuse, { once: true });
     this.closeSpares();
@@ -119,7 +114,7 @@ export class ConnectionQuota {
 
   /** Closes connections without a client, as many as there are waiting requests. */
   closeSpares(): void {
-    while (this.#closing < this.#waiters.size) {
+    while (this.#closing < this.#pool.waitingCount) {
       const close = this.#findSpare();
       if (close === undefined) return;
       this.#closing++;
@@ -157,13 +152,8 @@ export class ConnectionQuota {
 
   /** Serves the earliest request of each principal that gets a connection. */
   #serveWaiting(): void {
-    while (this.#waiters.size > 0) {
-      const principal = this.#pool.takeNext();
-      if (principal === undefined) return;
-      const next = this.#waiters.values().find((waiter) => waiter.principal === principal);
-      if (next === undefined) return;
-      this.#waiters.delete(next);
-      next.resolve(this.#permit(principal));
+    for (let next = this.#pool.takeNext(); next !== undefined; next = this.#pool.takeNext()) {
+      next.resolve(this.#permit(next.principal));
     }
   }
 }

@@ -19,11 +19,17 @@ const KEPT_FRACTION = 8;
 /** Principals without units that stay known, so that a client that sends one request after another costs no insertions. */
 const INACTIVE_LIMIT = 64;
 
+/** A request that waits for a unit. */
+export interface PoolWaiter {
+  readonly principal: string;
+}
+
 /** The units and waiting requests of one principal. */
-interface Part {
+interface Part<Waiter> {
   weight: number;
   used: number;
-  waiting: number;
+  /** In the order of arrival. */
+  readonly waiting: Waiter[];
   /** The turn of the principal: it grows by 1 / weight for each waiting request that is served. The smallest is next. */
   turn: number;
 }
@@ -33,9 +39,9 @@ interface Part {
  * the pool is for those below their share. A share is the capacity × weight / the weights of all principals that have units or
  * wait, and of one more of weight 1, so that a newcomer finds units. No unit in use is taken away.
  */
-export class FairPool {
+export class FairPool<Waiter extends PoolWaiter = never> {
   readonly #shares: Shares;
-  readonly #parts = new Map<string, Part>();
+  readonly #parts = new Map<string, Part<Waiter>>();
   #capacity: number;
   #used = 0;
   #waiting = 0;
@@ -56,6 +62,10 @@ export class FairPool {
 
   get used(): number {
     return this.#used;
+  }
+
+  get waitingCount(): number {
+    return this.#waiting;
   }
 
   /** True if no unit is in use and nobody waits. */
@@ -103,67 +113,73 @@ export class FairPool {
     this.release(from);
   }
 
-  wait(principal: string): void {
+  wait(waiter: Waiter): void {
     this.#waiting++;
-    this.#partOf(principal).waiting++;
+    this.#partOf(waiter.principal).waiting.push(waiter);
   }
 
-  stopWaiting(principal: string): void {
-    const part = this.#parts.get(principal);
-    if (part === undefined || part.waiting === 0) return;
+  /** Ends a wait. Returns false if it has ended already. */
+  stopWaiting(waiter: Waiter): boolean {
+    const part = this.#parts.get(waiter.principal);
+    const at = part?.waiting.indexOf(waiter) ?? -1;
+    if (part === undefined || at < 0) return false;
     this.#waiting--;
-    part.waiting--;
-    this.#settle(principal, part);
+    part.waiting.splice(at, 1);
+    this.#settle(waiter.principal, part);
+    return true;
   }
 
   /**
-   * Takes a unit for a waiting request. Principals below their share come first; among equals they take turns, by their weights.
-   * Returns the principal; undefined if no waiting one may have a unit.
+   * Takes a unit for a waiting request, the first of its principal. Principals below their share come first; among equals they take
+   * turns, by their weights. Returns the request, which waits no more; undefined if no waiting one may have a unit.
    */
-  takeNext(): string | undefined {
-    const next = this.#next();
-    if (next === undefined) return undefined;
-    const [principal, part] = next;
+  takeNext(): Waiter | undefined {
+    const part = this.#next();
+    const waiter = part?.waiting[0];
+    if (part === undefined || waiter === undefined) return undefined;
     this.#turn = part.turn;
     part.turn += 1 / part.weight;
-    this.take(principal);
-    this.stopWaiting(principal);
-    return principal;
+    this.take(waiter.principal);
+    this.stopWaiting(waiter);
+    return waiter;
   }
 
-  #next(): readonly [string, Part] | undefined {
+  #next(): Part<Waiter> | undefined {
     if (this.#waiting === 0 || !this.hasFree) return undefined;
-    let best: readonly [string, Part] | undefined;
+    let best: Part<Waiter> | undefined;
     let isBestBelow = false;
     for (const [principal, part] of this.#parts) {
-      if (part.waiting === 0) continue;
+      if (part.waiting.length === 0) continue;
       const isBelow = part.used + 1 <= (this.#capacity * part.weight) / this.#weights;
-      const isBetter = best === undefined || (isBelow === isBestBelow ? part.turn < best[1].turn : isBelow);
+      const isBetter = best === undefined || (isBelow === isBestBelow ? part.turn < best.turn : isBelow);
       if (!isBetter || !this.hasRoomFor(principal)) continue;
-      best = [principal, part];
+      best = part;
       isBestBelow = isBelow;
     }
     return best;
   }
 
-  /** Returns the principal with the most waiting requests by its weight, if it still has more than `principal` with one more. */
-  principalWithMostWaiting(principal: string): string | undefined {
-    let most: string | undefined;
-    let mostByWeight = ((this.#parts.get(principal)?.waiting ?? 0) + 1) / this.#shares.weightOf(principal);
+  /**
+   * Returns the latest waiting request of the principal with the most of them by its weight, if it still has more than `principal` with
+   * one more.
+   */
+  latestOfMostWaiting(principal: string): Waiter | undefined {
+    let latest: Waiter | undefined;
+    let mostByWeight = ((this.#parts.get(principal)?.waiting.length ?? 0) + 1) / this.#shares.weightOf(principal);
     for (const [other, { waiting, weight }] of this.#parts) {
-      if (other === principal || waiting / weight <= mostByWeight) continue;
-      most = other;
-      mostByWeight = waiting / weight;
+      if (other === principal || waiting.length / weight <= mostByWeight) continue;
+      latest = waiting.at(-1);
+      mostByWeight = waiting.length / weight;
     }
-    return most;
+    return latest;
   }
 
   /** Returns the part of a principal that gets a unit or begins to wait. */
-  #partOf(principal: string): Part {
+  #partOf(principal: string): Part<Waiter> {
     const weight = this.#shares.weightOf(principal);
     let part = this.#parts.get(principal);
     if (part === undefined) {
-      part = { weight, used: 0, waiting: 0, turn: this.#turn };
+      part = { weight, used: 0, waiting: [], turn: this.#turn };
       this.#parts.set(principal, part);
     }
     if (isActive(part)) {
@@ -177,13 +193,13 @@ export class FairPool {
     return part;
   }
 
-  #settle(principal: string, part: Part): void {
+  #settle(principal: string, part: Part<Waiter>): void {
     if (isActive(part)) return;
     this.#weights -= part.weight;
     if (this.#parts.size > INACTIVE_LIMIT) this.#parts.delete(principal);
   }
 }
 
-function isActive({ used, waiting }: Part): boolean {
-  return used > 0 || waiting > 0;
+function isActive({ used, waiting }: Part<unknown>): boolean {
+  return used > 0 || waiting.length > 0;
 }
