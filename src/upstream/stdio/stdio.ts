@@ -53,14 +53,6 @@ export interface StdioOptions {
   readonly onLimit?: (limit: LimitName) => void;
 }
 
-interface ProcessOptions extends StdioOptions {
-  /** The options of all processes of the upstream. */
-  readonly shared: Pick<StdioOptions, 'messageBytes'>;
-  /** Values of the config that its stderr must not show. */
-  readonly secrets: readonly string[];
-  readonly memoryBytes: number | undefined;
-}
-
 /** The reason for which stdout is not read for a while. */
 type StopReason = 'too many notifications' | 'no room for the message';
 
@@ -90,8 +82,6 @@ const OUR_ID = /^\d+$/;
  */
 export function stdioTransport(target: StdioTarget, options: StdioOptions): StartTransport {
   const { upstream, guard, wrappers, ownFiles } = options;
-  const secrets = configSecrets(target);
-  const memoryBytes = target.processLimits?.memoryBytes;
   const start = async (events: TransportEvents, signal: AbortSignal): Promise<Transport> => {
     const tag = guard.tagged.next(upstream);
     const own = childEnvironment(process.env, target.env);
@@ -105,7 +95,7 @@ export function stdioTransport(target: StdioTarget, options: StdioOptions): Star
       const child = spawn(command, args, { cwd, env, detached: true, stdio: 'pipe' });
       // If the child has started, its listeners must be attached without an await in between.
       if (child.pid !== undefined) {
-        return new StdioTransport(child, child.pid, tag, events, { ...options, shared: options, secrets, memoryBytes });
+        return new StdioTransport(child, child.pid, tag, target, options, events);
       }
       const [error] = await once(child, 'error');
       throw error;
@@ -119,13 +109,10 @@ export function stdioTransport(target: StdioTarget, options: StdioOptions): Star
 class StdioTransport implements Transport {
   /** The member of messages that is going to be read. */
   #preparsed: Preparsed = 'params';
-  readonly #upstream: string;
-  readonly #shared: ProcessOptions['shared'];
+  readonly #options: StdioOptions;
   readonly #child: ChildProcessWithoutNullStreams;
   readonly #events: TransportEvents;
   readonly #log: Logger;
-  readonly #onNonProtocolOutput: (() => void) | undefined;
-  readonly #onLimit: StdioOptions['onLimit'];
   readonly #group: ProcessGroup;
   readonly #stdinQueue: StdinQueue;
   readonly #nonProtocolOutput = new NonProtocolOutput();
@@ -145,19 +132,16 @@ class StdioTransport implements Transport {
     child: ChildProcessWithoutNullStreams,
     pid: number,
     tag: string,
+    target: StdioTarget,
+    options: StdioOptions,
     events: TransportEvents,
-    options: ProcessOptions,
   ) {
-    const { upstream, receiving, log, guard, secrets, memory, memoryBytes, onNonProtocolOutput } = options;
-    const { onLimit } = options;
-    this.#upstream = upstream;
-    this.#shared = options.shared;
+    const { upstream, receiving, log, guard, memory, onLimit } = options;
+    this.#options = options;
     this.#child = child;
     this.#events = events;
-    this.#onNonProtocolOutput = onNonProtocolOutput;
-    this.#onLimit = onLimit;
     this.#log = log.child({ upstream, childPid: pid });
-    this.#stderr = new StderrLog({ log: this.#log, secrets, onLimit });
+    this.#stderr = new StderrLog({ log: this.#log, secrets: configSecrets(target), onLimit });
     this.#group = new ProcessGroup(child, pid, tag, guard, this.#log);
     const onFailed = (id: number, error: GatewayError) => events.onSendFailed(id, error);
     this.#stdinQueue = new StdinQueue(upstream, child.stdin, onFailed, this.#log, onLimit);
@@ -166,6 +150,7 @@ class StdioTransport implements Transport {
       resume: () => this.#readOn('no room for the message'),
     });
     this.#attachListeners(child);
+    const memoryBytes = target.processLimits?.memoryBytes;
     if (memoryBytes !== undefined) {
       this.#endWatch = memory?.add(tag, memoryBytes, (bytes) => this.#tooMuchMemory(bytes, memoryBytes));
     }
@@ -186,7 +171,7 @@ class StdioTransport implements Transport {
 
   pause(forMs: number): void {
     if (!this.#stopReading('too many notifications')) return;
-    this.#onLimit?.('notificationsPerSecond');
+    this.#options.onLimit?.('notificationsPerSecond');
     setTimeout(() => this.#readOn('too many notifications'), forMs).unref();
   }
 
@@ -216,7 +201,7 @@ class StdioTransport implements Transport {
   }
 
   #attachListeners(child: ChildProcessWithoutNullStreams): void {
-    const lines = new LineSplitter(this.#shared.messageBytes, (line, isCut) => {
+    const lines = new LineSplitter(this.#options.messageBytes, (line, isCut) => {
       if (this.#isFinished) return;
       if (isCut) this.#tooLarge();
       else this.#readLine(line);
@@ -225,7 +210,7 @@ class StdioTransport implements Transport {
     child.stdout.once('data', onFirstByte);
     child.stderr.once('data', onFirstByte);
     child.stdout.on('data', (chunk: Buffer) => {
-      lines.limitBytes = this.#shared.messageBytes;
+      lines.limitBytes = this.#options.messageBytes;
       lines.push(chunk);
       if (!this.#isFinished) this.#received.update(lines.pendingBytes);
     });
@@ -318,14 +303,14 @@ class StdioTransport implements Transport {
   #onNonProtocolLine(text: string, error: MessageError): void {
     // Requests of the upstream have ids too, which can be equal to ours by chance.
     if (OUR_ID.test(error.id) && (error.limit === 'jsonDepth' || RawObject.parse(text).raw('method') === undefined)) {
-      this.#events.onSendFailed(Number(error.id), malformedAnswer(this.#upstream, error));
+      this.#events.onSendFailed(Number(error.id), malformedAnswer(this.#options.upstream, error));
     }
     this.#addNonProtocolOutput(text, error);
   }
 
   #addNonProtocolOutput(text: string, reason: unknown): void {
-    this.#onNonProtocolOutput?.();
-    if (reason instanceof MessageError && reason.limit !== undefined) this.#onLimit?.(reason.limit);
+    this.#options.onNonProtocolOutput?.();
+    if (reason instanceof MessageError && reason.limit !== undefined) this.#options.onLimit?.(reason.limit);
     const limit = this.#nonProtocolOutput.add(Buffer.byteLength(text), performance.now());
     if (this.#nonProtocolOutput.windowLines <= LOGGED_LINES) {
       const level = this.#nonProtocolOutput.windowLines === 1 ? 'warn' : 'debug';
@@ -333,13 +318,13 @@ class StdioTransport implements Transport {
       this.#log[level]({ line: printedLine(text, QUOTED_CHARS), why }, 'line on stdout is no message, skipped');
     }
     if (limit === undefined) return;
-    this.#onLimit?.(limit);
+    this.#options.onLimit?.(limit);
     const detail = this.#detail('printed too much that is no message on its stdout, and was ended');
     this.#finish(new GatewayError('upstream-protocol', detail), 'at once');
   }
 
   #tooLarge(): void {
-    const detail = this.#detail(`sent a message of more than ${this.#shared.messageBytes} bytes, and was ended`);
+    const detail = this.#detail(`sent a message of more than ${this.#options.messageBytes} bytes, and was ended`);
     this.#finish(new GatewayError('too-large', detail), 'at once');
   }
 
@@ -350,11 +335,11 @@ class StdioTransport implements Transport {
   }
 
   #detail(event: string): { readonly upstream: string; readonly message: string } {
-    return { upstream: this.#upstream, message: `upstream "${this.#upstream}" ${event}` };
+    return { upstream: this.#options.upstream, message: `upstream "${this.#options.upstream}" ${event}` };
   }
 
   #exitError(): GatewayError {
-    const upstream = this.#upstream;
+    const upstream = this.#options.upstream;
     if (this.#closing !== undefined) {
       return new GatewayError('upstream-lost', { upstream, message: `upstream "${upstream}" was disconnected` });
     }
