@@ -48,11 +48,7 @@ export class BodySender {
   /** Sends bytes. Returns false if they wait for the other side. */
   write(bytes: Buffer): boolean {
     if (this.#isClosed || this.#isEnding) return true;
-    if (bytes.length > 0) {
-      this.#queue.push(bytes);
-      this.#queuedBytes += bytes.length;
-    }
-    this.#flush();
+    this.#add(bytes);
     return this.#queuedBytes === 0;
   }
 
@@ -60,6 +56,10 @@ export class BodySender {
   end(bytes: Buffer = EMPTY): void {
     if (this.#isClosed || this.#isEnding) return;
     this.#isEnding = true;
+    this.#add(bytes);
+  }
+
+  #add(bytes: Buffer): void {
     if (bytes.length > 0) {
       this.#queue.push(bytes);
       this.#queuedBytes += bytes.length;

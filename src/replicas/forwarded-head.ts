@@ -38,9 +38,10 @@ const FORWARDED = z.strictObject({
    */
   kind: z.enum(['http', 'modern', 'message', 'admin']),
   method: z.string(),
-  /** The target of the request as the client sent it. */
+  /** The target of the request as the client sent it, such as `/mcp`. */
   target: z.string(),
   headers: z.array(z.string()),
+  /** The number of replicas that have passed the request on before. Default: 0. */
   hops: z.int().min(1).max(MAX_HOPS).exactOptional(),
 });
 
@@ -56,17 +57,9 @@ export interface ForwardedSender {
 }
 
 /** The part of a head that belongs to one request. */
-export interface ForwardedLine {
-  /** Names this request, and no other. */
-  readonly call: string;
-  readonly kind: 'http' | 'modern' | 'message' | 'admin';
-  readonly method: string;
-  /** The target of the request as the client sent it, such as `/mcp`. */
-  readonly target: string;
+export interface ForwardedLine extends Readonly<Omit<z.output<typeof FORWARDED>, 'headers'>> {
   /** The raw headers: name, value, name, value. */
   readonly headers: readonly string[];
-  /** The number of replicas that have passed the request on before. Default: 0. */
-  readonly hops?: number;
 }
 
 /** The description of a request of a client that a replica passes on. */
@@ -76,21 +69,9 @@ export interface ForwardedHead extends ForwardedSender, ForwardedLine {}
 export function senderText({ to, principal, view, token }: ForwardedSender): string {
   const { key, person, label, issuer, subject, clientId, scopes, keyName, keyId, expiresAtMs, groups, claims } =
     principal;
-  const known = {
-    key,
-    label,
-    ...(issuer === undefined ? {} : { issuer }),
-    ...(subject === undefined ? {} : { subject }),
-    ...(clientId === undefined ? {} : { clientId }),
-    scopes,
-    ...(person === undefined ? {} : { person }),
-    ...(keyName === undefined ? {} : { keyName }),
-    ...(keyId === undefined ? {} : { keyId }),
-    ...(expiresAtMs === undefined ? {} : { expiresAtMs }),
-    ...(groups === undefined ? {} : { groups }),
-    ...(claims === undefined ? {} : { claims }),
-  };
-  return JSON.stringify({ v: 1, to, principal: known, view, ...(token === undefined ? {} : { token }) });
+  // A member without a value is not written.
+  const known = { key, label, issuer, subject, clientId, scopes, person, keyName, keyId, expiresAtMs, groups, claims };
+  return JSON.stringify({ v: 1, to, principal: known, view, token });
 }
 
 /** Returns the part of a head that belongs to one request, as text. */

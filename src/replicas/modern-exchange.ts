@@ -29,15 +29,16 @@ const MESSAGE = z.strictObject({ message: z.string() });
 /** Returns a modern request with its caller, except the principal, as text. */
 export function requestBody({ id, method, params }: Request, caller: ModernCaller): string {
   const { view, revision, capabilities, logLevel, clientInfo, hops = 0 } = caller;
+  // A member without a value is not written.
   return JSON.stringify({
     id,
     method,
-    ...(params === undefined ? {} : { params: params.toString() }),
+    params: params?.toString(),
     view,
     revision,
     capabilities: capabilities.toString(),
-    ...(logLevel === undefined ? {} : { logLevel }),
-    ...(clientInfo === undefined ? {} : { clientInfo: clientInfo.toString() }),
+    logLevel,
+    clientInfo: clientInfo?.toString(),
     hops: hops + 1,
   });
 }
