@@ -45,19 +45,20 @@ local function remove(stream)
   shrink(s, s.count, s.bytes)
 end`;
 
-/** Functions about the sessions of a principal. `sizes` and `ends` have their bytes, and the times when their events expire. */
-const SESSIONS = `
--- Removes a session from the sizes.
-local function forget(serial)
-  local size = redis.call('HGET', sizes, serial)
+/** A function that removes an entry from `sizes`, which has the bytes of each, and from `ends`. */
+export const FORGET_LUA = `
+local function forget(id)
+  local size = redis.call('HGET', sizes, id)
   if size then
-    redis.call('HDEL', sizes, serial)
+    redis.call('HDEL', sizes, id)
     -- A plain minus would make -0 of 0, which Redis does not accept.
     redis.call('HINCRBY', sizes, 'total', 0 - size)
   end
-  redis.call('ZREM', ends, serial)
-end
+  redis.call('ZREM', ends, id)
+end`;
 
+/** Functions about the sessions of a principal. `sizes` and `ends` have their bytes, and the times when their events expire. */
+const SESSIONS = `${FORGET_LUA}
 -- Removes all events of a session.
 local function drop(serial)
   local name = sizes .. ':' .. serial

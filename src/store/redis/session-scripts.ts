@@ -1,5 +1,5 @@
 import { type Script, scriptOf } from './connection.ts';
-import { DROP_EVENTS_LUA } from './event-scripts.ts';
+import { DROP_EVENTS_LUA, FORGET_LUA } from './event-scripts.ts';
 import { REVOKE_LUA } from './placement-table.ts';
 
 /** Names the entries of a session, which each of these scripts gets in this order. */
@@ -20,18 +20,7 @@ local function text(number) return string.format('%.0f', number) end
 local function rangeOf(number)
   local range = redis.call('ZRANGEBYSCORE', ended, number, '+inf', 'LIMIT', 0, 1)[1]
   if range and parse(range) <= number then return range end
-end
-
--- Removes a record from the sizes.
-local function forget(id)
-  local size = redis.call('HGET', sizes, id)
-  if size then
-    redis.call('HDEL', sizes, id)
-    -- A plain minus would make -0 of 0, which Redis does not accept.
-    redis.call('HINCRBY', sizes, 'total', 0 - size)
-  end
-  redis.call('ZREM', ends, id)
-end`;
+end${FORGET_LUA}`;
 
 /**
  * Returns the next serial number. Numbers of an earlier entry are lower, since no process opens a million sessions a second. A restarted Redis and a
