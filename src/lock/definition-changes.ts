@@ -4,7 +4,7 @@ import { type Change, change, shown, shownValue } from './change.ts';
 import type { Definition } from './definition.ts';
 import { hiddenCharacters, hiddenSequence } from './hidden-characters.ts';
 import { imperatives } from './imperative-text.ts';
-import { NO_MEMBERS, schemaChanges, textChange } from './schema-changes.ts';
+import { newArgument, NO_MEMBERS, schemaChanges, textChange } from './schema-changes.ts';
 
 const SCHEMAS = new Set(['inputSchema', 'outputSchema']);
 const TEXTS = new Set(['title', 'description']);
@@ -87,28 +87,16 @@ function argumentChanges(before: unknown, after: unknown): readonly Change[] {
     const at = ['arguments', name];
     if (is === undefined) return [change('argument-removed', at, 'the argument is gone')];
     const isNeeded = is['required'] === true;
-    if (was === undefined) {
-      const text = isNeeded ? 'new required argument' : 'new optional argument';
-      return [change(isNeeded ? 'argument-required' : 'argument-added', at, text)];
-    }
+    if (was === undefined) return [newArgument(at, isNeeded)];
     if (isDeepStrictEqual(was, is)) return [];
     const wasNeeded = was['required'] === true;
     const { required: _was, ...oldRest } = was;
     const { required: _is, ...newRest } = is;
-    return [
-      ...(wasNeeded === isNeeded
-        ? []
-        : [
-            change(
-              isNeeded ? 'argument-required' : 'argument-optional',
-              at,
-              isNeeded ? 'is required now' : 'is optional now',
-            ),
-          ]),
-      ...(isDeepStrictEqual(oldRest, newRest)
-        ? []
-        : [textChange(was['description'], is['description'], [...at, 'description'])]),
-    ];
+    const need = isNeeded
+      ? change('argument-required', at, 'is required now')
+      : change('argument-optional', at, 'is optional now');
+    const text = textChange(was['description'], is['description'], [...at, 'description']);
+    return [...(wasNeeded === isNeeded ? [] : [need]), ...(isDeepStrictEqual(oldRest, newRest) ? [] : [text])];
   });
   return changes.length > 0 ? changes : [change('member-changed', ['arguments'], 'the arguments have another order')];
 }

@@ -110,15 +110,7 @@ function propertyChanges(before: Members, after: Members, path: readonly string[
   return names.flatMap((name): readonly Change[] => {
     const [was, is] = [Object.hasOwn(from, name), Object.hasOwn(to, name)];
     const [wasNeeded, isNeeded] = [needed.has(name), needs.has(name)];
-    if (!was && is) {
-      return [
-        change(
-          isNeeded ? 'argument-required' : 'argument-added',
-          at(name),
-          isNeeded ? 'new required argument' : 'new optional argument',
-        ),
-      ];
-    }
+    if (!was && is) return [newArgument(at(name), isNeeded)];
     if (was && !is) return [change('argument-removed', at(name), 'the argument is gone')];
     const changes = was ? schemaChanges(from[name], to[name], at(name)) : [];
     if (wasNeeded === isNeeded) return changes;
@@ -151,6 +143,13 @@ function keywordChanges(key: string, before: unknown, after: unknown, path: read
     if (after === undefined) return [change('schema-wider', path, 'the restriction is gone')];
   }
   return [change('schema-changed', path, `${shownValue(before)} → ${shownValue(after)}`)];
+}
+
+/** Returns the change that an argument is new. */
+export function newArgument(path: readonly string[], isRequired: boolean): Change {
+  return isRequired
+    ? change('argument-required', path, 'new required argument')
+    : change('argument-added', path, 'new optional argument');
 }
 
 /** Returns the change of a text for people or models. */
