@@ -2,6 +2,7 @@ import type { LimitName } from '../limits.ts';
 import { NO_CONTROL, type Wire, type WireHandler, type WireRequest } from './wire.ts';
 import { Distrust } from './distrust.ts';
 import { WireError } from './error.ts';
+import { addressOf } from './tunnel.ts';
 import { type SocketEvents, type WireAddress, WireSocket } from './socket.ts';
 
 /** The accuracy of deadlines: they are checked this often. */
@@ -42,8 +43,7 @@ export class WirePool implements Wire, SocketEvents {
   /** @param url an `http:` URL, of which only host and port are used. */
   constructor(url: URL, connectMs: number, onLimit: (limit: LimitName) => void = () => undefined) {
     this.onLimit = onLimit;
-    const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
-    this.#address = { host, port: url.port === '' ? 80 : Number(url.port), connectMs };
+    this.#address = { ...addressOf(url), connectMs };
   }
 
   dispatch(request: WireRequest, handler: WireHandler): void {

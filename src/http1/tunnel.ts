@@ -25,8 +25,7 @@ export async function openTunnel({ url, connectMs }: TunnelProxy, host: string, 
   const password = decodeURIComponent(proxy.password);
   const basic = Buffer.from(`${user}:${password}`).toString('base64');
   const connecting = request({
-    host: proxy.hostname.replace(/^\[|\]$/g, ''),
-    port: proxy.port === '' ? 80 : Number(proxy.port),
+    ...addressOf(proxy),
     method: 'CONNECT',
     path: authority,
     headers: { host: authority, ...(user === '' ? {} : { 'proxy-authorization': `Basic ${basic}` }) },

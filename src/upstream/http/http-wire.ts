@@ -1,5 +1,6 @@
-import type { ClientTls, HttpTarget, StdioTarget, UpstreamTimeouts } from '../../config/upstream-config.ts';
+import type { HttpTarget, StdioTarget, UpstreamTimeouts } from '../../config/upstream-config.ts';
 import type { LimitName } from '../../limits.ts';
+import type { TlsWire } from '../../http1/tls.ts';
 import type { Wire } from '../../http1/wire.ts';
 import { WirePool } from '../../http1/pool.ts';
 import { addressOf } from '../../http1/tunnel.ts';
@@ -19,7 +20,7 @@ export type ProxyOf = (host: string, port: number) => string | undefined;
 export class WireOpeners {
   readonly #proxyOf: ProxyOf | undefined;
   readonly #onLimit: (limit: LimitName) => void;
-  #openTls: ((url: URL, connectMs: number, tls: ClientTls | undefined) => Wire) | undefined;
+  #TlsWire: typeof TlsWire | undefined;
 
   /**
    * @param proxyOf asked for `https:` targets. Plain ones are on private networks, and most proxies refuse tunnels to their ports.
@@ -33,21 +34,19 @@ export class WireOpeners {
   /** Resolves when clients can be opened for these targets. */
   async prepare(targets: readonly (HttpTarget | StdioTarget)[]): Promise<void> {
     const needsTls = targets.some((target) => target.kind !== 'stdio' && isHttps(new URL(target.url)));
-    if (!needsTls || this.#openTls !== undefined) return;
-    const { TlsWire } = await import('../../http1/tls.ts');
-    const openTls = (url: URL, connectMs: number, clientTls: ClientTls | undefined): Wire => {
-      const { host, port } = addressOf(url);
-      const proxy = this.#proxyOf?.(host, port);
-      return new TlsWire(url, connectMs, { ...clientTls, proxy, onLimit: this.#onLimit });
-    };
-    this.#openTls = openTls;
+    if (needsTls) ({ TlsWire: this.#TlsWire } = await import('../../http1/tls.ts'));
   }
 
   readonly open: WireOpener = (target, { connectMs }) => {
     const url = new URL(target.url);
     if (!isHttps(url)) return new WirePool(url, connectMs, this.#onLimit);
-    if (this.#openTls === undefined) throw new TypeError(`no TLS client was loaded for ${url.origin}`);
-    return this.#openTls(url, connectMs, target.tls);
+    if (this.#TlsWire === undefined) throw new TypeError(`no TLS client was loaded for ${url.origin}`);
+    const { host, port } = addressOf(url);
+    return new this.#TlsWire(url, connectMs, {
+      ...target.tls,
+      proxy: this.#proxyOf?.(host, port),
+      onLimit: this.#onLimit,
+    });
   };
 }
 
