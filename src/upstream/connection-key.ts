@@ -1,6 +1,6 @@
 import type { Isolation } from '../config/upstream-config.ts';
 import type { Era } from '../protocol/revisions.ts';
-import type { LinkPlace, LinkPurpose } from './link/link.ts';
+import type { LinkPlace, LinkPurpose, LinkUser } from './link/link.ts';
 
 /** The credentials that an upstream gets: those of the gateway, or those of the principal that a connection serves. */
 export type CredentialSource = 'gateway' | 'principal';
@@ -30,16 +30,7 @@ interface StatefulUpstream {
 }
 
 /** The properties of a user by which its connections are separated from those of other users. */
-export interface ConnectionUser {
-  /** Unique among all users. */
-  readonly key: string;
-  /** The era of the client. */
-  readonly era: Era;
-  readonly principal: string;
-  /** The endpoint that it uses. */
-  readonly view: string;
-  readonly capabilityKey: string;
-}
+export type ConnectionUser = Omit<LinkUser, 'clientCapabilities'>;
 
 /**
  * The kinds of connections. `shared` serves all users of an audience, `principal` and `endpoint` those of one principal,

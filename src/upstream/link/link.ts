@@ -20,6 +20,7 @@ export interface LinkUser extends ClientFeatures {
   readonly key: string;
   /** Key of its principal. */
   readonly principal: string;
+  /** The endpoint that it uses. */
   readonly view: string;
   /** The era of the client. */
   readonly era: Era;
