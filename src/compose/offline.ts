@@ -25,7 +25,7 @@ export interface OfflineGateway extends LastLists {
 export async function openOffline(config: Config, stateDir = config.stateDir): Promise<OfflineGateway> {
   const views = viewsOf(config);
   const gate = new Gate(config.access, [], undefined, undefined, scopesOnDemandOf(config.auth));
-  const store = new DiskOfferStore(stateDir, () => undefined);
+  const store = new DiskOfferStore(stateDir);
   const [log, metrics] = [createLogger('silent'), createMetrics(VERSION)];
   const offers = new Offers({ config, views, audienceOf: () => '', gate, store, log, metrics });
   await offers.restore();

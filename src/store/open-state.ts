@@ -59,7 +59,7 @@ async function openOwn(stateDir: string, events: SessionStoreEvents): Promise<St
     const notice =
       `another process uses the state directory ${stateDir}: sessions of this one end with it, and are unknown to the other. ` +
       'Give each its own gateway.stateDir';
-    return inMemory(readOnly(diskOffers(stateDir, events)), notice, events);
+    return inMemory(new DiskOfferStore(stateDir, events, false), notice, events);
   }
   try {
     const risk = await directoryRisk(stateDir);
@@ -81,7 +81,7 @@ async function ownState(stateDir: string, lock: StateLock, events: SessionStoreE
     ...endingState(events),
     keys,
     sessions,
-    offers: diskOffers(stateDir, events),
+    offers: new DiskOfferStore(stateDir, events),
     notice: undefined,
     [Symbol.asyncDispose]: async () => {
       await sessions[Symbol.asyncDispose]();
@@ -92,10 +92,10 @@ async function ownState(stateDir: string, lock: StateLock, events: SessionStoreE
 
 /** Opens state in memory, with the lists on disk if they can be read. Never fails: a process that serves one client needs no directory. */
 async function openShared(stateDir: string, events: SessionStoreEvents): Promise<State> {
-  const offers = diskOffers(stateDir, events);
   // If another process owns the directory, that process writes the lists.
   const isLocked = await isStateLocked(stateDir).catch(() => false);
-  return inMemory(isLocked ? readOnly(offers) : offers, 'sessions end with this process', events);
+  const offers = new DiskOfferStore(stateDir, events, !isLocked);
+  return inMemory(offers, 'sessions end with this process', events);
 }
 
 function inMemory(offers: OfferStore, notice: string, events: SessionStoreEvents): State {
@@ -113,44 +113,6 @@ function endingState(events: SessionStoreEvents) {
     keyedCalls: new MemoryKeyedCallStore(onLimit),
     outcomes: undefined,
     servesWithout: false,
-  };
-}
-
-/** Returns a store on disk that counts failed writes. */
-function diskOffers(stateDir: string, events: SessionStoreEvents): OfferStore {
-  const store = new DiskOfferStore(
-    stateDir,
-    (limit) => events.onLimit(limit),
-    (error) => events.onRefused(error),
-  );
-  const reportFailure = async (write: Promise<void>): Promise<void> => {
-    try {
-      await write;
-    } catch (thrown) {
-      events.onWriteFailed(thrown);
-      throw thrown;
-    }
-  };
-  return {
-    read: (key) => store.read(key),
-    write: (key, text) => reportFailure(store.write(key, text)),
-    remove: (key) => reportFailure(store.remove(key)),
-    hasFailed: (key) => store.hasFailed(key),
-    setFailed: (key, hasFailed) => reportFailure(store.setFailed(key, hasFailed)),
-    listedAtMs: (key) => store.listedAtMs(key),
-    setListed: (key) => reportFailure(store.setListed(key)),
-  };
-}
-
-function readOnly(offers: OfferStore): OfferStore {
-  return {
-    read: (key) => offers.read(key),
-    write: async () => undefined,
-    remove: async () => undefined,
-    hasFailed: (key) => offers.hasFailed(key),
-    setFailed: async () => undefined,
-    listedAtMs: (key) => offers.listedAtMs(key),
-    setListed: async () => undefined,
   };
 }
 

@@ -2,7 +2,8 @@ import { isCode } from '../../thrown.ts';
 import { hash } from 'node:crypto';
 import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { LIMITS, type LimitName } from '../../limits.ts';
+import { LIMITS } from '../../limits.ts';
+import type { SessionStoreEvents } from '../local-session-store.ts';
 import type { OfferStore, StoredOfferKey, UpstreamKey } from '../offer-store.ts';
 import { readOwnFile, REFUSED_MODE, RefusedFileError } from './own-file.ts';
 import { makeStateDir, replaceFile } from './state-file.ts';
@@ -53,24 +54,20 @@ function listedFileOf(key: UpstreamKey): string {
   return `${stemOf(key)}.listed`;
 }
 
+/** Called about the files. `onRefused`: another user could have written one, which counts as none. */
+export type OfferFileEvents = Partial<Pick<SessionStoreEvents, 'onLimit' | 'onRefused' | 'onWriteFailed'>>;
+
 /** Stores lists in files of the state directory, each replaced as a whole. */
 export class DiskOfferStore implements OfferStore {
   readonly #dir: string;
-  readonly #onLimit: (limit: LimitName) => void;
-  readonly #onRefused: (error: RefusedFileError) => void;
+  readonly #events: OfferFileEvents;
+  readonly #mayWrite: boolean;
 
-  /**
-   * @param onLimit called when a bound refuses or removes something.
-   * @param onRefused called for a file that another user could have written. It counts as none.
-   */
-  constructor(
-    stateDir: string,
-    onLimit: (limit: LimitName) => void,
-    onRefused: (error: RefusedFileError) => void = () => undefined,
-  ) {
+  /** @param mayWrite false for a process beside the one that writes the lists. Changes have no effect then. */
+  constructor(stateDir: string, events: OfferFileEvents = {}, mayWrite = true) {
     this.#dir = join(stateDir, 'offers');
-    this.#onLimit = onLimit;
-    this.#onRefused = onRefused;
+    this.#events = events;
+    this.#mayWrite = mayWrite;
   }
 
   async read(key: StoredOfferKey): Promise<string | undefined> {
@@ -84,27 +81,28 @@ export class DiskOfferStore implements OfferStore {
       return text?.startsWith(owner) === true ? text.slice(owner.length) : undefined;
     } catch (thrown) {
       // The caller lists the upstream again.
-      if (thrown instanceof RefusedFileError) this.#onRefused(thrown);
+      if (thrown instanceof RefusedFileError) this.#events.onRefused?.(thrown);
       return undefined;
     }
   }
 
   async write(key: StoredOfferKey, text: string): Promise<void> {
-    const file = fileOf(key);
-    if (Buffer.byteLength(text) > LIMITS.storedOfferBytes) {
-      this.#onLimit('storedOfferBytes');
-      // Without this, older lists would be served after the next start.
-      await rm(join(this.#dir, file), { force: true });
-      return;
-    }
-    await makeStateDir(this.#dir);
-    await replaceFile(join(this.#dir, file), [ownerLine(key), text]);
-    const stem = stemOf(key);
-    if (isRestricted(file.slice(stem.length))) await this.#removeOldest(stem, file);
+    await this.#change(async () => {
+      const file = fileOf(key);
+      if (Buffer.byteLength(text) > LIMITS.storedOfferBytes) {
+        this.#events.onLimit?.('storedOfferBytes');
+        // Without this, older lists would be served after the next start.
+        await this.#remove(file);
+        return;
+      }
+      await this.#replace(file, [ownerLine(key), text]);
+      const stem = stemOf(key);
+      if (isRestricted(file.slice(stem.length))) await this.#removeOldest(stem, file);
+    });
   }
 
   async remove(key: StoredOfferKey): Promise<void> {
-    await rm(join(this.#dir, fileOf(key)), { force: true });
+    await this.#change(() => this.#remove(fileOf(key)));
   }
 
   async hasFailed(key: UpstreamKey): Promise<boolean> {
@@ -117,10 +115,8 @@ export class DiskOfferStore implements OfferStore {
   }
 
   async setFailed(key: UpstreamKey, hasFailed: boolean): Promise<void> {
-    const file = join(this.#dir, failureFileOf(key));
-    if (!hasFailed) return await rm(file, { force: true });
-    await makeStateDir(this.#dir);
-    await replaceFile(file, ['']);
+    const file = failureFileOf(key);
+    await this.#change(() => (hasFailed ? this.#replace(file, ['']) : this.#remove(file)));
   }
 
   async listedAtMs(key: UpstreamKey): Promise<number | undefined> {
@@ -129,8 +125,27 @@ export class DiskOfferStore implements OfferStore {
   }
 
   async setListed(key: UpstreamKey): Promise<void> {
+    await this.#change(() => this.#replace(listedFileOf(key), ['']));
+  }
+
+  /** Makes a change, if this process may. Reports one that fails. */
+  async #change(change: () => Promise<void>): Promise<void> {
+    if (!this.#mayWrite) return;
+    try {
+      await change();
+    } catch (thrown) {
+      this.#events.onWriteFailed?.(thrown);
+      throw thrown;
+    }
+  }
+
+  async #replace(file: string, texts: readonly string[]): Promise<void> {
     await makeStateDir(this.#dir);
-    await replaceFile(join(this.#dir, listedFileOf(key)), ['']);
+    await replaceFile(join(this.#dir, file), texts);
+  }
+
+  async #remove(file: string): Promise<void> {
+    await rm(join(this.#dir, file), { force: true });
   }
 
   /** Removes the oldest files with lists for certain clients if there are too many. */
@@ -144,10 +159,10 @@ export class DiskOfferStore implements OfferStore {
     );
     const excess = names.length + 1 - LIMITS.storedOffersPerUpstream;
     if (excess <= 0) return;
-    this.#onLimit('storedOffersPerUpstream');
+    this.#events.onLimit?.('storedOffersPerUpstream');
     const dated = await Promise.all(names.map(async (name) => ({ name, mtimeMs: await this.#mtimeMs(name) })));
     dated.sort((a, b) => a.mtimeMs - b.mtimeMs);
-    for (const { name } of dated.slice(0, excess)) await rm(join(this.#dir, name), { force: true });
+    for (const { name } of dated.slice(0, excess)) await this.#remove(name);
   }
 
   /** Returns 0 where there is no such file. */

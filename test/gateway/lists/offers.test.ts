@@ -38,7 +38,7 @@ async function place(personal = ''): Promise<Place> {
   return {
     metrics: () => metrics.text(),
     open: async () => {
-      const store = new DiskOfferStore(stateDir, () => undefined);
+      const store = new DiskOfferStore(stateDir);
       const offers = new Offers({
         config,
         views: viewsOf(config),

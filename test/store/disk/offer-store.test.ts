@@ -15,7 +15,7 @@ const KEY = { upstream: 'up', target: '["node"]', era: '', capabilityKey: '', au
 async function testStore() {
   const path = await mkdtemp(join(tmpdir(), 'linkspan-offers-'));
   const reached: LimitName[] = [];
-  const store = new DiskOfferStore(path, (limit) => reached.push(limit));
+  const store = new DiskOfferStore(path, { onLimit: (limit) => reached.push(limit) });
   const files = () => readdir(join(path, 'offers'));
   return { path, store, reached, files, [Symbol.asyncDispose]: () => rm(path, { recursive: true }) };
 }
@@ -31,7 +31,7 @@ test('lists survive the process, in one file that only this user can read', OPTI
   const [file = '', ...others] = await dir.files();
   assert.deepEqual(others, []);
   assert.equal((await stat(join(dir.path, 'offers', file))).mode & 0o777, 0o600);
-  assert.equal(await new DiskOfferStore(dir.path, () => undefined).read(KEY), 'text');
+  assert.equal(await new DiskOfferStore(dir.path).read(KEY), 'text');
 });
 
 test('lists for all principals name none, as in the files of earlier versions', OPTIONS, async () => {
