@@ -25,6 +25,15 @@ const entrySchema = z.union([
 /** One line of the session journal. Applying an entry twice has the same effect as applying it once. */
 export type SessionEntry = z.output<typeof entrySchema>;
 
+/** An entry about one record. */
+export type RecordEntry = Exclude<SessionEntry, { readonly ended: unknown }>;
+
+/** Returns the parts of the id of a session in the journal: the hash of its principal, and its serial number. */
+export function parseId(id: string): { readonly name: string; readonly serial: number } {
+  const [name = '', serial = ''] = id.split('.');
+  return { name, serial: Number(serial) };
+}
+
 export function entryText(entry: SessionEntry): string {
   return JSON.stringify(entry);
 }

@@ -1,4 +1,5 @@
 import { detach, KeptMap, KeptSet, type KeptText } from '../json/kept-text.ts';
+import { parseId, type RecordEntry } from './session-entry.ts';
 import type { SessionRecord } from './session-store.ts';
 
 /** Memory of a record, and of each of its texts, besides the characters. */
@@ -61,50 +62,50 @@ export class SessionRecords {
     return this.#records.get(id)?.uris.size ?? 0;
   }
 
-  /** Sets the log level. Returns false if the record has this level already. */
-  setLevel(id: string, principal: string, expiresMs: number, level: string): boolean {
-    const record = this.#records.get(id) ?? this.#create(id, principal, expiresMs);
+  hasUpstream(id: string, upstream: string): boolean {
+    return this.#records.get(id)?.upstreams.has(upstream) ?? false;
+  }
+
+  /** Applies the change of a journal entry. Returns false if the record stays the same. */
+  apply(entry: RecordEntry): boolean {
+    const { id } = entry;
+    if ('unsubscribe' in entry) return this.#removeUri(id, entry.unsubscribe);
+    if ('uris' in entry) {
+      this.remove(id);
+      for (const subscribe of entry.uris) this.apply({ id, expires: entry.expires, subscribe });
+      for (const use of entry.used ?? []) this.apply({ id, expires: entry.expires, use });
+      if (entry.level === undefined) return false;
+    }
+    const record = this.#records.get(id) ?? this.#create(entry);
+    if ('subscribe' in entry) return this.#addText(record, record.uris, entry.subscribe);
+    if ('use' in entry) return this.#addText(record, record.upstreams, entry.use);
+    if ('attach' in entry) return this.#setAttachment(record, ...entry.attach);
+    return entry.level !== undefined && this.#setLevel(record, entry.level);
+  }
+
+  #addText(record: StoredRecord, texts: KeptSet, text: string): boolean {
+    if (texts.has(text)) return false;
+    texts.add(detach(text));
+    this.#grow(record, textBytes(text));
+    return true;
+  }
+
+  #setLevel(record: StoredRecord, level: string): boolean {
     if (record.level === level) return false;
     this.#grow(record, textBytes(level) - (record.level === undefined ? 0 : textBytes(record.level)));
     record.level = detach(level);
     return true;
   }
 
-  /** Adds a subscription. Returns false if the record has this URI already. */
-  addUri(id: string, principal: string, expiresMs: number, uri: string): boolean {
-    const record = this.#records.get(id) ?? this.#create(id, principal, expiresMs);
-    if (record.uris.has(uri)) return false;
-    record.uris.add(detach(uri));
-    this.#grow(record, textBytes(uri));
-    return true;
-  }
-
-  hasUpstream(id: string, upstream: string): boolean {
-    return this.#records.get(id)?.upstreams.has(upstream) ?? false;
-  }
-
-  /** Adds an upstream. Returns false if the record has it already. */
-  addUpstream(id: string, principal: string, expiresMs: number, upstream: string): boolean {
-    const record = this.#records.get(id) ?? this.#create(id, principal, expiresMs);
-    if (record.upstreams.has(upstream)) return false;
-    record.upstreams.add(detach(upstream));
-    this.#grow(record, textBytes(upstream));
-    return true;
-  }
-
-  /** Sets the attachment at an upstream. Returns false if the record has this one already. */
-  setAttachment(id: string, owner: string, expiresMs: number, upstream: string, text: string): boolean {
-    const record = this.#records.get(id) ?? this.#create(id, owner, expiresMs);
+  #setAttachment(record: StoredRecord, upstream: string, text: string): boolean {
     const before = record.attachments.get(upstream);
     if (before === text) return false;
-    const key = detach(upstream);
-    record.attachments.set(key, detach(text));
+    record.attachments.set(detach(upstream), detach(text));
     this.#grow(record, textBytes(text) - (before === undefined ? -textBytes(upstream) : textBytes(before)));
     return true;
   }
 
-  /** Removes a subscription. Returns false if the record has no such URI. */
-  removeUri(id: string, uri: string): boolean {
+  #removeUri(id: string, uri: string): boolean {
     const record = this.#records.get(id);
     if (record === undefined || !record.uris.delete(uri)) return false;
     this.#grow(record, -textBytes(uri));
@@ -130,10 +131,10 @@ export class SessionRecords {
     for (const [id, { expiresMs }] of this.#records) yield { id, expiresMs };
   }
 
-  #create(id: string, principal: string, expiresMs: number): StoredRecord {
+  #create({ id, expires }: RecordEntry): StoredRecord {
     const record: StoredRecord = {
-      principal,
-      expiresMs,
+      principal: parseId(id).name,
+      expiresMs: expires,
       level: undefined,
       uris: new KeptSet(),
       upstreams: new KeptSet(),

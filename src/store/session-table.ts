@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import { GatewayError } from '../errors.ts';
 import { LIMITS, type LimitName } from '../limits.ts';
 import { EndedSerials } from './ended-serials.ts';
-import type { SessionEntry } from './session-entry.ts';
+import { parseId, type RecordEntry, type SessionEntry } from './session-entry.ts';
 import { SessionRecords } from './session-records.ts';
 import { ATTACHMENTS_FRACTION, type SessionChange, type SessionRecord, type SessionRef } from './session-store.ts';
 
@@ -22,8 +22,6 @@ interface PrincipalSessions {
   readonly ended: EndedSerials;
 }
 
-type RecordEntry = Exclude<SessionEntry, { readonly ended: unknown }>;
-
 /** Returns the hash of a principal, its key in the table, which does not reveal the principal. */
 function principalHash(principal: string): string {
   return hash('sha256', principal, 'base64url').slice(0, 22);
@@ -31,11 +29,6 @@ function principalHash(principal: string): string {
 
 function idOf({ principal, serial }: SessionRef): string {
   return `${principalHash(principal)}.${serial}`;
-}
-
-function parseId(id: string): { readonly name: string; readonly serial: number } {
-  const [name = '', serial = ''] = id.split('.');
-  return { name, serial: Number(serial) };
 }
 
 function entryOf(session: SessionRef, change: SessionChange): RecordEntry {
@@ -147,7 +140,7 @@ export class SessionTable {
       return limit;
     }
     const entry = entryOf(session, change);
-    return this.#applyChange(entry) ? entry : undefined;
+    return this.#records.apply(entry) ? entry : undefined;
   }
 
   #limitOf(session: SessionRef, change: SessionChange, nowMs: number): LimitName | undefined {
@@ -225,7 +218,7 @@ export class SessionTable {
     }
     const { name, serial } = parseId(entry.id);
     this.#unused = Math.max(this.#unused, serial + 1);
-    if (!(this.#principals.get(name)?.ended.has(serial) ?? false)) this.#applyChange(entry);
+    if (!(this.#principals.get(name)?.ended.has(serial) ?? false)) this.#records.apply(entry);
   }
 
   #applyEnded({ owner: name, ended: ranges }: Extract<SessionEntry, { readonly ended: unknown }>): void {
@@ -238,22 +231,6 @@ export class SessionTable {
       if (first === last) this.#records.remove(`${name}.${first}`);
     }
     if (ranges.some(([first, last]) => first < last)) this.#removeEndedRecords(name, ended);
-  }
-
-  /** Applies a change to a record. Returns false if the record stays the same. */
-  #applyChange(entry: RecordEntry): boolean {
-    const { id, expires } = entry;
-    const { name } = parseId(id);
-    if ('subscribe' in entry) return this.#records.addUri(id, name, expires, entry.subscribe);
-    if ('unsubscribe' in entry) return this.#records.removeUri(id, entry.unsubscribe);
-    if ('use' in entry) return this.#records.addUpstream(id, name, expires, entry.use);
-    if ('attach' in entry) return this.#records.setAttachment(id, name, expires, ...entry.attach);
-    if ('uris' in entry) {
-      this.#records.remove(id);
-      for (const uri of entry.uris) this.#records.addUri(id, name, expires, uri);
-      for (const upstream of entry.used ?? []) this.#records.addUpstream(id, name, expires, upstream);
-    }
-    return entry.level !== undefined && this.#records.setLevel(id, name, expires, entry.level);
   }
 
   #sweep(nowMs: number): void {
