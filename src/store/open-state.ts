@@ -8,7 +8,7 @@ import { makeStateDir, removeOldDrafts } from './disk/state-file.ts';
 import { isStateLocked, lockState, type StateLock } from './disk/state-lock.ts';
 import type { KeyedCallStore } from './keyed-call-store.ts';
 import type { KeyStore } from './key-store.ts';
-import { LocalSessionStore, type SessionStoreEvents } from './local-session-store.ts';
+import { LocalSessionStore, type SessionStoreEvents } from './sessions/local-session-store.ts';
 import { MemoryKeyedCallStore } from './memory/keyed-call-store.ts';
 import { MemoryKeyStore } from './memory/key-store.ts';
 import { MemoryTaskStore } from './memory/task-store.ts';

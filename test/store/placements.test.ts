@@ -45,8 +45,7 @@ async function tables(server: RedisServer, leaseMs: number, count: number): Prom
 }
 
 async function openTable(config: RedisConfig, leaseMs: number): Promise<RedisPlacementTable> {
-  const { connection, keys, box } = await openRedis(config);
-  return new RedisPlacementTable(connection, keys, box, leaseMs);
+  return new RedisPlacementTable(await openRedis(config), leaseMs);
 }
 
 const LONG_MS = 600_000;
@@ -381,7 +380,7 @@ test('a claim after a release is not freed by it, though its script is not known
   await using server = await RedisServer.start();
   const config = redisConfig(server.url);
   const { connection, keys, box } = await openRedis(config);
-  const table = new RedisPlacementTable(connection, keys, box, LONG_MS);
+  const table = new RedisPlacementTable({ connection, keys, box }, LONG_MS);
   const one = await join(table);
   const key = keyOf('s.1');
   await one.placements.claim(key);

@@ -180,9 +180,8 @@ test('without Redis each process uses its share, and what it has been granted', 
   await using server = await RedisServer.start();
   const config = redisConfig(server.url);
   const open = async (process: string) => {
-    const { connection, keys } = await openRedis(config);
     return new SharedCounters({
-      table: new RedisCounterTable(connection, keys, 600),
+      table: new RedisCounterTable(await openRedis(config), 600),
       process,
       processes: () => 2,
       waitMs: PATIENCE_MS,

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { after } from 'node:test';
 import type { RedisConfig } from '../../src/config/config.ts';
 import { parseRedisUrl } from '../../src/config/schema/redis-url.ts';
+import type { RedisAccess } from '../../src/store/redis/access.ts';
 import { RedisConnection } from '../../src/store/redis/connection.ts';
 import { RedisKeys } from '../../src/store/redis/keys.ts';
 import { SealedBox } from '../../src/store/redis/sealed-box.ts';
@@ -160,13 +161,6 @@ export function redisConfig(url: string, own: Partial<RedisConfig> = {}): RedisC
   };
 }
 
-/** The parts that every store in Redis is made of. */
-export interface OpenRedis {
-  readonly connection: RedisConnection;
-  readonly keys: RedisKeys;
-  readonly box: SealedBox;
-}
-
 const opened = new Set<RedisConnection>();
 after(async () => {
   for (const connection of opened) await connection[Symbol.asyncDispose]();
@@ -177,7 +171,7 @@ after(async () => {
  *
  * @param commandMs the longest time of a command.
  */
-export async function openRedis(config: RedisConfig, commandMs = PATIENCE_MS): Promise<OpenRedis> {
+export async function openRedis(config: RedisConfig, commandMs = PATIENCE_MS): Promise<RedisAccess> {
   const connection = await RedisConnection.open(config, { onCommandFailed: () => undefined }, { commandMs });
   opened.add(connection);
   return { connection, keys: new RedisKeys(config.prefix), box: new SealedBox(config.wrappingKeys) };

@@ -10,6 +10,10 @@ export async function openRedisKeys(redis: RedisConfig): Promise<AsyncDisposable
   const connection = await RedisConnection.open(redis, { onCommandFailed: () => undefined });
   // A command has nobody else to serve meanwhile.
   connection.bePatient();
-  const store = new RedisApiKeyStore(connection, new RedisKeys(redis.prefix), new SealedBox(redis.wrappingKeys));
+  const store = new RedisApiKeyStore({
+    connection,
+    keys: new RedisKeys(redis.prefix),
+    box: new SealedBox(redis.wrappingKeys),
+  });
   return { store, [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose]() };
 }

@@ -15,6 +15,7 @@ import type { ReplicaOwners } from '../../replicas/replica-owners.ts';
 import type { ApiKeyStore } from '../../store/api-key-store.ts';
 import type { State } from '../../store/open-state.ts';
 import { makeStateDir } from '../../store/disk/state-file.ts';
+import type { RedisAccess } from '../../store/redis/access.ts';
 import { RedisApiKeyStore } from '../../store/redis/api-key-store.ts';
 import { RedisConnection } from '../../store/redis/connection.ts';
 import { RedisCounterTable } from '../../store/redis/counter-table.ts';
@@ -105,10 +106,10 @@ export async function openReplicas(
   const keys = new RedisKeys(redis.prefix);
   connection.bePatient();
   await checkRedis(connection, keys, () => Date.now());
-  const box = new SealedBox(redis.wrappingKeys);
-  const ring = new RedisKeyStore(connection, keys, box);
+  const access: RedisAccess = { connection, keys, box: new SealedBox(redis.wrappingKeys) };
+  const ring = new RedisKeyStore(access);
   await ring.reseal();
-  const apiKeys = new RedisApiKeyStore(connection, keys, box);
+  const apiKeys = new RedisApiKeyStore(access);
   // They can be read all the same, or their reading says why not.
   await apiKeys.reseal().catch((thrown: unknown) => log.warn({ err: thrown }, 'API keys were not encrypted again'));
   const internalKeys = new InternalKeys();
@@ -116,14 +117,14 @@ export async function openReplicas(
 
   const onLimit = (limit: LimitName) => metrics.countLimit(limit);
   const host = connection.localHost ?? '127.0.0.1';
-  const table = new RedisPlacementTable(connection, keys, box, LEASE_MS);
+  const table = new RedisPlacementTable(access, LEASE_MS);
   const { server, owners, counters, address, processes, setHandler, setOperatorHandler } = await joinProcesses({
     kind: 'replica',
     listen: redis.internal ?? { host, port: 0 },
     addressOf: (port) => addressText(redis.advertise ?? { host, port }),
     keys: internalKeys,
     table,
-    counterTable: new RedisCounterTable(connection, keys, COUNTER_LEASE_MS),
+    counterTable: new RedisCounterTable(access, COUNTER_LEASE_MS),
     metrics,
     log,
     callers,
@@ -133,9 +134,7 @@ export async function openReplicas(
   });
 
   const sessions: RedisSessionStore = new RedisSessionStore({
-    connection,
-    keys,
-    box,
+    ...access,
     fenceOf: (session) => owners.fenceOf(session),
     onFenced: (session) => owners.recheck(session),
     revokedText: (key) => table.revokedText(key),
@@ -143,9 +142,7 @@ export async function openReplicas(
   });
   const { eventLimit: events, eventLimitBytes: bytes } = limits;
   const eventStore = new RedisEventStore({
-    connection,
-    keys,
-    box,
+    ...access,
     fenceOf: (session) => owners.fenceOf(session),
     process: owners.name,
     isAlive: (name) => owners.isAlive(name),
@@ -155,10 +152,10 @@ export async function openReplicas(
   const state: State = {
     keys: ring,
     sessions,
-    offers: new RedisOfferStore(connection, keys, box, onLimit),
-    tasks: new RedisTaskStore(connection, keys, box, onLimit),
-    keyedCalls: new RedisKeyedCallStore(connection, keys, box, onLimit),
-    outcomes: new RedisOutcomeStore(connection, keys, box, onLimit),
+    offers: new RedisOfferStore(access, onLimit),
+    tasks: new RedisTaskStore(access, onLimit),
+    keyedCalls: new RedisKeyedCallStore(access, onLimit),
+    outcomes: new RedisOutcomeStore(access, onLimit),
     notice: undefined,
     servesWithout: true,
     [Symbol.asyncDispose]: async () => {
@@ -176,7 +173,7 @@ export async function openReplicas(
     state,
     owners,
     counters,
-    rateTable: new RedisRateTable(connection, keys),
+    rateTable: new RedisRateTable(access),
     processes,
     events: redis.events ? { store: eventStore, onRefused: (session) => owners.recheck(session) } : undefined,
     address,

@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { LIMITS } from '../../limits.ts';
-import type { SessionStoreEvents } from '../local-session-store.ts';
+import type { SessionStoreEvents } from '../sessions/local-session-store.ts';
 import type { OfferStore, StoredOfferKey, UpstreamKey } from '../offer-store.ts';
 import { readOwnFile, REFUSED_MODE, RefusedFileError } from './own-file.ts';
 import { makeStateDir, replaceFile } from './state-file.ts';

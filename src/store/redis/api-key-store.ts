@@ -10,8 +10,8 @@ import {
   type StoredKey,
   storedKeySchema,
 } from '../api-key-store.ts';
+import type { RedisAccess } from './access.ts';
 import { type RedisConnection, scriptOf } from './connection.ts';
-import type { RedisKeys } from './keys.ts';
 import { KEYS_ADVICE, type SealedBox } from './sealed-box.ts';
 
 /** The interval in which a replica asks for the version of the keys, so that a revocation holds within a second. */
@@ -57,7 +57,7 @@ export class RedisApiKeyStore implements ApiKeyStore {
   /** Opened entries by their sealed text, so that a change costs only the changed ones. */
   #opened: ReadonlyMap<string, StoredKey> = new Map();
 
-  constructor(connection: RedisConnection, keys: RedisKeys, box: SealedBox) {
+  constructor({ connection, keys, box }: RedisAccess) {
     this.#connection = connection;
     const { entries, version, uses } = keys.apiKeys;
     this.#entries = [entries, version, uses];

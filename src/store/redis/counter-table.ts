@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { CounterTable } from '../counter-table.ts';
-import { type RedisConnection, scriptOf } from './connection.ts';
-import type { RedisKeys } from './keys.ts';
+import type { RedisAccess } from './access.ts';
+import { scriptOf } from './connection.ts';
 
 const LEASE = scriptOf(`
 local process, wanted, limit, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -32,17 +32,15 @@ return units`);
 /** Counts in Redis. */
 export class RedisCounterTable implements CounterTable {
   readonly leaseMs: number;
-  readonly #connection: RedisConnection;
-  readonly #keys: RedisKeys;
+  readonly #redis: RedisAccess;
 
-  constructor(connection: RedisConnection, keys: RedisKeys, leaseMs: number) {
-    this.#connection = connection;
-    this.#keys = keys;
+  constructor(redis: RedisAccess, leaseMs: number) {
+    this.#redis = redis;
     this.leaseMs = leaseMs;
   }
 
   async lease(counter: string, process: string, wanted: number, limit: number): Promise<number> {
     const args = [process, wanted, limit, this.leaseMs];
-    return z.int().parse(await this.#connection.run(LEASE, [this.#keys.counter(counter)], args));
+    return z.int().parse(await this.#redis.connection.run(LEASE, [this.#redis.keys.counter(counter)], args));
   }
 }

@@ -3,11 +3,9 @@ import { GatewayError } from '../../errors.ts';
 import { LIMITS } from '../../limits.ts';
 import type { EventChange, EventStore, OnEventLimit, StoredStream } from '../event-store.ts';
 import type { SessionRef } from '../session-store.ts';
-import type { RedisConnection } from './connection.ts';
-import { ACCOUNT_EVENTS, READ_EVENTS, SHED_EVENTS, TAKE_EVENTS, WRITE_EVENTS } from './event-scripts.ts';
+import type { RedisAccess } from './access.ts';
+import { ACCOUNT_EVENTS, READ_EVENTS, SHED_EVENTS, TAKE_EVENTS, WRITE_EVENTS } from './scripts/event-scripts.ts';
 import { hashOf } from '../placement-table.ts';
-import type { RedisKeys } from './keys.ts';
-import type { SealedBox } from './sealed-box.ts';
 
 /** The interval at which the bytes of a principal are reported to the sum of all. The sum can be exceeded by what is written meanwhile. */
 const ACCOUNT_MS = 1_000;
@@ -21,10 +19,7 @@ const EVENT = /^(\d+):(.*)$/;
 const SHED = z.tuple([z.int(), z.int()]);
 const OVER = z.union([z.tuple([]), z.tuple([z.string(), z.int()])]);
 
-export interface RedisEventStoreParts {
-  readonly connection: RedisConnection;
-  readonly keys: RedisKeys;
-  readonly box: SealedBox;
+export interface RedisEventStoreParts extends RedisAccess {
   /** Returns the placement of a session of this process, as text; undefined if it has none. */
   readonly fenceOf: (session: SessionRef) => string | undefined;
   /** The name of this process; see `Owners.name`. */

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { StartError } from '../../errors.ts';
 import { freshKey, type KeyRecord, keyRecordSchema, type KeyStore, withFreshKey } from '../key-store.ts';
+import type { RedisAccess } from './access.ts';
 import { type RedisConnection, scriptOf } from './connection.ts';
-import type { RedisKeys } from './keys.ts';
 import { KEYS_ADVICE, type SealedBox } from './sealed-box.ts';
 
 /** Replaces the ring if it is still the one that was read. */
@@ -22,7 +22,7 @@ export class RedisKeyStore implements KeyStore {
   readonly #entry: string;
   readonly #box: SealedBox;
 
-  constructor(connection: RedisConnection, keys: RedisKeys, box: SealedBox) {
+  constructor({ connection, keys, box }: RedisAccess) {
     this.#connection = connection;
     this.#entry = keys.ring;
     this.#box = box;

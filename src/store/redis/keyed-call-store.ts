@@ -1,42 +1,32 @@
 import { LIMITS } from '../../limits.ts';
 import type { ClaimAnswer, KeyedCall, KeyedCallBounds, KeyedCallStore, OnKeyedCallLimit } from '../keyed-call-store.ts';
-import { type RedisConnection, scriptOf } from './connection.ts';
-import type { RedisKeys } from './keys.ts';
-import { CLAIM, END, RELEASE } from './keyed-call-scripts.ts';
-import type { SealedBox } from './sealed-box.ts';
+import type { RedisAccess } from './access.ts';
+import { scriptOf } from './connection.ts';
+import { CLAIM, END, RELEASE } from './scripts/keyed-call-scripts.ts';
 
 const [CLAIM_SCRIPT, END_SCRIPT, RELEASE_SCRIPT] = [scriptOf(CLAIM), scriptOf(END), scriptOf(RELEASE)];
 
 /** Stores calls in Redis, their outcomes encrypted. */
 export class RedisKeyedCallStore implements KeyedCallStore {
-  readonly #connection: RedisConnection;
-  readonly #keys: RedisKeys;
-  readonly #box: SealedBox;
+  readonly #redis: RedisAccess;
   readonly #onLimit: OnKeyedCallLimit;
   readonly #bounds: KeyedCallBounds;
 
-  constructor(
-    connection: RedisConnection,
-    keys: RedisKeys,
-    box: SealedBox,
-    onLimit: OnKeyedCallLimit,
-    bounds: KeyedCallBounds = LIMITS,
-  ) {
-    this.#connection = connection;
-    this.#keys = keys;
-    this.#box = box;
+  constructor(redis: RedisAccess, onLimit: OnKeyedCallLimit, bounds: KeyedCallBounds = LIMITS) {
+    this.#redis = redis;
     this.#onLimit = onLimit;
     this.#bounds = bounds;
   }
 
   async claim(call: KeyedCall, claim: string, keepMs: number): Promise<ClaimAnswer> {
-    const entries = this.#keys.keyedCall(call);
+    const entries = this.#redis.keys.keyedCall(call);
     const args = [claim, Math.ceil(keepMs), this.#bounds.keyedCallsPerPrincipal, this.#bounds.keyedCalls];
-    const reply = String(await this.#connection.run(CLAIM_SCRIPT, entries, args));
+    const reply = String(await this.#redis.connection.run(CLAIM_SCRIPT, entries, args));
     const [state, rest] = [reply.charAt(0), reply.slice(1)];
     if (state === '+') return { kind: 'claimed' };
     if (state === 'c') return { kind: 'running', claim: rest };
-    if (state === 'r') return { kind: 'ended', outcome: rest === '' ? undefined : this.#box.open(entries[0], rest) };
+    if (state === 'r')
+      return { kind: 'ended', outcome: rest === '' ? undefined : this.#redis.box.open(entries[0], rest) };
     const limit = rest === 'all' ? 'keyedCalls' : 'keyedCallsPerPrincipal';
     this.#onLimit(limit);
     return { kind: 'full', limit };
@@ -45,16 +35,16 @@ export class RedisKeyedCallStore implements KeyedCallStore {
   async end(call: KeyedCall, claim: string, outcome: string | undefined, keepMs: number): Promise<void> {
     const isKept = outcome !== undefined && Buffer.byteLength(outcome) <= this.#bounds.keyedOutcomeBytes;
     if (outcome !== undefined && !isKept) this.#onLimit('keyedOutcomeBytes');
-    const entries = this.#keys.keyedCall(call);
-    const sealed = isKept ? this.#box.seal(entries[0], outcome) : '';
+    const entries = this.#redis.keys.keyedCall(call);
+    const sealed = isKept ? this.#redis.box.seal(entries[0], outcome) : '';
     const { keyedOutcomesBytesPerPrincipal, keyedOutcomesBytes } = this.#bounds;
     const args = [claim, sealed, Math.ceil(keepMs), keyedOutcomesBytesPerPrincipal, keyedOutcomesBytes];
-    const removed = String(await this.#connection.run(END_SCRIPT, entries, args));
+    const removed = String(await this.#redis.connection.run(END_SCRIPT, entries, args));
     if (removed.includes('p')) this.#onLimit('keyedOutcomesBytesPerPrincipal');
     if (removed.includes('a')) this.#onLimit('keyedOutcomesBytes');
   }
 
   async release(call: KeyedCall, claim: string): Promise<void> {
-    await this.#connection.run(RELEASE_SCRIPT, this.#keys.keyedCall(call), [claim]);
+    await this.#redis.connection.run(RELEASE_SCRIPT, this.#redis.keys.keyedCall(call), [claim]);
   }
 }

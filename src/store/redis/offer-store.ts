@@ -5,9 +5,8 @@ import { gunzip, gzip } from 'node:zlib';
 import { z } from 'zod';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import type { OfferListener, OfferStore, StoredOfferKey, UpstreamKey } from '../offer-store.ts';
-import { type RedisConnection, scriptOf } from './connection.ts';
-import type { RedisKeys } from './keys.ts';
-import type { SealedBox } from './sealed-box.ts';
+import type { RedisAccess } from './access.ts';
+import { scriptOf } from './connection.ts';
 
 /** Lists that nobody has written for this long are removed. */
 const KEPT_MS = 30 * 24 * 3_600_000;
@@ -56,26 +55,22 @@ const unzip = promisify(gunzip);
 
 /** Stores lists in Redis, compressed and encrypted, so that a new replica serves them at once. */
 export class RedisOfferStore implements OfferStore {
-  readonly #connection: RedisConnection;
-  readonly #keys: RedisKeys;
-  readonly #box: SealedBox;
+  readonly #redis: RedisAccess;
   readonly #onLimit: (limit: LimitName) => void;
   /** Marks the messages of this store, which it need not be told of. */
   readonly #name = randomUUID();
 
   /** @param onLimit called when a bound refuses or removes something. */
-  constructor(connection: RedisConnection, keys: RedisKeys, box: SealedBox, onLimit: (limit: LimitName) => void) {
-    this.#connection = connection;
-    this.#keys = keys;
-    this.#box = box;
+  constructor(redis: RedisAccess, onLimit: (limit: LimitName) => void) {
+    this.#redis = redis;
     this.#onLimit = onLimit;
   }
 
   async read(key: StoredOfferKey): Promise<string | undefined> {
     try {
-      const [entry] = this.#keys.offer(key);
-      const sealed = await this.#connection.command('GET', entry);
-      const packed = typeof sealed === 'string' ? this.#box.open(nameOf(entry, key), sealed) : undefined;
+      const [entry] = this.#redis.keys.offer(key);
+      const sealed = await this.#redis.connection.command('GET', entry);
+      const packed = typeof sealed === 'string' ? this.#redis.box.open(nameOf(entry, key), sealed) : undefined;
       if (packed === undefined) return undefined;
       const text = await unzip(Buffer.from(packed, 'base64'), { maxOutputLength: LIMITS.storedOfferBytes });
       return text.toString();
@@ -86,35 +81,35 @@ export class RedisOfferStore implements OfferStore {
   }
 
   async write(key: StoredOfferKey, text: string): Promise<void> {
-    const [entry, index] = this.#keys.offer(key);
+    const [entry, index] = this.#redis.keys.offer(key);
     if (Buffer.byteLength(text) > LIMITS.storedOfferBytes) {
       this.#onLimit('storedOfferBytes');
       // Without this, other replicas would serve older lists.
       await this.remove(key);
       return;
     }
-    const sealed = this.#box.seal(nameOf(entry, key), (await zip(text)).toString('base64'));
+    const sealed = this.#redis.box.seal(nameOf(entry, key), (await zip(text)).toString('base64'));
     const isRestricted = key.capabilityKey !== '' || key.audience !== '';
-    const channel = this.#keys.offersChannel;
-    const told = this.#box.seal(channel, JSON.stringify({ store: this.#name, key }));
+    const channel = this.#redis.keys.offersChannel;
+    const told = this.#redis.box.seal(channel, JSON.stringify({ store: this.#name, key }));
     const args = [sealed, KEPT_MS, isRestricted ? 1 : 0, LIMITS.storedOffersPerUpstream, channel, told];
-    const removed = await this.#connection.run(WRITE, [entry, index], args);
+    const removed = await this.#redis.connection.run(WRITE, [entry, index], args);
     if (removed !== 0) this.#onLimit('storedOffersPerUpstream');
   }
 
   async remove(key: StoredOfferKey): Promise<void> {
-    await this.#connection.run(REMOVE, this.#keys.offer(key), []);
+    await this.#redis.connection.run(REMOVE, this.#redis.keys.offer(key), []);
   }
 
   async watch(listener: OfferListener): Promise<void> {
-    const channel = this.#keys.offersChannel;
+    const channel = this.#redis.keys.offersChannel;
     const onText = (sealed: string) => {
-      const text = this.#box.open(channel, sealed);
+      const text = this.#redis.box.open(channel, sealed);
       // Anybody with access to Redis can publish a text that is not ours, and another version one of another form.
       const { data } = WRITTEN.safeParse(jsonOf(text ?? ''));
       if (data !== undefined && data.store !== this.#name) listener.onWritten(data.key);
     };
-    await this.#connection.subscribe(channel, { onText, onMissed: () => listener.onMissed() });
+    await this.#redis.connection.subscribe(channel, { onText, onMissed: () => listener.onMissed() });
   }
 
   async hasFailed(key: UpstreamKey): Promise<boolean> {
@@ -136,12 +131,14 @@ export class RedisOfferStore implements OfferStore {
 
   /** Returns undefined also if Redis cannot be asked: a wrong answer costs a listing, nothing more. */
   async #fact(key: UpstreamKey, field: string): Promise<string | undefined> {
-    const value = await this.#connection.command('HGET', this.#keys.start(key), field).catch(() => undefined);
+    const value = await this.#redis.connection
+      .command('HGET', this.#redis.keys.start(key), field)
+      .catch(() => undefined);
     return typeof value === 'string' ? value : undefined;
   }
 
   async #setFact(key: UpstreamKey, field: string, value: string): Promise<void> {
-    await this.#connection.run(SET_FACT, [this.#keys.start(key)], [field, value, KEPT_MS]);
+    await this.#redis.connection.run(SET_FACT, [this.#redis.keys.start(key)], [field, value, KEPT_MS]);
   }
 }
 

@@ -1,8 +1,7 @@
 import { LIMITS } from '../../limits.ts';
 import type { OnOutcomeLimit, OutcomeStore } from '../outcome-store.ts';
-import { type RedisConnection, scriptOf } from './connection.ts';
-import type { RedisKeys } from './keys.ts';
-import type { SealedBox } from './sealed-box.ts';
+import type { RedisAccess } from './access.ts';
+import { scriptOf } from './connection.ts';
 
 /** Stores an end, unless one is stored. Returns -1 if one is, else the number of ends that were removed for it. All entries are in one slot. */
 const SETTLE = scriptOf(`
@@ -38,15 +37,11 @@ return removed`);
 
 /** Stores ends in Redis, encrypted. */
 export class RedisOutcomeStore implements OutcomeStore {
-  readonly #connection: RedisConnection;
-  readonly #keys: RedisKeys;
-  readonly #box: SealedBox;
+  readonly #redis: RedisAccess;
   readonly #onLimit: OnOutcomeLimit;
 
-  constructor(connection: RedisConnection, keys: RedisKeys, box: SealedBox, onLimit: OnOutcomeLimit) {
-    this.#connection = connection;
-    this.#keys = keys;
-    this.#box = box;
+  constructor(redis: RedisAccess, onLimit: OnOutcomeLimit) {
+    this.#redis = redis;
     this.#onLimit = onLimit;
   }
 
@@ -55,16 +50,16 @@ export class RedisOutcomeStore implements OutcomeStore {
       this.#onLimit('outcomeBytes');
       return false;
     }
-    const entries = this.#keys.outcome(id);
-    const sealed = this.#box.seal(entries[0], outcome);
-    const removed = await this.#connection.run(SETTLE, entries, [sealed, Math.ceil(ttlMs), LIMITS.outcomesBytes]);
+    const entries = this.#redis.keys.outcome(id);
+    const sealed = this.#redis.box.seal(entries[0], outcome);
+    const removed = await this.#redis.connection.run(SETTLE, entries, [sealed, Math.ceil(ttlMs), LIMITS.outcomesBytes]);
     if (Number(removed) > 0) this.#onLimit('outcomesBytes');
     return removed !== -1;
   }
 
   async find(id: string): Promise<string | undefined> {
-    const [entry] = this.#keys.outcome(id);
-    const sealed = await this.#connection.command('GET', entry);
-    return typeof sealed === 'string' ? this.#box.open(entry, sealed) : undefined;
+    const [entry] = this.#redis.keys.outcome(id);
+    const sealed = await this.#redis.connection.command('GET', entry);
+    return typeof sealed === 'string' ? this.#redis.box.open(entry, sealed) : undefined;
   }
 }

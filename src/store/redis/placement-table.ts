@@ -8,9 +8,8 @@ import {
   placementText,
   unreadableMember,
 } from '../placement-table.ts';
-import { type RedisConnection, scriptOf } from './connection.ts';
-import type { RedisKeys } from './keys.ts';
-import type { SealedBox } from './sealed-box.ts';
+import type { RedisAccess } from './access.ts';
+import { scriptOf } from './connection.ts';
 
 /** A placement that its owner does not confirm is free after this time. It passes while Redis cannot be reached too, so it is a long one. */
 const PLACEMENT_MS = 3_600_000;
@@ -102,34 +101,30 @@ const KEY = z.tuple([z.string(), z.string()]);
 /** The table in Redis. */
 export class RedisPlacementTable implements PlacementTable {
   readonly leaseMs: number;
-  readonly #connection: RedisConnection;
-  readonly #keys: RedisKeys;
-  readonly #box: SealedBox;
+  readonly #redis: RedisAccess;
 
-  constructor(connection: RedisConnection, keys: RedisKeys, box: SealedBox, leaseMs: number) {
-    this.#connection = connection;
-    this.#keys = keys;
-    this.#box = box;
+  constructor(redis: RedisAccess, leaseMs: number) {
+    this.#redis = redis;
     this.leaseMs = leaseMs;
   }
 
   async join({ id, process, address, version, isLeaving = false }: Member): Promise<void> {
     const described = { process, address, version, ...(isLeaving ? { isLeaving } : {}) };
-    const sealed = this.#box.seal(this.#entryOf(id), JSON.stringify(described));
-    await this.#connection.run(JOIN, this.#keys.members, [this.leaseMs, id, sealed]);
+    const sealed = this.#redis.box.seal(this.#entryOf(id), JSON.stringify(described));
+    await this.#redis.connection.run(JOIN, this.#redis.keys.members, [this.leaseMs, id, sealed]);
   }
 
   async renew(id: string): Promise<readonly Member[] | undefined> {
-    const reply = await this.#connection.run(RENEW, this.#keys.members, [this.leaseMs, id]);
+    const reply = await this.#redis.connection.run(RENEW, this.#redis.keys.members, [this.leaseMs, id]);
     return reply === null ? undefined : this.#membersOf(reply);
   }
 
   async leave(id: string): Promise<void> {
-    await this.#connection.run(LEAVE, this.#keys.members, [id]);
+    await this.#redis.connection.run(LEAVE, this.#redis.keys.members, [id]);
   }
 
   async members(): Promise<readonly Member[]> {
-    return this.#membersOf(await this.#connection.run(MEMBERS, this.#keys.members, [this.leaseMs]));
+    return this.#membersOf(await this.#redis.connection.run(MEMBERS, this.#redis.keys.members, [this.leaseMs]));
   }
 
   /** Returns all members. Those whose entry our wrapping keys do not open keep what they have, and nothing is passed on to them. */
@@ -138,30 +133,30 @@ export class RedisPlacementTable implements PlacementTable {
     const members: Member[] = [];
     for (let i = 0; i + 1 < texts.length; i += 2) {
       const [id = '', sealed = ''] = texts.slice(i, i + 2);
-      const text = this.#box.open(this.#entryOf(id), sealed);
+      const text = this.#redis.box.open(this.#entryOf(id), sealed);
       members.push(text === undefined ? unreadableMember(id) : { id, ...MEMBER.parse(JSON.parse(text)) });
     }
     return members;
   }
 
   #entryOf(id: string): string {
-    const [, info] = this.#keys.members;
+    const [, info] = this.#redis.keys.members;
     return `${info} ${id}`;
   }
 
   async claim(key: PlacementKey, member: string, from = ''): Promise<Placement> {
     const args = [member, from, PLACEMENT_MS];
-    return parsePlacement(await this.#connection.run(CLAIM, [this.#keys.placement(key)], args));
+    return parsePlacement(await this.#redis.connection.run(CLAIM, [this.#redis.keys.placement(key)], args));
   }
 
   async confirm(key: PlacementKey, placement: Placement): Promise<boolean> {
     const args = [placementText(placement), PLACEMENT_MS];
-    return (await this.#connection.run(CONFIRM, [this.#keys.placement(key)], args)) === 1;
+    return (await this.#redis.connection.run(CONFIRM, [this.#redis.keys.placement(key)], args)) === 1;
   }
 
   async release(key: PlacementKey, placement: Placement, formerMs = 0): Promise<void> {
-    const entries = [this.#keys.placement(key), this.#keys.former(key)];
-    await this.#connection.run(RELEASE, entries, [placementText(placement), formerMs]);
+    const entries = [this.#redis.keys.placement(key), this.#redis.keys.former(key)];
+    await this.#redis.connection.run(RELEASE, entries, [placementText(placement), formerMs]);
   }
 
   async former(key: PlacementKey): Promise<string | undefined> {
@@ -169,32 +164,32 @@ export class RedisPlacementTable implements PlacementTable {
       z
         .string()
         .nullable()
-        .parse(await this.#connection.command('GET', this.#keys.former(key))) ?? undefined
+        .parse(await this.#redis.connection.command('GET', this.#redis.keys.former(key))) ?? undefined
     );
   }
 
   async revoke(key: PlacementKey): Promise<void> {
-    const args = [this.#keys.revokedChannels, this.revokedText(key)];
-    await this.#connection.run(REVOKE, [this.#keys.placement(key)], args);
+    const args = [this.#redis.keys.revokedChannels, this.revokedText(key)];
+    await this.#redis.connection.run(REVOKE, [this.#redis.keys.placement(key)], args);
   }
 
   /** Returns the message to the owner of a revoked placement. It is sealed, since it names a principal. */
   revokedText({ principal, name }: PlacementKey): string {
-    return this.#box.seal(this.#keys.revokedChannels, JSON.stringify([principal, name]));
+    return this.#redis.box.seal(this.#redis.keys.revokedChannels, JSON.stringify([principal, name]));
   }
 
   async watch(member: string, onRevoked: (key: PlacementKey) => void, onMissed: () => void): Promise<void> {
     const onText = (sealed: string) => {
-      const text = this.#box.open(this.#keys.revokedChannels, sealed);
+      const text = this.#redis.box.open(this.#redis.keys.revokedChannels, sealed);
       // Anybody with access to Redis can publish a text that is not ours, and another version one of another form.
       const { data } = KEY.safeParse(jsonOf(text ?? ''));
       if (data !== undefined) onRevoked({ principal: data[0], name: data[1] });
     };
-    await this.#connection.subscribe(this.#keys.revokedChannel(member), { onText, onMissed });
+    await this.#redis.connection.subscribe(this.#redis.keys.revokedChannel(member), { onText, onMissed });
   }
 
   async unwatch(member: string): Promise<void> {
-    await this.#connection.unsubscribe(this.#keys.revokedChannel(member));
+    await this.#redis.connection.unsubscribe(this.#redis.keys.revokedChannel(member));
   }
 }
 

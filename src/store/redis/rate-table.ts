@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { RateTable, TakenUnits } from '../rate-table.ts';
 import { takeFrom } from '../rate-limiter.ts';
+import type { RedisAccess } from './access.ts';
 import { type RedisConnection, type Script, scriptOf } from './connection.ts';
 import type { RedisKeys } from './keys.ts';
 
@@ -11,7 +12,7 @@ export class RedisRateTable implements RateTable {
   readonly #keys: RedisKeys;
   readonly #client: LimiterClient;
 
-  constructor(connection: RedisConnection, keys: RedisKeys) {
+  constructor({ connection, keys }: RedisAccess) {
     this.#keys = keys;
     this.#client = new LimiterClient(connection);
   }

@@ -8,12 +8,11 @@ import {
   type SessionRef,
   type SessionStore,
 } from '../session-store.ts';
-import { KEPT_FRACTION, MAX_VALIDITY_MS } from '../session-table.ts';
-import type { RedisConnection, Script } from './connection.ts';
+import { KEPT_FRACTION, MAX_VALIDITY_MS } from '../sessions/session-table.ts';
+import type { RedisAccess } from './access.ts';
+import type { Script } from './connection.ts';
 import { hashOf, type PlacementKey, sessionKey } from '../placement-table.ts';
-import type { RedisKeys } from './keys.ts';
-import type { SealedBox } from './sealed-box.ts';
-import { CHANGE, END, IS_ENDED, LOAD, NEXT_SERIAL } from './session-scripts.ts';
+import { CHANGE, END, IS_ENDED, LOAD, NEXT_SERIAL } from './scripts/session-scripts.ts';
 
 /** The interval at which ends that could not be written are written again. */
 const RETRY_MS = 1_000;
@@ -24,10 +23,7 @@ const FIELDS = z.array(z.string());
 const ATTACHMENT = z.object({ upstream: z.string(), text: z.string() });
 const CHANGE_REPLY = z.enum(['', 'fenced', 'subscriptionsPerSession', 'sessionRecordBytesPerPrincipal']);
 
-export interface RedisSessionStoreParts {
-  readonly connection: RedisConnection;
-  readonly keys: RedisKeys;
-  readonly box: SealedBox;
+export interface RedisSessionStoreParts extends RedisAccess {
   /** Returns the placement of a session of this process, as text; undefined if it has none. */
   readonly fenceOf: (session: SessionRef) => string | undefined;
   /** Called when a change is refused, because the session is not that of this process any more. */

@@ -8,10 +8,9 @@ import {
   type TaskStore,
   unlessUnavailable,
 } from '../task-store.ts';
-import { type RedisConnection, scriptOf } from './connection.ts';
+import type { RedisAccess } from './access.ts';
+import { scriptOf } from './connection.ts';
 import { hashOf } from '../placement-table.ts';
-import type { RedisKeys } from './keys.ts';
-import type { SealedBox } from './sealed-box.ts';
 
 const KEPT_MS = 30 * 24 * 3_600_000;
 
@@ -46,23 +45,19 @@ const TASK = z.object({ upstream: z.string(), task: z.string(), holder: z.string
  * process only.
  */
 export class RedisTaskStore implements TaskStore {
-  readonly #connection: RedisConnection;
-  readonly #keys: RedisKeys;
-  readonly #box: SealedBox;
+  readonly #redis: RedisAccess;
   readonly #onLimit: OnTaskLimit;
   /** The tasks that this process has added. */
   readonly #own: MemoryTaskStore;
 
   /** @param onLimit called when a bound removes a task, for all replicas or in this process. */
-  constructor(connection: RedisConnection, keys: RedisKeys, box: SealedBox, onLimit: OnTaskLimit) {
+  constructor(redis: RedisAccess, onLimit: OnTaskLimit) {
     this.#onLimit = onLimit;
     // The bound for each client holds in Redis.
     this.#own = new MemoryTaskStore((limit) => {
       if (limit !== 'knownTasksPerClient') onLimit(limit);
     });
-    this.#connection = connection;
-    this.#keys = keys;
-    this.#box = box;
+    this.#redis = redis;
   }
 
   find(client: string, address: TaskAddress): KnownTask | undefined {
@@ -70,14 +65,14 @@ export class RedisTaskStore implements TaskStore {
   }
 
   async list(client: string): Promise<readonly KnownTask[]> {
-    const entries = this.#keys.tasks(client);
-    const reply = await unlessUnavailable(this.#connection.run(LIST, entries, []));
+    const entries = this.#redis.keys.tasks(client);
+    const reply = await unlessUnavailable(this.#redis.connection.run(LIST, entries, []));
     if (reply === undefined) return await this.#own.list(client);
     const texts = REPLY.parse(reply);
     const tasks: KnownTask[] = [];
     for (let i = 0; i + 1 < texts.length; i += 2) {
       const [field = '', sealed = ''] = texts.slice(i, i + 2);
-      const text = this.#box.open(`${entries[0]} ${field}`, sealed);
+      const text = this.#redis.box.open(`${entries[0]} ${field}`, sealed);
       if (text !== undefined) tasks.push(TASK.parse(JSON.parse(text)));
     }
     return tasks;
@@ -85,18 +80,18 @@ export class RedisTaskStore implements TaskStore {
 
   async add(client: string, known: KnownTask): Promise<void> {
     await this.#own.add(client, known);
-    const entries = this.#keys.tasks(client);
+    const entries = this.#redis.keys.tasks(client);
     const field = fieldOf(known);
     const { upstream, task, holder, id } = known;
-    const sealed = this.#box.seal(`${entries[0]} ${field}`, JSON.stringify({ upstream, task, holder, id }));
-    const adding = this.#connection.run(ADD, entries, [field, sealed, LIMITS.knownTasksPerClient, KEPT_MS]);
+    const sealed = this.#redis.box.seal(`${entries[0]} ${field}`, JSON.stringify({ upstream, task, holder, id }));
+    const adding = this.#redis.connection.run(ADD, entries, [field, sealed, LIMITS.knownTasksPerClient, KEPT_MS]);
     const excess = await unlessUnavailable(adding);
     if (typeof excess === 'number' && excess > 0) this.#onLimit('knownTasksPerClient');
   }
 
   async remove(client: string, address: TaskAddress): Promise<void> {
     await this.#own.remove(client, address);
-    await unlessUnavailable(this.#connection.run(REMOVE, this.#keys.tasks(client), [fieldOf(address)]));
+    await unlessUnavailable(this.#redis.connection.run(REMOVE, this.#redis.keys.tasks(client), [fieldOf(address)]));
   }
 }
 

@@ -7,7 +7,7 @@ import { MemoryOfferStore } from '../memory/memory-offer-store.ts';
 import { MemoryOutcomeStore } from '../../../src/store/memory/outcome-store.ts';
 import { MemoryPlacementTable } from '../../../src/store/memory/placement-table.ts';
 import { MemoryRateTable } from '../../../src/store/memory/rate-table.ts';
-import { LocalSessionStore } from '../../../src/store/local-session-store.ts';
+import { LocalSessionStore } from '../../../src/store/sessions/local-session-store.ts';
 import { MemoryTaskStore } from '../../../src/store/memory/task-store.ts';
 import { PipeCalls } from '../../../src/store/piped/pipe-calls.ts';
 import type { Pipe } from '../../../src/store/piped/pipe.ts';

@@ -12,8 +12,7 @@ const OPTIONS = { timeout: 120_000 };
 const redis = sharedRedis();
 
 async function open(config: RedisConfig): Promise<RedisApiKeyStore> {
-  const { connection, keys, box } = await openRedis(config);
-  return new RedisApiKeyStore(connection, keys, box);
+  return new RedisApiKeyStore(await openRedis(config));
 }
 
 async function freshConfig(): Promise<RedisConfig> {

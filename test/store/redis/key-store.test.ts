@@ -9,8 +9,7 @@ const OPTIONS = { timeout: 120_000 };
 const redis = sharedRedis();
 
 async function open(config: RedisConfig): Promise<RedisKeyStore> {
-  const { connection, keys, box } = await openRedis(config);
-  return new RedisKeyStore(connection, keys, box);
+  return new RedisKeyStore(await openRedis(config));
 }
 
 keyStoreContract('redis', async () =>

@@ -9,13 +9,12 @@ const OPTIONS = { timeout: 120_000 };
 const redis = sharedRedis();
 
 keyedCallStoreContract('redis', async (onLimit, bounds) => {
-  const { connection, keys, box } = await openRedis(redisConfig((await redis).url));
-  return new RedisKeyedCallStore(connection, keys, box, onLimit, bounds);
+  return new RedisKeyedCallStore(await openRedis(redisConfig((await redis).url)), onLimit, bounds);
 });
 
 test('Redis cannot read an outcome, and keeps nothing of calls that are over', OPTIONS, async () => {
   const { connection, keys, box } = await openRedis(redisConfig((await redis).url));
-  const store = new RedisKeyedCallStore(connection, keys, box, () => undefined);
+  const store = new RedisKeyedCallStore({ connection, keys, box }, () => undefined);
   const call = { principal: 'ann', name: 'canary key' };
   const entries = keys.keyedCall(call);
   await store.claim(call, 'p/1', 1_000);

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import type { RedisConfig } from '../../../src/config/config.ts';
 import { keyIdOf } from '../../../src/store/api-key-store.ts';
+import type { RedisAccess } from '../../../src/store/redis/access.ts';
 import { RedisApiKeyStore } from '../../../src/store/redis/api-key-store.ts';
 import { RedisConnection } from '../../../src/store/redis/connection.ts';
 import { RedisCounterTable } from '../../../src/store/redis/counter-table.ts';
@@ -18,7 +19,7 @@ import { RedisSessionStore } from '../../../src/store/redis/session-store.ts';
 import { checkRedis } from '../../../src/store/redis/start-checks.ts';
 import { RedisTaskStore } from '../../../src/store/redis/task-store.ts';
 import type { SessionRef } from '../../../src/store/session-store.ts';
-import { type OpenRedis, openRedis, redisConfig, startCluster, startSentinel, startTls } from '../../support/redis.ts';
+import { openRedis, redisConfig, startCluster, startSentinel, startTls } from '../../support/redis.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { keyOf } from '../api-key-store.contract.ts';
 
@@ -27,17 +28,17 @@ const OPTIONS = { timeout: 120_000 };
 /** Uses every store once, for several principals, so that several slots are involved. */
 async function useAll(config: RedisConfig): Promise<void> {
   const opened = await openRedis(config);
-  const { connection, keys, box } = opened;
+  const { connection, keys } = opened;
   // As the start of a gateway.
   connection.bePatient();
   await checkRedis(connection, keys, () => Date.now());
   assert.equal(connection.localHost, '127.0.0.1');
-  const ring = new RedisKeyStore(connection, keys, box);
+  const ring = new RedisKeyStore(opened);
   await ring.read();
   await ring.add(Date.now(), 60_000);
   assert.equal((await ring.read()).length, 2);
 
-  const table = new RedisPlacementTable(connection, keys, box, 5_000);
+  const table = new RedisPlacementTable(opened, 5_000);
   const member = { id: 'm.1', process: 'm', address: '127.0.0.1:1', version: '1' };
   await table.join(member);
   assert.deepEqual(await table.renew(member.id), [member]);
@@ -51,9 +52,7 @@ async function useAll(config: RedisConfig): Promise<void> {
     const principal = randomUUID();
     let fence: string | undefined;
     const store = new RedisSessionStore({
-      connection,
-      keys,
-      box,
+      ...opened,
       fenceOf: () => fence,
       onFenced: () => undefined,
       revokedText: (key) => table.revokedText(key),
@@ -66,21 +65,21 @@ async function useAll(config: RedisConfig): Promise<void> {
     await useEvents(opened, session, fence, n === 0 ? 1 : 1_000_000);
     await store.end(session);
     assert.equal(await store.isEnded(session), true);
-    const outcomes = new RedisOutcomeStore(connection, keys, box, () => undefined);
+    const outcomes = new RedisOutcomeStore(opened, () => undefined);
     assert.equal(await outcomes.settle(principal, 'end', 60_000), true);
-    assert.equal(await new RedisCounterTable(connection, keys, 1_000).lease(principal, 'one', 3, 5), 3);
-    assert.equal((await new RedisRateTable(connection, keys).take(principal, 3, 5, 60_000)).units, 3);
-    const keyedCalls = new RedisKeyedCallStore(connection, keys, box, () => undefined);
+    assert.equal(await new RedisCounterTable(opened, 1_000).lease(principal, 'one', 3, 5), 3);
+    assert.equal((await new RedisRateTable(opened).take(principal, 3, 5, 60_000)).units, 3);
+    const keyedCalls = new RedisKeyedCallStore(opened, () => undefined);
     const keyed = { principal, name: 'key' };
     assert.deepEqual(await keyedCalls.claim(keyed, 'm/1', 60_000), { kind: 'claimed' });
     await keyedCalls.end(keyed, 'm/1', 'end', 60_000);
     assert.deepEqual(await keyedCalls.claim(keyed, 'm/2', 60_000), { kind: 'ended', outcome: 'end' });
-    const tasks = new RedisTaskStore(connection, keys, box, () => undefined);
+    const tasks = new RedisTaskStore(opened, () => undefined);
     const task = { upstream: 'u', task: 't', holder: 'h', id: 'i' };
     await tasks.add(principal, task);
     assert.deepEqual(await tasks.list(principal), [task]);
     const offer = { upstream: principal, target: 't', era: '', capabilityKey: 'c', audience: '' };
-    const offers = new RedisOfferStore(connection, keys, box, () => undefined);
+    const offers = new RedisOfferStore(opened, () => undefined);
     await offers.write(offer, 'lists');
     assert.equal(await offers.read(offer), 'lists');
   }
@@ -89,17 +88,10 @@ async function useAll(config: RedisConfig): Promise<void> {
 }
 
 /** Uses the events of one session. @param totalBytes those of all sessions, beyond which events are removed. */
-async function useEvents(
-  { connection, keys, box }: OpenRedis,
-  session: SessionRef,
-  fence: string,
-  totalBytes: number,
-): Promise<void> {
+async function useEvents(redis: RedisAccess, session: SessionRef, fence: string, totalBytes: number): Promise<void> {
   const limits: string[] = [];
   await using events = new RedisEventStore({
-    connection,
-    keys,
-    box,
+    ...redis,
     fenceOf: () => fence,
     process: 'm',
     isAlive: () => Promise.resolve(false),
@@ -121,12 +113,12 @@ async function useEvents(
   assert.deepEqual((await events.take(session, 'a', 'm'))?.events, kept);
 }
 
-async function useApiKeys({ connection, keys, box }: OpenRedis): Promise<void> {
-  const apiKeys = new RedisApiKeyStore(connection, keys, box);
+async function useApiKeys(redis: RedisAccess): Promise<void> {
+  const apiKeys = new RedisApiKeyStore(redis);
   let changes = 0;
   using _watch = await apiKeys.watch(() => changes++);
   const key = keyOf('one');
-  await new RedisApiKeyStore(connection, keys, box).change(() => ({ add: [key] }));
+  await new RedisApiKeyStore(redis).change(() => ({ add: [key] }));
   assert.deepEqual(await apiKeys.read(), [key]);
   await waitUntil(() => changes > 0);
   const uses = new Map([[keyIdOf(key), 1]]);

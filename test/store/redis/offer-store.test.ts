@@ -13,8 +13,7 @@ const KEY = { upstream: 'up', target: '["node"]', era: '', capabilityKey: '', au
 const redis = sharedRedis();
 
 async function open(config: RedisConfig, limits: LimitName[] = []): Promise<RedisOfferStore> {
-  const { connection, keys, box } = await openRedis(config);
-  return new RedisOfferStore(connection, keys, box, (limit) => limits.push(limit));
+  return new RedisOfferStore(await openRedis(config), (limit) => limits.push(limit));
 }
 
 offerStoreContract('redis', async () =>
@@ -54,7 +53,7 @@ test('other processes hear of lists that one has written, by sealed messages', O
 
 test('a message that another version has sent in another form is ignored', OPTIONS, async () => {
   const { connection, keys, box } = await openRedis(redisConfig((await redis).url));
-  const store = new RedisOfferStore(connection, keys, box, () => undefined);
+  const store = new RedisOfferStore({ connection, keys, box }, () => undefined);
   const written: unknown[] = [];
   let onText: ((text: string) => void) | undefined;
   connection.subscribe = async (_channel, listener) => {

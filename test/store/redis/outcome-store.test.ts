@@ -8,8 +8,7 @@ const OPTIONS = { timeout: 120_000 };
 const redis = sharedRedis();
 
 outcomeStoreContract('redis', async (onLimit) => {
-  const { connection, keys, box } = await openRedis(redisConfig((await redis).url));
-  return new RedisOutcomeStore(connection, keys, box, onLimit);
+  return new RedisOutcomeStore(await openRedis(redisConfig((await redis).url)), onLimit);
 });
 
 test('other processes find an end, and Redis cannot read it', OPTIONS, async () => {
@@ -17,7 +16,7 @@ test('other processes find an end, and Redis cannot read it', OPTIONS, async () 
   const [one, two] = await Promise.all(
     [0, 1].map(async () => {
       const { connection, keys, box } = await openRedis(config);
-      return { connection, keys, store: new RedisOutcomeStore(connection, keys, box, () => undefined) };
+      return { connection, keys, store: new RedisOutcomeStore({ connection, keys, box }, () => undefined) };
     }),
   );
   assert.ok(one !== undefined && two !== undefined);
@@ -29,7 +28,7 @@ test('other processes find an end, and Redis cannot read it', OPTIONS, async () 
 
 test('the tables of ends expire with the last end', OPTIONS, async () => {
   const { connection, keys, box } = await openRedis(redisConfig((await redis).url));
-  const store = new RedisOutcomeStore(connection, keys, box, () => undefined);
+  const store = new RedisOutcomeStore({ connection, keys, box }, () => undefined);
   await store.settle('long', 'x', 3_600_000);
   await store.settle('short', 'x', 60_000);
   const [, ...tables] = keys.outcome('long');

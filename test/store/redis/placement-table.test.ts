@@ -10,7 +10,7 @@ const redis = sharedRedis();
 placementTableContract('redis', async (leaseMs, count) => {
   const config = redisConfig((await redis).url);
   const processes = await Promise.all(Array.from({ length: count }, () => openRedis(config)));
-  return processes.map(({ connection, keys, box }) => new RedisPlacementTable(connection, keys, box, leaseMs));
+  return processes.map((access) => new RedisPlacementTable(access, leaseMs));
 });
 
 const HOUR_MS = 3_600_000;
@@ -27,7 +27,7 @@ async function openWithClock(leaseMs: number) {
       .map(Number);
     await connection.command('SET', clock, `${at - byMs}:${now}`);
   };
-  return { table: new RedisPlacementTable(connection, keys, box, leaseMs), setClock };
+  return { table: new RedisPlacementTable({ connection, keys, box }, leaseMs), setClock };
 }
 
 // REL-32
@@ -51,7 +51,7 @@ test('no lease lapses because the clock was set forward', async () => {
 
 test('a revocation that another version has sent in another form is ignored', async () => {
   const { connection, keys, box } = await openRedis(redisConfig((await redis).url));
-  const table = new RedisPlacementTable(connection, keys, box, 60_000);
+  const table = new RedisPlacementTable({ connection, keys, box }, 60_000);
   const revoked: unknown[] = [];
   let onText: ((text: string) => void) | undefined;
   connection.subscribe = async (_channel, listener) => {
@@ -72,7 +72,7 @@ test('a revocation that another version has sent in another form is ignored', as
 test('no lease lapses while Redis is stopped', async () => {
   await using server = await RedisServer.start();
   const { connection, keys, box } = await openRedis(redisConfig(server.url));
-  const table = new RedisPlacementTable(connection, keys, box, LEASE_MS);
+  const table = new RedisPlacementTable({ connection, keys, box }, LEASE_MS);
   await waitUntil(async () => {
     const joinedMs = performance.now();
     await table.join(member('one'));

@@ -5,6 +5,5 @@ import { rateTableContract } from '../rate-table.contract.ts';
 const redis = sharedRedis();
 
 rateTableContract('redis', async () => {
-  const { connection, keys } = await openRedis(redisConfig((await redis).url));
-  return new RedisRateTable(connection, keys);
+  return new RedisRateTable(await openRedis(redisConfig((await redis).url)));
 });

@@ -37,7 +37,7 @@ async function own({ table }: Pick<Opened, 'table'>, session: Pick<SessionRef, '
 
 async function open(config: RedisConfig): Promise<Opened> {
   const { connection, keys, box } = await openRedis(config);
-  const table = new RedisPlacementTable(connection, keys, box, 5_000);
+  const table = new RedisPlacementTable({ connection, keys, box }, 5_000);
   const limits: string[] = [];
   const fenced: SessionRef[] = [];
   const revokedText = (key: PlacementKey) => table.revokedText(key);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { NEXT_SERIAL } from '../../../src/store/redis/session-scripts.ts';
+import { NEXT_SERIAL } from '../../../src/store/redis/scripts/session-scripts.ts';
 import { checkRedis } from '../../../src/store/redis/start-checks.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
 import { TcpRelay } from '../../support/tcp-relay.ts';

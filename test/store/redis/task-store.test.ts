@@ -11,8 +11,7 @@ const TASK = { upstream: 'up', task: 't', holder: 'h', id: 'canary' };
 const redis = sharedRedis();
 
 async function open(config: RedisConfig, onLimit: OnTaskLimit = () => undefined): Promise<RedisTaskStore> {
-  const { connection, keys, box } = await openRedis(config);
-  return new RedisTaskStore(connection, keys, box, onLimit);
+  return new RedisTaskStore(await openRedis(config), onLimit);
 }
 
 taskStoreContract('redis', async (onLimit) => await open(redisConfig((await redis).url), onLimit));

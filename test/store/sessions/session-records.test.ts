@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { SessionRecords } from '../../src/store/session-records.ts';
+import { SessionRecords } from '../../../src/store/sessions/session-records.ts';
 
 const expires = 1_000;
 /** Sessions of two principals. */

@@ -1,10 +1,10 @@
 import { hash } from 'node:crypto';
-import { GatewayError } from '../errors.ts';
-import { LIMITS, type LimitName } from '../limits.ts';
+import { GatewayError } from '../../errors.ts';
+import { LIMITS, type LimitName } from '../../limits.ts';
 import { EndedSerials } from './ended-serials.ts';
 import { parseId, type RecordEntry, type SessionEntry } from './session-entry.ts';
 import { SessionRecords } from './session-records.ts';
-import { ATTACHMENTS_FRACTION, type SessionChange, type SessionRecord, type SessionRef } from './session-store.ts';
+import { ATTACHMENTS_FRACTION, type SessionChange, type SessionRecord, type SessionRef } from '../session-store.ts';
 
 /** Longer than any session id is valid. */
 export const MAX_VALIDITY_MS = 366 * 24 * 3_600_000;

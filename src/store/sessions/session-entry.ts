@@ -1,4 +1,4 @@
-import { jsonOf } from '../json/record.ts';
+import { jsonOf } from '../../json/record.ts';
 import { z } from 'zod';
 
 const rangeSchema = z.tuple([z.int(), z.int(), z.int()]);

@@ -7,13 +7,13 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import * as fc from '../support/fast-check.ts';
-import { LocalSessionStore } from '../../src/store/local-session-store.ts';
-import { openState } from '../../src/store/open-state.ts';
-import type { SessionRef, SessionStore } from '../../src/store/session-store.ts';
-import { smallDisk, type SmallDisk } from '../support/small-disk.ts';
-import { until } from '../support/stdio.ts';
-import { sessionStoreContract } from './session-store.contract.ts';
+import * as fc from '../../support/fast-check.ts';
+import { LocalSessionStore } from '../../../src/store/sessions/local-session-store.ts';
+import { openState } from '../../../src/store/open-state.ts';
+import type { SessionRef, SessionStore } from '../../../src/store/session-store.ts';
+import { smallDisk, type SmallDisk } from '../../support/small-disk.ts';
+import { until } from '../../support/stdio.ts';
+import { sessionStoreContract } from '../session-store.contract.ts';
 
 const OPTIONS = { timeout: 120_000 };
 const HOUR = 3_600_000;
@@ -101,7 +101,7 @@ test('records and ends are known after a restart, and numbers continue', OPTIONS
 
 test('a confirmed change survives SIGKILL', OPTIONS, async () => {
   await using dir = await testDir();
-  const program = fileURLToPath(new URL('../fixtures/servers/ends-sessions.ts', import.meta.url));
+  const program = fileURLToPath(new URL('../../fixtures/servers/ends-sessions.ts', import.meta.url));
   const expiresMs = Date.now() + HOUR;
   const child = spawn(process.execPath, [program, dir.path, String(expiresMs)], {
     stdio: ['ignore', 'pipe', 'inherit'],

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import * as fc from '../support/fast-check.ts';
-import { EndedSerials } from '../../src/store/ended-serials.ts';
+import * as fc from '../../support/fast-check.ts';
+import { EndedSerials } from '../../../src/store/sessions/ended-serials.ts';
 
 const MOST = 60;
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { LIMITS, type LimitName } from '../../src/limits.ts';
-import type { SessionRef } from '../../src/store/session-store.ts';
-import { SessionTable } from '../../src/store/session-table.ts';
+import { LIMITS, type LimitName } from '../../../src/limits.ts';
+import type { SessionRef } from '../../../src/store/session-store.ts';
+import { SessionTable } from '../../../src/store/sessions/session-table.ts';
 
 const OPTIONS = { timeout: 120_000 };
 const T0 = 1_800_000_000_000;

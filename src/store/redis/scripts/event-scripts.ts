@@ -1,4 +1,4 @@
-import { type Script, scriptOf } from './connection.ts';
+import { type Script, scriptOf } from '../connection.ts';
 
 /** A client can resume a stream for this long after its end; one without an end, for this long after an event. */
 const KEEP_MS = 300_000;

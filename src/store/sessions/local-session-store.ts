@@ -1,9 +1,9 @@
-import { systemCode } from '../thrown.ts';
+import { systemCode } from '../../thrown.ts';
 import { join } from 'node:path';
-import type { LimitName } from '../limits.ts';
-import { Journal, type JournalEvents } from './disk/journal.ts';
+import type { LimitName } from '../../limits.ts';
+import { Journal, type JournalEvents } from '../disk/journal.ts';
 import { entryText, parseEntry, type SessionEntry } from './session-entry.ts';
-import type { SessionChange, SessionRecord, SessionRef, SessionStore } from './session-store.ts';
+import type { SessionChange, SessionRecord, SessionRef, SessionStore } from '../session-store.ts';
 import { SessionTable } from './session-table.ts';
 
 export interface SessionStoreEvents extends JournalEvents {
@@ -79,7 +79,9 @@ export class LocalSessionStore implements SessionStore {
 
   /** Resolves with whether the entries are written. */
   async #write(entries: readonly SessionEntry[]): Promise<boolean> {
-    const written = await Promise.all(entries.map((entry) => this.#journal?.append(entryText(entry)) ?? true));
+    const journal = this.#journal;
+    if (journal === undefined) return true;
+    const written = await Promise.all(entries.map((entry) => journal.append(entryText(entry))));
     return written.every(Boolean);
   }
 }

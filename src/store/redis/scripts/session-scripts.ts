@@ -1,6 +1,6 @@
-import { type Script, scriptOf } from './connection.ts';
+import { type Script, scriptOf } from '../connection.ts';
 import { DROP_EVENTS_LUA, FORGET_LUA } from './event-scripts.ts';
-import { REVOKE_LUA } from './placement-table.ts';
+import { REVOKE_LUA } from '../placement-table.ts';
 
 /** Names the entries of a session, which each of these scripts gets in this order. */
 const HEAD = `

@@ -1,6 +1,6 @@
-import { detach, KeptMap, KeptSet, type KeptText } from '../json/kept-text.ts';
+import { detach, KeptMap, KeptSet, type KeptText } from '../../json/kept-text.ts';
 import { parseId, type RecordEntry } from './session-entry.ts';
-import type { SessionRecord } from './session-store.ts';
+import type { SessionRecord } from '../session-store.ts';
 
 /** Memory of a record, and of each of its texts, besides the characters. */
 const RECORD_BYTES = 256;
