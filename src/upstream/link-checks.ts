@@ -7,6 +7,7 @@ import { isAnsweredByStatus, isOfCredentials } from './link/era-evidence.ts';
 import type { Link, LinkUser } from './link/link.ts';
 import type { Opener } from './link/opener.ts';
 import { isSameHello, type RecheckOutcome } from './link/recheck.ts';
+import { SingleRuns } from './single-runs.ts';
 import type { UpstreamEvents } from './upstream-events.ts';
 import type { UpstreamLinks } from './upstream-links.ts';
 
@@ -55,8 +56,7 @@ export class LinkChecks<Context, User extends LinkUser> {
   /** By era and audience. */
   readonly #scopes = new Map<string, Scope>();
   readonly #listed = new WeakSet<Link<Context, User>>();
-  /** Never reject. */
-  readonly #asking = new Map<Era, Promise<boolean | undefined>>();
+  readonly #asking = new SingleRuns<boolean | undefined>();
   /** Monotonic ms. */
   readonly #askedMs = new Map<Era, number>();
 
@@ -91,12 +91,7 @@ export class LinkChecks<Context, User extends LinkUser> {
   async afterFailedStart(era: Era): Promise<void> {
     const { links, lifecycles } = this.#parts;
     if (!links.isOpenIn(era)) return;
-    let asking = this.#asking.get(era);
-    if (asking === undefined) {
-      asking = this.#ask(era).finally(() => this.#asking.delete(era));
-      this.#asking.set(era, asking);
-    }
-    const answers = await asking;
+    const answers = await this.#asking.run(era, () => this.#ask(era));
     if (answers !== undefined) lifecycles.step(era, { kind: 'asked', answers });
   }
 

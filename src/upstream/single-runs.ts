@@ -1,9 +1,9 @@
 /** Runs at most one piece of work at a time for each key. */
-export class SingleRuns {
-  readonly #running = new Map<string, Promise<void>>();
+export class SingleRuns<Result> {
+  readonly #running = new Map<string, Promise<Result>>();
 
   /** Runs the work, unless work of this key is running: then returns the promise of that. */
-  run(key: string, work: () => Promise<void>): Promise<void> {
+  run(key: string, work: () => Promise<Result>): Promise<Result> {
     const known = this.#running.get(key);
     if (known !== undefined) return known;
     const running = work().finally(() => this.#running.delete(key));

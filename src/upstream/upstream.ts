@@ -51,7 +51,7 @@ export class Upstream<Context, User extends LinkUser> {
   readonly #opener: Opener<Context, User>;
   readonly #links = new UpstreamLinks<Context, User>();
   readonly #stopping = new AbortController();
-  readonly #listings = new SingleRuns();
+  readonly #listings = new SingleRuns<void>();
   readonly #checks: LinkChecks<Context, User>;
   readonly #lifecycles = new Lifecycles((after) => this.#onLifecycle(after));
   readonly #retryingListing = new Set<Era>();

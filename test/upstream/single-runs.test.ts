@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { SingleRuns } from '../../src/upstream/single-runs.ts';
 
 test('work of one key runs once at a time, and again after its end', async () => {
-  const runs = new SingleRuns();
+  const runs = new SingleRuns<void>();
   const ends = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   let begun = 0;
   const work = () => ends[begun++]?.promise ?? Promise.resolve();
