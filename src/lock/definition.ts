@@ -27,6 +27,14 @@ export interface Definition {
   readonly text: string;
 }
 
+/** The list of each kind; also its member in the lock file. */
+export const LIST_NAMES = {
+  tool: 'tools',
+  prompt: 'prompts',
+  resource: 'resources',
+  template: 'templates',
+} as const satisfies Record<ListedKind, keyof Listed>;
+
 const KEYS: Readonly<Record<ListedKind, string>> = {
   tool: 'name',
   prompt: 'name',
@@ -101,9 +109,6 @@ export function definitionsOf(listed: Listed): ReadonlyMap<string, readonly Defi
   };
   const { instructions = '' } = listed;
   if (instructions.trim() !== '') add({ kind: 'instructions', key: '', text: JSON.stringify(instructions) });
-  for (const item of listed.tools) add(definitionOf('tool', item));
-  for (const item of listed.prompts) add(definitionOf('prompt', item));
-  for (const item of listed.resources) add(definitionOf('resource', item));
-  for (const item of listed.templates) add(definitionOf('template', item));
+  for (const kind of LISTED_KINDS) for (const item of listed[LIST_NAMES[kind]]) add(definitionOf(kind, item));
   return definitions;
 }

@@ -2,7 +2,7 @@ import { isArrayText, isObjectText, JsonTextError, RawObject, rawItems } from '.
 import { type Era, ERAS } from '../protocol/revisions.ts';
 import { objectText } from '../json/ordered.ts';
 import { canonicalText, reviewableText } from './canonical.ts';
-import { type Definition, definitionsOf, idOf, type Listed, LISTED_KINDS, type ListedKind } from './definition.ts';
+import { type Definition, definitionsOf, idOf, LIST_NAMES, type Listed, LISTED_KINDS } from './definition.ts';
 
 /** The pinned definitions of one upstream in one or both eras. */
 export interface PinnedLists {
@@ -15,14 +15,6 @@ export interface PinnedLists {
 
 /** The content of a lock file: the pinned lists by upstream id. Several of one upstream are for different eras. */
 export type Lock = ReadonlyMap<string, readonly PinnedLists[]>;
-
-/** The members of an upstream's lists in the file, by kind. */
-const MEMBERS: Readonly<Record<ListedKind, string>> = {
-  tool: 'tools',
-  prompt: 'prompts',
-  resource: 'resources',
-  template: 'templates',
-};
 
 const VERSION = '1';
 const COMMENT =
@@ -98,7 +90,7 @@ function listsText({ eras, server, definitions }: PinnedLists): string {
   const kinds = LISTED_KINDS.flatMap((kind) => {
     const items = [...definitions.values()].filter((one) => one.kind === kind && one.text !== '');
     if (items.length === 0) return [];
-    return [`${JSON.stringify(MEMBERS[kind])}:${objectText(items.map(({ key, text }) => [key, text] as const))}`];
+    return [`${JSON.stringify(LIST_NAMES[kind])}:${objectText(items.map(({ key, text }) => [key, text] as const))}`];
   });
   const instructions = definitions.get(idOf({ kind: 'instructions', key: '' }))?.text;
   const members = [
@@ -173,7 +165,7 @@ function definitionsIn(lists: RawObject): ReadonlyMap<string, Definition> {
     add({ kind: 'instructions', key: '', text: canonicalText(instructions, 'instructions') });
   }
   for (const kind of LISTED_KINDS) {
-    const items = lists.object(MEMBERS[kind]);
+    const items = lists.object(LIST_NAMES[kind]);
     for (const key of items?.keys() ?? []) add({ kind, key, text: canonicalText(items?.raw(key) ?? 'null') });
   }
   return definitions;
