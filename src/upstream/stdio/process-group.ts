@@ -55,7 +55,7 @@ export class ProcessGroup {
     let strayGraceMs = graceMs;
     if (!(await this.#isGone(patienceMs))) {
       this.#signal('SIGTERM');
-      void this.#guard.tagged.terminate(this.#tag);
+      void this.#guard.tagged.signal(this.#tag, 'SIGTERM');
       strayGraceMs = 0;
       if (!(await this.#isGone(graceMs))) {
         this.#signal('SIGKILL');

@@ -38,23 +38,18 @@ export class TaggedProcesses {
     return pidsByUpstream;
   }
 
-  /** Sends SIGTERM to all processes with this tag. */
-  async terminate(tag: string): Promise<void> {
-    await this.#signal(tag, 'SIGTERM');
-  }
-
   /** Ends all processes with this tag: SIGTERM, and `graceMs` later SIGKILL. Resolves when none is left, in bounded time. */
   async end(tag: string, graceMs: number): Promise<void> {
     const killMs = performance.now() + graceMs;
-    while (await this.#signal(tag, performance.now() < killMs ? 'SIGTERM' : 'SIGKILL')) {
+    while (await this.signal(tag, performance.now() < killMs ? 'SIGTERM' : 'SIGKILL')) {
       // A process that hangs in the kernel may outlive SIGKILL.
       if (performance.now() > killMs + KILL_MS) return;
       await sleep(POLL_MS);
     }
   }
 
-  /** Resolves with whether there was a process to signal. */
-  async #signal(tag: string, signal: NodeJS.Signals): Promise<boolean> {
+  /** Signals all processes with this tag. Resolves with whether there was one. */
+  async signal(tag: string, signal: NodeJS.Signals): Promise<boolean> {
     const pids = (await this.pidsByTag()).get(tag) ?? [];
     for (const pid of pids) kill(pid, signal);
     return pids.length > 0;

@@ -33,6 +33,14 @@ export function isNpx({ command, args }: Pick<StdioTarget, 'command' | 'args'>):
   return isExec && !args.some((arg) => /^(-c|--call|--script-shell)(=|$)/.test(arg));
 }
 
+/** One run of a wrapper, in an environment. */
+interface WrapperRun {
+  readonly target: StdioTarget;
+  readonly env: Readonly<Record<string, string>>;
+  readonly signal: AbortSignal;
+  readonly log: Logger;
+}
+
 /**
  * Finds the command that an `npx` or `uvx` would run, so that no wrapper (npm and a shell, or uv) runs beside the server.
  *
@@ -66,47 +74,38 @@ export class WrapperCommands {
   ): Promise<Launch | undefined> {
     if (process.platform === 'win32') return undefined;
     const log = this.#log.child({ upstream });
+    const run = { target, env, signal, log };
     try {
-      if (isNpx(target)) return await this.#findNpx(target, env, signal, log);
-      if (isUvx(target)) return await this.#findUvx(target, env, signal, log);
+      if (isNpx(target)) return await this.#findNpx(run);
+      if (isUvx(target)) return await this.#findUvx(run);
     } catch (thrown) {
       log.debug({ err: thrown }, 'the wrapper did not report its command');
     }
     return undefined;
   }
 
-  async #findNpx(
-    target: StdioTarget,
-    env: Readonly<Record<string, string>>,
-    signal: AbortSignal,
-    log: Logger,
-  ): Promise<Launch | undefined> {
-    if (await hasOwnShell(target, env)) return undefined;
+  async #findNpx(run: WrapperRun): Promise<Launch | undefined> {
+    if (await hasOwnShell(run.target, run.env)) return undefined;
     const npm_config_script_shell = await this.#printer('npm-shell', PRINTING_SHELL);
-    const output = await this.#run(target, { ...env, npm_config_script_shell }, signal, log);
+    const output = await this.#run({ ...run, env: { ...run.env, npm_config_script_shell } });
     const printed = parsePrinterOutput(output);
     if (printed === undefined) {
-      log.debug('npx did not report its command');
+      run.log.debug('npx did not report its command');
       return undefined;
     }
     return { command: '/bin/sh', args: ['-c', `exec ${printed.text}`], env: printed.env, cwd: printed.env['PWD'] };
   }
 
-  async #findUvx(
-    target: StdioTarget,
-    env: Readonly<Record<string, string>>,
-    signal: AbortSignal,
-    log: Logger,
-  ): Promise<Launch | undefined> {
+  async #findUvx(run: WrapperRun): Promise<Launch | undefined> {
     const printer = await this.#printer('uvx-printer', uvxPrinter(PRINTER_BEGIN, PRINTER_END));
-    const run = printerRun(target, env, printer);
-    if (run === undefined) return undefined;
-    const output = await this.#run({ ...target, args: run.args }, env, signal, log, 'closed');
+    const printing = printerRun(run.target, run.env, printer);
+    if (printing === undefined) return undefined;
+    const output = await this.#run({ ...run, target: { ...run.target, args: printing.args } }, 'closed');
     const printed = parsePrinterOutput(output);
     // If uv made an environment for this run only, uv has removed it at its end.
     const programExists = printed !== undefined && (await isFulfilled(access(printed.text)));
-    if (programExists) return uvxLaunch(printed, run.serverArgs);
-    log.debug('uvx did not report its command');
+    if (programExists) return uvxLaunch(printed, printing.serverArgs);
+    run.log.debug('uvx did not report its command');
     return undefined;
   }
 
@@ -122,13 +121,7 @@ export class WrapperCommands {
   }
 
   /** Runs a wrapper. Resolves with its stdout when the command is printed or, with `closed`, when the wrapper has ended. */
-  async #run(
-    target: StdioTarget,
-    env: Readonly<Record<string, string>>,
-    signal: AbortSignal,
-    log: Logger,
-    until: 'printed' | 'closed' = 'printed',
-  ): Promise<string> {
+  async #run({ target, env, signal, log }: WrapperRun, until: 'printed' | 'closed' = 'printed'): Promise<string> {
     // An abort during the waits before would not be noticed by a listener.
     if (signal.aborted) return '';
     const { command, args, cwd } = target;
