@@ -48,7 +48,6 @@ export class ChunkReader {
     return this.#stage === 'data' ? this.#bytesLeft : 0;
   }
 
-  /** Returns whether the body is complete. */
   get isComplete(): boolean {
     return this.#stage === 'complete';
   }

@@ -42,7 +42,6 @@ export class ResponseReader {
     this.#sink = sink;
   }
 
-  /** Starts to read a response. */
   start(): void {
     this.#stage = 'head';
     this.#headStart = '';

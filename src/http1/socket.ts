@@ -18,7 +18,6 @@ export interface WireAddress {
 export interface SocketEvents {
   /** Called when the socket can take another request. */
   onIdle(socket: WireSocket): void;
-  /** Called when the socket is closed. */
   onClosed(socket: WireSocket): void;
   /** Called when bytes arrive that belong to no response, or that are no HTTP. */
   onStray(): void;

@@ -25,7 +25,6 @@ export class UpstreamLinks<Context, User extends LinkUser> implements Iterable<L
   readonly #open = new Map<Link<Context, User>, OpenLink<Context, User>>();
   readonly #closing = new Set<Promise<void>>();
 
-  /** The number of open links. */
   get size(): number {
     return this.#open.size;
   }

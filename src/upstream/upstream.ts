@@ -133,12 +133,10 @@ export class Upstream<Context, User extends LinkUser> {
     return this.#revisions[era];
   }
 
-  /** Number of open connections. */
   get connections(): number {
     return this.#links.size;
   }
 
-  /** Returns the open links. */
   links(): Iterable<Link<Context, User>> {
     return this.#links;
   }
@@ -220,7 +218,6 @@ export class Upstream<Context, User extends LinkUser> {
     link.calls++;
   }
 
-  /** Ends a call on this link. */
   endCall(link: Link<Context, User>): void {
     link.calls--;
     this.leave(link);

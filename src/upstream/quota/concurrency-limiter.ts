@@ -62,7 +62,6 @@ export class ConcurrencyLimiter {
     }
   }
 
-  /** Returns whether no request is in flight or in the queue. */
   get isIdle(): boolean {
     return this.#pool.used === 0;
   }

@@ -31,7 +31,6 @@ export class AbandonedCalls {
     this.#onLimit = onLimit;
   }
 
-  /** Adds a call. */
   add(id: number, sender: string | undefined, late: ReadonlySet<LateMessage>, nowMs: number): void {
     const dueMs = nowMs + LATE_MS;
     if (this.#calls.size >= LIMITS.abandonedCalls) this.#removeOver(nowMs);
