@@ -1,6 +1,5 @@
 import { isCode } from '../../thrown.ts';
 import { jsonOf } from '../../json/record.ts';
-import type { Stats } from 'node:fs';
 import { realpath, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -9,7 +8,7 @@ import { COMMAND } from '../../command-name.ts';
 import { StartError } from '../../errors.ts';
 import { changedKeys, type KeyChange, MAX_KEYS, type StoredKey, storedKeySchema } from '../api-key-store.ts';
 import { readOwnFile, REFUSED_MODE } from './own-file.ts';
-import { createFile, makeStateDir, replaceFile } from './state-file.ts';
+import { createFile, makeStateDir, replaceFile, statOf } from './state-file.ts';
 
 /** About 600 bytes for each of {@link MAX_KEYS}. */
 const LIMIT_BYTES = 64 * 1_048_576;
@@ -83,15 +82,6 @@ export async function changeKeyFile(path: string, decide: (keys: readonly Stored
         cause: thrown,
       },
     );
-  }
-}
-
-async function statOf(path: string): Promise<Stats | undefined> {
-  try {
-    return await stat(path);
-  } catch (thrown) {
-    if (isCode(thrown, 'ENOENT')) return undefined;
-    throw thrown;
   }
 }
 

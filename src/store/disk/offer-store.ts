@@ -1,4 +1,3 @@
-import { isCode } from '../../thrown.ts';
 import { hash } from 'node:crypto';
 import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -6,7 +5,7 @@ import { LIMITS } from '../../limits.ts';
 import type { SessionStoreEvents } from '../sessions/local-session-store.ts';
 import type { OfferStore, StoredOfferKey, UpstreamKey } from '../offer-store.ts';
 import { readOwnFile, REFUSED_MODE, RefusedFileError } from './own-file.ts';
-import { makeStateDir, replaceFile } from './state-file.ts';
+import { makeStateDir, replaceFile, statOf } from './state-file.ts';
 
 /** Returns the beginning of the names of all files of one upstream. */
 function stemOf({ upstream, target }: UpstreamKey): string {
@@ -167,11 +166,6 @@ export class DiskOfferStore implements OfferStore {
 
   /** Returns 0 where there is no such file. */
   async #mtimeMs(name: string): Promise<number> {
-    try {
-      return (await stat(join(this.#dir, name))).mtimeMs;
-    } catch (thrown) {
-      if (isCode(thrown, 'ENOENT')) return 0;
-      throw thrown;
-    }
+    return (await statOf(join(this.#dir, name)))?.mtimeMs ?? 0;
   }
 }

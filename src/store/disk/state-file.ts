@@ -4,6 +4,16 @@ import { type FileHandle, link, mkdir, open, readdir, rename, rm, stat, unlink }
 import type { Stats } from 'node:fs';
 import { dirname, join } from 'node:path';
 
+/** Returns undefined if there is no such file. */
+export async function statOf(path: string): Promise<Stats | undefined> {
+  try {
+    return await stat(path);
+  } catch (thrown) {
+    if (isCode(thrown, 'ENOENT')) return undefined;
+    throw thrown;
+  }
+}
+
 /** Creates a directory that only this user can read, with its parents. An existing directory keeps its mode. */
 export async function makeStateDir(path: string): Promise<void> {
   try {
