@@ -35,37 +35,33 @@ export interface Lifecycle {
 /** The extent of a failure: the whole upstream, or one connection, whose credentials were refused or could not be got. */
 export type FailureScope = 'upstream' | 'connection';
 
+/** A failure of a connection. */
+interface Failure {
+  readonly reason: string;
+  readonly detail: string | undefined;
+  /** True if no process has run: the upstream is remote, or its program cannot be started. Such an attempt costs little. */
+  readonly hasNoProcess?: boolean;
+  /** True if it took longer than `timeouts.start`, so that it is no crash. */
+  readonly isLate?: boolean;
+  /** True if other connections are open, whose clients are served. */
+  readonly isServing?: boolean;
+}
+
 /** A change in the connections or lists of an upstream. */
 export type LifecycleEvent =
   | { readonly kind: 'starting' }
   | { readonly kind: 'connected' }
-  | {
+  | ({
       readonly kind: 'start-failed';
       readonly scope: FailureScope;
-      readonly reason: string;
-      readonly detail: string | undefined;
       readonly permanent: boolean;
       /** True if the upstream has refused the credentials of the gateway, or the gateway has none. */
       readonly lacksCredentials?: boolean;
-      /** True if no process has run: the upstream is remote, or its program cannot be started. Such an attempt costs little. */
-      readonly hasNoProcess?: boolean;
-      /** True if it took longer than `timeouts.start`, so that it is no crash. */
-      readonly isLate?: boolean;
-      /** True if other connections are open, whose clients are served. */
-      readonly isServing?: boolean;
       /** Start of the attempt, in monotonic ms. Failures of simultaneous attempts have one cause, so they count as one. */
       readonly startedMs: number;
-    }
+    } & Failure)
   /** A connection closed unexpectedly; `early`: before it answered a call. */
-  | {
-      readonly kind: 'lost';
-      readonly reason: string;
-      readonly detail: string | undefined;
-      readonly early: boolean;
-      /** As in `start-failed`. */
-      readonly hasNoProcess?: boolean;
-      readonly isServing?: boolean;
-    }
+  | ({ readonly kind: 'lost'; readonly early: boolean } & Failure)
   | { readonly kind: 'list-failed'; readonly reason: string }
   /** A request on an open connection was refused for the credentials of the gateway. */
   | { readonly kind: 'unauthorized'; readonly reason: string; readonly detail: string | undefined }
@@ -98,14 +94,6 @@ export const CONFIGURED: Lifecycle = {
   attempts: 0,
   retryAtMs: 0,
 };
-
-interface Failure {
-  readonly reason: string;
-  readonly detail: string | undefined;
-  readonly hasNoProcess?: boolean;
-  readonly isLate?: boolean;
-  readonly isServing?: boolean;
-}
 
 function recordFailure(
   state: Lifecycle,
