@@ -15,7 +15,7 @@ export class BodySender {
   readonly #channel: Channel;
   readonly #exchange: number;
   readonly #onDrained: () => void;
-  readonly #onEnded: () => void;
+  readonly #onEnded: (() => void) | undefined;
   readonly #retry = (): void => {
     if (this.#flush()) this.#onDrained();
   };
@@ -26,7 +26,7 @@ export class BodySender {
   #isClosed = false;
 
   /** @param onDrained called when a body that had to wait has been sent. @param onEnded called when the whole body has been sent. */
-  constructor(channel: Channel, exchange: number, onDrained: () => void, onEnded: () => void) {
+  constructor(channel: Channel, exchange: number, onDrained: () => void, onEnded?: () => void) {
     this.#channel = channel;
     this.#exchange = exchange;
     this.#onDrained = onDrained;
@@ -107,7 +107,7 @@ export class BodySender {
 
   #finish(): void {
     this.#isClosed = true;
-    this.#onEnded();
+    this.#onEnded?.();
   }
 }
 

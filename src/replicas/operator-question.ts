@@ -84,10 +84,6 @@ export class OperatorQuestion implements ExchangeHandler {
   onBroken(): void {
     this.end({ why: 'the connection to it broke' });
   }
-
-  onDrained(): void {
-    // It has no body.
-  }
 }
 
 /** Why another replica has not answered. */

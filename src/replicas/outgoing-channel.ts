@@ -34,7 +34,7 @@ export interface ExchangeHandler {
   /** Called if the response cannot be completed. Whether the request was handled is unknown. */
   onBroken(): void;
   /** Called when the body of the request may go on. */
-  onDrained(): void;
+  onDrained?(): void;
 }
 
 /** One request on a channel. */
@@ -50,12 +50,7 @@ export class ChannelExchange {
     this.handler = handler;
     this.#reset = reset;
     this.received = new BodyReceiver(channel, number);
-    this.body = new BodySender(
-      channel,
-      number,
-      () => handler.onDrained(),
-      () => undefined,
-    );
+    this.body = new BodySender(channel, number, () => handler.onDrained?.());
   }
 
   /** Ends the exchange because the client has gone. The handler is not called any more. */

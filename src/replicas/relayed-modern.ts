@@ -102,10 +102,6 @@ export class RelayedModern implements ExchangeHandler {
     this.#onEnd(outcome);
   }
 
-  onDrained(): void {
-    // The body is in memory already.
-  }
-
   #onLine(text: string): void {
     const line = parseLine(text);
     if (this.#isEnded || line === undefined) return;

@@ -24,7 +24,7 @@ const RENEW_MS = 500;
 
 /** Returns a handler for an answer that does not matter. @param onEnd runs when there is one, or will be none. */
 function ignoring(onEnd: () => void): ExchangeHandler {
-  return { onResponse: onEnd, onData: onEnd, onRefused: onEnd, onBroken: onEnd, onDrained: () => undefined };
+  return { onResponse: onEnd, onData: onEnd, onRefused: onEnd, onBroken: onEnd };
 }
 
 /** Another replica, to which requests are passed on over one connection. */

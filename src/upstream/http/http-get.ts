@@ -19,7 +19,7 @@ export type StreamEnd =
 /** Receives the events of one {@link EventGet}. */
 export interface EventGetHandler {
   /** The server has answered with an event stream. */
-  onOpen(): void;
+  onOpen?(): void;
   onEvent(type: string, data: string): void;
   /** Called once, unless the GET was cancelled. */
   onEnd(end: StreamEnd): void;
@@ -104,7 +104,7 @@ export class EventGet implements WireHandler {
       });
     } else {
       this.#isOpen = true;
-      this.#events.onOpen();
+      this.#events.onOpen?.();
     }
   }
 

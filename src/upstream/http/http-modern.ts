@@ -137,10 +137,6 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
     return Promise.resolve();
   }
 
-  onAccepted(): void {
-    // The response headers have no information that the transport needs.
-  }
-
   onText(post: UpstreamPost, text: string): void {
     readMessages(
       text,

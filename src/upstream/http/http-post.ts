@@ -14,7 +14,7 @@ import type { ResponseHeaders, WireController, WireHandler } from '../../http1/w
 export interface UpstreamPostHandler {
   readonly options: ReadingOptions;
   /** The status is 2xx. The body follows. */
-  onAccepted(post: UpstreamPost, headers: ResponseHeaders): void;
+  onAccepted?(post: UpstreamPost, headers: ResponseHeaders): void;
   /** Receives the text of a message or batch. Calls `markAnswered` of the POST if it contains the answer. */
   onText(post: UpstreamPost, text: string): void;
   /** The POST has ended and is complete. */
@@ -122,7 +122,7 @@ export class UpstreamPost implements WireHandler {
       return;
     }
     const type = mediaType(headers);
-    this.#handler.onAccepted(this, headers);
+    this.#handler.onAccepted?.(this, headers);
     if (this.#isDone()) return;
     // Nothing is needed of the response to a notification or an answer.
     if (this.id === undefined) this.#linger();

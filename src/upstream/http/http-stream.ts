@@ -136,7 +136,7 @@ export interface ReconnectingStreamParts {
   /** Receives the text of a message or batch. */
   onText(text: string): void;
   /** Called when a GET has opened a stream or has ended. */
-  onAttempt(): void;
+  onAttempt?(): void;
   /** Called for the first of several refusals with a reason that an operator should know. The stream is opened again later. */
   onRefused?(reason: GatewayError): void;
   /** Called once when the stream is given up, unless it was closed. */
@@ -184,9 +184,9 @@ export class ReconnectingStream {
         hasEvent = true;
         if (type === 'message' && data !== '') this.#parts.onText(data);
       },
-      onOpen: () => this.#parts.onAttempt(),
+      onOpen: () => this.#parts.onAttempt?.(),
       onEnd: (end) => {
-        this.#parts.onAttempt();
+        this.#parts.onAttempt?.();
         const wasUseful = hasEvent || position.lastEventId !== startEventId || performance.now() - openedMs > EMPTY_MS;
         const { failed, empty, hasOpened } = this.#attempts;
         if (!get.isOpen) this.#attempts = { failed: failed + 1, empty, hasOpened };

@@ -184,7 +184,6 @@ class HttpTransport implements Transport, UpstreamPostHandler {
       ...this.#streamParts(position),
       decide: afterResumedStreamEnd,
       onText: (text) => this.#read(text, post),
-      onAttempt: () => undefined,
       onEnd: (why) => this.#onNotResumed(post, why),
     });
     open.stream.start(reconnectMs(position.retryMs, 0, Math.random()));

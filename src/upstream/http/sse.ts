@@ -46,7 +46,6 @@ class SseTransport implements Transport, UpstreamPostHandler {
     this.#events = events;
     const position = { lastEventId: '', retryMs: undefined };
     this.#stream = new EventGet(options, position, {
-      onOpen: () => undefined,
       onEvent: (type, data) => this.#onEvent(type, data),
       onEnd: (end) => this.#onEnd(end),
     });
