@@ -34,3 +34,21 @@ export class Cleanups {
     if (errors.length > 0) throw errors[0];
   }
 }
+
+/**
+ * Runs a function that opens things. If it fails, closes what it has opened, unless that was moved.
+ *
+ * @param onFailed runs before things are closed, which may take seconds.
+ */
+export async function withCleanups<T>(
+  open: (cleanups: Cleanups) => Promise<T>,
+  onFailed?: (thrown: unknown) => void,
+): Promise<T> {
+  await using cleanups = new Cleanups();
+  try {
+    return await open(cleanups);
+  } catch (thrown) {
+    onFailed?.(thrown);
+    throw thrown;
+  }
+}

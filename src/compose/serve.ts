@@ -12,9 +12,9 @@ import type { AdminPort } from '../operator/admin/admin-port.ts';
 import type { ConfigControl } from '../operator/config-control.ts';
 import { droppedLinesOf, type Logger } from '../telemetry/log.ts';
 import { createMetrics, type Metrics } from '../telemetry/metrics.ts';
-import type { Tracing } from '../telemetry/tracing/tracing.ts';
 import { COMMIT, VERSION } from '../version.ts';
 import { createAdminPort } from './admin/admin-port.ts';
+import { type Cleanups, withCleanups } from './cleanups.ts';
 import { ConfigChange, type PreparedConfig } from './reload/config-change.ts';
 import type { Core } from './core/core.ts';
 import { startCore } from './start-core.ts';
@@ -93,22 +93,39 @@ interface Phase {
  *
  * @throws {StartError} if an address cannot be used; another error if the state directory cannot be used.
  */
-export async function serve(loaded: Loaded, log: Logger, options: ServeOptions): Promise<RunningProcess> {
+export function serve(loaded: Loaded, log: Logger, options: ServeOptions): Promise<RunningProcess> {
+  return withCleanups((cleanups) => start(loaded, log, options, cleanups), options.onFailed);
+}
+
+/** @param cleanups closes what was opened if the start fails. */
+async function start(loaded: Loaded, log: Logger, options: ServeOptions, cleanups: Cleanups): Promise<RunningProcess> {
   const { config } = loaded;
+  const { stateDir } = config;
   const startedAtMs = Date.now();
   const metrics = createMetrics(VERSION, COMMIT);
   metrics.reportDroppedLines(() => droppedLinesOf(log));
   const tracing = await openTracing(config, metrics, log);
   const callers = new Callers((limit) => metrics.countLimit(limit));
+  const egress = cleanups.use(new Egress(config.egress, undefined, (limit) => metrics.countLimit(limit)));
+  let audit: AuditTrail | undefined;
+  let refusals: RefusalAudit | undefined;
+  // Other replicas may pass on requests, which have records, until they are left.
+  cleanups.defer(async () => {
+    refusals?.flush();
+    await audit?.close();
+  });
   const replicas = await joinReplicas(config, metrics, log, callers, options.worker);
-  const audit = await openAuditWith(replicas, options.worker, config, metrics, log);
+  cleanups.defer(() => replicas?.close());
+  audit = await openAudit(replicas, options.worker, config, metrics, log);
+  refusals = audit && new RefusalAudit(audit, (limit) => metrics.countLimit(limit));
   const identity = new IdentityKeys();
-  const egress = new Egress(config.egress, undefined, (limit) => metrics.countLimit(limit));
-  const surroundings = { replicas, tracing, audit, callers, identity, egress, onFailed: options.onFailed };
-  const core = await startCoreWith(surroundings, config, metrics, log);
+  let edge: Edge | undefined;
+  cleanups.defer(() => edge?.close());
+  const transports = await upstreamTransports(config, metrics, log, { callers, identity, egress });
+  const core = await startCore(config, metrics, transports, log, { ...replicas, tracing, audit, identity });
+  cleanups.defer(() => core.stop());
   disableAsOthers(core, options.worker);
   const phase: Phase = { isStopping: false, isDraining: false };
-  let edge: Edge | undefined;
   let forAll: Awaited<ReturnType<NonNullable<Replicas['answerForAll']>>> | undefined;
   const ready = () => readinessIn(phase, core, edge?.loadReasons);
   registerStart(metrics, loaded, startedAtMs, ready);
@@ -117,12 +134,7 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
   const access = new OperatorAccess(config, { startedAtMs, ownsState, log });
   const onFileChange = () => void reloader.reload('file');
   const change = new ConfigChange({ loaded, core, access, log, onFileChange });
-  const keepLastGood = lastGoodKeeper({
-    stateDir: config.stateDir,
-    isWanted: options.keepsLastGood === true,
-    ownsState,
-    log,
-  });
+  const keepLastGood = lastGoodKeeper({ stateDir, isWanted: options.keepsLastGood === true, ownsState, log });
   // The parent of workers does it once for all of them.
   const judgeRules = (running: Config): void => {
     if (options.worker === undefined) logUnmatchedGlobs(running, lastLists(core.offers, core.views), log);
@@ -144,16 +156,13 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
     onFiles: (files) => void change.setFiles(files),
     onReloaded: (cause, outcome) => audit?.record({ kind: 'reload', event: outcome, reason: cause }),
   });
-  const url = () => `${edge?.origin ?? ''}/mcp`;
-  const { stateDir } = config;
-  const refusals = audit === undefined ? undefined : new RefusalAudit(audit, (limit) => metrics.countLimit(limit));
   const own = createAdminPort({
     core,
     control: reloader,
     stateDir,
     log,
     startedAtMs,
-    url,
+    url: () => `${edge?.origin ?? ''}/mcp`,
     readiness: ready,
     groupsOfKey: (name) => edge?.groupsOfKey(name) ?? 'the gateway is starting',
     draining: phase,
@@ -161,65 +170,63 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
   const onOperation = (operator: string, operation: string, target: string | undefined): void => {
     audit?.record({ kind: 'operator', principal: `operator:${operator}`, method: operation, name: target });
   };
-  try {
-    forAll = await replicas?.answerForAll?.({ own, core, onOperation });
-    const admin = createAdminApp({
-      port: forAll?.port ?? own,
-      operators: () => access.keys,
-      version: VERSION,
-      log,
-      onRefused: (reason) => {
-        metrics.countAuthFailure(`operator ${reason}`);
-        refusals?.record({ error: new GatewayError('unauthorized'), reason: `operator ${reason}` });
-      },
-      onOperation,
-      onLimit: (limit) => metrics.countLimit(limit),
-    });
-    if (options.warmUntil !== undefined) await Promise.race([core.refresh(), options.warmUntil]);
-    const storedEvents = replicas?.events;
-    const sharedKeys = replicas?.apiKeys;
-    const parts = {
-      core,
-      metrics,
-      log,
-      startedAtMs,
-      ready,
-      control: reloader,
-      admin,
-      storedEvents,
-      refusals,
-      sharedKeys,
-      callers,
-      egress,
-      identity,
-    };
-    identity.setIssuer(() => edge?.publicOrigin ?? '');
-    edge = await Edge.open(config, parts);
-    serveReplicas(replicas, core, edge);
-    await change.begin(edge);
-    await keepLastGood(loaded);
-    judgeRules(config);
-    const summary = lockSummary(config, core);
-    const gateway = running({
-      phase,
-      core,
-      edge,
-      replicas,
-      audit,
-      refusals,
-      egress,
-      change,
-      access,
-      control: reloader,
-      summary,
-      log,
-    });
-    return Object.assign(gateway, { inside: { admin: own, metrics, readiness: ready, ...stepsOf(change, config) } });
-  } catch (thrown) {
-    options.onFailed?.(thrown);
-    await closeParts({ core, edge, replicas, audit, refusals, egress });
-    throw thrown;
-  }
+  forAll = await replicas?.answerForAll?.({ own, core, onOperation });
+  const admin = createAdminApp({
+    port: forAll?.port ?? own,
+    operators: () => access.keys,
+    version: VERSION,
+    log,
+    onRefused: (reason) => {
+      metrics.countAuthFailure(`operator ${reason}`);
+      refusals?.record({ error: new GatewayError('unauthorized'), reason: `operator ${reason}` });
+    },
+    onOperation,
+    onLimit: (limit) => metrics.countLimit(limit),
+  });
+  if (options.warmUntil !== undefined) await Promise.race([core.refresh(), options.warmUntil]);
+  identity.setIssuer(() => edge?.publicOrigin ?? '');
+  const opened = await Edge.open(config, {
+    core,
+    metrics,
+    log,
+    startedAtMs,
+    ready,
+    control: reloader,
+    admin,
+    storedEvents: replicas?.events,
+    refusals,
+    sharedKeys: replicas?.apiKeys,
+    callers,
+    egress,
+    identity,
+  });
+  edge = opened;
+  serveReplicas(replicas, core, opened);
+  await change.begin(opened);
+  await keepLastGood(loaded);
+  judgeRules(config);
+  const running = cleanups.move();
+  return {
+    lockSummary: lockSummary(config, core),
+    get url() {
+      return `${opened.origin}/mcp`;
+    },
+    get operatorUrl() {
+      return opened.operatorOrigin;
+    },
+    config: reloader,
+    rotateKeys: async () => void (await core.rotateKeys()),
+    inFlightCount: () => core.inFlightCount + core.parkedCount,
+    stop: async () => {
+      phase.isStopping = true;
+      await reloader.settle();
+      change.endWatch();
+      await drain({ core, edge: opened, replicas, log });
+      await access.withdraw();
+      await running[Symbol.asyncDispose]();
+    },
+    inside: { admin: own, metrics, readiness: ready, ...stepsOf(change, config) },
+  };
 }
 
 /** Joins the other replicas or workers, if there are any. Loads nothing of it otherwise. */
@@ -241,49 +248,16 @@ async function joinReplicas(
 }
 
 /** Opens the audit log, if the config has one. That of a worker is that of its parent. */
-async function openAuditWith(
+async function openAudit(
   replicas: Replicas | undefined,
   worker: WorkerSide | undefined,
   config: Config,
   metrics: Metrics,
   log: Logger,
 ): Promise<AuditTrail | undefined> {
-  try {
-    if (worker === undefined) return await openAuditLog(config, metrics, log, replicas?.owners.name);
-    const { openWorkerAudit } = await import('./workers/worker-audit.ts');
-    return await openWorkerAudit(worker, metrics, log);
-  } catch (thrown) {
-    await replicas?.close();
-    throw thrown;
-  }
-}
-
-/** The parts that a core gets besides its config. */
-interface CoreSurroundings {
-  readonly replicas: Replicas | undefined;
-  readonly tracing: Tracing | undefined;
-  readonly audit: AuditTrail | undefined;
-  readonly callers: Callers;
-  readonly identity: IdentityKeys;
-  readonly egress: Egress;
-  readonly onFailed: ServeOptions['onFailed'];
-}
-
-async function startCoreWith(
-  { replicas, tracing, audit, callers, identity, egress, onFailed }: CoreSurroundings,
-  config: Config,
-  metrics: Metrics,
-  log: Logger,
-): Promise<Core> {
-  try {
-    const transports = await upstreamTransports(config, metrics, log, { callers, identity, egress });
-    return await startCore(config, metrics, transports, log, { ...replicas, tracing, audit, identity });
-  } catch (thrown) {
-    onFailed?.(thrown);
-    await replicas?.close();
-    await audit?.close();
-    throw thrown;
-  }
+  if (worker === undefined) return await openAuditLog(config, metrics, log, replicas?.owners.name);
+  const { openWorkerAudit } = await import('./workers/worker-audit.ts');
+  return await openWorkerAudit(worker, metrics, log);
 }
 
 /** Takes the upstreams out of service that operators have disabled at the other workers before this one was started. */
@@ -346,75 +320,4 @@ function registerStart(
 ): void {
   metrics.recordStart(startedAtMs, lastGood === undefined ? undefined : Date.parse(lastGood.savedAt));
   metrics.onScrape('ready', () => (ready().ready ? 1 : 0));
-}
-
-/** The parts of a {@link ListeningGateway} gateway. */
-interface RunningParts {
-  readonly phase: Phase;
-  readonly core: Core;
-  readonly edge: Edge;
-  readonly replicas: Replicas | undefined;
-  readonly audit: AuditTrail | undefined;
-  readonly refusals: RefusalAudit | undefined;
-  readonly egress: Egress;
-  readonly change: ConfigChange;
-  readonly access: OperatorAccess;
-  readonly control: Reloader;
-  readonly summary: string | undefined;
-  readonly log: Logger;
-}
-
-function running({
-  phase,
-  core,
-  edge,
-  replicas,
-  audit,
-  refusals,
-  egress,
-  change,
-  access,
-  control,
-  summary,
-  log,
-}: RunningParts): ListeningGateway {
-  return {
-    lockSummary: summary,
-    get url() {
-      return `${edge.origin}/mcp`;
-    },
-    get operatorUrl() {
-      return edge.operatorOrigin;
-    },
-    config: control,
-    rotateKeys: async () => void (await core.rotateKeys()),
-    inFlightCount: () => core.inFlightCount + core.parkedCount,
-    stop: async () => {
-      phase.isStopping = true;
-      await control.settle();
-      change.endWatch();
-      await drain({ core, edge, replicas, log });
-      await access.withdraw();
-      await closeParts({ core, edge, replicas, audit, refusals, egress });
-    },
-  };
-}
-
-/** Closes the parts of a gateway, also of one that has not started completely. */
-async function closeParts({
-  core,
-  edge,
-  replicas,
-  audit,
-  refusals,
-  egress,
-}: Pick<RunningParts, 'core' | 'replicas' | 'audit' | 'refusals' | 'egress'> & {
-  readonly edge: Edge | undefined;
-}): Promise<void> {
-  await core.stop();
-  await edge?.close();
-  await replicas?.close();
-  refusals?.flush();
-  await audit?.close();
-  await egress[Symbol.asyncDispose]();
 }

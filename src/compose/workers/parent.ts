@@ -1,5 +1,5 @@
 import type { Hono } from 'hono';
-import { Cleanups } from '../cleanups.ts';
+import { type Cleanups, withCleanups } from '../cleanups.ts';
 import type { Address, Config } from '../../config/config.ts';
 import { FileWatch } from '../../config/files/file-watch.ts';
 import type { Loaded, LoadedFiles } from '../../config/load.ts';
@@ -38,28 +38,27 @@ interface Phase {
  *
  * @throws {StartError} if an address cannot be used; another error if the state directory cannot be used.
  */
-export async function serveWorkers(loaded: Loaded, log: Logger, options: ServeOptions): Promise<ListeningGateway> {
-  await using cleanup = new Cleanups();
-  try {
-    return await start(loaded, log, options, cleanup);
-  } catch (thrown) {
-    options.onFailed?.(thrown);
-    throw thrown;
-  }
+export function serveWorkers(loaded: Loaded, log: Logger, options: ServeOptions): Promise<ListeningGateway> {
+  return withCleanups((cleanups) => start(loaded, log, options, cleanups), options.onFailed);
 }
 
-/** @param cleanup closes what was opened if the start fails. */
-async function start(loaded: Loaded, log: Logger, options: ServeOptions, cleanup: Cleanups): Promise<ListeningGateway> {
+/** @param cleanups closes what was opened if the start fails. */
+async function start(
+  loaded: Loaded,
+  log: Logger,
+  options: ServeOptions,
+  cleanups: Cleanups,
+): Promise<ListeningGateway> {
   const { config } = loaded;
   const startedAtMs = Date.now();
   const metrics = createMetrics(VERSION, COMMIT);
   metrics.reportDroppedLines(() => droppedLinesOf(log));
   metrics.recordStart(startedAtMs, loaded.lastGood && Date.parse(loaded.lastGood.savedAt));
   const { state, server } = await openParentState(config, metrics, log);
-  cleanup.use(state);
+  cleanups.use(state);
   const audit = await openParentAudit(config, metrics, log);
-  if (audit !== undefined) cleanup.use(audit);
-  const dir = cleanup.use(await SocketDir.open(config.stateDir, state.notice === undefined));
+  if (audit !== undefined) cleanups.use(audit);
+  const dir = cleanups.use(await SocketDir.open(config.stateDir, state.notice === undefined));
   if (state.notice !== undefined) {
     log.warn({ stateDir: config.stateDir, why: state.notice }, 'sessions are not kept');
   }
@@ -92,12 +91,12 @@ async function start(loaded: Loaded, log: Logger, options: ServeOptions, cleanup
     },
     log,
   });
-  cleanup.defer(() => workers.stop());
+  cleanups.defer(() => workers.stop());
   const parent = new Parent({ loaded, log, options, metrics, allMetrics, workers, admin, state, audit, startedAtMs });
   void options.warmUntil?.then(() => workers.endWarmUp());
   const { url, lockSummary } = await workers.start();
   await parent.open();
-  const running = cleanup.move();
+  const running = cleanups.move();
   return {
     url,
     get operatorUrl() {
