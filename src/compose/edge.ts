@@ -4,8 +4,7 @@ import { type ConfigAuthenticator, createAuthenticator } from '../auth/authentic
 import { scopeChallengeText } from '../auth/challenge.ts';
 import { metadataUrl } from '../auth/metadata.ts';
 import { revokedBy } from '../auth/revoked.ts';
-import type { Address, Config } from '../config/config.ts';
-import { isLoopback } from '../config/schema/address.ts';
+import type { Config } from '../config/config.ts';
 import type { IdentityKeys } from '../credentials/identity-keys.ts';
 import type { Egress } from '../egress/egress.ts';
 import type { Callers } from '../policy/callers.ts';
@@ -17,19 +16,14 @@ import type { EventLogs } from '../downstream/streams/event-log.ts';
 import { MemoryEventLogs } from '../downstream/streams/memory-event-log.ts';
 import { StoredEventLogs, type StoredEventLogsParts } from '../downstream/streams/stored-event-log.ts';
 import type { ApiKeyStore } from '../store/api-key-store.ts';
-import type { AdminApp } from '../operator/admin/admin-app.ts';
-import { createOperatorApp } from '../operator/app.ts';
-import type { ConfigControl } from '../operator/config-control.ts';
 import type { Principal } from '../policy/principal.ts';
 import { LoadGuard } from '../load/load-guard.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import { VERSION } from '../version.ts';
 import { Cleanups } from './cleanups.ts';
 import type { Core } from './core/core.ts';
 import { ClientKeys } from './keys/client-keys.ts';
-import type { HttpHandler, Listener } from './listener.ts';
-import { CLIENT_PORT, MovablePort, OPERATOR_PORT, type PortChange } from './movable-port.ts';
-import { fullUpstreamStatuses } from './upstream-status.ts';
+import type { Listener } from './listener.ts';
+import { CLIENT_PORT, type HandlerOf, MovablePort, OPERATOR_PORT, type PortChange } from './movable-port.ts';
 
 /**
  * The interval in which streams end whose credentials have expired, or were revoked while the stream was opened. Streams whose rights have
@@ -44,9 +38,7 @@ export interface EdgeParts {
   readonly core: Core;
   readonly metrics: Metrics;
   readonly log: Logger;
-  readonly startedAtMs: number;
-  readonly control: Pick<ConfigControl, 'state'>;
-  readonly admin: AdminApp;
+  readonly operatorHandlerOf: HandlerOf;
   /** Undefined if there is no audit log. */
   readonly refusals?: RefusalAudit | undefined;
   /** The store of events for other processes; undefined if there is none. */
@@ -59,8 +51,6 @@ export interface EdgeParts {
   readonly egress?: Egress | undefined;
   /** The keys that are published for upstreams. */
   readonly identity?: IdentityKeys | undefined;
-  /** Returns whether to send traffic here, and all reasons against it in words. */
-  ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
 }
 
 /** The listeners of a gateway and their handlers. Both can be swapped; the endpoints behind them keep streams and events. */
@@ -138,7 +128,7 @@ export class Edge {
       const toClients = clientsHandlerOf(parts, endpoints, authenticator);
       const clients = await MovablePort.open(CLIENT_PORT, config, toClients);
       edge = new Edge(config, parts, endpoints, { authenticator, keys }, clients, load);
-      edge.#operator = await MovablePort.open(OPERATOR_PORT, config, operatorHandlerOf(parts));
+      edge.#operator = await MovablePort.open(OPERATOR_PORT, config, parts.operatorHandlerOf);
       return edge;
     } catch (thrown) {
       load[Symbol.dispose]();
@@ -362,25 +352,8 @@ function clientsHandlerOf(
   { core, log, metrics, refusals, identity }: EdgeParts,
   endpoints: Endpoints,
   authenticator: ConfigAuthenticator,
-): (config: Config, address: Address, origin: string) => HttpHandler {
+): HandlerOf {
   const jwks = async () => await identity?.jwks(Date.now());
   const shared = { front: core.gateway, endpoints, authenticator, log, metrics, refusals, jwks };
   return (config, _address, origin) => createApp({ ...shared, config, origin });
-}
-
-function operatorHandlerOf(parts: EdgeParts): (config: Config, address: Address) => HttpHandler {
-  const { core, metrics, startedAtMs, control, admin } = parts;
-  return (config, address) => ({
-    app: createOperatorApp({
-      metrics,
-      version: VERSION,
-      allowedHosts: config.allowedHosts,
-      startedAtMs,
-      isLocal: isLoopback(address.host),
-      admin,
-      ready: () => parts.ready(),
-      config: () => control.state,
-      upstreams: () => fullUpstreamStatuses(core),
-    }),
-  });
 }

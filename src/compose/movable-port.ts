@@ -15,7 +15,7 @@ export interface PortChange {
 }
 
 /** Makes the handler of an address, which may be about to close. @param origin of the listener that stays. */
-type HandlerOf = (config: Config, address: Address, origin: string) => HttpHandler;
+export type HandlerOf = (config: Config, address: Address, origin: string) => HttpHandler;
 
 /** The place of a port in configs. `L` includes undefined if a config may lack it. */
 interface PortKind<L extends Listener | undefined> {

@@ -6,14 +6,13 @@ import { Egress } from '../egress/egress.ts';
 import { Callers } from '../policy/callers.ts';
 import type { Loaded } from '../config/load.ts';
 import { RefusalAudit } from '../downstream/admission/refusal-audit.ts';
-import { GatewayError } from '../errors.ts';
-import { createAdminApp } from '../operator/admin/admin-app.ts';
 import type { AdminPort } from '../operator/admin/admin-port.ts';
 import type { ConfigControl } from '../operator/config-control.ts';
 import { droppedLinesOf, type Logger } from '../telemetry/log.ts';
 import { createMetrics, type Metrics } from '../telemetry/metrics.ts';
 import { COMMIT, VERSION } from '../version.ts';
 import { createAdminPort } from './admin/admin-port.ts';
+import { operationRecorder, operatorHandlerOf } from './admin/operator-handler.ts';
 import { type Cleanups, withCleanups } from './cleanups.ts';
 import { ConfigChange, type PreparedConfig } from './reload/config-change.ts';
 import type { Core } from './core/core.ts';
@@ -30,7 +29,7 @@ import { Reloader } from './reload/reload.ts';
 import type { Replicas } from './replicas/replicas.ts';
 import { upstreamTransports } from './transports.ts';
 import { logUnmatchedGlobs } from './lists/unmatched-globs.ts';
-import { readiness } from './upstream-status.ts';
+import { fullUpstreamStatuses, readiness } from './upstream-status.ts';
 import type { WorkerSide } from './workers/worker-replicas.ts';
 
 /** A gateway that listens. */
@@ -167,32 +166,26 @@ async function start(loaded: Loaded, log: Logger, options: ServeOptions, cleanup
     groupsOfKey: (name) => edge?.groupsOfKey(name) ?? 'the gateway is starting',
     draining: phase,
   });
-  const onOperation = (operator: string, operation: string, target: string | undefined): void => {
-    audit?.record({ kind: 'operator', principal: `operator:${operator}`, method: operation, name: target });
-  };
+  const onOperation = operationRecorder(audit);
   forAll = await replicas?.answerForAll?.({ own, core, onOperation });
-  const admin = createAdminApp({
-    port: forAll?.port ?? own,
-    operators: () => access.keys,
-    version: VERSION,
-    log,
-    onRefused: (reason) => {
-      metrics.countAuthFailure(`operator ${reason}`);
-      refusals?.record({ error: new GatewayError('unauthorized'), reason: `operator ${reason}` });
-    },
-    onOperation,
-    onLimit: (limit) => metrics.countLimit(limit),
-  });
   if (options.warmUntil !== undefined) await Promise.race([core.refresh(), options.warmUntil]);
   identity.setIssuer(() => edge?.publicOrigin ?? '');
   const opened = await Edge.open(config, {
     core,
     metrics,
     log,
-    startedAtMs,
-    ready,
-    control: reloader,
-    admin,
+    operatorHandlerOf: operatorHandlerOf({
+      port: forAll?.port ?? own,
+      operators: () => access.keys,
+      onOperation,
+      startedAtMs,
+      ready,
+      upstreams: () => fullUpstreamStatuses(core),
+      metrics,
+      shownMetrics: metrics,
+      refusals,
+      log,
+    }),
     storedEvents: replicas?.events,
     refusals,
     sharedKeys: replicas?.apiKeys,

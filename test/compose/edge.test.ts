@@ -10,6 +10,7 @@ import { Agent } from 'undici';
 import { Edge } from '../../src/compose/edge.ts';
 import type { Address, Config } from '../../src/config/config.ts';
 import { StartError } from '../../src/errors.ts';
+import { createOperatorApp } from '../../src/operator/app.ts';
 import { ADMIN_PATH } from '../../src/operator/admin/routes.ts';
 import { signingKey, TestIssuer } from '../auth/issuer.ts';
 import { BOTH, getEvents, initialize, post, responseTo, rpc } from '../downstream/client.ts';
@@ -34,17 +35,24 @@ const STATE = {
 async function testEdge(memory = memoryUpstream({})) {
   const gateway = await testCore({ up: { memory } });
   const asked = Promise.withResolvers<void>();
-  const parts = {
-    core: gateway.core,
+  const operatorView = {
     metrics: gateway.metrics,
-    log: pino({ level: 'silent' }),
+    version: '0',
     startedAtMs: 0,
-    control: { state: STATE },
+    isLocal: true,
     admin: new Hono<{ Variables: { operator: string } }>().get('/hang', () => {
       asked.resolve();
       return new Promise<Response>(() => undefined);
     }),
     ready: () => ({ ready: true, reasons: [] }),
+    upstreams: async () => [],
+    config: () => STATE,
+  };
+  const parts = {
+    core: gateway.core,
+    metrics: gateway.metrics,
+    log: pino({ level: 'silent' }),
+    operatorHandlerOf: ({ allowedHosts }: Config) => ({ app: createOperatorApp({ ...operatorView, allowedHosts }) }),
   };
   const configWith = (changes: Partial<Config>): Config => ({ ...gateway.config, operator: LOOPBACK, ...changes });
   const edges = new Set<Edge>();

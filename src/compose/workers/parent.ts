@@ -1,17 +1,14 @@
-import type { Hono } from 'hono';
 import { type Cleanups, withCleanups } from '../cleanups.ts';
-import type { Address, Config } from '../../config/config.ts';
+import type { Config } from '../../config/config.ts';
 import { FileWatch } from '../../config/files/file-watch.ts';
 import type { Loaded, LoadedFiles } from '../../config/load.ts';
-import { isLoopback } from '../../config/schema/address.ts';
-import { GatewayError, StartError } from '../../errors.ts';
+import { StartError } from '../../errors.ts';
 import { RefusalAudit } from '../../downstream/admission/refusal-audit.ts';
-import { createAdminApp } from '../../operator/admin/admin-app.ts';
-import { createOperatorApp } from '../../operator/app.ts';
 import { droppedLinesOf, type Logger, requestsOf, setLogLevel, writeLog } from '../../telemetry/log.ts';
 import { createMetrics, type Metrics } from '../../telemetry/metrics.ts';
 import { COMMIT, VERSION } from '../../version.ts';
 import { OperatorAccess } from '../operator-access.ts';
+import { operationRecorder, operatorHandlerOf } from '../admin/operator-handler.ts';
 import { logLevelOf } from '../admin/process-controls.ts';
 import { namesItems } from '../lists/names-items.ts';
 import { lastGoodKeeper } from '../reload/last-good-keeper.ts';
@@ -184,10 +181,25 @@ class Parent {
 
   /** Opens the operator's port. */
   async open(): Promise<void> {
-    const { loaded } = this.#parts;
-    this.#operator = await MovablePort.open(OPERATOR_PORT, loaded.config, (config, address) => ({
-      app: this.#app(config, address),
-    }));
+    const { loaded, log, metrics, allMetrics, audit, startedAtMs } = this.#parts;
+    const { control, admin } = this;
+    const { config } = loaded;
+    const readiness = () => this.#readiness();
+    const draining = this.#phase;
+    const { stateDir } = config;
+    const handlerOf = operatorHandlerOf({
+      port: parentAdmin({ workers: admin, control, log, startedAtMs, stateDir, readiness, draining }),
+      operators: () => this.#access.keys,
+      onOperation: operationRecorder(audit?.trail),
+      startedAtMs,
+      ready: readiness,
+      upstreams: async () => (await admin.upstreams()).upstreams,
+      metrics,
+      shownMetrics: allMetrics,
+      refusals: this.#refusals,
+      log,
+    });
+    this.#operator = await MovablePort.open(OPERATOR_PORT, config, handlerOf);
     await this.#access.announce(this.operatorOrigin);
     await this.#setWatch(loaded.config.reload.watch);
     await this.#keepLastGood(loaded);
@@ -208,44 +220,6 @@ class Parent {
     } catch (thrown) {
       log.warn({ err: thrown }, 'the filters, rates and access rules cannot be compared with the last lists');
     }
-  }
-
-  #app(config: Config, address: Address): Hono {
-    const { metrics, allMetrics, log, startedAtMs, audit } = this.#parts;
-    const port = parentAdmin({
-      workers: this.admin,
-      control: this.control,
-      log,
-      startedAtMs,
-      stateDir: config.stateDir,
-      readiness: () => this.#readiness(),
-      draining: this.#phase,
-    });
-    const admin = createAdminApp({
-      port,
-      operators: () => this.#access.keys,
-      version: VERSION,
-      log,
-      onRefused: (reason) => {
-        metrics.countAuthFailure(`operator ${reason}`);
-        this.#refusals?.record({ error: new GatewayError('unauthorized'), reason: `operator ${reason}` });
-      },
-      onOperation: (operator, operation, target) => {
-        audit?.trail.record({ kind: 'operator', principal: `operator:${operator}`, method: operation, name: target });
-      },
-      onLimit: (limit) => metrics.countLimit(limit),
-    });
-    return createOperatorApp({
-      metrics: allMetrics,
-      version: VERSION,
-      allowedHosts: config.allowedHosts,
-      startedAtMs,
-      isLocal: isLoopback(address.host),
-      admin,
-      ready: () => this.#readiness(),
-      config: () => this.control.state,
-      upstreams: async () => (await this.admin.upstreams()).upstreams,
-    });
   }
 
   /** A gateway is ready if a worker is. A missing one is replaced, and the others serve meanwhile. */
