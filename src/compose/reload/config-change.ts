@@ -12,6 +12,7 @@ import type { OperatorAccess } from '../operator-access.ts';
 export interface ConfigChangeParts {
   /** The config at the start. */
   readonly loaded: Loaded;
+  /** The core. A parent has its workers in its place. */
   readonly core: Pick<Core, 'prepare' | 'apply'>;
   readonly access: Pick<OperatorAccess, 'announce' | 'setConfig'>;
   readonly log: Logger;
@@ -104,11 +105,9 @@ export class ConfigChange {
   }
 
   async #setWatch(isOn: boolean): Promise<void> {
-    if (!isOn) this.endWatch();
-    else {
-      this.#watch ??= new FileWatch(() => this.#parts.onFileChange());
-      await this.#watch.setFiles(this.#files);
-    }
+    if (!isOn) return this.endWatch();
+    this.#watch ??= new FileWatch(() => this.#parts.onFileChange());
+    await this.#watch.setFiles(this.#files);
   }
 
   /** Ends the watch of files. */

@@ -1,16 +1,15 @@
 import { type Cleanups, withCleanups } from '../cleanups.ts';
 import type { Config } from '../../config/config.ts';
-import { FileWatch } from '../../config/files/file-watch.ts';
-import type { Loaded, LoadedFiles } from '../../config/load.ts';
-import { StartError } from '../../errors.ts';
+import type { Loaded } from '../../config/load.ts';
 import { RefusalAudit } from '../../downstream/admission/refusal-audit.ts';
-import { droppedLinesOf, type Logger, requestsOf, setLogLevel, writeLog } from '../../telemetry/log.ts';
+import { droppedLinesOf, type Logger, requestsOf, writeLog } from '../../telemetry/log.ts';
 import { createMetrics, type Metrics } from '../../telemetry/metrics.ts';
 import { COMMIT, VERSION } from '../../version.ts';
 import { OperatorAccess } from '../operator-access.ts';
 import { operationRecorder, operatorHandlerOf } from '../admin/operator-handler.ts';
 import { logLevelOf } from '../admin/process-controls.ts';
 import { namesItems } from '../lists/names-items.ts';
+import { ConfigChange } from '../reload/config-change.ts';
 import { lastGoodKeeper } from '../reload/last-good-keeper.ts';
 import { Reloader } from '../reload/reload.ts';
 import type { ListeningGateway, ServeOptions } from '../serve.ts';
@@ -134,17 +133,13 @@ class Parent {
   readonly #keepLastGood: (loaded: Loaded) => Promise<void>;
   readonly control: Reloader;
   readonly admin: MergedAdmin;
+  readonly #change: ConfigChange;
   #operator: MovablePort<Listener | undefined> | undefined;
-  #watch: FileWatch | undefined;
-  #files: LoadedFiles;
-  #logLevel: Config['logLevel'];
 
   constructor(parts: ParentParts) {
-    const { loaded, log, options, metrics, admin, state, audit, startedAtMs } = parts;
+    const { loaded, log, options, metrics, workers, admin, state, audit, startedAtMs } = parts;
     const ownsState = state.notice === undefined;
     this.#parts = parts;
-    this.#files = loaded.files;
-    this.#logLevel = loaded.config.logLevel;
     this.#refusals = audit && new RefusalAudit(audit.trail, (limit) => metrics.countLimit(limit));
     this.#access = new OperatorAccess(loaded.config, { startedAtMs, ownsState, log });
     const { stateDir } = loaded.config;
@@ -155,22 +150,33 @@ class Parent {
       isReady = (await this.#readiness()).ready;
     });
     metrics.onScrape('ready', () => (isReady ? 1 : 0));
+    this.#change = new ConfigChange({
+      loaded,
+      core: {
+        // If a worker refuses the config, nothing has changed.
+        prepare: (next) => workers.apply(next),
+        apply: async (next) => {
+          admin.forgetRemoved(new Set(next.upstreams.map(({ id }) => id)));
+          return { drained: Promise.resolve() };
+        },
+      },
+      access: this.#access,
+      log,
+      onFileChange: () => void this.control.reload('file'),
+    });
     this.control = new Reloader({
       loaded,
       load: options.load,
       isStopping: () => this.#phase.isStopping,
       preview: options.preview,
-      apply: (next) => this.#apply(next),
+      apply: (next, diff) => this.#change.apply(next, diff),
       metrics,
       log,
       onApplied: async (applied) => {
         await this.#keepLastGood(applied);
         await this.#judgeRules(applied.config);
       },
-      onFiles: (files) => {
-        this.#files = files;
-        void this.#watch?.setFiles(files);
-      },
+      onFiles: (files) => void this.#change.setFiles(files),
       onReloaded: (cause, outcome) => audit?.trail.record({ kind: 'reload', event: outcome, reason: cause }),
     });
   }
@@ -199,11 +205,16 @@ class Parent {
       refusals: this.#refusals,
       log,
     });
-    this.#operator = await MovablePort.open(OPERATOR_PORT, config, handlerOf);
-    await this.#access.announce(this.operatorOrigin);
-    await this.#setWatch(loaded.config.reload.watch);
+    const operator = await MovablePort.open(OPERATOR_PORT, config, handlerOf);
+    this.#operator = operator;
+    await this.#change.begin({
+      get operatorOrigin() {
+        return operator.listener?.origin;
+      },
+      prepare: (next) => operator.prepare(next),
+    });
     await this.#keepLastGood(loaded);
-    await this.#judgeRules(loaded.config);
+    await this.#judgeRules(config);
   }
 
   /** Logs the filters, rates and access rules that match nothing. Never rejects. */
@@ -232,41 +243,11 @@ class Parent {
     return { ready, reasons: missing === undefined ? reasons : [missing, ...reasons] };
   }
 
-  async #apply(next: Config): Promise<void> {
-    const { workers, log } = this.#parts;
-    const operator = this.#operator;
-    if (operator === undefined) throw new StartError('the gateway is starting');
-    const moved = await operator.prepare(next);
-    try {
-      await workers.apply(next);
-    } catch (thrown) {
-      await moved.abandon();
-      throw thrown;
-    }
-    void moved.apply();
-    this.admin.forgetRemoved(new Set(next.upstreams.map(({ id }) => id)));
-    this.#access.setConfig(next);
-    if (next.logLevel !== this.#logLevel) setLogLevel(log, next.logLevel);
-    this.#logLevel = next.logLevel;
-    await Promise.all([this.#access.announce(this.operatorOrigin), this.#setWatch(next.reload.watch)]);
-  }
-
-  async #setWatch(isOn: boolean): Promise<void> {
-    if (!isOn) return this.#endWatch();
-    this.#watch ??= new FileWatch(() => void this.control.reload('file'));
-    await this.#watch.setFiles(this.#files);
-  }
-
-  #endWatch(): void {
-    this.#watch?.[Symbol.dispose]();
-    this.#watch = undefined;
-  }
-
   /** Tells load balancers that this gateway ends. */
   async beginStop(): Promise<void> {
     this.#phase.isStopping = true;
     await this.control.settle();
-    this.#endWatch();
+    this.#change.endWatch();
   }
 
   /** Ends the answers to operators, who see the requests in flight until then. */
