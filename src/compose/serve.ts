@@ -7,11 +7,13 @@ import { Callers } from '../policy/callers.ts';
 import type { Loaded } from '../config/load.ts';
 import { RefusalAudit } from '../downstream/admission/refusal-audit.ts';
 import type { AdminPort } from '../operator/admin/admin-port.ts';
+import type { Readiness } from '../operator/app.ts';
 import type { ConfigControl } from '../operator/config-control.ts';
 import { droppedLinesOf, type Logger } from '../telemetry/log.ts';
 import { createMetrics, type Metrics } from '../telemetry/metrics.ts';
 import { COMMIT, VERSION } from '../version.ts';
 import { createAdminPort } from './admin/admin-port.ts';
+import { type ProcessPhase, refusalIn } from './admin/process-controls.ts';
 import { operationRecorder, operatorHandlerOf } from './admin/operator-handler.ts';
 import { type Cleanups, withCleanups } from './cleanups.ts';
 import { ConfigChange, type PreparedConfig } from './reload/config-change.ts';
@@ -54,7 +56,7 @@ interface RunningProcess extends ListeningGateway {
   readonly inside: {
     readonly admin: AdminPort;
     readonly metrics: Pick<Metrics, 'text'>;
-    readiness(): ReturnType<typeof readiness>;
+    readiness(): Readiness;
     /** Does everything for another config that can fail, and changes nothing. Gives up one that was prepared before. @throws if it cannot be applied. */
     prepare(next: Config): Promise<void>;
     /** Applies the config that was prepared last. */
@@ -78,13 +80,6 @@ export interface ServeOptions {
   readonly onFailed?: (thrown: unknown) => void;
   /** Set if this process is one of several workers. */
   readonly worker?: WorkerSide;
-}
-
-/** The phases of a gateway in which it must get no traffic. */
-interface Phase {
-  isStopping: boolean;
-  /** True while an operator drains it. */
-  isDraining: boolean;
 }
 
 /**
@@ -124,10 +119,11 @@ async function start(loaded: Loaded, log: Logger, options: ServeOptions, cleanup
   const core = await startCore(config, metrics, transports, log, { ...replicas, tracing, audit, identity });
   cleanups.defer(() => core.stop());
   disableAsOthers(core, options.worker);
-  const phase: Phase = { isStopping: false, isDraining: false };
+  const phase: ProcessPhase = { isStopping: false, isDraining: false };
   let forAll: Awaited<ReturnType<NonNullable<Replicas['answerForAll']>>> | undefined;
   const ready = () => readinessIn(phase, core, edge?.loadReasons);
-  registerStart(metrics, loaded, startedAtMs, ready);
+  metrics.recordStart(startedAtMs, loaded.lastGood && Date.parse(loaded.lastGood.savedAt));
+  metrics.onScrape('ready', () => (ready().ready ? 1 : 0));
   // The parent of workers has the files of the state directory.
   const ownsState = core.keepsState && options.worker === undefined;
   const access = new OperatorAccess(config, { startedAtMs, ownsState, log });
@@ -164,7 +160,7 @@ async function start(loaded: Loaded, log: Logger, options: ServeOptions, cleanup
     url: () => `${edge?.origin ?? ''}/mcp`,
     readiness: ready,
     groupsOfKey: (name) => edge?.groupsOfKey(name) ?? 'the gateway is starting',
-    draining: phase,
+    phase,
   });
   const onOperation = operationRecorder(audit);
   forAll = await replicas?.answerForAll?.({ own, core, onOperation });
@@ -293,24 +289,9 @@ function serveReplicas(replicas: Replicas | undefined, core: Core, edge: Edge): 
 }
 
 /** Returns whether to send traffic to the gateway, and all reasons against it in words. */
-function readinessIn(
-  { isStopping, isDraining }: Phase,
-  core: Core,
-  loadReasons: readonly string[] = [],
-): ReturnType<typeof readiness> {
-  if (isStopping) return { ready: false, reasons: ['shutting down'] };
-  if (isDraining) return { ready: false, reasons: ['an operator drains this gateway'] };
+function readinessIn(phase: ProcessPhase, core: Core, loadReasons: readonly string[] = []): Readiness {
+  const refused = refusalIn(phase);
+  if (refused !== undefined) return refused;
   const { ready, reasons } = readiness(core);
   return { ready, reasons: [...reasons, ...loadReasons] };
-}
-
-/** Sets the metrics about the start and the readiness. */
-function registerStart(
-  metrics: Metrics,
-  { lastGood }: Loaded,
-  startedAtMs: number,
-  ready: () => { readonly ready: boolean },
-): void {
-  metrics.recordStart(startedAtMs, lastGood === undefined ? undefined : Date.parse(lastGood.savedAt));
-  metrics.onScrape('ready', () => (ready().ready ? 1 : 0));
 }

@@ -3,6 +3,7 @@ import type { Upstream, Upstreams } from '../gateway/exchange/connection-holder.
 import { differenceLine } from '../lock/difference-text.ts';
 import type { Offers } from '../gateway/lists/offers.ts';
 import type { LockState } from '../gateway/lists/pinned-offers.ts';
+import type { Readiness } from '../operator/app.ts';
 import type { EraStatus, LockStatus, UpstreamStatus } from '../operator/status.ts';
 import type { Era } from '../protocol/revisions.ts';
 import type { UpstreamLoad } from '../telemetry/upstream-metrics.ts';
@@ -134,10 +135,7 @@ export function readiness({
 }: Pick<StatusSource, 'upstreams'> & {
   readonly stateFailure: string | undefined;
   readonly servesWithoutState: boolean;
-}): {
-  readonly ready: boolean;
-  readonly reasons: readonly string[];
-} {
+}): Readiness {
   const reasons: string[] = [];
   for (const { id, config, lifecycle } of upstreams.values()) {
     if (!config.required || isUp(lifecycle)) continue;

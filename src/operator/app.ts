@@ -7,7 +7,8 @@ import type { AdminApp } from './admin/admin-app.ts';
 import { ADMIN_PATH } from './admin/routes.ts';
 import type { ConfigState } from './config-control.ts';
 
-interface Readiness {
+/** Whether to send traffic to a gateway, and all reasons against it in words. */
+export interface Readiness {
   readonly ready: boolean;
   readonly reasons: readonly string[];
 }
@@ -22,7 +23,6 @@ export interface OperatorView {
   /** True if only this machine reaches the port. Otherwise names and reasons are shown by the admin API alone. */
   readonly isLocal: boolean;
   readonly admin: AdminApp;
-  /** Returns whether to send traffic here, and all reasons against it in words. */
   ready(): Readiness | Promise<Readiness>;
   /** Returns the status of each upstream, as JSON. */
   upstreams(): Promise<readonly object[]>;

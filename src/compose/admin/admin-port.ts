@@ -1,5 +1,4 @@
 import { COMMAND } from '../../command-name.ts';
-import type { Logger } from 'pino';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { View } from '../../catalog/view.ts';
 import type { LogLevel } from '../../config/config.ts';
@@ -8,7 +7,7 @@ import { type GroupsOfKey, readPrincipal } from './read-principal.ts';
 import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
 import type { StatusAnswer, UpstreamAnswer, UpstreamsAnswer } from '../../operator/admin/answers.ts';
 import { stateOf } from '../../operator/admin/config-answers.ts';
-import type { ConfigControl } from '../../operator/config-control.ts';
+import type { Readiness } from '../../operator/app.ts';
 import type { Era } from '../../protocol/revisions.ts';
 import { setLogLevel } from '../../telemetry/log.ts';
 import { isUp } from '../../upstream/lifecycle/lifecycle.ts';
@@ -18,7 +17,7 @@ import { catalogAnswerOf } from './admin-catalog.ts';
 import { callsAnswerOf, clientsAnswerOf, sessionsAnswerOf, streamsAnswerOf } from './admin-clients.ts';
 import type { Core } from '../core/core.ts';
 import { explainWith } from './explain.ts';
-import { logLevelOf, processControls } from './process-controls.ts';
+import { logLevelOf, processControls, type ProcessSource } from './process-controls.ts';
 import { nextStepFor } from '../next-step.ts';
 import { listGapsOf } from '../lists/list-gaps.ts';
 import { widestKey } from '../lists/last-lists.ts';
@@ -27,19 +26,13 @@ import { fullUpstreamStatuses } from '../upstream-status.ts';
 import { endpointPath } from '../../endpoint-path.ts';
 
 /** The parts of the running gateway that operators see and change. */
-export interface AdminSource {
+export interface AdminSource extends ProcessSource {
   readonly core: Core;
-  readonly control: ConfigControl;
-  readonly stateDir: string;
-  readonly log: Logger;
-  readonly startedAtMs: number;
   /** Returns the URL of the merged endpoint, which a reload may move. */
   readonly url: () => string;
-  readonly readiness: () => { readonly ready: boolean; readonly reasons: readonly string[] };
+  readonly readiness: () => Readiness;
   /** Returns the groups that API keys of clients have now. */
   readonly groupsOfKey: GroupsOfKey;
-  /** `isDraining` is true if `/readyz` refuses new clients. */
-  readonly draining: { isDraining: boolean };
 }
 
 /** Returns the session in memory with this digest. */
@@ -178,7 +171,7 @@ function cutShort(connections: number): string {
   return connections === 0 ? '' : ` Connections that were closed before their requests had ended: ${connections}.`;
 }
 
-function statusOf({ core, control, stateDir, startedAtMs, url, readiness, draining }: AdminSource): StatusAnswer {
+function statusOf({ core, control, stateDir, startedAtMs, url, readiness, phase }: AdminSource): StatusAnswer {
   const { ready, reasons } = readiness();
   const all = [...core.upstreams.values()];
   // Before its first use an upstream is neither ready nor in trouble; it counts as not ready.
@@ -193,7 +186,7 @@ function statusOf({ core, control, stateDir, startedAtMs, url, readiness, draini
     endpoint: url(),
     isReady: ready,
     reasons: [...reasons],
-    isDraining: draining.isDraining,
+    isDraining: phase.isDraining,
     sessions: core.sessions.size,
     clientGroups: core.groups.size,
     requestsInFlight: core.inFlightCount,

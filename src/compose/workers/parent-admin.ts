@@ -1,24 +1,18 @@
 import type { AdminPort } from '../../operator/admin/admin-port.ts';
 import { stateOf } from '../../operator/admin/config-answers.ts';
-import type { ConfigControl } from '../../operator/config-control.ts';
-import { type Logger, setLogLevel } from '../../telemetry/log.ts';
-import { logLevelOf, processControls } from '../admin/process-controls.ts';
+import type { Readiness } from '../../operator/app.ts';
+import { setLogLevel } from '../../telemetry/log.ts';
+import { logLevelOf, processControls, type ProcessSource } from '../admin/process-controls.ts';
 import type { MergedAdmin } from './merged-admin.ts';
 
-export interface ParentAdminParts {
+export interface ParentAdminParts extends ProcessSource {
   readonly workers: MergedAdmin;
-  readonly control: ConfigControl;
-  readonly log: Logger;
-  readonly startedAtMs: number;
-  readonly stateDir: string;
-  readonly readiness: () => Promise<{ readonly ready: boolean; readonly reasons: readonly string[] }>;
-  /** `isDraining` is true if `/readyz` refuses new clients. */
-  readonly draining: { isDraining: boolean };
+  readonly readiness: () => Promise<Readiness>;
 }
 
 /** Creates the admin API's view of a gateway with workers: their answers as one, and the config, the log and the readiness of the parent. */
 export function parentAdmin(parts: ParentAdminParts): AdminPort {
-  const { workers, control, log, startedAtMs, stateDir, readiness, draining } = parts;
+  const { workers, control, log, startedAtMs, stateDir, readiness, phase } = parts;
   return {
     status: async () => {
       const [status, { ready, reasons }] = await Promise.all([workers.status(), readiness()]);
@@ -30,7 +24,7 @@ export function parentAdmin(parts: ParentAdminParts): AdminPort {
         stateDir,
         isReady: ready,
         reasons: [...reasons],
-        isDraining: draining.isDraining,
+        isDraining: phase.isDraining,
         memoryBytes: status.memoryBytes + process.memoryUsage.rss(),
       };
     },

@@ -2,12 +2,13 @@ import { type Cleanups, withCleanups } from '../cleanups.ts';
 import type { Config } from '../../config/config.ts';
 import type { Loaded } from '../../config/load.ts';
 import { RefusalAudit } from '../../downstream/admission/refusal-audit.ts';
+import type { Readiness } from '../../operator/app.ts';
 import { droppedLinesOf, type Logger, requestsOf, writeLog } from '../../telemetry/log.ts';
 import { createMetrics, type Metrics } from '../../telemetry/metrics.ts';
 import { COMMIT, VERSION } from '../../version.ts';
 import { OperatorAccess } from '../operator-access.ts';
 import { operationRecorder, operatorHandlerOf } from '../admin/operator-handler.ts';
-import { logLevelOf } from '../admin/process-controls.ts';
+import { logLevelOf, type ProcessPhase, refusalIn } from '../admin/process-controls.ts';
 import { namesItems } from '../lists/names-items.ts';
 import { ConfigChange } from '../reload/config-change.ts';
 import { lastGoodKeeper } from '../reload/last-good-keeper.ts';
@@ -22,12 +23,6 @@ import { MergedAdmin } from './merged-admin.ts';
 import { SocketDir } from './socket-dir.ts';
 import { WorkerMetrics } from './worker-metrics.ts';
 import { readinessOf, WorkerSet } from './worker-set.ts';
-
-/** The phases in which a gateway must get no traffic. */
-interface Phase {
-  isStopping: boolean;
-  isDraining: boolean;
-}
 
 /**
  * Starts a gateway whose clients are served by several workers. This process has the state, the operator's port and the log, and serves no client.
@@ -127,7 +122,7 @@ interface ParentParts {
 /** The part of a gateway with workers that is for operators: its port, its config and its files. */
 class Parent {
   readonly #parts: ParentParts;
-  readonly #phase: Phase = { isStopping: false, isDraining: false };
+  readonly #phase: ProcessPhase = { isStopping: false, isDraining: false };
   readonly #access: OperatorAccess;
   readonly #refusals: RefusalAudit | undefined;
   readonly #keepLastGood: (loaded: Loaded) => Promise<void>;
@@ -191,10 +186,10 @@ class Parent {
     const { control, admin } = this;
     const { config } = loaded;
     const readiness = () => this.#readiness();
-    const draining = this.#phase;
+    const phase = this.#phase;
     const { stateDir } = config;
     const handlerOf = operatorHandlerOf({
-      port: parentAdmin({ workers: admin, control, log, startedAtMs, stateDir, readiness, draining }),
+      port: parentAdmin({ workers: admin, control, log, startedAtMs, stateDir, readiness, phase }),
       operators: () => this.#access.keys,
       onOperation: operationRecorder(audit?.trail),
       startedAtMs,
@@ -234,9 +229,9 @@ class Parent {
   }
 
   /** A gateway is ready if a worker is. A missing one is replaced, and the others serve meanwhile. */
-  async #readiness(): Promise<{ readonly ready: boolean; readonly reasons: readonly string[] }> {
-    if (this.#phase.isStopping) return { ready: false, reasons: ['shutting down'] };
-    if (this.#phase.isDraining) return { ready: false, reasons: ['an operator drains this gateway'] };
+  async #readiness(): Promise<Readiness> {
+    const refused = refusalIn(this.#phase);
+    if (refused !== undefined) return refused;
     const { workers } = this.#parts;
     const { ready, reasons } = await readinessOf(workers.listening);
     const { missing } = workers;

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { Config } from '../../config/config.ts';
 import type { LimitName } from '../../limits.ts';
+import type { Readiness } from '../../operator/app.ts';
 import type { PipeCalls } from '../../store/piped/pipe-calls.ts';
 import type { WorkerLoss } from '../../telemetry/replica-metrics.ts';
 import { type OperatorChanges, WORKER, type WorkerSetup } from './methods.ts';
@@ -208,9 +209,7 @@ function prepare(worker: WorkerProcess, next: Config): Promise<void> {
 }
 
 /** Asks workers whether they serve clients. One that is ready is enough, and others that do not answer are named without waiting for them. */
-export async function readinessOf(
-  workers: readonly WorkerProcess[],
-): Promise<{ readonly ready: boolean; readonly reasons: readonly string[] }> {
+export async function readinessOf(workers: readonly WorkerProcess[]): Promise<Readiness> {
   const answered = new Set<WorkerProcess>();
   const reasons = new Set<string>();
   const ready = Promise.withResolvers<boolean>();

@@ -33,7 +33,7 @@ async function openReplica(name: string) {
     url: () => '',
     readiness: () => ({ ready: true, reasons: [] }),
     groupsOfKey: () => [],
-    draining: { isDraining: false },
+    phase: { isStopping: false, isDraining: false },
   });
   const changes = new LatestChanges(core, log);
   const hasUpstream = (id: string): boolean => core.upstreams.has(id);
