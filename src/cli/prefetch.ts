@@ -2,7 +2,7 @@ import { startCore } from '../compose/start-core.ts';
 import { upstreamTransports } from '../compose/transports.ts';
 import { upstreamStatuses } from '../compose/upstream-status.ts';
 import type { UpstreamConfig } from '../config/upstream-config.ts';
-import type { UpstreamStatus } from '../operator/status.ts';
+import type { UpstreamStatus } from '../operator/admin/answers.ts';
 import { createMetrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';
 import { countText, print, printError } from './operator/output.ts';

@@ -1,5 +1,5 @@
 import { COMMAND } from '../command-name.ts';
-import type { UpstreamStatus } from '../operator/status.ts';
+import type { UpstreamStatus } from '../operator/admin/answers.ts';
 import { START_SETTING } from '../upstream/link/start-timeout.ts';
 
 /** The facts about an upstream that decide what an operator can do. */

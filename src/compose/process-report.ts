@@ -1,4 +1,4 @@
-import type { UpstreamStatus } from '../operator/status.ts';
+import type { UpstreamStatus } from '../operator/admin/answers.ts';
 
 /** Decides when the processes of upstreams are logged: for the first process, and each time their number has doubled. */
 export class ProcessReportTimes {

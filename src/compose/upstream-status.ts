@@ -4,7 +4,7 @@ import { differenceLine } from '../lock/difference-text.ts';
 import type { Offers } from '../gateway/lists/offers.ts';
 import type { LockState } from '../gateway/lists/pinned-offers.ts';
 import type { Readiness } from '../operator/app.ts';
-import type { EraStatus, LockStatus, UpstreamStatus } from '../operator/status.ts';
+import type { UpstreamStatus } from '../operator/admin/answers.ts';
 import type { Era } from '../protocol/revisions.ts';
 import type { UpstreamLoad } from '../telemetry/upstream-metrics.ts';
 import { shownText } from '../peer-text.ts';
@@ -54,14 +54,14 @@ function statusOf(upstream: Upstream, { offers }: StatusSource): UpstreamStatus 
 
 const MAX_DIFFERENCES = 50;
 
-function lockStatus(state: LockState | undefined): LockStatus | undefined {
+function lockStatus(state: LockState | undefined): UpstreamStatus['lock'] {
   if (state === undefined) return undefined;
   const { onChange, differences, withheld } = state;
   const details = differences.slice(0, MAX_DIFFERENCES).map(differenceLine);
   return { onChange, differences: differences.length, withheld, details };
 }
 
-function eraStatus(upstream: Upstream, era: Era, offers: Offers): EraStatus {
+function eraStatus(upstream: Upstream, era: Era, offers: Offers): UpstreamStatus['eras'][Era] {
   const { speaks, evidence } = upstream.eras[era];
   const isShown = speaks !== 'no' && !hasCallersLists(upstream.config);
   const offer = isShown ? offers.widestOffer(upstream.id, era) : undefined;

@@ -5,7 +5,7 @@ import { escapeUnseen } from '../peer-text.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { AdminApp } from './admin/admin-app.ts';
 import { ADMIN_PATH } from './admin/routes.ts';
-import type { ConfigState } from './config-control.ts';
+import type { ConfigState } from './admin/answers.ts';
 
 /** Whether to send traffic to a gateway, and all reasons against it in words. */
 export interface Readiness {

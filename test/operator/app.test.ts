@@ -4,11 +4,10 @@ import { test } from 'node:test';
 import { Hono } from 'hono';
 
 import { createOperatorApp, type OperatorView } from '../../src/operator/app.ts';
-import type { ConfigState } from '../../src/operator/config-control.ts';
-import type { UpstreamStatus } from '../../src/operator/status.ts';
+import type { ConfigState, UpstreamStatus } from '../../src/operator/admin/answers.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 
-const ERA = {
+const ERA: UpstreamStatus['eras']['legacy'] = {
   speaks: 'yes',
   how: 'initialize answered',
   revision: '2025-11-25',
@@ -17,7 +16,7 @@ const ERA = {
   prompts: 0,
   resources: 0,
   listProblems: [],
-} as const;
+};
 
 const CONFIG: ConfigState = {
   file: '/etc/linkspan/config.yaml',

@@ -1,6 +1,11 @@
-import type { ListGaps } from '../../compose/lists/list-gaps.ts';
 import { COMMAND } from '../../command-name.ts';
-import { statusAnswer, type StatusAnswer, type UpstreamAnswer, upstreamsAnswer } from '../../operator/admin/answers.ts';
+import {
+  type ListGaps,
+  statusAnswer,
+  type StatusAnswer,
+  type UpstreamAnswer,
+  upstreamsAnswer,
+} from '../../operator/admin/answers.ts';
 import { askGateway } from './admin-client.ts';
 import { EXIT } from './cli-error.ts';
 import { oneLine } from '../../peer-text.ts';

@@ -6,7 +6,6 @@ import { hasCallersLists } from '../../config/upstream-config.ts';
 import { type GroupsOfKey, readPrincipal } from './read-principal.ts';
 import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
 import type { StatusAnswer, UpstreamAnswer, UpstreamsAnswer } from '../../operator/admin/answers.ts';
-import { stateOf } from '../../operator/admin/config-answers.ts';
 import type { Readiness } from '../../operator/app.ts';
 import type { Era } from '../../protocol/revisions.ts';
 import { setLogLevel } from '../../telemetry/log.ts';
@@ -64,11 +63,6 @@ export function createAdminPort(source: AdminSource): AdminPort {
     return core.offers.catalog(view.id, widestKey(core.offers, view.upstreams, era));
   };
 
-  const gapsOf = (id: string) => {
-    const { listProblems, emptyAt } = listGapsOf(id, core.offers, core.views);
-    return { listProblems: [...listProblems], emptyAt: [...emptyAt] };
-  };
-
   const upstreams = async (): Promise<UpstreamsAnswer> => {
     const statuses = await fullUpstreamStatuses(core);
     const answers = statuses.flatMap((status): UpstreamAnswer[] => {
@@ -76,17 +70,10 @@ export function createAdminPort(source: AdminSource): AdminPort {
       if (upstream === undefined) return [];
       const isDisabled = upstreamChanges.isDisabled(status.id);
       const isMisconfigured = upstream.config.problem !== undefined && !isDisabled;
-      const { eras, lock, ...rest } = status;
-      const { legacy, modern } = eras;
       return [
         {
-          ...rest,
-          ...gapsOf(status.id),
-          eras: {
-            legacy: { ...legacy, listProblems: [...legacy.listProblems] },
-            modern: { ...modern, listProblems: [...modern.listProblems] },
-          },
-          ...(lock === undefined ? {} : { lock: { ...lock, details: [...lock.details] } }),
+          ...status,
+          ...listGapsOf(status.id, core.offers, core.views),
           nextStep: nextStepFor({ ...status, isDisabled, isMisconfigured }),
           isDisabled,
           isRequired: upstream.config.required,
@@ -181,7 +168,7 @@ function statusOf({ core, control, stateDir, startedAtMs, url, readiness, phase 
     node: process.version,
     pid: process.pid,
     startedAt: new Date(startedAtMs).toISOString(),
-    config: stateOf(control),
+    config: control.state,
     stateDir,
     endpoint: url(),
     isReady: ready,

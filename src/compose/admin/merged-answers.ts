@@ -1,12 +1,12 @@
-import type {
-  CallsAnswer,
-  ClientsAnswer,
-  SessionsAnswer,
-  StatusAnswer,
-  StreamsAnswer,
-  UpstreamAnswer,
+import {
+  type CallsAnswer,
+  type ClientsAnswer,
+  type SessionsAnswer,
+  type StatusAnswer,
+  type StreamsAnswer,
+  UPSTREAM_STATES,
+  type UpstreamAnswer,
 } from '../../operator/admin/answers.ts';
-import { UPSTREAM_STATES } from '../../operator/status.ts';
 
 /** Returns the first status with the counts of all. */
 export function withCountsOf(first: StatusAnswer, others: readonly StatusAnswer[]): StatusAnswer {

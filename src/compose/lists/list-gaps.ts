@@ -3,25 +3,18 @@ import type { Offer } from '../../catalog/offer.ts';
 import { type ListProblem, problemsOf } from '../../catalog/problems.ts';
 import { isProfile, type View } from '../../catalog/view.ts';
 import type { Offers } from '../../gateway/lists/offers.ts';
+import type { ListGaps } from '../../operator/admin/answers.ts';
 import { ERAS } from '../../protocol/revisions.ts';
 import { lastLists } from './last-lists.ts';
 import { unmatchedFiltersAt } from './unmatched-filters.ts';
 import { endpointPath } from '../../endpoint-path.ts';
 
-/** The items of one upstream that clients do not get, and the endpoints where they get none. */
-export interface ListGaps {
-  /**
-   * Items and members of items that are left out at some endpoint, and names in filters and `renames` that no tool has, in words; each
-   * once. At most 50, and a line that counts the rest.
-   */
-  readonly listProblems: readonly string[];
-  /** Endpoints where clients get nothing of the upstream although it lists something: `/mcp`, `/mcp/<id>`. */
-  readonly emptyAt: readonly string[];
-}
-
 const MAX_PROBLEMS = 50;
 
-/** Returns what clients do not get of the lists of an upstream, at the merged endpoint, its own and those of profiles, in both eras. */
+/**
+ * Returns what clients do not get of the lists of an upstream, at the merged endpoint, its own and those of profiles, in both eras, and names in
+ * filters and `renames` that no tool has; each once.
+ */
 export function listGapsOf(upstream: string, offers: Offers, views: ReadonlyMap<string, View>): ListGaps {
   const lines = new Set(ERAS.flatMap((era) => offers.problemsOf(upstream, era).map(problemLine)));
   const lists = lastLists(offers, views);
@@ -48,7 +41,7 @@ export function listGapsOf(upstream: string, offers: Offers, views: ReadonlyMap<
 }
 
 /** Returns the first lines, and a line that counts the rest. */
-export function firstLines(lines: readonly string[]): readonly string[] {
+export function firstLines(lines: string[]): string[] {
   const more = lines.length - MAX_PROBLEMS;
   return more > 0 ? [...lines.slice(0, MAX_PROBLEMS), `and ${more} more`] : lines;
 }

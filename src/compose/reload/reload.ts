@@ -16,13 +16,8 @@ import type { Loaded, LoadedFiles } from '../../config/load.ts';
 import { newlyFailing } from '../../config/last-good.ts';
 import type { Setting } from '../../config/settings.ts';
 import { StartError } from '../../errors.ts';
-import type {
-  ConfigControl,
-  ConfigState,
-  DiskDifference,
-  ReloadCause,
-  ReloadResult,
-} from '../../operator/config-control.ts';
+import type { ConfigControl, DiskDifference, ReloadCause, ReloadResult } from '../../operator/config-control.ts';
+import type { ConfigState } from '../../operator/admin/answers.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { configHash } from './config-hash.ts';
 
@@ -131,7 +126,7 @@ export class Reloader implements ConfigControl {
       if (!isUnchanged) await this.#parts.apply(next, diff);
       this.#running = next;
       this.#state = isUnchanged
-        ? { ...this.#state, lastGoodAt: undefined, rejected: undefined, atRestart, warnings: loaded.warnings }
+        ? { ...this.#state, lastGoodAt: undefined, rejected: undefined, atRestart, warnings: [...loaded.warnings] }
         : stateOf(next, loaded, atRestart);
       this.#settings = withRunning(loaded.settings, this.#settings(), diff.atRestart);
       metrics.countReload(isUnchanged ? 'unchanged' : 'applied', Date.now());
@@ -198,7 +193,7 @@ const NOTHING: ConfigDiff = {
   atRestart: [],
 };
 
-function stateOf(config: Config, { warnings }: Loaded, atRestart: readonly string[]): ConfigState {
+function stateOf(config: Config, { warnings }: Loaded, atRestart: string[]): ConfigState {
   return {
     file: config.file,
     hash: configHash(config),
@@ -206,7 +201,7 @@ function stateOf(config: Config, { warnings }: Loaded, atRestart: readonly strin
     lastGoodAt: undefined,
     rejected: undefined,
     atRestart,
-    warnings,
+    warnings: [...warnings],
   };
 }
 

@@ -1,5 +1,4 @@
 import type { AdminPort } from '../../operator/admin/admin-port.ts';
-import { stateOf } from '../../operator/admin/config-answers.ts';
 import type { Readiness } from '../../operator/app.ts';
 import { setLogLevel } from '../../telemetry/log.ts';
 import { logLevelOf, processControls, type ProcessSource } from '../admin/process-controls.ts';
@@ -20,7 +19,7 @@ export function parentAdmin(parts: ParentAdminParts): AdminPort {
         ...status,
         pid: process.pid,
         startedAt: new Date(startedAtMs).toISOString(),
-        config: stateOf(control),
+        config: control.state,
         stateDir,
         isReady: ready,
         reasons: [...reasons],

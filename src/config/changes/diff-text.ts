@@ -10,7 +10,7 @@ const MAX_CHARS = 200;
  * Returns the difference as lines for people: `+` for what comes, `-` for what goes, `~` for what changes. It shows no
  * values that may hold secrets, such as variables, headers, arguments, credentials and the paths of URLs, and no certificates.
  */
-export function diffLines(diff: ConfigDiff): readonly string[] {
+export function diffLines(diff: ConfigDiff): string[] {
   return [
     ...diff.added.map(({ title, target }) => `+ mcpServers.${title} (${target.kind})`),
     ...diff.removed.map((id) => `- upstream ${id}`),

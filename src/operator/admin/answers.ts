@@ -1,5 +1,15 @@
 import { z } from 'zod';
-import { UPSTREAM_STATES } from '../status.ts';
+
+/** States of an upstream, the one that is most useful to clients first. */
+export const UPSTREAM_STATES = [
+  'ready',
+  'degraded',
+  'starting',
+  'configured',
+  'needs-authorization',
+  'failed',
+  'stopped',
+] as const;
 
 /**
  * The answers of the admin API. Every answer is made by its schema, which removes members that it does not declare, and
@@ -399,8 +409,17 @@ export const refusalAnswer = z
   .register(components, { id: 'Refusal' });
 
 export type UpstreamAnswer = z.output<typeof upstreamAnswer>;
+/** The status of an upstream, as `/status` shows it. */
+export type UpstreamStatus = Omit<
+  UpstreamAnswer,
+  'nextStep' | 'isDisabled' | 'isRequired' | 'requestsInFlight' | 'listProblems' | 'emptyAt' | 'replicas'
+>;
+/** The items of an upstream that clients do not get, and the endpoints where they get none. */
+export type ListGaps = Pick<UpstreamAnswer, 'listProblems' | 'emptyAt'>;
 export type UpstreamsAnswer = z.output<typeof upstreamsAnswer>;
 export type DoneAnswer = z.output<typeof doneAnswer>;
+/** The running config and the one on disk. Nothing in it is a secret. */
+export type ConfigState = z.output<typeof configState>;
 export type StatusAnswer = z.output<typeof statusAnswer>;
 export type CatalogAnswer = z.output<typeof catalogAnswer>;
 export type ClientsAnswer = z.output<typeof clientsAnswer>;

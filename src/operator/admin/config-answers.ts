@@ -1,13 +1,7 @@
 import { COMMAND } from '../../command-name.ts';
 import type { z } from 'zod';
-import type { ConfigControl, ConfigState, ReloadResult } from '../config-control.ts';
-import type { configDiffAnswer, reloadAnswer, statusAnswer } from './answers.ts';
-
-/** Returns the state of the config in the form of an answer. */
-export function stateOf({ state }: Pick<ConfigControl, 'state'>): z.output<typeof statusAnswer>['config'] {
-  const { atRestart, warnings, ...rest } = state;
-  return { ...rest, atRestart: [...atRestart], warnings: [...warnings] };
-}
+import type { ConfigControl, ReloadResult } from '../config-control.ts';
+import type { configDiffAnswer, ConfigState, reloadAnswer } from './answers.ts';
 
 /** Returns the answer to a reload. @param config after the reload. */
 export function reloadAnswerOf(
@@ -19,7 +13,7 @@ export function reloadAnswerOf(
     message: messageOf(result, config.state),
     changes: result.outcome === 'applied' ? [...result.lines] : [],
     problems: result.outcome === 'rejected' ? result.reason.split('\n') : [],
-    config: stateOf(config),
+    config: config.state,
   };
 }
 
@@ -43,5 +37,5 @@ export async function diffAnswerOf(config: ConfigControl): Promise<z.output<type
   const difference = await config.difference();
   const changes = 'lines' in difference ? [...difference.lines] : [];
   const problems = 'problem' in difference ? difference.problem.split('\n') : [];
-  return { isDifferent: changes.length > 0 || problems.length > 0, changes, problems, config: stateOf(config) };
+  return { isDifferent: changes.length > 0 || problems.length > 0, changes, problems, config: config.state };
 }

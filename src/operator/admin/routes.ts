@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { LOG_LEVELS } from '../../config/config.ts';
 import { AdminError, type AdminPort } from './admin-port.ts';
 import * as answers from './answers.ts';
-import { diffAnswerOf, reloadAnswerOf, stateOf } from './config-answers.ts';
+import { diffAnswerOf, reloadAnswerOf } from './config-answers.ts';
 
 /** The path of the admin API. Its version changes when an answer loses a member or changes its meaning. */
 export const ADMIN_PATH = '/admin/v1';
@@ -280,7 +280,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
     query: NONE,
     body: NONE,
     answer: answers.configAnswer,
-    handle: ({ config }) => ({ config: stateOf(config), settings: [...config.settings()] }),
+    handle: ({ config }) => ({ config: config.state, settings: [...config.settings()] }),
   }),
   route({
     method: 'get',
