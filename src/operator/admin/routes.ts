@@ -39,53 +39,49 @@ export interface AdminRequest {
   readonly signal: AbortSignal;
 }
 
-interface Input<Q extends z.ZodObject, B extends z.ZodObject> {
-  readonly operator: string;
-  readonly id: string;
-  readonly query: z.output<Q>;
-  readonly body: z.output<B>;
-  readonly signal: AbortSignal;
-}
+/** The query or the body of a request that has none. */
+const NONE = z.object({});
+type None = typeof NONE;
 
-interface RouteParts<Q extends z.ZodObject, B extends z.ZodObject, A extends z.ZodType> {
-  readonly method: HttpMethod;
-  readonly path: string;
-  readonly operationId: string;
-  readonly summary: string;
+interface RouteParts<Q extends z.ZodObject, B extends z.ZodObject, A extends z.ZodType> extends Pick<
+  AdminRoute,
+  'method' | 'path' | 'operationId' | 'summary'
+> {
   readonly query: Q;
   readonly body: B;
   readonly isBodySent?: boolean;
   readonly answer: A;
-  handle(port: AdminPort, input: Input<Q, B>): z.input<A> | Promise<z.input<A>>;
+  readonly handle: (
+    port: AdminPort,
+    input: Omit<AdminRequest, 'query' | 'body'> & { readonly query: z.output<Q>; readonly body: z.output<B> },
+  ) => z.input<A> | Promise<z.input<A>>;
 }
 
-/** The query or the body of a request that has none. */
-const NONE = z.object({});
-
-function route<Q extends z.ZodObject, B extends z.ZodObject, A extends z.ZodType>(
-  parts: RouteParts<Q, B, A>,
-): AdminRoute {
-  const { method, path, operationId, summary, query, body, isBodySent = false, answer } = parts;
+function route<Q extends z.ZodObject, B extends z.ZodObject, A extends z.ZodType>({
+  handle,
+  ...parts
+}: RouteParts<Q, B, A>): AdminRoute {
   return {
-    method,
-    path,
-    operationId,
-    summary,
-    query,
-    body,
-    isBodySent,
-    answer,
-    run: async (port, { operator, id, signal, ...sent }) => {
-      const input = {
-        operator,
-        id,
-        signal,
-        query: check(query, sent.query, 'query'),
-        body: check(body, sent.body, 'body'),
-      };
-      return answer.parse(await parts.handle(port, input));
+    isBodySent: false,
+    ...parts,
+    run: async (port, request) => {
+      const query = check(parts.query, request.query, 'query');
+      const body = check(parts.body, request.body, 'body');
+      return parts.answer.parse(await handle(port, { ...request, query, body }));
     },
   };
+}
+
+/** Returns the route of requests without a query. */
+function withBody<B extends z.ZodObject, A extends z.ZodType>(
+  parts: Omit<RouteParts<None, B, A>, 'query'>,
+): AdminRoute {
+  return route({ ...parts, query: NONE });
+}
+
+/** Returns the route of requests without a query and a body. */
+function plain<A extends z.ZodType>(parts: Omit<RouteParts<None, None, A>, 'query' | 'body'>): AdminRoute {
+  return route({ ...parts, query: NONE, body: NONE });
 }
 
 /** Returns a part of a request, checked by its schema. @throws {AdminError} `invalid-request` */
@@ -117,33 +113,27 @@ const view = z.string().default('').describe('The endpoint: empty for `/mcp`, el
 
 /** Every operation of the admin API that answers with one JSON document. */
 export const ADMIN_ROUTES: readonly AdminRoute[] = [
-  route({
+  plain({
     method: 'get',
     path: '/status',
     operationId: 'getStatus',
     summary: 'The state of the gateway as a whole.',
-    query: NONE,
-    body: NONE,
     answer: answers.statusAnswer,
     handle: (port) => port.status(),
   }),
-  route({
+  plain({
     method: 'get',
     path: '/upstreams',
     operationId: 'listUpstreams',
     summary: 'Every upstream, with its state, the reason and the next step.',
-    query: NONE,
-    body: NONE,
     answer: answers.upstreamsAnswer,
     handle: (port) => port.upstreams(),
   }),
-  route({
+  plain({
     method: 'get',
     path: '/upstreams/{id}',
     operationId: 'getUpstream',
     summary: 'One upstream.',
-    query: NONE,
-    body: NONE,
     answer: answers.upstreamAnswer,
     handle: async (port, { id }) => {
       const { upstreams: all } = await port.upstreams();
@@ -155,22 +145,20 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
       );
     },
   }),
-  route({
+  withBody({
     method: 'post',
     path: '/upstreams/{id}/restart',
     operationId: 'restartUpstream',
     summary: 'Opens new connections to an upstream and closes the old ones. Also enables a disabled one.',
-    query: NONE,
     body: z.object({ drainSeconds: drainSeconds(RESTART_DRAIN_SECONDS) }),
     answer: answers.restartAnswer,
     handle: (port, { id, body, operator }) => port.restartUpstream(id, body.drainSeconds * MS, operator),
   }),
-  route({
+  withBody({
     method: 'post',
     path: '/upstreams/{id}/disable',
     operationId: 'disableUpstream',
     summary: 'Takes an upstream out of service until it is restarted. Calls in flight may end first.',
-    query: NONE,
     body: z.object({ drainSeconds: drainSeconds(DISABLE_DRAIN_SECONDS) }),
     answer: answers.doneAnswer,
     handle: (port, { id, body, operator }) => port.disableUpstream(id, body.drainSeconds * MS, operator),
@@ -189,12 +177,11 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
     answer: answers.catalogAnswer,
     handle: (port, { query }) => port.catalog({ ...query, upstream: query.upstream }),
   }),
-  route({
+  withBody({
     method: 'post',
     path: '/explain',
     operationId: 'explain',
     summary: 'Whether a principal may use an item, with every reason in order.',
-    query: NONE,
     body: z.object({
       as: z
         .record(z.string(), z.unknown())
@@ -207,62 +194,51 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
     answer: answers.explainAnswer,
     handle: (port, { body }) => port.explain({ ...body, args: body.args }),
   }),
-  route({
+  plain({
     method: 'get',
     path: '/clients',
     operationId: 'listClients',
     summary: 'The clients since the start, with what they declare.',
-    query: NONE,
-    body: NONE,
     answer: answers.clientsAnswer,
     handle: (port) => port.clients(),
   }),
-  route({
+  plain({
     method: 'get',
     path: '/sessions',
     operationId: 'listSessions',
     summary: 'Sessions of legacy clients and groups of modern clients in memory.',
-    query: NONE,
-    body: NONE,
     answer: answers.sessionsAnswer,
     handle: (port) => port.sessions(),
   }),
-  route({
+  plain({
     method: 'delete',
     path: '/sessions/{id}',
     operationId: 'endSession',
     summary: 'Ends a session for good. Its client gets 404 and opens a new one.',
-    query: NONE,
-    body: NONE,
     answer: answers.doneAnswer,
     handle: async (port, { id, operator }) => ({ message: await port.endSession(id, operator) }),
   }),
-  route({
+  plain({
     method: 'get',
     path: '/streams',
     operationId: 'listStreams',
     summary: 'Open streams toward clients for messages that belong to no request.',
-    query: NONE,
-    body: NONE,
     answer: answers.streamsAnswer,
     handle: (port) => port.streams(),
   }),
-  route({
+  plain({
     method: 'get',
     path: '/calls',
     operationId: 'listCalls',
     summary: 'Requests in flight at upstreams, and parked calls.',
-    query: NONE,
-    body: NONE,
     answer: answers.callsAnswer,
     handle: (port) => port.calls(),
   }),
-  route({
+  withBody({
     method: 'post',
     path: '/call',
     operationId: 'callTool',
     summary: 'Calls a tool once, as the operator of the key. The answer names the principal.',
-    query: NONE,
     body: z.object({
       tool: z.string().min(1).describe('The published name.'),
       arguments: z.record(z.string(), z.unknown()).default({}),
@@ -272,52 +248,44 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
     answer: answers.toolCallAnswer,
     handle: (port, { operator, body, signal }) => port.callTool(operator, body, signal),
   }),
-  route({
+  plain({
     method: 'get',
     path: '/config',
     operationId: 'getConfig',
     summary: 'The running config with the origin of each value; secrets are redacted.',
-    query: NONE,
-    body: NONE,
     answer: answers.configAnswer,
     handle: ({ config }) => ({ config: config.state, settings: [...config.settings()] }),
   }),
-  route({
+  plain({
     method: 'get',
     path: '/config/diff',
     operationId: 'diffConfig',
     summary: 'The difference between the running config and the file; secrets are redacted.',
-    query: NONE,
-    body: NONE,
     answer: answers.configDiffAnswer,
     handle: ({ config }) => diffAnswerOf(config),
   }),
-  route({
+  plain({
     method: 'post',
     path: '/config/reload',
     operationId: 'reloadConfig',
     summary: 'Reads the config file again and applies it if it is valid.',
-    query: NONE,
-    body: NONE,
     answer: answers.reloadAnswer,
     handle: async ({ config }) => reloadAnswerOf(await config.reload('operator'), config),
   }),
-  route({
+  withBody({
     method: 'post',
     path: '/drain',
     operationId: 'setDraining',
     summary: 'Makes /readyz answer 503, so that load balancers send no new clients; or undoes it.',
-    query: NONE,
     body: z.object({ isDraining: z.boolean().default(true) }),
     answer: answers.doneAnswer,
     handle: (port, { body }) => ({ message: port.setDraining(body.isDraining) }),
   }),
-  route({
+  withBody({
     method: 'post',
     path: '/keys/rotate',
     operationId: 'rotateKeys',
     summary: 'Adds a key that seals session ids, cursors and task ids from now on. Older ones stay valid for a time.',
-    query: NONE,
     body: z.object({
       graceSeconds: z
         .number()
@@ -331,22 +299,19 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
       message: await port.rotateKeys(graceSeconds === undefined ? undefined : graceSeconds * MS),
     }),
   }),
-  route({
+  plain({
     method: 'get',
     path: '/log-level',
     operationId: 'getLogLevel',
     summary: 'The lowest level of the log lines that are written.',
-    query: NONE,
-    body: NONE,
     answer: answers.logLevelAnswer,
     handle: (port) => ({ level: port.logLevel }),
   }),
-  route({
+  withBody({
     method: 'put',
     path: '/log-level',
     operationId: 'setLogLevel',
     summary: 'Changes the level until the gateway stops, or a reload finds another in the file.',
-    query: NONE,
     body: z.object({ level: z.enum(LOG_LEVELS) }),
     answer: answers.logLevelAnswer,
     handle: async (port, { body: { level }, operator }) => {
