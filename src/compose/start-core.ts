@@ -7,17 +7,13 @@ import type { IdentityKeys } from '../credentials/identity-keys.ts';
 import { ExternalDecisions } from '../gateway/exchange/external-decisions.ts';
 import { Gate } from '../gateway/exchange/gate.ts';
 import { AuditRecorder } from '../gateway/records/audit-recorder.ts';
-import { LocalOwners, type Owners } from '../gateway/exchange/owners.ts';
+import { LocalOwners } from '../gateway/exchange/owners.ts';
 import { PrincipalShares } from '../gateway/exchange/principal-shares.ts';
-import type { ClientTransport } from '../gateway/records/request-recorder.ts';
 import { Sealer } from '../gateway/handles/sealer.ts';
 import { RawObject } from '../json/json.ts';
 import { scopesOnDemandOf } from '../policy/scopes-on-demand.ts';
 import { openState, type State } from '../store/open-state.ts';
-import type { RateTable } from '../store/rate-table.ts';
-import type { Counters } from '../store/shared-counters.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import type { Tracing } from '../telemetry/tracing/tracing.ts';
 import { UpstreamSet } from '../upstream/upstream-set.ts';
 import { VERSION } from '../version.ts';
 import { configApplier } from './reload/apply-config.ts';
@@ -32,27 +28,14 @@ import { createUpstreamMessages } from './core/upstream-messages.ts';
 import type { UpstreamTransports } from './transports.ts';
 import { UpstreamChanges } from './reload/upstream-changes.ts';
 
-/** The options of {@link startCore}. */
-export interface CoreOptions {
-  /** Finds the process of a session, a parked call or a task. Default: only this process. */
-  readonly owners?: Owners;
-  /** The state that outlives requests. Default: that of the state directory. */
-  readonly state?: State;
-  /** Counts what is bounded per principal, over all processes. Default: this process counts for itself. */
-  readonly counters?: Counters;
-  /** Counts calls over all processes. Default: this process counts for itself. */
-  readonly rateTable?: RateTable | undefined;
-  /** Returns the number of processes. Default: one. */
-  readonly processes?: (() => number) | undefined;
+/** The options of {@link startCore}. By default, this process is the only one, and nothing is traced or recorded. */
+export interface CoreOptions extends Partial<
+  Pick<CoreParts, 'owners' | 'state' | 'counters' | 'rateTable' | 'processes' | 'clientTransport' | 'tracing'>
+> {
   /** Keeps sessions in the state directory, if no other process owns it. Default: true. */
   readonly mayOwnState?: boolean;
-  /** The connections of clients. Default: `tcp`. */
-  readonly clientTransport?: ClientTransport;
-  /** Traces requests. The core disposes it when it stops. Default: nothing is traced. */
-  readonly tracing?: Tracing | undefined;
   /** The keys of identity tokens, which are those of the state. */
   readonly identity?: IdentityKeys | undefined;
-  /** Records what clients do. Default: nothing is recorded. */
   readonly audit?: AuditTrail | undefined;
 }
 

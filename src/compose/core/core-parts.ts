@@ -21,10 +21,12 @@ import type { UpstreamTransports } from '../transports.ts';
 /** The parts that a core is constructed from. */
 export interface CoreParts {
   readonly config: Config;
+  /** The state that outlives requests. */
   readonly state: State;
   readonly sealer: Sealer;
   readonly metrics: Metrics;
   readonly transports: UpstreamTransports;
+  /** Finds the process of a session, a parked call or a task. */
   readonly owners: Owners;
   /** Counts what is bounded per principal, over all processes; undefined if this process counts for itself. */
   readonly counters: Counters | undefined;
@@ -33,6 +35,7 @@ export interface CoreParts {
   /** Returns the number of processes. Default: one. */
   readonly processes?: (() => number) | undefined;
   readonly clientTransport: ClientTransport;
+  /** Traces requests; undefined if nothing is traced. The core disposes it when it stops. */
   readonly tracing: Tracing | undefined;
   /** Undefined if there is no audit log. */
   readonly audit: AuditRecorder | undefined;

@@ -1,48 +1,32 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Logger } from 'pino';
-import { updateViews, type View } from '../../catalog/view.ts';
+import { updateViews } from '../../catalog/view.ts';
 import type { Config } from '../../config/config.ts';
 import { startsWithGateway } from '../../config/upstream-config.ts';
 import type { ConfigDiff } from '../../config/changes/diff.ts';
-import type { ClientGroups } from '../../gateway/clients/client-group.ts';
-import type { Sessions } from '../../gateway/clients/sessions.ts';
-import type { Upstreams } from '../../gateway/exchange/connection-holder.ts';
-import type { Gate } from '../../gateway/exchange/gate.ts';
-import type { PrincipalShares } from '../../gateway/exchange/principal-shares.ts';
-import type { ListRefresher } from '../../gateway/lists/list-refresher.ts';
-import type { Offers } from '../../gateway/lists/offers.ts';
-import type { StartRecords } from '../../gateway/lists/start-records.ts';
-import type { NotificationRouter } from '../../gateway/notification-router.ts';
 import { RawObject } from '../../json/json.ts';
 import { scopesOnDemandOf } from '../../policy/scopes-on-demand.ts';
-import type { Metrics } from '../../telemetry/metrics.ts';
 import { isUp } from '../../upstream/lifecycle/lifecycle.ts';
-import type { UpstreamTransports } from '../transports.ts';
+import type { ClientRequestParts } from '../core/client-requests.ts';
+import type { ClientParts } from '../core/clients.ts';
+import type { ConnectionParts } from '../core/connections.ts';
+import type { CommonParts } from '../core/core-parts.ts';
+import type { UpstreamMessageParts } from '../core/upstream-messages.ts';
 import type { UpstreamChanges } from './upstream-changes.ts';
-import type { UpstreamFactory } from '../upstream-factory.ts';
 
 /** The interval at which the requests in flight at a removed endpoint are counted. */
 const POLL_MS = 100;
 
 /** The parts of the core that follow the config. */
-export interface ApplierParts {
+interface ApplierParts
+  extends
+    CommonParts,
+    ConnectionParts,
+    ClientParts,
+    Pick<UpstreamMessageParts, 'factory' | 'notifications'>,
+    Pick<ClientRequestParts, 'listRefresher'> {
   /** Makes this config the one that the parts of the core read. */
   setConfig(next: Config): void;
-  readonly views: Map<string, View>;
-  readonly shares: PrincipalShares;
-  readonly gate: Gate;
-  readonly upstreams: Upstreams;
   readonly upstreamChanges: UpstreamChanges;
-  readonly factory: UpstreamFactory;
-  readonly transports: UpstreamTransports;
-  readonly offers: Offers;
-  readonly records: StartRecords;
-  readonly sessions: Sessions;
-  readonly groups: ClientGroups;
-  readonly notifications: NotificationRouter;
-  readonly listRefresher: ListRefresher;
-  readonly metrics: Metrics;
-  readonly log: Logger;
 }
 
 /** A config that the core has applied. */

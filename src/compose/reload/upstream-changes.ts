@@ -1,27 +1,18 @@
 import { COMMAND } from '../../command-name.ts';
-import type { Logger } from 'pino';
-import type { Config, Settings } from '../../config/config.ts';
+import type { Config } from '../../config/config.ts';
 import type { UpstreamConfig } from '../../config/upstream-config.ts';
 import type { ConfigDiff } from '../../config/changes/diff.ts';
-import type { HolderLinks } from '../../gateway/connections/holder-links.ts';
-import type { ConnectionHolder, Upstream, Upstreams } from '../../gateway/exchange/connection-holder.ts';
-import type { ResourceCache } from '../../gateway/forward/resource-cache.ts';
-import type { Offers } from '../../gateway/lists/offers.ts';
-import type { Metrics } from '../../telemetry/metrics.ts';
-import type { UpstreamFactory } from '../upstream-factory.ts';
+import type { Upstream } from '../../gateway/exchange/connection-holder.ts';
+import type { ClientParts } from '../core/clients.ts';
+import type { ConnectionParts } from '../core/connections.ts';
+import type { CommonParts } from '../core/core-parts.ts';
+import type { UpstreamMessageParts } from '../core/upstream-messages.ts';
 
 /** The parts that {@link UpstreamChanges} are constructed from. */
-export interface UpstreamChangesParts {
-  readonly settings: Settings<'upstreams'>;
-  readonly upstreams: Upstreams;
-  readonly factory: UpstreamFactory;
-  readonly offers: Offers;
-  readonly links: HolderLinks;
-  readonly holders: Iterable<ConnectionHolder>;
-  readonly resourceCache: ResourceCache;
-  readonly metrics: Metrics;
-  readonly log: Logger;
-}
+type UpstreamChangesParts = CommonParts &
+  Pick<ConnectionParts, 'offers' | 'links'> &
+  Pick<ClientParts, 'holders'> &
+  Pick<UpstreamMessageParts, 'factory' | 'resourceCache'>;
 
 /** Returns the reason why an upstream is out of service that an operator disables now. */
 export function disabledReason(id: string): string {
