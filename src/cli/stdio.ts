@@ -26,7 +26,7 @@ export async function stdio(options: StartOptions): Promise<number> {
   const signals = listenForSignals(log);
 
   const metrics = createMetrics(VERSION);
-  const audit = await openAuditLog(config, metrics, log);
+  const audit = (await openAuditLog(config, metrics, log))?.trail;
   const core = await startCore(config, metrics, await upstreamTransports(config, metrics, log), log, {
     // Our only session ends with this process. The state directory is left to a gateway that serves many clients.
     mayOwnState: false,

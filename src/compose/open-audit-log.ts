@@ -1,4 +1,3 @@
-import type { AuditTrail } from '../audit/audit-trail.ts';
 import type { OpenedAudit } from '../audit/open-audit.ts';
 import type { Config } from '../config/config.ts';
 import type { Logger } from '../telemetry/log.ts';
@@ -12,16 +11,6 @@ import { VERSION } from '../version.ts';
  * @throws {StartError} if another process writes the log, or the system refuses it.
  */
 export async function openAuditLog(
-  config: Config,
-  metrics: Metrics,
-  log: Logger,
-  replica?: string,
-): Promise<AuditTrail | undefined> {
-  return (await openOwnAudit(config, metrics, log, replica))?.trail;
-}
-
-/** Opens the audit log as {@link openAuditLog}, for records of other processes too. @throws {StartError} likewise. */
-export async function openOwnAudit(
   { audit, stateDir, egress }: Config,
   metrics: Metrics,
   log: Logger,

@@ -244,7 +244,7 @@ async function openAudit(
   metrics: Metrics,
   log: Logger,
 ): Promise<AuditTrail | undefined> {
-  if (worker === undefined) return await openAuditLog(config, metrics, log, replicas?.owners.name);
+  if (worker === undefined) return (await openAuditLog(config, metrics, log, replicas?.owners.name))?.trail;
   const { openWorkerAudit } = await import('./workers/worker-audit.ts');
   return await openWorkerAudit(worker, metrics, log);
 }

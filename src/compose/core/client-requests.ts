@@ -37,44 +37,22 @@ export function createClientRequests(
   { sessions, groups, seenClients }: ClientParts,
   messages: UpstreamMessageParts,
 ) {
-  const {
-    sealer,
-    owners,
-    counters,
-    state,
-    settings,
-    shares,
-    views,
-    upstreams,
-    gate,
-    external,
-    serverInfo,
-    metrics,
-    log,
-    onLimit,
-    audit,
-  } = common;
+  const { sealer, owners, state, upstreams, serverInfo, metrics, log, onLimit, audit } = common;
   const { rateTable = new MemoryRateTable(onLimit), processes = () => 1 } = common;
   const { taskIds, clientTasks, urlElicitations, resourceCache, announcer, notifications, questionPolicy } = messages;
   const { sharedOffers } = messages.upstreamEvents;
   const recorder = new RequestRecorder({
-    metrics,
-    log,
+    ...common,
     requestLog: requestLogBeside(log),
     transport: common.clientTransport,
-    tracing: common.tracing,
-    audit,
     clientOf: (caller) => seenClients.find(caller),
-    onLimit,
   });
   const auditBefore: Pick<AuditRecorder, 'begin'> | undefined = audit?.isRequired === true ? audit : undefined;
   const translator = new ResultTranslator(serverInfo, questionPolicy);
   const listRefresher = new ListRefresher({
-    views,
-    upstreams,
+    ...common,
     offers,
     records,
-    settings,
     reading: () => sharedOffers.reading,
     refreshCatalog: (holder) => notifications.refreshCatalog(holder),
   });
@@ -84,15 +62,9 @@ export function createClientRequests(
   const lifecycleOf = (upstream: string) => upstreams.get(upstream)?.lifecycle;
   /** The parts that several others get. */
   const shared = {
-    upstreams,
+    ...common,
     offers,
     links,
-    gate,
-    external,
-    owners,
-    settings,
-    counters,
-    sealer,
     lists,
     listRefresher,
     lifecycleOf,
@@ -100,9 +72,7 @@ export function createClientRequests(
     translator,
     questionPolicy,
     recorder,
-    log,
     audit: auditBefore,
-    onLimit,
   };
   const driver = new TaskDriver(sender, questionPolicy);
   const upgradedTasks = new UpgradedTasks(shared);
@@ -129,7 +99,7 @@ export function createClientRequests(
     siblingsOf: (holder) => groups.siblingsOf(holder),
   });
   const { outcomes } = state;
-  const parked = new ParkedCalls({ ...shared, process: owners.name, outcomes, gauge: metrics.parked, shares });
+  const parked = new ParkedCalls({ ...shared, process: owners.name, outcomes, gauge: metrics.parked });
   const connectionOwners = new ConnectionOwners({ owners, upstreams, groups, links });
   const streamBytes = new ByteBounds(LISTEN_URIS, onLimit);
   const answering = { ...shared, calls, tasks };
@@ -144,12 +114,10 @@ export function createClientRequests(
   });
   const gateway = new Gateway({
     ...answering,
-    views,
     sessions,
     seenClients,
     clientTasks,
     modernRequests,
-    serverInfo,
   });
   return { recorder, listRefresher, parked, keyedCalls, connectionOwners, pages, gateway };
 }

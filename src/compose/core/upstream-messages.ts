@@ -24,8 +24,7 @@ export function createUpstreamMessages(
   { offers, links }: ConnectionParts,
   { groups, holders }: ClientParts,
 ) {
-  const { sealer, owners, state, settings, shares, upstreams, transports, tracing, serverInfo, metrics, log, onLimit } =
-    common;
+  const { sealer, owners, state, upstreams, metrics, log, onLimit } = common;
   const taskIds = new TaskIds(sealer, state.tasks, owners.name);
   const marks = new TaskMarks(taskIds);
   const clientTasks = new ClientTasks(onLimit);
@@ -74,16 +73,7 @@ export function createUpstreamMessages(
     metrics,
     log,
   });
-  const factory = new UpstreamFactory({
-    settings,
-    shares,
-    transports,
-    events: upstreamEvents,
-    clientInfo: serverInfo,
-    metrics,
-    log,
-    tracing,
-  });
+  const factory = new UpstreamFactory(common, upstreamEvents);
   return {
     taskIds,
     clientTasks,

@@ -63,10 +63,10 @@ export class ReplicasAdmin {
   get port(): AdminPort {
     const { own } = this.#parts;
     return {
+      // The replicas have one ring of keys, so that one rotates them for all.
+      ...own,
       status: () => this.#status(),
       upstreams: () => this.#upstreams(),
-      catalog: (query) => own.catalog(query),
-      explain: (request) => own.explain(request),
       clients: async () => {
         const { rows, missing } = await this.#rows(own.clients(), ADMIN.clients, (each) => each.clients, latestFirst);
         return { clients: rows, ...missing };
@@ -86,17 +86,10 @@ export class ReplicasAdmin {
       restartUpstream: (id, drainMs, operator) => this.#restart(id, drainMs, operator),
       disableUpstream: (id, drainMs, operator) => this.#disable(id, drainMs, operator),
       endSession: (digest, operator) => this.#endSession(digest, operator),
-      // The replicas have one ring.
-      rotateKeys: (graceMs) => own.rotateKeys(graceMs),
-      setDraining: (isDraining) => own.setDraining(isDraining),
       get logLevel() {
         return own.logLevel;
       },
       setLogLevel: (level, operator) => this.#setLogLevel(level, operator),
-      callTool: (operator, call, signal) => own.callTool(operator, call, signal),
-      recentLog: () => own.recentLog(),
-      followLog: (receive) => own.followLog(receive),
-      config: own.config,
     };
   }
 

@@ -4,7 +4,7 @@ import type { Config } from '../../config/config.ts';
 import type { PipeCalls } from '../../store/piped/pipe-calls.ts';
 import type { Logger } from '../../telemetry/log.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
-import { openOwnAudit } from '../open-audit-log.ts';
+import { openAuditLog } from '../open-audit-log.ts';
 
 /** The audit log of a gateway with workers: one chain, which the parent writes. */
 export interface ParentAudit extends AsyncDisposable {
@@ -22,7 +22,7 @@ export interface ParentAudit extends AsyncDisposable {
  */
 export async function openParentAudit(config: Config, metrics: Metrics, log: Logger): Promise<ParentAudit | undefined> {
   const { audit, workers } = config;
-  const opened = await openOwnAudit(config, metrics, log);
+  const opened = await openAuditLog(config, metrics, log);
   if (audit === undefined || opened === undefined) return undefined;
   const { serveAudit } = await import('../../audit/audit-pipe.ts');
   const { trail, log: records, digests } = opened;
