@@ -1,11 +1,6 @@
 #!/usr/bin/env node
 import type { Command } from 'commander';
-import type { AuditVerifyOptions } from './cli/audit.ts';
-import type { PolicyDiffOptions } from './cli/policy-diff.ts';
-import type { LockOptions } from './cli/lock.ts';
-import type { RunOptions } from './cli/run.ts';
-import type { StartOptions } from './cli/start.ts';
-import type { ValidateOptions } from './cli/validate.ts';
+import type { ActionOf } from './cli/action.ts';
 
 // Static imports are of types only, because the version of Node is checked before any module is loaded.
 
@@ -48,6 +43,12 @@ async function main(argv: readonly string[]): Promise<number> {
   const { addKeyCommands } = await import('./cli/keys/commands.ts');
   const { addOperatorCommands } = await import('./cli/operator/commands.ts');
   let code = 0;
+  const runs: ActionOf =
+    (load) =>
+    async (...args) => {
+      const command = await load();
+      code = await command(...args);
+    };
   const isJson = wantsJson(argv);
   const fail = (exitCode: number, error: string, text = `linkspan: ${error}\n`): number => {
     printError(isJson ? `${JSON.stringify({ error, exitCode })}\n` : text);
@@ -100,18 +101,12 @@ async function main(argv: readonly string[]): Promise<number> {
       'without gateway.auth: make an API key at the first start, show it once, keep its hash (LINKSPAN_FIRST_KEY=1 does so too)',
       false,
     )
-    .action(async (options: RunOptions) => {
-      const { run } = await import('./cli/run.ts');
-      code = await run(options);
-    });
+    .action(runs(async () => (await import('./cli/run.ts')).run));
 
   program
     .command('worker', { hidden: true })
     .description('Serve clients for the gateway that has started this process.')
-    .action(async () => {
-      const { worker } = await import('./cli/worker.ts');
-      code = await worker();
-    });
+    .action(runs(async () => (await import('./cli/worker.ts')).worker));
 
   program
     .command('prefetch')
@@ -119,10 +114,7 @@ async function main(argv: readonly string[]): Promise<number> {
     .option('-c, --config <file>', 'the config file (default: linkspan.yaml or the like)')
     .addOption(project())
     .addOption(logFormat())
-    .action(async (options: StartOptions) => {
-      const { prefetch } = await import('./cli/prefetch.ts');
-      code = await prefetch(options);
-    });
+    .action(runs(async () => (await import('./cli/prefetch.ts')).prefetch));
 
   program
     .command('validate')
@@ -134,10 +126,7 @@ async function main(argv: readonly string[]): Promise<number> {
     .option('--first-key', 'check it as for "run --first-key"', false)
     .option('--start', 'start each upstream once and ask for its lists; without it nothing is started', false)
     .option('--json', 'print JSON', false)
-    .action(async (options: ValidateOptions) => {
-      const { validate } = await import('./cli/validate.ts');
-      code = await validate(options);
-    });
+    .action(runs(async () => (await import('./cli/validate.ts')).validate));
 
   const policy = program.command('policy').description('Compare access policies.');
   policy
@@ -149,10 +138,7 @@ async function main(argv: readonly string[]): Promise<number> {
     .argument('<new>', 'the config file afterwards')
     .option('--state-dir <folder>', 'the state directory with the last lists (default: that of the old file)')
     .option('--json', 'print JSON', false)
-    .action(async (oldFile: string, newFile: string, options: PolicyDiffOptions) => {
-      const { policyDiff } = await import('./cli/policy-diff.ts');
-      code = await policyDiff(oldFile, newFile, options);
-    });
+    .action(runs(async () => (await import('./cli/policy-diff.ts')).policyDiff));
 
   program
     .command('lock')
@@ -162,20 +148,14 @@ async function main(argv: readonly string[]): Promise<number> {
     .option('--upstream <id>', 'only this upstream; the others stay as they are in the file')
     .option('--check', 'write nothing; exit with 1 if a definition differs', false)
     .option('--json', 'print JSON, also for errors', false)
-    .action(async (options: LockOptions) => {
-      const { lock } = await import('./cli/lock.ts');
-      code = await lock(options);
-    });
+    .action(runs(async () => (await import('./cli/lock.ts')).lock));
 
   program
     .command('schema')
     .description('Print the JSON Schema of the config file.')
     .option('--write <file>', 'write it to this file instead')
     .addHelpText('after', `\nExample:\n  ${COMMAND} schema --write linkspan.schema.json`)
-    .action(async (options: { write: string | undefined }) => {
-      const { schema } = await import('./cli/schema.ts');
-      code = schema(options);
-    });
+    .action(runs(async () => (await import('./cli/schema.ts')).schema));
 
   program
     .command('stdio')
@@ -183,10 +163,7 @@ async function main(argv: readonly string[]): Promise<number> {
     .option('-c, --config <file>', 'the config file (default: linkspan.yaml or the like)')
     .addOption(project())
     .addOption(logFormat())
-    .action(async (options: StartOptions) => {
-      const { stdio } = await import('./cli/stdio.ts');
-      code = await stdio(options);
-    });
+    .action(runs(async () => (await import('./cli/stdio.ts')).stdio));
 
   const audit = program.command('audit').description('Work with the audit log.');
   audit
@@ -199,17 +176,10 @@ async function main(argv: readonly string[]): Promise<number> {
     .option('--without-head', 'do not check whether records are missing at the end', false)
     .option('--part', 'accept that earlier records are in other files', false)
     .option('--json', 'print JSON', false)
-    .action(async (files: readonly string[], options: AuditVerifyOptions) => {
-      const { auditVerify } = await import('./cli/audit.ts');
-      code = await auditVerify(files, options);
-    });
+    .action(runs(async () => (await import('./cli/audit.ts')).auditVerify));
 
-  addKeyCommands(program, (exitCode) => {
-    code = exitCode;
-  });
-  addOperatorCommands(program, (exitCode) => {
-    code = exitCode;
-  });
+  addKeyCommands(program, runs);
+  addOperatorCommands(program, runs);
 
   program
     .command('version')

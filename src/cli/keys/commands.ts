@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import type { CreateOptions, KeyOptions, RotateOptions } from './keys.ts';
+import type { ActionOf } from '../action.ts';
 
 /** The words that may follow `key`, for completions. A test compares them with the commands. */
 export const KEY_WORDS = ['create', 'list', 'revoke', 'rotate'] as const;
@@ -14,10 +14,8 @@ function onKeys(command: Command): Command {
 /**
  * Adds the commands that change the API keys of clients, in the file or the Redis of a config. No gateway has to run; those that run
  * follow within a second.
- *
- * @param onCode receives the exit code of the command.
  */
-export function addKeyCommands(program: Command, onCode: (code: number) => void): void {
+export function addKeyCommands(program: Command, runs: ActionOf): void {
   const key = program.command('key').description('Make, list, revoke and rotate the API keys of clients.');
 
   onKeys(key.command('create'))
@@ -26,32 +24,20 @@ export function addKeyCommands(program: Command, onCode: (code: number) => void)
     .option('--owner <owner>', 'the person who is responsible for it')
     .option('--groups <groups>', 'groups for access rules, with commas between them')
     .option('--expires <when>', 'a duration such as 90d, or a date such as 2027-01-31 (default: never)')
-    .action(async (name: string, options: CreateOptions) => {
-      const { createKey } = await import('./keys.ts');
-      onCode(await createKey(name, options));
-    });
+    .action(runs(async () => (await import('./keys.ts')).createKey));
 
   onKeys(key.command('list'))
     .description('List the keys with owner, groups, expiry and last use.')
-    .action(async (options: KeyOptions) => {
-      const { listKeys } = await import('./keys.ts');
-      onCode(await listKeys(options));
-    });
+    .action(runs(async () => (await import('./keys.ts')).listKeys));
 
   onKeys(key.command('revoke'))
     .description('Remove keys. Their sessions and streams end within a second.')
     .argument('<name-or-id>', 'the name, for all keys of it, or the id of one')
-    .action(async (nameOrId: string, options: KeyOptions) => {
-      const { revokeKey } = await import('./keys.ts');
-      onCode(await revokeKey(nameOrId, options));
-    });
+    .action(runs(async () => (await import('./keys.ts')).revokeKey));
 
   onKeys(key.command('rotate'))
     .description('Make another key of a name, print it once, and let the old ones expire.')
     .argument('<name>', 'its name')
     .option('--grace <duration>', 'the time that the old keys stay valid', '1d')
-    .action(async (name: string, options: RotateOptions) => {
-      const { rotateKey } = await import('./keys.ts');
-      onCode(await rotateKey(name, options));
-    });
+    .action(runs(async () => (await import('./keys.ts')).rotateKey));
 }
