@@ -224,18 +224,22 @@ export interface AuthConfig {
   readonly keysInRedis?: boolean | undefined;
 }
 
-export interface JwtIssuerConfig {
+/** The settings of each issuer of tokens. */
+interface IssuerConfig {
   readonly issuer: string;
-  readonly jwksUrl: string;
   /** Accepted `aud` values. Empty: the URI of the requested endpoint. */
   readonly audiences: readonly string[];
-  readonly algorithms: readonly string[];
   /** Scopes that every token must have. */
   readonly requiredScopes: readonly string[];
   /** Scopes that clients are told to request. Undefined: the required ones. */
   readonly advertisedScopes?: readonly string[] | undefined;
   /** Scopes that clients may get when a request needs them. */
   readonly scopesOnDemand?: readonly ScopeOnDemand[] | undefined;
+}
+
+export interface JwtIssuerConfig extends IssuerConfig {
+  readonly jwksUrl: string;
+  readonly algorithms: readonly string[];
   /** Accepted values of `typ` in the header of tokens, one of which must be there. Undefined: JWT or at+jwt, or none. */
   readonly types?: readonly string[] | undefined;
   /** Tolerated difference between the clocks of the issuer and of the gateway. Default: 30 s. */
@@ -243,21 +247,12 @@ export interface JwtIssuerConfig {
 }
 
 /** An issuer that is asked about its tokens, by RFC 7662. */
-export interface IntrospectionConfig {
-  readonly issuer: string;
+export interface IntrospectionConfig extends IssuerConfig {
   /** URL that is asked. */
   readonly endpoint: string;
   /** The credentials of the gateway at the issuer. */
   readonly clientId: string;
   readonly clientSecret: string;
-  /** Accepted `aud` values. Empty: the URI of the requested endpoint. */
-  readonly audiences: readonly string[];
-  /** Scopes that every token must have. */
-  readonly requiredScopes: readonly string[];
-  /** Scopes that clients are told to request. Undefined: the required ones. */
-  readonly advertisedScopes?: readonly string[] | undefined;
-  /** Scopes that clients may get when a request needs them. */
-  readonly scopesOnDemand?: readonly ScopeOnDemand[] | undefined;
   /** Beginning of the tokens of this issuer. Empty: those that no other entry has. */
   readonly tokenPrefix: string;
 }
