@@ -4,7 +4,7 @@ import type { Loaded } from '../../config/load.ts';
 import { RefusalAudit } from '../../downstream/admission/refusal-audit.ts';
 import type { Readiness } from '../../operator/app.ts';
 import { droppedLinesOf, type Logger, requestsOf, writeLog } from '../../telemetry/log.ts';
-import { createMetrics, type Metrics } from '../../telemetry/metrics.ts';
+import { createMetrics } from '../../telemetry/metrics.ts';
 import { COMMIT, VERSION } from '../../version.ts';
 import { OperatorAccess } from '../operator-access.ts';
 import { operationRecorder, operatorHandlerOf } from '../admin/operator-handler.ts';
@@ -14,9 +14,8 @@ import { ConfigChange } from '../reload/config-change.ts';
 import { lastGoodKeeper } from '../reload/last-good-keeper.ts';
 import { Reloader } from '../reload/reload.ts';
 import type { ListeningGateway, ServeOptions } from '../serve.ts';
-import { openParentAudit, type ParentAudit } from './parent-audit.ts';
-import { COUNTER_LEASE_MS, LEASE_MS, openParentState, type ParentState } from './parent-stores.ts';
-import type { Listener } from '../listener.ts';
+import { openParentAudit } from './parent-audit.ts';
+import { COUNTER_LEASE_MS, LEASE_MS, openParentState } from './parent-stores.ts';
 import { MovablePort, OPERATOR_PORT } from '../movable-port.ts';
 import { parentAdmin } from './parent-admin.ts';
 import { MergedAdmin } from './merged-admin.ts';
@@ -41,18 +40,19 @@ async function start(
   cleanups: Cleanups,
 ): Promise<ListeningGateway> {
   const { config } = loaded;
+  const { stateDir } = config;
   const startedAtMs = Date.now();
   const metrics = createMetrics(VERSION, COMMIT);
   metrics.reportDroppedLines(() => droppedLinesOf(log));
   metrics.recordStart(startedAtMs, loaded.lastGood && Date.parse(loaded.lastGood.savedAt));
   const { state, server } = await openParentState(config, metrics, log);
   cleanups.use(state);
+  const ownsState = state.notice === undefined;
   const audit = await openParentAudit(config, metrics, log);
   if (audit !== undefined) cleanups.use(audit);
-  const dir = cleanups.use(await SocketDir.open(config.stateDir, state.notice === undefined));
-  if (state.notice !== undefined) {
-    log.warn({ stateDir: config.stateDir, why: state.notice }, 'sessions are not kept');
-  }
+  const refusals = audit && new RefusalAudit(audit.trail, (limit) => metrics.countLimit(limit));
+  const dir = cleanups.use(await SocketDir.open(stateDir, ownsState));
+  if (!ownsState) log.warn({ stateDir, why: state.notice }, 'sessions are not kept');
   const allMetrics = new WorkerMetrics(metrics, () => workers.listening);
   const admin = new MergedAdmin(() => workers.listening);
   const changes = () => ({ disabled: admin.disabled, logLevel: logLevelOf(log) });
@@ -83,172 +83,110 @@ async function start(
     log,
   });
   cleanups.defer(() => workers.stop());
-  const parent = new Parent({ loaded, log, options, metrics, allMetrics, workers, admin, state, audit, startedAtMs });
+  const phase: ProcessPhase = { isStopping: false, isDraining: false };
+  // A gateway is ready if a worker is. A missing one is replaced, and the others serve meanwhile.
+  const readiness = async (): Promise<Readiness> => {
+    const refused = refusalIn(phase);
+    if (refused !== undefined) return refused;
+    const { ready, reasons } = await readinessOf(workers.listening);
+    const { missing } = workers;
+    return { ready, reasons: missing === undefined ? reasons : [missing, ...reasons] };
+  };
+  let isReady = false;
+  metrics.beforeScrape(async () => {
+    isReady = (await readiness()).ready;
+  });
+  metrics.onScrape('ready', () => (isReady ? 1 : 0));
+  const access = new OperatorAccess(config, { startedAtMs, ownsState, log });
+  const keepLastGood = lastGoodKeeper({ stateDir, isWanted: options.keepsLastGood === true, ownsState, log });
+  const change = new ConfigChange({
+    loaded,
+    core: {
+      // If a worker refuses the config, nothing has changed.
+      prepare: (next) => workers.apply(next),
+      apply: async (next) => {
+        admin.forgetRemoved(new Set(next.upstreams.map(({ id }) => id)));
+        return { drained: Promise.resolve() };
+      },
+    },
+    access,
+    log,
+    onFileChange: () => void control.reload('file'),
+  });
+  const control = new Reloader({
+    loaded,
+    load: options.load,
+    isStopping: () => phase.isStopping,
+    preview: options.preview,
+    apply: (next, diff) => change.apply(next, diff),
+    metrics,
+    log,
+    onApplied: async (applied) => {
+      await keepLastGood(applied);
+      await judgeRules(applied.config, log);
+    },
+    onFiles: (files) => void change.setFiles(files),
+    onReloaded: (cause, outcome) => audit?.trail.record({ kind: 'reload', event: outcome, reason: cause }),
+  });
   void options.warmUntil?.then(() => workers.endWarmUp());
   const { url, lockSummary } = await workers.start();
-  await parent.open();
+  const handlerOf = operatorHandlerOf({
+    port: parentAdmin({ workers: admin, control, log, startedAtMs, stateDir, readiness, phase }),
+    operators: () => access.keys,
+    onOperation: operationRecorder(audit?.trail),
+    startedAtMs,
+    ready: readiness,
+    upstreams: async () => (await admin.upstreams()).upstreams,
+    metrics,
+    shownMetrics: allMetrics,
+    refusals,
+    log,
+  });
+  const operator = await MovablePort.open(OPERATOR_PORT, config, handlerOf);
+  const listeners = {
+    get operatorOrigin() {
+      return operator.listener?.origin;
+    },
+    prepare: (next: Config) => operator.prepare(next),
+  };
+  await change.begin(listeners);
+  await keepLastGood(loaded);
+  await judgeRules(config, log);
   const running = cleanups.move();
   return {
     url,
     get operatorUrl() {
-      return parent.operatorOrigin;
+      return listeners.operatorOrigin;
     },
     lockSummary,
-    config: parent.control,
-    rotateKeys: async () => void (await parent.admin.rotateKeys(undefined)),
+    config: control,
+    rotateKeys: async () => void (await admin.rotateKeys(undefined)),
     inFlightCount: () => undefined,
     stop: async () => {
-      await parent.beginStop();
+      phase.isStopping = true;
+      await control.settle();
+      change.endWatch();
       await workers.stop();
-      await parent.close();
+      // Operators see the requests in flight until then.
+      await access.withdraw();
+      await operator.close();
+      refusals?.flush();
       await running[Symbol.asyncDispose]();
     },
   };
 }
 
-interface ParentParts {
-  readonly loaded: Loaded;
-  readonly log: Logger;
-  readonly options: ServeOptions;
-  readonly metrics: Metrics;
-  readonly allMetrics: WorkerMetrics;
-  readonly workers: WorkerSet;
-  readonly admin: MergedAdmin;
-  readonly state: ParentState['state'];
-  readonly audit: ParentAudit | undefined;
-  readonly startedAtMs: number;
-}
-
-/** The part of a gateway with workers that is for operators: its port, its config and its files. */
-class Parent {
-  readonly #parts: ParentParts;
-  readonly #phase: ProcessPhase = { isStopping: false, isDraining: false };
-  readonly #access: OperatorAccess;
-  readonly #refusals: RefusalAudit | undefined;
-  readonly #keepLastGood: (loaded: Loaded) => Promise<void>;
-  readonly control: Reloader;
-  readonly admin: MergedAdmin;
-  readonly #change: ConfigChange;
-  #operator: MovablePort<Listener | undefined> | undefined;
-
-  constructor(parts: ParentParts) {
-    const { loaded, log, options, metrics, workers, admin, state, audit, startedAtMs } = parts;
-    const ownsState = state.notice === undefined;
-    this.#parts = parts;
-    this.#refusals = audit && new RefusalAudit(audit.trail, (limit) => metrics.countLimit(limit));
-    this.#access = new OperatorAccess(loaded.config, { startedAtMs, ownsState, log });
-    const { stateDir } = loaded.config;
-    this.#keepLastGood = lastGoodKeeper({ stateDir, isWanted: options.keepsLastGood === true, ownsState, log });
-    this.admin = admin;
-    let isReady = false;
-    metrics.beforeScrape(async () => {
-      isReady = (await this.#readiness()).ready;
-    });
-    metrics.onScrape('ready', () => (isReady ? 1 : 0));
-    this.#change = new ConfigChange({
-      loaded,
-      core: {
-        // If a worker refuses the config, nothing has changed.
-        prepare: (next) => workers.apply(next),
-        apply: async (next) => {
-          admin.forgetRemoved(new Set(next.upstreams.map(({ id }) => id)));
-          return { drained: Promise.resolve() };
-        },
-      },
-      access: this.#access,
-      log,
-      onFileChange: () => void this.control.reload('file'),
-    });
-    this.control = new Reloader({
-      loaded,
-      load: options.load,
-      isStopping: () => this.#phase.isStopping,
-      preview: options.preview,
-      apply: (next, diff) => this.#change.apply(next, diff),
-      metrics,
-      log,
-      onApplied: async (applied) => {
-        await this.#keepLastGood(applied);
-        await this.#judgeRules(applied.config);
-      },
-      onFiles: (files) => void this.#change.setFiles(files),
-      onReloaded: (cause, outcome) => audit?.trail.record({ kind: 'reload', event: outcome, reason: cause }),
-    });
-  }
-
-  get operatorOrigin(): string | undefined {
-    return this.#operator?.listener?.origin;
-  }
-
-  /** Opens the operator's port. */
-  async open(): Promise<void> {
-    const { loaded, log, metrics, allMetrics, audit, startedAtMs } = this.#parts;
-    const { control, admin } = this;
-    const { config } = loaded;
-    const readiness = () => this.#readiness();
-    const phase = this.#phase;
-    const { stateDir } = config;
-    const handlerOf = operatorHandlerOf({
-      port: parentAdmin({ workers: admin, control, log, startedAtMs, stateDir, readiness, phase }),
-      operators: () => this.#access.keys,
-      onOperation: operationRecorder(audit?.trail),
-      startedAtMs,
-      ready: readiness,
-      upstreams: async () => (await admin.upstreams()).upstreams,
-      metrics,
-      shownMetrics: allMetrics,
-      refusals: this.#refusals,
-      log,
-    });
-    const operator = await MovablePort.open(OPERATOR_PORT, config, handlerOf);
-    this.#operator = operator;
-    await this.#change.begin({
-      get operatorOrigin() {
-        return operator.listener?.origin;
-      },
-      prepare: (next) => operator.prepare(next),
-    });
-    await this.#keepLastGood(loaded);
-    await this.#judgeRules(config);
-  }
-
-  /** Logs the filters, rates and access rules that match nothing. Never rejects. */
-  async #judgeRules(config: Config): Promise<void> {
-    if (!namesItems(config)) return;
-    const { log } = this.#parts;
-    try {
-      // The parent has no lists of its own, and most parents need none.
-      const [{ openOffline }, { logUnmatchedGlobs }] = await Promise.all([
-        import('../offline.ts'),
-        import('../lists/unmatched-globs.ts'),
-      ]);
-      logUnmatchedGlobs(config, await openOffline(config), log);
-    } catch (thrown) {
-      log.warn({ err: thrown }, 'the filters, rates and access rules cannot be compared with the last lists');
-    }
-  }
-
-  /** A gateway is ready if a worker is. A missing one is replaced, and the others serve meanwhile. */
-  async #readiness(): Promise<Readiness> {
-    const refused = refusalIn(this.#phase);
-    if (refused !== undefined) return refused;
-    const { workers } = this.#parts;
-    const { ready, reasons } = await readinessOf(workers.listening);
-    const { missing } = workers;
-    return { ready, reasons: missing === undefined ? reasons : [missing, ...reasons] };
-  }
-
-  /** Tells load balancers that this gateway ends. */
-  async beginStop(): Promise<void> {
-    this.#phase.isStopping = true;
-    await this.control.settle();
-    this.#change.endWatch();
-  }
-
-  /** Ends the answers to operators, who see the requests in flight until then. */
-  async close(): Promise<void> {
-    await this.#access.withdraw();
-    await this.#operator?.close();
-    this.#refusals?.flush();
+/** Logs the filters, rates and access rules that match nothing. Never rejects. */
+async function judgeRules(config: Config, log: Logger): Promise<void> {
+  if (!namesItems(config)) return;
+  try {
+    // The parent has no lists of its own, and most parents need none.
+    const [{ openOffline }, { logUnmatchedGlobs }] = await Promise.all([
+      import('../offline.ts'),
+      import('../lists/unmatched-globs.ts'),
+    ]);
+    logUnmatchedGlobs(config, await openOffline(config), log);
+  } catch (thrown) {
+    log.warn({ err: thrown }, 'the filters, rates and access rules cannot be compared with the last lists');
   }
 }
