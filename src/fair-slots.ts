@@ -52,7 +52,14 @@ export class FairSlots {
   }
 
   #hasSlot(owner: string): boolean {
-    return this.#usedCount < this.#limits.slots && (this.#used.get(owner) ?? 0) < this.#limits.slotsPerOwner;
+    return this.fullFor(owner) === undefined;
+  }
+
+  /** Returns the bound for which the next caller of an owner has to wait; undefined if there is a slot. */
+  fullFor(owner: string): 'slots' | 'slotsPerOwner' | undefined {
+    const { slots, slotsPerOwner } = this.#limits;
+    if ((this.#used.get(owner) ?? 0) >= slotsPerOwner) return 'slotsPerOwner';
+    return this.#usedCount >= slots ? 'slots' : undefined;
   }
 
   #take(owner: string): void {
