@@ -60,6 +60,15 @@ export interface McpParts extends StreamsParts {
   onFailure(thrown: unknown, outgoing: ClientResponse): Response;
 }
 
+/** A POST that is being answered. */
+interface Posting {
+  readonly outgoing: ClientResponse;
+  readonly view: string;
+  readonly principal: Principal;
+  readonly form: AnswerForm;
+  readonly lookup: HeaderLookup;
+}
+
 const VERBS = 'GET, POST, DELETE';
 /** The request without an end of its own: the client or the gateway ends it. */
 export const LISTEN = 'subscriptions/listen';
@@ -186,7 +195,6 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     return await this.post(env.outgoing, view, admitted, form, lookup, text);
   }
 
-  /** Answers the text of a POST. */
   async post(
     outgoing: ClientResponse,
     view: string,
@@ -200,6 +208,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     const challenge = this.#parts.challengeIfOver(admitted.principal, view);
     if (challenge !== undefined) return refuseOver(challenge);
     const principal = this.#parts.currentOf(admitted.principal);
+    const posting: Posting = { outgoing, view, principal, form, lookup };
     const posted = classify(text, headers, lookup);
     if (this.#isDraining) {
       const passedOn = await this.#forwarder.forwardPost(outgoing, view, admitted, posted, text);
@@ -225,38 +234,31 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
           const draining = new GatewayError('draining');
           return refuse(isRetry(request.params) ? failureOfRetry(draining) : draining, request.id);
         }
-        return this.#answerModern(outgoing, request, modernCaller(envelope, principal, view), form, lookup);
+        return this.#answerModern(posting, request, modernCaller(envelope, principal, view));
       }
       case 'modern-notification':
         this.#parts.front.noteNotification({ principal, view }, posted.notification);
         return writeAccepted(outgoing);
       case 'initialize':
-        return this.#initialize(outgoing, posted.request, principal, view, form, headers.sessionId);
+        return this.#initialize(posting, posted.request, headers.sessionId);
       case 'session': {
         const found = this.#find(posted.sessionId, principal, view);
         const session = found instanceof Promise ? await found : found;
         if (session instanceof GatewayError) this.#parts.refusals?.record({ error: session, view, principal });
-        return await this.#inSession(outgoing, session, posted.input, form, lookup, principal);
+        return await this.#inSession(posting, session, posted.input);
       }
     }
   }
 
-  #inSession(
-    outgoing: ClientResponse,
-    session: SessionOrRefusal,
-    input: ClientInput,
-    form: AnswerForm,
-    lookup: HeaderLookup,
-    principal: Principal,
-  ): Response | Promise<Response> {
+  #inSession(posting: Posting, session: SessionOrRefusal, input: ClientInput): Response | Promise<Response> {
     if (session instanceof GatewayError) return refuse(session, idOf(input));
-    if (!('kind' in input)) return this.#converseInBatch(outgoing, session, input, form, lookup, principal);
+    if (!('kind' in input)) return this.#converseInBatch(posting, session, input);
     if (input.kind !== 'request') {
       this.#onNotification(session, input);
-      return writeAccepted(outgoing);
+      return writeAccepted(posting.outgoing);
     }
     if (this.#refusesRequests) return refuse(new GatewayError('draining'), input.id);
-    void this.#converse(outgoing, session, input, form, lookup, principal);
+    void this.#converse(posting, session, input);
     return RESPONSE_ALREADY_SENT;
   }
 
@@ -267,12 +269,9 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
 
   /** Answers a request in a session. Never rejects. */
   async #converse(
-    outgoing: ClientResponse,
+    { outgoing, form, lookup, principal }: Posting,
     session: ClientSession,
     request: Request,
-    form: AnswerForm,
-    lookup: HeaderLookup,
-    principal: Principal,
   ): Promise<void> {
     try {
       const reply = new Reply(outgoing, { session, form, request: request.id, expected: 1 }, this);
@@ -283,13 +282,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     }
   }
 
-  #answerModern(
-    outgoing: ClientResponse,
-    request: Request,
-    caller: ModernCaller,
-    form: AnswerForm,
-    lookup: HeaderLookup,
-  ): Response {
+  #answerModern({ outgoing, form, lookup }: Posting, request: Request, caller: ModernCaller): Response {
     const principal = caller.principal.key;
     const isListen = request.method === LISTEN;
     if (isListen && !this.streams.listenCounts.add(principal)) {
@@ -317,11 +310,8 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   }
 
   async #initialize(
-    outgoing: ClientResponse,
+    { outgoing, view, principal, form }: Posting,
     request: Request,
-    principal: Principal,
-    view: string,
-    form: AnswerForm,
     sessionId: string | undefined,
   ): Promise<Response> {
     if (this.#isDraining) return refuse(new GatewayError('draining'), request.id);
@@ -347,12 +337,9 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   }
 
   async #converseInBatch(
-    outgoing: ClientResponse,
+    { outgoing, form, lookup, principal }: Posting,
     session: ClientSession,
     items: readonly (Message | MessageError)[],
-    form: AnswerForm,
-    lookup: HeaderLookup,
-    principal: Principal,
   ): Promise<Response> {
     const { front, metrics } = this.#parts;
     for (const item of items) {
