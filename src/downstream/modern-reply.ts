@@ -7,16 +7,14 @@ import type { EdgeMemory } from './memory/edge-memory.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { AnswerForm } from './admission/accept.ts';
 import type { DisconnectWatcher, InFlightRequests } from './streams/disconnect-watcher.ts';
-import { StreamWriter } from './streams/stream-writer.ts';
+import type { StreamWriter } from './streams/stream-writer.ts';
 import type { EdgeTimers } from './streams/edge-timers.ts';
 import { writeAnswer, writeChallenge } from './reply.ts';
 import { textBytes } from './streams/event-log.ts';
 import { holdUnsent } from './streams/unsent-answer.ts';
-import { EVENT_STREAM_HEADERS, STUCK_MS } from './streams/event-stream.ts';
+import { openWriter } from './streams/event-stream.ts';
 
-/**
- * Longer than in sessions, because a modern stream cannot be resumed, and after its start an error has no HTTP status.
- */
+/** Longer than in sessions: a modern stream cannot be resumed, and an error in it has no HTTP status. */
 const DECIDE_MODERN_MS = 2_000;
 
 const DISCONNECTED = 'the client disconnected';
@@ -145,31 +143,12 @@ export class ModernReply implements ModernSink {
     this.#response.flushHeaders();
   }
 
-  /** Starts the event stream. The first event sends the headers. */
+  /** Starts the event stream. */
   #begin(): void {
     const { timers, metrics, memory } = this.#parts;
     clearTimeout(this.#deciding);
     if (this.#writer !== undefined || this.#isFinished) return;
-    const response = this.#response;
-    const writer: StreamWriter = new StreamWriter(
-      response,
-      {
-        onGone: () => {
-          timers.removeStream(writer);
-          metrics.streams.post.remove();
-        },
-        onDropped: () => metrics.countDropped('slow-client'),
-      },
-      {
-        isImpatient: true,
-        budget: memory.unsent,
-        principal: this.principal,
-        onStall: (isStalled) => response.setTimeout(isStalled ? STUCK_MS : 0),
-      },
-    );
-    this.#writer = writer;
-    metrics.streams.post.add();
-    timers.addStream(writer);
-    response.writeHead(200, EVENT_STREAM_HEADERS);
+    const shared = { timers, metrics, unsent: memory.unsent, principal: this.principal };
+    this.#writer = openWriter(this.#response, 'post', shared, { onGone: () => undefined });
   }
 }

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Logger } from 'pino';
 import { GatewayError } from '../errors.ts';
-import type { ClientHttp, ClientResponse } from '../gateway/client-http.ts';
+import type { ClientHttp } from '../gateway/client-http.ts';
 import type { MessageSink } from '../gateway/front.ts';
 import { eventText, jsonEventText } from '../protocol/framing/event-stream.ts';
 import { invalidAnswer, MessageError } from '../protocol/jsonrpc.ts';
@@ -11,16 +11,15 @@ import { getForm } from './admission/accept.ts';
 import type { Admitted } from './admission/admission.ts';
 import { idOf, readInput, refusedId, toRefusal } from './classify.ts';
 import { StreamCounts } from './memory/stream-counts.ts';
-import type { ByteBudget } from './memory/byte-budget.ts';
 import { textBytes } from './streams/event-log.ts';
-import { StreamWriter } from './streams/stream-writer.ts';
+import type { StreamWriter } from './streams/stream-writer.ts';
 import type { LimitName } from '../limits.ts';
 import { Peer } from './peer.ts';
 import { postedText } from './admission/posted-text.ts';
 import { refuse, refuseOver } from './admission/refusal.ts';
 import type { McpParts } from './mcp.ts';
 import { refusalOfInput, refuseForLoad } from './new-work.ts';
-import { EVENT_STREAM_HEADERS, STUCK_MS } from './streams/event-stream.ts';
+import { openWriter } from './streams/event-stream.ts';
 
 export interface SseParts extends Omit<McpParts, 'eventLogs' | 'refusals' | 'onFailure'> {
   readonly log: Logger;
@@ -31,23 +30,8 @@ class EventSink implements MessageSink {
   readonly writer: StreamWriter;
   #seq = 0;
 
-  constructor(
-    response: ClientResponse,
-    principal: string,
-    budget: ByteBudget,
-    onGone: () => void,
-    onDropped: () => void,
-  ) {
-    this.writer = new StreamWriter(
-      response,
-      { onGone, onDropped },
-      {
-        isImpatient: true,
-        budget,
-        principal,
-        onStall: (isStalled) => response.setTimeout(isStalled ? STUCK_MS : 0),
-      },
-    );
+  constructor(writer: StreamWriter) {
+    this.writer = writer;
   }
 
   send(text: string): boolean {
@@ -86,7 +70,6 @@ function secretOf(process: string | undefined, view: string): string {
   return process === undefined ? random : `${process}~${view}~${random}`;
 }
 
-/** Returns the process and the view in a secret; undefined if there are none. */
 function partsOf(secret = ''): { readonly process: string; readonly view: string } | undefined {
   const { process, view } = SECRET.exec(secret)?.groups ?? {};
   return process === undefined || view === undefined ? undefined : { process, view };
@@ -144,25 +127,17 @@ export class SseEndpoint {
       return refuse(new GatewayError('overloaded', { message }));
     }
 
-    const sink: EventSink = new EventSink(
-      outgoing,
-      principal.key,
-      memory.unsent,
-      () => {
-        this.#clients.delete(id);
-        this.#counts.remove(principal.key);
-        timers.removeStream(sink.writer);
-        metrics.streams.sse.remove();
-        peer.close().catch((thrown: unknown) => log.error({ err: thrown }, 'session could not be closed'));
-      },
-      () => metrics.countDropped('slow-client'),
-    );
+    const shared = { timers, metrics, unsent: memory.unsent, principal: principal.key };
+    const onGone = () => {
+      this.#clients.delete(id);
+      this.#counts.remove(principal.key);
+      peer.close().catch((thrown: unknown) => log.error({ err: thrown }, 'session could not be closed'));
+    };
+    const sink = new EventSink(openWriter(outgoing, 'sse', shared, { onGone }));
+    const onEnd = () => sink.writer.end();
     const onLimit = (limit: LimitName) => metrics.countLimit(limit);
-    const peer = new Peer({ front, principal, view, sink, log, onLimit, onEnd: () => sink.writer.end() });
-    this.#clients.set(id, { principal, view, peer, end: () => sink.writer.end() });
-    timers.addStream(sink.writer);
-    metrics.streams.sse.add();
-    outgoing.writeHead(200, EVENT_STREAM_HEADERS);
+    const peer = new Peer({ front, principal, view, sink, log, onLimit, onEnd });
+    this.#clients.set(id, { principal, view, peer, end: onEnd });
     sink.sendEndpoint(`/messages?sessionId=${id}`);
     return RESPONSE_ALREADY_SENT;
   }

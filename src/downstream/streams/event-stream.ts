@@ -7,7 +7,7 @@ import type { Metrics, StreamKind } from '../../telemetry/metrics.ts';
 import type { ByteBudget } from '../memory/byte-budget.ts';
 import { requestSuffix } from './event-id.ts';
 import { type EventLog, type StreamEvent, textBytes } from './event-log.ts';
-import { StreamWriter } from './stream-writer.ts';
+import { StreamWriter, type StreamWriterHandler } from './stream-writer.ts';
 import type { EdgeTimers } from './edge-timers.ts';
 
 /** Delays after which a client should open the stream again that has been ended for now. */
@@ -27,13 +27,49 @@ export const EVENT_STREAM_HEADERS = {
   'x-accel-buffering': 'no',
 } as const;
 
-export interface EventStreamParts {
-  readonly log: EventLog;
+interface WriterParts {
   readonly timers: EdgeTimers;
   readonly metrics: Metrics;
   /** Bounds the events that wait for slow readers. */
   readonly unsent: ByteBudget;
   readonly principal: string;
+}
+
+/** Opens a writer of events to a client, with keep-alives. Disconnects a client that reads too slowly. The first event sends the headers. */
+export function openWriter(
+  response: ClientResponse,
+  kind: StreamKind,
+  { timers, metrics, unsent, principal }: WriterParts,
+  handler: Pick<StreamWriterHandler, 'beforeWrite' | 'onGone'>,
+  maxAgeMs?: number,
+): StreamWriter {
+  const writer: StreamWriter = new StreamWriter(
+    response,
+    {
+      ...handler,
+      onEnd: () => {
+        timers.removeStream(writer);
+        metrics.streams[kind].remove();
+      },
+      onDropped: () => metrics.countDropped('slow-client'),
+    },
+    {
+      isImpatient: true,
+      maxAgeMs,
+      budget: unsent,
+      principal,
+      // Node destroys the socket after this time without progress.
+      onStall: (isStalled) => response.setTimeout(isStalled ? STUCK_MS : 0),
+    },
+  );
+  metrics.streams[kind].add();
+  timers.addStream(writer);
+  response.writeHead(200, EVENT_STREAM_HEADERS);
+  return writer;
+}
+
+export interface EventStreamParts extends WriterParts {
+  readonly log: EventLog;
   /** True if the client accepts an event without data, and resumes a stream that ends after one. */
   readonly isPriming: boolean;
 }
@@ -91,10 +127,7 @@ export class EventStream implements MessageSink {
     return this.#writer !== undefined;
   }
 
-  /**
-   * Returns what a client that has the events up to `seq` still needs of a finished stream. `lost`: its end is no
-   * longer kept.
-   */
+  /** Returns what a client with the events up to `seq` needs of a finished stream. `lost`: its end is not kept. */
   async missingAfter(seq: number): Promise<'nothing' | 'lost' | 'events'> {
     if (seq >= this.#seq) return 'nothing';
     const isKept = this.#writer !== undefined || (await this.#parts.log.hasAfter(this.name, this.#seq - 1));
@@ -103,33 +136,17 @@ export class EventStream implements MessageSink {
 
   /** Connects the stream to this response. Writes all kept events with a higher number than `afterSeq` first. */
   attach(response: ClientResponse, afterSeq?: number): void {
-    const { log, timers, metrics, unsent, principal, isPriming } = this.#parts;
+    const { log, isPriming } = this.#parts;
     this.#detach();
-    const writer: StreamWriter = new StreamWriter(
-      response,
-      {
-        beforeWrite: (streamEvent) => {
-          const kept = this.#keep(streamEvent);
-          this.#isResumable = true;
-          return kept;
-        },
-        onGone: (events) => this.#onDisconnect(writer, events),
-        onDropped: () => metrics.countDropped('slow-client'),
-      },
-      {
-        isImpatient: true,
-        maxAgeMs: this.kind === 'get' || isPriming ? MAX_AGE_MS : undefined,
-        budget: unsent,
-        principal,
-        // Node destroys the socket after this time without progress.
-        onStall: (isStalled) => response.setTimeout(isStalled ? STUCK_MS : 0),
-      },
-    );
+    const beforeWrite = (streamEvent: StreamEvent) => {
+      const kept = this.#keep(streamEvent);
+      this.#isResumable = true;
+      return kept;
+    };
+    const onGone = (events: readonly StreamEvent[]) => this.#onDisconnect(writer, events);
+    const maxAgeMs = this.kind === 'get' || isPriming ? MAX_AGE_MS : undefined;
+    const writer: StreamWriter = openWriter(response, this.kind, this.#parts, { beforeWrite, onGone }, maxAgeMs);
     this.#writer = writer;
-    metrics.streams[this.kind].add();
-    timers.addStream(writer);
-
-    response.writeHead(200, EVENT_STREAM_HEADERS);
     if (afterSeq === undefined && isPriming) {
       this.#isResumable = true;
       response.write(eventText({ id: this.#eventId(0), data: '', retryMs: RETRY_MS }));
@@ -213,7 +230,6 @@ export class EventStream implements MessageSink {
     const writer = this.#writer;
     if (writer === undefined) return;
     this.#writer = undefined;
-    this.#removeWriter(writer);
     for (const streamEvent of writer.release()) void this.#keep(streamEvent);
   }
 
@@ -221,12 +237,6 @@ export class EventStream implements MessageSink {
     for (const streamEvent of unsent) void this.#keep(streamEvent);
     if (this.#writer !== writer) return;
     this.#writer = undefined;
-    this.#removeWriter(writer);
     this.#onGone?.();
-  }
-
-  #removeWriter(writer: StreamWriter): void {
-    this.#parts.timers.removeStream(writer);
-    this.#parts.metrics.streams[this.kind].remove();
   }
 }

@@ -13,6 +13,8 @@ export interface StreamWriterHandler {
    * with false.
    */
   beforeWrite?(streamEvent: StreamEvent): Promise<boolean> | undefined;
+  /** Called once: the connection has ended, also by {@link StreamWriter.release}. */
+  onEnd?(): void;
   /** Called once, as the last callback: the connection has ended, and these events were not written. */
   onGone(unsent: readonly StreamEvent[]): void;
   /** Called when a message is dropped because the reader is too slow. */
@@ -173,6 +175,7 @@ export class StreamWriter implements ByteHolder {
     const unsent = this.#clear();
     if (!this.#isGone) {
       this.#isGone = true;
+      this.#handler.onEnd?.();
       this.#disconnect(isBlocked);
     }
     return unsent;
@@ -315,6 +318,7 @@ export class StreamWriter implements ByteHolder {
   #finish(): void {
     if (this.#isGone) return;
     this.#isGone = true;
+    this.#handler.onEnd?.();
     this.#handler.onGone(this.#clear());
   }
 }
