@@ -14,16 +14,12 @@ import { GatewayError, toGatewayError } from '../../errors.ts';
 import type { ClientResponse } from '../../gateway/client-http.ts';
 import type { Front } from '../../gateway/front.ts';
 import type { Principal } from '../../policy/principal.ts';
-import type { Load } from '../../load/load.ts';
-import type { Metrics } from '../../telemetry/metrics.ts';
 import { Admission, type AdmissionParts } from '../admission/admission.ts';
-import { McpEndpoint } from '../mcp.ts';
+import { McpEndpoint, type McpParts } from '../mcp.ts';
 import { PostFastPath } from './post-fast-path.ts';
 import type { BodyBudget } from '../memory/body-budget.ts';
-import { bodyBudgetLimits, type EdgeMemory } from '../memory/edge-memory.ts';
-import type { EventLogs } from '../streams/event-log.ts';
+import { bodyBudgetLimits } from '../memory/edge-memory.ts';
 import { EdgeTimers } from '../streams/edge-timers.ts';
-import type { RefusalAudit } from '../admission/refusal-audit.ts';
 import { refuse } from '../admission/refusal.ts';
 import { SseEndpoint } from '../sse.ts';
 import { getForm } from '../admission/accept.ts';
@@ -42,26 +38,13 @@ export interface Endpoints {
   drain(): void;
 }
 
-export interface EndpointsParts {
-  readonly front: Front;
+/** By default, credentials are always accepted with the same rights, and challenges are without metadata. */
+export interface EndpointsParts
+  extends
+    Pick<McpParts, 'front' | 'metrics' | 'memory' | 'eventLogs' | 'load' | 'refusals'>,
+    Partial<Pick<McpParts, 'challengeIfOver' | 'scopeChallenge' | 'currentOf'>> {
   readonly config: Config;
   readonly log: Logger;
-  readonly metrics: Metrics;
-  readonly memory: EdgeMemory;
-  readonly eventLogs: EventLogs;
-  /** Refuses new work under overload. Default: all is accepted. */
-  readonly load?: Load | undefined;
-  /** Undefined if there is no audit log. */
-  readonly refusals?: RefusalAudit | undefined;
-  /**
-   * Returns the value of `WWW-Authenticate` if the credentials of an authenticated principal are not accepted any more, else undefined.
-   * Default: they always are accepted.
-   */
-  readonly challengeIfOver?: (principal: Principal, view: string) => string | undefined;
-  /** Returns the value of `WWW-Authenticate` of a request that a token with these scopes may make. Default: without metadata. */
-  readonly scopeChallenge?: (scopes: readonly string[], view: string) => string;
-  /** Returns the principal with the rights that its credentials have now. Default: the same one. */
-  readonly currentOf?: (principal: Principal) => Principal;
 }
 
 export interface AppParts extends AdmissionParts {
