@@ -110,9 +110,7 @@ export function classify(text: string, headers: SessionHeaders, lookup: HeaderLo
     return { kind: 'initialize', request: input };
   }
   const session = sessionOf(headers);
-  if (session instanceof GatewayError) {
-    return { kind: 'refused', error: session, id: 'kind' in input && input.kind === 'request' ? input.id : 'null' };
-  }
+  if (session instanceof GatewayError) return { kind: 'refused', error: session, id: idOf(input) };
   return { kind: 'session', sessionId: session, input };
 }
 

@@ -48,22 +48,15 @@ export class ProcessForwarder {
     text: string,
   ): Promise<Response | undefined> {
     const front = this.#front;
-    if (front.successor() === undefined) return undefined;
-    switch (posted.kind) {
-      case 'refused':
-      case 'modern-notification':
-        return undefined;
-      case 'session': {
-        const { sessionId } = posted;
-        if (front.hasSession(sessionId)) return undefined;
-        return await this.forwardToOwner(outgoing, view, admitted, sessionId, text);
-      }
-      case 'modern':
-        if (posted.request.method === 'subscriptions/listen') this.#streams.add(outgoing);
-        return await this.#forward(outgoing, view, admitted, () => front.successor(), text);
-      case 'initialize':
-        return await this.#forward(outgoing, view, admitted, () => front.successor(), text);
+    if (front.successor() === undefined || posted.kind === 'refused' || posted.kind === 'modern-notification') {
+      return undefined;
     }
+    if (posted.kind === 'session') {
+      if (front.hasSession(posted.sessionId)) return undefined;
+      return await this.forwardToOwner(outgoing, view, admitted, posted.sessionId, text);
+    }
+    if (posted.request.method === 'subscriptions/listen') this.#streams.add(outgoing);
+    return await this.#forward(outgoing, view, admitted, () => front.successor(), text);
   }
 
   /** @param find returns the process, which may be another one at each attempt. */

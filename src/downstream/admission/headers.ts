@@ -66,20 +66,8 @@ function single(value: string | string[] | undefined): string | undefined {
 
 /** Reads the raw headers: name, value, name, value. */
 export function readRawHeaders(raw: readonly string[]): RequestHeaders {
-  const headers: RequestHeaders = {
-    host: undefined,
-    origin: undefined,
-    secFetchSite: undefined,
-    contentType: undefined,
-    contentEncoding: undefined,
-    contentLength: undefined,
-    sessionId: undefined,
-    version: undefined,
-    lastEventId: undefined,
-    accept: undefined,
-    authorization: NONE,
-    repeated: undefined,
-  };
+  // Each is undefined before it is found.
+  const headers = readHeaders({ headers: {}, rawHeaders: [] });
   const ofMcp = new Set<string>();
   for (let i = 0; i + 1 < raw.length; i += 2) {
     const name = raw[i]?.toLowerCase() ?? '';
