@@ -24,10 +24,7 @@ const MAY_BE_LATE = 'Nothing tells whether this is about a call that its client 
 
 const ASKABLE = new Set(['sampling/createMessage', 'elicitation/create', 'roots/list']);
 
-/**
- * Finds the client that must answer a server request: the one whose call or task it is about, or the only one of the connection.
- * Returns undefined when the recipient is ambiguous.
- */
+/** Finds the client that a server request is for: by its call or task, or the only one. Undefined if ambiguous. */
 function recipientOf(link: Link, request: ServerRequest<Exchange>): Recipient | undefined {
   if (!isPrivate(link)) return undefined;
   const task = taskIn(request.params);
@@ -54,66 +51,51 @@ export class ServerRequests {
 
   /** Sends a server request to its client, or refuses it. Always answers the upstream, in bounded time. */
   relay(link: Link, request: ServerRequest<Exchange>): void {
-    if (this.#clientTasks.isTaskRequest(request)) {
-      this.#clientTasks.relay(link, request);
-      return;
-    }
-    if (!ASKABLE.has(request.method)) {
-      request.answer(errorAnswer(RPC.methodNotFound, `Method not found: ${request.method}`));
-      return;
-    }
+    const { method } = request;
+    const refuse = (why: string, code: number = RPC.invalidParams) => request.answer(errorAnswer(code, why));
+    if (this.#clientTasks.isTaskRequest(request)) return this.#clientTasks.relay(link, request);
+    if (!ASKABLE.has(method)) return refuse(`Method not found: ${method}`, RPC.methodNotFound);
     const recipient = recipientOf(link, request);
-    if (recipient === undefined) {
-      const why = link.connection.hasAbandoned('question') ? MAY_BE_LATE : SERVES_MANY;
-      request.answer(errorAnswer(RPC.invalidParams, why));
-      return;
-    }
-    const refusal = this.#policy.refusal(link.upstream, request.method, request.params);
-    if (refusal !== undefined) {
-      request.answer(errorAnswer(RPC.invalidParams, `The client is not asked: ${refusal}`));
-      return;
-    }
+    if (recipient === undefined) return refuse(link.connection.hasAbandoned('question') ? MAY_BE_LATE : SERVES_MANY);
+    const refusal = this.#policy.refusal(link.upstream, method, request.params);
+    if (refusal !== undefined) return refuse(`The client is not asked: ${refusal}`);
     const { client, exchange } = recipient;
     const marked = this.#marks.withTaskId(link, client, request.params);
     let asked: RawObject;
     try {
-      asked = this.#policy.toClient(client, link.upstream, { method: request.method, params: marked }, exchange?.view);
+      asked = this.#policy.toClient(client, link.upstream, { method, params: marked }, exchange?.view);
     } catch (thrown) {
       if (!(thrown instanceof GatewayError)) throw thrown;
-      request.answer(errorAnswer(RPC.invalidParams, `The client is not asked: ${thrown.message}`));
-      return;
+      return refuse(`The client is not asked: ${thrown.message}`);
     }
-    const params = client.dialect.downgradeServerRequest(request.method, asked);
-    if (params === undefined || !canBeAsked(client.clientCapabilities, request.method, request.params)) {
-      request.answer(errorAnswer(RPC.invalidParams, `The client cannot be asked for this: ${request.method}`));
-      client.onUnsupportedRequest(request.method, request.params, exchange);
+    const params = client.dialect.downgradeServerRequest(method, asked);
+    if (params === undefined || !canBeAsked(client.clientCapabilities, method, request.params)) {
+      refuse(`The client cannot be asked for this: ${method}`);
+      client.onUnsupportedRequest(method, request.params, exchange);
       return;
     }
     const release = this.#open.take(link.upstream, CHAR_BYTES * request.params.toString().length);
     if (release === undefined) {
-      request.answer(errorAnswer(RPC.internalError, 'Too many large questions wait for answers of clients'));
-      return;
+      return refuse('Too many large questions wait for answers of clients', RPC.internalError);
     }
-    const question = { method: request.method, params };
-    const beyond = this.#policy.takeTokens(client, link.upstream, [question]);
+    const beyond = this.#policy.takeTokens(client, link.upstream, [{ method, params }]);
     if (beyond !== undefined) {
       release();
-      request.answer(errorAnswer(RPC.invalidParams, `The client is not asked: ${beyond}`));
-      return;
+      return refuse(`The client is not asked: ${beyond}`);
     }
     // Other calls may use the slot while the client's user decides.
     if (recipient.isUnambiguous) exchange?.releaseSlot();
     const token = progressTokenOf(request.params);
-    const mayBeTask = this.#clientTasks.mayCreateTask(client, request.method, params);
+    const mayBeTask = this.#clientTasks.mayCreateTask(client, method, params);
     client.ask(
       {
         upstream: link.upstream,
-        method: request.method,
+        method,
         params: mayBeTask ? params : params.with('task', undefined),
         answer: (answer) => {
           release();
           request.answer(
-            mayBeTask ? this.#clientTasks.onCreated(link, client, answer) : toUpstream(link, request.method, answer),
+            mayBeTask ? this.#clientTasks.onCreated(link, client, answer) : toUpstream(link, method, answer),
           );
         },
         onProgress:
