@@ -13,7 +13,7 @@ import { RefusalLines } from '../../telemetry/log/refusal-lines.ts';
 import type { LoggedClient, LoggedKind, RequestLog } from '../../telemetry/request-log.ts';
 import { endOfOperation, nameOf } from '../../telemetry/tracing/mcp-spans.ts';
 import type { Span, Tracing } from '../../telemetry/tracing/tracing.ts';
-import type { AuditRecorder } from './audit-recorder.ts';
+import type { AuditedRequest, AuditRecorder } from './audit-recorder.ts';
 import type { Caller } from '../exchange/caller.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import { bytesOf, resultBytes } from './message-bytes.ts';
@@ -133,35 +133,15 @@ export class RequestRecorder {
     const { method } = request;
     const outcome = exchange?.outcome;
     const error = outcome?.answer === answer ? outcome.error : errorTypeOf(method, answer);
-    const { revision } = caller;
-    const operation = { method, tool: exchange?.tool, error, revision, transport };
-    const isOwn = answered.isAnsweredElsewhere !== true;
-    if (isOwn) metrics.recordRequest(operation, durationMs / 1000);
-    if (this.#parts.audit !== undefined && isOwn) {
-      const client = this.#parts.clientOf(describedBy);
-      const parts = { sender: caller, holder, client, request, exchange, answer, error, ms: durationMs };
-      this.#parts.audit.end({ ...parts, traceId: span?.traceId });
-    }
-    // Asked here, so that a request without a line costs nothing more.
-    const failure = error === undefined ? undefined : this.#failures.get(request);
-    if (isOwn && this.#wantsLine(error) && failure?.isSuppressed !== true) {
-      this.#writeLine(caller, holder, {
-        kind: 'request',
-        client: this.#parts.clientOf(describedBy),
-        message: request,
-        exchange,
-        answer,
-        error,
-        reason: failure?.reason,
-        ms: durationMs,
-        span,
-      });
+    if (answered.isAnsweredElsewhere !== true) {
+      this.#record(caller, describedBy, { holder, request, exchange, answer, error, ms: durationMs }, span);
     }
     if (span === undefined) return;
     const upstream = exchange?.upstream;
     // A prompt that was sent to an upstream is in the catalog.
     const isPrompt = upstream !== undefined && method === 'prompts/get';
     const prompt = isPrompt ? request.params?.string('name') : undefined;
+    const operation = { method, tool: exchange?.tool, error, revision: caller.revision, transport };
     span.end(endOfOperation({ ...operation, prompt, id: request.id, answer, upstream }));
   }
 
@@ -173,35 +153,38 @@ export class RequestRecorder {
     answer: Answer,
     durationMs: number,
   ): void {
-    const { method } = request;
-    const error = errorTypeOf(method, answer);
-    const { metrics, transport } = this.#parts;
-    // One that failed has settled on no revision.
-    const revision = session?.caller.revision ?? '';
-    metrics.recordRequest({ method, error, revision, transport }, durationMs / 1000);
-    this.#auditInitialize(sender, session, request, answer, error, durationMs);
-    const failure = this.#failures.get(request);
-    if (!this.#wantsLine(error) || failure?.isSuppressed === true) return;
-    const client = session === undefined ? undefined : this.#parts.clientOf(session.caller);
-    const { reason } = failure ?? {};
-    const outcome: Outcome = { kind: 'request', client, message: request, answer, error, reason, ms: durationMs };
-    this.#writeLine(session?.caller ?? sender, session, outcome);
+    const { caller } = session ?? {};
+    const error = errorTypeOf(request.method, answer);
+    const recorded = { holder: session, request, exchange: undefined, answer, error, ms: durationMs };
+    this.#record(caller ?? sender, caller, recorded, undefined);
+    if (session !== undefined) this.#parts.audit?.session('opened', session, this.#parts.clientOf(session.caller));
   }
 
-  #auditInitialize(
-    sender: Pick<Caller, 'principal' | 'view'>,
-    session: ConnectionHolder | undefined,
-    request: Request,
-    answer: Answer,
-    error: ErrorType | undefined,
-    ms: number,
+  /**
+   * Records an answered request in the metrics, the audit log and the request log.
+   *
+   * @param describedBy the caller under which the client has described itself; undefined if it has not done so.
+   */
+  #record(
+    sender: MessageSource,
+    describedBy: Caller | undefined,
+    recorded: Omit<AuditedRequest, 'sender' | 'client' | 'traceId'>,
+    span: Span | undefined,
   ): void {
-    const { audit, clientOf } = this.#parts;
-    if (audit === undefined) return;
-    const client = session === undefined ? undefined : clientOf(session.caller);
-    const parts = { sender, holder: session, client, request, exchange: undefined, answer, error, ms };
-    audit.end({ ...parts, traceId: undefined });
-    if (session !== undefined) audit.session('opened', session, client);
+    const { metrics, transport, audit, clientOf } = this.#parts;
+    const { holder, request, exchange, error, ms } = recorded;
+    // An `initialize` that failed has settled on no revision.
+    const { revision = '' } = sender;
+    metrics.recordRequest({ method: request.method, tool: exchange?.tool, error, revision, transport }, ms / 1000);
+    // Asked here, so that a request without a line costs nothing more.
+    const failure = error === undefined ? undefined : this.#failures.get(request);
+    const hasLine = this.#wantsLine(error) && failure?.isSuppressed !== true;
+    if (audit === undefined && !hasLine) return;
+    const client = describedBy && clientOf(describedBy);
+    audit?.end({ ...recorded, sender, client, traceId: span?.traceId });
+    if (!hasLine) return;
+    const { reason } = failure ?? {};
+    this.#writeLine(sender, holder, { ...recorded, kind: 'request', client, message: request, reason, span });
   }
 
   /** Logs a notification of a client, or its response to a request of the gateway. */
