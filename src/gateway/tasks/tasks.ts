@@ -201,14 +201,14 @@ export class Tasks {
     const { upstream, link, task, holder } = requested;
     // A running task keeps its site for up to an hour, and must not keep the text of this request with it.
     const site = { upstream, link, task, holder };
-    const judgeAgain = () => this.#judgeAgain(exchange, requested);
+    const ask = (method: string) => this.#send(exchange, requested, RawObject.of({ taskId: task }), method);
     switch (exchange.request.method) {
       case 'tasks/update':
-        return await upgradedTasks.update(exchange, site, judgeAgain);
+        return await upgradedTasks.update(exchange, site, ask);
       case 'tasks/cancel':
-        return await upgradedTasks.cancel(exchange, site, judgeAgain);
+        return await upgradedTasks.cancel(site, ask);
       default:
-        return await upgradedTasks.get(exchange, site, judgeAgain);
+        return await upgradedTasks.get(exchange, site, ask);
     }
   }
 
@@ -268,15 +268,16 @@ export class Tasks {
     return withId(answer, task);
   }
 
-  #judgeAgain({ client, request }: OpenExchange, { address }: RequestedTask): void {
-    this.assertAllowed(client, request, address, true);
-  }
-
-  async #send(exchange: OpenExchange, requested: RequestedTask, params: RawObject): Promise<Answer> {
+  async #send(
+    exchange: OpenExchange,
+    { upstream, link, address }: RequestedTask,
+    params: RawObject,
+    method = exchange.request.method,
+  ): Promise<Answer> {
     const { sender } = this.#parts;
-    const { upstream, link } = requested;
+    const { client, request } = exchange;
     // The answer comes at the end of the task, so a slot would keep other calls waiting until then.
-    if (exchange.request.method === 'tasks/result') {
+    if (method === 'tasks/result') {
       const { maxMs } = upstream.config.timeouts;
       return await sender.send(exchange, upstream, link, { params, silentMs: maxMs }).answer;
     }
@@ -284,9 +285,9 @@ export class Tasks {
     try {
       if (queued !== undefined) {
         await queued;
-        this.#judgeAgain(exchange, requested);
+        this.assertAllowed(client, request, address, true);
       }
-      return await sender.send(exchange, upstream, link, { params }).answer;
+      return await sender.send(exchange, upstream, link, { method, params }).answer;
     } finally {
       exchange.releaseSlot();
     }

@@ -46,6 +46,12 @@ interface RunningTask {
   forgetLink: () => void;
 }
 
+/**
+ * Sends a request about a task to its upstream, when the upstream has a free slot. @throws {GatewayError} also if the client may not use the task any
+ * more after the wait.
+ */
+type AskUpstream = (method: 'tasks/get' | 'tasks/cancel') => Promise<Answer>;
+
 /** A task is given up if its client sends no request about it for this time. */
 const CLIENT_SILENCE_MS = 3_600_000;
 
@@ -81,13 +87,13 @@ export class UpgradedTasks {
   }
 
   /** Answers `tasks/get` with the translated state or the upstream's error, without a task id. */
-  async get(exchange: OpenExchange, site: UpgradedSite, judgeAgain: () => void): Promise<Answer> {
+  async get(exchange: OpenExchange, site: UpgradedSite, ask: AskUpstream): Promise<Answer> {
     const known = this.#find(site);
     const running = known ?? this.#add(exchange, site, this.#laterRounds());
     this.#onClientContact(running, site);
     if (running.link !== site.link) this.#awaitClose(running, site);
     const { failure } = running.exchange;
-    const answer = await this.#send(exchange, site, 'tasks/get', judgeAgain);
+    const answer = await ask('tasks/get');
     if (answer.kind === 'error') {
       // After any other error the task goes on, with its questions.
       if (known === undefined || isUnknownTask(answer.error)) this.end(site);
@@ -124,10 +130,7 @@ export class UpgradedTasks {
     return this.#complete(upgraded.with('status', status).with('inputRequests', inputRequests));
   }
 
-  /**
-   * Removes the task, and returns its last state with the outcome. Only an error fails the task: a tool that failed has a
-   * result.
-   */
+  /** Removes the task and returns its last state. Only an error fails it: a tool that failed has a result. */
   #finish({ exchange }: RunningTask, site: UpgradedSite, upgraded: RawObject, outcome: Answer | undefined): Answer {
     this.end(site);
     if (outcome === undefined) return this.#complete(upgraded);
@@ -149,8 +152,8 @@ export class UpgradedTasks {
    *
    * @throws {GatewayError} `invalid-params` if a response is not a valid answer: its question stays open.
    */
-  async update(exchange: OpenExchange, site: UpgradedSite, judgeAgain: () => void): Promise<Answer> {
-    const responses = exchange.request.params?.object('inputResponses');
+  async update({ request }: OpenExchange, site: UpgradedSite, ask: AskUpstream): Promise<Answer> {
+    const responses = request.params?.object('inputResponses');
     if (responses === undefined) {
       throw new GatewayError('invalid-params', { message: '"inputResponses" must be an object' });
     }
@@ -161,15 +164,15 @@ export class UpgradedTasks {
       running.rounds.answer(responses);
       return this.#complete(RawObject.EMPTY);
     }
-    const answer = await this.#send(exchange, site, 'tasks/get', judgeAgain);
+    const answer = await ask('tasks/get');
     return answer.kind === 'error' ? answer : this.#complete(RawObject.EMPTY);
   }
 
   /** Answers `tasks/cancel`: an empty result if the upstream knows the task, even if it cannot be cancelled any more. */
-  async cancel(exchange: OpenExchange, site: UpgradedSite, judgeAgain: () => void): Promise<Answer> {
-    const answer = await this.#send(exchange, site, 'tasks/cancel', judgeAgain);
+  async cancel(site: UpgradedSite, ask: AskUpstream): Promise<Answer> {
+    const answer = await ask('tasks/cancel');
     if (answer.kind === 'error') {
-      const state = await this.#send(exchange, site, 'tasks/get', judgeAgain);
+      const state = await ask('tasks/get');
       if (state.kind === 'error') return state;
     } else {
       this.end(site);
@@ -199,26 +202,6 @@ export class UpgradedTasks {
         },
       );
     return running.result;
-  }
-
-  /** @param judgeAgain throws if the client may not use the task any more, after a wait. */
-  async #send(
-    exchange: OpenExchange,
-    { upstream, link, task }: UpgradedSite,
-    method: string,
-    judgeAgain: () => void,
-  ): Promise<Answer> {
-    const queued = exchange.acquireSlot(upstream);
-    try {
-      if (queued !== undefined) {
-        await queued;
-        judgeAgain();
-      }
-      const params = RawObject.of({ taskId: task });
-      return await this.#parts.sender.send(exchange, upstream, link, { method, params }).answer;
-    } finally {
-      exchange.releaseSlot();
-    }
   }
 
   #find(site: UpgradedSite): RunningTask | undefined {
