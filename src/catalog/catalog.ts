@@ -23,7 +23,7 @@ import { prefixesOf, reservedFor } from './names/prefixes.ts';
 import type { ListKind, Offer } from './offer.ts';
 import type { ListName } from './page.ts';
 import { publishedText } from './publish.ts';
-import { WeakCache } from './weak-cache.ts';
+import { idOf, WeakCache } from './weak-cache.ts';
 import {
   isListedBy,
   publishResources,
@@ -44,10 +44,7 @@ export interface Catalog {
   readonly tools: ReadonlyMap<string, Target>;
   /** By published name, in the order of `lists.prompts`. */
   readonly prompts: ReadonlyMap<string, Target>;
-  /**
-   * JSON text of each item on one line, in config order, then in the upstream's order. {@link listTexts} returns the
-   * texts for a revision.
-   */
+  /** JSON texts on one line, in config order, then in the upstream's order. {@link listTexts} has them by revision. */
   readonly lists: Readonly<Record<ListName, readonly string[]>>;
   /** The capabilities that `initialize` declares; see {@link mergeCapabilities}. */
   readonly capabilities: RawObject;
@@ -107,17 +104,6 @@ export function buildCatalog(view: View, offers: ReadonlyMap<string, Offer>, lim
 
 /** Catalogs by view, so that sessions with the same offers share one. */
 const catalogs = new WeakMap<View, WeakCache<Catalog>>();
-
-const ids = new WeakMap<object, number>();
-let lastId = 0;
-
-/** Returns a number that identifies the object; 0 for undefined. */
-function idOf(object: object | undefined): number {
-  if (object === undefined) return 0;
-  const id = ids.get(object) ?? ++lastId;
-  ids.set(object, id);
-  return id;
-}
 
 /**
  * Reads the items of one upstream and makes their texts for a view, and caches both for later catalogs. Yields after each part of the
@@ -221,10 +207,7 @@ function build(view: View, offers: ReadonlyMap<string, Offer>, limits: CatalogLi
   };
 }
 
-/**
- * Returns a list in the form of a revision. Omits items that clients of the revision cannot read in any form. Returns
- * the same array on each call.
- */
+/** Returns a list in the form of a revision, without items that its clients cannot read: the same array on each call. */
 export function listTexts(catalog: Catalog, list: ListName, revision: Revision): readonly string[] {
   const key = `${list} ${revision}`;
   let texts = catalog.texts.get(key);
@@ -252,17 +235,9 @@ function toolTextsAt({ callables: { tools } }: Catalog, revision: Revision): rea
   });
 }
 
-/**
- * Returns the parts that {@link listTexts} makes a list of. {@link prepareTexts} makes the texts of one part, so that
- * the work for a long list can be split.
- */
+/** Returns the parts of a list. {@link toolTextsOf} makes the texts of one, so that the work can be split. */
 export function partsOf(catalog: Catalog, list: ListName): readonly NamedItems[] {
   return list === 'tools' ? catalog.callables.tools.parts : [];
-}
-
-/** Makes and caches the texts of one part of a list in the form of a revision. */
-export function prepareTexts(part: NamedItems, revision: Revision): void {
-  toolTextsOf(part, revision);
 }
 
 function resourceTextsAt(texts: readonly string[], revision: Revision): readonly string[] {
@@ -292,10 +267,7 @@ function cachingOf(view: View, offers: ReadonlyMap<string, Offer>): Caching {
   return all.length === 0 ? UNCACHED : all.reduce(combineCaching);
 }
 
-/**
- * Finds the tool or prompt of a published name. A name that no upstream lists goes to the fallback only if it cannot
- * belong to another upstream.
- */
+/** Finds the target of a published name. An unlisted one goes to the fallback, unless it may belong to another upstream. */
 function resolveName(catalog: Catalog, callables: Callables, name: string): Target | undefined {
   const target = callables.targets.get(name);
   if (target !== undefined) return target;

@@ -19,3 +19,24 @@ export class WeakCache<T extends object> {
     this.#sweepAt = Math.max(64, 2 * this.#values.size);
   }
 }
+
+const ids = new WeakMap<object, number>();
+let lastId = 0;
+
+/** Returns a number that identifies the object; 0 for undefined. */
+export function idOf(object: object | undefined): number {
+  if (object === undefined) return 0;
+  const id = ids.get(object) ?? ++lastId;
+  ids.set(object, id);
+  return id;
+}
+
+/** Returns a function that makes the result for each object once, and keeps it as long as the object. */
+export function oncePer<Key extends object, Result extends object>(make: (key: Key) => Result): (key: Key) => Result {
+  const results = new WeakMap<Key, Result>();
+  return (key) => {
+    let result = results.get(key);
+    if (result === undefined) results.set(key, (result = make(key)));
+    return result;
+  };
+}

@@ -6,7 +6,6 @@ import {
   listTexts,
   partsOf,
   prepareOffer,
-  prepareTexts,
   resolvePrompt,
   resolveTool,
 } from '../../src/catalog/catalog.ts';
@@ -451,7 +450,7 @@ test('a list prepared part by part equals the list made at once', () => {
   };
   const atOnce = listTexts(catalogOf(pair, offers), 'tools', '2025-06-18');
   const catalog = catalogOf(pair, offers);
-  for (const part of partsOf(catalog, 'tools')) prepareTexts(part, '2025-06-18');
+  for (const part of partsOf(catalog, 'tools')) toolTextsOf(part, '2025-06-18');
   assert.deepEqual(listTexts(catalog, 'tools', '2025-06-18'), atOnce);
   assert.deepEqual(member(atOnce, 'name'), ['a__x', 'b__y']);
 });

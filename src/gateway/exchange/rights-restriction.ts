@@ -1,19 +1,12 @@
+import { oncePer } from '../../catalog/weak-cache.ts';
 import type { Source, Target } from '../../catalog/names/named-items.ts';
 import type { Restriction } from '../../catalog/restriction.ts';
 import { type Item, NO_HINTS, plainItem } from '../../policy/decide.ts';
 import type { ListRights } from '../../policy/rights.ts';
 import { hintsOf } from './gate.ts';
 
-const known = new WeakMap<ListRights, Restriction>();
-
 /** Returns the restriction of catalogs by these rights: an item is there unless the rights deny it whatever the call. */
-export function restrictionOf(rights: ListRights): Restriction {
-  let restriction = known.get(rights);
-  if (restriction === undefined) known.set(rights, (restriction = make(rights)));
-  return restriction;
-}
-
-function make(rights: ListRights): Restriction {
+export const restrictionOf = oncePer((rights: ListRights): Restriction => {
   const isAllowed = (item: Item, by = rights) => by.lists(item);
   return {
     get content() {
@@ -30,4 +23,4 @@ function make(rights: ListRights): Restriction {
     allowsTemplate: (upstream, name) => isAllowed(plainItem('template', upstream, name)),
     allowsCompletion: (upstream, name) => isAllowed(plainItem('template', upstream, name), rights.own),
   };
-}
+});

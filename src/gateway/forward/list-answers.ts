@@ -1,5 +1,7 @@
-import { type Catalog, listTexts, partsOf, prepareTexts } from '../../catalog/catalog.ts';
+import { type Catalog, listTexts, partsOf } from '../../catalog/catalog.ts';
 import { type Caching, UNCACHED } from '../../catalog/caching.ts';
+import { toolTextsOf } from '../../catalog/names/named-items.ts';
+import { idOf } from '../../catalog/weak-cache.ts';
 import { cursorText, kindOf, type ListName, page, parseCursor } from '../../catalog/page.ts';
 import { GatewayError } from '../../errors.ts';
 import { oneLine } from '../../json/json.ts';
@@ -36,11 +38,7 @@ export interface ListAnswersParts {
 
 /** Answers `…/list` from the catalog of a client. The text of a list or page is made once per revision. */
 export class ListAnswers {
-  readonly #sealer: Sealer;
-  readonly #translator: ResultTranslator;
-  readonly #listRefresher: ListRefresher;
-  readonly #announcer: ListAnnouncer;
-  readonly #offers: Pick<Offers, 'cachingOf'>;
+  readonly #parts: ListAnswersParts;
   /**
    * Lists that fit on one page, by catalog, then by list and revision. All clients of a catalog get the same answer, so it depends
    * on nothing else: not on the session, and on the principal only by the key of the catalog (`lists/offers.ts`).
@@ -48,19 +46,10 @@ export class ListAnswers {
   readonly #whole = new WeakMap<Catalog, Map<string, Answer>>();
   /** The items of longer lists, by list, digest and revision: they too are shared, by all clients whose lists have this digest. */
   readonly #snapshots: ListSnapshots;
-  readonly #pages: PageCache;
-  /** Ids of item arrays, for the keys of cached pages. */
-  readonly #ids = new WeakMap<readonly string[], number>();
-  #lastId = 0;
 
-  constructor({ sealer, translator, listRefresher, announcer, offers, pages, onLimit }: ListAnswersParts) {
-    this.#offers = offers;
-    this.#pages = pages;
-    this.#sealer = sealer;
-    this.#translator = translator;
-    this.#listRefresher = listRefresher;
-    this.#announcer = announcer;
-    this.#snapshots = new ListSnapshots(onLimit);
+  constructor(parts: ListAnswersParts) {
+    this.#parts = parts;
+    this.#snapshots = new ListSnapshots(parts.onLimit);
   }
 
   /**
@@ -70,7 +59,7 @@ export class ListAnswers {
    * @throws {GatewayError} `invalid-cursor`
    */
   answer(holder: ConnectionHolder, list: ListName, request: Request, asker: Asker): Answer | Promise<Answer> {
-    const refreshing = this.#listRefresher.refreshFor(holder);
+    const refreshing = this.#parts.listRefresher.refreshFor(holder);
     return refreshing === undefined
       ? this.#answer(holder, asker, list, request)
       : refreshing.then(() => this.#answer(holder, asker, list, request));
@@ -83,7 +72,7 @@ export class ListAnswers {
     }
     const { catalog, caller } = asker;
     // A request with other rights than its holder gets another list, so the announced change is still unread.
-    if (catalog === holder.catalog) this.#announcer.onListed(holder, kindOf(list));
+    if (catalog === holder.catalog) this.#parts.announcer.onListed(holder, kindOf(list));
     let answers = this.#whole.get(catalog);
     if (answers === undefined) this.#whole.set(catalog, (answers = new Map()));
     const key = `${list} ${caller.revision}`;
@@ -100,21 +89,21 @@ export class ListAnswers {
   ): Promise<Answer> {
     const { catalog, caller, dialect } = asker;
     const { revision } = caller;
-    const caching = this.#offers.cachingOf(holder);
-    await inSlices(partsOf(catalog, list), (part) => prepareTexts(part, revision));
+    const caching = this.#parts.offers.cachingOf(holder);
+    await inSlices(partsOf(catalog, list), (part) => toolTextsOf(part, revision));
     const items = listTexts(catalog, list, revision);
     const digest = catalog.digest[kindOf(list)];
     // Not kept: a cursor expires, and less is left of the time for which the client may keep a list, the later it gets it.
     if (items.length > PAGE_ITEMS || catalog.caching.ttlMs > 0)
       return await this.#page(asker, list, method, items, digest, 0, caching);
-    const result = this.#translator.stampOwn(dialect, method, `{"${list}":[${items.join(',')}]}`, caching);
+    const result = this.#parts.translator.stampOwn(dialect, method, `{"${list}":[${items.join(',')}]}`, caching);
     const answer: Answer = { kind: 'result', result, tail: [Buffer.from(`${oneLine(result)}}`)] };
     answers.set(key, answer);
     return answer;
   }
 
   async #next(holder: ConnectionHolder, asker: Asker, list: ListName, method: string, cursor: string): Promise<Answer> {
-    const payload = await this.#sealer.unseal('cursor', cursor, Date.now());
+    const payload = await this.#parts.sealer.unseal('cursor', cursor, Date.now());
     const position = typeof payload?.['at'] === 'string' ? parseCursor(payload['at']) : undefined;
     const items = position === undefined ? undefined : this.#itemsOf(asker, list, position.digest);
     const isOwn = payload?.['for'] === claimOf(asker);
@@ -125,7 +114,7 @@ export class ListAnswers {
     }
     const isCurrent = asker.catalog.digest[kindOf(list)] === position.digest;
     // All pages of one list have the same scope. An earlier list is outdated.
-    const { ttlMs } = isCurrent ? this.#offers.cachingOf(holder) : UNCACHED;
+    const { ttlMs } = isCurrent ? this.#parts.offers.cachingOf(holder) : UNCACHED;
     const caching = { ttlMs, isPublic: payload['public'] === true };
     return await this.#page(asker, list, method, items, position.digest, position.offset, caching);
   }
@@ -158,19 +147,13 @@ export class ListAnswers {
         for: claimOf(asker),
         public: caching.isPublic,
       };
-      nextCursor = `,"nextCursor":${JSON.stringify(await this.#sealer.seal('cursor', payload, Date.now() + CURSOR_MS))}`;
+      nextCursor = `,"nextCursor":${JSON.stringify(await this.#parts.sealer.seal('cursor', payload, Date.now() + CURSOR_MS))}`;
     }
     const own = `{"${list}":[]${nextCursor}}`;
-    const shell = oneLine(this.#translator.stampOwn(asker.dialect, method, own, caching));
-    const array = this.#pages.get(`${this.#idOf(all)} ${offset}`, () => Buffer.from(`[${items.join(',')}]`));
+    const shell = oneLine(this.#parts.translator.stampOwn(asker.dialect, method, own, caching));
+    // The digest is no key: arrays of one digest may differ by revision.
+    const array = this.#parts.pages.get(`${idOf(all)} ${offset}`, () => Buffer.from(`[${items.join(',')}]`));
     return pageAnswer(shell, list, array);
-  }
-
-  /** Returns a number for an array of items. The digest is no key: arrays of one digest may differ by revision. */
-  #idOf(all: readonly string[]): number {
-    const id = this.#ids.get(all) ?? ++this.#lastId;
-    this.#ids.set(all, id);
-    return id;
   }
 }
 
