@@ -19,10 +19,7 @@ export interface Offer {
   readonly prompts: readonly RawObject[];
   readonly resources: readonly RawObject[];
   readonly templates: readonly RawObject[];
-  /**
-   * The time for which the lists may be cached, and the clients that share them; undefined if the upstream sends no
-   * such fields.
-   */
+  /** The time for which the lists may be cached, and for whom; undefined if the upstream does not say. */
   readonly caching?: Caching | undefined;
   /** Entries of the lists that are not objects, or too large. */
   readonly unreadable?: readonly Unreadable[] | undefined;
@@ -56,12 +53,10 @@ export function offerKeyText({ era, capabilityKey, audience }: OfferKey): string
   return `${era} ${capabilityKey} ${audience}`;
 }
 
-/** Returns the key of the offer for all clients. */
 export function commonKey(era: Era): OfferKey {
   return { era, capabilityKey: '', audience: '' };
 }
 
-/** Returns whether this is the key of an offer for all clients. */
 export function isCommonKey({ capabilityKey, audience }: OfferKey): boolean {
   return capabilityKey === '' && audience === '';
 }
@@ -81,16 +76,23 @@ export interface Unreadable {
 export const LIST_KINDS = ['tools', 'prompts', 'resources'] as const;
 export type ListKind = (typeof LIST_KINDS)[number];
 
+export const LIST_MEMBERS = ['tools', 'prompts', 'resources', 'templates'] as const;
+type ListMember = (typeof LIST_MEMBERS)[number];
+
+/** Returns a value for each list of an offer. */
+function perList<Value>(make: (list: ListMember) => Value): Readonly<Record<ListMember, Value>> {
+  return { tools: make('tools'), prompts: make('prompts'), resources: make('resources'), templates: make('templates') };
+}
+
+const NO_LISTS = perList((): readonly RawObject[] => []);
+
 /** An offer without lists and capabilities. */
 export const EMPTY_OFFER: Offer = {
   revision: '',
   capabilities: RawObject.EMPTY,
   serverInfo: RawObject.EMPTY,
   instructions: undefined,
-  tools: [],
-  prompts: [],
-  resources: [],
-  templates: [],
+  ...NO_LISTS,
 };
 
 /**
@@ -145,14 +147,11 @@ function offerBody(offer: Offer): string {
   const { revision, instructions, caching } = offer;
   // An absent and an empty list are equal, so that an offer equals the one restored from its file.
   const unreadable = offer.unreadable?.length === 0 ? undefined : offer.unreadable;
-  return RawObject.of({ revision, instructions, unreadable, caching })
+  let body = RawObject.of({ revision, instructions, unreadable, caching })
     .with('capabilities', offer.capabilities.toString())
-    .with('serverInfo', offer.serverInfo.toString())
-    .with('tools', listText(offer.tools))
-    .with('prompts', listText(offer.prompts))
-    .with('resources', listText(offer.resources))
-    .with('templates', listText(offer.templates))
-    .toString();
+    .with('serverInfo', offer.serverInfo.toString());
+  for (const list of LIST_MEMBERS) body = body.with(list, listText(offer[list]));
+  return body.toString();
 }
 
 const lists = new WeakCache<readonly RawObject[]>();
@@ -178,17 +177,8 @@ export class ListDigest {
   }
 }
 
-/** The lists of an offer. */
-const LIST_MEMBERS = ['tools', 'prompts', 'resources', 'templates'] as const;
-type ListMember = (typeof LIST_MEMBERS)[number];
-
-function digestsOf({ tools, prompts, resources, templates }: Offer): Readonly<Record<ListMember, ListDigest>> {
-  return {
-    tools: ListDigest.of(tools),
-    prompts: ListDigest.of(prompts),
-    resources: ListDigest.of(resources),
-    templates: ListDigest.of(templates),
-  };
+function digestsOf(offer: Offer): Readonly<Record<ListMember, ListDigest>> {
+  return perList((list) => ListDigest.of(offer[list]));
 }
 
 function shared(digest: ListDigest, items: readonly RawObject[]): readonly RawObject[] {
@@ -197,7 +187,7 @@ function shared(digest: ListDigest, items: readonly RawObject[]): readonly RawOb
 
 /** Returns the text of an offer without its lists. */
 function restText(offer: Offer): string {
-  return offerBody({ ...offer, tools: [], prompts: [], resources: [], templates: [] });
+  return offerBody({ ...offer, ...NO_LISTS });
 }
 
 /**
@@ -209,13 +199,7 @@ function restText(offer: Offer): string {
 export function sharedOffer(offer: Offer, digests = digestsOf(offer)): Offer {
   const { tools, prompts, resources, templates } = digests;
   const key = [tools, prompts, resources, templates, hash('sha256', restText(offer))].join(' ');
-  return offers.get(key, () => ({
-    ...offer,
-    tools: shared(tools, offer.tools),
-    prompts: shared(prompts, offer.prompts),
-    resources: shared(resources, offer.resources),
-    templates: shared(templates, offer.templates),
-  }));
+  return offers.get(key, () => ({ ...offer, ...perList((list) => shared(digests[list], offer[list])) }));
 }
 
 /** Returns whether two offers have the same content. Lists with the same content are mostly the same arrays. */
@@ -244,10 +228,7 @@ function readUnreadable(offer: RawObject): readonly Unreadable[] {
   });
 }
 
-/**
- * Parses the text of an offer's file. Returns undefined if the file is damaged or has another format; the upstream is
- * then listed again.
- */
+/** Parses an offer's file. Returns undefined if it is damaged or has another format: the upstream is listed again. */
 export function parseOffer(text: string): Offer | undefined {
   try {
     const file = RawObject.parse(text);
@@ -255,7 +236,7 @@ export function parseOffer(text: string): Offer | undefined {
     if (file.raw('format') !== FORMAT || content === undefined) return undefined;
     if (file.string('sha256') !== hash('sha256', content)) return undefined;
     const offer = RawObject.parse(content);
-    const items = (key: string): RawObject[] =>
+    const items = (key: ListMember): RawObject[] =>
       rawItems(offer.raw(key) ?? '').map((item) => RawObject.parse(detach(item)).compacted());
     const unreadable = readUnreadable(offer);
     const caching = offer.value('caching');
@@ -264,10 +245,7 @@ export function parseOffer(text: string): Offer | undefined {
       capabilities: offer.object('capabilities') ?? RawObject.EMPTY,
       serverInfo: offer.object('serverInfo') ?? RawObject.EMPTY,
       instructions: offer.string('instructions'),
-      tools: items('tools'),
-      prompts: items('prompts'),
-      resources: items('resources'),
-      templates: items('templates'),
+      ...perList(items),
       ...(isCaching(caching) ? { caching } : {}),
       ...(unreadable.length > 0 ? { unreadable } : {}),
     });

@@ -1,7 +1,7 @@
 import type { Callables } from './callable.ts';
 import { type Catalog, type CatalogLimits, publishedParts } from './catalog.ts';
 import type { Target } from './names/named-items.ts';
-import type { Offer } from './offer.ts';
+import { LIST_MEMBERS, type Offer } from './offer.ts';
 import type { Resources } from './resources/resources.ts';
 import type { Restriction } from './restriction.ts';
 
@@ -48,9 +48,7 @@ export function restrictCatalog(
 
 /** Returns whether an upstream lists nothing, or was never listed. */
 function isEmpty(offer: Offer | undefined): boolean {
-  if (offer === undefined) return true;
-  const { tools, prompts, resources, templates } = offer;
-  return [tools, prompts, resources, templates].every(({ length }) => length === 0);
+  return offer === undefined || LIST_MEMBERS.every((list) => offer[list].length === 0);
 }
 
 function restrictCallables(kind: 'tool' | 'prompt', all: Callables, restriction: Restriction): Callables {
