@@ -1,3 +1,4 @@
+import { isRecord } from '../json/record.ts';
 import type { RawObject } from '../json/json.ts';
 
 /**
@@ -29,12 +30,5 @@ export function combineCaching(one: Caching, other: Caching): Caching {
 
 /** Returns whether a value parsed from JSON has the shape of {@link Caching}. */
 export function isCaching(value: unknown): value is Caching {
-  return (
-    typeof value === 'object' &&
-    value !== null &&
-    'ttlMs' in value &&
-    typeof value.ttlMs === 'number' &&
-    'isPublic' in value &&
-    typeof value.isPublic === 'boolean'
-  );
+  return isRecord(value) && typeof value['ttlMs'] === 'number' && typeof value['isPublic'] === 'boolean';
 }

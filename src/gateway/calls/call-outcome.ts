@@ -80,13 +80,7 @@ export function urlsRequired(upstream: string, exchange: Exchange, { message, da
 }
 
 function isUrlElicitation(one: unknown): one is UrlElicitation {
-  return (
-    typeof one === 'object' &&
-    one !== null &&
-    ['elicitationId', 'url', 'message'].every(
-      (key) => typeof Object.getOwnPropertyDescriptor(one, key)?.value === 'string',
-    )
-  );
+  return ['elicitationId', 'url', 'message'].every((key) => typeof memberOf(one, key) === 'string');
 }
 
 /** A result of a modern upstream that does not complete the call: questions, or the state of a new task. */
