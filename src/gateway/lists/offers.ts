@@ -6,7 +6,6 @@ import { commonKey, isCommonKey, isSameOffer, type Offer, type OfferKey, offerKe
 import { type Caching, UNCACHED } from '../../catalog/caching.ts';
 import type { View } from '../../catalog/view.ts';
 import type { Config } from '../../config/config.ts';
-import type { LimitName } from '../../limits.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { OfferStore, StoredOfferKey, UpstreamKey } from '../../store/offer-store.ts';
 import { type Era, ERAS } from '../../protocol/revisions.ts';
@@ -40,17 +39,13 @@ export interface OffersParts {
  * on disk, so that a restarted gateway answers with the whole lists at once.
  */
 export class Offers {
-  readonly #views: ReadonlyMap<string, View>;
-  readonly #audienceOf: OffersParts['audienceOf'];
-  readonly #gate: Gate;
+  readonly #parts: Omit<OffersParts, 'config'>;
   readonly #catalogs: BuiltCatalogs;
   readonly #problems: ProblemReports;
   readonly #pins: PinnedOffers;
   readonly #stored: StoredOffers;
-  readonly #onLimit: (limit: LimitName) => void;
   /** The text of {@link targetText} by upstream. */
   readonly #targets = new Map<string, string>();
-  /** By upstream. */
   readonly #offers = new Map<string, KeptOffers>();
   /** Keys of offers that are not on disk, so that the disk is not read for each client. */
   readonly #absent = new Set<string>();
@@ -61,16 +56,13 @@ export class Offers {
   #version = 1;
   #eraChanges = 0;
 
-  constructor({ config, views, audienceOf, gate, store, log, metrics }: OffersParts) {
-    this.#views = views;
-    this.#audienceOf = audienceOf;
-    this.#gate = gate;
+  constructor({ config, ...parts }: OffersParts) {
+    this.#parts = parts;
+    const { views, store, log, metrics } = parts;
     this.#stored = new StoredOffers(store, log);
     this.#problems = new ProblemReports(log, metrics);
     this.#pins = new PinnedOffers(log, metrics);
-    const onLimit = (limit: LimitName): void => metrics.countLimit(limit);
-    this.#onLimit = onLimit;
-    this.#catalogs = new BuiltCatalogs(config, views, onLimit);
+    this.#catalogs = new BuiltCatalogs(config, views, (limit) => metrics.countLimit(limit));
     this.setConfig(config);
   }
 
@@ -273,7 +265,6 @@ export class Offers {
     return true;
   }
 
-  /** Returns the keys of all offers in memory, by upstream. */
   *keys(): Iterable<readonly [upstream: string, key: OfferKey]> {
     for (const [upstream, offers] of this.#offers) for (const { key } of offers.values()) yield [upstream, key];
   }
@@ -363,7 +354,7 @@ export class Offers {
     if (offers === undefined) return;
     offers.set(kept);
     for (const key of offers.excess()) {
-      this.#onLimit('offersPerUpstream');
+      this.#parts.metrics.countLimit('offersPerUpstream');
       this.#remove(upstream, offers, key);
     }
     this.#invalidate(upstream);
@@ -385,9 +376,9 @@ export class Offers {
   catalogFor(holder: ConnectionHolder, principal = holder.caller.principal): Catalog {
     const { view } = holder;
     // The endpoint was removed, and its holders are about to be closed.
-    if (!this.#views.has(view)) return holder.catalog;
+    if (!this.#parts.views.has(view)) return holder.catalog;
     const key = this.#keyOf(holder);
-    const rights = this.#gate.shownRightsOf(principal, view);
+    const rights = this.#parts.gate.shownRightsOf(principal, view);
     if (holder.ownOffers.size === 0) return this.catalog(view, key, rights);
     return this.#catalogs.build(
       view,
@@ -399,7 +390,8 @@ export class Offers {
   /** Returns the catalog of a holder for the claims of a principal object: the one that it has, if the rights are the same. */
   catalogOf(holder: ConnectionHolder, principal: Principal): Catalog {
     const { caller, view, catalog } = holder;
-    const isSame = this.#gate.shownRightsOf(principal, view) === this.#gate.shownRightsOf(caller.principal, view);
+    const isSame =
+      this.#parts.gate.shownRightsOf(principal, view) === this.#parts.gate.shownRightsOf(caller.principal, view);
     return isSame ? catalog : this.catalogFor(holder, principal);
   }
 
@@ -409,11 +401,11 @@ export class Offers {
    */
   cachingOf(holder: ConnectionHolder): Caching {
     const { catalog, caller, ownOffers, view } = holder;
-    if (ownOffers.size > 0 || !this.#views.has(view)) return UNCACHED;
+    if (ownOffers.size > 0 || !this.#parts.views.has(view)) return UNCACHED;
     let { ttlMs } = catalog.caching;
     const key = this.#keyOf(holder);
     for (const { id } of ttlMs > 0 ? catalog.view.upstreams : []) {
-      const kept = this.#offers.get(id)?.for({ ...key, audience: this.#audienceOf(id, key.audience) });
+      const kept = this.#offers.get(id)?.for({ ...key, audience: this.#parts.audienceOf(id, key.audience) });
       const untilMs = (kept?.listedMs ?? -Infinity) + (kept?.offer.caching?.ttlMs ?? 0);
       ttlMs = Math.min(ttlMs, Math.floor(untilMs - performance.now()));
     }
@@ -423,7 +415,7 @@ export class Offers {
   /** Returns the key of the catalog of a holder. Its audience is everybody if no upstream of the endpoint tells principals apart. */
   #keyOf({ view, era, capabilityKey, principal }: ConnectionHolder): OfferKey {
     for (const { id } of this.#catalogs.view(view).upstreams) {
-      const audience = this.#audienceOf(id, principal);
+      const audience = this.#parts.audienceOf(id, principal);
       if (audience !== '') return { era, capabilityKey, audience };
     }
     return { era, capabilityKey, audience: '' };
@@ -431,16 +423,16 @@ export class Offers {
 
   /** Returns the offer for the clients of a catalog. Only some of its upstreams may tell principals apart. */
   #offerForClients(upstream: string, key: OfferKey): Offer | undefined {
-    const audience = this.#audienceOf(upstream, key.audience);
+    const audience = this.#parts.audienceOf(upstream, key.audience);
     return this.#pins.pinned(upstream, this.offerFor(upstream, { ...key, audience }));
   }
 
   /** Returns the catalog of a holder, after loading its offers from disk. */
   async loadCatalog(holder: ConnectionHolder): Promise<Catalog> {
     const { view, capabilityKey, principal } = holder;
-    const ids = (this.#views.get(view)?.upstreams ?? []).map(({ id }) => id);
+    const ids = (this.#parts.views.get(view)?.upstreams ?? []).map(({ id }) => id);
     const load = (id: string, era: Era) =>
-      this.load(id, { era, capabilityKey, audience: this.#audienceOf(id, principal) });
+      this.load(id, { era, capabilityKey, audience: this.#parts.audienceOf(id, principal) });
     await Promise.all(ids.flatMap((id) => ERAS.map((era) => load(id, era))));
     const key = this.#keyOf(holder);
     await this.#catalogs.prepareCatalog(view, key, (upstream) => this.#offerForClients(upstream, key));
