@@ -209,9 +209,6 @@ export class ClientGroups {
   readonly #byPrincipal = new Map<string, Set<ClientGroup>>();
   /** Groups by caller object: most requests of one client have the same one. */
   #byCaller = new WeakMap<Caller, ClientGroup>();
-  /** Capability keys by declared capabilities, which are mostly the same object too. */
-  readonly #capabilityKeys = new WeakMap<RawObject, string>();
-
   readonly #pool: FairPool;
 
   constructor(parts: ClientGroupsParts) {
@@ -272,22 +269,15 @@ export class ClientGroups {
 
   /** Returns the key of the group that serves a caller by the access policy of now. @param reloads the part that only this process knows. */
   #keyOf(caller: Caller, reloads = `${this.#policies} `): string {
+    const { capabilities, revision, view, principal } = caller;
+    const declared = forwardableCapabilities(capabilities, featuresOf(revision), this.#parts.onLimit);
     const rights = this.#parts.rightsKeyOf(caller);
     const policy = rights === '' ? '' : `${reloads}${rights}`;
-    return `modern ${this.#capabilityKeyOf(caller)} ${caller.view} ${policy}${caller.principal.key}`;
+    return `modern ${capabilityKeyOf(declared)} ${view} ${policy}${principal.key}`;
   }
 
   #counterNameOf(caller: Caller): string {
     return `requests ${this.#keyOf(caller, '')}`;
-  }
-
-  #capabilityKeyOf({ capabilities, revision }: Caller): string {
-    let capabilityKey = this.#capabilityKeys.get(capabilities);
-    if (capabilityKey === undefined) {
-      capabilityKey = capabilityKeyOf(forwardableCapabilities(capabilities, featuresOf(revision), this.#parts.onLimit));
-      this.#capabilityKeys.set(capabilities, capabilityKey);
-    }
-    return capabilityKey;
   }
 
   async #make(key: string, caller: Caller): Promise<ClientGroup> {
