@@ -46,3 +46,13 @@ function readTexts(filter: RawObject, name: string): readonly string[] {
   }
   return [...texts];
 }
+
+/** Returns a filter as {@link readFilter} reads it. */
+export function filterText({ kinds, uris, taskIds }: Filter): string {
+  const lists = [...kinds].map((kind) => [`${kind}ListChanged`, true]);
+  return JSON.stringify({
+    ...Object.fromEntries(lists),
+    ...(uris.length === 0 ? {} : { resourceSubscriptions: uris }),
+    ...(taskIds.length === 0 ? {} : { taskIds }),
+  });
+}

@@ -1,3 +1,4 @@
+import { resultWithin } from '../../deadline.ts';
 import { RawObject } from '../../json/json.ts';
 import type { ListKind } from '../../catalog/offer.ts';
 import { type Message, parseMessage, type Request } from '../../protocol/jsonrpc.ts';
@@ -8,7 +9,7 @@ import { resolveUri } from '../exchange/route.ts';
 import type { MessageSink, ModernCall, ModernCaller, Owner, Ownership } from '../front.ts';
 import { GatewayError } from '../../errors.ts';
 import type { TaskIds } from '../handles/task-ids.ts';
-import { type Filter, readFilter } from './listen-filter.ts';
+import { type Filter, filterText, readFilter } from './listen-filter.ts';
 
 /** The longest wait for the acknowledgement of another process. */
 export const ACKNOWLEDGE_MS = 5_000;
@@ -108,7 +109,6 @@ export class RemoteListens {
 
   async #open(owner: Owner, filter: Filter, onEnd: () => void): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
-    const timer = setTimeout(resolve, ACKNOWLEDGE_MS);
     const { params = RawObject.EMPTY } = this.#request;
     const request = { ...this.#request, params: params.with('notifications', filterText(filter)) };
     const onGone = () => {
@@ -133,8 +133,7 @@ export class RemoteListens {
       answer: onGone,
     };
     this.#calls.push(owner.handleModernRequest(request, this.#caller, sink, onGone));
-    await promise;
-    clearTimeout(timer);
+    await resultWithin(promise, ACKNOWLEDGE_MS);
   }
 
   /** Passes messages on from now on. */
@@ -150,14 +149,4 @@ export class RemoteListens {
 
 function isAcknowledgement(message: Message): message is Extract<Message, { kind: 'notification' }> {
   return message.kind === 'notification' && message.method === 'notifications/subscriptions/acknowledged';
-}
-
-/** Returns a filter as JSON. */
-function filterText({ kinds, uris, taskIds }: Filter): string {
-  const lists = [...kinds].map((kind) => [`${kind}ListChanged`, true]);
-  return JSON.stringify({
-    ...Object.fromEntries(lists),
-    ...(uris.length === 0 ? {} : { resourceSubscriptions: uris }),
-    ...(taskIds.length === 0 ? {} : { taskIds }),
-  });
 }

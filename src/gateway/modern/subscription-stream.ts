@@ -12,6 +12,7 @@ import type { MessageSink } from '../front.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { isWithin } from '../connections/link-subscriptions.ts';
 import type { Link } from '../exchange/connection-holder.ts';
+import { filterText } from './listen-filter.ts';
 import type { Caller } from '../exchange/caller.ts';
 import type { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
 import type { ExternalDecisions } from '../exchange/external-decisions.ts';
@@ -114,13 +115,8 @@ export class SubscriptionStream implements Subscriber {
   /** Returns the part of the filter that the gateway supports, as JSON. */
   #acknowledgedFilter(): string {
     const { kinds, tasks, remote } = this.#parts;
-    let filter = RawObject.EMPTY;
-    for (const kind of kinds) filter = filter.with(`${kind}ListChanged`, 'true');
     const uris = [...this.#uris.keys(), ...(remote?.uris ?? [])];
-    if (uris.length > 0) filter = filter.with('resourceSubscriptions', JSON.stringify(uris));
-    const ids = [...tasks.ids, ...(remote?.taskIds ?? [])];
-    if (ids.length > 0) filter = filter.with('taskIds', JSON.stringify(ids));
-    return filter.toString();
+    return filterText({ kinds, uris, taskIds: [...tasks.ids, ...(remote?.taskIds ?? [])] });
   }
 
   /** Subscribes to a resource. The acknowledgement names it only if this succeeds. Never rejects. */

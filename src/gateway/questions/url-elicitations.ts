@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { resultWithin } from '../../deadline.ts';
 import { detach, KeptMap, KeptSet, type KeptText } from '../../json/kept-text.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 
@@ -39,7 +40,6 @@ export class UrlElicitations {
     const keys = elicitationIds.map((id) => keyOf(upstream, id)).filter((key) => done?.has(key) !== true);
     if (keys.length === 0) return;
     const { promise, resolve } = Promise.withResolvers<void>();
-    const timer = setTimeout(resolve, limitMs);
     const remaining = new Set(keys);
     const wakes = keys.map((key) => {
       const wake = () => {
@@ -50,8 +50,7 @@ export class UrlElicitations {
       this.#waiting.set(key, waiting.add(wake));
       return [key, wake] as const;
     });
-    await promise;
-    clearTimeout(timer);
+    await resultWithin(promise, limitMs);
     for (const [key, wake] of wakes) {
       const waiting = this.#waiting.get(key);
       waiting?.delete(wake);
