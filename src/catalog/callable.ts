@@ -138,7 +138,6 @@ function hashHolders(parts: readonly NamedItems[]): ReadonlyMap<string, string |
   return holders;
 }
 
-/** The size of a list of tools. */
 export interface ToolListSize {
   readonly tools: number;
   /** Estimated number of tokens that the list takes in the context of a model. */

@@ -104,10 +104,7 @@ function uiOf(tool: RawObject): Pick<Reading, 'hasUi' | 'hasApp' | 'isAppOnly'> 
   };
 }
 
-/**
- * Reads one item and repairs it. Checks the whole text, since clients refuse the whole list for one item that they
- * cannot read.
- */
+/** Reads and repairs one item. Checks the whole text: clients refuse the whole list for one unreadable item. */
 function read(kind: ItemKind, item: RawObject, isModern: boolean): Reading {
   const key = keyOf(kind, item);
   const refused = (fault: string): Reading => ({ key, fault, item, ...NO_UI, leftOut: [], cleanedTexts: 0 });

@@ -7,18 +7,12 @@ import type { Offer } from './offer.ts';
 import { visibleText } from './items/texts.ts';
 import type { View } from './view.ts';
 
-/**
- * The extensions that the gateway can route and rewrite. It does not advertise others, so that peers use the core
- * protocol.
- */
+/** The extensions that the gateway can route and rewrite. Instead of others, peers use the core protocol. */
 const EXTENSIONS = ['io.modelcontextprotocol/ui', TASKS_EXTENSION];
 
 type KnownOffers = readonly (Offer | undefined)[];
 
-/**
- * Returns the value of a member of a declared capability. Returns undefined if the capability is malformed, so that it
- * counts as not declared.
- */
+/** Returns a member of a declared capability; undefined if the capability is malformed: it counts as not declared. */
 function declared(offer: Offer, capability: string, member: string): unknown {
   try {
     return offer.capabilities.object(capability)?.value(member);
@@ -51,10 +45,7 @@ function extensionsOf(offers: KnownOffers): Readonly<Record<string, unknown>> | 
   return extensions.length === 0 ? undefined : Object.fromEntries(extensions);
 }
 
-/**
- * Returns whether the upstream has tasks of 2025-11-25. Clients of the tasks extension get them as tasks of the
- * extension.
- */
+/** Returns whether the upstream has tasks of 2025-11-25, which clients of the tasks extension get as its tasks. */
 function hasCoreTasks({ revision, capabilities }: Offer): boolean {
   try {
     return !isModernRevision(revision) && supportsToolTasks(capabilities);
@@ -122,10 +113,7 @@ function truncate(text: string, maxChars: number): string {
   return `${kept.replace(/[\uD800-\uDBFF]$/, '')}${mark}`;
 }
 
-/**
- * Returns the largest length such that texts cut to it do not exceed the total: short texts stay whole, and only the
- * longest are cut.
- */
+/** Returns the length to which texts are cut to keep the total: only the longest are cut. */
 function fairShare(lengths: readonly number[], total: number): number {
   let left = total;
   let share = total;

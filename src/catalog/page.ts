@@ -30,7 +30,6 @@ export function page(items: readonly string[], offset: number, size: number): Pa
   return { items: items.slice(offset, end), next: end < items.length ? end : undefined };
 }
 
-/** Returns the text of a cursor. */
 export function cursorText({ list, digest, offset }: Cursor): string {
   return JSON.stringify([list, digest, offset]);
 }

@@ -29,7 +29,6 @@ export function problemsIn(catalogs: readonly Catalog[], upstream: string): read
   return all;
 }
 
-/** Returns the problems of one upstream's lists. */
 export function problemsOf({ quarantined, repaired }: Catalog, upstream: string): readonly ListProblem[] {
   const problems: ListProblem[] = [];
   for (const { upstream: id, kind, name, why, limit, isWithheld } of quarantined) {

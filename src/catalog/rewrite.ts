@@ -14,10 +14,7 @@ type UriPlaces =
 
 const URI: UriPlaces = { kind: 'uri' };
 
-/**
- * Returns the places in the items of an array. They fit a single item without an array too, such as the content of a prompt
- * message.
- */
+/** Returns the places in the items of an array, or in a single item, such as the content of a prompt message. */
 function arrayOf(item: UriPlaces): UriPlaces {
   return { kind: 'each', item };
 }
@@ -50,10 +47,7 @@ const ITEMS: Readonly<Record<ItemKind, UriPlaces>> = {
   template: objectOf({ uriTemplate: URI }),
 };
 
-/**
- * Replaces the URIs in a JSON text. Returns the same text if nothing changes, so that an unchanged value is never
- * rebuilt.
- */
+/** Replaces the URIs in a JSON text. Returns the same text if nothing changes: such a value is never rebuilt. */
 function rewrite(upstream: ViewUpstream, places: UriPlaces, text: string): string {
   if (places.kind === 'uri') {
     if (!text.startsWith('"')) return text;
@@ -126,10 +120,7 @@ export function errorToClient(error: RpcError, upstream: ViewUpstream): RpcError
   return uri === data.uri ? error : { ...error, data: { ...data, uri } };
 }
 
-/**
- * Returns the params of `notifications/message` with the upstream's id in `logger`, if the view has more than one
- * upstream.
- */
+/** Adds the upstream's id to `logger` in `notifications/message`, if the view has more than one upstream. */
 export function loggerToClient(view: View, upstream: ViewUpstream, params: RawObject): RawObject {
   if (view.upstreams.length <= 1) return params;
   const raw = params.raw('logger');

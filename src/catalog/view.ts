@@ -10,10 +10,7 @@ export interface View extends ToolFilter {
   /** Last segment of the endpoint's path; empty for the merged one at `/mcp`. */
   readonly id: string;
   readonly upstreams: readonly ViewUpstream[];
-  /**
-   * New name by published tool name. The filter's globs match the published name before it is replaced, so that
-   * renaming never widens the filter.
-   */
+  /** New names by published name. Filters match the name before it is replaced, so that renaming never widens them. */
   readonly renames: Readonly<Record<string, string>>;
 }
 
@@ -37,10 +34,7 @@ export function upstreamIn(view: View | undefined, id: string): ViewUpstream | u
   return view?.upstreams.find((upstream) => upstream.id === id);
 }
 
-/**
- * Returns the view in which a client knows an upstream: the one of now, or the one by which its request was routed if the upstream has left the view
- * since.
- */
+/** Returns the view in which a client knows an upstream: that of now, or that of its request if the upstream has left. */
 export function viewWith(id: string, now: View, routed: View | undefined): View {
   return routed === undefined || upstreamIn(now, id) !== undefined ? now : routed;
 }

@@ -32,7 +32,6 @@ export interface PeerParts {
   onEnd(): void;
 }
 
-/** Returns the response with an error. */
 export function errorText(error: unknown, id = 'null'): string {
   return responseText(id, toAnswer(error));
 }
@@ -58,7 +57,6 @@ export class Peer {
     this.#principal = parts.principal;
   }
 
-  /** Returns whether an answer is due. */
   get isAnswering(): boolean {
     return this.#inputCount > 0;
   }

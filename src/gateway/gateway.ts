@@ -71,9 +71,7 @@ export interface GatewayParts extends DispatcherParts {
   readonly onLimit: (limit: LimitName) => void;
 }
 
-/**
- * The core of the gateway. Answers requests that need no upstream, and sends every other one to exactly one upstream.
- */
+/** The core: answers requests that need no upstream, and sends every other one to exactly one. */
 export class Gateway implements Front {
   readonly #parts: GatewayParts;
   readonly #dispatcher: Dispatcher<OpenExchange<Session>, SessionClient>;

@@ -7,7 +7,6 @@ const WINDOW_MS = 25;
 interface Updates<Source> {
   /** The sources of the updates that are not announced yet. */
   sources: Set<Source>;
-  /** Params of the latest update. */
   params: RawObject;
   /** True if the resource was announced in this window, so that further updates wait for its end. */
   isAnnounced: boolean;

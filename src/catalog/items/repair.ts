@@ -41,9 +41,7 @@ export function repairObject(
   return shape.required.some((name) => after.raw(name) === undefined) ? undefined : after;
 }
 
-/**
- * Replaces each member by `change` of it; undefined leaves the member out. Returns the same object if nothing changes.
- */
+/** Replaces each member by `change` of it, or leaves it out. Returns the same object if nothing changes. */
 function mapMembers(before: RawObject, change: (name: string, raw: string) => string | undefined): RawObject {
   const kept: (readonly [name: string, raw: string])[] = [];
   const mapped = before.map((raw, name) => {
@@ -111,10 +109,7 @@ function repairList(of: Shape, raw: string, path: string, leftOut: LeftOut): str
   return isSame ? raw : arrayText(after);
 }
 
-/**
- * Returns the `type` of an object schema, with `null` and arrays that include `"object"` replaced by `"object"`.
- * Returns undefined for other types.
- */
+/** Returns the `type` of an object schema, in place of `null` and of arrays with `"object"`; undefined for other types. */
 function objectType(raw: string): string | undefined {
   const type: unknown = JSON.parse(raw);
   if (type === 'object') return raw;

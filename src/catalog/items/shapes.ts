@@ -1,10 +1,7 @@
 import { z } from 'zod';
 import type { ItemKind } from './kind.ts';
 
-/**
- * The form that a member must have for the strictest client of any language. Members that no shape names may have any
- * value.
- */
+/** The form of a member for the strictest client of any language. Members that no shape names may have any value. */
 export type Shape =
   | { readonly kind: 'string' | 'identifier' | 'boolean' | 'integer' }
   | { readonly kind: 'objectType' | 'schema' }

@@ -1,6 +1,4 @@
-/**
- * Returns whether a glob matches the whole text, where `*` is any number of characters and `?` is one. Case matters.
- */
+/** Returns whether a glob matches the whole text: `*` is any number of characters, `?` is one. Case matters. */
 export function matchesGlob(glob: string, text: string): boolean {
   let g = 0;
   let t = 0;
@@ -32,7 +30,6 @@ export interface ToolFilter {
   readonly excludeTools: readonly string[];
 }
 
-/** Returns whether the filter includes a name and does not exclude it. */
 export function isIncluded(filter: ToolFilter, name: string): boolean {
   const included = filter.includeTools?.some((glob) => matchesGlob(glob, name)) ?? true;
   return included && !filter.excludeTools.some((glob) => matchesGlob(glob, name));

@@ -7,10 +7,7 @@ function replaceSpecials(text: string): string {
   return /^[A-Za-z0-9_-]*$/.test(text) ? text : text.replaceAll(/[^A-Za-z0-9_-]/gu, '_');
 }
 
-/**
- * Returns the prefix of an upstream in published names, before names are cut. Returns `''` for an upstream without a
- * prefix.
- */
+/** Returns the prefix of an upstream in published names, before names are cut; `''` if it has none. */
 export function publishedPrefix(upstream: ViewUpstream): string {
   const prefix = replaceSpecials(upstream.prefix);
   return prefix === '' || /^[A-Za-z_]/.test(prefix) ? prefix : `_${prefix}`;
@@ -19,10 +16,7 @@ export function publishedPrefix(upstream: ViewUpstream): string {
 /** The tool's own name is cut only after the prefix has been cut to this many characters. */
 const MIN_PREFIX_CHARS = 6;
 
-/**
- * Returns prefix and name in at most `maxChars` characters. Cuts the prefix first, since the name says what the tool
- * does.
- */
+/** Returns prefix and name in `maxChars` characters. Cuts the prefix first: the name says what the tool does. */
 function shorten(prefix: string, name: string, maxChars: number): string {
   if (prefix.length + name.length <= maxChars) return prefix + name;
   // Exactly one separator: with two, a cut prefix could equal the prefix of another upstream.

@@ -184,10 +184,7 @@ function headerParamsOf(tool: RawObject): readonly MirroredParam[] {
   return reading?.kind === 'mirrored' ? reading.params : NO_PARAMS;
 }
 
-/**
- * Returns the reason why a tool's header annotations are invalid. Such a tool must not be published for an upstream
- * over HTTP.
- */
+/** Returns the fault of a tool's header annotations. An upstream over HTTP must not publish such a tool. */
 function headerFault(tool: RawObject): string | undefined {
   const reading = headerParamReading(tool);
   return reading?.kind === 'invalid' ? reading.why : undefined;

@@ -9,9 +9,7 @@ interface Entry {
   shorter: Entry | undefined;
 }
 
-/**
- * Finds the upstreams whose templates match a URI. Compares only templates whose literal start is the start of the URI.
- */
+/** Finds the upstreams whose templates match a URI. Compares only templates whose literal start the URI has. */
 export class TemplateIndex {
   /** Sorted by start. */
   readonly #entries: readonly Entry[];

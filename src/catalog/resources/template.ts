@@ -60,10 +60,7 @@ export function parseTemplate(template: string, onLimit?: (limit: LimitName) => 
   return { start, steps, minChars };
 }
 
-/**
- * Returns whether a URI that begins with the template's literal start matches the template. A template that needs more
- * steps than are left does not match.
- */
+/** Returns whether a URI with the template's literal start matches: not if that needs more steps than are left. */
 export function matchesTemplate({ start, steps, minChars }: Matcher, uri: string, allowance: StepAllowance): boolean {
   const last = steps.at(-1);
   if (uri.length < minChars) return false;

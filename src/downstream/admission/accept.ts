@@ -33,10 +33,7 @@ export function getForm(accept: string | undefined): 'events' | 'hint' | 'nothin
   return taken.includes('*/*') || taken.includes('text/*') ? 'events' : 'nothing';
 }
 
-/**
- * Returns whether the content type is JSON in UTF-8. This is also a defence: a web page cannot send this type to another
- * site without a preflight.
- */
+/** Returns whether the type is JSON in UTF-8. A web page cannot send it to another site without a preflight. */
 export function isJson(contentType: string | undefined): boolean {
   if (contentType === 'application/json') return true;
   if (contentType === undefined || contentType.split(';', 1)[0]?.trim().toLowerCase() !== 'application/json')

@@ -117,9 +117,7 @@ export class Admission {
     return refuseSender(headers, this.#allowedHosts) === undefined ? headers : undefined;
   }
 
-  /**
-   * Returns the principal of a request if it is known without waiting. Undefined means that {@link admit} must decide.
-   */
+  /** Returns the principal if it is known without waiting. Undefined means that {@link admit} must decide. */
   principalOf(headers: RequestHeaders, view: string): Principal | undefined {
     return this.#parts.authenticator.known(headers, this.endpoint(view));
   }

@@ -40,10 +40,7 @@ export function allowedHostsOf({ listen, publicUrl, allowedHosts, allowedOrigins
   return { hosts, origins, crossOrigins, onLoopback: LOOPBACK_HOSTS.some((host) => host === listenHost) };
 }
 
-/**
- * Checks the request target before routing. Our paths need no escapes, so a path that two readers could interpret
- * differently is refused.
- */
+/** Refuses a target that two readers could interpret differently. Our paths need no escapes. */
 export function refuseTarget(target: string): GatewayError | undefined {
   const query = target.indexOf('?');
   const path = query < 0 ? target : target.slice(0, query);

@@ -3,18 +3,13 @@ import { GatewayError, toRpcError } from '../../errors.ts';
 import type { ClientResponse } from '../../gateway/client-http.ts';
 import type { Id } from '../../protocol/jsonrpc.ts';
 
-/**
- * Returns the text of a JSON-RPC error that is the whole HTTP response. Without a known id it has no `id` member,
- * because the schemas allow no `null`.
- */
+/** Returns a JSON-RPC error as the whole response. Without a known id it has no `id`: the schemas allow no `null`. */
 export function refusalText(error: GatewayError, id: Id = 'null'): string {
   const member = id === 'null' ? '' : `"id":${id},`;
   return `{"jsonrpc":"2.0",${member}"error":${JSON.stringify(toRpcError(error))}}`;
 }
 
-/**
- * Writes a {@link Response} for a request that bypassed the router. Does nothing if the response is written already.
- */
+/** Writes a {@link Response} for a request that bypassed the router, unless the response is written already. */
 export function writeResponse(outgoing: ClientResponse, response: Response): void {
   if (response !== RESPONSE_ALREADY_SENT) void write(outgoing, response);
 }

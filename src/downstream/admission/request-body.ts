@@ -36,10 +36,7 @@ function toText(bytes: Buffer): RequestBody {
 
 function ignore(): void {}
 
-/**
- * A body in several chunks. Copies them into one buffer, because many small chunks take far more memory than their
- * bytes.
- */
+/** A body in several chunks, in one buffer: many small chunks take far more memory than their bytes. */
 class PartialBody {
   readonly #limits: BodyLimits;
   readonly #timer: NodeJS.Timeout;

@@ -30,10 +30,7 @@ function viewOf(target: string | undefined): string | undefined {
     : undefined;
 }
 
-/**
- * Handles nearly every request: a POST to an endpoint by a known principal. Recognises it before the router, and leaves
- * every other request to the router, untouched.
- */
+/** Handles nearly every request: a POST by a known principal. Leaves every other one to the router, untouched. */
 export class PostFastPath {
   readonly #parts: PostFastPathParts;
 

@@ -8,9 +8,7 @@ export class StreamCounts {
     this.perPrincipal = perPrincipal;
   }
 
-  /**
-   * Counts a stream. Returns false if the principal has too many. Otherwise the caller must call {@link remove} later.
-   */
+  /** Counts a stream until {@link remove} is called. Returns false if the principal has too many. */
   add(principal: string): boolean {
     const count = this.#counts.get(principal) ?? 0;
     if (count >= this.perPrincipal) return false;

@@ -12,10 +12,7 @@ const EXPIRE_SWEEPS = 16;
 /** Keep-alives are sent in this many parts, each to other streams: to 10 000 streams at once they take the loop up to a second. */
 const KEEP_ALIVE_PARTS = 50;
 
-/**
- * Runs the timers that all streams share: one for streams and event logs, and one for keep-alives. A timer runs only while it
- * has work.
- */
+/** Runs the timers that all streams share, for sweeps and for keep-alives. A timer runs only while it has work. */
 export class EdgeTimers {
   readonly #keepAliveMs: number;
   readonly #open = new ArraySet<StreamWriter>();

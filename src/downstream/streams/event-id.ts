@@ -1,16 +1,11 @@
 import { type Id, parseMessage } from '../../protocol/jsonrpc.ts';
 
-/**
- * A parsed event id: `<stream>.<seq>`, followed by `.<base64url of the request id>` for a stream that answers one
- * request.
- */
+/** A parsed event id: `<stream>.<seq>`, then `.<base64url of the request id>` if the stream answers one request. */
 export interface EventId {
   /** Unique within the session, also across restarts of the gateway. */
   readonly stream: string;
   readonly seq: number;
-  /**
-   * The request that the stream answers. It allows an answer to a client that resumes a stream which is no longer kept.
-   */
+  /** The request that the stream answers: its client gets an answer even if the stream is no longer kept. */
   readonly request: Id | undefined;
 }
 

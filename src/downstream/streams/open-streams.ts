@@ -11,7 +11,6 @@ interface Listen {
 /** The streams of all clients: those of sessions, and those of subscriptions. They end with the credentials of their readers. */
 export class OpenStreams {
   readonly #parts: StreamsParts;
-  /** Streams of sessions that have opened one. */
   readonly #sessions = new Map<ClientSession, SessionStreams>();
   /** Principals of the requests that opened the GET streams of sessions. Their credentials may be newer than those of the session. */
   readonly #readers = new WeakMap<ClientSession, Principal>();

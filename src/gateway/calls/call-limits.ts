@@ -27,7 +27,6 @@ export interface CallLimitsParts {
   readonly audit: Pick<AuditRecorder, 'refuse'> | undefined;
 }
 
-/** A counted request. */
 export interface CountedCall {
   /** Gives back its place among the requests of its principal. */
   end(): void;

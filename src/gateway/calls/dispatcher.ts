@@ -49,7 +49,6 @@ const ANSWERED_BY: ReadonlyMap<string, 'upstream' | 'task' | ListName> = new Map
   ['tasks/cancel', 'task'],
 ]);
 
-/** A request in flight. */
 interface DispatchedRequest extends Cancellable {
   readonly request: Request;
   /** The item about which an external decision has allowed it, if this process has asked. */

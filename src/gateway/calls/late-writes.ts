@@ -15,7 +15,6 @@ interface LateWrite {
 export class LateWrites {
   readonly #store: KeyedCallStore;
   readonly #onLimit: (limit: LimitName) => void;
-  /** By claim. */
   readonly #writes = new Map<string, LateWrite>();
   #bytes = 0;
   #timer: NodeJS.Timeout | undefined;

@@ -16,10 +16,7 @@ import { capabilitiesNeededFor } from '../exchange/client-capabilities.ts';
 import type { InputRounds } from '../exchange/input-rounds.ts';
 import type { ModernCaller } from '../front.ts';
 
-/**
- * The client of one modern request. Nothing is kept after the request, and the client gets only messages of this
- * request.
- */
+/** The client of one modern request: it gets only messages of this request, and nothing is kept afterwards. */
 export class ModernClient<Holder extends ConnectionHolder = ClientGroup> implements Client {
   readonly caller: Caller & Pick<ModernCaller, 'clientInfo'>;
   /** That of the caller: the callers of a group may have different modern revisions. */

@@ -8,10 +8,7 @@ const CONTENTS = ['notifications/resources/updated', 'notifications/message'].ma
   (method) => `${NOTIFICATION}${JSON.stringify(method)}`,
 );
 
-/**
- * Messages of one session that wait until its client opens a stream. Beyond the limits, the oldest notifications are
- * dropped.
- */
+/** Messages that wait until the client of a session opens a stream. The oldest notifications are dropped first. */
 export class WaitingMessages {
   #texts: string[] = [];
   #bytes = 0;

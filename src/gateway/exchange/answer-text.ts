@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 
-/** The text of an answer with its result, or with its error. */
 const ANSWER = z.union([
   z.strictObject({ result: z.string() }),
   z.strictObject({

@@ -86,10 +86,7 @@ export function declaresAll(declared: RawObject, wanted: unknown): boolean {
   });
 }
 
-/**
- * Returns whether a client with these capabilities can receive this server request. An empty `elicitation: {}` means
- * forms.
- */
+/** Returns whether a client can receive this server request. An empty `elicitation: {}` means forms. */
 export function canBeAsked(clientCapabilities: RawObject, method: string, params: RawObject): boolean {
   switch (method) {
     case 'roots/list':

@@ -36,10 +36,7 @@ export interface StateLoss {
   readonly at: string;
 }
 
-/**
- * A session of a legacy client or a client group of modern clients: the links that are kept for it, with its
- * subscriptions and log level.
- */
+/** A session or a client group: the links that are kept for it, with its subscriptions and log level. */
 export abstract class ConnectionHolder implements LinkUser {
   readonly key: string;
   readonly caller: Caller;
@@ -104,7 +101,6 @@ export abstract class ConnectionHolder implements LinkUser {
     return this.dialect.era;
   }
 
-  /** Aborted when the holder is closed. */
   get closed(): AbortSignal {
     return this.#closed.signal;
   }
@@ -146,10 +142,7 @@ export abstract class ConnectionHolder implements LinkUser {
   /** Sends a log message of the gateway itself, if the client accepts log messages that belong to no request. */
   abstract sendLog(level: Severity, params: RawObject): void;
 
-  /**
-   * Returns the request that a message of an upstream most likely refers to if it names none: the latest one at that
-   * upstream.
-   */
+  /** Returns the request that a message which names none most likely refers to: the latest one at its upstream. */
   abstract latestExchangeAt(upstream: string): Exchange | undefined;
 
   /**

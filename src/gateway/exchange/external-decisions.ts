@@ -30,7 +30,6 @@ export interface ExternalDecisionsParts {
   ): Promise<ExternalAnswer>;
   /** Runs for a request that is denied without a question. */
   readonly onAmbiguous: (answer: ExternalAnswer) => void;
-  /** Reports denials. */
   readonly report: VerdictObserver;
 }
 

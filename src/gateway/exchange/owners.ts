@@ -23,10 +23,7 @@ export type OwnedState =
   /** The name of the process that sealed the handle, or has the stream of a 2024-11-05 client; see {@link Owners.name}. */
   | { readonly kind: 'parked-call' | 'keyed-call' | 'task' | 'stream'; readonly process: string };
 
-/**
- * Finds the process that has a session, a parked call or a task. State in a process stays there, and requests that name it go
- * there.
- */
+/** Finds the process that has a session, a parked call or a task. State stays there: requests that name it go there. */
 export interface Owners {
   /** The name of this process. It cannot be guessed, and is never used again. */
   readonly name: string;

@@ -29,7 +29,6 @@ const GATEWAY_FAULTS: ReadonlySet<number> = new Set([RPC.headerMismatch, RPC.uns
 /** The origin of an answer. */
 export interface UpstreamResult {
   readonly upstream: string;
-  /** The era of the link. */
   readonly era: Era;
   /** The called tool, if its upstream lists it. */
   readonly source: Source | undefined;

@@ -18,9 +18,7 @@ export class TaskMarks {
     this.#ids = ids;
   }
 
-  /**
-   * Returns params with the client's id of the related task. Removes the related task if this client does not know it.
-   */
+  /** Returns params with the client's id of the related task, or without that task if the client does not know it. */
   withTaskId(link: Link, client: Client, params: RawObject): RawObject {
     if (!mayBeMarked(params)) return params;
     const task = relatedTask(params);

@@ -66,7 +66,6 @@ export class BuiltCatalogs {
     };
   }
 
-  /** Returns the ids of the views of this upstream. */
   viewsWith(upstream: string): ReadonlySet<string> {
     return this.#viewsOf.get(upstream) ?? new Set();
   }
@@ -118,7 +117,6 @@ export class BuiltCatalogs {
     return catalog;
   }
 
-  /** Returns the catalog of a view for clients of this key. */
   get(view: string, clients: OfferKey, offerOf: OfferOf, rights?: ListRights): Catalog {
     const { catalog, offers } = this.#whole(view, clients, offerOf);
     return this.#restricted(catalog, offers, rights);
@@ -141,7 +139,6 @@ export class BuiltCatalogs {
     return built;
   }
 
-  /** Returns the size of the list of tools of a view for clients of this era. */
   toolListSize(view: string, client: Era, offerOf: OfferOf): ToolListSize {
     const key = `${client} ${view}`;
     const known = this.#toolListSizes.get(key)?.size;

@@ -12,19 +12,13 @@ import type { ConnectionHolder, Upstream, Upstreams } from '../exchange/connecti
 import { StartQueue } from './start-queue.ts';
 import type { StartRecords } from './start-records.ts';
 
-/**
- * The longest that a list request waits for the lists of clients with certain capabilities, while those for all clients
- * are known.
- */
+/** The longest wait for lists of clients with certain capabilities, while those for all clients are known. */
 const FEATURES_WAIT_MS = 1_000;
 /** Lists of remote upstreams are fetched again after this time, changed or not. */
 const LIST_TTL_MS = 300_000;
 /** Lists with a shorter time to live are not fetched more often than this. */
 const LEAST_TTL_MS = 5_000;
-/**
- * No process is started for lists on disk that are younger than this. They are fetched again when the process starts
- * for a call.
- */
+/** Younger lists on disk start no process. They are fetched again when it starts for a call. */
 const FRESH_ON_DISK_MS = 3_600_000;
 /** The part of a stated time to live after which lists are fetched again, so that clients may keep them for the rest meanwhile. */
 const REFETCHED_AT = 0.8;
@@ -95,9 +89,7 @@ export class ListRefresher {
   #recent = new WeakMap<ConnectionHolder, ListCheck>();
   /** Queued and running fetches, by {@link fetchIdOf}. */
   readonly #fetches = new Map<string, { readonly upstream: Upstream; readonly fetched: Promise<boolean> }>();
-  /**
-   * Upstreams that were not listed in time for clients with certain capabilities, by the keys of {@link #fetches}.
-   */
+  /** Upstreams that were not listed in time for clients with certain capabilities, by the keys of {@link #fetches}. */
   readonly #slow = new Set<string>();
 
   constructor(parts: ListRefresherParts) {
@@ -132,10 +124,7 @@ export class ListRefresher {
     }
   }
 
-  /**
-   * Fetches missing and outdated lists before a list request is answered. Returns undefined if the request need not
-   * wait.
-   */
+  /** Fetches missing and outdated lists before a list request is answered; undefined if it need not wait. */
   refreshFor(holder: ConnectionHolder): Promise<void> | undefined {
     const reading = this.#parts.reading();
     return reading === undefined ? this.#check(holder) : this.#checkAfterReading(reading, holder);
@@ -177,7 +166,6 @@ export class ListRefresher {
     return this.#fetch(upstream, FIRST_CLIENT);
   }
 
-  /** Fetches the lists of one upstream, unless they are known. */
   refreshUnlessKnown(upstream: Upstream): Promise<boolean> | undefined {
     return this.#fetchIfStale(upstream, FIRST_CLIENT);
   }
@@ -303,10 +291,7 @@ export class ListRefresher {
     return this.#fetch(upstream, client);
   }
 
-  /**
-   * Returns whether lists from disk are used without starting the process. A required upstream is always started, since
-   * the gateway is not ready before.
-   */
+  /** Returns whether lists from disk are enough. A required upstream always starts: the gateway is not ready before. */
   #isFreshOnDisk({ id, config, isProcess }: Upstream, key: OfferKey): boolean {
     const { offers, records } = this.#parts;
     if (!isProcess || config.required || records.hasFailed(id)) return false;

@@ -150,7 +150,6 @@ export class PinnedOffers {
   }
 }
 
-/** Adds to a count, and returns it. */
 function addTo(counts: Map<string, number>, name: string, step: 1 | -1): number {
   const count = (counts.get(name) ?? 0) + step;
   if (count === 0) counts.delete(name);

@@ -68,10 +68,7 @@ export class PrivateLists {
     return isOwn;
   }
 
-  /**
-   * Resolves in a separate turn of the event loop for each caller: each listing makes a catalog, and many may arrive
-   * together.
-   */
+  /** Gives each caller a turn of the event loop: each listing makes a catalog, and many may arrive together. */
   #nextTurn(): Promise<void> {
     this.#lastTurn = this.#lastTurn.then(() => nextTurn());
     return this.#lastTurn;

@@ -62,10 +62,7 @@ export class StartRecords {
     this.#write(upstream, () => this.#store.setFailed(key, hasFailed));
   }
 
-  /**
-   * Returns the ms since the upstream was last listed, by this process or an earlier one. Returns Infinity if the clock
-   * was set back.
-   */
+  /** Returns the ms since the last listing, also by an earlier process; Infinity if the clock was set back. */
   listedAgeMs(upstream: string): number {
     const ageMs = Date.now() - (this.#listedAtMs.get(upstream) ?? 0);
     return ageMs < 0 ? Infinity : ageMs;

@@ -69,10 +69,7 @@ export class StoredOffers {
   }
 }
 
-/**
- * Returns a text that identifies the server behind an upstream's id. A different command or URL is a different server,
- * whose lists are not valid.
- */
+/** Returns a text that identifies an upstream's server. The lists of another command or URL are not valid. */
 export function targetText({ target, clientFeatures }: UpstreamConfig): string {
   // A server may list other items for other accounts.
   const account = target.kind === 'stdio' || target.auth === undefined ? [] : [accountText(target.auth)];

@@ -15,7 +15,6 @@ const GONE = 'the client has gone';
 
 /** Sends the answers to modern requests. */
 export interface ModernRequestHost {
-  /** Returns the answer that reports a failure. */
   toFailure(modernRequest: ModernRequest, thrown: unknown): Answer;
   /** Records and sends the answer. */
   finish(modernRequest: ModernRequest, answer: Answer): void;
@@ -115,7 +114,6 @@ export class ModernRequest implements ModernCall {
     if (this.#isClosed) stream.close();
   }
 
-  /** Returns whether the exchange ends with the request. */
   get endsWithRequest(): boolean {
     return this.#boundTo !== undefined;
   }

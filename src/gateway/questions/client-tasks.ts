@@ -53,7 +53,6 @@ export class ClientTasks {
     return { kind: 'result', result: named.toString() };
   }
 
-  /** Returns whether the server request is about tasks of clients. */
   isTaskRequest({ method }: ServerRequest<Exchange>): boolean {
     return METHODS.has(method);
   }

@@ -1,18 +1,12 @@
 import { upstreamIn, type View } from '../../catalog/view.ts';
 import type { RawObject } from '../../json/json.ts';
 
-/**
- * Returns the client's id of an elicitation, with the upstream's id if the view has several: two upstreams may choose
- * the same one.
- */
+/** Returns the client's id of an elicitation, with the upstream's if the view has several: they may choose the same. */
 export function elicitationIdToClient({ upstreams }: View, upstream: string, id: string): string {
   return upstreams.length > 1 ? `${upstream}:${id}` : id;
 }
 
-/**
- * Returns the params of an elicitation with the upstream's title in the message, if the client sees several upstreams
- * as one server.
- */
+/** Returns an elicitation with the upstream's title, if the client sees several upstreams as one server. */
 export function labelled(view: View, upstream: string, params: RawObject): RawObject {
   const viewed = upstreamIn(view, upstream);
   if (viewed === undefined || view.upstreams.length === 1) return params;

@@ -13,7 +13,6 @@ import { SamplingBudget } from './sampling-budget.ts';
 import { labelled } from './question-labels.ts';
 import { boundedSampling, unsafeReason, visibleForm } from './safe-question.ts';
 
-/** The client feature that each question uses. */
 const FEATURES: ReadonlyMap<string, ClientFeature> = new Map([
   ['sampling/createMessage', 'sampling'],
   ['elicitation/create', 'elicitation'],

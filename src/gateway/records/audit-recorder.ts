@@ -18,7 +18,6 @@ import { endpointPath } from '../../endpoint-path.ts';
 
 export type AuditedSender = Pick<Caller, 'principal' | 'view' | 'hops'>;
 
-/** A request with its answer. */
 export interface AuditedRequest {
   readonly sender: AuditedSender;
   readonly holder: ConnectionHolder | undefined;
