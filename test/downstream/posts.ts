@@ -1,17 +1,16 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { type MemoryUpstream, memoryUpstream, result } from '../support/memory-upstream.ts';
+import { listenLocally } from '../support/local-port.ts';
 
 /** Serves HTTP on a port of its own: each request goes to `respond`. */
 export async function serving(
   respond: (incoming: IncomingMessage, outgoing: ServerResponse) => void,
 ): Promise<AsyncDisposable & { readonly url: string }> {
-  const server = createServer(respond).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  if (typeof address !== 'object' || address === null) throw new TypeError('not listening on a port');
+  const server = createServer(respond);
+  const port = await listenLocally(server);
   return {
-    url: `http://127.0.0.1:${address.port}/mcp`,
+    url: `http://127.0.0.1:${port}/mcp`,
     [Symbol.asyncDispose]: async () => {
       server.closeAllConnections();
       server.close();

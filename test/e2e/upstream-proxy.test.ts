@@ -1,6 +1,5 @@
 /** Tests upstreams behind a proxy: everything for them goes through tunnels, in which TLS ends at the upstream. */
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -13,6 +12,7 @@ import { openGateway } from '../support/open-gateway.ts';
 import { ANY_ADDRESS, startTinyproxy, TINYPROXY } from '../support/tinyproxy.ts';
 import { startTcpSpy } from '../support/tcp-spy.ts';
 import { waitUntil } from '../support/wait-until.ts';
+import { listenLocally } from '../support/local-port.ts';
 
 const LIMIT = { timeout: 120_000 };
 const LABEL = join(import.meta.dirname, '../fixtures/servers/label-stdio.ts');
@@ -41,13 +41,10 @@ async function startUpstream({ cert, key }: Certificate) {
     outer.pipe(inner);
   });
   relay.on('tlsClientError', () => undefined);
-  relay.listen(0, '127.0.0.1');
-  await once(relay, 'listening');
-  const address = relay.address();
-  if (address === null || typeof address === 'string') throw new Error('no port');
+  const port = await listenLocally(relay);
   return {
     seen,
-    port: address.port,
+    port,
     [Symbol.asyncDispose]: async () => {
       relay.close();
       await behind[Symbol.asyncDispose]();

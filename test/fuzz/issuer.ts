@@ -1,5 +1,6 @@
 import { createServer, type Server } from 'node:http';
 import { IssuerKey, type SignToken } from './issuer-key.ts';
+import { listenLocally } from '../support/local-port.ts';
 
 /** An issuer of tokens, with the endpoint of its key. */
 export class FuzzIssuer implements AsyncDisposable {
@@ -20,13 +21,8 @@ export class FuzzIssuer implements AsyncDisposable {
     const server = createServer((_, response) => {
       response.setHeader('content-type', 'application/json').end(JSON.stringify({ keys: [key.publicJwk] }));
     });
-    server.listen(0, '127.0.0.1');
-    await new Promise((resolve) => {
-      server.once('listening', resolve);
-    });
-    const address = server.address();
-    if (address === null || typeof address === 'string') throw new TypeError('not listening on a port');
-    return new FuzzIssuer(server, address.port, key);
+    const port = await listenLocally(server);
+    return new FuzzIssuer(server, port, key);
   }
 
   readonly sign: SignToken = (header, claims) => this.#key.sign(header, claims);

@@ -1,6 +1,7 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { setImmediate as turn } from 'node:timers/promises';
 import { rawAnswer } from './raw-answers.ts';
+import { listenLocally } from '../support/local-port.ts';
 
 const HEAD_END = '\r\n\r\n';
 
@@ -24,13 +25,8 @@ export class RawHttp implements AsyncDisposable {
       socket.on('error', () => undefined);
       serve(socket).catch(() => socket.destroy());
     });
-    server.listen(0, '127.0.0.1');
-    await new Promise((resolve) => {
-      server.once('listening', resolve);
-    });
-    const address = server.address();
-    if (address === null || typeof address === 'string') throw new TypeError('not listening on a port');
-    return new RawHttp(server, sockets, address.port);
+    const port = await listenLocally(server);
+    return new RawHttp(server, sockets, port);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,6 +1,7 @@
 import { createServer, type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { type Carrier, ECHO } from './issuer-carriers.ts';
+import { listenLocally } from '../support/local-port.ts';
 
 /** A request that reached the issuer. */
 export interface IssuerRequest {
@@ -41,13 +42,8 @@ export class ScriptedIssuer implements AsyncDisposable {
     const server = createServer((request) => {
       issuer?.answer(request).catch(() => request.destroy());
     });
-    server.listen(0, '127.0.0.1');
-    await new Promise((resolve) => {
-      server.once('listening', resolve);
-    });
-    const address = server.address();
-    if (address === null || typeof address === 'string') throw new TypeError('not listening on a port');
-    issuer = new ScriptedIssuer(address.port, async () => {
+    const port = await listenLocally(server);
+    issuer = new ScriptedIssuer(port, async () => {
       server.closeAllConnections();
       await new Promise((resolve) => {
         server.close(resolve);

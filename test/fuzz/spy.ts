@@ -1,4 +1,5 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { listenLocally } from '../support/local-port.ts';
 
 /** A message that reached an upstream. */
 export interface Spied {
@@ -33,13 +34,8 @@ export class Spy implements AsyncDisposable {
     const server = createServer((request, response) => {
       spy?.answer(request, response).catch(() => response.destroy());
     });
-    server.listen(0, '127.0.0.1');
-    await new Promise((resolve) => {
-      server.once('listening', resolve);
-    });
-    const address = server.address();
-    if (address === null || typeof address === 'string') throw new TypeError('not listening on a port');
-    spy = new Spy(id, era === 'modern', address.port, async () => {
+    const port = await listenLocally(server);
+    spy = new Spy(id, era === 'modern', port, async () => {
       server.closeAllConnections();
       await new Promise((resolve) => {
         server.close(resolve);

@@ -1,4 +1,5 @@
 import { createServer } from 'node:net';
+import { listenLocally } from '../support/local-port.ts';
 
 /** A port of this machine that nothing may connect to. */
 export class Trap implements AsyncDisposable {
@@ -19,13 +20,8 @@ export class Trap implements AsyncDisposable {
       connections.count++;
       socket.on('error', () => undefined).destroy();
     });
-    server.listen(0, '127.0.0.1');
-    await new Promise((resolve) => {
-      server.once('listening', resolve);
-    });
-    const address = server.address();
-    if (address === null || typeof address === 'string') throw new TypeError('not listening on a port');
-    return new Trap(address.port, connections, async () => {
+    const port = await listenLocally(server);
+    return new Trap(port, connections, async () => {
       await new Promise((resolve) => {
         server.close(resolve);
       });

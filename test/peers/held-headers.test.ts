@@ -5,6 +5,7 @@ import { createServer, request } from 'node:http';
 import { test } from 'node:test';
 import { type RunningServer } from './servers.ts';
 import { startSetting } from './setting.ts';
+import { listenLocally } from '../support/local-port.ts';
 
 interface Held extends AsyncDisposable {
   readonly url: string;
@@ -28,12 +29,9 @@ async function holdingGets(url: string): Promise<Held> {
     onward.on('error', () => to.destroy());
     from.pipe(onward);
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  if (address === null || typeof address === 'string') throw new Error('not listening on TCP');
+  const port = await listenLocally(server);
   return {
-    url: `http://127.0.0.1:${address.port}/mcp`,
+    url: `http://127.0.0.1:${port}/mcp`,
     count: () => held,
     [Symbol.asyncDispose]: async () => {
       server.closeAllConnections();

@@ -1,6 +1,6 @@
-import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import { createLocalJWKSet, exportJWK, generateKeyPair, jwtVerify, SignJWT } from 'jose';
+import { listenLocally } from './local-port.ts';
 
 const EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange';
 
@@ -76,11 +76,9 @@ export async function startExchangeIssuer(): Promise<ExchangeIssuer> {
       ([status, body]) => response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body)),
       () => response.destroy(),
     );
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  if (address === null || typeof address === 'string') throw new Error('no port');
-  issuer = `http://127.0.0.1:${address.port}`;
+  });
+  const port = await listenLocally(server);
+  issuer = `http://127.0.0.1:${port}`;
   return {
     issuer,
     jwksUrl: `${issuer}/jwks`,

@@ -1,5 +1,5 @@
-import { once } from 'node:events';
 import { createServer, request as send, type IncomingHttpHeaders } from 'node:http';
+import { listenLocally } from './local-port.ts';
 
 /** One request that reached a guard. */
 export interface GuardedRequest {
@@ -57,12 +57,10 @@ export async function startGuard(target: string, first: Decide, path = new URL(t
       forwarded.end(body);
     };
     pass().catch((thrown: unknown) => outgoing.destroy(new Error('not passed on', { cause: thrown })));
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  if (address === null || typeof address === 'string') throw new Error('no port');
+  });
+  const ownPort = await listenLocally(server);
   return {
-    url: `http://127.0.0.1:${address.port}${path}`,
+    url: `http://127.0.0.1:${ownPort}${path}`,
     requests,
     accept: (next) => {
       decide = next;

@@ -1,6 +1,7 @@
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import { once } from 'node:events';
 import { Waitlist } from '../fixtures/servers/http-harness.ts';
+import { listenLocally } from './local-port.ts';
 
 /** One span, as the collector has received it. Ids are hex. */
 export interface CollectedSpan {
@@ -138,12 +139,9 @@ export async function startCollector(status = 200): Promise<Collector> {
       response.writeHead(status, { 'content-type': 'application/x-protobuf' }).end();
     });
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  if (address === null || typeof address === 'string') throw new TypeError('not listening on a port');
+  const port = await listenLocally(server);
   return {
-    endpoint: `http://127.0.0.1:${address.port}`,
+    endpoint: `http://127.0.0.1:${port}`,
     spans,
     requests,
     [Symbol.asyncDispose]: async () => {

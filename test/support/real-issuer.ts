@@ -1,8 +1,8 @@
-import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { exportJWK, generateKeyPair } from 'jose';
 import { type ClientMetadata, type Configuration, Provider, type ResourceServer } from 'oidc-provider';
 import { actorOfExchange, addExchange } from './exchange-grant.ts';
+import { listenLocally } from './local-port.ts';
 
 const SCOPE = 'mcp';
 const SECRET = 'the-secret-of-the-machine-client';
@@ -86,11 +86,9 @@ export async function startRealIssuer(
     paths.push(request.url ?? '');
     if (isDown) response.writeHead(503).end();
     else void handle(request, response);
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  if (address === null || typeof address === 'string') throw new Error('no port');
-  const issuer = `http://127.0.0.1:${address.port}`;
+  });
+  const port = await listenLocally(server);
+  const issuer = `http://127.0.0.1:${port}`;
   let keys = 0;
   const rotateKeys = async () => {
     const provider = new Provider(issuer, configurationOf(await signingJwk(`key-${++keys}`), format, clients));

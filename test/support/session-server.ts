@@ -4,6 +4,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
 import { SetLevelRequestSchema, SubscribeRequestSchema } from '@modelcontextprotocol/sdk/types.js';
+import { listenLocally } from './local-port.ts';
 
 export const WATCHED = 'demo://watched';
 
@@ -45,11 +46,8 @@ export class SessionServer implements AsyncDisposable {
     const listener = createServer((request, response) => {
       served.#answer(request, response).catch(() => response.destroy());
     });
-    listener.listen(0, '127.0.0.1');
-    await once(listener, 'listening');
-    const address = listener.address();
-    if (address === null || typeof address === 'string') throw new Error('not listening on TCP');
-    const served = new SessionServer(`http://127.0.0.1:${address.port}/mcp`, transports, async () => {
+    const port = await listenLocally(listener);
+    const served = new SessionServer(`http://127.0.0.1:${port}/mcp`, transports, async () => {
       listener.closeAllConnections();
       listener.close();
       await once(listener, 'close');

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { Transform } from 'node:stream';
+import { listenLocally } from './local-port.ts';
 
 /** A port of 127.0.0.1 that leads to another one, until it is cut. */
 export class TcpRelay implements AsyncDisposable {
@@ -42,11 +43,8 @@ export class TcpRelay implements AsyncDisposable {
       else outer.pipe(new Transform({ transform: (bytes: Buffer, _, done) => done(null, rewrite(bytes)) })).pipe(inner);
       if (relay.#isPaused) for (const socket of [inner, outer]) socket.pause();
     });
-    server.listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    const address = server.address();
-    if (address === null || typeof address === 'string') throw new Error('no port');
-    const relay = new TcpRelay(address.port, server, sockets);
+    const port = await listenLocally(server);
+    const relay = new TcpRelay(port, server, sockets);
     return relay;
   }
 

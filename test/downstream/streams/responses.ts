@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
+import { listenLocally } from '../../support/local-port.ts';
 
 /** A client's side of one response with events. */
 export interface EventReply {
@@ -21,11 +22,9 @@ function dataIn(text: string): string[] {
 
 /** Serves real responses on a port of its own. */
 export async function responder(): Promise<Responder> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  if (typeof address !== 'object' || address === null) throw new TypeError('not listening on a port');
-  const url = `http://127.0.0.1:${address.port}/`;
+  const server = createServer();
+  const port = await listenLocally(server);
+  const url = `http://127.0.0.1:${port}/`;
   return {
     get: async (attach) => {
       const closed = Promise.withResolvers<void>();

@@ -1,6 +1,5 @@
 /** A server as a user of the TypeScript SDK 1.x writes it. Usage: node sdk1.ts ID stdio|http|sse */
 import { randomUUID } from 'node:crypto';
-import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
 import { completable } from '@modelcontextprotocol/sdk/server/completable.js';
@@ -10,6 +9,7 @@ import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js'
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
 import { SubscribeRequestSchema, UnsubscribeRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 import * as z from 'zod';
+import { listenLocally } from '../../support/local-port.ts';
 
 const [, , id = '', transport = 'stdio'] = process.argv;
 const watched = `peer://${id}/watched`;
@@ -156,11 +156,8 @@ async function listen(): Promise<void> {
   const listener = createServer((request, response) => {
     void (transport === 'sse' ? answerOld(request, response) : answer(request, response));
   });
-  listener.listen(0, '127.0.0.1');
-  await once(listener, 'listening');
-  const address = listener.address();
-  if (address === null || typeof address === 'string') throw new Error('not listening on TCP');
-  console.log(JSON.stringify({ url: `http://127.0.0.1:${address.port}/${transport === 'sse' ? 'sse' : 'mcp'}` }));
+  const port = await listenLocally(listener);
+  console.log(JSON.stringify({ url: `http://127.0.0.1:${port}/${transport === 'sse' ? 'sse' : 'mcp'}` }));
 }
 
 await (transport === 'stdio' ? peer().connect(new StdioServerTransport()) : listen());
