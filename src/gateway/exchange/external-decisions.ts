@@ -16,7 +16,7 @@ import {
 import { isOperator, personOf, type Principal } from '../../policy/principal.ts';
 import type { Caller } from './caller.ts';
 import { type Asked, HAS_ARGUMENTS, type VerdictObserver } from './gate.ts';
-import { unknownResource } from './route.ts';
+import { unknownResource, type UpstreamResource } from './route.ts';
 
 export interface ExternalDecisionsParts {
   readonly settings: Settings<'access'>;
@@ -78,7 +78,7 @@ export class ExternalDecisions {
     caller: Caller,
     asked: Asked,
     uri: string,
-    found: { readonly upstream: string; readonly uri: string },
+    found: UpstreamResource,
     inFlight?: Cancellable,
   ): Promise<void> | undefined {
     const item = plainItem('resource', found.upstream, found.uri);

@@ -13,7 +13,7 @@ import type { Request } from '../../protocol/jsonrpc.ts';
 import type { Caller } from './caller.ts';
 import type { PrincipalShares } from './principal-shares.ts';
 import type { Client } from './exchange.ts';
-import { findHidden, unknownResource, type UpstreamRoute } from './route.ts';
+import { findHidden, unknownResource, type UpstreamResource, type UpstreamRoute } from './route.ts';
 
 interface LackingScopes {
   /** As in `scope "write" would allow it`. */
@@ -54,12 +54,6 @@ export type VerdictObserver = (verdict: Verdict) => void;
 interface ReadOnce {
   readonly args: ArgumentReader;
   readonly now: Date;
-}
-
-/** A resource by the URI that its upstream uses. */
-interface UpstreamResource {
-  readonly upstream: string;
-  readonly uri: string;
 }
 
 /** The only place where requests are decided about: before a call, a read, a completion, a subscription and a request about a task. */

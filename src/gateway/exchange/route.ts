@@ -46,11 +46,14 @@ export function upstreamItem(method: string, { params }: UpstreamRoute): string 
   return method === 'resources/read' ? params.string('uri') : undefined;
 }
 
+/** A resource by the URI that its upstream uses. */
+export interface UpstreamResource {
+  readonly upstream: string;
+  readonly uri: string;
+}
+
 /** Finds the upstream of a resource by its published URI. Returns the error for a URI of no upstream or of several. */
-export function resolveUri(
-  catalog: Catalog,
-  uri: string,
-): { readonly upstream: string; readonly uri: string } | GatewayError {
+export function resolveUri(catalog: Catalog, uri: string): UpstreamResource | GatewayError {
   const resolution = resolveResource(catalog, uri);
   switch (resolution.kind) {
     case 'one':
@@ -66,10 +69,7 @@ export function resolveUri(
 }
 
 /** Finds a resource that the access policy hides from the client of a catalog. Returns undefined if no upstream has it. */
-export function findHidden(
-  catalog: Catalog,
-  uri: string,
-): { readonly upstream: string; readonly uri: string } | undefined {
+export function findHidden(catalog: Catalog, uri: string): UpstreamResource | undefined {
   const found = catalog.whole === undefined ? undefined : resolveUri(catalog.whole, uri);
   return found instanceof GatewayError ? undefined : found;
 }
