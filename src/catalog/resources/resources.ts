@@ -163,8 +163,8 @@ export function publishResources(
   const { texts, origins } = locate('resource', listed);
   const { texts: templateTexts, origins: templateOrigins } = locate('template', templates);
   const index = new TemplateIndex(indexed, onLimit);
-  const { withheld, withheldIndex, refused } = withheldResources(view, offers, onLimit);
-  for (const key of withheld) hidden.add(key);
+  const locked = withheldResources(view, offers, onLimit);
+  for (const key of locked.withheld) hidden.add(key);
   return {
     texts,
     templateTexts,
@@ -175,9 +175,7 @@ export function publishResources(
     templates,
     index,
     hidden,
-    withheld,
-    withheldIndex,
-    refused,
+    ...locked,
     quarantined,
     repaired,
   };

@@ -1,6 +1,6 @@
 import type { ClientSession } from '../../gateway/front.ts';
 import { LIMITS } from '../../limits.ts';
-import type { EventStore, OnEventLimit, StoredStream } from '../../store/event-store.ts';
+import type { OnEventLimit, StoredStream } from '../../store/event-store.ts';
 import type { SessionRef } from '../../store/session-store.ts';
 import { within } from '../../store/within.ts';
 import { ByteBudget } from '../memory/byte-budget.ts';
@@ -186,14 +186,9 @@ function streamEventOf({ seq, text }: StoredStream['events'][number]): StreamEve
   return { seq, text, bytes: textBytes(text), atMs: performance.now() };
 }
 
-export interface StoredEventLogsParts {
+export interface StoredEventLogsParts extends Omit<OutboxParts, 'budget'> {
   readonly memory: MemoryEventLogs;
-  readonly store: EventStore;
   readonly onLimit: OnEventLimit;
-  /** Called when another process writes a stream of this session, which may belong to it. */
-  readonly onRefused: (session: SessionRef) => void;
-  /** Called with an error that is not the store's absence. */
-  readonly onError: (thrown: unknown) => void;
   /** The longest time that a client which resumes a stream waits for the store, in ms. Default: 500. */
   readonly waitMs?: number;
 }

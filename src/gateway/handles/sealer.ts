@@ -73,7 +73,7 @@ export class Sealer {
   async rotate(graceMs: number): Promise<void> {
     const add = async (): Promise<void> => {
       await this.#store.add(Date.now(), graceMs);
-      await this.#read();
+      await this.refresh();
     };
     const rotating = this.#rotating.then(add, add);
     this.#rotating = rotating.catch(() => undefined);
@@ -140,11 +140,6 @@ export class Sealer {
     return Number.isFinite(next) ? next : undefined;
   }
 
-  /** Reads the keys again. Handles of keys that the store does not have any more are invalid from then on. */
-  async refresh(): Promise<void> {
-    await this.#read();
-  }
-
   #reread(): Promise<void> {
     const waitMs = this.#readMs + REREAD_MS - performance.now();
     if (waitMs <= 0 || this.#store.isShared === true) {
@@ -157,10 +152,11 @@ export class Sealer {
 
   async #readIn(waitMs: number): Promise<void> {
     if (waitMs > 0) await sleep(waitMs);
-    await this.#read();
+    await this.refresh();
   }
 
-  async #read(): Promise<void> {
+  /** Reads the keys again. Handles of keys that the store does not have any more are invalid from then on. */
+  async refresh(): Promise<void> {
     this.#readMs = performance.now();
     let keys: readonly SealingKey[];
     try {
