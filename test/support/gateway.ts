@@ -51,7 +51,7 @@ function compiledCode(): Members {
 export const PATIENT = { lists: { wait: '50s' }, overload: { loopDelay: false } };
 
 /** Adds ports, the state directory, patience, and the mark that identifies leftover processes. */
-function complete(file: GatewayFile, dir: string): GatewayFile {
+export function complete(file: GatewayFile, dir: string): GatewayFile {
   const mcpServers = Object.entries(file.mcpServers ?? {}).map(([id, server]): [string, Members] => {
     if (!('command' in server)) return [id, server];
     const env = z.record(z.string(), z.unknown()).parse(server['env'] ?? {});

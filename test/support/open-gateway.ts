@@ -4,8 +4,7 @@ import { join } from 'node:path';
 import { serve } from '../../src/compose/serve.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import { createLogger } from '../../src/telemetry/log.ts';
-import { PATIENT } from './gateway.ts';
-import { marker } from './leftovers.ts';
+import { complete } from './gateway.ts';
 
 type Members = Readonly<Record<string, unknown>>;
 
@@ -35,19 +34,7 @@ export async function openGateway(
   await using starting = new AsyncDisposableStack();
   starting.defer(() => rm(dir, { recursive: true, force: true }));
   const file = join(dir, 'config.json');
-  const marked = Object.entries(mcpServers).map(([id, server]) => [
-    id,
-    'command' in server ? { ...server, env: marker() } : server,
-  ]);
-  const gateway = {
-    listen: '127.0.0.1:0',
-    operator: '127.0.0.1:0',
-    stateDir: join(dir, 'state'),
-    logLevel: 'info',
-    ...PATIENT,
-    ...own,
-  };
-  await writeFile(file, JSON.stringify({ mcpServers: Object.fromEntries(marked), gateway }));
+  await writeFile(file, JSON.stringify(complete({ mcpServers, gateway: { logLevel: 'info', ...own } }, dir)));
   const load = () => loadConfig(file, { env: process.env });
   const loaded = await load();
   const lines: string[] = [];
