@@ -296,11 +296,14 @@ export class Gateway implements Front {
 
   async #unsubscribe(session: Session, client: SessionClient, request: Request): Promise<Answer> {
     const { uri, found } = requestedResource(session, client, request);
-    const to = subscriptionTo(found);
+    // One that waits for another token, or for its upstream, is only stored.
+    const to = session.unresolved?.has(uri) === true ? undefined : subscriptionTo(found);
     const { links, sessions, audit } = this.#parts;
-    await audit?.begin(request, client.caller, to.upstream);
+    await audit?.begin(request, client.caller, to?.upstream);
     try {
-      return this.#toClient(client, request, to, await links.unsubscribe(session, uri, to));
+      if (to !== undefined) return this.#toClient(client, request, to, await links.unsubscribe(session, uri, to));
+      session.unresolved?.delete(uri);
+      return EMPTY_RESULT;
     } finally {
       if (!session.subscriptions.has(uri)) await sessions.save(session, { kind: 'unsubscribe', uri });
     }

@@ -42,7 +42,7 @@ export interface NotificationRouterParts {
   readonly log: Logger;
   /** Runs when the catalog of a holder is restricted in another way, so that some of its subscriptions may be denied. */
   onRestricted(holder: ConnectionHolder, restriction: Restriction): void;
-  /** Runs when a restored session, whose catalog did not lead to all of its subscriptions, has got another one. */
+  /** Runs when a session, whose catalog did not lead to all of its stored subscriptions, may have got another one. */
   onCatalogOfUnresolved(holder: ConnectionHolder): void;
   onDropped(reason: string): void;
   onMerged(): void;

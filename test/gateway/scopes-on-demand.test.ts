@@ -151,26 +151,50 @@ for (const onDemand of [[], ['w']]) {
   const name = `what a narrower token ends is restored by a wider one (${onDemand.length} scopes on demand)`;
   // P-009
   test(name, TIMEOUT, async () => {
-    for (const isRestarted of [false, true]) {
+    for (const isRestarted of [
+      [false, false],
+      [false, true],
+      [true, true],
+    ] as const) {
       await using at = await place({ auth: authOf(...onDemand) });
-      const { gateway } = at;
+      const { gateway, memory } = at;
       const client = await gateway.connect({ principal: WIDE, listens: false });
       assert.equal((await client.request('resources/subscribe', { uri: URI })).answer.kind, 'result');
-      for (const [restarts, principal, expected] of [
-        [isRestarted, NARROW, []],
-        [true, WIDE, [URI]],
+      for (const [step, principal, expected] of [
+        [0, NARROW, []],
+        [1, WIDE, [URI]],
       ] as const) {
-        if (restarts) {
+        if (isRestarted[step]) {
           await gateway.restart();
           await gateway.core.refresh();
         }
         await gateway.core.gateway.findSession(client.session.id, principal, '');
         const [session] = [...gateway.core.sessions];
-        assert.deepEqual([...(session?.subscriptions.keys() ?? [])], expected, `restarted: ${isRestarted}`);
+        assert.deepEqual([...(session?.subscriptions.keys() ?? [])], expected, `restarted: ${String(isRestarted)}`);
       }
+      await memory.until(() => memory.requests('resources/subscribe')[1]);
     }
   });
 }
+
+// P-009
+test('a subscription that a narrower token has ended can be ended for good with it', TIMEOUT, async () => {
+  await using at = await place({ auth: authOf() });
+  const { gateway } = at;
+  const client = await gateway.connect({ principal: WIDE, listens: false });
+  const kindOf = async (method: string, principal: typeof WIDE) =>
+    (await client.request(method, { uri: URI }, { principal })).answer.kind;
+  assert.equal(await kindOf('resources/subscribe', WIDE), 'result');
+  await gateway.core.gateway.findSession(client.session.id, NARROW, '');
+  assert.equal(await kindOf('resources/unsubscribe', NARROW), 'result');
+  for (const restarts of [false, true]) {
+    if (restarts) await gateway.restart();
+    await gateway.core.refresh();
+    await gateway.core.gateway.findSession(client.session.id, WIDE, '');
+    const [session] = [...gateway.core.sessions];
+    assert.deepEqual([...(session?.subscriptions.keys() ?? [])], []);
+  }
+});
 
 // P-009
 test('a resource that only scopes would open makes no other one ambiguous', TIMEOUT, async () => {

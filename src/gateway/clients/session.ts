@@ -133,7 +133,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     return !isSameRestriction(this.#events.catalogOf(this, principal).restriction, this.catalog.restriction);
   }
 
-  /** Sets the claims of a request. A subscription that they deny stays stored, as at a restore: those of a later request may have it again. */
+  /** Sets the claims of a request. A subscription that they deny stays stored, as at a restore: those of a later request bring it back. */
   #adopt(principal: Principal): void {
     if (this.#caller.principal === principal) return;
     this.#isAdopting = true;
@@ -174,7 +174,9 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
 
   onSubscriptionLost(uri: string, isDenied: boolean): void {
     // Any other is kept, since its upstream may be back.
-    if (isDenied && !this.#isAdopting) this.#events.onSubscriptionDenied(this, uri);
+    if (!isDenied) return;
+    if (this.#isAdopting) (this.unresolved ??= new Set()).add(uri);
+    else this.#events.onSubscriptionDenied(this, uri);
   }
 
   get handle(): string {

@@ -223,7 +223,7 @@ export class HolderLinks {
         if (!holder.linkPromises.has(upstream)) this.#restoreSubscriptions(holder, upstream);
   }
 
-  /** Restores the stored subscriptions of a restored session that its catalog leads to by now. */
+  /** Restores the stored subscriptions of a session that its catalog leads to by now. */
   onCatalogChange(holder: ConnectionHolder): void {
     for (const [uri, to] of addStored(holder)) {
       const restore = () => this.#restoreSubscriptions(holder, to.upstream);
@@ -365,6 +365,7 @@ export class HolderLinks {
       throw thrown;
     }
     const subscription = { upstream: to.upstream, uri: detach(to.uri) };
+    holder.unresolved?.delete(publishedUri);
     holder.subscriptions.set(detach(publishedUri), subscription);
     // The upstream was replaced before it answered.
     if (link.isRetired) this.#moveSubscriptions(holder, to.upstream);

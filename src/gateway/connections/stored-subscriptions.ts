@@ -3,7 +3,7 @@ import { detach } from '../../json/kept-text.ts';
 import type { ConnectionHolder, Subscription } from '../exchange/connection-holder.ts';
 import { resolveUri } from '../exchange/route.ts';
 
-/** Adds the stored subscriptions of a restored session that its catalog leads to. Returns them, by their published URIs. The others stay unresolved. */
+/** Adds the stored subscriptions of a session that its catalog leads to by now. Returns them, by their published URIs. The others stay unresolved. */
 export function addStored(holder: ConnectionHolder): ReadonlyMap<string, Subscription> {
   const added = new Map<string, Subscription>();
   const { catalog, subscriptions, unresolved = new Set() } = holder;

@@ -51,7 +51,7 @@ export abstract class ConnectionHolder implements LinkUser {
   readonly ownOffers = new Map<string, Offer>();
   /** By published URI. */
   readonly subscriptions = new KeptMap<Subscription>();
-  /** URIs of stored subscriptions of a restored session that its catalog does not lead to, such as those of an upstream that is away. */
+  /** URIs of stored subscriptions of a session that its catalog does not lead to: their upstream is away, or its token may not have them. */
   unresolved: Set<string> | undefined;
   /** Upstreams that may keep state for this holder. Undefined until the first one. */
   usedUpstreams: Set<string> | undefined;
