@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import { isShown } from '../catalog/catalog.ts';
 import { LIST_KINDS, type ListKind, type OfferKey } from '../catalog/offer.ts';
-import { isSameRestriction, type Restriction } from '../catalog/restriction.ts';
+import { isSameRestriction } from '../catalog/restriction.ts';
 import { loggerToClient } from '../catalog/rewrite.ts';
 import { uriToClient } from '../catalog/uri.ts';
 import { upstreamIn, type View, type ViewUpstream, viewWith } from '../catalog/view.ts';
@@ -40,8 +40,8 @@ export interface NotificationRouterParts {
   /** Returns the promise of a subscription that the upstream has not answered yet; undefined if there is none. */
   readonly pendingSubscription: (link: Link, uri: string) => Promise<unknown> | undefined;
   readonly log: Logger;
-  /** Runs when the catalog of a holder is restricted in another way, so that some of its subscriptions may be denied. */
-  onRestricted(holder: ConnectionHolder, restriction: Restriction): void;
+  /** Runs when a holder has got another catalog, which may lead to fewer upstreams and resources. */
+  onOtherCatalog(holder: ConnectionHolder): void;
   /** Runs when a session, whose catalog did not lead to all of its stored subscriptions, may have got another one. */
   onCatalogOfUnresolved(holder: ConnectionHolder): void;
   onDropped(reason: string): void;
@@ -370,7 +370,7 @@ export class NotificationRouter {
     holder.catalog = after;
     holder.catalogVersion = this.#parts.offers.version;
     if (!isSameRestriction(before.restriction, after.restriction)) holder.onRightsChange();
-    if (before !== after && after.restriction !== undefined) this.#parts.onRestricted(holder, after.restriction);
+    if (before !== after) this.#parts.onOtherCatalog(holder);
     if (holder.unresolved !== undefined) this.#parts.onCatalogOfUnresolved(holder);
     if (before === after || !holder.wantsListChanges) return;
     const kinds = LIST_KINDS.filter((kind) => before.digest[kind] !== after.digest[kind]);

@@ -63,7 +63,7 @@ async function routing(...args: ConstructorParameters<typeof GatewayParts>) {
     resourceCache,
     marks: new TaskMarks(taskIds),
     pendingSubscription: () => undefined,
-    onRestricted: () => undefined,
+    onOtherCatalog: () => undefined,
     onCatalogOfUnresolved: () => undefined,
     onDropped: (reason) => dropped.push(reason),
     onMerged: () => undefined,

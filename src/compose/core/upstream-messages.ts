@@ -42,9 +42,10 @@ export function createUpstreamMessages(
     marks,
     pendingSubscription: (link, uri) => links.pendingSubscription(link, uri),
     log,
-    onRestricted: (holder, restriction) => {
+    onOtherCatalog: (holder) => {
+      const { restriction } = holder.catalog;
       for (const [uri, to] of holder.subscriptions) {
-        if (restriction.allowsUpdates(to.upstream, to.uri)) continue;
+        if (restriction?.allowsUpdates(to.upstream, to.uri) !== false) continue;
         // The upstream may be down; the subscription of the client ends anyway.
         links.unsubscribe(holder, uri, to).catch(() => undefined);
         holder.onSubscriptionLost(uri, true);

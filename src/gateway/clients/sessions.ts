@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import { isShown } from '../../catalog/catalog.ts';
 import { commonKey } from '../../catalog/offer.ts';
+import { upstreamIn } from '../../catalog/view.ts';
 import type { Settings } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { Principal } from '../../policy/principal.ts';
@@ -278,7 +279,7 @@ export class Sessions {
   ): Promise<Map<string, Attachment> | undefined> {
     const found = new Map<string, Attachment>();
     for (const { upstream, text } of record?.attachments ?? []) {
-      if (!isShown(catalog, upstream)) continue;
+      if (!isShown(catalog, upstream) || upstreamIn(catalog.view, upstream) === undefined) continue;
       const attachment = await this.#attachments.unseal(upstream, text);
       if (attachment !== undefined) found.set(upstream, attachment);
     }

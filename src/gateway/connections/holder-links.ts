@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { isShown } from '../../catalog/catalog.ts';
 import { upstreamIn, type View } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
@@ -11,17 +10,18 @@ import { backoffMs } from '../../upstream/rpc/backoff.ts';
 import { endAfter } from '../../telemetry/tracing/mcp-spans.ts';
 import type { Span } from '../../telemetry/tracing/tracing.ts';
 import { closesWithUsers } from '../../upstream/idle-links.ts';
-import type { CloseReason } from '../../upstream/link/link.ts';
+import { type CloseReason, isWorking } from '../../upstream/link/link.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import { resultWithin } from '../../deadline.ts';
 import { DEFAULT_LEVEL, isWanted, lowestLevel } from '../exchange/log-level.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
+import { removedUpstream } from '../exchange/route.ts';
 import type { ConnectionHolder, Link, Subscription, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import type { LimitName } from '../../limits.ts';
 import { targetOf } from '../handles/attachments.ts';
 import { canSubscribe, isSubscribed, LinkSubscriptions } from './link-subscriptions.ts';
 import { SiblingSubscriptions } from './sibling-subscriptions.ts';
-import { addStored, subscribedUpstreams } from './stored-subscriptions.ts';
+import { addStored, removeSubscriptions, subscribedUpstreams } from './stored-subscriptions.ts';
 import type { StateLosses } from './state-losses.ts';
 
 /** The longest that a call waits until an upstream has answered log level and subscriptions. */
@@ -300,7 +300,7 @@ export class HolderLinks {
   }
 
   /** Sends the log level of a link. Never rejects: after a failure only the log messages differ. */
-  async #setLevel(link: Link, level = lowestWanted(link)): Promise<void> {
+  async #setLevel(link: Link, level = lowestLevel(link.users)): Promise<void> {
     if (link.hello.capabilities.raw('logging') === undefined) return;
     if (!UPSTREAM_DIALECTS[link.era].keepsClientState) return;
     if (level === undefined) return;
@@ -320,7 +320,7 @@ export class HolderLinks {
     }
     upstream.releaseUser(holder);
     for (const link of shared) {
-      const level = lowestWanted(link) ?? DEFAULT_LEVEL;
+      const level = lowestLevel(link.users) ?? DEFAULT_LEVEL;
       if (level !== link.logLevel) void this.#setLevel(link, level);
     }
   }
@@ -395,11 +395,23 @@ export class HolderLinks {
     if (upstream !== undefined) this.#releaseUser(holder, upstream);
   }
 
-  /** Releases the links of a holder to upstreams that the access policy hides from it. One with a call in flight stays until it is idle. */
+  /**
+   * Releases the links of a holder to upstreams that the access policy hides from it, and those of a session to upstreams that have left its endpoint.
+   * One with a call in flight stays until it is idle, and one with a task that the policy does not hide.
+   */
   releaseHidden(holder: ConnectionHolder): void {
+    const { view, restriction } = holder.catalog;
     const busy = new Set([...holder.exchanges()].map(({ upstream }) => upstream));
-    for (const id of holder.links.keys()) {
-      if (!busy.has(id) && !isShown(holder.catalog, id)) this.releaseAt(holder, id);
+    for (const [id, link] of holder.links) {
+      const isHidden = restriction?.serves(id) === false;
+      // A modern client may still send answers to a call that is not in flight meanwhile.
+      const hasLeft = holder.isOneClient && upstreamIn(view, id) === undefined;
+      if (!isHidden && !hasLeft) continue;
+      const stays = busy.has(id) || (!isHidden && isWorking(link));
+      if (stays || !this.#closesWithUser(link)) this.#endSubscriptions(link, holder);
+      // Its next answer says so, if the upstream comes back.
+      else if (!isHidden) this.#losses.onLinkClosed(link, 'replaced');
+      if (!stays) this.releaseAt(holder, id);
     }
   }
 
@@ -422,16 +434,21 @@ export class HolderLinks {
   releaseHolder(holder: ConnectionHolder, isLeft = false): void {
     this.#siblings.release(holder);
     if (isLeft) this.leaveSessions(holder);
-    for (const link of holder.links.values()) {
-      const config = this.#upstreams.get(link.upstream)?.config;
-      // A link that only this holder uses closes with it, and so do its subscriptions.
-      if (link.users.size === 1 && config !== undefined && closesWithUsers(link, config)) continue;
-      for (const [uri, holders] of link.subscribers) if (holders.has(holder)) this.#remove(link, holder, uri);
-    }
+    for (const link of holder.links.values()) if (!this.#closesWithUser(link)) this.#endSubscriptions(link, holder);
     holder.linkPromises.clear();
     holder.links.clear();
     for (const upstream of this.#upstreams.values()) this.#releaseUser(holder, upstream);
     for (const upstream of this.#upstreams.leaving()) this.#releaseUser(holder, upstream);
+  }
+
+  /** Returns whether a link closes, and so do its subscriptions, when its only user is released. */
+  #closesWithUser(link: Link): boolean {
+    const config = this.#upstreams.get(link.upstream)?.config;
+    return link.users.size === 1 && config !== undefined && closesWithUsers(link, config);
+  }
+
+  #endSubscriptions(link: Link, holder: ConnectionHolder): void {
+    for (const [uri, holders] of link.subscribers) if (holders.has(holder)) this.#remove(link, holder, uri);
   }
 
   /**
@@ -465,11 +482,6 @@ export class HolderLinks {
   }
 }
 
-/** Returns the log level that the users of a link want together; undefined if none of them has set one. */
-function lowestWanted({ users }: Link): Severity | undefined {
-  return lowestLevel([...users].map((holder) => holder.logLevel));
-}
-
 /** Releases the links of a holder that has closed while one was opened. @throws {GatewayError} `session-unknown` if it has. */
 function releaseIfClosed(holder: ConnectionHolder, upstream: Upstream): void {
   if (!holder.closed.aborted) return;
@@ -480,20 +492,4 @@ function releaseIfClosed(holder: ConnectionHolder, upstream: Upstream): void {
 function removeLink(holder: ConnectionHolder, upstream: string): void {
   holder.linkPromises.delete(upstream);
   holder.links.delete(upstream);
-}
-
-/** Removes the subscriptions of a client group at an upstream. A session keeps them, as its record does: its client does not learn of the loss. */
-function removeSubscriptions(holder: ConnectionHolder, upstream: string): void {
-  if (holder.isOneClient) return;
-  for (const [uri, to] of holder.subscriptions) {
-    if (to.upstream !== upstream) continue;
-    holder.subscriptions.delete(uri);
-    holder.onSubscriptionLost(uri, false);
-  }
-}
-
-/** Returns the failure of a request for an upstream that a reload has removed. */
-export function removedUpstream(upstream: string): GatewayError {
-  const message = `upstream "${upstream}" was removed from the configuration`;
-  return new GatewayError('upstream-unavailable', { upstream, message });
 }

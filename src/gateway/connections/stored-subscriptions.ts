@@ -25,3 +25,13 @@ export function addStored(holder: ConnectionHolder): ReadonlyMap<string, Subscri
 export function subscribedUpstreams({ subscriptions }: ConnectionHolder): ReadonlySet<string> {
   return new Set([...subscriptions.values()].map(({ upstream }) => upstream));
 }
+
+/** Removes the subscriptions of a client group at an upstream. A session keeps them, as its record does: its client does not learn of the loss. */
+export function removeSubscriptions(holder: ConnectionHolder, upstream: string): void {
+  if (holder.isOneClient) return;
+  for (const [uri, to] of holder.subscriptions) {
+    if (to.upstream !== upstream) continue;
+    holder.subscriptions.delete(uri);
+    holder.onSubscriptionLost(uri, false);
+  }
+}

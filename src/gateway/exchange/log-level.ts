@@ -13,7 +13,8 @@ export const DEFAULT_LEVEL: Severity = 'info';
  * Returns the level at which a shared connection delivers what each user wants. Users without a level get the default
  * one. Returns undefined if no user has set a level.
  */
-export function lowestLevel(levels: readonly (Severity | undefined)[]): Severity | undefined {
+export function lowestLevel(users: Iterable<{ readonly logLevel: Severity | undefined }>): Severity | undefined {
+  const levels = [...users].map(({ logLevel }) => logLevel);
   if (levels.every((level) => level === undefined)) return undefined;
   return SEVERITIES[Math.min(...levels.map((level) => SEVERITIES.indexOf(level ?? DEFAULT_LEVEL)))];
 }

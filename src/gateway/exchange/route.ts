@@ -128,6 +128,12 @@ export function unknownResource(uri: string): GatewayError {
   return new GatewayError('unknown-resource', { message: uri, data: { uri } });
 }
 
+/** Returns the failure of a request for an upstream that a reload has removed. */
+export function removedUpstream(upstream: string): GatewayError {
+  const message = `upstream "${upstream}" was removed from the configuration`;
+  return new GatewayError('upstream-unavailable', { upstream, message });
+}
+
 /**
  * Decides where a request goes; sends nothing. Handles the four methods that one upstream answers: `tools/call`,
  * `prompts/get`, `resources/read` and `completion/complete`.

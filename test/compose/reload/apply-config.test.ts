@@ -3,6 +3,8 @@ import { test } from 'node:test';
 import type { Config } from '../../../src/config/config.ts';
 import type { UpstreamConfig } from '../../../src/config/upstream-config.ts';
 import { diffConfigs } from '../../../src/config/changes/diff.ts';
+import { Session } from '../../../src/gateway/clients/session.ts';
+import type { StartTransport } from '../../../src/upstream/rpc/transport.ts';
 import { type TestCore, testCore, toolCall, UPSTREAM } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { memoryUpstream, result } from '../../support/memory-upstream.ts';
@@ -35,6 +37,11 @@ function upstream(id: string, own: Partial<UpstreamConfig> = {}): UpstreamConfig
 async function change({ core }: TestCore, running: Config, changed: Partial<Config>) {
   const config = { ...running, ...changed };
   return { config, ...(await core.apply(config, diffConfigs(running, config))) };
+}
+
+/** The profile `p` with these upstreams. */
+function profile(...upstreams: string[]) {
+  return { profiles: [{ id: 'p', upstreams, includeTools: undefined, excludeTools: [], renames: {} }] };
 }
 
 async function toolsOf(client: Awaited<ReturnType<TestCore['connect']>>): Promise<readonly string[]> {
@@ -279,9 +286,6 @@ test('a session restored while its upstream is away is subscribed once it is bac
 
 test('a session is subscribed again once its endpoint has the upstream, not before', TIMEOUT, async () => {
   const [{ memory }, other] = [observable('a'), observable('b')];
-  const profile = (...upstreams: string[]) => ({
-    profiles: [{ id: 'p', upstreams, includeTools: undefined, excludeTools: [], renames: {} }],
-  });
   await using gateway = await testCore({ a: { memory }, b: { memory: other.memory } }, profile('a', 'b'));
   const client = await gateway.connect({ view: 'p' });
   const subscribed = () => memory.requests('resources/subscribe').length;
@@ -295,6 +299,53 @@ test('a session is subscribed again once its endpoint has the upstream, not befo
   await change(gateway, back.config, profile('a', 'b'));
   await memory.until(() => (subscribed() === 2 ? true : undefined));
   await client.waitForMessage('notifications/resources/updated');
+});
+
+test('a session ends its connection to an upstream that leaves its endpoint', TIMEOUT, async () => {
+  const [a, b, waits] = [observable('a'), waiting(), waiting()];
+  b.release();
+  const memories = { a: { memory: a.memory }, b: { memory: b.memory }, waits: { memory: waits.memory } };
+  await using gateway = await testCore(memories, profile('a', 'b', 'waits'));
+  const client = await gateway.connect({ view: 'p' });
+  await client.result('resources/subscribe', { uri: 'a+test://a' });
+  await client.result('tools/call', toolCall('b__wait'));
+  const call = client.result('tools/call', toolCall('waits__wait'));
+  await waits.memory.until(() => waits.memory.requests('tools/call')[0]);
+  await change(gateway, gateway.config, profile('a'));
+  await b.memory.until(() => (b.memory.open.size === 0 ? true : undefined));
+  assert.deepEqual([a.memory.open.size, waits.memory.open.size], [1, 1]);
+  waits.release();
+  assert.deepEqual(await call, DONE, 'a call in flight finishes');
+  await change(gateway, { ...gateway.config, ...profile('a') }, profile('b', 'waits'));
+  await a.memory.until(() => (a.memory.open.size === 0 ? true : undefined));
+  const { _meta: meta } = await client.result('tools/call', toolCall('b__wait'));
+  assert.partialDeepStrictEqual(meta, { 'io.linkspan/stateLost': { upstream: 'b', reason: 'replaced' } });
+});
+
+test('a restored session has no connection to an upstream that has left its endpoint', TIMEOUT, async () => {
+  const [a, b] = [waiting(), waiting()];
+  for (const { release } of [a, b]) release();
+  const start: StartTransport = async (...args) => ({
+    ...(await b.memory.start(...args)),
+    sessionId: 'of the upstream',
+    attach: () => undefined,
+  });
+  const target = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
+  const remote = { memory: { ...b.memory, start }, target, canAttach: true };
+  const processes = new JoinedProcesses();
+  await using gateway = await testCore({ a: { memory: a.memory }, b: remote }, profile('a', 'b'), processes);
+  const client = await gateway.connect({ view: 'p' });
+  await client.result('tools/call', toolCall('b__wait'));
+  const { id, caller } = client.session;
+  const before = Session.from(client.session);
+  await waitUntil(() => before.attachable?.has('b') === true);
+  gateway.core.handOver();
+  await change(gateway, gateway.config, profile('a'));
+  const front = gateway.core.gateway;
+  await front.ownerOfSession(id, caller.principal, caller.view);
+  const restored = await front.findSession(id, caller.principal, caller.view);
+  assert.ok(restored);
+  assert.deepEqual([...Session.from(restored).linkPromises.keys()], []);
 });
 
 test('an upstream that is replaced while it is listed is listed again', TIMEOUT, async () => {
