@@ -415,11 +415,12 @@ export class Sessions {
   }
 
   /**
-   * Lets other processes have all sessions from now on. Requests in flight end here, and streams are open until {@link releaseAll}, since
-   * answers may not have been read yet.
+   * Lets other processes have all sessions from now on that are not ending. Requests in flight end here, and streams are open until
+   * {@link releaseAll}, since answers may not have been read yet.
    */
   handOver(): void {
     for (const [tag, session] of this.#active) {
+      if (this.#ending.has(session)) continue;
       this.#remove(session, session.inFlight.size > 0);
       this.#leaving.set(tag, session);
       this.#parts.onLeave(session);
@@ -463,7 +464,8 @@ export class Sessions {
 
   #release(session: Session, isLeft: boolean): void {
     if (!this.#remove(session, false)) return;
-    this.#parts.onRelease(session, isLeft);
+    // One that is ending is continued by nobody, so that it ends at its upstreams too.
+    this.#parts.onRelease(session, isLeft && !this.#ending.has(session));
     session.close();
   }
 

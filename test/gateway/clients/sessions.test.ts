@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { GatewayError } from '../../../src/errors.ts';
+import { Session } from '../../../src/gateway/clients/session.ts';
 import { Sessions } from '../../../src/gateway/clients/sessions.ts';
 import { SESSION_ENDED } from '../../../src/gateway/exchange/owners.ts';
 import { Offers } from '../../../src/gateway/lists/offers.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import type { StartTransport } from '../../../src/upstream/rpc/transport.ts';
-import { testCore, toolCall } from '../../support/core.ts';
+import { TestClient, testCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { waitUntil } from '../../support/wait-until.ts';
@@ -194,8 +195,8 @@ test('a session that was given away is told once of the state that stays behind'
   assert.partialDeepStrictEqual(losses, [{ upstream: 'up', reason: 'restored' }, undefined]);
 });
 
-// R10
-test('a session stays at the upstream that has continued it, if it cannot be stored', TIMEOUT, async (t) => {
+/** An upstream whose sessions other processes can continue. `left` has whether they may, each time that this changes. */
+function attachable() {
   const memory = memoryUpstream({ lists: { tools: [{ name: 'act', inputSchema: { type: 'object' } }] } });
   const left: boolean[] = [];
   const start: StartTransport = async (...args) => ({
@@ -205,7 +206,13 @@ test('a session stays at the upstream that has continued it, if it cannot be sto
     setLeft: (value) => void left.push(value),
   });
   const target = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
-  await using gateway = await testCore({ up: { memory: { ...memory, start }, target, canAttach: true } });
+  return { up: { memory: { ...memory, start }, target, canAttach: true }, left };
+}
+
+// R10
+test('a session stays at the upstream that has continued it, if it cannot be stored', TIMEOUT, async (t) => {
+  const { up, left } = attachable();
+  await using gateway = await testCore({ up });
   const client = await gateway.connect();
   await client.result('tools/call', toolCall('up__act'));
   const [before] = gateway.core.sessions;
@@ -304,7 +311,27 @@ test('a session that is ending is found by no request, here or in another proces
   assert.equal(await find(), undefined, 'it is stored that it has ended');
   ended.resolve();
   await ending;
-  assert.deepEqual([...sessions.all()], [], 'also if it was given away meanwhile');
+  assert.ok([...sessions.all()].every((one) => one !== session));
+});
+
+// R10
+test('a session that is ending is ended at its upstreams though its process leaves', TIMEOUT, async () => {
+  for (const leaves of ['hands over', 'stops'] as const) {
+    const { processes, ended } = withFormer();
+    const { up, left } = attachable();
+    await using gateway = await testCore({ up }, {}, processes);
+    const { gateway: front, sessions } = gateway.core;
+    const session = Session.from(await restored(gateway));
+    const client = new TestClient(() => gateway.core, session, RawObject.EMPTY, false);
+    await client.result('tools/call', toolCall('up__act'));
+    await waitUntil(() => session.attachable?.has('up') === true);
+    const ending = front.endSession(session);
+    if (leaves === 'hands over') gateway.core.handOver();
+    else sessions.releaseAll(true);
+    ended.resolve();
+    await ending;
+    assert.deepEqual([sessions.size, session.links.size, left.includes(true)], [0, 0, false], leaves);
+  }
 });
 
 // R10
