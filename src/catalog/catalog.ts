@@ -33,6 +33,7 @@ import {
   type Resources,
   toResolution,
   isHiddenAt,
+  templateUpstreams,
 } from './resources/resources.ts';
 import { uriToClient } from './uri.ts';
 import { upstreamIn, type View } from './view.ts';
@@ -300,7 +301,7 @@ export function isListedPrompt(catalog: Catalog, name: string): boolean {
 export function resolveResource(catalog: Catalog, uri: string): Resolution {
   const { resources, fallback, view, restriction } = catalog;
   const found = locateResource(resources, fallback, view.upstreams.length === 1, uri);
-  if (restriction === undefined) return found;
+  if (restriction === undefined || found.kind === 'none') return found;
   const allowed = permitted(
     found,
     uri,
@@ -308,8 +309,18 @@ export function resolveResource(catalog: Catalog, uri: string): Resolution {
     (upstream, own) => restriction.allowsUpdates(upstream, own),
   );
   // Of several upstreams that have the URI, one may be left.
-  const isHidden = allowed.kind === 'one' && isHiddenAt(resources, allowed.upstream, allowed.uri);
-  return isHidden ? { kind: 'none' } : allowed;
+  if (allowed.kind === 'one' && isHiddenAt(resources, allowed.upstream, allowed.uri)) return { kind: 'none' };
+  // The URI contains the id of its upstream.
+  if (found.kind === 'one' && found.uri !== uri) return allowed;
+  const isUsable = (upstream: string) => restriction.allowsUpdates(upstream, uri);
+  if (upstreamsOf(allowed).some(isUsable)) return allowed;
+  // A listed resource that the client may not use hides no template that it may use.
+  const byTemplate = templateUpstreams(resources, uri).filter(isUsable);
+  return byTemplate.length > 0 ? toResolution(byTemplate, uri) : allowed;
+}
+
+function upstreamsOf(found: Resolution): readonly string[] {
+  return found.kind === 'one' ? [found.upstream] : found.kind === 'many' ? found.upstreams : [];
 }
 
 type IsAllowed = (upstream: string, own: string) => boolean;
@@ -320,9 +331,8 @@ type IsAllowed = (upstream: string, own: string) => boolean;
  * @param isUsable also without further scopes: what a client may not use yet makes nothing ambiguous that it may use.
  */
 function permitted(found: Resolution, uri: string, isAllowed: IsAllowed, isUsable: IsAllowed): Resolution {
-  const upstreams = found.kind === 'one' ? [found.upstream] : found.kind === 'many' ? found.upstreams : [];
   const own = found.kind === 'one' ? found.uri : uri;
-  const allowed = upstreams.filter((upstream) => isAllowed(upstream, own));
+  const allowed = upstreamsOf(found).filter((upstream) => isAllowed(upstream, own));
   const usable = allowed.length > 1 ? allowed.filter((upstream) => isUsable(upstream, own)) : [];
   return toResolution(usable.length > 0 ? usable : allowed, own);
 }

@@ -232,6 +232,40 @@ test('a resource that only scopes would open makes no other one ambiguous', TIME
 });
 
 // P-009
+test('a usable template serves a URI that only scopes would open elsewhere', TIMEOUT, async () => {
+  const served = (lists: object) =>
+    memoryUpstream({
+      capabilities: { resources: {} },
+      lists,
+      request: (peer, request) => peer.send(result(request, { contents: [] })),
+    });
+  const [mine, later] = [
+    served({ resourceTemplates: [{ uriTemplate: 'test://{n}', name: 'mine' }] }),
+    served({ resources: [{ uri: 'test://a', name: 'a' }] }),
+  ];
+  const roles = { mine: { upstreams: ['mine'] }, later: { upstreams: ['later'] } };
+  for (const onDemand of [['w'], []]) {
+    const access = accessOf(roles, [
+      { ...EVERYONE, roles: ['mine'] },
+      { roles: ['later'], scopes: ['w'] },
+    ]);
+    const config = { access, auth: authOf(...onDemand) };
+    await using gateway = await testCore({ later: { memory: later }, mine: { memory: mine } }, config);
+    await gateway.core.refresh();
+    for (const [principal, from] of [
+      [NARROW, mine],
+      [WIDE, later],
+    ] as const) {
+      const before = from.requests('resources/read').length;
+      const client = await gateway.connect({ principal });
+      const { answer } = await client.request('resources/read', { uri: 'test://a' });
+      assert.equal(answer.kind, 'result', JSON.stringify(answer));
+      assert.equal(from.requests('resources/read').length, before + 1);
+    }
+  }
+});
+
+// P-009
 test('a stream asks nothing of an upstream that its token may not use yet', TIMEOUT, async () => {
   const memory = upstream();
   const access = accessOf({ later: { upstreams: ['up'] } }, [{ roles: ['later'], scopes: ['w'] }]);

@@ -235,6 +235,11 @@ function resolveById(resources: Resources, uri: string): Resolution | undefined 
   return { kind: 'one', upstream: named.id, uri: named.uri };
 }
 
+/** Returns the upstreams with a template that a URI matches, unless the resource is hidden there. */
+export function templateUpstreams(resources: Resources, uri: string): readonly string[] {
+  return [...resources.index.find(uri)].filter((upstream) => !isHiddenAt(resources, upstream, uri));
+}
+
 /** Returns the upstreams that list this URI, in the upstream's own form, or else those with a matching template. */
 function upstreamsOf(resources: Resources, uri: string): readonly string[] {
   const listed = resources.listed.get(uri);
