@@ -7,6 +7,7 @@ import type { Counters } from '../../src/store/shared-counters.ts';
 import type { Answer } from '../../src/protocol/jsonrpc.ts';
 import type { Front, Owner, Ownership } from '../../src/gateway/front.ts';
 
+const nameOf = ({ principal, serial }: SessionRef) => JSON.stringify([principal, serial]);
 const nameOfConnection = ({ principal, name }: ConnectionRef) => JSON.stringify([principal, name]);
 
 /** One of the {@link JoinedProcesses}. */
@@ -22,6 +23,8 @@ export class JoinedProcesses {
   readonly #owners = new Map<string, Owner>();
   /** Names of processes by session. */
   readonly #sessions = new Map<string, string>();
+  /** What runs if a process loses a session, by session. */
+  readonly #onLost = new Map<string, () => void>();
   /** Takes every session that another process opens, or rejects with an error; undefined for neither. */
   claimant: string | Error | undefined;
   /** The reason why no process can pass modern requests on; undefined if all can. */
@@ -31,6 +34,12 @@ export class JoinedProcesses {
   /** Counts for all processes together; undefined if each counts for itself. */
   counters: Counters | undefined;
 
+  /** Takes a session from its owner and tells it so, as a store does when the session ends. */
+  revoke(session: SessionRef): void {
+    this.#sessions.delete(nameOf(session));
+    this.#onLost.get(nameOf(session))?.();
+  }
+
   join(): JoinedProcess {
     const name = randomUUID();
     const isHere = (owner: string): Ownership => {
@@ -38,21 +47,24 @@ export class JoinedProcesses {
       const found = this.#owners.get(owner);
       return found === undefined ? GONE : { kind: 'elsewhere', owner: found };
     };
-    const nameOf = ({ principal, serial }: SessionRef) => JSON.stringify([principal, serial]);
     return {
       name,
       isAlone: false,
       isCurrent: true,
       stillOwns: (session) => this.#sessions.get(nameOf(session)) === name,
       onLost: (session, listener) => {
-        if (this.#sessions.get(nameOf(session)) !== name) listener();
+        if (this.#sessions.get(nameOf(session)) === name) this.#onLost.set(nameOf(session), listener);
+        else listener();
       },
       formerOf: () => undefined,
       holds: (ref) => this.#sessions.get(nameOfConnection(ref)) === name,
       onConnectionLost: () => undefined,
       releaseConnection: (ref) => void this.#sessions.delete(nameOfConnection(ref)),
       successor: () => undefined,
-      release: (session) => void this.#sessions.delete(nameOf(session)),
+      release: (session) => {
+        this.#sessions.delete(nameOf(session));
+        this.#onLost.delete(nameOf(session));
+      },
       // Asks as another machine would, so that callers cannot count on an answer at once.
       ownerOf: async (owned: OwnedState) => {
         if (owned.kind !== 'session' && owned.kind !== 'connection') return isHere(owned.process);

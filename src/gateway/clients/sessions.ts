@@ -366,9 +366,12 @@ export class Sessions {
   }
 
   async #end(session: Session): Promise<void> {
+    const { store, owners } = this.#parts;
     // At once, so that no process restores it meanwhile.
-    const storing = this.#parts.store.end(session.ref);
+    const storing = store.end(session.ref);
     storing.catch(() => undefined);
+    // The store tells the owner that it has lost the session, and the sessions of a lost one stay open at upstreams.
+    owners.release(session.ref);
     // Its requests in flight there are cancelled before its sessions at upstreams end: some servers go on with those of an ended session.
     if (session.former !== undefined)
       await resultWithin(session.former.handleMessage(session, SESSION_ENDED), FORMER_MS);
@@ -376,7 +379,7 @@ export class Sessions {
     this.#release(session, false);
     this.#parts.onEnd(session);
     if (await storing) return;
-    const { failure = 'state directory cannot be written' } = this.#parts.store;
+    const { failure = 'state directory cannot be written' } = store;
     const message = `the session has ended, but a restart of the gateway before this is saved would revive it (${failure})`;
     throw new GatewayError('internal-error', { message });
   }

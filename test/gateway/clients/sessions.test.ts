@@ -290,6 +290,7 @@ test('a session is released when the process that had it before has ended its re
   const session = await restored(gateway);
   const ends = [front.endSession(session), front.endSession(session)];
   assert.deepEqual(messages, [SESSION_ENDED.method]);
+  processes.revoke(session.ref);
   assert.equal(sessions.size, 1);
   ended.resolve();
   await Promise.all(ends);
