@@ -177,6 +177,30 @@ for (const onDemand of [[], ['w']]) {
   });
 }
 
+// P-009 P-011
+test('a subscription comes back with the right to it, whatever has ended it', TIMEOUT, async () => {
+  await using at = await place();
+  const { gateway } = at;
+  const client = await gateway.connect({ principal: WIDE, listens: false });
+  const { session } = client;
+  const sink = client.sink(client.listened);
+  session.setSink(sink, NARROW);
+  const subscribed = () => [...gateway.core.sessions].flatMap(({ subscriptions }) => [...subscriptions.keys()]);
+  assert.equal((await client.request('resources/subscribe', { uri: URI }, { principal: WIDE })).answer.kind, 'result');
+  assert.deepEqual(subscribed(), [URI]);
+  await reload(gateway, { instructions: { maxChars: 3_000 } });
+  assert.deepEqual(subscribed(), [], 'the stream has a narrower token');
+  await reload(gateway, { access: accessOf(ROLES, [EVERYONE]) });
+  session.setSink(sink, WIDE);
+  assert.deepEqual(subscribed(), [], 'a reload has taken the right');
+  await reload(gateway, { access: accessOf({ ...ROLES, more: {} }, ACCESS.grants) });
+  assert.deepEqual(subscribed(), [URI]);
+  await gateway.restart();
+  await gateway.core.refresh();
+  await gateway.core.gateway.findSession(session.id, WIDE, '');
+  assert.deepEqual(subscribed(), [URI], 'it is stored');
+});
+
 // P-009
 test('a subscription that a narrower token has ended can be ended for good with it', TIMEOUT, async () => {
   await using at = await place({ auth: authOf() });

@@ -193,7 +193,6 @@ export class GatewayParts implements AsyncDisposable {
     const ref = { principal: caller.principal.key, serial: this.#lastKey, expiresMs: Infinity };
     const session = new Session(key, key, ref, caller, catalog, {
       onStateKept: options.onStateKept ?? (() => undefined),
-      onSubscriptionDenied: () => undefined,
       onLinkOpen: options.onLinkOpen ?? (() => undefined),
       onPrincipalChange: () => undefined,
       hasFurtherScopes: (before, after) => this.gate.hasFurtherScopes(before, after),

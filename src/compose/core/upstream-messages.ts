@@ -48,7 +48,7 @@ export function createUpstreamMessages(
         if (restriction?.allowsUpdates(to.upstream, to.uri) !== false) continue;
         // The upstream may be down; the subscription of the client ends anyway.
         links.unsubscribe(holder, uri, to).catch(() => undefined);
-        holder.onSubscriptionLost(uri, true);
+        holder.onSubscriptionLost(uri);
       }
       links.releaseHidden(holder);
     },

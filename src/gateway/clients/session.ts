@@ -39,8 +39,6 @@ const ASK_LIMIT_MS = 600_000;
 export interface SessionEvents {
   /** An upstream begins to keep state for the session. See {@link ConnectionHolder.onStateKept}. */
   onStateKept(session: Session, upstream: string): Promise<void> | undefined;
-  /** The session has lost a subscription for good, because the access policy denies its resource. */
-  onSubscriptionDenied(session: Session, uri: string): void;
   onLinkOpen(session: Session, link: Link): void;
   /** Another principal object, whose claims may differ, judges what runs without a request from now on. */
   onPrincipalChange(session: Session): void;
@@ -79,7 +77,6 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
    * principal objects. Undefined until there is one.
    */
   #steppedUp: Set<string> | undefined;
-  #isAdopting = false;
   /** The client with the credentials of the latest request. */
   #client: SessionClient | undefined;
   readonly #waiting = new WaitingMessages();
@@ -122,7 +119,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
       this.#steppedUp.add(scopesKey(principal));
       this.#sink?.interrupt?.();
     }
-    if (!this.#hasReader) this.#adopt(principal);
+    if (!this.#hasReader) this.setPrincipal(principal);
   }
 
   /** Returns whether a token has other rights than that of the event stream, by further scopes. False for one that has ended a stream already. */
@@ -131,17 +128,6 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     if (principal === reader || !this.#events.hasFurtherScopes(reader, principal)) return false;
     if (this.#steppedUp?.has(scopesKey(principal)) === true) return false;
     return !isSameRestriction(this.#events.catalogOf(this, principal).restriction, this.catalog.restriction);
-  }
-
-  /** Sets the claims of a request. A subscription that they deny stays stored, as at a restore: those of a later request bring it back. */
-  #adopt(principal: Principal): void {
-    if (this.#caller.principal === principal) return;
-    this.#isAdopting = true;
-    try {
-      this.setPrincipal(principal);
-    } finally {
-      this.#isAdopting = false;
-    }
   }
 
   /** Sets the claims by which is judged what runs without a request. It is the same principal. */
@@ -172,11 +158,9 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     this.#events.onLinkOpen(this, link);
   }
 
-  onSubscriptionLost(uri: string, isDenied: boolean): void {
-    // Any other is kept, since its upstream may be back.
-    if (!isDenied) return;
-    if (this.#isAdopting) (this.unresolved ??= new Set()).add(uri);
-    else this.#events.onSubscriptionDenied(this, uri);
+  onSubscriptionLost(uri: string): void {
+    // It stays stored: another token, or a later reload, may allow it.
+    (this.unresolved ??= new Set()).add(uri);
   }
 
   get handle(): string {
@@ -219,7 +203,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   }
 
   setSink(sink: MessageSink, reader?: Principal): void {
-    if (reader !== undefined) this.#adopt(reader);
+    if (reader !== undefined) this.setPrincipal(reader);
     this.#hasReader = reader !== undefined;
     this.#sink = sink;
     this.usedMs = performance.now();

@@ -307,11 +307,6 @@ export class Sessions {
         if (outcome === 'moved') this.#reportLeft(session, upstream);
       });
     },
-    onSubscriptionDenied: (session, uri) => {
-      this.save(session, { kind: 'unsubscribe', uri }).catch((thrown: unknown) => {
-        this.#parts.log.warn({ err: thrown }, 'a denied subscription stays stored');
-      });
-    },
     onLinkOpen: (session, link) => {
       this.#saveAttachment(session, link).catch((thrown: unknown) => {
         this.#parts.log.debug(

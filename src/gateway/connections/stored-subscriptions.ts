@@ -32,6 +32,6 @@ export function removeSubscriptions(holder: ConnectionHolder, upstream: string):
   for (const [uri, to] of holder.subscriptions) {
     if (to.upstream !== upstream) continue;
     holder.subscriptions.delete(uri);
-    holder.onSubscriptionLost(uri, false);
+    holder.onSubscriptionLost(uri);
   }
 }

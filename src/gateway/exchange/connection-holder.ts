@@ -154,12 +154,8 @@ export abstract class ConnectionHolder implements LinkUser {
   /** Runs when the rights have changed by which is judged what runs without a request of this holder. */
   abstract onRightsChange(): void;
 
-  /**
-   * Runs when the gateway has removed a subscription of this holder.
-   *
-   * @param isDenied true if the access policy denies its resource, false if its upstream keeps none any more.
-   */
-  abstract onSubscriptionLost(uri: string, isDenied: boolean): void;
+  /** Runs when the gateway has removed a subscription of this holder, because the access policy denies its resource or its upstream keeps none any more. */
+  abstract onSubscriptionLost(uri: string): void;
 
   abstract onLinkOpen(link: Link): void;
 
