@@ -283,6 +283,8 @@ export class Gateway implements Front {
     await audit?.begin(request, caller, to.upstream);
     // Saved first, so that a subscription that cannot be stored is not sent to the upstream.
     await sessions.save(session, { kind: 'subscribe', uri });
+    // One that waits for another token ends if this request fails.
+    session.unresolved?.delete(uri);
     const judgeAgain = () => {
       const refusal = gate.refusalOfSubscription(caller, request, uri, to, true);
       if (refusal !== undefined) throw refusal;
@@ -290,7 +292,8 @@ export class Gateway implements Front {
     try {
       return this.#toClient(client, request, to, await links.subscribe(session, uri, to, judgeAgain));
     } finally {
-      if (!session.subscriptions.has(uri)) await sessions.save(session, { kind: 'unsubscribe', uri });
+      if (!session.subscriptions.has(uri) && session.unresolved?.has(uri) !== true)
+        await sessions.save(session, { kind: 'unsubscribe', uri });
     }
   }
 

@@ -31,19 +31,23 @@ function authOf(...scopes: readonly string[]): Config['auth'] {
   return { jwt: [{ ...rules, requiredScopes: [], scopesOnDemand }], apiKeys: [] };
 }
 
-function upstream() {
+/** @param refuses says whether the upstream answers a method with an error now. */
+function upstream(refuses: (method: string) => boolean = () => false) {
   return memoryUpstream({
     capabilities: { tools: { listChanged: true }, resources: { subscribe: true } },
     lists: {
       tools: ['get', 'write', 'hold'].map((name) => ({ name, inputSchema: { type: 'object' } })),
       resources: [{ uri: 'test://a', name: 'a' }],
     },
-    request: (peer, request) => peer.send(result(request, request.method === 'tools/call' ? { content: [] } : {})),
+    request: (peer, request) => {
+      if (refuses(request.method))
+        peer.send(`{"jsonrpc":"2.0","id":${request.id},"error":{"code":-32002,"message":"No"}}`);
+      else peer.send(result(request, request.method === 'tools/call' ? { content: [] } : {}));
+    },
   });
 }
 
-async function place(more: Partial<Config> = {}) {
-  const memory = upstream();
+async function place(more: Partial<Config> = {}, memory = upstream()) {
   const gateway = await testCore({ up: { memory } }, { access: ACCESS, auth: authOf('w'), ...more });
   await gateway.core.refresh();
   return { gateway, memory, [Symbol.asyncDispose]: () => gateway[Symbol.asyncDispose]() };
@@ -218,6 +222,26 @@ test('a subscription that a narrower token has ended can be ended for good with 
     const [session] = [...gateway.core.sessions];
     assert.deepEqual([...(session?.subscriptions.keys() ?? [])], []);
   }
+});
+
+// P-009 N-23
+test('a subscription that waits for a wider token ends if its upstream refuses it', TIMEOUT, async () => {
+  let refused = '';
+  await using at = await place(
+    {},
+    upstream((method) => method === refused),
+  );
+  const client = await at.gateway.connect({ principal: WIDE, listens: false });
+  const sink = client.sink(client.listened);
+  const subscribe = async () =>
+    (await client.request('resources/subscribe', { uri: URI }, { principal: WIDE })).answer.kind;
+  assert.equal(await subscribe(), 'result');
+  client.session.setSink(sink, NARROW);
+  refused = 'resources/subscribe';
+  assert.equal(await subscribe(), 'error');
+  client.session.setSink(sink, WIDE);
+  const [session] = [...at.gateway.core.sessions];
+  assert.deepEqual([...(session?.subscriptions.keys() ?? [])], []);
 });
 
 // P-009

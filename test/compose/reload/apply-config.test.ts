@@ -273,15 +273,19 @@ test('a session restored while its upstream is away is subscribed once it is bac
   await using gateway = await testCore({ a: { memory } }, {}, new JoinedProcesses());
   const client = await gateway.connect();
   const { id, caller } = client.session;
-  await client.result('resources/subscribe', { uri: 'a+test://a' });
+  for (const uri of ['a+test://b', 'a+test://a']) await client.result('resources/subscribe', { uri });
   const { drained } = await change(gateway, gateway.config, { upstreams: [] });
   await drained;
   gateway.core.handOver();
   const front = gateway.core.gateway;
   assert.equal((await front.ownerOfSession(id, caller.principal, caller.view)).kind, 'here');
-  assert.ok((await front.findSession(id, caller.principal, caller.view)) !== undefined);
+  const session = await front.findSession(id, caller.principal, caller.view);
+  assert.ok(session !== undefined);
+  const { answer } = await client.request('resources/unsubscribe', { uri: 'a+test://b' }, { session });
+  assert.equal(answer.kind, 'result');
   await change(gateway, { ...gateway.config, upstreams: [] }, { upstreams: gateway.config.upstreams });
-  await memory.until(() => memory.requests('resources/subscribe')[1]);
+  const again = await memory.until(() => memory.requests('resources/subscribe')[2]);
+  assert.equal(again.params?.string('uri'), 'test://a', 'and not what it has ended meanwhile');
 });
 
 test('a session is subscribed again once its endpoint has the upstream, not before', TIMEOUT, async () => {
