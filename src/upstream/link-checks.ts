@@ -95,7 +95,7 @@ export class LinkChecks<Context, User extends LinkUser> {
     if (answers !== undefined) lifecycles.step(era, { kind: 'asked', answers });
   }
 
-  /** Resolves with whether the server answers; undefined if no link has credentials for that. */
+  /** Resolves with whether the server answers; undefined if no link has credentials for that, or a start has succeeded meanwhile. */
   async #ask(era: Era): Promise<boolean | undefined> {
     const { links } = this.#parts;
     const pauseMs = (this.#askedMs.get(era) ?? -Infinity) + QUESTION_MS - performance.now();
@@ -106,12 +106,13 @@ export class LinkChecks<Context, User extends LinkUser> {
     while (performance.now() - startedMs < ANSWER_MS) {
       const link = lastUsed(links, era, refused);
       if (link === undefined) break;
+      const before = new Set(links);
       const isAnswered = await ask(link);
       if (isAnswered === true) return true;
       // Refused credentials say nothing about the server, and other audiences have others.
       if (isAnswered === undefined) refused.add(link.audience);
       // A link whose session the server has forgotten is gone by now, and says nothing about the others.
-      else if (links.recordOf(link) !== undefined) return false;
+      else if (links.recordOf(link) !== undefined) return hasOpened(links, era, before) ? undefined : false;
     }
     return links.isOpenIn(era) ? undefined : false;
   }
@@ -183,6 +184,16 @@ function lastUsed<Context, User extends LinkUser>(
   for (const link of links)
     if (link.era === era && !without.has(link.audience) && link.usedMs >= (last?.usedMs ?? 0)) last = link;
   return last;
+}
+
+/** Returns whether a link of this era was opened since. @param before the links that were open then. */
+function hasOpened<Context, User extends LinkUser>(
+  links: Iterable<Link<Context, User>>,
+  era: Era,
+  before: ReadonlySet<Link<Context, User>>,
+): boolean {
+  for (const link of links) if (link.era === era && !before.has(link)) return true;
+  return false;
 }
 
 /** Resolves with whether the server answers a request over this link; undefined if its credentials are refused. Never rejects. */

@@ -17,7 +17,7 @@ const failure = (status: number) =>
 /** A remote server with statuses by principal: of starts, and of `ping` over open connections. Without one it serves. */
 function serving() {
   const starts = new Map<string, number>();
-  const pings = new Map<string, number>();
+  const pings = new Map<string, number | Promise<number>>();
   const memory = memoryUpstream({
     start: ({ audience }) => {
       const status = starts.get(audience);
@@ -26,7 +26,8 @@ function serving() {
     request: (peer, request) => {
       const status = request.method === 'ping' ? pings.get(peer.audience) : undefined;
       if (status === undefined) peer.send(result(request, {}));
-      else peer.fail(request.id, failure(status));
+      else if (typeof status === 'number') peer.fail(request.id, failure(status));
+      else void status.then((later) => peer.fail(request.id, failure(later)));
     },
   });
   const at = new GatewayParts({ up: { memory, target: REMOTE, credentials: 'principal' } });
@@ -103,4 +104,23 @@ test('starts that fail at once lead to one question, and later ones to another',
   await Promise.allSettled(others.map((other) => server.connect(other)));
   await waitUntil(() => server.phase() === 'failed');
   await asked(server.memory, 2);
+});
+
+// REL-10
+test('an answer over an old connection says nothing about one that was opened since', TIMEOUT, async () => {
+  const server = serving();
+  await using _ = server.at;
+  await server.connect('ann');
+  const answer = Promise.withResolvers<number>();
+  server.pings.set('ann', answer.promise);
+  server.starts.set('bob', 503);
+  await assert.rejects(server.connect('bob'));
+  await asked(server.memory, 1);
+  server.starts.delete('bob');
+  await server.connect('bob');
+  server.starts.set('eve', 429);
+  await assert.rejects(server.connect('eve'));
+  answer.resolve(503);
+  await asked(server.memory, 1);
+  assert.equal(server.phase(), 'degraded');
 });
