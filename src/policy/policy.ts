@@ -122,13 +122,15 @@ export class Policy {
 
   #shownRights(own: Rights, principal: Principal): ListRights {
     const widened = this.#onDemand?.widened(principal) ?? [];
-    const wider = new Set(widened.map((one) => this.rightsOf(one.principal, own.endpoint)));
-    wider.delete(own);
+    const rights = widened.map((one) => this.rightsOf(one.principal, own.endpoint));
+    // Rights that were made again are other objects with the same key.
+    const wider = new Map(rights.map((one) => [one.key, one]));
+    wider.delete(own.key);
     if (wider.size === 0) return own;
     // Up to 18 keys, each with the claims of its principal.
-    const key = hash('sha256', JSON.stringify([own, ...wider].map((rights) => rights.key)), 'base64url');
+    const key = hash('sha256', JSON.stringify([own.key, ...wider.keys()]), 'base64url');
     const sharedKey = `${own.endpoint} ${key}`;
-    const shown = this.#wider.get(sharedKey) ?? new WiderRights(key, own, [...wider]);
+    const shown = this.#wider.get(sharedKey) ?? new WiderRights(key, own, [...wider.values()]);
     setLatest(this.#wider, sharedKey, shown, LIMITS.sharedRights);
     return shown;
   }

@@ -185,6 +185,19 @@ test('the rights that were used least recently are made again beyond the bound',
   assert.equal(shown('ada').lists(toolOf('write')), true);
 });
 
+test('rights that were made again are not taken for further ones', () => {
+  const roles = { mine: { tools: ['get'], when: 'principal.label == "ada"' }, w: { tools: ['write'] } };
+  const grants = [
+    { ...ANYONE, roles: ['mine'] },
+    { roles: ['w'], scopes: ['w'], endpoints: ['other'] },
+  ];
+  const policy = new Policy(accessOf(roles, grants), undefined, new ScopesOnDemand([onDemand('w')]));
+  const ada = tokenOf('ada');
+  const own = policy.rightsOf(ada, '');
+  for (let i = 0; i <= LIMITS.sharedRights; i++) policy.rightsOf(tokenOf(`user ${i}`), '');
+  assert.equal(policy.shownRights(own, ada), own);
+});
+
 const CASES = 2_000;
 const SCOPES = ['s', 't', 'u'];
 const CONDITIONS = [
