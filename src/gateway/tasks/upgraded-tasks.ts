@@ -38,7 +38,7 @@ interface RunningTask {
   /** The answer to `tasks/result`; undefined until the gateway requests it. */
   result: Promise<Answer> | undefined;
   timer: NodeJS.Timeout;
-  /** The link whose close ends the task: that of the last `tasks/get`. */
+  /** The link whose close is awaited: that of the last `tasks/get`. */
   link: Link;
   /** The link that is kept open for the task: that of the last `tasks/get` with a state. */
   held: Link | undefined;
@@ -241,15 +241,17 @@ export class UpgradedTasks {
     hold(site, state, running.exchange, this.#parts.onLimit);
   }
 
-  /** Ends the task when this link closes. */
+  /** Ends the task when this link closes, unless only a poll has used it, and the link that is kept open for the task is another one. */
   #awaitClose(running: RunningTask, site: UpgradedSite): void {
     const { connection } = site.link;
     running.forgetLink();
     running.link = site.link;
     running.forgetLink = connection.onClosed(() => {
-      if (connection.isClosed) this.end(site);
+      const { held = site.link } = running;
       // One that is given up finishes its requests first.
-      else this.#awaitClose(running, site);
+      if (!connection.isClosed) this.#awaitClose(running, site);
+      else if (!held.connection.isClosed) this.#awaitClose(running, { ...site, link: held });
+      else this.end(site);
     });
   }
 

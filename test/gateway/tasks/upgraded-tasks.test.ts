@@ -3,11 +3,11 @@ import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { testCore, toolCall } from '../../support/core.ts';
+import { type TestCore, testCore, toolCall } from '../../support/core.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
 import type { MemoryUpstream, Peer } from '../../support/memory-upstream.ts';
 import { ModernClient } from '../../support/modern-client.ts';
-import { coreTaskUpstream, SECRET } from '../../support/task-upstreams.ts';
+import { coreTaskUpstream, SECRET, type TaskUpstream } from '../../support/task-upstreams.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const EXTENSIONS = { extensions: { 'io.modelcontextprotocol/tasks': {} } };
@@ -274,24 +274,44 @@ test('a task whose link was given up ends when that link closes', TIMEOUT, async
   assert.equal((await next)['resultType'], 'task');
 });
 
-//
-test('a link is kept open for a task though its first poll over it failed', TIMEOUT, async () => {
-  const { memory, tasks, failNext } = askingUpstream();
-  await using gateway = await testCore({ up: { memory } });
+/** A client with a task whose link is another one by now, as after a deployment of the server. */
+async function moved(gateway: TestCore, tasks: TaskUpstream['tasks']) {
   const client = new ModernClient(gateway, ASKABLE);
   const { taskId } = await client.result('tools/call', toolCall('up__job'));
   await new ModernClient(gateway, { ...ASKABLE, sampling: {} }).result('tools/call', toolCall('up__job'));
   const [former, later] = gateway.core.upstreams.get('up')?.links() ?? [];
   assert.ok(former !== undefined && later !== undefined);
-  // As after a deployment of the server: the client has another link by now.
   for (const holder of former.users) holder.links.set('up', later);
-  const held = () => [former, later].map((link) => link.tasks.has(tasks[0]?.id ?? ''));
+  return { client, taskId, held: () => [former, later].map((link) => link.tasks.has(tasks[0]?.id ?? '')) };
+}
+
+//
+test('a link is kept open for a task though its first poll over it failed', TIMEOUT, async () => {
+  const { memory, tasks, failNext } = askingUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const { client, taskId, held } = await moved(gateway, tasks);
   failNext('tasks/get', -32_000);
   await assert.rejects(client.result('tasks/get', { taskId }));
   await client.result('tasks/get', { taskId });
   assert.deepEqual(held(), [false, true]);
   Object.assign(tasks[0] ?? {}, { status: 'cancelled' });
   await client.result('tasks/get', { taskId });
+  assert.deepEqual(held(), [false, false]);
+});
+
+//
+test('a link is kept open for a task though another one is lost at its first poll', TIMEOUT, async () => {
+  let isLost = false;
+  const { memory, tasks } = coreTaskUpstream(undefined, (peer, { method }) => {
+    if (isLost && method === 'tasks/get') peer.crash();
+    return undefined;
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const { client, taskId, held } = await moved(gateway, tasks);
+  isLost = true;
+  await assert.rejects(client.result('tasks/get', { taskId }));
+  assert.deepEqual(held(), [true, false]);
+  for (const peer of memory.open) peer.crash();
   assert.deepEqual(held(), [false, false]);
 });
 
