@@ -110,7 +110,7 @@ test('a session with further scopes keeps what it subscribes to without a stream
 });
 
 // P-009
-test('a token with a scope on demand ends an event stream once, however it is read', TIMEOUT, async () => {
+test('a token with a scope on demand ends a stream once a minute, however it is read', TIMEOUT, async (t) => {
   await using at = await place({ auth: authOf('w', 'v') });
   const reader = tokenOf('ada', {}, ['mcp', 'offline_access']);
   const client = await at.gateway.connect({ principal: reader, listens: false });
@@ -128,6 +128,9 @@ test('a token with a scope on demand ends an event stream once, however it is re
   assert.equal(await ask('w', 'mcp'), 1, 'the same token, read by another process');
   assert.equal(await ask('mcp', 'v', 'w'), 2);
   assert.equal(await ask('mcp', 'w'), 2, 'each token once');
+  const later = performance.now() + 60_000; // subject
+  t.mock.method(performance, 'now', () => later);
+  assert.equal(await ask('mcp', 'w'), 3, 'such as another step-up, after a new sign-in');
 });
 
 // P-009

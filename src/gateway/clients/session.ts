@@ -1,5 +1,6 @@
 import { ArrayMap } from '../../small-collections.ts';
 import { randomInt } from 'node:crypto';
+import { setLatest } from '../../bounded-map.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import { isSameRestriction } from '../../catalog/restriction.ts';
 import type { SessionRef } from '../../store/session-store.ts';
@@ -26,7 +27,10 @@ interface PendingQuestion {
   readonly onProgress: (params: RawObject) => void;
 }
 
-/** Sets of scopes that are remembered for a session. Beyond it, they are forgotten, and may end a stream again. */
+/** The shortest time between two ends of an event stream by the same scopes. A client may use two tokens side by side. */
+const STEP_UP_MS = 60_000;
+
+/** Sets of scopes that are remembered for a session. Beyond it, the oldest is forgotten, and may end a stream again. */
 const MAX_STEPS = 16;
 
 function scopesKey({ scopes }: Principal): string {
@@ -72,11 +76,8 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   #sink: MessageSink | undefined;
   /** True if the sink is an event stream that was opened with the credentials of {@link caller}. */
   #hasReader = false;
-  /**
-   * The scopes of tokens that have ended an event stream, so that a client with two tokens does not end each of its streams. A token may have several
-   * principal objects. Undefined until there is one.
-   */
-  #steppedUp: Set<string> | undefined;
+  /** Times of the last end of an event stream, by the scopes of the token that ended it: a token may have several principal objects. Undefined until there is one. Monotonic. */
+  #steppedUpMs: Map<string, number> | undefined;
   /** The client with the credentials of the latest request. */
   #client: SessionClient | undefined;
   readonly #waiting = new WaitingMessages();
@@ -114,19 +115,18 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
    */
   onRequestOf(principal: Principal): void {
     if (this.#hasReader && this.#hasSteppedUp(principal)) {
-      this.#steppedUp ??= new Set();
-      if (this.#steppedUp.size >= MAX_STEPS) this.#steppedUp.clear();
-      this.#steppedUp.add(scopesKey(principal));
+      setLatest((this.#steppedUpMs ??= new Map()), scopesKey(principal), performance.now(), MAX_STEPS);
       this.#sink?.interrupt?.();
     }
     if (!this.#hasReader) this.setPrincipal(principal);
   }
 
-  /** Returns whether a token has other rights than that of the event stream, by further scopes. False for one that has ended a stream already. */
+  /** Returns whether a token has other rights than that of the event stream, by further scopes. False for one that has ended a stream just now. */
   #hasSteppedUp(principal: Principal): boolean {
     const reader = this.#caller.principal;
     if (principal === reader || !this.#events.hasFurtherScopes(reader, principal)) return false;
-    if (this.#steppedUp?.has(scopesKey(principal)) === true) return false;
+    const endedMs = this.#steppedUpMs?.get(scopesKey(principal)) ?? -Infinity;
+    if (performance.now() - endedMs < STEP_UP_MS) return false;
     return !isSameRestriction(this.#events.catalogOf(this, principal).restriction, this.catalog.restriction);
   }
 
