@@ -131,6 +131,8 @@ test('a token with a scope on demand ends a stream once a minute, however it is 
   const later = performance.now() + 60_000; // subject
   t.mock.method(performance, 'now', () => later);
   assert.equal(await ask('mcp', 'w'), 3, 'such as another step-up, after a new sign-in');
+  session.setSink(sink, WIDE);
+  assert.equal(await ask('mcp', 'v'), 3, 'its further scope gives nothing');
 });
 
 // P-009

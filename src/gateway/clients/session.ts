@@ -47,7 +47,7 @@ export interface SessionEvents {
   /** Another principal object, whose claims may differ, judges what runs without a request from now on. */
   onPrincipalChange(session: Session): void;
   /** Returns whether a token of the same principal has scopes that another one lacks; see {@link Gate.hasFurtherScopes}. */
-  hasFurtherScopes(before: Principal, after: Principal): boolean;
+  hasFurtherScopes(before: Caller, after: Principal): boolean;
   /** Returns the catalog of the session for the claims of this principal object. */
   catalogOf(session: Session, principal: Principal): Catalog;
   readonly onLimit: (limit: LimitName) => void;
@@ -76,7 +76,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   #sink: MessageSink | undefined;
   /** True if the sink is an event stream that was opened with the credentials of {@link caller}. */
   #hasReader = false;
-  /** Times of the last end of an event stream, by the scopes of the token that ended it: a token may have several principal objects. Undefined until there is one. Monotonic. */
+  /** The last time that a token ended an event stream, by its scopes: it may have several principal objects. Undefined until there is one. Monotonic ms. */
   #steppedUpMs: Map<string, number> | undefined;
   /** The client with the credentials of the latest request. */
   #client: SessionClient | undefined;
@@ -123,8 +123,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
 
   /** Returns whether a token has other rights than that of the event stream, by further scopes. False for one that has ended a stream just now. */
   #hasSteppedUp(principal: Principal): boolean {
-    const reader = this.#caller.principal;
-    if (principal === reader || !this.#events.hasFurtherScopes(reader, principal)) return false;
+    if (principal === this.#caller.principal || !this.#events.hasFurtherScopes(this.caller, principal)) return false;
     const endedMs = this.#steppedUpMs?.get(scopesKey(principal)) ?? -Infinity;
     if (performance.now() - endedMs < STEP_UP_MS) return false;
     return !isSameRestriction(this.#events.catalogOf(this, principal).restriction, this.catalog.restriction);

@@ -55,7 +55,7 @@ export interface SessionsParts {
   /** Runs when what runs without a request of a session is judged by another principal object, whose claims may differ. */
   onPrincipalChange(session: Session): void;
   /** See {@link SessionEvents.hasFurtherScopes}. */
-  hasFurtherScopes(before: Principal, after: Principal): boolean;
+  hasFurtherScopes(before: Caller, after: Principal): boolean;
   /** Runs when a session has ended for good. */
   onEnd(session: Session): void;
   /** Runs when other processes may have a session, whose requests in flight end here. */

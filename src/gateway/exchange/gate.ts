@@ -130,12 +130,14 @@ export class Gate {
     return own === undefined ? undefined : this.#policy?.shownRights(own, principal);
   }
 
-  /** Returns whether a token of the same principal has all scopes of another one and more, or one that the other lacks and its client may get. */
-  hasFurtherScopes(before: Principal, { scopes }: Principal): boolean {
+  /** Returns whether a token of the same principal has all scopes of another one and more, or one on demand that would widen the other's rights. */
+  hasFurtherScopes({ principal: before, view }: Caller, { scopes }: Principal): boolean {
     const has = (scope: string) => scopes.includes(scope);
     if (scopes.length > before.scopes.length && before.scopes.every(has)) return true;
+    const contentOf = (principal: Principal) => this.#policy?.rightsOf(principal, view).content;
     // A new token may lack others, such as `offline_access`.
-    return this.#onDemand?.widened(before).some((one) => one.scopes.some(has)) === true;
+    const further = this.#onDemand?.widened(before).filter((one) => one.scopes.every(has)) ?? [];
+    return further.some(({ principal }) => contentOf(principal) !== contentOf(before));
   }
 
   /** See {@link Policy.lackingScopes}. */
