@@ -1,7 +1,12 @@
 import { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
+import { CachedReads } from '../../gateway/calls/cached-reads.ts';
+import { CallAnswers } from '../../gateway/calls/call-answers.ts';
+import { CallJudge } from '../../gateway/calls/call-judge.ts';
 import { CallLimits } from '../../gateway/calls/call-limits.ts';
 import { Calls } from '../../gateway/calls/calls.ts';
 import { KeyedCalls } from '../../gateway/calls/keyed-calls.ts';
+import { LegacyCalls } from '../../gateway/calls/legacy-calls.ts';
+import { ModernCalls } from '../../gateway/calls/modern-calls.ts';
 import { RepeatedCalls } from '../../gateway/calls/repeated-calls.ts';
 import { TaskCalls } from '../../gateway/calls/task-calls.ts';
 import { ConnectionOwners } from '../../gateway/connections/connection-owners.ts';
@@ -84,14 +89,13 @@ export function createClientRequests(
     store: state.keyedCalls,
     onOutcome: (outcome) => metrics.countKeyedCall(outcome),
   });
-  const calls = new Calls({
-    ...shared,
-    resourceCache,
-    taskCalls,
-    isPinned: (upstream) => offers.isPinned(upstream),
-    limits: callLimits,
-    keyed: keyedCalls,
-  });
+  const judge = new CallJudge({ ...shared, isPinned: (upstream) => offers.isPinned(upstream) });
+  const cachedReads = new CachedReads({ resourceCache, translator });
+  const callAnswers = new CallAnswers({ translator, listRefresher });
+  const legacy = new LegacyCalls({ ...shared, taskCalls, callAnswers });
+  const modern = new ModernCalls({ ...shared, taskCalls, judge, cachedReads, callAnswers });
+  const callsIn = { legacy, modern };
+  const calls = new Calls({ ...shared, keyed: keyedCalls, limits: callLimits, judge, cachedReads, callsIn });
   const tasks = new Tasks({
     ...shared,
     ids: taskIds,

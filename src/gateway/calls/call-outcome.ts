@@ -2,7 +2,7 @@ import { memberOf } from '../../json/record.ts';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import { type InputRequest, type InputRequired, mayRequireInput, readResult } from '../../protocol/input-required.ts';
-import type { Answer, RpcError } from '../../protocol/jsonrpc.ts';
+import type { Answer, parsed, RpcError } from '../../protocol/jsonrpc.ts';
 import { canBeAsked, capabilitiesNeededFor } from '../exchange/client-capabilities.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 
@@ -18,6 +18,9 @@ export type CallOutcome =
   | Answer
   | { readonly kind: 'input-required'; readonly inputRequired: InputRequired }
   | { readonly kind: 'urls-required'; readonly elicitations: readonly UrlElicitation[] };
+
+/** An answer whose result is parsed. */
+export type ParsedAnswer = ReturnType<typeof parsed> | Extract<Answer, { kind: 'error' }>;
 
 export function isAnswer(outcome: CallOutcome): outcome is Answer {
   return outcome.kind === 'result' || outcome.kind === 'error';

@@ -2,9 +2,14 @@ import assert from 'node:assert/strict';
 import type { Config } from '../../../src/config/config.ts';
 import type { UpstreamConfig } from '../../../src/config/upstream-config.ts';
 import { GatewayError } from '../../../src/errors.ts';
+import { CachedReads } from '../../../src/gateway/calls/cached-reads.ts';
+import { CallAnswers } from '../../../src/gateway/calls/call-answers.ts';
+import { CallJudge, type CallJudgeParts } from '../../../src/gateway/calls/call-judge.ts';
 import { CallLimits } from '../../../src/gateway/calls/call-limits.ts';
 import { Calls, type CallsParts } from '../../../src/gateway/calls/calls.ts';
 import { KeyedCalls } from '../../../src/gateway/calls/keyed-calls.ts';
+import { LegacyCalls } from '../../../src/gateway/calls/legacy-calls.ts';
+import { ModernCalls } from '../../../src/gateway/calls/modern-calls.ts';
 import { RepeatedCalls } from '../../../src/gateway/calls/repeated-calls.ts';
 import { TaskCalls } from '../../../src/gateway/calls/task-calls.ts';
 import { HolderLinks } from '../../../src/gateway/connections/holder-links.ts';
@@ -38,7 +43,7 @@ export const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 export const DONE = { content: [] };
 const FORM = { message: 'name?', requestedSchema: { type: 'object', properties: {} } };
 
-interface Own extends Partial<Pick<CallsParts, 'isPinned' | 'audit'>> {
+interface Own extends Partial<Pick<CallsParts, 'audit'> & Pick<CallJudgeParts, 'isPinned'>> {
   readonly upstream?: Partial<UpstreamConfig>;
   readonly config?: Overrides;
 }
@@ -92,22 +97,25 @@ export async function calling(memory: MemoryUpstream, own: Own = {}) {
     onOutcome: () => undefined,
     onLimit,
   });
-  const calls = new Calls({
-    questionPolicy,
-    upstreams,
-    links,
-    listRefresher,
-    translator,
-    resourceCache: new ResourceCache(onLimit),
-    sender,
-    taskCalls: new TaskCalls({ sender, translator, ids, driver, upgradedTasks, onLimit }),
-    gate: at.gate,
-    isPinned: own.isPinned ?? (() => false),
-    limits: new CallLimits({ settings, rates, repeats, counters: undefined, audit: undefined }),
-    keyed,
-    audit: own.audit,
-    onLimit,
-  });
+  const shared = { links, sender, onLimit };
+  const taskCalls = new TaskCalls({ ...shared, translator, ids, driver, upgradedTasks });
+  const judge = new CallJudge({ gate: at.gate, isPinned: own.isPinned ?? (() => false), listRefresher });
+  const cachedReads = new CachedReads({ resourceCache: new ResourceCache(onLimit), translator });
+  const callAnswers = new CallAnswers({ translator, listRefresher });
+  const callsIn = {
+    legacy: new LegacyCalls({ ...shared, taskCalls, callAnswers }),
+    modern: new ModernCalls({
+      ...shared,
+      questionPolicy,
+      listRefresher,
+      taskCalls,
+      judge,
+      cachedReads,
+      callAnswers,
+    }),
+  };
+  const limits = new CallLimits({ settings, rates, repeats, counters: undefined, audit: undefined });
+  const calls = new Calls({ upstreams, links, keyed, limits, audit: own.audit, judge, cachedReads, callsIn });
   const upstream = at.upstream('up');
   await upstream.refresh('legacy', NO_FEATURES, '');
   return {

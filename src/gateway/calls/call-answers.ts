@@ -1,0 +1,71 @@
+import type { Source } from '../../catalog/names/named-items.ts';
+import { resultWithin } from '../../deadline.ts';
+import type { Answer } from '../../protocol/jsonrpc.ts';
+import { RPC } from '../../protocol/rpc-codes.ts';
+import { withStateLoss } from '../connections/state-losses.ts';
+import type { Link } from '../exchange/connection-holder.ts';
+import type { OpenExchange } from '../exchange/open-exchange.ts';
+import { namesUnlistedItem } from '../exchange/route.ts';
+import type { ResultTranslator, UpstreamResult } from '../forward/result-translator.ts';
+import type { ListRefresher } from '../lists/list-refresher.ts';
+import type { CallOutcome } from './call-outcome.ts';
+
+export interface CallAnswersParts {
+  readonly translator: ResultTranslator;
+  readonly listRefresher: ListRefresher;
+}
+
+/** The longest time that the error of a read waits for lists. */
+const LISTS_WAIT_MS = 2_000;
+
+/** Makes outcomes of calls from the answers of upstreams. */
+export class CallAnswers {
+  readonly #parts: CallAnswersParts;
+
+  constructor(parts: CallAnswersParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * Translates an answer for the client, and adds a loss of the upstream's state that is not reported yet. Waits while that state is being recorded:
+   * another process, or this one after a restart, could not report its loss.
+   */
+  toOutcome(
+    exchange: OpenExchange,
+    link: Link,
+    source: Source | undefined,
+    answer: Answer,
+  ): CallOutcome | Promise<CallOutcome> {
+    const from = { upstream: link.upstream, era: link.era, source };
+    const completed = orNoCompletion(exchange.request.method, link, answer);
+    const storing = exchange.holder.stateRecords?.get(from.upstream);
+    if (storing === undefined) return this.#translate(exchange, from, completed);
+    return storing.then(() => this.#translate(exchange, from, completed));
+  }
+
+  /**
+   * Waits for new lists before an error is translated, if the translation depends on them: a list that is not read yet may have the
+   * resource or prompt.
+   */
+  async awaitLists({ client, holder, request }: OpenExchange): Promise<void> {
+    if (!client.dialect.marksUnlistedItems || !namesUnlistedItem(client.catalog, request)) return;
+    const refreshing = this.#parts.listRefresher.refreshFor(holder);
+    if (refreshing !== undefined) await resultWithin(refreshing, LISTS_WAIT_MS);
+  }
+
+  #translate(exchange: OpenExchange, from: UpstreamResult, answer: Answer): CallOutcome {
+    return withStateLoss(exchange.holder, from.upstream, this.#parts.translator.toClient(exchange, from, answer));
+  }
+}
+
+const NO_COMPLETION: Answer = { kind: 'result', result: '{"completion":{"values":[]}}' };
+
+/**
+ * Returns the empty completion if an upstream does not declare completions and has no such method: the gateway declares them for all of
+ * its upstreams. Some answer without having declared it.
+ */
+function orNoCompletion(method: string, { hello }: Link, answer: Answer): Answer {
+  if (answer.kind === 'result' || method !== 'completion/complete') return answer;
+  const isUndeclared = hello.capabilities.raw('completions') === undefined;
+  return isUndeclared && answer.error.code === RPC.methodNotFound ? NO_COMPLETION : answer;
+}

@@ -1,0 +1,42 @@
+import type { Gate } from '../exchange/gate.ts';
+import { insufficientScope } from '../exchange/gate.ts';
+import type { OpenExchange } from '../exchange/open-exchange.ts';
+import { route, unknownItem, type UpstreamRoute } from '../exchange/route.ts';
+import type { ListRefresher } from '../lists/list-refresher.ts';
+
+export interface CallJudgeParts {
+  readonly gate: Pick<Gate, 'judge' | 'report' | 'changedMs'>;
+  /** Returns whether the definitions of an upstream are compared with the lock. */
+  readonly isPinned: (upstream: string) => boolean;
+  readonly listRefresher: ListRefresher;
+}
+
+/** Judges calls again before they are sent. */
+export class CallJudge {
+  readonly #parts: CallJudgeParts;
+
+  constructor(parts: CallJudgeParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * Judges a call that has waited, or whose access policy has changed, by the policy and the lists of now: a reload may deny it, and a list that was
+   * read meanwhile may differ from the lock.
+   *
+   * @param hasWaited whether the call has just waited.
+   * @throws {GatewayError} `insufficient-scope`, `unknown-tool`, `unknown-prompt`, `unknown-resource`, `invalid-params`
+   */
+  assertAllowed({ client, holder, request, judgedMs }: OpenExchange, to: UpstreamRoute, hasWaited: boolean): void {
+    const { gate, isPinned, listRefresher } = this.#parts;
+    if (!hasWaited && gate.changedMs < judgedMs) return;
+    const verdict = gate.judge(client.caller, request, to);
+    if (verdict?.effect === 'deny') {
+      gate.report(verdict);
+      throw insufficientScope(verdict) ?? unknownItem(request).error;
+    }
+    if (!isPinned(to.upstream)) return;
+    listRefresher.bringUpToDate(holder);
+    const again = route(client.catalog, request);
+    if (again.kind === 'nowhere') throw again.error;
+  }
+}

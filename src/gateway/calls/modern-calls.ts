@@ -1,0 +1,141 @@
+import { sourceOf } from '../../catalog/catalog.ts';
+import type { Source } from '../../catalog/names/named-items.ts';
+import { GatewayError } from '../../errors.ts';
+import type { RawObject } from '../../json/json.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
+import { type Header, paramHeaders } from '../../protocol/framing/mcp-headers.ts';
+import { type InputRequired, type Retry, withRetry } from '../../protocol/input-required.ts';
+import { type Answer, parsed } from '../../protocol/jsonrpc.ts';
+import { RPC } from '../../protocol/rpc-codes.ts';
+import { NO_FEATURES } from '../../upstream/link/link.ts';
+import type { Link, Upstream } from '../exchange/connection-holder.ts';
+import type { OpenExchange } from '../exchange/open-exchange.ts';
+import type { UpstreamRoute } from '../exchange/route.ts';
+import { toolFailure } from '../forward/result-translator.ts';
+import type { Sender } from '../forward/sender.ts';
+import type { ListRefresher } from '../lists/list-refresher.ts';
+import { collectInput } from '../questions/collect-input.ts';
+import type { QuestionPolicy } from '../questions/question-policy.ts';
+import type { CachedReads } from './cached-reads.ts';
+import type { CallAnswers } from './call-answers.ts';
+import type { CallJudge } from './call-judge.ts';
+import { type CallOutcome, inputRequired, type ParsedAnswer, readIncomplete } from './call-outcome.ts';
+import type { TaskCalls } from './task-calls.ts';
+
+export interface ModernCallsParts {
+  readonly questionPolicy: QuestionPolicy;
+  readonly listRefresher: ListRefresher;
+  readonly sender: Sender;
+  readonly taskCalls: TaskCalls;
+  readonly judge: CallJudge;
+  readonly cachedReads: CachedReads;
+  readonly callAnswers: CallAnswers;
+  /** Runs when a call ends because its upstream asks again and again. */
+  readonly onLimit: (limit: LimitName) => void;
+}
+
+/** Makes calls at upstreams of 2026-07-28, which ask in their answers. */
+export class ModernCalls {
+  readonly #parts: ModernCallsParts;
+
+  constructor(parts: ModernCallsParts) {
+    this.#parts = parts;
+  }
+
+  /** Makes a call at a modern upstream. While the upstream asks, asks a client with a session and sends the call again. */
+  async call(exchange: OpenExchange, upstream: Upstream, link: Link, to: UpstreamRoute): Promise<CallOutcome> {
+    const { params, source: listed } = to;
+    const { judge, cachedReads, callAnswers, taskCalls } = this.#parts;
+    const version = cachedReads.versionOf(upstream);
+    let source = listed;
+    let sent = params;
+    for (let round = 1; round <= LIMITS.inputRounds; round++) {
+      let answer = await this.#sendModern(exchange, upstream, link, sent, source);
+      if (isSchemaOld(answer)) {
+        const relisted = await this.#relistSource(exchange, upstream);
+        // A tool that is not listed any more, or withheld by the lock, is not called again.
+        if (relisted !== undefined) {
+          judge.assertAllowed(exchange, { ...to, source: relisted }, true);
+          source = relisted;
+          answer = await this.#sendModern(exchange, upstream, link, sent, source);
+        }
+      }
+      const incomplete =
+        answer.kind === 'result' ? readIncomplete(upstream.id, exchange, answer.parsedResult) : undefined;
+      if (incomplete === undefined) {
+        if (answer.kind === 'error') await callAnswers.awaitLists(exchange);
+        cachedReads.store(exchange, upstream, sent, version, answer);
+        return callAnswers.toOutcome(exchange, link, source, answer);
+      }
+      if (incomplete.kind === 'task') {
+        return await taskCalls.onCreated(exchange, upstream, link, incomplete.state, source);
+      }
+      const { asked } = incomplete;
+      if (exchange.client.dialect.asksInAnswers) return inputRequired(upstream.id, exchange, asked);
+      const retry = await this.#collectInput(exchange, upstream, asked);
+      if (!('requestState' in retry)) return retry;
+      sent = withRetry(params, retry);
+      exchange.releaseSlot();
+      await exchange.acquireSlot(upstream);
+      judge.assertAllowed(exchange, to, true);
+    }
+    this.#parts.onLimit('inputRounds');
+    const message = `upstream "${upstream.id}" asked ${LIMITS.inputRounds} times and is not done`;
+    throw new GatewayError('upstream-protocol', { upstream: upstream.id, message });
+  }
+
+  /** Sends a call to a modern upstream once. @param source the called tool, whose schema names the parameters in headers. */
+  async #sendModern(
+    exchange: OpenExchange,
+    upstream: Upstream,
+    link: Link,
+    params: RawObject,
+    source: Source | undefined,
+  ): Promise<ParsedAnswer> {
+    exchange.throwIfCancelled();
+    const answer = await this.#parts.sender.send(exchange, upstream, link, {
+      // A modern upstream itself decides whether to create a task.
+      params: exchange.request.method === 'tools/call' ? params.with('task', undefined) : params,
+      paramHeaders: headersOf(source, params),
+    }).answer;
+    return answer.kind === 'result' ? parsed(answer) : answer;
+  }
+
+  /** Reads the lists of the upstream again. Returns the called tool in the new catalog; undefined if it is not there. */
+  async #relistSource(exchange: OpenExchange, upstream: Upstream): Promise<Source | undefined> {
+    const { holder } = exchange;
+    const audience = upstream.audienceOf(holder.principal);
+    await upstream.relist(holder.era, upstream.listsByCapabilities ? holder : NO_FEATURES, audience);
+    this.#parts.listRefresher.bringUpToDate(holder);
+    return currentSource(exchange);
+  }
+
+  /** Returns the client's answers, or the result of the call if the client refuses. */
+  async #collectInput(exchange: OpenExchange, upstream: Upstream, asked: InputRequired): Promise<Retry | Answer> {
+    try {
+      return await collectInput(this.#parts.questionPolicy, exchange, upstream.id, asked);
+    } catch (thrown) {
+      const isRefusal = thrown instanceof GatewayError && thrown.code === 'client-unreachable';
+      if (!isRefusal || exchange.request.method !== 'tools/call') throw thrown;
+      return toolFailure(thrown.message);
+    }
+  }
+}
+
+/** Returns whether the upstream refused the call before it ran, because the schema of the tool in the catalog is old. */
+function isSchemaOld(answer: ParsedAnswer): boolean {
+  return answer.kind === 'error' && answer.error.code === RPC.headerMismatch;
+}
+
+const NO_HEADERS: readonly Header[] = [];
+
+/** Returns the `Mcp-Param-…` headers of a call, by the schema of the tool. */
+function headersOf(source: Source | undefined, params: RawObject): readonly Header[] {
+  if (source === undefined || source.headerParams.length === 0) return NO_HEADERS;
+  return paramHeaders(source.headerParams, params.object('arguments'));
+}
+
+function currentSource({ client: { catalog }, tool }: OpenExchange): Source | undefined {
+  const target = tool === undefined ? undefined : catalog.tools.get(tool);
+  return target === undefined ? undefined : sourceOf(catalog, target);
+}
