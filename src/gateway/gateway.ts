@@ -103,10 +103,12 @@ export class Gateway implements Front {
     principal: Principal,
     view: string,
   ): Promise<{ readonly session: ClientSession | undefined; readonly answer: Answer }> {
+    const { recorder } = this.#parts;
     const startedMs = performance.now();
+    recorder.beginUntraced();
     const opened = await this.#open(request, principal, view);
     const { session, answer } = opened;
-    this.#parts.recorder.recordInitialize({ principal, view }, session, request, answer, performance.now() - startedMs);
+    recorder.endInitialize({ principal, view }, session, request, answer, performance.now() - startedMs);
     return opened;
   }
 

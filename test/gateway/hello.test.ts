@@ -2,7 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { RawObject } from '../../src/json/json.ts';
 import { LOCAL } from '../../src/policy/principal.ts';
+import { HERE } from '../../src/gateway/exchange/owners.ts';
 import { testCore, TestClient } from '../support/core.ts';
+import { JoinedProcesses } from '../support/joined-processes.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -73,4 +75,25 @@ test('the metrics count initialize by its outcome and revision', TIMEOUT, async 
     const series = `{mcp_method_name="initialize",gen_ai_tool_name="",${labels},network_transport="tcp"} 1`;
     assert.ok(text.includes(`mcp_server_operation_duration_seconds_count${series}`), labels);
   }
+});
+
+test('an initialize request is in flight until it is answered', TIMEOUT, async () => {
+  const processes = new JoinedProcesses();
+  const joined = processes.join();
+  const claimed = Promise.withResolvers<typeof HERE>();
+  processes.join = () => ({ ...joined, ownerOf: () => claimed.promise });
+  await using gateway = await testCore({ up: {} }, {}, processes);
+  const open = (params: object) =>
+    gateway.core.gateway.initialize(
+      { kind: 'request', id: '1', method: 'initialize', params: RawObject.of(params) },
+      LOCAL,
+      '',
+    );
+  const opening = open({ protocolVersion: '2025-11-25' });
+  const inFlight = async () => /^linkspan_requests_in_flight (\d+)$/m.exec(await gateway.metrics.text())?.[1];
+  assert.deepEqual([await inFlight(), gateway.core.inFlightCount], ['1', 1]);
+  claimed.resolve(HERE);
+  await opening;
+  await open({});
+  assert.deepEqual([await inFlight(), gateway.core.inFlightCount], ['0', 0]);
 });

@@ -118,18 +118,25 @@ export class RequestRecorder {
 
   /** Records the arrival of a request. Returns its span, if requests are traced. */
   begin(request: Request, headers: HeaderLookup | undefined): Span | undefined {
+    this.beginUntraced();
+    return this.#parts.tracing?.beginRequest(request, headers);
+  }
+
+  /** Records the arrival of a request that is not traced: `initialize`. */
+  beginUntraced(): void {
     this.#inFlightCount++;
-    const { metrics, tracing } = this.#parts;
-    metrics.requestsInFlight.add();
-    return tracing?.beginRequest(request, headers);
+    this.#parts.metrics.requestsInFlight.add();
+  }
+
+  #removeInFlight(): void {
+    this.#inFlightCount--;
+    this.#parts.metrics.requestsInFlight.remove();
   }
 
   /** Records the answer to a request: its method, caller and upstream, its outcome and its duration. Ends its span. */
   end(answered: AnsweredRequest): void {
     const { caller, describedBy = caller, holder, request, exchange, answer, durationMs, span } = answered;
-    this.#inFlightCount--;
-    const { metrics, transport } = this.#parts;
-    metrics.requestsInFlight.remove();
+    this.#removeInFlight();
     const { method } = request;
     const outcome = exchange?.outcome;
     const error = outcome?.answer === answer ? outcome.error : errorTypeOf(method, answer);
@@ -141,18 +148,20 @@ export class RequestRecorder {
     // A prompt that was sent to an upstream is in the catalog.
     const isPrompt = upstream !== undefined && method === 'prompts/get';
     const prompt = isPrompt ? request.params?.string('name') : undefined;
+    const { transport } = this.#parts;
     const operation = { method, tool: exchange?.tool, error, revision: caller.revision, transport };
     span.end(endOfOperation({ ...operation, prompt, id: request.id, answer, upstream }));
   }
 
-  /** Records an `initialize` request. @param session the session that it has opened; undefined if it failed. */
-  recordInitialize(
+  /** Records the answer to an `initialize` request. @param session the session that it has opened; undefined if it failed. */
+  endInitialize(
     sender: Pick<Caller, 'principal' | 'view'>,
     session: ConnectionHolder | undefined,
     request: Request,
     answer: Answer,
     durationMs: number,
   ): void {
+    this.#removeInFlight();
     const { caller } = session ?? {};
     const error = errorTypeOf(request.method, answer);
     const recorded = { holder: session, request, exchange: undefined, answer, error, ms: durationMs };
