@@ -7,6 +7,7 @@ import { hintsOf } from '../gateway/exchange/gate.ts';
 import type { GrantConfig } from '../policy/access-config.ts';
 import { type Decision, type Item, plainItem } from '../policy/decide.ts';
 import type { Principal } from '../policy/principal.ts';
+import { scopesOnDemandOf } from '../policy/scopes-on-demand.ts';
 import { jsonText, print, printError } from './operator/output.ts';
 import { loadOptions } from './start.ts';
 import { endpointPath } from '../endpoint-path.ts';
@@ -38,6 +39,10 @@ export async function policyDiff(oldFile: string, newFile: string, options: Poli
   for (const doubt of new Set([old.doubt, next.doubt])) {
     if (doubt !== undefined) printError(`warning: ${doubt}\n`);
   }
+  if (scopesShownBy(before) !== scopesShownBy(after)) {
+    const what = 'only what principals may use is compared, not what these scopes show';
+    printError(`warning: scopesOnDemand differs; ${what}\n`);
+  }
   const changes = changesBetween({ config: before, gateway: old }, { config: after, gateway: next });
   const isUnknown = changes.length === 0 && isBlind(before, old) && isBlind(after, next);
   if (isUnknown) printError('Cannot say who loses or gains anything: no lists of the upstreams are stored.\n');
@@ -55,6 +60,14 @@ async function openWithLists(
   const isElsewhere = given === undefined && isBlind(before, old);
   const stateDir = given ?? (isElsewhere ? after.stateDir : before.stateDir);
   return [isElsewhere ? await openOffline(before, stateDir) : old, await openOffline(after, stateDir)];
+}
+
+/** Returns a text that is equal for configs with the same scopes on demand. */
+function scopesShownBy({ auth }: Config): string {
+  const byIssuer = scopesOnDemandOf(auth).map(({ issuer, scopesOnDemand = [] }) => {
+    return [issuer, scopesOnDemand.map(({ scope }) => scope)];
+  });
+  return JSON.stringify(byIssuer);
 }
 
 /** Returns whether the lists of all upstreams are missing. */

@@ -202,6 +202,28 @@ test('policy diff takes the lists of either config, and says if there are none',
   assert.match(stderr, /^Cannot say who loses or gains anything: no lists of the upstreams are stored\.$/m);
 });
 
+test('policy diff says that it does not compare what scopes on demand show', BOUNDED, async () => {
+  const issuer = {
+    issuer: 'https://issuer.test',
+    jwksUrl: 'https://issuer.test/jwks',
+    audiences: ['https://gateway.test/mcp'],
+  };
+  const apiKeys = [{ name: 'ci', sha256: 'a1'.repeat(32) }];
+  const auth = (...scopesOnDemand: readonly string[]) => ({ auth: { apiKeys, jwt: [{ ...issuer, scopesOnDemand }] } });
+  const files = [
+    await configWith('no-scopes.json', (access) => access, auth()),
+    await configWith('scopes.json', (access) => access, auth('w')),
+  ];
+  const [without = '', withScope = ''] = files;
+  const diff = (...two: string[]) => runCli(['policy', 'diff', ...two], folder, { HOME: folder }, 30_000);
+  const note =
+    /^warning: scopesOnDemand differs; only what principals may use is compared, not what these scopes show$/m;
+  const { code, stdout, stderr } = await diff(without, withScope);
+  assert.match(stderr, note);
+  assert.deepEqual([code, stdout], [0, 'Nobody loses or gains anything that the last lists have.\n']);
+  assert.doesNotMatch((await diff(withScope, withScope)).stderr, note);
+});
+
 test('policy diff compares the endpoints of upstreams and profiles', BOUNDED, async () => {
   const profiles = (excludeTools: readonly string[]) => ({ profiles: { few: { upstreams: ['local'], excludeTools } } });
   const files = [
