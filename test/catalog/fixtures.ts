@@ -1,7 +1,10 @@
 import { type Catalog, buildCatalog } from '../../src/catalog/catalog.ts';
 import { EMPTY_OFFER, type Offer } from '../../src/catalog/offer.ts';
+import { restrictCatalog } from '../../src/catalog/restricted.ts';
 import type { View, ViewUpstream } from '../../src/catalog/view.ts';
+import { restrictionOf } from '../../src/gateway/exchange/rights-restriction.ts';
 import { RawObject } from '../../src/json/json.ts';
+import type { ListRights } from '../../src/policy/rights.ts';
 
 export const LIMITS = { maxNameChars: 48, instructionsMaxChars: 1000 };
 
@@ -44,7 +47,19 @@ export function offer(more: Partial<Offer>): Offer {
 }
 
 export function catalogOf(shown: View, offers: Readonly<Record<string, Partial<Offer>>>): Catalog {
-  return buildCatalog(shown, new Map(Object.entries(offers).map(([id, some]) => [id, offer(some)])), LIMITS);
+  return buildCatalog(shown, offersOf(offers), LIMITS);
+}
+
+/** Returns a function that makes the catalog of clients with certain rights. */
+export function catalogsOf(shown: View, some: Readonly<Record<string, Partial<Offer>>>) {
+  const offers = offersOf(some);
+  const whole = buildCatalog(shown, offers, LIMITS);
+  return (rights: ListRights | undefined): Catalog =>
+    rights === undefined ? whole : restrictCatalog(whole, offers, restrictionOf(rights), LIMITS);
+}
+
+function offersOf(some: Readonly<Record<string, Partial<Offer>>>): ReadonlyMap<string, Offer> {
+  return new Map(Object.entries(some).map(([id, members]) => [id, offer(members)]));
 }
 
 export function member(texts: readonly string[], key: string): unknown[] {

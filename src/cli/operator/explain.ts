@@ -12,6 +12,7 @@ import { explainAnswer, type ExplainAnswer } from '../../operator/admin/answers.
 import { readKeys } from '../keys/open-store.ts';
 import { askGateway } from './admin-client.ts';
 import { CliError, EXIT } from './cli-error.ts';
+import type { ListRights } from '../../policy/rights.ts';
 import { oneLine } from '../../peer-text.ts';
 import { jsonText, print } from './output.ts';
 import type { PrintOptions } from './status.ts';
@@ -70,7 +71,7 @@ async function explainOffline({ as, args, ...asked }: Asked, options: ExplainOpt
   if (typeof principal === 'string') throw new CliError(EXIT.usage, `--as: ${principal}`);
   const parts = {
     view,
-    catalog: gateway.catalog(view),
+    catalogFor: (rights: ListRights | undefined) => gateway.catalog(view, rights),
     gate: gateway.gate,
     lifecycleOf: () => undefined,
     hasCallersLists: (id: string) => config.upstreams.some((one) => one.id === id && hasCallersLists(one)),

@@ -7,6 +7,7 @@ import { type GroupsOfKey, readPrincipal } from './read-principal.ts';
 import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
 import type { StatusAnswer, UpstreamAnswer, UpstreamsAnswer } from '../../operator/admin/answers.ts';
 import type { Readiness } from '../../operator/app.ts';
+import type { ListRights } from '../../policy/rights.ts';
 import type { Era } from '../../protocol/revisions.ts';
 import { setLogLevel } from '../../telemetry/log.ts';
 import { isUp } from '../../upstream/lifecycle/lifecycle.ts';
@@ -59,8 +60,8 @@ export function createAdminPort(source: AdminSource): AdminPort {
     throw new AdminError('not-found', `There is no endpoint "${id}". There are: ${known.join(', ')}.`);
   };
 
-  const wholeCatalog = (view: View, era: Era): Catalog => {
-    return core.offers.catalog(view.id, widestKey(core.offers, view.upstreams, era));
+  const catalogOf = (view: View, era: Era, rights?: ListRights): Catalog => {
+    return core.offers.catalog(view.id, widestKey(core.offers, view.upstreams, era), rights);
   };
 
   const upstreams = async (): Promise<UpstreamsAnswer> => {
@@ -91,7 +92,7 @@ export function createAdminPort(source: AdminSource): AdminPort {
       const { era, upstream } = query;
       const view = viewOf(query.view);
       if (upstream !== undefined) upstreamOf(upstream);
-      return catalogAnswerOf(wholeCatalog(view, era), query);
+      return catalogAnswerOf(catalogOf(view, era), query);
     },
     explain: async ({ as, ...query }) => {
       const view = viewOf(query.view);
@@ -99,8 +100,8 @@ export function createAdminPort(source: AdminSource): AdminPort {
       if (typeof principal === 'string') throw new AdminError('invalid-request', `as: ${principal}`);
       const lifecycleOf = (id: string) => upstreamOf(id).lifecycle;
       const isCallers = (id: string) => hasCallersLists(upstreamOf(id).config);
-      const catalog = wholeCatalog(view, 'legacy');
-      const parts = { view, catalog, gate: core.gate, lifecycleOf, hasCallersLists: isCallers };
+      const catalogFor = (rights: ListRights | undefined) => catalogOf(view, 'legacy', rights);
+      const parts = { view, catalogFor, gate: core.gate, lifecycleOf, hasCallersLists: isCallers };
       return await explainWith((request) => core.external.explain(request), parts, { ...query, principal });
     },
     clients: () => clientsAnswerOf(core),

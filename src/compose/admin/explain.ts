@@ -1,16 +1,21 @@
-import { type Catalog, resolvePrompt, resolveResource, resolveTool, sourceByName } from '../../catalog/catalog.ts';
-import { isListedBy, isWithheldUri, type Resolution } from '../../catalog/resources/resources.ts';
+import { type Catalog, sourceByName } from '../../catalog/catalog.ts';
+import { isListedBy, isWithheldUri } from '../../catalog/resources/resources.ts';
 import type { View, ViewUpstream } from '../../catalog/view.ts';
 import { ownerByPrefix } from '../../gateway/calls/availability.ts';
-import { type Gate, hintsOf, lackingText } from '../../gateway/exchange/gate.ts';
-import { restrictionOf } from '../../gateway/exchange/rights-restriction.ts';
+import { judgedRoute, type JudgedRoute } from '../../gateway/calls/judged-route.ts';
+import type { Caller } from '../../gateway/exchange/caller.ts';
+import { type Gate, hintsOf } from '../../gateway/exchange/gate.ts';
+import { route, upstreamItem } from '../../gateway/exchange/route.ts';
+import { RawObject } from '../../json/json.ts';
 import { type ExternalAnswer, type ExternalRequest, isDenial } from '../../policy/external-question.ts';
 import type { ExplainRequest } from '../../operator/admin/admin-port.ts';
 import type { ExplainAnswer } from '../../operator/admin/answers.ts';
 import { type Item, plainItem, type Reason } from '../../policy/decide.ts';
 import type { ReceivedClaim } from '../../policy/identity.ts';
 import type { Principal } from '../../policy/principal.ts';
-import type { Rights } from '../../policy/rights.ts';
+import type { ListRights } from '../../policy/rights.ts';
+import type { Request } from '../../protocol/jsonrpc.ts';
+import { LATEST_LEGACY } from '../../protocol/revisions.ts';
 import { isUp, type Lifecycle } from '../../upstream/lifecycle/lifecycle.ts';
 import { catalogAnswerOf } from './admin-catalog.ts';
 
@@ -22,8 +27,8 @@ export interface ExplainQuery extends Omit<ExplainRequest, 'as'> {
 /** The parts of a gateway that an explanation is made of. */
 export interface ExplainParts {
   readonly view: View;
-  /** The catalog without restrictions. */
-  readonly catalog: Catalog;
+  /** Returns the catalog of clients with these rights, as their requests use it; the one with everything for undefined. */
+  readonly catalogFor: (rights: ListRights | undefined) => Catalog;
   readonly gate: Gate;
   /** Returns the state of an upstream; undefined if no gateway runs. */
   readonly lifecycleOf: (upstream: string) => Lifecycle | undefined;
@@ -31,76 +36,100 @@ export interface ExplainParts {
   readonly hasCallersLists: (upstream: string) => boolean;
 }
 
-/** An item, and the reason why clients do not get it, in detail and in short. */
-interface Found extends Pick<ExplainAnswer, 'upstream' | 'upstreamName'> {
-  /** True for an item that its upstream gets although it does not list it. */
-  readonly isUnlisted?: boolean;
+/** A question with the catalogs that answer it. */
+interface Asked {
+  readonly parts: ExplainParts;
+  readonly query: ExplainQuery;
+  /** The catalog of the principal. */
+  readonly shown: Catalog;
+  /** The catalog with everything. */
+  readonly whole: Catalog;
+}
+
+/** An item that a request names. */
+interface Found {
+  readonly item: Item;
+  /** The reason why clients do not get it, in detail and in short. */
   readonly left?: { readonly text: string; readonly why: string } | undefined;
 }
 
-/** Explains a decision, in the order in which a request meets its reasons. The decision is that of {@link Gate}. */
+/** The answer about a name that leads to no item. */
+interface Nowhere extends Pick<ExplainAnswer, 'effect'> {
+  readonly texts: readonly string[];
+}
+
+const METHODS = { tool: 'tools/call', prompt: 'prompts/get', resource: 'resources/read' } as const;
+
+/**
+ * Explains a decision, in the order in which a request meets its reasons. Route and verdict are those of {@link judgedRoute}, as for a
+ * request of the principal; this function adds the reasons.
+ */
 export function explain(parts: ExplainParts, query: ExplainQuery): ExplainAnswer {
   const { view, gate, lifecycleOf } = parts;
   const { principal, kind, name, args } = query;
+  const shown = parts.catalogFor(gate.shownRightsOf(principal, view.id));
+  const asked = { parts, query, shown, whole: shown.whole ?? shown };
+  const judged = judgedRoute(gate, { caller: callerOf(query), catalog: shown }, requestOf(query));
   const reasons: ExplainAnswer['reasons'] = [];
-  const found = find(parts, query);
   if (!gate.isOpen && !gate.mayEnter(view, principal)) {
     reasons.push({ about: 'endpoint', text: `it may use nothing at /mcp/${view.id}, which answers 404` });
   }
   const identity = gate.identityOf(principal);
-  const shown =
+  const ofPrincipal =
     identity === undefined ? {} : { groups: [...identity.groups], claims: identity.claims.map((one) => claimOf(one)) };
-  const asked = { principal: principal.label, view: view.id, kind, name, ...shown };
-  if (found === undefined) {
+  const answer = { principal: principal.label, view: view.id, kind, name, ...ofPrincipal };
+  const found = find(asked, judged);
+  if ('effect' in found) {
     const owner = ownerByPrefix(view, name, kind === 'resource');
     const lifecycle = owner === undefined ? undefined : lifecycleOf(owner);
     if (lifecycle !== undefined && !isUp(lifecycle)) {
       const text = `it has the prefix of upstream "${owner}", which is ${stateText(lifecycle)}: its items may be unknown`;
       reasons.push({ about: 'upstream', text });
     }
-    const isWithheld = kind === 'resource' && isWithheldUri(parts.catalog.resources, view.upstreams, name);
-    const unknown = upstreamsOfCallers(parts, query, owner).map(callersText);
-    const texts = isWithheld
-      ? [WITHHELD]
-      : unknown.length > 0
-        ? unknown
-        : ['no upstream of this endpoint lists it for all clients'];
-    reasons.push(...texts.map((text) => ({ about: 'list' as const, text })));
-    return { ...asked, effect: 'unknown', isListed: false, reasons };
+    reasons.push(...found.texts.map((text) => ({ about: 'list' as const, text })));
+    return { ...answer, effect: found.effect, isListed: publishesUri(asked), reasons };
   }
-  const { upstream = '', upstreamName = '', left, isUnlisted = false } = found;
+  const { item, left } = found;
+  const { upstream } = item;
   const lifecycle = lifecycleOf(upstream);
   if (lifecycle !== undefined) {
     reasons.push({ about: 'upstream', text: `upstream "${upstream}" is ${stateText(lifecycle)}` });
   }
-  reasons.push({ about: 'list', text: left?.text ?? listText(parts, found) });
-  const { decision, listed, rules, lacking, isAsked } = decided(parts, query, { upstream, upstreamName });
+  const isUnlisted = left === undefined && !lists(asked.whole, item);
+  reasons.push({ about: 'list', text: left?.text ?? listText(parts, item, isUnlisted) });
+  const { decision, isShown, rules, isAsked } = decided(asked, item, judged);
   for (const { rule, file, line, effect, outcome } of rules) {
     const about = outcome === 'other' ? 'is about other items' : `its condition: ${outcome}`;
     reasons.push({ about: 'rule', text: `${effect} rule "${rule}" ${about}`, place: `${file}:${line}` });
   }
   reasons.push({ about: 'decision', text: left?.why ?? decision.why });
+  const lacking = decision.effect === 'deny' ? judged.verdict?.lacking : undefined;
   if (left === undefined && lacking !== undefined) {
-    reasons.push({ about: 'decision', text: lackingText(lacking) });
+    reasons.push({ about: 'decision', text: lacking.text });
     if (isAsked) reasons.push({ about: 'external', text: 'the external decision is asked only then' });
   }
-  const effect = left === undefined ? decision.effect : 'deny';
-  const isListed = left === undefined && listed && !isUnlisted;
   return {
-    ...asked,
+    ...answer,
     upstream,
-    upstreamName,
-    effect,
-    isListed,
+    upstreamName: item.name,
+    effect: left === undefined ? decision.effect : 'deny',
+    isListed: left === undefined && isShown && !isUnlisted,
     reasons,
     ...(args === undefined ? {} : { arguments: true }),
   };
 }
 
+function callerOf({ principal, view }: ExplainQuery): Caller {
+  return { principal, view, revision: LATEST_LEGACY, capabilities: RawObject.EMPTY };
+}
+
+function requestOf({ kind, name, args }: ExplainQuery): Request {
+  const params = RawObject.of(kind === 'resource' ? { uri: name } : { name, arguments: args });
+  return { kind: 'request', id: '1', method: METHODS[kind], params };
+}
+
 /** Asks a decision point about a request; undefined if it has no say. `offline`: it would be asked if a gateway ran. */
 export type AskExternal = (request: ExternalRequest) => Promise<ExternalAnswer> | 'offline' | undefined;
-
-const METHODS = { tool: 'tools/call', prompt: 'prompts/get', resource: 'resources/read' } as const;
 
 /** Explains a decision with the last reason: the answer of a decision point about what the rules allow. */
 export async function explainWith(ask: AskExternal, parts: ExplainParts, query: ExplainQuery): Promise<ExplainAnswer> {
@@ -108,7 +137,7 @@ export async function explainWith(ask: AskExternal, parts: ExplainParts, query: 
   const { upstream, upstreamName, effect, reasons } = answer;
   if (effect === 'deny' || upstream === undefined || upstreamName === undefined) return answer;
   const { principal, view, kind } = query;
-  const [item, args] = [itemOf(parts, kind, { upstream, upstreamName }), argumentsText(query)];
+  const [item, args] = [itemOf(parts.catalogFor(undefined), kind, upstream, upstreamName), argumentsText(query)];
   const asked = await ask({ principal, view, method: METHODS[kind], item, args });
   if (asked === undefined) return answer;
   const isLeft = asked === 'offline' || asked.outcome === 'allowed';
@@ -145,83 +174,79 @@ function callersText(upstream: string): string {
   return `the lists of upstream "${upstream}" depend on the caller, and are not known here`;
 }
 
-function listText({ hasCallersLists }: ExplainParts, { upstream = '', upstreamName = '', isUnlisted }: Found): string {
-  if (isUnlisted !== true) return `upstream "${upstream}" lists it as "${upstreamName}"`;
+function listText({ hasCallersLists }: ExplainParts, { upstream, name }: Item, isUnlisted: boolean): string {
+  if (!isUnlisted) return `upstream "${upstream}" lists it as "${name}"`;
   return hasCallersLists(upstream)
     ? callersText(upstream)
-    : `upstream "${upstream}" gets it as "${upstreamName}", and does not list it`;
+    : `upstream "${upstream}" gets it as "${name}", and does not list it`;
+}
+
+/** Returns whether a catalog has an item in its lists, or a template that the URI of a resource matches. */
+function lists({ callables, resources }: Catalog, { kind, upstream, name }: Item): boolean {
+  if (kind === 'resource') return isListedBy(resources, upstream, name);
+  const { targets } = kind === 'tool' ? callables.tools : callables.prompts;
+  return [...targets.values()].some((target) => target.upstream === upstream && target.name === name);
+}
+
+/** Returns whether the list of resources has a URI that leads to no single item. */
+function publishesUri({ shown, query: { kind, name } }: Asked): boolean {
+  return kind === 'resource' && shown.lists.resources.some((text) => RawObject.parse(text).string('uri') === name);
 }
 
 const WITHHELD = 'the lock withholds it';
 
-/** Returns where an item is; undefined if no upstream lists it, or gets it unlisted. */
-function find(parts: ExplainParts, { principal, kind, name, view }: ExplainQuery): Found | undefined {
-  const { catalog } = parts;
-  if (kind === 'resource') {
-    const resource = locate(parts, principal, name);
-    if (resource.kind === 'one') {
-      const { upstream, uri } = resource;
-      return { upstream, upstreamName: uri, isUnlisted: !isListedBy(catalog.resources, upstream, uri) };
-    }
-    return resource.kind === 'none' ? findQuarantined(catalog, kind, name) : undefined;
+/** Returns the item that a request is about, or the reasons why there is none for the principal. */
+function find(asked: Asked, { to, verdict }: JudgedRoute): Found | Nowhere {
+  const { query, shown, whole } = asked;
+  if (verdict !== undefined && 'kind' in verdict.item) return { item: verdict.item };
+  if (to.kind === 'upstream') {
+    const own = to.upstreamTool ?? upstreamItem(METHODS[query.kind], to) ?? '';
+    return { item: itemOf(whole, query.kind, to.upstream, own) };
   }
+  if (to.error.code === 'ambiguous-resource') return { effect: 'deny', texts: [to.error.message] };
+  const known = whole === shown ? to : route(whole, requestOf(query));
+  if (known.kind === 'nowhere' && known.error.code === 'ambiguous-resource') {
+    return { effect: 'deny', texts: [known.error.message, 'the principal may use it of none of them'] };
+  }
+  if (known.kind === 'upstream' && !shown.view.upstreams.some(({ id }) => id === known.upstream)) {
+    const text = `upstream "${known.upstream}" has it, and lists nothing that the principal may use: its names are unknown`;
+    return { effect: 'unknown', texts: [text] };
+  }
+  return findLeft(whole, query) ?? { effect: 'unknown', texts: unknownTexts(asked) };
+}
+
+/** Returns the reasons why no upstream has an item. */
+function unknownTexts({ parts, query, whole }: Asked): readonly string[] {
+  const { view } = parts;
+  const { kind, name } = query;
+  if (kind === 'resource' && isWithheldUri(whole.resources, view.upstreams, name)) return [WITHHELD];
+  const callers = upstreamsOfCallers(parts, query, ownerByPrefix(view, name, kind === 'resource'));
+  return callers.length > 0 ? callers.map(callersText) : ['no upstream of this endpoint lists it for all clients'];
+}
+
+/** Returns the item that would have a name or URI if it were not filtered, quarantined, or withheld by the lock. */
+function findLeft(catalog: Catalog, { kind, name, view }: ExplainQuery): Found | undefined {
   const { items } = catalogAnswerOf(catalog, { view, era: 'legacy', upstream: undefined });
-  const item = items.find((one) => {
-    return one.kind === kind && one.name === name && one.status !== 'quarantined' && one.status !== 'withheld';
-  });
-  if (item === undefined) {
-    const target = (kind === 'tool' ? resolveTool : resolvePrompt)(shownTo(parts, principal), name);
-    if (target === undefined) return findQuarantined(catalog, kind, name);
-    const { sources } = kind === 'tool' ? catalog.callables.tools : catalog.callables.prompts;
-    return { upstream: target.upstream, upstreamName: target.name, isUnlisted: !sources.has(target) };
+  const filtered = items.find((one) => one.kind === kind && one.name === name && one.status === 'filtered');
+  if (filtered !== undefined) {
+    const left = { text: `filtered: ${filtered.why ?? ''}`, why: 'the config leaves it out' };
+    return { item: plainItem(kind, filtered.upstream, filtered.upstreamName ?? name), left };
   }
-  const { upstream, upstreamName = name, status, why = '' } = item;
-  const left = status === 'filtered' ? { text: `filtered: ${why}`, why: 'the config leaves it out' } : undefined;
-  return { upstream, upstreamName, left };
-}
-
-/** Finds a resource for a principal, as its restricted catalog does; else one that the policy denies. */
-function locate(parts: ExplainParts, principal: Principal, uri: string): Resolution {
-  const shown = shownTo(parts, principal);
-  const rights = parts.gate.shownRightsOf(principal, parts.view.id);
-  if (rights === undefined) return resolveResource(shown, uri);
-  const allowed = resolveResource({ ...shown, restriction: restrictionOf(rights) }, uri);
-  return allowed.kind === 'one' ? allowed : resolveResource(shown, uri);
-}
-
-/** Returns the catalog without the fallbacks that a principal lacks: by them it could tell an unknown name from a hidden one. */
-function shownTo({ catalog, gate, view }: ExplainParts, principal: Principal): Catalog {
-  const rights = gate.shownRightsOf(principal, view.id);
-  const passesUnlisted = rights === undefined || view.upstreams.every(({ id }) => rights.passesUnlisted(id));
-  return passesUnlisted ? catalog : { ...catalog, fallback: undefined, callFallback: undefined };
-}
-
-/** Returns the item that would have a name or URI if it were not quarantined, or withheld by the lock. */
-function findQuarantined(catalog: Catalog, kind: ExplainQuery['kind'], name: string): Found | undefined {
   const { renames } = catalog.view;
-  const item = catalog.quarantined.find((one) => {
+  const hidden = catalog.quarantined.find((one) => {
     if (one.kind !== kind || one.published === undefined) return false;
     return one.published === name || (kind === 'tool' && renames[one.published] === name);
   });
-  if (item === undefined) return undefined;
-  const text = `The ${kind} ${item.why}.`;
+  if (hidden === undefined) return undefined;
+  const text = `The ${kind} ${hidden.why}.`;
   const left =
-    item.isWithheld === true
+    hidden.isWithheld === true
       ? { text: `withheld: ${text}`, why: WITHHELD }
       : { text: `quarantined: ${text}`, why: 'it is quarantined' };
-  return { upstream: item.upstream, upstreamName: item.name, left };
+  return { item: plainItem(kind, hidden.upstream, hidden.name), left };
 }
 
-interface ExplainedTarget {
-  readonly upstream: string;
-  readonly upstreamName: string;
-}
-
-function itemOf(
-  { catalog }: ExplainParts,
-  kind: ExplainQuery['kind'],
-  { upstream, upstreamName: name }: ExplainedTarget,
-): Item {
+function itemOf(catalog: Catalog, kind: ExplainQuery['kind'], upstream: string, name: string): Item {
   const item = plainItem(kind, upstream, name);
   return kind === 'tool' ? { ...item, hints: hintsOf(sourceByName(catalog, upstream, name)) } : item;
 }
@@ -230,21 +255,19 @@ function argumentsText({ args }: ExplainQuery): string | undefined {
   return args === undefined ? undefined : JSON.stringify(args);
 }
 
-function decided(parts: ExplainParts, query: ExplainQuery, target: ExplainedTarget) {
+/** Returns the decision about an item, with its rules. That about a call with arguments is the verdict of the gateway. */
+function decided({ parts, query }: Asked, item: Item, { verdict }: JudgedRoute) {
   const { gate } = parts;
   const { principal, view } = query;
   const rules: Reason[] = [];
-  const item = itemOf(parts, query.kind, target);
   const rights = gate.rightsOf(principal, view);
   if (rights === undefined) {
     const why = 'there is no access policy, so everything is allowed';
-    return { decision: { effect: 'allow', why } as const, listed: true, rules, lacking: undefined, isAsked: false };
+    return { decision: { effect: 'allow', why } as const, isShown: true, rules, isAsked: false };
   }
   const text = argumentsText(query);
-  const decide = (by: Rights, trace?: Reason[]) =>
-    text === undefined ? by.decide(item, trace) : by.decideCall(item, text, new Date(), trace);
-  const decision = decide(rights, rules);
-  const lacking = decision.effect === 'deny' ? gate.lackingScopes(principal, view, (by) => decide(by)) : undefined;
-  const listed = gate.shownRightsOf(principal, view)?.lists(item) === true;
-  return { decision, listed, rules, lacking, isAsked: rights.asksAbout(target.upstream) };
+  const traced = text === undefined ? rights.decide(item, rules) : rights.decideCall(item, text, new Date(), rules);
+  const isShown = gate.shownRightsOf(principal, view)?.lists(item) === true;
+  const decision = text === undefined || verdict === undefined ? traced : { effect: verdict.effect, why: traced.why };
+  return { decision, isShown, rules, isAsked: rights.asksAbout(item.upstream) };
 }

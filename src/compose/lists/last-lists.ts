@@ -2,6 +2,7 @@ import type { Catalog } from '../../catalog/catalog.ts';
 import { commonKey, type OfferKey } from '../../catalog/offer.ts';
 import type { View } from '../../catalog/view.ts';
 import type { Offers } from '../../gateway/lists/offers.ts';
+import type { ListRights } from '../../policy/rights.ts';
 import { type Era, ERAS } from '../../protocol/revisions.ts';
 
 /** The last lists of all upstreams. */
@@ -11,8 +12,8 @@ export interface LastLists {
   isListed(upstream: string): boolean;
   /** Returns the key of the clients of a view with lists of the most upstreams, as {@link widestKey}. */
   keyOf(view: View): OfferKey;
-  /** Returns the catalog of a view, with everything. */
-  catalog(view: View): Catalog;
+  /** Returns the catalog of a view: the part that these rights allow, or everything. */
+  catalog(view: View, rights?: ListRights): Catalog;
 }
 
 /** Returns the lists that offers have. */
@@ -22,7 +23,7 @@ export function lastLists(offers: Offers, views: ReadonlyMap<string, View>): Las
     views,
     keyOf,
     isListed: (upstream) => ERAS.some((era) => offers.keysOf(upstream, era).length > 0),
-    catalog: (view) => offers.catalog(view.id, keyOf(view)),
+    catalog: (view, rights) => offers.catalog(view.id, keyOf(view), rights),
   };
 }
 

@@ -6,11 +6,12 @@ import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import { type Cancellable, itemDigest, type ExternalDecisions } from '../exchange/external-decisions.ts';
 import type { Client } from '../exchange/exchange.ts';
-import { type Gate, insufficientScope, type Verdict } from '../exchange/gate.ts';
-import { type Route, route, unknownItem, type UpstreamRoute } from '../exchange/route.ts';
+import type { Gate } from '../exchange/gate.ts';
+import { unknownItem, type UpstreamRoute } from '../exchange/route.ts';
 import type { ListAnswers } from '../forward/list-answers.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
 import { type LifecycleOf, noToolsNote, unavailableOwner } from './availability.ts';
+import { judgedRoute, type JudgedRoute } from './judged-route.ts';
 
 /** Carries out the requests of clients of one era: `R` is a request in flight, `C` its client. */
 export interface EraHandler<R, C> {
@@ -116,7 +117,7 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
    * Asks for an external decision, unless the process that has passed the request on has asked about the same item: by its lists the name may
    * lead elsewhere. Returns undefined if nobody is asked, else a promise of the item, or of undefined if it is denied.
    */
-  #ask(one: R, { caller }: C, { to, verdict }: ReturnType<typeof judgedRoute>): Promise<Item | undefined> | undefined {
+  #ask(one: R, { caller }: C, { to, verdict }: JudgedRoute): Promise<Item | undefined> | undefined {
     if (to.kind !== 'upstream' || verdict === undefined || !('kind' in verdict.item)) return undefined;
     const { item } = verdict;
     if (caller.allowedItem !== undefined && caller.allowedItem === itemDigest(item)) return undefined;
@@ -130,31 +131,6 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
     const text = note ?? instructions;
     return text === undefined ? undefined : JSON.stringify(text);
   }
-}
-
-/**
- * Returns the route of a request if the access policy allows it, else the answer that an unknown name gets. There is no verdict without an
- * access policy, or about a name that is unknown.
- */
-function judgedRoute(
-  gate: Gate,
-  { caller, catalog }: Client,
-  request: Request,
-  to: Route = route(catalog, request),
-): { readonly to: Route; readonly verdict: Verdict | undefined } {
-  if (gate.isOpen) return { to, verdict: undefined };
-  if (to.kind === 'upstream') {
-    const verdict = gate.judge(caller, request, to);
-    return { to: verdict?.effect === 'deny' ? denied(request, verdict) : to, verdict };
-  }
-  const whole = catalog.whole === undefined ? to : route(catalog.whole, request);
-  return { to, verdict: whole.kind === 'upstream' ? gate.judgeHidden(caller, request, whole) : undefined };
-}
-
-/** Returns the answer to a denied request: that of an unknown name, unless only a scope is missing that the client may get. */
-function denied(request: Request, verdict: Verdict): Route {
-  const error = insufficientScope(verdict);
-  return error === undefined ? unknownItem(request) : { kind: 'nowhere', error };
 }
 
 export function tooManyInFlight(count: number): GatewayError {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type AskExternal, explainWith } from '../../../src/compose/admin/explain.ts';
 import { Gate } from '../../../src/gateway/exchange/gate.ts';
-import { catalogOf, tool, upstream, view } from '../../catalog/fixtures.ts';
+import { catalogsOf, tool, upstream, view } from '../../catalog/fixtures.ts';
 import { accessOf, keyOf } from '../../policy/policies.ts';
 
 const GATE = new Gate(accessOf({ all: { upstreams: undefined } }, [{ roles: ['all'], anyone: true }]), []);
@@ -13,7 +13,7 @@ test('explain shows the answer of a decision point as the last reason', async ()
   const offers = { notes: { tools: [tool('read')] } };
   const parts = {
     view: shown,
-    catalog: catalogOf(shown, offers),
+    catalogFor: catalogsOf(shown, offers),
     gate: GATE,
     lifecycleOf: () => undefined,
     hasCallersLists: () => false,

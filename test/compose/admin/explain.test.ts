@@ -5,7 +5,7 @@ import type { View } from '../../../src/catalog/view.ts';
 import { explain } from '../../../src/compose/admin/explain.ts';
 import { Gate } from '../../../src/gateway/exchange/gate.ts';
 import { RawObject } from '../../../src/json/json.ts';
-import { bare, catalogOf, resource, tool, upstream, view } from '../../catalog/fixtures.ts';
+import { bare, catalogsOf, resource, tool, upstream, view } from '../../catalog/fixtures.ts';
 import { accessOf, keyOf, tokenOf } from '../../policy/policies.ts';
 
 const GATE = new Gate(
@@ -23,7 +23,8 @@ function explained(
   principal = keyOf('ada'),
 ): readonly string[] {
   const hasCallersLists = (id: string) => callers.includes(id);
-  const parts = { view: shown, catalog: catalogOf(shown, offers), gate, lifecycleOf: () => undefined, hasCallersLists };
+  const catalogFor = catalogsOf(shown, offers);
+  const parts = { view: shown, catalogFor, gate, lifecycleOf: () => undefined, hasCallersLists };
   const kind = name.includes(':') ? 'resource' : 'tool';
   const { effect, isListed, reasons } = explain(parts, {
     principal,
@@ -88,6 +89,39 @@ test('explain says that a tool is listed though a later one of its name is quara
     'x',
   );
   assert.deepEqual([effect, list], ['allow, listed', 'upstream "a" lists it as "x"']);
+});
+
+test('explain finds a tool that one upstream lists and another one leaves out', () => {
+  const shown = view([bare('a', { excludeTools: ['x'] }), bare('b')]);
+  const offers = { a: { tools: [tool('x'), tool('y')] }, b: { tools: [tool('x')] } };
+  assert.deepEqual(explained(shown, offers, 'x').slice(0, 2), ['allow, listed', 'upstream "b" lists it as "x"']);
+  const left = 'Left out by includeTools or excludeTools of upstream "a".';
+  const [only] = shown.upstreams;
+  const alone = explained(view(only === undefined ? [] : [only]), offers, 'x');
+  assert.deepEqual(alone, ['deny, not listed', `filtered: ${left}`, 'the config leaves it out']);
+});
+
+test('explain knows no URI of an upstream whose items are all hidden', () => {
+  const access = accessOf({ a: { upstreams: ['a'] }, shared: { upstreams: undefined, resources: ['file:///a/*'] } }, [
+    { roles: ['a', 'shared'], anyone: true },
+  ]);
+  const [shown, gate] = [view([upstream('a'), upstream('b')]), new Gate(access, [])];
+  const offers = { a: { resources: [resource('file:///a/a')] }, b: { resources: [resource('file:///b/a')] } };
+  const hidden = 'upstream "b" has it, and lists nothing that the principal may use: its names are unknown';
+  assert.deepEqual(explained(shown, offers, 'b+file:///a/a', gate), ['unknown, not listed', hidden]);
+  assert.equal(explained(shown, offers, 'a+file:///a/a', gate)[0], 'allow, listed');
+  assert.equal(explained(shown, offers, 'b+file:///b/a', gate)[0], 'deny, not listed');
+});
+
+test('explain names the upstreams that have the same URI', () => {
+  const resources = [resource('file:///a')];
+  const [shown, offers] = [view([upstream('a'), upstream('b')]), { a: { resources }, b: { resources } }];
+  const offered =
+    'More than one upstream has this resource: file:///a is offered by a, b; use the URI from resources/list';
+  assert.deepEqual(explained(shown, offers, 'file:///a'), ['deny, not listed', offered]);
+  const notes = new Gate(accessOf({ notes: { resources: ['note:*'] } }, [{ roles: ['notes'], anyone: true }]), []);
+  const none = 'the principal may use it of none of them';
+  assert.deepEqual(explained(shown, offers, 'file:///a', notes), ['deny, not listed', offered, none]);
 });
 
 const SOME = new Gate(
@@ -198,13 +232,13 @@ test('explain names the scope with which a denied tool would be allowed', () => 
   assert.deepEqual(last('notes__read'), []);
 });
 
-test('a name that no list has is unknown to a token without a scope on demand', () => {
+test('a name that no list has is denied to a token without a scope on demand', () => {
   const access = accessOf({ w: { upstreams: ['notes'] } }, [{ roles: ['w'], scopes: ['w'] }]);
   const scopesOnDemand = [{ scope: 'w', advertised: 'w' }];
   const gate = new Gate(access, [], undefined, undefined, [{ issuer: 'https://issuer.test', scopesOnDemand }]);
   const offers = { notes: { tools: [tool('write')] } };
   const as = (name: string, ...scopes: readonly string[]) =>
     explained(view([bare('notes')]), offers, name, gate, [], tokenOf('ada', {}, scopes))[0];
-  assert.deepEqual([as('write'), as('unlisted')], ['deny, listed', 'unknown, not listed']);
+  assert.deepEqual([as('write'), as('unlisted')], ['deny, listed', 'deny, not listed']);
   assert.deepEqual([as('write', 'w'), as('unlisted', 'w')], ['allow, listed', 'allow, not listed']);
 });
