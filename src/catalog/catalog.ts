@@ -301,13 +301,14 @@ export function isListedPrompt(catalog: Catalog, name: string): boolean {
 export function resolveResource(catalog: Catalog, uri: string): Resolution {
   const { resources, fallback, view, restriction } = catalog;
   const found = locateResource(resources, fallback, view.upstreams.length === 1, uri);
-  if (restriction === undefined || found.kind === 'none') return found;
-  const allowed = permitted(
+  if (restriction === undefined || found.kind === 'none') return asPublished(view, found, uri);
+  const remaining = permitted(
     found,
     uri,
     (upstream, own) => restriction.allowsUri(upstream, own),
     (upstream, own) => restriction.allowsUpdates(upstream, own),
   );
+  const allowed = asPublished(view, remaining, uri);
   // Of several upstreams that have the URI, one may be left.
   if (allowed.kind === 'one' && isHiddenAt(resources, allowed.upstream, allowed.uri)) return { kind: 'none' };
   // The URI contains the id of its upstream.
@@ -316,11 +317,27 @@ export function resolveResource(catalog: Catalog, uri: string): Resolution {
   if (upstreamsOf(allowed).some(isUsable)) return allowed;
   // A listed resource that the client may not use hides no template that it may use.
   const byTemplate = templateUpstreams(resources, uri).filter(isUsable);
-  return byTemplate.length > 0 ? toResolution(byTemplate, uri) : allowed;
+  return byTemplate.length > 0 ? asPublished(view, toResolution(byTemplate, uri), uri) : allowed;
 }
 
 function upstreamsOf(found: Resolution): readonly string[] {
   return found.kind === 'one' ? [found.upstream] : found.kind === 'many' ? found.upstreams : [];
+}
+
+/**
+ * Returns the resolution of a URI or template that several upstreams have: those whose lists have it in this form, if there are any. It then names
+ * what the client sees, though a text of another upstream may contain it too.
+ */
+function asPublished(view: View, found: Resolution, uri: string): Resolution {
+  if (found.kind !== 'many') return found;
+  const publishers = found.upstreams.filter((id) => isPublishedAs(view, id, uri));
+  return publishers.length === 0 ? found : toResolution(publishers, uri);
+}
+
+/** Returns whether the lists of a view have the resources of an upstream by its own URIs. */
+export function isPublishedAs(view: View, id: string, uri: string): boolean {
+  const upstream = upstreamIn(view, id);
+  return upstream !== undefined && uriToClient(upstream, uri) === uri;
 }
 
 type IsAllowed = (upstream: string, own: string) => boolean;
@@ -348,14 +365,15 @@ export function isListedResource(catalog: Catalog, uri: string): boolean {
 
 /** Finds the upstream that completes a `ref/resource`, whose `uri` is a template or a URI. */
 export function resolveTemplate(catalog: Catalog, uriTemplate: string): Resolution {
-  const { resources, restriction } = catalog;
+  const { resources, restriction, view } = catalog;
   const located = locateTemplate(resources, uriTemplate);
   if (located === undefined) return resolveResource(catalog, uriTemplate);
-  if (restriction === undefined) return located;
-  return permitted(
+  if (restriction === undefined) return asPublished(view, located, uriTemplate);
+  const allowed = permitted(
     located,
     uriTemplate,
     (upstream, own) => restriction.allowsTemplate(upstream, own),
     (upstream, own) => restriction.allowsCompletion(upstream, own),
   );
+  return asPublished(view, allowed, uriTemplate);
 }

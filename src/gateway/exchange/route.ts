@@ -2,6 +2,7 @@ import {
   type Catalog,
   isListedPrompt,
   isListedResource,
+  isPublishedAs,
   resolvePrompt,
   resolveResource,
   resolveTemplate,
@@ -60,11 +61,14 @@ export function resolveUri(catalog: Catalog, uri: string): UpstreamResource | Ga
       return resolution;
     case 'none':
       return unknownResource(uri);
-    case 'many':
+    case 'many': {
+      const isListed = resolution.upstreams.every((id) => isPublishedAs(catalog.view, id, uri));
+      const advice = isListed ? 'use the endpoint of one of them' : 'use the URI from resources/list';
       return new GatewayError('ambiguous-resource', {
-        message: `${uri} is offered by ${resolution.upstreams.join(', ')}; use the URI from resources/list`,
+        message: `${uri} is offered by ${resolution.upstreams.join(', ')}; ${advice}`,
         data: { uri },
       });
+    }
   }
 }
 

@@ -6,7 +6,11 @@ import type { Resolution } from '../../../src/catalog/resources/resources.ts';
 import { RawObject, rawItems } from '../../../src/json/json.ts';
 import { toClient } from '../../../src/catalog/rewrite.ts';
 import { disguisedUri } from '../../../src/catalog/uri.ts';
-import { bare, catalogOf, member, resource, template, upstream, view } from '../fixtures.ts';
+import { GatewayError } from '../../../src/errors.ts';
+import { Gate } from '../../../src/gateway/exchange/gate.ts';
+import { resolveUri } from '../../../src/gateway/exchange/route.ts';
+import { accessOf, keyOf } from '../../policy/policies.ts';
+import { bare, catalogOf, catalogsOf, member, resource, template, upstream, view } from '../fixtures.ts';
 
 const pair = view([upstream('a'), upstream('b')]);
 const NONE: Resolution = { kind: 'none' };
@@ -101,6 +105,64 @@ test('of a web URI that two upstreams list, the second is quarantined', () => {
     [['b', 'resource', 'https://x/both']],
   );
   assert.match(known.quarantined[0]?.why ?? '', /listed by upstream "a" too/);
+});
+
+const mixed = view([bare('a'), upstream('b'), bare('c')]);
+const RAW = { resources: [resource('file:///x')], templates: [template('db://{t}')] };
+
+// M-023 SEC-35
+test('a URI that one upstream lists in this form goes to it', () => {
+  const catalog = catalogOf(mixed, { a: RAW, b: RAW });
+  assert.deepEqual(member(catalog.lists.resources, 'uri'), ['file:///x', 'b+file:///x']);
+  assert.deepEqual(resolveResource(catalog, 'file:///x'), one('a', 'file:///x'));
+  assert.deepEqual(resolveResource(catalog, 'b+file:///x'), one('b', 'file:///x'));
+  assert.deepEqual(resolveResource(catalog, 'db://users'), one('a', 'db://users'));
+  assert.deepEqual(resolveTemplate(catalog, 'db://{t}'), one('a', 'db://{t}'));
+  assert.deepEqual(resolveTemplate(catalog, 'b+db://{t}'), one('b', 'db://{t}'));
+});
+
+// M-023
+test('a URI that two upstreams list in this form is ambiguous', () => {
+  const catalog = catalogOf(mixed, { a: RAW, b: RAW, c: RAW });
+  const both: Resolution = { kind: 'many', upstreams: ['a', 'c'] };
+  for (const uri of ['file:///x', 'db://users']) assert.deepEqual(resolveResource(catalog, uri), both);
+  assert.deepEqual(resolveTemplate(catalog, 'db://{t}'), both);
+  const advice = resolveUri(catalog, 'file:///x');
+  assert.match(
+    advice instanceof GatewayError ? advice.message : '',
+    /offered by a, c; use the endpoint of one of them/,
+  );
+});
+
+test('a URI goes to the one upstream of it that a principal may use', () => {
+  const gate = new Gate(accessOf({ b: { upstreams: ['b'] } }, [{ roles: ['b'], anyone: true }]), []);
+  const catalog = catalogsOf(mixed, { a: RAW, b: RAW })(gate.shownRightsOf(keyOf('ada'), ''));
+  for (const uri of ['file:///x', 'db://users']) assert.deepEqual(resolveResource(catalog, uri), one('b', uri));
+});
+
+// SEC-35
+test('a listed resource leads to the upstream that lists it, or is reported', () => {
+  const ids = ['a', 'b', 'c'] as const;
+  const uris = fc.uniqueArray(fc.constantFrom('file:///x', 'https://x/y', 'ui://app', 'relative', 'a+x:1', 'db://t'));
+  const templates = fc.uniqueArray(fc.constantFrom('db://{t}', 'file:///{+path}'));
+  const listing = fc.record({ isBare: fc.boolean(), uris, templates });
+  fc.assert(
+    fc.property(fc.tuple(listing, listing, listing), (listings) => {
+      const shown = view(ids.map((id, position) => (listings[position]?.isBare === true ? bare(id) : upstream(id))));
+      const offers = listings.map((one, position) => {
+        const offered = { resources: one.uris.map(resource), templates: one.templates.map(template) };
+        return [ids[position] ?? '', offered] as const;
+      });
+      const catalog = catalogOf(shown, Object.fromEntries(offers));
+      for (const [position, uri] of member(catalog.lists.resources, 'uri').entries()) {
+        const found = resolveResource(catalog, String(uri));
+        const origin = catalog.resources.origins[position];
+        if (found.kind === 'one') assert.deepEqual(found, { kind: 'one', ...origin });
+        else assert.ok(catalog.quarantined.some(({ name }) => name === origin?.uri));
+      }
+    }),
+    { numRuns: 1000 },
+  );
 });
 
 // SEC-35
