@@ -8,8 +8,8 @@ import { after, before, test } from 'node:test';
 import { openRedisKeys } from '../../src/compose/keys/open-redis-keys.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import type { StoredKey } from '../../src/store/api-key-store.ts';
-import { type Events, getEvents, initialize, messagesOf, post, rpc } from '../downstream/client.ts';
-import { type HttpUpstream, legacyUpstream } from '../support/http-upstream.ts';
+import { type Events, getEvents, initialize, messagesOf, post, postForEvents, rpc } from '../downstream/client.ts';
+import { type HttpUpstream, legacyUpstream, type Served } from '../support/http-upstream.ts';
 import { openGateway } from '../support/open-gateway.ts';
 import { modernEvents } from '../support/modern-wire.ts';
 import { RedisServer } from '../support/redis.ts';
@@ -108,6 +108,38 @@ test('streams and subscriptions follow the groups of a key in a file', TIMEOUT, 
   const opened = await openAll(gateway.url);
   await storeKeys(file, NARROWED);
   await assertNarrowed(gateway.url, opened, up);
+});
+
+// SEC-08
+test('a call in flight answers a resumed stream though a new one is denied', TIMEOUT, async () => {
+  const file = join(dir, 'resumed.json');
+  await storeKeys(file, ANN);
+  const calls: Served[] = [];
+  const tool = (name: string) => ({ name, inputSchema: { type: 'object' } });
+  await using up = await legacyUpstream({
+    tools: [tool('get'), tool('write')],
+    answers: { 'tools/call': (served) => void calls.push(served) },
+  });
+  await using gateway = await openGateway(serversOf(up), { auth: { keyFile: file }, access: ACCESS });
+  const { url } = gateway;
+  const session = await initialize(url, undefined, HEADERS);
+  const call = { name: 'up__write', arguments: {} };
+  const events = await postForEvents(url, rpc(7, 'tools/call', call), session, HEADERS);
+  await events.until(({ seen }) => seen.length > 0);
+  await waitUntil(() => calls.length === 1);
+  const lastId = events.seen.at(-1)?.id ?? '';
+  events.close();
+  await storeKeys(file, NARROWED);
+  await waitUntil(async () => !(await toolsIn(url, session)).includes('up__write'));
+  assert.match((await post(url, rpc(10, 'tools/call', call), session, HEADERS)).text, /Unknown tool/);
+  assert.equal(calls.length, 1);
+  calls[0]?.result({ content: [{ type: 'text', text: 'written' }] });
+  const resumed = await getEvents(url, session, { ...HEADERS, 'last-event-id': lastId });
+  await resumed.until(({ seen }) => seen.some(({ data }) => data.includes('"id":7')));
+  assert.match(resumed.seen.map(({ data }) => data).join(), /written/);
+  resumed.close();
+  await storeKeys(file);
+  await waitUntil(async () => (await getEvents(url, session, { ...HEADERS, 'last-event-id': lastId })).status === 401);
 });
 
 // SEC-08
