@@ -269,6 +269,7 @@ test('no two files export a type of the same name', () => {
 const FILES_OF_OTHERS: Readonly<Record<string, string>> = {
   audit: 'the audit log, its key and its signed head',
   cli: 'files that an operator names, and state directories of one command',
+  'compose/open-tracing.ts': 'certificates that variables of OpenTelemetry name',
   'compose/workers/socket-dir.ts': 'the sockets of workers',
   'load/memory-meter.ts': 'the cgroup',
   'telemetry/log/stderr-destination.ts': 'stderr',

@@ -199,13 +199,13 @@ function hostsIn(text: string): string[] {
   return parts.filter((part) => part !== '');
 }
 
-/** Schema of the connections of the gateway to upstreams and issuers. */
+/** Schema of the connections of the gateway to upstreams, issuers and receivers of records and traces. */
 export const egressSchema = z.strictObject({
   proxy: text(PROXY_URL)
     .refine((value) => URL.canParse(value) && new URL(value).protocol === 'http:', { error: PROXY_URL })
     .optional()
     .describe(
-      'HTTP proxy for upstreams with an https URL, and for authorization servers, by CONNECT. Upstreams with an http URL are reached directly. ' +
+      'HTTP proxy for upstreams with an https URL, and for authorization servers, audit records and traces, by CONNECT. Upstreams with an http URL are reached directly. ' +
         'The variables HTTPS_PROXY and HTTP_PROXY have no effect by themselves; write "${HTTPS_PROXY}".',
     ),
   noProxy: z

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import type { Agent } from 'node:http';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto';
 import { defaultResource, detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
 import { TracerProvider } from '@opentelemetry/sdk-trace';
@@ -19,9 +20,24 @@ export interface TracingEvents extends ExportEvents {
   onContextTooLong(): void;
 }
 
-/** Starts to trace, and to export traces by OTLP over HTTP. Variables `OTEL_…` set what the config leaves out. */
-export function startTracing(config: TracingConfig, version: string, events: TracingEvents): Tracing {
-  const { endpoint, sampling } = config;
+/** Returns an agent for connections by a protocol such as `https:`. */
+export type AgentOf = (protocol: string) => Promise<Agent>;
+
+/**
+ * Starts to trace, and to export traces by OTLP over HTTP. Variables `OTEL_…` set what the config leaves out.
+ *
+ * @param agentOf by default, connections are direct.
+ */
+export function startTracing(
+  { endpoint, sampling }: TracingConfig,
+  version: string,
+  events: TracingEvents,
+  agentOf?: AgentOf,
+): Tracing {
+  const options = {
+    ...(endpoint === undefined ? {} : { url: endpoint }),
+    ...(agentOf === undefined ? {} : { httpAgentOptions: agentOf }),
+  };
   const own = resourceFromAttributes({
     'service.name': 'linkspan',
     'service.version': version,
@@ -32,7 +48,7 @@ export function startTracing(config: TracingConfig, version: string, events: Tra
       .merge(own)
       .merge(detectResources({ detectors: [envDetector] })),
     sampler: samplerOf(sampling, process.env),
-    spanProcessors: [exportQueue(new OTLPTraceExporter(endpoint === undefined ? {} : { url: endpoint }), events)],
+    spanProcessors: [exportQueue(new OTLPTraceExporter(options), events)],
   });
   const tracer = provider.getTracer('linkspan', version);
   const parse = (sent: TraceContext | undefined) =>

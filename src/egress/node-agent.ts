@@ -1,0 +1,24 @@
+import { Agent } from 'node:http';
+import { Agent as TlsAgent } from 'node:https';
+import { Socket } from 'node:net';
+import type { EgressConfig } from '../config/credentials.ts';
+import { guardedConnector } from './guarded-connector.ts';
+
+/**
+ * Returns an agent for `node:http` whose connections are made as those of `Egress`, for a library with a client of its own.
+ *
+ * @param protocol `http:` or `https:`; the URLs are in the config.
+ */
+export function nodeAgent(protocol: string, config: EgressConfig): Agent {
+  const connect = guardedConnector('configured', config);
+  const createConnection: Agent['createConnection'] = ({ host: given, port }, onCreated) => {
+    const host = given ?? '';
+    connect({ protocol, host, hostname: host, port: String(port ?? '') }, (error, socket) => {
+      // The agent uses the socket only without an error.
+      onCreated?.(error, socket ?? new Socket());
+    });
+    return undefined;
+  };
+  const agent = protocol === 'https:' ? new TlsAgent({ keepAlive: true }) : new Agent({ keepAlive: true });
+  return Object.assign(agent, { createConnection });
+}
