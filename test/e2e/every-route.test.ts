@@ -14,6 +14,7 @@ import { createApp, createEndpoints } from '../../src/downstream/http/app.ts';
 import { createEdgeMemory } from '../../src/downstream/memory/edge-memory.ts';
 import { MemoryEventLogs } from '../../src/downstream/streams/memory-event-log.ts';
 import { createAdminApp } from '../../src/operator/admin/admin-app.ts';
+import { createOperatorApp } from '../../src/operator/app.ts';
 import { ADMIN_PATH } from '../../src/operator/admin/routes.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { signingKey, TestIssuer } from '../auth/issuer.ts';
@@ -228,19 +229,42 @@ test('metadata needs no credentials, and any other path has nothing', TIMEOUT, a
   assert.equal(upstreamBytes, 0);
 });
 
-// SEC-01
-test('each admin route refuses credentials of clients and bad ones', TIMEOUT, async () => {
+/** The paths of the operator's port, with those of the admin API. */
+function operatorPaths(): readonly string[] {
   const unused = () => assert.fail('not called');
   const port = new Proxy(Object.create(null), { get: unused });
-  const app = createAdminApp({
-    port,
-    operators: unused,
+  const log = pino({ level: 'silent' });
+  const admin = createAdminApp({ port, operators: unused, version: '0', log, onRefused: unused, onLimit: unused });
+  const app = createOperatorApp({
+    metrics: createMetrics('0'),
     version: '0',
-    log: pino({ level: 'silent' }),
-    onRefused: unused,
-    onLimit: unused,
+    allowedHosts: [],
+    startedAtMs: 0,
+    isLocal: true,
+    admin,
+    ready: unused,
+    upstreams: unused,
+    config: unused,
   });
-  const paths = pathsOf(app).map((path) => `${ADMIN_PATH}${path.replace('{id}', 'x')}`);
+  return pathsOf(app).map((path) => path.replace('{id}', 'x'));
+}
+
+// SEC-01
+test('the operator port has no open routes but these', TIMEOUT, async () => {
+  const paths = operatorPaths().filter((path) => !path.startsWith(`${ADMIN_PATH}/`));
+  const open = ['/livez', '/metrics', '/readyz', '/startupz', '/status', '/version'];
+  assert.deepEqual(paths.toSorted(), open);
+  for (const path of open) {
+    for (const method of METHODS) {
+      const expected = method === 'GET' || method === 'HEAD' ? 200 : 405;
+      assert.equal((await ask(method, `${gateway.operatorUrl}${path}`, [])).status, expected, `${method} ${path}`);
+    }
+  }
+});
+
+// SEC-01
+test('each admin route refuses credentials of clients and bad ones', TIMEOUT, async () => {
+  const paths = operatorPaths().filter((path) => path.startsWith(`${ADMIN_PATH}/`) && !path.includes('*'));
   assert.ok(paths.length > 10, paths.join(' '));
   const foreign: readonly Bad[] = [
     ...bad,
