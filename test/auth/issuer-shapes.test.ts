@@ -9,6 +9,9 @@ import { test } from 'node:test';
 import { createAuthenticator } from '../../src/auth/authenticate.ts';
 import type { JwtIssuerConfig } from '../../src/config/config.ts';
 import { loadText, problemsOf } from '../support/config-file.ts';
+import { NO_HINTS, plainItem } from '../../src/policy/decide.ts';
+import { Policy } from '../../src/policy/policy.ts';
+import type { Principal } from '../../src/policy/principal.ts';
 import { type Claims, SILENT, signingKey, TestIssuer } from './issuer.ts';
 
 const OPTIONS = { timeout: 120_000 };
@@ -188,6 +191,17 @@ async function ruleOf({ page: [name, at] }: Shape): Promise<JwtIssuerConfig> {
   return rule;
 }
 
+/** Asserts that the policy for Entra gives a user whose token has no groups what everybody gets. */
+async function assertNoGroups(principal: Principal): Promise<void> {
+  const { config } = await loadText(configsOf('entra')[0] ?? '');
+  assert.ok(config.access !== undefined);
+  const policy = new Policy(config.access);
+  const decide = (who: Principal, readOnly: boolean) =>
+    policy.rightsOf(who, '').decide({ ...plainItem('tool', 'notes', 'x'), hints: { ...NO_HINTS, readOnly } }).effect;
+  assert.deepEqual([decide(principal, false), decide(principal, true)], ['deny', 'allow']);
+  assert.equal(decide({ ...principal, claims: { roles: ['Mcp.Write'] } }, false), 'allow');
+}
+
 for (const shape of SHAPES) {
   const { name, page, header = {}, claims, expected, refused } = shape;
   test(`a token of ${name} is accepted with the config of its page, and near misses are not`, OPTIONS, async () => {
@@ -206,6 +220,7 @@ for (const shape of SHAPES) {
     const { subject, clientId, scopes, claims: kept } = verdict.principal;
     assert.deepEqual({ subject, ...(clientId === undefined ? {} : { clientId }), scopes }, expected);
     for (const claim of Object.keys(claims)) assert.deepEqual(kept?.[claim], claims[claim], claim);
+    if ('_claim_names' in claims) await assertNoGroups(verdict.principal);
     for (const [what, status, changes, headers] of refused) {
       const other = await ask(changes, headers);
       assert.ok(other.kind === 'refused', `let in: ${what}`);
