@@ -21,7 +21,7 @@ export interface Offer {
   readonly templates: readonly RawObject[];
   /** The time for which the lists may be cached, and for whom; undefined if the upstream does not say. */
   readonly caching?: Caching | undefined;
-  /** Entries of the lists that are not objects, or too large. */
+  /** Entries of the lists that are not objects, or too large, and lists that cannot be read as a whole. */
   readonly unreadable?: readonly Unreadable[] | undefined;
   /** Items that the upstream lists and the lock withholds; see `pinned-offer.ts`. Never stored. */
   readonly withheld?: readonly Withheld[];
@@ -61,12 +61,12 @@ export function isCommonKey({ capabilityKey, audience }: OfferKey): boolean {
   return capabilityKey === '' && audience === '';
 }
 
-/** The record of a list entry that is not kept. */
+/** The record of a list entry that is not kept, or of a fault of a whole list. */
 export interface Unreadable {
   readonly kind: ItemKind;
   /** Position in the list or page, counted from 0. */
   readonly position: number;
-  /** The name, URI or URI template of the entry, if it can be read. */
+  /** The name, URI or URI template of the entry, if it can be read; of a whole list, its method. */
   readonly name?: string | undefined;
   readonly why: string;
   readonly limit?: LimitName | undefined;
@@ -77,7 +77,7 @@ export const LIST_KINDS = ['tools', 'prompts', 'resources'] as const;
 export type ListKind = (typeof LIST_KINDS)[number];
 
 export const LIST_MEMBERS = ['tools', 'prompts', 'resources', 'templates'] as const;
-type ListMember = (typeof LIST_MEMBERS)[number];
+export type ListMember = (typeof LIST_MEMBERS)[number];
 
 /** Returns a value for each list of an offer. */
 function perList<Value>(make: (list: ListMember) => Value): Readonly<Record<ListMember, Value>> {

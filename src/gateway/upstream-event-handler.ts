@@ -91,14 +91,18 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
     for (const era of ERAS) this.#changes.add(upstream, era, true);
   }
 
+  knownLists(upstream: string, key: OfferKey): Offer | undefined {
+    return this.#parts.offers.offerIn(upstream, key);
+  }
+
   prepareLists(upstream: string, offer: Offer): Promise<void> {
     return this.#parts.offers.prepare(upstream, offer);
   }
 
-  onLists(upstream: string, key: OfferKey, offer: Offer): void {
+  onLists(upstream: string, key: OfferKey, offer: Offer, isWhole: boolean): void {
     const { offers, notifications } = this.#parts;
     const isStart = offers.ageMs(upstream, key) === undefined;
-    const isChanged = offers.update(upstream, key, offer);
+    const isChanged = offers.update(upstream, key, offer, isWhole);
     if ((isChanged || isStart) && key.audience === '') this.#logLists(upstream, key, offer);
     // Problems of lists that were read from disk are not in this process's log yet.
     if (isChanged || isStart) this.#changes.add(upstream, key.era, isStart);

@@ -1,4 +1,3 @@
-import type { Offer } from '../catalog/offer.ts';
 import type { Era } from '../protocol/revisions.ts';
 import type { Link, LinkUser } from './link/link.ts';
 import type { ConnectionPermit } from './quota/connection-quota.ts';
@@ -13,7 +12,7 @@ export interface OpenLink<Context, User extends LinkUser> {
   /** True if the link has given up its key, and finishes its requests. */
   isReleased: boolean;
   /** The listing in progress. */
-  reading: Promise<Offer> | undefined;
+  reading: Promise<unknown> | undefined;
 }
 
 /**

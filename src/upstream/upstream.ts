@@ -26,7 +26,7 @@ import {
   type LinkUser,
   NO_FEATURES,
 } from './link/link.ts';
-import { listOffer } from './link/listing.ts';
+import { type Listing, listOffer } from './link/listing.ts';
 import { LinkChecks } from './link-checks.ts';
 import { closesWithUsers, isExpired, isSpare, staysOpen } from './idle-links.ts';
 import { type LinkNeed, type LinkRequest, Opener } from './link/opener.ts';
@@ -249,7 +249,7 @@ export class Upstream<Context, User extends LinkUser> {
    * Reads the lists for clients of this era with these features. Simultaneous calls share one listing.
    *
    * @param audience from {@link audienceOf}.
-   * @throws {GatewayError} if the lists cannot be read. The state of the upstream shows it, unless it concerns one principal.
+   * @throws {GatewayError} if a list cannot be read; clients get the others all the same. The state of the upstream shows it, unless it concerns one principal.
    */
   refresh(client: Era, features: ClientFeatures, audience: string): Promise<void> {
     if (this.isRetired) return Promise.reject(retiredError(this.id));
@@ -286,11 +286,13 @@ export class Upstream<Context, User extends LinkUser> {
       const checking = this.#checks.beforeListing(link);
       if (checking !== undefined && (await checking)) link = await this.#getLink(need);
       this.#checks.onListing(link);
-      const reading = this.list(link, clientCapabilities);
+      const offerKey = { era: link.era, capabilityKey, audience };
+      const reading = this.list(link, clientCapabilities, () => this.#events.knownLists(this.id, offerKey));
       this.#setReading(link, reading);
-      const offer = await reading;
+      const { offer, failure } = await reading;
       if (!this.isRetired) await this.#events.prepareLists(this.id, offer);
-      if (!this.isRetired) this.#events.onLists(this.id, { era: link.era, capabilityKey, audience }, offer);
+      if (!this.isRetired) this.#events.onLists(this.id, offerKey, offer, failure === undefined);
+      if (failure !== undefined) throw failure;
       this.#lifecycles.step(link.era, { kind: 'listed' });
       // It has done its work: clients with these features hear of changes over connections of their own.
       const isSpare = this.#hasServed || !this.#isProcess;
@@ -307,7 +309,7 @@ export class Upstream<Context, User extends LinkUser> {
     }
   }
 
-  #setReading(link: Link<Context, User>, reading: Promise<Offer> | undefined): void {
+  #setReading(link: Link<Context, User>, reading: Promise<Listing> | undefined): void {
     const record = this.#links.recordOf(link);
     if (record !== undefined) record.reading = reading;
   }
@@ -322,14 +324,15 @@ export class Upstream<Context, User extends LinkUser> {
   /**
    * Reads the lists over this link; in the modern era, for clients with these capabilities.
    *
-   * @throws {GatewayError} if one of the lists cannot be read.
+   * @param known as in `ListingOptions`.
+   * @throws {GatewayError} if no list can be read.
    */
-  list(link: Link<Context, User>, capabilities: RawObject): Promise<Offer> {
+  list(link: Link<Context, User>, capabilities: RawObject, known: () => Offer | undefined): Promise<Listing> {
     link.usedMs = performance.now();
     const { onLimit, onListed } = this.#parts;
     const usable = this.usableCapabilities(capabilities);
     const timeoutMs = this.config.timeouts.callMs;
-    return listOffer(link, { upstream: this.id, capabilities: usable, timeoutMs, onLimit, onListed });
+    return listOffer(link, { upstream: this.id, capabilities: usable, timeoutMs, onLimit, onListed, known });
   }
 
   /** Waits until nothing is in use. See {@link drain}. */

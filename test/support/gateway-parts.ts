@@ -143,8 +143,9 @@ export class GatewayParts implements AsyncDisposable {
     });
     this.#events = {
       ...NO_EVENTS,
+      knownLists: (upstream, key) => this.offers.offerIn(upstream, key),
       prepareLists: (upstream, offer) => this.offers.prepare(upstream, offer),
-      onLists: (upstream, key, offer) => void this.offers.update(upstream, key, offer),
+      onLists: (...lists) => void this.offers.update(...lists),
       onEras: (upstream, eras) => void this.offers.setEras(upstream, eras),
       ...events,
     };

@@ -105,7 +105,10 @@ export class ModernCalls {
   async #relistSource(exchange: OpenExchange, upstream: Upstream): Promise<Source | undefined> {
     const { holder } = exchange;
     const audience = upstream.audienceOf(holder.principal);
-    await upstream.relist(holder.era, upstream.listsByCapabilities ? holder : NO_FEATURES, audience);
+    // The list that cannot be read may be another one.
+    await upstream
+      .relist(holder.era, upstream.listsByCapabilities ? holder : NO_FEATURES, audience)
+      .catch(() => undefined);
     this.#parts.listRefresher.bringUpToDate(holder);
     return currentSource(exchange);
   }

@@ -66,6 +66,11 @@ export class PrivateOfferBudget {
     return keys.length > 0;
   }
 
+  /** Returns the offer of a connection for clients with these capabilities, if it is counted. */
+  offerOf(owner: Owner, capabilityKey: string): Offer | undefined {
+    return this.#owned.get(owner)?.get(capabilityKey);
+  }
+
   /** Returns the offers that connections to an upstream have. */
   offersOf(upstream: string): ReadonlySet<Offer> {
     return new Set([...this.#kept].filter(([, kept]) => kept.upstream === upstream).map(([offer]) => offer));

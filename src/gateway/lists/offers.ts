@@ -281,11 +281,13 @@ export class Offers {
   /**
    * Keeps an offer that was read from the upstream, and stores it. Returns true if it differs from the one before. One that another process has
    * stored already is not stored again: it could replace a newer one.
+   *
+   * @param isWhole false if a list could not be read. The next list request of a client fetches the lists again.
    */
-  update(upstream: string, key: OfferKey, offer: Offer): boolean {
+  update(upstream: string, key: OfferKey, offer: Offer, isWhole = true): boolean {
     const keyOfOffer = `${upstream} ${offerKeyText(key)}`;
     const before = this.exactOffer(upstream, key);
-    const listedMs = performance.now();
+    const listedMs = isWhole ? performance.now() : Number.NEGATIVE_INFINITY;
     if (before !== undefined && isSameOffer(before, offer)) {
       this.#offers.get(upstream)?.set({ key, offer: before, listedMs });
       return false;

@@ -76,14 +76,18 @@ export class PrivateLists {
 
   /** Lists a link for one set of capabilities: a modern connection serves clients of different capabilities. */
   async #listFor(link: Link, { clientCapabilities, capabilityKey }: ClientFeatures): Promise<boolean> {
-    const { upstreams, offers } = this.#parts;
-    const offer = await upstreams.get(link.upstream)?.list(link, clientCapabilities);
-    if (offer === undefined) return false;
+    const { upstreams, offers, log } = this.#parts;
+    const { upstream, era, audience } = link;
+    const commonOffer = () => offers.offerIn(upstream, { era, capabilityKey, audience });
+    const known = () => this.#budget.offerOf(link, capabilityKey) ?? commonOffer();
+    const listing = await upstreams.get(upstream)?.list(link, clientCapabilities, known);
+    if (listing === undefined) return false;
+    const { offer, failure } = listing;
+    if (failure !== undefined) log.warn({ err: failure, upstream }, 'changed lists not fetched');
     await this.#nextTurn();
     if (link.connection.isClosed || link.isRetired) return false;
-    const { upstream, era, audience } = link;
     const differs = () => {
-      const common = offers.offerIn(upstream, { era, capabilityKey, audience });
+      const common = commonOffer();
       return common === undefined || !isSameOffer(common, offer);
     };
     // Lists of a connection do not reach the other processes, which answer the same client.

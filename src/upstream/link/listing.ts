@@ -1,6 +1,13 @@
 import type { ItemKind } from '../../catalog/items/kind.ts';
 import { type Caching, combineCaching, readCaching } from '../../catalog/caching.ts';
-import { ListDigest, type Offer, readItems, sharedOffer, type Unreadable } from '../../catalog/offer.ts';
+import {
+  ListDigest,
+  type ListMember,
+  type Offer,
+  readItems,
+  sharedOffer,
+  type Unreadable,
+} from '../../catalog/offer.ts';
 import { GatewayError } from '../../errors.ts';
 import { JsonTextError, rawItems, RawObject } from '../../json/json.ts';
 import { detach, KeptSet } from '../../json/kept-text.ts';
@@ -39,12 +46,22 @@ export interface ListingOptions {
   readonly timeoutMs: number;
   /** Called if the listing was cut off at this limit. */
   readonly onLimit: (limit: LimitName) => void;
-  /** Called when all lists were read, in this time. */
+  /** Called when the lists were read, in this time. */
   readonly onListed: (durationMs: number) => void;
+  /** Returns the lists that the clients have now, if any. A list that cannot be read is taken from them. */
+  readonly known: () => Offer | undefined;
 }
 
-/** The method of a list, the member of its result with the items, and their kind. */
+/** The outcome of a listing. */
+export interface Listing {
+  readonly offer: Offer;
+  /** The reason why one of the lists could not be read; undefined if all were. */
+  readonly failure: GatewayError | undefined;
+}
+
+/** The capability that declares a list, its method, the member of its result with the items, and their kind. */
 interface List {
+  readonly capability: string;
   readonly method: string;
   readonly member: string;
   readonly kind: ItemKind;
@@ -84,7 +101,11 @@ async function readList<Context>(
     }
     const limit = exceeded(budget, Buffer.byteLength(answer.result));
     const result = limit === undefined ? RawObject.parse(answer.result) : RawObject.EMPTY;
-    const entries = rawItems(result.raw(member) ?? '[]');
+    const list = result.raw(member) ?? '[]';
+    // Servers in Go send null for an empty list.
+    const isNull = list === 'null';
+    if (isNull) unreadable.push({ kind, position: 0, name: method, why: 'the list is null, which counts as empty' });
+    const entries = isNull ? [] : rawItems(list);
     for (let start = 0; start < entries.length && budget.itemsLeft >= 0; start += PART_ENTRIES) {
       if (start > 0) await workTurn();
       const read = readItems(kind, entries.slice(start, start + PART_ENTRIES), start);
@@ -131,62 +152,94 @@ function narrowest(cachings: readonly (Caching | undefined)[]): Caching | undefi
 }
 
 const LISTS = {
-  tools: { method: 'tools/list', member: 'tools', kind: 'tool' },
-  prompts: { method: 'prompts/list', member: 'prompts', kind: 'prompt' },
-  resources: { method: 'resources/list', member: 'resources', kind: 'resource' },
-  templates: { method: 'resources/templates/list', member: 'resourceTemplates', kind: 'template' },
-} as const satisfies Record<string, List>;
+  tools: { capability: 'tools', method: 'tools/list', member: 'tools', kind: 'tool' },
+  prompts: { capability: 'prompts', method: 'prompts/list', member: 'prompts', kind: 'prompt' },
+  resources: { capability: 'resources', method: 'resources/list', member: 'resources', kind: 'resource' },
+  templates: {
+    capability: 'resources',
+    method: 'resources/templates/list',
+    member: 'resourceTemplates',
+    kind: 'template',
+  },
+} as const satisfies Record<ListMember, List>;
+
+/** Returns the last known items of a list that cannot be read, with a record of that. Its words do not change from one failure to the next. */
+function knownList({ method, kind }: List, items: readonly RawObject[]): ListItems {
+  const why = 'the list cannot be read, so the last known items stay';
+  return { ...EMPTY_LIST, items, digest: ListDigest.of(items), unreadable: [{ kind, position: 0, name: method, why }] };
+}
 
 /**
  * Reads all lists that the upstream has declared over one connection, with all pages, within the bounds of a listing. Items
- * beyond a bound are left out, and `unreadable` says so.
+ * beyond a bound are left out, and `unreadable` says so. A list that cannot be read does not hide the others.
  *
- * @throws {GatewayError} if one of the lists cannot be read.
+ * @throws {GatewayError} if none of the lists can be read, or the connection has closed.
  */
 export async function listOffer<Context, User extends LinkUser>(
   { connection, hello }: Link<Context, User>,
   options: ListingOptions,
-): Promise<Offer> {
+): Promise<Listing> {
   const beganMs = performance.now();
   const budget: ListingBounds = {
     bytesLeft: LIMITS.listingBytes,
     itemsLeft: LIMITS.listingItems,
     dueMs: beganMs + options.timeoutMs,
   };
-  const has = (capability: string) => hello.capabilities.raw(capability) !== undefined;
-  const read = (capability: string, list: List) =>
-    has(capability) ? readList(connection, list, options, budget) : EMPTY_LIST;
-  try {
-    const [tools, prompts, resources, templates] = await Promise.all([
-      read('tools', LISTS.tools),
-      read('prompts', LISTS.prompts),
-      read('resources', LISTS.resources),
-      read('resources', LISTS.templates),
-    ]);
-    const { revision, serverInfo, instructions } = hello;
-    const lists = [tools, prompts, resources, templates];
-    options.onListed(performance.now() - beganMs);
-    const offer: Offer = {
-      revision,
-      capabilities: hello.capabilities,
-      serverInfo,
-      instructions,
-      caching: narrowest(lists.map(({ caching }) => caching)),
-      tools: tools.items,
-      prompts: prompts.items,
-      resources: resources.items,
-      templates: templates.items,
-      unreadable: lists.flatMap(({ unreadable }) => unreadable),
-    };
-    return sharedOffer(offer, {
-      tools: tools.digest,
-      prompts: prompts.digest,
-      resources: resources.digest,
-      templates: templates.digest,
-    });
-  } catch (thrown) {
-    if (!(thrown instanceof JsonTextError)) throw thrown;
-    const { upstream } = options;
-    throw new GatewayError('upstream-protocol', { upstream, message: `sent a list that cannot be read` }, thrown);
-  }
+  const failures: GatewayError[] = [];
+  let readLists = 0;
+  const read = async (name: ListMember): Promise<ListItems | undefined> => {
+    const list = LISTS[name];
+    if (hello.capabilities.raw(list.capability) === undefined) return EMPTY_LIST;
+    try {
+      const items = await readList(connection, list, options, budget);
+      readLists++;
+      return items;
+    } catch (thrown) {
+      failures.push(listFailure(thrown, list, options.upstream));
+      return undefined;
+    }
+  };
+  const found = await Promise.all([read('tools'), read('prompts'), read('resources'), read('templates')]);
+  const failure = failures[0];
+  if (failure !== undefined && (readLists === 0 || connection.isClosed)) throw failure;
+  const known = failure === undefined ? undefined : options.known();
+  const [tools, prompts, resources, templates] = [
+    found[0] ?? knownList(LISTS.tools, known?.tools ?? []),
+    found[1] ?? knownList(LISTS.prompts, known?.prompts ?? []),
+    found[2] ?? knownList(LISTS.resources, known?.resources ?? []),
+    found[3] ?? knownList(LISTS.templates, known?.templates ?? []),
+  ];
+  const { revision, capabilities, serverInfo, instructions } = hello;
+  const lists = [tools, prompts, resources, templates];
+  options.onListed(performance.now() - beganMs);
+  const offer: Offer = {
+    revision,
+    capabilities,
+    serverInfo,
+    instructions,
+    caching: narrowest(lists.map(({ caching }) => caching)),
+    tools: tools.items,
+    prompts: prompts.items,
+    resources: resources.items,
+    templates: templates.items,
+    unreadable: lists.flatMap(({ unreadable }) => unreadable),
+  };
+  const shared = sharedOffer(offer, {
+    tools: tools.digest,
+    prompts: prompts.digest,
+    resources: resources.digest,
+    templates: templates.digest,
+  });
+  return { offer: shared, failure };
+}
+
+/** Returns the failure of a list. Rethrows an error of the program. */
+function listFailure(thrown: unknown, { method }: List, upstream: string): GatewayError {
+  if (thrown instanceof GatewayError) return thrown;
+  if (!(thrown instanceof JsonTextError)) throw thrown;
+  return new GatewayError(
+    'upstream-protocol',
+    { upstream, message: `${method}: sent a list that cannot be read` },
+    thrown,
+  );
 }

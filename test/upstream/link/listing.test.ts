@@ -1,15 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import * as z from 'zod';
 import { LIMITS } from '../../../src/limits.ts';
-import { legacyUpstream, type Served, type ServerScript } from '../../support/http-upstream.ts';
+import { legacyUpstream, refuseWith, type Served, type ServerScript } from '../../support/http-upstream.ts';
 import { modernResult } from '../../support/modern-wire.ts';
-import { openGateway } from '../../support/open-gateway.ts';
+import { openGateway, type OpenGateway } from '../../support/open-gateway.ts';
 import { usedBytes } from '../../support/used-bytes.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 
-function tool(name: string, bytes = 10): object {
+function tool(name: string, bytes = 10) {
   return { name, description: 'd'.repeat(bytes), inputSchema: { type: 'object' } };
 }
 
@@ -73,4 +74,96 @@ test('a repeated cursor ends the listing', TIMEOUT, async () => {
   const { tools, requests } = await listOf((page) => ({ tools: [tool(`t${page}`)], nextCursor: `c${page % 2}` }));
   assert.deepEqual(tools, ['up__t0', 'up__t1', 'up__t2']);
   assert.equal(requests, 3);
+});
+
+const STATUS = z.object({
+  upstreams: z.tuple([
+    z.object({
+      state: z.string(),
+      reason: z.string().optional(),
+      eras: z.object({ legacy: z.object({ listProblems: z.array(z.string()) }) }),
+    }),
+  ]),
+});
+
+/** Returns the state of the only upstream of a gateway, with the reason and the problems of its lists. */
+async function statusOf({ operatorUrl }: OpenGateway) {
+  const { upstreams } = STATUS.parse(await (await fetch(`${operatorUrl}/status`)).json());
+  const [{ state, reason = '', eras }] = upstreams;
+  return { state, reason, problems: eras.legacy.listProblems };
+}
+
+/** Returns the names in a list of a gateway. */
+async function namesIn({ url }: OpenGateway, list: 'tools' | 'prompts' | 'resources', capabilities = {}) {
+  const items: unknown = (await modernResult(url, `${list}/list`, {}, { capabilities }))[list];
+  return z
+    .array(z.looseObject({ name: z.string() }))
+    .parse(items)
+    .map(({ name }) => name);
+}
+
+const ALL = { tools: {}, prompts: {}, resources: {} };
+const PROMPTS = [{ name: 'p' }];
+const RESOURCES = [{ name: 'r', uri: 'https://r/' }];
+
+const FAULTS: readonly { fault: string; answer: (served: Served) => undefined | Record<string, unknown> }[] = [
+  { fault: 'an error', answer: refuseWith({ code: -32_603, message: 'boom' }) },
+  { fault: 'HTTP 500', answer: ({ response }) => void response.writeHead(500).end() },
+  { fault: 'a reset', answer: ({ response }) => void response.destroy() },
+  { fault: 'a text as the list', answer: () => ({ tools: '', prompts: '', resources: '', resourceTemplates: '' }) },
+];
+
+for (const method of ['tools/list', 'prompts/list', 'resources/list', 'resources/templates/list']) {
+  for (const { fault, answer } of FAULTS) {
+    // M-028
+    test(`${fault} as answer to ${method} hides no other list`, TIMEOUT, async () => {
+      const script = { capabilities: ALL, tools: [tool('t')], prompts: PROMPTS, resources: RESOURCES };
+      await using upstream = await legacyUpstream({ ...script, answers: { [method]: answer } });
+      await using gateway = await openGateway({ up: { url: upstream.url } });
+      assert.deepEqual(await namesIn(gateway, 'tools'), method === 'tools/list' ? [] : ['up__t']);
+      assert.deepEqual(await namesIn(gateway, 'prompts'), method === 'prompts/list' ? [] : ['up__p']);
+      assert.deepEqual(await namesIn(gateway, 'resources'), method === 'resources/list' ? [] : ['r']);
+      const { state, reason, problems } = await statusOf(gateway);
+      assert.deepEqual([state, problems.length], ['degraded', 1]);
+      assert.match(reason, /\S/);
+      assert.match(problems[0] ?? '', new RegExp(`"${method}": .*cannot be read`));
+      // It is tried again without a client.
+      const before = upstream.requests(method).length;
+      await waitUntil(() => upstream.requests(method).length > before);
+    });
+  }
+
+  // M-028
+  test(`null as the list of ${method} is an empty list`, TIMEOUT, async () => {
+    const empty = () => ({ tools: null, prompts: null, resources: null, resourceTemplates: null });
+    const script = { capabilities: ALL, tools: [tool('t')], prompts: PROMPTS, resources: RESOURCES };
+    await using upstream = await legacyUpstream({ ...script, answers: { [method]: empty } });
+    await using gateway = await openGateway({ up: { url: upstream.url } });
+    assert.deepEqual(await namesIn(gateway, 'tools'), method === 'tools/list' ? [] : ['up__t']);
+    const { state, problems } = await statusOf(gateway);
+    assert.deepEqual([state, problems.length], ['ready', 1]);
+    assert.match(problems[0] ?? '', new RegExp(`"${method}": .*null`));
+  });
+}
+
+// M-028
+test('a list that fails later keeps its items, and is ready when it can be read', TIMEOUT, async () => {
+  let resources: readonly object[] = RESOURCES;
+  let fails = false;
+  const refuse = refuseWith({ code: -32_603, message: 'boom' });
+  const list = (served: Served) => (fails ? refuse(served) : { resources });
+  const script = { capabilities: ALL, tools: [tool('t')], prompts: PROMPTS, answers: { 'resources/list': list } };
+  await using upstream = await legacyUpstream(script);
+  await using gateway = await openGateway({ up: { url: upstream.url } });
+  assert.deepEqual(await namesIn(gateway, 'resources'), ['r']);
+  fails = true;
+  // Clients with other capabilities have lists of their own, which are read now.
+  const capabilities = { elicitation: {} };
+  assert.deepEqual(await namesIn(gateway, 'tools', capabilities), ['up__t']);
+  await waitUntil(async () => (await statusOf(gateway)).state === 'degraded');
+  assert.deepEqual(await namesIn(gateway, 'resources', capabilities), ['r']);
+  fails = false;
+  resources = [{ name: 'later', uri: 'https://later/' }];
+  assert.deepEqual(await namesIn(gateway, 'resources', { sampling: {} }), ['later']);
+  await waitUntil(async () => (await statusOf(gateway)).state === 'ready');
 });
