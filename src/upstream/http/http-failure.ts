@@ -10,6 +10,8 @@ export interface ErrorResponse {
   readonly status: number;
   /** The body, if its media type is JSON and it may be read. */
   readonly body: string | undefined;
+  /** The text of a refusal that is no answer, if it may be read. It shows whether the session is lost; clients never see it. */
+  readonly text?: string | undefined;
   readonly retryAfterMs: number | undefined;
   /** The scopes that a 403 asks for; empty for unknown ones, undefined if it does not. */
   readonly missingScopes?: string | undefined;
@@ -27,6 +29,21 @@ export type ErrorResponseMeaning =
 const NOT_PROCESSED = new Set([404, 405, 406, 415, 421, 426]);
 
 const MAX_MESSAGE_CHARS = 200;
+
+/** Statuses with which servers refuse a message of a session that they do not know, instead of 404. They have not run it. */
+export const SESSION_REFUSALS = new Set([400, 401, 422]);
+
+/** Words of servers that do not know a session. Others may be about a session of the tool, such as a chat. */
+const SESSION_UNKNOWN =
+  /\b(?:no valid|invalid|unknown|missing|expired) (?:mcp[- ]?)?session|\bsession(?: id)?\b.{0,40}\b(?:not found|not initialized|invalid|unknown|expired|terminated|does not exist|required)\b|\bserver (?:is )?not initialized/i;
+
+/** Returns whether a refusal says that the server does not know our session. */
+function saysSessionUnknown({ status, text, body }: ErrorResponse, response: Response | undefined): boolean {
+  if (!SESSION_REFUSALS.has(status)) return false;
+  // Servers of older SDKs send this as JSON-RPC, with no id or one of their own.
+  if (response?.kind === 'error') return /session|not initialized/i.test(response.error.message);
+  return SESSION_UNKNOWN.test((text ?? body ?? '').slice(0, MAX_MESSAGE_CHARS));
+}
 
 function readResponse(body: string | undefined): Response | undefined {
   if (body === undefined) return undefined;
@@ -59,9 +76,8 @@ export function interpretErrorResponse(
   const isOwn = response !== undefined && response.id === String(id);
   if (status === 404 && inSession && !(isOwn && error?.code === RPC.methodNotFound)) return { kind: 'session-lost' };
   if (isOwn && status !== 429) return { kind: 'answer', response, isNamed: true };
+  if (inSession && saysSessionUnknown(refused, response)) return { kind: 'session-lost' };
   if (status === 400 && error !== undefined && response?.id === 'null') {
-    // The SDK's example servers send this instead of 404 if they do not know a session.
-    if (inSession && /session|not initialized/i.test(error.message)) return { kind: 'session-lost' };
     // A 400 to `initialize` may also come from a server of an older revision, which the caller has to find out.
     if (id !== undefined && method !== 'initialize') {
       return { kind: 'answer', response: { kind: 'error', id: String(id), error }, isNamed: false };

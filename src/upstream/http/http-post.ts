@@ -1,7 +1,7 @@
 import { GatewayError } from '../../errors.ts';
 import { EventReader, type StreamPosition } from '../../protocol/framing/event-stream.ts';
 import { ResponseBody } from './response-body.ts';
-import { type ErrorResponse, wireFailure } from './http-failure.ts';
+import { type ErrorResponse, SESSION_REFUSALS, wireFailure } from './http-failure.ts';
 import type { ReadingOptions } from './http-get.ts';
 import { isEncoded, mediaType, missingScopes, retryAfterMs } from './http-headers.ts';
 import { type ReceivedMessage, UNCOUNTED_BYTES } from '../rpc/receiving-budget.ts';
@@ -51,6 +51,8 @@ export class UpstreamPost implements WireHandler {
   #received: ReceivedMessage | undefined;
   #position: StreamPosition | undefined;
   #refused: ErrorResponse | undefined;
+  /** True if the body of the refusal cannot be an answer. */
+  #isTextRefusal = false;
   #lingerTimer: NodeJS.Timeout | undefined;
 
   /** @param wantsAnswer whether the response must contain the answer. */
@@ -181,7 +183,8 @@ export class UpstreamPost implements WireHandler {
         const controller = this.#controller;
         this.#controller = undefined;
         this.#end(() => {
-          const isAnswer = refused !== undefined && this.#handler.onRefused(this, { ...refused, body });
+          const read = this.#isTextRefusal ? { text: body } : { body };
+          const isAnswer = refused !== undefined && this.#handler.onRefused(this, { ...refused, ...read });
           if (!isAnswer) controller?.abort(this.#cancelledError());
         });
         return;
@@ -222,9 +225,13 @@ export class UpstreamPost implements WireHandler {
       retryAfterMs: retryAfterMs(headers, Date.now()),
       missingScopes: status === 403 ? missingScopes(headers) : undefined,
     };
+    const type = mediaType(headers);
+    const isJson = type === 'application/json';
+    const isPlain = type === '' || type === 'text/plain';
     // The body of a 401 or 403 is about our credentials, so it is not forwarded.
-    const isReadable = status >= 400 && status !== 401 && status !== 403 && mediaType(headers) === 'application/json';
-    if (isReadable && !isEncoded(headers)) {
+    const isAnswer = isJson && status >= 400 && status !== 401 && status !== 403;
+    this.#isTextRefusal = !isAnswer && (isJson || isPlain) && SESSION_REFUSALS.has(status);
+    if ((isAnswer || this.#isTextRefusal) && !isEncoded(headers)) {
       this.#refused = refused;
       this.#body = new ResponseBody(headers['content-length']);
       this.#stage = 'refusal';

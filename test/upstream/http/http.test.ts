@@ -12,6 +12,7 @@ import {
   serveRaw,
   stream,
 } from '../../fixtures/servers/http-harness.ts';
+import { errorText } from '../../support/http-upstream.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 
 const LIMIT = { timeout: 120_000 };
@@ -276,6 +277,61 @@ test('a 400 about an unknown session counts as a lost session', LIMIT, async () 
   assert.equal((await peer.failure(2)).code, 'upstream-session-lost');
   assert.equal((await peer.closed()).code, 'upstream-session-lost');
 });
+
+const JSON_TYPE = 'application/json';
+const FOREIGN_ID =
+  '{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request: No valid session ID provided"}}';
+
+const REFUSALS = [
+  { what: 'text without a type', status: 400, type: undefined, body: 'Bad Request: No valid session ID provided' },
+  { what: 'plain text', status: 400, type: 'text/plain; charset=utf-8', body: 'Invalid session ID\n' },
+  { what: 'an id of its own', status: 400, type: JSON_TYPE, body: FOREIGN_ID },
+  { what: 'JSON that is no message', status: 400, type: JSON_TYPE, body: '{"error":"Session not found"}' },
+  { what: 'the words of rust-sdk', status: 401, type: undefined, body: 'Unauthorized: Session not found' },
+  { what: 'text', status: 422, type: 'text/plain', body: 'Unexpected message, session is not initialized' },
+];
+
+for (const { what, status, type, body } of REFUSALS) {
+  // T-036
+  test(`HTTP ${status} with ${what} about an unknown session is a lost session`, LIMIT, async () => {
+    await using server = await serve((request, response) => {
+      if (!greeted(request, response))
+        response.writeHead(status, type === undefined ? {} : { 'content-type': type }).end(body);
+    });
+    await using peer = await connect(server.url);
+    await peer.greet();
+    peer.request(2);
+    const { code, detail, row } = await peer.failure(2);
+    assert.deepEqual([code, detail.executed ?? row.executed], ['upstream-session-lost', 'no']);
+    assert.equal((await peer.closed()).code, 'upstream-session-lost');
+  });
+}
+
+const OTHER_REFUSALS = [
+  { what: 'text about a session of the tool', status: 400, type: 'text/plain', body: 'Cannot create a chat session' },
+  { what: 'text after which calls may have run', status: 500, type: 'text/plain', body: 'Session not found' },
+  { what: 'a page', status: 400, type: 'text/html', body: 'Invalid session ID' },
+  { what: 'a JSON-RPC answer', status: 401, type: JSON_TYPE, body: errorText(2, { code: 1, message: 'canary' }) },
+];
+
+for (const { what, status, type, body } of OTHER_REFUSALS) {
+  // T-036
+  test(`HTTP ${status} with ${what} leaves the session open`, LIMIT, async () => {
+    await using server = await serve((request, response) => {
+      if (greeted(request, response)) return;
+      if (request.id === 2) response.writeHead(status, { 'content-type': type }).end(body);
+      else json(response, result(request.id));
+    });
+    await using peer = await connect(server.url);
+    await peer.greet();
+    peer.request(2);
+    const { code, message } = await peer.failure(2);
+    assert.equal(code, 'upstream-unavailable');
+    assert.doesNotMatch(message, /session|canary/i);
+    peer.request(3);
+    await peer.answer(3);
+  });
+}
 
 test('close() ends the session with DELETE and leaves no socket', LIMIT, async () => {
   await using server = await serve((request, response) => {
