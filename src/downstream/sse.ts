@@ -35,7 +35,7 @@ class EventSink implements MessageSink {
   }
 
   send(text: string): boolean {
-    return this.#write(jsonEventText({ event: 'message', data: text }), text);
+    return this.#write(jsonEventText({ data: text }), text);
   }
 
   /** Sends the path to POST to. */

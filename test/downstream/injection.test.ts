@@ -44,9 +44,26 @@ test('a client reads exactly the message that was sent, whatever it contains', {
     listening.messages.map(({ params }) => params),
     PAYLOADS.map((text) => ({ level: 'info', data: text, [text]: 1 })),
   );
-  assert.ok(listening.seen.every(({ event }) => event === undefined));
+  const named = listening.seen.filter(({ data }) => data !== '');
+  assert.ok(named.every(({ event }) => event === 'message'));
+  assert.ok(listening.seen.every(({ data, event }) => data !== '' || event === undefined));
   assert.equal(listening.retryMs, 1_000);
   listening.close();
+});
+
+test('each answer in an event stream names its type, as some clients need', { timeout: 120_000 }, async () => {
+  await using edge = await startEdge();
+  const url = `${edge.url}/mcp`;
+  const id = await initialize(url);
+  const events = await postForEvents(url, rpc(1, 'echo', {}), id, { accept: 'text/event-stream' });
+  await events.ended();
+  assert.deepEqual(
+    events.seen.map(({ data, event }) => [data === '', event]),
+    [
+      [true, undefined],
+      [false, 'message'],
+    ],
+  );
 });
 
 // SEC-27

@@ -107,14 +107,15 @@ export function eventText(fields: EventFields): string {
 }
 
 /**
- * Returns the text of an event whose data is JSON. Line breaks, which JSON allows only between tokens, become spaces.
+ * Returns the text of an event whose data is a JSON-RPC message. Line breaks, which JSON allows only between tokens, become spaces. The event has
+ * the type `message`, which is the default: some clients ignore events without a type.
  *
- * @throws {TypeError} if another field cannot be represented.
+ * @throws {TypeError} if the id cannot be represented.
  */
-export function jsonEventText(fields: EventFields): string {
-  const head = headOf(fields);
-  const text = withData(head, fields.data);
-  return isOneLine(text, head) ? text : withData(head, oneLine(fields.data));
+export function jsonEventText({ id, data }: Pick<EventFields, 'id' | 'data'>): string {
+  const head = headOf({ id, event: 'message', data });
+  const text = withData(head, data);
+  return isOneLine(text, head) ? text : withData(head, oneLine(data));
 }
 
 /** Returns whether the data after the head has no line break. Searches the whole text, since searching joined data would copy it once more. */
