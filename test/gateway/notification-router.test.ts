@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { commonKey, EMPTY_OFFER } from '../../src/catalog/offer.ts';
 import { settlesWithin } from '../../src/deadline.ts';
 import { GatewayError } from '../../src/errors.ts';
@@ -315,6 +316,35 @@ test('a shared connection that always reports changes is listed with pauses', TI
   time.pass(10_000);
   await at.upstream('up').relist('legacy', link, '');
   assert.equal(lists(), before + 3, 'only that of the test');
+});
+
+// N-63
+test('a server that reports a change after each listing is soon listed once a second', TIMEOUT, async (t) => {
+  const time = stopTime(t);
+  let lists = 0;
+  let report = () => {};
+  const memory = quiet({
+    capabilities: { tools: { listChanged: true } },
+    hold: async () => {
+      lists++;
+      setTimeout(() => report(), 2);
+    },
+  });
+  const { at, router } = await routing({ up: { memory, isolation: 'shared' } });
+  await using _ = at;
+  const link = await at.upstream('up').link(at.session().session);
+  report = () => router.onNotification(link, notification(TOOLS_CHANGED), undefined);
+  report();
+  const pass = async (ms: number) => {
+    for (let passed = 0; passed < ms; passed++) {
+      time.pass(1);
+      await nextTurn();
+    }
+  };
+  await pass(4_000);
+  lists = 0;
+  await pass(4_000);
+  assert.ok(lists >= 2 && lists <= 5, `${lists} listings in 4 s`);
 });
 
 test('a change that a replaced upstream reports is not its successor’s', TIMEOUT, async () => {

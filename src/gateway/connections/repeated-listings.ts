@@ -1,20 +1,27 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Link } from '../exchange/connection-holder.ts';
 
-/** The longest pause between two listings. */
+/** The longest pause between two listings, and the time without a report after which a link is listed without a pause: clients get changes about once a second. */
 const PAUSE_MS = 1_000;
 
 /** Lists one link, and handles the outcome. Never rejects. @param onBegin must run when the listing begins. */
 type ListOnce = (link: Link, onBegin: () => void) => Promise<void>;
 
+/** The end of a listing, and the pause after it. Monotonic ms. */
+interface Listed {
+  readonly endMs: number;
+  readonly pauseMs: number;
+}
+
 /**
- * Lists links after they have reported changes, one listing of a link at a time. A report during a listing leads to one more, after a pause of the
- * length of the last one, since a link may report changes without end.
+ * Lists links after they have reported changes, one listing of a link at a time. A report during or soon after a listing leads to one more, after a
+ * pause of at least the length of the last one, which doubles each time: some servers report a change whenever they are listed.
  */
 export class RepeatedListings {
   readonly #list: ListOnce;
   /** Links that are being listed; true if they have changed again meanwhile. */
   readonly #listing = new Map<Link, boolean>();
+  readonly #last = new WeakMap<Link, Listed>();
 
   constructor(list: ListOnce) {
     this.#list = list;
@@ -28,16 +35,20 @@ export class RepeatedListings {
 
   /** Lists a link until no change is reported during a listing, also during one that fails. */
   async #listWhileChanged(link: Link): Promise<void> {
-    const isChanged = () => this.#listing.get(link) === true && !link.connection.isClosed;
     do {
+      const last = this.#last.get(link) ?? { endMs: -Infinity, pauseMs: 0 };
+      const sinceMs = performance.now() - last.endMs;
+      if (sinceMs < last.pauseMs) await sleep(last.pauseMs - sinceMs, undefined, { ref: false });
+      if (link.connection.isClosed) break;
       let begunMs = performance.now();
       await this.#list(link, () => {
         this.#listing.set(link, false);
         begunMs = performance.now();
       });
-      const tookMs = performance.now() - begunMs;
-      if (isChanged()) await sleep(Math.min(tookMs, PAUSE_MS), undefined, { ref: false });
-    } while (isChanged());
+      const endMs = performance.now();
+      const doubledMs = sinceMs < PAUSE_MS ? 2 * last.pauseMs : 1;
+      this.#last.set(link, { endMs, pauseMs: Math.min(PAUSE_MS, Math.max(endMs - begunMs, doubledMs)) });
+    } while (this.#listing.get(link) === true);
     this.#listing.delete(link);
   }
 }
