@@ -22,7 +22,8 @@ const MAX_AGE_MS = 3_600_000;
 
 export const EVENT_STREAM_HEADERS = {
   'content-type': 'text/event-stream',
-  'cache-control': 'no-cache, no-store',
+  // A proxy that compresses would hold events back.
+  'cache-control': 'no-cache, no-store, no-transform',
   // Reverse proxies such as nginx would buffer events otherwise.
   'x-accel-buffering': 'no',
 } as const;
