@@ -4,6 +4,7 @@ import { EventTooLargeError } from '../../protocol/framing/event-stream.ts';
 import { MessageError, parseMessage, type Response } from '../../protocol/jsonrpc.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
+import { sentBackId } from '../rpc/request-ids.ts';
 
 /** A response whose status is not 2xx. */
 export interface ErrorResponse {
@@ -73,7 +74,7 @@ export function interpretErrorResponse(
   const { status } = refused;
   const response = readResponse(refused.body);
   const error = response?.kind === 'error' ? response.error : undefined;
-  const isOwn = response !== undefined && response.id === String(id);
+  const isOwn = response !== undefined && sentBackId(response.id) === id;
   if (status === 404 && inSession && !(isOwn && error?.code === RPC.methodNotFound)) return { kind: 'session-lost' };
   if (isOwn && status !== 429) return { kind: 'answer', response, isNamed: true };
   if (inSession && saysSessionUnknown(refused, response)) return { kind: 'session-lost' };

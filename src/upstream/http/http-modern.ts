@@ -1,4 +1,5 @@
 import { malformedAnswer } from '../rpc/malformed-answer.ts';
+import { sentBackId } from '../rpc/request-ids.ts';
 import { ArrayMap } from '../../small-collections.ts';
 import type { HttpTarget } from '../../config/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
@@ -160,7 +161,7 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
     if (post.isAnswered) post.blockSocketReuse();
     if (id === undefined || post.isAnswered || !this.#inFlight.has(id)) return;
     if (message.kind === 'result' || message.kind === 'error') {
-      if (message.id !== String(id) && message.id !== 'null') {
+      if (sentBackId(message.id) !== id && message.id !== 'null') {
         this.options.log.warn(
           { upstream: this.options.upstream, method: post.method },
           'answer to an unknown request dropped',

@@ -1,4 +1,5 @@
 import { malformedAnswer } from '../rpc/malformed-answer.ts';
+import { sentBackId } from '../rpc/request-ids.ts';
 import type { Logger } from 'pino';
 
 import type { HttpTarget, UpstreamTimeouts } from '../../config/upstream-config.ts';
@@ -237,9 +238,10 @@ class HttpTransport implements Transport, UpstreamPostHandler {
   }
 
   #onAnswer(response: Response, about: UpstreamPost | undefined): void {
-    const id = about === undefined ? Number(response.id) : about.id;
+    const sentBack = sentBackId(response.id);
+    const id = about === undefined ? sentBack : about.id;
     // On the stream of a request, only the answer to that request is accepted.
-    const isOwn = about === undefined || response.id === String(id) || response.id === 'null';
+    const isOwn = about === undefined || sentBack === id || response.id === 'null';
     if (id === undefined || !isOwn || !this.#posts.markAnswered(id)) {
       this.options.log.warn(
         { upstream: this.options.upstream, method: about?.method },
@@ -262,7 +264,7 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     // Text that is not JSON was most likely the answer. A malformed message with another id was not.
     if (about?.id === undefined || about.isAnswered) return;
     const isWhole = error.code === RPC.parseError || (error.refused !== undefined && error.limit !== 'requestIdChars');
-    if (!isWhole && error.id !== String(about.id)) return;
+    if (!isWhole && sentBackId(error.id) !== about.id) return;
     const failure = malformedAnswer(this.options.upstream, error);
     const stream = this.#posts.get(about.id)?.stream;
     if (stream === undefined) {

@@ -1,4 +1,5 @@
 import { malformedAnswer } from '../rpc/malformed-answer.ts';
+import { sentBackId } from '../rpc/request-ids.ts';
 import type { HttpTarget } from '../../config/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { MessageError } from '../../protocol/jsonrpc.ts';
@@ -180,7 +181,7 @@ class SseTransport implements Transport, UpstreamPostHandler {
       text,
       (message) => {
         if (this.#isClosed) return;
-        if (message.kind === 'result' || message.kind === 'error') this.#posts.markAnswered(Number(message.id));
+        if (message.kind === 'result' || message.kind === 'error') this.#posts.markAnswered(sentBackId(message.id));
         this.#events.onMessage(message, undefined);
       },
       (error) => this.#onMalformed(error),
@@ -192,8 +193,8 @@ class SseTransport implements Transport, UpstreamPostHandler {
     const { upstream } = this.options;
     this.options.log.warn({ upstream, err: error }, 'invalid message of the upstream dropped');
     if (error.limit !== undefined) this.options.onLimit?.(error.limit);
-    if (this.#isClosed || !/^\d+$/.test(error.id)) return;
-    const id = Number(error.id);
+    const id = sentBackId(error.id);
+    if (this.#isClosed || Number.isNaN(id)) return;
     this.#posts.markAnswered(id);
     this.#events.onSendFailed(id, malformedAnswer(upstream, error));
   }

@@ -29,7 +29,7 @@ import { mayRequireInput } from '../../protocol/input-required.ts';
 import { AbandonedCalls, type LateMessage } from './abandoned-calls.ts';
 import { type Call, type CallOptions, PendingCall } from './call.ts';
 import { TokenBucket } from './token-bucket.ts';
-import { nextRequestId } from './request-ids.ts';
+import { nextRequestId, sentBackId } from './request-ids.ts';
 import type { Outgoing, StartTransport, Transport, TransportRequest } from './transport.ts';
 
 /** A request from an upstream to a client. */
@@ -354,8 +354,9 @@ export class Connection<Context> {
 
   #onResponse(response: Response): void {
     // A response with an unknown id is late or repeated, and is dropped.
-    const pending = this.#settle(Number(response.id));
-    this.#abandoned?.remove(Number(response.id));
+    const id = sentBackId(response.id);
+    const pending = this.#settle(id);
+    this.#abandoned?.remove(id);
     if (pending?.context !== undefined && pending.options.outlivesAnswer === true)
       this.#keepProgress(pending.id, pending.context);
     pending?.settle(response);
@@ -370,7 +371,7 @@ export class Connection<Context> {
   #onNotification(notification: Notification, about: number | undefined): void {
     const { method, params } = notification;
     if (method === 'notifications/progress') {
-      const token = Number(params?.raw('progressToken'));
+      const token = sentBackId(params?.raw('progressToken'));
       const pending = this.#pending.get(token);
       const context = pending === undefined ? this.#outliving.get(token) : pending.context;
       if (pending !== undefined) pending.lastActivityMs = performance.now();
@@ -378,7 +379,7 @@ export class Connection<Context> {
     } else if (method === 'notifications/cancelled') {
       const id = params?.raw('requestId');
       if (id !== undefined) this.#withdraw(idKey(id));
-      if (this.#modern !== undefined) this.#endSubscription(Number(id));
+      if (this.#modern !== undefined) this.#endSubscription(sentBackId(id));
     } else {
       const pending = this.#callOf(notification, about);
       const handler = pending?.options.onNotification;
@@ -392,7 +393,7 @@ export class Connection<Context> {
     if (about !== undefined) return this.#pending.get(about);
     if (this.#modern === undefined) return undefined;
     const subscription = params?.object('_meta')?.raw(META.subscriptionId);
-    if (subscription !== undefined) return this.#pending.get(Number(subscription));
+    if (subscription !== undefined) return this.#pending.get(sentBackId(subscription));
     if (method !== 'notifications/message') return undefined;
     // Without a stream for each call, a log message names no call. It is routed only if a single call has a log level.
     const candidates = [...this.#pending.values()].filter(({ options }) => options.logLevel !== undefined);

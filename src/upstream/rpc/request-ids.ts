@@ -37,3 +37,12 @@ export function nextRequestId(): number {
     if (id >= MIN) return id;
   }
 }
+
+/**
+ * Returns the number of an id or token of ours that an upstream sends back; NaN if it cannot be one. Some servers make a text of it.
+ *
+ * @param raw its JSON text.
+ */
+export function sentBackId(raw: string | undefined): number {
+  return Number(raw?.startsWith('"') === true ? raw.slice(1, -1) : raw);
+}

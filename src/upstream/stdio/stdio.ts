@@ -1,4 +1,5 @@
 import { malformedAnswer } from '../rpc/malformed-answer.ts';
+import { sentBackId } from '../rpc/request-ids.ts';
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Logger } from 'pino';
@@ -71,7 +72,6 @@ const QUOTED_CHARS = 300;
 const LOGGED_LINES = 5;
 
 const BYTE_ORDER_MARK = 0xfeff;
-const OUR_ID = /^\d+$/;
 
 /**
  * Returns the transport to a child process, with one JSON-RPC message per line. Starting runs the program and sends nothing.
@@ -301,9 +301,10 @@ class StdioTransport implements Transport {
   }
 
   #onNonProtocolLine(text: string, error: MessageError): void {
+    const id = sentBackId(error.id);
     // Requests of the upstream have ids too, which can be equal to ours by chance.
-    if (OUR_ID.test(error.id) && (error.limit === 'jsonDepth' || RawObject.parse(text).raw('method') === undefined)) {
-      this.#events.onSendFailed(Number(error.id), malformedAnswer(this.#options.upstream, error));
+    if (!Number.isNaN(id) && (error.limit === 'jsonDepth' || RawObject.parse(text).raw('method') === undefined)) {
+      this.#events.onSendFailed(id, malformedAnswer(this.#options.upstream, error));
     }
     this.#addNonProtocolOutput(text, error);
   }
