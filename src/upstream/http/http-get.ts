@@ -5,6 +5,7 @@ import { wireFailure } from './http-failure.ts';
 import { isEncoded, mediaType, retryAfterMs } from './http-headers.ts';
 import type { ReceivedMessage, ReceivingBudget } from '../rpc/receiving-budget.ts';
 import type { ResponseHeaders, WireController, WireHandler } from '../../http1/wire.ts';
+import { NoEventStreamError } from '../rpc/no-event-stream-error.ts';
 
 /** The end of one GET of an event stream. */
 export type StreamEnd =
@@ -98,10 +99,9 @@ export class EventGet implements WireHandler {
     } else if (type !== 'text/event-stream' || isEncoded(headers)) {
       const received = isEncoded(headers) ? 'a compressed body' : type.slice(0, 80) || 'nothing';
       const message = `upstream "${this.#upstream}" answered ${received} where an event stream was expected`;
-      this.#end({
-        kind: 'unreadable',
-        error: new GatewayError('upstream-protocol', { upstream: this.#upstream, message }),
-      });
+      const cause = new NoEventStreamError(`HTTP ${status}`);
+      const error = new GatewayError('upstream-protocol', { upstream: this.#upstream, message }, cause);
+      this.#end({ kind: 'unreadable', error });
     } else {
       this.#isOpen = true;
       this.#events.onOpen?.();

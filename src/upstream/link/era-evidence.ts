@@ -4,6 +4,7 @@ import type { RpcError } from '../../protocol/jsonrpc.ts';
 import { isModernDate } from '../../protocol/revisions.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { NeedsAuthorizationError } from '../rpc/needs-authorization-error.ts';
+import { NoEventStreamError } from '../rpc/no-event-stream-error.ts';
 import { NoCredentialsError } from '../rpc/no-credentials-error.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
 
@@ -69,6 +70,11 @@ export function isAnsweredByStatus({ cause }: GatewayError): boolean {
 
 /** Statuses with which a server of 2024-11-05 answers an unexpected POST. */
 const NOT_STREAMABLE: ReadonlySet<number> = new Set([400, 404, 405]);
+
+/** Returns whether the failure of a stream of 2024-11-05 shows that the server has none, so that an earlier reason says more. */
+export function hasNoStream(error: GatewayError): boolean {
+  return isNotStreamable(error) || error.cause instanceof NoEventStreamError;
+}
 
 /** Returns whether the server may support HTTP+SSE of 2024-11-05 instead of Streamable HTTP. */
 export function isNotStreamable({ cause }: GatewayError): boolean {

@@ -9,7 +9,7 @@ import { type Era, eraOf } from '../../protocol/revisions.ts';
 import type { Span } from '../../telemetry/tracing/tracing.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { EarlyMessages } from './early-messages.ts';
-import { isNotStreamable, isRefusedByStatus, isUnauthorized } from './era-evidence.ts';
+import { hasNoStream, isNotStreamable, isRefusedByStatus, isUnauthorized } from './era-evidence.ts';
 import {
   dropAll,
   dropExpired,
@@ -180,6 +180,7 @@ export class Opener<Context, User extends LinkUser> {
         const mayFallBack = attempts.length > 0;
         // Only after such a failure, the server may be one of 2024-11-05.
         if (attempt.eras[0] === 'legacy' && legacyReason !== undefined && !isNotStreamable(legacyReason)) continue;
+        const isSecondTransport = attempt.eras[0] === 'legacy' && legacyReason !== undefined;
         const outcome = await this.#openWith(attempt, mayFallBack, request, events, signal);
         findings.push(...outcome.findings);
         if (outcome.kind === 'open') {
@@ -189,10 +190,10 @@ export class Opener<Context, User extends LinkUser> {
           return outcome.link;
         }
         if (attempt.attachment !== undefined) continue;
-        if (attempt.eras[0] === 'legacy' && attempt.transport.era === 'legacy') legacyReason = outcome.reason;
+        if (attempt.eras[0] === 'legacy' && attempt.transport.era === 'legacy') legacyReason ??= outcome.reason;
         // A failure in the era of the client explains more than one in the other era.
         if (reason === undefined || attempt.eras[0] === request.clientEra || attempts.length === 0)
-          reason = outcome.reason;
+          reason = isSecondTransport && hasNoStream(outcome.reason) ? legacyReason : outcome.reason;
         if (outcome.next !== undefined) attempts.unshift({ transport: attempt.transport, eras: outcome.next });
       }
       throw reason ?? this.#abortedError(signal, undefined);
@@ -273,7 +274,7 @@ export class Opener<Context, User extends LinkUser> {
       );
     } catch (thrown) {
       if (isOutOfTime(signal)) throw this.#abortedError(signal, thrown, 'start', attempt.transport);
-      if (!(thrown instanceof GatewayError) || !isNotStreamable(thrown)) throw thrown;
+      if (!(thrown instanceof GatewayError) || !hasNoStream(thrown)) throw thrown;
       return { kind: 'unsuitable', reason: thrown, findings: [], next: undefined };
     }
     const abort = () => void connection.close();

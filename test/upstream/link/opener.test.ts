@@ -7,6 +7,7 @@ import { LIMITS } from '../../../src/limits.ts';
 import type { Notification } from '../../../src/protocol/jsonrpc.ts';
 import type { LinkUser } from '../../../src/upstream/link/link.ts';
 import { HttpStatusError } from '../../../src/upstream/rpc/http-status-error.ts';
+import { NoEventStreamError } from '../../../src/upstream/rpc/no-event-stream-error.ts';
 import { type LinkRequest, Opener } from '../../../src/upstream/link/opener.ts';
 import type { StartTransport, TransportOption } from '../../../src/upstream/rpc/transport.ts';
 import { memoryUpstream, type Peer, result } from '../../support/memory-upstream.ts';
@@ -54,6 +55,26 @@ test('a server that does not support the first transport is reached by the secon
   assert.equal(link.hello.revision, '2025-11-25');
   await link.connection.close();
 });
+
+const NO_STREAM = [
+  { what: 'a status', cause: new HttpStatusError(405) },
+  { what: 'something that is no event stream', cause: new NoEventStreamError('HTTP 200') },
+];
+
+for (const { what, cause } of NO_STREAM) {
+  test(`the reason of a failed POST stays if the GET is answered by ${what}`, async () => {
+    const failing = (message: string, thrown: Error) => (): never => {
+      throw new GatewayError('upstream-unavailable', { message }, thrown);
+    };
+    const post = failing('answered HTTP 400: missing x-api-key', new HttpStatusError(400));
+    const get = failing('answered the GET', cause);
+    const opening = opener(
+      async () => post(),
+      async () => get(),
+    ).open(ORDER, NO_LINK_EVENTS, signal());
+    await assert.rejects(opening, { message: /missing x-api-key/ });
+  });
+}
 
 test('a transport that has worked is tried first afterwards', async () => {
   let tries = 0;
