@@ -4,6 +4,7 @@ import { type Document, parseText } from './document/document.ts';
 import { parseLargeJson } from './document/large-json.ts';
 import { MAP_KEYS, WEAK_MAP_KEYS } from './schema/schema.ts';
 import { parseToml } from './document/toml.ts';
+import { withoutByteOrderMark } from '../protocol/framing/byte-order-mark.ts';
 
 /** A larger JSON file is a client's own state, with the servers as a small part. */
 const LARGE_CHARS = 1_048_576;
@@ -12,7 +13,7 @@ const OUR_KEYS: ReadonlySet<string> = new Set(['gateway', ...MAP_KEYS, ...WEAK_M
 
 /** Parses the text of a config file as TOML, JSON or YAML, according to its name. @throws {ConfigError} */
 export function parseFile(file: string, text: string): Document {
-  const unmarked = text.startsWith('\uFEFF') ? text.slice(1) : text;
+  const unmarked = withoutByteOrderMark(text);
   if (/\.toml$/i.test(file)) return parseToml(file, unmarked);
   const isClientState = basename(file) === '.claude.json' || (/\.jsonc?$/i.test(file) && text.length > LARGE_CHARS);
   return isClientState ? parseLargeJson(file, unmarked, (key) => OUR_KEYS.has(key)) : parseText(file, text);

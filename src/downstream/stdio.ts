@@ -12,6 +12,7 @@ import { type ClientInput, readInput, toRefusal } from './classify.ts';
 import { textBytes } from './streams/event-log.ts';
 import { StreamWriter } from './streams/stream-writer.ts';
 import { errorText, Peer } from './peer.ts';
+import { withoutByteOrderMark } from '../protocol/framing/byte-order-mark.ts';
 
 export interface StdioStreams {
   readonly input: Readable;
@@ -88,7 +89,7 @@ export async function serveStdio(
       return;
     }
     try {
-      receive(readInput(line));
+      receive(readInput(withoutByteOrderMark(line)));
     } catch (thrown) {
       if (!(thrown instanceof MessageError)) throw thrown;
       if (thrown.limit !== undefined) onLimit(thrown.limit);

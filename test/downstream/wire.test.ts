@@ -177,6 +177,11 @@ test('a disconnect inside a body leaves nothing behind', { timeout: 120_000 }, a
   assert.equal((await post(`${edge.url}/mcp`, BODY, session, { authorization: 'Bearer alice' })).status, 200);
 });
 
+test('a byte order mark before a message is ignored', { timeout: 120_000 }, async () => {
+  const headers = { authorization: 'Bearer alice' };
+  assert.equal((await post(`${edge.url}/mcp`, `\uFEFF${BODY}`, session, headers)).status, 200);
+});
+
 test('bytes that are not UTF-8 are a parse error', { timeout: 120_000 }, async () => {
   const bytes = Buffer.concat([
     Buffer.from('{"jsonrpc":"2.0","id":1,"method":"'),

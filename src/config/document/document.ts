@@ -14,6 +14,7 @@ import {
 import { jsonFault } from './json-problem.ts';
 import { ConfigError, keyText, type Path, type Problem } from './problem.ts';
 import { firstFaults, isUnclosed, yamlMessage } from './yaml-problem.ts';
+import { withoutByteOrderMark } from '../../protocol/framing/byte-order-mark.ts';
 
 /** Any value of a config file. */
 export type Data = string | number | boolean | null | readonly Data[] | { readonly [key: string]: Data };
@@ -141,7 +142,7 @@ function startOf(node: unknown): number | undefined {
  * @throws {ConfigError} with the first few syntax errors.
  */
 export function parseText(file: string, raw: string): Document {
-  const unmarked = raw.startsWith('\uFEFF') ? raw.slice(1) : raw;
+  const unmarked = withoutByteOrderMark(raw);
   const json = isJson(file, unmarked);
   const text = json ? blankComments(unmarked) : unmarked;
   const lines = new LineCounter();

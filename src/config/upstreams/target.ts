@@ -7,6 +7,7 @@ import { refusedKey, unusedKeys } from './misplaced.ts';
 import { TYPES, type UpstreamEntry } from '../schema/upstream-schema.ts';
 import { isSecureUrl } from '../schema/address.ts';
 import { authOf } from '../schema/credentials-schema.ts';
+import { withoutByteOrderMark } from '../../protocol/framing/byte-order-mark.ts';
 
 type Found =
   | {
@@ -97,7 +98,8 @@ function stdio(entry: UpstreamEntry, places: Places): Found {
     const read = places.envFile(entry.envFile);
     if ('problem' in read) reasons.push({ key: 'envFile', message: `the file ${read.problem}` });
     else {
-      for (const [name, value] of Object.entries(parseEnv(read.text))) if (value !== undefined) env[name] = value;
+      const variables = parseEnv(withoutByteOrderMark(read.text));
+      for (const [name, value] of Object.entries(variables)) if (value !== undefined) env[name] = value;
     }
   }
   for (const key of ['env_keys', 'env_vars'] as const) {

@@ -2,6 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import type { ClientRequest, ClientResponse } from '../../gateway/client-http.ts';
 import { LIMITS } from '../../limits.ts';
 import type { BodyBudget } from '../memory/body-budget.ts';
+import { withoutByteOrderMark } from '../../protocol/framing/byte-order-mark.ts';
 
 export type RequestBody =
   | { readonly kind: 'text'; readonly text: string }
@@ -31,7 +32,7 @@ const EMPTY = Buffer.alloc(0);
 const FIRST_BYTES = 4_096;
 
 function toText(bytes: Buffer): RequestBody {
-  return isUtf8(bytes) ? { kind: 'text', text: bytes.toString('utf8') } : { kind: 'not-text' };
+  return isUtf8(bytes) ? { kind: 'text', text: withoutByteOrderMark(bytes.toString('utf8')) } : { kind: 'not-text' };
 }
 
 function ignore(): void {}

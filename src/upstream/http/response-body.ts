@@ -1,3 +1,5 @@
+import { withoutByteOrderMark } from '../../protocol/framing/byte-order-mark.ts';
+
 /** The first buffer of a body that arrives in several chunks, and the factor by which the next ones are larger. */
 const FIRST_BYTES = 131_072;
 const GROWTH = 4;
@@ -32,9 +34,9 @@ export class ResponseBody {
     chunk.copy(this.#buffer, at);
   }
 
-  /** Returns the whole body. To be called once, at the end. */
+  /** Returns the whole body, without a byte order mark. To be called once, at the end. */
   text(): string {
-    return this.#text ?? this.#buffer.toString('utf8', 0, this.#bytes);
+    return withoutByteOrderMark(this.#text ?? this.#buffer.toString('utf8', 0, this.#bytes));
   }
 
   /** Makes the buffer larger, by and by: a server may declare more than it sends. */

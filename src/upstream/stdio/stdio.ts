@@ -33,6 +33,7 @@ import {
   startUnlessAborted,
 } from '../rpc/transport.ts';
 import type { WrapperCommands } from './launch/wrapper-commands.ts';
+import { withoutByteOrderMark } from '../../protocol/framing/byte-order-mark.ts';
 
 export interface StdioOptions {
   readonly upstream: string;
@@ -70,8 +71,6 @@ const QUOTED_CHARS = 300;
 
 /** Number of lines that are no messages and are logged, for each window. */
 const LOGGED_LINES = 5;
-
-const BYTE_ORDER_MARK = 0xfeff;
 
 /**
  * Returns the transport to a child process, with one JSON-RPC message per line. Starting runs the program and sends nothing.
@@ -250,7 +249,7 @@ class StdioTransport implements Transport {
   }
 
   #readLine(line: string): void {
-    const text = line.charCodeAt(0) === BYTE_ORDER_MARK ? line.slice(1) : line;
+    const text = withoutByteOrderMark(line);
     let message;
     try {
       message = this.#parse(text);

@@ -55,6 +55,15 @@ test('a config of 1.5 GB is refused before it is read', TIMEOUT, async () => {
   assert.ok((process.resourceUsage().maxRSS - before) * 1_024 < SOME_BYTES);
 });
 
+test('a byte order mark before an envFile is no part of its first variable', TIMEOUT, async () => {
+  const path = join(dir, 'config.yaml');
+  await writeFile(path, 'mcpServers: {a: {command: x, envFile: a.env}}\n');
+  await writeFile(join(dir, 'a.env'), '\uFEFFTOKEN=secret\nOTHER=b\n');
+  const { config } = await loadConfig(path, { env: { HOME: dir } });
+  const target = config.upstreams[0]?.target;
+  assert.deepEqual(target?.kind === 'stdio' && target.env, { TOKEN: 'secret', OTHER: 'b' });
+});
+
 // N-74
 test('a pipe in the place of another file of a config is its problem, at once', TIMEOUT, async () => {
   pipe('fifo');

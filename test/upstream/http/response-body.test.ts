@@ -4,6 +4,12 @@ import { ResponseBody } from '../../../src/upstream/http/response-body.ts';
 
 const TEXT = '{"ä":"😀","n":1}';
 
+test('a byte order mark before the text of a body is left out', () => {
+  const body = new ResponseBody(undefined);
+  body.add(Buffer.from(`\uFEFF${TEXT}`));
+  assert.equal(body.text(), TEXT);
+});
+
 for (const length of [String(Buffer.byteLength(TEXT)), undefined, '2000000']) {
   test(`a body cut at any byte has its whole text, with the length ${length ?? 'unknown'}`, () => {
     const bytes = Buffer.from(TEXT);
