@@ -126,6 +126,10 @@ async function readList<Context>(
         ? (pageCaching ?? caching)
         : combineCaching(caching, pageCaching);
     cursor = result.string('nextCursor') === undefined ? undefined : result.raw('nextCursor');
+    if (cursor === undefined && (result.raw('nextCursor') ?? 'null') !== 'null') {
+      const why = 'the items after the first pages are left out, since "nextCursor" is not a string';
+      unreadable.push({ kind, position: items.length, name: method, why });
+    }
     if (cursor === undefined || cursors.has(cursor)) break;
     if (page === LIMITS.listingPages) {
       leaveOutRest('listingPages');

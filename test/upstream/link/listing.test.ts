@@ -102,6 +102,17 @@ async function namesIn({ url }: OpenGateway, list: 'tools' | 'prompts' | 'resour
     .map(({ name }) => name);
 }
 
+// M-009
+test('a cursor that is not a string ends the listing, and is reported', TIMEOUT, async () => {
+  const toolsList = () => ({ tools: [tool('t')], nextCursor: 2 });
+  await using upstream = await legacyUpstream({ capabilities: { tools: {} }, answers: { 'tools/list': toolsList } });
+  await using gateway = await openGateway({ up: { url: upstream.url } });
+  assert.deepEqual(await namesIn(gateway, 'tools'), ['up__t']);
+  const { state, problems } = await statusOf(gateway);
+  assert.deepEqual([state, problems.length], ['ready', 1]);
+  assert.match(problems[0] ?? '', /"tools\/list": .*"nextCursor" is not a string/);
+});
+
 const ALL = { tools: {}, prompts: {}, resources: {} };
 const PROMPTS = [{ name: 'p' }];
 const RESOURCES = [{ name: 'r', uri: 'https://r/' }];
