@@ -179,6 +179,7 @@ export function createApp(parts: AppParts): HttpApp {
   });
   app.all(metadataPath('/'), (c) => serveMetadata(c, ''));
   app.all(metadataPath('/mcp'), (c) => serveMetadata(c, ''));
+  app.all(metadataPath('/mcp/'), (c) => serveMetadata(c, ''));
   app.all(`${metadataPath('/mcp')}/:view`, (c) => serveMetadata(c, c.req.param('view')));
 
   app.all(AUTHORIZATION_SERVER_PATH, redirectToIssuer);

@@ -16,11 +16,11 @@ const ISSUER = {
   requiredScopes: [],
 };
 
-test('the metadata of an endpoint can only be read', TIMEOUT, async () => {
+test('the metadata of an endpoint can only be read, also with a slash at the end', TIMEOUT, async () => {
   await using edge = await startEdge({ auth: { jwt: [ISSUER], apiKeys: [] } });
   const { status, headers } = await send(`${edge.url}${METADATA}`, { method: 'POST', body: '{}' });
   assert.deepEqual([status, headers.allow], [405, 'GET, HEAD']);
-  assert.equal((await send(`${edge.url}${METADATA}`, {})).status, 200);
+  for (const slash of ['', '/']) assert.equal((await send(`${edge.url}${METADATA}${slash}`, {})).status, 200, slash);
 });
 
 test('a failure behind the router is an error in words, without its cause', TIMEOUT, async () => {
