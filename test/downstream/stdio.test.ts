@@ -80,6 +80,15 @@ test('a stdio client exchanges one message per line, in both directions', OPTION
   assert.equal(pipes.front.notifications.length, 1);
 });
 
+test('a byte order mark before a message of a stdio client is ignored', OPTIONS, async () => {
+  await using pipes = new Pipes().read();
+  pipes.send(`\uFEFF${hello()}`, rpc('a', 'ask'));
+  const [greeting, question] = await pipes.until(2);
+  assert.deepEqual([greeting?.id, greeting?.error], [0, undefined]);
+  // Some clients read ids into 32-bit integers.
+  assert.ok(Number(question?.id) < 2 ** 31, String(question?.id));
+});
+
 test('an answer that is not valid ends its question, and gets no response', OPTIONS, async () => {
   await using pipes = new Pipes().read();
   pipes.send(hello(), rpc('a', 'ask'));

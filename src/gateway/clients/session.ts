@@ -70,9 +70,9 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   readonly #questions = new Map<Id, PendingQuestion>();
   /**
    * Begins at a random number, so that an answer to a question from before a restart answers no question of this
-   * process.
+   * process. Stays below 2^31, since some clients read ids into 32-bit integers.
    */
-  #lastQuestion = randomInt(2 ** 47);
+  #lastQuestion = randomInt(2 ** 30);
   #sink: MessageSink | undefined;
   /** True if the sink is an event stream that was opened with the credentials of {@link caller}. */
   #hasReader = false;
