@@ -11,8 +11,8 @@ export class SingleRuns<Result> {
     return running;
   }
 
-  /** Resolves when no work of this key that has begun is running. Never rejects. */
-  async settled(key: string): Promise<void> {
-    await this.#running.get(key)?.catch(() => undefined);
+  /** Returns a promise of the end of the running work of this key, which never rejects; undefined if none runs. */
+  settled(key: string): Promise<void> | undefined {
+    return this.#running.get(key)?.catch(() => undefined);
   }
 }

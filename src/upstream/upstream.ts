@@ -14,7 +14,7 @@ import { detailOf, reasonOf, retiredError, startFailure } from './start-failure.
 import { ConcurrencyLimiter } from './quota/concurrency-limiter.ts';
 import { audienceOf, connectionKey, type ConnectionScope, discoveryKey, EVERYBODY, placeOf } from './connection-key.ts';
 import type { Eras } from './link/eras.ts';
-import { type FailureScope, isFailed, isUp, type Lifecycle, type Phase } from './lifecycle/lifecycle.ts';
+import { type FailureScope, isFailed, isUp, type Lifecycle } from './lifecycle/lifecycle.ts';
 import { Lifecycles } from './lifecycle/lifecycles.ts';
 import type { ConnectionPermit } from './quota/connection-quota.ts';
 import { UpstreamQuotas } from './quota/quotas.ts';
@@ -37,12 +37,10 @@ import { UpstreamLinks } from './upstream-links.ts';
 import type { UpstreamParts } from './upstream-parts.ts';
 import { type CapabilityFilter, capabilityFilter } from './link/usable-capabilities.ts';
 
-/** Phases that an operator may have to know of. */
-const PROBLEMS: ReadonlySet<Phase> = new Set(['failed', 'needs-authorization', 'degraded']);
-
 /** One configured MCP server: its state in each era, its connections, and its lists. */
 export class Upstream<Context, User extends LinkUser> {
   readonly limiter: ConcurrencyLimiter;
+  readonly isProcess: boolean;
   /** Returns the part of the client capabilities that is declared to this upstream. */
   readonly usableCapabilities: CapabilityFilter;
   readonly #parts: UpstreamParts;
@@ -57,7 +55,6 @@ export class Upstream<Context, User extends LinkUser> {
   readonly #retryingListing = new Set<Era>();
   /** The revision that was last negotiated in each era. */
   readonly #revisions: Partial<Record<Era, Revision>> = {};
-  readonly #isProcess: boolean;
   readonly #quotas: UpstreamQuotas;
   #config: UpstreamConfig;
   readonly #retired = new AbortController();
@@ -79,7 +76,7 @@ export class Upstream<Context, User extends LinkUser> {
     this.#opener = new Opener({ upstream: config.id, transports, clientInfo, timeouts, log: this.#log, onLimit });
     const state = { links: this.#links, opener: this.#opener, lifecycles: this.#lifecycles };
     this.#checks = new LinkChecks({ ...state, events, log: this.#log, stopping: this.#stopping.signal });
-    this.#isProcess = transports.some(({ isProcess }) => isProcess);
+    this.isProcess = transports.some(({ isProcess }) => isProcess);
     this.#quotas = new UpstreamQuotas(id, maxConnections, parts.quota, parts.shares, () => this.#findSpare());
     if (config.problem !== undefined) this.#lifecycles.failForGood(config.problem);
   }
@@ -151,10 +148,6 @@ export class Upstream<Context, User extends LinkUser> {
     return this.config.isolation !== 'shared';
   }
 
-  get isProcess(): boolean {
-    return this.#isProcess;
-  }
-
   /**
    * Returns whether clients of this era that can answer questions need a connection for each call, because a server request
    * does not show to which call it belongs. Also true before the first link has shown it.
@@ -198,7 +191,7 @@ export class Upstream<Context, User extends LinkUser> {
     if (this.usableCapabilities(need.clientCapabilities).raw('roots') !== undefined) return undefined;
     const era = this.#likelyEra(need.clientEra);
     const place = placeOf(need.keyIn(era));
-    if (!this.#isProcess || place.purpose === 'all' || this.#links.find(place.key) !== undefined) return undefined;
+    if (!this.isProcess || place.purpose === 'all' || this.#links.find(place.key) !== undefined) return undefined;
     const from = discoveryKey(this.#scope(era), need.capabilityKey, need.audience);
     return adopt(this.#links, from, place, need.principal, () => this.#getLink(need));
   }
@@ -210,7 +203,7 @@ export class Upstream<Context, User extends LinkUser> {
 
   #scope(era: Era): ConnectionScope {
     const { credentials } = this.#parts;
-    return { isolation: this.config.isolation, era, isProcess: this.#isProcess, credentials };
+    return { isolation: this.config.isolation, era, isProcess: this.isProcess, credentials };
   }
 
   /** Keeps this link in use until {@link endCall}. */
@@ -259,9 +252,14 @@ export class Upstream<Context, User extends LinkUser> {
     return this.#listings.run(key, () => this.#refresh(client, features, audience));
   }
 
+  /** Returns a promise of the end of a running {@link refresh}, which never rejects; undefined if none runs. */
+  runningRefresh(client: Era, features: ClientFeatures, audience: string): Promise<void> | undefined {
+    return this.#listings.settled(this.#listingKey(client, features, audience));
+  }
+
   /** Reads lists that have changed, after a running listing that may have begun before the change. @throws {GatewayError} */
   async relist(client: Era, features: ClientFeatures, audience: string): Promise<void> {
-    await this.#listings.settled(this.#listingKey(client, features, audience));
+    await this.runningRefresh(client, features, audience);
     await this.refresh(client, features, audience);
   }
 
@@ -295,7 +293,7 @@ export class Upstream<Context, User extends LinkUser> {
       if (failure !== undefined) throw failure;
       this.#lifecycles.step(link.era, { kind: 'listed' });
       // It has done its work: clients with these features hear of changes over connections of their own.
-      const isSpare = this.#hasServed || !this.#isProcess;
+      const isSpare = this.#hasServed || !this.isProcess;
       if (isSpare && link.capabilityKey !== '' && link.place.purpose === 'discovery')
         void this.#discard(link, 'released');
     } catch (thrown) {
@@ -318,7 +316,7 @@ export class Upstream<Context, User extends LinkUser> {
     const era = this.#likelyEra(client);
     if (this.#lifecycles.in(era).phase === 'ready')
       this.#lifecycles.step(era, { kind: 'list-failed', reason: reasonOf(error) });
-    if (features.capabilityKey === '' || this.#isProcess) this.#retryListing(client, features);
+    if (features.capabilityKey === '' || this.isProcess) this.#retryListing(client, features);
   }
 
   /**
@@ -353,7 +351,8 @@ export class Upstream<Context, User extends LinkUser> {
 
   #onLifecycle(after: Lifecycle): void {
     const { phase, reason, detail } = after;
-    const level = PROBLEMS.has(phase) ? 'warn' : 'info';
+    // Problems that an operator may have to know of.
+    const level = isFailed(after) || phase === 'degraded' ? 'warn' : 'info';
     this.#log[level]({ phase, reason, detail }, 'upstream state');
     if (!this.isRetired) this.#events.onStateChange(this.id, after);
   }
@@ -420,7 +419,7 @@ export class Upstream<Context, User extends LinkUser> {
       // A failure for one caller, such as a refused token, says nothing about the upstream.
       if (failure.scope === 'upstream') this.#parts.onStartFailed();
       const isServing = this.#isServingIn(expected);
-      const why = { ...failure, permanent: false, hasNoProcess: !this.#isProcess || isUnstarted, isServing };
+      const why = { ...failure, permanent: false, hasNoProcess: !this.isProcess || isUnstarted, isServing };
       this.#lifecycles.step(expected, { kind: 'start-failed', startedMs, ...why });
       void this.#retryFailed(expected, order, failure.scope);
       throw error;
@@ -429,15 +428,15 @@ export class Upstream<Context, User extends LinkUser> {
 
   /** Returns whether clients of an era are served. The open connections of a remote server are no sign of life, so one that is down stays so. */
   #isServingIn(era: Era): boolean {
-    return this.#links.isOpenIn(era) && (this.#isProcess || isUp(this.#lifecycles.in(era)));
+    return this.#links.isOpenIn(era) && (this.isProcess || isUp(this.#lifecycles.in(era)));
   }
 
   /** Repeats the listing after a failed start, as no client may come while the upstream is down. As long as others are served, clients try again. */
   async #retryFailed(era: Era, order: LinkRequest, scope: FailureScope): Promise<void> {
     const { clientEra, audience, clientCapabilities, capabilityKey } = order;
-    if (!this.#isProcess && scope === 'upstream') await this.#checks.afterFailedStart(era);
+    if (!this.isProcess && scope === 'upstream') await this.#checks.afterFailedStart(era);
     if (audience === EVERYBODY && isFailed(this.#lifecycles.in(era)))
-      this.#retryListing(clientEra, this.#isProcess ? { clientCapabilities, capabilityKey } : NO_FEATURES);
+      this.#retryListing(clientEra, this.isProcess ? { clientCapabilities, capabilityKey } : NO_FEATURES);
   }
 
   /** Returns a function that closes a connection without a client; undefined if there is none. */
@@ -470,7 +469,7 @@ export class Upstream<Context, User extends LinkUser> {
     const isForgotten = error.code === 'upstream-session-lost';
     const early = !link.hasAnsweredCall && !isForgotten;
     const isServing = this.#isServingIn(link.era);
-    const why = { reason: reasonOf(error), detail: detailOf(error), hasNoProcess: !this.#isProcess, isServing };
+    const why = { reason: reasonOf(error), detail: detailOf(error), hasNoProcess: !this.isProcess, isServing };
     this.#lifecycles.step(link.era, { kind: 'lost', early, ...why });
     this.#log.warn({ err: error }, 'upstream connection lost');
     // The transport may still have a process that is ending.

@@ -274,7 +274,7 @@ export const gatewaySchema = z.strictObject({
       wait: duration('0s', '1m')
         .prefault('8s')
         .describe(
-          'Longest wait of a list for upstreams that were never listed. It does not wait for those whose last start failed.',
+          'Longest wait of a list for upstreams that were never listed. It does not wait for those whose last start failed. Also the longest wait of a call for the first lists of its upstream.',
         ),
     })
     .prefault({})

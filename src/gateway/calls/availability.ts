@@ -14,23 +14,31 @@ const NAMED_BY: Readonly<Record<string, readonly [member: string, kind: string]>
   'resources/read': ['uri', 'resource'],
 };
 
+/** Returns the upstream whose prefix the name of a request has; undefined if there is none, or more than one. */
+export function ownerOf(view: View, { method, params }: Request): string | undefined {
+  const [member = '', kind = ''] = NAMED_BY[method] ?? [];
+  const name = params?.string(member);
+  return name === undefined ? undefined : ownerByPrefix(view, name, kind === 'resource');
+}
+
 /**
- * Returns the failure of a request whose name has the prefix of an upstream that is not up. Returns undefined if every such
- * upstream is up, so that the name is unknown.
+ * Returns the failure of a request whose name has the prefix of an upstream that is not up, or that is being listed for the first time. Returns
+ * undefined if there is no such upstream, so that the name is unknown.
  *
  * @param nowMs monotonic.
  */
 export function unavailableOwner(
   view: View,
   lifecycleOf: LifecycleOf,
-  { method, params }: Request,
+  request: Request,
   nowMs: number,
+  isBeingListed = false,
 ): GatewayError | undefined {
-  const [member = '', kind = ''] = NAMED_BY[method] ?? [];
-  const name = params?.string(member);
-  const upstream = name === undefined ? undefined : ownerByPrefix(view, name, kind === 'resource');
+  const upstream = ownerOf(view, request);
   const lifecycle = upstream === undefined ? undefined : lifecycleOf(upstream);
-  if (name === undefined || upstream === undefined || lifecycle === undefined || isUp(lifecycle)) return undefined;
+  if (upstream === undefined || lifecycle === undefined || (isUp(lifecycle) && !isBeingListed)) return undefined;
+  const [member = '', kind = ''] = NAMED_BY[request.method] ?? [];
+  const name = request.params?.string(member);
   const message = `${kind} "${name}" belongs to upstream "${upstream}", which ${stateText(lifecycle, nowMs)}`;
   return new GatewayError('upstream-unavailable', {
     upstream,
@@ -56,7 +64,7 @@ function isPermanent({ phase, retryAtMs }: Lifecycle): boolean {
   return phase === 'failed' && retryAtMs === Number.POSITIVE_INFINITY;
 }
 
-/** State, reason and next step of an upstream that is not up, as the end of a sentence. */
+/** State, reason and next step of an upstream that is not up or not listed yet, as the end of a sentence. */
 function stateText(lifecycle: Lifecycle, nowMs: number): string {
   const { phase, reason, retryAtMs } = lifecycle;
   if (phase === 'stopped') return 'is stopped';

@@ -10,7 +10,7 @@ import type { Gate } from '../exchange/gate.ts';
 import { unknownItem, type UpstreamRoute } from '../exchange/route.ts';
 import type { ListAnswers } from '../forward/list-answers.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
-import { type LifecycleOf, noToolsNote, unavailableOwner } from './availability.ts';
+import { type LifecycleOf, noToolsNote, ownerOf, unavailableOwner } from './availability.ts';
 import { judgedRoute, type JudgedRoute } from './judged-route.ts';
 
 /** Carries out the requests of clients of one era: `R` is a request in flight, `C` its client. */
@@ -77,7 +77,8 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
 
   /**
    * Sends a request where its route says. A name that is in no list is looked for once more after the lists were refreshed, since a client
-   * may call before it lists. A name that the access policy denies has the answer of an unknown one.
+   * may call before it lists, and after the first lists of an upstream that has just started. A name that the access policy denies has the
+   * answer of an unknown one.
    */
   async #call(one: R, client: C, holder: ConnectionHolder): Promise<Answer> {
     const { gate, listRefresher, lifecycleOf } = this.#parts;
@@ -85,12 +86,17 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
     const admitting = this.#era.admit?.(one, client);
     if (admitting !== undefined) await admitting;
     let judged = judgedRoute(gate, client, request);
-    // Lists cannot change what a scope decides, and a wait could cost the status of the answer.
-    if (judged.to.kind === 'nowhere' && judged.verdict?.lacking === undefined) {
+    if (mayBeUnlisted(judged)) {
       const { catalog } = client;
       const { changedMs } = gate;
       await listRefresher.refreshFor(holder);
       if (client.catalog !== catalog || gate.changedMs !== changedMs) judged = judgedRoute(gate, client, request);
+    }
+    const owner = mayBeUnlisted(judged) ? ownerOf(client.catalog.view, request) : undefined;
+    let isBeingListed = false;
+    if (owner !== undefined) {
+      isBeingListed = await one.unlessCancelled(listRefresher.awaitFirstLists(holder, owner));
+      judged = judgedRoute(gate, client, request);
     }
     // Not one that the access policy hides.
     if (judged.to.kind === 'nowhere' && judged.verdict === undefined) {
@@ -110,7 +116,7 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
     if (verdict !== undefined) gate.report(verdict);
     if (to.kind === 'upstream') return await this.#era.call(one, client, to);
     if (verdict?.lacking !== undefined) throw to.error;
-    throw unavailableOwner(client.catalog.view, lifecycleOf, request, performance.now()) ?? to.error;
+    throw unavailableOwner(client.catalog.view, lifecycleOf, request, performance.now(), isBeingListed) ?? to.error;
   }
 
   /**
@@ -131,6 +137,11 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
     const text = note ?? instructions;
     return text === undefined ? undefined : JSON.stringify(text);
   }
+}
+
+/** Returns whether further lists may lead to the name of a request. They cannot change what a scope decides, and a wait could cost the status of the answer. */
+function mayBeUnlisted({ to, verdict }: JudgedRoute): boolean {
+  return to.kind === 'nowhere' && verdict?.lacking === undefined;
 }
 
 export function tooManyInFlight(count: number): GatewayError {

@@ -3,7 +3,7 @@ import { type OfferKey, offerKeyText } from '../../catalog/offer.ts';
 import type { View } from '../../catalog/view.ts';
 import type { Settings } from '../../config/config.ts';
 import type { Era } from '../../protocol/revisions.ts';
-import { isFailed } from '../../upstream/lifecycle/lifecycle.ts';
+import { isFailed, isUp } from '../../upstream/lifecycle/lifecycle.ts';
 import { type ClientFeatures, NO_FEATURES } from '../../upstream/link/link.ts';
 import { workTurn } from '../../work-turn.ts';
 import { resultWithin } from '../../deadline.ts';
@@ -188,6 +188,32 @@ export class ListRefresher {
   /** Gives the holder the catalog of the current offers at once, and not a few seconds later. */
   bringUpToDate(holder: ConnectionHolder): void {
     if (holder.catalogVersion !== this.#parts.offers.version) this.#parts.refreshCatalog(holder);
+  }
+
+  /**
+   * Waits in bounded time for the first lists of an upstream that has just started: its names are unknown before. Resolves with true if they
+   * are still being read.
+   */
+  async awaitFirstLists(holder: ConnectionHolder, upstreamId: string): Promise<boolean> {
+    const listing = this.#firstListing(holder, upstreamId);
+    if (listing === undefined) return false;
+    await resultWithin(listing, this.#parts.settings().lists.waitMs);
+    this.bringUpToDate(holder);
+    return this.#firstListing(holder, upstreamId) !== undefined;
+  }
+
+  /** Returns a promise of the end of a running listing; undefined if none runs, the upstream is not up, or the holder has lists of it. */
+  #firstListing(holder: ConnectionHolder, upstreamId: string): Promise<void> | undefined {
+    const { upstreams, offers } = this.#parts;
+    const upstream = upstreams.get(upstreamId);
+    if (upstream === undefined || !isUp(upstream.lifecycle) || holder.ownOffers.has(upstreamId)) return undefined;
+    const { era, capabilityKey, principal } = holder;
+    const audience = upstream.audienceOf(principal);
+    if (offers.offerFor(upstreamId, { era, capabilityKey, audience }) !== undefined) return undefined;
+    const listings = [listingClient(upstream, holder), NO_FEATURES].flatMap(
+      (features) => upstream.runningRefresh(era, features, audience) ?? [],
+    );
+    return listings.length === 0 ? undefined : Promise.race(listings);
   }
 
   /** Begins to fetch missing and outdated lists, and waits in bounded time for those that were never fetched. */

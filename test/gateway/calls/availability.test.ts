@@ -4,8 +4,9 @@ import type { View } from '../../../src/catalog/view.ts';
 import { noToolsNote, unavailableOwner } from '../../../src/gateway/calls/availability.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { CONFIGURED, type Lifecycle } from '../../../src/upstream/lifecycle/lifecycle.ts';
+import { accessOf, ANYONE } from '../../policy/policies.ts';
 import { testCore, toolCall } from '../../support/core.ts';
-import { memoryUpstream } from '../../support/memory-upstream.ts';
+import { memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { modernRequest } from '../../support/modern-client.ts';
 
 const TIMEOUT = { timeout: 120_000 };
@@ -105,5 +106,103 @@ suite('a call of a tool whose upstream does not start', () => {
       assert.match(one?.message ?? '', /tool "gone__x" belongs to upstream "gone", which is down/);
       assert.partialDeepStrictEqual(one?.data, { executed: 'no', retryable: true, upstream: 'gone' });
     }
+  });
+});
+
+/** Longer than a test may take: a wait of this length fails it. */
+const FOREVER_MS = 3_600_000;
+const ACCESS = accessOf({ user: { tools: ['echo'], prompts: ['review'] } }, [{ ...ANYONE, roles: ['user'] }]);
+
+// N-06
+suite('a call before the first lists of an upstream that has answered initialize', () => {
+  /** Answers its lists when they are released, or refuses them. */
+  const unlisted = () => {
+    const { promise: hold, resolve } = Promise.withResolvers<'answer' | 'refuse'>();
+    const memory = memoryUpstream({
+      capabilities: { tools: {}, prompts: {} },
+      lists: { tools: [{ name: 'echo', inputSchema: { type: 'object' } }], prompts: [{ name: 'review' }] },
+      hold: async (peer, { id }) => {
+        if ((await hold) === 'answer') return;
+        peer.send(`{"jsonrpc":"2.0","id":${id},"error":{"code":-32603,"message":"no lists"}}`);
+      },
+      request: (peer, request) => peer.send(result(request, { content: [], messages: [] })),
+    });
+    const isListing = () => memory.until(() => memory.requests('tools/list')[0]);
+    return { memory, resolve, isListing };
+  };
+  const CALLS = [
+    ['tools/call', 'up__echo'],
+    ['prompts/get', 'up__review'],
+  ] as const;
+  const starting = (name: string) => new RegExp(`"${name}" belongs to upstream "up", which is starting; try again`);
+
+  for (const access of [undefined, ACCESS]) {
+    const policy = access === undefined ? 'without' : 'with';
+
+    test(`can be tried again if they take too long, ${policy} access policy`, TIMEOUT, async () => {
+      const { memory, resolve, isListing } = unlisted();
+      await using gateway = await testCore({ up: { memory } }, { lists: { waitMs: 0 }, access });
+      const client = await gateway.connect();
+      const first = client.request('tools/list');
+      await isListing();
+      await first;
+      for (const [method, name] of [...CALLS, ['tools/call', 'up__hidden'] as const]) {
+        const { answer } = await client.request(method, { name });
+        const modern = await modernRequest(gateway, method, { name }).reply;
+        for (const error of [answer.kind === 'error' ? answer.error : undefined, modern.error]) {
+          assert.match(error?.message ?? '', starting(name));
+          assert.partialDeepStrictEqual(error?.data, { executed: 'no', retryable: true, upstream: 'up' });
+        }
+      }
+      resolve('answer');
+    });
+
+    test(`waits for them as configured, ${policy} access policy`, TIMEOUT, async () => {
+      const { memory, resolve, isListing } = unlisted();
+      const lists = { waitMs: 0 };
+      await using gateway = await testCore({ up: { memory } }, { lists, access });
+      const client = await gateway.connect();
+      const first = client.request('tools/list');
+      await isListing();
+      await first;
+      lists.waitMs = FOREVER_MS;
+      const legacy = CALLS.map(([method, name]) => client.request(method, { name }));
+      const modern = CALLS.map(([method, name]) => modernRequest(gateway, method, { name }).reply);
+      const unknown = client.request('tools/call', toolCall('up__hidden', {}));
+      resolve('answer');
+      for (const { answer } of await Promise.all(legacy)) assert.equal(answer.kind, 'result');
+      for (const { error } of await Promise.all(modern)) assert.equal(error, undefined);
+      const { answer } = await unknown;
+      assert.equal(answer.kind === 'error' && answer.error.message, 'Unknown tool: up__hidden');
+    });
+  }
+
+  test('names an unknown tool if they cannot be read', TIMEOUT, async () => {
+    const { memory, resolve, isListing } = unlisted();
+    const lists = { waitMs: 0 };
+    await using gateway = await testCore({ up: { memory } }, { lists });
+    const client = await gateway.connect();
+    const first = client.request('tools/list');
+    await isListing();
+    await first;
+    lists.waitMs = FOREVER_MS;
+    const calling = client.request('tools/call', toolCall('up__echo', {}));
+    resolve('refuse');
+    const { answer } = await calling;
+    assert.equal(answer.kind === 'error' && answer.error.message, 'Unknown tool: up__echo');
+  });
+
+  test('ends when its client cancels it', TIMEOUT, async () => {
+    const { memory, isListing } = unlisted();
+    const lists = { waitMs: 0 };
+    await using gateway = await testCore({ up: { memory } }, { lists });
+    const client = await gateway.connect();
+    const first = client.request('tools/list');
+    await isListing();
+    await first;
+    lists.waitMs = FOREVER_MS;
+    const calling = client.send('tools/call', toolCall('up__echo', {}), { id: '"mine"' });
+    client.notify('notifications/cancelled', { requestId: 'mine' });
+    assert.equal((await calling).answer, undefined);
   });
 });
