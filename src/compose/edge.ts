@@ -247,9 +247,10 @@ export class Edge {
     this.#endpoints.drain();
   }
 
-  /** The reasons for which new requests are refused, in words. */
-  get loadReasons(): readonly string[] {
-    return this.#load.reasons;
+  /** The reasons for which new requests are refused, or API keys are not those of their store, in words. */
+  get reasons(): readonly string[] {
+    const { failure } = this.#keys;
+    return failure === undefined ? this.#load.reasons : [...this.#load.reasons, failure];
   }
 
   /** The number of answers that are on their way to other processes, whose clients may read slowly. */

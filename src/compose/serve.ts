@@ -121,7 +121,7 @@ async function start(loaded: Loaded, log: Logger, options: ServeOptions, cleanup
   disableAsOthers(core, options.worker);
   const phase: ProcessPhase = { isStopping: false, isDraining: false };
   let forAll: Awaited<ReturnType<NonNullable<Replicas['answerForAll']>>> | undefined;
-  const ready = () => readinessIn(phase, core, edge?.loadReasons);
+  const ready = () => readinessIn(phase, core, edge?.reasons);
   metrics.recordStart(startedAtMs, loaded.lastGood && Date.parse(loaded.lastGood.savedAt));
   metrics.onScrape('ready', () => (ready().ready ? 1 : 0));
   // The parent of workers has the files of the state directory.
@@ -289,9 +289,9 @@ function serveReplicas(replicas: Replicas | undefined, core: Core, edge: Edge): 
 }
 
 /** Returns whether to send traffic to the gateway, and all reasons against it in words. */
-function readinessIn(phase: ProcessPhase, core: Core, loadReasons: readonly string[] = []): Readiness {
+function readinessIn(phase: ProcessPhase, core: Core, edgeReasons: readonly string[] = []): Readiness {
   const refused = refusalIn(phase);
   if (refused !== undefined) return refused;
   const { ready, reasons } = readiness(core);
-  return { ready, reasons: [...reasons, ...loadReasons] };
+  return { ready, reasons: [...reasons, ...edgeReasons] };
 }

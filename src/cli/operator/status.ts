@@ -37,7 +37,7 @@ function statusText(state: StatusAnswer, upstreams: readonly UpstreamAnswer[], n
     ['Config', `${state.config.file}, loaded ${state.config.loadedAt}`],
     ...configRows(state.config),
     ['Clients', state.endpoint],
-    ['Ready', state.isReady ? 'yes' : `no: ${oneLine(state.reasons.join('; '))}`],
+    ['Ready', readyText(state, 'yes', 'no')],
     [
       'Load',
       [
@@ -52,11 +52,18 @@ function statusText(state: StatusAnswer, upstreams: readonly UpstreamAnswer[], n
   return `${table(rows)}${unansweredText(state.unanswered)}\n${upstreamTable(upstreams)}`;
 }
 
+/** Returns whether a gateway is ready, with the reasons against it, or for which it serves less than it should. */
+function readyText({ isReady, reasons }: Pick<StatusAnswer, 'isReady' | 'reasons'>, yes: string, no: string): string {
+  const why = oneLine(reasons.join('; '));
+  if (!isReady) return `${no}: ${why}`;
+  return why === '' ? yes : `${yes}, but: ${why}`;
+}
+
 /** Returns the replicas that have answered, if there are several. */
 function replicaRows({ replicas = [], config, version }: StatusAnswer): readonly (readonly string[])[] {
   return replicas.map((one, index) => {
     const notes = [
-      one.isReady ? 'ready' : `not ready: ${one.reasons.join('; ')}`,
+      readyText(one, 'ready', 'not ready'),
       ...(one.isAsked ? ['this one was asked'] : []),
       ...(one.version === version ? [] : [`version ${one.version}`]),
       ...(one.configHash === config.hash ? [] : [`config ${one.configHash}`]),

@@ -60,6 +60,11 @@ export class ClientKeys implements AsyncDisposable {
     return this.#current;
   }
 
+  /** The failure to read the key file or the keys in Redis, as a sentence; undefined while they can be read. */
+  get failure(): string | undefined {
+    return this.#feed?.failure;
+  }
+
   /** Records that a key was used. @param nowMs ms since the epoch. */
   onUsed({ keyId }: Principal, nowMs: number): void {
     if (keyId !== undefined) this.#feed?.onUsed(keyId, nowMs);

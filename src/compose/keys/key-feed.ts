@@ -74,6 +74,18 @@ export class KeyFeed implements AsyncDisposable {
     return this.#keys;
   }
 
+  /** The failure to read the store, as a sentence; undefined while it can be read. */
+  get failure(): string | undefined {
+    if (this.#failure === undefined) return undefined;
+    const effect = this.#isExpired() ? 'all of them are refused' : 'changes of them, and revocations, have no effect';
+    return `API keys cannot be read, so ${effect}: ${this.#failure}`;
+  }
+
+  /** Returns whether the keys were read too long ago to be valid. */
+  #isExpired(): boolean {
+    return performance.now() - this.#readMs >= this.#parts.keepMs;
+  }
+
   /** Reports further changes from now on. */
   activate(): void {
     this.#isActive = true;
@@ -133,7 +145,7 @@ export class KeyFeed implements AsyncDisposable {
       this.#retrying = undefined;
       void this.#read();
     }, RETRY_MS).unref();
-    if (performance.now() - this.#readMs < keepMs || this.#keys.length === 0) return;
+    if (!this.#isExpired() || this.#keys.length === 0) return;
     log.error({ place: store.place, keepMs }, 'API keys could not be read for too long; all of them are refused');
     this.#keys = [];
     if (this.#isActive) onKeys([]);

@@ -150,7 +150,7 @@ export const statusAnswer = z
     stateDir: z.string(),
     endpoint: words('URL of the merged endpoint.'),
     isReady: z.boolean(),
-    reasons: z.array(z.string()).describe('All reasons why it is not ready.'),
+    reasons: z.array(z.string()).describe('All reasons why it is not ready, or serves less than it should.'),
     isDraining: z.boolean().describe('Whether an operator or a signal asked it to take no new clients.'),
     sessions: count().describe('Sessions in memory.'),
     clientGroups: count().describe(

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { hash } from 'node:crypto';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -49,6 +49,21 @@ async function openKeys(auth: Partial<AuthConfig>) {
     [Symbol.asyncDispose]: () => keys[Symbol.asyncDispose](),
   };
 }
+
+test('a key file that others may read is a failure in words until that is corrected', TIMEOUT, async () => {
+  const file = await fileOf('open', 'ann');
+  await using at = await openKeys({ keyFile: file });
+  assert.equal(at.keys.failure, undefined);
+  await chmod(file, 0o644);
+  await waitUntil(() => at.keys.failure !== undefined);
+  assert.match(
+    at.keys.failure ?? '',
+    /^API keys cannot be read, so changes of them, and revocations, have no effect: /,
+  );
+  assert.deepEqual(at.accepted('ann'), ['ann']);
+  await chmod(file, 0o600);
+  await waitUntil(() => at.keys.failure === undefined);
+});
 
 test('another key file of a reloaded config replaces the first one, and is followed', TIMEOUT, async () => {
   const [first, second] = [await fileOf('a1', 'ann', 'bob'), await fileOf('a2', 'bob', 'cy')];
