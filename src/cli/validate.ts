@@ -6,7 +6,8 @@ import { addressText } from '../config/schema/address.ts';
 import type { Config, ProfileConfig } from '../config/config.ts';
 import type { UpstreamConfig } from '../config/upstream-config.ts';
 import { loadConfig, type Loaded, type LoadOptions } from '../config/load.ts';
-import { ConfigError, problemLine } from '../config/document/problem.ts';
+import { ConfigError, type Problem, problemLine } from '../config/document/problem.ts';
+import { StartError } from '../errors.ts';
 import { missingPrograms } from './missing-programs.ts';
 import { fileOf, loadOptions, type StartOptions } from './start.ts';
 import { LEFT_TO_CALLERS, type Trial, tryStart } from './trial-start.ts';
@@ -33,13 +34,15 @@ interface Findings {
 
 /**
  * Prints the endpoints and upstreams of a config. With `start`, starts every upstream once. Resolves with the exit code: 1 if
- * the file or an entry of it cannot be used, a started upstream is not ready, or nothing of it is left at an endpoint.
+ * the file, an entry of it or its key file cannot be used, a started upstream is not ready, or nothing of it is left at an endpoint.
  */
 export async function validate(options: ValidateOptions): Promise<number> {
   const { json } = options;
   try {
     const file = fileOf(options);
-    const { config, warnings: ofFile, problems } = await loadWithKeys(file, loadOptions(options).preview);
+    const { loaded, keyProblem } = await loadWithKeys(file, loadOptions(options).preview);
+    const { config, warnings: ofFile } = loaded;
+    const problems = keyProblem === undefined ? loaded.problems : [...loaded.problems, keyProblem];
     const trial = options.start ? await tryStart(config) : undefined;
     const warnings = [...ofFile, ...(trial?.unmatched ?? unmatchedGlobs(config, await openOffline(config)))];
     const started = trial?.upstreams ?? [];
@@ -63,7 +66,7 @@ export async function validate(options: ValidateOptions): Promise<number> {
       }
       for (const one of started)
         for (const note of gapNotes(one)) printError(`warning: upstream ${one.id}: ${oneLine(note)}\n`);
-      print(overview(file, config, valid, findings));
+      print(overview(verdictOf(file, loaded, keyProblem), config, findings));
     }
     return valid && isReady ? 0 : 1;
   } catch (thrown) {
@@ -73,12 +76,30 @@ export async function validate(options: ValidateOptions): Promise<number> {
   }
 }
 
+interface LoadedWithKeys {
+  readonly loaded: Loaded;
+  /** The reason why a start with the key file is refused; undefined if it is not. */
+  readonly keyProblem: Problem | undefined;
+}
+
 /** Loads a config and judges it by the API keys in its key file, if that can be read. */
-async function loadWithKeys(file: string, options: LoadOptions): Promise<Loaded> {
+async function loadWithKeys(file: string, options: LoadOptions): Promise<LoadedWithKeys> {
   const loaded = await loadConfig(file, options);
   const { keyFile } = loaded.config.auth;
-  const storedKeys = keyFile === undefined ? undefined : await readKeyFile(keyFile).catch(() => undefined);
-  return storedKeys === undefined ? loaded : await loadConfig(file, { ...options, storedKeys });
+  if (keyFile === undefined) return { loaded, keyProblem: undefined };
+  try {
+    const storedKeys = await readKeyFile(keyFile);
+    return { loaded: await loadConfig(file, { ...options, storedKeys }), keyProblem: undefined };
+  } catch (thrown) {
+    if (!(thrown instanceof StartError)) throw thrown;
+    const { message } = thrown;
+    return { loaded, keyProblem: { file, line: 0, column: 0, key: 'gateway.auth.keyFile', message } };
+  }
+}
+
+function verdictOf(file: string, { problems }: Loaded, keyProblem: Problem | undefined): string {
+  if (keyProblem !== undefined) return `${file}: a start is refused for its key file. It would serve:`;
+  return problems.length === 0 ? `${file} is valid.` : `${file} has entries that cannot be used; the rest is served.`;
 }
 
 /** Returns the public part of a config, without arguments, environment, headers and URL paths, which may hold secrets. */
@@ -113,7 +134,7 @@ function startedSummary(status: StartedUpstream | undefined): object {
   return { state, reason, tools, prompts, resources, listProblems, emptyAt };
 }
 
-function overview(file: string, config: Config, valid: boolean, findings: Findings): string {
+function overview(verdict: string, config: Config, findings: Findings): string {
   const { listen, tls, operator, publicUrl, stateDir, upstreams, profiles } = config;
   const rows: [string, string][] = [
     ['/mcp', upstreams.length === 1 ? 'the one upstream' : `all ${upstreams.length} upstreams`],
@@ -122,7 +143,7 @@ function overview(file: string, config: Config, valid: boolean, findings: Findin
   ];
   const width = Math.max(...rows.map(([endpoint]) => endpoint.length));
   return [
-    valid ? `${file} is valid.` : `${file} has entries that cannot be used; the rest is served.`,
+    verdict,
     '',
     `clients    ${publicUrl ?? `${tls === undefined ? 'http' : 'https'}://${addressText(listen)}`}`,
     ...rows.map(([endpoint, text]) => `  ${endpoint.padEnd(width)}  ${text}`),
