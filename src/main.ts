@@ -37,7 +37,9 @@ async function main(argv: readonly string[]): Promise<number> {
   const { keepCompiledCode } = await import('./compile-cache.ts');
   keepCompiledCode();
   const { Command, CommanderError, Option } = await import('commander');
-  const { COMMAND } = await import('./command-name.ts');
+  const { COMMAND, scriptFolders } = await import('./command-name.ts');
+  const folders = scriptFolders(process.env);
+  if (folders !== undefined) process.chdir(folders.caller);
   const { VERSION } = await import('./version.ts');
   const { printError } = await import('./cli/operator/output.ts');
   const { addKeyCommands } = await import('./cli/keys/commands.ts');

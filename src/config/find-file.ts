@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { scriptFolders } from '../command-name.ts';
 import { ConfigError } from './document/problem.ts';
 
 /** The places below the current directory where a config file is looked for, in this order. */
@@ -14,11 +15,17 @@ const CONFIG_FILES = [
   'config/linkspan.toml',
 ] as const;
 
-/** Returns the config file below a directory; undefined if there is none. @param env may name it in `LINKSPAN_CONFIG`. */
+/**
+ * Returns the config file below a directory, else below the checkout whose script runs; undefined if there is none.
+ *
+ * @param env may name it in `LINKSPAN_CONFIG`.
+ */
 export function findConfigFile(cwd: string, env: NodeJS.ProcessEnv): string | undefined {
   const named = env['LINKSPAN_CONFIG'];
   if (named !== undefined && named !== '') return named;
-  return CONFIG_FILES.map((name) => join(cwd, name)).find((path) => existsSync(path));
+  const checkout = scriptFolders(env)?.checkout;
+  const dirs = checkout === undefined ? [cwd] : [cwd, checkout];
+  return dirs.flatMap((dir) => CONFIG_FILES.map((name) => join(dir, name))).find((path) => existsSync(path));
 }
 
 /** Returns the config file that the caller named, or the one that is found. @throws {ConfigError} if there is none. */

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Client } from '@modelcontextprotocol/client';
@@ -93,6 +93,14 @@ test('what a checkout prints about its commands can be run there', BOUNDED, asyn
   const help = await npmRun('--help');
   assert.match(help.text, /^Usage: npm run -s linkspan -- \[options\]/);
   assert.match(help.text, /\n {2}npm run -s linkspan -- status /);
+});
+
+// N-85
+test('relative paths of a command in a checkout are those of the folder of its caller', BOUNDED, async () => {
+  const args = ['--prefix', ROOT, 'run', '-s', 'linkspan', '--', 'validate', '--config', basename(config)];
+  const npm = await Child.start('npm', args, { cwd: dir, env });
+  await npm.ended;
+  assert.match(npm.logs(), /config\.json is valid/);
 });
 
 // N-85

@@ -25,6 +25,18 @@ test('the config is found by itself: linkspan.yaml before config/linkspan.json',
   assert.equal(findConfigFile(dir, {}), join(dir, 'linkspan.yaml'));
 });
 
+test('the script of a checkout looks in the folder of its caller, then in the checkout', async () => {
+  const checkout = join(dir, 'checkout');
+  await mkdir(checkout);
+  const npm = { npm_package_name: 'linkspan', npm_lifecycle_event: 'linkspan', INIT_CWD: dir };
+  const env = { ...npm, npm_package_json: join(checkout, 'package.json') };
+  assert.equal(findConfigFile(join(dir, 'empty'), env), undefined);
+  await writeFile(join(checkout, 'linkspan.yaml'), '');
+  assert.equal(findConfigFile(join(dir, 'empty'), env), join(checkout, 'linkspan.yaml'));
+  assert.equal(findConfigFile(join(dir, 'empty'), { ...env, npm_lifecycle_event: 'start' }), undefined);
+  assert.equal(findConfigFile(dir, env), join(dir, 'linkspan.yaml'));
+});
+
 test('the command line comes before LINKSPAN_CONFIG, and that before the folder', () => {
   const env = { LINKSPAN_CONFIG: '/etc/linkspan.yaml' };
   assert.equal(configFile('own.yaml', dir, env), 'own.yaml');
