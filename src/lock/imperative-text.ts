@@ -11,7 +11,7 @@ interface Rule {
 const PRIVATE_THINGS =
   String.raw`(?:~\/|\/etc\/|\/home\/|\.ssh\b|id_rsa|\.env\b|\.aws\b|\.cursor\b|mcp\.json|private key|` +
   String.raw`credentials?\b|passwords?\b|secrets?\b|api[ _-]?keys?\b|access tokens?\b|environment variables?\b|` +
-  String.raw`config(?:uration)? files?\b|(?:contents? of|the) (?:the )?files?\b|conversation|chat history)`;
+  String.raw`config(?:uration)? files?\b|conversation|chat history)`;
 
 /** The rules. Gaps are bounded, so that each search takes a time that is linear in the text. */
 const RULES: readonly Rule[] = [
@@ -28,7 +28,7 @@ const RULES: readonly Rule[] = [
   {
     what: 'tells the model to keep something from the user',
     pattern:
-      /\b(?:hide|conceal|keep|withhold)\b.{0,40}\b(?:from the (?:user|human|operator)|secret|hidden|confidential)\b|\b(?:user|human)s? (?:must|should|need) not (?:know|see|notice)\b|\b(?:silently|secretly|covertly)\b/,
+      /\b(?:hide|conceal|keep|withhold)\b.{0,40}\b(?:from the (?:user|human|operator)|secret|hidden|confidential)\b|\b(?:user|human)s? (?:must|should|need) not (?:know|see|notice)\b|\b(?:secretly|covertly)\b|(?<!\b(?:succeeds?|fails?|ignore[ds]?|skip(?:s|ped)?) )\bsilently\b/,
   },
   {
     what: 'tells the model to call other tools',

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { type Ran, runCli } from '../support/cli.ts';
 import { startGateway } from '../support/gateway.ts';
 import { marker } from '../support/leftovers.ts';
+import { referenceServers } from '../support/reference-servers.ts';
 import { connectSdk1 } from '../support/sdk-client.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
@@ -57,6 +58,16 @@ async function place(more: object = {}): Promise<Place> {
     [Symbol.asyncDispose]: () => rm(dir, { recursive: true, force: true }),
   };
 }
+
+// SEC-33
+test('no definition of the public reference servers is suspicious', BOUNDED, async () => {
+  await using at = await place();
+  await at.configure(referenceServers(at.dir));
+  const written = await at.linkspan('lock');
+  assert.equal(written.code, 0, written.stderr);
+  assert.match(written.stdout, /^filesystem: new in the lock, \d+ added$/m);
+  assert.doesNotMatch(written.stdout, /suspicious/);
+});
 
 // SEC-33
 test('lock writes the file, lock --check finds what differs', BOUNDED, async () => {

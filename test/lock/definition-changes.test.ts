@@ -369,6 +369,8 @@ const harmless = [
   'Use this tool to list tables before you write a query.',
   'Sends a message to a channel. The message may have Markdown.',
   'Shows the working tree status.',
+  'If the directory already exists, this operation will succeed silently.',
+  'Read the complete contents of a file from the file system as text.',
 ];
 
 for (const text of harmless) {
