@@ -57,6 +57,7 @@ const NOTICED_BY_NOBODY: Readonly<Record<string, readonly string[]>> = {
     'compose/lists/unmatched-globs.ts MAX_LOGGED',
     'compose/upstream-status.ts MAX_DIFFERENCES',
     'compose/upstream-status.ts MAX_REASON_CHARS',
+    'credentials/issuer-metadata.ts MAX_NAME_CHARS',
     'credentials/token-request.ts MAX_DESCRIPTION_CHARS',
     'gateway/calls/availability.ts MAX_NAMED',
     'gateway/clients/seen-clients.ts MAX_CAPABILITIES',

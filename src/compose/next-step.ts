@@ -12,6 +12,9 @@ export interface UpstreamFacts extends Pick<UpstreamStatus, 'id' | 'transport' |
 /** Matches the reasons of `upstream/stdio/spawn-failure.ts`. */
 const NO_PROGRAM = /^(?:for clients of the \w+ era: )?(?:the working directory of )?command "/;
 
+/** Matches the reasons of `credentials/credential-cache.ts`. */
+const NO_CREDENTIALS = /the gateway has no credentials for upstream "/;
+
 /** Returns what an operator can do about the state of an upstream, as a sentence; undefined if there is nothing to do. */
 export function nextStepFor({ id, transport, state, reason = '', ...is }: UpstreamFacts): string | undefined {
   const restart = `${COMMAND} restart ${id}`;
@@ -40,6 +43,9 @@ export function nextStepFor({ id, transport, state, reason = '', ...is }: Upstre
     const isLoop = reason.includes('crash loop');
     const cause = isLoop ? 'It ends soon after each start.' : 'Its program did not start or did not speak MCP.';
     return `${cause} Read what it printed with "${COMMAND} logs", correct its command or environment, then: ${restart}`;
+  }
+  if (NO_CREDENTIALS.test(reason)) {
+    return `Check "auth" in its entry, and that the authorization server answers from this machine. It is tried again by itself; to try now: ${restart}`;
   }
   return `Check its URL and headers, and that it answers from this machine. It is tried again by itself; to try now: ${restart}`;
 }

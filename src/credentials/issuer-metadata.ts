@@ -3,6 +3,7 @@ import { resultWithin } from '../deadline.ts';
 import { EgressError } from '../egress/egress-error.ts';
 import type { Egress } from '../egress/egress.ts';
 import type { UrlSource } from '../egress/guarded-connector.ts';
+import { NeedsAuthorizationError } from '../upstream/rpc/needs-authorization-error.ts';
 
 /** The time that metadata are used without asking again. */
 const FRESH_MS = 3_600_000;
@@ -34,6 +35,9 @@ function metadataUrls(issuer: string): readonly string[] {
   return path === '' ? inserted : [...inserted, `${origin}${path}/.well-known/openid-configuration`];
 }
 
+/** The longest name of an issuer in a message. */
+const MAX_NAME_CHARS = 200;
+
 const METADATA = z.object({ issuer: z.string(), token_endpoint: z.string().optional() });
 
 /** The token endpoint of an issuer, by its metadata. */
@@ -50,7 +54,12 @@ export class IssuerMetadata {
     this.#egress = egress;
   }
 
-  /** Returns a known endpoint at once, also while it is read again, unless it is old. @throws {EgressError} if the metadata do not name a usable token endpoint. */
+  /**
+   * Returns a known endpoint at once, also while it is read again, unless it is old.
+   *
+   * @throws {NeedsAuthorizationError} if the metadata are those of another issuer.
+   * @throws {EgressError} if they do not name a usable token endpoint.
+   */
   async tokenEndpoint(nowMs = performance.now()): Promise<TokenEndpoint> {
     const found = this.#found;
     if (found !== undefined && nowMs < this.#untilMs) return found;
@@ -78,7 +87,7 @@ export class IssuerMetadata {
 
   async #read(): Promise<TokenEndpoint> {
     const issuer = this.#issuer;
-    let fault: EgressError | undefined;
+    let fault: EgressError | NeedsAuthorizationError | undefined;
     const statuses = new Set<number>();
     for (const url of metadataUrls(issuer)) {
       const response = await this.#egress.fetch(url, 'configured', { headers: { accept: 'application/json' } });
@@ -90,7 +99,7 @@ export class IssuerMetadata {
         return endpointIn(await readMetadata(response, url), issuer, url);
       } catch (thrown) {
         // Some issuers answer unknown paths with a page, and have their metadata at the next URL.
-        if (!(thrown instanceof EgressError)) throw thrown;
+        if (!(thrown instanceof EgressError || thrown instanceof NeedsAuthorizationError)) throw thrown;
         fault ??= thrown;
       }
     }
@@ -102,7 +111,10 @@ function endpointIn(metadata: z.output<typeof METADATA>, issuer: string, url: st
   const { issuer: named, token_endpoint: endpoint = '' } = metadata;
   // Without this check, one issuer could speak for another. https://www.rfc-editor.org/rfc/rfc8414#section-3.3
   if (named !== issuer) {
-    throw new EgressError(`the metadata at ${url} are those of another issuer than ${issuer}`);
+    const name = named.slice(0, MAX_NAME_CHARS);
+    throw new NeedsAuthorizationError(
+      `the metadata at ${url} are those of another issuer, ${name}; auth.issuer is ${issuer}`,
+    );
   }
   const parsed = URL.parse(endpoint);
   if (parsed === null) throw new EgressError(`the metadata of ${issuer} name no token endpoint`);

@@ -25,17 +25,25 @@ export interface StartFailure {
 }
 
 /** Explains the failure of a start. @param audience of the connection; credentials of one principal say nothing about others. */
-export function startFailure({ id, target }: UpstreamConfig, audience: string, thrown: unknown): StartFailure {
+export function startFailure(
+  { id, target }: Pick<UpstreamConfig, 'id' | 'target'>,
+  audience: string,
+  thrown: unknown,
+): StartFailure {
   const cause = toGatewayError(thrown);
   const reason = reasonOf(cause);
   const hint = target.kind === 'stdio' ? undefined : endpointHint(target.url, cause.cause);
   const message = `upstream "${id}" did not start: ${reason}`;
-  const error = new GatewayError('upstream-unavailable', { upstream: id, message }, cause);
+  const isOfCredential = lacksCredentials(cause);
+  // A client that tries again would do so until an operator has acted.
+  const { retryable } = isOfCredential ? cause.detail : {};
+  const advice = retryable === undefined ? {} : { retryable };
+  const error = new GatewayError('upstream-unavailable', { upstream: id, message, ...advice }, cause);
   const scope = audience !== EVERYBODY && isOfCredentials(cause) ? 'connection' : 'upstream';
   const isLate = cause.cause instanceof StartTimeoutError;
   const isUnstarted = cause.cause instanceof ProgramError;
   const detail = hint ?? detailOf(cause);
-  return { reason, detail, scope, isLate, isUnstarted, lacksCredentials: lacksCredentials(cause), cause, error };
+  return { reason, detail, scope, isLate, isUnstarted, lacksCredentials: isOfCredential, cause, error };
 }
 
 /** Returns the error for a listing of an upstream that was removed or replaced meanwhile. */

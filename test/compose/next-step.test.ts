@@ -42,6 +42,13 @@ const cases: readonly (Partial<UpstreamFacts> & { readonly what: string; readonl
     step: /linkspan prefetch.*raise timeouts\.start.*linkspan restart up/,
   },
   { what: 'is remote and refuses', state: 'failed', transport: 'http', step: /Check its URL.*tried again by itself/ },
+  {
+    what: 'gets no credentials',
+    state: 'failed',
+    transport: 'http',
+    reason: 'the gateway has no credentials for upstream "up": the issuer did not give them out; try again',
+    step: /^Check "auth" in its entry, and that the authorization server answers/,
+  },
   { what: 'has a wrong entry', state: 'failed', isMisconfigured: true, step: /Correct its entry/ },
   {
     what: 'is disabled',

@@ -3,6 +3,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import { test } from 'node:test';
 import { IssuerMetadata } from '../../src/credentials/issuer-metadata.ts';
 import { Egress } from '../../src/egress/egress.ts';
+import { NeedsAuthorizationError } from '../../src/upstream/rpc/needs-authorization-error.ts';
 import { listenLocally } from '../support/local-port.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
@@ -59,8 +60,28 @@ test('without usable metadata the first fault is reported', async () => {
     await endpointAt(() => ({ [OAUTH]: PAGE, [OPENID]: OTHER })),
     /oauth-authorization-server cannot be read/,
   );
-  assert.match(await endpointAt(() => ({ [OPENID]: OTHER })), /those of another issuer/);
+  assert.match(
+    await endpointAt(() => ({ [OPENID]: OTHER })),
+    /those of another issuer, https:\/\/other\.example\.com; auth\.issuer is/,
+  );
   assert.match(await endpointAt(() => ({})), /has no metadata \(HTTP 404\); configure tokenUrl/);
+});
+
+// O-045
+test('an issuer with a slash too many is a mistake that an operator has to correct', async () => {
+  const server = createServer((_request, response) => {
+    response.writeHead(200).end(JSON.stringify({ issuer, token_endpoint: `${issuer}/token` }));
+  });
+  const issuer = `http://127.0.0.1:${await listenLocally(server)}`;
+  await using egress = new Egress();
+  try {
+    const failed = await new IssuerMetadata(`${issuer}/`, egress).tokenEndpoint().catch((thrown: unknown) => thrown);
+    assert.ok(failed instanceof NeedsAuthorizationError, String(failed));
+    assert.equal(failed.actor, 'operator');
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
 });
 
 // O-040 O-045

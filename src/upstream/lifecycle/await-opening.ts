@@ -8,12 +8,12 @@ export async function awaitOpening(upstream: string, lifecycle: () => Lifecycle,
     const decision = decideOpening(lifecycle(), performance.now());
     if (decision.kind === 'go') return;
     if (decision.kind === 'refuse') {
+      // Until an operator has corrected the credentials, a client would try again in vain.
+      const isFinal = decision.retryAfterMs === undefined || lifecycle().phase === 'needs-authorization';
       throw new GatewayError('upstream-unavailable', {
         upstream,
         message: `upstream "${upstream}" is not available: ${decision.reason}`,
-        ...(decision.retryAfterMs === undefined
-          ? { retryable: false }
-          : { data: { retryAfterMs: decision.retryAfterMs } }),
+        ...(isFinal ? { retryable: false } : { data: { retryAfterMs: decision.retryAfterMs } }),
       });
     }
     await sleep(decision.ms, undefined, { signal }).catch(() => undefined);
