@@ -22,6 +22,7 @@ import { type ProxyOf, WireOpeners } from '../upstream/http/http-wire.ts';
 import { sseTransport } from '../upstream/http/sse.ts';
 import { UndeliveredMessages } from '../upstream/http/undelivered-messages.ts';
 import type { StartTransport, TransportEvents, TransportOption } from '../upstream/rpc/transport.ts';
+import { mayDownload } from '../upstream/stdio/launch/downloads.ts';
 import { WrapperCommands } from '../upstream/stdio/launch/wrapper-commands.ts';
 import { MemoryWatch } from '../upstream/stdio/memory-watch.ts';
 import { ProcessGuard } from '../upstream/stdio/process-guard.ts';
@@ -101,8 +102,9 @@ export async function upstreamTransports(
     const shared = { receiving, log, guard, wrappers, memory, ownFiles, onLimit };
     const options = { upstream: id, messageBytes, onNonProtocolOutput, ...shared };
     const start = stdioTransport(target, options);
+    const option = { isProcess: true, mayDownload: mayDownload(target.command), hasCallStreams: false, start };
     return {
-      options: [{ era: era === 'auto' ? 'either' : era, isProcess: true, hasCallStreams: false, start }],
+      options: [{ era: era === 'auto' ? 'either' : era, ...option }],
       credentials: 'gateway',
       update: (_next, limits) => {
         options.messageBytes = limits.messageBytes;

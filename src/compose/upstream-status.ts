@@ -23,7 +23,8 @@ interface StatusSource {
 const MAX_REASON_CHARS = 1_000;
 
 function explanation({ reason, detail }: Lifecycle): string | undefined {
-  const whole = detail === undefined || detail === reason ? reason : `${reason} (${detail})`;
+  const isNew = detail !== undefined && reason?.includes(detail) !== true;
+  const whole = isNew ? `${reason} (${detail})` : reason;
   return whole === undefined ? undefined : shownText(whole, MAX_REASON_CHARS);
 }
 

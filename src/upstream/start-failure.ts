@@ -1,5 +1,6 @@
 import type { UpstreamConfig } from '../config/upstream-config.ts';
 import { GatewayError, toGatewayError } from '../errors.ts';
+import { systemCode } from '../thrown.ts';
 import { EVERYBODY } from './connection-key.ts';
 import { endpointHint } from './http/endpoint-hint.ts';
 import type { FailureScope } from './lifecycle/lifecycle.ts';
@@ -59,5 +60,7 @@ export function reasonOf(error: GatewayError): string {
 
 /** Returns the part of an error that only operators may read. */
 export function detailOf({ cause }: GatewayError): string | undefined {
-  return cause instanceof Error ? cause.message : undefined;
+  // The reason has the code of a TLS error, whose message is for programmers of OpenSSL.
+  const isCode = systemCode(cause)?.startsWith('ERR_SSL_') === true;
+  return cause instanceof Error && !isCode ? cause.message : undefined;
 }

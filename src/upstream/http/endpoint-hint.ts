@@ -19,6 +19,7 @@ export function endpointHint(url: string, cause: unknown): string | undefined {
     .split('/')
     .map((segment) => (WORD.test(segment) ? segment : '…'))
     .join('/');
-  const question = ENDPOINT.test(path) ? '' : `; did you mean ${origin}${path.replace(/\/$/, '')}/mcp?`;
+  const meant = path.includes('…') ? 'this path with /mcp at its end' : `${origin}${path.replace(/\/$/, '')}/mcp`;
+  const question = ENDPOINT.test(path) ? '' : `; did you mean ${meant}?`;
   return `there is no MCP endpoint at ${origin}${path}${question}`;
 }

@@ -137,6 +137,8 @@ const NO_CONNECTION: ReadonlyMap<string, string> = new Map([
   ['connect-timeout', 'did not accept a connection in time'],
   ['UND_ERR_CONNECT_TIMEOUT', 'did not accept a connection in time'],
   ['ETIMEDOUT', 'did not accept a connection in time'],
+  ['ERR_SSL_WRONG_VERSION_NUMBER', 'does not speak TLS at this port; is its URL http://?'],
+  ['ERR_SSL_PACKET_LENGTH_TOO_LONG', 'does not speak TLS at this port; is its URL http://?'],
   ['EHOSTUNREACH', 'cannot be reached: there is no route to its host'],
   ['ENETUNREACH', 'cannot be reached: there is no route to its network'],
   ['ECONNRESET', 'closed the connection before the request was sent'],

@@ -272,9 +272,12 @@ export class Connection<Context> {
     for (const pending of this.#pending.values()) pending.lastActivityMs = nowMs;
   }
 
-  #timeOut({ id, method, startedMs }: PendingCall<Context>, nowMs: number): void {
+  #timeOut({ id, method, startedMs, options }: PendingCall<Context>, nowMs: number): void {
     const seconds = Math.round((nowMs - startedMs) / 100) / 10;
-    const message = `upstream "${this.#upstream}" did not answer ${method} within ${seconds} s`;
+    // Other requests have deadlines of their own.
+    const name = nowMs - startedMs >= options.maxMs ? 'max' : 'call';
+    const setting = method === 'tools/call' ? ` (timeouts.${name})` : '';
+    const message = `upstream "${this.#upstream}" did not answer ${method} within ${seconds} s${setting}`;
     this.#cancel(id, 'timed out', new GatewayError('upstream-timeout', { upstream: this.#upstream, message }));
   }
 

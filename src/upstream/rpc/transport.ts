@@ -107,6 +107,8 @@ export interface TransportOption {
   readonly era: TransportEra;
   /** True if each connection starts a process. */
   readonly isProcess: boolean;
+  /** True if a start of its process may download packages first. */
+  readonly mayDownload?: boolean;
   /** True if a server request of a legacy upstream arrives on the stream of its call. */
   readonly hasCallStreams: boolean;
   /** True if its connections can continue sessions of earlier ones. */

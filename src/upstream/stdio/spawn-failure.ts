@@ -61,11 +61,11 @@ async function findCause(code: string, target: StdioTarget, path: string): Promi
   }
   if (cwd !== undefined && !(await isDirectory(cwd))) {
     const message = `the working directory of command "${name}" does not exist or is no directory`;
-    return { message, note: `working directory ${resolve(cwd)} does not exist or is no directory` };
+    return { message, note: `cwd: ${resolve(cwd)}` };
   }
   if (cwd !== undefined && !(await isAllowed(cwd, constants.X_OK))) {
     const message = `the working directory of command "${name}" may not be entered`;
-    return { message, note: `working directory ${resolve(cwd)} may not be entered` };
+    return { message, note: `cwd: ${resolve(cwd)}` };
   }
 
   const candidates = programCandidates(command, cwd, path);

@@ -1,11 +1,30 @@
 import assert from 'node:assert/strict';
-import { createServer } from 'node:http';
+import { createServer, type RequestListener } from 'node:http';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import { endpointHint } from '../../../src/upstream/http/endpoint-hint.ts';
 import { HttpStatusError } from '../../../src/upstream/rpc/http-status-error.ts';
+import { listenLocally } from '../../support/local-port.ts';
 import { testCore } from '../../support/core.ts';
 import { upstreamStatuses } from '../../../src/compose/upstream-status.ts';
+
+/** Returns the reason for which an upstream does not start, at a server that answers so. */
+async function reasonAt(scheme: string, answer: RequestListener): Promise<string> {
+  const server = createServer((request, response) => {
+    request.resume();
+    answer(request, response);
+  });
+  const url = `${scheme}://127.0.0.1:${await listenLocally(server)}/livez`;
+  try {
+    await using gateway = await testCore({ up: { target: { kind: 'http', url, headers: {} } } });
+    const client = await gateway.connect({ view: 'up' });
+    await client.request('tools/list', {});
+    return upstreamStatuses(gateway.core)[0]?.reason ?? '';
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+}
 
 const cases = [
   {
@@ -26,7 +45,7 @@ const cases = [
   },
   {
     url: 'https://example.com/0a1b2c3d4e/run',
-    says: 'there is no MCP endpoint at https://example.com/…/run; did you mean https://example.com/…/run/mcp?',
+    says: 'there is no MCP endpoint at https://example.com/…/run; did you mean this path with /mcp at its end?',
   },
 ];
 
@@ -41,6 +60,31 @@ for (const { url, says } of cases) {
 test('a failure that is not about the path has no endpoint hint', () => {
   assert.equal(endpointHint('http://127.0.0.1/', new HttpStatusError(500)), undefined);
   assert.equal(endpointHint('http://127.0.0.1/', new Error('reset')), undefined);
+});
+
+// N-12
+test('a path that answers a GET with JSON is as wrong as any other', async () => {
+  const reason = await reasonAt('http', (request, response) => {
+    if (request.method === 'GET') response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
+    else response.writeHead(405).end();
+  });
+  assert.match(reason, /answered HTTP 405 \(there is no MCP endpoint at .*did you mean .*\/livez\/mcp\?/);
+});
+
+// N-12
+for (const { what, status, reason } of [
+  { what: 'a failure', status: 500, reason: /^upstream "up" answered HTTP 500$/ },
+  { what: 'refused credentials', status: 401, reason: /\(HTTP 401\); an operator has to configure ones it accepts$/ },
+]) {
+  test(`the status says once that a server answers with ${what}`, async () => {
+    assert.match(await reasonAt('http', (_request, response) => response.writeHead(status).end()), reason);
+  });
+}
+
+// N-12
+test('the status says that a server does not speak TLS', async () => {
+  const reason = await reasonAt('https', (_request, response) => response.writeHead(200).end());
+  assert.equal(reason, 'upstream "up" does not speak TLS at this port; is its URL http://?');
 });
 
 // N-12

@@ -320,7 +320,7 @@ test('a TLS failure is named in the error, and executed is no', LIMIT, async () 
   peer.request(2);
   const error = await peer.failure(2);
   assert.equal(error.code, 'upstream-unavailable');
-  assert.match(error.message, /could not be connected to securely/);
+  assert.match(error.message, /does not speak TLS at this port; is its URL http:/);
 });
 
 // REL-07

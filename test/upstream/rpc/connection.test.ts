@@ -96,7 +96,10 @@ test('a call without an answer times out, and is cancelled at the upstream', asy
   const { connection, peer } = await connect({ request: () => undefined });
   const call = connection.call('tools/call', undefined, HASTY);
   time.pass(HASTY.timeoutMs);
-  await assert.rejects(call.answer, { code: 'upstream-timeout', message: /"up" did not answer tools\/call within/ });
+  await assert.rejects(call.answer, {
+    code: 'upstream-timeout',
+    message: /"up" did not answer tools\/call within .* \(timeouts\.call\)$/,
+  });
   await received(peer, 2);
   const [, cancelled] = peer.received;
   assert.partialDeepStrictEqual(cancelled, { kind: 'notification', method: 'notifications/cancelled' });
@@ -112,7 +115,8 @@ test('each call ends after its own timeout, with many in flight', async (t) => {
   const hasty = connection.call('tools/call', undefined, HASTY);
   const limited = connection.call('tools/call', undefined, { ...OPTIONS, maxMs: HASTY.timeoutMs });
   time.pass(HASTY.timeoutMs);
-  await Promise.all([hasty, limited].map(({ answer }) => assert.rejects(answer, { code: 'upstream-timeout' })));
+  await assert.rejects(hasty.answer, { code: 'upstream-timeout', message: /\(timeouts\.call\)$/ });
+  await assert.rejects(limited.answer, { code: 'upstream-timeout', message: /\(timeouts\.max\)$/ });
   assert.equal(connection.inFlight, 2);
   peer.send(`{"jsonrpc":"2.0","id":${patient.id},"result":{}}`);
   peer.send(`{"jsonrpc":"2.0","id":${endless.id},"result":{}}`);
