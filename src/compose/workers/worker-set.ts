@@ -81,7 +81,9 @@ export class WorkerSet {
   /** Returns what is missing until all workers serve, in words; undefined if nothing is. */
   get missing(): string | undefined {
     const missing = this.#parts.config.workers - this.listening.length;
-    return missing === 0 ? undefined : `${missing} of ${this.#parts.config.workers} workers do not run`;
+    return missing === 0
+      ? undefined
+      : `${missing} of ${this.#parts.config.workers} workers ${missing === 1 ? 'does' : 'do'} not run`;
   }
 
   /** Applies a config at all workers, after each of them has prepared it. If one of them refuses, nothing has changed. @throws {Error} then. */

@@ -1,4 +1,4 @@
-import { messageOf } from '../../thrown.ts';
+import { messageOf, systemCode } from '../../thrown.ts';
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -14,6 +14,8 @@ const COMMAND_MS = 250;
 const LIBRARY_MS = 5_000;
 /** Message of the error of the client library for a command that took too long. */
 const TIMED_OUT = 'Command timed out';
+/** A part of the message of the client library for a command without a connection. */
+const OFFLINE = 'enableOfflineQueue';
 const timedOut = () => new Error(TIMED_OUT);
 const CONNECT_MS = 1_000;
 /** A connection that answers nothing for this long is made again. */
@@ -63,6 +65,8 @@ interface Clients {
   readonly subscriptions: SubscriptionClient;
   /** Returns the connection that has the channels; undefined if it is always the same. */
   subscriber(): unknown;
+  /** Returns the last error of a connection, in words; undefined if there was none since the last connection. */
+  socketError(): string | undefined;
   /** Returns the local address of the connection; undefined if there is none. */
   localHost(): string | undefined;
 }
@@ -122,10 +126,16 @@ export class RedisConnection implements AsyncDisposable {
           continue;
         }
         const where = target.nodes.map(({ host, port }) => `${host}:${port}`).join(', ');
-        const why = messageOf(thrown);
+        const why = this.#wordsOf(thrown);
         throw new StartError(`Redis cannot be used at ${where} (gateway.redis.url): ${why}`, { cause: thrown });
       }
     }
+  }
+
+  /** Returns the message of a failure. Without a connection, the library names one of its options, and the last error of a socket is the reason. */
+  #wordsOf(thrown: unknown): string {
+    const message = messageOf(thrown);
+    return message.includes(OFFLINE) ? (this.#clients.socketError() ?? 'there is no connection') : message;
   }
 
   /** The reason why Redis cannot be used at present, in words; undefined if it can. */
@@ -205,7 +215,7 @@ export class RedisConnection implements AsyncDisposable {
 
   /** Returns the error for a failed command. Errors of our own scripts and commands stay as they are. */
   #toFailure(thrown: unknown): unknown {
-    const message = messageOf(thrown);
+    const message = this.#wordsOf(thrown);
     if (isReply(thrown)) {
       if (message.startsWith('OOM')) {
         this.#breaker.onSuccess();
@@ -269,6 +279,15 @@ async function createClients({ target, caFile }: RedisConfig): Promise<Clients> 
     autoResendUnfulfilledCommands: false,
     lazyConnect: true,
   };
+  let lastError: string | undefined;
+  // Without a listener the error of a failed connection would end the process. The next command reports it.
+  const noteError = (error: Error) => {
+    lastError = error.message || systemCode(error);
+  };
+  const forgetError = () => {
+    lastError = undefined;
+  };
+  const socketError = () => lastError;
   const hosts = target.nodes.map(({ host, port }) => ({ host, port }));
   if (target.kind === 'cluster') {
     const redisOptions = { ...common, ...tls, socketTimeout: SILENT_MS };
@@ -280,14 +299,15 @@ async function createClients({ target, caFile }: RedisConfig): Promise<Clients> 
       clusterRetryStrategy: retryStrategy,
     };
     const [cluster, subscriptions] = [new Cluster(hosts, options), new Cluster(hosts, options)];
-    for (const client of [cluster, subscriptions]) client.on('error', ignore);
+    for (const client of [cluster, subscriptions]) client.on('error', noteError);
+    cluster.on('ready', forgetError);
     const localHost = () => cluster.nodes('master').find(({ status }) => status === 'ready')?.stream.localAddress;
     const commands: CommandClient = {
       call: (name, args) => cluster.call(name, args),
       connect: () => cluster.connect(),
       disconnect: () => cluster.disconnect(),
     };
-    return { commands, subscriptions, subscriber: () => subscriberOf(subscriptions), localHost };
+    return { commands, subscriptions, subscriber: () => subscriberOf(subscriptions), socketError, localHost };
   }
   const [first = { host: '127.0.0.1', port: 6379 }] = hosts;
   const place =
@@ -312,9 +332,10 @@ async function createClients({ target, caFile }: RedisConfig): Promise<Clients> 
   const commands = new Redis({ ...options, socketTimeout: SILENT_MS });
   // Nobody would handle the errors of the channels that the library restores by itself.
   const subscriptions = new Redis({ ...options, autoResubscribe: false });
-  for (const client of [commands, subscriptions]) client.on('error', ignore);
+  for (const client of [commands, subscriptions]) client.on('error', noteError);
+  commands.on('ready', forgetError);
   const subscriber = () => undefined;
-  return { commands, subscriptions, subscriber, localHost: () => commands.stream?.localAddress };
+  return { commands, subscriptions, subscriber, socketError, localHost: () => commands.stream?.localAddress };
 }
 
 /** Returns the connection to the node of a cluster that has the channels. The library names it nowhere in its interface. */
@@ -322,11 +343,6 @@ function subscriberOf(cluster: object): unknown {
   const holder = 'subscriber' in cluster ? cluster.subscriber : undefined;
   if (typeof holder !== 'object' || holder === null || !('getInstance' in holder)) return undefined;
   return typeof holder.getInstance === 'function' ? holder.getInstance() : undefined;
-}
-
-/** Accepts the error of a failed connection, which the next command reports. Without a listener it would end the process. */
-function ignore(): void {
-  // Nothing to do.
 }
 
 async function readCa(path: string): Promise<Buffer> {

@@ -210,7 +210,7 @@ test('a start without Redis fails in words that name the setting', OPTIONS, asyn
   const url = `redis://127.0.0.1:${await freePort()}`;
   await assert.rejects(RedisConnection.open(redisConfig(url), { onCommandFailed: () => undefined }, { startMs: 500 }), {
     name: 'StartError',
-    message: /^Redis cannot be used at 127\.0\.0\.1:\d+ \(gateway\.redis\.url\): /,
+    message: /^Redis cannot be used at 127\.0\.0\.1:\d+ \(gateway\.redis\.url\): connect ECONNREFUSED/,
   });
 });
 
