@@ -41,7 +41,7 @@ export async function validate(options: ValidateOptions): Promise<number> {
   try {
     const file = fileOf(options);
     const { loaded, keyProblem } = await loadWithKeys(file, loadOptions(options).preview);
-    const { config, warnings: ofFile } = loaded;
+    const { config, warnings: ofFile, disabled } = loaded;
     const problems = keyProblem === undefined ? loaded.problems : [...loaded.problems, keyProblem];
     const trial = options.start ? await tryStart(config) : undefined;
     const warnings = [...ofFile, ...(trial?.unmatched ?? unmatchedGlobs(config, await openOffline(config)))];
@@ -60,13 +60,14 @@ export async function validate(options: ValidateOptions): Promise<number> {
     } else {
       for (const problem of problems) printError(`${problemLine(problem)}\n`);
       for (const warning of warnings) printError(`warning: ${warning}\n`);
-      for (const { id, problem } of valid ? config.upstreams : []) {
-        const reason = problem ?? findings.missing.get(id);
+      for (const { id, problem } of config.upstreams) {
+        // The problems of an invalid file are above.
+        const reason = (valid ? problem : undefined) ?? findings.missing.get(id);
         if (reason !== undefined) printError(`warning: upstream ${id} cannot be started: ${reason}\n`);
       }
       for (const one of started)
         for (const note of gapNotes(one)) printError(`warning: upstream ${one.id}: ${oneLine(note)}\n`);
-      print(overview(verdictOf(file, loaded, keyProblem), config, findings));
+      print(overview(verdictOf(file, loaded, keyProblem), config, findings, disabled));
     }
     return valid && isReady ? 0 : 1;
   } catch (thrown) {
@@ -134,7 +135,8 @@ function startedSummary(status: StartedUpstream | undefined): object {
   return { state, reason, tools, prompts, resources, listProblems, emptyAt };
 }
 
-function overview(verdict: string, config: Config, findings: Findings): string {
+/** @param disabled the ids of entries that are not served. */
+function overview(verdict: string, config: Config, findings: Findings, disabled: readonly string[]): string {
   const { listen, tls, operator, publicUrl, stateDir, upstreams, profiles } = config;
   const rows: [string, string][] = [
     ['/mcp', upstreams.length === 1 ? 'the one upstream' : `all ${upstreams.length} upstreams`],
@@ -147,6 +149,7 @@ function overview(verdict: string, config: Config, findings: Findings): string {
     '',
     `clients    ${publicUrl ?? `${tls === undefined ? 'http' : 'https'}://${addressText(listen)}`}`,
     ...rows.map(([endpoint, text]) => `  ${endpoint.padEnd(width)}  ${text}`),
+    ...(disabled.length === 0 ? [] : [`not served ${disabled.join(', ')}`]),
     `operators  ${operator === undefined ? 'none' : `http://${addressText(operator)}`}`,
     `state      ${stateDir}`,
     '',
@@ -162,7 +165,7 @@ function upstreamText(
   const program = target.kind === 'stdio' ? ` ${basename(target.command)}` : '';
   const each = isolation === 'shared' ? 'shared by all' : `one per ${isolation}`;
   const how = `${target.kind}${program}, ${each}, ${start}${required ? ', required' : ''}`;
-  if (status === undefined) return missing.has(id) ? `${how}; NOT FOUND` : how;
+  if (status === undefined) return missing.has(id) ? `${how}; CANNOT START` : how;
   if (status.isForCallers) return `${LEFT_TO_CALLERS}; ${how}`;
   if (status.state !== 'ready') return `FAILED ${status.reason ?? status.state}`;
   return `ready, ${countText(status.tools, 'tool')}, ${countText(status.prompts, 'prompt')}, ${countText(status.resources, 'resource')}; ${how}`;

@@ -45,6 +45,7 @@ function statusOf(upstream: Upstream, { offers }: StatusSource): UpstreamStatus 
     connections: upstream.connections,
     eras: { legacy: eraStatus(upstream, 'legacy', offers), modern: eraStatus(upstream, 'modern', offers) },
     isListed: offer !== undefined,
+    isForCallers: hasCallersLists(upstream.config),
     tools: tools.size,
     filteredTools: Math.max(listed - tools.size - bad, 0),
     prompts: prompts.size,

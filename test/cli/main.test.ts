@@ -136,7 +136,7 @@ test('validate names a command that is not on PATH, and the file is valid', BOUN
   const { code, stdout, stderr } = await linkspan(['validate', '--config', 'good.json'], { SECRET: 'x', PATH: dir });
   assert.equal(code, 0);
   assert.match(stderr, /^warning: upstream files cannot be started: command "npx" was not found; install Node\.js/m);
-  assert.match(stdout, /^ {2}\/mcp\/files {2}stdio npx, .*; NOT FOUND$/m);
+  assert.match(stdout, /^ {2}\/mcp\/files {2}stdio npx, .*; CANNOT START$/m);
 });
 
 // N-12
@@ -258,11 +258,20 @@ test('validate --start fails if nothing of an upstream or a profile is left', BO
 
 // N-09
 test('validate with one wrong entry exits with 1, names its place, shows the rest', BOUNDED, async () => {
-  await writeFile(join(dir, 'mixed.json'), '{"mcpServers": {"a": {"type": "ws"}, "b": {"url": "https://x"}}}');
+  const others =
+    '"b": {"url": "https://x"}, "c": {"command": "cat", "cwd": "/nowhere"}, "d": {"url": "https://x", "disabled": true}';
+  await writeFile(join(dir, 'mixed.json'), `{"mcpServers": {"a": {"type": "ws"}, ${others}}}`);
   const { code, stdout, stderr } = await linkspan(['validate', '--config', 'mixed.json']);
   assert.equal(code, 1);
   assert.match(stderr, /^mixed\.json:1:31 mcpServers\.a\.type: expected one of/m);
   assert.match(stdout, /^ {2}\/mcp\/a {2}FAILED .*\n {2}\/mcp\/b {2}http, /m);
+  assert.match(
+    stderr,
+    /^warning: upstream c cannot be started: the working directory of command "cat" does not exist/m,
+  );
+  assert.match(stdout, /^ {2}\/mcp\/c {2}stdio cat, .*; CANNOT START$/m);
+  assert.match(stdout, /^not served d$/m);
+  assert.doesNotMatch(stderr, /upstream a cannot be started/, 'its problem is there once');
 });
 
 // N-12

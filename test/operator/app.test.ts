@@ -37,6 +37,7 @@ const FILES: UpstreamStatus = {
   connections: 0,
   eras: { legacy: ERA, modern: ERA },
   isListed: true,
+  isForCallers: false,
   tools: 12,
   filteredTools: 0,
   prompts: 0,

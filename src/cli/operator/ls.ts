@@ -47,6 +47,17 @@ function titled(
   return `${table([headings, ...rows.map((row) => row.map(oneLine))])}${isCut ? CUT : ''}`;
 }
 
+/** Returns the reason why an endpoint has no items, as far as its upstreams show it. @param only the upstream that was asked for. */
+async function whyNoItems(target: RunningGateway, only: string | undefined): Promise<string> {
+  const { upstreams } = await askGateway(target, answers.upstreamsAnswer, { path: '/upstreams' });
+  const asked = upstreams.filter(({ id }) => only === undefined || id === only);
+  const ofCallers = asked.filter(({ isForCallers }) => isForCallers).map(({ id }) => `"${id}"`);
+  if (ofCallers.length > 0) return `The lists of ${ofCallers.join(', ')} depend on the caller, and are not known here.`;
+  if (asked.some(({ isListed, state }) => !isListed && state === 'configured'))
+    return `Nothing was listed yet. The first client starts the upstreams, or "${COMMAND} prefetch" does.`;
+  return `This endpoint has no items. "${COMMAND} ls upstreams" says whether its upstreams are up.`;
+}
+
 /** A row of a list, with the name of its replica if there are several. */
 interface Placed {
   readonly replica?: string | undefined;
@@ -83,7 +94,7 @@ const READERS: Readonly<Record<List, (target: RunningGateway, options: LsOptions
       status,
       why,
     ]);
-    const none = `This endpoint has no items. "${COMMAND} ls upstreams" says whether its upstreams are up.`;
+    const none = rows.length > 0 ? '' : await whyNoItems(target, upstream);
     return { answer, text: titled(['KIND', 'NAME', 'FROM', 'STATUS', 'WHY'], rows, none, answer.isCut) };
   },
   clients: async (target) => {
@@ -108,7 +119,7 @@ const READERS: Readonly<Record<List, (target: RunningGateway, options: LsOptions
     const cellsOf = (one: (typeof answer.sessions)[number]) => [
       one.id,
       one.kind,
-      one.client ?? '',
+      one.client ?? '-',
       one.principal,
       endpointPath(one.view),
       countText(one.requestsInFlight, 'request'),

@@ -80,6 +80,9 @@ export const upstreamAnswer = z
     isListed: z
       .boolean()
       .describe('Whether the gateway has lists of it. If not, the numbers of its items are 0 and mean nothing.'),
+    isForCallers: z
+      .boolean()
+      .describe('Whether its lists depend on the caller, so that the gateway has none for all clients.'),
     tools: count().describe('Items at `/mcp/<id>` for clients of the legacy era.'),
     filteredTools: count().describe('Tools removed by `includeTools` and `excludeTools`.'),
     prompts: count(),

@@ -44,6 +44,17 @@ function on(...args: readonly string[]): Promise<Ran> {
   return linkspan([...args, '--config', gateway.configFile]);
 }
 
+test('ls items says that lists depend on the caller', BOUNDED, async () => {
+  const personal = { url: 'https://personal.invalid/mcp', auth: { kind: 'identity' } };
+  const other = await startGateway({ mcpServers: { personal } });
+  try {
+    const { stdout } = await linkspan(['ls', 'items', '--config', other.configFile]);
+    assert.equal(stdout, 'The lists of "personal" depend on the caller, and are not known here.\n');
+  } finally {
+    await other.stop();
+  }
+});
+
 test('status shows process, endpoint and upstreams, and exits with 0 while ready', BOUNDED, async () => {
   const { code, stdout, stderr } = await on('status');
   assert.deepEqual([code, stderr], [0, '']);
@@ -53,6 +64,10 @@ test('status shows process, endpoint and upstreams, and exits with 0 while ready
   assert.match(
     stdout,
     /^Load +0 sessions, 0 clients without a session, 0 requests under way, 0 calls waiting for clients$/m,
+  );
+  assert.match(
+    (await on('ls', 'items')).stdout,
+    /^Nothing was listed yet\. The first client .*"linkspan prefetch" does\.$/m,
   );
   const json = JSON.parse((await on('status', '--json')).stdout);
   assert.deepEqual([json.pid, json.upstreams.length], [gateway.pid, 2]);
