@@ -1,5 +1,6 @@
 import { type Catalog, sourceByName } from '../../catalog/catalog.ts';
 import { isListedBy, isWithheldUri } from '../../catalog/resources/resources.ts';
+import { didYouMean, suggest } from '../../config/document/suggest.ts';
 import type { View, ViewUpstream } from '../../catalog/view.ts';
 import { ownerByPrefix } from '../../gateway/calls/availability.ts';
 import { judgedRoute, type JudgedRoute } from '../../gateway/calls/judged-route.ts';
@@ -60,6 +61,9 @@ interface Nowhere extends Pick<ExplainAnswer, 'effect'> {
 
 const METHODS = { tool: 'tools/call', prompt: 'prompts/get', resource: 'resources/read' } as const;
 
+/** What an outcome says of a rule; by default, how its condition comes out. A rule may have none. */
+const OUTCOMES: Partial<Record<Reason['outcome'], string>> = { other: 'is about other items', true: 'applies' };
+
 /**
  * Explains a decision, in the order in which a request meets its reasons. Route and verdict are those of {@link judgedRoute}, as for a
  * request of the principal; this function adds the reasons.
@@ -99,7 +103,7 @@ export function explain(parts: ExplainParts, query: ExplainQuery): ExplainAnswer
   reasons.push({ about: 'list', text: left?.text ?? listText(parts, item, isUnlisted) });
   const { decision, isShown, rules, isAsked } = decided(asked, item, judged);
   for (const { rule, file, line, effect, outcome } of rules) {
-    const about = outcome === 'other' ? 'is about other items' : `its condition: ${outcome}`;
+    const about = OUTCOMES[outcome] ?? `its condition: ${outcome}`;
     reasons.push({ about: 'rule', text: `${effect} rule "${rule}" ${about}`, place: `${file}:${line}` });
   }
   reasons.push({ about: 'decision', text: left?.why ?? decision.why });
@@ -221,7 +225,15 @@ function unknownTexts({ parts, query, whole }: Asked): readonly string[] {
   const { kind, name } = query;
   if (kind === 'resource' && isWithheldUri(whole.resources, view.upstreams, name)) return [WITHHELD];
   const callers = upstreamsOfCallers(parts, query, ownerByPrefix(view, name, kind === 'resource'));
-  return callers.length > 0 ? callers.map(callersText) : ['no upstream of this endpoint lists it for all clients'];
+  if (callers.length > 0) return callers.map(callersText);
+  return [`no upstream of this endpoint lists it for all clients${didYouMean(suggest(name, namesOf(whole, kind)))}`];
+}
+
+/** Returns the names of the items of a kind. URIs are no names that one misspells. */
+function namesOf({ callables }: Catalog, kind: ExplainQuery['kind']): readonly string[] {
+  if (kind === 'resource') return [];
+  const { targets } = kind === 'tool' ? callables.tools : callables.prompts;
+  return [...targets.keys()];
 }
 
 /** Returns the item that would have a name or URI if it were not filtered, quarantined, or withheld by the lock. */

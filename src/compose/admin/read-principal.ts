@@ -1,5 +1,6 @@
 import { principalOf } from '../../auth/token-claims.ts';
 import { describedSchema } from '../../config/schema/access-schema.ts';
+import { didYouMean, suggest } from '../../config/document/suggest.ts';
 import { describedPrincipal } from '../../config/sections/described-principal.ts';
 import { isRecord } from '../../json/record.ts';
 import type { Principal } from '../../policy/principal.ts';
@@ -28,7 +29,11 @@ export function readPrincipal(value: unknown, groupsOfKey: GroupsOfKey): Princip
   const checked = describedSchema.safeParse(value);
   if (!checked.success) {
     return checked.error.issues
-      .map(({ path, message }) => [path.join('.'), message].filter(Boolean).join(': '))
+      .map((issue) => {
+        const keys = issue.code === 'unrecognized_keys' ? issue.keys : [];
+        const hint = keys.map((key) => didYouMean(suggest(key, Object.keys(describedSchema.shape)))).join('');
+        return [issue.path.join('.'), `${issue.message}${hint}`].filter(Boolean).join(': ');
+      })
       .join('; ');
   }
   const { key } = checked.data;

@@ -57,7 +57,7 @@ test('explain names the rule that denies, with its file and line', BOUNDED, asyn
   assert.deepEqual([code, stderr], [1, '']);
   assert.match(stdout, /^tool "local__fail" at \/mcp for described: denied, not listed\n/);
   assert.match(stdout, /^ {2}upstream {2}upstream "local" is \w+/m);
-  assert.match(stdout, /^ {2}rule {6}deny rule "dev deny 1" its condition: true \(\S*config\.json:\d+\)$/m);
+  assert.match(stdout, /^ {2}rule {6}deny rule "dev deny 1" applies \(\S*config\.json:\d+\)$/m);
   assert.match(stdout, /^ {2}decision {2}rule "dev deny 1" denies it$/m);
 });
 
@@ -103,6 +103,8 @@ test('explain tells filters, unknown items and endpoints apart', BOUNDED, async 
     /unknown, not listed\n[^]*^ {2}list {6}no upstream of this endpoint lists it for all clients$/m,
   );
   assert.doesNotMatch(unknown.stdout, /prefix/);
+  const misspelled = await on('explain', 'tool', 'local__pidd', '--as', DEV);
+  assert.match(misspelled.stdout, /lists it for all clients \(did you mean "local__pid"\?\)$/m);
   const unlisted = await on('explain', 'tool', 'broken__any', '--as', DEV);
   assert.match(
     unlisted.stdout,
@@ -122,7 +124,7 @@ test('a wrong description of a principal is a wrong command line or request', BO
   assert.deepEqual([key.code, key.stderr], [1, 'linkspan: as: there is no API key "nobody"\n']);
   const wrong = await on('explain', 'tool', 'local__pid', '--as', '{"group":["x"]}');
   assert.equal(wrong.code, 1);
-  assert.match(wrong.stderr, /^linkspan: as: .*group/);
+  assert.match(wrong.stderr, /^linkspan: as: .*"group" \(did you mean "groups"\?\)$/m);
 });
 
 test('an operator may call every tool, since the policy is for clients', BOUNDED, async () => {
