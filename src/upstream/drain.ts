@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { GatewayError } from '../errors.ts';
 import type { ConcurrencyLimiter } from './quota/concurrency-limiter.ts';
 import { isWorking, type Link, type LinkUser } from './link/link.ts';
 import { settlesWithin } from '../deadline.ts';
@@ -7,8 +8,8 @@ import { settlesWithin } from '../deadline.ts';
 const POLL_MS = 100;
 
 /**
- * Waits until no request is in flight or in the queue, no call is open and no task is running, at most this long (ms). Resolves
- * with the number of connections that are still in use.
+ * Waits until no request is in flight or in the queue, no call is open and no task is running, at most this long (ms). Then fails the calls
+ * that are still under way. Resolves with the number of connections that were still in use.
  */
 export async function drain<Context, User extends LinkUser>(
   limiter: ConcurrencyLimiter,
@@ -16,7 +17,12 @@ export async function drain<Context, User extends LinkUser>(
   limitMs: number,
 ): Promise<number> {
   await settlesWithin(whenIdle(limiter, links, performance.now() + limitMs), limitMs);
-  return countBusy(links);
+  const busy = countBusy(links);
+  for (const { upstream, connection } of links) {
+    const message = `upstream "${upstream}" was removed or replaced by a reload, and the call lasted longer than gateway.reload.drain`;
+    connection.failCalls(new GatewayError('upstream-lost', { upstream, message }));
+  }
+  return busy;
 }
 
 async function whenIdle<Context, User extends LinkUser>(

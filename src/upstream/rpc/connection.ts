@@ -226,6 +226,11 @@ export class Connection<Context> {
     this.#cancel(id, reason, new GatewayError('cancelled', { upstream: this.#upstream }));
   }
 
+  /** Fails all calls under way, with more of a reason than the close that follows. */
+  failCalls(error: GatewayError): void {
+    for (const id of this.#pending.keys()) this.#settle(id)?.settle(error);
+  }
+
   abandon(call: PendingCall<Context>): void {
     if (this.#pending.get(call.id) === call) this.#abandon(call);
   }
@@ -448,7 +453,7 @@ export class Connection<Context> {
   #onTransportClose(error: GatewayError): void {
     if (this.#closed !== undefined) return;
     this.#closed = error;
-    for (const id of this.#pending.keys()) this.#settle(id)?.settle(error);
+    this.failCalls(error);
     for (const key of this.#serverRequests.keys()) this.#withdraw(key);
     this.#events.onClose(error);
     this.reportGone();
