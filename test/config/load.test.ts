@@ -294,7 +294,10 @@ test('profiles select by id or key, keep their order, and omit disabled upstream
 const safety = [
   { gateway: 'listen: 0.0.0.0:3000', refused: /config\.yaml:2:19 gateway\.listen: 0\.0\.0\.0 is open to the network/ },
   { gateway: 'listen: "[::]:3000"', refused: /gateway\.listen: :: is open to the network/ },
-  { gateway: 'listen: gateway.internal:3000', refused: /configure gateway\.auth, or listen on 127\.0\.0\.1/ },
+  {
+    gateway: 'listen: gateway.internal:3000',
+    refused: /configure gateway\.auth, start with --first-key, or listen on 127\.0\.0\.1/,
+  },
   { gateway: `listen: 0.0.0.0:3000, ${KEY}`, refused: undefined },
   { gateway: 'listen: localhost:3000', refused: undefined },
   { gateway: 'listen: "[::1]:3000"', refused: undefined },
@@ -356,7 +359,7 @@ const safety = [
   },
   ...['change-me', 'CHANGEME', 'your_api_key', 'foo\n'].map((key) => ({
     gateway: `auth: {apiKeys: [{name: a, sha256: ${hash('sha256', key)}}]}`,
-    refused: /this is the hash of an example such as "change-me"; make a key with: openssl rand/,
+    refused: /this is the hash of an example such as "change-me"; "openssl rand -base64 32" makes a key/,
   })),
   {
     gateway: `operatorKeys: [{name: a, sha256: ${hash('sha256', 'password')}}]`,

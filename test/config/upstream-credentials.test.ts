@@ -80,7 +80,10 @@ const WRONG: readonly (readonly [entry: string, reason: RegExp])[] = [
   [`${URL_LINE}, auth: {kind: static, clientId: a}`, /auth\.clientId: has no meaning for kind "static"/],
   [`${URL_LINE}, auth: {kind: clientCredentials, clientId: a, clientSecret: b}`, /needs either "issuer" or "tokenUrl"/],
   [`${URL_LINE}, auth: {${CLIENT}, tokenUrl: 'https://id.example.com/t', clientSecret: b}`, /needs either "issuer" or/],
-  [`${URL_LINE}, auth: {kind: clientCredentials, issuer: 'https://a.example', clientSecret: b}`, /needs "clientId"/],
+  [
+    `${URL_LINE}, auth: {kind: clientCredentials, issuer: 'https://a.example', clientSecret: b}`,
+    /auth\.clientId: missing; "clientCredentials" needs "clientId"$/,
+  ],
   [`${URL_LINE}, auth: {${CLIENT}}`, /needs either "clientSecret" or "privateKey"/],
   [`${URL_LINE}, auth: {${CLIENT}, clientSecret: b, keyId: k}`, /auth\.keyId: needs "privateKey"/],
   [`${URL_LINE}, auth: {${CLIENT}, clientSecret: b, method: private_key_jwt}`, /"private_key_jwt" needs "privateKey"/],
@@ -104,6 +107,7 @@ const WRONG: readonly (readonly [entry: string, reason: RegExp])[] = [
   ],
   [`${URL_LINE}, auth: {${CLIENT}, clientSecret: b, stepUpScopes: [c]}`, /auth\.stepUpScopes: needs "scopes"/],
   [`${URL_LINE}, auth: {kind: identity, stepUpScopes: [c]}`, /auth\.stepUpScopes: has no meaning for kind "identity"/],
+  [`${URL_LINE}, enabled: no`, /enabled: expected true or false, got "no" \(did you mean false\?\)$/],
   [`command: x, auth: {${CLIENT}, clientSecret: b}`, /auth: is for a "url"/],
 ];
 

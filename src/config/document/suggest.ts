@@ -38,6 +38,6 @@ export function suggest(word: string, known: Iterable<string>): string | undefin
 }
 
 /** Returns ` (did you mean "x"?)`, or empty text. */
-export function didYouMean(word: string | undefined): string {
+export function didYouMean(word: string | boolean | undefined): string {
   return word === undefined ? '' : ` (did you mean ${JSON.stringify(word)}?)`;
 }

@@ -114,7 +114,7 @@ export const apiKey = z.strictObject({
     .toLowerCase()
     .refine((hash) => hash !== EMPTY_SHA256, { error: 'this is the hash of an empty key' })
     .refine((hash) => !isPlaceholderHash(hash), {
-      error: `this is the hash of an example such as "change-me"; make a key with: ${KEY_COMMAND}`,
+      error: `this is the hash of an example such as "change-me"; "${KEY_COMMAND}" makes a key`,
     })
     .describe(`SHA-256 of the key, hex: ${HASH_COMMAND}`),
   key: refused(`keys are not kept in plain text; write sha256 instead, made with: ${HASH_COMMAND}`),

@@ -131,11 +131,11 @@ function faultOf(given: Fields): { readonly key: keyof Fields; readonly message:
   const { issuer, tokenUrl, clientId, clientSecret, privateKey, method, keyId, parameters = {} } = given;
   const { scopes = [], stepUpScopes = [] } = given;
   if ((issuer === undefined) === (tokenUrl === undefined)) {
-    return { key: 'kind', message: 'needs either "issuer" or "tokenUrl"' };
+    return { key: 'tokenUrl', message: 'needs either "issuer" or "tokenUrl"' };
   }
-  if (clientId === undefined) return { key: 'kind', message: 'needs "clientId"' };
+  if (clientId === undefined) return { key: 'clientId', message: `"${given.kind}" needs "clientId"` };
   if ((clientSecret === undefined) === (privateKey === undefined)) {
-    return { key: 'kind', message: 'needs either "clientSecret" or "privateKey"' };
+    return { key: 'clientSecret', message: 'needs either "clientSecret" or "privateKey"' };
   }
   const needsKey = method === 'private_key_jwt';
   if (method !== undefined && needsKey !== (privateKey !== undefined)) {

@@ -139,7 +139,7 @@ const redis = z.strictObject({
     .describe('Beginning of every key. Replicas of one gateway have the same, other gateways another.'),
   wrappingKeys: z
     .array(randomKey, { error: 'expected a list of keys' })
-    .min(1, { error: `expected at least one key; make it with: ${KEY_COMMAND}` })
+    .min(1, { error: `expected at least one key; "${KEY_COMMAND}" makes it` })
     .max(8, { error: 'expected at most 8 keys' })
     .describe(
       `Keys that encrypt all that Redis gets, the same for all replicas: ${KEY_COMMAND}. The first one encrypts, all of them decrypt. ` +
@@ -314,10 +314,7 @@ export const gatewaySchema = z.strictObject({
       'Definitions of tools, prompts, resources and instructions that were reviewed; see docs/lock.md. Without this setting, a lock ' +
         'file beside this file is used with `warn`.',
     ),
-  workers: z
-    .int()
-    .min(1)
-    .max(64)
+  workers: count(1, 64)
     .prefault(1)
     .describe(
       'Processes that serve clients, on one machine and without Redis; at most one for each core is of use. 1: one process does everything. See docs/workers.md.',

@@ -13,14 +13,22 @@ import {
   suggestSize,
 } from './units.ts';
 
+/** Suggests a boolean for the words of YAML 1.1, which are text in YAML 1.2. */
+function suggestFlag(value: unknown): boolean | undefined {
+  if (typeof value !== 'string') return undefined;
+  if (/^(?:no|off|n)$/i.test(value)) return false;
+  return /^(?:yes|on|y)$/i.test(value) ? true : undefined;
+}
+
 /** Suggestions for values that a schema refuses, by the text of the zod issue. */
-export const HINTS: ReadonlyMap<string, (value: unknown) => string | undefined> = new Map([
+export const HINTS = new Map<string, (value: unknown) => string | boolean | undefined>([
+  ['expected true or false', suggestFlag],
   ['expected a duration such as "30s"', suggestDuration],
   ['expected a size such as "4MiB"', suggestSize],
   ['expected host:port such as "127.0.0.1:3000"', suggestAddress],
 ]);
 
-const [DURATION_EXPECTED = '', SIZE_EXPECTED = '', ADDRESS_EXPECTED = ''] = HINTS.keys();
+const [, DURATION_EXPECTED = '', SIZE_EXPECTED = '', ADDRESS_EXPECTED = ''] = HINTS.keys();
 
 /** Schema of a duration such as `"30s"`; the output is milliseconds. */
 export function duration(least: string, most: string) {

@@ -76,7 +76,7 @@ export function exposure(document: Document, hasAuth: boolean, addresses: Addres
   const { listen, listenOverridden, operator } = addresses;
   const problems: Problem[] = [];
   if (!isLoopback(listen.host) && !hasAuth) {
-    const message = `${listen.host} is open to the network without authentication; configure gateway.auth, or listen on 127.0.0.1`;
+    const message = `${listen.host} is open to the network without authentication; configure gateway.auth, start with --first-key, or listen on 127.0.0.1`;
     problems.push(
       listenOverridden ? optionProblem('--listen', message) : document.problem(['gateway', 'listen'], message),
     );
