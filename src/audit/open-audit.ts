@@ -67,7 +67,9 @@ export async function openAudit(
     log.warn({ audit: place, cutBytes }, 'an unfinished audit record was removed');
   }
   metrics.readAudit(auditLog);
-  log.info({ audit: place, seq: auditLog.seq, mac: auditLog.mac }, 'audit log continues here');
+  const first = { audit: place, seq: auditLog.seq, mac: auditLog.mac };
+  if (seq === 0 && headSeq === 0) log.info(first, 'audit log begins here');
+  else log.info(first, 'audit log continues here');
   return { trail: new AuditTrail(auditLog, key, config), log: auditLog, digests: key.digests };
 }
 

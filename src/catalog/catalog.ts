@@ -301,20 +301,23 @@ export function isListedPrompt(catalog: Catalog, name: string): boolean {
 export function resolveResource(catalog: Catalog, uri: string): Resolution {
   const { resources, fallback, view, restriction } = catalog;
   const found = locateResource(resources, fallback, view.upstreams.length === 1, uri);
-  if (restriction === undefined || found.kind === 'none') return asPublished(view, found, uri);
-  const remaining = permitted(
-    found,
-    uri,
-    (upstream, own) => restriction.allowsUri(upstream, own),
-    (upstream, own) => restriction.allowsUpdates(upstream, own),
-  );
-  const allowed = asPublished(view, remaining, uri);
+  const allowed =
+    restriction === undefined
+      ? asPublished(view, found, uri)
+      : permitted(
+          view,
+          found,
+          uri,
+          (upstream, own) => restriction.allowsUri(upstream, own),
+          (upstream, own) => restriction.allowsUpdates(upstream, own),
+        );
   // Of several upstreams that have the URI, one may be left.
   if (allowed.kind === 'one' && isHiddenAt(resources, allowed.upstream, allowed.uri)) return { kind: 'none' };
+  if (restriction === undefined || found.kind === 'none') return allowed;
   // The URI contains the id of its upstream.
   if (found.kind === 'one' && found.uri !== uri) return allowed;
   const isUsable = (upstream: string) => restriction.allowsUpdates(upstream, uri);
-  if (upstreamsOf(allowed).some(isUsable)) return allowed;
+  if (upstreamsOf(allowed).some((id) => isUsable(id) || isPublishedAs(view, id, uri))) return allowed;
   // A listed resource that the client may not use hides no template that it may use.
   const byTemplate = templateUpstreams(resources, uri).filter(isUsable);
   return byTemplate.length > 0 ? asPublished(view, toResolution(byTemplate, uri), uri) : allowed;
@@ -347,9 +350,11 @@ type IsAllowed = (upstream: string, own: string) => boolean;
  *
  * @param isUsable also without further scopes: what a client may not use yet makes nothing ambiguous that it may use.
  */
-function permitted(found: Resolution, uri: string, isAllowed: IsAllowed, isUsable: IsAllowed): Resolution {
+function permitted(view: View, found: Resolution, uri: string, isAllowed: IsAllowed, isUsable: IsAllowed): Resolution {
   const own = found.kind === 'one' ? found.uri : uri;
-  const allowed = upstreamsOf(found).filter((upstream) => isAllowed(upstream, own));
+  const remaining = upstreamsOf(found).filter((upstream) => isAllowed(upstream, own));
+  // What the list has in this form is meant, also if only further scopes open it.
+  const allowed = upstreamsOf(asPublished(view, toResolution(remaining, own), own));
   const usable = allowed.length > 1 ? allowed.filter((upstream) => isUsable(upstream, own)) : [];
   return toResolution(usable.length > 0 ? usable : allowed, own);
 }
@@ -369,11 +374,11 @@ export function resolveTemplate(catalog: Catalog, uriTemplate: string): Resoluti
   const located = locateTemplate(resources, uriTemplate);
   if (located === undefined) return resolveResource(catalog, uriTemplate);
   if (restriction === undefined) return asPublished(view, located, uriTemplate);
-  const allowed = permitted(
+  return permitted(
+    view,
     located,
     uriTemplate,
     (upstream, own) => restriction.allowsTemplate(upstream, own),
     (upstream, own) => restriction.allowsCompletion(upstream, own),
   );
-  return asPublished(view, allowed, uriTemplate);
 }

@@ -41,8 +41,10 @@ function agentOf(egress: EgressConfig | undefined, env: NodeJS.ProcessEnv): Agen
 /** Reads the certificates that variables name. The exporter reads them only for agents of its own. */
 async function certificatesIn(env: NodeJS.ProcessEnv): Promise<NonNullable<EgressConfig['tls']>> {
   const read = async (name: string) => {
-    const file = env[`OTEL_EXPORTER_OTLP_TRACES_${name}`] ?? env[`OTEL_EXPORTER_OTLP_${name}`];
-    return file === undefined || file.trim() === '' ? undefined : await readFile(file.trim(), 'utf8');
+    // An empty variable is like an absent one, as for the exporter.
+    const files = [env[`OTEL_EXPORTER_OTLP_TRACES_${name}`], env[`OTEL_EXPORTER_OTLP_${name}`]];
+    const file = files.map((text) => text?.trim()).find((text) => text !== undefined && text !== '');
+    return file === undefined ? undefined : await readFile(file, 'utf8');
   };
   const [ca, cert, key] = await Promise.all([read('CERTIFICATE'), read('CLIENT_CERTIFICATE'), read('CLIENT_KEY')]);
   return { ca, cert, key };

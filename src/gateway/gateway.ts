@@ -306,7 +306,9 @@ export class Gateway implements Front {
     const { links, sessions, audit } = this.#parts;
     await audit?.begin(request, client.caller, to?.upstream);
     try {
-      if (to !== undefined) return this.#toClient(client, request, to, await links.unsubscribe(session, uri, to));
+      // One that waited may have been made meanwhile.
+      const made = to ?? session.subscriptions.get(uri);
+      if (made !== undefined) return this.#toClient(client, request, made, await links.unsubscribe(session, uri, made));
       session.unresolved?.delete(uri);
       return EMPTY_RESULT;
     } finally {

@@ -13,6 +13,7 @@ export class SingleRuns<Result> {
 
   /** Returns a promise of the end of the running work of this key, which never rejects; undefined if none runs. */
   settled(key: string): Promise<void> | undefined {
-    return this.#running.get(key)?.catch(() => undefined);
+    const ended = (): void => undefined;
+    return this.#running.get(key)?.then(ended, ended);
   }
 }

@@ -54,6 +54,7 @@ test('the log is verified over a kill and a restart, and tampering is found', TI
   const audit = join(dir.path, 'audit.log');
   {
     await using gateway = await startGateway(file, { dir: dir.path, ...START });
+    await gateway.waitForLog((line) => line.includes('audit log begins here') || undefined);
     assert.match(await callOnce(gateway), /1 of/);
     await waitUntil(async () =>
       (await recordsIn(audit)).some(({ method, kind }) => kind === 'request' && method === 'tools/call'),
@@ -61,6 +62,7 @@ test('the log is verified over a kill and a restart, and tampering is found', TI
     await kill(gateway);
   }
   await using gateway = await startGateway(file, { dir: dir.path });
+  await gateway.waitForLog((line) => line.includes('audit log continues here') || undefined);
   await callOnce(gateway);
   await gateway.stop();
   const good = await verify(gateway);

@@ -5,7 +5,7 @@ import type { View, ViewUpstream } from '../../catalog/view.ts';
 import { ownerByPrefix } from '../../gateway/calls/availability.ts';
 import { judgedRoute, type JudgedRoute } from '../../gateway/calls/judged-route.ts';
 import type { Caller } from '../../gateway/exchange/caller.ts';
-import { type Gate, hintsOf } from '../../gateway/exchange/gate.ts';
+import { type Gate, hintsOf, lackingText } from '../../gateway/exchange/gate.ts';
 import { route, upstreamItem } from '../../gateway/exchange/route.ts';
 import { RawObject } from '../../json/json.ts';
 import { type ExternalAnswer, type ExternalRequest, isDenial } from '../../policy/external-question.ts';
@@ -107,9 +107,9 @@ export function explain(parts: ExplainParts, query: ExplainQuery): ExplainAnswer
     reasons.push({ about: 'rule', text: `${effect} rule "${rule}" ${about}`, place: `${file}:${line}` });
   }
   reasons.push({ about: 'decision', text: left?.why ?? decision.why });
-  const lacking = decision.effect === 'deny' ? judged.verdict?.lacking : undefined;
+  const lacking = decision.effect === 'deny' ? lackingTextOf(asked, item, judged) : undefined;
   if (left === undefined && lacking !== undefined) {
-    reasons.push({ about: 'decision', text: lacking.text });
+    reasons.push({ about: 'decision', text: lacking });
     if (isAsked) reasons.push({ about: 'external', text: 'the external decision is asked only then' });
   }
   return {
@@ -121,6 +121,13 @@ export function explain(parts: ExplainParts, query: ExplainQuery): ExplainAnswer
     reasons,
     ...(args === undefined ? {} : { arguments: true }),
   };
+}
+
+/** Returns the clause about the scopes that would change a denial. A call whose arguments are not known is judged as its list is. */
+function lackingTextOf({ parts, query }: Asked, item: Item, { verdict }: JudgedRoute): string | undefined {
+  if (query.args !== undefined) return verdict?.lacking?.text;
+  const scopes = parts.gate.lackingScopes(query.principal, query.view, (by) => by.decide(item));
+  return scopes && lackingText(scopes);
 }
 
 function callerOf({ principal, view }: ExplainQuery): Caller {

@@ -1,3 +1,4 @@
+import { SubscriptionReturns } from '../../gateway/connections/stored-subscriptions.ts';
 import { ResourceCache } from '../../gateway/forward/resource-cache.ts';
 import { TaskIds } from '../../gateway/handles/task-ids.ts';
 import { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
@@ -31,6 +32,7 @@ export function createUpstreamMessages(
   const urlElicitations = new UrlElicitations(onLimit);
   const resourceCache = new ResourceCache(onLimit);
   const announcer = new ListAnnouncer(() => (offers.areShared ? offers.flush() : undefined));
+  const returns = new SubscriptionReturns((holder) => links.bringBack(holder));
   const notifications = new NotificationRouter({
     upstreams,
     holders,
@@ -48,11 +50,11 @@ export function createUpstreamMessages(
         if (restriction?.allowsUpdates(to.upstream, to.uri) !== false) continue;
         // The upstream may be down; the subscription of the client ends anyway.
         links.unsubscribe(holder, uri, to).catch(() => undefined);
-        holder.onSubscriptionLost(uri);
+        holder.onSubscriptionLost(uri, to.upstream);
       }
       links.releaseHidden(holder);
     },
-    onCatalogOfUnresolved: (holder) => links.onCatalogChange(holder),
+    onCatalogOfUnresolved: (holder) => returns.run(holder),
     onDropped: (reason) => metrics.countDropped(reason),
     onMerged: () => metrics.countMergedNotification(),
     onLimit,

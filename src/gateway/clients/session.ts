@@ -157,9 +157,9 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     this.#events.onLinkOpen(this, link);
   }
 
-  onSubscriptionLost(uri: string): void {
+  onSubscriptionLost(uri: string, upstream: string): void {
     // It stays stored: another token, or a later reload, may allow it.
-    (this.unresolved ??= new Set()).add(uri);
+    (this.unresolved ??= new Map()).set(uri, upstream);
   }
 
   get handle(): string {

@@ -266,7 +266,7 @@ export class Sessions {
     session.isInitialized = true;
     session.attachments = await this.#attachmentsOf(session, record);
     if (isSeverity(record?.logLevel)) session.logLevel = record.logLevel;
-    session.unresolved = new Set(record?.subscriptions);
+    session.unresolved = new Map(record?.subscriptions?.map((uri) => [uri, undefined]));
     addStored(session);
     session.former = former;
     return session;
@@ -278,8 +278,9 @@ export class Sessions {
     record: SessionRecord | undefined,
   ): Promise<Map<string, Attachment> | undefined> {
     const found = new Map<string, Attachment>();
+    const { view } = catalog.whole ?? catalog;
     for (const { upstream, text } of record?.attachments ?? []) {
-      if (!isShown(catalog, upstream) || upstreamIn(catalog.view, upstream) === undefined) continue;
+      if (!isShown(catalog, upstream) || upstreamIn(view, upstream) === undefined) continue;
       const attachment = await this.#attachments.unseal(upstream, text);
       if (attachment !== undefined) found.set(upstream, attachment);
     }

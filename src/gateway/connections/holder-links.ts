@@ -223,14 +223,16 @@ export class HolderLinks {
         if (!holder.linkPromises.has(upstream)) this.#restoreSubscriptions(holder, upstream);
   }
 
-  /** Restores the stored subscriptions of a session that its catalog leads to by now. */
-  onCatalogChange(holder: ConnectionHolder): void {
-    for (const [uri, to] of addStored(holder)) {
+  /** Restores the stored subscriptions of a session that its catalog leads to by now. Returns whether there are any. */
+  bringBack(holder: ConnectionHolder): boolean {
+    const added = addStored(holder);
+    for (const [uri, to] of added) {
       const restore = () => this.#restoreSubscriptions(holder, to.upstream);
       const known = holder.linkPromises.get(to.upstream);
       if (known === undefined) restore();
       else known.then((link) => this.#resubscribe(link, holder, uri, to), restore);
     }
+    return added.size > 0;
   }
 
   /** Restores the subscriptions of a holder at the upstream that has taken the place. If there is none, removes those of a client group. */
@@ -400,18 +402,20 @@ export class HolderLinks {
    * One with a call in flight stays until it is idle, and one with a task that the policy does not hide.
    */
   releaseHidden(holder: ConnectionHolder): void {
-    const { view, restriction } = holder.catalog;
+    const { restriction } = holder.catalog;
+    // One of which the holder may use nothing that is listed has not left.
+    const { view } = holder.catalog.whole ?? holder.catalog;
     const busy = new Set([...holder.exchanges()].map(({ upstream }) => upstream));
     for (const [id, link] of holder.links) {
       const isHidden = restriction?.serves(id) === false;
       // A modern client may still send answers to a call that is not in flight meanwhile.
       const hasLeft = holder.isOneClient && upstreamIn(view, id) === undefined;
       if (!isHidden && !hasLeft) continue;
-      const stays = busy.has(id) || (!isHidden && isWorking(link));
-      if (stays || !this.#closesWithUser(link)) this.#endSubscriptions(link, holder);
+      if (busy.has(id) || (!isHidden && isWorking(link))) continue;
+      if (!this.#closesWithUser(link)) this.#endSubscriptions(link, holder);
       // Its next answer says so, if the upstream comes back.
       else if (!isHidden) this.#losses.onLinkClosed(link, 'replaced');
-      if (!stays) this.releaseAt(holder, id);
+      this.releaseAt(holder, id);
     }
   }
 

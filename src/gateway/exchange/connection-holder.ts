@@ -51,8 +51,11 @@ export abstract class ConnectionHolder implements LinkUser {
   readonly ownOffers = new Map<string, Offer>();
   /** By published URI. */
   readonly subscriptions = new KeptMap<Subscription>();
-  /** URIs of stored subscriptions of a session that its catalog does not lead to: their upstream is away, or its token may not have them. */
-  unresolved: Set<string> | undefined;
+  /**
+   * URIs of stored subscriptions of a session that its catalog does not lead to, since their upstream is away, or its token may not have them; with the
+   * upstream that they were at in this process.
+   */
+  unresolved: Map<string, string | undefined> | undefined;
   /** Upstreams that may keep state for this holder. Undefined until the first one. */
   usedUpstreams: Set<string> | undefined;
   /** Records of kept states that are being stored, by upstream. Undefined while there are none. None rejects. */
@@ -155,7 +158,7 @@ export abstract class ConnectionHolder implements LinkUser {
   abstract onRightsChange(): void;
 
   /** Runs when the gateway has removed a subscription of this holder, because the access policy denies its resource or its upstream keeps none any more. */
-  abstract onSubscriptionLost(uri: string): void;
+  abstract onSubscriptionLost(uri: string, upstream: string): void;
 
   abstract onLinkOpen(link: Link): void;
 

@@ -312,7 +312,7 @@ export function insufficientScope({ lacking }: Verdict): GatewayError | undefine
 }
 
 /** Returns the clause that says which scopes would change a denial. */
-function lackingText(scopes: readonly string[]): string {
+export function lackingText(scopes: readonly string[]): string {
   return `${scopes.length === 1 ? 'scope' : 'scopes'} ${scopes.map((scope) => `"${scope}"`).join(' and ')} would allow it`;
 }
 
