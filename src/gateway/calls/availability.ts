@@ -44,7 +44,8 @@ export function unavailableOwner(
     upstream,
     message,
     executed: 'no',
-    retryable: !isPermanent(lifecycle),
+    // An operator has to correct its credentials.
+    retryable: !isPermanent(lifecycle) && lifecycle.phase !== 'needs-authorization',
   });
 }
 
