@@ -318,6 +318,40 @@ test('a usable template serves a URI that only scopes would open elsewhere', TIM
   }
 });
 
+test('a listed raw URI that only a scope opens is not read from another upstream', TIMEOUT, async () => {
+  const served = (lists: object) =>
+    memoryUpstream({
+      capabilities: { resources: { subscribe: true } },
+      lists,
+      request: (peer, request) => peer.send(result(request, { contents: [] })),
+    });
+  const methods = ['resources/read', 'resources/subscribe'];
+  const listed = { resources: [{ uri: 'test://a', name: 'a' }] };
+  const roles = { mine: { upstreams: ['mine'] }, later: { upstreams: ['later'] } };
+  const access = accessOf(roles, [
+    { ...EVERYONE, roles: ['mine'] },
+    { roles: ['later'], scopes: ['w'] },
+  ]);
+  for (const own of [{ resourceTemplates: [{ uriTemplate: 'test://{n}', name: 'mine' }] }, listed]) {
+    const [mine, later] = [served(own), served(listed)];
+    const upstreams = { later: { memory: later, prefix: '', rawUris: true }, mine: { memory: mine } };
+    await using gateway = await testCore(upstreams, { access, auth: authOf('w') });
+    await gateway.core.refresh();
+    const ask = async (principal: typeof WIDE) => {
+      const client = await gateway.connect({ principal });
+      const asked = methods.map((method) => client.request(method, { uri: 'test://a' }, { principal }));
+      return (await Promise.all(asked)).map(({ answer }) => answer);
+    };
+    for (const answer of await ask(NARROW)) {
+      assert.ok(answer.kind === 'error', JSON.stringify(answer));
+      assert.deepEqual(answer.scopes, ['mcp', 'w']);
+    }
+    for (const answer of await ask(WIDE)) assert.equal(answer.kind, 'result', JSON.stringify(answer));
+    for (const method of methods)
+      assert.deepEqual([mine.requests(method).length, later.requests(method).length], [0, 1], method);
+  }
+});
+
 // P-009
 test('a stream asks nothing of an upstream that its token may not use yet', TIMEOUT, async () => {
   const memory = upstream();

@@ -9,7 +9,7 @@ import { disguisedUri } from '../../../src/catalog/uri.ts';
 import { GatewayError } from '../../../src/errors.ts';
 import { Gate } from '../../../src/gateway/exchange/gate.ts';
 import { resolveUri } from '../../../src/gateway/exchange/route.ts';
-import { accessOf, keyOf } from '../../policy/policies.ts';
+import { accessOf, keyOf, tokenOf } from '../../policy/policies.ts';
 import { bare, catalogOf, catalogsOf, member, resource, template, upstream, view } from '../fixtures.ts';
 
 const pair = view([upstream('a'), upstream('b')]);
@@ -251,6 +251,36 @@ test('an upstream with a scheme as its id does not break its own endpoint', () =
   const catalog = catalogOf(view([bare('git')]), { git: { resources: [resource('git+ssh://host/x')] } });
   assert.deepEqual(member(catalog.lists.resources, 'uri'), ['git+ssh://host/x']);
   assert.deepEqual(resolveResource(catalog, 'git+ssh://host/x'), one('git', 'git+ssh://host/x'));
+});
+
+test('a hidden resource that templates of two upstreams match is not requested', () => {
+  const uri = 'file:///secret';
+  const templates = [template('file:///{+path}')];
+  const withheld = [{ kind: 'resource', key: uri, why: 'differs' }] as const;
+  const shown = view([bare('a'), upstream('b')]);
+  for (const hidden of [{ withheld }, { resources: [RawObject.of({ uri })] }]) {
+    const catalog = catalogOf(shown, { a: { ...hidden, templates }, b: { templates } });
+    assert.deepEqual(resolveResource(catalog, uri), NONE);
+    assert.deepEqual(resolveResource(catalog, 'file:///other'), one('a', 'file:///other'));
+  }
+});
+
+// SEC-35
+test('a listed URI that only a scope opens leads to no other upstream', () => {
+  const access = accessOf({ later: { upstreams: ['later'] }, mine: { upstreams: ['mine'] } }, [
+    { roles: ['mine'], anyone: true },
+    { roles: ['later'], scopes: ['w'] },
+  ]);
+  const scopesOnDemand = [{ scope: 'w', advertised: 'w' }];
+  const gate = new Gate(access, [], undefined, undefined, [{ issuer: 'https://issuer.test', scopesOnDemand }]);
+  const offers = { resources: [resource('file:///x')], templates: [template('db://{t}')] };
+  const catalogs = catalogsOf(view([bare('later'), upstream('mine')]), { later: offers, mine: offers });
+  for (const scopes of [[], ['w']]) {
+    const catalog = catalogs(gate.shownRightsOf(tokenOf('ada', {}, scopes), ''));
+    assert.deepEqual(member(catalog.lists.resources, 'uri'), ['file:///x', 'mine+file:///x']);
+    assert.deepEqual(resolveResource(catalog, 'file:///x'), one('later', 'file:///x'));
+    assert.deepEqual(resolveTemplate(catalog, 'db://{t}'), one('later', 'db://{t}'));
+  }
 });
 
 // SEC-35
