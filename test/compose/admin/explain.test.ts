@@ -21,6 +21,7 @@ function explained(
   gate = GATE,
   callers: readonly string[] = [],
   principal = keyOf('ada'),
+  args?: Readonly<Record<string, unknown>>,
 ): readonly string[] {
   const hasCallersLists = (id: string) => callers.includes(id);
   const catalogFor = catalogsOf(shown, offers);
@@ -31,7 +32,7 @@ function explained(
     view: '',
     kind,
     name,
-    args: undefined,
+    args,
   });
   const texts = reasons.filter(({ about }) => about !== 'rule').map(({ text }) => text);
   return [`${effect}, ${isListed ? 'listed' : 'not listed'}`, ...texts];
@@ -230,6 +231,19 @@ test('explain names the scope with which a denied tool would be allowed', () => 
   const last = (name: string) => as(name, tokenOf('ada'), asking).slice(3);
   assert.deepEqual(last('notes__write'), [would, 'the external decision is asked only then']);
   assert.deepEqual(last('notes__read'), []);
+});
+
+test('explain without arguments names the scope of a role that depends on them', () => {
+  const when = 'args.path.startsWith("/pub/")';
+  const access = accessOf({ w: { upstreams: ['notes'], when } }, [{ roles: ['w'], scopes: ['w'] }]);
+  const scopesOnDemand = [{ scope: 'w', advertised: 'w' }];
+  const gate = new Gate(access, [], undefined, undefined, [{ issuer: 'https://issuer.test', scopesOnDemand }]);
+  const offers = { notes: { tools: [tool('write')] } };
+  const last = (args?: Readonly<Record<string, unknown>>) =>
+    explained(view([upstream('notes')]), offers, 'notes__write', gate, [], tokenOf('ada'), args).at(-1);
+  const would = 'scope "w" would allow it';
+  assert.deepEqual([last(), last({ path: '/pub/x' })], [would, would]);
+  assert.equal(last({ path: '/etc' }), 'no rule allows it');
 });
 
 test('a name that no list has is denied to a token without a scope on demand', () => {
