@@ -114,3 +114,45 @@ suite('a removed server can still ask during its calls', () => {
     });
   }
 });
+
+for (const isolation of ['session', 'shared'] as const) {
+  const name = `a subscription stays while a call keeps its server, which comes back (${isolation})`;
+  test(name, TIMEOUT, async () => {
+    for (const endsBefore of [false, true]) {
+      const released = Promise.withResolvers<undefined>();
+      const memory = memoryUpstream({
+        capabilities: { tools: {}, resources: { subscribe: true } },
+        lists: {
+          tools: [{ name: 't', inputSchema: { type: 'object' } }],
+          resources: [{ uri: 'test://a', name: 'a' }],
+        },
+        request: (peer, request) => {
+          if (request.method === 'tools/call') void released.promise.then(() => peer.send(result(request, {})));
+          else peer.send(result(request, {}));
+        },
+      });
+      const profile = (...upstreams: readonly string[]) => ({
+        profiles: [{ id: 'p', upstreams, includeTools: undefined, excludeTools: [], renames: {} }],
+      });
+      await using gateway = await testCore({ up: { memory, isolation }, other: other() }, profile('up', 'other'));
+      const { config, core } = gateway;
+      const client = await gateway.connect({ view: 'p' });
+      await client.result('resources/subscribe', { uri: 'up+test://a' });
+      const reply = client.result('tools/call', toolCall('up__t'));
+      await memory.until(() => memory.requests('tools/call')[0]);
+      const without = { ...config, ...profile('other') };
+      await core.apply(without, diffConfigs(config, without));
+      if (endsBefore) {
+        released.resolve(undefined);
+        await reply;
+      }
+      await core.apply(config, diffConfigs(without, config));
+      released.resolve(undefined);
+      await reply;
+      const updated = { jsonrpc: '2.0', method: 'notifications/resources/updated', params: { uri: 'test://a' } };
+      for (const peer of memory.open) peer.send(JSON.stringify(updated));
+      await client.waitForMessage('notifications/resources/updated');
+      assert.equal(memory.requests('resources/unsubscribe').length, 0);
+    }
+  });
+}
