@@ -364,9 +364,11 @@ export class Opener<Context, User extends LinkUser> {
 /** Returns the cause of a start that took too long, with what an operator can do about it. */
 function lateStart(transport: TransportOption | undefined, cause: unknown): StartTimeoutError {
   const advice =
-    transport?.isProcess === true
-      ? `a first start of npx or uvx downloads packages: run "${COMMAND} prefetch", or raise timeouts.start`
-      : 'it accepts connections, and is slow or hangs';
+    transport?.isProcess !== true
+      ? 'it accepts connections, and is slow or hangs'
+      : transport.mayDownload === true
+        ? `a first start may download packages: run "${COMMAND} prefetch", or raise timeouts.start`
+        : 'it hangs, does not speak MCP, or needs a longer timeouts.start';
   return new StartTimeoutError(advice, { cause });
 }
 
