@@ -92,7 +92,8 @@ function statuses(replies: readonly Reply[], documented: ReadonlySet<number>): r
 /** Returns the message as `JSON.parse` reads it; undefined if it is no JSON in UTF-8. */
 function readByClient(message: Buffer): unknown {
   try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(message));
+    // A byte order mark is no part of the text (RFC 8259 §8.1).
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(message));
   } catch (thrown) {
     if (thrown instanceof SyntaxError || thrown instanceof TypeError) return undefined;
     throw thrown;
