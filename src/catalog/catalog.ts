@@ -353,7 +353,7 @@ type IsAllowed = (upstream: string, own: string) => boolean;
 function permitted(view: View, found: Resolution, uri: string, isAllowed: IsAllowed, isUsable: IsAllowed): Resolution {
   const own = found.kind === 'one' ? found.uri : uri;
   const remaining = upstreamsOf(found).filter((upstream) => isAllowed(upstream, own));
-  // What the list has in this form is meant, also if only further scopes open it.
+  // A URI names the upstream whose list has it in this form, also if only further scopes open it.
   const allowed = upstreamsOf(asPublished(view, toResolution(remaining, own), own));
   const usable = allowed.length > 1 ? allowed.filter((upstream) => isUsable(upstream, own)) : [];
   return toResolution(usable.length > 0 ? usable : allowed, own);

@@ -7,7 +7,7 @@ import type { AdminApp } from './admin/admin-app.ts';
 import { ADMIN_PATH } from './admin/routes.ts';
 import type { ConfigState } from './admin/answers.ts';
 
-/** Whether to send traffic to a gateway, and all reasons against it in words. */
+/** The readiness of a gateway for traffic, with all reasons against it in words. */
 export interface Readiness {
   readonly ready: boolean;
   readonly reasons: readonly string[];

@@ -1,7 +1,7 @@
 import { type Catalog, sourceByName } from '../../catalog/catalog.ts';
 import { isListedBy, isWithheldUri } from '../../catalog/resources/resources.ts';
 import { didYouMean, suggest } from '../../config/document/suggest.ts';
-import type { View, ViewUpstream } from '../../catalog/view.ts';
+import { upstreamIn, type View, type ViewUpstream } from '../../catalog/view.ts';
 import { ownerByPrefix } from '../../gateway/calls/availability.ts';
 import { judgedRoute, type JudgedRoute } from '../../gateway/calls/judged-route.ts';
 import type { Caller } from '../../gateway/exchange/caller.ts';
@@ -61,7 +61,7 @@ interface Nowhere extends Pick<ExplainAnswer, 'effect'> {
 
 const METHODS = { tool: 'tools/call', prompt: 'prompts/get', resource: 'resources/read' } as const;
 
-/** What an outcome says of a rule; by default, how its condition comes out. A rule may have none. */
+/** The words for outcomes of rules. Any other outcome is that of a condition, which a rule may lack. */
 const OUTCOMES: Partial<Record<Reason['outcome'], string>> = { other: 'is about other items', true: 'applies' };
 
 /**
@@ -193,10 +193,9 @@ function listText({ hasCallersLists }: ExplainParts, { upstream, name }: Item, i
 }
 
 /** Returns whether a catalog has an item in its lists, or a template that the URI of a resource matches. */
-function lists({ callables, resources }: Catalog, { kind, upstream, name }: Item): boolean {
-  if (kind === 'resource') return isListedBy(resources, upstream, name);
-  const { targets } = kind === 'tool' ? callables.tools : callables.prompts;
-  return [...targets.values()].some((target) => target.upstream === upstream && target.name === name);
+function lists(catalog: Catalog, { kind, upstream, name }: Item): boolean {
+  if (kind === 'resource') return isListedBy(catalog.resources, upstream, name);
+  return [...targetsOf(catalog, kind).values()].some((target) => target.upstream === upstream && target.name === name);
 }
 
 /** Returns whether the list of resources has a URI that leads to no single item. */
@@ -219,7 +218,7 @@ function find(asked: Asked, { to, verdict }: JudgedRoute): Found | Nowhere {
   if (known.kind === 'nowhere' && known.error.code === 'ambiguous-resource') {
     return { effect: 'deny', texts: [known.error.message, 'the principal may use it of none of them'] };
   }
-  if (known.kind === 'upstream' && !shown.view.upstreams.some(({ id }) => id === known.upstream)) {
+  if (known.kind === 'upstream' && upstreamIn(shown.view, known.upstream) === undefined) {
     const text = `upstream "${known.upstream}" has it, and lists nothing that the principal may use: its names are unknown`;
     return { effect: 'unknown', texts: [text] };
   }
@@ -237,10 +236,13 @@ function unknownTexts({ parts, query, whole }: Asked): readonly string[] {
 }
 
 /** Returns the names of the items of a kind. URIs are no names that one misspells. */
-function namesOf({ callables }: Catalog, kind: ExplainQuery['kind']): readonly string[] {
-  if (kind === 'resource') return [];
-  const { targets } = kind === 'tool' ? callables.tools : callables.prompts;
-  return [...targets.keys()];
+function namesOf(catalog: Catalog, kind: ExplainQuery['kind']): readonly string[] {
+  return kind === 'resource' ? [] : [...targetsOf(catalog, kind).keys()];
+}
+
+/** Returns the tools, or else the prompts, of a catalog by their published names. */
+function targetsOf({ callables: { tools, prompts } }: Catalog, kind: Item['kind']): Catalog['tools'] {
+  return (kind === 'tool' ? tools : prompts).targets;
 }
 
 /** Returns the item that would have a name or URI if it were not filtered, quarantined, or withheld by the lock. */

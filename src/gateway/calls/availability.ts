@@ -15,10 +15,15 @@ const NAMED_BY: Readonly<Record<string, readonly [member: string, kind: string]>
 };
 
 /** Returns the upstream whose prefix the name of a request has; undefined if there is none, or more than one. */
-export function ownerOf(view: View, { method, params }: Request): string | undefined {
-  const [member = '', kind = ''] = NAMED_BY[method] ?? [];
-  const name = params?.string(member);
+export function ownerOf(view: View, request: Request): string | undefined {
+  const { name, kind } = namedIn(request);
   return name === undefined ? undefined : ownerByPrefix(view, name, kind === 'resource');
+}
+
+/** Returns the name or URI in a request, and the kind of its item. The name is undefined if the request has none. */
+function namedIn({ method, params }: Request): { readonly name: string | undefined; readonly kind: string } {
+  const [member = '', kind = ''] = NAMED_BY[method] ?? [];
+  return { name: params?.string(member), kind };
 }
 
 /**
@@ -37,8 +42,7 @@ export function unavailableOwner(
   const upstream = ownerOf(view, request);
   const lifecycle = upstream === undefined ? undefined : lifecycleOf(upstream);
   if (upstream === undefined || lifecycle === undefined || (isUp(lifecycle) && !isBeingListed)) return undefined;
-  const [member = '', kind = ''] = NAMED_BY[request.method] ?? [];
-  const name = request.params?.string(member);
+  const { name, kind } = namedIn(request);
   const message = `${kind} "${name}" belongs to upstream "${upstream}", which ${stateText(lifecycle, nowMs)}`;
   return new GatewayError('upstream-unavailable', {
     upstream,

@@ -34,9 +34,9 @@ export class CachedReads {
     return translator.toClient(exchange, from, cached.answer);
   }
 
-  /** Returns a number that changes with each change of the upstream's resources. */
-  versionOf(upstream: Upstream): number {
-    return this.#parts.resourceCache.versionOf(upstream.id);
+  /** Returns a number that changes with each change of the upstream's resources; 0 for other requests than reads. */
+  versionOf({ request }: OpenExchange, upstream: Upstream): number {
+    return request.method === 'resources/read' ? this.#parts.resourceCache.versionOf(upstream.id) : 0;
   }
 
   /** Stores the answer of a read, if it may be cached. @param version that of the resources when the read began. */

@@ -3,7 +3,7 @@ import type { Client } from '../exchange/exchange.ts';
 import { type Gate, insufficientScope, type Verdict } from '../exchange/gate.ts';
 import { type Route, route, unknownItem } from '../exchange/route.ts';
 
-/** Where a request goes, with the decision about it. */
+/** The route of a request, with the decision about it. */
 export interface JudgedRoute {
   readonly to: Route;
   /** Undefined without an access policy, and about a name that is unknown. */

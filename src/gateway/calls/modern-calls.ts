@@ -46,7 +46,7 @@ export class ModernCalls {
   async call(exchange: OpenExchange, upstream: Upstream, link: Link, to: UpstreamRoute): Promise<CallOutcome> {
     const { params, source: listed } = to;
     const { judge, cachedReads, callAnswers, taskCalls } = this.#parts;
-    const version = cachedReads.versionOf(upstream);
+    const version = cachedReads.versionOf(exchange, upstream);
     let source = listed;
     let sent = params;
     for (let round = 1; round <= LIMITS.inputRounds; round++) {
