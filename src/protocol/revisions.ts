@@ -1,9 +1,11 @@
-/** The dated revisions of MCP with `initialize`, oldest first. Dates sort as text, so revisions compare with `<`. */
+/** The dated revisions of MCP with `initialize`, oldest first. Dates sort as text, so revisions compare with `<`. Another one is an entry here, and a row in the table below. */
 export const LEGACY_REVISIONS = ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25'] as const;
 
 export type LegacyRevision = (typeof LEGACY_REVISIONS)[number];
 
-export const LATEST_LEGACY: LegacyRevision = '2025-11-25';
+const [OLDEST_LEGACY, ...LATER_LEGACY] = LEGACY_REVISIONS;
+
+export const LATEST_LEGACY: LegacyRevision = LATER_LEGACY.at(-1) ?? OLDEST_LEGACY;
 
 /**
  * The revisions without `initialize`, newest first: each request names its client, capabilities and revision. Another one is an entry here,
@@ -134,7 +136,8 @@ export function latestCommon(listed: readonly unknown[]): ModernRevision | undef
 
 /** Returns whether a revision is of the modern era, also if it is one that we do not support. */
 export function isModernDate(revision: unknown): boolean {
-  return MODERN_REVISIONS.some((known) => String(revision) >= known);
+  const date = String(revision);
+  return !isLegacyRevision(date) && MODERN_REVISIONS.some((known) => date >= known);
 }
 
 /**
