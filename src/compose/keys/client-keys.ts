@@ -10,7 +10,7 @@ import type { KeyMetrics } from '../../telemetry/key-metrics.ts';
 import { KeyFeed } from './key-feed.ts';
 
 /** The key file is checked in this interval, besides events of the system, so that a revocation holds within a second. */
-const FILE_TIMES = { pollMs: 300, settleMs: 50, longestMs: 500 };
+export const KEY_FILE_TIMES = { pollMs: 300, settleMs: 50, longestMs: 500 };
 /** The time that keys of Redis stay valid while it cannot be read. docs/authentication.md names it. */
 const REDIS_KEEP_MS = 600_000;
 
@@ -130,7 +130,7 @@ export class ClientKeys implements AsyncDisposable {
 }
 
 async function watchFile(file: string, onChange: () => void): Promise<Disposable> {
-  const watch = new FileWatch(onChange, FILE_TIMES);
+  const watch = new FileWatch(onChange, KEY_FILE_TIMES);
   await watch.setFiles(new Map([[file, undefined]]));
   return watch;
 }

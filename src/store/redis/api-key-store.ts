@@ -15,7 +15,7 @@ import { type RedisConnection, scriptOf } from './connection.ts';
 import { KEYS_ADVICE, type SealedBox } from './sealed-box.ts';
 
 /** The interval in which a replica asks for the version of the keys, so that a revocation holds within a second. */
-const POLL_MS = 500;
+export const KEY_POLL_MS = 500;
 /** Commands that change the keys at the same time repeat each other's version at most this often. */
 const TRIES = 20;
 const RETRY_MS = 20;
@@ -168,7 +168,7 @@ export class RedisApiKeyStore implements ApiKeyStore {
   }
 
   async watch(onDue: () => void): Promise<Disposable> {
-    const timer = setInterval(onDue, POLL_MS).unref();
+    const timer = setInterval(onDue, KEY_POLL_MS).unref();
     return { [Symbol.dispose]: () => clearInterval(timer) };
   }
 

@@ -9,7 +9,7 @@ import { Breaker } from './breaker.ts';
 import { type ChannelListener, type SubscriptionClient, Subscriptions } from './subscriptions.ts';
 
 /** The longest time that a command waits for Redis. */
-const COMMAND_MS = 250;
+export const COMMAND_MS = 250;
 /** The longest time of commands of the library itself, such as those of a handshake. Ours have {@link resultOrLate}, which bears a late event loop. */
 const LIBRARY_MS = 5_000;
 /** Message of the error of the client library for a command that took too long. */

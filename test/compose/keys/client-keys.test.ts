@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { pino } from 'pino';
-import { ClientKeys } from '../../../src/compose/keys/client-keys.ts';
+import { ClientKeys, KEY_FILE_TIMES } from '../../../src/compose/keys/client-keys.ts';
 import type { AuthConfig } from '../../../src/config/config.ts';
 import { changeKeyFile } from '../../../src/store/disk/api-key-file.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
@@ -49,6 +49,11 @@ async function openKeys(auth: Partial<AuthConfig>) {
     [Symbol.asyncDispose]: () => keys[Symbol.asyncDispose](),
   };
 }
+
+// N-71
+test('a change of the key file is read within a second, whatever else happens', () => {
+  assert.ok(KEY_FILE_TIMES.pollMs + KEY_FILE_TIMES.longestMs < 1_000);
+});
 
 test('a key file that others may read is a failure in words until that is corrected', TIMEOUT, async () => {
   const file = await fileOf('open', 'ann');

@@ -3,7 +3,8 @@ import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import type { RedisConfig } from '../../../src/config/config.ts';
 import { keyIdOf, type StoredKey } from '../../../src/store/api-key-store.ts';
-import { RedisApiKeyStore } from '../../../src/store/redis/api-key-store.ts';
+import { KEY_POLL_MS, RedisApiKeyStore } from '../../../src/store/redis/api-key-store.ts';
+import { COMMAND_MS } from '../../../src/store/redis/connection.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { apiKeyStoreContract, keyOf } from '../api-key-store.contract.ts';
@@ -66,6 +67,11 @@ test('API keys that an older wrapping key encrypted are read without it later', 
   const byHash = (each: readonly StoredKey[]) => each.toSorted((a, b) => a.sha256.localeCompare(b.sha256));
   assert.deepEqual(byHash(await late.read()), byHash(keys));
   assert.equal((await stores[0]?.read())?.length, keys.length);
+});
+
+// N-71
+test('a change of the keys is read within a second, or the reading fails', () => {
+  assert.ok(KEY_POLL_MS + COMMAND_MS < 1_000);
 });
 
 test('an unchanged reading returns the same list, and a lost version is a failure', OPTIONS, async () => {
