@@ -38,7 +38,7 @@ const REDIS = [
   'test/downstream/streams/{session-streams,stored-event-log}.test.ts',
   'test/cli/operator/explain.test.ts',
   'test/chaos/world.test.ts',
-  'test/e2e/{replicas,replica-start,api-keys,key-revocation}.test.ts',
+  'test/e2e/{replicas,replica-start,api-keys,key-revocation,redis-secrets}.test.ts',
 ];
 
 /** Tests of real time, processes or memory. */

@@ -1,5 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after } from 'node:test';
@@ -102,6 +103,25 @@ export class RedisServer implements AsyncDisposable {
     await this.#command('SAVE');
     const [, dir] = [await this.#command('CONFIG', 'GET', 'dir')].flat();
     this.#snapshot = await readFile(join(String(dir), SNAPSHOT));
+  }
+
+  /** Returns all that the server has: its file, without compression. */
+  async contents(): Promise<string> {
+    await this.#command('CONFIG', 'SET', 'rdbcompression', 'no');
+    await this.save();
+    return this.#snapshot?.toString('latin1') ?? '';
+  }
+
+  /** Reads all commands that clients send from now on, with their arguments. */
+  async monitor(): Promise<{ readonly text: () => string } & Disposable> {
+    const socket = connect(this.port, this.#place.host);
+    let text = '';
+    socket.setEncoding('latin1').on('data', (chunk: string) => {
+      text += chunk;
+    });
+    socket.write('MONITOR\r\n');
+    await waitUntil(() => text.startsWith('+OK'));
+    return { text: () => text, [Symbol.dispose]: () => socket.destroy() };
   }
 
   /** Kills the server, whose data since the last {@link save} is lost. */

@@ -24,6 +24,7 @@ export class HandleTrial implements AsyncDisposable {
   readonly #issuers: readonly TestIssuer[];
   readonly #many: HttpUpstream;
   #actors: readonly Actor[] = [];
+  #credentials: readonly string[] = [];
   #anonymous: Actor | undefined;
 
   private constructor(upstreams: Upstreams, many: HttpUpstream, issuers: readonly TestIssuer[]) {
@@ -42,6 +43,15 @@ export class HandleTrial implements AsyncDisposable {
 
   get config(): GatewayFile {
     const { leg, mod } = this.upstreams;
+    const remote = (url: string) => ({ url, start: 'eager' });
+    return {
+      mcpServers: { leg: remote(leg.url), mod: remote(mod.url), many: remote(this.#many.url) },
+      gateway: { publicUrl: PUBLIC_URL, auth: this.auth },
+    };
+  }
+
+  /** The issuers and API keys of the five principals, as in a config file. */
+  get auth() {
     const [one, two] = this.#issuers;
     const jwt = [
       { issuer: one?.issuer, jwksUrl: one?.jwksUrl },
@@ -51,16 +61,17 @@ export class HandleTrial implements AsyncDisposable {
       { name: 'alice', sha256: hash('sha256', KEYS.key) },
       { name: 'robot', sha256: hash('sha256', KEYS.robot) },
     ];
-    const remote = (url: string) => ({ url, start: 'eager' });
-    return {
-      mcpServers: { leg: remote(leg.url), mod: remote(mod.url), many: remote(this.#many.url) },
-      gateway: { publicUrl: PUBLIC_URL, auth: { jwt, apiKeys } },
-    };
+    return { jwt, apiKeys };
   }
 
   /** The five principals, with open sessions. */
   get actors(): readonly Actor[] {
     return this.#actors;
+  }
+
+  /** The tokens and keys of the five principals. */
+  get credentials(): readonly string[] {
+    return this.#credentials;
   }
 
   /** Opens the sessions of all principals at these origins of the gateway. */
@@ -76,6 +87,7 @@ export class HandleTrial implements AsyncDisposable {
       twin: await token(two, { sub: 'alice', iss: OTHER_ISSUER }),
       ...KEYS,
     };
+    this.#credentials = Object.values(credentials);
     const seen = (text: string) => this.#notePurposes(text);
     this.#actors = Object.entries(credentials).map(
       ([name, secret]) => new Actor(name, { authorization: `Bearer ${secret}` }, origins, seen),
