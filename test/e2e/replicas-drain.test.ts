@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
+import { SECOND_SIGNAL_MS } from '../../src/cli/signals.ts';
 import { getEvents, initialize, post, postForEvents, rpc } from '../downstream/client.ts';
 import { act, startRemote } from '../support/nonce-remote.ts';
 import { answerOf, modernPost } from '../support/modern-wire.ts';
@@ -46,6 +47,29 @@ test('a rolling restart under load loses no call and no session', OPTIONS, async
   assert.deepEqual(failures, [], `${failures.join('\n')}\n${replicas.balancerLogs()}`);
   const ledger = await remote.ledger();
   for (const nonce of nonces) assert.equal(ledger[nonce]?.ran, 1, nonce);
+});
+
+// R10
+test('a second signal ends a leaving replica at once, and its session goes on', OPTIONS, async () => {
+  await using remote = await startRemote();
+  await using replicas = await Replicas.start(2, { mcpServers: { nonce: { url: `${remote.url}/mcp` } } });
+  const [leaving, other] = [replicas.at(0), replicas.at(1)];
+  const session = await initialize(leaving.endpoint());
+  const call = (url: string, nonce: string, pauseMs = 0) =>
+    post(url, rpc(nonce, 'tools/call', act(nonce, [], { pauseMs })), session).then(
+      ({ text }) => text,
+      () => 'the connection broke',
+    );
+  const cut = call(leaving.endpoint(), 'nonce:1:1;', 60_000);
+  await waitUntil(async () => (await remote.ran('nonce:1:1;')) === 1);
+  leaving.kill('SIGTERM');
+  assert.match(await call(other.endpoint(), 'nonce:1:2;'), /"text":"nonce:1:2;"/);
+  await sleep(SECOND_SIGNAL_MS);
+  leaving.kill('SIGTERM');
+  assert.equal((await Promise.race([leaving.ended, tooLate()])).code, 130);
+  assert.match(await cut, /"executed":"unknown"|the connection broke/);
+  assert.match(await call(other.endpoint(), 'nonce:1:3;'), /"text":"nonce:1:3;"/);
+  assert.equal(await remote.ran('nonce:1:1;'), 1);
 });
 
 // R10

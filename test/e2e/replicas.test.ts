@@ -3,10 +3,21 @@ import { hash } from 'node:crypto';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { z } from 'zod';
-import { BOTH, getEvents, initialize, messagesOf, post, postForEvents, rpc, send } from '../downstream/client.ts';
+import {
+  BOTH,
+  type Got,
+  getEvents,
+  initialize,
+  messagesOf,
+  post,
+  postForEvents,
+  rpc,
+  send,
+} from '../downstream/client.ts';
 import { connectSdk1 } from '../support/sdk-client.ts';
 import { answerOf, modernPost } from '../support/modern-wire.ts';
 import { act, startRemote } from '../support/nonce-remote.ts';
+import { assertWithin } from '../support/promised-time.ts';
 import { MISSING, Replicas } from '../support/replicas.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
@@ -15,6 +26,8 @@ const SERVERS = join(import.meta.dirname, '../fixtures/servers');
 const PID = { command: process.execPath, args: [join(SERVERS, 'pid-stdio.ts')] };
 const NONCE = { command: process.execPath, args: [join(SERVERS, 'nonce-stdio.ts')] };
 
+const PARAMS = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
+const REFUSED_MS = 500; // subject
 const INPUT_REQUIRED = z.object({ requestState: z.string(), inputRequests: z.record(z.string(), z.unknown()) });
 
 /** Returns the number of requests that a replica has passed on, by outcome. */
@@ -309,8 +322,7 @@ test('while Redis is stopped, modern requests and sessions in memory go on', OPT
   }
   const modern = await modernPost(url, 'tools/call', act('nonce:3:3;', []));
   assert.match(JSON.stringify(answerOf(modern).result), /nonce:3:3;/);
-  const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
-  const refused = await post(url, rpc(4, 'initialize', params));
+  const refused = await post(url, rpc(4, 'initialize', PARAMS));
   assert.match(refused.text, /"code":-31023/);
   assert.match(refused.text, /"executed":"no","retryable":true/);
   await waitUntil(async () =>
@@ -330,6 +342,32 @@ test('while Redis is stopped, modern requests and sessions in memory go on', OPT
       ),
     );
   }
+});
+
+// R12
+test('a request that needs a stopped Redis is refused within half a second', OPTIONS, async (t) => {
+  await using replicas = await Replicas.start(2, { mcpServers: {} });
+  const [one = '', two = ''] = replicas.each.map((replica) => replica.endpoint());
+  const refusedMs = async (asked: Promise<Got>, status: number) => {
+    const beganMs = performance.now();
+    const got = await asked;
+    const tookMs = performance.now() - beganMs;
+    assert.equal(got.status, status, got.text);
+    assert.match(got.text, /"code":"store-unavailable","executed":"no","retryable":true/);
+    return tookMs;
+  };
+  await assertWithin(t, REFUSED_MS, async () => {
+    let session = '';
+    await waitUntil(async () => (session = await initialize(one).catch(() => '')) !== '');
+    replicas.redis.pause();
+    try {
+      // The other replica has to look the session up.
+      const opening = refusedMs(post(one, rpc(1, 'initialize', PARAMS)), 200);
+      return Math.max(...(await Promise.all([opening, refusedMs(post(two, rpc(2, 'ping'), session), 503)])));
+    } finally {
+      replicas.redis.resume();
+    }
+  });
 });
 
 // REL-28
