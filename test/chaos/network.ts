@@ -9,10 +9,11 @@ export type Way = 'Redis' | 'others';
 /** A process of a trial: a replica by its number, or one of the two that all replicas need. */
 export type Place = number | 'Redis' | 'balancer';
 
-/** The addresses of a replica: its own, that of Redis as it sees it, and that under which the other replicas reach it. */
-export interface Addresses {
-  readonly redis: string;
-  readonly advertise: string;
+/** Settings of `gateway.redis` of a replica: the address of Redis as it sees it, and what else its network needs. */
+export interface RedisWays {
+  readonly url: string;
+  readonly internal?: string;
+  readonly advertise?: string;
 }
 
 /** The network of one trial. */
@@ -23,8 +24,8 @@ export interface Network extends AsyncDisposable {
   hostOf(place: Place): string;
   /** Returns the command that starts a program in the place of a process; empty for none. */
   via(place: Place): readonly string[];
-  /** Opens the ways of a replica to these ports. */
-  open(replica: number, redisPort: number, internalPort: number): Promise<Addresses>;
+  /** Opens the ways of a replica to these ports. `internalPort` is free, and used only if the result names it. */
+  open(replica: number, redisPort: number, internalPort: number): Promise<RedisWays>;
   /** @throws {RangeError} if this network cannot cut one direction alone. */
   cut(replica: number, way: Way, direction?: Direction): void;
   restore(replica: number, way: Way, direction?: Direction): void;
@@ -45,10 +46,14 @@ export class LoopbackNetwork implements Network {
     return [];
   }
 
-  async open(replica: number, redisPort: number, internalPort: number): Promise<Addresses> {
+  async open(replica: number, redisPort: number, internalPort: number): Promise<RedisWays> {
     const [toRedis, toReplica] = [await TcpRelay.open(redisPort), await TcpRelay.open(internalPort)];
     this.#relays.set(`${replica} Redis`, toRedis).set(`${replica} others`, toReplica);
-    return { redis: `${LOOPBACK}:${toRedis.port}`, advertise: `${LOOPBACK}:${toReplica.port}` };
+    return {
+      url: `redis://${LOOPBACK}:${toRedis.port}`,
+      internal: `${LOOPBACK}:${internalPort}`,
+      advertise: `${LOOPBACK}:${toReplica.port}`,
+    };
   }
 
   cut(replica: number, way: Way, direction: Direction = 'both'): void {
@@ -163,8 +168,9 @@ export class NamespaceNetwork implements Network {
     return ['nsenter', `--net=/proc/${this.#at(place).holder.pid}/ns/net`];
   }
 
-  async open(replica: number, redisPort: number, internalPort: number): Promise<Addresses> {
-    return { redis: `${this.hostOf('Redis')}:${redisPort}`, advertise: `${this.hostOf(replica)}:${internalPort}` };
+  /** Replicas find the addresses that they have for each other themselves, as on machines of their own. */
+  async open(_replica: number, redisPort: number): Promise<RedisWays> {
+    return { url: `redis://${this.hostOf('Redis')}:${redisPort}` };
   }
 
   cut(replica: number, way: Way, direction: Direction = 'both'): void {

@@ -287,13 +287,7 @@ async function startReplica(
       allowedHosts: ['127.0.0.1', network.hostOf('balancer')],
       auth: { apiKeys },
       accessLog: 'all',
-      redis: {
-        url: redis.sentinelUrl ?? `redis://${ways.redis}`,
-        wrappingKeys,
-        events: redis.keepsEvents,
-        internal: `${host}:${internal}`,
-        advertise: ways.advertise,
-      },
+      redis: { ...ways, url: redis.sentinelUrl ?? ways.url, wrappingKeys, events: redis.keepsEvents },
     },
   };
   const started = await startGateway(file, { dir: own, timeoutMs: PATIENCE_MS, via: network.via(index) });
