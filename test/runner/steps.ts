@@ -177,7 +177,7 @@ const REST: readonly Step[] = [
   { kind: 'tests', name: 'commands of the pages', minutes: 3, files: COMMANDS, atOnce: 1 },
   { kind: 'tests', name: 'readme', minutes: 3, files: README, atOnce: 1 },
   { kind: 'tests', name: 'long', minutes: 8, files: LONG, atOnce: 1 },
-  { kind: 'tests', name: 'replicas', minutes: 6, files: REPLICAS, atOnce: 1 },
+  { kind: 'tests', name: 'replicas', minutes: 7, files: REPLICAS, atOnce: 1 },
   { kind: 'program', name: 'chaos', minutes: 2.5, file: 'test/chaos/run.ts', args: ['--seeds', '5'] },
   { kind: 'program', name: 'fuzz', minutes: 1, file: 'test/fuzz/run.ts', args: [] },
   { kind: 'program', name: 'conformance whole', minutes: 3, file: 'test/conformance/run.ts', args: [] },
