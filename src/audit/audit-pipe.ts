@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { AuditConfig } from '../config/config.ts';
+import type { AuditConfig } from '../config/values/config.ts';
 import { method, NOTHING, type PipeCalls } from '../store/piped/pipe-calls.ts';
 import type { AuditLog } from './audit-log.ts';
 

@@ -1,4 +1,4 @@
-import type { AuditConfig } from '../config/config.ts';
+import type { AuditConfig } from '../config/values/config.ts';
 import type { RawObject } from '../json/json.ts';
 import { redacted } from '../telemetry/redact.ts';
 import type { AuditEvent } from './audit-event.ts';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
-import type { AuditConfig } from '../config/config.ts';
-import type { EgressConfig } from '../config/credentials.ts';
+import type { AuditConfig } from '../config/values/config.ts';
+import type { EgressConfig } from '../config/values/credentials.ts';
 import type { AuditMetrics } from '../telemetry/audit-metrics.ts';
 import type { Logger } from '../telemetry/log.ts';
 import { AuditLog, type AuditLogEvents } from './audit-log.ts';

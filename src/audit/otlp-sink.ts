@@ -1,6 +1,6 @@
 import { systemCode } from '../thrown.ts';
-import type { AuditOtlpConfig } from '../config/config.ts';
-import { DIRECT_EGRESS, type EgressConfig } from '../config/credentials.ts';
+import type { AuditOtlpConfig } from '../config/values/config.ts';
+import { DIRECT_EGRESS, type EgressConfig } from '../config/values/credentials.ts';
 import { Egress } from '../egress/egress.ts';
 import type { AuditSink, FoundRecords } from './audit-sink.ts';
 import type { AuditKey } from './chain.ts';

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { ApiKeyConfig } from '../config/config.ts';
+import type { ApiKeyConfig } from '../config/values/config.ts';
 import type { Principal } from '../policy/principal.ts';
 import { keyIdOf, MAX_KEYS, type StoredKey } from '../store/api-key-store.ts';
 

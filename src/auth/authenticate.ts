@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { ProtectedHeaderParameters } from 'jose';
 import type { Logger } from 'pino';
 import { isAuthRequired } from '../config/auth-required.ts';
-import type { AuthConfig, IntrospectionConfig, JwtIssuerConfig } from '../config/config.ts';
+import type { AuthConfig, IntrospectionConfig, JwtIssuerConfig } from '../config/values/config.ts';
 import { Egress } from '../egress/egress.ts';
 import type { LimitName } from '../limits.ts';
 import { LOCAL, type Principal } from '../policy/principal.ts';

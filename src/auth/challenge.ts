@@ -1,4 +1,4 @@
-import type { JwtIssuerConfig } from '../config/config.ts';
+import type { JwtIssuerConfig } from '../config/values/config.ts';
 import { askable } from '../policy/scopes-on-demand.ts';
 
 interface Challenge {

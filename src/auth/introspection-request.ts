@@ -1,5 +1,5 @@
 import type { CustomFetchOptions, IntrospectionResponse } from 'oauth4webapi';
-import type { IntrospectionConfig } from '../config/config.ts';
+import type { IntrospectionConfig } from '../config/values/config.ts';
 import { clientBasic } from '../egress/client-basic.ts';
 import { EgressError } from '../egress/egress-error.ts';
 import type { Egress } from '../egress/egress.ts';

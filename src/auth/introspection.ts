@@ -2,7 +2,7 @@ import { messageOf } from '../thrown.ts';
 import { hash } from 'node:crypto';
 import type { IntrospectionResponse } from 'oauth4webapi';
 import type { Logger } from 'pino';
-import type { IntrospectionConfig } from '../config/config.ts';
+import type { IntrospectionConfig } from '../config/values/config.ts';
 import type { Egress } from '../egress/egress.ts';
 import type { LimitName } from '../limits.ts';
 import { advertisedScopes } from './challenge.ts';

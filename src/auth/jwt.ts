@@ -9,7 +9,7 @@ import {
   type ProtectedHeaderParameters,
 } from 'jose';
 import type { Logger } from 'pino';
-import type { JwtIssuerConfig } from '../config/config.ts';
+import type { JwtIssuerConfig } from '../config/values/config.ts';
 import type { Egress } from '../egress/egress.ts';
 import { advertisedScopes } from './challenge.ts';
 import { principalOf, type TokenVerdict } from './token-claims.ts';

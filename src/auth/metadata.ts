@@ -1,4 +1,4 @@
-import type { AuthConfig } from '../config/config.ts';
+import type { AuthConfig } from '../config/values/config.ts';
 import { askable } from '../policy/scopes-on-demand.ts';
 import { advertisedScopes } from './challenge.ts';
 

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { isAuthRequired } from '../config/auth-required.ts';
-import type { AuthConfig, IntrospectionConfig, JwtIssuerConfig } from '../config/config.ts';
+import type { AuthConfig, IntrospectionConfig, JwtIssuerConfig } from '../config/values/config.ts';
 import { LOCAL, type Principal } from '../policy/principal.ts';
 
 /**

@@ -7,7 +7,7 @@ import { keyFileIn, readKeyFile } from '../audit/key-file.ts';
 import { oddKindOf } from '../audit/odd-file.ts';
 import { renamedFilesOf } from '../audit/renamed-files.ts';
 import { type AuditReport, verifyAudit } from '../audit/verify.ts';
-import type { Config } from '../config/config.ts';
+import type { Config } from '../config/values/config.ts';
 import { findConfigFile } from '../config/find-file.ts';
 import { loadConfig } from '../config/load.ts';
 import { StartError } from '../errors.ts';

@@ -2,7 +2,7 @@ import { constants } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
 import { delimiter, resolve } from 'node:path';
 
-import type { UpstreamConfig } from '../config/upstream-config.ts';
+import type { UpstreamConfig } from '../config/values/upstream-config.ts';
 import { childEnvironment } from '../upstream/stdio/launch/environment.ts';
 import { isDirectory, spawnFailure } from '../upstream/stdio/spawn-failure.ts';
 

@@ -1,6 +1,6 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import { type OfflineGateway, openOffline } from '../compose/offline.ts';
-import type { Config } from '../config/config.ts';
+import type { Config } from '../config/values/config.ts';
 import { loadConfig } from '../config/load.ts';
 import { describedPrincipal } from '../config/sections/described-principal.ts';
 import { hintsOf } from '../gateway/exchange/gate.ts';

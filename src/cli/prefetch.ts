@@ -1,7 +1,7 @@
 import { startCore } from '../compose/start-core.ts';
 import { upstreamTransports } from '../compose/transports.ts';
 import { upstreamStatuses } from '../compose/upstream-status.ts';
-import type { UpstreamConfig } from '../config/upstream-config.ts';
+import type { UpstreamConfig } from '../config/values/upstream-config.ts';
 import type { UpstreamStatus } from '../operator/admin/answers.ts';
 import { createMetrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';

@@ -1,7 +1,7 @@
 import { isatty } from 'node:tty';
 
 import { isLoopback } from '../config/schema/address.ts';
-import type { AccessLog, Config } from '../config/config.ts';
+import type { AccessLog, Config } from '../config/values/config.ts';
 import { configFile } from '../config/find-file.ts';
 import { printError } from './operator/output.ts';
 import { loadOrLastGood } from '../config/last-good.ts';

@@ -4,7 +4,7 @@ import { GatewayError } from '../errors.ts';
 import type { Core } from './core/core.ts';
 import type { Edge } from './edge.ts';
 import type { Replicas } from './replicas/replicas.ts';
-import type { Front } from '../gateway/front.ts';
+import type { Front } from '../gateway/front/front.ts';
 
 /** The time that a stopping gateway waits for requests in flight. */
 const DRAIN_MS = 60_000;

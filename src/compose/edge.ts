@@ -4,7 +4,7 @@ import { type ConfigAuthenticator, createAuthenticator } from '../auth/authentic
 import { scopeChallengeText } from '../auth/challenge.ts';
 import { metadataUrl } from '../auth/metadata.ts';
 import { revokedBy } from '../auth/revoked.ts';
-import type { Config } from '../config/config.ts';
+import type { Config } from '../config/values/config.ts';
 import type { IdentityKeys } from '../credentials/identity-keys.ts';
 import type { Egress } from '../egress/egress.ts';
 import type { Callers } from '../policy/callers.ts';

@@ -5,7 +5,7 @@ import type { Server as TlsServer } from 'node:https';
 import { Server as NetServer, type Socket } from 'node:net';
 import { getRequestListener, type HttpBindings } from '@hono/node-server';
 import type { Hono } from 'hono';
-import type { Address, ServerTls } from '../config/config.ts';
+import type { Address, ServerTls } from '../config/values/config.ts';
 import { connectionLimit, openFileLimit } from './connection-limit.ts';
 import { StartError } from '../errors.ts';
 

@@ -1,5 +1,5 @@
 import { basename } from 'node:path';
-import type { Config } from '../config/config.ts';
+import type { Config } from '../config/values/config.ts';
 import type { Core } from './core/core.ts';
 
 /**

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Address, Config } from '../config/config.ts';
+import type { Address, Config } from '../config/values/config.ts';
 import { OPERATOR_CONNECTIONS } from './connection-limit.ts';
 import { assertOtherPort, type HttpHandler, Listener } from './listener.ts';
 

@@ -1,6 +1,6 @@
 import { viewsOf } from '../catalog/view.ts';
 import { COMMAND } from '../command-name.ts';
-import type { Config } from '../config/config.ts';
+import type { Config } from '../config/values/config.ts';
 import { Gate } from '../gateway/exchange/gate.ts';
 import { scopesOnDemandOf } from '../policy/scopes-on-demand.ts';
 import { Offers } from '../gateway/lists/offers.ts';

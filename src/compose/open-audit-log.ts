@@ -1,5 +1,5 @@
 import type { OpenedAudit } from '../audit/open-audit.ts';
-import type { Config } from '../config/config.ts';
+import type { Config } from '../config/values/config.ts';
 import type { Logger } from '../telemetry/log.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import type { Logger } from 'pino';
-import type { Config } from '../config/config.ts';
-import type { EgressConfig } from '../config/credentials.ts';
+import type { Config } from '../config/values/config.ts';
+import type { EgressConfig } from '../config/values/credentials.ts';
 import type { AgentOf } from '../telemetry/tracing/otel.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Tracing } from '../telemetry/tracing/tracing.ts';

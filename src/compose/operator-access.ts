@@ -2,7 +2,7 @@ import { systemCode } from '../thrown.ts';
 import { hash } from 'node:crypto';
 import type { Logger } from 'pino';
 import { ApiKeys } from '../auth/api-key.ts';
-import type { Config } from '../config/config.ts';
+import type { Config } from '../config/values/config.ts';
 import { newOperatorToken, removeOperatorFile, writeOperatorFile } from '../store/disk/operator-file.ts';
 import { VERSION } from '../version.ts';
 

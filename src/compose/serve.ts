@@ -1,5 +1,5 @@
 import type { AuditTrail } from '../audit/audit-trail.ts';
-import type { Config } from '../config/config.ts';
+import type { Config } from '../config/values/config.ts';
 import { diffConfigs } from '../config/changes/diff.ts';
 import { IdentityKeys } from '../credentials/identity-keys.ts';
 import { Egress } from '../egress/egress.ts';

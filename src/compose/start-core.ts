@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import type { AuditTrail } from '../audit/audit-trail.ts';
 import { DecisionPoint } from '../auth/decision-point.ts';
 import { updateViews, type View } from '../catalog/view.ts';
-import type { Config } from '../config/config.ts';
+import type { Config } from '../config/values/config.ts';
 import type { IdentityKeys } from '../credentials/identity-keys.ts';
 import { ExternalDecisions } from '../gateway/exchange/external-decisions.ts';
 import { Gate } from '../gateway/exchange/gate.ts';

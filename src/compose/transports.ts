@@ -1,11 +1,11 @@
 import { getHeapStatistics } from 'node:v8';
 import type { Logger } from 'pino';
 import type { UpdatedSettings } from '../config/changes/change-effects.ts';
-import type { Config } from '../config/config.ts';
-import type { HttpTarget, StdioTarget, UpstreamConfig, UpstreamTimeouts } from '../config/upstream-config.ts';
+import type { Config } from '../config/values/config.ts';
+import type { HttpTarget, StdioTarget, UpstreamConfig, UpstreamTimeouts } from '../config/values/upstream-config.ts';
 import { upstreamCredentials, type UpstreamCredentials } from '../credentials/upstream-credentials.ts';
 import { IdentityKeys } from '../credentials/identity-keys.ts';
-import { DIRECT_EGRESS, type EgressConfig } from '../config/credentials.ts';
+import { DIRECT_EGRESS, type EgressConfig } from '../config/values/credentials.ts';
 import { Egress } from '../egress/egress.ts';
 import { bypassesProxy } from '../egress/proxy-bypass.ts';
 import type { Wire } from '../http1/wire.ts';

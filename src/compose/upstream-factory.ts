@@ -1,4 +1,4 @@
-import type { UpstreamConfig } from '../config/upstream-config.ts';
+import type { UpstreamConfig } from '../config/values/upstream-config.ts';
 import type { ConnectionHolder } from '../gateway/exchange/connection-holder.ts';
 import type { Exchange } from '../gateway/exchange/exchange.ts';
 import type { ConnectionQuota } from '../upstream/quota/connection-quota.ts';

@@ -1,4 +1,4 @@
-import { hasCallersLists, type UpstreamConfig } from '../config/upstream-config.ts';
+import { hasCallersLists, type UpstreamConfig } from '../config/values/upstream-config.ts';
 import type { Upstream, Upstreams } from '../gateway/exchange/connection-holder.ts';
 import { differenceLine } from '../lock/difference-text.ts';
 import type { Offers } from '../gateway/lists/offers.ts';

@@ -1,4 +1,4 @@
-import type { AuthConfig } from './config.ts';
+import type { AuthConfig } from './values/config.ts';
 
 /** Returns whether clients need credentials. A file or store of keys counts also while it has none: then every client is refused. */
 export function isAuthRequired({ jwt, apiKeys, introspection = [], keyFile, keysInRedis }: AuthConfig): boolean {

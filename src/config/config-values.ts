@@ -8,7 +8,7 @@ import type {
   RedisConfig,
   RepeatsConfig,
   TracingConfig,
-} from './config.ts';
+} from './values/config.ts';
 import type { GatewaySettings } from './schema/gateway-schema.ts';
 import { spelledScopes } from '../policy/scopes-on-demand.ts';
 import type { Places } from './document/places.ts';

@@ -1,5 +1,5 @@
 import type { Loaded } from './load.ts';
-import type { UpstreamConfig } from './upstream-config.ts';
+import type { UpstreamConfig } from './values/upstream-config.ts';
 import { ConfigError, type Problem } from './document/problem.ts';
 import type { LastGoodUpstreams } from './upstream-source.ts';
 

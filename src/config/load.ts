@@ -6,7 +6,7 @@ import { findUpstreams } from './upstreams/client-file.ts';
 import { scopesOnDemandOf } from '../policy/scopes-on-demand.ts';
 import { authProblems, exchangeWarnings, onDemandWarnings } from './sections/auth-checks.ts';
 import { isAuthRequired } from './auth-required.ts';
-import type { Config } from './config.ts';
+import type { Config } from './values/config.ts';
 import { authOf, configOf } from './config-values.ts';
 import type { Document } from './document/document.ts';
 import { expandData, valueAt } from './document/expanded.ts';

@@ -1,7 +1,7 @@
 import type { OnChange } from '../lock/pins.ts';
-import type { Config, LockConfig } from './config.ts';
+import type { Config, LockConfig } from './values/config.ts';
 import type { Problem } from './document/problem.ts';
-import { CALLERS_LISTS, hasCallersLists, type UpstreamConfig } from './upstream-config.ts';
+import { CALLERS_LISTS, hasCallersLists, type UpstreamConfig } from './values/upstream-config.ts';
 import type { UpstreamSource } from './upstream-source.ts';
 import { upstreamId } from './upstreams/upstream-id.ts';
 

@@ -1,7 +1,7 @@
 import { isRecord } from '../json/record.ts';
 import { resolve } from 'node:path';
 
-import type { UpstreamConfig } from './upstream-config.ts';
+import type { UpstreamConfig } from './values/upstream-config.ts';
 import type { Document } from './document/document.ts';
 import { valueAt } from './document/expanded.ts';
 import type { ConfigFiles } from './files/config-files.ts';

@@ -1,6 +1,6 @@
 import { createPrivateKey, type KeyObject, type webcrypto } from 'node:crypto';
 import type { ClientAuth } from 'oauth4webapi';
-import { SIGNING_CURVES, type TokenAuth } from '../config/credentials.ts';
+import { SIGNING_CURVES, type TokenAuth } from '../config/values/credentials.ts';
 import { clientBasic } from '../egress/client-basic.ts';
 
 /** Returns a private key for signing: RS256, the ES algorithm of its curve, or Ed25519. */

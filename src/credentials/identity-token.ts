@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { SignJWT } from 'jose';
-import type { IdentityAuth } from '../config/credentials.ts';
+import type { IdentityAuth } from '../config/values/credentials.ts';
 import type { Principal } from '../policy/principal.ts';
 import type { Acquired } from './credential-cache.ts';
 import type { IdentityKeys } from './identity-keys.ts';

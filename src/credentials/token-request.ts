@@ -1,5 +1,5 @@
 import type { CustomFetchOptions } from 'oauth4webapi';
-import type { TokenAuth } from '../config/credentials.ts';
+import type { TokenAuth } from '../config/values/credentials.ts';
 import { EgressError } from '../egress/egress-error.ts';
 import type { Egress } from '../egress/egress.ts';
 import { messageOf } from '../thrown.ts';

@@ -1,4 +1,4 @@
-import type { TokenAuth, UpstreamAuth } from '../config/credentials.ts';
+import type { TokenAuth, UpstreamAuth } from '../config/values/credentials.ts';
 import type { Egress } from '../egress/egress.ts';
 import { NeedsAuthorizationError } from '../upstream/rpc/needs-authorization-error.ts';
 import type { Acquired } from './credential-cache.ts';

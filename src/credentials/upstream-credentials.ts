@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Logger } from 'pino';
-import type { UpstreamAuth } from '../config/credentials.ts';
+import type { UpstreamAuth } from '../config/values/credentials.ts';
 import type { Egress } from '../egress/egress.ts';
 import type { LimitName } from '../limits.ts';
 import type { Callers, Proof } from '../policy/callers.ts';

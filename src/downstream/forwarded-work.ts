@@ -1,4 +1,4 @@
-import type { ModernCall } from '../gateway/front.ts';
+import type { ModernCall } from '../gateway/front/front.ts';
 
 /** The POSTs of other processes that this one answers, until their responses are sent. */
 export class ForwardedWork {

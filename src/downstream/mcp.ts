@@ -1,7 +1,7 @@
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { failureOfRetry, GatewayError, toAnswer } from '../errors.ts';
-import type { ClientHttp, ClientResponse } from '../gateway/client-http.ts';
-import type { ClientSession, Front, ModernCaller } from '../gateway/front.ts';
+import type { ClientHttp, ClientResponse } from '../gateway/front/client-http.ts';
+import type { ClientSession, Front, ModernCaller } from '../gateway/front/front.ts';
 import type { Principal } from '../policy/principal.ts';
 import { isRetry } from '../protocol/input-required.ts';
 import { jsonEventText } from '../protocol/framing/event-stream.ts';

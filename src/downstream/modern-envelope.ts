@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { GatewayError } from '../errors.ts';
-import type { ModernCaller } from '../gateway/front.ts';
+import type { ModernCaller } from '../gateway/front/front.ts';
 import type { Principal } from '../policy/principal.ts';
 import { type Envelope, readEnvelope } from '../protocol/envelope.ts';
 import { JsonTextError } from '../json/json.ts';

@@ -1,5 +1,5 @@
-import type { ClientResponse } from '../gateway/client-http.ts';
-import type { ModernCall, ModernCaller, ModernSink } from '../gateway/front.ts';
+import type { ClientResponse } from '../gateway/front/client-http.ts';
+import type { ModernCall, ModernCaller, ModernSink } from '../gateway/front/front.ts';
 import { jsonEventText } from '../protocol/framing/event-stream.ts';
 import { type Answer, type Request, responseText } from '../protocol/jsonrpc.ts';
 import { RPC } from '../protocol/rpc-codes.ts';

@@ -1,7 +1,7 @@
 import { ArrayMap } from '../small-collections.ts';
 import type { Logger } from 'pino';
 import { GatewayError, toAnswer } from '../errors.ts';
-import type { ClientSession, Front, ModernCall, MessageSink } from '../gateway/front.ts';
+import type { ClientSession, Front, ModernCall, MessageSink } from '../gateway/front/front.ts';
 import type { LimitName } from '../limits.ts';
 import type { Principal } from '../policy/principal.ts';
 import type { Envelope } from '../protocol/envelope.ts';

@@ -1,6 +1,6 @@
 import { ERRORS } from '../errors.ts';
-import type { ClientResponse } from '../gateway/client-http.ts';
-import type { ClientSession, MessageSink } from '../gateway/front.ts';
+import type { ClientResponse } from '../gateway/front/client-http.ts';
+import type { ClientSession, MessageSink } from '../gateway/front/front.ts';
 import { type Answer, type Id, responseText, tailBytes } from '../protocol/jsonrpc.ts';
 import type { AnswerForm } from './admission/accept.ts';
 import type { EdgeMemory } from './memory/edge-memory.ts';

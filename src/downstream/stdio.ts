@@ -2,7 +2,7 @@ import { ArraySet } from '../small-collections.ts';
 import type { Readable, Writable } from 'node:stream';
 import type { Logger } from 'pino';
 import { GatewayError } from '../errors.ts';
-import type { Front, MessageSink } from '../gateway/front.ts';
+import type { Front, MessageSink } from '../gateway/front/front.ts';
 import { LOCAL } from '../policy/principal.ts';
 import { oneLine } from '../json/json.ts';
 import { type LimitName, LIMITS } from '../limits.ts';

@@ -1,5 +1,5 @@
 import type { Agent } from 'undici';
-import { type EgressConfig, DIRECT_EGRESS } from '../config/credentials.ts';
+import { type EgressConfig, DIRECT_EGRESS } from '../config/values/credentials.ts';
 import { type LimitName, LIMITS } from '../limits.ts';
 import { EgressError } from './egress-error.ts';
 import type { Resolve, UrlSource } from './guarded-connector.ts';

@@ -1,7 +1,7 @@
 import { type LookupAddress, lookup } from 'node:dns';
 import { isIP, type LookupFunction } from 'node:net';
 import { buildConnector } from 'undici';
-import { type EgressConfig, DIRECT_EGRESS } from '../config/credentials.ts';
+import { type EgressConfig, DIRECT_EGRESS } from '../config/values/credentials.ts';
 import { addressOf, tunnelConnector } from '../http1/tunnel.ts';
 import { EgressError } from './egress-error.ts';
 import { bypassesProxy } from './proxy-bypass.ts';

@@ -1,7 +1,7 @@
 import { Agent } from 'node:http';
 import { Agent as TlsAgent } from 'node:https';
 import { Socket } from 'node:net';
-import type { EgressConfig } from '../config/credentials.ts';
+import type { EgressConfig } from '../config/values/credentials.ts';
 import { guardedConnector } from './guarded-connector.ts';
 
 /**

@@ -2,7 +2,7 @@ import { type Owners, SESSION_ENDED } from './exchange/owners.ts';
 import type { Logger } from 'pino';
 import { capabilitiesAt } from '../catalog/merge.ts';
 import { upstreamIn, type View } from '../catalog/view.ts';
-import type { Settings } from '../config/config.ts';
+import type { Settings } from '../config/values/config.ts';
 import { GatewayError } from '../errors.ts';
 import type { Principal } from '../policy/principal.ts';
 import { JsonTextError, RawObject } from '../json/json.ts';
@@ -33,7 +33,7 @@ import type {
   MessageSink,
   Owner,
   Ownership,
-} from './front.ts';
+} from './front/front.ts';
 import type { HolderLinks } from './connections/holder-links.ts';
 import type { ResultTranslator } from './forward/result-translator.ts';
 import { isSeverity } from '../protocol/severity.ts';

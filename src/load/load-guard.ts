@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import type { Settings } from '../config/config.ts';
+import type { Settings } from '../config/values/config.ts';
 import { GatewayError } from '../errors.ts';
 import type { Load, LoadRefusal, Work } from './load.ts';
 import { MemoryMeter } from './memory-meter.ts';

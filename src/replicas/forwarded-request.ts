@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { Readable } from 'node:stream';
-import type { ClientRequest, Closing } from '../gateway/client-http.ts';
+import type { ClientRequest, Closing } from '../gateway/front/client-http.ts';
 import { BodyReceiver } from './body-window.ts';
 import type { Channel } from './channel.ts';
 import type { ForwardedHead } from './forwarded-head.ts';

@@ -10,7 +10,7 @@ import { LISTEN } from '../downstream/mcp.ts';
 import { headerLookup } from '../downstream/modern-envelope.ts';
 import { GatewayError, toAnswer, toGatewayError } from '../errors.ts';
 import { MAX_HOPS } from '../gateway/exchange/owners.ts';
-import type { Front, ModernCall, ModernSink } from '../gateway/front.ts';
+import type { Front, ModernCall, ModernSink } from '../gateway/front/front.ts';
 import type { Callers } from '../policy/callers.ts';
 import { type Answer, MessageError, parseMessage } from '../protocol/jsonrpc.ts';
 import type { ForwardedHead } from './forwarded-head.ts';

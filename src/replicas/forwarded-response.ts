@@ -1,6 +1,6 @@
 import { EventEmitter } from 'node:events';
 import type { OutgoingHttpHeaders } from 'node:http';
-import type { ClientRequest, ClientResponse } from '../gateway/client-http.ts';
+import type { ClientRequest, ClientResponse } from '../gateway/front/client-http.ts';
 import { BodySender } from './body-window.ts';
 import type { Channel } from './channel.ts';
 import { bareFrame, FRAME, type ForwardedResponseHead, responseFrame } from './frames.ts';

@@ -1,4 +1,4 @@
-import type { Address } from '../config/config.ts';
+import type { Address } from '../config/values/config.ts';
 import { addressText, parseAddress } from '../config/schema/address.ts';
 
 /** The address where a process accepts requests of the others: of a port, or of a Unix socket on one machine. */

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { RawObject } from '../json/json.ts';
 import { answerText, readAnswer } from '../gateway/exchange/answer-text.ts';
 import { MAX_HOPS } from '../gateway/exchange/owners.ts';
-import type { ModernCaller } from '../gateway/front.ts';
+import type { ModernCaller } from '../gateway/front/front.ts';
 import type { Principal } from '../policy/principal.ts';
 import type { Answer, Request } from '../protocol/jsonrpc.ts';
 import { isModernRevision } from '../protocol/revisions.ts';

@@ -1,5 +1,5 @@
 import { GatewayError, toAnswer } from '../errors.ts';
-import type { ModernSink } from '../gateway/front.ts';
+import type { ModernSink } from '../gateway/front/front.ts';
 import { LineSplitter } from '../protocol/framing/lines.ts';
 import type { ForwardOutcome } from '../telemetry/replica-metrics.ts';
 import { parseLine } from './modern-exchange.ts';

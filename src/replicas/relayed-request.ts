@@ -1,7 +1,7 @@
 import { refusalText } from '../downstream/admission/refusal.ts';
 import { STUCK_MS } from '../downstream/streams/event-stream.ts';
 import { GatewayError } from '../errors.ts';
-import type { ClientRequest, ClientResponse } from '../gateway/client-http.ts';
+import type { ClientRequest, ClientResponse } from '../gateway/front/client-http.ts';
 import type { ForwardOutcome } from '../telemetry/replica-metrics.ts';
 import { answeredHeaders } from './forwarded-head.ts';
 import type { ForwardedResponseHead } from './frames.ts';

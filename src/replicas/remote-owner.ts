@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { GatewayError } from '../errors.ts';
-import type { ClientRequest, ClientResponse } from '../gateway/client-http.ts';
-import type { ClientSession, ModernCall, ModernCaller, ModernSink, Owner, PassedOn } from '../gateway/front.ts';
+import type { ClientRequest, ClientResponse } from '../gateway/front/client-http.ts';
+import type { ClientSession, ModernCall, ModernCaller, ModernSink, Owner, PassedOn } from '../gateway/front/front.ts';
 import { operatorPrincipal, type Principal } from '../policy/principal.ts';
 import { type Notification, notificationText, type Request, type Response, responseText } from '../protocol/jsonrpc.ts';
 import { isUnreadable, type Member } from '../store/placement-table.ts';

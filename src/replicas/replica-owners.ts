@@ -1,6 +1,6 @@
 import { GatewayError } from '../errors.ts';
 import { type ConnectionRef, GONE, HERE, type OwnedState, type Owners } from '../gateway/exchange/owners.ts';
-import type { Owner, Ownership } from '../gateway/front.ts';
+import type { Owner, Ownership } from '../gateway/front/front.ts';
 import type { Principal } from '../policy/principal.ts';
 import {
   connectionName,

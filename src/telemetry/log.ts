@@ -2,7 +2,7 @@ import { memberOf } from '../json/record.ts';
 import { styleText } from 'node:util';
 import { type DestinationStream, type Logger as PinoLogger, pino } from 'pino';
 
-import type { AccessLog, LogLevel } from '../config/config.ts';
+import type { AccessLog, LogLevel } from '../config/values/config.ts';
 import { loggedError } from './log-error.ts';
 import { escapeUnseen, shownLines } from '../peer-text.ts';
 import { RepeatedEvents } from './repeated-events.ts';

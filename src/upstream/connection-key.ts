@@ -1,4 +1,4 @@
-import type { Isolation } from '../config/upstream-config.ts';
+import type { Isolation } from '../config/values/upstream-config.ts';
 import type { Era } from '../protocol/revisions.ts';
 import type { LinkPlace, LinkPurpose, LinkUser } from './link/link.ts';
 

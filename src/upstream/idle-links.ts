@@ -1,4 +1,4 @@
-import type { UpstreamConfig } from '../config/upstream-config.ts';
+import type { UpstreamConfig } from '../config/values/upstream-config.ts';
 import { EVERYBODY } from './connection-key.ts';
 import { isIdle, isPrivate, type Link, type LinkUser } from './link/link.ts';
 

@@ -1,4 +1,4 @@
-import type { UpstreamConfig } from '../config/upstream-config.ts';
+import type { UpstreamConfig } from '../config/values/upstream-config.ts';
 import { GatewayError, toGatewayError } from '../errors.ts';
 import { systemCode } from '../thrown.ts';
 import { EVERYBODY } from './connection-key.ts';

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import type { UpstreamConfig } from '../config/upstream-config.ts';
+import type { UpstreamConfig } from '../config/values/upstream-config.ts';
 import type { RawObject } from '../json/json.ts';
 import type { LimitName } from '../limits.ts';
 import type { CredentialSource } from './connection-key.ts';

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import type { Offer } from '../catalog/offer.ts';
-import type { UpstreamConfig } from '../config/upstream-config.ts';
+import type { UpstreamConfig } from '../config/values/upstream-config.ts';
 import { type GatewayError, toGatewayError } from '../errors.ts';
 import type { RawObject } from '../json/json.ts';
 import type { Era, Revision } from '../protocol/revisions.ts';

@@ -9,7 +9,7 @@ import { auditKeyOf } from '../../src/audit/chain.ts';
 import { readHead } from '../../src/audit/head.ts';
 import { OtlpSink } from '../../src/audit/otlp-sink.ts';
 import { type AuditReport, verifyAudit } from '../../src/audit/verify.ts';
-import type { AuditOtlpConfig } from '../../src/config/config.ts';
+import type { AuditOtlpConfig } from '../../src/config/values/config.ts';
 import { makeCertificate } from '../support/certificate.ts';
 import { auditLinesOf, type LogReceiver, startLogReceiver } from '../support/log-receiver.ts';
 import { stopTime } from '../support/stopped-time.ts';

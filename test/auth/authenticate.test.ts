@@ -3,7 +3,7 @@ import { createSign, generateKeyPairSync, hash } from 'node:crypto';
 import { test } from 'node:test';
 import { type Authenticator, type AuthVerdict, createAuthenticator } from '../../src/auth/authenticate.ts';
 import { protectedResourceMetadata } from '../../src/auth/metadata.ts';
-import type { JwtIssuerConfig } from '../../src/config/config.ts';
+import type { JwtIssuerConfig } from '../../src/config/values/config.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
 import { BAD_TOKENS, KEY, KEYS } from './bad-tokens.ts';
 import { ENDPOINT, SILENT, signingKey, TestIssuer } from './issuer.ts';

@@ -5,7 +5,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import { test } from 'node:test';
 import { ApiKeys } from '../../src/auth/api-key.ts';
 import { type ConfigAuthenticator, createAuthenticator } from '../../src/auth/authenticate.ts';
-import type { IntrospectionConfig } from '../../src/config/config.ts';
+import type { IntrospectionConfig } from '../../src/config/values/config.ts';
 import { waitUntil } from '../support/wait-until.ts';
 import { ENDPOINT, SILENT } from './issuer.ts';
 

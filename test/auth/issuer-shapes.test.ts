@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { createAuthenticator } from '../../src/auth/authenticate.ts';
-import type { JwtIssuerConfig } from '../../src/config/config.ts';
+import type { JwtIssuerConfig } from '../../src/config/values/config.ts';
 import { loadText, problemsOf } from '../support/config-file.ts';
 import { NO_HINTS, plainItem } from '../../src/policy/decide.ts';
 import { Policy } from '../../src/policy/policy.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { challengeText } from '../../src/auth/challenge.ts';
 import { metadataPath, metadataUrl, protectedResourceMetadata } from '../../src/auth/metadata.ts';
-import type { JwtIssuerConfig } from '../../src/config/config.ts';
+import type { JwtIssuerConfig } from '../../src/config/values/config.ts';
 import { shortened } from '../support/test-name.ts';
 
 function issuer(name: string, requiredScopes: readonly string[]): JwtIssuerConfig {

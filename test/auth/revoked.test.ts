@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { revokedBy } from '../../src/auth/revoked.ts';
-import type { AuthConfig } from '../../src/config/config.ts';
+import type { AuthConfig } from '../../src/config/values/config.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
 
 const OPEN: AuthConfig = { jwt: [], apiKeys: [] };

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { viewsOf } from '../../src/catalog/view.ts';
-import type { UpstreamConfig } from '../../src/config/upstream-config.ts';
+import type { UpstreamConfig } from '../../src/config/values/upstream-config.ts';
 import { configWith } from '../downstream/edge.ts';
 import { UPSTREAM } from '../support/core.ts';
 

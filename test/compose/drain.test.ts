@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { drain, type DrainParts } from '../../src/compose/drain.ts';
 import { GatewayError } from '../../src/errors.ts';
-import type { Owner } from '../../src/gateway/front.ts';
+import type { Owner } from '../../src/gateway/front/front.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const OTHER = { id: 'other.1', process: 'other', address: '127.0.0.1:1', version: '1' };

@@ -8,7 +8,7 @@ import { Hono } from 'hono';
 import { pino } from 'pino';
 import { Agent } from 'undici';
 import { Edge } from '../../src/compose/edge.ts';
-import type { Address, Config } from '../../src/config/config.ts';
+import type { Address, Config } from '../../src/config/values/config.ts';
 import { StartError } from '../../src/errors.ts';
 import { createOperatorApp } from '../../src/operator/app.ts';
 import { ADMIN_PATH } from '../../src/operator/admin/routes.ts';

@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { diffConfigs } from '../../src/config/changes/diff.ts';
-import type { UpstreamConfig } from '../../src/config/upstream-config.ts';
+import type { UpstreamConfig } from '../../src/config/values/upstream-config.ts';
 import { type TestClient, testCore, toolCall } from '../support/core.ts';
 import { legacyUpstream, modernUpstream } from '../support/http-upstream.ts';
 import { listenLocally } from '../support/local-port.ts';

@@ -4,8 +4,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { shortened } from '../support/test-name.ts';
 import { test } from 'node:test';
-import type { UpstreamConfig } from '../../src/config/upstream-config.ts';
-import type { UpstreamAuth } from '../../src/config/credentials.ts';
+import type { UpstreamConfig } from '../../src/config/values/upstream-config.ts';
+import type { UpstreamAuth } from '../../src/config/values/credentials.ts';
 import { clientAuthOf } from '../../src/credentials/client-auth.ts';
 import { loadText, problemsOf } from '../support/config-file.ts';
 

@@ -1,5 +1,5 @@
 import { pino } from 'pino';
-import { type Config, type LimitsConfig, type SessionsConfig } from '../../src/config/config.ts';
+import { type Config, type LimitsConfig, type SessionsConfig } from '../../src/config/values/config.ts';
 import type { Authenticator, AuthVerdict } from '../../src/auth/authenticate.ts';
 import { createApp, createEndpoints } from '../../src/downstream/http/app.ts';
 import { createEdgeMemory } from '../../src/downstream/memory/edge-memory.ts';

@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Caller } from '../../src/gateway/exchange/caller.ts';
+import type { Caller } from '../../src/gateway/front/caller.ts';
 import { HERE } from '../../src/gateway/exchange/owners.ts';
-import type { ClientSession, Front, MessageSink, Owner, Ownership } from '../../src/gateway/front.ts';
+import type { ClientSession, Front, MessageSink, Owner, Ownership } from '../../src/gateway/front/front.ts';
 import type { Principal } from '../../src/policy/principal.ts';
 import { RawObject } from '../../src/json/json.ts';
 import {

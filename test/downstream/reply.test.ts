@@ -7,7 +7,7 @@ import { Reply, type ReplyOptions, type ReplyParts } from '../../src/downstream/
 import { EdgeTimers } from '../../src/downstream/streams/edge-timers.ts';
 import { MemoryEventLogs } from '../../src/downstream/streams/memory-event-log.ts';
 import { SessionStreams } from '../../src/downstream/streams/session-streams.ts';
-import type { ClientSession } from '../../src/gateway/front.ts';
+import type { ClientSession } from '../../src/gateway/front/front.ts';
 import type { Answer } from '../../src/protocol/jsonrpc.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { type TestCore, testCore } from '../support/core.ts';

@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import { createServer as createTcpServer } from 'node:net';
 import { test } from 'node:test';
 import { inspect } from 'node:util';
-import { DIRECT_EGRESS } from '../../src/config/credentials.ts';
+import { DIRECT_EGRESS } from '../../src/config/values/credentials.ts';
 import { EgressError } from '../../src/egress/egress-error.ts';
 import { Egress } from '../../src/egress/egress.ts';
 import type { Resolve } from '../../src/egress/guarded-connector.ts';

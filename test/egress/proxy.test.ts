@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:https';
 import { test } from 'node:test';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
-import type { EgressConfig } from '../../src/config/credentials.ts';
+import type { EgressConfig } from '../../src/config/values/credentials.ts';
 import { Egress } from '../../src/egress/egress.ts';
 import { type Certificate, makeCertificate } from '../support/certificate.ts';
 import { startConnectProxy } from '../support/connect-proxy.ts';

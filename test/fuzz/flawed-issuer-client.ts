@@ -1,6 +1,6 @@
 import type { AuthVerdict } from '../../src/auth/authenticate.ts';
-import type { AuthConfig } from '../../src/config/config.ts';
-import type { TokenAuth } from '../../src/config/credentials.ts';
+import type { AuthConfig } from '../../src/config/values/config.ts';
+import type { TokenAuth } from '../../src/config/values/credentials.ts';
 import { GatewayError } from '../../src/errors.ts';
 import type { HeaderList } from '../../src/http1/request.ts';
 import type { OracleName } from './oracles.ts';

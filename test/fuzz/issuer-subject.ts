@@ -1,7 +1,7 @@
 import type { DestinationStream, Logger } from 'pino';
 import { type AuthVerdict, createAuthenticator } from '../../src/auth/authenticate.ts';
-import type { AuthConfig } from '../../src/config/config.ts';
-import type { TokenAuth } from '../../src/config/credentials.ts';
+import type { AuthConfig } from '../../src/config/values/config.ts';
+import type { TokenAuth } from '../../src/config/values/credentials.ts';
 import { IdentityKeys } from '../../src/credentials/identity-keys.ts';
 import { upstreamCredentials } from '../../src/credentials/upstream-credentials.ts';
 import { Egress } from '../../src/egress/egress.ts';

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn, setTimeout as delay } from 'node:timers/promises';
-import type { AuthConfig } from '../../src/config/config.ts';
-import type { TokenAuth } from '../../src/config/credentials.ts';
+import type { AuthConfig } from '../../src/config/values/config.ts';
+import type { TokenAuth } from '../../src/config/values/credentials.ts';
 import { GatewayError } from '../../src/errors.ts';
 import { PATIENCE_MS } from '../support/patience.ts';
 import { Dice } from './dice.ts';

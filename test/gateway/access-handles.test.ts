@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';
 import type { AuditEvent } from '../../src/audit/audit-event.ts';
 import { AuditTrail } from '../../src/audit/audit-trail.ts';
-import type { Config } from '../../src/config/config.ts';
+import type { Config } from '../../src/config/values/config.ts';
 import { diffConfigs } from '../../src/config/changes/diff.ts';
 import { accessOf, keyOf } from '../policy/policies.ts';
 import { type TestCore, testCore, toolCall } from '../support/core.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Config } from '../../src/config/config.ts';
+import type { Config } from '../../src/config/values/config.ts';
 import { diffConfigs } from '../../src/config/changes/diff.ts';
 import type { Principal } from '../../src/policy/principal.ts';
 import { accessOf, keyOf, tokenOf } from '../policy/policies.ts';

@@ -1,7 +1,7 @@
 /** Tests the decisions of a decision point outside of the gateway, with clients of both eras. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Config } from '../../src/config/config.ts';
+import type { Config } from '../../src/config/values/config.ts';
 import { diffConfigs } from '../../src/config/changes/diff.ts';
 import { NO_HINTS } from '../../src/policy/decide.ts';
 import { operatorPrincipal, type Principal } from '../../src/policy/principal.ts';

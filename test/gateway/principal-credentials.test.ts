@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Isolation } from '../../src/config/upstream-config.ts';
+import type { Isolation } from '../../src/config/values/upstream-config.ts';
 import { GatewayError } from '../../src/errors.ts';
 import type { Principal } from '../../src/policy/principal.ts';
 import { HttpStatusError } from '../../src/upstream/rpc/http-status-error.ts';

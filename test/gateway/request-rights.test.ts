@@ -1,7 +1,7 @@
 /** Tests that each request, and each stream, is judged by the rights of its own credentials. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Config } from '../../src/config/config.ts';
+import type { Config } from '../../src/config/values/config.ts';
 import { diffConfigs } from '../../src/config/changes/diff.ts';
 import type { Message } from '../../src/protocol/jsonrpc.ts';
 import { accessOf, tokenOf } from '../policy/policies.ts';

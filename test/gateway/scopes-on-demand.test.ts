@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { diffConfigs } from '../../src/config/changes/diff.ts';
-import type { Config } from '../../src/config/config.ts';
+import type { Config } from '../../src/config/values/config.ts';
 import { answerText, parseAnswerText } from '../../src/gateway/exchange/answer-text.ts';
 import { accessOf, tokenOf } from '../policy/policies.ts';
 import { openTestAudit } from '../support/audit.ts';

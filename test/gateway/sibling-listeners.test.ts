@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import type { UpstreamConfig } from '../../src/config/upstream-config.ts';
+import type { UpstreamConfig } from '../../src/config/values/upstream-config.ts';
 import { LIMITS } from '../../src/limits.ts';
 import type { Principal } from '../../src/policy/principal.ts';
 import { testCore, type TestCore, toolCall } from '../support/core.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { setImmediate as turn } from 'node:timers/promises';
 import { test } from 'node:test';
 import { pino } from 'pino';
-import type { OverloadConfig } from '../../src/config/config.ts';
+import type { OverloadConfig } from '../../src/config/values/config.ts';
 import { LoadGuard } from '../../src/load/load-guard.ts';
 import { MemoryMeter } from '../../src/load/memory-meter.ts';
 import { collect } from '../support/used-bytes.ts';

@@ -7,7 +7,7 @@ import { createEdgeMemory } from '../../src/downstream/memory/edge-memory.ts';
 import { MemoryEventLogs } from '../../src/downstream/streams/memory-event-log.ts';
 import { GatewayError, toAnswer } from '../../src/errors.ts';
 import { MAX_HOPS } from '../../src/gateway/exchange/owners.ts';
-import type { ModernCall, ModernCaller, Owner } from '../../src/gateway/front.ts';
+import type { ModernCall, ModernCaller, Owner } from '../../src/gateway/front/front.ts';
 import { RawObject } from '../../src/json/json.ts';
 import type { Load } from '../../src/load/load.ts';
 import type { Answer } from '../../src/protocol/jsonrpc.ts';

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { createServer, request, type IncomingMessage } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
-import type { ModernCaller } from '../../src/gateway/front.ts';
+import type { ModernCaller } from '../../src/gateway/front/front.ts';
 import { RawObject } from '../../src/json/json.ts';
 import type { Principal } from '../../src/policy/principal.ts';
 import type { ForwardedHead } from '../../src/replicas/forwarded-head.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import { GatewayError } from '../../src/errors.ts';
-import type { RedisConfig } from '../../src/config/config.ts';
+import type { RedisConfig } from '../../src/config/values/config.ts';
 import { MemoryPlacementTable } from '../../src/store/memory/placement-table.ts';
 import type { PlacementKey, PlacementTable } from '../../src/store/placement-table.ts';
 import { Placements, type PlacementsParts } from '../../src/store/placements.ts';

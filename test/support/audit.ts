@@ -5,7 +5,7 @@ import { pino } from 'pino';
 import { z } from 'zod';
 import type { AuditTrail } from '../../src/audit/audit-trail.ts';
 import { openAudit } from '../../src/audit/open-audit.ts';
-import type { AuditConfig } from '../../src/config/config.ts';
+import type { AuditConfig } from '../../src/config/values/config.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { waitUntil } from './wait-until.ts';
 

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
-import type { UpstreamConfig } from '../../src/config/upstream-config.ts';
+import type { UpstreamConfig } from '../../src/config/values/upstream-config.ts';
 import {
   event,
   json,

@@ -5,7 +5,7 @@ import type { OutcomeStore } from '../../src/store/outcome-store.ts';
 import type { SessionRef } from '../../src/store/session-store.ts';
 import type { Counters } from '../../src/store/shared-counters.ts';
 import type { Answer } from '../../src/protocol/jsonrpc.ts';
-import type { Front, Owner, Ownership } from '../../src/gateway/front.ts';
+import type { Front, Owner, Ownership } from '../../src/gateway/front/front.ts';
 
 const nameOf = ({ principal, serial }: SessionRef) => JSON.stringify([principal, serial]);
 const nameOfConnection = ({ principal, name }: ConnectionRef) => JSON.stringify([principal, name]);

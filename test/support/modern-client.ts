@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type { ModernCall, ModernCaller } from '../../src/gateway/front.ts';
+import type { ModernCall, ModernCaller } from '../../src/gateway/front/front.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
 import { RawObject } from '../../src/json/json.ts';
 import { type Answer, type Message, parseMessage } from '../../src/protocol/jsonrpc.ts';

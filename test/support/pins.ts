@@ -1,4 +1,4 @@
-import type { LockConfig } from '../../src/config/config.ts';
+import type { LockConfig } from '../../src/config/values/config.ts';
 import { RawObject } from '../../src/json/json.ts';
 import { lockText } from '../../src/lock/lock-file.ts';
 import { type OnChange, pinsOf } from '../../src/lock/pins.ts';

@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after } from 'node:test';
-import type { RedisConfig } from '../../src/config/config.ts';
+import type { RedisConfig } from '../../src/config/values/config.ts';
 import { parseRedisUrl } from '../../src/config/schema/redis-url.ts';
 import type { RedisAccess } from '../../src/store/redis/access.ts';
 import { RedisConnection } from '../../src/store/redis/connection.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import type { Isolation } from '../../src/config/upstream-config.ts';
+import type { Isolation } from '../../src/config/values/upstream-config.ts';
 import type { Era } from '../../src/protocol/revisions.ts';
 import {
   audienceOf,

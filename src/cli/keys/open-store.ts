@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { ApiKeys } from '../../auth/api-key.ts';
-import type { Config } from '../../config/config.ts';
+import type { Config } from '../../config/values/config.ts';
 import { loadConfig } from '../../config/load.ts';
 import type { ApiKeyStore } from '../../store/api-key-store.ts';
 import { diskApiKeyStore } from '../../store/disk/api-key-store.ts';

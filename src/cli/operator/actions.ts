@@ -1,5 +1,5 @@
 import { COMMAND } from '../../command-name.ts';
-import { LOG_LEVELS } from '../../config/config.ts';
+import { LOG_LEVELS } from '../../config/values/config.ts';
 import { DURATION, durationMs } from '../../config/schema/units.ts';
 import {
   configDiffAnswer,

@@ -6,7 +6,7 @@ import { openOffline } from '../../compose/offline.ts';
 import { readPrincipal } from '../../compose/admin/read-principal.ts';
 import { configFile } from '../../config/find-file.ts';
 import { loadConfig } from '../../config/load.ts';
-import { hasCallersLists } from '../../config/upstream-config.ts';
+import { hasCallersLists } from '../../config/values/upstream-config.ts';
 import { loadOptions } from '../start.ts';
 import { explainAnswer, type ExplainAnswer } from '../../operator/admin/answers.ts';
 import { readKeys } from '../keys/open-store.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { Front, ModernCaller } from '../../gateway/front.ts';
+import type { Front, ModernCaller } from '../../gateway/front/front.ts';
 import { changedNumber } from '../../json/changed-number.ts';
 import { RawObject } from '../../json/json.ts';
 import type { OperatorCall } from '../../operator/admin/admin-port.ts';

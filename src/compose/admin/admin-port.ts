@@ -1,8 +1,8 @@
 import { COMMAND } from '../../command-name.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { View } from '../../catalog/view.ts';
-import type { LogLevel } from '../../config/config.ts';
-import { hasCallersLists } from '../../config/upstream-config.ts';
+import type { LogLevel } from '../../config/values/config.ts';
+import { hasCallersLists } from '../../config/values/upstream-config.ts';
 import { type GroupsOfKey, readPrincipal } from './read-principal.ts';
 import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
 import type { StatusAnswer, UpstreamAnswer, UpstreamsAnswer } from '../../operator/admin/answers.ts';

@@ -4,7 +4,7 @@ import { didYouMean, suggest } from '../../config/document/suggest.ts';
 import { upstreamIn, type View, type ViewUpstream } from '../../catalog/view.ts';
 import { ownerByPrefix } from '../../gateway/calls/availability.ts';
 import { judgedRoute, type JudgedRoute } from '../../gateway/calls/judged-route.ts';
-import type { Caller } from '../../gateway/exchange/caller.ts';
+import type { Caller } from '../../gateway/front/caller.ts';
 import { type Gate, hintsOf, lackingText } from '../../gateway/exchange/gate.ts';
 import { route, upstreamItem } from '../../gateway/exchange/route.ts';
 import { RawObject } from '../../json/json.ts';

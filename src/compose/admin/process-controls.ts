@@ -1,4 +1,4 @@
-import { LOG_LEVELS, type LogLevel } from '../../config/config.ts';
+import { LOG_LEVELS, type LogLevel } from '../../config/values/config.ts';
 import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
 import type { Readiness } from '../../operator/app.ts';
 import type { ConfigControl } from '../../operator/config-control.ts';

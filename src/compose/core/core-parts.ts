@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import type { View } from '../../catalog/view.ts';
-import type { Config, Settings } from '../../config/config.ts';
+import type { Config, Settings } from '../../config/values/config.ts';
 import type { Upstreams } from '../../gateway/exchange/connection-holder.ts';
 import type { ExternalDecisions } from '../../gateway/exchange/external-decisions.ts';
 import type { Gate } from '../../gateway/exchange/gate.ts';

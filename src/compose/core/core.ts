@@ -1,6 +1,6 @@
 import type { View } from '../../catalog/view.ts';
-import type { Config } from '../../config/config.ts';
-import { startsWithGateway } from '../../config/upstream-config.ts';
+import type { Config } from '../../config/values/config.ts';
+import { startsWithGateway } from '../../config/values/upstream-config.ts';
 import type { ClientGroups } from '../../gateway/clients/client-group.ts';
 import { KeyExpiry } from '../../gateway/clients/key-expiry.ts';
 import type { SeenClients } from '../../gateway/clients/seen-clients.ts';
@@ -8,7 +8,7 @@ import type { Sessions } from '../../gateway/clients/sessions.ts';
 import type { Upstreams } from '../../gateway/exchange/connection-holder.ts';
 import type { ExternalDecisions } from '../../gateway/exchange/external-decisions.ts';
 import type { Gate } from '../../gateway/exchange/gate.ts';
-import type { Front } from '../../gateway/front.ts';
+import type { Front } from '../../gateway/front/front.ts';
 import type { Offers } from '../../gateway/lists/offers.ts';
 import type { ParkedCalls } from '../../gateway/questions/parked-calls.ts';
 import type { ProcessUsage } from '../../upstream/stdio/process-usage.ts';

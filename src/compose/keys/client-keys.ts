@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import { ApiKeys } from '../../auth/api-key.ts';
-import type { Config } from '../../config/config.ts';
+import type { Config } from '../../config/values/config.ts';
 import { FileWatch } from '../../config/files/file-watch.ts';
 import { StartError } from '../../errors.ts';
 import type { Principal } from '../../policy/principal.ts';

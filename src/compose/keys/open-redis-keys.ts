@@ -1,4 +1,4 @@
-import type { RedisConfig } from '../../config/config.ts';
+import type { RedisConfig } from '../../config/values/config.ts';
 import type { ApiKeyStore } from '../../store/api-key-store.ts';
 import { RedisApiKeyStore } from '../../store/redis/api-key-store.ts';
 import { RedisConnection } from '../../store/redis/connection.ts';

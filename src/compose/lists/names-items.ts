@@ -1,4 +1,4 @@
-import type { Config } from '../../config/config.ts';
+import type { Config } from '../../config/values/config.ts';
 
 /** Returns whether a config has globs or names that may match nothing in the lists of its upstreams. */
 export function namesItems({ access, rates, repeats, upstreams, profiles }: Config): boolean {

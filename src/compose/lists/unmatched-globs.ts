@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import { matchesGlob } from '../../catalog/names/glob.ts';
 import { isProfile } from '../../catalog/view.ts';
 import type { Resources } from '../../catalog/resources/resources.ts';
-import type { Config } from '../../config/config.ts';
+import type { Config } from '../../config/values/config.ts';
 import type { RuleConfig } from '../../policy/access-config.ts';
 import { comparedNames } from '../../policy/comparisons.ts';
 import { isAbout, type Item, plainItem } from '../../policy/decide.ts';

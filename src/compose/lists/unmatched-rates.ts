@@ -1,5 +1,5 @@
 import { matchesGlob } from '../../catalog/names/glob.ts';
-import type { Config, RateConfig } from '../../config/config.ts';
+import type { Config, RateConfig } from '../../config/values/config.ts';
 import { shownText } from '../../peer-text.ts';
 import type { LastLists } from './last-lists.ts';
 

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { updateViews } from '../../catalog/view.ts';
-import type { Config } from '../../config/config.ts';
-import { startsWithGateway } from '../../config/upstream-config.ts';
+import type { Config } from '../../config/values/config.ts';
+import { startsWithGateway } from '../../config/values/upstream-config.ts';
 import type { ConfigDiff } from '../../config/changes/diff.ts';
 import { RawObject } from '../../json/json.ts';
 import { scopesOnDemandOf } from '../../policy/scopes-on-demand.ts';

@@ -1,4 +1,4 @@
-import type { Config } from '../../config/config.ts';
+import type { Config } from '../../config/values/config.ts';
 import type { ConfigDiff } from '../../config/changes/diff.ts';
 import { FileWatch } from '../../config/files/file-watch.ts';
 import type { Loaded, LoadedFiles } from '../../config/load.ts';

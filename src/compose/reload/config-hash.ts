@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
-import type { Config } from '../../config/config.ts';
-import type { UpstreamConfig } from '../../config/upstream-config.ts';
+import type { Config } from '../../config/values/config.ts';
+import type { UpstreamConfig } from '../../config/values/upstream-config.ts';
 import type { AccessConfig, RuleConfig } from '../../policy/access-config.ts';
 
 const HASH_CHARS = 12;

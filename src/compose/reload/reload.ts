@@ -1,7 +1,7 @@
 import { settlesWithin } from '../../deadline.ts';
 import { messageOf } from '../../thrown.ts';
 import type { Logger } from 'pino';
-import type { Config } from '../../config/config.ts';
+import type { Config } from '../../config/values/config.ts';
 import {
   appliedConfig,
   type ConfigDiff,

@@ -1,6 +1,6 @@
 import { COMMAND } from '../../command-name.ts';
-import type { Config } from '../../config/config.ts';
-import type { UpstreamConfig } from '../../config/upstream-config.ts';
+import type { Config } from '../../config/values/config.ts';
+import type { UpstreamConfig } from '../../config/values/upstream-config.ts';
 import type { ConfigDiff } from '../../config/changes/diff.ts';
 import type { Upstream } from '../../gateway/exchange/connection-holder.ts';
 import type { ClientParts } from '../core/clients.ts';

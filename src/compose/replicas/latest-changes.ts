@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { LOG_LEVELS, type LogLevel } from '../../config/config.ts';
+import { LOG_LEVELS, type LogLevel } from '../../config/values/config.ts';
 import { type Logger, setLogLevel } from '../../telemetry/log.ts';
 import type { Core } from '../core/core.ts';
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { COMMAND } from '../../command-name.ts';
-import type { LogLevel } from '../../config/config.ts';
+import type { LogLevel } from '../../config/values/config.ts';
 import type { LimitName } from '../../limits.ts';
 import { AdminError, type AdminPort } from '../../operator/admin/admin-port.ts';
 import type * as answers from '../../operator/admin/answers.ts';

@@ -1,11 +1,11 @@
 import type { Logger } from 'pino';
 import { Cleanups } from '../cleanups.ts';
-import type { Config, RedisConfig } from '../../config/config.ts';
+import type { Config, RedisConfig } from '../../config/values/config.ts';
 import { addressText } from '../../config/schema/address.ts';
 import type { Endpoints } from '../../downstream/http/app.ts';
 import type { StoredEventLogsParts } from '../../downstream/streams/stored-event-log.ts';
 import type { LimitName } from '../../limits.ts';
-import type { Front } from '../../gateway/front.ts';
+import type { Front } from '../../gateway/front/front.ts';
 import { forwardedRequests } from '../../replicas/forwarded-requests.ts';
 import type { Callers } from '../../policy/callers.ts';
 import type { AdminPort } from '../../operator/admin/admin-port.ts';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { PipedAuditSettings } from '../../audit/audit-pipe.ts';
-import type { Config, LogLevel } from '../../config/config.ts';
+import type { Config, LogLevel } from '../../config/values/config.ts';
 import { method, NOTHING, ours } from '../../store/piped/pipe-calls.ts';
 
 const TEXT = z.string();

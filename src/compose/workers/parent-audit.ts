@@ -1,6 +1,6 @@
 import type { AuditTrail } from '../../audit/audit-trail.ts';
 import type { PipedAuditSettings } from '../../audit/audit-pipe.ts';
-import type { Config } from '../../config/config.ts';
+import type { Config } from '../../config/values/config.ts';
 import type { PipeCalls } from '../../store/piped/pipe-calls.ts';
 import type { Logger } from '../../telemetry/log.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';

@@ -1,4 +1,4 @@
-import type { Config } from '../../config/config.ts';
+import type { Config } from '../../config/values/config.ts';
 import { MemoryCounterTable } from '../../store/memory/counter-table.ts';
 import { MemoryOutcomeStore } from '../../store/memory/outcome-store.ts';
 import { MemoryPlacementTable } from '../../store/memory/placement-table.ts';

@@ -1,5 +1,5 @@
 import { type Cleanups, withCleanups } from '../cleanups.ts';
-import type { Config } from '../../config/config.ts';
+import type { Config } from '../../config/values/config.ts';
 import type { Loaded } from '../../config/load.ts';
 import { RefusalAudit } from '../../downstream/admission/refusal-audit.ts';
 import type { Readiness } from '../../operator/app.ts';

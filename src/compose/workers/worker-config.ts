@@ -1,4 +1,4 @@
-import type { Config } from '../../config/config.ts';
+import type { Config } from '../../config/values/config.ts';
 
 /**
  * Returns the config of one worker: without the operator's port, the audit log and the watch of files, which are those of the parent, and with its part of

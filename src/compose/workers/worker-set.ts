@@ -2,7 +2,7 @@ import cluster, { type Worker } from 'node:cluster';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import type { Config } from '../../config/config.ts';
+import type { Config } from '../../config/values/config.ts';
 import type { LimitName } from '../../limits.ts';
 import type { Readiness } from '../../operator/app.ts';
 import type { PipeCalls } from '../../store/piped/pipe-calls.ts';

@@ -1,6 +1,6 @@
 import type { Pins } from '../../lock/pins.ts';
-import type { Config } from '../config.ts';
-import type { HttpTarget, StdioTarget, UpstreamConfig } from '../upstream-config.ts';
+import type { Config } from '../values/config.ts';
+import type { HttpTarget, StdioTarget, UpstreamConfig } from '../values/upstream-config.ts';
 
 /** The effect of a changed setting of the gateway: it is read at its next use, or at the next start. */
 export type GatewayEffect = 'at once' | 'at the next start';

@@ -2,9 +2,9 @@ import { isRecord } from '../../json/record.ts';
 import { isDeepStrictEqual } from 'node:util';
 
 import { type EffectTree, effectsAt, GATEWAY_EFFECTS, type GatewayEffect, UPSTREAM_EFFECTS } from './change-effects.ts';
-import type { Config } from '../config.ts';
+import type { Config } from '../values/config.ts';
 import { type Secrecy, SECRET_FIELDS } from '../schema/secret-fields.ts';
-import type { UpstreamConfig } from '../upstream-config.ts';
+import type { UpstreamConfig } from '../values/upstream-config.ts';
 
 /** One setting with different values in two configs. */
 export interface SettingChange {

@@ -1,6 +1,6 @@
 import { isIPv4, isIPv6 } from 'node:net';
 
-import type { Address } from '../config.ts';
+import type { Address } from '../values/config.ts';
 
 /** Parses `host:port` or `[v6]:port`. Returns undefined if the text is neither. */
 export function parseAddress(text: string): Address | undefined {

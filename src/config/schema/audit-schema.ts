@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { AUDIT_SYNCS, AUDITED_ARGUMENTS } from '../config.ts';
+import { AUDIT_SYNCS, AUDITED_ARGUMENTS } from '../values/config.ts';
 import { KEY_COMMAND, randomKey } from './random-key.ts';
 import { otlpEndpoint, otlpHeaders } from './otlp-schema.ts';
 import { count, flag, oneOf, size, text } from './scalars.ts';

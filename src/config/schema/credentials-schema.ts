@@ -1,6 +1,6 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { z } from 'zod';
-import { CLIENT_AUTH_METHODS, CREDENTIAL_KINDS, SIGNING_CURVES, type UpstreamAuth } from '../credentials.ts';
+import { CLIENT_AUTH_METHODS, CREDENTIAL_KINDS, SIGNING_CURVES, type UpstreamAuth } from '../values/credentials.ts';
 import { isSecureUrl } from './address.ts';
 import { duration, networks, textOrScalar, oneOf, text, texts } from './scalars.ts';
 

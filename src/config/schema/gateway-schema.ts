@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 import { accessSchema } from './access-schema.ts';
 import { ON_CHANGE } from '../../lock/pins.ts';
-import { ACCESS_LOGS, LOG_LEVELS } from '../config.ts';
+import { ACCESS_LOGS, LOG_LEVELS } from '../values/config.ts';
 import { auditSchema } from './audit-schema.ts';
 import { apiKey, authSchema } from './auth-schema.ts';
 import { egressSchema } from './credentials-schema.ts';

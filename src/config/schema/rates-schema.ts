@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { RATE_SHARES } from '../config.ts';
+import { RATE_SHARES } from '../values/config.ts';
 import { names, TOKEN_LISTS } from './access-schema.ts';
 import { count, duration, oneOf, text, texts } from './scalars.ts';
 

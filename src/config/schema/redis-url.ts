@@ -1,4 +1,4 @@
-import type { Address, RedisTarget } from '../config.ts';
+import type { Address, RedisTarget } from '../values/config.ts';
 import { parseAddress } from './address.ts';
 
 const FORM =

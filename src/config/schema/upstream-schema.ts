@@ -1,7 +1,7 @@
 import { z } from 'zod';
 
 import { ON_CHANGE } from '../../lock/pins.ts';
-import { CLIENT_FEATURES, ERA_SETTINGS, ISOLATIONS } from '../upstream-config.ts';
+import { CLIENT_FEATURES, ERA_SETTINGS, ISOLATIONS } from '../values/upstream-config.ts';
 import { isHostPattern } from './address.ts';
 import { upstreamAuth } from './credentials-schema.ts';
 import { processLimits, sandbox } from './process-schema.ts';

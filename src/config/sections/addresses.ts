@@ -1,5 +1,5 @@
 import { addressText, isLoopback, parseAddress, suggestAddress } from '../schema/address.ts';
-import type { Address } from '../config.ts';
+import type { Address } from '../values/config.ts';
 import type { Document } from '../document/document.ts';
 import { valueAt } from '../document/expanded.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';

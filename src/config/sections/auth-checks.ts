@@ -2,7 +2,7 @@ import { askable, spelledScopes } from '../../policy/scopes-on-demand.ts';
 import type { Document } from '../document/document.ts';
 import { type Path, type Problem, problemLine } from '../document/problem.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
-import type { UpstreamConfig } from '../upstream-config.ts';
+import type { UpstreamConfig } from '../values/upstream-config.ts';
 import type { EntryPath } from '../upstreams/client-file.ts';
 import { upstreamId } from '../upstreams/upstream-id.ts';
 import { NO_TOKENS } from './selector-faults.ts';

@@ -1,8 +1,8 @@
 import type { OnChange } from '../../lock/pins.ts';
 import type { AccessConfig } from '../../policy/access-config.ts';
 import { comparedNames } from '../../policy/comparisons.ts';
-import type { LockConfig } from '../config.ts';
-import type { UpstreamConfig } from '../upstream-config.ts';
+import type { LockConfig } from '../values/config.ts';
+import type { UpstreamConfig } from '../values/upstream-config.ts';
 import type { Document } from '../document/document.ts';
 import { type Path, type Problem, problemLine } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';

@@ -1,5 +1,5 @@
-import type { ProfileConfig } from '../config.ts';
-import type { UpstreamConfig } from '../upstream-config.ts';
+import type { ProfileConfig } from '../values/config.ts';
+import type { UpstreamConfig } from '../values/upstream-config.ts';
 import type { Document } from '../document/document.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
 import { type Problem, problemLine } from '../document/problem.ts';

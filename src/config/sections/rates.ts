@@ -1,5 +1,5 @@
 import type { PrincipalSelector } from '../../policy/principal-selector.ts';
-import type { RateConfig } from '../config.ts';
+import type { RateConfig } from '../values/config.ts';
 import type { Document } from '../document/document.ts';
 import { type Path, type Problem, problemLine } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';

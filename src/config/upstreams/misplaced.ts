@@ -1,5 +1,5 @@
 import type { UpstreamEntry } from '../schema/upstream-schema.ts';
-import type { HttpTarget, StdioTarget } from '../upstream-config.ts';
+import type { HttpTarget, StdioTarget } from '../values/upstream-config.ts';
 import type { Fault } from './entry.ts';
 
 type Kind = (StdioTarget | HttpTarget)['kind'];

@@ -1,6 +1,6 @@
 import { parseEnv } from 'node:util';
 
-import { type HttpTarget, RESERVED_HEADERS, type StdioTarget } from '../upstream-config.ts';
+import { type HttpTarget, RESERVED_HEADERS, type StdioTarget } from '../values/upstream-config.ts';
 import type { CheckedEntry, Fault } from './entry.ts';
 import type { Places } from '../document/places.ts';
 import { refusedKey, unusedKeys } from './misplaced.ts';

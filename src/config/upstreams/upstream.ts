@@ -7,7 +7,7 @@ import {
   hasCallersLists,
   type UpstreamConfig,
   type UpstreamTimeouts,
-} from '../upstream-config.ts';
+} from '../values/upstream-config.ts';
 import type { Data, Document } from '../document/document.ts';
 import { type CheckedEntry, checkEntry, place } from './entry.ts';
 import { valueAt } from '../document/expanded.ts';

@@ -1,9 +1,9 @@
 import type { HttpBindings } from '@hono/node-server';
 import type { Logger } from 'pino';
 import type { Authenticator } from '../../auth/authenticate.ts';
-import type { Config } from '../../config/config.ts';
+import type { Config } from '../../config/values/config.ts';
 import { type ErrorCode, GatewayError } from '../../errors.ts';
-import type { PassedOn } from '../../gateway/front.ts';
+import type { PassedOn } from '../../gateway/front/front.ts';
 import { shownText } from '../../peer-text.ts';
 import type { Principal } from '../../policy/principal.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';

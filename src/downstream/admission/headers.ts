@@ -1,4 +1,4 @@
-import type { ClientRequest } from '../../gateway/client-http.ts';
+import type { ClientRequest } from '../../gateway/front/client-http.ts';
 
 /** The headers that the client's edge reads. */
 export interface RequestHeaders {

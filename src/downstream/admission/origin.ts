@@ -1,4 +1,4 @@
-import type { Config } from '../../config/config.ts';
+import type { Config } from '../../config/values/config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { RequestHeaders } from './headers.ts';
 

@@ -1,6 +1,6 @@
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { GatewayError } from '../../errors.ts';
-import type { ClientHttp } from '../../gateway/client-http.ts';
+import type { ClientHttp } from '../../gateway/front/client-http.ts';
 import { isJson } from './accept.ts';
 import { type BodyLimits, readBody, refuseBody } from './request-body.ts';
 import type { RequestHeaders } from './headers.ts';

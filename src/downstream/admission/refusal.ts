@@ -1,6 +1,6 @@
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { GatewayError, toRpcError } from '../../errors.ts';
-import type { ClientResponse } from '../../gateway/client-http.ts';
+import type { ClientResponse } from '../../gateway/front/client-http.ts';
 import type { Id } from '../../protocol/jsonrpc.ts';
 
 /** Returns a JSON-RPC error as the whole response. Without a known id it has no `id`: the schemas allow no `null`. */

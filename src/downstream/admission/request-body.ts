@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import type { ClientRequest, ClientResponse } from '../../gateway/client-http.ts';
+import type { ClientRequest, ClientResponse } from '../../gateway/front/client-http.ts';
 import { LIMITS } from '../../limits.ts';
 import type { BodyBudget } from '../memory/body-budget.ts';
 import { withoutByteOrderMark } from '../../protocol/framing/byte-order-mark.ts';

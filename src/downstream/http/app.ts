@@ -9,10 +9,10 @@ import {
   protectedResourceMetadata,
 } from '../../auth/metadata.ts';
 import { scopeChallengeText } from '../../auth/challenge.ts';
-import type { Config } from '../../config/config.ts';
+import type { Config } from '../../config/values/config.ts';
 import { GatewayError, toGatewayError } from '../../errors.ts';
-import type { ClientResponse } from '../../gateway/client-http.ts';
-import type { Front } from '../../gateway/front.ts';
+import type { ClientResponse } from '../../gateway/front/client-http.ts';
+import type { Front } from '../../gateway/front/front.ts';
 import type { Principal } from '../../policy/principal.ts';
 import { Admission, type AdmissionParts } from '../admission/admission.ts';
 import { McpEndpoint, type McpParts } from '../mcp.ts';

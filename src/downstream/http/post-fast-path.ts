@@ -1,6 +1,6 @@
 import type { HttpBindings } from '@hono/node-server';
-import type { ClientResponse } from '../../gateway/client-http.ts';
-import type { Front } from '../../gateway/front.ts';
+import type { ClientResponse } from '../../gateway/front/client-http.ts';
+import type { Front } from '../../gateway/front/front.ts';
 import type { BodyBudget } from '../memory/body-budget.ts';
 import type { Admission, Admitted } from '../admission/admission.ts';
 import type { McpEndpoint } from '../mcp.ts';

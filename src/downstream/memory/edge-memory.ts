@@ -1,5 +1,5 @@
 import { getHeapStatistics } from 'node:v8';
-import type { Config } from '../../config/config.ts';
+import type { Config } from '../../config/values/config.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { BodyBudget } from './body-budget.ts';
 import { type BudgetLimits, ByteBudget } from './byte-budget.ts';

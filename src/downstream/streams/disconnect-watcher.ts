@@ -1,4 +1,4 @@
-import type { Closing } from '../../gateway/client-http.ts';
+import type { Closing } from '../../gateway/front/client-http.ts';
 import { ArraySet } from '../../small-collections.ts';
 
 /** A request that ends when its client disconnects. */

@@ -1,4 +1,4 @@
-import type { ClientSession } from '../../gateway/front.ts';
+import type { ClientSession } from '../../gateway/front/front.ts';
 
 /** One event of a stream, in its wire form. */
 export interface StreamEvent {

@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto';
-import type { ClientResponse } from '../../gateway/client-http.ts';
-import type { MessageSink } from '../../gateway/front.ts';
+import type { ClientResponse } from '../../gateway/front/client-http.ts';
+import type { MessageSink } from '../../gateway/front/front.ts';
 import { eventText, jsonEventText } from '../../protocol/framing/event-stream.ts';
 import type { Id } from '../../protocol/jsonrpc.ts';
 import type { Metrics, StreamKind } from '../../telemetry/metrics.ts';

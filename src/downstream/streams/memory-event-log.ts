@@ -1,4 +1,4 @@
-import type { ClientSession } from '../../gateway/front.ts';
+import type { ClientSession } from '../../gateway/front/front.ts';
 import type { ByteAccount, ByteBudget, ByteHolder } from '../memory/byte-budget.ts';
 import type { EventLog, EventLogs, StreamEvent } from './event-log.ts';
 

@@ -1,4 +1,4 @@
-import type { ClientSession } from '../../gateway/front.ts';
+import type { ClientSession } from '../../gateway/front/front.ts';
 import type { Principal } from '../../policy/principal.ts';
 import { StreamCounts } from '../memory/stream-counts.ts';
 import { SessionStreams, type StreamsParts } from './session-streams.ts';

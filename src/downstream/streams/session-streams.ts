@@ -1,8 +1,8 @@
 import { createHmac, hash, randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { ClientResponse } from '../../gateway/client-http.ts';
+import type { ClientResponse } from '../../gateway/front/client-http.ts';
 import { GatewayError, toAnswer } from '../../errors.ts';
-import type { ClientSession } from '../../gateway/front.ts';
+import type { ClientSession } from '../../gateway/front/front.ts';
 import { LIMITS } from '../../limits.ts';
 import type { Principal } from '../../policy/principal.ts';
 import { type Id, responseText } from '../../protocol/jsonrpc.ts';

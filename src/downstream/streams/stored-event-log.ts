@@ -1,4 +1,4 @@
-import type { ClientSession } from '../../gateway/front.ts';
+import type { ClientSession } from '../../gateway/front/front.ts';
 import { LIMITS } from '../../limits.ts';
 import type { OnEventLimit, StoredStream } from '../../store/event-store.ts';
 import type { SessionRef } from '../../store/session-store.ts';

@@ -1,4 +1,4 @@
-import type { ClientResponse } from '../../gateway/client-http.ts';
+import type { ClientResponse } from '../../gateway/front/client-http.ts';
 import { LIMITS } from '../../limits.ts';
 import type { ByteAccount, ByteBudget, ByteHolder } from '../memory/byte-budget.ts';
 import type { StreamEvent } from './event-log.ts';

@@ -1,4 +1,4 @@
-import type { ClientResponse } from '../../gateway/client-http.ts';
+import type { ClientResponse } from '../../gateway/front/client-http.ts';
 import type { ByteBudget } from '../memory/byte-budget.ts';
 import { STUCK_MS } from './event-stream.ts';
 

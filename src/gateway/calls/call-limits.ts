@@ -1,5 +1,5 @@
 import { isIncluded, matchesGlob } from '../../catalog/names/glob.ts';
-import type { RateConfig, RepeatsConfig, Settings } from '../../config/config.ts';
+import type { RateConfig, RepeatsConfig, Settings } from '../../config/values/config.ts';
 import { durationText } from '../../config/schema/units.ts';
 import { GatewayError } from '../../errors.ts';
 import type { AccessConfig } from '../../policy/access-config.ts';

@@ -1,4 +1,4 @@
-import type { Settings } from '../../config/config.ts';
+import type { Settings } from '../../config/values/config.ts';
 import { durationText } from '../../config/schema/units.ts';
 import { GatewayError, toGatewayError, toRpcError } from '../../errors.ts';
 import { orderedText } from '../../json/ordered.ts';

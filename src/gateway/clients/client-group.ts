@@ -1,12 +1,12 @@
 import { ArraySet } from '../../small-collections.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
-import type { Settings } from '../../config/config.ts';
+import type { Settings } from '../../config/values/config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { featuresOf } from '../../protocol/revisions.ts';
 import { FairPool, type Shares } from '../../upstream/quota/fair-pool.ts';
 import { noRoom } from './session-refusals.ts';
-import type { Caller } from '../exchange/caller.ts';
+import type { Caller } from '../front/caller.ts';
 import type { Recipient, Exchange } from '../exchange/exchange.ts';
 import type { LimitName } from '../../limits.ts';
 import { forwardableCapabilities, capabilityKeyOf } from '../exchange/client-capabilities.ts';

@@ -6,7 +6,7 @@ import { errorAnswer, notificationText } from '../../protocol/jsonrpc.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import type { ClientGroup } from './client-group.ts';
-import type { Caller } from '../exchange/caller.ts';
+import type { Caller } from '../front/caller.ts';
 import { type ClientDialect, clientDialect } from '../dialects/client-dialect.ts';
 import type { ClientQuestion } from '../exchange/client-question.ts';
 import { type ConnectionHolder, digestOf } from '../exchange/connection-holder.ts';
@@ -14,7 +14,7 @@ import type { Client, Exchange } from '../exchange/exchange.ts';
 import { isWanted } from '../exchange/log-level.ts';
 import { capabilitiesNeededFor } from '../exchange/client-capabilities.ts';
 import type { InputRounds } from '../exchange/input-rounds.ts';
-import type { ModernCaller } from '../front.ts';
+import type { ModernCaller } from '../front/front.ts';
 
 /** The client of one modern request: it gets only messages of this request, and nothing is kept afterwards. */
 export class ModernClient<Holder extends ConnectionHolder = ClientGroup> implements Client {

@@ -3,7 +3,7 @@ import { detach, KeptMap } from '../../json/kept-text.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import { shownText } from '../../peer-text.ts';
 import { type Era, eraOf } from '../../protocol/revisions.ts';
-import type { Caller } from '../exchange/caller.ts';
+import type { Caller } from '../front/caller.ts';
 
 /** A kind of client: all that declare the same things with the credentials of one principal. */
 export interface SeenClient {

@@ -3,7 +3,7 @@ import type { RawObject } from '../../json/json.ts';
 import type { Principal } from '../../policy/principal.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import type { ClientDialect } from '../dialects/client-dialect.ts';
-import type { Caller } from '../exchange/caller.ts';
+import type { Caller } from '../front/caller.ts';
 import type { ClientQuestion } from '../exchange/client-question.ts';
 import type { Client, Exchange } from '../exchange/exchange.ts';
 

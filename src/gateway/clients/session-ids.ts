@@ -4,7 +4,7 @@ import type { Principal } from '../../policy/principal.ts';
 import { featuresOf, isLegacyRevision, type LegacyRevision } from '../../protocol/revisions.ts';
 import type { SessionRef } from '../../store/session-store.ts';
 import { forwardableCapabilities } from '../exchange/client-capabilities.ts';
-import type { Caller } from '../exchange/caller.ts';
+import type { Caller } from '../front/caller.ts';
 import type { Sealer } from '../handles/sealer.ts';
 import { KnownRefs } from './known-refs.ts';
 

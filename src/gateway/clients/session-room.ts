@@ -1,4 +1,4 @@
-import type { Settings } from '../../config/config.ts';
+import type { Settings } from '../../config/values/config.ts';
 import type { Principal } from '../../policy/principal.ts';
 import type { Counters } from '../../store/shared-counters.ts';
 import { FairPool, type Shares } from '../../upstream/quota/fair-pool.ts';

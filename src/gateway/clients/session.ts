@@ -12,10 +12,10 @@ import { type Answer, errorAnswer, type Id, idKey, notificationText, requestText
 import { withToken } from '../../protocol/meta.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { endOfQuestion, nameOf } from '../../telemetry/tracing/mcp-spans.ts';
-import type { Caller } from '../exchange/caller.ts';
+import type { Caller } from '../front/caller.ts';
 import type { ClientQuestion } from '../exchange/client-question.ts';
 import type { Recipient, Client, Exchange } from '../exchange/exchange.ts';
-import type { ClientSession, MessageSink, Owner } from '../front.ts';
+import type { ClientSession, MessageSink, Owner } from '../front/front.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import { SessionClient } from './session-client.ts';
 import { WaitingMessages } from './waiting-messages.ts';

@@ -1,7 +1,7 @@
 import { stateScopeOf } from '../../upstream/connection-key.ts';
 import type { ConnectionHolder, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import { type ConnectionRef, HERE, type Owners } from '../exchange/owners.ts';
-import type { Ownership } from '../front.ts';
+import type { Ownership } from '../front/front.ts';
 import type { HolderLinks } from './holder-links.ts';
 
 /** A connection that nobody uses belongs to the next process that asks, after this time. */

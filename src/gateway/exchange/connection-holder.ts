@@ -9,7 +9,7 @@ import type { Link as LinkOf, LinkUser } from '../../upstream/link/link.ts';
 import type { Upstream as UpstreamOf } from '../../upstream/upstream.ts';
 import type { UpstreamSet } from '../../upstream/upstream-set.ts';
 import { clientDialect, type ClientDialect } from '../dialects/client-dialect.ts';
-import type { Caller } from './caller.ts';
+import type { Caller } from '../front/caller.ts';
 import type { Recipient, Exchange } from './exchange.ts';
 import { forwardableCapabilities, capabilityKeyOf } from './client-capabilities.ts';
 import type { Severity } from '../../protocol/severity.ts';

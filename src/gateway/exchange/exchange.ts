@@ -6,10 +6,10 @@ import type { Severity } from '../../protocol/severity.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';
 import type { Span } from '../../telemetry/tracing/tracing.ts';
 import type { ClientDialect } from '../dialects/client-dialect.ts';
-import type { Caller } from './caller.ts';
+import type { Caller } from '../front/caller.ts';
 import type { ClientQuestion } from './client-question.ts';
 import type { InputRounds } from './input-rounds.ts';
-import type { MessageSink } from '../front.ts';
+import type { MessageSink } from '../front/front.ts';
 
 /** The client of an exchange: a session, or the client of one modern request. */
 export interface Client {

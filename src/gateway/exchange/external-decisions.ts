@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import type { Settings } from '../../config/config.ts';
+import type { Settings } from '../../config/values/config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { LIMITS } from '../../limits.ts';
@@ -14,7 +14,7 @@ import {
   isDenial,
 } from '../../policy/external-question.ts';
 import { isOperator, personOf, type Principal } from '../../policy/principal.ts';
-import type { Caller } from './caller.ts';
+import type { Caller } from '../front/caller.ts';
 import { type Asked, HAS_ARGUMENTS, type VerdictObserver } from './gate.ts';
 import { unknownResource, type UpstreamResource } from './route.ts';
 

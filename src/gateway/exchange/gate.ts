@@ -10,7 +10,7 @@ import { isOperator, type Principal } from '../../policy/principal.ts';
 import type { FailureObserver, ItemRights, ListRights, Rights } from '../../policy/rights.ts';
 import { type IssuerScopes, ScopesOnDemand } from '../../policy/scopes-on-demand.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';
-import type { Caller } from './caller.ts';
+import type { Caller } from '../front/caller.ts';
 import type { PrincipalShares } from './principal-shares.ts';
 import type { Client } from './exchange.ts';
 import { findHidden, unknownResource, type UpstreamResource, type UpstreamRoute } from './route.ts';

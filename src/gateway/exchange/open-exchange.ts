@@ -8,7 +8,7 @@ import { traceWait } from '../../telemetry/tracing/mcp-spans.ts';
 import type { Span } from '../../telemetry/tracing/tracing.ts';
 import type { Call } from '../../upstream/rpc/call.ts';
 import type { ConcurrencyLimiter, QueueTicket } from '../../upstream/quota/concurrency-limiter.ts';
-import type { MessageSink } from '../front.ts';
+import type { MessageSink } from '../front/front.ts';
 import type { Client, Exchange } from './exchange.ts';
 import type { ConnectionHolder, Upstream } from './connection-holder.ts';
 import type { UpstreamRoute } from './route.ts';

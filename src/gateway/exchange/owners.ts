@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { GatewayError } from '../../errors.ts';
 import type { Notification } from '../../protocol/jsonrpc.ts';
 import type { SessionRef } from '../../store/session-store.ts';
-import type { Owner, Ownership } from '../front.ts';
+import type { Owner, Ownership } from '../front/front.ts';
 
 /** Names a connection of a principal to an upstream. */
 export interface ConnectionRef {

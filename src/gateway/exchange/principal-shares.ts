@@ -1,6 +1,6 @@
 import { setLatest } from '../../bounded-map.ts';
 import { isAuthRequired } from '../../config/auth-required.ts';
-import type { Config } from '../../config/config.ts';
+import type { Config } from '../../config/values/config.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import type { SharedPool, Shares } from '../../upstream/quota/fair-pool.ts';
 

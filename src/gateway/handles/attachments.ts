@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
-import { accountText } from '../../config/credentials.ts';
-import type { HttpTarget, UpstreamConfig } from '../../config/upstream-config.ts';
+import { accountText } from '../../config/values/credentials.ts';
+import type { HttpTarget, UpstreamConfig } from '../../config/values/upstream-config.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
 import { isLegacyRevision } from '../../protocol/revisions.ts';
 import type { Attachment } from '../../upstream/link/attachment.ts';

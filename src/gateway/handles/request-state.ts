@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';
-import type { Caller } from '../exchange/caller.ts';
+import type { Caller } from '../front/caller.ts';
 import type { Sealer } from './sealer.ts';
 
 /** The content of a `requestState` that the gateway has sealed. */

@@ -1,6 +1,6 @@
 import { GatewayError } from '../../errors.ts';
 import type { KnownTask, TaskAddress, TaskStore } from '../../store/task-store.ts';
-import type { Caller } from '../exchange/caller.ts';
+import type { Caller } from '../front/caller.ts';
 import type { Sealer } from './sealer.ts';
 
 /** The content of a task id. */

@@ -3,7 +3,7 @@ import { buildCatalog, type Catalog, type CatalogLimits, prepareOffer } from '..
 import { type Offer, type OfferKey, offerKeyText } from '../../catalog/offer.ts';
 import { restrictCatalog } from '../../catalog/restricted.ts';
 import type { View } from '../../catalog/view.ts';
-import type { Config } from '../../config/config.ts';
+import type { Config } from '../../config/values/config.ts';
 import type { LimitName } from '../../limits.ts';
 import type { ListRights } from '../../policy/rights.ts';
 import { type Era, otherEra } from '../../protocol/revisions.ts';

@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { type OfferKey, offerKeyText } from '../../catalog/offer.ts';
 import type { View } from '../../catalog/view.ts';
-import type { Settings } from '../../config/config.ts';
+import type { Settings } from '../../config/values/config.ts';
 import type { Era } from '../../protocol/revisions.ts';
 import { isFailed, isUp } from '../../upstream/lifecycle/lifecycle.ts';
 import { type ClientFeatures, NO_FEATURES } from '../../upstream/link/link.ts';

@@ -5,7 +5,7 @@ import { type ListProblem, problemsIn } from '../../catalog/problems.ts';
 import { commonKey, isCommonKey, isSameOffer, type Offer, type OfferKey, offerKeyText } from '../../catalog/offer.ts';
 import { type Caching, UNCACHED } from '../../catalog/caching.ts';
 import type { View } from '../../catalog/view.ts';
-import type { Config } from '../../config/config.ts';
+import type { Config } from '../../config/values/config.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { OfferStore, StoredOfferKey, UpstreamKey } from '../../store/offer-store.ts';
 import { type Era, ERAS } from '../../protocol/revisions.ts';

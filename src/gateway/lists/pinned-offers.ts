@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import { shownText } from '../../peer-text.ts';
 import type { Offer } from '../../catalog/offer.ts';
 import { pinnedOffer } from '../../catalog/pinned-offer.ts';
-import type { Config } from '../../config/config.ts';
+import type { Config } from '../../config/values/config.ts';
 import { onChangeOf } from '../../config/on-change.ts';
 import { compareLists, type Difference } from '../../lock/comparison.ts';
 import { idOf } from '../../lock/definition.ts';

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import { type Offer, offerText, parseOffer } from '../../catalog/offer.ts';
-import { accountText } from '../../config/credentials.ts';
-import { CLIENT_FEATURES, type UpstreamConfig } from '../../config/upstream-config.ts';
+import { accountText } from '../../config/values/credentials.ts';
+import { CLIENT_FEATURES, type UpstreamConfig } from '../../config/values/upstream-config.ts';
 import { eraOf } from '../../protocol/revisions.ts';
 import type { OfferStore, StoredOfferKey } from '../../store/offer-store.ts';
 import { workTurn } from '../../work-turn.ts';

@@ -6,7 +6,7 @@ import { withTraceContext } from '../../protocol/trace-context.ts';
 import type { HeaderLookup } from '../../protocol/framing/mcp-headers.ts';
 import type { Span } from '../../telemetry/tracing/tracing.ts';
 import type { ClientGroup } from '../clients/client-group.ts';
-import type { ModernCall, ModernCaller, ModernSink } from '../front.ts';
+import type { ModernCall, ModernCaller, ModernSink } from '../front/front.ts';
 import type { SubscriptionStream } from './subscription-stream.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { capabilitiesAt } from '../../catalog/merge.ts';
-import type { Settings } from '../../config/config.ts';
+import type { Settings } from '../../config/values/config.ts';
 import { failureOfRetry, GatewayError } from '../../errors.ts';
 import {
   type InputRequest,
@@ -23,7 +23,7 @@ import type { CallOutcome } from '../calls/call-outcome.ts';
 import type { Calls } from '../calls/calls.ts';
 import type { UrlElicitations } from '../questions/url-elicitations.ts';
 import type { Counters } from '../../store/shared-counters.ts';
-import type { ModernCaller, ModernSink, Owner, Ownership } from '../front.ts';
+import type { ModernCaller, ModernSink, Owner, Ownership } from '../front/front.ts';
 import { readFilter } from './listen-filter.ts';
 import { RemoteListens, splitFilter } from './remote-listens.ts';
 import { SubscriptionStream } from './subscription-stream.ts';

@@ -6,7 +6,7 @@ import type { ModernClient } from '../clients/modern-client.ts';
 import type { ConnectionOwners } from '../connections/connection-owners.ts';
 import type { Owners } from '../exchange/owners.ts';
 import { resolveUri } from '../exchange/route.ts';
-import type { MessageSink, ModernCall, ModernCaller, Owner, Ownership } from '../front.ts';
+import type { MessageSink, ModernCall, ModernCaller, Owner, Ownership } from '../front/front.ts';
 import { GatewayError } from '../../errors.ts';
 import type { TaskIds } from '../handles/task-ids.ts';
 import { type Filter, filterText, readFilter } from './listen-filter.ts';

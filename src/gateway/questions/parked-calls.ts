@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
-import type { Settings } from '../../config/config.ts';
+import type { Settings } from '../../config/values/config.ts';
 import { GatewayError } from '../../errors.ts';
 import { inputRequiredResult } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import type { Logger } from 'pino';
 import { toClient as urisToClient } from '../../catalog/rewrite.ts';
 import { upstreamIn, type View, type ViewUpstream, viewWith } from '../../catalog/view.ts';
-import type { ClientFeature, UpstreamConfig } from '../../config/upstream-config.ts';
+import type { ClientFeature, UpstreamConfig } from '../../config/values/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import type { InputRequest } from '../../protocol/input-required.ts';

@@ -9,7 +9,7 @@ import type { Answer, Notification, Request, Response, RpcError } from '../../pr
 import type { RuleConfig } from '../../policy/access-config.ts';
 import type { ErrorType } from '../../telemetry/operation.ts';
 import type { LoggedClient } from '../../telemetry/request-log.ts';
-import type { Caller } from '../exchange/caller.ts';
+import type { Caller } from '../front/caller.ts';
 import type { Verdict } from '../exchange/gate.ts';
 import { type ConnectionHolder, digestOf } from '../exchange/connection-holder.ts';
 import { bytesOf, resultBytes } from './message-bytes.ts';

@@ -14,7 +14,7 @@ import type { LoggedClient, LoggedKind, RequestLog } from '../../telemetry/reque
 import { endOfOperation, nameOf } from '../../telemetry/tracing/mcp-spans.ts';
 import type { Span, Tracing } from '../../telemetry/tracing/tracing.ts';
 import type { AuditedRequest, AuditRecorder } from './audit-recorder.ts';
-import type { Caller } from '../exchange/caller.ts';
+import type { Caller } from '../front/caller.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import { bytesOf, resultBytes } from './message-bytes.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';

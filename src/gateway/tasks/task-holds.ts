@@ -2,7 +2,7 @@ import type { View } from '../../catalog/view.ts';
 import type { RawObject } from '../../json/json.ts';
 import { detach } from '../../json/kept-text.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
-import type { Caller } from '../exchange/caller.ts';
+import type { Caller } from '../front/caller.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 import type { InputRounds } from '../exchange/input-rounds.ts';

@@ -19,7 +19,7 @@ import type { Cancellable, ExternalDecisions } from '../exchange/external-decisi
 import { type Asked, type Gate, hintsOf } from '../exchange/gate.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import { HERE, type Owners } from '../exchange/owners.ts';
-import type { Elsewhere } from '../front.ts';
+import type { Elsewhere } from '../front/front.ts';
 import type { ResultTranslator, UpstreamResult } from '../forward/result-translator.ts';
 import type { Sender } from '../forward/sender.ts';
 import type { OpenedTask, TaskIds } from '../handles/task-ids.ts';

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { Settings } from '../../config/config.ts';
+import type { Settings } from '../../config/values/config.ts';
 import { answerOf, GatewayError, toRpcError } from '../../errors.ts';
 import { inputRequestsText, type InputRequest } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';

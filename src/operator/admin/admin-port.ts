@@ -1,4 +1,4 @@
-import type { LogLevel } from '../../config/config.ts';
+import type { LogLevel } from '../../config/values/config.ts';
 import type { ConfigControl } from '../config-control.ts';
 import type {
   RestartAnswer,

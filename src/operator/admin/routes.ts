@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { LOG_LEVELS } from '../../config/config.ts';
+import { LOG_LEVELS } from '../../config/values/config.ts';
 import { AdminError, type AdminPort } from './admin-port.ts';
 import * as answers from './answers.ts';
 import { diffAnswerOf, reloadAnswerOf } from './config-answers.ts';

@@ -2,7 +2,7 @@ import { messageOf, systemCode } from '../../thrown.ts';
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { RedisConfig } from '../../config/config.ts';
+import type { RedisConfig } from '../../config/values/config.ts';
 import { resultOrLate } from '../../deadline.ts';
 import { GatewayError, StartError } from '../../errors.ts';
 import { Breaker } from './breaker.ts';

@@ -3,7 +3,7 @@ import type { Agent } from 'node:http';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto';
 import { defaultResource, detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
 import { TracerProvider } from '@opentelemetry/sdk-trace';
-import type { TracingConfig } from '../../config/config.ts';
+import type { TracingConfig } from '../../config/values/config.ts';
 import { readTraceContext, type TraceContext, traceContextIn } from '../../protocol/trace-context.ts';
 import { type ExportEvents, exportQueue } from './export-queue.ts';
 import { nameOf } from './mcp-spans.ts';

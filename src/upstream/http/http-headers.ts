@@ -1,4 +1,4 @@
-import { type HttpTarget, RESERVED_HEADERS } from '../../config/upstream-config.ts';
+import { type HttpTarget, RESERVED_HEADERS } from '../../config/values/upstream-config.ts';
 import type { ResponseHeaders } from '../../http1/wire.ts';
 import type { HeaderList, RequestHead } from '../../http1/request.ts';
 import type { TraceContext } from '../../protocol/trace-context.ts';

@@ -1,7 +1,7 @@
 import { malformedAnswer } from '../rpc/malformed-answer.ts';
 import { sentBackId } from '../rpc/request-ids.ts';
 import { ArrayMap } from '../../small-collections.ts';
-import type { HttpTarget } from '../../config/upstream-config.ts';
+import type { HttpTarget } from '../../config/values/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { Message } from '../../protocol/jsonrpc.ts';
 import { TextCache } from '../../json/text-cache.ts';

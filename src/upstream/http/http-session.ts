@@ -1,4 +1,4 @@
-import type { HttpTarget } from '../../config/upstream-config.ts';
+import type { HttpTarget } from '../../config/values/upstream-config.ts';
 import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
 import { featuresOf, type Revision } from '../../protocol/revisions.ts';
 import type { TraceContext } from '../../protocol/trace-context.ts';

@@ -1,4 +1,4 @@
-import type { HttpTarget, StdioTarget, UpstreamTimeouts } from '../../config/upstream-config.ts';
+import type { HttpTarget, StdioTarget, UpstreamTimeouts } from '../../config/values/upstream-config.ts';
 import type { LimitName } from '../../limits.ts';
 import type { TlsWire } from '../../http1/tls.ts';
 import type { Wire } from '../../http1/wire.ts';

@@ -2,7 +2,7 @@ import { malformedAnswer } from '../rpc/malformed-answer.ts';
 import { sentBackId } from '../rpc/request-ids.ts';
 import type { Logger } from 'pino';
 
-import type { HttpTarget, UpstreamTimeouts } from '../../config/upstream-config.ts';
+import type { HttpTarget, UpstreamTimeouts } from '../../config/values/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
 import type { Message, MessageError, Response } from '../../protocol/jsonrpc.ts';

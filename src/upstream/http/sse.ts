@@ -1,6 +1,6 @@
 import { malformedAnswer } from '../rpc/malformed-answer.ts';
 import { sentBackId } from '../rpc/request-ids.ts';
-import type { HttpTarget } from '../../config/upstream-config.ts';
+import type { HttpTarget } from '../../config/values/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { MessageError } from '../../protocol/jsonrpc.ts';
 import type { Revision } from '../../protocol/revisions.ts';

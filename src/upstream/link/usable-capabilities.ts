@@ -1,4 +1,4 @@
-import { CLIENT_FEATURES, type ClientFeature } from '../../config/upstream-config.ts';
+import { CLIENT_FEATURES, type ClientFeature } from '../../config/values/upstream-config.ts';
 import type { RawObject } from '../../json/json.ts';
 
 /** Returns the part of the declared client capabilities that an upstream may use. */

@@ -2,7 +2,7 @@ import { systemCode } from '../../thrown.ts';
 import { constants } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { basename, dirname, resolve } from 'node:path';
-import type { StdioTarget } from '../../config/upstream-config.ts';
+import type { StdioTarget } from '../../config/values/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
 import { firstFile, isAllowed, programCandidates, programFile } from './launch/program-file.ts';
 

@@ -3,7 +3,7 @@ import { sentBackId } from '../rpc/request-ids.ts';
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Logger } from 'pino';
-import type { StdioTarget } from '../../config/upstream-config.ts';
+import type { StdioTarget } from '../../config/values/upstream-config.ts';
 import { GatewayError } from '../../errors.ts';
 import { type Preparsed, RawObject } from '../../json/json.ts';
 import type { LimitName } from '../../limits.ts';

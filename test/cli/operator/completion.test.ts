@@ -8,7 +8,7 @@ import { after, before, test } from 'node:test';
 import { SHELLS } from '../../../src/cli/operator/completion.ts';
 import { WORDS } from '../../../src/cli/operator/commands.ts';
 import { LISTS } from '../../../src/cli/operator/ls.ts';
-import { LOG_LEVELS } from '../../../src/config/config.ts';
+import { LOG_LEVELS } from '../../../src/config/values/config.ts';
 import { runCli } from '../../support/cli.ts';
 import { debianPackages, type FoundProgram, installedProgram } from '../../support/programs.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { callAsOperator } from '../../../src/compose/admin/admin-call.ts';
-import type { Front } from '../../../src/gateway/front.ts';
+import type { Front } from '../../../src/gateway/front/front.ts';
 
 /** Returns the answer to a call of a tool with this result. */
 async function answerOf(result: string) {

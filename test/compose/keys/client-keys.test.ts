@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { pino } from 'pino';
 import { ClientKeys, KEY_FILE_TIMES } from '../../../src/compose/keys/client-keys.ts';
-import type { AuthConfig } from '../../../src/config/config.ts';
+import type { AuthConfig } from '../../../src/config/values/config.ts';
 import { changeKeyFile } from '../../../src/store/disk/api-key-file.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
 import { waitUntil } from '../../support/wait-until.ts';

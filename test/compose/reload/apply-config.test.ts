@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Config } from '../../../src/config/config.ts';
-import type { UpstreamConfig } from '../../../src/config/upstream-config.ts';
+import type { Config } from '../../../src/config/values/config.ts';
+import type { UpstreamConfig } from '../../../src/config/values/upstream-config.ts';
 import { diffConfigs } from '../../../src/config/changes/diff.ts';
 import { Session } from '../../../src/gateway/clients/session.ts';
 import type { StartTransport } from '../../../src/upstream/rpc/transport.ts';

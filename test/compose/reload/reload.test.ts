@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { Reloader } from '../../../src/compose/reload/reload.ts';
-import type { Config } from '../../../src/config/config.ts';
+import type { Config } from '../../../src/config/values/config.ts';
 import { loadConfig } from '../../../src/config/load.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
 import { waitUntil } from '../../support/wait-until.ts';

@@ -5,7 +5,7 @@ import { isDeepStrictEqual } from 'node:util';
 
 import { z } from 'zod';
 
-import type { Config } from '../../../src/config/config.ts';
+import type { Config } from '../../../src/config/values/config.ts';
 import { appliedConfig, diffConfigs, isEmptyDiff } from '../../../src/config/changes/diff.ts';
 import { diffLines } from '../../../src/config/changes/diff-text.ts';
 import { gatewaySchema } from '../../../src/config/schema/gateway-schema.ts';

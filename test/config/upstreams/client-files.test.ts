@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 import { loadText, problemsOf } from '../../support/config-file.ts';
-import type { UpstreamConfig } from '../../../src/config/upstream-config.ts';
+import type { UpstreamConfig } from '../../../src/config/values/upstream-config.ts';
 import { loadConfig } from '../../../src/config/load.ts';
 
 const FOLDER = fileURLToPath(new URL('../../fixtures/config/', import.meta.url));

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import type { EventLog, EventLogs, StreamEvent } from '../../../src/downstream/streams/event-log.ts';
-import type { ClientSession } from '../../../src/gateway/front.ts';
+import type { ClientSession } from '../../../src/gateway/front/front.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { LOCAL } from '../../../src/policy/principal.ts';
 

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { RedisConfig } from '../../../src/config/config.ts';
+import type { RedisConfig } from '../../../src/config/values/config.ts';
 import { ByteBudget } from '../../../src/downstream/memory/byte-budget.ts';
 import type { EventLog } from '../../../src/downstream/streams/event-log.ts';
 import { type EventLimits, MemoryEventLogs } from '../../../src/downstream/streams/memory-event-log.ts';

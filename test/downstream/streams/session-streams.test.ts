@@ -6,7 +6,7 @@ import type { EventLogs } from '../../../src/downstream/streams/event-log.ts';
 import { MemoryEventLogs } from '../../../src/downstream/streams/memory-event-log.ts';
 import { EventStream } from '../../../src/downstream/streams/event-stream.ts';
 import { SessionStreams } from '../../../src/downstream/streams/session-streams.ts';
-import type { ClientSession, MessageSink } from '../../../src/gateway/front.ts';
+import type { ClientSession, MessageSink } from '../../../src/gateway/front/front.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import { LOCAL } from '../../../src/policy/principal.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { RateConfig, RepeatsConfig } from '../../../src/config/config.ts';
+import type { RateConfig, RepeatsConfig } from '../../../src/config/values/config.ts';
 import type { PrincipalSelector } from '../../../src/policy/principal-selector.ts';
 import { diffConfigs } from '../../../src/config/changes/diff.ts';
 import { RepeatedCalls } from '../../../src/gateway/calls/repeated-calls.ts';

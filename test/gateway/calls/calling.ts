@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import type { Config } from '../../../src/config/config.ts';
-import type { UpstreamConfig } from '../../../src/config/upstream-config.ts';
+import type { Config } from '../../../src/config/values/config.ts';
+import type { UpstreamConfig } from '../../../src/config/values/upstream-config.ts';
 import { GatewayError } from '../../../src/errors.ts';
 import { CachedReads } from '../../../src/gateway/calls/cached-reads.ts';
 import { CallAnswers } from '../../../src/gateway/calls/call-answers.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { UpstreamConfig } from '../../../src/config/upstream-config.ts';
+import type { UpstreamConfig } from '../../../src/config/values/upstream-config.ts';
 import { GatewayError } from '../../../src/errors.ts';
 import type { Principal } from '../../../src/policy/principal.ts';
 import { type TestCore, testCore, toolCall } from '../../support/core.ts';

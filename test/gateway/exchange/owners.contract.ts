@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import type { Owners } from '../../../src/gateway/exchange/owners.ts';
-import type { ModernCaller, Owner } from '../../../src/gateway/front.ts';
+import type { ModernCaller, Owner } from '../../../src/gateway/front/front.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { LOCAL } from '../../../src/policy/principal.ts';

@@ -1,5 +1,5 @@
 import { LocalOwners } from '../../../src/gateway/exchange/owners.ts';
-import type { Front } from '../../../src/gateway/front.ts';
+import type { Front } from '../../../src/gateway/front/front.ts';
 import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { joinedOwnersContract, ownersContract } from './owners.contract.ts';
 

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { commonKey, EMPTY_OFFER, type Offer } from '../../../src/catalog/offer.ts';
 import { viewsOf } from '../../../src/catalog/view.ts';
-import type { Config } from '../../../src/config/config.ts';
+import type { Config } from '../../../src/config/values/config.ts';
 import { Gate } from '../../../src/gateway/exchange/gate.ts';
 import { Offers } from '../../../src/gateway/lists/offers.ts';
 import { LIMITS } from '../../../src/limits.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ClientFeature } from '../../../src/config/upstream-config.ts';
+import type { ClientFeature } from '../../../src/config/values/upstream-config.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { SamplingBudget } from '../../../src/gateway/questions/sampling-budget.ts';
 import { LIMITS } from '../../../src/limits.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
-import type { RedisConfig } from '../../../src/config/config.ts';
+import type { RedisConfig } from '../../../src/config/values/config.ts';
 import { keyIdOf, type StoredKey } from '../../../src/store/api-key-store.ts';
 import { KEY_POLL_MS, RedisApiKeyStore } from '../../../src/store/redis/api-key-store.ts';
 import { COMMAND_MS } from '../../../src/store/redis/connection.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { RedisKeyStore } from '../../../src/store/redis/key-store.ts';
-import type { RedisConfig } from '../../../src/config/config.ts';
+import type { RedisConfig } from '../../../src/config/values/config.ts';
 import { openRedis, redisConfig, sharedRedis } from '../../support/redis.ts';
 import { keyStoreContract } from '../key-store.contract.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
-import type { RedisConfig } from '../../../src/config/config.ts';
+import type { RedisConfig } from '../../../src/config/values/config.ts';
 import { keyIdOf } from '../../../src/store/api-key-store.ts';
 import type { RedisAccess } from '../../../src/store/redis/access.ts';
 import { RedisApiKeyStore } from '../../../src/store/redis/api-key-store.ts';

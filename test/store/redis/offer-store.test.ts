@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import { LIMITS, type LimitName } from '../../../src/limits.ts';
 import { RedisOfferStore } from '../../../src/store/redis/offer-store.ts';
-import type { RedisConfig } from '../../../src/config/config.ts';
+import type { RedisConfig } from '../../../src/config/values/config.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import { offerStoreContract } from '../offer-store.contract.ts';

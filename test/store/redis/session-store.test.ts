@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
-import type { RedisConfig } from '../../../src/config/config.ts';
+import type { RedisConfig } from '../../../src/config/values/config.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import { type PlacementKey, placementText } from '../../../src/store/placement-table.ts';
 import { RedisPlacementTable } from '../../../src/store/redis/placement-table.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { RedisTaskStore } from '../../../src/store/redis/task-store.ts';
 import type { OnTaskLimit } from '../../../src/store/task-store.ts';
-import type { RedisConfig } from '../../../src/config/config.ts';
+import type { RedisConfig } from '../../../src/config/values/config.ts';
 import { openRedis, redisConfig, RedisServer, sharedRedis } from '../../support/redis.ts';
 import { taskStoreContract } from '../task-store.contract.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { ServerResponse } from 'node:http';
 import { test } from 'node:test';
-import type { HttpTarget } from '../../../src/config/upstream-config.ts';
+import type { HttpTarget } from '../../../src/config/values/upstream-config.ts';
 import type { GatewayError } from '../../../src/errors.ts';
 import { WirePool } from '../../../src/http1/pool.ts';
 import { HttpSession } from '../../../src/upstream/http/http-session.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
 import { pino } from 'pino';
 import { upstreamTransports } from '../../../src/compose/transports.ts';
-import type { HttpTarget, StdioTarget, UpstreamConfig } from '../../../src/config/upstream-config.ts';
+import type { HttpTarget, StdioTarget, UpstreamConfig } from '../../../src/config/values/upstream-config.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import type { Era } from '../../../src/protocol/revisions.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { pino } from 'pino';
-import type { StdioTarget } from '../../../src/config/upstream-config.ts';
+import type { StdioTarget } from '../../../src/config/values/upstream-config.ts';
 import { GatewayError } from '../../../src/errors.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { type Era, ERAS } from '../../../src/protocol/revisions.ts';

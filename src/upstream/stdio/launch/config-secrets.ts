@@ -1,4 +1,4 @@
-import type { StdioTarget } from '../../../config/upstream-config.ts';
+import type { StdioTarget } from '../../../config/values/upstream-config.ts';
 
 /** A shorter value is not looked for: it would be found in unrelated text. */
 const MIN_CHARS = 8;

@@ -1,4 +1,4 @@
-import type { ProcessLimits, StdioTarget } from '../../../config/upstream-config.ts';
+import type { ProcessLimits, StdioTarget } from '../../../config/values/upstream-config.ts';
 import { GatewayError } from '../../../errors.ts';
 import type { Launch } from './printed-launch.ts';
 import { programFile } from './program-file.ts';

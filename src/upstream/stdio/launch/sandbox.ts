@@ -1,6 +1,6 @@
 import { existsSync, realpathSync } from 'node:fs';
 import { basename, delimiter, dirname, join, relative, sep } from 'node:path';
-import type { Sandbox } from '../../../config/upstream-config.ts';
+import type { Sandbox } from '../../../config/values/upstream-config.ts';
 import type { Launch } from './printed-launch.ts';
 import { canDisableNamespaces } from './namespaces.ts';
 import { programFile } from './program-file.ts';

@@ -1,5 +1,5 @@
 import { basename, dirname, join } from 'node:path';
-import type { StdioTarget } from '../../../config/upstream-config.ts';
+import type { StdioTarget } from '../../../config/values/upstream-config.ts';
 import type { Launch, PrinterOutput } from './printed-launch.ts';
 
 /** A run of `uvx` with the printer in place of the server. */

@@ -4,7 +4,7 @@ import { access, chmod, mkdir, readFile, rename, writeFile } from 'node:fs/promi
 import { homedir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import type { Logger } from 'pino';
-import type { StdioTarget } from '../../../config/upstream-config.ts';
+import type { StdioTarget } from '../../../config/values/upstream-config.ts';
 import { LIMITS, type LimitName } from '../../../limits.ts';
 import { PRINTER_BEGIN, PRINTER_END, type Launch, parsePrinterOutput } from './printed-launch.ts';
 import { ProcessGroup } from '../process-group.ts';

@@ -1,4 +1,4 @@
-import type { OnChange } from '../lock/pins.ts';
+import type { OnChange } from '../../lock/pins.ts';
 import type { UpstreamAuth } from './credentials.ts';
 
 export const ISOLATIONS = ['session', 'principal', 'shared', 'call'] as const;

@@ -1,7 +1,7 @@
-import type { AccessConfig } from '../policy/access-config.ts';
-import type { PrincipalSelector } from '../policy/principal-selector.ts';
-import type { ScopeOnDemand } from '../policy/scopes-on-demand.ts';
-import type { OnChange, Pins } from '../lock/pins.ts';
+import type { AccessConfig } from '../../policy/access-config.ts';
+import type { PrincipalSelector } from '../../policy/principal-selector.ts';
+import type { ScopeOnDemand } from '../../policy/scopes-on-demand.ts';
+import type { OnChange, Pins } from '../../lock/pins.ts';
 import type { EgressConfig } from './credentials.ts';
 import type { ClientTls, UpstreamConfig } from './upstream-config.ts';
 

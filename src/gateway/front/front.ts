@@ -1,13 +1,13 @@
-import type { GatewayError } from '../errors.ts';
-import type { Answer, Notification, Request, Response } from '../protocol/jsonrpc.ts';
-import type { RawObject } from '../json/json.ts';
-import type { Principal } from '../policy/principal.ts';
-import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
-import type { ModernRevision } from '../protocol/revisions.ts';
-import type { Severity } from '../protocol/severity.ts';
+import type { GatewayError } from '../../errors.ts';
+import type { Answer, Notification, Request, Response } from '../../protocol/jsonrpc.ts';
+import type { RawObject } from '../../json/json.ts';
+import type { Principal } from '../../policy/principal.ts';
+import type { HeaderLookup } from '../../protocol/framing/mcp-headers.ts';
+import type { ModernRevision } from '../../protocol/revisions.ts';
+import type { Severity } from '../../protocol/severity.ts';
 import type { ClientRequest, ClientResponse } from './client-http.ts';
-import type { SessionRef } from '../store/session-store.ts';
-import type { Caller } from './exchange/caller.ts';
+import type { SessionRef } from '../../store/session-store.ts';
+import type { Caller } from './caller.ts';
 
 /** Accepts messages for a client, as the text of one JSON-RPC message at a time, and keeps their order. */
 export interface MessageSink {
