@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { resultWithin } from '../deadline.ts';
 import type { PipeMethod, PipeCalls } from '../store/piped/pipe-calls.ts';
 import type { AuditEvent } from './audit-event.ts';
 import { CLOSE_MS, COMMIT_MS, GATHER_BYTES, GATHER_MS, unavailable } from './audit-log.ts';
@@ -148,10 +148,7 @@ export class PipedAuditLog implements AuditWriter {
     this.#addTexts();
     this.#isClosed = true;
     this.#send();
-    const giveUp = new AbortController();
-    const late = sleep(CLOSE_MS, undefined, { signal: giveUp.signal }).catch(() => undefined);
-    await Promise.race([Promise.all(this.#sent.keys()), late]);
-    giveUp.abort();
+    await resultWithin(Promise.all(this.#sent.keys()), CLOSE_MS);
     const lost = this.#dropped + this.#sent.values().reduce((sum, count) => sum + count, 0);
     if (lost > 0) this.#parts.onLost(lost);
   }

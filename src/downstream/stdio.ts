@@ -1,4 +1,5 @@
 import { ArraySet } from '../small-collections.ts';
+import { resultWithin } from '../deadline.ts';
 import type { Readable, Writable } from 'node:stream';
 import type { Logger } from 'pino';
 import { GatewayError } from '../errors.ts';
@@ -43,14 +44,6 @@ class LineSink implements MessageSink {
     this.#writer.write({ seq: ++this.#seq, text: line, bytes: textBytes(line), atMs: 0 }, text);
     return true;
   }
-}
-
-/** Resolves when all promises are settled, or after `limitMs`. */
-async function waitUntilSettled(working: Iterable<Promise<void>>, limitMs: number): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, limitMs);
-  await Promise.race([promise, Promise.all(working)]);
-  clearTimeout(timer);
 }
 
 /**
@@ -107,6 +100,6 @@ export async function serveStdio(
 
   await ended;
   peer.drain();
-  await waitUntilSettled(working, LAST_ANSWERS_MS);
+  await resultWithin(Promise.all(working), LAST_ANSWERS_MS);
   await peer.close();
 }

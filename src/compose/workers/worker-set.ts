@@ -1,8 +1,8 @@
 import cluster, { type Worker } from 'node:cluster';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { Config } from '../../config/values/config.ts';
+import { resultWithin } from '../../deadline.ts';
 import type { LimitName } from '../../limits.ts';
 import type { Readiness } from '../../operator/app.ts';
 import type { PipeCalls } from '../../store/piped/pipe-calls.ts';
@@ -224,7 +224,7 @@ export async function readinessOf(workers: readonly WorkerProcess[]): Promise<Re
   const all = Promise.allSettled(asked);
   void all.then(() => ready.resolve(false));
   const isReady = await ready.promise;
-  if (isReady) await Promise.race([all, sleep(OTHERS_MS, undefined, { ref: false })]);
+  if (isReady) await resultWithin(all, OTHERS_MS);
   const silent = workers.filter((worker) => worker.isListening && !answered.has(worker)).length;
   if (silent > 0) reasons.add(`${silent} of ${workers.length} workers ${silent === 1 ? 'does' : 'do'} not answer`);
   return { ready: isReady, reasons: [...reasons] };

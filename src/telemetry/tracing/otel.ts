@@ -4,6 +4,7 @@ import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto';
 import { defaultResource, detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
 import { TracerProvider } from '@opentelemetry/sdk-trace';
 import type { TracingConfig } from '../../config/values/config.ts';
+import { settlesWithin } from '../../deadline.ts';
 import { readTraceContext, type TraceContext, traceContextIn } from '../../protocol/trace-context.ts';
 import { type ExportEvents, exportQueue } from './export-queue.ts';
 import { nameOf } from './mcp-spans.ts';
@@ -64,11 +65,8 @@ export function startTracing(
     },
     begin: (kind, name) => beginSpan(tracer, kind, name),
     [Symbol.asyncDispose]: async () => {
-      const { promise: late, resolve } = Promise.withResolvers<void>();
-      const timer = setTimeout(resolve, LAST_EXPORT_MS);
       // A failed export is reported as an event.
-      await Promise.race([provider.shutdown().catch(() => undefined), late]);
-      clearTimeout(timer);
+      await settlesWithin(provider.shutdown(), LAST_EXPORT_MS);
     },
   };
 }

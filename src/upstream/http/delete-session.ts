@@ -1,9 +1,9 @@
+import { resultWithin } from '../../deadline.ts';
 import type { Wire, WireRequest } from '../../http1/wire.ts';
 
 /** Sends a DELETE request and ignores its outcome. Resolves at the end of the response, on a failure, or after `limitMs`. */
 export async function deleteSession(wire: Wire, request: WireRequest, limitMs: number): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, limitMs);
   let isLate = false;
   let end = (): void => {
     isLate = true;
@@ -19,7 +19,6 @@ export async function deleteSession(wire: Wire, request: WireRequest, limitMs: n
     onResponseEnd: () => resolve(),
     onResponseError: () => resolve(),
   });
-  await promise;
-  clearTimeout(timer);
+  await resultWithin(promise, limitMs);
   end();
 }

@@ -1,3 +1,4 @@
+import { resultWithin } from '../../deadline.ts';
 import { ArrayMap, ArraySet } from '../../small-collections.ts';
 import { INITIALIZED } from './handshake-queue.ts';
 import type { UpstreamPost } from './http-post.ts';
@@ -98,9 +99,7 @@ export class OpenPosts {
     if (this.#others.size === 0) return;
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#onOthersDone = resolve;
-    const timer = setTimeout(resolve, limitMs);
-    await promise;
-    clearTimeout(timer);
+    await resultWithin(promise, limitMs);
   }
 }
 

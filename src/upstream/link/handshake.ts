@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { resultWithin } from '../../deadline.ts';
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
@@ -220,13 +219,8 @@ async function answerOrSilence<Context>(
   connection: Connection<Context>,
   startMs: number,
 ): Promise<DiscoverOutcome | 'silent'> {
-  const stop = new AbortController();
-  const { signal } = stop;
-  const after = (ms: number) =>
-    sleep(Math.min(ms, startMs / 2), 'silent' as const, { signal, ref: false }).catch(() => 'silent' as const);
-  try {
-    return await Promise.race([discovering, after(MUTE_MS), connection.firstByte.then(() => after(SILENCE_MS))]);
-  } finally {
-    stop.abort();
-  }
+  const answerWithin = (ms: number, answer: Promise<DiscoverOutcome | undefined>) =>
+    resultWithin(answer, Math.min(ms, startMs / 2));
+  const afterFirstByte = connection.firstByte.then(() => answerWithin(SILENCE_MS, discovering));
+  return (await answerWithin(MUTE_MS, Promise.race([discovering, afterFirstByte]))) ?? 'silent';
 }
