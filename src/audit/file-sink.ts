@@ -203,12 +203,8 @@ async function findRecords(path: string, file: FileHandle, keys: readonly AuditK
 async function tailOfRenamed(path: string, keys: readonly AuditKey[]): Promise<FileTail | undefined> {
   const newest = (await ownFilesOf(path, keys)).at(-1);
   if (newest === undefined) return undefined;
-  const file = await open(newest.path, 'r');
-  try {
-    return await readTail(file);
-  } finally {
-    await file.close();
-  }
+  await using file = await open(newest.path, 'r');
+  return await readTail(file);
 }
 
 function foundRecords(

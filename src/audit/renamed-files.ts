@@ -51,13 +51,9 @@ export async function ownFilesOf(path: string, keys: readonly AuditKey[]): Promi
 async function beginsWith(path: string, seq: number, keys: readonly AuditKey[]): Promise<boolean> {
   try {
     // To open a pipe without this flag would wait for its writer.
-    const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
-    try {
-      const first = await readFirst(file);
-      return first?.seq === seq && keys.some((key) => isChained(key, previousOf(first) ?? NO_MAC, first));
-    } finally {
-      await file.close();
-    }
+    await using file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    const first = await readFirst(file);
+    return first?.seq === seq && keys.some((key) => isChained(key, previousOf(first) ?? NO_MAC, first));
   } catch (thrown) {
     if (NOT_OURS.has(systemCode(thrown) ?? '')) return false;
     throw thrown;

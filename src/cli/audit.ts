@@ -120,14 +120,10 @@ async function inOrder(named: readonly string[]): Promise<readonly string[]> {
 /** Returns the number of the first record of a file; infinite if it has none. */
 async function firstSeqOf(file: string): Promise<number> {
   if ((await oddKindOf(file)) !== undefined) return Number.POSITIVE_INFINITY;
-  const handle = await open(file, 'r');
-  try {
-    const { buffer, bytesRead } = await handle.read(Buffer.alloc(BEGINNING_BYTES), 0, BEGINNING_BYTES, 0);
-    const [, seq] = /^\{"seq":(\d{1,15}),/.exec(buffer.toString('latin1', 0, bytesRead)) ?? [];
-    return seq === undefined ? Number.POSITIVE_INFINITY : Number(seq);
-  } finally {
-    await handle.close();
-  }
+  await using handle = await open(file, 'r');
+  const { buffer, bytesRead } = await handle.read(Buffer.alloc(BEGINNING_BYTES), 0, BEGINNING_BYTES, 0);
+  const [, seq] = /^\{"seq":(\d{1,15}),/.exec(buffer.toString('latin1', 0, bytesRead)) ?? [];
+  return seq === undefined ? Number.POSITIVE_INFINITY : Number(seq);
 }
 
 function show(files: readonly string[], report: AuditReport): void {

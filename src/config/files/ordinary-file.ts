@@ -32,16 +32,12 @@ export async function readPieces(
 ): Promise<FileFound | FileProblem> {
   try {
     // Without blocking, because a pipe without a writer would stop the thread.
-    const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
-    try {
-      const found = await file.stat();
-      if (!found.isFile()) return { kind: 'not-ordinary' };
-      const { size, mode, uid } = found;
-      const isWhole = size <= limitBytes && (await readUpTo(file, limitBytes, size, onPiece));
-      return isWhole ? { kind: 'found', mode, uid } : { kind: 'too-large', limitBytes };
-    } finally {
-      await file.close();
-    }
+    await using file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    const found = await file.stat();
+    if (!found.isFile()) return { kind: 'not-ordinary' };
+    const { size, mode, uid } = found;
+    const isWhole = size <= limitBytes && (await readUpTo(file, limitBytes, size, onPiece));
+    return isWhole ? { kind: 'found', mode, uid } : { kind: 'too-large', limitBytes };
   } catch (thrown) {
     const code = systemCode(thrown);
     if (code === undefined) throw thrown;

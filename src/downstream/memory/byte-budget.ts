@@ -11,7 +11,7 @@ export interface ByteHolder {
 export interface ByteAccount {
   add(bytes: number): void;
   subtract(bytes: number): void;
-  /** Removes the holder, which must have subtracted all its bytes. */
+  /** Removes the holder, and subtracts all its bytes. The account has no effect afterwards. */
   leave(): void;
 }
 
@@ -57,17 +57,27 @@ export class ByteBudget {
     if (share === undefined) this.#shares.set(principal, (share = { holders: new ArraySet<ByteHolder>(), bytes: 0 }));
     const joined = share;
     joined.holders.add(holder);
+    let held = 0;
+    let hasLeft = false;
     return {
       add: (bytes) => {
+        if (hasLeft) return;
+        held += bytes;
         this.#bytes += bytes;
         joined.bytes += bytes;
         if (joined.bytes > this.#limits.principalBytes || this.#bytes > this.#limits.totalBytes) this.#enforce(joined);
       },
       subtract: (bytes) => {
+        if (hasLeft) return;
+        held -= bytes;
         this.#bytes -= bytes;
         joined.bytes -= bytes;
       },
       leave: () => {
+        if (hasLeft) return;
+        hasLeft = true;
+        this.#bytes -= held;
+        joined.bytes -= held;
         joined.holders.delete(holder);
         if (joined.holders.size === 0 && this.#shares.get(principal) === joined) this.#shares.delete(principal);
       },

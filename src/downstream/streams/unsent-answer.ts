@@ -12,21 +12,14 @@ const SMALL_BYTES = 16_384;
 export function holdUnsent(response: ClientResponse, budget: ByteBudget, principal: string): void {
   const bytes = response.writableLength;
   if (bytes < SMALL_BYTES) return;
-  let isHeld = true;
-  const releaseBytes = (): void => {
-    if (!isHeld) return;
-    isHeld = false;
-    account.subtract(bytes);
-    account.leave();
-  };
   const account = budget.join(principal, {
     heldBytes: bytes,
     shed: () => {
-      releaseBytes();
+      account.leave();
       response.destroy();
     },
   });
   response.setTimeout(STUCK_MS);
-  response.once('close', releaseBytes);
+  response.once('close', () => account.leave());
   account.add(bytes);
 }

@@ -27,9 +27,8 @@ export interface CallLimitsParts {
   readonly audit: Pick<AuditRecorder, 'refuse'> | undefined;
 }
 
-export interface CountedCall {
-  /** Gives back its place among the requests of its principal. */
-  end(): void;
+/** A request in the limits of its principal. Its disposal gives back its place among the requests in flight. */
+export interface CountedCall extends Disposable {
   /** Uncounts it in rates and repeats, since it was not made. */
   refund(): void;
 }
@@ -73,7 +72,7 @@ export class CallLimits {
       await this.#countRates(exchange, to, counted);
       // Counted last, since a call that is refused was not made.
       if (repeats !== undefined) this.#countRepeat(exchange, to, repeats, counted);
-      return { end, refund };
+      return { refund, [Symbol.dispose]: end };
     } catch (thrown) {
       refund();
       end();

@@ -63,14 +63,12 @@ export class Calls {
   async #sendWithinLimits(exchange: OpenExchange, to: UpstreamRoute): Promise<CallOutcome> {
     const { limits } = this.#parts;
     if (limits.isOff) return await this.#send(exchange, to);
-    const counted = await limits.admit(exchange, to);
+    using counted = await limits.admit(exchange, to);
     try {
       return await this.#send(exchange, to);
     } catch (thrown) {
       if (!exchange.wasSent) counted.refund();
       throw thrown;
-    } finally {
-      counted.end();
     }
   }
 

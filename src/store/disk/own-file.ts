@@ -64,12 +64,8 @@ export async function openOwnFile(path: string, rules: FileRules): Promise<FileH
 
 /** Returns the text of a file as {@link openOwnFile} opens it; undefined if there is none. @throws as that function does. */
 export async function readOwnFile(path: string, rules: FileRules): Promise<string | undefined> {
-  const file = await openOwnFile(path, rules);
-  try {
-    return await file?.readFile('utf8');
-  } finally {
-    await file?.close();
-  }
+  await using file = await openOwnFile(path, rules);
+  return await file?.readFile('utf8');
 }
 
 /** Is thrown for a file that exists and is not used. Its message is for the operator, and quotes nothing of the file. */

@@ -99,12 +99,8 @@ export async function removeOldDrafts(dir: string): Promise<void> {
 async function syncDirectory(path: string): Promise<void> {
   // Windows cannot open a directory.
   if (process.platform === 'win32') return;
-  const directory = await open(path, 'r');
-  try {
-    await directory.sync();
-  } finally {
-    await directory.close();
-  }
+  await using directory = await open(path, 'r');
+  await directory.sync();
 }
 
 /**

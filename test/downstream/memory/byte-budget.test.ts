@@ -28,7 +28,6 @@ function holderOf(budget: ByteBudget, principal: string, isStubborn = false) {
       joined.add(more);
     },
     leave() {
-      joined.subtract(bytes);
       joined.leave();
     },
   };
@@ -86,6 +85,19 @@ test('a holder that leaves gives its bytes back', () => {
   alice.add(60);
   alice.leave();
   assert.equal(budget.bytes, 0);
+});
+
+// N-24
+test('a holder that leaves twice gives its bytes back once, and keeps none afterwards', () => {
+  const { budget } = budgetOf(100, 100);
+  holderOf(budget, 'alice').add(20);
+  const left = holderOf(budget, 'alice');
+  left.add(60);
+  left.leave();
+  left.leave();
+  left.add(70);
+  left.leave();
+  assert.equal(budget.bytes, 20);
 });
 
 // N-60
