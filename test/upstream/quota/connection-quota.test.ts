@@ -45,6 +45,17 @@ test('a request that waited too long is refused, and takes no connection later',
 });
 
 // N-03
+test('a connection that is given back twice is free once', TIMEOUT, async () => {
+  const shared = quota(2);
+  const permit = await shared.acquire(request('a'));
+  await shared.acquire(request('a'));
+  permit?.release();
+  permit?.release();
+  assert.ok(await shared.acquire(request('b', 1)));
+  assert.equal(await shared.acquire(request('b', 1)), undefined);
+});
+
+// N-03
 test('an abort ends the wait', TIMEOUT, async () => {
   const shared = quota(1);
   await shared.acquire(request('a'));
