@@ -15,6 +15,7 @@ const KEEP_ALIVE_PARTS = 50;
 /** Runs the timers that all streams share, for sweeps and for keep-alives. A timer runs only while it has work. */
 export class EdgeTimers {
   readonly #keepAliveMs: number;
+  /** Answers in the form of events are streams, too: it may change with every request. */
   readonly #open = new ArraySet<StreamWriter>();
   readonly #expiring = new Set<ExpiringState>();
   #sweeping: NodeJS.Timeout | undefined;

@@ -42,7 +42,7 @@ export class BuiltCatalogs {
     this.setConfig(config);
   }
 
-  /** Applies another config; the views must be those of it already. Removes all catalogs. */
+  /** Applies another config, after its views were set. Removes all catalogs. */
   setConfig(config: Config): void {
     const { maxNameChars, instructionsMaxChars } = this.#limits;
     // Parts of catalogs are cached by the identity of the limits.
