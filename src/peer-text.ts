@@ -1,6 +1,6 @@
 /**
  * Texts of peers for people: of clients, upstreams, headers, and config files of other programs. Each of them passes one of these functions
- * on its way to the log, an answer of the admin API, a trace or a terminal, so that it is short there and hides nothing.
+ * on its way to the log, to operators, to a trace or a terminal. So it is short there and hides nothing.
  */
 
 /** The longest part of one text of a peer that is shown. */

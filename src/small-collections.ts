@@ -2,9 +2,9 @@
  * A map and a set for entries that are added and removed with every request. Both keep insertion order and search
  * linearly, the latest entry first, so they suit the few requests that are in flight at once.
  *
- * V8's own Map and Set replace their table after enough insertions and removals, and the old table keeps pointing at
- * the new one. Once one table is in the old generation, all later tables stay alive until the next full collection,
- * with every request that they ever held (`docs/decisions/0011-array-collections.md`).
+ * V8's own Map and Set replace their table after enough insertions and removals, and the old table keeps pointing at the new one. Once one
+ * table is in the old generation, all later tables stay alive until the next full collection. So does every request that they ever held
+ * (`docs/decisions/0011-array-collections.md`).
  */
 
 /** Returns the index of an item, or -1. */

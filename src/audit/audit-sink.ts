@@ -6,7 +6,9 @@ export interface FoundRecords extends Head {
   readonly cutBytes: number;
   /** Number of the last record of the signed head. Greater than `seq` if records at the end are missing. */
   readonly headSeq: number;
-  /** True if the last record or the head is not what a key of this gateway has signed, or if there are records without a head. */
+  /**
+   * True if a key of this gateway has not signed the last record or the head as they are. Also true if there are records without a head.
+   */
   readonly isForged: boolean;
 }
 

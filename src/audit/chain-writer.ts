@@ -36,8 +36,8 @@ interface Segment {
 }
 
 /**
- * Appends records to a sink as one chain: an HMAC binds each record to the one before, and a signed head says which one is the last.
- * The caller waits for the end of one method before it calls the next.
+ * Appends records to a sink as one chain. An HMAC binds each record to the one before, and a signed head names the last one. The caller
+ * waits for the end of one method before it calls the next.
  */
 export class ChainWriter {
   readonly #parts: ChainWriterParts;

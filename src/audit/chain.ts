@@ -79,7 +79,8 @@ export function isChained(key: AuditKey, previousMac: string, { body, mac }: Cha
 /**
  * Returns a keyed digest of a text. Equal texts have equal digests under one key, and nobody without the key can guess a text.
  *
- * SHA-512/256 shows only half of its state, so a key in front of the text makes a MAC of it (FIPS 180-4 §5.3.6), at a third of the time of an HMAC.
+ * SHA-512/256 shows only half of its state, so a key in front of the text makes a MAC of it (FIPS 180-4 §5.3.6). It takes a third of the
+ * time of an HMAC.
  */
 export function digestOf(key: Pick<AuditKey, 'digests'>, text: string): string {
   return hash('sha512-256', `${key.digests}${text}`, 'base64url').slice(0, DIGEST_CHARS);

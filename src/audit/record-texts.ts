@@ -12,8 +12,8 @@ interface LateEvent {
 }
 
 /**
- * Makes the texts of records, of many events at a time: between the calls that they are about, the code for it would be out of the caches of the
- * processor, and take several times as long.
+ * Makes the texts of records, of many events at a time. Between calls, the code for it would have left the caches of the processor, and
+ * take several times as long.
  */
 export class RecordTexts {
   readonly #limitBytes: number;

@@ -114,7 +114,7 @@ export class ApiKeys {
 }
 
 /**
- * Makes the entry of a key. The key of the principal depends on the name alone: two keys of one name are one principal, so a key can be
+ * Makes the entry of a key. The key of the principal depends on the name alone. So two keys of one name are one principal, and a key can be
  * replaced while sessions continue.
  */
 function entryOf(source: ApiKeyConfig | StoredKey, hash: string): Entry {

@@ -46,9 +46,9 @@ export interface Authenticator {
 /** The authenticator of one config. */
 export interface ConfigAuthenticator extends Authenticator {
   /**
-   * Returns whether the credentials of an authenticated principal are not accepted any more: they have expired, their API key was
-   * removed, or their issuer is not configured or has other rules than those by which its token was accepted. Its streams and new sessions
-   * must end then. False for an API key that was never known here: another replica has authenticated the principal.
+   * Returns whether the credentials of an authenticated principal are not accepted any more. They have expired, their API key or
+   * issuer was removed, or the issuer has other rules than those that accepted the token. Its streams and new sessions must end then. False for an API
+   * key that was never known here: another replica has authenticated the principal.
    */
   isOver(principal: Principal): boolean;
   /**

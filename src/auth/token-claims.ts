@@ -54,8 +54,8 @@ export function principalOf(payload: JWTPayload, issuer: string, leewayMs: numbe
 }
 
 /**
- * Returns a principal that is another one for each set of scopes. What an exchanged token may do follows from the token that it was got for, so
- * that connections, lists and sessions of one must not serve the other.
+ * Returns a principal that is another one for each set of scopes. The rights of an exchanged token follow from the token that it was got
+ * for. So connections, lists and sessions of one must not serve the other.
  *
  * Authorization details (RFC 9396) and the actor (RFC 8693) decide like scopes.
  */

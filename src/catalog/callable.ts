@@ -28,10 +28,10 @@ export interface Callables {
 }
 
 /**
- * Names every tool or prompt of a view. Only the upstream with a prefix may have names that begin with it. Of two items
- * with the same name, the first in config order, then in the upstream's order, keeps it; the other is quarantined. A name with a hash
- * stays with the upstream of the hash, and with none if two have it: an upstream may have searched it.
- * Names depend on the config and the offers only: an upstream that is down keeps its names through its last good offer.
+ * Names every tool or prompt of a view. Only the upstream with a prefix may have names that begin with it. Of two items with the same name,
+ * the first in config order, then in the upstream's order, keeps it; the other is quarantined. A name with a hash stays with the upstream
+ * of the hash, since an upstream may have searched it. If two upstreams have that hash, neither has the name. Names depend on the config
+ * and the offers only: an upstream that is down keeps its names through its last good offer.
  */
 export function nameCallables(
   kind: 'tool' | 'prompt',
@@ -120,7 +120,9 @@ function foreignApp(
   return isAppOnly ? withApps.find((one) => one !== id) : undefined;
 }
 
-/** Returns the reason why an endpoint with apps of another upstream does not have a tool for apps alone: clients take the two for one server. */
+/**
+ * Returns the reason why an endpoint has no such tool for apps alone: another upstream has apps there. Clients take the two for one server.
+ */
 function appFault({ id }: ViewUpstream, foreign: string): string {
   return `is for apps of its own server alone, and upstream "${foreign}" has apps too; ${endpointPath(id)} has it`;
 }

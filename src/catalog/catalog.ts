@@ -107,8 +107,8 @@ export function buildCatalog(view: View, offers: ReadonlyMap<string, Offer>, lim
 const catalogs = new WeakMap<View, WeakCache<Catalog>>();
 
 /**
- * Reads the items of one upstream and makes their texts for a view, and caches both for later catalogs. Yields after each part of the
- * work, so that the caller can spread it over turns of the event loop; not for parts that were made before.
+ * Reads the items of one upstream and makes their texts for a view, and caches both for later catalogs. Yields after each part of the work,
+ * so that the caller can spread it over turns of the event loop. Does not yield for parts that were made before.
  */
 export function* prepareOffer(
   view: View,
@@ -279,8 +279,8 @@ function resolveName(catalog: Catalog, callables: Callables, name: string): Targ
 }
 
 /**
- * Finds the tool of a published name. Also accepts the upstream's own name of a tool with a user interface, if only one
- * upstream has a tool of that name: the HTML of MCP Apps calls tools by their own names.
+ * Finds the tool of a published name. Also accepts the upstream's own name of a tool with a user interface, if only one upstream has a tool
+ * of that name. The HTML of MCP Apps calls tools by their own names.
  */
 export function resolveTool(catalog: Catalog, name: string): Target | undefined {
   return resolveName(catalog, catalog.callables.tools, name);

@@ -191,8 +191,8 @@ function restText(offer: Offer): string {
 }
 
 /**
- * Returns the same offer object for offers with the same content, and the same arrays for lists with the same content,
- * so that many connections to one server hold its lists once.
+ * Returns the same offer object for offers with the same content, and the same arrays for lists with the same content. So many connections
+ * to one server hold its lists once.
  *
  * @param digests of all items of the lists.
  */

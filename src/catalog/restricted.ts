@@ -6,8 +6,8 @@ import type { Resources } from './resources/resources.ts';
 import type { Restriction } from './restriction.ts';
 
 /**
- * Returns a catalog with the items that a restriction allows. The other items are unknown in it: names, errors, capabilities and
- * instructions are those of a gateway without them, except that published names stay those of the whole catalog.
+ * Returns a catalog with the items that a restriction allows. The other items are unknown in it. Names, errors, capabilities and
+ * instructions are those of a gateway without them, but published names stay those of the whole catalog.
  *
  * @param offers those that the whole catalog is made of.
  */

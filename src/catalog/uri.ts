@@ -16,8 +16,8 @@ const LEADING = /^[\s\p{C}]+/u;
 const WITHIN = /[\t\n\r]+/g;
 
 /**
- * Returns the URI that readers of URLs find in a text that seems to have no scheme, such as `b+file:///x` in ` b+file:///x`;
- * undefined for other texts.
+ * Returns the URI that readers of URLs find in a text that seems to have no scheme. In ` b+file:///x` it is `b+file:///x`. Undefined for
+ * other texts.
  *
  * @see https://url.spec.whatwg.org/#concept-basic-url-parser
  */

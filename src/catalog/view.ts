@@ -57,8 +57,8 @@ function toViewUpstream(config: UpstreamConfig, onChange: OnChange | undefined):
 const UNCHANGED = { includeTools: undefined, excludeTools: [], renames: {} };
 
 /**
- * Returns the views of all endpoints, by id: the merged view (`''`), one view for each upstream with unchanged names
- * and its tool filters, and one for each profile.
+ * Returns the views of all endpoints by id: the merged view (`''`), one for each upstream, and one for each profile. The view of an
+ * upstream has unchanged names and its tool filters.
  */
 export function viewsOf(config: Config): ReadonlyMap<string, View> {
   const merged = config.upstreams.map((upstream) => toViewUpstream(upstream, onChangeOf(config, upstream)));

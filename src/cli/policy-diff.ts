@@ -50,7 +50,7 @@ export async function policyDiff(oldFile: string, newFile: string, options: Poli
   return changes.length === 0 && !isUnknown ? 0 : 1;
 }
 
-/** Opens both configs with the same lists: those of the old one, or those of the new one if the old one, such as a copy, has none. */
+/** Opens both configs with the same lists, those of the old one. If the old one has none, as a copy has, they are those of the new one. */
 async function openWithLists(
   before: Config,
   after: Config,

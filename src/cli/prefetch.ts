@@ -13,9 +13,9 @@ import { isLeftToCallers, LEFT_TO_CALLERS } from './trial-start.ts';
 const START_MS = 300_000;
 
 /**
- * Starts every upstream once and stores its lists in the state directory, so that the first client of a later start does not
- * wait for them. If a gateway runs, it stores the lists itself; then only packages are downloaded. Replicas do not read the lists of
- * the directory. Resolves with the exit code: 1 if an upstream could not be listed.
+ * Starts every upstream once and stores its lists in the state directory. So the first client of a later start does not wait for them. If a
+ * gateway runs, it stores the lists itself; then only packages are downloaded. Replicas do not read the lists of the directory. Resolves
+ * with the exit code: 1 if an upstream could not be listed.
  *
  * @throws {ConfigError}
  */

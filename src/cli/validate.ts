@@ -33,8 +33,9 @@ interface Findings {
 }
 
 /**
- * Prints the endpoints and upstreams of a config. With `start`, starts every upstream once. Resolves with the exit code: 1 if
- * the file, an entry of it or its key file cannot be used, a started upstream is not ready, or nothing of it is left at an endpoint.
+ * Prints the endpoints and upstreams of a config. With `start`, starts every upstream once. Resolves with the exit code. It is 1 if the
+ * file, an entry of it or its key file cannot be used, or a started upstream is not ready. It is also 1 if an endpoint has nothing left of
+ * such an upstream.
  */
 export async function validate(options: ValidateOptions): Promise<number> {
   const { json } = options;

@@ -124,7 +124,7 @@ export class Listener {
   }
 
   /**
-   * Closes each connection after its next response, also after one that is due already, so that clients and load balancers keep none that would
+   * Closes each connection after its next response, also after one that is due already. So clients and load balancers keep none that would
    * be cut later. A stream that has begun has announced that its connection stays open.
    */
   announceEnd(): void {
@@ -159,9 +159,9 @@ export class Listener {
   }
 
   /**
-   * Closes the socket at a moment at which all connections are accepted: those in the queue of a socket that closes are reset, though their
-   * clients may have sent a request. After a turn of the event loop that has accepted none, the queue was empty; the socket closes in the same
-   * tick, and a short turn leaves hardly any time for another connection. Resolves when all connections are closed.
+   * Closes the socket at a moment at which all connections are accepted. Those in the queue of a socket that closes are reset, though their
+   * clients may have sent a request. After a turn of the event loop that has accepted none, the queue was empty. The socket closes in the
+   * same tick, and a short turn leaves hardly any time for another connection. Resolves when all connections are closed.
    */
   #closeAfterAccepting(): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();

@@ -75,7 +75,7 @@ export class OperatorAccess {
     } catch (thrown) {
       if (!(thrown instanceof Error && systemCode(thrown) !== undefined)) throw thrown;
       const message =
-        'the command line finds this gateway only while its config file can be read; XDG_STATE_HOME or HOME has to be a directory that can be written';
+        'the command line finds this gateway only while its config file can be read; set XDG_STATE_HOME or HOME to a writable directory';
       log.info({ reason: thrown.message, dir: defaultStateDir }, message);
     }
   }

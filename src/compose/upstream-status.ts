@@ -127,8 +127,8 @@ function sharingAdvice({ isolation }: UpstreamConfig, connections: number): stri
 }
 
 /**
- * Returns whether the gateway is ready for clients: the state can be written or is not needed by all requests, and each required upstream is up.
- * A reason may be given although it is.
+ * Returns whether the gateway is ready for clients. Each required upstream must be up, and the state writable unless requests do not need
+ * it. A reason may be given although it is.
  */
 export function readiness({
   upstreams,

@@ -12,7 +12,7 @@ export function onChangeOf({ lock }: Pick<Config, 'lock'>, upstream: UpstreamCon
 }
 
 /**
- * Returns the problems of upstreams that an enforced lock withholds as a whole, by id: nothing of them is pinned, and the gateway cannot
+ * Returns the problems of upstreams that an enforced lock withholds as a whole, by id. Nothing of them is pinned, and the gateway cannot
  * list them without a caller to write pins.
  */
 export function judgeUnpinnable(

@@ -8,8 +8,8 @@ const SECRETS: ReadonlySet<string> = new Set(['clientSecret', 'privateKey', 'wra
 const OTHERS_MAY_READ = 0o004;
 
 /**
- * Returns a warning for each secret of the gateway, and each `clientSecret` or `privateKey` of an upstream, that is written in a config file which every
- * user of the machine can read. A secret that the file takes from elsewhere by `${…}` is not in it.
+ * Returns a warning for each secret in a config file that every user of the machine can read. Secrets are those of the gateway, and each
+ * `clientSecret` or `privateKey` of an upstream. A secret that the file takes from elsewhere by `${…}` is not in it.
  *
  * @param mode that of the file.
  */

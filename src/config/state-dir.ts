@@ -24,8 +24,8 @@ export function stateRoot({ variable, home }: Pick<Places, 'variable' | 'home'>)
 }
 
 /**
- * Returns the state directory of a config file without checking the rest of the file, so that a running gateway is found
- * although its file has been broken since. In a file that cannot be parsed at all, the setting is looked for as text.
+ * Returns the state directory of a config file without checking the rest of the file. So a running gateway is found although its file has
+ * been broken since. In a file that cannot be parsed at all, the setting is looked for as text.
  */
 export async function stateDirOf(file: string, env: NodeJS.ProcessEnv): Promise<string> {
   const absolute = resolve(file);

@@ -27,7 +27,7 @@ const RENEWAL_MS = 5_000;
 const MAX_TURNS = 8;
 /** A credential is renewed after this share of its life, while it is still valid. */
 const FRESH_SHARE = 0.8;
-/** An end of a subject that is this much later is another one: the leeway for clocks, 30 s, may be in it or not. */
+/** An end of a subject that is this much later is another one. The leeway for clocks, 30 s, may be in it or not. */
 const EXTENDED_MS = 45_000;
 /** A credential is not used for the last part of its life, in which it could expire on its way. */
 const MARGIN_SHARE = 0.05;

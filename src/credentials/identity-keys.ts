@@ -7,8 +7,8 @@ const FRESH_MS = 10_000;
 /** Known keys that cannot be read again are used meanwhile, and read after this time. */
 const RETRY_MS = 2_000;
 /**
- * A new key is published for this time before it signs: the time for which readers may keep the published keys, after which replicas read them again, and for
- * which their clocks differ.
+ * A new key is published for this time before it signs. In it, readers may keep the published keys, replicas read them again, and clocks
+ * differ.
  */
 const PUBLISHED_MS = 360_000;
 const PURPOSE = 'linkspan identity tokens, ES256';

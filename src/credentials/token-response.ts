@@ -2,8 +2,8 @@ const FORM = /^application\/x-www-form-urlencoded\b/i;
 const JSON_TYPE = /^application\/(?:\w+\+)?json\b/i;
 
 /**
- * Returns the response of a token endpoint in the form of RFC 6749, which some servers do not keep: they answer with a form, write an error with
- * status 200, give scopes as a list, or leave out `token_type`.
+ * Returns the response of a token endpoint in the form of RFC 6749. Some servers answer with a form, write an error with status 200, give
+ * scopes as a list, or leave out `token_type`.
  */
 export async function normalizedTokenResponse(response: Response): Promise<Response> {
   const type = response.headers.get('content-type') ?? '';

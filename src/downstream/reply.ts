@@ -61,7 +61,10 @@ export function writeChallenge(response: ClientResponse, id: Id, answer: Answer,
 
 /** After this wait a client gets an event stream, which shows that the request runs and can be resumed. */
 const DECIDE_MS = 50;
-/** With more replies than this that wait for an answer, each waits longer: an event stream costs as much as a call, and would make the queue longer. */
+/**
+ * With more replies than this that wait for an answer, each waits longer. An event stream costs as much as a call, and would make the queue
+ * longer.
+ */
 const MANY_UNDECIDED = 64;
 const DECIDE_MANY_MS = 250;
 

@@ -33,8 +33,8 @@ export interface EgressRequest {
 const HEADERS = ['content-type', 'www-authenticate'] as const;
 
 /**
- * Sends all requests of the gateway to issuers, and to URLs that they name: for keys, about tokens, and for tokens; audit records, and questions about access. Follows no redirects, since
- * a redirect could take credentials elsewhere.
+ * Sends all requests of the gateway to issuers, and to URLs that they name. They are for keys, about tokens, and for tokens. It also sends
+ * audit records, and questions about access. Follows no redirects, since a redirect could take credentials elsewhere.
  *
  * Upstreams are not reached by it: their sockets are in `http1/`, and follow no redirects either.
  */

@@ -37,7 +37,7 @@ function addressCheck(source: UrlSource, { privateNetworks }: EgressConfig = DIR
 
 /**
  * Returns a `connect` function for undici that connects only to allowed addresses. A name is resolved once, and the socket connects to an
- * address that was checked, so that a second answer of DNS has no effect. With a proxy, the proxy resolves names.
+ * address that was checked. So a second answer of DNS has no effect. With a proxy, the proxy resolves names.
  */
 export function guardedConnector(
   source: UrlSource,

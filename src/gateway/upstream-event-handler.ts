@@ -110,7 +110,10 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
     if (isChanged && key.capabilityKey === '') void notifications.refreshVariants(upstream, key);
   }
 
-  /** Applies changed definitions at once where they are pinned: one that differs from the lock must not be callable until the next announcement is due. */
+  /**
+   * Applies changed definitions at once where they are pinned. One that differs from the lock must not be callable until the next
+   * announcement is due.
+   */
   #announcePinned(upstream: string): void {
     const { offers, notifications } = this.#parts;
     if (offers.isPinned(upstream)) void notifications.onListsChanged([upstream]);

@@ -13,7 +13,7 @@ export interface ResponseSink {
   onEnd(isClean: boolean): void;
 }
 
-/** Bytes that are searched for the end of a head in one step: more than most heads have, but not all of a large response. */
+/** Bytes that are searched for the end of a head in one step. Most heads have fewer, and a large response has more. */
 const HEAD_STEP_BYTES = 2_048;
 /** A head up to this size is kept with its text, because the next head is often equal. */
 const MAX_KEPT_HEAD_BYTES = 1_024;

@@ -27,10 +27,9 @@ interface TlsOptions {
 /**
  * HTTP/1.1 over TLS, with undici.
  *
- * undici reuses a socket before the handler has checked the response, and cannot close that one socket afterwards. So if
- * the handler aborts or throws in `onResponseEnd`, the pool is replaced: later requests get new sockets, and each old socket
- * is closed when its request has ended. It is replaced after bytes that belong to no response too, and then no socket is used for a
- * second request: see {@link Distrust}.
+ * undici reuses a socket before the handler has checked the response, and cannot close that one socket afterwards. So if the handler aborts
+ * or throws in `onResponseEnd`, the pool is replaced. Later requests get new sockets, and each old socket is closed when its request has
+ * ended. It is replaced after bytes that belong to no response too, and then no socket is used for a second request: see {@link Distrust}.
  */
 export class TlsWire implements Wire {
   readonly #origin: string;

@@ -7,8 +7,8 @@ const MINUS = 0x2d;
 const [ZERO, NINE] = [0x30, 0x39];
 
 /**
- * Returns the first number of a JSON text that `JSON.parse` changes beyond the precision of fractions: an integer of too many digits, such
- * as an id, or a number that is too large.
+ * Returns the first number of a JSON text that `JSON.parse` changes beyond the precision of fractions. It is an integer of too many digits,
+ * such as an id, or a number that is too large.
  *
  * @param text valid JSON.
  */

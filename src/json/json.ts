@@ -1,6 +1,6 @@
 /**
- * Reads JSON objects as text. A gateway relays most of a message unread, so a message is cut into the raw text of its
- * members: unknown members, member order and long numbers stay exactly as they came.
+ * Reads JSON objects as text. A gateway relays most of a message unread, so a message is cut into the raw text of its members. Unknown
+ * members, member order and long numbers stay exactly as they came.
  */
 
 import {

@@ -103,7 +103,7 @@ export function scanStrictly<T>(text: string, bounds: JsonBounds, read: () => T)
   }
 }
 
-/** Returns the offset of the first character at or after `at` that is not JSON whitespace; the length of the text if there is none. */
+/** Returns the offset of the first character at or after `at` that is not JSON whitespace. Without one, returns the length of the text. */
 export function skipSpace(text: string, at: number): number {
   let i = at;
   // V8 calls a function for each character once a read beyond the end was seen here.

@@ -30,8 +30,8 @@ const BEGINS: Readonly<Record<Level, number>> = {
 };
 
 /**
- * Decides by measurements how much new work is refused. While the loop is late, a growing share of new calls and sessions is refused, so
- * that the loop is kept busy, and not more than that. Near the limit of memory all of them are.
+ * Decides by measurements how much new work is refused. While the loop is late, a growing share of new calls and sessions is refused. So
+ * the loop is kept busy, and not more than that. Near the limit of memory all of them are.
  */
 export class Overload {
   #delays: number[] = [];

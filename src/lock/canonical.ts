@@ -7,7 +7,7 @@ import { escapeHidden } from './hidden-characters.ts';
 const OUTER_DEPTH = 8;
 const MAX_DEPTH = LIMITS.jsonDepth - OUTER_DEPTH;
 
-/** Members whose text may be written as a list of its lines, so that a diff of the lock file shows the line that changed. */
+/** Members whose text may be written as a list of its lines. So a diff of the lock file shows the line that changed. */
 const TEXTS: ReadonlySet<string> = new Set(['description', 'instructions']);
 
 /**
@@ -36,8 +36,8 @@ export function canonicalText(raw: string, name = '', depth = 0): string {
 }
 
 /**
- * Returns a canonical text in the form of the lock file: one member or item on each line, texts of several lines as lists of lines,
- * and hidden characters as escapes, so that a reviewer sees them.
+ * Returns a canonical text in the form of the lock file, with one member or item on each line. Texts of several lines are lists of lines.
+ * Hidden characters are escapes, so that a reviewer sees them.
  */
 export function reviewableText(canonical: string, name = '', indent = ''): string {
   const inner = `${indent}  `;

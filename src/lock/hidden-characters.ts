@@ -1,9 +1,9 @@
 import { escapesOf } from '../peer-text.ts';
 
 /**
- * Characters that a person does not see in a text and a model reads: control characters, bidirectional controls, characters without
- * width, blank letters, Unicode tags and variation selectors of the supplement. Line breaks and tabs are not hidden, and neither are
- * joiners inside emoji or between letters of a script that needs them.
+ * Characters that a person does not see in a text and a model reads. They are control characters, bidirectional controls, characters
+ * without width, blank letters, Unicode tags and variation selectors of the supplement. Line breaks and tabs are not hidden, and neither
+ * are joiners inside emoji or between letters of a script that needs them.
  *
  * @see https://www.unicode.org/reports/tr36/ (security), https://trojansource.codes
  */

@@ -47,8 +47,8 @@ function answer(c: Context, value: object, status: 200 | 503 = 200): Response {
 }
 
 /**
- * Creates the app of the operator's port: probes and metrics, which are open; status, which is open if only this machine
- * reaches the port; and the admin API, which needs the key of an operator.
+ * Creates the app of the operator's port. Probes and metrics are open. Status is open if only this machine reaches the port. The admin API
+ * needs the key of an operator.
  */
 export function createOperatorApp(view: OperatorView): Hono {
   const app = new Hono();

@@ -1,7 +1,10 @@
 import type { Setting } from '../config/settings.ts';
 import type { ConfigState } from './admin/answers.ts';
 
-/** The difference between the running config and the files on disk at this moment, one line for each setting; or why they cannot be used. */
+/**
+ * The difference between the running config and the files on disk at this moment, one line for each setting. It is a reason if they cannot
+ * be used.
+ */
 export type DiskDifference = { readonly lines: readonly string[] } | { readonly problem: string };
 
 /** The outcome of an attempt to load the config. */

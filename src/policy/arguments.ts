@@ -13,8 +13,8 @@ function folded(name: string): string {
 }
 
 /**
- * Reads arguments that conditions judge. Returns the reason if another reader may see other values: a member that an object has twice, two
- * members whose names differ in case, one whose name differs in case from a name that a condition reads, or a number that is rounded here.
+ * Reads arguments that conditions judge. Returns the reason if another reader may see other values. An object has a member twice, or two
+ * that differ in case. A name differs in case from one that a condition reads. Or a number is rounded here.
  *
  * @param text undefined for a call without arguments.
  * @param members the names that conditions read.
@@ -93,8 +93,8 @@ function oddMember(
 const JUDGED: readonly string[] = ['name', 'arguments', 'uri', 'ref', 'argument', 'context', 'type'];
 
 /**
- * Returns whether params, or the `ref` in them, have a member whose name differs in case from one that says what the request is about. A
- * lenient upstream may read it instead.
+ * Returns whether params, or the `ref` in them, have a member whose name differs only in case from a known one. Known ones say what the
+ * request is about. A lenient upstream may read it instead.
  */
 export function hasOddSpelling(params: RawObject): boolean {
   const ref = params.object('ref');

@@ -172,7 +172,7 @@ function hasHints(hints: Hints, wanted: Readonly<Partial<Hints>>): boolean {
 
 /**
  * Returns whether a rule is about a URI. A deny rule is about every spelling of its URIs. An allow rule must match both the spelling that
- * is sent and the canonical one, so that an odd spelling neither slips past a deny rule nor into an allow rule.
+ * is sent and the canonical one. So an odd spelling slips neither past a deny rule nor into an allow rule.
  */
 function matchesUri({ effect, config: { resources = [] }, canonicalResources = [] }: Rule, uri: string): boolean {
   const canonical = canonicalUri(uri);
@@ -199,7 +199,7 @@ function literalStart(text: string): string {
 }
 
 /**
- * Returns whether a rule is about a template: an allow rule if it may be about one of its URIs, a deny rule if it is about all of them.
+ * Returns whether a rule is about a template. An allow rule is if it may be about one of its URIs, a deny rule if it is about all of them.
  */
 function matchesTemplate({ effect, config: { resources = [] } }: Rule, template: string): boolean {
   const start = literalStart(template);

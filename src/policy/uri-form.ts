@@ -4,8 +4,8 @@ const MAX_CHARS = 8_192;
 const MAX_DECODINGS = 4;
 
 /**
- * `..` in a query or fragment. Servers that parse the URI do not read it as a step, servers that take it for a path do, so it has no one form.
- * A step right before the query is odd too.
+ * `..` in a query or fragment. Servers that parse the URI do not read it as a step, and servers that take it for a path do. So it has no
+ * one form. A step right before the query is odd too.
  */
 const CLIMBING_QUERY = /[?#](?:.*\/)?\.\.(?:\/|$)|[/:]\.\.?[?#]/s;
 /** A segment that may be a step: without one, all servers read the same segments. */
@@ -17,9 +17,9 @@ const WITH_DOMAIN = /^(?:https?|wss?|ftp):/i;
 const DRIVE_LETTER = /^[A-Za-z][:|]$/;
 
 /**
- * Returns the canonical form of a URI: `scheme:/host/path`. Spellings that a server may treat as one URI have one
- * form: the cases of scheme and host, percent-encoding, `.` and `..`, empty segments, backslashes, user, port, and a slash at the end.
- * Returns undefined for a text that has no such form, because servers read its steps or its host in different ways.
+ * Returns the canonical form of a URI: `scheme:/host/path`. Spellings that a server may treat as one URI have one form. They differ in the
+ * cases of scheme and host, percent-encoding, `.` and `..`, empty segments, backslashes, user, port, and a slash at the end. Returns
+ * undefined for a text that has no such form, because servers read its steps or its host in different ways.
  */
 export function canonicalUri(uri: string): string | undefined {
   const slashed = slashedForm(uri);
@@ -32,9 +32,9 @@ export function canonicalUri(uri: string): string | undefined {
 }
 
 /**
- * Returns whether `..` leads to different places: for a parser of paths, which ignores empty segments and takes the host for a segment,
- * and for a parser of URLs (https://url.spec.whatwg.org/#shorten-a-urls-path), which does neither. Nor does it decode slashes, and
- * a backslash is a slash for some.
+ * Returns whether `..` leads to different places for two kinds of parsers. A parser of paths ignores empty segments and takes the host for
+ * a segment. A parser of URLs (https://url.spec.whatwg.org/#shorten-a-urls-path) does neither. Nor does it decode slashes, and a backslash
+ * is a slash for some.
  */
 function hasUnclearSteps(uri: string, slashed: string, plain: string, ignored: readonly string[]): boolean {
   const host = /^\/\/([^/]+)/.exec(restOf(plain))?.[1];
@@ -55,8 +55,8 @@ function unstepped(path: string): string {
 }
 
 /**
- * Returns whether parsers find different hosts. Some end the host at a backslash, some decode the URI before they look for the host, and
- * parsers of URLs read a name or address in many spellings (https://url.spec.whatwg.org/#host-parsing).
+ * Returns whether parsers find different hosts. Some end the host at a backslash, and some decode the URI before they look for the host.
+ * Parsers of URLs read a name or address in many spellings (https://url.spec.whatwg.org/#host-parsing).
  */
 function hasUnclearHost(uri: string, plain: string, first: string | undefined): boolean {
   const hasDomain = WITH_DOMAIN.test(plain);

@@ -170,8 +170,8 @@ function keyOf(raw: string): Id | undefined {
 }
 
 /**
- * Returns a text that is equal for equal ids, by which a request is found: JSON Schema counts `1.0` and `1e0` as the integer `1`.
- * Returns other values as they are.
+ * Returns a text that is equal for equal ids, by which a request is found. JSON Schema counts `1.0` and `1e0` as the integer `1`. Returns
+ * other values as they are.
  */
 export function idKey(raw: string): Id {
   return raw.startsWith('"') ? raw : (keyOf(raw) ?? raw);
@@ -285,7 +285,7 @@ function toMessageError(thrown: unknown, id: Id = 'null'): MessageError {
   throw thrown;
 }
 
-/** Returns the key of the id of a message that was refused for the content of its strings, or `null` if it cannot be read. */
+/** Returns the key of the id of a message that was refused for the content of its strings. Returns `null` if it cannot be read. */
 function idOf(text: string): Id {
   try {
     const id = RawObject.parse(text).raw('id');

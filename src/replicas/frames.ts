@@ -17,7 +17,10 @@ export const FRAME = {
   pong: 8,
 } as const;
 
-/** Bytes in front of each payload: the size of the payload (4), the kind (1), 1 if the body ends here (1), the number of the exchange (4). */
+/**
+ * Bytes in front of each payload. They are the size of the payload (4), the kind (1), 1 if the body ends here (1), and the exchange's
+ * number (4).
+ */
 const HEAD_BYTES = 10;
 /** The head of a request can have as many bytes as its headers and its principal. Bodies are sent in smaller pieces. */
 const MAX_PAYLOAD_BYTES = 262_144;

@@ -32,7 +32,9 @@ export class InternalKeys {
     return this.#newest;
   }
 
-  /** Returns the keys to try for a new connection: the newest one, and that before it, since the other replica may not have read the newest yet. */
+  /**
+   * Returns the keys to try for a new connection, the newest one and that before it. The other replica may not have read the newest yet.
+   */
   toConnect(nowMs: number): readonly InternalKey[] {
     const { newest } = this;
     const others = [...this.#keys].filter(([id, { untilMs }]) => id !== newest.id && nowMs < untilMs);

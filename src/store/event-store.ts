@@ -30,9 +30,9 @@ export interface StoredStream {
 }
 
 /**
- * Keeps the events of streams for clients that resume them at another process. Each stream has one writer: the process that has opened it, until
- * the owner of the session takes it. Bounded per session, per principal and in total: beyond a bound, the oldest finished stream of the session is
- * removed, then its oldest event; then the sessions whose events expire first.
+ * Keeps the events of streams for clients that resume them at another process. Each stream has one writer: the process that has opened it,
+ * until the owner of the session takes it. Bounded per session, per principal and in total. Beyond a bound, the oldest finished stream of
+ * the session is removed, then its oldest event, then the sessions whose events expire first.
  *
  * Every method that returns a promise rejects with `store-unavailable` if the store cannot be reached.
  */
@@ -46,7 +46,10 @@ export interface EventStore {
   write(session: SessionRef, changes: readonly EventChange[]): Promise<ReadonlySet<string>>;
   /** Returns a stream; undefined if nothing of it is kept. */
   read(session: SessionRef, stream: string): Promise<StoredStream | undefined>;
-  /** Makes this process the writer of a stream, and returns it; undefined if nothing of it is kept, or this process does not have the session. */
+  /**
+   * Makes this process the writer of a stream, and returns it. Undefined if nothing of it is kept, or this process does not have the
+   * session.
+   */
   take(session: SessionRef, stream: string, writer: string): Promise<StoredStream | undefined>;
 }
 

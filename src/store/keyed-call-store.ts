@@ -35,8 +35,9 @@ export type KeyedCallBounds = Readonly<Record<KeyedCallCount | KeyedOutcomeBytes
 export type OnKeyedCallLimit = (limit: KeyedCallCount | KeyedOutcomeBytes) => void;
 
 /**
- * Stores calls with idempotency keys, so that each is made once by all processes. A call is forgotten only when its time is over: beyond the
- * bounds in bytes the store removes outcomes and keeps the fact that their calls have ended, and beyond those in calls it refuses new ones.
+ * Stores calls with idempotency keys, so that each is made once by all processes. A call is forgotten only when its time is over. Beyond
+ * the bounds in bytes the store removes outcomes, and keeps the fact that their calls have ended. Beyond those in calls it refuses new
+ * ones.
  */
 export interface KeyedCallStore {
   /**

@@ -40,8 +40,8 @@ export interface LeasedRatesParts {
  * without asking.
  *
  * All processes together do not exceed a limit in a window. Up to (n − 1) × (block − 1) units of a window may be refused though nobody uses
- * them, for n processes. While the table cannot be reached, a process uses the units that it has, and then its equal share of the limit in
- * each window, so that they may exceed the limit together until the table is back.
+ * them, for n processes. While the table cannot be reached, a process uses the units that it has. Then it uses its equal share of the limit
+ * in each window. So processes may exceed the limit together until the table is back.
  */
 export class LeasedRates {
   readonly #parts: LeasedRatesParts;

@@ -41,8 +41,8 @@ export interface StateOptions {
 /**
  * Opens the state directory.
  *
- * One process at a time owns it, and keeps sessions and keys there. Any other process keeps its own in memory, because
- * two processes would not see which sessions the other has ended; it only reads the lists of upstreams.
+ * One process at a time owns it, and keeps sessions and keys there. Any other process keeps its own in memory, because two processes would
+ * not see which sessions the other has ended. It only reads the lists of upstreams.
  *
  * @throws {Error} with a message for the operator, if the directory cannot be used.
  */

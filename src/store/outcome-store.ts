@@ -1,7 +1,7 @@
 import type { LimitName } from '../limits.ts';
 
 /**
- * Stores the ends of parked calls, so that a retry gets the same end at every process, also after the one that made the call has died. The first
+ * Stores the ends of parked calls. So a retry gets the same end at every process, also after the one that made the call has died. The first
  * end of a call wins.
  */
 export interface OutcomeStore {

@@ -50,8 +50,8 @@ export interface SessionStore extends AsyncDisposable {
   /** Returns the record of a session, or undefined if it has none or has ended. */
   load(session: SessionRef): Promise<SessionRecord | undefined>;
   /**
-   * Changes the record of a session that has not ended. Returns undefined, or why nothing was changed: the limit that forbids it, or `fenced` if
-   * the session does not belong to this process any more.
+   * Changes the record of a session that has not ended. Returns undefined, or why nothing was changed. It is the limit that forbids it, or
+   * `fenced` if the session does not belong to this process any more.
    */
   change(session: SessionRef, change: SessionChange): Promise<LimitName | 'fenced' | undefined>;
   /**

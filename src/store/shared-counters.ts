@@ -47,9 +47,9 @@ export interface SharedCountersParts {
 /**
  * Counts that all processes of a gateway share. Each process leases blocks of units, and counts inside them without asking.
  *
- * All processes together do not exceed a limit. Up to (n − 1) × (block − 1) units may be refused though nobody uses them, for n processes. While the table
- * cannot be reached, or takes too long, a process may use what it has been granted, or its equal share of the limit if that is more; so they may exceed the limit
- * together until the table is back. Units in use are never taken away.
+ * All processes together do not exceed a limit. Up to (n − 1) × (block − 1) units may be refused though nobody uses them, for n processes.
+ * While the table cannot be reached, or takes too long, a process may use what it has been granted. It may use its equal share of the limit
+ * if that is more. So processes may exceed the limit together until the table is back. Units in use are never taken away.
  */
 export class SharedCounters implements Counters {
   readonly #parts: SharedCountersParts;

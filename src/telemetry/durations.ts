@@ -62,8 +62,8 @@ interface Recent {
 }
 
 /**
- * Histogram of operation durations by method, tool, outcome, revision, transport and upstream. Finds its series without building a
- * key from the labels at each observation, and writes them in several turns of the event loop; prom-client's histogram does neither.
+ * Histogram of operation durations by method, tool, outcome, revision, transport and upstream. Finds its series without building a key from
+ * the labels at each observation, and writes them in several turns of the event loop. The histogram of prom-client does neither.
  */
 export class Durations {
   readonly #name: string;

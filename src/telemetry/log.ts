@@ -30,10 +30,10 @@ export interface LogOptions {
  * Creates a logger that writes to stderr; with a stdio client, stdout belongs to the protocol. Lines are written
  * asynchronously, with a bound on those that wait, and flushed when the process exits.
  *
- * Errors under `err` are logged with their causes. Unexpected errors have a stack; at level debug all errors have one.
- * Equal failures of one upstream are logged once and then as counts (`repeated`) at growing intervals. Fields that may hold secrets are
- * redacted ({@link redacted}), and texts of peers are cut ({@link shownFields}). The text of a message is not redacted, so put text
- * of a peer into a field of its own, or do not log it.
+ * Errors under `err` are logged with their causes. Unexpected errors have a stack; at level debug all errors have one. Equal failures of
+ * one upstream are logged once and then as counts (`repeated`) at growing intervals. Fields that may hold secrets are redacted
+ * ({@link redacted}), and texts of peers are cut ({@link shownFields}). The text of a message is not redacted. So put text of a peer into a
+ * field of its own, or do not log it.
  */
 export function createLogger(
   level: LogLevel,

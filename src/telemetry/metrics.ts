@@ -30,8 +30,8 @@ export interface Metrics
   recordUpstreamRequest(upstream: string, operation: Operation, seconds: number): void;
 
   /**
-   * Sets the number of tools that an endpoint lists for clients of an era, and the estimated number of tokens that the list takes
-   * in the context of a model. `view` is `''` for the merged endpoint.
+   * Sets the number of tools that an endpoint lists for clients of an era. Also sets the estimated number of tokens that the list takes in
+   * the context of a model. `view` is `''` for the merged endpoint.
    */
   setCatalogTools(view: string, era: Era, size: { readonly tools: number; readonly tokens: number }): void;
   /** Removes the series of an endpoint that the config does not have any more. */

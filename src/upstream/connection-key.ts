@@ -33,8 +33,8 @@ interface StatefulUpstream {
 export type ConnectionUser = Omit<LinkUser, 'clientCapabilities'>;
 
 /**
- * The kinds of connections. `shared` serves all users of an audience, `principal` and `endpoint` those of one principal,
- * `session` one user, `call` one call, and `discovery` none: it only reads lists.
+ * The kinds of connections. `shared` serves all users of an audience, `principal` and `endpoint` those of one principal, `session` one
+ * user, `call` one call. `discovery` serves none: it only reads lists.
  */
 type Kind = 'shared' | 'principal' | 'endpoint' | 'session' | 'call' | 'discovery';
 
@@ -94,8 +94,8 @@ export function stateScopeOf(upstream: StatefulUpstream, client: Era): StateScop
  * Returns the key of the connection that serves a user. Users with equal keys share a connection. With credentials of the
  * principal, no two principals have equal keys.
  *
- * A modern client has no session. With isolation `session`, all requests of its principal to one endpoint share a connection,
- * with any capabilities, because a modern connection sends the capabilities with each request.
+ * A modern client has no session. With isolation `session`, all requests of its principal to one endpoint share a connection, with any
+ * capabilities. A modern connection sends the capabilities with each request.
  *
  * @param call number of the call, unique, for isolation `call`.
  */

@@ -8,8 +8,8 @@ import { settlesWithin } from '../deadline.ts';
 const POLL_MS = 100;
 
 /**
- * Waits until no request is in flight or in the queue, no call is open and no task is running, at most this long (ms). Then fails the calls
- * that are still under way. Resolves with the number of connections that were still in use.
+ * Waits until no request is in flight or in the queue, no call is open and no task is running. It waits at most this long (ms). Then fails
+ * the calls that are still under way. Resolves with the number of connections that were still in use.
  */
 export async function drain<Context, User extends LinkUser>(
   limiter: ConcurrencyLimiter,

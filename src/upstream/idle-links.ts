@@ -16,8 +16,8 @@ export function staysOpen<Context, User extends LinkUser>(
 }
 
 /**
- * Returns whether a link closes with its last user. One that works on a task of a modern client stays: the client polls from any client group of
- * its principal at the endpoint, and all of them use this link.
+ * Returns whether a link closes with its last user. One that works on a task of a modern client stays. The client polls from any client
+ * group of its principal at the endpoint, and all of them use this link.
  */
 export function closesWithUsers<Context, User extends LinkUser>(
   link: Link<Context, User>,

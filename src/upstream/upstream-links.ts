@@ -86,8 +86,8 @@ export class UpstreamLinks<Context, User extends LinkUser> implements Iterable<L
   }
 
   /**
-   * Removes the key of an open link, which stays open, and gives it back to the quotas: its server keeps nothing for it, and another link takes
-   * its place. Returns whether it had a key.
+   * Removes the key of an open link, which stays open, and gives it back to the quotas. Its server keeps nothing for it, and another link
+   * takes its place. Returns whether it had a key.
    */
   release(link: Link<Context, User>): boolean {
     const record = this.#open.get(link);

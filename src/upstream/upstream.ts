@@ -149,8 +149,8 @@ export class Upstream<Context, User extends LinkUser> {
   }
 
   /**
-   * Returns whether clients of this era that can answer questions need a connection for each call, because a server request
-   * does not show to which call it belongs. Also true before the first link has shown it.
+   * Returns whether clients of this era that can answer questions need a connection for each call. A server request does not show to which
+   * call it belongs. Also true before the first link has shown it.
    */
   needsOwnConnection(client: Era): boolean {
     const { isolation } = this.config;

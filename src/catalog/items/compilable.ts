@@ -1,7 +1,7 @@
 /**
- * Checks whether the output schema of a tool can be compiled. The TypeScript SDK 1.x compiles all schemas of a list
- * with Ajv before it returns the list, so its clients lose all tools to one schema that Ajv refuses. This check is
- * stricter than Ajv where honest schemas do not differ: a reference must lead to a place in the same schema.
+ * Checks whether the output schema of a tool can be compiled. The TypeScript SDK 1.x compiles all schemas of a list with Ajv before it
+ * returns the list. So its clients lose all tools to one schema that Ajv refuses. This check is stricter than Ajv where honest schemas do
+ * not differ: a reference must lead to a place in the same schema.
  */
 
 import { isRecord } from '../../json/record.ts';

@@ -29,8 +29,8 @@ function legacyTool(text: string, isModern: boolean): string {
 }
 
 /**
- * Returns the JSON text of a published tool in the form of a revision: the same text if nothing changes, undefined if
- * clients of the revision cannot read it in any form.
+ * Returns the JSON text of a published tool in the form of a revision, the same text if nothing changes. Returns undefined if clients of
+ * the revision cannot read it in any form.
  *
  * @param isModern whether the tool's upstream speaks 2026-07-28.
  */

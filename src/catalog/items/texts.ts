@@ -1,7 +1,7 @@
 /**
- * Removes from titles and descriptions the characters that a person cannot see but a model or a terminal reads: escape
- * sequences, control characters, Unicode tags, and bidirectional controls without a partner. Joiners and direction
- * marks are needed by languages, so they stay.
+ * Removes from titles and descriptions the characters that a person cannot see but a model or a terminal reads. They are escape sequences,
+ * control characters, Unicode tags, and bidirectional controls without a partner. Joiners and direction marks are needed by languages, so
+ * they stay.
  */
 
 import { mapStrings } from './json-strings.ts';

@@ -34,11 +34,11 @@ export function isHashed(upstream: ViewUpstream, name: string, published: string
 }
 
 /**
- * Returns the name under which a tool or prompt of an upstream is published: its own name if the prefix is empty, else
- * prefix and name in `[A-Za-z_][A-Za-z0-9_-]*` with at most `maxChars` characters.
+ * Returns the name under which a tool or prompt of an upstream is published. It is the upstream's own name if the prefix is empty,
+ * else prefix and name in `[A-Za-z_][A-Za-z0-9_-]*`, with at most `maxChars` characters.
  *
- * The name depends only on the config and the upstream's own name, never on other items, so that policies and models
- * can rely on it. A name with replaced or cut characters ends in a hash of upstream and name, which keeps it unique.
+ * The name depends only on the config and the upstream's own name, never on other items. So policies and models can rely on it. A name with
+ * replaced or cut characters ends in a hash of upstream and name, which keeps it unique.
  */
 export function publishedName(upstream: ViewUpstream, name: string, maxChars: number): string {
   if (upstream.prefix === '') return name;

@@ -10,8 +10,8 @@ export const prefixesOf = oncePer((view: View): Prefixes =>
 );
 
 /**
- * Returns the id of another upstream whose prefix the name begins with, unless `prefix` begins with it too. Such names
- * are reserved for that upstream even while it is down or does not list them, so that no other upstream can take them.
+ * Returns the id of another upstream whose prefix the name begins with, unless `prefix` begins with it too. Such names are reserved for
+ * that upstream even while it is down or does not list them. No other upstream can take them.
  *
  * @param prefix the whole prefix of the name's own upstream; a cut name has only a part of it.
  */

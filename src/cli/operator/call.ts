@@ -41,7 +41,10 @@ export async function call(tool: string, args: readonly string[], options: CallC
   return codeOf(answer);
 }
 
-/** Returns the message of a failure, with its row of docs/errors.md if the gateway reports it, and with the next step for a wrong name. */
+/**
+ * Returns the message of a failure. It has the row of docs/errors.md if the gateway reports the failure, and the next step for a wrong
+ * name.
+ */
 function failureText({ message, data }: NonNullable<ToolCallAnswer['error']>): string {
   const row: unknown = Object(data).code;
   if (typeof row !== 'string') return message;

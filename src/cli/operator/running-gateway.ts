@@ -37,8 +37,8 @@ function keyIn(env: NodeJS.ProcessEnv): string | undefined {
 const SERVICE_STATE_ROOT = '/var/lib/linkspan/linkspan';
 
 /**
- * Finds the running gateway: the one that the options name, else the one of the config file that is found here, else the
- * only one of this user. For root, the gateways of the systemd unit count as its own.
+ * Finds the running gateway: the one that the options name, else the one of the config file found here. Without both, it is the only one of
+ * this user. For root, the gateways of the systemd unit count as its own.
  *
  * @param serviceRoot the state directories of the systemd unit.
  * @throws {CliError}

@@ -12,8 +12,8 @@ const MAX_ITEMS = 10_000;
 type Item = CatalogAnswer['items'][number];
 
 /**
- * Returns every item of a catalog with its origin: those that clients get, those that the config leaves out, and those
- * that clients could not read, each with the reason.
+ * Returns every item of a catalog with its origin. Items that the config leaves out, and those that clients could not read, have the
+ * reason.
  */
 export function catalogAnswerOf(catalog: Catalog, { view, era, upstream }: CatalogQuery): CatalogAnswer {
   const repairs = new Map(catalog.repaired.map((one) => [`${one.kind} ${one.upstream} ${one.name}`, one]));

@@ -12,8 +12,8 @@ import { endpointPath } from '../../endpoint-path.ts';
 const MAX_PROBLEMS = 50;
 
 /**
- * Returns what clients do not get of the lists of an upstream, at the merged endpoint, its own and those of profiles, in both eras, and names in
- * filters and `renames` that no tool has; each once.
+ * Returns what clients do not get of the lists of an upstream, each once. It covers the merged endpoint, its own and those of profiles, in
+ * both eras. It also has names in filters and `renames` that no tool has.
  */
 export function listGapsOf(upstream: string, offers: Offers, views: ReadonlyMap<string, View>): ListGaps {
   const lines = new Set(ERAS.flatMap((era) => offers.problemsOf(upstream, era).map(problemLine)));

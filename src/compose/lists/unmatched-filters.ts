@@ -4,8 +4,9 @@ import { shownText } from '../../peer-text.ts';
 import type { LastLists } from './last-lists.ts';
 
 /**
- * Returns a sentence for each name in `includeTools`, `excludeTools` and `renames` of an endpoint's upstream or profile that no tool in the
- * last lists has. Those of a profile begin with its name. Returns none while an upstream of the endpoint was never listed.
+ * Returns a sentence for each name that no tool in the last lists has. The names are those in `includeTools`, `excludeTools` and `renames`
+ * of an endpoint's upstream or profile. Those of a profile begin with its name. Returns none while an upstream of the endpoint was never
+ * listed.
  */
 export function unmatchedFiltersAt(view: View, lists: LastLists): readonly string[] {
   if (view.id === '' || !view.upstreams.every(({ id }) => lists.isListed(id))) return [];

@@ -14,8 +14,8 @@ import { unmatchedRateGlobs } from './unmatched-rates.ts';
 type Judged = Pick<Config, 'access' | 'upstreams' | 'rates' | 'repeats'>;
 
 /**
- * Returns a warning for each glob or name of a filter, a rate or the access policy that matches nothing in the last lists of its upstreams. A
- * glob is not judged while an upstream of its rule was never listed.
+ * Returns a warning for each glob or name that matches nothing in the last lists of its upstreams. They are those of filters, rates and the
+ * access policy. A glob is not judged while an upstream of its rule was never listed.
  */
 export function unmatchedGlobs(config: Judged, lists: LastLists): readonly string[] {
   const ofFilters = [...lists.views.values()].flatMap((view) => {
@@ -92,7 +92,10 @@ function resourcesOf({ origins, templateOrigins }: Resources, upstreams: Readonl
   return [...items('resource', origins), ...items('template', templateOrigins)];
 }
 
-/** Returns whether a glob may be about a resource, or a URI of a template, in any of its spellings: as a rule of either effect. */
+/**
+ * Returns whether a glob may be about a resource or a URI of a template, in any of its spellings. It does not matter which effect the rule
+ * has.
+ */
 function isAboutResource(glob: string, item: Item): boolean {
   const config = { resources: [glob], tools: undefined, prompts: undefined, hints: {}, when: undefined };
   const canonicalResources = [canonicalGlob(glob)];

@@ -21,7 +21,7 @@ import type { ConfigState } from '../../operator/admin/answers.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { configHash } from './config-hash.ts';
 
-/** A rejected config is tried again in this interval, if its files are watched: what it lacks, such as a key file, may come later. */
+/** A rejected config is tried again in this interval, if its files are watched. What it lacks, such as a key file, may come later. */
 const RETRY_MS = 5_000;
 /** The longest time that a stop waits for a config that is being applied. */
 const SETTLE_MS = 5_000;

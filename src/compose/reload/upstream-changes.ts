@@ -20,9 +20,9 @@ export function disabledReason(id: string): string {
 }
 
 /**
- * Changes the set of upstreams while calls are in flight. A restart replaces an upstream by another one with the same config. From
- * the turn of a replacement on, every new call goes to the new upstream; the old one is stopped when its calls have ended, at the
- * latest after the drain.
+ * Changes the set of upstreams while calls are in flight. A restart replaces an upstream by another one with the same config. From the turn
+ * of a replacement on, every new call goes to the new upstream. The old one is stopped when its calls have ended, at the latest after the
+ * drain.
  */
 export class UpstreamChanges {
   readonly #parts: UpstreamChangesParts;

@@ -9,7 +9,10 @@ export interface ParentAdminParts extends ProcessSource {
   readonly readiness: () => Promise<Readiness>;
 }
 
-/** Creates the admin API's view of a gateway with workers: their answers as one, and the config, the log and the readiness of the parent. */
+/**
+ * Creates the admin API's view of a gateway with workers. It makes one answer of theirs, and has the config, the log and the readiness of
+ * the parent.
+ */
 export function parentAdmin(parts: ParentAdminParts): AdminPort {
   const { workers, control, log, startedAtMs, stateDir, readiness, phase } = parts;
   return {

@@ -19,7 +19,8 @@ export class SocketDir implements AsyncDisposable {
   }
 
   /**
-   * Makes a folder below the state directory, if this process owns it and its path is short enough; else below the folder for temporary files.
+   * Makes a folder below the state directory, if this process owns it and its path is short enough. Else it is below the folder for
+   * temporary files.
    *
    * @throws {StartError} if no such folder can be made.
    */

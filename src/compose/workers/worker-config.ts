@@ -1,8 +1,8 @@
 import type { Config } from '../../config/values/config.ts';
 
 /**
- * Returns the config of one worker: without the operator's port, the audit log and the watch of files, which are those of the parent, and with its part of
- * each bound that is one of a process. A bound of bytes that is not set is a fraction of the heap, which each worker has.
+ * Returns the config of one worker. The operator's port, the audit log and the watch of files belong to the parent. Of each bound of one
+ * process, the worker gets its part. A bound of bytes that is not set is a fraction of the heap, which each worker has.
  */
 export function workerConfig(config: Config): Config {
   const { workers, limits, sessions, overload, reload } = config;

@@ -26,8 +26,8 @@ type EffectOf<T, E, Safe> = [T] extends [Scalar | readonly unknown[] | Pins]
 type EffectsOf<T, E, Safe> = { readonly [K in KeyOf<T>]-?: EffectOf<NonNullable<MemberOf<T, K>>, E, Safe> };
 
 /**
- * The effect of each setting of the gateway. A setting may be `at once` only if its reader asks for it at each use: by `Settings` of
- * `config.ts`, or by a `setConfig` that a file of `compose/reload/` calls.
+ * The effect of each setting of the gateway. A setting may be `at once` only if its reader asks for it at each use. It asks by `Settings`
+ * of `config.ts`, or by a `setConfig` that a file of `compose/reload/` calls.
  */
 export const GATEWAY_EFFECTS = {
   listen: { host: 'at once', port: 'at once' },

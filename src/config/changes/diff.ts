@@ -115,7 +115,10 @@ function profileChanges(running: Config, next: Config): readonly SettingChange[]
   return changesBetween(byId(running), byId(next)).map((change) => named(['gateway', 'profiles'], change));
 }
 
-/** Returns the change of the order of the upstreams in both configs, without those that have not moved at its begin and end; or nothing. */
+/**
+ * Returns the change of the order of the upstreams in both configs, or nothing. It leaves out those at its begin and end that have not
+ * moved.
+ */
 function orderChanges(running: Config, next: Config): readonly SettingChange[] {
   const old = new Set(running.upstreams.map(({ id }) => id));
   const titles = new Map(next.upstreams.filter(({ id }) => old.has(id)).map(({ id, title }) => [id, title]));

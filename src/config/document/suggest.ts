@@ -18,10 +18,7 @@ function distance(from: string, to: string): number {
   return above[b.length] ?? 0;
 }
 
-/**
- * Returns the known word that is nearest to a misspelled one: at most one edit away, or two in words of five letters
- * and more.
- */
+/** Returns the known word that is nearest to a misspelled one. It is at most one edit away, or two in words of five letters and more. */
 export function suggest(word: string, known: Iterable<string>): string | undefined {
   let best: string | undefined;
   let least = Number.POSITIVE_INFINITY;

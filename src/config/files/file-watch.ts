@@ -8,8 +8,8 @@ import { judgeLook, nextLookMs, type PendingChange, type WatchTimes } from './lo
 export const CONFIG_TIMES: WatchTimes = { pollMs: 500, settleMs: 200, longestMs: 1_000 };
 
 /**
- * Watches files by path, through symbolic links. Reports a file that gets another content, by writing or by replacing it (as editors
- * do), a directory link that is replaced (as Kubernetes does for a ConfigMap), and a file that is removed or created.
+ * Watches files by path, through symbolic links. Reports a file that gets another content, by writing or by replacing it (as editors do).
+ * Reports a directory link that is replaced (as Kubernetes does for a ConfigMap). Reports a file that is removed or created.
  *
  * Only the content decides. Looks at the files come in an interval that nothing extends; events of the folders bring them forward.
  */

@@ -44,8 +44,8 @@ export const auditSchema = z
     arguments: oneOf(AUDITED_ARGUMENTS)
       .prefault('digest')
       .describe(
-        'What is recorded of the arguments of calls: `none`, a keyed `digest` of their text, or `full`: also their text, with the ' +
-          'values of members such as `password` and `token` taken out.',
+        'What is recorded of the arguments of calls: `none`, a keyed `digest` of their text, or `full`. The last is also their text, ' +
+          'with the values of members such as `password` and `token` taken out.',
       ),
     required: flag()
       .prefault(false)

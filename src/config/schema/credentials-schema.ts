@@ -212,8 +212,8 @@ export const egressSchema = z.strictObject({
     .union([texts(), z.string().transform(hostsIn)], { error: 'expected a list of hosts' })
     .prefault([])
     .describe(
-      'Hosts that are connected to without the proxy: names, ".example.com" for all below it, addresses, networks, each with or without ' +
-        'a port; or a text with commas, such as "${NO_PROXY:-}". Loopback never uses the proxy.',
+      'Hosts that are connected to without the proxy: a list, or a text with commas, such as "${NO_PROXY:-}". They are names, ' +
+        '".example.com" for all below it, addresses and networks, each with or without a port. Loopback never uses the proxy.',
     ),
   privateNetworks: networks()
     .prefault([])

@@ -233,15 +233,15 @@ export const gatewaySchema = z.strictObject({
         .union([z.literal(false), duration('10ms', '1m')], { error: 'expected a duration such as "500ms", or false' })
         .prefault('500ms')
         .describe(
-          'Delay of the event loop beyond which a growing share of new calls and sessions is refused, while at least 100 requests are ' +
-            'in flight. false: never.',
+          'Delay of the event loop beyond which a growing share of new calls and sessions is refused. It counts while at least 100 ' +
+            'requests are in flight. false: never.',
         ),
       memory: z
         .union([z.literal(false), size('64MiB', '1024GiB')], { error: 'expected a size such as "1GiB", or false' })
         .optional()
         .describe(
-          'Memory of the gateway, without its upstreams. From 80% on it drops caches, from 90% on it refuses new calls, sessions and streams, ' +
-            'from 95% on it closes the connections of slow readers. Default: the limit of the cgroup, for all its processes together. The ' +
+          'Memory of the gateway, without its upstreams. From 80% on it drops caches. From 90% on it refuses new calls, sessions and streams. ' +
+            'From 95% on it closes the connections of slow readers. Default: the limit of the cgroup, for all its processes together. The ' +
             'limit of the heap counts always; false: it alone. With workers, each has its part.',
         ),
     })
@@ -305,7 +305,7 @@ export const gatewaySchema = z.strictObject({
       onChange: oneOf(ON_CHANGE)
         .prefault('warn')
         .describe(
-          'The reaction to a definition that differs from the lock file: `warn` serves it and logs the difference, `quarantine` ' +
+          'The reaction to a definition that differs from the lock file. `warn` serves it and logs the difference, `quarantine` ' +
             'withholds it, `refuse` withholds all items of its upstream.',
         ),
     })

@@ -1,5 +1,5 @@
 /**
- * The form in which a setting may hold a secret: its whole value, each value of a map, or a part of a URL (its path, query or user
+ * The form in which a setting may hold a secret. It is its whole value, each value of a map, or a part of a URL (its path, query or user
  * name).
  */
 export type Secrecy = 'value' | 'map' | 'url';

@@ -131,7 +131,7 @@ function typeName(expected: string): string {
   return expected === 'array' ? 'a list' : expected;
 }
 
-/** Returns a value as the file has it, or its type if it may be secret: such a value is not shown, not even unexpanded. */
+/** Returns a value as the file has it, or its type if it may be secret. Such a value is not shown, not even unexpanded. */
 function shown(path: Path, value: Data): string {
   if (value === null) return 'nothing';
   if (isList(value)) return 'a list';

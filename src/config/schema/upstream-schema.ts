@@ -122,7 +122,7 @@ const OWN = {
     })
     .optional()
     .describe(
-      'Prefix of tool and prompt names, exactly as written, so end it with a separator ("git_"). Empty for none: of several such upstreams with a tool or prompt of one name, the first in the file has it, and the others are left out. ' +
+      'Prefix of tool and prompt names, exactly as written, so end it with a separator ("git_"). Empty for none. Of several such upstreams with a tool or prompt of one name, the first in the file has it. The others are left out. ' +
         'Default: the id and two underscores.',
     ),
   rawUris: flag()
@@ -133,8 +133,8 @@ const OWN = {
   isolation: oneOf(ISOLATIONS)
     .prefault('session')
     .describe(
-      'Which clients share a connection (for stdio: a process): each session has its own, each principal, all clients share one (`shared`; ' +
-        'no client features are declared to the upstream), or each call has its own.',
+      'Which clients share a connection (for stdio: a process): each session has its own, each principal, or each call, or all clients ' +
+        'share one. With `shared`, no client features are declared to the upstream.',
     ),
   era: oneOf(ERA_SETTINGS)
     .prefault('auto')

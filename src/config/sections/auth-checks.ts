@@ -51,7 +51,7 @@ export function authProblems(
 }
 
 const UNSPELLED =
-  'is requested by another name, but the issuer has no advertisedScopes; the challenge then also names the scopes of the token as it spells them';
+  'is requested by another name, but the issuer has no advertisedScopes; the challenge then also names the scopes in the spelling of tokens';
 
 interface PlacedScope {
   readonly path: Path;

@@ -8,7 +8,7 @@ import { rulesOf } from './rules.ts';
 export type Meet = (upstreams: readonly string[] | undefined, endpoints: readonly string[] | undefined) => boolean;
 
 /**
- * Finds the upstreams of endpoints as the file has them, disabled ones included: so that a rule has no warning while one is out of use.
+ * Finds the upstreams of endpoints as the file has them, disabled ones included. So a rule has no warning while one is out of use.
  *
  * @param upstreams the key of every upstream in the file by its id.
  */

@@ -30,9 +30,8 @@ const CLIENTS_SETTINGS: ReadonlyMap<string, readonly string[]> = new Map([
 const CLAUDE_KEYS = ['globalShortcut', 'preferences', 'numStartups', 'projects'];
 
 /**
- * Returns a problem for each key at the top level that is not allowed there. In our own file those are all unknown keys. In the file
- * of a client they are the settings of ours, and a misspelled `gateway`: without them the gateway would run with defaults, which
- * ask for no key.
+ * Returns a problem for each key at the top level that is not allowed there. In our own file those are all unknown keys. In the file of a
+ * client they are the settings of ours, and a misspelled `gateway`. Without them the gateway would run with defaults, which ask for no key.
  */
 export function topLevelProblems(document: Document): readonly Problem[] {
   const { data } = document;
@@ -44,7 +43,7 @@ export function topLevelProblems(document: Document): readonly Problem[] {
   });
 }
 
-/** Returns whether a file is ours: no client is known that writes such a one, or it has `gateway` and no mark of a client. */
+/** Returns whether a file is ours. Either no client is known that writes such a one, or it has `gateway` and no mark of a client. */
 export function isOwnFile({ file, data }: Document): boolean {
   if (!isRecord(data)) return false;
   const has = (key: string): boolean => Object.hasOwn(data, key);

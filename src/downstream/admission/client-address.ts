@@ -12,8 +12,9 @@ function plainAddress(text: string): string | undefined {
 }
 
 /**
- * Finds the addresses of clients. Behind a proxy, the peer of every connection is the proxy, which names the client in `X-Forwarded-For`. Anybody can send
- * this header, so it is read only from trusted proxies, from its end, up to the first address that is none of theirs.
+ * Finds the addresses of clients. Behind a proxy, the peer of every connection is the proxy, which names the client in `X-Forwarded-For`.
+ * Anybody can send this header, so it is read only from trusted proxies. It is read from its end, up to the first address that is none of
+ * theirs.
  */
 export class ClientAddresses {
   readonly #proxies = new BlockList();

@@ -22,8 +22,8 @@ export interface RefusedRequest {
 }
 
 /**
- * Records refused HTTP requests in the audit log. Anyone can send such requests, so the records of each second are bounded, and the last
- * one of a second says how many have none.
+ * Records refused HTTP requests in the audit log. Anyone can send such requests, so the records of each second are bounded. The last one of
+ * a second says how many have none.
  */
 export class RefusalAudit {
   readonly #trail: Pick<AuditTrail, 'record'>;

@@ -152,8 +152,8 @@ export function readBody(
 }
 
 /**
- * Refuses a request whose body is still arriving, and closes the connection after a delay: closing it with unread bytes
- * resets it, and the reset can overtake the answer.
+ * Refuses a request whose body is still arriving, and closes the connection after a delay. Closing it with unread bytes resets it, and the
+ * reset can overtake the answer.
  */
 export function refuseBody(
   incoming: ClientRequest,

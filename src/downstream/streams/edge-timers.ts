@@ -9,7 +9,7 @@ interface ExpiringState {
 const SWEEP_MS = 400;
 /** Event logs are checked once in this many sweeps, because they keep events for minutes. */
 const EXPIRE_SWEEPS = 16;
-/** Keep-alives are sent in this many parts, each to other streams: to 10 000 streams at once they take the loop up to a second. */
+/** Keep-alives are sent in this many parts, each to other streams. To 10 000 streams at once they take the loop up to a second. */
 const KEEP_ALIVE_PARTS = 50;
 
 /** Runs the timers that all streams share, for sweeps and for keep-alives. A timer runs only while it has work. */

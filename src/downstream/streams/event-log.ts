@@ -19,8 +19,9 @@ export interface EventLog {
    * Keeps an event of an open stream. The caller appends events in the order of `seq`. An event that {@link takeAfter} has returned
    * is appended again, and kept once.
    *
-   * @returns a promise if the event must not be written to the client before it is kept: of false if it must not be written at all,
-   *   because another process writes the stream. Never rejects: an event that cannot be kept is only lost for a client that resumes.
+   * @returns a promise if the event must not be written to the client before it is kept. It resolves with false if another process writes
+   *   the stream, so that the event must not be written at all. Never rejects: an event that cannot be kept is only lost for a client that
+   *   resumes.
    */
   append(stream: string, streamEvent: StreamEvent): Promise<boolean> | undefined;
   /**

@@ -38,8 +38,8 @@ interface FoundStream {
 }
 
 /**
- * Keeps the events of one session in memory, where this process reads them, and in a store, where other processes read them if this one is lost. An
- * event is in the store before it is written to the client, unless the store cannot be reached.
+ * Keeps the events of one session in memory, where this process reads them. It keeps them in a store too, where other processes read them
+ * if this one is lost. An event is in the store before it is written to the client, unless the store cannot be reached.
  */
 class StoredEventLog implements EventLog {
   readonly #session: SessionRef;

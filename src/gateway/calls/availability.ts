@@ -27,8 +27,8 @@ function namedIn({ method, params }: Request): { readonly name: string | undefin
 }
 
 /**
- * Returns the failure of a request whose name has the prefix of an upstream that is not up, or that is being listed for the first time. Returns
- * undefined if there is no such upstream, so that the name is unknown.
+ * Returns the failure of a request whose name has the prefix of an upstream that cannot answer. The upstream is not up, or is being listed
+ * for the first time. Returns undefined if there is no such upstream, so that the name is unknown.
  *
  * @param nowMs monotonic.
  */

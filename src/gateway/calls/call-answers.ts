@@ -44,7 +44,7 @@ export class CallAnswers {
   }
 
   /**
-   * Waits for new lists before an error is translated, if the translation depends on them: a list that is not read yet may have the
+   * Waits for new lists before an error is translated, if the translation depends on them. A list that is not read yet may have the
    * resource or prompt.
    */
   async awaitLists({ client, holder, request }: OpenExchange): Promise<void> {
@@ -61,8 +61,8 @@ export class CallAnswers {
 const NO_COMPLETION: Answer = { kind: 'result', result: '{"completion":{"values":[]}}' };
 
 /**
- * Returns the empty completion if an upstream does not declare completions and has no such method: the gateway declares them for all of
- * its upstreams. Some answer without having declared it.
+ * Returns the empty completion if an upstream does not declare completions and has no such method. The gateway declares them for all of its
+ * upstreams. Some answer without having declared it.
  */
 function orNoCompletion(method: string, { hello }: Link, answer: Answer): Answer {
   if (answer.kind === 'result' || method !== 'completion/complete') return answer;

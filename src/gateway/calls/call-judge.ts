@@ -20,8 +20,8 @@ export class CallJudge {
   }
 
   /**
-   * Judges a call that has waited, or whose access policy has changed, by the policy and the lists of now: a reload may deny it, and a list that was
-   * read meanwhile may differ from the lock.
+   * Judges a call that has waited, or whose access policy has changed, by the policy and the lists of now. A reload may deny it. A list
+   * that was read meanwhile may differ from the lock.
    *
    * @param hasWaited whether the call has just waited.
    * @throws {GatewayError} `insufficient-scope`, `unknown-tool`, `unknown-prompt`, `unknown-resource`, `invalid-params`

@@ -35,7 +35,7 @@ export interface CountedCall extends Disposable {
 
 /**
  * Bounds the requests of principals at upstreams: how often, how many at once, and how often the same. Asked once for each request that
- * leaves for an upstream, so that neither the retry of a parked call nor a poll of a task counts again.
+ * leaves for an upstream. So neither the retry of a parked call nor a poll of a task counts again.
  */
 export class CallLimits {
   readonly #parts: CallLimitsParts;

@@ -46,9 +46,8 @@ export class Calls {
    * lost before it could receive it. A cached read needs no slot and no link. Only the call of a modern client can end with
    * questions or URLs: a client with a session is asked during its call.
    *
-   * @throws {GatewayError} if the upstream has not answered; `audit-unavailable` if the request cannot be
-   *   recorded; `rate-limited`, `repeated-call`, `overloaded` if the principal has used up a limit; those of
-   *   {@link KeyedCalls.run} if it has an idempotency key.
+   * @throws {GatewayError} if the upstream has not answered; `audit-unavailable` if the request cannot be recorded. `rate-limited`,
+   *   `repeated-call`, `overloaded` if the principal has used up a limit. Those of {@link KeyedCalls.run} if it has an idempotency key.
    */
   send(exchange: OpenExchange, to: UpstreamRoute): Promise<CallOutcome> {
     exchange.upstream = to.upstream;

@@ -76,9 +76,9 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
   }
 
   /**
-   * Sends a request where its route says. A name that is in no list is looked for once more after the lists were refreshed, since a client
-   * may call before it lists, and after the first lists of an upstream that has just started. A name that the access policy denies has the
-   * answer of an unknown one.
+   * Sends a request where its route says. A name that is in no list is looked for once more after the lists were refreshed. A client may
+   * call before it lists. It is also looked for after the first lists of an upstream that has just started. A name that the access policy
+   * denies has the answer of an unknown one.
    */
   async #call(one: R, client: C, holder: ConnectionHolder): Promise<Answer> {
     const { gate, listRefresher, lifecycleOf } = this.#parts;
@@ -120,8 +120,8 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
   }
 
   /**
-   * Asks for an external decision, unless the process that has passed the request on has asked about the same item: by its lists the name may
-   * lead elsewhere. Returns undefined if nobody is asked, else a promise of the item, or of undefined if it is denied.
+   * Asks for an external decision, unless the process that has passed the request on has asked about the same item. By its lists the name
+   * may lead elsewhere. Returns undefined if nobody is asked, else a promise of the item, or of undefined if it is denied.
    */
   #ask(one: R, { caller }: C, { to, verdict }: JudgedRoute): Promise<Item | undefined> | undefined {
     if (to.kind !== 'upstream' || verdict === undefined || !('kind' in verdict.item)) return undefined;

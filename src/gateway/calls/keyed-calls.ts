@@ -33,8 +33,9 @@ type MakeCall = (to: UpstreamRoute) => Promise<CallOutcome>;
 const RETRY_MS = 1_000;
 
 /**
- * Makes calls with idempotency keys once. The same principal at the same endpoint that sends the same key with the same tool and arguments gets
- * the answer of the first call. A call that certainly did not run, or that its upstream has answered with questions, may be made again.
+ * Makes calls with idempotency keys once. A principal that sends the same key again at the same endpoint gets the answer of the first call.
+ * Tool and arguments must be the same too. A call that certainly did not run, or that its upstream has answered with questions, may be made
+ * again.
  */
 export class KeyedCalls {
   readonly #parts: KeyedCallsParts;

@@ -170,8 +170,8 @@ function withoutTaskMeta(result: string): Answer {
 }
 
 /**
- * Returns the call with another `cancel`, which sends no `notifications/cancelled`: it cancels the task, as soon as the
- * upstream has sent the id of the task.
+ * Returns the call with another `cancel`, which sends no `notifications/cancelled`. It cancels the task, as soon as the upstream has sent
+ * the id of the task.
  *
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation
  */

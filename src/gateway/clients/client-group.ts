@@ -75,8 +75,8 @@ export class ClientGroup extends ConnectionHolder {
   }
 
   /**
-   * Returns the group whose link carries a request to an upstream whose questions do not show to which call they belong: this group, unless it has such a
-   * request in flight, or an exclusive one.
+   * Returns the group whose link carries a request to an upstream whose questions do not name their call. It is this group, unless it has
+   * such a request in flight, or an exclusive one.
    */
   exclusiveFor(upstream: string, make: (key: string) => ClientGroup): ClientGroup {
     if (this.#isUnusedAt(upstream)) return this;
@@ -308,8 +308,8 @@ export class ClientGroups {
   }
 
   /**
-   * Releases the least recently used group of a principal without loss, if the principal has as many groups as allowed, or if there is
-   * no room for another one of all principals. The number is bounded, since clients choose their capabilities.
+   * Releases the least recently used group of a principal without loss. It does so if the principal has as many groups as allowed, or if
+   * all principals together leave no room. The number is bounded, since clients choose their capabilities.
    *
    * @throws {GatewayError} `overloaded`: no group can be released without loss.
    */
@@ -336,8 +336,9 @@ export class ClientGroups {
   }
 
   /**
-   * Finds the group of each caller again, since its rights may have changed: a group serves callers with the rights that its own caller has now.
-   * Ends the streams whose callers have other rights than before, or than the group: they open another one in the group of these rights.
+   * Finds the group of each caller again, since its rights may have changed. A group serves callers with the rights that its own caller has
+   * now. Ends the streams whose callers have other rights than before, or than the group: they open another one in the group of these
+   * rights.
    */
   onPolicyChange(): void {
     this.#policies++;

@@ -245,8 +245,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   }
 
   /**
-   * Sends a message that must arrive: on the stream of its request, else on any open stream of the client, else when
-   * one is opened.
+   * Sends a message that must arrive. It goes to the stream of its request, else to any open stream of the client, else to the next one.
    */
   #deliver(text: string, exchange: Exchange | undefined): void {
     if (exchange?.sink.send(text)) return;

@@ -381,8 +381,8 @@ export class Sessions {
   }
 
   /**
-   * Releases sessions that have been idle for too long, sessions beyond the share of this process, and sessions with an expired id when their
-   * calls are answered.
+   * Releases sessions that have been idle for too long, and those beyond the share of this process. Those with an expired id are released
+   * when their calls are answered.
    */
   sweep(nowMs: number): void {
     const dateMs = Date.now();

@@ -398,8 +398,8 @@ export class HolderLinks {
   }
 
   /**
-   * Releases the links of a holder to upstreams that the access policy hides from it, and those of a session to upstreams that have left its endpoint.
-   * One with a call in flight stays until it is idle, and one with a task that the policy does not hide.
+   * Releases the links of a holder to upstreams that the access policy hides from it. Of a session, also releases those to upstreams that
+   * have left its endpoint. One with a call in flight stays until it is idle, and one with a task that the policy does not hide.
    */
   releaseHidden(holder: ConnectionHolder): void {
     const { restriction } = holder.catalog;

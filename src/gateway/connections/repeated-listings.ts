@@ -1,7 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Link } from '../exchange/connection-holder.ts';
 
-/** The longest pause between two listings, and the time without a report after which a link is listed without a pause: clients get changes about once a second. */
+/**
+ * The longest pause between two listings. After this time without a report, a link is listed without a pause: clients get changes about
+ * once a second.
+ */
 const PAUSE_MS = 1_000;
 
 /** Lists one link, and handles the outcome. Never rejects. @param onBegin must run when the listing begins. */
@@ -14,8 +17,9 @@ interface Listed {
 }
 
 /**
- * Lists links after they have reported changes, one listing of a link at a time. A report during or soon after a listing leads to one more, after a
- * pause of at least the length of the last one, which doubles each time: some servers report a change whenever they are listed.
+ * Lists links after they have reported changes, one listing of a link at a time. A report during or soon after a listing leads to one more,
+ * after a pause of at least the length of the last one. The pause doubles each time, as some servers report a change whenever they are
+ * listed.
  */
 export class RepeatedListings {
   readonly #list: ListOnce;

@@ -21,8 +21,8 @@ export interface StateLossesParts {
 }
 
 /**
- * Reports that an upstream has lost the state it kept for a client: in the log, in a metric, as a log message to the client,
- * and in the `_meta` of the next answer of that upstream.
+ * Reports that an upstream has lost the state it kept for a client. It does so in the log, in a metric, and as a log message to the client.
+ * The next answer of that upstream says it in `_meta`.
  */
 export class StateLosses {
   readonly #parts: StateLossesParts;

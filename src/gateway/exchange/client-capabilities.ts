@@ -13,8 +13,8 @@ const EXTENSIONS = ['io.modelcontextprotocol/ui'] as const;
 const FORMS = RawObject.of({ form: {} });
 
 /**
- * Returns the capabilities that a connection made for this client declares to the upstream: those of the client,
- * without those that the gateway cannot forward or that the client's revision does not have.
+ * Returns the capabilities that a connection made for this client declares to the upstream. They are those of the client that the gateway
+ * can forward and the client's revision has.
  *
  * They are sealed into the session id, which must fit a header, so their length is bounded.
  *

@@ -52,8 +52,8 @@ export abstract class ConnectionHolder implements LinkUser {
   /** By published URI. */
   readonly subscriptions = new KeptMap<Subscription>();
   /**
-   * URIs of stored subscriptions of a session that its catalog does not lead to, since their upstream is away, or its token may not have them; with the
-   * upstream that they were at in this process.
+   * URIs of stored subscriptions of a session that its catalog does not lead to, with the upstream that they were at in this process. Their
+   * upstream is away, or its token may not have them.
    */
   unresolved: Map<string, string | undefined> | undefined;
   /** Upstreams that may keep state for this holder. Undefined until the first one. */
@@ -157,7 +157,10 @@ export abstract class ConnectionHolder implements LinkUser {
   /** Runs when the rights have changed by which is judged what runs without a request of this holder. */
   abstract onRightsChange(): void;
 
-  /** Runs when the gateway has removed a subscription of this holder, because the access policy denies its resource or its upstream keeps none any more. */
+  /**
+   * Runs when the gateway has removed a subscription of this holder. The access policy denies its resource, or its upstream keeps none any
+   * more.
+   */
   abstract onSubscriptionLost(uri: string, upstream: string): void;
 
   abstract onLinkOpen(link: Link): void;

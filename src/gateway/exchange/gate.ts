@@ -130,7 +130,10 @@ export class Gate {
     return own === undefined ? undefined : this.#policy?.shownRights(own, principal);
   }
 
-  /** Returns whether a token of the same principal has all scopes of another one and more, or one on demand that would widen the other's rights. */
+  /**
+   * Returns whether a token of the same principal has all scopes of another one and more. Also true for one on demand that would widen the
+   * other's rights.
+   */
   hasFurtherScopes({ principal: before, view }: Caller, { scopes }: Principal): boolean {
     const has = (scope: string) => scopes.includes(scope);
     if (scopes.length > before.scopes.length && before.scopes.every(has)) return true;
@@ -150,7 +153,7 @@ export class Gate {
   }
 
   /**
-   * Returns whether an endpoint is there for a principal: the merged one always, others if a rule may allow something of one of their
+   * Returns whether an endpoint is there for a principal. The merged one always is, others if a rule may allow something of one of their
    * upstreams.
    */
   mayEnter(view: View, principal: Principal): boolean {

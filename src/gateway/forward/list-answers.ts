@@ -40,8 +40,8 @@ export interface ListAnswersParts {
 export class ListAnswers {
   readonly #parts: ListAnswersParts;
   /**
-   * Lists that fit on one page, by catalog, then by list and revision. All clients of a catalog get the same answer, so it depends
-   * on nothing else: not on the session, and on the principal only by the key of the catalog (`lists/offers.ts`).
+   * Lists that fit on one page, by catalog, then by list and revision. All clients of a catalog get the same answer, so it does not depend
+   * on the session. On the principal it depends only by the key of the catalog (`lists/offers.ts`).
    */
   readonly #whole = new WeakMap<Catalog, Map<string, Answer>>();
   /** The items of longer lists, by list, digest and revision: they too are shared, by all clients whose lists have this digest. */

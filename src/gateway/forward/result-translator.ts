@@ -176,8 +176,8 @@ function assertNoGatewayFault(upstream: string, { code, message: reason }: RpcEr
 }
 
 /**
- * Refuses an error that names pages for the user, where revision 2026-07-28 is on one side: it has no such error, so no policy for pages is
- * asked there.
+ * Refuses an error that names pages for the user, where revision 2026-07-28 is on one side. That revision has no such error, so no policy
+ * for pages is asked there.
  *
  * @throws {GatewayError} `upstream-protocol`
  */

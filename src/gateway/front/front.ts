@@ -85,8 +85,8 @@ export interface Owner {
    * view. A failure is a response.
    *
    * @throws {GatewayError} `store-unavailable` if another attempt is of no use.
-   * @returns `unreachable` if nothing was sent, so that the body is still unread and the response unwritten; for a text also if the
-   *   process has refused the request, because it does not have the session.
+   * @returns `unreachable` if nothing was sent, so that the body is still unread and the response unwritten. For a text also if the process
+   *   has refused the request, because it does not have the session.
    */
   forward(
     incoming: ClientRequest,

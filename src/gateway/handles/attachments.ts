@@ -72,8 +72,8 @@ function parsed(text: unknown): RawObject | undefined {
 }
 
 /**
- * Returns a text that is equal as long as the server, the credentials for it and the client features that it is told of are. A session of another account must
- * not be continued.
+ * Returns a text that is equal as long as the server and the credentials for it are. The client features that it is told of must be equal
+ * too. A session of another account must not be continued.
  */
 export function targetOf({ target, clientFeatures }: UpstreamConfig): string {
   const parts = target.kind === 'stdio' ? [] : [target.url, target.headers, target.tls?.cert, ...accountOf(target)];

@@ -8,8 +8,8 @@ import type { Sealer } from './sealer.ts';
 /** The content of a `requestState` that the gateway has sealed. */
 export type RequestState =
   /**
-   * A parked call of the process `owner`, and the input round that the client answers. The upstream, with its own name for a called tool (`tool`) or its
-   * own name or URI for another item (`item`), is undefined in states of an older version. A very long URI is left out.
+   * A parked call of the process `owner`, and the input round that the client answers. Also its upstream, with its own name for a called
+   * tool (`tool`) or another item (`item`). States of an older version have none of the three. A very long URI is left out.
    */
   | {
       readonly kind: 'park';

@@ -14,8 +14,8 @@ export class ListAnnouncer {
   #due: ConnectionHolder[] = [];
 
   /**
-   * @param saved resolves when all processes of the gateway can have the lists of this one, so that a client finds a change wherever it asks; returns
-   * undefined if there are no others.
+   * @param saved resolves when all processes of the gateway can have the lists of this one. So a client finds a change wherever it asks.
+   *   Returns undefined if there are no others.
    */
   constructor(saved: () => Promise<void> | undefined) {
     this.#saved = saved;

@@ -22,7 +22,7 @@ const LEAST_TTL_MS = 5_000;
 const FRESH_ON_DISK_MS = 3_600_000;
 /** The part of a stated time to live after which lists are fetched again, so that clients may keep them for the rest meanwhile. */
 const REFETCHED_AT = 0.8;
-/** The age of a holder's lists is checked at most once in this time, unless lists with a stated time to live are due earlier. */
+/** The age of a holder's lists is checked at most once in this time. Lists with a stated time to live may be due earlier. */
 const CHECKED_MS = 30_000;
 
 /** The longest that a list request waits for lists that another process has changed. */
@@ -202,7 +202,7 @@ export class ListRefresher {
     return this.#firstListing(holder, upstreamId) !== undefined;
   }
 
-  /** Returns a promise of the end of a running listing; undefined if none runs, the upstream is not up, or the holder has lists of it. */
+  /** Returns a promise of the end of a running listing. Undefined if none runs, the upstream is not up, or the holder has lists of it. */
   #firstListing(holder: ConnectionHolder, upstreamId: string): Promise<void> | undefined {
     const { upstreams, offers } = this.#parts;
     const upstream = upstreams.get(upstreamId);

@@ -40,7 +40,7 @@ interface PinnedUpstream {
   readonly judged: WeakMap<Offer, Judged>;
   /** Those of the last report. */
   current: ReadonlySet<Judged>;
-  /** The number of them in which a definition differs, by its id; and in which it differs in the same way, by its id and text. */
+  /** The number of them in which a definition differs, by its id. By its id and text, those in which it differs in the same way. */
   readonly reported: Map<string, number>;
 }
 

@@ -17,7 +17,7 @@ export interface SharedOffersParts {
 /**
  * Gives all processes of a gateway the lists that one of them has read.
  *
- * A process that has listed a remote upstream itself lists it again instead: what another process has stored may be older than what it has.
+ * A process that has listed a remote upstream itself lists it again instead. What another process has stored may be older than what it has.
  */
 export class SharedOffers {
   readonly #parts: SharedOffersParts;

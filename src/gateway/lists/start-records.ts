@@ -2,8 +2,8 @@ import type { Logger } from 'pino';
 import type { OfferStore, UpstreamKey } from '../../store/offer-store.ts';
 
 /**
- * Keeps the outcome of the last listing of each upstream across restarts. So clients do not wait at every start for an
- * upstream that cannot be listed, and no process is started for lists that were read a short time ago.
+ * Keeps the outcome of the last listing of each upstream across restarts. So clients do not wait at every start for an upstream that cannot
+ * be listed. No process is started for lists that were read a short time ago.
  */
 export class StartRecords {
   readonly #store: OfferStore;

@@ -21,8 +21,8 @@ interface HostedTask {
 const METHODS = new Set(['tasks/get', 'tasks/result', 'tasks/list', 'tasks/cancel']);
 
 /**
- * Tasks of 2025-11-25 that clients run for upstreams. The upstream gets an id that is valid only on its connection, so
- * that it can reach no client but the one that it asked.
+ * Tasks of 2025-11-25 that clients run for upstreams. The upstream gets an id that is valid only on its connection. So it can reach no
+ * client but the one that it asked.
  */
 export class ClientTasks {
   /** Tasks by connection, then by the upstream's id. */

@@ -201,8 +201,8 @@ export class ParkedCalls {
   /**
    * Continues a parked call with the responses of a retry. A repeated retry of the same round gets the same answer.
    *
-   * @throws {GatewayError} `invalid-state`; `outcome-unknown` if this process stops; `invalid-params` if a response is not a valid answer: the call stays
-   *   parked, and the same `requestState` accepts corrected responses.
+   * @throws {GatewayError} `invalid-state`; `outcome-unknown` if this process stops; `invalid-params` if a response is not a valid answer.
+   *   Then the call stays parked, and the same `requestState` accepts corrected responses.
    */
   resume(state: ParkedState, responses: RawObject | undefined, attach: Attach): Promise<Answer> {
     const call = this.#calls.get(state.park);
@@ -264,7 +264,7 @@ export class ParkedCalls {
     this.#parts.counters?.release(counterOf(call.principal));
   }
 
-  /** Resolves with the answer of a call once it is stored for other processes, so that no client knows an end that they do not. */
+  /** Resolves with the answer of a call once it is stored for other processes. So no client knows an end that they do not. */
   async #stored(id: string, work: Promise<Answer>): Promise<Answer> {
     const answer = await work;
     const { outcomes, settings, log } = this.#parts;

@@ -6,8 +6,8 @@ import { LIMITS } from '../../limits.ts';
 const NO_LABELS: ReadonlySet<string> = new Set();
 
 /**
- * Matches a URL that names its host plainly. The text itself reaches the client, and some readers take backslashes, blanks,
- * unseen characters and unusual authorities for another address than the one that is judged here.
+ * Matches a URL that names its host plainly. The text itself reaches the client. Some readers take backslashes, blanks, unseen characters
+ * and unusual authorities for another address than the one that is judged here.
  */
 const PLAIN = /^[hH][tT]{2}[pP][sS]?:\/\/(?<host>[A-Za-z\d._\-]+|\[[A-Fa-f\d:.]+\])(?::\d+)?(?:[\/?#][^\\\s\p{C}]*)?$/v;
 
@@ -18,8 +18,8 @@ function isPlainUrl(text: string): boolean {
 }
 
 /**
- * Returns whether a URL may be shown to a user: https, or http on this machine, without user name and password, since
- * attackers use both to disguise an address.
+ * Returns whether a URL may be shown to a user: https, or http on this machine. It must have no user name and password, since attackers use
+ * both to disguise an address.
  *
  * @see https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#safe-url-handling
  */
@@ -69,8 +69,8 @@ export function visibleForm(params: RawObject): RawObject {
 }
 
 /**
- * Returns the params of `sampling/createMessage` with `maxTokens` capped, also if it is missing or no number of tokens,
- * since the client's user pays for them, and without context of other servers.
+ * Returns the params of `sampling/createMessage` without context of other servers, and with `maxTokens` capped. It is set if it is missing
+ * or no number of tokens, since the client's user pays for them.
  *
  * @param isOnlyServer whether `thisServer` means this upstream alone to the client.
  * @param onCap runs when `maxTokens` is set to the cap.

@@ -25,8 +25,8 @@ export function taskIn(params: RawObject | undefined): string | undefined {
 }
 
 /**
- * Returns whether the only user of a link is the one that a task is of. A session may be asked about a task that the gateway does not know yet or any
- * more; of a client group, whose clients are many, only a call that is to become a task.
+ * Returns whether the only user of a link is the one that a task is of. A session may be asked about a task that the gateway does not know
+ * yet or any more. A client group has many clients, so it may be asked only about a call that is to become a task.
  */
 function isTaskOf(only: ConnectionHolder, recipient: Recipient, owner: Exchange | undefined): boolean {
   if (owner !== undefined) return owner.holder.key === only.key;

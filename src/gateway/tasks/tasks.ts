@@ -124,7 +124,7 @@ export class Tasks {
   }
 
   /**
-   * Returns the upstream that runs a task, also one that was replaced or removed, as the client sees it, or saw it when it created the task.
+   * Returns the upstream that runs a task, as the client sees it, or saw it when it created the task. It may be replaced or removed.
    *
    * @throws {GatewayError} `unknown-task` if it does not run the task.
    */

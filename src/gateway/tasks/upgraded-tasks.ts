@@ -241,7 +241,7 @@ export class UpgradedTasks {
     hold(site, state, running.exchange, this.#parts.onLimit);
   }
 
-  /** Ends the task when this link closes, unless only a poll has used it, and the link that is kept open for the task is another one. */
+  /** Ends the task when this link closes. It stays if only a poll has used the link, and another one is kept open for the task. */
   #awaitClose(running: RunningTask, site: UpgradedSite): void {
     const { connection } = site.link;
     running.forgetLink();

@@ -12,8 +12,8 @@ export const UPSTREAM_STATES = [
 ] as const;
 
 /**
- * The answers of the admin API. Every answer is made by its schema, which removes members that it does not declare, and
- * the OpenAPI document is made from the same schemas.
+ * The answers of the admin API. Every answer is made by its schema, which removes members that it does not declare. The OpenAPI document is
+ * made from the same schemas.
  */
 
 /** Names of the schemas in the OpenAPI document. */

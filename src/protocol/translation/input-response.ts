@@ -50,8 +50,8 @@ function downgradeContent(answer: RawObject, content: string, revision: LegacyRe
 }
 
 /**
- * Translates the result of a client to the revision of the server that has asked: older ones allow one content block in a sampling
- * result. Returns undefined if the result has no older form. Other members are not checked.
+ * Translates the result of a client to the revision of the server that has asked. Older ones allow one content block in a sampling result.
+ * Returns undefined if the result has no older form. Other members are not checked.
  *
  * @throws {JsonTextError} if the text is not JSON.
  */

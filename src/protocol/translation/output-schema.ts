@@ -1,6 +1,6 @@
 /**
- * Wraps structured content that is not an object, which only 2026-07-28 allows: for older revisions it becomes the
- * member `result` of an object, and so does its schema.
+ * Wraps structured content that is not an object, which only 2026-07-28 allows. For older revisions it becomes the member `result` of an
+ * object, and so does its schema.
  *
  * @see https://github.com/modelcontextprotocol/modelcontextprotocol/blob/main/seps/2106-json-schema-2020-12.md
  */

@@ -86,7 +86,7 @@ export function upgradeError(error: RpcError): RpcError {
   return error.code === RPC.resourceNotFound ? { ...error, code: RPC.invalidParams } : error;
 }
 
-/** Codes of servers that do not know a resource or prompt: 0 of the Python SDK, the last of servers that have none of the kind. */
+/** Codes of servers that do not know a resource or prompt. The Python SDK uses 0, and servers that have none of the kind use the last. */
 const UNKNOWN_ITEM_CODES: ReadonlySet<number> = new Set([
   0,
   RPC.resourceNotFound,
@@ -96,8 +96,8 @@ const UNKNOWN_ITEM_CODES: ReadonlySet<number> = new Set([
 ]);
 
 /**
- * Returns an error about a resource or prompt that no list has. One of a server that does not know the item is as 2026-07-28 requires it:
- * with its code and, for a resource, the URI in `data`. Others, such as of a rate limit, are those of any request.
+ * Returns an error about a resource or prompt that no list has. One of a server that does not know the item is as 2026-07-28 requires it.
+ * It has its code and, for a resource, the URI in `data`. Others, such as of a rate limit, are those of any request.
  *
  * @param uri of the resource as the client knows it; undefined for a prompt.
  */

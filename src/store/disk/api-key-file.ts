@@ -25,8 +25,8 @@ const FILE = z.strictObject({
 /**
  * Reads a key file.
  *
- * @throws {StartError} with a message for the operator that quotes nothing of the file, if it does not exist, other users can read or write
- *   it, it is no ordinary file, it is larger than 64 MiB, or an entry is wrong or repeated.
+ * @throws {StartError} with a message for the operator that quotes nothing of the file. It does not exist, other users can read or write
+ *   it, it is no ordinary file or larger than 64 MiB. Or an entry is wrong or repeated.
  */
 export async function readKeyFile(path: string): Promise<readonly StoredKey[]> {
   const text = await readText(path);

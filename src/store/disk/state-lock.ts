@@ -35,10 +35,9 @@ interface SocketDir extends AsyncDisposable {
 /**
  * Makes this process the owner of a state directory. Returns undefined if another process owns it.
  *
- * The owner listens on a Unix socket in the directory; a process is alive if its socket accepts a connection. Sockets
- * are named by numbers. A new owner listens first, then takes the next number by a hard link, which only one process
- * can create, and then checks again for other live processes. This replaces the socket of a killed process without ever
- * affecting a live one.
+ * The owner listens on a Unix socket in the directory; a process is alive if its socket accepts a connection. Sockets are named by numbers.
+ * A new owner listens first, then takes the next number by a hard link, which only one process can create. Then it checks again for other
+ * live processes. This replaces the socket of a killed process without ever affecting a live one.
  *
  * @throws if the directory cannot be written.
  */

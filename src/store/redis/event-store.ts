@@ -26,7 +26,10 @@ export interface RedisEventStoreParts extends RedisAccess {
   readonly process: string;
   /** Returns whether another process of this name has a lease. Asks for one that is not known, since it may have joined just now. */
   readonly isAlive: (process: string) => Promise<boolean>;
-  /** Greatest number and size of the events of one session; of a principal and of all, the limits of the gateway unless a test sets others. */
+  /**
+   * Greatest number and size of the events of one session. Of a principal and of all, they are the limits of the gateway unless a test sets
+   * others.
+   */
   readonly limits: {
     readonly events: number;
     readonly bytes: number;

@@ -15,7 +15,7 @@ interface Refusals {
 
 /**
  * Decides which refused requests get a line in the log. A refusal costs its sender next to nothing, so the lines of each second are
- * bounded, and one more says how many requests have none.
+ * bounded. One more says how many requests have none.
  */
 export class RefusalLines {
   readonly #log: Logger;

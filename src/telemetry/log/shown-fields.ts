@@ -4,7 +4,7 @@ import { isPlain } from '../redact.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** The longest part of a message of a log line, and of a field in which text of the gateway stands around that of a peer. */
+/** The longest part of a message of a log line. Also that of a field in which text of the gateway stands around that of a peer. */
 export const MESSAGE_CHARS = 1_000;
 
 /** Fields that are longer than a text of a peer, with the part of them that is logged. */
@@ -20,7 +20,7 @@ const LONG_FIELDS: ReadonlyMap<string, number> = new Map([
 /** The items of a list that are logged. */
 const MAX_ITEMS = 100;
 
-/** Returns the fields of a log line with each text cut and its unseen characters as escapes, because any of them may be of a peer. */
+/** Returns the fields of a log line with each text cut and its unseen characters as escapes. Any of them may be of a peer. */
 export function shownFields(fields: Fields): Record<string, unknown> {
   return Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, shownValue(name, value)]));
 }

@@ -50,8 +50,8 @@ export function retryAfterMs(headers: ResponseHeaders, nowMs: number): number | 
 const MAX_SCOPES_CHARS = 200;
 
 /**
- * Returns the scopes, separated by spaces, that a 403 asks for with `insufficient_scope`; empty if it names none that can be shown, undefined for any
- * other challenge.
+ * Returns the scopes, separated by spaces, that a 403 asks for with `insufficient_scope`. Empty if it names none that can be shown,
+ * undefined for any other challenge.
  *
  * @see https://www.rfc-editor.org/rfc/rfc6750#section-3
  */

@@ -74,8 +74,8 @@ export class UpstreamPost implements WireHandler {
   }
 
   /**
-   * Prevents the reuse of the socket. To be called if the response contains a message that answers another request, or has no
-   * id: the bytes after it may answer this request, and would be read as the answer to the next one.
+   * Prevents the reuse of the socket. To be called if the response contains a message that answers another request, or has no id. The bytes
+   * after it may answer this request, and would be read as the answer to the next one.
    */
   blockSocketReuse(): void {
     this.#isReuseBlocked = true;

@@ -70,8 +70,8 @@ export interface Link<Context, User extends LinkUser> extends ClientFeatures {
   /** Time of the last start or end of a call. Monotonic ms. */
   usedMs: number;
   /**
-   * True if its upstream has been removed or replaced, or its server was deployed anew. Requests in flight finish on it, and later ones
-   * use a link of the upstream that has taken the place, if any, or another link.
+   * True if its upstream has been removed or replaced, or its server was deployed anew. Requests in flight finish on it. Later ones use a
+   * link of the upstream that has taken the place, if any, or another link.
    */
   isRetired: boolean;
   /** True if it continues a session of the upstream that an earlier connection has initialized. */

@@ -43,8 +43,8 @@ const KINDS = ['tools', 'prompts', 'resources'] as const;
 /**
  * The subscription at a modern upstream: to changes of all its lists, and of the resources and tasks that have been added.
  *
- * The filter of a stream cannot be changed, so each change opens a new stream, and cancels the old one when the new one is
- * acknowledged. A stream that breaks or fails is opened again. After that, every change that may have been missed is reported.
+ * The filter of a stream cannot be changed, so each change opens a new stream. The old one is cancelled when the new one is acknowledged. A
+ * stream that breaks or fails is opened again. After that, every change that may have been missed is reported.
  *
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
  */

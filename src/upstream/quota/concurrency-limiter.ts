@@ -16,9 +16,8 @@ export interface QueueTicket {
 }
 
 /**
- * Limits the requests in flight at one upstream, and shares them between principals. Further requests wait in a queue, where
- * principals take turns by their weights: a principal with many waiting requests does not delay another, and cannot fill the queue
- * for it.
+ * Limits the requests in flight at one upstream, and shares them between principals. Further requests wait in a queue, where principals
+ * take turns by their weights. A principal with many waiting requests does not delay another, and cannot fill the queue for it.
  */
 export class ConcurrencyLimiter {
   readonly #upstream: string;

@@ -35,9 +35,9 @@ interface Part<Waiter> {
 }
 
 /**
- * Divides the units of a pool between principals, by their weights. A principal may use units that are free, but the last part of
- * the pool is for those below their share. A share is the capacity × weight / the weights of all principals that have units or
- * wait, and of one more of weight 1, so that a newcomer finds units. No unit in use is taken away.
+ * Divides the units of a pool between principals, by their weights. A principal may use units that are free, but the last part of the pool
+ * is for those below their share. A share is the capacity × weight / the weights of all principals that have units or wait, and of one
+ * more. That one has weight 1, so that a newcomer finds units. No unit in use is taken away.
  */
 export class FairPool<Waiter extends PoolWaiter = never> {
   readonly #shares: Shares;
@@ -160,8 +160,8 @@ export class FairPool<Waiter extends PoolWaiter = never> {
   }
 
   /**
-   * Returns the latest waiting request of the principal with the most of them by its weight, if it still has more than `principal` with
-   * one more.
+   * Returns the latest waiting request of the principal with the most of them by its weight. Undefined unless it still has more than
+   * `principal` with one more.
    */
   latestOfMostWaiting(principal: string): Waiter | undefined {
     let latest: Waiter | undefined;

@@ -28,7 +28,7 @@ export function processQuota(limit: number, gauge: Level, shares: Shares): Conne
 export function processLimit(limit: number): Pick<QuotaOptions, 'limit' | 'refusal'> {
   const refusal =
     `all processes are in use by other clients (gateway.limits.processes: ${limit}); ` +
-    'try again later, or ask the operator to raise the limit or to share upstreams with isolation: shared';
+    'try again later, or have the operator raise the limit or set isolation: shared';
   return { limit, refusal };
 }
 
@@ -36,8 +36,8 @@ export function processLimit(limit: number): Pick<QuotaOptions, 'limit' | 'refus
 export function remoteQuota(openFiles: number, shares: Shares): ConnectionQuota {
   const limit = remoteConnections(openFiles);
   const refusal =
-    `all ${limit} connections to remote upstreams are in use by other clients, as many as the limit on open files ` +
-    'allows (ulimit -n); try again later';
+    `all ${limit} connections to remote upstreams are in use by other clients, as many as ulimit -n allows; ` +
+    'try again later';
   return new ConnectionQuota({ limit, refusal, shares });
 }
 

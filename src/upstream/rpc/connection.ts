@@ -349,8 +349,8 @@ export class Connection<Context> {
     if (about === undefined) return;
     const upstream = this.#upstream;
     const message =
-      `upstream "${upstream}" sent the request ${method} in the middle of a call, which revision ${revision} does not allow; ` +
-      'set era: legacy for this upstream if it needs to ask';
+      `upstream "${upstream}" sent the request ${method} in the middle of a call, which revision ${revision} forbids; ` +
+      'set era: legacy if it needs to ask';
     this.#cancel(about, 'requests are not allowed here', new GatewayError('upstream-protocol', { upstream, message }));
   }
 

@@ -4,7 +4,7 @@ export const UNCOUNTED_BYTES = 65_536;
 const UPSTREAM_FRACTION = 2;
 /** While the oldest messages of all upstreams have less than this many times the budget, they are read on. */
 const OVERDRAFT = 2;
-/** The bytes of large messages that are read or passed on in one turn of the event loop, so that other requests are served in between. */
+/** The bytes of large messages that are read or passed on in one turn of the event loop. Other requests are served in between. */
 const TURN_BYTES = 524_288;
 
 /** A reader of one upstream connection that can be stopped between two chunks. */
@@ -159,8 +159,9 @@ export class ReceivingBudget {
   }
 
   /**
-   * Moves the readers to the queue for which there is room; the caller has counted the turn. Each is expected to read one more chunk before it is judged again. None is resumed here,
-   * in the events of another reader: the parser of a TLS connection reads at once, and only one of them can do so at a time.
+   * Moves the readers to the queue for which there is room; the caller has counted the turn. Each is expected to read one more chunk before
+   * it is judged again. None is resumed here, in the events of another reader. The parser of a TLS connection reads at once, and only one
+   * of them can do so at a time.
    */
   #findRoom(): void {
     let expectedBytes = 0;

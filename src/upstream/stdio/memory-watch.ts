@@ -10,7 +10,7 @@ interface Watched {
 }
 
 /**
- * Measures the memory of processes that have a limit, about once a second. The system's own limits are of no use here: those of a process
+ * Measures the memory of processes that have a limit, about once a second. The system's own limits are of no use here. Those of a process
  * (`setrlimit`) count memory that Node reserves and never uses, and control groups need rights that few gateways have. Works only with
  * `/proc`; elsewhere it finds nothing.
  */

@@ -7,8 +7,8 @@ import type { ProcessGuard } from './process-guard.ts';
 const POLL_MS = 20;
 
 /**
- * Longest wait after SIGKILL. Killed processes stay in their group until they are reaped, which may take long, and a process that
- * hangs in the kernel may stay forever.
+ * Longest wait after SIGKILL. Killed processes stay in their group until they are reaped, which may take long. A process that hangs in the
+ * kernel may stay forever.
  */
 const KILL_MS = 500;
 

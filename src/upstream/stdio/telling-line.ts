@@ -21,7 +21,10 @@ const NPM_NOISE = /^$|^\d+$|^(?:code|errno|syscall|path|dest|file|command|signal
 /** The first line of an error with its stack: `TypeError: …`, `Error [ERR_X]: …`, `a.b.SomeException: …`. */
 const THROWN = /^\W*(?:[\w$]+[.:]+)*[\w$]*(?:Error|Exception|Panic)(?: \[\w+\])?:/;
 
-/** Other forms of errors: of Java and .NET, of programs that name themselves first, and the cause in a line of its own (uv and Rust). */
+/**
+ * Other forms of errors. They are those of Java and .NET, of programs that name themselves first, and causes in lines of their own (uv and
+ * Rust).
+ */
 const OTHER_FORMS: readonly RegExp[] = [
   /^Exception in thread /,
   /^Unhandled exception/i,
@@ -31,7 +34,7 @@ const OTHER_FORMS: readonly RegExp[] = [
 ];
 
 /**
- * Returns the line of stderr that most likely says why a program ended: the error of npm, the latest error, or else the latest line
+ * Returns the line of stderr that most likely says why a program ended. It is the error of npm, the latest error, or else the latest line
  * that says anything. Undefined if there is none.
  */
 export function tellingLine(lines: readonly string[]): string | undefined {

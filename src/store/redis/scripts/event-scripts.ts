@@ -78,9 +78,10 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)`;
 
 /**
- * Applies changes. The keys: placement of the session, its index, the sizes and the ends of its principal. The arguments: placement of this process,
- * serial number, end of the id (ms), greatest number of events and of bytes of the session, and of bytes of the principal; then the changes. Returns `{streams of other writers,
- * number of sessions whose events were removed, bytes of the principal, their end (ms)}`.
+ * Applies changes. The keys: placement of the session, its index, the sizes and the ends of its principal. The arguments start with
+ * placement of this process, serial number and end of the id (ms). Then come the greatest number of events and of bytes of the session, of
+ * bytes of the principal, and the changes. Returns
+ * `{streams of other writers, number of sessions whose events were removed, bytes of the principal, their end (ms)}`.
  */
 export const WRITE_EVENTS: Script = scriptOf(`
 local index, sizes, ends = KEYS[2], KEYS[3], KEYS[4]

@@ -51,8 +51,9 @@ export const IS_ENDED: Script = scriptOf(`${HEAD}
 return rangeOf(serial) and 1 or 0`);
 
 /**
- * Changes a record. The arguments after the serial number: end of the id (ms), placement of the writer (`''` if it has none, which is refused), kind of change, field or level,
- * sealed value, bytes, greatest number of URIs, of bytes of all records, of those with attachments. Returns `''`, `fenced`, or the name of a limit.
+ * Changes a record. The arguments after the serial number start with end of the id (ms) and placement of the writer. An empty one (`''`) is
+ * refused. Then come kind of change, field or level, sealed value and bytes. The last are the greatest number of URIs, of bytes of all
+ * records, and of those with attachments. Returns `''`, `fenced`, or the name of a limit.
  */
 export const CHANGE: Script = scriptOf(`${HEAD}
 local expires, fence, kind, field, value, bytes = tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
@@ -105,9 +106,9 @@ redis.call('PEXPIREAT', ends, text(latest))
 return ''`);
 
 /**
- * Ends a session. The arguments after the serial number: end of the id (ms), beginning of the channels, message to the owner, greatest number of
- * ranges, the number that is left when there are more, and the longest validity of an id (ms). Two more keys: sizes and ends of events. Returns 1 if
- * ranges were joined.
+ * Ends a session. The arguments after the serial number start with end of the id (ms), beginning of the channels and message to the owner.
+ * Then come greatest number of ranges, the number that is left beyond it, and the longest validity of an id (ms). Two more keys: sizes and
+ * ends of events. Returns 1 if ranges were joined.
  */
 export const END: Script = scriptOf(`${HEAD}
 local channels, told = ARGV[3], ARGV[4]

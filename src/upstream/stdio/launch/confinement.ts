@@ -5,7 +5,7 @@ import { programFile } from './program-file.ts';
 import { ExposedConfigError, inSandbox, type OwnFiles } from './sandbox.ts';
 
 /**
- * Returns the launch that sets the limits of a target and enters its sandbox before it runs the program; the same launch if the
+ * Returns the launch that sets the limits of a target and enters its sandbox before it runs the program. Returns the same launch if the
  * target has neither.
  *
  * @param ownFiles files of the gateway that no sandbox shows.

@@ -44,8 +44,8 @@ function isPassedOn(name: string, value: string): boolean {
 /**
  * Returns the environment of a server's process: an allow-listed part of ours, and the variables of the config.
  *
- * An allow-list is used because our environment contains secrets. The `npm_*` variables of an `npm run` that has started us are
- * left out for another reason: with them, an `npx` that we start would work on our package.
+ * An allow-list is used because our environment contains secrets. The `npm_*` variables of an `npm run` that has started us are left out
+ * for another reason. With them, an `npx` that we start would work on our package.
  */
 export function childEnvironment(
   gatewayEnv: Readonly<Record<string, string | undefined>>,

@@ -11,8 +11,8 @@ const PROBE_MS = 10_000;
 const probes = new Map<string, Promise<boolean>>();
 
 /**
- * Resolves with whether a bubblewrap can forbid user namespaces in its sandboxes: it must know the option (0.8), and the
- * system must let it change the setting.
+ * Resolves with whether a bubblewrap can forbid user namespaces in its sandboxes. It must know the option (0.8), and the system must let it
+ * change the setting.
  */
 export function canDisableNamespaces(bwrap: string): Promise<boolean> {
   let probe = probes.get(bwrap);

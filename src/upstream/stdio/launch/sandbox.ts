@@ -82,8 +82,9 @@ export class ExposedConfigError extends Error {
 }
 
 /**
- * Returns the launch that runs `launch` in a sandbox of bubblewrap. Its home and `/tmp` are empty and in memory; of the file system it sees the
- * programs of the system, the program itself, the packages of npx and uvx, its working directory, and what the config names.
+ * Returns the launch that runs `launch` in a sandbox of bubblewrap. Its home and `/tmp` are empty and in memory. Of the file system it sees
+ * the programs of the system, the program itself and the packages of npx and uvx. It also sees its working directory, and what the config
+ * names.
  *
  * @throws {ExposedConfigError}
  * @see https://github.com/containers/bubblewrap
