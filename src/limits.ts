@@ -126,6 +126,8 @@ export const LIMITS = {
   listingBytes: 16 * MIB,
   listingItems: 50_000,
   listingPages: 1_000,
+  /** Endpoints of gateways that the lists of one upstream have come through. */
+  listEndpoints: 64,
   /** Connections of single clients that are listed again at the same time. */
   privateListings: 32,
   privateListingsPerUpstream: 8,

@@ -52,6 +52,8 @@ export interface Catalog {
   readonly instructions: string | undefined;
   /** The time for which clients may cache the lists, and the clients that share them. */
   readonly caching: Caching;
+  /** Pseudonyms of the endpoints of other gateways that the lists have come through. */
+  readonly endpoints: readonly string[];
   readonly quarantined: readonly Quarantined[];
   readonly repaired: readonly Repaired[];
   /** Digests of the lists. Two processes have equal digests exactly when their lists are equal. */
@@ -150,7 +152,16 @@ export function publishedParts(
   limits: CatalogLimits,
 ): Pick<
   Catalog,
-  'view' | 'tools' | 'prompts' | 'lists' | 'capabilities' | 'instructions' | 'caching' | 'digest' | 'callables'
+  | 'view'
+  | 'tools'
+  | 'prompts'
+  | 'lists'
+  | 'capabilities'
+  | 'instructions'
+  | 'caching'
+  | 'endpoints'
+  | 'digest'
+  | 'callables'
 > {
   return {
     view,
@@ -165,6 +176,7 @@ export function publishedParts(
     capabilities: mergeCapabilities(view, offers),
     instructions: mergeInstructions(view, offers, limits.instructionsMaxChars),
     caching: cachingOf(view, offers),
+    endpoints: [...new Set(view.upstreams.flatMap(({ id }) => offers.get(id)?.endpoints ?? []))],
     digest: {
       tools: digest(tools.digests),
       prompts: digest(prompts.digests),
@@ -194,12 +206,26 @@ function build(view: View, offers: ReadonlyMap<string, Offer>, limits: CatalogLi
       isWithheld: true,
     })),
   );
+  const refused = view.upstreams.flatMap(({ id }) => {
+    const refusal = offers.get(id)?.refusal;
+    if (refusal === undefined) return [];
+    return [{ ...quarantine(id, 'tool', 'tools/list', 0, refusal.why), limit: refusal.limit, isRefusal: true }];
+  });
+  // A refused upstream that leads back here would be asked by the calls that it gets, again and again.
+  const unlessRefused = (id: string | undefined) => (refused.some((one) => one.upstream === id) ? undefined : id);
   return {
     ...publishedParts(view, offers, { tools, prompts, resources }, limits),
-    quarantined: [...tools.quarantined, ...prompts.quarantined, ...resources.quarantined, ...unreadable, ...withheld],
+    quarantined: [
+      ...tools.quarantined,
+      ...prompts.quarantined,
+      ...resources.quarantined,
+      ...unreadable,
+      ...withheld,
+      ...refused,
+    ],
     repaired: [...tools.repaired, ...prompts.repaired, ...resources.repaired],
-    fallback: fallbackOf(view),
-    callFallback: callFallbackOf(view),
+    fallback: unlessRefused(fallbackOf(view)),
+    callFallback: unlessRefused(callFallbackOf(view)),
     bareNamesUnknown: view.upstreams.some(({ id, prefix }) => prefix === '' && !offers.has(id)),
     resources,
     restriction: undefined,

@@ -22,6 +22,8 @@ export interface Quarantined {
   readonly limit?: LimitName | undefined;
   /** True if clients could read the item, and the lock withholds it. */
   readonly isWithheld?: boolean;
+  /** True if it stands for all lists of the upstream, which are refused. */
+  readonly isRefusal?: boolean;
 }
 
 /** The record of a published item that differs from the item that the upstream lists. */

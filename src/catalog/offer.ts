@@ -2,6 +2,7 @@ import { createHash, hash } from 'node:crypto';
 import { RawObject, rawItems } from '../json/json.ts';
 import { LIMITS, type LimitName } from '../limits.ts';
 import { detach } from '../json/kept-text.ts';
+import { pseudonymsIn } from '../protocol/meta.ts';
 import type { Era } from '../protocol/revisions.ts';
 import { keyOf } from './item.ts';
 import type { ItemKind } from './items/kind.ts';
@@ -23,6 +24,10 @@ export interface Offer {
   readonly caching?: Caching | undefined;
   /** Entries of the lists that are not objects, or too large, and lists that cannot be read as a whole. */
   readonly unreadable?: readonly Unreadable[] | undefined;
+  /** Pseudonyms of the gateway endpoints that the lists have come through; undefined for none. */
+  readonly endpoints?: readonly string[] | undefined;
+  /** The reason why the lists are refused, which are empty then; see {@link refusedOffer}. Never stored. */
+  readonly refusal?: Refusal;
   /** Items that the upstream lists and the lock withholds; see `pinned-offer.ts`. Never stored. */
   readonly withheld?: readonly Withheld[];
   /** True if the lock refuses the whole upstream. */
@@ -36,6 +41,12 @@ export interface Withheld {
   readonly key: string;
   /** The reason in words: completes "the item …". */
   readonly why: string;
+}
+
+/** The reason why all lists of an upstream are refused, in words, and the fixed bound that they exceed. */
+export interface Refusal {
+  readonly why: string;
+  readonly limit?: LimitName;
 }
 
 /** The clients that an offer is for. */
@@ -95,6 +106,18 @@ export const EMPTY_OFFER: Offer = {
   ...NO_LISTS,
 };
 
+const refusedOffers = new WeakMap<Offer, Offer>();
+
+/** Returns an offer of nothing in the place of another one: the same object for the same offer and reason. */
+export function refusedOffer(offer: Offer, refusal: Refusal): Offer {
+  const known = refusedOffers.get(offer);
+  if (known?.refusal?.why === refusal.why) return known;
+  const { revision, serverInfo, caching } = offer;
+  const made = { ...EMPTY_OFFER, revision, serverInfo, caching, refusal };
+  refusedOffers.set(offer, made);
+  return made;
+}
+
 /**
  * Reads items of one page. They do not keep the text of the page in memory. A bad entry is recorded, and the other entries are
  * read.
@@ -144,10 +167,10 @@ function listText(items: readonly RawObject[]): string {
 }
 
 function offerBody(offer: Offer): string {
-  const { revision, instructions, caching } = offer;
+  const { revision, instructions, caching, endpoints } = offer;
   // An absent and an empty list are equal, so that an offer equals the one restored from its file.
   const unreadable = offer.unreadable?.length === 0 ? undefined : offer.unreadable;
-  let body = RawObject.of({ revision, instructions, unreadable, caching })
+  let body = RawObject.of({ revision, instructions, unreadable, caching, endpoints })
     .with('capabilities', offer.capabilities.toString())
     .with('serverInfo', offer.serverInfo.toString());
   for (const list of LIST_MEMBERS) body = body.with(list, listText(offer[list]));
@@ -202,9 +225,13 @@ export function sharedOffer(offer: Offer, digests = digestsOf(offer)): Offer {
   return offers.get(key, () => ({ ...offer, ...perList((list) => shared(digests[list], offer[list])) }));
 }
 
-/** Returns whether two offers have the same content. Lists with the same content are mostly the same arrays. */
+/**
+ * Returns whether two offers have the same content for clients. Lists with the same content are mostly the same arrays. The endpoints
+ * before them may differ: that of a gateway which ends with its client has another pseudonym each time.
+ */
 export function isSameOffer(a: Offer, b: Offer): boolean {
-  return a === b || (LIST_MEMBERS.every((list) => haveSameItems(a[list], b[list])) && restText(a) === restText(b));
+  const text = (offer: Offer) => restText({ ...offer, endpoints: undefined });
+  return a === b || (LIST_MEMBERS.every((list) => haveSameItems(a[list], b[list])) && text(a) === text(b));
 }
 
 /** Returns the text of an offer's file. */
@@ -240,6 +267,7 @@ export function parseOffer(text: string): Offer | undefined {
       rawItems(offer.raw(key) ?? '').map((item) => RawObject.parse(detach(item)).compacted());
     const unreadable = readUnreadable(offer);
     const caching = offer.value('caching');
+    const endpoints = pseudonymsIn(offer.value('endpoints'));
     return sharedOffer({
       revision: offer.string('revision') ?? '',
       capabilities: offer.object('capabilities') ?? RawObject.EMPTY,
@@ -248,6 +276,7 @@ export function parseOffer(text: string): Offer | undefined {
       ...perList(items),
       ...(isCaching(caching) ? { caching } : {}),
       ...(unreadable.length > 0 ? { unreadable } : {}),
+      ...(endpoints.length > 0 ? { endpoints } : {}),
     });
   } catch (thrown) {
     if (isMalformed(thrown)) return undefined;

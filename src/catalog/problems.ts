@@ -6,7 +6,7 @@ import type { ItemKind } from './items/kind.ts';
 export interface ListProblem {
   readonly kind: ItemKind;
   readonly name: string;
-  readonly repair: 'item left out' | 'item withheld' | 'member left out' | 'text cleaned';
+  readonly repair: 'lists refused' | 'item left out' | 'item withheld' | 'member left out' | 'text cleaned';
   /** The reason why the item is left out, the path of the member, or the number of cleaned texts. */
   readonly detail: string;
   readonly limit?: LimitName | undefined;
@@ -31,9 +31,10 @@ export function problemsIn(catalogs: readonly Catalog[], upstream: string): read
 
 export function problemsOf({ quarantined, repaired }: Catalog, upstream: string): readonly ListProblem[] {
   const problems: ListProblem[] = [];
-  for (const { upstream: id, kind, name, why, limit, isWithheld } of quarantined) {
+  for (const { upstream: id, kind, name, why, limit, isWithheld, isRefusal } of quarantined) {
     if (id !== upstream) continue;
-    if (isWithheld === true) problems.push({ kind, name, repair: 'item withheld', detail: why });
+    if (isRefusal === true) problems.push({ kind, name, repair: 'lists refused', detail: why, limit });
+    else if (isWithheld === true) problems.push({ kind, name, repair: 'item withheld', detail: why });
     else problems.push({ kind, name, repair: 'item left out', detail: why, limit });
   }
   for (const { upstream: id, kind, name, leftOut, cleanedTexts } of repaired) {

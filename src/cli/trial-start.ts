@@ -17,6 +17,7 @@ import { CALLERS_LISTS, hasCallersLists } from '../config/values/upstream-config
 import type { Upstream } from '../gateway/exchange/connection-holder.ts';
 import type { ListGaps, UpstreamStatus } from '../operator/admin/answers.ts';
 import { type Era, ERAS } from '../protocol/revisions.ts';
+import { DiskKeyStore } from '../store/disk/key-store.ts';
 import { createLogger } from '../telemetry/log.ts';
 import { createMetrics } from '../telemetry/metrics.ts';
 import { EVERYBODY } from '../upstream/connection-key.ts';
@@ -39,7 +40,7 @@ export function isLeftToCallers({ upstreams }: Config, { id, state }: UpstreamSt
   return state === 'configured' && upstreams.some((one) => one.id === id && hasCallersLists(one));
 }
 
-/** Starts every upstream once, reads its lists, and stops it again. Opens no port and does not use the state directory. */
+/** Starts every upstream once, reads its lists, and stops it again. Opens no port, and writes nothing to the state directory. */
 export function tryStart(config: Config): Promise<Trial> {
   return withTrialCore(config, async (core) => {
     await core.refresh();
@@ -116,7 +117,9 @@ async function withTrialCore<T>(config: Config, use: (core: Core) => Promise<T>)
     const log = createLogger('silent');
     const metrics = createMetrics(VERSION);
     const transports = await upstreamTransports(config, metrics, log, { printerDir: stateDir });
-    const core = await startCore({ ...config, stateDir }, metrics, transports, log);
+    // With its keys, lists that lead back to the gateway of this config are noticed.
+    const keys = await DiskKeyStore.existing(config.stateDir);
+    const core = await startCore({ ...config, stateDir }, metrics, transports, log, { keys });
     try {
       return await use(core);
     } finally {

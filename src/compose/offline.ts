@@ -27,7 +27,7 @@ export async function openOffline(config: Config, stateDir = config.stateDir): P
   const gate = new Gate(config.access, [], undefined, undefined, scopesOnDemandOf(config.auth));
   const store = new DiskOfferStore(stateDir);
   const [log, metrics] = [createLogger('silent'), createMetrics(VERSION)];
-  const offers = new Offers({ config, views, audienceOf: () => '', gate, store, log, metrics });
+  const offers = new Offers({ config, views, pseudonymsOf: () => [], audienceOf: () => '', gate, store, log, metrics });
   await offers.restore();
   const lists = lastLists(offers, views);
   return { gate, doubt: doubtAbout(config, stateDir, lists), ...lists };

@@ -12,6 +12,7 @@ import { PrincipalShares } from '../gateway/exchange/principal-shares.ts';
 import { Sealer } from '../gateway/handles/sealer.ts';
 import { RawObject } from '../json/json.ts';
 import { scopesOnDemandOf } from '../policy/scopes-on-demand.ts';
+import type { KeyStore } from '../store/key-store.ts';
 import { openState, type State } from '../store/open-state.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { UpstreamSet } from '../upstream/upstream-set.ts';
@@ -34,6 +35,8 @@ export interface CoreOptions extends Partial<
 > {
   /** Keeps sessions in the state directory, if no other process owns it. Default: true. */
   readonly mayOwnState?: boolean;
+  /** The keys that seal handles and name endpoints. Default: those of the state. */
+  readonly keys?: KeyStore | undefined;
   /** The keys of identity tokens, which are those of the state. */
   readonly identity?: IdentityKeys | undefined;
   readonly audit?: AuditTrail | undefined;
@@ -66,7 +69,7 @@ export async function startCore(
     log[mayOwn ? 'warn' : 'info']({ stateDir: config.stateDir, why: state.notice }, 'sessions are not kept');
   }
   options.identity?.use(state.keys);
-  const sealer = await Sealer.open(state.keys);
+  const sealer = await Sealer.open(options.keys ?? state.keys);
   const parts = {
     config,
     state,

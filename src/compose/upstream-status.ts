@@ -35,6 +35,7 @@ function statusOf(upstream: Upstream, { offers }: StatusSource): UpstreamStatus 
   const offer = offers.offerFor(id, key);
   const unreadable = offer?.unreadable?.filter(({ kind }) => kind === 'tool').length ?? 0;
   const listed = (offer?.tools.length ?? 0) + unreadable;
+  const isRefused = quarantined.some((item) => item.upstream === id && item.isRefusal === true);
   const bad = quarantined.filter((item) => item.upstream === id && item.kind === 'tool').length;
   return {
     id,
@@ -47,7 +48,7 @@ function statusOf(upstream: Upstream, { offers }: StatusSource): UpstreamStatus 
     isListed: offer !== undefined,
     isForCallers: hasCallersLists(upstream.config),
     tools: tools.size,
-    filteredTools: Math.max(listed - tools.size - bad, 0),
+    filteredTools: isRefused ? 0 : Math.max(listed - tools.size - bad, 0),
     prompts: prompts.size,
     resources: lists.resources.length,
     lock: lockStatus(offers.lockState(id)),

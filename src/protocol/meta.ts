@@ -1,4 +1,5 @@
-import { isObjectText, RawObject } from '../json/json.ts';
+import { isObjectText, JsonTextError, RawObject } from '../json/json.ts';
+import { LIMITS } from '../limits.ts';
 
 /**
  * Keys of `_meta` that the gateway reads or writes: keys that the protocol reserves, then our own.
@@ -18,6 +19,8 @@ export const META = {
   stateLost: 'io.linkspan/stateLost',
   /** Our own: a client names a `tools/call` by it, which is then made once. `docs/idempotency.md` describes it. */
   idempotencyKey: 'io.linkspan/idempotencyKey',
+  /** Our own: the endpoints of gateways that a list has come through, by pseudonyms. `docs/decisions/0096-circles-of-gateways.md`. */
+  endpoints: 'io.linkspan/endpoints',
 } as const;
 
 const TOKEN = 'progressToken';
@@ -83,6 +86,30 @@ export function idempotencyKeyOf(params: RawObject | undefined): string | undefi
 /** Returns the parameters of a call without its idempotency key. */
 export function withoutIdempotencyKey(params: RawObject): RawObject {
   return withoutMeta(params, [META.idempotencyKey]);
+}
+
+const PSEUDONYM = /^[\w-]{16}$/;
+
+/**
+ * Returns the pseudonyms of the gateway endpoints that a list has come through. One more than `LIMITS.listEndpoints` of them means that there
+ * are too many. Malformed ones, which no gateway writes, are left out.
+ */
+export function endpointsOf(result: RawObject): readonly string[] {
+  const raw = result.raw('_meta');
+  if (raw?.includes(META.endpoints) !== true || !isObjectText(raw)) return [];
+  try {
+    return pseudonymsIn(RawObject.parse(raw).value(META.endpoints));
+  } catch (thrown) {
+    if (thrown instanceof JsonTextError || thrown instanceof SyntaxError) return [];
+    throw thrown;
+  }
+}
+
+/** Returns the pseudonyms in a value that was parsed from JSON, each once. */
+export function pseudonymsIn(value: unknown): readonly string[] {
+  if (!Array.isArray(value)) return [];
+  const found = value.filter((one) => typeof one === 'string' && PSEUDONYM.test(one));
+  return [...new Set(found)].slice(0, LIMITS.listEndpoints + 1);
 }
 
 /** Members of `_meta` in results and notifications that only 2026-07-28 has. */

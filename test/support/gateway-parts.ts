@@ -135,6 +135,7 @@ export class GatewayParts implements AsyncDisposable {
     this.offers = new Offers({
       config: this.config,
       views: this.views,
+      pseudonymsOf: () => [],
       audienceOf: (id, principal) => this.upstreams.get(id)?.audienceOf(principal) ?? '',
       gate: this.gate,
       store: this.store,

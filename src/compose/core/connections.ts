@@ -11,9 +11,10 @@ export type ConnectionParts = ReturnType<typeof createConnections>;
 
 /** Constructs the parts that keep the offers of upstreams and the links of clients. */
 export function createConnections(common: CommonParts, callbacks: ConnectionCallbacks) {
-  const { config, state, views, upstreams, gate, metrics, log, onLimit } = common;
+  const { config, state, sealer, views, upstreams, gate, metrics, log, onLimit } = common;
   const audienceOf = (id: string, principal: string) => upstreams.get(id)?.audienceOf(principal) ?? '';
-  const offers = new Offers({ config, views, audienceOf, gate, store: state.offers, log, metrics });
+  const pseudonymsOf = (path: string) => sealer.pseudonymsOf(path);
+  const offers = new Offers({ config, views, pseudonymsOf, audienceOf, gate, store: state.offers, log, metrics });
   const records = new StartRecords(offers.upstreamKeys(), state.offers, log);
   const stateLosses = new StateLosses({ metrics, log });
   const links = new HolderLinks({ upstreams, views, stateLosses, log, onLimit, ...callbacks });

@@ -48,6 +48,7 @@ export function firstLines(lines: string[]): string[] {
 
 /** Returns a problem in words. */
 export function problemLine({ kind, name, repair, detail }: ListProblem): string {
+  if (repair === 'lists refused') return `its lists are refused: ${detail}`;
   return `${kind} "${name}": ${repair}: ${detail}`;
 }
 

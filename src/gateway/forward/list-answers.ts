@@ -3,10 +3,12 @@ import { type Caching, UNCACHED } from '../../catalog/caching.ts';
 import { toolTextsOf } from '../../catalog/names/named-items.ts';
 import { idOf } from '../../catalog/weak-cache.ts';
 import { cursorText, kindOf, type ListName, page, parseCursor } from '../../catalog/page.ts';
+import { endpointPath } from '../../endpoint-path.ts';
 import { GatewayError } from '../../errors.ts';
 import { oneLine } from '../../json/json.ts';
 import type { LimitName } from '../../limits.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
+import { META } from '../../protocol/meta.ts';
 import { ListSnapshots } from './list-snapshots.ts';
 import type { PageCache } from './page-cache.ts';
 import type { ResultTranslator } from './result-translator.ts';
@@ -96,7 +98,8 @@ export class ListAnswers {
     // Not kept: a cursor expires, and less is left of the time for which the client may keep a list, the later it gets it.
     if (items.length > PAGE_ITEMS || catalog.caching.ttlMs > 0)
       return await this.#page(asker, list, method, items, digest, 0, caching);
-    const result = this.#parts.translator.stampOwn(dialect, method, `{"${list}":[${items.join(',')}]}`, caching);
+    const own = `{"${list}":[${items.join(',')}],${this.#metaText(asker)}}`;
+    const result = this.#parts.translator.stampOwn(dialect, method, own, caching);
     const answer: Answer = { kind: 'result', result, tail: [Buffer.from(`${oneLine(result)}}`)] };
     answers.set(key, answer);
     return answer;
@@ -117,6 +120,12 @@ export class ListAnswers {
     const { ttlMs } = isCurrent ? this.#parts.offers.cachingOf(holder) : UNCACHED;
     const caching = { ttlMs, isPublic: payload['public'] === true };
     return await this.#page(asker, list, method, items, position.digest, position.offset, caching);
+  }
+
+  /** Returns the `_meta` of a list: the pseudonyms of this endpoint and of those before it. */
+  #metaText({ catalog }: Asker): string {
+    const [own] = this.#parts.sealer.pseudonymsOf(endpointPath(catalog.view.id));
+    return `"_meta":${JSON.stringify({ [META.endpoints]: [...new Set([own, ...catalog.endpoints])] })}`;
   }
 
   /** Returns the items of the list with this digest: an earlier list that is kept, or the current one. */
@@ -149,7 +158,7 @@ export class ListAnswers {
       };
       nextCursor = `,"nextCursor":${JSON.stringify(await this.#parts.sealer.seal('cursor', payload, Date.now() + CURSOR_MS))}`;
     }
-    const own = `{"${list}":[]${nextCursor}}`;
+    const own = `{"${list}":[]${nextCursor},${this.#metaText(asker)}}`;
     const shell = oneLine(this.#parts.translator.stampOwn(asker.dialect, method, own, caching));
     // The digest is no key: arrays of one digest may differ by revision.
     const array = this.#parts.pages.get(`${idOf(all)} ${offset}`, () => Buffer.from(`[${items.join(',')}]`));

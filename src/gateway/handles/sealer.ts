@@ -1,4 +1,4 @@
-import { createSecretKey, type KeyObject } from 'node:crypto';
+import { createSecretKey, hkdfSync, type KeyObject } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { setLatest } from '../../bounded-map.ts';
 import { GatewayError } from '../../errors.ts';
@@ -13,6 +13,8 @@ export type Purpose = 'session' | 'cursor' | 'state' | 'task' | 'attachment';
 const REREAD_MS = 500;
 /** Key ids that a read has not found are remembered for that time, and at most so many. */
 const MAX_MISSING = 100;
+
+const PSEUDONYM_BYTES = 12;
 
 interface SealingKey {
   readonly kid: string;
@@ -46,6 +48,8 @@ export class Sealer {
   #rotating: Promise<void> = Promise.resolve();
   /** Ids of keys that a read has not found which began after they were asked for, with the time of that read; monotonic ms. */
   readonly #missing = new Map<string, number>();
+  /** By text; see {@link pseudonymsOf}. */
+  readonly #pseudonyms = new Map<string, readonly [string, ...string[]]>();
   /** The failure of the last read; undefined if it succeeded. */
   #failure: { readonly thrown: unknown } | undefined;
 
@@ -127,6 +131,21 @@ export class Sealer {
     if (isMissing) setLatest(this.#missing, kid, this.#readMs, MAX_MISSING);
   }
 
+  /**
+   * Returns the pseudonyms of a text: that of the newest key first, which to give to others, then those of the other keys. Who does not have
+   * the keys cannot tell the text. The texts are those of a config: they are few.
+   */
+  pseudonymsOf(text: string): readonly [string, ...string[]] {
+    let pseudonyms = this.#pseudonyms.get(text);
+    if (pseudonyms === undefined) {
+      const by = ({ key }: SealingKey) =>
+        Buffer.from(hkdfSync('sha256', key, '', `pseudonym ${text}`, PSEUDONYM_BYTES)).toString('base64url');
+      pseudonyms = [by(this.#newest), ...[...this.#keys.values()].map(by)];
+      this.#pseudonyms.set(text, pseudonyms);
+    }
+    return pseudonyms;
+  }
+
   /** Returns whether the key of a handle that was opened before is still valid. @param nowMs ms since the epoch. */
   mayOpen(handle: string, nowMs: number): boolean {
     const key = this.#keys.get(parseJwe(handle)?.header.kid ?? '');
@@ -168,6 +187,7 @@ export class Sealer {
     }
     this.#keys = new Map(keys.map((key) => [key.kid, key]));
     this.#newest = keys.at(-1) ?? this.#newest;
+    this.#pseudonyms.clear();
   }
 }
 

@@ -1,10 +1,10 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Logger } from 'pino';
 import type { ToolListSize } from '../../catalog/callable.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import { type ListProblem, problemsIn } from '../../catalog/problems.ts';
 import { commonKey, isCommonKey, isSameOffer, type Offer, type OfferKey, offerKeyText } from '../../catalog/offer.ts';
 import { type Caching, UNCACHED } from '../../catalog/caching.ts';
-import type { View } from '../../catalog/view.ts';
 import type { Config } from '../../config/values/config.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { OfferStore, StoredOfferKey, UpstreamKey } from '../../store/offer-store.ts';
@@ -14,6 +14,7 @@ import type { ListRights } from '../../policy/rights.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import type { Gate } from '../exchange/gate.ts';
 import { BuiltCatalogs } from './built-catalogs.ts';
+import { Circles, type CirclesParts } from './circles.ts';
 import { type KeptOffer, KeptOffers } from './kept-offers.ts';
 import { type LockState, PinnedOffers } from './pinned-offers.ts';
 import { ProblemReports } from './problem-reports.ts';
@@ -23,9 +24,8 @@ import { isAnonymous, type Principal } from '../../policy/principal.ts';
 /** Keys that are known not to be on disk. Clients choose their capabilities, so there are more keys than upstreams. */
 const MAX_ABSENT = 16_384;
 
-export interface OffersParts {
+export interface OffersParts extends CirclesParts {
   readonly config: Config;
-  readonly views: ReadonlyMap<string, View>;
   /** Returns the audience of an upstream's lists for a principal; see `audienceOf` in `upstream/connection-key.ts`. */
   readonly audienceOf: (upstream: string, principal: string) => string;
   readonly gate: Gate;
@@ -43,6 +43,7 @@ export class Offers {
   readonly #catalogs: BuiltCatalogs;
   readonly #problems: ProblemReports;
   readonly #pins: PinnedOffers;
+  readonly #circles: Circles;
   readonly #stored: StoredOffers;
   /** The text of {@link targetText} by upstream. */
   readonly #targets = new Map<string, string>();
@@ -62,6 +63,7 @@ export class Offers {
     this.#stored = new StoredOffers(store, log);
     this.#problems = new ProblemReports(log, metrics);
     this.#pins = new PinnedOffers(log, metrics);
+    this.#circles = new Circles(parts);
     this.#catalogs = new BuiltCatalogs(config, views, (limit) => metrics.countLimit(limit));
     this.setConfig(config);
   }
@@ -92,6 +94,7 @@ export class Offers {
     this.#offers.delete(upstream);
     this.#targets.delete(upstream);
     this.#problems.remove(upstream);
+    this.#circles.remove(upstream);
     for (const key of this.#storedByOthers.keys()) {
       if (key.startsWith(`${upstream} `)) this.#storedByOthers.delete(key);
     }
@@ -103,6 +106,11 @@ export class Offers {
     const offers = this.#offers.get(upstream);
     if (offers === undefined) return;
     offers.onReplaced();
+    this.#circles.remove(upstream);
+    // Else the upstream in its place would not be asked for fresh ones for a while.
+    for (const { key, offer } of offers.values()) {
+      if (this.#circles.refusalOf(upstream, key.audience, offer) !== undefined) offers.remove(key);
+    }
     this.#pins.report(upstream, offers.inUse());
   }
 
@@ -282,17 +290,26 @@ export class Offers {
    * Keeps an offer that was read from the upstream, and stores it. Returns true if it differs from the one before. One that another process has
    * stored already is not stored again: it could replace a newer one.
    *
+   * Lists that are refused are not stored.
+   *
    * @param isWhole false if a list could not be read. The next list request of a client fetches the lists again.
    */
   update(upstream: string, key: OfferKey, offer: Offer, isWhole = true): boolean {
     const keyOfOffer = `${upstream} ${offerKeyText(key)}`;
     const before = this.exactOffer(upstream, key);
     const listedMs = isWhole ? performance.now() : Number.NEGATIVE_INFINITY;
+    const isRefused = (one: Offer) => this.#circles.refusalOf(upstream, key.audience, one) !== undefined;
+    const wasRefused = before !== undefined && isRefused(before);
+    this.#circles.note(upstream, key.audience, offer);
     if (before !== undefined && isSameOffer(before, offer)) {
-      this.#offers.get(upstream)?.set({ key, offer: before, listedMs });
-      return false;
+      const isOther = isRefused(offer) !== wasRefused;
+      if (isDeepStrictEqual(before.endpoints, offer.endpoints) && !isOther)
+        this.#offers.get(upstream)?.set({ key, offer: before, listedMs });
+      else this.#set(upstream, { key, offer, listedMs });
+      return isOther;
     }
     this.#set(upstream, { key, offer, listedMs });
+    if (isRefused(offer)) return true;
     const stored = this.#storedByOthers.get(keyOfOffer);
     if (stored === undefined || !isSameOffer(stored, offer)) this.#save(upstream, key, offer);
     return true;
@@ -307,7 +324,13 @@ export class Offers {
 
   /** Makes the parts of an offer that catalogs share, over several turns of the event loop, before the offer is used. */
   prepare(upstream: string, offer: Offer): Promise<void> {
-    return this.#catalogs.prepare(upstream, this.#pins.pinned(upstream, offer) ?? offer);
+    return this.#catalogs.prepare(upstream, this.#forClients(upstream, '', offer) ?? offer);
+  }
+
+  /** Returns an offer as clients get it: without lists that lead back to this gateway, and without what the lock withholds. */
+  #forClients(upstream: string, audience: string, offer: Offer | undefined): Offer | undefined {
+    const judged = offer === undefined ? undefined : this.#circles.judged(upstream, audience, offer);
+    return judged?.refusal === undefined ? this.#pins.pinned(upstream, judged) : judged;
   }
 
   /** Returns whether the definitions of an upstream are compared with the lock. */
@@ -384,7 +407,12 @@ export class Offers {
     if (holder.ownOffers.size === 0) return this.catalog(view, key, rights);
     return this.#catalogs.build(
       view,
-      (upstream) => this.#pins.pinned(upstream, holder.ownOffers.get(upstream)) ?? this.#offerForClients(upstream, key),
+      (upstream) => {
+        const audience = this.#parts.audienceOf(upstream, holder.principal);
+        return (
+          this.#forClients(upstream, audience, holder.ownOffers.get(upstream)) ?? this.#offerForClients(upstream, key)
+        );
+      },
       rights,
     );
   }
@@ -426,7 +454,7 @@ export class Offers {
   /** Returns the offer for the clients of a catalog. Only some of its upstreams may tell principals apart. */
   #offerForClients(upstream: string, key: OfferKey): Offer | undefined {
     const audience = this.#parts.audienceOf(upstream, key.audience);
-    return this.#pins.pinned(upstream, this.offerFor(upstream, { ...key, audience }));
+    return this.#forClients(upstream, audience, this.offerFor(upstream, { ...key, audience }));
   }
 
   /** Returns the catalog of a holder, after loading its offers from disk. */
@@ -449,7 +477,7 @@ export class Offers {
   /** Returns the size of the list of tools of a view for clients of this era, by the widest offer of each upstream. */
   toolListSize(view: string, client: Era): ToolListSize {
     return this.#catalogs.toolListSize(view, client, (upstream) =>
-      this.#pins.pinned(upstream, this.#offers.get(upstream)?.widestFor(client)),
+      this.#forClients(upstream, '', this.#offers.get(upstream)?.widestFor(client)),
     );
   }
 

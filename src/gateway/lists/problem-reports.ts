@@ -29,6 +29,10 @@ export class ProblemReports {
     const fresh = problems.filter((problem) => before?.has(problemKey(problem)) !== true);
     this.#reported.set(key, new Set(problems.slice(0, MAX_REPORTED).map(problemKey)));
     for (const { kind, name, repair, detail } of fresh.slice(0, MAX_LOGGED)) {
+      if (repair === 'lists refused') {
+        this.#log.warn({ upstream, era, why: detail }, 'lists of an upstream are refused');
+        continue;
+      }
       const isLeftOut = repair === 'item left out';
       const fields = isLeftOut ? { why: detail } : { repair, detail };
       const text = isLeftOut ? 'left out of the lists' : 'list item repaired';

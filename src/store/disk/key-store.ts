@@ -42,6 +42,13 @@ export class DiskKeyStore implements KeyStore {
     return store;
   }
 
+  /** Returns the keys of a state directory, for a process that changes nothing there; undefined if there are none that it may read. */
+  static async existing(stateDir: string): Promise<DiskKeyStore | undefined> {
+    const store = new DiskKeyStore(join(stateDir, 'keys.json'));
+    const keys = await store.#find().catch(() => undefined);
+    return keys === undefined ? undefined : store;
+  }
+
   /**
    * See {@link KeyStore.read}. @throws {Error} with a message for the operator, if other users can use the file, or it is missing or
    * not a key ring.

@@ -12,6 +12,7 @@ import { GatewayError } from '../../errors.ts';
 import { JsonTextError, rawItems, RawObject } from '../../json/json.ts';
 import { detach, KeptSet } from '../../json/kept-text.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
+import { endpointsOf } from '../../protocol/meta.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import type { Connection } from '../rpc/connection.ts';
 import type { Link, LinkUser } from './link.ts';
@@ -23,9 +24,17 @@ interface ListItems {
   readonly digest: ListDigest;
   readonly unreadable: readonly Unreadable[];
   readonly caching: Caching | undefined;
+  /** As in an offer, at least. */
+  readonly endpoints: readonly string[];
 }
 
-const EMPTY_LIST: ListItems = { items: [], digest: ListDigest.of([]), unreadable: [], caching: undefined };
+const EMPTY_LIST: ListItems = {
+  items: [],
+  digest: ListDigest.of([]),
+  unreadable: [],
+  caching: undefined,
+  endpoints: [],
+};
 
 /** The number of entries of a page that are read at once, which takes a few ms. */
 const PART_ENTRIES = 250;
@@ -80,6 +89,7 @@ async function readList<Context>(
   const cursors = new KeptSet();
   let cursor: string | undefined;
   let caching: Caching | undefined;
+  const endpoints: string[] = [];
   const leaveOutRest = (limit: LimitName) => {
     onLimit(limit);
     const why = `is left out, and all after it: the lists are larger than ${describeLimit(limit)}`;
@@ -101,6 +111,7 @@ async function readList<Context>(
     }
     const limit = exceeded(budget, Buffer.byteLength(answer.result));
     const result = limit === undefined ? RawObject.parse(answer.result) : RawObject.EMPTY;
+    addNew(endpoints, endpointsOf(result));
     const list = result.raw(member) ?? '[]';
     // Servers in Go send null for an empty list.
     const isNull = list === 'null';
@@ -137,7 +148,12 @@ async function readList<Context>(
     }
     cursors.add(detach(cursor));
   }
-  return { items, digest, unreadable, caching };
+  return { items, digest, unreadable, caching, endpoints };
+}
+
+/** Adds pseudonyms that are not in a list yet, until there are too many. */
+function addNew(all: string[], endpoints: readonly string[]): void {
+  for (const one of endpoints) if (all.length <= LIMITS.listEndpoints && !all.includes(one)) all.push(one);
 }
 
 function exceeded(budget: ListingBounds, bytes: number): LimitName | undefined {
@@ -215,6 +231,8 @@ export async function listOffer<Context, User extends LinkUser>(
   ];
   const { revision, capabilities, serverInfo, instructions } = hello;
   const lists = [tools, prompts, resources, templates];
+  const endpoints: string[] = [];
+  for (const list of lists) addNew(endpoints, list.endpoints);
   options.onListed(performance.now() - beganMs);
   const offer: Offer = {
     revision,
@@ -227,6 +245,7 @@ export async function listOffer<Context, User extends LinkUser>(
     resources: resources.items,
     templates: templates.items,
     unreadable: lists.flatMap(({ unreadable }) => unreadable),
+    ...(endpoints.length > 0 ? { endpoints } : {}),
   };
   const shared = sharedOffer(offer, {
     tools: tools.digest,

@@ -247,5 +247,5 @@ test('a list waits a bounded time for an upstream that hangs', TIMEOUT, async ()
   isHung = true;
   const client = await gateway.connect({ capabilities: { sampling: {} } });
   assert.deepEqual(await toolNames(client), ['up__echo', 'other__echo']);
-  assert.deepEqual(await client.result('prompts/list'), { prompts: [] });
+  assert.deepEqual((await client.result('prompts/list'))['prompts'], []);
 });

@@ -314,3 +314,15 @@ test('processes that start at once have the same keys', OPTIONS, async () => {
   }
   assert.deepEqual(await readdir(dir.path), ['keys.json']);
 });
+
+test('a pseudonym is the same for all with the keys, and known after a rotation', async () => {
+  await using dir = await TestDir.make();
+  const [one, other] = [await openSealer(dir.path), await openSealer(dir.path)];
+  const [pseudonym] = one.pseudonymsOf('/mcp');
+  assert.match(pseudonym, /^[\w-]{16}$/);
+  assert.equal(other.pseudonymsOf('/mcp')[0], pseudonym);
+  assert.notEqual(one.pseudonymsOf('/mcp/a')[0], pseudonym);
+  await one.rotate(60_000);
+  assert.notEqual(one.pseudonymsOf('/mcp')[0], pseudonym);
+  assert.ok(one.pseudonymsOf('/mcp').includes(pseudonym));
+});

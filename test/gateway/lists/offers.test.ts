@@ -43,6 +43,7 @@ async function place(personal = ''): Promise<Place> {
         config,
         views: viewsOf(config),
         gate: new Gate(undefined, []),
+        pseudonymsOf: () => [],
         audienceOf: (id, principal) => (id === personal ? principal : ''),
         store,
         log: pino({ level: 'silent' }),
