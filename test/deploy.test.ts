@@ -364,7 +364,7 @@ for (const { page, language, text } of snippets) {
       const file = join(dir, `config.${language}`);
       await writeFile(file, text);
       const env = { LINKSPAN_KEY: 'key', INPUT_LINKSPAN_KEY: 'key' };
-      const { config, problems } = await loadConfig(file, { env });
+      const { config, problems } = await loadConfig(file, { env, listens: false });
       assert.deepEqual(problems, []);
       const [server] = config.upstreams;
       assert.equal(config.upstreams.length, 1);

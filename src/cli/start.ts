@@ -47,8 +47,11 @@ const STDERR = 2;
 const NO_KEY_YET = '0'.repeat(64);
 
 /** Returns the options for loading the config. `LINKSPAN_FIRST_KEY=1` stands for `--first-key` in every command that loads it. */
-export function loadOptions({ listen, operator, project, firstKey = false }: StartOptions): LoadPurposes {
-  const options = { env: process.env, listen, operator, project };
+export function loadOptions(
+  { listen, operator, project, firstKey = false }: StartOptions,
+  listens = true,
+): LoadPurposes {
+  const options = { env: process.env, listen, operator, project, listens };
   if (!firstKey && process.env['LINKSPAN_FIRST_KEY'] !== '1') return { use: options, preview: options };
   let keptIn: string | undefined;
   return {
@@ -80,7 +83,7 @@ export function loadOptions({ listen, operator, project, firstKey = false }: Sta
  */
 export async function start(verb: 'run' | 'stdio', options: StartOptions): Promise<StartedCommand> {
   const file = fileOf(options);
-  const how = loadOptions(options);
+  const how = loadOptions(options, verb === 'run');
   const load = () => loadConfig(file, how.use);
   const preview = () => loadConfig(file, how.preview);
   const loaded = options.lastGood === true ? await startOrLastGood(file, how.use) : await load();

@@ -2,6 +2,7 @@ import { dirname, join, resolve } from 'node:path';
 
 import { readAccess } from './sections/access.ts';
 import { addressesOf, exposure, exposureWarnings, readOverrides } from './sections/addresses.ts';
+import { judgeItself } from './sections/circle-checks.ts';
 import { findUpstreams } from './upstreams/client-file.ts';
 import { scopesOnDemandOf } from '../policy/scopes-on-demand.ts';
 import { authProblems, exchangeWarnings, onDemandWarnings } from './sections/auth-checks.ts';
@@ -18,7 +19,7 @@ import { type FileProblem, fileProblemText } from './files/ordinary-file.ts';
 import { judgeUnpinnable, onChangeOf } from './on-change.ts';
 import { readableSecrets } from './readable-secrets.ts';
 import { places, type Places } from './document/places.ts';
-import { ConfigError, type Problem } from './document/problem.ts';
+import { ConfigError, type Problem, problemLine } from './document/problem.ts';
 import { DEFAULT_LOCK_FILE, readLock } from './sections/lock.ts';
 import { limitWarnings } from './sections/limit-checks.ts';
 import { judgePinnedNames } from './sections/pinned-names.ts';
@@ -46,6 +47,8 @@ export interface LoadOptions {
   readonly listen?: string | undefined;
   /** Overrides `gateway.operator`. */
   readonly operator?: string | undefined;
+  /** False for a gateway that opens no port. Default: true. */
+  readonly listens?: boolean | undefined;
   /** The folder of the project in `~/.claude.json` whose servers are served as well. */
   readonly project?: string | undefined;
   /** Returns the SHA-256 of an API key for a config without authentication. Called only if the rest of the config is valid. */
@@ -125,7 +128,7 @@ function loadFrom(
   options: LoadOptions,
   files: ConfigFiles,
 ): Loaded {
-  const { env, listen, operator, project, lastGood } = options;
+  const { env, listen, operator, project, lastGood, listens = true } = options;
   const absolute = resolve(file);
   const where = places(absolute, env, files);
   const own = findUpstreams(document, project);
@@ -137,7 +140,7 @@ function loadFrom(
   const problems: Problem[] = [];
   const settings = readGateway(document, where, problems);
   const { upstreams, keys, wrongEntries, warnings, hasUsable } = readUpstreams(source, problems);
-  const disabled = [...keys.keys()].filter((id) => !upstreams.some((one) => one.id === id));
+  const idsInFile = [...keys.keys()];
   // A profile may name an upstream that only the file has. It goes without that upstream.
   if (lastGood !== undefined && 'entries' in own) {
     for (const { key } of own.entries) if (!keys.has(upstreamId(key))) keys.set(upstreamId(key), key);
@@ -179,22 +182,29 @@ function loadFrom(
   const unpinnable =
     options.ignoresLock === true ? new Map<string, Problem>() : judgeUnpinnable(source, lock.config, upstreams);
 
+  const base = configOf(absolute, settings, addresses, where, env);
+  const itself = judgeItself(source, { ...base, profiles: profiles.profiles }, upstreams, listens);
+  warnings.push(...[...itself.leftOut.values()].map(problemLine));
+  const served = upstreams.filter(({ id }) => !itself.leftOut.has(id));
+
   return {
     config: freeze({
-      ...configOf(absolute, settings, addresses, where, env),
+      ...base,
       ...(lock.config === undefined ? {} : { lock: lock.config }),
-      upstreams: upstreams.map((one) => withProblem(one, unpinnable.get(one.id))),
+      upstreams: served.map((one) => withProblem(one, itself.problems.get(one.id) ?? unpinnable.get(one.id))),
       profiles: profiles.profiles,
       access,
       rates: rates.rates,
     }),
     warnings,
-    problems: [...wrongEntries, ...unpinnable.values()].toSorted((a, b) => a.line - b.line || a.column - b.column),
+    problems: [...wrongEntries, ...unpinnable.values(), ...itself.problems.values()].toSorted(
+      (a, b) => a.line - b.line || a.column - b.column,
+    ),
     files: new Map(
       [absolute, ...where.files, ...source.where.files, lock.file].map((path) => [path, files.stateOf(path)]),
     ),
     lockFile: lock.file,
-    disabled,
+    disabled: idsInFile.filter((id) => !served.some((one) => one.id === id)),
     settings: settingsLater({
       document,
       gateway: expandData(['gateway'], valueAt(document.data, ['gateway']) ?? {}, where, 'plain'),

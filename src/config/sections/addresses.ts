@@ -1,4 +1,4 @@
-import { addressText, isLoopback, parseAddress, suggestAddress } from '../schema/address.ts';
+import { addressText, isLoopback, isLoopbackUrl, parseAddress, suggestAddress } from '../schema/address.ts';
 import type { Address } from '../values/config.ts';
 import type { Document } from '../document/document.ts';
 import { valueAt } from '../document/expanded.ts';
@@ -93,6 +93,13 @@ export function exposure(document: Document, hasAuth: boolean, addresses: Addres
 function overlap(one: Address, other: Address): boolean {
   const [a, b] = [boundHost(one), boundHost(other)];
   return a === b || covers(a, b) || covers(b, a);
+}
+
+/** Returns whether a connection of this machine to a host, as a URL has it, reaches a socket that is bound to this address, if the port is the same. */
+export function isSameHost(bound: Address, host: string): boolean {
+  const own = boundHost(bound);
+  const isOfMachine = isLoopbackUrl(new URL(`http://${host}`)) || host === own;
+  return isOfMachine && (own === host || covers(own, host) || covers(host, own));
 }
 
 /** Returns whether a socket that is bound to one host also has the port of another. */

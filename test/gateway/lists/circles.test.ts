@@ -2,6 +2,8 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import * as z from 'zod';
+import { tryStart } from '../../../src/cli/trial-start.ts';
+import { loadConfig } from '../../../src/config/load.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import { META } from '../../../src/protocol/meta.ts';
 import { initialize, messagesOf, post, rpc } from '../../downstream/client.ts';
@@ -149,6 +151,10 @@ for (const [way, entryOf] of [
       gateway.lines.some((line) => /"upstream":"self".*lists of an upstream are refused/.test(line)),
     );
     await waitForMetric(gateway, 'linkspan_list_repairs_total{repair="lists refused"}');
+    const { config } = await loadConfig(gateway.file, { env: {} });
+    const trial = (await tryStart(config)).upstreams.find(({ id }) => id === 'self');
+    assert.match(trial?.listProblems[0] ?? '', /^its lists are refused/, 'validate --start says so too');
+    assert.deepEqual(trial?.emptyAt, ['/mcp', '/mcp/self']);
     // No call goes round either.
     const session = await initialize(`${gateway.url}/self`);
     const call = { name: 'any', arguments: {} };
@@ -243,7 +249,8 @@ test('lists that lead back stay refused until their upstream is restarted', TIME
   await gateway.core.upstreamChanges.restart('up', 0);
   await waitUntil(async () => isSame((await listed()).names, ['up__other']));
   await gateway.restart();
-  assert.deepEqual(await listed(), { names: ['up__other'], endpoints });
+  await waitUntil(async () => isSame((await listed()).names, ['up__other']));
+  assert.deepEqual((await listed()).endpoints, endpoints, 'a restart of the gateway keeps the pseudonym');
 });
 
 test('limit listEndpoints: lists that have come through more endpoints are refused', TIMEOUT, async () => {
