@@ -5,6 +5,7 @@ import { upstreamTransports } from '../compose/transports.ts';
 import { serveStdio } from '../downstream/stdio.ts';
 import { StartError } from '../errors.ts';
 import { createMetrics } from '../telemetry/metrics.ts';
+import { within, WITHIN } from '../upstream/stdio/launch/nesting.ts';
 import { VERSION } from '../version.ts';
 import { listenForSignals } from './signals.ts';
 import { start, type StartOptions } from './start.ts';
@@ -13,10 +14,11 @@ import { start, type StartOptions } from './start.ts';
  * Serves the client that started us, over stdin and stdout, until it closes them. Opens no port. Resolves with the exit code.
  *
  * @throws {ConfigError} if the config file cannot be used.
- * @throws {StartError} if the audit log cannot be used.
+ * @throws {StartError} if the audit log cannot be used, or a gateway with the same file has started this one.
  */
 export async function stdio(options: StartOptions): Promise<number> {
   const { config, log } = await start('stdio', options);
+  process.env[WITHIN] = within(config.file, process.env[WITHIN]);
   const { audit: records } = config;
   if (records !== undefined && records.file === undefined && records.otlp === undefined) {
     throw new StartError(

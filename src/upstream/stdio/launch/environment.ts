@@ -1,3 +1,5 @@
+import { WITHIN } from './nesting.ts';
+
 /** Variables of our environment that a server may need to run and to find its files. */
 const NAMES = new Set([
   'PATH',
@@ -18,6 +20,7 @@ const NAMES = new Set([
   'UV_PYTHON_INSTALL_DIR',
   'UV_TOOL_DIR',
   'UV_OFFLINE',
+  WITHIN,
 ]);
 
 const PREFIXES = ['LC_', 'XDG_'];
