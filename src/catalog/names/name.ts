@@ -33,6 +33,13 @@ export function isHashed(upstream: ViewUpstream, name: string, published: string
   return upstream.prefix !== '' && published !== publishedPrefix(upstream) + name;
 }
 
+const HASHED = new RegExp(`_[0-9a-f]{${HASH_CHARS}}$`);
+
+/** Returns whether a published name may have cut or replaced characters. Its prefix may then be cut too. */
+export function mayBeHashed(published: string): boolean {
+  return HASHED.test(published);
+}
+
 /**
  * Returns the name under which a tool or prompt of an upstream is published. It is the upstream's own name if the prefix is empty,
  * else prefix and name in `[A-Za-z_][A-Za-z0-9_-]*`, with at most `maxChars` characters.

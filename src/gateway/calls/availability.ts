@@ -1,5 +1,7 @@
 import { COMMAND } from '../../command-name.ts';
+import { mayBeHashed } from '../../catalog/names/name.ts';
 import { prefixesOf } from '../../catalog/names/prefixes.ts';
+import { unpublishUri } from '../../catalog/uri.ts';
 import type { View } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';
@@ -18,6 +20,22 @@ const NAMED_BY: Readonly<Record<string, readonly [member: string, kind: string]>
 export function ownerOf(view: View, request: Request): string | undefined {
   const { name, kind } = namedIn(request);
   return name === undefined ? undefined : ownerByPrefix(view, name, kind === 'resource');
+}
+
+/** Returns the upstreams whose lists may have the name of a request: all of the endpoint if the name does not say whose it is. */
+export function possibleOwners(view: View, request: Request): readonly string[] {
+  const { name, kind } = namedIn(request);
+  const all = view.upstreams.map(({ id }) => id);
+  if (name === undefined) return all;
+  if (kind === 'resource') {
+    const owner = unpublishUri(name)?.id;
+    const isKnown = owner !== undefined && all.includes(owner);
+    return isKnown ? view.upstreams.flatMap(({ id, rawUris }) => (id === owner || rawUris ? [id] : [])) : all;
+  }
+  const former = Object.entries(view.renames).flatMap(([from, to]) => (to === name ? [from] : []));
+  const names = [name, ...former];
+  if (names.some(mayBeHashed)) return all;
+  return names.flatMap((one) => ownersByPrefix(prefixesOf(view), one));
 }
 
 /** Returns the name or URI in a request, and the kind of its item. The name is undefined if the request has none. */
@@ -58,10 +76,15 @@ export function ownerByPrefix(view: View, name: string, isUri: boolean): string 
   const prefixes = isUri
     ? view.upstreams.map(({ id, rawUris }) => [rawUris ? '' : `${id}+`, id] as const)
     : prefixesOf(view);
+  const [only, ...others] = ownersByPrefix(prefixes, name);
+  return others.length === 0 ? only : undefined;
+}
+
+/** Returns the upstreams with the longest prefix that a name begins with. */
+function ownersByPrefix(prefixes: readonly (readonly [prefix: string, id: string])[], name: string): readonly string[] {
   const fitting = prefixes.filter(([prefix]) => name.startsWith(prefix));
   const longest = Math.max(...fitting.map(([prefix]) => prefix.length));
-  const [only, ...others] = fitting.filter(([prefix]) => prefix.length === longest);
-  return others.length === 0 ? only?.[1] : undefined;
+  return fitting.flatMap(([prefix, id]) => (prefix.length === longest ? [id] : []));
 }
 
 /** Returns whether only a change of the config can help. */

@@ -10,7 +10,7 @@ import type { Gate } from '../exchange/gate.ts';
 import { unknownItem, type UpstreamRoute } from '../exchange/route.ts';
 import type { ListAnswers } from '../forward/list-answers.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
-import { type LifecycleOf, noToolsNote, ownerOf, unavailableOwner } from './availability.ts';
+import { type LifecycleOf, noToolsNote, ownerOf, possibleOwners, unavailableOwner } from './availability.ts';
 import { judgedRoute, type JudgedRoute } from './judged-route.ts';
 
 /** Carries out the requests of clients of one era: `R` is a request in flight, `C` its client. */
@@ -76,9 +76,9 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
   }
 
   /**
-   * Sends a request where its route says. A name that is in no list is looked for once more after the lists were refreshed. A client may
-   * call before it lists. It is also looked for after the first lists of an upstream that has just started. A name that the access policy
-   * denies has the answer of an unknown one.
+   * Sends a request where its route says. A name that is in no list is looked for once more after the lists that may have it were refreshed, since
+   * a client may call before it lists, and after the first lists of an upstream that has just started. A name that the access policy denies has the
+   * answer of an unknown one.
    */
   async #call(one: R, client: C, holder: ConnectionHolder): Promise<Answer> {
     const { gate, listRefresher, lifecycleOf } = this.#parts;
@@ -86,16 +86,19 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
     const admitting = this.#era.admit?.(one, client);
     if (admitting !== undefined) await admitting;
     let judged = judgedRoute(gate, client, request);
+    const askedMs = performance.now();
     if (mayBeUnlisted(judged)) {
       const { catalog } = client;
       const { changedMs } = gate;
-      await listRefresher.refreshFor(holder);
+      const refreshing = listRefresher.refreshFor(holder, possibleOwners(catalog.view, request));
+      if (refreshing !== undefined) await one.unlessCancelled(refreshing);
       if (client.catalog !== catalog || gate.changedMs !== changedMs) judged = judgedRoute(gate, client, request);
     }
     const owner = mayBeUnlisted(judged) ? ownerOf(client.catalog.view, request) : undefined;
     let isBeingListed = false;
     if (owner !== undefined) {
-      isBeingListed = await one.unlessCancelled(listRefresher.awaitFirstLists(holder, owner));
+      const waitedMs = performance.now() - askedMs;
+      isBeingListed = await one.unlessCancelled(listRefresher.awaitFirstLists(holder, owner, waitedMs));
       judged = judgedRoute(gate, client, request);
     }
     // Not one that the access policy hides.

@@ -124,35 +124,50 @@ export class ListRefresher {
     }
   }
 
-  /** Fetches missing and outdated lists before a list request is answered; undefined if it need not wait. */
-  refreshFor(holder: ConnectionHolder): Promise<void> | undefined {
+  /**
+   * Fetches missing and outdated lists before a request is answered; undefined if it need not wait.
+   *
+   * @param of the ids of the upstreams that the request waits for. Default: all of its endpoint.
+   */
+  refreshFor(holder: ConnectionHolder, of?: readonly string[]): Promise<void> | undefined {
     const reading = this.#parts.reading();
-    return reading === undefined ? this.#check(holder) : this.#checkAfterReading(reading, holder);
+    return reading === undefined ? this.#check(holder, of) : this.#checkAfterReading(reading, holder, of);
   }
 
-  async #checkAfterReading(reading: Promise<unknown>, holder: ConnectionHolder): Promise<void> {
+  async #checkAfterReading(
+    reading: Promise<unknown>,
+    holder: ConnectionHolder,
+    of: readonly string[] | undefined,
+  ): Promise<void> {
     await resultWithin(reading, READ_WAIT_MS);
-    await this.#check(holder);
+    await this.#check(holder, of);
   }
 
-  /** Checks the lists of a holder, unless that was done a short time ago. Requests during a check wait for it. */
-  #check(holder: ConnectionHolder): Promise<void> | undefined {
+  /** Checks the lists of a holder, unless that was done a short time ago. Requests during a check wait for it, or for a part of it. */
+  #check(holder: ConnectionHolder, of: readonly string[] | undefined): Promise<void> | undefined {
     const now = performance.now();
     const before = this.#recent.get(holder);
     const { eraChanges } = this.#parts.offers;
     if (before?.eraChanges === eraChanges && now <= before.untilMs) {
-      if (before.running !== undefined) return this.#waitFor(holder, before.running);
+      if (before.running !== undefined) return this.#waitFor(holder, this.#partOf(before.running, holder, of));
       this.bringUpToDate(holder);
       return undefined;
     }
     const check: ListCheck = { untilMs: now + CHECKED_MS, eraChanges, running: undefined };
-    const running = this.#fetchListsFor(holder).finally(() => {
+    const running = this.#fetchListsFor(holder, this.#usableUpstreams(holder.view)).finally(() => {
       check.running = undefined;
       check.untilMs = Math.min(check.untilMs, this.#dueMs(holder));
     });
     check.running = running;
     this.#recent.set(holder, check);
-    return this.#waitFor(holder, running);
+    return this.#waitFor(holder, this.#partOf(running, holder, of));
+  }
+
+  /** Returns the part of a running check that is about these upstreams. Its fetches are those of the check. */
+  #partOf(running: Promise<void>, holder: ConnectionHolder, of: readonly string[] | undefined): Promise<void> {
+    if (of === undefined) return running;
+    const upstreams = this.#usableUpstreams(holder.view).filter(({ id }) => of.includes(id));
+    return Promise.race([running, this.#fetchListsFor(holder, upstreams)]);
   }
 
   /** Fetches the lists of every upstream. Resolves when each has been listed or has failed. */
@@ -193,11 +208,14 @@ export class ListRefresher {
   /**
    * Waits in bounded time for the first lists of an upstream that has just started: its names are unknown before. Resolves with true if they
    * are still being read.
+   *
+   * @param waitedMs the time that the request has waited for lists already.
    */
-  async awaitFirstLists(holder: ConnectionHolder, upstreamId: string): Promise<boolean> {
+  async awaitFirstLists(holder: ConnectionHolder, upstreamId: string, waitedMs: number): Promise<boolean> {
     const listing = this.#firstListing(holder, upstreamId);
     if (listing === undefined) return false;
-    await resultWithin(listing, this.#parts.settings().lists.waitMs);
+    const leftMs = this.#parts.settings().lists.waitMs - waitedMs;
+    if (leftMs > 0) await resultWithin(listing, leftMs);
     this.bringUpToDate(holder);
     return this.#firstListing(holder, upstreamId) !== undefined;
   }
@@ -217,11 +235,11 @@ export class ListRefresher {
   }
 
   /** Begins to fetch missing and outdated lists, and waits in bounded time for those that were never fetched. */
-  async #fetchListsFor(holder: ConnectionHolder): Promise<void> {
+  async #fetchListsFor(holder: ConnectionHolder, upstreams: readonly Upstream[]): Promise<void> {
     const { offers, records, settings } = this.#parts;
     const { waitMs } = settings().lists;
     const unlisted: AwaitedFetch[] = [];
-    for (const upstream of this.#usableUpstreams(holder.view)) {
+    for (const upstream of upstreams) {
       const { id } = upstream;
       const client = listingClient(upstream, holder);
       const key = offerKeyFor(upstream, client);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import type { View } from '../../../src/catalog/view.ts';
-import { noToolsNote, unavailableOwner } from '../../../src/gateway/calls/availability.ts';
+import { noToolsNote, possibleOwners, unavailableOwner } from '../../../src/gateway/calls/availability.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { CONFIGURED, type Lifecycle } from '../../../src/upstream/lifecycle/lifecycle.ts';
 import { accessOf, ANYONE } from '../../policy/policies.ts';
@@ -76,6 +76,29 @@ for (const { view = ALL, request, says } of CASES) {
     const error = unavailableOwner(view, lifecycleOf, sent, NOW_MS);
     if (says === undefined) assert.equal(error, undefined);
     else assert.match(error?.message ?? '', says);
+  });
+}
+
+const PLAIN = viewOf(['up', 'up__'], ['plain', ''], ['other', 'other__']);
+const RENAMED = { ...PLAIN, renames: { other__search: 'up__find' } };
+
+for (const { view, request, owners } of [
+  { view: ALL, request: ['tools/call', { name: 'up__x' }], owners: ['up'] },
+  { view: ALL, request: ['tools/call', { name: 'nobody__x' }], owners: [] },
+  { view: PLAIN, request: ['prompts/get', { name: 'up__x' }], owners: ['up'] },
+  { view: PLAIN, request: ['tools/call', { name: 'x' }], owners: ['plain'] },
+  // Its upstream may have lost a part of its prefix.
+  { view: PLAIN, request: ['tools/call', { name: 'oth_search_1a2b3c' }], owners: ['up', 'plain', 'other'] },
+  { view: RENAMED, request: ['tools/call', { name: 'up__find' }], owners: ['up', 'other'] },
+  { view: PLAIN, request: ['resources/read', { uri: 'up+file:///a' }], owners: ['up', 'plain'] },
+  { view: PLAIN, request: ['resources/read', { uri: 'ui://other+card' }], owners: ['plain', 'other'] },
+  { view: ALL, request: ['resources/read', { uri: 'https://a.example' }], owners: ['up', 'slow', 'down', 'wrong'] },
+  { view: PLAIN, request: ['completion/complete', {}], owners: ['up', 'plain', 'other'] },
+] as const) {
+  const [method, params] = request;
+  test(`${method} ${JSON.stringify(params)} may be of ${owners.join(', ') || 'no upstream'}`, () => {
+    const sent = { kind: 'request', id: '1', method, params: RawObject.of(params) } as const;
+    assert.deepEqual(possibleOwners(view, sent), owners);
   });
 }
 

@@ -21,7 +21,9 @@ import { MemoryKeyStore } from '../../../src/store/memory/key-store.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
 import { accessOf, ANYONE } from '../../policy/policies.ts';
 import { type ListedOptions, ListedUpstreams } from '../../support/listed-upstreams.ts';
+import type { PartsUpstream } from '../../support/gateway-parts.ts';
 import { memoryUpstream, type Script } from '../../support/memory-upstream.ts';
+import { stopTime } from '../../support/stopped-time.ts';
 
 interface One extends Cancellable {
   readonly request: Request;
@@ -53,12 +55,17 @@ interface Trial extends AsyncDisposable {
   ask(method: string, params?: object): Promise<Answer>;
 }
 
-/** A dispatcher in front of one upstream, for an era whose parts only record that they were asked. */
-async function trial(own: Partial<Handler> = {}, options: ListedOptions = {}, script: Script = {}): Promise<Trial> {
+/** A dispatcher in front of the upstream `up`, and maybe others, for an era whose parts only record that they were asked. */
+async function trial(
+  own: Partial<Handler> = {},
+  options: ListedOptions = {},
+  script: Script = {},
+  others: Readonly<Record<string, PartsUpstream>> = {},
+): Promise<Trial> {
   const log: string[] = [];
   const memory = memoryUpstream({ lists: LISTS, capabilities: CAPABILITIES, ...script });
   const onVerdict: ListedOptions['onVerdict'] = ({ effect, method }) => log.push(`${effect} ${method}`);
-  const setup = await ListedUpstreams.open({ up: { memory } }, { onVerdict, ...options });
+  const setup = await ListedUpstreams.open({ up: { memory }, ...others }, { onVerdict, ...options });
   const { refresher: listRefresher, gate, upstreams } = setup;
   const policy = new QuestionPolicy({
     rulesOf: ignore,
@@ -156,6 +163,36 @@ test('a name that no list has is unknown, and reaches no upstream', async () => 
   await assert.rejects(at.ask('tools/call', { name: 'up__none' }), { code: 'unknown-tool' });
   await assert.rejects(at.ask('prompts/get', { name: 'up__none' }), { code: 'unknown-prompt' });
   assert.deepEqual([at.log, at.listings()], [[], 1]);
+});
+
+/** An upstream that answers `initialize`, and never a list. */
+function unlisted() {
+  return { memory: memoryUpstream({ capabilities: CAPABILITIES, hold: () => new Promise<never>(ignore) }) };
+}
+
+test('a call waits only for the lists that may have its name', async (t) => {
+  stopTime(t);
+  for (const [method, params, outcome] of [
+    ['tools/call', { name: 'up__echo' }, undefined],
+    ['resources/read', { uri: 'up+mem://a' }, undefined],
+    ['tools/call', { name: 'up__none' }, 'unknown-tool'],
+    ['prompts/get', { name: 'nobody__review' }, 'unknown-prompt'],
+  ] as const) {
+    await using at = await trial({}, {}, {}, { hung: unlisted() });
+    const asking = at.ask(method, params);
+    if (outcome === undefined) await asking;
+    else await assert.rejects(asking, { code: outcome });
+  }
+});
+
+test('a call waits for the first lists of its upstream once, as long as configured', async (t) => {
+  const time = stopTime(t);
+  const hung = unlisted();
+  await using at = await trial({}, { waitMs: 8_000 }, {}, { hung });
+  const refused = assert.rejects(at.ask('tools/call', { name: 'hung__x' }), { code: 'upstream-unavailable' });
+  await hung.memory.until(() => hung.memory.requests('tools/list')[0]);
+  time.pass(8_000);
+  await refused;
 });
 
 test('a request that is not admitted is not judged, and starts no upstream', async () => {
