@@ -110,6 +110,8 @@ export class UpgradedTasks {
       const outcome = await exchange.unlessCancelled(this.#result(running, site));
       return this.#finish(running, site, upgraded, outcome);
     }
+    // It may have ended meanwhile.
+    if (this.#running.get(keyOf(site)) !== running) return this.#unfinished(upgraded, []);
     if (running.held !== site.link) this.#hold(running, site, state);
     // The upstream may ask its questions only after `tasks/result` was sent.
     if (status === 'input_required') {
@@ -243,16 +245,14 @@ export class UpgradedTasks {
 
   /** Ends the task when this link closes. It stays if only a poll has used the link, and another one is kept open for the task. */
   #awaitClose(running: RunningTask, site: UpgradedSite): void {
-    const { connection } = site.link;
+    const { held = site.link } = running;
+    const link = site.link.connection.isClosed ? held : site.link;
+    const awaited = { ...site, link };
     running.forgetLink();
-    running.link = site.link;
-    running.forgetLink = connection.onClosed(() => {
-      const { held = site.link } = running;
-      // One that is given up finishes its requests first.
-      if (!connection.isClosed) this.#awaitClose(running, site);
-      else if (!held.connection.isClosed) this.#awaitClose(running, { ...site, link: held });
-      else this.end(site);
-    });
+    if (link.connection.isClosed) return this.end(awaited);
+    running.link = link;
+    // One that is given up finishes its requests first.
+    running.forgetLink = link.connection.onClosed(() => this.#awaitClose(running, awaited));
   }
 
   #onClientContact(running: RunningTask, site: UpgradedSite): void {
