@@ -15,8 +15,12 @@ const KEEP_ALIVE_PARTS = 50;
 /** Runs the timers that all streams share, for sweeps and for keep-alives. A timer runs only while it has work. */
 export class EdgeTimers {
   readonly #keepAliveMs: number;
-  /** Answers in the form of events are streams, too: it may change with every request. */
-  readonly #open = new ArraySet<StreamWriter>();
+  /**
+   * The open streams by {@link StreamWriter.keepAlivePart}. Answers in the form of events are streams, too: they come and go with every
+   * request. One {@link ArraySet} of all would take long to remove an early one of thousands.
+   */
+  readonly #parts = Array.from({ length: KEEP_ALIVE_PARTS }, () => new ArraySet<StreamWriter>());
+  #openCount = 0;
   readonly #expiring = new Set<ExpiringState>();
   #sweeping: NodeJS.Timeout | undefined;
   #keepingAlive: NodeJS.Timeout | undefined;
@@ -30,13 +34,14 @@ export class EdgeTimers {
 
   addStream(writer: StreamWriter): void {
     writer.keepAlivePart = ++this.#added % KEEP_ALIVE_PARTS;
-    this.#open.add(writer);
+    this.#parts[writer.keepAlivePart]?.add(writer);
+    this.#openCount++;
     this.#run();
     this.#keepingAlive ??= setInterval(() => this.#keepAlive(), this.#keepAliveMs / KEEP_ALIVE_PARTS).unref();
   }
 
   removeStream(writer: StreamWriter): void {
-    this.#open.delete(writer);
+    if (this.#parts[writer.keepAlivePart]?.delete(writer) === true) this.#openCount--;
   }
 
   addExpiring(log: ExpiringState): void {
@@ -54,19 +59,19 @@ export class EdgeTimers {
 
   #sweep(): void {
     const nowMs = performance.now();
-    for (const writer of this.#open) writer.sweep(nowMs);
+    for (const part of this.#parts) for (const writer of part) writer.sweep(nowMs);
     if (++this.#sweeps % EXPIRE_SWEEPS === 0) {
       for (const log of this.#expiring) log.expire(nowMs);
     }
-    if (this.#open.size > 0 || this.#expiring.size > 0) return;
+    if (this.#openCount > 0 || this.#expiring.size > 0) return;
     clearInterval(this.#sweeping);
     this.#sweeping = undefined;
   }
 
   #keepAlive(): void {
     this.#lastPart = (this.#lastPart + 1) % KEEP_ALIVE_PARTS;
-    for (const writer of this.#open) if (writer.keepAlivePart === this.#lastPart) writer.comment(COMMENT);
-    if (this.#open.size > 0) return;
+    for (const writer of this.#parts[this.#lastPart] ?? []) writer.comment(COMMENT);
+    if (this.#openCount > 0) return;
     clearInterval(this.#keepingAlive);
     this.#keepingAlive = undefined;
   }
