@@ -34,7 +34,8 @@ function agentOf(egress: EgressConfig | undefined, env: NodeJS.ProcessEnv): Agen
   if (egress?.proxy === undefined) return undefined;
   return async (protocol) => {
     const { nodeAgent } = await import('../egress/node-agent.ts');
-    return nodeAgent(protocol, { ...egress, tls: await certificatesIn(env) });
+    const tls = protocol === 'https:' ? await certificatesIn(env) : undefined;
+    return nodeAgent(protocol, { ...egress, tls });
   };
 }
 

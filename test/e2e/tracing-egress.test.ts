@@ -4,10 +4,10 @@ import { test } from 'node:test';
 import { createServer } from 'node:tls';
 import { initialize, post, rpc } from '../downstream/client.ts';
 import { makeCertificate } from '../support/certificate.ts';
-import { startConnectProxy } from '../support/connect-proxy.ts';
+import { type ConnectProxy, startConnectProxy } from '../support/connect-proxy.ts';
 import { startGateway } from '../support/gateway.ts';
 import { listenLocally } from '../support/local-port.ts';
-import { startCollector } from '../support/otlp-collector.ts';
+import { type Collector, startCollector } from '../support/otlp-collector.ts';
 
 const NAME = 'collector.example';
 const TIMEOUT = { timeout: 120_000 };
@@ -47,3 +47,35 @@ test('traces go through the proxy of the config, also to https receivers', TIMEO
     assert.equal(isReadable, scheme === 'http', 'a proxy reads nothing of https');
   }
 });
+
+test('traces to an http receiver need no certificate that can be read', TIMEOUT, async () => {
+  await using collector = await startCollector();
+  await using proxy = await startConnectProxy();
+  const names = await exportedThrough(proxy, collector, { OTEL_EXPORTER_OTLP_CERTIFICATE: '/none/ca.pem' });
+  assert.ok(names.includes('tools/list'), names.join());
+});
+
+test('an export that the proxy refuses once is tried again', TIMEOUT, async () => {
+  await using collector = await startCollector();
+  let count = 0;
+  const port = Number(new URL(collector.endpoint).port);
+  await using proxy = await startConnectProxy(() =>
+    count++ === 0 ? { text: 'HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n' } : { port },
+  );
+  const names = await exportedThrough(proxy, collector);
+  assert.ok(names.includes('tools/list'), names.join());
+});
+
+/** Returns the names of the spans of one request that an http receiver behind a proxy gets. */
+async function exportedThrough(
+  { port }: ConnectProxy,
+  collector: Collector,
+  env: Readonly<Record<string, string>> = {},
+): Promise<readonly string[]> {
+  const tracing = { endpoint: collector.endpoint.replace('127.0.0.1', NAME) };
+  const gateway = { tracing, egress: { proxy: `http://127.0.0.1:${port}` } };
+  await using running = await startGateway({ mcpServers: {}, gateway }, { env });
+  await post(running.endpoint(), rpc(1, 'tools/list'), await initialize(running.endpoint()));
+  await running.stop();
+  return collector.spans.items.map(({ name }) => name);
+}
