@@ -1,3 +1,4 @@
+import { HiddenLinks } from '../../gateway/connections/hidden-links.ts';
 import { SubscriptionReturns } from '../../gateway/connections/stored-subscriptions.ts';
 import { ResourceCache } from '../../gateway/forward/resource-cache.ts';
 import { TaskIds } from '../../gateway/handles/task-ids.ts';
@@ -33,6 +34,7 @@ export function createUpstreamMessages(
   const resourceCache = new ResourceCache(onLimit);
   const announcer = new ListAnnouncer(() => (offers.areShared ? offers.flush() : undefined));
   const returns = new SubscriptionReturns((holder) => links.bringBack(holder));
+  const hiddenLinks = new HiddenLinks(links);
   const notifications = new NotificationRouter({
     upstreams,
     holders,
@@ -52,7 +54,7 @@ export function createUpstreamMessages(
         links.unsubscribe(holder, uri, to).catch(() => undefined);
         holder.onSubscriptionLost(uri, to.upstream);
       }
-      links.releaseHidden(holder);
+      hiddenLinks.releaseOf(holder);
     },
     onCatalogOfUnresolved: (holder) => returns.run(holder),
     onDropped: (reason) => metrics.countDropped(reason),

@@ -10,7 +10,7 @@ import { backoffMs } from '../../upstream/rpc/backoff.ts';
 import { endAfter } from '../../telemetry/tracing/mcp-spans.ts';
 import type { Span } from '../../telemetry/tracing/tracing.ts';
 import { closesWithUsers } from '../../upstream/idle-links.ts';
-import { type CloseReason, isWorking } from '../../upstream/link/link.ts';
+import type { CloseReason } from '../../upstream/link/link.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import { resultWithin } from '../../deadline.ts';
 import { DEFAULT_LEVEL, isWanted, lowestLevel } from '../exchange/log-level.ts';
@@ -398,25 +398,14 @@ export class HolderLinks {
   }
 
   /**
-   * Releases the links of a holder to upstreams that the access policy hides from it. Of a session, also releases those to upstreams that
-   * have left its endpoint. One with a call in flight stays until it is idle, and one with a task that the policy does not hide.
+   * Releases a link that its holder may not use any more.
+   *
+   * @param isDenied whether the access policy hides the upstream. If it has left the endpoint, it may come back, and the next answer says that its state is lost.
    */
-  releaseHidden(holder: ConnectionHolder): void {
-    const { restriction } = holder.catalog;
-    // One of which the holder may use nothing that is listed has not left.
-    const { view } = holder.catalog.whole ?? holder.catalog;
-    const busy = new Set([...holder.exchanges()].map(({ upstream }) => upstream));
-    for (const [id, link] of holder.links) {
-      const isHidden = restriction?.serves(id) === false;
-      // A modern client may still send answers to a call that is not in flight meanwhile.
-      const hasLeft = holder.isOneClient && upstreamIn(view, id) === undefined;
-      if (!isHidden && !hasLeft) continue;
-      if (busy.has(id) || (!isHidden && isWorking(link))) continue;
-      if (!this.#closesWithUser(link)) this.#endSubscriptions(link, holder);
-      // Its next answer says so, if the upstream comes back.
-      else if (!isHidden) this.#losses.onLinkClosed(link, 'replaced');
-      this.releaseAt(holder, id);
-    }
+  releaseHidden(holder: ConnectionHolder, link: Link, isDenied: boolean): void {
+    if (!this.#closesWithUser(link)) this.#endSubscriptions(link, holder);
+    else if (!isDenied) this.#losses.onLinkClosed(link, 'replaced');
+    this.releaseAt(holder, link.upstream);
   }
 
   /** Leaves the sessions of a holder at upstreams to another process. Requests in flight end on these links. */

@@ -9,7 +9,6 @@ import { RawObject } from '../../../src/json/json.ts';
 import { detach } from '../../../src/json/kept-text.ts';
 import type { Request } from '../../../src/protocol/jsonrpc.ts';
 import type { StartTransport, Transport } from '../../../src/upstream/rpc/transport.ts';
-import { accessOf, ANYONE } from '../../policy/policies.ts';
 import { GatewayParts } from '../../support/gateway-parts.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result, type Script } from '../../support/memory-upstream.ts';
 import { stopTime } from '../../support/stopped-time.ts';
@@ -681,22 +680,4 @@ test('a holder that is released twice gives back one subscription and its links'
   assert.deepEqual([...(link?.users ?? [])], [staying.session]);
   assert.deepEqual([memory.open.size, own.open.size], [1, 0]);
   assert.ok(sent.includes(SUBSCRIBE) && !sent.includes(UNSUBSCRIBE), 'the subscription ends with its connection');
-});
-
-test('a hidden upstream loses its link, unless a request is in flight there', TIMEOUT, async () => {
-  const access = accessOf({ some: { upstreams: ['seen'] } }, [{ ...ANYONE, roles: ['some'] }]);
-  const [seen, hidden, busy] = [watched(), watched(), watched()];
-  const upstreams = { seen: { memory: seen }, hidden: { memory: hidden }, busy: { memory: busy } };
-  const { at, links } = linking(upstreams, {}, { access });
-  await using _ = at;
-  const { session } = at.session();
-  for (const id of ['seen', 'hidden', 'busy']) await links.open(session, id);
-  const { exchange } = at.exchange(session, session);
-  exchange.upstream = 'busy';
-  links.releaseHidden(session);
-  assert.deepEqual([...session.links.keys()], ['seen', 'busy']);
-  assert.deepEqual([seen.open.size, hidden.open.size, busy.open.size], [1, 0, 1]);
-  session.removeExchange(exchange);
-  links.releaseHidden(session);
-  assert.deepEqual([...session.links.keys()], ['seen']);
 });

@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { diffConfigs } from '../../../src/config/changes/diff.ts';
+import { accessOf, ANYONE } from '../../policy/policies.ts';
+import { testCore, toolCall } from '../../support/core.ts';
+import { memoryUpstream, result } from '../../support/memory-upstream.ts';
+import { waitUntil } from '../../support/wait-until.ts';
+
+const TIMEOUT = { timeout: 120_000 };
+const LISTS = { tools: [{ name: 't', inputSchema: { type: 'object' } }] };
+const profile = (...upstreams: readonly string[]) => ({
+  profiles: [{ id: 'p', upstreams, includeTools: undefined, excludeTools: [], renames: {} }],
+});
+const SEEN = accessOf({ some: { upstreams: ['seen'] } }, [{ ...ANYONE, roles: ['some'] }]);
+
+for (const [why, change] of [
+  ['that the access policy hides', { access: SEEN }],
+  ['that has left the endpoint', profile('seen')],
+] as const) {
+  test(`an upstream ${why} loses its links, each after its last call`, TIMEOUT, async () => {
+    const busy = memoryUpstream({
+      lists: LISTS,
+      request: (peer, request) => {
+        const held = () => peer.send(result(request, { content: [] }));
+        if (request.params?.object('arguments')?.raw('hold') === undefined) held();
+        else finish = held;
+      },
+    });
+    let finish: (() => void) | undefined;
+    const seen = memoryUpstream({ lists: LISTS });
+    const upstreams = { busy: { memory: busy }, seen: { memory: seen } };
+    await using gateway = await testCore(upstreams, profile('busy', 'seen'));
+    const [idle, calling] = [await gateway.connect({ view: 'p' }), await gateway.connect({ view: 'p' })];
+    for (const one of [idle, calling]) {
+      for (const name of ['busy__t', 'seen__t']) await one.result('tools/call', toolCall(name, {}));
+    }
+    const reply = calling.result('tools/call', toolCall('busy__t', { hold: true }));
+    await waitUntil(() => finish !== undefined);
+    const next = { ...gateway.config, ...change };
+    await gateway.core.apply(next, diffConfigs(gateway.config, next));
+    await waitUntil(() => busy.open.size === 1);
+    finish?.();
+    await reply;
+    await waitUntil(() => busy.open.size === 0);
+    assert.equal(seen.open.size, 2);
+  });
+}
