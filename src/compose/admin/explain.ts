@@ -68,7 +68,8 @@ const OUTCOMES: Partial<Record<Reason['outcome'], string>> = { other: 'is about 
  * Explains a decision, in the order in which a request meets its reasons. Route and verdict are those of {@link judgedRoute}, as for a
  * request of the principal; this function adds the reasons.
  */
-export function explain(parts: ExplainParts, query: ExplainQuery): ExplainAnswer {
+export function explain(given: ExplainParts, query: ExplainQuery): ExplainAnswer {
+  const parts = { ...given, gate: given.gate.quiet };
   const { view, gate, lifecycleOf } = parts;
   const { principal, kind, name, args } = query;
   const shown = parts.catalogFor(gate.shownRightsOf(principal, view.id));

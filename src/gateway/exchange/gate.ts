@@ -66,6 +66,10 @@ export class Gate {
   #config: AccessConfig | undefined;
   #policy: Policy | undefined;
   #onDemand: ScopesOnDemand | undefined;
+  /** The result of {@link quiet}. */
+  #quiet: Gate | undefined;
+  /** The issuers of {@link #onDemand}. */
+  #issuers: readonly IssuerScopes[] = [];
   /** The text of the settings that the policy was made from. */
   #source = JSON.stringify([undefined, []]);
   /** Rights to listed tools. They depend on the listed tool alone, so that a call costs a lookup and the conditions about its tool. */
@@ -98,9 +102,16 @@ export class Gate {
     this.#source = source;
     this.changedMs = performance.now();
     this.#config = config;
+    this.#quiet = undefined;
+    this.#issuers = onDemand;
     this.#onDemand = onDemand.length === 0 ? undefined : new ScopesOnDemand(onDemand);
     this.#policy = config === undefined ? undefined : new Policy(config, this.#onFailed, this.#onDemand);
     this.#tools = new WeakMap();
+  }
+
+  /** A gate with the same policy that reports nothing, for decisions that no client has asked for. */
+  get quiet(): Gate {
+    return (this.#quiet ??= new Gate(this.#config, [], undefined, undefined, this.#issuers));
   }
 
   /** True if there is no policy, so that everything is allowed. */

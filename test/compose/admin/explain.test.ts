@@ -256,3 +256,25 @@ test('a name that no list has is denied to a token without a scope on demand', (
   assert.deepEqual([as('write'), as('unlisted')], ['deny, listed', 'deny, not listed']);
   assert.deepEqual([as('write', 'w'), as('unlisted', 'w')], ['allow, listed', 'allow, not listed']);
 });
+
+test('explain counts no failing rule, and changes the weight of no principal', () => {
+  const claims = { claims: [{ name: 'dept', path: 'dept', type: 'string' } as const] };
+  const access = accessOf(
+    { all: { upstreams: undefined, weight: 3, deny: [{ tools: ['write'], when: 'claims.dept != "eng"' }] } },
+    [{ roles: ['all'], anyone: true }],
+    claims,
+  );
+  const reported: unknown[] = [];
+  const shares = { setWeight: (...args: unknown[]) => reported.push(args) };
+  const gate = new Gate(access, [], shares, (failed) => reported.push(failed));
+  const shown = view([upstream('notes')]);
+  const offers = { notes: { tools: [tool('read'), tool('write')] } };
+  for (const [name, effect] of [
+    ['notes__read', 'allow, listed'],
+    ['notes__write', 'deny, not listed'],
+  ] as const) {
+    assert.equal(explained(shown, offers, name, gate)[0], effect);
+    assert.equal(explained(shown, offers, name, gate, [], keyOf('ada'), {})[0], effect);
+  }
+  assert.deepEqual(reported, []);
+});
