@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { messageOf } from '../../thrown.ts';
 import type { Logger } from 'pino';
 import { StartError } from '../../errors.ts';
@@ -121,12 +122,17 @@ export class KeyFeed implements AsyncDisposable {
     if (this.#isClosed) return;
     const { metrics, log, store, onKeys } = this.#parts;
     this.#readMs = performance.now();
-    // A store returns the same list if nothing has changed.
-    if (keys === this.#keys && this.#failure === undefined) return;
+    const hadFailed = this.#failure !== undefined;
+    // A store may return the same list if nothing has changed.
+    const hasChanged = keys !== this.#keys && !isDeepStrictEqual(keys, this.#keys);
     this.#failure = undefined;
     this.#keys = keys;
-    if (!this.#isActive) return;
+    if (!this.#isActive || (!hadFailed && !hasChanged)) return;
     metrics.countKeyReading('applied', keys.length);
+    if (!hasChanged) {
+      log.info({ place: store.place, keys: keys.length }, 'API keys are read again');
+      return;
+    }
     log.info({ place: store.place, keys: keys.length }, 'API keys changed');
     onKeys(keys);
   }

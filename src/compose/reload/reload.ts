@@ -122,6 +122,7 @@ export class Reloader implements ConfigControl {
       const lines = diffLines(diff);
       const atRestart = diffLines({ ...NOTHING, atRestart: diff.atRestart });
       const isUnchanged = isEmptyDiff({ ...diff, atRestart: [] });
+      const wasRejected = this.#state.rejected !== undefined;
       const next = appliedConfig(this.#running, loaded.config);
       if (!isUnchanged) await this.#parts.apply(next, diff);
       this.#running = next;
@@ -135,6 +136,7 @@ export class Reloader implements ConfigControl {
       if (atRestart.length > 0)
         log.warn({ file, changes: atRestart }, 'changed settings take effect at the next start');
       if (!isUnchanged) log.info({ file, cause, hash: this.#state.hash, changes: lines }, 'config applied');
+      else if (wasRejected) log.info({ file, cause }, 'config is again as it runs');
       else if (cause !== 'file') log.info({ file, cause }, 'config is unchanged');
       return isUnchanged ? { outcome: 'unchanged' } : { outcome: 'applied', lines };
     } catch (thrown) {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { hash } from 'node:crypto';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -15,6 +15,7 @@ import { waitUntil } from '../../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const ANN = { name: 'ann', sha256: hash('sha256', 'ann') };
+const BEN = { name: 'ben', sha256: hash('sha256', 'ben') };
 
 async function openFeed(keepMs: number) {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-key-feed-'));
@@ -32,7 +33,7 @@ async function openFeed(keepMs: number) {
     store,
     keepMs,
     metrics: createMetrics('0'),
-    log: pino({ level: 'error' }, { write: (line: string) => void lines.push(line) }),
+    log: pino({ level: 'info' }, { write: (line: string) => void lines.push(line) }),
     onKeys: (keys) => names.push(keys.map(({ name }) => name)),
     ids: () => new Set([keyIdOf(ANN)]),
   });
@@ -120,3 +121,23 @@ for (const outcome of ['fails', 'succeeds'] as const) {
     assert.deepEqual(outcomes, [true, false], 'the first reading is counted alone');
   });
 }
+
+test('keys that are the same after a failure to read them have not changed', TIMEOUT, async () => {
+  await using at = await openFeed(Infinity);
+  const good = await readFile(at.file);
+  for (let times = 1; times <= 2; times++) {
+    await writeFile(at.file, 'broken');
+    await waitUntil(() => at.feed.failure !== undefined);
+    await writeFile(at.file, good);
+    await waitUntil(() => at.feed.failure === undefined);
+  }
+  // Another text with the same keys.
+  await writeFile(at.file, `${String(good)}\n`);
+  await writeFile(`${at.file}.next`, JSON.stringify({ version: 1, keys: [ANN, BEN] }), { mode: 0o600 });
+  await rename(`${at.file}.next`, at.file);
+  await waitUntil(() => at.names.length > 0);
+  assert.deepEqual(at.names, [['ann', 'ben']]);
+  const said = at.lines.map((line) => String(Object(JSON.parse(line)).msg));
+  const again = ['API keys cannot be read; the last good ones stay valid for now', 'API keys are read again'];
+  assert.deepEqual(said, [...again, ...again, 'API keys changed']);
+});

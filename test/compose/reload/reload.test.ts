@@ -17,6 +17,8 @@ interface Tried extends AsyncDisposable {
   readonly applied: readonly Config[];
   /** The cause and outcome of each attempt. */
   readonly attempts: readonly string[];
+  /** The messages in the log. */
+  readonly lines: readonly string[];
   /** The number of attempts to apply a config. */
   readonly tries: () => number;
   /** Lets each attempt to apply a config fail while this returns true. */
@@ -40,6 +42,7 @@ async function reloaderOf(text: string, steps: Steps = {}): Promise<Tried> {
   await write(text);
   const load = () => loadConfig(file, { env: {} });
   const attempts: string[] = [];
+  const lines: string[] = [];
   let [tries, isRefused] = [0, () => false];
   const applied: Config[] = [];
   const metrics = createMetrics('test');
@@ -58,7 +61,7 @@ async function reloaderOf(text: string, steps: Steps = {}): Promise<Tried> {
       applied.push(next);
     },
     metrics,
-    log: pino({ level: 'silent' }),
+    log: pino({ level: 'info' }, { write: (line) => void lines.push(String(Object(JSON.parse(line)).msg)) }),
     onReloaded: (cause, outcome) => attempts.push(`${cause} ${outcome}`),
   });
   const remove = () => rm(dir, { recursive: true, force: true });
@@ -66,6 +69,7 @@ async function reloaderOf(text: string, steps: Steps = {}): Promise<Tried> {
     reloader,
     applied,
     attempts,
+    lines,
     tries: () => tries,
     refuses: (when) => void (isRefused = when),
     metrics: () => metrics.text(),
@@ -198,6 +202,15 @@ test('a reload is rejected if an upstream would no longer run, not if it never r
   await tried.write(`mcpServers: {a: {command: node, ${missing}}, b: {command: node, ${missing}}}\n`);
   const rejected = await tried.reloader.reload('operator');
   assert.match('reason' in rejected ? rejected.reason : '', /mcpServers\.a: .*LINKSPAN_TEST_NOT_SET/);
+});
+
+test('the log says that a rejected file is again as the running config', async () => {
+  await using tried = await reloaderOf(A);
+  for (const text of ['mcpServers: [', A, A]) {
+    await tried.write(text);
+    await tried.reloader.reload('file');
+  }
+  assert.deepEqual(tried.lines, ['config rejected; the running one stays', 'config is again as it runs']);
 });
 
 test('a rejected config is tried again, and reported again only for another reason', async (t) => {
