@@ -6,6 +6,7 @@ import type { Config } from '../config/values/config.ts';
 import type { IdentityKeys } from '../credentials/identity-keys.ts';
 import { ExternalDecisions } from '../gateway/exchange/external-decisions.ts';
 import { Gate } from '../gateway/exchange/gate.ts';
+import { Denials } from '../gateway/records/denials.ts';
 import { AuditRecorder } from '../gateway/records/audit-recorder.ts';
 import { LocalOwners } from '../gateway/exchange/owners.ts';
 import { PrincipalShares } from '../gateway/exchange/principal-shares.ts';
@@ -116,7 +117,9 @@ function createCore(parts: CoreParts): Core {
   const onLimit: CommonParts['onLimit'] = (limit) => metrics.countLimit(limit);
   const shares = new PrincipalShares({ config, onRefused: (pool) => metrics.countShareRefusal(pool), onLimit });
   const onRuleFailed = failureReporter(metrics, log);
-  const observers = [verdictReporter(metrics, log, onRuleFailed), ...(audit === undefined ? [] : [audit.onVerdict])];
+  const denials = new Denials();
+  const reporters = [verdictReporter(metrics, log, onRuleFailed), denials.onVerdict];
+  const observers = [...reporters, ...(audit === undefined ? [] : [audit.onVerdict])];
   const onAnswer = decisionReporter(metrics, log);
   const point = new DecisionPoint({ egress: transports.egress, onAnswer, onLimit });
   const common: CommonParts = {
@@ -125,6 +128,7 @@ function createCore(parts: CoreParts): Core {
     views,
     upstreams: new UpstreamSet(),
     shares,
+    denials,
     gate: new Gate(config.access, observers, shares, onRuleFailed, scopesOnDemandOf(config.auth)),
     serverInfo: RawObject.of({ name: 'linkspan', title: 'Linkspan', version: VERSION }),
     onLimit,

@@ -37,6 +37,8 @@ export interface RequestLine {
   readonly error: string | undefined;
   /** The reason for which the gateway has refused the message. */
   readonly reason: string | undefined;
+  /** The reason for which the access policy or a decision point has denied the request. */
+  readonly denied: string | undefined;
   /** The code of a JSON-RPC error. */
   readonly code: number | undefined;
   /** Size of `params` in UTF-8. */
@@ -138,7 +140,7 @@ export class RequestLog {
   /** Returns the text of the fields between the time and those of {@link varyingFields}. @param quote writes a text as JSON. */
   #describe(line: RequestLine, quote: (text: string) => string): string {
     const { method, tool, upstreamTool, upstream, client, principal, view, era, revision, error, code, kind } = line;
-    const { reason } = line;
+    const { reason, denied } = line;
     let text = `,"name":"linkspan","pid":${process.pid}`;
     if (method !== undefined) text += `,"method":${quote(method)}`;
     if (tool !== undefined) text += `,"tool":${quote(tool)}`;
@@ -154,6 +156,7 @@ export class RequestLog {
     if (kind === 'request') text += `,"status":"${error === undefined ? 'ok' : 'error'}"`;
     if (error !== undefined) text += `,"error":"${error}"`;
     if (reason !== undefined) text += `,"reason":${quote(reason)}`;
+    if (denied !== undefined) text += `,"denied":${quote(denied)}`;
     return code === undefined ? text : `${text},"code":${code}`;
   }
 
@@ -184,6 +187,7 @@ function hasSameFields(line: RequestLine, last: RequestLine | undefined): boolea
     line.revision === last.revision &&
     line.error === last.error &&
     line.reason === last.reason &&
+    line.denied === last.denied &&
     line.code === last.code &&
     line.kind === last.kind
   );

@@ -71,6 +71,25 @@ test('with workers a request is asked about once, wherever it arrives', OPTIONS,
   assert.equal(point.asked.at(-1)?.subject.id, 'ada');
 });
 
+// P-012
+test('the line of a denied request says who has denied it', OPTIONS, async () => {
+  await using point = await startDecisionPoint();
+  point.reply = DENY;
+  await using servers = await upstreams();
+  const access = accessWith(point);
+  const roles = { all: { ...access.roles.all, deny: [{ upstreams: ['new'] }] } };
+  const gateway = { accessLog: 'errors', access: { ...access, roles } };
+  await using running = await startGateway({ mcpServers: servers.mcpServers, gateway });
+  const lines: unknown[] = [];
+  for (const name of ['old__get', 'new__get', 'none__get']) {
+    const { error } = answerOf(await modernPost(running.endpoint(), 'tools/call', { name, arguments: {} }));
+    assert.equal(error?.message, `Unknown tool: ${name}`);
+    const line = await running.waitForLog((one) => (one.includes(`Unknown tool: ${name}`) ? one : undefined));
+    lines.push(Object(JSON.parse(line)).denied);
+  }
+  assert.deepEqual(lines, ['the external decision denies it', 'rule "all deny 1" denies it', undefined]);
+});
+
 for (const sdk of SDKS) {
   // P-012
   test(`a client (${sdk}) gets decisions at once after a start and a reload`, OPTIONS, async () => {

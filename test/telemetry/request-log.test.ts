@@ -19,6 +19,7 @@ const CALL: RequestLine = {
   revision: '2025-11-25',
   error: undefined,
   reason: undefined,
+  denied: undefined,
   code: undefined,
   bytesIn: 12,
   bytesOut: 345,

@@ -16,6 +16,7 @@ import type { Span, Tracing } from '../../telemetry/tracing/tracing.ts';
 import type { AuditedRequest, AuditRecorder } from './audit-recorder.ts';
 import type { Caller } from '../front/caller.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { Denials } from './denials.ts';
 import { bytesOf, resultBytes } from './message-bytes.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 
@@ -32,6 +33,7 @@ export interface RequestRecorderParts {
   readonly requestLog: RequestLog | undefined;
   /** Undefined if requests are not traced. */
   readonly tracing: Tracing | undefined;
+  readonly denials: Pick<Denials, 'reasonFor'>;
   /** Undefined if there is no audit log. */
   readonly audit: AuditRecorder | undefined;
   readonly transport: ClientTransport;
@@ -91,6 +93,7 @@ interface Outcome {
   readonly answer?: Answer;
   readonly error?: ErrorType | undefined;
   readonly reason?: string | undefined;
+  readonly denied?: string | undefined;
   readonly ms?: number;
   readonly span?: Span | undefined;
 }
@@ -180,7 +183,7 @@ export class RequestRecorder {
     recorded: Omit<AuditedRequest, 'sender' | 'client' | 'traceId'>,
     span: Span | undefined,
   ): void {
-    const { metrics, transport, audit, clientOf } = this.#parts;
+    const { metrics, transport, audit, denials, clientOf } = this.#parts;
     const { holder, request, exchange, error, ms } = recorded;
     // An `initialize` that failed has settled on no revision.
     const { revision = '' } = sender;
@@ -193,7 +196,8 @@ export class RequestRecorder {
     audit?.end({ ...recorded, sender, client, traceId: span?.traceId });
     if (!hasLine) return;
     const { reason } = failure ?? {};
-    this.#writeLine(sender, holder, { ...recorded, kind: 'request', client, message: request, reason, span });
+    const denied = error === undefined ? undefined : denials.reasonFor(request);
+    this.#writeLine(sender, holder, { ...recorded, kind: 'request', client, message: request, reason, denied, span });
   }
 
   /** Logs a notification of a client, or its response to a request of the gateway. */
@@ -224,7 +228,7 @@ export class RequestRecorder {
 
   #writeLine(sender: MessageSource, holder: ConnectionHolder | undefined, outcome: Outcome): void {
     const { requestLog } = this.#parts;
-    const { kind, client, message, exchange, answer, error, reason, ms, span } = outcome;
+    const { kind, client, message, exchange, answer, error, reason, denied, ms, span } = outcome;
     const caller = isCaller(sender) ? sender : undefined;
     requestLog?.write({
       kind,
@@ -241,6 +245,7 @@ export class RequestRecorder {
       revision: caller?.revision,
       error,
       reason,
+      denied,
       code: answer?.kind === 'error' ? answer.error.code : undefined,
       bytesIn: bytesOf(message),
       bytesOut: answer?.kind === 'result' ? resultBytes(answer) : undefined,
