@@ -1,13 +1,14 @@
 import { changedNumber } from '../../json/changed-number.ts';
 import { isRecord, jsonOf, memberOf } from '../../json/record.ts';
 import { COMMAND } from '../../command-name.ts';
-import { toolCallAnswer, type ToolCallAnswer } from '../../operator/admin/answers.ts';
+import { didYouMean, suggest } from '../../config/document/suggest.ts';
+import { catalogAnswer, toolCallAnswer, type ToolCallAnswer, upstreamsAnswer } from '../../operator/admin/answers.ts';
 import { askGateway } from './admin-client.ts';
 import { CliError, EXIT } from './cli-error.ts';
 import { oneLine } from '../../peer-text.ts';
 import { jsonText, print, printError } from './output.ts';
 import type { PrintOptions } from './status.ts';
-import { findGateway } from './running-gateway.ts';
+import { findGateway, type RunningGateway } from './running-gateway.ts';
 
 export interface CallCommandOptions extends PrintOptions {
   /** The endpoint; default: the merged one. */
@@ -36,7 +37,7 @@ export async function call(tool: string, args: readonly string[], options: CallC
   else {
     printError(`called as ${oneLine(answer.as)}, ${answer.seconds.toFixed(2)} s\n`);
     if (answer.error === undefined) print(resultText(answer));
-    else printError(`linkspan: ${oneLine(failureText(answer.error))}\n`);
+    else printError(`linkspan: ${oneLine(await failureText(answer.error, target, tool, options.view ?? ''))}\n`);
   }
   return codeOf(answer);
 }
@@ -45,11 +46,31 @@ export async function call(tool: string, args: readonly string[], options: CallC
  * Returns the message of a failure. It has the row of docs/errors.md if the gateway reports the failure, and the next step for a wrong
  * name.
  */
-function failureText({ message, data }: NonNullable<ToolCallAnswer['error']>): string {
+async function failureText(
+  { message, data }: NonNullable<ToolCallAnswer['error']>,
+  target: RunningGateway,
+  tool: string,
+  view: string,
+): Promise<string> {
   const row: unknown = Object(data).code;
   if (typeof row !== 'string') return message;
-  return `${message} (${row})${row === 'unknown-tool' ? `; "${COMMAND} ls items" lists the names` : ''}`;
+  return `${message} (${row})${row === 'unknown-tool' ? `; ${await nameAdvice(target, tool, view)}` : ''}`;
 }
+
+/** Returns where the names of tools are, and one that is similar to a wrong one. */
+async function nameAdvice(target: RunningGateway, tool: string, view: string): Promise<string> {
+  const query = new URLSearchParams({ view });
+  const [{ upstreams }, { items }] = await Promise.all([
+    askGateway(target, upstreamsAnswer, { path: '/upstreams' }),
+    askGateway(target, catalogAnswer, { path: `/catalog?${query.toString()}` }),
+  ]);
+  const ofCallers = upstreams.filter(({ isForCallers }) => isForCallers).map(({ id }) => `"${id}"`);
+  const without = ofCallers.length === 0 ? '' : `, except of ${ofCallers.join(', ')}, whose lists depend on the caller`;
+  const names = items.flatMap(({ kind, status, name }) => (kind === 'tool' && PUBLISHED.has(status) ? [name] : []));
+  return `"${COMMAND} ls items" lists the names${without}${didYouMean(suggest(tool, names))}`;
+}
+
+const PUBLISHED: ReadonlySet<string> = new Set(['published', 'repaired']);
 
 function codeOf({ outcome }: ToolCallAnswer): number {
   if (outcome === 'result') return EXIT.ok;

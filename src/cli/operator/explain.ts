@@ -112,12 +112,13 @@ const EFFECTS: Readonly<Record<ExplainAnswer['effect'], string>> = {
 
 function textOf({ principal, view, kind, name, effect, isListed, groups, claims, reasons }: ExplainAnswer): string {
   const endpoint = endpointPath(view);
-  const shown = isListed ? 'listed' : 'not listed';
+  // Nothing is known about the lists of another caller.
+  const shown = isListed ? ', listed' : effect === 'unknown' ? '' : ', not listed';
   const rows = reasons.map(({ about, text, place }) => {
     const at = place === undefined ? '' : ` (${place})`;
     return `  ${about.padEnd(8)}  ${text}${at}`;
   });
-  const first = `${kind} "${name}" at ${endpoint} for ${principal}: ${EFFECTS[effect]}, ${shown}`;
+  const first = `${kind} "${name}" at ${endpoint} for ${principal}: ${EFFECTS[effect]}${shown}`;
   const claimRows = (claims ?? []).map(({ name: claim, value = 'absent', isUsable }) => {
     const fault = isUsable || value === 'absent' ? '' : ', which is not of the declared type, so rules do not see it';
     return `  claim     ${claim}: ${value}${fault}`;

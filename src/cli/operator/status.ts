@@ -129,6 +129,11 @@ export function gapNotes({ id, listProblems, emptyAt }: ListGaps & { readonly id
   ];
 }
 
+function listedText({ isListed, isForCallers, tools }: UpstreamAnswer): string {
+  if (isListed) return countText(tools, 'tool');
+  return isForCallers ? 'lists depend on the caller' : 'never listed';
+}
+
 /** Returns the upstreams for people, each with its reason and the next step below it. */
 export function upstreamTable(upstreams: readonly UpstreamAnswer[]): string {
   if (upstreams.length === 0) return 'There are no upstreams.\n';
@@ -136,7 +141,7 @@ export function upstreamTable(upstreams: readonly UpstreamAnswer[]): string {
     one.id,
     one.isDisabled ? 'disabled' : one.state,
     one.transport,
-    one.isListed ? countText(one.tools, 'tool') : 'never listed',
+    listedText(one),
     countText(one.connections, 'connection'),
     one.memoryBytes === undefined ? '' : `${countText(one.processes ?? 0, 'process')}, ${megabytes(one.memoryBytes)}`,
   ]);

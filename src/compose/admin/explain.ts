@@ -231,9 +231,12 @@ function unknownTexts({ parts, query, whole }: Asked): readonly string[] {
   const { view } = parts;
   const { kind, name } = query;
   if (kind === 'resource' && isWithheldUri(whole.resources, view.upstreams, name)) return [WITHHELD];
-  const callers = upstreamsOfCallers(parts, query, ownerByPrefix(view, name, kind === 'resource'));
+  const owner = ownerByPrefix(view, name, kind === 'resource');
+  const callers = upstreamsOfCallers(parts, query, owner);
   if (callers.length > 0) return callers.map(callersText);
-  return [`no upstream of this endpoint lists it for all clients${didYouMean(suggest(name, namesOf(whole, kind)))}`];
+  const unlisted =
+    owner === undefined ? 'no upstream of this endpoint lists it' : `upstream "${owner}" does not list it`;
+  return [`${unlisted} for all clients${didYouMean(suggest(name, namesOf(whole, kind)))}`];
 }
 
 /** Returns the names of the items of a kind. URIs are no names that one misspells. */

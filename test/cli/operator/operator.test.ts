@@ -44,12 +44,18 @@ function on(...args: readonly string[]): Promise<Ran> {
   return linkspan([...args, '--config', gateway.configFile]);
 }
 
-test('ls items says that lists depend on the caller', BOUNDED, async () => {
+test('the commands say that lists depend on the caller', BOUNDED, async () => {
   const personal = { url: 'https://personal.invalid/mcp', auth: { kind: 'identity' } };
   const other = await startGateway({ mcpServers: { personal } });
   try {
     const { stdout } = await linkspan(['ls', 'items', '--config', other.configFile]);
     assert.equal(stdout, 'The lists of "personal" depend on the caller, and are not known here.\n');
+    const status = await linkspan(['status', '--config', other.configFile]);
+    assert.match(status.stdout, /^personal +configured +http +lists depend on the caller +0 connections$/m);
+    const asked = ['explain', 'tool', 'personal__read', '--as', '{"sub":"ada"}', '--config', other.configFile];
+    assert.match((await linkspan(asked)).stdout, /for ada: unknown\n/);
+    const called = await linkspan(['call', 'nobody__read', '--config', other.configFile]);
+    assert.match(called.stderr, /lists the names, except of "personal", whose lists depend on the caller\n$/);
   } finally {
     await other.stop();
   }
@@ -85,6 +91,11 @@ test('the exit code tells the failure of a tool from a refused call', BOUNDED, a
   const refused = await on('call', 'local__nothing');
   assert.equal(refused.code, 1);
   assert.match(refused.stderr, /Unknown tool.* \(unknown-tool\); "linkspan ls items" lists the names\n$/);
+  const misspelled = await on('call', 'local__fial');
+  assert.match(
+    misspelled.stderr,
+    /\(unknown-tool\); "linkspan ls items" lists the names \(did you mean "local__fail"\?\)\n$/,
+  );
   const wrong = await on('call', 'local__pid', '{"a":');
   assert.equal(wrong.code, 2);
 });

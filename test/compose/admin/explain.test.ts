@@ -139,7 +139,7 @@ test('explain sends an unlisted URI to the only upstream, unless rules hide some
   const [effect, list] = explained(shown, offers, 'file:///unlisted', ALL);
   const gets = 'upstream "notes" gets it as "file:///unlisted", and does not list it';
   assert.deepEqual([effect, list], ['allow, not listed', gets]);
-  const unknown = ['unknown, not listed', 'no upstream of this endpoint lists it for all clients'];
+  const unknown = ['unknown, not listed', 'upstream "notes" does not list it for all clients'];
   assert.deepEqual(explained(shown, offers, 'file:///unlisted', SOME), unknown);
   assert.equal(explained(shown, offers, 'file:///a', SOME)[0], 'allow, listed');
   assert.equal(explained(shown, offers, 'note:///a', SOME)[0], 'deny, not listed');
@@ -152,7 +152,7 @@ test('explain sends an unlisted tool to the only upstream, unless rules hide som
   const open = new Gate(undefined, []);
   assert.deepEqual(explained(shown, offers, 'unlisted', open).slice(0, 2), ['allow, not listed', gets]);
   assert.deepEqual(explained(shown, offers, 'unlisted', ALL).slice(0, 2), ['allow, not listed', gets]);
-  const unknown = ['unknown, not listed', 'no upstream of this endpoint lists it for all clients'];
+  const unknown = ['unknown, not listed', 'upstream "notes" does not list it for all clients'];
   assert.deepEqual(explained(shown, offers, 'unlisted', SOME), unknown);
   const pinned = view([bare('notes', { onChange: 'quarantine' })]);
   assert.deepEqual(explained(pinned, offers, 'unlisted', ALL), unknown);
@@ -200,7 +200,7 @@ test('explain says that lists depend on the caller', () => {
   const unlisted = 'no upstream of this endpoint lists it for all clients';
   for (const [name, text] of [
     ['own__read', depends],
-    ['notes__other', unlisted],
+    ['notes__other', 'upstream "notes" does not list it for all clients'],
     ['read', unlisted],
   ] as const) {
     assert.deepEqual(explained(shown, LOCKED, name, GATE, ['own']), ['unknown, not listed', text], name);
