@@ -353,7 +353,8 @@ export class Upstream<Context, User extends LinkUser> {
     const { phase, reason, detail } = after;
     // Problems that an operator may have to know of.
     const level = isFailed(after) || phase === 'degraded' ? 'warn' : 'info';
-    this.#log[level]({ phase, reason, detail }, 'upstream state');
+    const wasUnused = phase === 'stopped' && !this.#hasServed && this.connections === 0;
+    if (!wasUnused) this.#log[level]({ phase, reason, detail }, 'upstream state');
     if (!this.isRetired) this.#events.onStateChange(this.id, after);
   }
 
