@@ -30,6 +30,12 @@ const SHORT_TURN_TRIES = 1_000;
 /** Longer than load balancers keep idle connections, so that the load balancer closes them first. */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000;
 
+/** By the address for all addresses, which nobody can connect to under this name, the one for this machine. */
+const LOOPBACK_OF: ReadonlyMap<string, string> = new Map([
+  ['0.0.0.0', '127.0.0.1'],
+  ['::', '::1'],
+]);
+
 interface ListenerOptions {
   readonly ports?: number;
   readonly connections?: number;
@@ -46,7 +52,7 @@ export function assertOtherPort(key: string, before: Address | undefined, after:
 
 /** One listening socket. */
 export class Listener {
-  /** `http://host:port` or `https://host:port`, with the port that the socket is bound to. */
+  /** `http://host:port` or `https://host:port`, with the port that the socket is bound to, and a host that can be connected to. */
   readonly origin: string;
   /** Handles new requests. Can be replaced at any time. */
   handler: HttpHandler;
@@ -104,7 +110,8 @@ export class Listener {
     await listen(server, address, key, ports);
     const bound = server.address();
     const port = typeof bound === 'object' && bound !== null ? bound.port : address.port;
-    const origin = `${tls === undefined ? 'http' : 'https'}://${address.host.includes(':') ? `[${address.host}]` : address.host}:${port}`;
+    const host = LOOPBACK_OF.get(address.host) ?? address.host;
+    const origin = `${tls === undefined ? 'http' : 'https'}://${host.includes(':') ? `[${host}]` : host}:${port}`;
     listener = new Listener(server, origin, make(origin));
     return listener;
   }

@@ -51,10 +51,9 @@ export class OperatorAccess {
    * to the default state directory too, where it is found while the config file is broken. The gateway works without these files,
    * so a failure is only logged.
    *
-   * @param origin of the operator's port.
+   * @param url of the operator's port.
    */
-  async announce(origin: string | undefined): Promise<void> {
-    const url = origin === undefined ? undefined : reachable(origin);
+  async announce(url: string | undefined): Promise<void> {
     if (!this.#parts.ownsState || url === this.#url) return;
     if (url === undefined) return await this.withdraw();
     const { stateDir, defaultStateDir, file: configFile } = this.#config;
@@ -91,12 +90,4 @@ export class OperatorAccess {
       );
     }
   }
-}
-
-/** Returns a URL that a program on this machine can connect to: an address may stand for all addresses. */
-function reachable(origin: string): string {
-  const url = new URL(origin);
-  if (url.hostname === '0.0.0.0') url.hostname = '127.0.0.1';
-  if (url.hostname === '[::]') url.hostname = '[::1]';
-  return url.origin;
 }

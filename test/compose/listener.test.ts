@@ -23,6 +23,18 @@ function answering(text: string) {
   return { app: new Hono().get('/', (c) => c.text(text)) };
 }
 
+test('the URL of a listener on all addresses is one that can be connected to', TIMEOUT, async () => {
+  for (const [host, shown] of [
+    ['0.0.0.0', '127.0.0.1'],
+    ['127.0.0.1', '127.0.0.1'],
+  ] as const) {
+    const listener = await Listener.open({ host, port: 0 }, 'test', (origin) => answering(origin));
+    assert.equal(new URL(listener.origin).hostname, shown);
+    assert.equal(await (await fetch(listener.origin)).text(), listener.origin);
+    await listener.close();
+  }
+});
+
 test('a replaced handler gets no further request, even on an open connection', TIMEOUT, async () => {
   const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => answering('first'));
   const agent = new Agent({ connections: 1 });
