@@ -109,7 +109,11 @@ function explain(
   const hint = replaced.has(JSON.stringify(path))
     ? undefined
     : (HINTS.get(message)?.(value) ?? nearest(message, value));
-  return [document.problem(path, `${message}, got ${shown(path, value)}${didYouMean(hint)}`)];
+  // The value stands before the advice, which may end in a command.
+  const [fault = '', ...advice] = message.split('; ');
+  const got = shown(path, value);
+  const found = got === 'text' && advice.length > 0 ? fault : `${fault}, got ${got}${didYouMean(hint)}`;
+  return [document.problem(path, [found, ...advice].join('; '))];
 }
 
 /** Returns the nearest of the words that a message lists (`expected one of "a", "b"`). */

@@ -391,7 +391,7 @@ test('a wrong entry fails alone, with its position and all its problems', async 
         'socket',
         false,
         'http',
-        'expected one of "stdio", "http", "sse"; MCP over WebSocket is not supported, got "ws" (mcp.json:2:24, mcpServers.socket.type); ' +
+        'expected one of "stdio", "http", "sse", got "ws"; MCP over WebSocket is not supported (mcp.json:2:24, mcpServers.socket.type); ' +
           'expected a duration such as "30s", got "soon" (mcp.json:2:73, mcpServers.socket.timeout)',
       ],
       ['good', false, 'stdio', undefined],
