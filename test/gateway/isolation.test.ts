@@ -94,7 +94,9 @@ test('a session’s own connections end with it', TIMEOUT, async () => {
 });
 
 // SEC-12
-test('a connection opening to list for a session does not outlive it', TIMEOUT, async () => {
+test('a connection opening to list for a session does not outlive it', TIMEOUT, async (t) => {
+  // Else the sweep of idle connections would close it too.
+  stopTime(t);
   const opening = Promise.withResolvers<void>();
   const memory: MemoryUpstream = counting({
     start: () => (memory.starts === 1 ? Promise.resolve() : opening.promise),
@@ -107,12 +109,14 @@ test('a connection opening to list for a session does not outlive it', TIMEOUT, 
   await memory.until(() => memory.starts >= 2 || undefined);
   await gateway.core.gateway.endSession(client.session);
   opening.resolve();
+  await memory.until(() => memory.open.size === 2 || undefined);
   await listing;
-  await memory.until(() => memory.open.size <= 1 || undefined);
+  await memory.until(() => memory.open.size === 1 || undefined);
 });
 
 // SEC-12
-test('a session that ends while its connection opens leaves none; its call is answered', TIMEOUT, async () => {
+test('a session that ends while its connection opens leaves none; its call is answered', TIMEOUT, async (t) => {
+  stopTime(t);
   const opening = Promise.withResolvers<void>();
   const memory: MemoryUpstream = counting({
     start: () => (memory.starts === 1 ? Promise.resolve() : opening.promise),
@@ -124,10 +128,11 @@ test('a session that ends while its connection opens leaves none; its call is an
   await memory.until(() => memory.starts >= 2 || undefined);
   await gateway.core.gateway.endSession(client.session);
   opening.resolve();
+  await memory.until(() => memory.open.size === 2 || undefined);
   const { answer } = await call;
   assert.equal(answer.kind, 'error');
   assert.equal(memory.requests('tools/call').length, 1);
-  await memory.until(() => memory.open.size <= 1 || undefined);
+  await memory.until(() => memory.open.size === 1 || undefined);
 });
 
 // X-023
