@@ -5,6 +5,8 @@ import { modernUpstream } from '../../support/http-upstream.ts';
 import { type MemoryUpstream, memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { modernRequest } from '../../support/modern-client.ts';
 import { stopTime } from '../../support/stopped-time.ts';
+import { tokenOf } from '../../policy/policies.ts';
+import { calling } from './calling.ts';
 
 const TIMEOUT = { timeout: 120_000 };
 const URI = 'lib://a';
@@ -128,3 +130,53 @@ test('a read in the legacy era is not answered with a result of the modern one',
     assert.equal(upstream.requests('resources/read').length, n);
   }
 });
+
+test('a read that began before a change is not cached, a later one is', TIMEOUT, async () => {
+  const { at, begin, upstream, cachedReads, resourceCache } = await calling(cachingProcess(), {
+    upstream: { era: 'modern' },
+  });
+  await using _ = at;
+  const { exchange, to } = begin(at.session().session, { uri: URI }, 'resources/read');
+  const answer = { kind: 'result', result: JSON.stringify({ ...CONTENTS, ...CACHED }) } as const;
+  const before = cachedReads.versionOf(exchange, upstream);
+  resourceCache.invalidate('up');
+  const isFoundAfter = (version: number) => {
+    cachedReads.store(exchange, upstream, to.params, version, answer);
+    return cachedReads.find(exchange, upstream, to) !== undefined;
+  };
+  assert.deepEqual([before, cachedReads.versionOf(exchange, upstream)].map(isFoundAfter), [false, true]);
+});
+
+/** Stores the answer to a read of a session, and returns whether reads of others are answered with it. */
+async function sharing(isolation: 'session' | 'shared', cacheScope: string) {
+  const { at, begin, upstream, cachedReads } = await calling(cachingProcess(), {
+    upstream: { era: 'modern', isolation },
+  });
+  const read = (principal: string, capabilities: object) =>
+    begin(at.session({ principal: tokenOf(principal), capabilities }).session, { uri: URI }, 'resources/read');
+  const { exchange, to } = read('ada', {});
+  const answer = { kind: 'result', result: JSON.stringify({ ...CONTENTS, ...CACHED, cacheScope }) } as const;
+  cachedReads.store(exchange, upstream, to.params, cachedReads.versionOf(exchange, upstream), answer);
+  const isFound = (principal: string, capabilities: object) => {
+    const other = read(principal, capabilities);
+    return cachedReads.find(other.exchange, upstream, other.to) !== undefined;
+  };
+  const found = [isFound('ada', {}), isFound('ada', { roots: {} }), isFound('bob', {})];
+  await at[Symbol.asyncDispose]();
+  return found;
+}
+
+for (const { isolation, cacheScope, found } of [
+  { isolation: 'session', cacheScope: 'private', found: [true, false, false] },
+  { isolation: 'session', cacheScope: 'public', found: [true, true, false] },
+  { isolation: 'shared', cacheScope: 'private', found: [true, false, false] },
+  { isolation: 'shared', cacheScope: 'public', found: [true, true, true] },
+] as const) {
+  test(`with isolation ${isolation}, a ${cacheScope} result answers the clients it is for`, TIMEOUT, async () => {
+    assert.deepEqual(
+      await sharing(isolation, cacheScope),
+      found,
+      'the client, its other capabilities, another principal',
+    );
+  });
+}

@@ -14,7 +14,9 @@ import { RepeatedCalls } from '../../../src/gateway/calls/repeated-calls.ts';
 import { TaskCalls } from '../../../src/gateway/calls/task-calls.ts';
 import { HolderLinks } from '../../../src/gateway/connections/holder-links.ts';
 import { LocalOwners } from '../../../src/gateway/exchange/owners.ts';
+import { ModernClient } from '../../../src/gateway/clients/modern-client.ts';
 import type { Session } from '../../../src/gateway/clients/session.ts';
+import type { VerdictObserver } from '../../../src/gateway/exchange/gate.ts';
 import { route } from '../../../src/gateway/exchange/route.ts';
 import { ResourceCache } from '../../../src/gateway/forward/resource-cache.ts';
 import { ResultTranslator } from '../../../src/gateway/forward/result-translator.ts';
@@ -27,6 +29,7 @@ import { QuestionPolicy } from '../../../src/gateway/questions/question-policy.t
 import { TaskDriver } from '../../../src/gateway/tasks/task-driver.ts';
 import { UpgradedTasks } from '../../../src/gateway/tasks/upgraded-tasks.ts';
 import { RawObject } from '../../../src/json/json.ts';
+import type { LimitName } from '../../../src/limits.ts';
 import type { Request } from '../../../src/protocol/jsonrpc.ts';
 import { LeasedRates } from '../../../src/store/leased-rates.ts';
 import { MemoryKeyStore } from '../../../src/store/memory/key-store.ts';
@@ -46,6 +49,7 @@ const FORM = { message: 'name?', requestedSchema: { type: 'object', properties: 
 interface Own extends Partial<Pick<CallsParts, 'audit'> & Pick<CallJudgeParts, 'isPinned'>> {
   readonly upstream?: Partial<UpstreamConfig>;
   readonly config?: Overrides;
+  readonly onVerdict?: VerdictObserver;
 }
 
 /** Calls at one upstream of these scripted answers, with everything that they are made of. */
@@ -54,8 +58,10 @@ export async function calling(memory: MemoryUpstream, own: Own = {}) {
     { up: { memory, ...own.upstream } },
     { onLinkClosed: (link, reason) => links.onLinkClosed(link, reason) },
     own.config,
+    { onVerdict: own.onVerdict },
   );
-  const onLimit = () => undefined;
+  const limitsHit: LimitName[] = [];
+  const onLimit = (limit: LimitName) => void limitsHit.push(limit);
   const settings = (): Config => at.config;
   const { upstreams, offers, views, metrics, stateLosses, log } = at;
   const links: HolderLinks = new HolderLinks({
@@ -100,7 +106,8 @@ export async function calling(memory: MemoryUpstream, own: Own = {}) {
   const shared = { links, sender, onLimit };
   const taskCalls = new TaskCalls({ ...shared, translator, ids, driver, upgradedTasks });
   const judge = new CallJudge({ gate: at.gate, isPinned: own.isPinned ?? (() => false), listRefresher });
-  const cachedReads = new CachedReads({ resourceCache: new ResourceCache(onLimit), translator });
+  const resourceCache = new ResourceCache(onLimit);
+  const cachedReads = new CachedReads({ resourceCache, translator });
   const callAnswers = new CallAnswers({ translator, listRefresher });
   const callsIn = {
     legacy: new LegacyCalls({ ...shared, taskCalls, callAnswers }),
@@ -122,12 +129,19 @@ export async function calling(memory: MemoryUpstream, own: Own = {}) {
     at,
     links,
     upstream,
-    /** Begins a request of a session. */
-    begin: (session: Session, params: object = { name: 'up__echo' }, method = 'tools/call') => {
-      const { exchange, stream } = at.exchange(session, session, { method, params });
-      const to = route(session.catalog, exchange.request);
+    judge,
+    resourceCache,
+    cachedReads,
+    callAnswers,
+    /** The limits that calls have come to, in order. */
+    limitsHit,
+    /** Begins a request of a session, or of a client of a group. */
+    begin: (from: Session | ModernClient, params: object = { name: 'up__echo' }, method = 'tools/call') => {
+      const holder = from instanceof ModernClient ? from.group : from;
+      const { exchange, stream } = at.exchange(from, holder, { method, params });
+      const to = route(from.catalog, exchange.request);
       assert.ok(to.kind === 'upstream');
-      return { exchange, stream, answer: () => calls.send(exchange, to) };
+      return { exchange, stream, to, answer: () => calls.send(exchange, to) };
     },
   };
 }

@@ -1,0 +1,71 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { commonKey, EMPTY_OFFER } from '../../../src/catalog/offer.ts';
+import type { Verdict } from '../../../src/gateway/exchange/gate.ts';
+import { accessOf, tokenOf } from '../../policy/policies.ts';
+import { calling, holding, NOTHING } from './calling.ts';
+
+const TIMEOUT = { timeout: 120_000 };
+const UNKNOWN = { code: 'unknown-tool' };
+const ALL = { upstreams: ['up'] };
+/** Later than any change of a policy. */
+const LATER = Infinity;
+
+test('a call that did not wait is judged again only if the policy has changed since', TIMEOUT, async () => {
+  const { at, begin, judge } = await calling(holding().memory);
+  await using _ = at;
+  const { exchange, to } = begin(at.session().session);
+  judge.assertAllowed(exchange, to, false);
+  at.gate.setConfig(NOTHING);
+  assert.throws(() => judge.assertAllowed(exchange, to, false), UNKNOWN);
+  exchange.judgedMs = LATER;
+  judge.assertAllowed(exchange, to, false);
+  assert.throws(() => judge.assertAllowed(exchange, to, true), UNKNOWN);
+});
+
+test('a denial reads as an unknown name, and is reported; an allowance is not', TIMEOUT, async () => {
+  const verdicts: Verdict[] = [];
+  const { at, begin, judge } = await calling(holding().memory, { onVerdict: (verdict) => verdicts.push(verdict) });
+  await using _ = at;
+  const { exchange, to } = begin(at.session().session);
+  at.gate.setConfig(accessOf({ all: ALL }, [{ anyone: true, roles: ['all'] }]));
+  judge.assertAllowed(exchange, to, true);
+  assert.equal(verdicts.length, 0);
+  at.gate.setConfig(NOTHING);
+  assert.throws(() => judge.assertAllowed(exchange, to, true), UNKNOWN);
+  assert.deepEqual(
+    verdicts.map(({ effect, principal, method }) => [effect, principal.key, method]),
+    [['deny', 'local', 'tools/call']],
+  );
+});
+
+test('a call that lacks only a scope is told which one', TIMEOUT, async () => {
+  const { at, begin, judge } = await calling(holding().memory);
+  await using _ = at;
+  const { exchange, to } = begin(at.session({ principal: tokenOf('ada') }).session);
+  const issuer = { issuer: 'https://issuer.test', scopesOnDemand: [{ scope: 'w', advertised: 'w' }] };
+  at.gate.setConfig(accessOf({ all: ALL }, [{ roles: ['all'], scopes: ['w'] }]), [issuer]);
+  assert.throws(() => judge.assertAllowed(exchange, to, true), { code: 'insufficient-scope' });
+});
+
+for (const isPinned of [true, false]) {
+  const outcome = isPinned ? 'refused if its upstream is pinned' : 'allowed if its upstream is not pinned';
+  test(`a waiting call whose tool has left the lists is ${outcome}`, TIMEOUT, async () => {
+    const asked: string[] = [];
+    const { at, begin, judge } = await calling(holding().memory, {
+      isPinned: (upstream) => {
+        asked.push(upstream);
+        return isPinned;
+      },
+    });
+    await using _ = at;
+    const { session } = at.session();
+    const { exchange, to } = begin(session);
+    at.offers.update('up', commonKey('legacy'), { ...EMPTY_OFFER, revision: '2025-11-25' });
+    judge.assertAllowed(exchange, to, false);
+    const judged = () => judge.assertAllowed(exchange, to, true);
+    if (isPinned) assert.throws(judged, UNKNOWN);
+    else judged();
+    assert.deepEqual([asked, session.catalog.tools.size], [['up'], isPinned ? 0 : 1]);
+  });
+}
