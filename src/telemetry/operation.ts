@@ -32,6 +32,11 @@ function rowOf({ data }: RpcError): ErrorCode | undefined {
   return isErrorCode(code) ? code : undefined;
 }
 
+/** Returns the error label of an upstream's own answer. The data of its errors may look like that of the gateway. */
+export function upstreamErrorTypeOf(method: string, answer: Answer): ErrorType | undefined {
+  return answer.kind === 'error' ? 'rpc_error' : errorTypeOf(method, answer);
+}
+
 /**
  * Returns the error label of an answer, or undefined for success. A failed tool answers with a result, and counts as
  * `tool_error`.

@@ -1,7 +1,7 @@
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import type { Header } from '../../protocol/framing/mcp-headers.ts';
-import { errorTypeOf } from '../../telemetry/operation.ts';
+import { upstreamErrorTypeOf } from '../../telemetry/operation.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { endOfOperation, nameOf } from '../../telemetry/tracing/mcp-spans.ts';
 import type { Call } from '../../upstream/rpc/call.ts';
@@ -56,7 +56,7 @@ export class Sender {
       onEnd: (answer, durationMs) => {
         const isAnswer = !(answer instanceof GatewayError);
         if (isAnswer) this.#losses.onAnswered(exchange.holder, link);
-        const error = isAnswer ? errorTypeOf(method, answer) : answer.code;
+        const error = isAnswer ? upstreamErrorTypeOf(method, answer) : answer.code;
         exchange.outcome = { answer, error };
         const transport = upstream.config.target.kind === 'stdio' ? 'pipe' : 'tcp';
         const operation = { method, tool: exchange.tool, error, revision: link.hello.revision, transport } as const;

@@ -224,7 +224,7 @@ function lockVerdict(
 }
 
 /** Returns whether the last answer of the upstream is an error. Its data is text of the upstream, and may look like that of the gateway. */
-function isUpstreamError(exchange: OpenExchange | undefined): boolean {
+export function isUpstreamError(exchange: OpenExchange | undefined): boolean {
   const answer = exchange?.outcome?.answer;
   return answer !== undefined && !(answer instanceof GatewayError) && answer.kind === 'error';
 }

@@ -13,7 +13,7 @@ import { RefusalLines } from '../../telemetry/log/refusal-lines.ts';
 import type { LoggedClient, LoggedKind, RequestLog } from '../../telemetry/request-log.ts';
 import { endOfOperation, nameOf } from '../../telemetry/tracing/mcp-spans.ts';
 import type { Span, Tracing } from '../../telemetry/tracing/tracing.ts';
-import type { AuditedRequest, AuditRecorder } from './audit-recorder.ts';
+import { type AuditedRequest, type AuditRecorder, isUpstreamError } from './audit-recorder.ts';
 import type { Caller } from '../front/caller.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import type { Denials } from './denials.ts';
@@ -78,6 +78,7 @@ interface LoggedFailure {
 }
 
 const SUPPRESSED: LoggedFailure = { reason: undefined, isSuppressed: true };
+const TOLD: LoggedFailure = { reason: undefined, isSuppressed: false };
 
 /** Returns whether the upstream may have run the request, so that it is no refusal of the gateway. */
 function mayHaveRun({ executed }: GatewayError): boolean {
@@ -105,7 +106,7 @@ interface Outcome {
 export class RequestRecorder {
   readonly #parts: RequestRecorderParts;
   readonly #refusalLines: RefusalLines;
-  /** Failures of requests that are not answered yet, and whose line tells them. */
+  /** Failures of requests that are not answered yet. */
   readonly #failures = new WeakMap<Request, LoggedFailure>();
   #inFlightCount = 0;
 
@@ -141,8 +142,7 @@ export class RequestRecorder {
     const { caller, describedBy = caller, holder, request, exchange, answer, durationMs, span } = answered;
     this.#removeInFlight();
     const { method } = request;
-    const outcome = exchange?.outcome;
-    const error = outcome?.answer === answer ? outcome.error : errorTypeOf(method, answer);
+    const error = this.#errorOf(answered);
     if (answered.isAnsweredElsewhere !== true) {
       this.#record(caller, describedBy, { holder, request, exchange, answer, error, ms: durationMs }, span);
     }
@@ -154,6 +154,16 @@ export class RequestRecorder {
     const { transport } = this.#parts;
     const operation = { method, tool: exchange?.tool, error, revision: caller.revision, transport };
     span.end(endOfOperation({ ...operation, prompt, id: request.id, answer, upstream }));
+  }
+
+  /** Returns the error type of an answer. A translated error of the upstream keeps its data, which does not choose the type. */
+  #errorOf({ request, exchange, answer }: AnsweredRequest): ErrorType | undefined {
+    const outcome = exchange?.outcome;
+    if (outcome?.answer === answer) return outcome.error;
+    const isOwn = exchange?.failure !== undefined || this.#failures.has(request);
+    return answer.kind === 'error' && !isOwn && isUpstreamError(exchange)
+      ? 'rpc_error'
+      : errorTypeOf(request.method, answer);
   }
 
   /** Records the answer to an `initialize` request. @param session the session that it has opened; undefined if it failed. */
@@ -263,28 +273,28 @@ export class RequestRecorder {
     // Parameters are parsed only as far as they are needed, so they may turn out malformed late.
     const isBroken = thrown instanceof JsonTextError;
     const error = isBroken ? new GatewayError('invalid-params', { message: thrown.message }) : toGatewayError(thrown);
-    this.#logFailure(error, failed);
+    this.#failures.set(failed.request, this.#logFailure(error, failed));
     if (SHED.has(error.code)) metrics.countShed(error.code);
     return toAnswer(error, failed.span?.traceId);
   }
 
-  #logFailure(error: GatewayError, { request, principal, span, isAwaited = true }: FailedRequest): void {
+  /** Logs a failure, unless its request has too many lines, or one that tells the failure. */
+  #logFailure(error: GatewayError, { request, principal, span, isAwaited = true }: FailedRequest): LoggedFailure {
     const { log } = this.#parts;
     const { code, cause, detail } = error;
     const { method } = request;
     if (code !== 'internal-error' && !mayHaveRun(error) && !this.#refusalLines.admits(principal)) {
-      this.#failures.set(request, SUPPRESSED);
-      return;
+      return SUPPRESSED;
     }
     const isWhole = cause === undefined && code !== 'internal-error' && !log.isLevelEnabled('debug');
     if (isAwaited && isWhole && this.#wantsLine(code)) {
       // The line has the name of an unknown method anyway.
       const reason = detail.message === method ? undefined : shownText(error.message);
-      this.#failures.set(request, { reason, isSuppressed: false });
-      return;
+      return { reason, isSuppressed: false };
     }
     const fields = { err: error, code, method: nameOf(method), upstream: detail.upstream, traceId: span?.traceId };
     log[code === 'internal-error' ? 'error' : 'info'](fields, 'request not answered by an upstream');
+    return TOLD;
   }
 
   /** Writes the buffered lines of the request log, and the counts of requests without a line. */
