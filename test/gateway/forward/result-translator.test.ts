@@ -67,7 +67,7 @@ test('the members of 2026-07-28 are added and removed between the eras', async (
   assert.deepEqual(await resultOf('legacy', 'modern', read, { method: 'resources/read' }), { contents: [] });
 });
 
-test('a read of a client with credentials is private, and kept for the rest of its time', async () => {
+test('a read with credentials is private, and may be kept for the rest of its time', async () => {
   const read = { contents: [], ttlMs: 1_000, cacheScope: 'public', _meta: { [META.serverInfo]: { name: 'up' } } };
   const own = { method: 'resources/read', ageMs: 400.5 };
   const expected = { contents: [], ttlMs: 599, cacheScope: 'private', ...COMPLETE };
@@ -110,7 +110,7 @@ test('an error about the gateway’s part of a request is a fault of the upstrea
   }
 });
 
-test('pages to open reach a session from a legacy upstream, with its name, and nobody else', async () => {
+test('pages reach a session from a legacy upstream, with its name, and nobody else', async () => {
   const answer = failure(RPC.urlElicitationRequired, { elicitations: [PAGE] });
   const own = { capabilities: MAY_OPEN };
   const shown = await translated('legacy', 'legacy', answer, own);
