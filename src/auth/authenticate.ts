@@ -37,8 +37,14 @@ export interface Authenticator {
    * @param headers every `Authorization` header of the request, from its raw headers.
    * @param endpoint canonical URI of the requested endpoint, which is the audience that a token must have.
    * @param address of the client, for bounds on expensive checks.
+   * @param alsoFor other URIs of the endpoint, which a token may name instead.
    */
-  authenticate(headers: Authorization, endpoint: string, address?: string): Promise<AuthVerdict>;
+  authenticate(
+    headers: Authorization,
+    endpoint: string,
+    address?: string,
+    alsoFor?: readonly string[],
+  ): Promise<AuthVerdict>;
   /** Returns the principal of a request if it is known without waiting, as for most requests; else undefined. */
   known(headers: Authorization, endpoint: string): Principal | undefined;
 }
@@ -160,9 +166,13 @@ export function createAuthenticator(
     return { kind: 'refused', status, challenge: challengeTo(status, endpoint, scopes), why };
   }
 
-  async function verify(token: string, header: ProtectedHeaderParameters, endpoint: string): Promise<TokenVerdict> {
+  async function verify(
+    token: string,
+    header: ProtectedHeaderParameters,
+    endpoints: readonly string[],
+  ): Promise<TokenVerdict> {
     try {
-      return await verifyJwt(token, header, issuers, endpoint, now());
+      return await verifyJwt(token, header, issuers, endpoints, now());
     } catch (thrown) {
       log.error({ err: thrown }, 'token cannot be verified');
       return { kind: 'undecided', why: 'verification failed' };
@@ -218,7 +228,12 @@ export function createAuthenticator(
     return longest;
   }
 
-  async function decide({ authorization }: Authorization, endpoint: string, address: string): Promise<AuthVerdict> {
+  async function decide(
+    { authorization }: Authorization,
+    endpoint: string,
+    address: string,
+    alsoFor: readonly string[],
+  ): Promise<AuthVerdict> {
     const nowMs = now();
     const [only = ''] = authorization;
     const cacheKey = keyOf(only, endpoint);
@@ -241,11 +256,12 @@ export function createAuthenticator(
       return { kind: 'principal', principal };
     }
     const asked = askedAbout(token, header !== undefined);
+    const endpoints = [endpoint, ...alsoFor];
     if (asked !== undefined) {
-      return verdictOf(await asked.verify(token, endpoint, address, nowMs), { token, cacheKey, nowMs, endpoint });
+      return verdictOf(await asked.verify(token, endpoints, address, nowMs), { token, cacheKey, nowMs, endpoint });
     }
     if (header === undefined) return refuse(401, 'unknown API key', endpoint);
-    return verdictOf(await verify(token, header, endpoint), { token, cacheKey, nowMs, endpoint });
+    return verdictOf(await verify(token, header, endpoints), { token, cacheKey, nowMs, endpoint });
   }
 
   let successor: ConfigAuthenticator | undefined;
@@ -255,10 +271,10 @@ export function createAuthenticator(
       if (only === undefined || authorization.length > 1 || successor !== undefined) return undefined;
       return cached(keyOf(only, endpoint), now());
     },
-    authenticate: async (headers, endpoint, address = '') => {
-      const verdict = await decide(headers, endpoint, address);
+    authenticate: async (headers, endpoint, address = '', alsoFor = []) => {
+      const verdict = await decide(headers, endpoint, address, alsoFor);
       // A config that arrives while a token is verified decides about it.
-      return (await successor?.authenticate(headers, endpoint, address)) ?? verdict;
+      return (await successor?.authenticate(headers, endpoint, address, alsoFor)) ?? verdict;
     },
     currentOf: (principal) => (principal.keyId === undefined ? principal : keys().currentOf(principal)),
     isOver: (principal) => {
@@ -287,10 +303,8 @@ export function createAuthenticator(
 function openAuthenticator(): ConfigAuthenticator {
   let successor: ConfigAuthenticator | undefined;
   return {
-    authenticate: async (headers, endpoint) =>
-      successor === undefined
-        ? { kind: 'principal', principal: LOCAL }
-        : await successor.authenticate(headers, endpoint),
+    authenticate: async (...request) =>
+      successor === undefined ? { kind: 'principal', principal: LOCAL } : await successor.authenticate(...request),
     known: () => (successor === undefined ? LOCAL : undefined),
     currentOf: (principal) => principal,
     isOver: ({ key }) => key !== LOCAL.key,

@@ -50,10 +50,11 @@ export class Introspection {
   /**
    * Verifies a token for one endpoint.
    *
+   * @param endpoints the URIs of the endpoint.
    * @param address of the client, whose requests share a part of the slots.
    * @param nowMs ms since the epoch.
    */
-  async verify(token: string, endpoint: string, address: string, nowMs: number): Promise<TokenVerdict> {
+  async verify(token: string, endpoints: readonly string[], address: string, nowMs: number): Promise<TokenVerdict> {
     const { clock, log } = this.#deps;
     const { requiredScopes } = this.config;
     const id = hash('sha256', token, 'base64url');
@@ -71,7 +72,7 @@ export class Introspection {
       this.#inactive.add(id, clock());
       return this.#invalid('inactive token');
     }
-    const fault = faultOf(response, this.config, endpoint, nowMs);
+    const fault = faultOf(response, this.config, endpoints, nowMs);
     if (fault !== undefined) return this.#invalid(fault);
     const { active: _active, ...claims } = response;
     const principal = principalOf(claims, this.config.issuer, LEEWAY_MS);
@@ -128,10 +129,10 @@ export class Introspection {
 function faultOf(
   { iss, aud, exp, nbf, token_use: use, cnf }: IntrospectionResponse,
   { issuer, audiences }: IntrospectionConfig,
-  endpoint: string,
+  endpoints: readonly string[],
   nowMs: number,
 ): string | undefined {
-  const accepted = audiences.length === 0 ? [endpoint] : audiences;
+  const accepted = audiences.length === 0 ? endpoints : audiences;
   const given: readonly unknown[] = [aud ?? []].flat();
   if (iss !== undefined && iss !== issuer) return 'wrong iss';
   if (given.length === 0) return 'no aud';

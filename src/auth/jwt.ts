@@ -146,6 +146,7 @@ async function verifiedClaims(
 /**
  * Verifies a JWT for one endpoint.
  *
+ * @param endpoints the URIs of the endpoint.
  * @throws if the failure is not the token's, such as a key of the issuer that is too weak to use.
  * @see https://www.rfc-editor.org/rfc/rfc9068#section-4
  */
@@ -153,7 +154,7 @@ export async function verifyJwt(
   token: string,
   header: ProtectedHeaderParameters,
   issuers: ReadonlyMap<string, Issuer>,
-  endpoint: string,
+  endpoints: readonly string[],
   nowMs: number,
 ): Promise<TokenVerdict> {
   const fault = headerFault(header);
@@ -182,7 +183,7 @@ export async function verifyJwt(
     payload = await verifiedClaims(token, found.keys, {
       algorithms: [...algorithms],
       issuer: config.issuer,
-      audience: config.audiences.length === 0 ? endpoint : [...config.audiences],
+      audience: config.audiences.length === 0 ? [...endpoints] : [...config.audiences],
       requiredClaims: ['exp', 'sub'],
       clockTolerance: leewayMs / 1_000,
       currentDate: new Date(nowMs),

@@ -9,7 +9,7 @@ import type { IdentityKeys } from '../credentials/identity-keys.ts';
 import type { Egress } from '../egress/egress.ts';
 import type { Callers } from '../policy/callers.ts';
 import { createApp, createEndpoints, type Endpoints } from '../downstream/http/app.ts';
-import { endpointOf } from '../downstream/admission/admission.ts';
+import { endpointPath } from '../endpoint-path.ts';
 import { createEdgeMemory, type EdgeMemory } from '../downstream/memory/edge-memory.ts';
 import type { RefusalAudit } from '../downstream/admission/refusal-audit.ts';
 import type { EventLogs } from '../downstream/streams/event-log.ts';
@@ -107,10 +107,10 @@ export class Edge {
       const running = () => (edge === undefined ? config : edge.#config);
       const authenticator = createAuthenticator(config.auth, authenticatorDeps(parts, keys, running));
       const current = () => (edge === undefined ? authenticator : edge.#authenticator);
-      const challengeIfOver = (principal: Principal, view: string) =>
-        edge === undefined ? undefined : edge.#challengeIfOver(principal, view);
+      const challengeIfOver = (principal: Principal, path: string) =>
+        edge === undefined ? undefined : edge.#challengeIfOver(principal, path);
       const scopeChallenge = (scopes: readonly string[], view: string) =>
-        scopeChallengeText(scopes, edge && metadataUrl(endpointOf(edge.publicOrigin, view)));
+        scopeChallengeText(scopes, edge && metadataUrl(edge.publicOrigin + endpointPath(view)));
       const currentOf = (principal: Principal) => current().currentOf(principal);
       const endpoints = createEndpoints({
         front: core.gateway,
@@ -151,10 +151,10 @@ export class Edge {
       );
   }
 
-  #challengeIfOver(principal: Principal, view: string): string | undefined {
+  #challengeIfOver(principal: Principal, path: string): string | undefined {
     const authenticator = this.#authenticator;
     if (!authenticator.isOver(principal)) return undefined;
-    return authenticator.challengeOf(principal, endpointOf(this.publicOrigin, view));
+    return authenticator.challengeOf(principal, this.publicOrigin + path);
   }
 
   #sweep(): void {

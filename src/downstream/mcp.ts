@@ -1,4 +1,5 @@
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
+import { endpointPath } from '../endpoint-path.ts';
 import { failureOfRetry, GatewayError, toAnswer } from '../errors.ts';
 import type { ClientHttp, ClientResponse } from '../gateway/front/client-http.ts';
 import type { ClientSession, Front, ModernCaller } from '../gateway/front/front.ts';
@@ -49,9 +50,9 @@ export interface McpParts extends StreamsParts {
   /**
    * Returns the value of `WWW-Authenticate` if the credentials of an authenticated principal are not accepted any more, else undefined.
    *
-   * @param view the requested endpoint.
+   * @param path of the requested endpoint.
    */
-  challengeIfOver(principal: Principal, view: string): string | undefined;
+  challengeIfOver(principal: Principal, path: string): string | undefined;
   /** Returns the value of `WWW-Authenticate` of a request at this view that a token with these scopes may make. */
   scopeChallenge(scopes: readonly string[], view: string): string;
   /** Returns the principal with the rights that its credentials have now; the same object if they have not changed. */
@@ -205,7 +206,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   ): Promise<Response> {
     const { headers } = admitted;
     // The credentials may have been revoked, or got other rights, while the body was received.
-    const challenge = this.#parts.challengeIfOver(admitted.principal, view);
+    const challenge = this.#parts.challengeIfOver(admitted.principal, endpointPath(view));
     if (challenge !== undefined) return refuseOver(challenge);
     const principal = this.#parts.currentOf(admitted.principal);
     const posting: Posting = { outgoing, view, principal, form, lookup };
@@ -321,7 +322,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       return refuse(new GatewayError('invalid-request', { message }), request.id);
     }
     const { session, answer } = await this.#parts.front.initialize(request, principal, view);
-    const challenge = this.#parts.challengeIfOver(principal, view);
+    const challenge = this.#parts.challengeIfOver(principal, endpointPath(view));
     if (session !== undefined && challenge !== undefined) {
       await this.#parts.front.endSession(session);
       return refuseOver(challenge, request.id);
@@ -395,7 +396,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     if (this.#isDraining && lastEventId === undefined) return refuse(new GatewayError('draining'));
     const streams = this.streams.of(session);
     if (streams === undefined) return refuse(new GatewayError('session-unknown', { message: 'initialize again' }));
-    const challenge = this.#parts.challengeIfOver(principal, view);
+    const challenge = this.#parts.challengeIfOver(principal, endpointPath(view));
     if (challenge !== undefined) return refuseOver(challenge);
     const reader = this.#parts.currentOf(principal);
     this.streams.setReader(session, reader);

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Logger } from 'pino';
+import { ssePath } from '../endpoint-path.ts';
 import { GatewayError } from '../errors.ts';
 import type { ClientHttp } from '../gateway/front/client-http.ts';
 import type { MessageSink } from '../gateway/front/front.ts';
@@ -169,7 +170,7 @@ export class SseEndpoint {
     const limits = { limitBytes: this.#bodyBytes, budget: memory.bodies, principal: principal.key };
     const text = await postedText(env, headers, limits);
     if (typeof text !== 'string') return text;
-    const challenge = this.#parts.challengeIfOver(principal, client.view);
+    const challenge = this.#parts.challengeIfOver(principal, ssePath(client.view));
     if (challenge !== undefined) return refuseOver(challenge);
     // The stream may have ended while the body was received.
     if (this.#clients.get(id ?? '') !== client) return refuse(streamEnded());

@@ -170,6 +170,21 @@ test('a token, cached or not, is accepted for its audience only', OPTIONS, async
   }
 });
 
+// A-003
+test('a token may name another URI of its endpoint, and no other endpoint', OPTIONS, async () => {
+  await using issuer = await start();
+  const authenticator = createAuthenticator({ jwt: [accepts(issuer)], apiKeys: [] }, { log: SILENT });
+  const sse = 'https://gw.example.com/sse';
+  const askSse = async (aud: string) => {
+    const authorization = [`Bearer ${await issuer.token({ aud })}`];
+    return await authenticator.authenticate({ authorization }, sse, '', [ENDPOINT]);
+  };
+  principal(await askSse(sse));
+  principal(await askSse(ENDPOINT));
+  refusal(await askSse(`${ENDPOINT}/files`), 401);
+  refusal(await ask(authenticator, await issuer.token({ aud: sse })), 401);
+});
+
 test('configured audiences replace the endpoint as audience', OPTIONS, async () => {
   await using issuer = await start();
   const jwt = [accepts(issuer, { audiences: ['api://linkspan', 'api://other'] })];

@@ -514,8 +514,10 @@ test('a key that is revoked while a body arrives gets the challenge of other key
   const expected = later.headers['www-authenticate'] ?? '';
   const metadata = `${publicUrl}/.well-known/oauth-protected-resource/mcp/up`;
   assert.ok(expected.startsWith(`Bearer resource_metadata="${metadata}", error="invalid_token"`), expected);
-  for (const end of ends) {
+  // A-001
+  const challenges = [expected, expected.replace(metadata, metadata.replace('/mcp/up', '/sse/up'))];
+  for (const [index, end] of ends.entries()) {
     const { statusCode, headers } = await end();
-    assert.deepEqual([statusCode, headers['www-authenticate']], [401, expected]);
+    assert.deepEqual([statusCode, headers['www-authenticate']], [401, challenges[index]]);
   }
 });

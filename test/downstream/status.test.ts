@@ -309,20 +309,23 @@ test('a refusal carries the id of the request it refuses', async () => {
   assert.equal(JSON.parse(got.text).id, 'é"1');
 });
 
+const ISSUER = {
+  issuer: 'https://issuer.example',
+  jwksUrl: 'https://issuer.example/jwks',
+  audiences: [],
+  algorithms: ['RS256'],
+  requiredScopes: ['mcp'],
+};
+
 test('metadata names its endpoint with any requested host', async (t) => {
-  const issuer = {
-    issuer: 'https://issuer.example',
-    jwksUrl: 'https://issuer.example/jwks',
-    audiences: [],
-    algorithms: ['RS256'],
-    requiredScopes: ['mcp'],
-  };
-  const own = await startEdge({ auth: { jwt: [issuer], apiKeys: [] }, publicUrl: 'https://mcp.example.com' }, BY_NAME);
+  const own = await startEdge({ auth: { jwt: [ISSUER], apiKeys: [] }, publicUrl: 'https://mcp.example.com' }, BY_NAME);
   t.after(() => own[Symbol.asyncDispose]());
   for (const [path, resource] of [
     ['', '/mcp'],
     ['/mcp', '/mcp'],
     ['/mcp/files', '/mcp/files'],
+    ['/sse', '/sse'],
+    ['/sse/files', '/sse/files'],
   ]) {
     const got = await send(`${own.url}/.well-known/oauth-protected-resource${path}`, {});
     assert.equal(got.status, 200);
@@ -333,9 +336,11 @@ test('metadata names its endpoint with any requested host', async (t) => {
 });
 
 test('2024-11-05 over HTTP can be switched off', async (t) => {
-  const own = await startEdge({ legacySse: false });
+  const auth = { jwt: [ISSUER], apiKeys: [] };
+  const own = await startEdge({ legacySse: false, auth }, BY_NAME);
   t.after(() => own[Symbol.asyncDispose]());
   assert.equal((await send(`${own.url}/sse`, { headers: { accept: 'text/event-stream' } })).status, 404);
+  assert.equal((await send(`${own.url}/.well-known/oauth-protected-resource/sse`, {})).status, 404);
   assert.equal((await post(`${own.url}/messages?sessionId=x`, PING)).status, 404);
 });
 

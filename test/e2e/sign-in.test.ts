@@ -11,6 +11,7 @@ import {
 } from '@modelcontextprotocol/client';
 import { UnauthorizedError as Unauthorized1 } from '@modelcontextprotocol/sdk/client/auth.js';
 import { Client as Client1 } from '@modelcontextprotocol/sdk/client/index.js';
+import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
 import { StreamableHTTPClientTransport as Transport1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { createRemoteJWKSet, type JWTPayload, jwtVerify } from 'jose';
 import { post, rpc, send } from '../downstream/client.ts';
@@ -254,6 +255,47 @@ test('a token is good for the endpoint that it was asked for, and no other', TIM
   const metadata = await send(`${origin}/.well-known/oauth-protected-resource${pathname}`, {});
   assert.equal(JSON.parse(metadata.text).resource, endpoint);
 });
+
+for (const [path, other, published] of [
+  ['/sse', '/sse/up', 'up__echo'],
+  ['/sse/up', '/sse', 'echo'],
+] as const) {
+  // A-001
+  test(`a client of HTTP+SSE signs in at ${path}`, TIMEOUT, async () => {
+    await using issuer = await startRealIssuer();
+    await using gateway = await openGateway(servers(), jwtOf(issuer));
+    const url = new URL(path, gateway.url);
+    const memory = new Memory();
+    const connection = () => ({
+      transport: new SSEClientTransport(url, { authProvider: memory }),
+      client: new Client1({ name: 'test', version: '1' }),
+    });
+    const first = connection();
+    await assert.rejects(first.client.connect(first.transport), Unauthorized1);
+    assert.equal(memory.authorizationUrl?.searchParams.get('resource'), url.href);
+    const callback = await signInByBrowser(memory.authorizationUrl, REDIRECT);
+    await first.transport.finishAuth(callback.searchParams.get('code') ?? '');
+    const { client, transport } = connection();
+    await client.connect(transport);
+    const { tools } = await client.listTools();
+    assert.deepEqual(
+      tools.map(({ name }) => name),
+      [published],
+    );
+    await client.close();
+
+    const streamAt = async (at: string, resource: string) => {
+      const token = await issuer.token(new URL(resource, gateway.url).href);
+      const headers = { accept: 'text/event-stream', authorization: `Bearer ${token}` };
+      const response = await fetch(new URL(at, gateway.url), { headers });
+      await response.body?.cancel();
+      return response.status;
+    };
+    const modern = path.replace('/sse', '/mcp');
+    assert.equal(await streamAt(path, modern), 200, 'a token for the same endpoint of Streamable HTTP');
+    assert.deepEqual([await streamAt(other, path), await streamAt(other, modern)], [401, 401]);
+  });
+}
 
 // SEC-06
 test('a real token without the scope gets 403', TIMEOUT, async () => {

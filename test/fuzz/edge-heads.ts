@@ -70,6 +70,7 @@ const METADATA_PATHS = [
   '/.well-known/oauth-protected-resource/mcp',
   '/.well-known/oauth-protected-resource/mcp/leg',
   '/.well-known/oauth-protected-resource/mcp/nope',
+  '/.well-known/oauth-protected-resource/sse/leg',
   '/.well-known/openid-configuration',
   '/.well-known/jwks.json',
   '/mcp',

@@ -13,7 +13,7 @@ import { type HeaderForms, readHeaders, type RequestHeaders } from './headers.ts
 import { type AllowedHosts, allowedHostsOf, refuseSender, refuseTarget } from './origin.ts';
 import { refuse } from './refusal.ts';
 import type { RefusalAudit } from './refusal-audit.ts';
-import { endpointPath } from '../../endpoint-path.ts';
+import { endpointPath, ssePath } from '../../endpoint-path.ts';
 
 /** A request whose target, sender and credentials are accepted. */
 export interface Admitted {
@@ -51,15 +51,6 @@ const ROWS = {
   503: 'auth-unavailable',
 } as const satisfies Record<number, ErrorCode>;
 
-/**
- * Returns the external URI of the endpoint of a view. It is one OAuth resource for all transports.
- *
- * @param origin under which clients reach the gateway.
- */
-export function endpointOf(origin: string, view: string): string {
-  return `${origin}${endpointPath(view)}`;
-}
-
 /** Checks the target, sender and credentials of every request before it is handled. */
 export class Admission {
   readonly #parts: AdmissionParts;
@@ -75,12 +66,17 @@ export class Admission {
     this.#refusalLines = new RefusalLines(parts.log, (limit) => parts.metrics.countLimit(limit));
     this.#addresses = new ClientAddresses(parts.config.trustedProxies);
     this.#origin = parts.config.publicUrl ?? parts.origin;
-    this.#merged = endpointOf(this.#origin, '');
+    this.#merged = this.#origin + endpointPath('');
   }
 
   /** Returns the external URI of the endpoint of a view. */
   endpoint(view: string): string {
-    return view === '' ? this.#merged : endpointOf(this.#origin, view);
+    return view === '' ? this.#merged : this.#origin + endpointPath(view);
+  }
+
+  /** Returns the external URI at which clients of HTTP+SSE reach a view. It is an OAuth resource of its own, because clients compare the URIs. */
+  sseEndpoint(view: string): string {
+    return this.#origin + ssePath(view);
   }
 
   /** Checks the request target, `Host` and `Origin`. Returns the headers, or the refusal. */
@@ -122,7 +118,21 @@ export class Admission {
     return this.#parts.authenticator.known(headers, this.endpoint(view));
   }
 
-  async admit(env: HttpBindings, view: string): Promise<Admitted | Response> {
+  admit(env: HttpBindings, view: string): Promise<Admitted | Response> {
+    return this.#admit(env, view, this.endpoint(view));
+  }
+
+  /** Admits a request of HTTP+SSE. A token for the view's endpoint of Streamable HTTP is accepted too. */
+  admitSse(env: HttpBindings, view: string): Promise<Admitted | Response> {
+    return this.#admit(env, view, this.sseEndpoint(view), [this.endpoint(view)]);
+  }
+
+  async #admit(
+    env: HttpBindings,
+    view: string,
+    endpoint: string,
+    alsoFor?: readonly string[],
+  ): Promise<Admitted | Response> {
     const headers = this.checkSender(env);
     if (headers instanceof Response) return headers;
     if (env.incoming.method === 'OPTIONS' && env.outgoing.hasHeader('access-control-allow-origin'))
@@ -130,7 +140,7 @@ export class Admission {
 
     const { authenticator, log, metrics, refusals } = this.#parts;
     const address = this.#addresses.of(env.incoming);
-    const found = await authenticator.authenticate(headers, this.endpoint(view), networkOf(address));
+    const found = await authenticator.authenticate(headers, endpoint, networkOf(address), alsoFor);
     if (found.kind === 'principal') return { headers, principal: found.principal };
 
     const { status, challenge, why } = found;

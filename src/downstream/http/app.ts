@@ -127,17 +127,17 @@ export function createApp(parts: AppParts): HttpApp {
   };
 
   const openSse = async (env: HttpBindings, view: string): Promise<Response> => {
-    const admitted = await admission.admit(env, view);
+    const admitted = await admission.admitSse(env, view);
     if (admitted instanceof Response) return admitted;
     if (!front.hasView(view, admitted.principal)) return mcp.refuseEndpoint(view, admitted.principal);
     // This status tells a client that tried Streamable HTTP to use HTTP+SSE.
     return env.incoming.method === 'GET' ? sse.open(env, view, admitted) : notAllowed('GET');
   };
 
-  const serveMetadata = async (c: Context<Env>, view: string): Promise<Response> => {
+  const serveMetadata = async (c: Context<Env>, endpoint: string): Promise<Response> => {
     const headers = admission.checkSender(c.env);
     if (headers instanceof Response) return headers;
-    const metadata = protectedResourceMetadata(admission.endpoint(view), config.auth);
+    const metadata = protectedResourceMetadata(endpoint, config.auth);
     if (metadata === undefined) return await c.notFound();
     if (c.req.method !== 'GET' && c.req.method !== 'HEAD') return notAllowed('GET, HEAD');
     return c.json(metadata, 200, { 'Cache-Control': 'max-age=3600' });
@@ -173,14 +173,18 @@ export function createApp(parts: AppParts): HttpApp {
     const id = c.req.query('sessionId');
     // Streams that were opened by an earlier config go on until their answers are written.
     if (!config.legacySse && !sse.mayHave(id)) return await c.notFound();
-    const admitted = await admission.admit(c.env, sse.viewOf(id));
+    const admitted = await admission.admitSse(c.env, sse.viewOf(id));
     if (admitted instanceof Response) return admitted;
     return c.req.method === 'POST' ? await sse.post(c.env, id, admitted) : notAllowed('POST');
   });
-  app.all(metadataPath('/'), (c) => serveMetadata(c, ''));
-  app.all(metadataPath('/mcp'), (c) => serveMetadata(c, ''));
-  app.all(metadataPath('/mcp/'), (c) => serveMetadata(c, ''));
-  app.all(`${metadataPath('/mcp')}/:view`, (c) => serveMetadata(c, c.req.param('view')));
+  for (const path of ['/', '/mcp', '/mcp/']) {
+    app.all(metadataPath(path), (c) => serveMetadata(c, admission.endpoint('')));
+  }
+  app.all(`${metadataPath('/mcp')}/:view`, (c) => serveMetadata(c, admission.endpoint(c.req.param('view'))));
+  if (config.legacySse) {
+    app.all(metadataPath('/sse'), (c) => serveMetadata(c, admission.sseEndpoint('')));
+    app.all(`${metadataPath('/sse')}/:view`, (c) => serveMetadata(c, admission.sseEndpoint(c.req.param('view'))));
+  }
 
   app.all(AUTHORIZATION_SERVER_PATH, redirectToIssuer);
   app.all(JWKS_PATH, serveJwks);

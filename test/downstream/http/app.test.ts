@@ -48,10 +48,10 @@ test('a failure on the fast path is an error in words, without its cause', TIMEO
 });
 
 test('the credentials of a POST to /messages are those for the endpoint of its stream', TIMEOUT, async () => {
-  const asked: string[] = [];
+  const asked: string[][] = [];
   const authenticator: Authenticator = {
-    authenticate: async (_headers, endpoint) => {
-      asked.push(new URL(endpoint).pathname);
+    authenticate: async (_headers, endpoint, _address, alsoFor = []) => {
+      asked.push([new URL(endpoint).pathname, ...alsoFor.map((uri) => new URL(uri).pathname)]);
       return { kind: 'principal', principal: LOCAL };
     },
     known: () => undefined,
@@ -62,6 +62,7 @@ test('the credentials of a POST to /messages are those for the endpoint of its s
   const messages = new URL(events.seen[0]?.data ?? '', edge.url).href;
   const params = { protocolVersion: '2024-11-05', capabilities: {}, clientInfo: { name: 'old', version: '1' } };
   assert.equal((await post(messages, rpc(0, 'initialize', params))).status, 202);
-  assert.deepEqual(asked, ['/mcp/files', '/mcp/files']);
+  const uris = ['/sse/files', '/mcp/files'];
+  assert.deepEqual(asked, [uris, uris]);
   events.close();
 });
