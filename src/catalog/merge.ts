@@ -84,7 +84,7 @@ export function capabilitiesAt(revision: Revision, merged: RawObject): RawObject
 
 /**
  * Returns the capabilities that the gateway declares for a view. Lists are always declared, since legacy clients read
- * capabilities once while upstreams come and go. Nothing else is declared for an upstream that was never listed.
+ * capabilities once while upstreams come and go. Nothing else is declared for an upstream that was never listed; see {@link withUnlisted}.
  * `experimental` is not declared: its members have no meaning between a client and the gateway. {@link capabilitiesAt}
  * returns the capabilities for clients of a revision.
  */
@@ -101,6 +101,18 @@ export function mergeCapabilities(view: View, offers: ReadonlyMap<string, Offer>
     tasks: coreTasksOf(view, offers),
     extensions: extensionsOf(known),
   });
+}
+
+/**
+ * Returns the capabilities to declare while the lists of an upstream are being read for the first time: with all those whose requests the
+ * gateway answers for upstreams without them too. Most clients read capabilities once, and would never use those that are missing.
+ */
+export function withUnlisted(merged: RawObject): RawObject {
+  const resources = merged.object('resources') ?? RawObject.EMPTY;
+  return merged
+    .with('logging', '{}')
+    .with('completions', '{}')
+    .with('resources', resources.with('subscribe', 'true').toString());
 }
 
 const CUT = '… (cut)';

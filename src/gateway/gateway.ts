@@ -133,8 +133,9 @@ export class Gateway implements Front {
       await this.#parts.listRefresher.beginFirstLists(view, client);
       const session = await this.#parts.sessions.open({ principal, view, revision, capabilities });
       this.#parts.seenClients.record(session.caller, params.object('clientInfo'), Date.now());
+      const declared = this.#parts.listRefresher.capabilitiesFor(session, session.catalog);
       const result = RawObject.EMPTY.with('protocolVersion', JSON.stringify(revision))
-        .with('capabilities', capabilitiesAt(revision, session.catalog.capabilities).toString())
+        .with('capabilities', capabilitiesAt(revision, declared).toString())
         .with('serverInfo', this.#parts.serverInfo.toString())
         .with('instructions', this.#dispatcher.instructionsOf(session.catalog));
       return { session, answer: { kind: 'result', result: result.toString() } };

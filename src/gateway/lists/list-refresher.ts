@@ -1,7 +1,10 @@
 import { availableParallelism } from 'node:os';
+import type { Catalog } from '../../catalog/catalog.ts';
+import { withUnlisted } from '../../catalog/merge.ts';
 import { type OfferKey, offerKeyText } from '../../catalog/offer.ts';
-import type { View } from '../../catalog/view.ts';
+import { upstreamIn, type View } from '../../catalog/view.ts';
 import type { Settings } from '../../config/values/config.ts';
+import type { RawObject } from '../../json/json.ts';
 import type { Era } from '../../protocol/revisions.ts';
 import { isFailed, isUp } from '../../upstream/lifecycle/lifecycle.ts';
 import { type ClientFeatures, NO_FEATURES } from '../../upstream/link/link.ts';
@@ -203,6 +206,25 @@ export class ListRefresher {
   /** Gives the holder the catalog of the current offers at once, and not a few seconds later. */
   bringUpToDate(holder: ConnectionHolder): void {
     if (holder.catalogVersion !== this.#parts.offers.version) this.#parts.refreshCatalog(holder);
+  }
+
+  /**
+   * Returns the capabilities that are declared to a holder.
+   *
+   * @param catalog of the holder, with the rights of its request.
+   */
+  capabilitiesFor({ view, era, capabilityKey, principal, ownOffers }: ConnectionHolder, catalog: Catalog): RawObject {
+    const { offers } = this.#parts;
+    const hasUnlisted = this.#usableUpstreams(view).some((upstream) => {
+      const { id, lifecycle } = upstream;
+      // The phase of a failed one is "starting" at each further attempt.
+      const hasFailed = isFailed(lifecycle) || lifecycle.attempts > 0;
+      const isKnown = () =>
+        offers.offerFor(id, { era, capabilityKey, audience: upstream.audienceOf(principal) }) !== undefined;
+      const isShown = upstreamIn(catalog.view, id) !== undefined;
+      return isShown && !hasFailed && !ownOffers.has(id) && !isKnown();
+    });
+    return hasUnlisted ? withUnlisted(catalog.capabilities) : catalog.capabilities;
   }
 
   /**

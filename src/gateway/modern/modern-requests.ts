@@ -194,8 +194,9 @@ export class ModernRequests implements ModernRequestHost {
 
   #discover({ catalog, caller, dialect, group }: ModernClient): Answer {
     const caching = this.#parts.offers.cachingOf(group);
+    const declared = this.#parts.listRefresher.capabilitiesFor(group, catalog);
     const result = RawObject.EMPTY.with('supportedVersions', JSON.stringify(MODERN_REVISIONS))
-      .with('capabilities', capabilitiesAt(caller.revision, catalog.capabilities).toString())
+      .with('capabilities', capabilitiesAt(caller.revision, declared).toString())
       .with('instructions', this.#dispatcher.instructionsOf(catalog));
     const stamped = this.#parts.translator.stampOwn(dialect, 'server/discover', result.toString(), caching);
     return { kind: 'result', result: stamped };

@@ -32,14 +32,16 @@ function healthy() {
 }
 
 // N-04
-test('initialize waits for no upstream, and declares only the lists', TIMEOUT, async () => {
+test('initialize waits for no upstream, and declares all that the gateway answers', TIMEOUT, async () => {
   const [one, other] = [slow(), slow()];
   await using gateway = await testCore({ one, other }, { lists: { waitMs: FOREVER_MS } });
   const client = await gateway.connect();
   assert.deepEqual(JSON.parse(client.initialized.object('capabilities')?.toString() ?? ''), {
     tools: { listChanged: true },
     prompts: { listChanged: true },
-    resources: { listChanged: true },
+    resources: { subscribe: true, listChanged: true },
+    logging: {},
+    completions: {},
   });
   one.release();
   other.release();
