@@ -9,7 +9,7 @@ import { advertisedScopes } from './challenge.ts';
 import { FairSlots } from '../fair-slots.ts';
 import { InactiveTokens } from './inactive-tokens.ts';
 import { introspect, UnjudgedTokenError } from './introspection-request.ts';
-import { principalOf, type TokenVerdict } from './token-claims.ts';
+import { audienceFault, principalOf, type TokenVerdict } from './token-claims.ts';
 
 /** The time that an active token is not asked about again. A revocation at the issuer holds after it. */
 const ACTIVE_MS = 60_000;
@@ -128,15 +128,13 @@ export class Introspection {
 /** Returns the reason why an active token is not accepted, or undefined. */
 function faultOf(
   { iss, aud, exp, nbf, token_use: use, cnf }: IntrospectionResponse,
-  { issuer, audiences }: IntrospectionConfig,
+  config: IntrospectionConfig,
   endpoints: readonly string[],
   nowMs: number,
 ): string | undefined {
-  const accepted = audiences.length === 0 ? endpoints : audiences;
-  const given: readonly unknown[] = [aud ?? []].flat();
-  if (iss !== undefined && iss !== issuer) return 'wrong iss';
-  if (given.length === 0) return 'no aud';
-  if (!accepted.some((one) => given.includes(one))) return 'wrong aud';
+  if (iss !== undefined && iss !== config.issuer) return 'wrong iss';
+  const wrongAudience = audienceFault(aud, config, endpoints);
+  if (wrongAudience !== undefined) return wrongAudience;
   if (exp !== undefined && (typeof exp !== 'number' || exp * 1_000 + LEEWAY_MS <= nowMs)) return 'expired';
   if (nbf !== undefined && (typeof nbf !== 'number' || nbf * 1_000 - LEEWAY_MS > nowMs)) return 'wrong nbf';
   // Some issuers call a refresh token active too.

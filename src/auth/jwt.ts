@@ -12,7 +12,7 @@ import type { Logger } from 'pino';
 import type { JwtIssuerConfig } from '../config/values/config.ts';
 import type { Egress } from '../egress/egress.ts';
 import { advertisedScopes } from './challenge.ts';
-import { principalOf, type TokenVerdict } from './token-claims.ts';
+import { audienceFault, principalOf, type TokenVerdict } from './token-claims.ts';
 import { Jwks } from './jwks.ts';
 
 /** Asymmetric algorithms only: a key that verifies a symmetric signature can also create one. */
@@ -183,8 +183,7 @@ export async function verifyJwt(
     payload = await verifiedClaims(token, found.keys, {
       algorithms: [...algorithms],
       issuer: config.issuer,
-      audience: config.audiences.length === 0 ? [...endpoints] : [...config.audiences],
-      requiredClaims: ['exp', 'sub'],
+      requiredClaims: ['exp', 'sub', 'aud'],
       clockTolerance: leewayMs / 1_000,
       currentDate: new Date(nowMs),
     });
@@ -192,6 +191,8 @@ export async function verifyJwt(
     if (error instanceof errors.JOSEError) return { kind: 'invalid', why: claimFault(error), scopes };
     throw error;
   }
+  const wrongAudience = audienceFault(payload.aud, config, endpoints);
+  if (wrongAudience !== undefined) return { kind: 'invalid', why: wrongAudience, scopes };
   if ('cnf' in payload) return { kind: 'invalid', why: 'sender-constrained token', scopes };
   const principal = principalOf(payload, config.issuer, leewayMs);
   if (principal === undefined) return { kind: 'invalid', why: 'has no valid subject or client id', scopes };

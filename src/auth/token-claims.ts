@@ -26,6 +26,31 @@ function scopesOf({ scope, scp }: JWTPayload): string[] {
   return texts.filter((text) => typeof text === 'string').filter((text) => text !== '');
 }
 
+/** Scheme and host of a URL. Case does not matter in them. */
+const ORIGIN = /^https?:\/\/[^/?#@]*(?=[/?#]|$)/i;
+
+/** Returns an audience as it is compared. Only URLs have another form than the text itself: some issuers copy what a user has typed. */
+function comparable(audience: string): string {
+  return audience.replace(ORIGIN, (origin) => origin.toLowerCase());
+}
+
+/**
+ * Returns the reason why a token with this `aud` is not for an endpoint, or undefined.
+ *
+ * @param audiences of the config of the issuer. Empty: the URIs of the endpoint.
+ * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#canonical-server-uri
+ */
+export function audienceFault(
+  aud: unknown,
+  { audiences }: { readonly audiences: readonly string[] },
+  endpoints: readonly string[],
+): string | undefined {
+  const named: readonly unknown[] = [aud ?? []].flat();
+  if (named.length === 0) return 'no aud';
+  const accepted = new Set((audiences.length === 0 ? endpoints : audiences).map(comparable));
+  return named.some((one) => typeof one === 'string' && accepted.has(comparable(one))) ? undefined : 'wrong aud';
+}
+
 /**
  * Returns the principal that the claims of a token describe; undefined if they name neither a subject nor a client. Introspection of a token
  * that a client got for itself may name no subject.

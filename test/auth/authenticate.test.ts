@@ -185,6 +185,31 @@ test('a token may name another URI of its endpoint, and no other endpoint', OPTI
   refusal(await ask(authenticator, await issuer.token({ aud: sse })), 401);
 });
 
+//
+test('case does not matter in scheme and host of an audience, and in nothing else', OPTIONS, async () => {
+  await using issuer = await start();
+  const [own, configured] = [[], ['https://Api.example.com/A?b=C', 'api://Linkspan']].map((audiences) =>
+    createAuthenticator({ jwt: [accepts(issuer, { audiences })], apiKeys: [] }, { log: SILENT }),
+  );
+  assert.ok(own !== undefined && configured !== undefined);
+  const cases = [
+    [own, 'HTTPS://GW.Example.com/mcp', true],
+    [own, 'https://gw.example.com/MCP', false],
+    [own, 'https://gw.example.com/mcp/', false],
+    [own, 'https://GW.example.com:443/mcp', false],
+    [own, 'https://gw.example.com@evil.example.com/mcp', false],
+    [configured, 'https://API.example.com/A?b=C', true],
+    [configured, 'https://api.example.com/a?b=C', false],
+    [configured, 'https://api.example.com/A?b=c', false],
+    [configured, 'api://Linkspan', true],
+    [configured, 'api://linkspan', false],
+  ] as const;
+  for (const [authenticator, aud, isAccepted] of cases) {
+    const verdict = await ask(authenticator, await issuer.token({ aud: ['https://elsewhere.example.com', aud] }));
+    assert.equal(verdict.kind === 'principal', isAccepted, aud);
+  }
+});
+
 test('configured audiences replace the endpoint as audience', OPTIONS, async () => {
   await using issuer = await start();
   const jwt = [accepts(issuer, { audiences: ['api://linkspan', 'api://other'] })];

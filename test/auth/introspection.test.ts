@@ -99,6 +99,15 @@ test('a client that acts for itself is not the user of the same name', OPTIONS, 
   assert.notEqual(client.principal.key, user.principal.key);
 });
 
+//
+test('an active token may spell the host of its audience in capitals', OPTIONS, async () => {
+  const capitals = { ...GOOD, aud: [ENDPOINT.replace('gw.example.com', 'GW.Example.com')] };
+  await using issuer = await startIssuer({ capitals, path: { ...GOOD, aud: ENDPOINT.toUpperCase() } });
+  const { ask } = authenticatorOf(issuer.config);
+  assert.equal((await ask('capitals')).kind, 'principal');
+  assert.equal((await ask('path')).kind, 'refused');
+});
+
 const FAULTS: readonly (readonly [what: string, claims: Members])[] = [
   ['another audience', { ...GOOD, aud: 'https://elsewhere.example.com' }],
   ['no audience', { ...GOOD, aud: undefined }],
