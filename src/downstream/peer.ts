@@ -4,6 +4,7 @@ import { GatewayError, toAnswer } from '../errors.ts';
 import type { ClientSession, Front, ModernCall, MessageSink } from '../gateway/front/front.ts';
 import type { LimitName } from '../limits.ts';
 import type { Principal } from '../policy/principal.ts';
+import { RawObject } from '../json/json.ts';
 import type { Envelope } from '../protocol/envelope.ts';
 import {
   type Answer,
@@ -13,6 +14,7 @@ import {
   type Message,
   invalidAnswer,
   MessageError,
+  notificationText,
   type Request,
   responseText,
 } from '../protocol/jsonrpc.ts';
@@ -157,6 +159,10 @@ export class Peer {
     });
     const answer = await promise;
     this.#calls.delete(key);
+    // The request has no stream of its own, whose end a client could see. The specification asks for the notification and for the result.
+    if (request.method === 'subscriptions/listen' && answer.kind === 'result') {
+      own.send(notificationText('notifications/cancelled', RawObject.EMPTY.with('requestId', id)));
+    }
     own.send(responseText(id, answer));
   }
 
