@@ -104,8 +104,8 @@ export function mergeCapabilities(view: View, offers: ReadonlyMap<string, Offer>
 }
 
 /**
- * Returns the capabilities to declare while the lists of an upstream are being read for the first time: with all those whose requests the
- * gateway answers for upstreams without them too. Most clients read capabilities once, and would never use those that are missing.
+ * Returns the capabilities to declare while the lists of an upstream are being read for the first time. They have all those whose
+ * requests the gateway answers for upstreams without them too. Most clients read capabilities once, and would never use those that are missing.
  */
 export function withUnlisted(merged: RawObject): RawObject {
   const resources = merged.object('resources') ?? RawObject.EMPTY;

@@ -95,7 +95,11 @@ function overlap(one: Address, other: Address): boolean {
   return a === b || covers(a, b) || covers(b, a);
 }
 
-/** Returns whether a connection of this machine to a host, as a URL has it, reaches a socket that is bound to this address, if the port is the same. */
+/**
+ * Returns whether a connection of this machine to a host reaches a socket that is bound to this address. Ports are not compared.
+ *
+ * @param host as a URL has it.
+ */
 export function isSameHost(bound: Address, host: string): boolean {
   const own = boundHost(bound);
   const isOfMachine = isLoopbackUrl(new URL(`http://${host}`)) || host === own;

@@ -21,8 +21,8 @@ interface Itself {
 }
 
 /**
- * Returns the upstreams that are the gateway of this config itself: by the URL of an endpoint that has them, or as a program that serves the same file
- * over stdio. Other ways back are noticed when lists are read (`gateway/lists/circles.ts`).
+ * Returns the upstreams that are the gateway of this config itself. They have the URL of an endpoint that has them, or are
+ * a program that serves the same file over stdio. Other ways back are noticed when lists are read (`gateway/lists/circles.ts`).
  *
  * @param listens false for a gateway that opens no port.
  */

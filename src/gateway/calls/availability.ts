@@ -22,7 +22,7 @@ export function ownerOf(view: View, request: Request): string | undefined {
   return name === undefined ? undefined : ownerByPrefix(view, name, kind === 'resource');
 }
 
-/** Returns the upstreams whose lists may have the name of a request: all of the endpoint if the name does not say whose it is. */
+/** Returns the upstreams whose lists may have the name of a request. They are all of the endpoint if the name does not say whose it is. */
 export function possibleOwners(view: View, request: Request): readonly string[] {
   const { name, kind } = namedIn(request);
   const all = view.upstreams.map(({ id }) => id);

@@ -76,9 +76,9 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
   }
 
   /**
-   * Sends a request where its route says. A name that is in no list is looked for once more after the lists that may have it were refreshed, since
-   * a client may call before it lists, and after the first lists of an upstream that has just started. A name that the access policy denies has the
-   * answer of an unknown one.
+   * Sends a request where its route says. A name that is in no list is looked for once more after the lists that may have it
+   * were refreshed. A client may call before it lists. It is also looked for after the first lists of an upstream that has just started. A
+   * name that the access policy denies has the answer of an unknown one.
    */
   async #call(one: R, client: C, holder: ConnectionHolder): Promise<Answer> {
     const { gate, listRefresher, lifecycleOf } = this.#parts;

@@ -17,8 +17,8 @@ export class HiddenLinks {
   }
 
   /**
-   * Releases the links of a holder to upstreams that the access policy hides from it, and those of a session to upstreams that have left its endpoint.
-   * One with a call in flight is released soon after its end, and one with a task that the policy does not hide too.
+   * Releases the links of a holder to upstreams that the access policy hides from it. Of a session, also releases those to upstreams that
+   * have left its endpoint. One with a call in flight is released soon after its end, and one with a task that the policy does not hide too.
    */
   releaseOf(holder: ConnectionHolder): void {
     const { restriction } = holder.catalog;

@@ -20,8 +20,8 @@ export interface CirclesParts {
 export class Circles {
   readonly #parts: CirclesParts;
   /**
-   * The endpoint that an upstream has led back to, by upstream and audience. A refused upstream stays so: without its lists, the next list of
-   * another gateway does not lead back, and both gateways would serve and refuse each other in turns.
+   * The endpoint that an upstream has led back to, by upstream and audience. A refused upstream stays so. Without its lists,
+   * the next list of another gateway does not lead back: both gateways would serve and refuse each other in turns.
    */
   readonly #known = new Map<string, Map<string, string>>();
 

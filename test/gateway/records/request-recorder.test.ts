@@ -27,6 +27,7 @@ function recording(t: TestContext) {
     requestLog,
     tracing: undefined,
     audit: undefined,
+    denials: { reasonFor: () => undefined },
     transport: 'tcp',
     clientOf: () => ({ name: 'app', version: '1' }),
     onLimit: (limit) => limits.push(limit),
