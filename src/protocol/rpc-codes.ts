@@ -22,3 +22,8 @@ export const RPC = {
   /** MCP 2026-07-28: the server does not support the revision of the request. */
   unsupportedVersion: -32022,
 } as const;
+
+/** Returns whether 2026-07-28 keeps a code for itself. It defines three of them, and allows no use of the others. */
+export function isReservedCode(code: number): boolean {
+  return code <= -32020 && code >= -32099;
+}

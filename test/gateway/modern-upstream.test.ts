@@ -219,7 +219,7 @@ for (const { method, params, ends } of [
 }
 
 test('an error reaches clients with the numbers and the order of its data', TIMEOUT, async () => {
-  const error = '{"message":"busy","code":-32099,"data":{"retry":1.0,"ticket":12345678901234567890}}';
+  const error = '{"message":"busy","code":-32000,"data":{"retry":1.0,"ticket":12345678901234567890}}';
   await using at = await withTool(({ id, response }) => {
     response.writeHead(200, { 'content-type': 'application/json' });
     response.end(`{"jsonrpc":"2.0","id":${JSON.stringify(id)},"error":${error}}`);

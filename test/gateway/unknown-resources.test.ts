@@ -69,7 +69,7 @@ for (const [era, start] of [
     }
 
     test('keeps its own code for another failure', TIMEOUT, async () => {
-      const error = { code: -32_099, message: 'Rate limited', data: { retryAfter: 7 } };
+      const error = { code: -32_000, message: 'Rate limited', data: { retryAfter: 7 } };
       await using up = await start(failing(error));
       await using gateway = await testCore({ up: up.config });
       assert.deepEqual(await readAsModern(gateway, 'up+test://other'), error);

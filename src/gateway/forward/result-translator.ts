@@ -16,7 +16,13 @@ import {
   downgradeModernError,
   downgradeModernResult,
 } from '../../protocol/translation/downgrade-modern.ts';
-import { unknownItemError, upgradeError, upgradeResult, withStamp } from '../../protocol/translation/upgrade.ts';
+import {
+  unknownItemError,
+  upgradeError,
+  upgradeResult,
+  withoutReservedCode,
+  withStamp,
+} from '../../protocol/translation/upgrade.ts';
 import type { ClientDialect } from '../dialects/client-dialect.ts';
 import { declaresAll } from '../exchange/client-capabilities.ts';
 import type { Client, Exchange } from '../exchange/exchange.ts';
@@ -161,7 +167,9 @@ function parsedResult(answer: Result, text: string): RawObject {
 }
 
 /** Returns the error for a modern client. If no list has the resource or prompt of the request, the upstream may not know it. */
-function upgradedError({ client, request }: Asked, error: RpcError): Answer {
+function upgradedError({ client, request }: Asked, sent: RpcError): Answer {
+  const error = withoutReservedCode(sent);
+  if (error !== sent) return { kind: 'error', error };
   if (!namesUnlistedItem(client.catalog, request)) return { kind: 'error', error: upgradeError(error) };
   const { method, params } = request;
   const uri = method === 'resources/read' ? params?.string('uri') : undefined;

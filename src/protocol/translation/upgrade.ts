@@ -9,7 +9,7 @@ import { TextCache } from '../../json/text-cache.ts';
 import { META, metaText, withoutCoreTaskMeta } from '../meta.ts';
 import { withoutTaskSupport } from '../tasks.ts';
 import { publishedSchema } from '../framing/mirrored-params.ts';
-import { RPC } from '../rpc-codes.ts';
+import { isReservedCode, RPC } from '../rpc-codes.ts';
 
 /** Methods whose results carry `ttlMs` and `cacheScope`. */
 const CACHEABLE = new Set([
@@ -84,6 +84,16 @@ export function upgradeListItem(kind: 'tools' | 'prompts' | 'resources' | 'templ
  */
 export function upgradeError(error: RpcError): RpcError {
   return error.code === RPC.resourceNotFound ? { ...error, code: RPC.invalidParams } : error;
+}
+
+/**
+ * Returns an error of a server without a code that 2026-07-28 reserves, which its clients would take for a failure between them and the
+ * gateway. Servers of older revisions may use these codes as they like. `data.upstreamCode` has the code of the server.
+ */
+export function withoutReservedCode(error: RpcError): RpcError {
+  const { code, data } = error;
+  if (!isReservedCode(code)) return error;
+  return { ...error, code: RPC.internalError, data: { ...(isRecord(data) ? data : { data }), upstreamCode: code } };
 }
 
 /** Codes of servers that do not know a resource or prompt. The Python SDK uses 0, and servers that have none of the kind use the last. */
