@@ -19,6 +19,18 @@ const SAMPLE = {
   params: { messages: [{ role: 'user', content: { type: 'text', text: 'hi' } }], maxTokens: 9 },
 };
 const WITH_TOOLS = { ...SAMPLE, params: { ...SAMPLE.params, tools: [{ name: 'x', inputSchema: { type: 'object' } }] } };
+const TOOL_CHOICE = { ...SAMPLE, params: { ...SAMPLE.params, toolChoice: { mode: 'auto' } } };
+const TOOL_USE = {
+  ...SAMPLE,
+  params: {
+    messages: [{ role: 'assistant', content: [{ type: 'tool_use', id: '1', name: 'x', input: {} }] }],
+    maxTokens: 9,
+  },
+};
+const TOOL_RESULT = {
+  ...SAMPLE,
+  params: { messages: [{ role: 'user', content: { type: 'tool_result', toolUseId: '1', content: [] } }], maxTokens: 9 },
+};
 const ROOTS = { method: 'roots/list' };
 
 function textOf(text: string) {
@@ -196,11 +208,14 @@ suite('a request is asked only what it declared', () => {
     { question: PAGE, capabilities: { elicitation: {} }, needs: { elicitation: { url: {} } } },
     { question: SAMPLE, capabilities: { elicitation: {}, roots: {} }, needs: { sampling: {} } },
     { question: WITH_TOOLS, capabilities: { sampling: {} }, needs: { sampling: { tools: {} } } },
+    { question: TOOL_CHOICE, capabilities: { sampling: {} }, needs: { sampling: { tools: {} } } },
+    { question: TOOL_USE, capabilities: { sampling: {} }, needs: { sampling: { tools: {} } } },
+    { question: TOOL_RESULT, capabilities: { sampling: {} }, needs: { sampling: { tools: {} } } },
     { question: ROOTS, capabilities: { sampling: {} }, needs: { roots: {} } },
   ];
   for (const { question, capabilities, needs } of cases) {
-    const { params } = { params: {}, ...question };
-    const what = `${question.method} ${'mode' in params ? String(params.mode) : ''}${'tools' in params ? 'with tools' : ''}`;
+    const [part = ''] = /url|form|toolChoice|tool_\w+|tools/.exec(JSON.stringify(question)) ?? [];
+    const what = `${question.method} ${part}`;
     test(`${what} to one that declared ${JSON.stringify(capabilities)}`, TIMEOUT, async () => {
       await using up = await upstream({ request: asking({ q: question }) });
       await using gateway = await testCore({ up: up.config });
@@ -215,6 +230,7 @@ suite('a request is asked only what it declared', () => {
     { question: FORM, capabilities: { elicitation: {} } },
     { question: PAGE, capabilities: { elicitation: { url: {} } } },
     { question: WITH_TOOLS, capabilities: { sampling: { tools: {} } } },
+    { question: TOOL_USE, capabilities: { sampling: { tools: {} } } },
     { question: ROOTS, capabilities: { roots: {} } },
   ];
   for (const { question, capabilities } of fine) {

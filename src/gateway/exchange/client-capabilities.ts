@@ -3,6 +3,7 @@ import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 import type { RevisionFeatures } from '../../protocol/revisions.ts';
+import { usesTools } from '../../protocol/sampling.ts';
 
 /** The client capabilities that the gateway can forward. It cannot forward `experimental`. */
 const FORWARDED = ['sampling', 'elicitation', 'roots', 'tasks'] as const;
@@ -55,7 +56,7 @@ export function capabilitiesNeededFor(method: string, params: RawObject): object
     case 'roots/list':
       return { roots: {} };
     case 'sampling/createMessage':
-      return { sampling: params.raw('tools') === undefined ? {} : { tools: {} } };
+      return { sampling: usesTools(params) ? { tools: {} } : {} };
     case 'elicitation/create':
       return { elicitation: params.string('mode') === 'url' ? { url: {} } : { form: {} } };
     default:
@@ -93,7 +94,7 @@ export function canBeAsked(clientCapabilities: RawObject, method: string, params
       return clientCapabilities.raw('roots') !== undefined;
     case 'sampling/createMessage': {
       const sampling = clientCapabilities.object('sampling');
-      return sampling !== undefined && (params.raw('tools') === undefined || sampling.raw('tools') !== undefined);
+      return sampling !== undefined && (sampling.raw('tools') !== undefined || !usesTools(params));
     }
     case 'elicitation/create': {
       const elicitation = clientCapabilities.object('elicitation');

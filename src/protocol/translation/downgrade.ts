@@ -7,6 +7,7 @@
 
 import { arrayText, isArrayText, isObjectText, RawObject, rawItems } from '../../json/json.ts';
 import { featuresOf, type LegacyRevision, type RevisionFeatures } from '../revisions.ts';
+import { blocksOf, usesTools } from '../sampling.ts';
 
 /** Members that a block loses when it becomes a text block. */
 const BLOCK_MEMBERS = ['uri', 'name', 'title', 'description', 'mimeType', 'size', 'icons', 'data'];
@@ -108,38 +109,20 @@ export function downgradeListItem(
   return isUnsupported ? RawObject.parse(item).with('outputSchema', undefined).toString() : item;
 }
 
-const TOOL_BLOCKS = new Set(['tool_use', 'tool_result']);
-
-/**
- * Splits a sampling message into one message per content block, since older messages hold exactly one block. Returns
- * undefined if a block has no older form.
- */
-function splitMessage(raw: string, features: RevisionFeatures): string[] | undefined {
+/** Splits a sampling message into one message per content block, since older messages hold exactly one block. */
+function splitMessage(raw: string, features: RevisionFeatures): readonly string[] {
   if (!isObjectText(raw)) return [raw];
   const message = RawObject.parse(raw);
-  const content = message.raw('content');
-  if (content === undefined) return [raw];
-  const split: string[] = [];
-  for (const block of isArrayText(content) ? rawItems(content) : [content]) {
-    const type = isObjectText(block) ? RawObject.parse(block).string('type') : undefined;
-    if (type !== undefined && TOOL_BLOCKS.has(type)) return undefined;
-    split.push(message.with('content', downgradeBlock(block, features)).toString());
-  }
-  return split;
+  if (message.raw('content') === undefined) return [raw];
+  return blocksOf(message).map((block) => message.with('content', downgradeBlock(block, features)).toString());
 }
 
 function downgradeSampling(params: RawObject, features: RevisionFeatures): RawObject | undefined {
   if (features.samplingTools) return params;
-  if (params.raw('tools') !== undefined) return undefined;
+  if (usesTools(params)) return undefined;
   const messages = params.raw('messages');
   if (!isArrayText(messages)) return params;
-  const downgraded: string[] = [];
-  for (const message of rawItems(messages)) {
-    const split = splitMessage(message, features);
-    if (split === undefined) return undefined;
-    downgraded.push(...split);
-  }
-  return params.with('messages', arrayText(downgraded));
+  return params.with('messages', arrayText(rawItems(messages).flatMap((message) => splitMessage(message, features))));
 }
 
 /**

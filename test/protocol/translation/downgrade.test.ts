@@ -201,6 +201,13 @@ const asks: readonly AskCase[] = [
     lowered: undefined,
   },
   {
+    name: 'sampling with a choice of tools',
+    method: 'sampling/createMessage',
+    revisions: BEFORE_2025_11,
+    params: '{"messages":[],"toolChoice":{"mode":"auto"}}',
+    lowered: undefined,
+  },
+  {
     name: 'sampling over the result of a tool',
     method: 'sampling/createMessage',
     revisions: BEFORE_2025_11,
