@@ -68,6 +68,7 @@ const NOTICED_BY_NOBODY: Readonly<Record<string, readonly string[]>> = {
     'gateway/lists/problem-reports.ts MAX_LOGGED',
     'gateway/lists/problem-reports.ts MAX_REPORTED',
     'gateway/questions/safe-question.ts MAX_HOST_CHARS',
+    'protocol/completion.ts MAX_VALUES',
     'upstream/http/http-failure.ts MAX_MESSAGE_CHARS',
     'upstream/http/http-headers.ts MAX_SCOPES_CHARS',
   ],

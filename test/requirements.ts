@@ -121,7 +121,7 @@ const MERGE: readonly Row[] = [
   ['M-015', 'A change notification takes effect at once', CACHING],
   ['M-016', 'URIs in results lead back to their upstream', `${TOOLS}#resource-links`],
   ['M-017', 'Completion reaches the upstream with its original names', COMPLETION],
-  ['M-018', 'Completion values pass unchanged', COMPLETION],
+  ['M-018', 'Completion values pass unchanged, and there are at most 100', COMPLETION],
   ['M-019', 'Progress carries the client’s own token with its type', PROGRESS],
   ['M-020', 'Progress only increases, and ends with the answer', PROGRESS],
   ['M-021', 'Task ids are unguessable strings that fit into a header', TASKS],

@@ -6,6 +6,7 @@ import { upstreamIn } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
 import { isAnonymous } from '../../policy/principal.ts';
+import { boundedCompletion } from '../../protocol/completion.ts';
 import { type Answer, parsed, type Result, type RpcError } from '../../protocol/jsonrpc.ts';
 import { lookalike, MemberNames } from '../../protocol/member-names.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
@@ -138,7 +139,8 @@ export class ResultTranslator {
         const error = viewed === undefined ? answer.error : errorToClient(answer.error, viewed);
         return translation.error(exchange, from, error, this.#policy);
       }
-      const text = viewed === undefined ? answer.result : urisToClient(request.method, viewed, answer.result);
+      const published = viewed === undefined ? answer.result : urisToClient(request.method, viewed, answer.result);
+      const text = request.method === 'completion/complete' ? boundedCompletion(published) : published;
       return translation.result(exchange, from, answer, text, this.#serverInfo);
     } catch (thrown) {
       if (!(thrown instanceof JsonTextError)) throw thrown;
