@@ -4,7 +4,7 @@ import { GatewayError, toAnswer } from '../errors.ts';
 import type { ClientSession, Front, ModernCall, MessageSink } from '../gateway/front/front.ts';
 import type { LimitName } from '../limits.ts';
 import type { Principal } from '../policy/principal.ts';
-import { RawObject } from '../json/json.ts';
+import { carriedParams } from '../protocol/cancellation.ts';
 import type { Envelope } from '../protocol/envelope.ts';
 import {
   type Answer,
@@ -120,7 +120,7 @@ export class Peer {
       const call = this.#calls.get(idKey(input.params?.raw('requestId') ?? ''));
       if (call === undefined) return false;
       this.#parts.front.noteNotification({ principal, view: this.#parts.view }, input);
-      call.cancel(input.params?.string('reason'));
+      call.cancel(input.params && carriedParams(input.params));
       return true;
     }
     if (input.kind !== 'request' && input.kind !== 'notification') return false;

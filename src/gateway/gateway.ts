@@ -14,6 +14,7 @@ import {
   type Request,
   type Response,
 } from '../protocol/jsonrpc.ts';
+import { carriedParams } from '../protocol/cancellation.ts';
 import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
 import type { LimitName } from '../limits.ts';
 import { detach } from '../json/kept-text.ts';
@@ -348,7 +349,7 @@ export class Gateway implements Front {
           void session.former?.handleMessage(session, notification);
         return;
       case 'notifications/roots/list_changed':
-        this.#notifyRootsChanged(session);
+        this.#notifyRootsChanged(session, params && carriedParams(params));
         return;
       case 'notifications/tasks/status':
         if (params !== undefined) this.#parts.clientTasks.onStatus(session, params);
@@ -361,18 +362,18 @@ export class Gateway implements Front {
   /** Cancels a request for the client. Returns false if it is not in flight here. */
   #cancel(session: Session, params: RawObject | undefined): boolean {
     const exchange = session.inFlight.get(idKey(params?.raw('requestId') ?? ''));
-    exchange?.cancelByClient(params?.string('reason'));
+    exchange?.cancelByClient(params && carriedParams(params));
     return exchange !== undefined;
   }
 
-  #notifyRootsChanged(session: Session): void {
+  #notifyRootsChanged(session: Session, params: RawObject | undefined): void {
     if (session.clientCapabilities.object('roots')?.raw('listChanged') !== 'true') return;
     for (const opening of session.linkPromises.values()) {
       opening.then(
         (link) => {
           const knowsRoots =
             UPSTREAM_DIALECTS[link.era].keepsClientState && link.clientCapabilities.raw('roots') !== undefined;
-          if (isPrivate(link) && knowsRoots) link.connection.notify('notifications/roots/list_changed');
+          if (isPrivate(link) && knowsRoots) link.connection.notify('notifications/roots/list_changed', params);
         },
         () => undefined,
       );

@@ -6,9 +6,12 @@ import { isSameRestriction } from '../../catalog/restriction.ts';
 import type { SessionRef } from '../../store/session-store.ts';
 import { GatewayError, toAnswer } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
+import { visibleText } from '../../catalog/items/texts.ts';
+import { shownText } from '../../peer-text.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 import type { Principal } from '../../policy/principal.ts';
 import { type Answer, errorAnswer, type Id, idKey, notificationText, requestText } from '../../protocol/jsonrpc.ts';
+import { type CancelReason, cancelledParams } from '../../protocol/cancellation.ts';
 import { withToken } from '../../protocol/meta.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { endOfQuestion, nameOf } from '../../telemetry/tracing/mcp-spans.ts';
@@ -35,6 +38,15 @@ const MAX_STEPS = 16;
 
 function scopesKey({ scopes }: Principal): string {
   return scopes.toSorted().join(' ');
+}
+
+/** The reason of a question that ends without one of its upstream. */
+const NO_LONGER_ASKED = 'the server no longer asks';
+
+/** Returns what an upstream says about the end of its question, with a reason that can be shown to a user. */
+function shownCancellation(cancelled: RawObject): RawObject {
+  const reason = shownText(visibleText(cancelled.string('reason') ?? NO_LONGER_ASKED));
+  return cancelled.with('reason', JSON.stringify(reason));
 }
 
 /** The time that a user has to answer. Then the upstream gets an error. */
@@ -309,17 +321,16 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     });
     const sent = question.onProgress === undefined ? params : withToken(params, number);
     this.#deliver(requestText(id, method, sent), exchange);
-    question.onWithdrawn(() => {
+    question.onWithdrawn((cancelled) => {
       clearTimeout(timer);
       endSpan(new GatewayError('cancelled'));
-      this.#withdraw(id, 'the server no longer asks', exchange);
+      this.#withdraw(id, cancelled === undefined ? NO_LONGER_ASKED : shownCancellation(cancelled), exchange);
     });
   }
 
-  #withdraw(id: Id, reason: string, exchange: Exchange | undefined): void {
+  #withdraw(id: Id, reason: CancelReason, exchange: Exchange | undefined): void {
     if (!this.#questions.delete(id)) return;
-    const text = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":${id},"reason":${JSON.stringify(reason)}}}`;
-    this.#deliver(text, exchange);
+    this.#deliver(notificationText('notifications/cancelled', cancelledParams(id, reason)), exchange);
   }
 
   /** Handles an answer of the client. Returns false if the gateway has not asked this question here. */

@@ -10,6 +10,6 @@ export interface ClientQuestion {
   answer(answer: Answer): void;
   /** Reports progress of the client to the upstream; undefined if the upstream has sent no progress token. */
   readonly onProgress: ((params: RawObject) => void) | undefined;
-  /** Registers a callback that runs when the upstream cancels the question. */
-  onWithdrawn(run: () => void): void;
+  /** Registers a callback that runs when the question ends without an answer: with the params of its upstream's notification, if that has cancelled it. */
+  onWithdrawn(run: (cancelled?: RawObject) => void): void;
 }

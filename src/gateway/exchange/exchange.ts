@@ -2,6 +2,7 @@ import type { Catalog } from '../../catalog/catalog.ts';
 import type { View } from '../../catalog/view.ts';
 import type { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
+import type { CancelReason } from '../../protocol/cancellation.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';
 import type { Span } from '../../telemetry/tracing/tracing.ts';
@@ -65,9 +66,9 @@ export interface Exchange {
   /** The span of the request; undefined if requests are not traced. */
   readonly span: Span | undefined;
   /** Cancels the exchange, and its call at the upstream. */
-  cancel(reason: string | undefined): void;
+  cancel(reason: CancelReason): void;
   /** Cancels the exchange on the client's request. The client then gets no response. */
-  cancelByClient(reason: string | undefined): void;
+  cancelByClient(reason: CancelReason): void;
   /** Fails the exchange with this error as soon as the upstream ends the call; cancels the call after a short time. */
   fail(error: GatewayError): void;
   /** Records progress. Returns whether it is greater than before: progress must increase. */

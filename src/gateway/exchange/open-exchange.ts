@@ -1,6 +1,7 @@
 import type { View } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
 import type { Item } from '../../policy/decide.ts';
+import type { CancelReason } from '../../protocol/cancellation.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import { progressTokenOf } from '../../protocol/meta.ts';
 import type { ErrorType } from '../../telemetry/operation.ts';
@@ -148,7 +149,7 @@ export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> im
   }
 
   /** Removes a request whose client has gone. Cancels the exchange if no other request waits for its answer. */
-  leave(request: Request, reason: string | undefined): void {
+  leave(request: Request, reason: CancelReason): void {
     const earlier = this.#earlier;
     if (request !== this.request) {
       this.#earlier = earlier?.filter((one) => one.request !== request);
@@ -194,12 +195,12 @@ export class OpenExchange<Holder extends ConnectionHolder = ConnectionHolder> im
     setTimeout(() => this.cancel(error.message), FAIL_GRACE_MS).unref();
   }
 
-  cancelByClient(reason: string | undefined): void {
+  cancelByClient(reason: CancelReason): void {
     this.#isCancelledByClient = true;
     this.cancel(reason);
   }
 
-  cancel(reason: string | undefined): void {
+  cancel(reason: CancelReason): void {
     this.#cancelled = true;
     this.#onCancel?.();
     this.#call?.cancel(reason);

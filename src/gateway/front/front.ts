@@ -1,10 +1,11 @@
-import type { GatewayError } from '../../errors.ts';
-import type { Answer, Notification, Request, Response } from '../../protocol/jsonrpc.ts';
-import type { RawObject } from '../../json/json.ts';
-import type { Principal } from '../../policy/principal.ts';
-import type { HeaderLookup } from '../../protocol/framing/mcp-headers.ts';
-import type { ModernRevision } from '../../protocol/revisions.ts';
-import type { Severity } from '../../protocol/severity.ts';
+import type { GatewayError } from '../errors.ts';
+import type { CancelReason } from '../protocol/cancellation.ts';
+import type { Answer, Notification, Request, Response } from '../protocol/jsonrpc.ts';
+import type { RawObject } from '../json/json.ts';
+import type { Principal } from '../policy/principal.ts';
+import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
+import type { ModernRevision } from '../protocol/revisions.ts';
+import type { Severity } from '../protocol/severity.ts';
 import type { ClientRequest, ClientResponse } from './client-http.ts';
 import type { SessionRef } from '../../store/session-store.ts';
 import type { Caller } from './caller.ts';
@@ -63,7 +64,7 @@ export interface ModernSink extends MessageSink {
 /** A modern request in flight. */
 export interface ModernCall {
   /** Cancels the request for the client, which has cancelled it or disconnected: the same in this era. */
-  cancel(reason: string | undefined): void;
+  cancel(reason: CancelReason): void;
   /** Answers and ends a request that would not end by itself, such as `subscriptions/listen`. */
   close(): void;
 }

@@ -1,5 +1,6 @@
 import { GatewayError } from '../../errors.ts';
 import type { Item } from '../../policy/decide.ts';
+import type { CancelReason } from '../../protocol/cancellation.ts';
 import { isRetry } from '../../protocol/input-required.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import { withTraceContext } from '../../protocol/trace-context.ts';
@@ -131,7 +132,7 @@ export class ModernRequest implements ModernCall {
     }
   }
 
-  cancel(reason: string | undefined): void {
+  cancel(reason: CancelReason): void {
     this.#isCancelled = true;
     this.#onCancel?.();
     // The exchange continues if another retry of the request is attached to it.

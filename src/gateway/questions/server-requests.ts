@@ -103,9 +103,9 @@ export class ServerRequests {
             ? undefined
             : (progress) => link.connection.notify('notifications/progress', progress.with('progressToken', token)),
         onWithdrawn: (run) =>
-          request.onWithdrawn(() => {
+          request.onWithdrawn((cancelled) => {
             release();
-            run();
+            run(cancelled);
           }),
       },
       exchange,

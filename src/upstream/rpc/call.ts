@@ -1,5 +1,6 @@
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
+import type { CancelReason } from '../../protocol/cancellation.ts';
 import type { Answer, Notification } from '../../protocol/jsonrpc.ts';
 import type { Header } from '../../protocol/framing/mcp-headers.ts';
 import type { Severity } from '../../protocol/severity.ts';
@@ -47,14 +48,14 @@ export interface Call<Context> {
   /** Resolves with the answer. Rejects with a {@link GatewayError} if there will be none. */
   readonly answer: Promise<Answer>;
   /** Cancels the request at the upstream, rejects `answer` with `cancelled`, and drops later messages about it. */
-  cancel(reason: string | undefined): void;
+  cancel(reason: CancelReason): void;
   /** Marks the call as one that no client waits for. Until it is answered, messages that name no call may be about it. */
   abandon(): void;
 }
 
 /** The connection of a call, which can end it. */
 interface Canceller<Context> {
-  cancel(call: Call<Context>, reason: string | undefined): void;
+  cancel(call: Call<Context>, reason: CancelReason): void;
   abandon(call: PendingCall<Context>): void;
 }
 
@@ -95,7 +96,7 @@ export class PendingCall<Context> implements Call<Context> {
     else this.#answer.resolve(outcome);
   }
 
-  cancel(reason: string | undefined): void {
+  cancel(reason: CancelReason): void {
     this.#canceller.cancel(this, reason);
   }
 

@@ -2,6 +2,7 @@ import { setLatest } from '../../bounded-map.ts';
 import { ArrayMap } from '../../small-collections.ts';
 import { MAX_TIMER_MS } from '../../deadline.ts';
 import { GatewayError } from '../../errors.ts';
+import { type CancelReason, cancelledParams, carriedParams } from '../../protocol/cancellation.ts';
 import { type Envelope, withEnvelope } from '../../protocol/envelope.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
 import {
@@ -40,8 +41,8 @@ export interface ServerRequest<Context> {
   readonly about: Context | undefined;
   /** Answers the request. Has no effect after the first answer, or after the upstream has cancelled the request. */
   answer(answer: Answer): void;
-  /** Registers a function to run if the upstream cancels the request or its connection ends. */
-  onWithdrawn(run: () => void): void;
+  /** Registers a function to run if the upstream cancels the request, with the params of its notification, or its connection ends. */
+  onWithdrawn(run: (cancelled?: RawObject) => void): void;
 }
 
 /** Receives notifications and requests of an upstream. Called in the order of arrival; must return without waiting. */
@@ -63,7 +64,7 @@ export interface ConnectionEvents<Context> {
 }
 
 interface OpenServerRequest {
-  onWithdrawn: (() => void) | undefined;
+  onWithdrawn: ((cancelled?: RawObject) => void) | undefined;
 }
 
 /** A JSON-RPC peer over one transport: ids, pending requests, timeouts, cancellation. Closing it fails the pending requests. */
@@ -222,7 +223,7 @@ export class Connection<Context> {
   }
 
   /** Cancels a call at the upstream, and fails it with `cancelled`. Has no effect on a settled call. */
-  cancel({ id }: Call<Context>, reason: string | undefined): void {
+  cancel({ id }: Call<Context>, reason: CancelReason): void {
     this.#cancel(id, reason, new GatewayError('cancelled', { upstream: this.#upstream }));
   }
 
@@ -296,13 +297,12 @@ export class Connection<Context> {
     return pending;
   }
 
-  #cancel(id: number, reason: string | undefined, error: GatewayError): void {
+  #cancel(id: number, reason: CancelReason, error: GatewayError): void {
     const pending = this.#settle(id);
     if (pending === undefined) return;
     // The specification forbids cancelling initialize.
     if (pending.method !== 'initialize') {
-      const params = RawObject.of({ requestId: id, ...(reason === undefined ? {} : { reason }) });
-      this.notify('notifications/cancelled', params);
+      this.notify('notifications/cancelled', cancelledParams(String(id), reason));
     }
     this.#abandon(pending);
     this.#transport?.forget(id);
@@ -386,7 +386,7 @@ export class Connection<Context> {
       if (pending !== undefined || context !== undefined) this.#events.onNotification(notification, context);
     } else if (method === 'notifications/cancelled') {
       const id = params?.raw('requestId');
-      if (id !== undefined) this.#withdraw(idKey(id));
+      if (params !== undefined && id !== undefined) this.#withdraw(idKey(id), carriedParams(params));
       if (this.#modern !== undefined) this.#endSubscription(sentBackId(id));
     } else {
       const pending = this.#callOf(notification, about);
@@ -442,12 +442,12 @@ export class Connection<Context> {
     });
   }
 
-  #withdraw(key: Id): void {
+  #withdraw(key: Id, cancelled?: RawObject): void {
     const open = this.#serverRequests.get(key);
     if (open === undefined) return;
     this.#serverRequests.delete(key);
     this.#recordActivity();
-    open.onWithdrawn?.();
+    open.onWithdrawn?.(cancelled);
   }
 
   #onTransportClose(error: GatewayError): void {

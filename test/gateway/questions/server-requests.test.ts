@@ -277,6 +277,52 @@ test('a question that the upstream withdraws is cancelled at the client, by its 
   assert.equal(cancelled.params?.raw('requestId'), question.id);
 });
 
+// M-027
+test('the reason and further members of a withdrawn question reach the client', TIMEOUT, async () => {
+  const meta = { 'com.example/x': 1 };
+  const theirs = { 'io.modelcontextprotocol/related-task': { taskId: 'theirs' } };
+  const params = { requestId: 'q', x: 1, reason: 'disk\u202e full', _meta: { ...meta, ...theirs } };
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO] },
+    request: (peer, request) => {
+      peer.send('{"jsonrpc":"2.0","id":"q","method":"roots/list"}');
+      peer.send(JSON.stringify({ jsonrpc: '2.0', method: 'notifications/cancelled', params }));
+      peer.send(result(request, {}));
+    },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect({ capabilities: { roots: {} } });
+  const { messages } = await client.request('tools/call', toolCall('up__echo'));
+  const [question, cancelled] = messages;
+  assert.ok(question?.kind === 'request' && cancelled?.kind === 'notification');
+  const got: unknown = JSON.parse(String(cancelled.params));
+  assert.deepEqual(got, { requestId: JSON.parse(question.id), x: 1, reason: 'disk full', _meta: meta });
+});
+
+// M-027
+test('all members of a cancellation and of changed roots reach the upstream', TIMEOUT, async () => {
+  const memory = memoryUpstream({ lists: { tools: [ECHO] }, request: () => undefined });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect({ capabilities: { roots: { listChanged: true } } });
+  const call = client.send('tools/call', toolCall('up__echo'), { id: '7' });
+  const got = (method: string) =>
+    memory.until(() =>
+      memory.peers
+        .flatMap(({ received }) => received)
+        .find((one) => one.kind !== 'result' && one.kind !== 'error' && one.method === method),
+    );
+  const called = await got('tools/call');
+  const meta = { 'com.example/x': 1 };
+  client.notify('notifications/roots/list_changed', { x: 1, _meta: meta });
+  client.notify('notifications/cancelled', { requestId: 7, x: 1, reason: 'enough', _meta: meta });
+  await call;
+  const [roots, cancelled] = [await got('notifications/roots/list_changed'), await got('notifications/cancelled')];
+  assert.ok('params' in roots && 'params' in cancelled && 'id' in called);
+  assert.deepEqual(JSON.parse(String(roots.params)), { x: 1, _meta: meta });
+  const params = { requestId: Number(called.id), x: 1, reason: 'enough', _meta: meta };
+  assert.deepEqual(JSON.parse(String(cancelled.params)), params);
+});
+
 test('an upstream gets an answer when the asked session ends', TIMEOUT, async () => {
   const memory = asking('roots/list', {});
   await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
