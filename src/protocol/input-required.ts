@@ -23,6 +23,8 @@ export interface InputRequired {
   readonly inputRequests: readonly InputRequest[];
   /** Raw JSON text of a string that the client returns unchanged; undefined if the server sent none. */
   readonly requestState: string | undefined;
+  /** The other members of the result, such as `_meta`; undefined if the gateway asks for itself. */
+  readonly rest?: RawObject;
 }
 
 /**
@@ -82,7 +84,8 @@ function readInputRequired(result: RawObject): ResultReading {
   const asked = { inputRequests, requestState };
   if (!isAnswerable(asked))
     return { kind: 'malformed', why: 'asks for nothing: no "inputRequests", no "requestState"' };
-  return { kind: 'input-required', asked };
+  const rest = result.with('resultType', undefined).with('inputRequests', undefined).with('requestState', undefined);
+  return { kind: 'input-required', asked: { ...asked, rest } };
 }
 
 /** Members that make a result, or the state of a task, a question. */
@@ -120,8 +123,9 @@ export function inputRequestsText(inputRequests: readonly InputRequest[]): strin
 }
 
 /** Returns the `input_required` result for a client. The caller provides unique keys. */
-export function inputRequiredResult({ inputRequests, requestState }: InputRequired): RawObject {
-  return RawObject.EMPTY.with('resultType', '"input_required"')
+export function inputRequiredResult({ inputRequests, requestState, rest = RawObject.EMPTY }: InputRequired): RawObject {
+  return rest
+    .with('resultType', '"input_required"')
     .with('inputRequests', inputRequests.length === 0 ? undefined : inputRequestsText(inputRequests))
     .with('requestState', requestState);
 }

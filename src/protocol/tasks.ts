@@ -8,7 +8,7 @@
 
 import { isObjectText, RawObject } from '../json/json.ts';
 import type { RpcError } from './jsonrpc.ts';
-import { META } from './meta.ts';
+import { META, withoutCoreTaskMeta } from './meta.ts';
 import { RPC } from './rpc-codes.ts';
 
 /** Name of the tasks extension. */
@@ -71,6 +71,12 @@ export function upgradeTask(task: RawObject): RawObject {
     .with('pollInterval', undefined)
     .with('ttlMs', task.raw('ttl') ?? 'null')
     .with('pollIntervalMs', task.raw('pollInterval'));
+}
+
+/** Translates the result of 2025-11-25 that has the state of a new task. It keeps no members but `_meta`: others could be questions there. */
+export function upgradeCreatedTask(created: RawObject, state: RawObject): RawObject {
+  const meta = withoutCoreTaskMeta(created).raw('_meta') ?? state.raw('_meta');
+  return upgradeTask(state).with('_meta', meta).with('resultType', '"task"');
 }
 
 /** Returns the server's poll interval in milliseconds, or undefined if it sends none. */

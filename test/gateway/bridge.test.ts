@@ -246,6 +246,30 @@ suite('a request is asked only what it declared', () => {
   }
 });
 
+// M-027 M-016
+test('an answer with questions keeps its other members, with published URIs', TIMEOUT, async () => {
+  const _meta = { 'com.example/x': 1, [META.serverInfo]: { name: 'theirs', version: '1' } };
+  const content = [{ type: 'resource_link', uri: 'other+file:///secret', name: 'a' }];
+  await using up = await upstream({
+    request: (served) =>
+      served.result({
+        resultType: 'input_required',
+        inputRequests: { q: ROOTS },
+        requestState: 's',
+        _meta,
+        x: 1,
+        content,
+      }),
+  });
+  await using gateway = await testCore({ up: up.config });
+  const { result } = await modernRequest(gateway, 'tools/call', CALL, { capabilities: { roots: {} } }).reply;
+  const published = [{ ...content[0], uri: 'up+other+file:///secret' }];
+  assert.partialDeepStrictEqual(result, { _meta: { 'com.example/x': 1 }, x: 1, content: published });
+  const asked = inputRequiredIn({ result, error: undefined });
+  assert.equal(asked.serverName, 'linkspan');
+  assert.notEqual(asked.requestState, 's');
+});
+
 //
 suite('the requestState of an upstream', () => {
   const stateful = (name: string, states: unknown[]) => (served: Served) => {

@@ -4,6 +4,7 @@ import type { RawObject } from '../../src/json/json.ts';
 import { LIMITS } from '../../src/limits.ts';
 import type { Message } from '../../src/protocol/jsonrpc.ts';
 import { testCore, toolCall } from '../support/core.ts';
+import { legacyUpstream } from '../support/http-upstream.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';
 import { ModernClient } from '../support/modern-client.ts';
 import { coreTaskUpstream, extensionUpstream, SECRET } from '../support/task-upstreams.ts';
@@ -160,6 +161,24 @@ test('a task-only tool works for a client of 2026-07-28 without tasks (X-039)', 
   await using gateway = await testCore({ up: { memory } });
   const result = await new ModernClient(gateway).result('tools/call', toolCall('up__job'));
   assert.deepEqual([result['resultType'], result['content']], ['complete', DONE.content]);
+});
+
+// M-027
+test('the _meta of a new task reaches a modern client, and questions in it do not', TIMEOUT, async () => {
+  const task = { taskId: '1', status: 'working', ttl: 1_000, createdAt: '2026-01-01T00:00:00Z' };
+  const _meta = { 'com.example/x': 1, [RELATED]: { taskId: '1' } };
+  await using up = await legacyUpstream({
+    capabilities: { tools: {}, tasks: { requests: { tools: { call: {} } } } },
+    tools: [{ name: 'job', inputSchema: { type: 'object' }, execution: { taskSupport: 'required' } }],
+    answers: { 'tools/call': () => ({ task, _meta, inputRequests: { q: { method: 'roots/list' } } }) },
+  });
+  await using gateway = await testCore({ up: up.config });
+  const client = new ModernClient(gateway, { extensions: { 'io.modelcontextprotocol/tasks': {} } });
+  const created = await client.result('tools/call', toolCall('up__job'));
+  assert.equal(created['resultType'], 'task');
+  assert.equal(member(created['_meta'], 'com.example/x'), 1);
+  assert.equal(member(created['_meta'], RELATED), undefined);
+  assert.equal(created['inputRequests'], undefined);
 });
 
 //

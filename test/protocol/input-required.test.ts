@@ -67,7 +67,7 @@ test('input requests keep order and parameters, and the state its bytes', () => 
 test('a result with only a state is valid', () => {
   assert.deepEqual(readResultText('{"resultType":"input_required","requestState":""}'), {
     kind: 'input-required',
-    asked: { inputRequests: [], requestState: '""' },
+    asked: { inputRequests: [], requestState: '""', rest: RawObject.EMPTY },
   });
 });
 

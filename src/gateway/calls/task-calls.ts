@@ -86,7 +86,7 @@ export class TaskCalls {
       const outcome = await driver.finish(exchange, site, state).finally(() => release(site));
       return { answer: outcome.kind === 'error' ? outcome : withoutTaskMeta(outcome.result), isTranslated: false };
     }
-    const created = plan === 'upgraded' ? upgradedTasks.begin(exchange, site, state) : undefined;
+    const created = plan === 'upgraded' ? upgradedTasks.begin(exchange, site, result, state) : undefined;
     if (created === undefined) hold(site, state, exchange, onLimit);
     const id = JSON.stringify(await this.#seal(exchange, site));
     const named = created?.with('taskId', id) ?? result.with('task', state.with('taskId', id).toString());

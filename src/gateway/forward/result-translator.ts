@@ -2,7 +2,7 @@ import { isRecord, memberOf } from '../../json/record.ts';
 import type { Source } from '../../catalog/names/named-items.ts';
 import { type Caching, readCaching, UNCACHED } from '../../catalog/caching.ts';
 import { errorToClient, toClient as urisToClient } from '../../catalog/rewrite.ts';
-import { upstreamIn } from '../../catalog/view.ts';
+import { upstreamIn, type ViewUpstream } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
 import { isAnonymous } from '../../policy/principal.ts';
@@ -132,7 +132,7 @@ export class ResultTranslator {
   /** Translates an answer, also of an upstream that has left the view of the client since. @throws {GatewayError} `upstream-protocol`, `client-unreachable` */
   toClient(exchange: Asked, from: UpstreamResult, answer: Answer): Answer {
     const { client, request } = exchange;
-    const viewed = upstreamIn(client.catalog.view, from.upstream) ?? upstreamIn(exchange.view, from.upstream);
+    const viewed = viewedBy(exchange, from.upstream);
     const translation = TRANSLATIONS[client.dialect.era][from.era];
     try {
       if (answer.kind === 'error') {
@@ -150,6 +150,14 @@ export class ResultTranslator {
     }
   }
 
+  /** Returns members of a result with the URIs that the client knows. @throws {GatewayError} `upstream-protocol` */
+  publish(exchange: Asked, upstream: string, members: RawObject): RawObject {
+    const viewed = viewedBy(exchange, upstream);
+    return viewed === undefined
+      ? members
+      : RawObject.parse(urisToClient(exchange.request.method, viewed, members.toString()));
+  }
+
   /** Returns a translated result with the name of the gateway. */
   stamp(result: RawObject): RawObject {
     return withMeta(result, [[META.serverInfo, this.#serverInfo]]);
@@ -161,6 +169,11 @@ export class ResultTranslator {
     const cacheScope = isPublic ? 'public' : 'private';
     return dialect.stampResult(method, result, { serverInfo: this.#serverInfo, ttlMs, cacheScope });
   }
+}
+
+/** Returns the upstream as the client sees it, or saw it when it sent the request. */
+function viewedBy({ client, view }: Asked, upstream: string): ViewUpstream | undefined {
+  return upstreamIn(client.catalog.view, upstream) ?? upstreamIn(view, upstream);
 }
 
 /** Returns the parsed result; the one that was parsed before, if the text is still the same. */

@@ -363,9 +363,9 @@ export class ModernRequests implements ModernRequestHost {
       case 'error':
         return outcome;
       case 'input-required': {
-        const { inputRequests, requestState } = outcome.inputRequired;
+        const { inputRequests, requestState, rest } = outcome.inputRequired;
         const state = { kind: 'relay', upstream, inner: requestState } as const;
-        return this.#inputRequired(exchange, upstream, inputRequests, state);
+        return this.#inputRequired(exchange, upstream, inputRequests, state, rest);
       }
       case 'urls-required': {
         const ids = outcome.elicitations.map(({ elicitationId }) => elicitationId);
@@ -384,13 +384,15 @@ export class ModernRequests implements ModernRequestHost {
     }
   }
 
-  /** Returns the answer with questions and the sealed state for the retry. */
+  /** Returns the answer with questions, the sealed state for the retry, and the rest of the upstream's result. */
   async #inputRequired(
-    { client, request, view }: OpenExchange,
+    exchange: OpenExchange,
     upstream: string,
     requests: readonly InputRequest[],
     state: RequestState,
+    rest = RawObject.EMPTY,
   ): Promise<Answer> {
+    const { client, request, view } = exchange;
     const { sealer, questionPolicy, translator } = this.#parts;
     questionPolicy.assertAllowed(upstream, requests, state.kind === 'pages');
     const sealed = await sealState(sealer, state, client.caller, request, Date.now() + STATE_MS);
@@ -405,7 +407,9 @@ export class ModernRequests implements ModernRequestHost {
       params: questionPolicy.toClient(client, upstream, one, view),
     }));
     questionPolicy.assertTokens(client, upstream, inputRequests);
-    const result = translator.stamp(inputRequiredResult({ inputRequests, requestState: JSON.stringify(sealed) }));
+    const published = translator.publish(exchange, upstream, rest);
+    const asked = { inputRequests, requestState: JSON.stringify(sealed), rest: published };
+    const result = translator.stamp(inputRequiredResult(asked));
     return { kind: 'result', result: result.toString() };
   }
 

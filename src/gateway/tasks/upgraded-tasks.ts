@@ -5,7 +5,7 @@ import { inputRequestsText, type InputRequest } from '../../protocol/input-requi
 import { RawObject } from '../../json/json.ts';
 import type { LimitName } from '../../limits.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
-import { isTerminal, isUnknownTask, upgradeTask } from '../../protocol/tasks.ts';
+import { isTerminal, isUnknownTask, upgradeCreatedTask, upgradeTask } from '../../protocol/tasks.ts';
 import { resultWithin } from '../../deadline.ts';
 import type { ResultTranslator } from '../forward/result-translator.ts';
 import type { ConnectionHolder, Link } from '../exchange/connection-holder.ts';
@@ -74,8 +74,12 @@ export class UpgradedTasks {
     return own < this.#parts.settings().limits.parkedPerPrincipal;
   }
 
-  /** Adds the task that an upstream has made of a call. Returns the result for the client, without a task id. */
-  begin(exchange: OpenExchange, site: UpgradedSite, state: RawObject): RawObject {
+  /**
+   * Adds the task that an upstream has made of a call. Returns the result for the client, without a task id.
+   *
+   * @param created the result of the upstream, with this state.
+   */
+  begin(exchange: OpenExchange, site: UpgradedSite, created: RawObject, state: RawObject): RawObject {
     const { client } = exchange;
     // The upstream may have asked before the task existed.
     const rounds = client.rounds?.transfer() ?? new InputRounds(this.#parts.onLimit);
@@ -83,7 +87,7 @@ export class UpgradedTasks {
     this.#hold(running, site, state);
     site.link.connection.forgetProgress(exchange);
     site.holder.removeExchange(exchange);
-    return this.#parts.translator.stamp(upgradeTask(state).with('resultType', '"task"'));
+    return this.#parts.translator.stamp(upgradeCreatedTask(created, state));
   }
 
   /** Answers `tasks/get` with the translated state or the upstream's error, without a task id. */

@@ -6,7 +6,7 @@ import { isRecord } from '../../json/record.ts';
 import { RawObject } from '../../json/json.ts';
 import type { RpcError } from '../jsonrpc.ts';
 import { TextCache } from '../../json/text-cache.ts';
-import { META, metaText, withoutCoreTaskMeta } from '../meta.ts';
+import { META, metaText, withoutCoreTaskMeta, withoutMeta } from '../meta.ts';
 import { withoutTaskSupport } from '../tasks.ts';
 import { publishedSchema } from '../framing/mirrored-params.ts';
 import { isReservedCode, RPC } from '../rpc-codes.ts';
@@ -119,8 +119,9 @@ export function unknownItemError(error: RpcError, uri: string | undefined): RpcE
   return { code: RPC.invalidParams, message, data: { ...kept, uri } };
 }
 
-/** Members of a server request of 2025-11-25 that an entry of `inputRequests` does not have. */
-const LEGACY_REQUEST_MEMBERS = ['elicitationId', 'task', '_meta'];
+/** Members of a server request of 2025-11-25, and of its `_meta`, that an entry of `inputRequests` does not have. */
+const LEGACY_REQUEST_MEMBERS = ['elicitationId', 'task'];
+const LEGACY_REQUEST_META = ['progressToken', META.relatedTask];
 
 /**
  * Returns the parameters of a legacy server request as an entry of `inputRequests` holds them. An empty object stays:
@@ -129,7 +130,7 @@ const LEGACY_REQUEST_MEMBERS = ['elicitationId', 'task', '_meta'];
  * @throws {JsonTextError} if the text is not JSON.
  */
 export function upgradeServerRequest(params: RawObject): RawObject {
-  let upgraded = params;
+  let upgraded = withoutMeta(params, LEGACY_REQUEST_META);
   for (const member of LEGACY_REQUEST_MEMBERS) upgraded = upgraded.with(member, undefined);
   return upgraded;
 }

@@ -144,13 +144,17 @@ const asks = [
     from: '{"message":"m","requestedSchema":{"properties":{"a":{"enum":["b"],"enumNames":["B"]}}}}',
     to: '{"message":"m","requestedSchema":{"properties":{"a":{"enum":["b"],"enumNames":["B"]}}}}',
   },
-  { name: 'sampling', from: '{"messages":[],"maxTokens":1,"_meta":{}}', to: '{"messages":[],"maxTokens":1}' },
+  {
+    name: 'sampling about a task, with data of a vendor',
+    from: '{"messages":[],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"},"progressToken":1,"com.example/x":1}}',
+    to: '{"messages":[],"_meta":{"com.example/x":1}}',
+  },
   // N-44
   { name: 'the roots', from: '{"_meta":{"progressToken":1}}', to: '{}' },
 ];
 
 for (const { name, from, to } of asks) {
-  // X-010
+  // X-010 M-027
   test(`${name}: the request loses members unknown to this revision`, () => {
     assert.equal(upgradeServerRequest(RawObject.parse(from)).toString(), to);
   });
