@@ -1,18 +1,21 @@
 import { GatewayError } from '../errors.ts';
 import { RawObject, rawItems } from '../json/json.ts';
 import type { RpcError } from '../protocol/jsonrpc.ts';
+import { safeIcons } from './items/icons.ts';
 import type { ItemKind } from './items/kind.ts';
 import { isMalformed } from './malformed.ts';
 import { uriToClient } from './uri.ts';
 import type { View, ViewUpstream } from './view.ts';
 
-/** The places in a JSON value that hold URIs of the upstream's resources. Everything else is relayed unchanged. */
+/** The places in a JSON value that hold URIs of the upstream's resources, or icons. Everything else is relayed unchanged. */
 type UriPlaces =
   | { readonly kind: 'uri' }
+  | { readonly kind: 'icons' }
   | { readonly kind: 'each'; readonly item: UriPlaces }
   | { readonly kind: 'object'; readonly members: readonly (readonly [string, UriPlaces])[] };
 
 const URI: UriPlaces = { kind: 'uri' };
+const ICONS: UriPlaces = { kind: 'icons' };
 
 /** Returns the places in the items of an array, or in a single item, such as the content of a prompt message. */
 function arrayOf(item: UriPlaces): UriPlaces {
@@ -23,9 +26,11 @@ function objectOf(members: Readonly<Record<string, UriPlaces>>): UriPlaces {
   return { kind: 'object', members: Object.entries(members) };
 }
 
-/** Content blocks: `uri` of a resource link, `resource.uri` of an embedded resource. */
-const BLOCKS = arrayOf(objectOf({ uri: URI, resource: objectOf({ uri: URI }) }));
+/** Content blocks: `uri` and `icons` of a resource link, `resource.uri` of an embedded resource. */
+const BLOCKS = arrayOf(objectOf({ uri: URI, icons: ICONS, resource: objectOf({ uri: URI }) }));
 const BLOCKS_WITHIN = objectOf({ content: BLOCKS });
+
+const SAMPLING = 'sampling/createMessage';
 
 const PLACES: ReadonlyMap<string, UriPlaces> = new Map([
   ['tools/call', BLOCKS_WITHIN],
@@ -33,7 +38,13 @@ const PLACES: ReadonlyMap<string, UriPlaces> = new Map([
   ['prompts/get', objectOf({ messages: arrayOf(BLOCKS_WITHIN) })],
   ['resources/read', objectOf({ contents: arrayOf(objectOf({ uri: URI })) })],
   // Blocks inside the `tool_result` blocks of the messages. Tool names in them belong to the sampling request.
-  ['sampling/createMessage', objectOf({ messages: arrayOf(objectOf({ content: arrayOf(BLOCKS_WITHIN) })) })],
+  [
+    SAMPLING,
+    objectOf({
+      messages: arrayOf(objectOf({ content: arrayOf(BLOCKS_WITHIN) })),
+      tools: arrayOf(objectOf({ icons: ICONS })),
+    }),
+  ],
   ['notifications/resources/updated', objectOf({ uri: URI })],
 ]);
 
@@ -47,14 +58,15 @@ const ITEMS: Readonly<Record<ItemKind, UriPlaces>> = {
   template: objectOf({ uriTemplate: URI }),
 };
 
-/** Replaces the URIs in a JSON text. Returns the same text if nothing changes: such a value is never rebuilt. */
+/** Replaces the URIs in a JSON text, and leaves out icons that clients must reject. Returns the same text if nothing changes: such a value is never rebuilt. */
 function rewrite(upstream: ViewUpstream, places: UriPlaces, text: string): string {
   if (places.kind === 'uri') {
-    if (!text.startsWith('"')) return text;
+    if (!text.startsWith('"') || upstream.rawUris) return text;
     const uri = String(JSON.parse(text));
     const published = uriToClient(upstream, uri);
     return published === uri ? text : JSON.stringify(published);
   }
+  if (places.kind === 'icons') return safeIcons(text);
   if (places.kind === 'each') {
     if (!text.startsWith('[')) return rewrite(upstream, places.item, text);
     const items = rawItems(text);
@@ -87,8 +99,24 @@ function mayHoldUri(text: string): boolean {
   return text.includes('\\u00') && (text.includes('\\u007') || text.includes('\\u0069'));
 }
 
+/** Returns whether the text may have a member `icons`, also one that is spelled with escapes. */
+function mayHoldIcons(text: string): boolean {
+  if (text.includes('icons"')) return true;
+  return text.includes('\\u00') && (text.includes('\\u006') || text.includes('\\u007'));
+}
+
+/** Methods whose texts can have icons. */
+const ICON_METHODS: ReadonlySet<string> = new Set(['tools/call', 'tasks/result', 'prompts/get', SAMPLING]);
+
+/** Returns whether {@link toClient} may change the text. Most texts have neither URIs nor icons, and are not read further. */
+function mayChange(method: string, { rawUris }: ViewUpstream, text: string): boolean {
+  if (!rawUris && mayHoldUri(text)) return true;
+  // The icons of a link are found by its URI. Tools have no URI, and URIs that stay as they are were not looked for.
+  return (rawUris || method === SAMPLING) && ICON_METHODS.has(method) && mayHoldIcons(text);
+}
+
 /**
- * Returns a result or the params of an upstream with its URIs replaced by published ones.
+ * Returns a result or the params of an upstream with its URIs replaced by published ones, and without icons that clients must reject.
  *
  * @param method the method of the request that `text` is the result of, or of the upstream's message that has `text` as
  *   params.
@@ -96,7 +124,7 @@ function mayHoldUri(text: string): boolean {
  */
 export function toClient(method: string, upstream: ViewUpstream, text: string): string {
   const places = PLACES.get(method);
-  if (places === undefined || upstream.rawUris || !mayHoldUri(text)) return text;
+  if (places === undefined || !mayChange(method, upstream, text)) return text;
   try {
     return rewrite(upstream, places, text);
   } catch (thrown) {

@@ -70,6 +70,32 @@ for (const { what, method, before, after } of places) {
   });
 }
 
+const ICONS =
+  '"icons":[{"src":"javascript:alert(1)"},{"src":"DATA:image/png,"},{"x":1},{"src":"file:///a"},{"src":"https://x/i"}]';
+const SAFE_ICONS = '"icons":[{"src":"DATA:image/png,"},{"x":1},{"src":"https://x/i"}]';
+
+for (const { where, method, text } of [
+  { where: 'a link', method: 'tools/call', text: `{"content":[{"type":"resource_link",${ICONS},"uri":"https://x"}]}` },
+  { where: 'a prompt', method: 'prompts/get', text: `{"messages":[{"content":{${ICONS},"uri":"https://x"}}]}` },
+  { where: 'a tool for a model', method: 'sampling/createMessage', text: `{"tools":[{"name":"t",${ICONS}}]}` },
+]) {
+  // S-015
+  test(`icons of ${where} that clients must reject are left out`, () => {
+    for (const upstreamOf of [a, bare('a')]) {
+      assert.equal(toClient(method, upstreamOf, text), text.replace(ICONS, SAFE_ICONS));
+      const escaped = text.replace('"icons"', String.raw`"icon\u0073"`);
+      assert.equal(toClient(method, upstreamOf, escaped).includes('javascript'), false);
+    }
+  });
+}
+
+// S-015
+test('a result whose icons are all safe is the same text', () => {
+  const text = `{ "content": [ {"type":"resource_link", ${SAFE_ICONS},"uri":"https://x"} ] }`;
+  for (const upstreamOf of [a, bare('a')]) assert.equal(toClient('tools/call', upstreamOf, text), text);
+  assert.equal(toClient('resources/read', bare('a'), `{${ICONS}}`), `{${ICONS}}`);
+});
+
 const untouched = [
   { what: 'structured content', method: 'tools/call', text: '{"content":[],"structuredContent":{"uri":"x:1"}}' },
   { what: 'free text', method: 'tools/call', text: '{"content":[{"type":"text","text":"\\"uri\\": x:1"}]}' },

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { SAFE_ICON_URI } from './icons.ts';
 import type { ItemKind } from './kind.ts';
 
 /** The form of a member for the strictest client of any language. Members that no shape names may have any value. */
@@ -42,12 +43,7 @@ function list(of: Shape): Shape {
   return { kind: 'list', of };
 }
 
-/**
- * The URIs that an icon may have. A client must reject others, such as `javascript:` and `file:`.
- *
- * @see https://modelcontextprotocol.io/specification/2026-07-28/basic#icons
- */
-const ICON_URI: Shape = { kind: 'matching', pattern: /^(?:https?|data):/i };
+const ICON_URI: Shape = { kind: 'matching', pattern: SAFE_ICON_URI };
 
 const ICONS = list(
   object(
