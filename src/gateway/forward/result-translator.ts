@@ -7,7 +7,7 @@ import { GatewayError } from '../../errors.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
 import { isAnonymous } from '../../policy/principal.ts';
 import { boundedCompletion } from '../../protocol/completion.ts';
-import { type Answer, parsed, type Result, type RpcError } from '../../protocol/jsonrpc.ts';
+import { type Answer, errorAnswer, parsed, type Result, type RpcError } from '../../protocol/jsonrpc.ts';
 import { lookalike, MemberNames } from '../../protocol/member-names.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
 import type { Era } from '../../protocol/revisions.ts';
@@ -63,10 +63,8 @@ const TRANSLATIONS: Readonly<Record<Era, Readonly<Record<Era, Translation>>>> = 
       },
       error: (exchange, { upstream }, error, policy) => {
         if (error.code !== RPC.urlElicitationRequired) return { kind: 'error', error };
-        return {
-          kind: 'error',
-          error: { ...error, data: elicitationsToClient(policy, exchange, upstream, error.data) },
-        };
+        const named = { ...error, data: elicitationsToClient(policy, exchange, upstream, error.data) };
+        return opensPages(exchange.client) ? { kind: 'error', error: named } : pagesAsText(exchange, named);
       },
     },
     modern: {
@@ -237,6 +235,20 @@ export function upgradedAnswer(answer: Answer): Answer {
 export function toolFailure(text: string): Answer {
   const result = RawObject.of({ content: [{ type: 'text', text }], isError: true });
   return { kind: 'result', result: result.toString() };
+}
+
+function opensPages({ clientCapabilities }: Client): boolean {
+  return clientCapabilities.object('elicitation')?.raw('url') !== undefined;
+}
+
+/** Returns an error that names pages as the user of a client that cannot open them can read it: with their URLs in its text. */
+function pagesAsText({ request }: Asked, { message, data }: RpcError): Answer {
+  const listed = memberOf(data, 'elicitations');
+  const pages = (Array.isArray(listed) ? listed : []).map(
+    (page: unknown) => `${String(memberOf(page, 'message'))}: ${String(memberOf(page, 'url'))}`,
+  );
+  const text = [message, ...pages].join('\n');
+  return request.method === 'tools/call' ? toolFailure(text) : errorAnswer(RPC.internalError, text);
 }
 
 const PAGES = new MemberNames(['elicitations']);
