@@ -52,8 +52,17 @@ alone, as servers made with the SDKs do.
 `;
 }
 
+const DEPARTURES = `## Departures from the specification
+
+* A tool of 2025-11-25 with \`taskSupport: "required"\` is listed so, and a call without a task runs it too: the gateway makes a task of the
+  call and waits for its end. By the specification such a call is refused with −32601. Clients without tasks could then not use the tool.
+* The gateway is no intermediary that passes HTTP requests on: it ends the connection of the client, and makes a request of its own for the
+  upstream. That has the \`Mcp-Param-…\` headers which the listed schema of the tool names. A header that the gateway does not recognise is not
+  forwarded. If its list is old, the upstream refuses the headers (−32020); the gateway then reads the list, and sends the call once more.
+`;
+
 export function pageOf(observed: readonly Observed[]): string {
   const all = observed.filter(({ isDual }) => !isDual);
   const tables = FEATURES.map((feature) => table(all, feature));
-  return `${HEAD}\n${[...tables, dualText(observed.filter(({ isDual }) => isDual))].join('\n')}`;
+  return `${HEAD}\n${[...tables, dualText(observed.filter(({ isDual }) => isDual)), DEPARTURES].join('\n')}`;
 }
