@@ -199,6 +199,8 @@ export const LIMITS = {
   /** Members of one object, at any depth. */
   clientObjectMembers: 10_000,
   upstreamObjectMembers: 100_000,
+  /** One name of a member of arguments that an access rule or a decision point reads. */
+  memberNameChars: KIB,
   /** Values (objects, arrays, strings, numbers and literals) of one message, at all depths. */
   clientMessageValues: 100_000,
   upstreamMessageValues: 1_000_000,

@@ -98,6 +98,8 @@ const NOTICED_BY_NOBODY: Readonly<Record<string, readonly string[]>> = {
     'downstream/streams/event-id.ts MAX_CHARS',
     'downstream/streams/event-id.ts MAX_REQUEST_CHARS',
     'http1/chunks.ts MAX_SIZE_DIGITS',
+    'mark-runs.ts MAX_MARKS',
+    'policy/arguments.ts MAX_JUDGED_CHARS',
     'policy/uri-form.ts MAX_CHARS',
     'policy/uri-form.ts MAX_DECODINGS',
     'policy/when.ts MAX_CHARS',

@@ -1,4 +1,6 @@
 import { isArrayText, isObjectText, JsonTextError, RawObject, rawItems } from '../json/json.ts';
+import { LIMITS } from '../limits.ts';
+import { normalized } from '../mark-runs.ts';
 import type { ArgumentSize } from './when.ts';
 
 /** The arguments of a call as conditions read them. */
@@ -7,14 +9,16 @@ export interface ReadArguments {
   readonly size: ArgumentSize;
 }
 
-/** Returns a name such that names that a lenient JSON reader takes for one member are equal. */
-function folded(name: string): string {
-  return name.normalize('NFKC').toUpperCase().toLowerCase();
+/** Returns a name such that names that a lenient JSON reader takes for one member are equal; undefined for a name that takes long to compare. */
+function folded(name: string): string | undefined {
+  if (name.length > LIMITS.memberNameChars) return undefined;
+  return normalized(name, 'NFKC')?.toUpperCase().toLowerCase();
 }
 
 /**
- * Reads arguments that conditions judge. Returns the reason if another reader may see other values. An object has a member twice, or two
- * that differ in case. A name differs in case from one that a condition reads. Or a number is rounded here.
+ * Reads arguments that conditions judge. Returns the reason if another reader may see other values: a member that an object has twice, two
+ * members whose names differ in case, one whose name differs in case from a name that a condition reads, or a number that is rounded here. A
+ * name that takes long to compare is refused too.
  *
  * @param text undefined for a call without arguments.
  * @param members the names that conditions read.
@@ -22,7 +26,7 @@ function folded(name: string): string {
 export function readArguments(text: string | undefined, members: ReadonlySet<string>): ReadArguments | string {
   if (text === undefined) return { args: {}, size: { values: 0, chars: 0 } };
   if (!isObjectText(text)) return 'arguments must be an object';
-  const spellings = new Map([...members].map((name) => [folded(name), name]));
+  const spellings = new Map([...members].map((name) => [folded(name) ?? name, name]));
   const counted = { values: 0 };
   try {
     const odd = oddMember(text, spellings, counted);
@@ -80,6 +84,7 @@ function oddMember(
   const seen = new Set<string>();
   for (const name of object.keys()) {
     const fold = folded(name);
+    if (fold === undefined) return 'the name of a member is too long, or has too many combining marks';
     const read = spellings.get(fold);
     if (seen.has(fold) || (read !== undefined && read !== name)) return 'a member can be read in two ways';
     seen.add(fold);
@@ -91,6 +96,8 @@ function oddMember(
 
 /** The members of params that say what a request is about. */
 const JUDGED: readonly string[] = ['name', 'arguments', 'uri', 'ref', 'argument', 'context', 'type'];
+/** Longer names fold to none of them: two UTF-16 code units, such as those of a letter of mathematics, fold to one letter or more. */
+const MAX_JUDGED_CHARS = 2 * Math.max(...JUDGED.map(({ length }) => length));
 
 /**
  * Returns whether params, or the `ref` in them, have a member whose name differs only in case from a known one. Known ones say what the
@@ -99,6 +106,10 @@ const JUDGED: readonly string[] = ['name', 'arguments', 'uri', 'ref', 'argument'
 export function hasOddSpelling(params: RawObject): boolean {
   const ref = params.object('ref');
   return [params, ...(ref === undefined ? [] : [ref])].some((object) =>
-    object.keys().some((name) => !JUDGED.includes(name) && JUDGED.includes(folded(name))),
+    object.keys().some((name) => !JUDGED.includes(name) && foldsToJudged(name)),
   );
+}
+
+function foldsToJudged(name: string): boolean {
+  return name.length <= MAX_JUDGED_CHARS && JUDGED.includes(folded(name) ?? name);
 }

@@ -21,6 +21,8 @@ const ODD = [
   '{"in":[{"id": 123456789012345678.0 }]}',
   '{"id":1e30}',
   '{"id":1e400}',
+  `{"${'x'.repeat(1_025)}":1}`,
+  `{"a${'\u0301'.repeat(31)}":1}`,
 ];
 
 for (const text of ODD) {
@@ -50,4 +52,28 @@ test('params whose members a lenient upstream may read instead are odd', () => {
   assert.equal(hasOddSpelling(RawObject.parse('{"name":"a","Name":"b"}')), true);
   assert.equal(hasOddSpelling(RawObject.parse('{"name":"a","Arguments":{}}')), true);
   assert.equal(hasOddSpelling(RawObject.parse('{"ref":{"type":"ref/prompt","name":"a","NAME":"b"}}')), true);
+});
+
+/** A name whose marks are sorted when it is normalized: for hours, if the marks are sorted one by one. */
+const MARKS = `a${'\u0301'.repeat(1_000_000)}${'\u0316'.repeat(1_000_000)}`;
+
+// SEC-24
+test('a name of a million combining marks is refused at once', () => {
+  assert.equal(typeof readArguments(JSON.stringify({ [MARKS]: 1 }), MEMBERS), 'string');
+  assert.equal(hasOddSpelling(RawObject.parse(JSON.stringify({ name: 'a', [MARKS]: 1 }))), false);
+});
+
+// SEC-24
+test('limit memberNameChars: arguments with a longer name are refused', () => {
+  assert.equal(typeof readArguments(`{"${'x'.repeat(1_024)}":1}`, MEMBERS), 'object');
+  assert.equal(typeof readArguments(`{"${'x'.repeat(1_025)}":1}`, MEMBERS), 'string');
+});
+
+// SEC-09
+test('a member named in letters of mathematics is odd', () => {
+  const letters = 'arguments'
+    .split('')
+    .map((letter) => String.fromCodePoint(0x1d41a + letter.charCodeAt(0) - 97))
+    .join('');
+  assert.equal(hasOddSpelling(RawObject.parse(JSON.stringify({ name: 'a', [letters]: {} }))), true);
 });
