@@ -102,6 +102,7 @@ const NOTICED_BY_NOBODY: Readonly<Record<string, readonly string[]>> = {
     'policy/arguments.ts MAX_JUDGED_CHARS',
     'policy/uri-form.ts MAX_CHARS',
     'policy/uri-form.ts MAX_DECODINGS',
+    'policy/uri-form.ts MAX_DOMAIN_CHARS',
     'policy/when.ts MAX_CHARS',
     'policy/when.ts MAX_MACRO_CHARS',
     'policy/when.ts MAX_MACRO_VALUES',

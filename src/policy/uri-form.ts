@@ -1,13 +1,16 @@
+import { normalized } from '../mark-runs.ts';
+
 /** The longest URI that is decoded. */
 const MAX_CHARS = 8_192;
+/** The longest name of DNS. Parsers of URLs take a time that is quadratic in a name that is not ASCII. */
+const MAX_DOMAIN_CHARS = 253;
 /** A URI that is encoded more often is odd. */
 const MAX_DECODINGS = 4;
 
-/**
- * `..` in a query or fragment. Servers that parse the URI do not read it as a step, and servers that take it for a path do. So it has no
- * one form. A step right before the query is odd too.
- */
-const CLIMBING_QUERY = /[?#](?:.*\/)?\.\.(?:\/|$)|[/:]\.\.?[?#]/s;
+/** `..` in a query or fragment. */
+const CLIMBING = /[?#/]\.\.(?:\/|$)/;
+/** A step right before a query or fragment. */
+const STEP_BEFORE_QUERY = /[/:]\.\.?[?#]/;
 /** A segment that may be a step: without one, all servers read the same segments. */
 const MAYBE_STEP = /(?:^|[/:])\./;
 
@@ -26,9 +29,15 @@ export function canonicalUri(uri: string): string | undefined {
   if (slashed === undefined) return undefined;
   const plain = withoutIgnored(slashed);
   const { segments } = stepsOf(restOf(plain), false);
-  if (CLIMBING_QUERY.test(plain) || hasUnclearHost(uri, plain, segments[0])) return undefined;
+  if (hasUnclearQuery(plain) || hasUnclearHost(uri, plain, segments[0])) return undefined;
   if (MAYBE_STEP.test(plain) && hasUnclearSteps(uri, slashed, plain, segments)) return undefined;
   return canonicalForm(plain, segments, true);
+}
+
+/** Returns whether a step is in a query, or right before it. Servers that parse the URI do not read it as one, servers that take the URI for a path do. */
+function hasUnclearQuery(plain: string): boolean {
+  const query = plain.search(/[?#]/);
+  return query >= 0 && (CLIMBING.test(plain.slice(query)) || STEP_BEFORE_QUERY.test(plain));
 }
 
 /**
@@ -75,7 +84,8 @@ function hasUnclearHost(uri: string, plain: string, first: string | undefined): 
       const [, user = '', after = ''] = /^(.*@)?(.*)$/s.exec(authority) ?? [];
       // A parser that decodes first ends the host in such a user.
       if (/[/?#\\]/.test(decode(user) ?? '/')) return true;
-      const named = decode(after)?.normalize('NFC');
+      const decoded = decode(after);
+      const named = decoded === undefined ? undefined : normalized(decoded, 'NFC');
       // Servers of files read the path, and ignore the host.
       return named === undefined || hostOf(named) !== host || (isFile && named.includes('/'));
     });
@@ -84,7 +94,7 @@ function hasUnclearHost(uri: string, plain: string, first: string | undefined): 
 
 /** Returns whether a host has the spelling that parsers of URLs make of it. An IPv4 address inside of an IPv6 address is another spelling. */
 function isPlainDomain(host: string): boolean {
-  const isOdd = host.endsWith('.') || host.startsWith('[::ffff:');
+  const isOdd = host.length > MAX_DOMAIN_CHARS || host.endsWith('.') || host.startsWith('[::ffff:');
   return !isOdd && URL.parse(`http://${host}/`)?.hostname === host;
 }
 
@@ -147,7 +157,8 @@ function plainForm(uri: string): string | undefined {
 }
 
 function slashedForm(uri: string): string | undefined {
-  return uri.length > MAX_CHARS ? undefined : decode(uri)?.replaceAll('\\', '/').normalize('NFC');
+  const decoded = uri.length > MAX_CHARS ? undefined : decode(uri);
+  return decoded === undefined ? undefined : normalized(decoded.replaceAll('\\', '/'), 'NFC');
 }
 
 function withoutIgnored(text: string): string {

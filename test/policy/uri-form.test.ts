@@ -117,3 +117,22 @@ test('steps that all servers read in one way have a form', () => {
 test('the cases of a path are kept', () => {
   assert.equal(canonicalUri('file:///home/Ada/Notes.md'), 'file:/home/Ada/Notes.md');
 });
+
+const SLOW = [
+  `drive:///${'?'.repeat(8_000)}`,
+  `drive:///a${'\u0301'.repeat(4_000)}${'\u0316'.repeat(4_000)}`,
+  `https://${Array.from({ length: 4_000 }, (_, i) => String.fromCodePoint(0x4e00 + i)).join('')}/`,
+];
+
+for (const uri of SLOW) {
+  // SEC-24
+  test(`thousands of URIs of ${uri.length} characters like ${encodeURI(uri.slice(0, 12))} are read at once`, () => {
+    for (let i = 0; i < 2_000; i++) canonicalUri(uri);
+  });
+}
+
+// SEC-09
+test('a URI with 31 marks in a row has no form', () => {
+  assert.equal(canonicalUri(`drive:///a${'\u0301'.repeat(30)}`), `drive:/á${'\u0301'.repeat(29)}`);
+  assert.equal(canonicalUri(`drive:///a${'\u0301'.repeat(31)}`), undefined);
+});

@@ -122,14 +122,15 @@ export class SubscriptionStream implements Subscriber {
   /** Subscribes to a resource. The acknowledgement names it only if this succeeds. Never rejects. */
   async #subscribe(uri: string): Promise<void> {
     const { caller, group, gate, external, links, questions } = this.#parts;
-    const { catalog } = group;
-    const found = group.subscriptions.get(uri) ?? resolveUri(catalog, uri);
-    const resource = gate.judgeSubscription({ caller, catalog }, LISTEN, uri, found);
-    if (resource instanceof GatewayError) return;
+    // Before it is judged: all URIs of a request are judged in one turn of the event loop.
     if (Buffer.byteLength(uri) > LIMITS.subscriptionUriBytes) {
       this.#bounds.onLimit('subscriptionUriBytes');
       return;
     }
+    const { catalog } = group;
+    const found = group.subscriptions.get(uri) ?? resolveUri(catalog, uri);
+    const resource = gate.judgeSubscription({ caller, catalog }, LISTEN, uri, found);
+    if (resource instanceof GatewayError) return;
     const release = this.#bounds.bytes.take(group.principal, ENTRY_BYTES + CHAR_BYTES * uri.length);
     if (release === undefined) return;
     this.#releases.push(release);
