@@ -1,3 +1,4 @@
+import { withoutLongRuns } from '../mark-runs.ts';
 import { withoutHidden } from './hidden-characters.ts';
 
 /** A kind of instruction to a model that has no place in a definition. */
@@ -54,7 +55,7 @@ const RULES: readonly Rule[] = [
   {
     what: 'tells the model to send data to an address',
     pattern:
-      /\b(?:send|forward|post|bcc|cc|e-?mail|upload|transmit|exfiltrate|submit|report)\b.{0,80}(?:https?:\/\/|[\w.+-]{1,64}@[\w-]{1,64}\.)/,
+      /\b(?:send|forward|post|bcc|cc|e-?mail|upload|transmit|exfiltrate|submit|report)\b(?:.{0,80}https?:\/\/|.{0,140}[\w.+-]@[\w-]{1,64}\.)/,
   },
   {
     what: 'looks like a message of the system',
@@ -72,6 +73,6 @@ const RULES: readonly Rule[] = [
  * determined author avoids them.
  */
 export function imperatives(text: string): readonly string[] {
-  const plain = withoutHidden(text).normalize('NFKC').replaceAll(/\s+/g, ' ').toLowerCase();
+  const plain = withoutLongRuns(withoutHidden(text)).normalize('NFKC').replaceAll(/\s+/g, ' ').toLowerCase();
   return [...new Set(RULES.filter(({ pattern }) => pattern.test(plain)).map(({ what }) => what))];
 }
