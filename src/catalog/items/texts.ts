@@ -14,11 +14,12 @@ const HIDDEN = new RegExp(
   'gv',
 );
 
-const BIDI = /[\u202a-\u202e\u2066-\u2069\n]/;
-const EMBEDDINGS = new Set(['\u202a', '\u202b', '\u202d', '\u202e']);
-const ISOLATES = new Set(['\u2066', '\u2067', '\u2068']);
-const POP_EMBEDDING = '\u202c';
-const POP_ISOLATE = '\u2069';
+const BIDI = /[\u202a-\u202e\u2066-\u2069]/;
+const EMBEDDINGS = new Set([0x202a, 0x202b, 0x202d, 0x202e]);
+const ISOLATES = new Set([0x2066, 0x2067, 0x2068]);
+const POP_EMBEDDING = 0x202c;
+const POP_ISOLATE = 0x2069;
+const LINE_BREAK = 0x0a;
 
 /** Matches JSON text that may contain one of these characters, as it is or as an escape. */
 const SUSPECT = /[\u007f-\u009f\u202a-\u202e\u2066-\u2069\u{e0000}-\u{e007f}]|\\[bf]|\\u(?:00[01789]|20[26]|db40)/iu;
@@ -30,28 +31,47 @@ const BROKEN_LABEL = /"(?:title|name)"\s*:\s*"[^"]*\\[nrt]/;
 /** Removes bidirectional controls that have no partner on their line. */
 function removeUnpairedBidi(text: string): string {
   if (!BIDI.test(text)) return text;
-  const chars = text.split('');
-  const open: number[] = [];
-  const remove = (at: number | undefined): void => {
-    if (at !== undefined) chars[at] = '';
+  /** 1 for each character to remove. */
+  const unpaired = new Uint8Array(text.length);
+  const removeAll = (positions: readonly number[]): void => {
+    for (const at of positions) unpaired[at] = 1;
   };
-  for (const [at, char] of [...chars].entries()) {
-    if (EMBEDDINGS.has(char) || ISOLATES.has(char)) {
+  /** The positions of the controls that are open. */
+  const open: number[] = [];
+  /** The indexes of the isolates in `open`. */
+  const isolates: number[] = [];
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (EMBEDDINGS.has(code)) {
       open.push(at);
-    } else if (char === POP_EMBEDDING) {
-      if (EMBEDDINGS.has(chars[open.at(-1) ?? -1] ?? '')) open.pop();
-      else remove(at);
-    } else if (char === POP_ISOLATE) {
-      const opener = open.findLastIndex((one) => ISOLATES.has(chars[one] ?? ''));
-      if (opener < 0) remove(at);
+    } else if (ISOLATES.has(code)) {
+      isolates.push(open.length);
+      open.push(at);
+    } else if (code === POP_EMBEDDING) {
+      const isInIsolate = isolates.at(-1) === open.length - 1;
+      if (isInIsolate || open.pop() === undefined) unpaired[at] = 1;
+    } else if (code === POP_ISOLATE) {
+      const opener = isolates.pop();
+      if (opener === undefined) unpaired[at] = 1;
       // The end of an isolate also ends the embeddings inside it.
-      else for (const inner of open.splice(opener).slice(1)) remove(inner);
-    } else if (char === '\n') {
-      for (const unpaired of open.splice(0)) remove(unpaired);
+      else removeAll(open.splice(opener).slice(1));
+    } else if (code === LINE_BREAK) {
+      removeAll(open.splice(0));
+      isolates.length = 0;
     }
   }
-  for (const unpaired of open) remove(unpaired);
-  return chars.join('');
+  removeAll(open);
+  return withoutMarked(text, unpaired);
+}
+
+function withoutMarked(text: string, marked: Uint8Array): string {
+  const kept: string[] = [];
+  let from = 0;
+  for (let at = marked.indexOf(1); at >= 0; at = marked.indexOf(1, from)) {
+    kept.push(text.slice(from, at));
+    from = at + 1;
+  }
+  return kept.join('') + text.slice(from);
 }
 
 /** Returns a text without hidden characters, as the head of this file lists them. */

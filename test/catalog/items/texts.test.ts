@@ -14,6 +14,11 @@ const texts = [
   { what: 'an override that its line ends', text: 'a\u202db\nc\u202c', visible: 'ab\nc' },
   { what: 'an embedding that an isolate ends', text: '\u2067a\u202eb\u2069c\u202c', visible: '\u2067ab\u2069c' },
   { what: 'paired isolates', text: 'a\u2068b\u2067c\u2069\u2069', visible: 'a\u2068b\u2067c\u2069\u2069' },
+  {
+    what: 'an end of an embedding in an isolate',
+    text: '\u202a\u2066\u202cb\u2069\u202c',
+    visible: '\u202a\u2066b\u2069\u202c',
+  },
   { what: 'paired embeddings', text: '\u202ba\u202c', visible: '\u202ba\u202c' },
   {
     what: 'joiners and marks',
@@ -94,6 +99,11 @@ test('titles and descriptions are cleaned at any depth; data and names are not',
     },
     _meta: { title: hidden },
   });
+});
+
+// SEC-24
+test('a million embeddings and isolate ends are removed at once', () => {
+  assert.equal(visibleText(`a${'\u202a'.repeat(1_000_000)}${'\u2069'.repeat(1_000_000)}b`), 'ab');
 });
 
 // N-28
