@@ -136,6 +136,8 @@ export const LIMITS = {
   privateListBytes: 256 * MIB,
   /** One tool, prompt, resource or template in the list of an upstream. */
   listItemBytes: 256 * KIB,
+  /** The instructions of one upstream. */
+  instructionsChars: 256 * KIB,
   /** Resource templates of one upstream. */
   templatesPerUpstream: 1_000,
   /** One URI that is matched against templates, and one template. */

@@ -10,7 +10,7 @@ import {
   type ModernRevision,
 } from '../../protocol/revisions.ts';
 import type { Connection } from '../rpc/connection.ts';
-import type { ServerHello } from './initialize.ts';
+import { readInstructions, type ServerHello } from './initialize.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { isModernError, isRefusedByStatus, supportedBy } from './era-evidence.ts';
 
@@ -21,12 +21,16 @@ export type DiscoverOutcome =
   /** Undecided, because of `error`. `isModern`: only a server of the modern era answers with this error. */
   | { readonly kind: 'unknown'; readonly error: GatewayError; readonly isModern: boolean };
 
-function readHello(revision: ModernRevision, result: RawObject): ServerHello<ModernRevision> {
+function readHello(
+  revision: ModernRevision,
+  result: RawObject,
+  instructions: string | undefined,
+): ServerHello<ModernRevision> {
   return {
     revision,
     capabilities: result.object('capabilities') ?? RawObject.EMPTY,
     serverInfo: result.object('_meta')?.object(META.serverInfo) ?? RawObject.EMPTY,
-    instructions: result.string('instructions'),
+    instructions,
   };
 }
 
@@ -76,7 +80,8 @@ export async function discover<Context>(
     if (answer.kind === 'error') return verdictOnError(upstream, answer.error);
     const result = RawObject.parse(answer.result);
     const revision = latestCommon(versionsOf(result.value('supportedVersions')));
-    return revision === undefined ? { kind: 'legacy' } : { kind: 'modern', hello: readHello(revision, result) };
+    if (revision === undefined) return { kind: 'legacy' };
+    return { kind: 'modern', hello: readHello(revision, result, readInstructions(connection, result)) };
   } catch (thrown) {
     if (!(thrown instanceof GatewayError)) return { kind: 'legacy' };
     // A modern server answers with JSON-RPC.

@@ -1,5 +1,6 @@
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
+import { LIMITS } from '../../limits.ts';
 import { isLegacyRevision, isModernRevision, LATEST_LEGACY, type Revision } from '../../protocol/revisions.ts';
 import { isRefusedByStatus, isModernError } from './era-evidence.ts';
 import type { Connection } from '../rpc/connection.ts';
@@ -17,6 +18,14 @@ export type InitializeOutcome =
   | { readonly kind: 'legacy'; readonly hello: ServerHello }
   /** `isModern`: the error, or the revision in the answer, proves support of the modern era. */
   | { readonly kind: 'refused'; readonly error: GatewayError; readonly isModern: boolean };
+
+/** Returns the instructions in the answer to a handshake. Those that are too long are cut. */
+export function readInstructions<Context>(connection: Connection<Context>, result: RawObject): string | undefined {
+  const text = result.string('instructions');
+  if (text === undefined || text.length <= LIMITS.instructionsChars) return text;
+  connection.countLimit('instructionsChars');
+  return text.slice(0, LIMITS.instructionsChars).toWellFormed();
+}
 
 /**
  * Performs the legacy handshake: `initialize`, then `notifications/initialized`.
@@ -74,7 +83,7 @@ export async function initialize<Context>(
     revision,
     capabilities: result.object('capabilities') ?? RawObject.EMPTY,
     serverInfo: result.object('serverInfo') ?? RawObject.EMPTY,
-    instructions: result.string('instructions'),
+    instructions: readInstructions(connection, result),
   };
   return { kind: 'legacy', hello };
 }

@@ -58,7 +58,6 @@ export interface ConnectionEvents<Context> {
   onSendFailed?(error: GatewayError, isBackground: boolean): void;
   /** A request was answered with this error. */
   onError?(error: RpcError, isBackground: boolean): void;
-  /** The progress of the oldest answered call is not routed any more. */
   readonly onLimit?: (limit: LimitName) => void;
   onClose(error: GatewayError): void;
 }
@@ -203,6 +202,10 @@ export class Connection<Context> {
 
   setLegacy(): void {
     this.#modern = undefined;
+  }
+
+  countLimit(limit: LimitName): void {
+    this.#events.onLimit?.(limit);
   }
 
   notify(method: string, params?: RawObject): void {

@@ -6,6 +6,7 @@ import { pino } from 'pino';
 import { upstreamTransports } from '../../../src/compose/transports.ts';
 import type { HttpTarget, StdioTarget, UpstreamConfig } from '../../../src/config/values/upstream-config.ts';
 import { RawObject } from '../../../src/json/json.ts';
+import { LIMITS } from '../../../src/limits.ts';
 import type { Era } from '../../../src/protocol/revisions.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
 import type { LinkUser } from '../../../src/upstream/link/link.ts';
@@ -49,8 +50,14 @@ interface Opened {
 async function prober(
   target: HttpTarget | StdioTarget,
   clientEra: Era = 'modern',
-): Promise<AsyncDisposable & { open(use?: (connection: Connection<string>) => Promise<void>): Promise<Opened> }> {
+): Promise<
+  AsyncDisposable & {
+    readonly limits: readonly string[];
+    open(use?: (connection: Connection<string>) => Promise<void>): Promise<Opened>;
+  }
+> {
   const config = configWith({});
+  const limits: string[] = [];
   const reach = await upstreamTransports(config, createMetrics('0'), LOG);
   const opener = new Opener<string, LinkUser>({
     upstream: 'up',
@@ -58,9 +65,10 @@ async function prober(
     clientInfo: RawObject.of({ name: 'linkspan', version: '1' }),
     timeouts: () => ({ startMs: START_MS, callMs: START_MS }),
     log: LOG,
-    onLimit: () => undefined,
+    onLimit: (limit) => void limits.push(limit),
   });
   return {
+    limits,
     open: async (use) => {
       const { connection, hello, subscription } = await opener.open(
         orderOf(clientEra),
@@ -372,3 +380,22 @@ test('a server that is no longer modern gets a legacy handshake', TIMEOUT, async
   discover = refuses(404);
   assert.equal((await links.open()).revision, '2025-11-25');
 });
+
+for (const era of ['modern', 'legacy'] as const) {
+  // SEC-24
+  test(`limit instructionsChars: longer instructions of a ${era} server are cut`, TIMEOUT, async () => {
+    const instructions = 'x'.repeat(LIMITS.instructionsChars + 1);
+    const hello = era === 'modern' ? { ...DISCOVERED, instructions } : { ...INITIALIZED, instructions };
+    const answers: Answer = ({ id }, response) => json(response, resultText(id, hello));
+    await using server = await (era === 'modern'
+      ? probed(() => answers)
+      : probed(
+          () => refuses(404),
+          () => answers,
+        ));
+    await using up = await prober(remote(server));
+    const opened = await up.open();
+    assert.equal(opened.instructions?.length, LIMITS.instructionsChars);
+    assert.ok(up.limits.includes('instructionsChars'));
+  });
+}
