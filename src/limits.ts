@@ -215,6 +215,8 @@ export const LIMITS = {
   /** Tokens of clients that were verified in the last minute, and that an issuer has called inactive. */
   verifiedTokens: 10_000,
   inactiveTokens: 10_000,
+  /** Scopes of one token. */
+  tokenScopes: 1_000,
   /** One response of an issuer. */
   issuerResponseBytes: 256 * KIB,
   /** Questions to a decision point at the same time, and one of them. */

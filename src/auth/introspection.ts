@@ -76,7 +76,7 @@ export class Introspection {
     if (fault !== undefined) return this.#invalid(fault);
     const { active: _active, ...claims } = response;
     const principal = principalOf(claims, this.config.issuer, LEEWAY_MS);
-    if (principal === undefined) return this.#invalid('has no valid subject or client id');
+    if (typeof principal === 'string') return this.#invalid(principal);
     if (!requiredScopes.every((scope) => principal.scopes.includes(scope))) {
       return { kind: 'lacking', scopes: advertisedScopes(this.config) };
     }

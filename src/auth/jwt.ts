@@ -195,7 +195,7 @@ export async function verifyJwt(
   if (wrongAudience !== undefined) return { kind: 'invalid', why: wrongAudience, scopes };
   if ('cnf' in payload) return { kind: 'invalid', why: 'sender-constrained token', scopes };
   const principal = principalOf(payload, config.issuer, leewayMs);
-  if (principal === undefined) return { kind: 'invalid', why: 'has no valid subject or client id', scopes };
+  if (typeof principal === 'string') return { kind: 'invalid', why: principal, scopes };
   if (!config.requiredScopes.every((scope) => principal.scopes.includes(scope))) {
     return { kind: 'lacking', scopes };
   }

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import type { JWTPayload } from 'jose';
+import { LIMITS } from '../limits.ts';
 import type { Principal } from '../policy/principal.ts';
 
 /** The outcome of verifying a token. */
@@ -25,6 +26,8 @@ function scopesOf({ scope, scp }: JWTPayload): string[] {
   const texts: unknown[] = Array.isArray(granted) ? granted : typeof granted === 'string' ? granted.split(' ') : [];
   return texts.filter((text) => typeof text === 'string').filter((text) => text !== '');
 }
+
+const UNNAMED = 'has no valid subject or client id';
 
 /** Scheme and host of a URL. Case does not matter in them. */
 const ORIGIN = /^https?:\/\/[^/?#@]*(?=[/?#]|$)/i;
@@ -52,19 +55,21 @@ export function audienceFault(
 }
 
 /**
- * Returns the principal that the claims of a token describe; undefined if they name neither a subject nor a client. Introspection of a token
- * that a client got for itself may name no subject.
+ * Returns the principal that the claims of a token describe, or the reason why there is none. Introspection of a token that a client got for
+ * itself may name no subject.
  *
  * @param issuer the configured one.
  * @param leewayMs added to the expiry of the token.
  */
-export function principalOf(payload: JWTPayload, issuer: string, leewayMs: number): Principal | undefined {
+export function principalOf(payload: JWTPayload, issuer: string, leewayMs: number): Principal | string {
   const { sub, exp } = payload;
   const clientId = clientOf(payload);
-  if (clientId !== undefined && typeof clientId !== 'string') return undefined;
-  if (sub === '' || (sub !== undefined && typeof sub !== 'string')) return undefined;
+  if (clientId !== undefined && typeof clientId !== 'string') return UNNAMED;
+  if (sub === '' || (sub !== undefined && typeof sub !== 'string')) return UNNAMED;
   const label = sub ?? clientId;
-  if (label === undefined || label === '') return undefined;
+  if (label === undefined || label === '') return UNNAMED;
+  const scopes = scopesOf(payload);
+  if (scopes.length > LIMITS.tokenScopes) return `has more than ${LIMITS.tokenScopes} scopes`;
   return {
     // No user has the empty subject, so a client that acts for itself is never a user of the same name.
     key: principalKey(issuer, sub ?? '', clientId),
@@ -72,7 +77,7 @@ export function principalOf(payload: JWTPayload, issuer: string, leewayMs: numbe
     issuer,
     ...(sub === undefined ? {} : { subject: sub }),
     ...(clientId === undefined ? {} : { clientId }),
-    scopes: scopesOf(payload),
+    scopes,
     ...(exp === undefined ? {} : { expiresAtMs: exp * 1_000 + leewayMs }),
     claims: payload,
   };

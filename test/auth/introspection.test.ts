@@ -68,6 +68,17 @@ function authenticatorOf(config: IntrospectionConfig, own: Partial<Introspection
 
 const GOOD = { sub: 'alice', aud: ENDPOINT, client_id: 'desk', scope: 'mcp tools', exp: 1_800_000_600 };
 
+// SEC-24
+test('limit tokenScopes: a token with more scopes is refused', OPTIONS, async () => {
+  const scope = Array.from({ length: 1_000 }, (_, i) => `s${i}`).join(' ');
+  await using issuer = await startIssuer({ most: { ...GOOD, scope }, more: { ...GOOD, scope: `${scope} mcp` } });
+  const { ask } = authenticatorOf(issuer.config);
+  assert.equal((await ask('most')).kind, 'principal');
+  const verdict = await ask('more');
+  assert.ok(verdict.kind === 'refused' && verdict.status === 401, JSON.stringify(verdict));
+  assert.equal(verdict.why, 'has more than 1000 scopes');
+});
+
 test('an active token has its claims, and is asked about once a minute', OPTIONS, async () => {
   await using issuer = await startIssuer({ good: { ...GOOD, groups: ['sales'] } });
   const { authenticator, ask, time } = authenticatorOf(issuer.config);

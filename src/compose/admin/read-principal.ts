@@ -8,11 +8,11 @@ import type { Principal } from '../../policy/principal.ts';
 /** Members of the payload of a token, one of which says who calls. Descriptions have none of them. */
 const TOKEN_MEMBERS = ['sub', 'client_id', 'azp', 'appid', 'cid'];
 
-/** Returns the principal of a token as the edge does, by its payload; undefined if it names neither a subject nor a client. */
-function ofToken(payload: Readonly<Record<string, unknown>>): Principal | undefined {
+/** Returns the principal of a token as the edge does, by its payload, or the reason why there is none. */
+function ofToken(payload: Readonly<Record<string, unknown>>): Principal | string {
   const { iss } = payload;
   const principal = principalOf(payload, typeof iss === 'string' ? iss : '', 0);
-  return principal === undefined ? undefined : { ...principal, key: 'described' };
+  return typeof principal === 'string' ? `the token ${principal}` : { ...principal, key: 'described' };
 }
 
 /** Returns the groups of the API keys of a name, or the reason why there are none to return. */
@@ -24,7 +24,7 @@ export type GroupsOfKey = (name: string) => readonly string[] | string;
  */
 export function readPrincipal(value: unknown, groupsOfKey: GroupsOfKey): Principal | string {
   if (isRecord(value) && TOKEN_MEMBERS.some((member) => member in value)) {
-    return ofToken(value) ?? 'the token names neither a subject nor a client';
+    return ofToken(value);
   }
   const checked = describedSchema.safeParse(value);
   if (!checked.success) {

@@ -146,7 +146,8 @@ export class Gate {
    * other's rights.
    */
   hasFurtherScopes({ principal: before, view }: Caller, { scopes }: Principal): boolean {
-    const has = (scope: string) => scopes.includes(scope);
+    const all = new Set(scopes);
+    const has = (scope: string) => all.has(scope);
     if (scopes.length > before.scopes.length && before.scopes.every(has)) return true;
     const contentOf = (principal: Principal) => this.#policy?.rightsOf(principal, view).content;
     // A new token may lack others, such as `offline_access`.

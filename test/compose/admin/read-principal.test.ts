@@ -29,7 +29,7 @@ for (const [payload, expected] of TOKENS) {
 
 test('a payload that the edge refuses describes nobody', () => {
   for (const payload of [{ sub: '' }, { sub: 7 }, { sub: 'ada', azp: 7 }])
-    assert.equal(readPrincipal(payload, noKeys), 'the token names neither a subject nor a client');
+    assert.equal(readPrincipal(payload, noKeys), 'the token has no valid subject or client id');
 });
 
 test('a key without groups has those that it has now', () => {
