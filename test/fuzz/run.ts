@@ -18,12 +18,13 @@ import { HEADS } from './heads.ts';
 import { checkIssuers, ISSUERS } from './issuers.ts';
 import { MESSAGES } from './messages.ts';
 import { NAMED } from './names.ts';
+import { RUNS } from './runs.ts';
 import { checkSchemas, SCHEMAS } from './schemas.ts';
 import { GatewaySubject } from './subject.ts';
 import { UPSTREAM_HTTP, UPSTREAM_STDIO } from './upstream-bytes.ts';
 import { checkUrls, URLS } from './urls.ts';
 
-const CATEGORIES = [MESSAGES, NAMED, SEALED, TOKENS, UPSTREAM_STDIO, UPSTREAM_HTTP, HEADS, OAUTH, OPERATOR];
+const CATEGORIES = [MESSAGES, NAMED, SEALED, TOKENS, UPSTREAM_STDIO, UPSTREAM_HTTP, HEADS, OAUTH, OPERATOR, RUNS];
 /** Findings of one category that are printed. */
 const MAX_SHOWN = 20;
 

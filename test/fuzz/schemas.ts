@@ -9,6 +9,7 @@ import { modernRequest } from '../support/modern-client.ts';
 import { Dice } from './dice.ts';
 import type { Finding } from './engine.ts';
 import { shownBytes } from './input.ts';
+import { runText } from './runs.ts';
 import { membersOf } from './spy.ts';
 import { Trap } from './trap.ts';
 
@@ -68,7 +69,7 @@ function schemaText(dice: Dice, port: number, depth = 0): string {
     case 9:
       return `{"type":"object","required":${dice.one(['"a"', '[1]', '["a","a"]', 'null'])},"properties":${dice.one(['[]', 'null', '{"":{}}', '{"a":true}'])}}`;
     case 10:
-      return `{"type":"object","description":${JSON.stringify(dice.one(['\u202Eevil', '\u0000', '\u{E0041}', 'x'.repeat(50_000)]))}}`;
+      return `{"type":"object","description":${JSON.stringify(dice.one(['\u202Eevil', '\u0000', '\u{E0041}', 'x'.repeat(50_000), runText(dice, 40_000).replaceAll(/[[\]{}]/g, '')]))}}`;
     case 11:
       return `{"type":"object","x-mcp-header":${dice.one(['"a\\r\\nb"', '{}', '"Authorization"', '""'])},"properties":{"a":{"x-mcp-header":"Host","type":"string"}}}`;
     default: {

@@ -35,7 +35,7 @@ function responseOf(dice: Dice, nonce: string): string {
 }
 
 /** Returns a call whose upstream answers with bytes, cut anywhere, also inside a character. */
-function callOf(dice: Dice, nonce: string, target: Target, upstream: string, bytes: Buffer): Input {
+export function callOf(dice: Dice, nonce: string, target: Target, upstream: string, bytes: Buffer): Input {
   const cuts = Array.from({ length: dice.below(6) }, () => dice.below(1_000));
   const params = { name: `${upstream}__echo`, arguments: { nonce, bytes: bytes.toString('base64'), cuts } };
   const message = Buffer.from(JSON.stringify({ jsonrpc: '2.0', id: 7, method: 'tools/call', params }));
