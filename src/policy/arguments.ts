@@ -1,4 +1,4 @@
-import { isArrayText, isObjectText, JsonTextError, RawObject, rawItems } from '../json/json.ts';
+import { checkJson, CLIENT_BOUNDS, isObjectText, JsonTextError, type RawObject } from '../json/json.ts';
 import { LIMITS } from '../limits.ts';
 import { normalized } from '../mark-runs.ts';
 import type { ArgumentSize } from './when.ts';
@@ -29,9 +29,11 @@ export function readArguments(text: string | undefined, members: ReadonlySet<str
   const spellings = new Map([...members].map((name) => [folded(name) ?? name, name]));
   const counted = { values: 0 };
   try {
-    const odd = oddMember(text, spellings, counted);
-    if (odd !== undefined) return odd;
+    // Refuses a name that an object has twice, of which JSON.parse() would keep the last.
+    checkJson(text, CLIENT_BOUNDS);
     const args: unknown = JSON.parse(text);
+    const odd = oddMember(args, spellings, counted);
+    if (odd !== undefined) return odd;
     return typeof args === 'object' && args !== null
       ? { args: { ...args }, size: { values: counted.values, chars: text.length } }
       : 'arguments must be an object';
@@ -60,35 +62,28 @@ export class ArgumentReader {
   }
 }
 
-/** Returns the reason why a value can be read in two ways; undefined if it cannot. @throws {JsonTextError} */
+/** Returns the reason why a parsed value can be read in two ways; undefined if it cannot. */
 function oddMember(
-  text: string,
+  value: unknown,
   spellings: ReadonlyMap<string, string>,
   counted: { values: number },
 ): string | undefined {
   counted.values++;
-  if (isArrayText(text)) {
-    for (const item of rawItems(text)) {
-      const odd = oddMember(item, spellings, counted);
-      if (odd !== undefined) return odd;
-    }
-    return undefined;
-  }
-  if (!isObjectText(text)) {
-    // The upstream gets the digits, and a condition would read the nearest double. A text, true, false and null are no number.
-    const isRounded = Math.abs(Number(text)) > Number.MAX_SAFE_INTEGER;
-    return isRounded ? 'a number has more digits than a condition reads' : undefined;
-  }
-  // Refuses a name that is there twice.
-  const object = RawObject.parse(text);
+  // The upstream gets the digits, and a condition would read the nearest double.
+  if (typeof value === 'number')
+    return Math.abs(value) > Number.MAX_SAFE_INTEGER ? 'a number has more digits than a condition reads' : undefined;
+  if (typeof value !== 'object' || value === null) return undefined;
+  const isArray = Array.isArray(value);
   const seen = new Set<string>();
-  for (const name of object.keys()) {
-    const fold = folded(name);
-    if (fold === undefined) return 'the name of a member is too long, or has too many combining marks';
-    const read = spellings.get(fold);
-    if (seen.has(fold) || (read !== undefined && read !== name)) return 'a member can be read in two ways';
-    seen.add(fold);
-    const odd = oddMember(object.raw(name) ?? '', spellings, counted);
+  for (const [name, member] of Object.entries(value)) {
+    if (!isArray) {
+      const fold = folded(name);
+      if (fold === undefined) return 'the name of a member is too long, or has too many combining marks';
+      const read = spellings.get(fold);
+      if (seen.has(fold) || (read !== undefined && read !== name)) return 'a member can be read in two ways';
+      seen.add(fold);
+    }
+    const odd = oddMember(member, spellings, counted);
     if (odd !== undefined) return odd;
   }
   return undefined;

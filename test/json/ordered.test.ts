@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { JsonTextError } from '../../src/json/json.ts';
 import { orderedText } from '../../src/json/ordered.ts';
 
@@ -21,6 +22,21 @@ const cases = [
 
 for (const { name, raw, text } of cases) test(name, () => assert.equal(orderedText(raw), text));
 
-test('an object that names a member twice has no order', () => {
-  assert.throws(() => orderedText('{"a":1,"a":2}'), JsonTextError);
+for (const raw of ['{"a":1,"a":2}', '[{"b":{"a":1,"\\u0061":2}}]', '{"a":[1,]}', '']) {
+  test(`a text that is not JSON, or names a member twice, has no order: ${raw}`, () => {
+    assert.throws(() => orderedText(raw), JsonTextError);
+  });
+}
+
+// SEC-24
+test('a deep value is put in order by reading it once', { timeout: 60_000 }, async () => {
+  const depth = 60;
+  const text = `"${String.raw`\"`.repeat(1_000_000)}"`;
+  const raw = `${'{"b":0,"a":'.repeat(depth)}${text}${'}'.repeat(depth)}`;
+  const ordered = `${'{"a":'.repeat(depth)}${text}${',"b":0}'.repeat(depth)}`;
+  // Reading it once for each level would take minutes.
+  for (let times = 0; times < 60; times++) {
+    assert.equal(orderedText(raw), ordered);
+    await setImmediate();
+  }
 });

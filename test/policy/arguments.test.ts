@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { hasOddSpelling, readArguments } from '../../src/policy/arguments.ts';
 import { RawObject } from '../../src/json/json.ts';
 
 const MEMBERS = new Set(['path', 'skip']);
 
 const ODD = [
+  '{"in":[{"a":1,"\\u0061":2}]}',
   '{"path":"/pub","path":"/etc"}',
   '{"path":"/pub","p\\u0061th":"/etc"}',
   '{"path":"/pub","Path":"/etc"}',
@@ -76,4 +78,16 @@ test('a member named in letters of mathematics is odd', () => {
     .map((letter) => String.fromCodePoint(0x1d41a + letter.charCodeAt(0) - 97))
     .join('');
   assert.equal(hasOddSpelling(RawObject.parse(JSON.stringify({ name: 'a', [letters]: {} }))), true);
+});
+
+// SEC-24
+test('deep arguments are read once', { timeout: 60_000 }, async () => {
+  const depth = 60;
+  const text = `${'{"a":'.repeat(depth)}"${String.raw`\"`.repeat(1_000_000)}"${'}'.repeat(depth)}`;
+  // Reading them once for each level would take minutes.
+  for (let times = 0; times < 60; times++) {
+    const read = readArguments(text, MEMBERS);
+    assert.ok(typeof read === 'object' && read.size.values === depth + 1);
+    await setImmediate();
+  }
 });
