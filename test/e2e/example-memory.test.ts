@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { loadConfig } from '../../src/config/load.ts';
@@ -10,6 +10,16 @@ import { referenceServers } from '../support/reference-servers.ts';
 import { connectSdk1 } from '../support/sdk-client.ts';
 
 const EXAMPLE = fileURLToPath(new URL('../../config/example.yaml', import.meta.url));
+
+for (const env of [{ HOME: '/home/me' }, { HOME: '/home/me', XDG_STATE_HOME: '/state', TMPDIR: '/tmp' }, {}]) {
+  test(`the example keeps notes beside its private state: ${JSON.stringify(env)}`, async () => {
+    const { config } = await loadConfig(EXAMPLE, { env });
+    const target = config.upstreams.find(({ id }) => id === 'memory')?.target;
+    assert.ok(target?.kind === 'stdio');
+    assert.equal(dirname(target.env['MEMORY_FILE_PATH'] ?? ''), dirname(config.stateDir));
+  });
+}
+
 const CLIENTS = 4;
 const CALLS = 15;
 
