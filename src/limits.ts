@@ -158,7 +158,7 @@ export const LIMITS = {
   /** Messages of one session that wait for a stream to the client. */
   sessionQueueMessages: 256,
   sessionQueueBytes: MIB,
-  /** Notifications and requests of one upstream connection, except progress. */
+  /** Messages of one upstream connection, except answers and progress of requests in flight. */
   notificationsPerSecond: 2_000,
   /** Notifications and answers that one upstream has not accepted, over HTTP. */
   undeliveredMessages: 1_000,

@@ -14,6 +14,7 @@ import { Callers } from '../policy/callers.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { CredentialOutcome } from '../telemetry/upstream-metrics.ts';
 import type { CredentialSource } from '../upstream/connection-key.ts';
+import { DroppedMessages } from '../upstream/rpc/dropped-messages.ts';
 import { ReceivingBudget } from '../upstream/rpc/receiving-budget.ts';
 import { AuthorizedWire } from '../upstream/http/authorized-wire.ts';
 import { type HttpOptions, httpTransport } from '../upstream/http/http.ts';
@@ -128,7 +129,9 @@ export async function upstreamTransports(
     open.add(wire);
     const userAgent = `linkspan/${VERSION}`;
     const undelivered = new UndeliveredMessages(onLimit);
-    const options = { upstream: id, timeouts, messageBytes, receiving, undelivered, log, wire, userAgent, onLimit };
+    const dropped = new DroppedMessages(id, log);
+    const shared = { receiving, undelivered, dropped, log, wire, userAgent, onLimit };
+    const options = { upstream: id, timeouts, messageBytes, ...shared };
     const credentials = credentialsOf(upstream, configured);
     const startWith = (transport: HttpTransportOf): StartTransport =>
       credentials === undefined
@@ -235,6 +238,7 @@ function authorized(
 function withSockets(events: TransportEvents, wire: Wire): TransportEvents {
   return {
     onMessage: (message, about) => events.onMessage(message, about),
+    onDropped: (about) => events.onDropped(about),
     onSendFailed: (id, error) => events.onSendFailed(id, error),
     onClose: (error) => {
       void wire.destroy();

@@ -93,6 +93,7 @@ export class Stdio implements AsyncDisposable {
         stdio.messages.push(message);
         options.onMessage?.(message);
       },
+      onDropped: () => undefined,
       onSendFailed: (id, error) => {
         stdio.order.push('failed');
         stdio.failed.set(id, error);

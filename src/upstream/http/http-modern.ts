@@ -143,13 +143,10 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
       text,
       (message) => this.#deliver(message, post),
       (error) => {
-        this.options.log.warn(
-          { upstream: this.options.upstream, method: post.method, err: error },
-          'invalid message of the upstream dropped',
-        );
+        this.options.dropped.logMalformed(post.method, error);
         if (error.limit !== undefined) this.options.onLimit?.(error.limit);
-        post.blockSocketReuse();
-        if (!post.isAnswered) post.fail(malformedAnswer(this.options.upstream, error));
+        if (post.isAnswered) post.cancel();
+        else post.fail(malformedAnswer(this.options.upstream, error));
       },
       'result',
     );
@@ -158,15 +155,13 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
   #deliver(message: Message, post: UpstreamPost): void {
     const { id } = post;
     // The protocol allows no message after the answer.
-    if (post.isAnswered) post.blockSocketReuse();
+    if (post.isAnswered) post.cancel();
     if (id === undefined || post.isAnswered || !this.#inFlight.has(id)) return;
     if (message.kind === 'result' || message.kind === 'error') {
       if (sentBackId(message.id) !== id && message.id !== 'null') {
-        this.options.log.warn(
-          { upstream: this.options.upstream, method: post.method },
-          'answer to an unknown request dropped',
-        );
+        this.options.dropped.logUnknownAnswer(post.method);
         post.blockSocketReuse();
+        this.#events.onDropped(id);
         return;
       }
       if (message.id === 'null') post.blockSocketReuse();

@@ -1,4 +1,5 @@
 import { malformedAnswer } from '../rpc/malformed-answer.ts';
+import type { DroppedMessages } from '../rpc/dropped-messages.ts';
 import { sentBackId } from '../rpc/request-ids.ts';
 import type { Logger } from 'pino';
 
@@ -38,6 +39,8 @@ export interface HttpOptions extends ReadingOptions {
   readonly timeouts: UpstreamTimeouts;
   /** Bounds the messages without an answer that the upstream has not accepted. */
   readonly undelivered: UndeliveredMessages;
+  /** Logs the messages of the upstream that are dropped. */
+  readonly dropped: DroppedMessages;
   readonly log: Logger;
   /** Shared by all transports with the same credentials. The transport does not destroy it. */
   readonly wire: Wire;
@@ -243,11 +246,9 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     // On the stream of a request, only the answer to that request is accepted.
     const isOwn = about === undefined || sentBack === id || response.id === 'null';
     if (id === undefined || !isOwn || !this.#posts.markAnswered(id)) {
-      this.options.log.warn(
-        { upstream: this.options.upstream, method: about?.method },
-        'answer to an unknown request dropped',
-      );
+      this.options.dropped.logUnknownAnswer(about?.method);
       about?.blockSocketReuse();
+      this.#events.onDropped(about?.id);
       return;
     }
     if (response.id === 'null') about?.blockSocketReuse();
@@ -255,12 +256,10 @@ class HttpTransport implements Transport, UpstreamPostHandler {
   }
 
   #onMalformed(error: MessageError, about: UpstreamPost | undefined): void {
-    this.options.log.warn(
-      { upstream: this.options.upstream, method: about?.method, err: error },
-      'invalid message of the upstream dropped',
-    );
+    this.options.dropped.logMalformed(about?.method, error);
     if (error.limit !== undefined) this.options.onLimit?.(error.limit);
     about?.blockSocketReuse();
+    this.#events.onDropped(about?.id);
     // Text that is not JSON was most likely the answer. A malformed message with another id was not.
     if (about?.id === undefined || about.isAnswered) return;
     const isWhole = error.code === RPC.parseError || (error.refused !== undefined && error.limit !== 'requestIdChars');

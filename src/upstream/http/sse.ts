@@ -191,8 +191,9 @@ class SseTransport implements Transport, UpstreamPostHandler {
   /** Fails the request that a malformed message answers, if the message has its id. */
   #onMalformed(error: MessageError): void {
     const { upstream } = this.options;
-    this.options.log.warn({ upstream, err: error }, 'invalid message of the upstream dropped');
+    this.options.dropped.logMalformed(undefined, error);
     if (error.limit !== undefined) this.options.onLimit?.(error.limit);
+    this.#events.onDropped(undefined);
     const id = sentBackId(error.id);
     if (this.#isClosed || Number.isNaN(id)) return;
     this.#posts.markAnswered(id);

@@ -105,6 +105,7 @@ export class Connection<Context> {
     connection.#transport = await start(
       {
         onMessage: (message, about) => connection.#receive(message, about),
+        onDropped: (about) => connection.#limitRate(about),
         onFirstByte: () => connection.#firstByte.resolve(),
         onSendFailed: (id, error) => {
           const pending = connection.#settle(id);
@@ -316,7 +317,7 @@ export class Connection<Context> {
     switch (message.kind) {
       case 'result':
       case 'error':
-        this.#onResponse(message);
+        this.#onResponse(message, about);
         return;
       case 'notification':
         if (message.method !== 'notifications/progress') this.#limitRate(about);
@@ -357,16 +358,17 @@ export class Connection<Context> {
     this.#cancel(about, 'requests are not allowed here', new GatewayError('upstream-protocol', { upstream, message }));
   }
 
-  /** Pauses reading from an upstream that exceeds the limit on notifications and requests per second. */
+  /** Pauses reading from an upstream that sends more messages per second than the limit, answers and progress of requests in flight left out. */
   #limitRate(about: number | undefined): void {
     const waitMs = this.#notificationRate.take(performance.now());
     if (waitMs > 0) this.#transport?.pause?.(waitMs, about);
   }
 
-  #onResponse(response: Response): void {
-    // A response with an unknown id is late or repeated, and is dropped.
+  #onResponse(response: Response, about: number | undefined): void {
     const id = sentBackId(response.id);
     const pending = this.#settle(id);
+    // A response with an unknown id is late or repeated, and is dropped.
+    if (pending === undefined) this.#limitRate(about);
     this.#abandoned?.remove(id);
     if (pending?.context !== undefined && pending.options.outlivesAnswer === true)
       this.#keepProgress(pending.id, pending.context);
@@ -387,6 +389,7 @@ export class Connection<Context> {
       const context = pending === undefined ? this.#outliving.get(token) : pending.context;
       if (pending !== undefined) pending.lastActivityMs = performance.now();
       if (pending !== undefined || context !== undefined) this.#events.onNotification(notification, context);
+      else this.#limitRate(about);
     } else if (method === 'notifications/cancelled') {
       const id = params?.raw('requestId');
       if (params !== undefined && id !== undefined) this.#withdraw(idKey(id), carriedParams(params));

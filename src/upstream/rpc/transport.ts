@@ -28,6 +28,12 @@ export interface TransportEvents {
    * @param about our id of the request on whose stream it arrived; undefined if requests have no streams of their own.
    */
   onMessage(message: Message, about: number | undefined): void;
+  /**
+   * A message has arrived that is not passed on: it is malformed, or answers no request in flight.
+   *
+   * @param about our id of the request on whose stream it arrived, if any.
+   */
+  onDropped(about: number | undefined): void;
   /** A program has sent its first byte, which need not be part of a message. */
   onFirstByte?(): void;
   /** One request will get no answer. The transport stays open. */

@@ -9,6 +9,7 @@ import { httpTransport } from '../../../src/upstream/http/http.ts';
 import { sseTransport } from '../../../src/upstream/http/sse.ts';
 import { modernHttpTransport } from '../../../src/upstream/http/http-modern.ts';
 import { WireOpeners } from '../../../src/upstream/http/http-wire.ts';
+import { DroppedMessages } from '../../../src/upstream/rpc/dropped-messages.ts';
 import { UndeliveredMessages } from '../../../src/upstream/http/undelivered-messages.ts';
 import { event, result, serve, stream, TIMEOUTS } from '../../fixtures/servers/http-harness.ts';
 import { PATIENCE_MS } from '../../support/patience.ts';
@@ -39,6 +40,7 @@ for (const [era, transport] of [
       messageBytes: 4_194_304,
       receiving: UNBOUNDED,
       undelivered: new UndeliveredMessages(),
+      dropped: new DroppedMessages('up', pino({ level: 'silent' })),
       log: pino({ level: 'silent' }),
       wire,
       userAgent: 'linkspan/test',
@@ -97,6 +99,7 @@ for (const [name, transport] of [
       messageBytes: 4_194_304,
       receiving: UNBOUNDED,
       undelivered,
+      dropped: new DroppedMessages('up', pino({ level: 'silent' })),
       log: pino({ level: 'silent' }),
       wire,
       userAgent: 'linkspan/test',
@@ -113,6 +116,65 @@ for (const [name, transport] of [
     await waitUntil(() => undelivered.count === 0);
     connection.notify('notifications/roots/list_changed');
     await server.received.find(({ rpc }) => rpc === 'notifications/roots/list_changed');
+    await connection.close();
+    await wire.destroy();
+  });
+}
+
+const UNKNOWN = '{"jsonrpc":"2.0","id":123456789,"result":{}}';
+const MALFORMED = '{"jsonrpc":"1.0","id":123456789,"result":{}}';
+const STRAY_PROGRESS =
+  '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":123456789,"progress":1}}';
+
+const STRAY = [
+  { what: 'answers to unknown requests', kind: 'http', transport: httpTransport, text: UNKNOWN, lines: 1 },
+  { what: 'answers to unknown requests', kind: 'modern', transport: modernHttpTransport, text: UNKNOWN, lines: 1 },
+  { what: 'answers to unknown requests', kind: 'sse', transport: sseTransport, text: UNKNOWN, lines: 0 },
+  { what: 'malformed answers', kind: 'http', transport: httpTransport, text: MALFORMED, lines: 1 },
+  { what: 'malformed answers', kind: 'sse', transport: sseTransport, text: MALFORMED, lines: 1 },
+  { what: 'progress of no request', kind: 'http', transport: httpTransport, text: STRAY_PROGRESS, lines: 0 },
+] as const;
+
+for (const { what, kind, transport, text, lines } of STRAY) {
+  // SEC-24
+  test(`limit notificationsPerSecond: a flood of ${what} is paused and counted, ${kind}`, BOUNDED, async () => {
+    let events: ServerResponse | undefined;
+    await using server = await serve((request, response) => {
+      if (kind === 'sse' && request.method === 'GET') {
+        response.writeHead(200, EVENTS).write('event: endpoint\ndata: /mcp\n\n');
+        events = response;
+      } else if (request.rpc === 'tools/call') {
+        if (kind === 'sse') response.writeHead(202).end();
+        else events = response.writeHead(200, EVENTS);
+        events?.write(event(text).repeat(COUNT) + event(result(request.id)));
+      } else response.writeHead(202).end();
+    });
+    const target = { kind: kind === 'sse' ? 'sse' : 'http', url: server.url, headers: {} } as const;
+    const wire = new WireOpeners().open(target, TIMEOUTS);
+    let pauses = 0;
+    const written: string[] = [];
+    const log = pino({ level: 'warn' }, { write: (line) => written.push(line) });
+    const start = transport(target, {
+      upstream: 'up',
+      timeouts: TIMEOUTS,
+      messageBytes: 4_194_304,
+      receiving: UNBOUNDED,
+      undelivered: new UndeliveredMessages(),
+      dropped: new DroppedMessages('up', log),
+      log,
+      wire,
+      userAgent: 'linkspan/test',
+      onLimit: (limit) => {
+        if (limit === 'notificationsPerSecond') pauses++;
+      },
+    });
+    const nothing = { onNotification: () => undefined, onServerRequest: () => undefined, onClose: () => undefined };
+    const connection = await Connection.open('up', start, nothing, new AbortController().signal, { audience: '' });
+    const limits = { timeoutMs: PATIENCE_MS, maxMs: PATIENCE_MS, progress: false, context: undefined } as const;
+    const answer = await connection.call('tools/call', RawObject.of({ name: 'x' }), limits).answer;
+    assert.equal(answer.kind, 'result');
+    assert.ok(pauses > 0);
+    assert.equal(written.length, lines, written[0]);
     await connection.close();
     await wire.destroy();
   });

@@ -7,6 +7,7 @@ import type { Notification } from '../../../src/protocol/jsonrpc.ts';
 import { META } from '../../../src/protocol/meta.ts';
 import { LATEST_MODERN } from '../../../src/protocol/revisions.ts';
 import { modernHttpTransport } from '../../../src/upstream/http/http-modern.ts';
+import { DroppedMessages } from '../../../src/upstream/rpc/dropped-messages.ts';
 import { UndeliveredMessages } from '../../../src/upstream/http/undelivered-messages.ts';
 import { UpstreamSubscription } from '../../../src/upstream/link/upstream-subscription.ts';
 import { Connection } from '../../../src/upstream/rpc/connection.ts';
@@ -40,6 +41,7 @@ async function subscribe({ url }: HttpUpstream, capabilities: object, callMs = P
       messageBytes: 100_000,
       receiving: UNBOUNDED,
       undelivered: new UndeliveredMessages(),
+      dropped: new DroppedMessages('notes', log),
       log,
       wire,
       userAgent: 'linkspan/test',

@@ -9,20 +9,30 @@ import { marker } from '../../support/leftovers.ts';
 import { PATIENCE_MS } from '../../support/patience.ts';
 import { UNBOUNDED } from '../../support/receiving.ts';
 
-/** The server's program: writes a flood of notifications, then its answer, and exits if configured. */
+/** The server's program: writes a flood of messages, then its answer, and exits if configured. */
 const SERVER = `
 process.stdin.once('data', (chunk) => {
   const { id, params } = JSON.parse(chunk);
-  const text = JSON.stringify({ jsonrpc: '2.0', method: 'notifications/message', params: { level: 'info', data: 'x' } });
+  const { text } = params;
   const last = JSON.stringify({ jsonrpc: '2.0', id, result: {} });
   process.stdout.write((text + '\\n').repeat(params.count) + last + '\\n', () => params.exits && process.exit());
 });
 `;
 
-for (const exits of [false, true]) {
+const SAID = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}';
+const UNKNOWN = '{"jsonrpc":"2.0","id":123456789,"result":{}}';
+const STRAY_PROGRESS =
+  '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":123456789,"progress":1}}';
+
+for (const { what, text, exits } of [
+  { what: 'notifications', text: SAID, exits: false },
+  { what: 'notifications', text: SAID, exits: true },
+  { what: 'answers to unknown requests', text: UNKNOWN, exits: false },
+  { what: 'progress of no request', text: STRAY_PROGRESS, exits: false },
+]) {
   // N-29
   test(
-    `limit notificationsPerSecond: a stdio flood is paused, not lost, exits: ${exits}`,
+    `limit notificationsPerSecond: a stdio flood of ${what} is paused, exits: ${exits}`,
     { timeout: 120_000 },
     async () => {
       const log = pino({ level: 'silent' });
@@ -37,10 +47,10 @@ for (const exits of [false, true]) {
       const connection = await Connection.open('up', start, events, new AbortController().signal, { audience: '' });
       const limits = { timeoutMs: PATIENCE_MS, maxMs: PATIENCE_MS, progress: false, context: undefined } as const;
       const count = 5_000;
-      const answering = connection.call('tools/call', RawObject.of({ count, exits }), limits).answer;
+      const answering = connection.call('tools/call', RawObject.of({ text, count, exits }), limits).answer;
       const answer = await answering;
       assert.ok(!(answer instanceof Error) && answer.kind === 'result');
-      assert.equal(received, count);
+      assert.equal(received, text === SAID ? count : 0);
       assert.ok(exits || pauses > 0);
       await connection.close();
     },

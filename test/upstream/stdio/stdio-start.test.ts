@@ -148,7 +148,7 @@ suite('starting a process', () => {
     await using guard = new ProcessGuard(log);
     const target = { kind: 'stdio', command: 'true', args: [], env: {}, cwd: undefined } as const;
     const start = stdioTransport(target, { upstream: 'x', messageBytes: 1_000, receiving: UNBOUNDED, log, guard });
-    const events = { onMessage: () => {}, onSendFailed: () => {}, onClose: () => {} };
+    const events = { onMessage: () => {}, onDropped: () => {}, onSendFailed: () => {}, onClose: () => {} };
     await assert.rejects(start(events, AbortSignal.abort(), { audience: '' }), { code: 'upstream-unavailable' });
   });
 });

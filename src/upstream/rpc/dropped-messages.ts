@@ -1,0 +1,33 @@
+import type { Logger } from 'pino';
+import type { MessageError } from '../../protocol/jsonrpc.ts';
+import { RepeatedEvents } from '../../telemetry/repeated-events.ts';
+
+/** Logs messages of one upstream that are dropped: the first one of a kind with a line, later ones by their number (`before`). */
+export class DroppedMessages {
+  readonly #upstream: string;
+  readonly #log: Logger;
+  readonly #repeated = new RepeatedEvents();
+
+  constructor(upstream: string, log: Logger) {
+    this.#upstream = upstream;
+    this.#log = log;
+  }
+
+  /** @param method of the request on whose stream the answer arrived. */
+  logUnknownAnswer(method: string | undefined): void {
+    const before = this.#repeated.due('unknown answer', '', performance.now());
+    if (before === undefined) return;
+    this.#log.warn({ upstream: this.#upstream, method, before }, 'answer to an unknown request dropped');
+  }
+
+  /** @param method of the request on whose stream the message arrived. */
+  logMalformed(method: string | undefined, { message, limit }: MessageError): void {
+    // The message of the error may quote the upstream, so that it is no kind: each one could have a line.
+    const before = this.#repeated.due('malformed', limit ?? '', performance.now());
+    if (before === undefined) return;
+    this.#log.warn(
+      { upstream: this.#upstream, method, why: message, before },
+      'invalid message of the upstream dropped',
+    );
+  }
+}
