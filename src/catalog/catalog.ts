@@ -12,7 +12,7 @@ import {
   hasTexts,
   nameItems,
   type NamedItems,
-  PART_ITEMS,
+  partEnd,
   type Source,
   type Target,
   textsOf,
@@ -128,12 +128,15 @@ export function* prepareOffer(
     }
   }
   const isModern = isModernRevision(offer.revision);
-  let read = 0;
-  for (const resource of offer.resources) {
-    if (isRead(resource, isModern)) continue;
-    const { fault, item } = readItem('resource', resource, isModern);
-    if (fault === undefined) publishedText('resource', viewed, item);
-    if (++read % PART_ITEMS === 0) yield;
+  const unread = offer.resources.filter((resource) => !isRead(resource, isModern));
+  for (let start = 0; start < unread.length;) {
+    const end = partEnd(unread, start);
+    for (const resource of unread.slice(start, end)) {
+      const { fault, item } = readItem('resource', resource, isModern);
+      if (fault === undefined) publishedText('resource', viewed, item);
+    }
+    start = end;
+    yield;
   }
 }
 

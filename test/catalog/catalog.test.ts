@@ -442,6 +442,18 @@ test('a long list is prepared in parts of 100 items, and each part once', () => 
   );
 });
 
+test('a part of long items ends before 100 of them', () => {
+  const description = 'x'.repeat(50_000);
+  const long = Array.from({ length: 10 }, (_, index) => ({ name: `t${index}`, description, inputSchema: {} }));
+  const resources = long.map(({ name }) => ({ uri: `file:///${name}`, name, description }));
+  const offers = {
+    tools: long.map((tool) => RawObject.of(tool)),
+    resources: resources.map((one) => RawObject.of(one)),
+  };
+  // Three items have more than 128 Ki characters.
+  assert.equal([...prepareOffer(view([bare('a')]), 'a', offer(offers), LIMITS)].length, 8);
+});
+
 // N-62
 test('a list prepared part by part equals the list made at once', () => {
   const offers = {

@@ -38,8 +38,20 @@ export interface NamedItem {
   readonly quarantined: Quarantined | undefined;
 }
 
-/** The number of items of one part: reading them, naming them and making their texts takes a few ms. */
-export const PART_ITEMS = 100;
+/** A part ends after this number of items, or of characters: reading them, naming them and making their texts takes a few ms. */
+const PART_ITEMS = 100;
+const PART_CHARS = 131_072;
+
+/** Returns the end of the part of a list that begins at `start`. A part has at least one item. */
+export function partEnd(listed: readonly RawObject[], start: number): number {
+  let chars = 0;
+  let end = start;
+  while (end < listed.length && end - start < PART_ITEMS && chars < PART_CHARS) {
+    chars += listed[end]?.toString().length ?? 0;
+    end++;
+  }
+  return end;
+}
 
 /** Tools or prompts that follow each other in the list of one upstream, in a view. Immutable, so that catalogs share it. */
 export interface NamedItems {
@@ -54,7 +66,7 @@ export interface NamedItems {
 const known = new WeakMap<View, Map<string, WeakMap<Offer, Map<number, NamedItems>>>>();
 
 /**
- * Names the tools or prompts of one upstream, in parts of {@link PART_ITEMS}. Yields the same objects for the same arguments, so that
+ * Names the tools or prompts of one upstream, in parts ({@link partEnd}). Yields the same objects for the same arguments, so that
  * a catalog of many upstreams names only items of those that changed.
  *
  * @param keep whether to cache the parts.
@@ -77,9 +89,10 @@ export function* nameItems(
     known.set(view, ofView);
   }
   const listed = kind === 'tool' ? offer.tools : offer.prompts;
-  for (let start = 0; start < listed.length; start += PART_ITEMS) {
+  for (let start = 0; start < listed.length;) {
     const named = parts.get(start) ?? makeItems(kind, view, upstream, offer, start, maxChars);
-    if (keep) parts.set(start, named);
+    start += named.items.length;
+    if (keep) parts.set(named.start, named);
     yield named;
   }
 }
@@ -96,7 +109,7 @@ function makeItems(
   const prefix = publishedPrefix(upstream);
   const isModern = isModernRevision(offer.revision);
   const listed = kind === 'tool' ? offer.tools : offer.prompts;
-  const items = listed.slice(start, start + PART_ITEMS).map((raw, index): NamedItem => {
+  const items = listed.slice(start, partEnd(listed, start)).map((raw, index): NamedItem => {
     const reading = readItem(kind, raw, isModern);
     const { key, item } = reading;
     const fault = reading.fault ?? (isModern && upstream.isRemote && kind === 'tool' ? headerFault(item) : undefined);
