@@ -1,6 +1,6 @@
 /**
- * Runs of combining marks. Normalizing sorts the marks of a run one by one, which takes a time that is quadratic in its length: hours for one
- * message of a peer. Nobody writes runs of more than 30.
+ * Runs of combining marks. Normalizing sorts the marks of a run one by one, which takes a time that is quadratic in its length. One
+ * message of a peer could take hours. Nobody writes runs of more than 30.
  *
  * @see https://www.unicode.org/reports/tr15/#Stream_Safe_Text_Format
  */

@@ -2,6 +2,7 @@ import { ArrayMap } from '../small-collections.ts';
 import type { Logger } from 'pino';
 import { GatewayError, toAnswer } from '../errors.ts';
 import type { ClientSession, Front, ModernCall, MessageSink } from '../gateway/front/front.ts';
+import { RawObject } from '../json/json.ts';
 import type { LimitName } from '../limits.ts';
 import type { Principal } from '../policy/principal.ts';
 import { carriedParams } from '../protocol/cancellation.ts';

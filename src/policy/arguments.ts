@@ -9,16 +9,16 @@ export interface ReadArguments {
   readonly size: ArgumentSize;
 }
 
-/** Returns a name such that names that a lenient JSON reader takes for one member are equal; undefined for a name that takes long to compare. */
+/** Returns a name such that names that a lenient JSON reader takes for one member are equal. Undefined: the name takes long to compare. */
 function folded(name: string): string | undefined {
   if (name.length > LIMITS.memberNameChars) return undefined;
   return normalized(name, 'NFKC')?.toUpperCase().toLowerCase();
 }
 
 /**
- * Reads arguments that conditions judge. Returns the reason if another reader may see other values: a member that an object has twice, two
- * members whose names differ in case, one whose name differs in case from a name that a condition reads, or a number that is rounded here. A
- * name that takes long to compare is refused too.
+ * Reads arguments that conditions judge. Returns the reason if another reader may see other values. It is a member that an object has twice,
+ * or two members whose names differ in case. It is also a name that differs in case from one that a condition reads, or a number that is
+ * rounded here. A name that takes long to compare is refused too.
  *
  * @param text undefined for a call without arguments.
  * @param members the names that conditions read.
@@ -91,7 +91,7 @@ function oddMember(
 
 /** The members of params that say what a request is about. */
 const JUDGED: readonly string[] = ['name', 'arguments', 'uri', 'ref', 'argument', 'context', 'type'];
-/** Longer names fold to none of them: two UTF-16 code units, such as those of a letter of mathematics, fold to one letter or more. */
+/** Longer names fold to none of them. Two UTF-16 code units, such as those of a letter of mathematics, fold to one letter or more. */
 const MAX_JUDGED_CHARS = 2 * Math.max(...JUDGED.map(({ length }) => length));
 
 /**

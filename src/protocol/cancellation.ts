@@ -6,8 +6,8 @@ import { withoutCoreTaskMeta } from './meta.ts';
 export type CancelReason = string | RawObject | undefined;
 
 /**
- * Returns the params of a notification that one peer sends and another gets: without the members of `_meta` that belong to the connection
- * with the sender.
+ * Returns the params of a notification that one peer sends and another gets. They are without the members of `_meta` that belong to the
+ * connection with the sender.
  *
  * @throws {JsonTextError} if `_meta` names a member twice.
  */

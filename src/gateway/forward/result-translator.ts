@@ -241,7 +241,7 @@ function opensPages({ clientCapabilities }: Client): boolean {
   return clientCapabilities.object('elicitation')?.raw('url') !== undefined;
 }
 
-/** Returns an error that names pages as the user of a client that cannot open them can read it: with their URLs in its text. */
+/** Returns an error that names pages, with their URLs in its text. The user of a client that cannot open them can read it. */
 function pagesAsText({ request }: Asked, { message, data }: RpcError): Answer {
   const listed = memberOf(data, 'elicitations');
   const pages = (Array.isArray(listed) ? listed : []).map(

@@ -87,8 +87,8 @@ export function upgradeError(error: RpcError): RpcError {
 }
 
 /**
- * Returns an error of a server without a code that 2026-07-28 reserves, which its clients would take for a failure between them and the
- * gateway. Servers of older revisions may use these codes as they like. `data.upstreamCode` has the code of the server.
+ * Returns an error of a server without a code that 2026-07-28 reserves. Its clients would take such a code for a failure between them and
+ * the gateway. Servers of older revisions may use these codes as they like. `data.upstreamCode` has the code of the server.
  */
 export function withoutReservedCode(error: RpcError): RpcError {
   const { code, data } = error;

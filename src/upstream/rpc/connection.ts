@@ -352,9 +352,8 @@ export class Connection<Context> {
   #refuseModern({ method }: Request, about: number | undefined, revision: ModernRevision): void {
     if (about === undefined) return;
     const upstream = this.#upstream;
-    const message =
-      `upstream "${upstream}" sent the request ${method} in the middle of a call, which revision ${revision} forbids; ` +
-      'set era: legacy if it needs to ask';
+    const forbidden = `upstream "${upstream}" sent the request ${method} in the middle of a call, which revision ${revision} forbids`;
+    const message = `${forbidden}; set era: legacy if it needs to ask`;
     this.#cancel(about, 'requests are not allowed here', new GatewayError('upstream-protocol', { upstream, message }));
   }
 

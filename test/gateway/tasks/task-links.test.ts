@@ -40,7 +40,7 @@ async function upgraded() {
 test('a task that ends during a poll keeps no connection open', async () => {
   await using at = await upgraded();
   const [first, polled] = [await at.site(), await at.site()];
-  at.tasks.begin(at.exchange(), first, RawObject.of(STATE));
+  at.tasks.begin(at.exchange(), first, RawObject.of({ task: STATE }), RawObject.of(STATE));
   const state = await at.tasks.get(at.exchange(), polled, async () => {
     at.tasks.end(polled);
     return WORKING;
@@ -52,11 +52,11 @@ test('a task that ends during a poll keeps no connection open', async () => {
 test('a task does not end with the connection that an ended task of its id had', async () => {
   await using at = await upgraded();
   const [first, closed, later] = [await at.site(), await at.site(), await at.site()];
-  at.tasks.begin(at.exchange(), first, RawObject.of(STATE));
+  at.tasks.begin(at.exchange(), first, RawObject.of({ task: STATE }), RawObject.of(STATE));
   await closed.link.connection.close();
   await at.tasks.get(at.exchange(), closed, async () => LOST);
   at.tasks.end(first);
-  at.tasks.begin(at.exchange(), later, RawObject.of(STATE));
+  at.tasks.begin(at.exchange(), later, RawObject.of({ task: STATE }), RawObject.of(STATE));
   await first.link.connection.close();
   assert.equal(at.tasks.hasRoom(at.principal), false);
   await later.link.connection.close();
