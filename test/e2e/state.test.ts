@@ -4,6 +4,7 @@ import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
+import { memberOf } from '../../src/json/record.ts';
 import { type Got, initialize, messagesOf, post, rpc, send } from '../downstream/client.ts';
 import { connectOver, SDKS } from '../support/either-sdk.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
@@ -47,6 +48,11 @@ async function metric(gateway: RunningGateway, name: string): Promise<number> {
   return Number(new RegExp(`^${name} (\\d+)$`, 'm').exec(text)?.[1]);
 }
 
+/** Returns the tools of a list answer. Its `_meta` names the gateway, by a key that the second one on a directory does not have. */
+function toolsIn(answer: Got): unknown {
+  return memberOf(messagesOf(answer)[0]?.result, 'tools');
+}
+
 suite('two gateways on one state directory', { concurrency: 1 }, () => {
   // N-67
   test('the second one warns that it stores no sessions, and serves the stored lists', TIMEOUT, async () => {
@@ -65,7 +71,9 @@ suite('two gateways on one state directory', { concurrency: 1 }, () => {
     await other.waitForLog((line) => (line.includes(words) ? true : undefined));
     const own = await initialize(other.endpoint());
     const shared = await post(other.endpoint(), rpc(1, 'tools/list'), own);
-    assert.deepEqual(messagesOf(shared)[0]?.result, messagesOf(listed)[0]?.result);
+    const tools = toolsIn(listed);
+    assert.ok(Array.isArray(tools) && tools.length > 0);
+    assert.deepEqual(toolsIn(shared), tools);
 
     // Neither gateway can serve or end a session of the other.
     assert.equal((await ping(other, kept)).status, 404);
