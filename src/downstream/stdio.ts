@@ -100,6 +100,8 @@ export async function serveStdio(
 
   await ended;
   peer.drain();
-  await resultWithin(Promise.all(working), LAST_ANSWERS_MS);
+  // Waits that keep no process alive must not end it before the last answers.
+  const alive = setTimeout(() => undefined, LAST_ANSWERS_MS);
+  await resultWithin(Promise.all(working), LAST_ANSWERS_MS).finally(() => clearTimeout(alive));
   await peer.close();
 }

@@ -21,6 +21,10 @@ export function carriedParams(params: RawObject): RawObject {
  * @param id of the request, as raw JSON.
  */
 export function cancelledParams(id: string, why: CancelReason): RawObject {
-  if (typeof why === 'object') return why.with('requestId', id);
+  if (typeof why === 'object') {
+    const sent = why.with('requestId', id);
+    // A strict peer refuses a notification whose reason is no string, and would not cancel.
+    return sent.string('reason') === undefined ? sent.with('reason', undefined) : sent;
+  }
   return RawObject.EMPTY.with('requestId', id).with('reason', why === undefined ? undefined : JSON.stringify(why));
 }

@@ -84,9 +84,13 @@ function readInputRequired(result: RawObject): ResultReading {
   const asked = { inputRequests, requestState };
   if (!isAnswerable(asked))
     return { kind: 'malformed', why: 'asks for nothing: no "inputRequests", no "requestState"' };
-  const rest = result.with('resultType', undefined).with('inputRequests', undefined).with('requestState', undefined);
+  let rest = result;
+  for (const member of NOT_RELAYED) rest = rest.with(member, undefined);
   return { kind: 'input-required', asked: { ...asked, rest } };
 }
+
+/** Members that {@link inputRequiredResult} writes itself, and those about caches: a question is for one caller. */
+const NOT_RELAYED = ['resultType', 'inputRequests', 'requestState', 'ttlMs', 'cacheScope'];
 
 /** Members that make a result, or the state of a task, a question. */
 const ASKING = new MemberNames(

@@ -106,6 +106,15 @@ test('input_required needs input requests or a state', () => {
   assert.ok(!isAnswerable({ inputRequests: [], requestState: undefined }));
 });
 
+test('an input_required result keeps its members, and nothing of it is cached', () => {
+  const raw =
+    '{"resultType":"input_required","requestState":"s","ttlMs":9,"cacheScope":"public","_meta":{"a":1},"x":2}';
+  const read = readResult(RawObject.parse(raw));
+  assert.ok(read.kind === 'input-required');
+  const written: unknown = JSON.parse(inputRequiredResult(read.asked).toString());
+  assert.deepEqual(written, { resultType: 'input_required', requestState: 's', _meta: { a: 1 }, x: 2 });
+});
+
 test('a written input_required result is read back equal', () => {
   const anyAsk = fc.record({
     key: fc.string(),

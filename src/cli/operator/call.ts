@@ -54,7 +54,10 @@ async function failureText(
 ): Promise<string> {
   const row: unknown = Object(data).code;
   if (typeof row !== 'string') return message;
-  return `${message} (${row})${row === 'unknown-tool' ? `; ${await nameAdvice(target, tool, view)}` : ''}`;
+  if (row !== 'unknown-tool') return `${message} (${row})`;
+  // The advice must not hide the answer.
+  const advice = await nameAdvice(target, tool, view).catch(() => `"${COMMAND} ls items" lists the names`);
+  return `${message} (${row}); ${advice}`;
 }
 
 /** Returns where the names of tools are, and one that is similar to a wrong one. */

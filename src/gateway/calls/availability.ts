@@ -35,7 +35,9 @@ export function possibleOwners(view: View, request: Request): readonly string[] 
   const former = Object.entries(view.renames).flatMap(([from, to]) => (to === name ? [from] : []));
   const names = [name, ...former];
   if (names.some(mayBeHashed)) return all;
-  return names.flatMap((one) => ownersByPrefix(prefixesOf(view), one));
+  const owners = names.flatMap((one) => ownersByPrefix(prefixesOf(view), one));
+  // Apps call tools by the names that their upstreams give them, without a prefix.
+  return owners.length === 0 && kind === 'tool' && !name.includes('__') ? all : owners;
 }
 
 /** Returns the name or URI in a request, and the kind of its item. The name is undefined if the request has none. */

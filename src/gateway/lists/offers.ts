@@ -106,11 +106,11 @@ export class Offers {
     const offers = this.#offers.get(upstream);
     if (offers === undefined) return;
     offers.onReplaced();
-    this.#circles.remove(upstream);
-    // Else the upstream in its place would not be asked for fresh ones for a while.
+    // Else equal lists of the upstream in its place would be no change, and stay refused in the catalogs.
     for (const { key, offer } of offers.values()) {
       if (this.#circles.refusalOf(upstream, key.audience, offer) !== undefined) offers.remove(key);
     }
+    this.#circles.remove(upstream);
     this.#pins.report(upstream, offers.inUse());
   }
 

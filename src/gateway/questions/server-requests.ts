@@ -70,8 +70,8 @@ export class ServerRequests {
     }
     const params = client.dialect.downgradeServerRequest(method, asked);
     if (params === undefined || !canBeAsked(client.clientCapabilities, method, request.params)) {
-      refuse(`The client cannot be asked for this: ${method}`);
       client.onUnsupportedRequest(method, request.params, exchange);
+      refuse(`The client cannot be asked for this: ${method}`);
       return;
     }
     const release = this.#open.take(link.upstream, CHAR_BYTES * request.params.toString().length);

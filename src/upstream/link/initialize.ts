@@ -1,5 +1,6 @@
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
+import { detach } from '../../json/kept-text.ts';
 import { LIMITS } from '../../limits.ts';
 import { isLegacyRevision, isModernRevision, LATEST_LEGACY, type Revision } from '../../protocol/revisions.ts';
 import { isRefusedByStatus, isModernError } from './era-evidence.ts';
@@ -22,9 +23,15 @@ export type InitializeOutcome =
 /** Returns the instructions in the answer to a handshake. Those that are too long are cut. */
 export function readInstructions<Context>(connection: Connection<Context>, result: RawObject): string | undefined {
   const text = result.string('instructions');
-  if (text === undefined || text.length <= LIMITS.instructionsChars) return text;
+  if (text === undefined) return undefined;
+  if (text.length <= LIMITS.instructionsChars) return detach(text);
   connection.countLimit('instructionsChars');
-  return text.slice(0, LIMITS.instructionsChars).toWellFormed();
+  return detach(text.slice(0, LIMITS.instructionsChars).toWellFormed());
+}
+
+/** Returns an object in the answer to a handshake. It does not keep the text of the answer in memory, which may be large. */
+export function keptObject(object: RawObject | undefined): RawObject {
+  return object === undefined ? RawObject.EMPTY : RawObject.parse(detach(object.toString()));
 }
 
 /**
@@ -81,8 +88,8 @@ export async function initialize<Context>(
   connection.notify('notifications/initialized');
   const hello: ServerHello = {
     revision,
-    capabilities: result.object('capabilities') ?? RawObject.EMPTY,
-    serverInfo: result.object('serverInfo') ?? RawObject.EMPTY,
+    capabilities: keptObject(result.object('capabilities')),
+    serverInfo: keptObject(result.object('serverInfo')),
     instructions: readInstructions(connection, result),
   };
   return { kind: 'legacy', hello };

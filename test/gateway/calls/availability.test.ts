@@ -85,6 +85,8 @@ const RENAMED = { ...PLAIN, renames: { other__search: 'up__find' } };
 for (const { view, request, owners } of [
   { view: ALL, request: ['tools/call', { name: 'up__x' }], owners: ['up'] },
   { view: ALL, request: ['tools/call', { name: 'nobody__x' }], owners: [] },
+  // Apps call tools without a prefix.
+  { view: ALL, request: ['tools/call', { name: 'x' }], owners: ['up', 'slow', 'down', 'wrong'] },
   { view: PLAIN, request: ['prompts/get', { name: 'up__x' }], owners: ['up'] },
   { view: PLAIN, request: ['tools/call', { name: 'x' }], owners: ['plain'] },
   // Its upstream may have lost a part of its prefix.

@@ -23,6 +23,9 @@ const LEGACY: Offer = { ...EMPTY_OFFER, revision: '2025-11-25', tools: [tool('ol
 const MODERN: Offer = { ...EMPTY_OFFER, revision: '2026-07-28', tools: [tool('new')] };
 const BOTH = erasOver(new Set(['legacy', 'modern']));
 
+/** The pseudonym of the merged endpoint. */
+const OWN = 'o'.repeat(16);
+
 interface Place extends AsyncDisposable {
   metrics(): Promise<string>;
   open(): Promise<Offers>;
@@ -43,7 +46,7 @@ async function place(personal = ''): Promise<Place> {
         config,
         views: viewsOf(config),
         gate: new Gate(undefined, []),
-        pseudonymsOf: () => [],
+        pseudonymsOf: (path) => [path === '/mcp' ? OWN : 'x'.repeat(16)],
         audienceOf: (id, principal) => (id === personal ? principal : ''),
         store,
         log: pino({ level: 'silent' }),
@@ -194,4 +197,19 @@ test('lists that another process has stored do not replace its newer ones', asyn
   second.update('up', key, { ...LEGACY, tools: [tool('third')] });
   await second.flush();
   assert.deepEqual(seen(await at.open())[0], ['third']);
+});
+
+test('lists are served when the upstream that led back is restarted, also equal ones', async () => {
+  await using at = await place();
+  const offers = await at.open();
+  const key = commonKey('legacy');
+  const namedBy = (...endpoints: string[]): Offer => ({ ...LEGACY, tools: [tool('old')], endpoints });
+  const names = () => [...offers.catalog('', key).tools.keys()];
+  offers.setEras('up', BOTH);
+  offers.update('up', key, namedBy(OWN));
+  offers.update('up', key, namedBy());
+  assert.deepEqual(names(), []);
+  offers.onReplaced('up');
+  offers.update('up', key, namedBy());
+  assert.deepEqual(names(), ['old']);
 });
