@@ -1,16 +1,15 @@
 /**
  * A made-up legacy revision that is younger than the first modern one: an entry of the list, a row of the table of revisions and one of the
- * dialects are all that the gateway needs. They are added to the texts of the two files when these are loaded.
+ * dialects are all that the gateway needs. They are added when the files are loaded.
  */
 
 import assert from 'node:assert/strict';
-import { registerHooks } from 'node:module';
 import { test } from 'node:test';
+import { addToSources } from '../support/added-texts.ts';
 
 const NEXT = '2026-11-01';
 
-/** What is added, by the end of the name of a file: after a text that the file must have. */
-const ADDED: Readonly<Record<string, readonly (readonly [place: string, added: string])[]>> = {
+addToSources({
   '/src/protocol/revisions.ts': [
     [`'2025-06-18', '2025-11-25'`, `, '${NEXT}'`],
     [
@@ -20,21 +19,6 @@ const ADDED: Readonly<Record<string, readonly (readonly [place: string, added: s
     ],
   ],
   '/src/gateway/dialects/client-dialect.ts': [[`'2025-11-25': legacy('2025-11-25'),`, `'${NEXT}': legacy('${NEXT}'),`]],
-};
-
-registerHooks({
-  load: (url, context, nextLoad) => {
-    const loaded = nextLoad(url, context);
-    const additions = Object.entries(ADDED).find(([name]) => url.endsWith(name))?.[1];
-    if (additions === undefined) return loaded;
-    assert.ok(loaded.source instanceof Uint8Array);
-    let source = Buffer.from(loaded.source).toString();
-    for (const [place, added] of additions) {
-      assert.ok(source.includes(place), place);
-      source = source.replace(place, `${place}${added}`);
-    }
-    return { ...loaded, source };
-  },
 });
 
 // Loaded after the hook is there.

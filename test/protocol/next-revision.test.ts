@@ -4,8 +4,8 @@
  */
 
 import assert from 'node:assert/strict';
-import { registerHooks } from 'node:module';
 import { suite, test } from 'node:test';
+import { addToSources } from '../support/added-texts.ts';
 
 const NEXT = '2027-01-01';
 const NOW = '2026-07-28';
@@ -14,23 +14,11 @@ const NOW = '2026-07-28';
 const ROW = `'${NEXT}': { ...BASE, versionHeader: true, audio: true, resourceLinks: true, structuredContent: true, elicitation: true,
   urlElicitation: true, completionContext: true, samplingTools: true, tasksExtension: true, anyUris: false },`;
 
-/** Returns a text with another one after a place that it must have. */
-function inserted(text: string, place: string, added: string): string {
-  assert.ok(text.includes(place), place);
-  return text.replace(place, `${place}${added}`);
-}
-
-registerHooks({
-  load: (url, context, nextLoad) => {
-    const loaded = nextLoad(url, context);
-    if (!url.endsWith('/src/protocol/revisions.ts')) return loaded;
-    assert.ok(loaded.source instanceof Uint8Array);
-    const listed = inserted(Buffer.from(loaded.source).toString(), 'MODERN_REVISIONS = [', `'${NEXT}', `);
-    return {
-      ...loaded,
-      source: inserted(listed, 'const FEATURES: Readonly<Record<Revision, RevisionFeatures>> = {', ROW),
-    };
-  },
+addToSources({
+  '/src/protocol/revisions.ts': [
+    ['MODERN_REVISIONS = [', `'${NEXT}', `],
+    ['const FEATURES: Readonly<Record<Revision, RevisionFeatures>> = {', ROW],
+  ],
 });
 
 // Loaded after the hook is there.
