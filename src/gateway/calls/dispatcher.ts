@@ -86,20 +86,20 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
     const admitting = this.#era.admit?.(one, client);
     if (admitting !== undefined) await admitting;
     let judged = judgedRoute(gate, client, request);
-    const askedMs = performance.now();
+    let isBeingListed = false;
     if (mayBeUnlisted(judged)) {
+      const askedMs = performance.now();
       const { catalog } = client;
       const { changedMs } = gate;
       const refreshing = listRefresher.refreshFor(holder, possibleOwners(catalog.view, request));
       if (refreshing !== undefined) await one.unlessCancelled(refreshing);
       if (client.catalog !== catalog || gate.changedMs !== changedMs) judged = judgedRoute(gate, client, request);
-    }
-    const owner = mayBeUnlisted(judged) ? ownerOf(client.catalog.view, request) : undefined;
-    let isBeingListed = false;
-    if (owner !== undefined) {
-      const waitedMs = performance.now() - askedMs;
-      isBeingListed = await one.unlessCancelled(listRefresher.awaitFirstLists(holder, owner, waitedMs));
-      judged = judgedRoute(gate, client, request);
+      const owner = mayBeUnlisted(judged) ? ownerOf(client.catalog.view, request) : undefined;
+      if (owner !== undefined) {
+        const waitedMs = performance.now() - askedMs;
+        isBeingListed = await one.unlessCancelled(listRefresher.awaitFirstLists(holder, owner, waitedMs));
+        judged = judgedRoute(gate, client, request);
+      }
     }
     // Not one that the access policy hides.
     if (judged.to.kind === 'nowhere' && judged.verdict === undefined) {
