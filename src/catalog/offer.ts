@@ -268,11 +268,12 @@ export function parseOffer(text: string): Offer | undefined {
     const unreadable = readUnreadable(offer);
     const caching = offer.value('caching');
     const endpoints = pseudonymsIn(offer.value('endpoints'));
+    const instructions = offer.string('instructions');
     return sharedOffer({
       revision: offer.string('revision') ?? '',
-      capabilities: offer.object('capabilities') ?? RawObject.EMPTY,
-      serverInfo: offer.object('serverInfo') ?? RawObject.EMPTY,
-      instructions: offer.string('instructions'),
+      capabilities: offer.object('capabilities')?.detached() ?? RawObject.EMPTY,
+      serverInfo: offer.object('serverInfo')?.detached() ?? RawObject.EMPTY,
+      instructions: instructions === undefined ? undefined : detach(instructions),
       ...perList(items),
       ...(isCaching(caching) ? { caching } : {}),
       ...(unreadable.length > 0 ? { unreadable } : {}),

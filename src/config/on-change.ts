@@ -3,7 +3,7 @@ import type { Config, LockConfig } from './values/config.ts';
 import type { Problem } from './document/problem.ts';
 import { CALLERS_LISTS, hasCallersLists, type UpstreamConfig } from './values/upstream-config.ts';
 import type { UpstreamSource } from './upstream-source.ts';
-import { upstreamId } from './upstreams/upstream-id.ts';
+import { placeOf } from './upstreams/client-file.ts';
 
 /** Returns the reaction to a definition of an upstream that differs from the lock; undefined if nothing of it is pinned. */
 export function onChangeOf({ lock }: Pick<Config, 'lock'>, upstream: UpstreamConfig): OnChange | undefined {
@@ -27,7 +27,7 @@ export function judgeUnpinnable(
     const onChange = onChangeOf({ lock }, upstream);
     const isPinned = (lock.pins.lists.get(id)?.length ?? 0) > 0;
     if (!hasCallersLists(upstream) || onChange === undefined || onChange === 'warn' || isPinned) continue;
-    const path = map.entries.find(({ key }) => upstreamId(key) === id)?.path ?? map.path;
+    const path = placeOf(map, id);
     const message = `${CALLERS_LISTS}, and nothing of it is in the lock, so that "${onChange}" withholds everything; set "lock: off"`;
     problems.set(id, document.problem([...path, own === undefined ? 'auth' : 'lock'], message, 'key'));
   }

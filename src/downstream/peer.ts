@@ -2,10 +2,9 @@ import { ArrayMap } from '../small-collections.ts';
 import type { Logger } from 'pino';
 import { GatewayError, toAnswer } from '../errors.ts';
 import type { ClientSession, Front, ModernCall, MessageSink } from '../gateway/front/front.ts';
-import { RawObject } from '../json/json.ts';
 import type { LimitName } from '../limits.ts';
 import type { Principal } from '../policy/principal.ts';
-import { carriedParams } from '../protocol/cancellation.ts';
+import { cancelledParams, carriedParams } from '../protocol/cancellation.ts';
 import type { Envelope } from '../protocol/envelope.ts';
 import {
   type Answer,
@@ -162,7 +161,7 @@ export class Peer {
     this.#calls.delete(key);
     // The request has no stream of its own, whose end a client could see. The specification asks for the notification and for the result.
     if (request.method === 'subscriptions/listen' && answer.kind === 'result') {
-      own.send(notificationText('notifications/cancelled', RawObject.EMPTY.with('requestId', id)));
+      own.send(notificationText('notifications/cancelled', cancelledParams(id, undefined)));
     }
     own.send(responseText(id, answer));
   }

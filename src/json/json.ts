@@ -171,6 +171,11 @@ export class RawObject {
     return new RawObject(names, raws, { ...source, starts: source.starts.slice(), raws }, text);
   }
 
+  /** Returns the same object, for one that is kept: it does not keep the text around it in memory. */
+  detached(): RawObject {
+    return RawObject.parse(detach(this.toString()));
+  }
+
   static of(value: object): RawObject {
     const names: string[] = [];
     const raws: string[] = [];
@@ -244,6 +249,11 @@ export class RawObject {
     if (this.#raws[at] === raw) return this;
     if (raw !== undefined) return new RawObject(names, this.#raws.with(at, raw), this.#source);
     return new RawObject(names.toSpliced(at, 1), this.#raws.toSpliced(at, 1), undefined);
+  }
+
+  /** Returns the object without these members. */
+  without(names: readonly string[]): RawObject {
+    return names.reduce<RawObject>((bare, name) => bare.with(name, undefined), this);
   }
 
   /** Returns the object with the raw text of every member transformed by `change`. */

@@ -1,7 +1,9 @@
 import { checkJson, CLIENT_BOUNDS, quoted } from './json.ts';
 import {
+  CLOSE_ARRAY,
   CLOSE_OBJECT,
   COMMA,
+  OPEN_ARRAY,
   OPEN_OBJECT,
   scanner,
   skipColon,
@@ -10,9 +12,6 @@ import {
   skipValue,
   unquote,
 } from './scan.ts';
-
-const OPEN_ARRAY = 0x5b;
-const CLOSE_ARRAY = 0x5d;
 
 /**
  * Returns the text of a JSON value without spaces, and with the members of objects in the order of their names. Numbers and strings keep

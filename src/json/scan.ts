@@ -10,9 +10,9 @@ export const COMMA = 0x2c;
 const ZERO = 0x30;
 const NINE = 0x39;
 const COLON = 0x3a;
-const OPEN_ARRAY = 0x5b;
+export const OPEN_ARRAY = 0x5b;
 const BACKSLASH = 0x5c;
-const CLOSE_ARRAY = 0x5d;
+export const CLOSE_ARRAY = 0x5d;
 export const OPEN_OBJECT = 0x7b;
 export const CLOSE_OBJECT = 0x7d;
 

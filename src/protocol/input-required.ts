@@ -84,9 +84,7 @@ function readInputRequired(result: RawObject): ResultReading {
   const asked = { inputRequests, requestState };
   if (!isAnswerable(asked))
     return { kind: 'malformed', why: 'asks for nothing: no "inputRequests", no "requestState"' };
-  let rest = result;
-  for (const member of NOT_RELAYED) rest = rest.with(member, undefined);
-  return { kind: 'input-required', asked: { ...asked, rest } };
+  return { kind: 'input-required', asked: { ...asked, rest: result.without(NOT_RELAYED) } };
 }
 
 /** Members that {@link inputRequiredResult} writes itself, and those about caches: a question is for one caller. */

@@ -1,11 +1,10 @@
 import { resolve } from 'node:path';
-import { endpointPath } from '../../endpoint-path.ts';
+import { endpointPath, ssePath } from '../../endpoint-path.ts';
 import type { Config } from '../values/config.ts';
 import type { Document } from '../document/document.ts';
 import type { Problem } from '../document/problem.ts';
 import type { HttpTarget, StdioTarget, UpstreamConfig } from '../values/upstream-config.ts';
-import type { UpstreamMap } from '../upstreams/client-file.ts';
-import { upstreamId } from '../upstreams/upstream-id.ts';
+import { placeOf, type UpstreamMap } from '../upstreams/client-file.ts';
 import { isOwnFile } from '../upstreams/top-level-keys.ts';
 import { isSameHost } from './addresses.ts';
 
@@ -38,7 +37,7 @@ export function judgeItself(
     const isItself =
       target.kind === 'stdio' ? servesFile(target, served.file) : listens && leadsBack(id, target, served);
     if (!isItself) continue;
-    const path = map.entries.find(({ key }) => upstreamId(key) === id)?.path ?? map.path;
+    const path = placeOf(map, id);
     const message = isOwn
       ? 'this is the gateway itself, whose tools would come back under one more prefix; remove this entry, or let the gateway listen elsewhere'
       : 'this is the gateway itself; left out';
@@ -52,7 +51,7 @@ function leadsBack(id: string, target: HttpTarget, { listen, tls, publicUrl, pro
   const url = URL.parse(target.url);
   if (url === null) return false;
   const views = ['', id, ...profiles.filter(({ upstreams }) => upstreams.includes(id)).map((profile) => profile.id)];
-  const paths = views.flatMap((view) => [endpointPath(view), endpointPath(view).replace('/mcp', '/sse')]);
+  const paths = views.flatMap((view) => [endpointPath(view), ssePath(view)]);
   if (!paths.includes(url.pathname.replace(/\/$/, ''))) return false;
   if (url.origin === publicUrl) return true;
   const scheme = tls === undefined ? 'http:' : 'https:';

@@ -8,6 +8,7 @@ import { type Path, type Problem, problemLine } from '../document/problem.ts';
 import { MAP_KEYS, WEAK_MAP_KEYS } from '../schema/schema.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
 import { topLevelProblems } from './top-level-keys.ts';
+import { upstreamId } from './upstream-id.ts';
 
 /** One entry of the map (or list) of upstreams: its name and its path in the file. */
 export interface EntryPath {
@@ -28,6 +29,11 @@ export interface UpstreamMap extends ClientStyle {
   /** In the order of the file. */
   readonly entries: readonly EntryPath[];
   readonly warnings: readonly string[];
+}
+
+/** Returns the place of the entry of an upstream, by its id; that of all upstreams if there is none. */
+export function placeOf({ path, entries }: UpstreamMap, id: string): Path {
+  return entries.find(({ key }) => upstreamId(key) === id)?.path ?? path;
 }
 
 const PLAIN = { syntax: 'plain', timeout: { unit: 'guess', bounds: 'call' } } as const;

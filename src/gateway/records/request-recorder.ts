@@ -8,7 +8,7 @@ import type { HeaderLookup } from '../../protocol/framing/mcp-headers.ts';
 import type { Answer, Notification, Request, Response } from '../../protocol/jsonrpc.ts';
 import { eraOf } from '../../protocol/revisions.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
-import { type ErrorType, errorTypeOf } from '../../telemetry/operation.ts';
+import { type ErrorType, errorTypeOf, upstreamErrorTypeOf } from '../../telemetry/operation.ts';
 import { RefusalLines } from '../../telemetry/log/refusal-lines.ts';
 import type { LoggedClient, LoggedKind, RequestLog } from '../../telemetry/request-log.ts';
 import { endOfOperation, nameOf } from '../../telemetry/tracing/mcp-spans.ts';
@@ -161,9 +161,8 @@ export class RequestRecorder {
     const outcome = exchange?.outcome;
     if (outcome?.answer === answer) return outcome.error;
     const isOwn = exchange?.failure !== undefined || this.#failures.has(request);
-    return answer.kind === 'error' && !isOwn && isUpstreamError(exchange)
-      ? 'rpc_error'
-      : errorTypeOf(request.method, answer);
+    const typeOf = !isOwn && isUpstreamError(exchange) ? upstreamErrorTypeOf : errorTypeOf;
+    return typeOf(request.method, answer);
   }
 
   /** Records the answer to an `initialize` request. @param session the session that it has opened; undefined if it failed. */

@@ -33,8 +33,7 @@ function wrapResult(result: RawObject, isSchemaWrapped: boolean): RawObject {
  * @throws {JsonTextError} if the text is not JSON.
  */
 export function downgradeModernResult(method: string, result: RawObject, isSchemaWrapped: boolean): RawObject {
-  let downgraded = withoutModernMeta(result);
-  for (const member of RESULT_MEMBERS) downgraded = downgraded.with(member, undefined);
+  const downgraded = withoutModernMeta(result).without(RESULT_MEMBERS);
   return method === 'tools/call' ? wrapResult(downgraded, isSchemaWrapped) : downgraded;
 }
 

@@ -13,8 +13,7 @@ import { blocksOf, usesTools } from '../sampling.ts';
 const BLOCK_MEMBERS = ['uri', 'name', 'title', 'description', 'mimeType', 'size', 'icons', 'data'];
 
 function toTextBlock(block: RawObject, text: string): string {
-  let bare = block;
-  for (const member of BLOCK_MEMBERS) bare = bare.with(member, undefined);
+  const bare = block.without(BLOCK_MEMBERS);
   return bare.with('type', '"text"').with('text', JSON.stringify(text)).toString();
 }
 

@@ -130,7 +130,5 @@ const LEGACY_REQUEST_META = ['progressToken', META.relatedTask];
  * @throws {JsonTextError} if the text is not JSON.
  */
 export function upgradeServerRequest(params: RawObject): RawObject {
-  let upgraded = withoutMeta(params, LEGACY_REQUEST_META);
-  for (const member of LEGACY_REQUEST_MEMBERS) upgraded = upgraded.with(member, undefined);
-  return upgraded;
+  return withoutMeta(params, LEGACY_REQUEST_META).without(LEGACY_REQUEST_MEMBERS);
 }

@@ -10,7 +10,7 @@ import {
   type ModernRevision,
 } from '../../protocol/revisions.ts';
 import type { Connection } from '../rpc/connection.ts';
-import { keptObject, readInstructions, type ServerHello } from './initialize.ts';
+import { readInstructions, type ServerHello } from './initialize.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { isModernError, isRefusedByStatus, supportedBy } from './era-evidence.ts';
 
@@ -28,8 +28,8 @@ function readHello(
 ): ServerHello<ModernRevision> {
   return {
     revision,
-    capabilities: keptObject(result.object('capabilities')),
-    serverInfo: keptObject(result.object('_meta')?.object(META.serverInfo)),
+    capabilities: result.object('capabilities')?.detached() ?? RawObject.EMPTY,
+    serverInfo: result.object('_meta')?.object(META.serverInfo)?.detached() ?? RawObject.EMPTY,
     instructions,
   };
 }

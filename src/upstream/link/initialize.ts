@@ -29,11 +29,6 @@ export function readInstructions<Context>(connection: Connection<Context>, resul
   return detach(text.slice(0, LIMITS.instructionsChars).toWellFormed());
 }
 
-/** Returns an object in the answer to a handshake. It does not keep the text of the answer in memory, which may be large. */
-export function keptObject(object: RawObject | undefined): RawObject {
-  return object === undefined ? RawObject.EMPTY : RawObject.parse(detach(object.toString()));
-}
-
 /**
  * Performs the legacy handshake: `initialize`, then `notifications/initialized`.
  *
@@ -88,8 +83,8 @@ export async function initialize<Context>(
   connection.notify('notifications/initialized');
   const hello: ServerHello = {
     revision,
-    capabilities: keptObject(result.object('capabilities')),
-    serverInfo: keptObject(result.object('serverInfo')),
+    capabilities: result.object('capabilities')?.detached() ?? RawObject.EMPTY,
+    serverInfo: result.object('serverInfo')?.detached() ?? RawObject.EMPTY,
     instructions: readInstructions(connection, result),
   };
   return { kind: 'legacy', hello };
