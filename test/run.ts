@@ -14,8 +14,8 @@ import { BUILD, BUNDLE, chooseSteps } from './runner/steps.ts';
 import { ROOT } from './runner/test-files.ts';
 import { leftovers, mark } from './support/leftovers.ts';
 
-/** The gate fails if it lasts longer, whatever its tests say. */
-const GATE_LIMIT_MINUTES = 25;
+/** The gate fails if it lasts longer, whatever its tests say. It takes 10 to 20 minutes on two quiet cores of different hosts. */
+const GATE_LIMIT_MINUTES = 60;
 /** The longest time of a run, which is ended then. CI ends the gate without a word after 90 minutes. */
 const GATE_RUN_MINUTES = 80;
 const FULL_RUN_MINUTES = 240;
