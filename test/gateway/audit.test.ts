@@ -199,6 +199,57 @@ test('a result that holds the type of another one is recorded as a result', TIME
   ]);
 });
 
+// REL-17 SEC-44
+test('a call is answered and recorded although its result names a member twice', TIMEOUT, async () => {
+  await using audit = await openTestAudit();
+  const memory = memoryUpstream({
+    lists: { tools: TOOLS },
+    request: (peer, { id }) => {
+      const text = '{"content":[],"content":[],"structuredContent":{"resultType":"task"}}';
+      peer.send(`{"jsonrpc":"2.0","id":${id},"result":${text}}`);
+    },
+  });
+  {
+    await using gateway = await testCore({ up: { memory } }, {}, undefined, audit.trail);
+    const client = await gateway.connect();
+    await client.result('tools/call', toolCall('up__echo'));
+  }
+  const records = await audit.records();
+  assert.deepEqual(records.filter(({ method }) => method === 'tools/call').map(outcomeOf), [
+    ['up__echo', 'allowed', 'ok', undefined, 'yes'],
+  ]);
+});
+
+// SEC-44
+test('questions and tasks are recorded as such, wherever their results say so', TIMEOUT, async () => {
+  await using audit = await openTestAudit();
+  const inputRequests = { name: { method: 'elicitation/create', params: { message: 'name?', requestedSchema: {} } } };
+  const memory = memoryUpstream({
+    isRaw: true,
+    lists: { tools: TOOLS },
+    request: (peer, request) => {
+      const capabilities = { tools: {} };
+      if (request.method !== 'tools/call') {
+        return peer.send(result(request, { resultType: 'complete', supportedVersions: ['2026-07-28'], capabilities }));
+      }
+      return peer.send(result(request, { _meta: { x: 1 }, resultType: 'input_required', inputRequests }));
+    },
+  });
+  const tasks = coreTaskUpstream();
+  const upstreams = { up: { memory, era: 'modern' }, old: { memory: tasks.memory } } as const;
+  {
+    await using gateway = await testCore(upstreams, {}, undefined, audit.trail);
+    await modernRequest(gateway, 'tools/call', toolCall('up__echo'), { capabilities: FORM }).reply;
+    const client = await gateway.connect();
+    await client.result('tools/call', { ...toolCall('old__job'), task: { ttl: 1_000 } });
+  }
+  const records = await audit.records();
+  assert.deepEqual(records.filter(({ method }) => method === 'tools/call').map(outcomeOf), [
+    ['up__echo', 'allowed', 'input-required', undefined, 'unknown'],
+    ['old__job', 'allowed', 'task', undefined, 'yes'],
+  ]);
+});
+
 // SEC-44
 test('members that a method does not have do not change the recorded name', TIMEOUT, async () => {
   await using audit = await openTestAudit();

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { GatewayError } from '../../errors.ts';
+import { JsonTextError } from '../../json/json.ts';
 import type { Era } from '../../protocol/revisions.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import type { Link, Upstream, Upstreams } from '../exchange/connection-holder.ts';
@@ -97,7 +98,7 @@ export class Calls {
           judge.assertAllowed(exchange, to, attempt > 1 || open === undefined);
           return await callsIn[link.era].call(exchange, upstream, link, to);
         } catch (thrown) {
-          if (attempt > 1 || !wasNeverSeen(thrown)) throw thrown;
+          if (attempt > 1 || !wasNeverSeen(thrown)) throw failureOf(to.upstream, thrown);
           // A process stops reading a moment before the gateway notices its end.
           if (links.findOpen(holder, upstream) === link) await sleep(RESEND_MS);
         } finally {
@@ -108,6 +109,13 @@ export class Calls {
       exchange.releaseSlot();
     }
   }
+}
+
+/** Returns what a call has failed with. Texts of clients were checked as a whole, so malformed JSON is the upstream's. */
+function failureOf(upstream: string, thrown: unknown): unknown {
+  if (!(thrown instanceof JsonTextError)) return thrown;
+  const message = `upstream "${upstream}" answered with malformed JSON`;
+  return new GatewayError('upstream-protocol', { upstream, message }, thrown);
 }
 
 /** Returns whether the upstream has not received the request, so that it may be sent again. */

@@ -123,14 +123,9 @@ export class ModernRequests implements ModernRequestHost {
   finish(modernRequest: ModernRequest, answer: Answer): void {
     const { caller, group, request, exchange, sink, span, isAnsweredElsewhere } = modernRequest;
     modernRequest.release();
-    try {
-      const durationMs = performance.now() - sink.receivedMs;
-      const answered = { caller, holder: group, request, exchange, answer, durationMs, span, isAnsweredElsewhere };
-      this.#parts.recorder.end(answered);
-    } catch (thrown) {
-      // The client gets its answer even if it cannot be recorded.
-      this.#parts.recorder.fail(thrown, { request, principal: caller.principal, span, isAwaited: false });
-    }
+    const durationMs = performance.now() - sink.receivedMs;
+    const answered = { caller, holder: group, request, exchange, answer, durationMs, span, isAnsweredElsewhere };
+    this.#parts.recorder.end(answered);
     sink.answer(answer);
   }
 

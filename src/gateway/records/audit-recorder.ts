@@ -1,9 +1,9 @@
-import { memberOf } from '../../json/record.ts';
+import { isRecord, memberOf } from '../../json/record.ts';
 import type { AuditEvent, AuditOutcome, AuditVerdict } from '../../audit/audit-event.ts';
 import type { AuditTrail } from '../../audit/audit-trail.ts';
 import { isWithheldUri } from '../../catalog/resources/resources.ts';
 import { GatewayError } from '../../errors.ts';
-import { JsonTextError, RawObject } from '../../json/json.ts';
+import { JsonTextError, type RawObject } from '../../json/json.ts';
 import { isRetry } from '../../protocol/input-required.ts';
 import type { Answer, Notification, Request, Response, RpcError } from '../../protocol/jsonrpc.ts';
 import type { RuleConfig } from '../../policy/access-config.ts';
@@ -240,18 +240,15 @@ function outcomeOf({ params }: Request, answer: Answer, error: ErrorType | undef
   if (error === 'tool_error') return 'tool-error';
   if (answer.kind === 'error') return 'error';
   // The text of a list is made when it is read.
-  if (answer.tail !== undefined) return 'ok';
-  const { result } = answer;
-  if (result.startsWith('{"resultType":"input_required"')) return 'input-required';
-  const isTask = params?.raw('task') !== undefined && result.startsWith('{"task":');
-  return isTask || (result.includes(TASK_TYPE) && isTaskResult(result)) ? 'task' : 'ok';
-}
-
-const TASK_TYPE = '"resultType":"task"';
-
-/** Returns whether the type is that of the result itself, and not of something in it. */
-function isTaskResult(result: string): boolean {
-  return RawObject.parse(result).string('resultType') === 'task';
+  if (answer.tail !== undefined || !(answer.result.includes('"input_required"') || answer.result.includes('"task"'))) {
+    return 'ok';
+  }
+  // A `RawObject` refuses a member that is there twice.
+  const result: unknown = JSON.parse(answer.result);
+  const type = memberOf(result, 'resultType');
+  if (type === 'input_required') return 'input-required';
+  const isTask = type === 'task' || (params?.raw('task') !== undefined && isRecord(memberOf(result, 'task')));
+  return isTask ? 'task' : 'ok';
 }
 
 function upstreamOf(exchange: OpenExchange | undefined): string | undefined {

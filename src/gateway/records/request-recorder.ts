@@ -137,10 +137,22 @@ export class RequestRecorder {
     this.#parts.metrics.requestsInFlight.remove();
   }
 
-  /** Records the answer to a request: its method, caller and upstream, its outcome and its duration. Ends its span. */
+  /**
+   * Records the answer to a request: its method, caller and upstream, its outcome and its duration. Ends its span. Never throws: the client
+   * gets its answer even if it cannot be recorded.
+   */
   end(answered: AnsweredRequest): void {
-    const { caller, describedBy = caller, holder, request, exchange, answer, durationMs, span } = answered;
     this.#removeInFlight();
+    try {
+      this.#end(answered);
+    } catch (thrown) {
+      const { request, caller, span } = answered;
+      this.fail(thrown, { request, principal: caller.principal, span, isAwaited: false });
+    }
+  }
+
+  #end(answered: AnsweredRequest): void {
+    const { caller, describedBy = caller, holder, request, exchange, answer, durationMs, span } = answered;
     const { method } = request;
     const error = this.#errorOf(answered);
     if (answered.isAnsweredElsewhere !== true) {
@@ -269,9 +281,9 @@ export class RequestRecorder {
    */
   fail(thrown: unknown, failed: FailedRequest): Answer {
     const { metrics } = this.#parts;
-    // Parameters are parsed only as far as they are needed, so they may turn out malformed late.
+    // Texts of clients were checked as a whole. Those of upstreams are parsed as far as they are needed, and may turn out malformed late.
     const isBroken = thrown instanceof JsonTextError;
-    const error = isBroken ? new GatewayError('invalid-params', { message: thrown.message }) : toGatewayError(thrown);
+    const error = isBroken ? new GatewayError('upstream-protocol', {}, thrown) : toGatewayError(thrown);
     this.#failures.set(failed.request, this.#logFailure(error, failed));
     if (SHED.has(error.code)) metrics.countShed(error.code);
     return toAnswer(error, failed.span?.traceId);

@@ -78,6 +78,15 @@ test('questions with a state that is too long to seal are a fault of the upstrea
   assert.match(await gateway.metrics.text(), /limit_reached_total\{limit="handleChars"\} 1$/m);
 });
 
+// REL-17
+test('an answer that names a question twice is a fault of the upstream', TIMEOUT, async () => {
+  const question = JSON.stringify(ASKS.inputRequests.name);
+  const asks = `{"resultType":"input_required","inputRequests":{"name":${question},"name":${question}}}`;
+  const memory = modern((peer, { id }) => peer.send(`{"jsonrpc":"2.0","id":${id},"result":${asks}}`));
+  await using gateway = await testCore({ up: { memory, era: 'modern' } });
+  assert.equal(codeOf(await call(gateway)), 'upstream-protocol');
+});
+
 test('a group has so many requests in flight as the config allows', TIMEOUT, async () => {
   const held: (() => void)[] = [];
   const memory = modern((peer, request) => void held.push(() => peer.send(result(request, DONE))));

@@ -132,7 +132,7 @@ test('a refusal has its reason in the line of its request, a fault has one of it
   assert.match(JSON.stringify(fault), /a bug in our code/);
   assert.deepEqual([request?.['error'], request?.['reason']], ['internal-error', undefined]);
   const late = record(new JsonTextError('not JSON', 3));
-  assert.ok(late.kind === 'error' && late.error.code === -32_602, 'parameters that turn out malformed late');
+  assert.ok(late.kind === 'error' && late.error.code === -31_012, 'an upstream’s text that turns out malformed late');
 });
 
 test('refusals beyond the limit have no line, calls that may have run do', async (t) => {
