@@ -5,7 +5,7 @@ import { upstreamIn, type View } from '../catalog/view.ts';
 import type { Settings } from '../config/values/config.ts';
 import { GatewayError } from '../errors.ts';
 import type { Principal } from '../policy/principal.ts';
-import { JsonTextError, RawObject } from '../json/json.ts';
+import { RawObject } from '../json/json.ts';
 import {
   type Answer,
   EMPTY_RESULT,
@@ -89,7 +89,7 @@ export class Gateway implements Front {
   hasView(view: string, principal?: Principal): boolean {
     const { views, gate } = this.#parts;
     const found = views.get(view);
-    return found !== undefined && (principal === undefined || gate.isOpen || gate.mayEnter(found, principal));
+    return found !== undefined && (principal === undefined || gate.mayEnter(found, principal));
   }
 
   reportHiddenView(view: string, principal: Principal): boolean {
@@ -327,15 +327,6 @@ export class Gateway implements Front {
   handleNotification(clientSession: ClientSession, notification: Notification): void {
     const session = Session.from(clientSession);
     this.#parts.recorder.logMessage(session, notification);
-    try {
-      this.#onNotification(session, notification);
-    } catch (thrown) {
-      if (!(thrown instanceof JsonTextError)) throw thrown;
-      this.#parts.log.debug({ method: notification.method }, 'malformed notification ignored');
-    }
-  }
-
-  #onNotification(session: Session, notification: Notification): void {
     const { method, params } = notification;
     switch (method) {
       case 'notifications/initialized':

@@ -1,6 +1,6 @@
 import { GatewayError } from '../../errors.ts';
 import type { InputRequest } from '../../protocol/input-required.ts';
-import { JsonTextError, type RawObject } from '../../json/json.ts';
+import type { RawObject } from '../../json/json.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 import { errorAnswer } from '../../protocol/jsonrpc.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
@@ -143,7 +143,7 @@ export class InputRounds {
   assertValid(responses: RawObject | undefined, upstream: string, waiting: 'call' | 'task'): void {
     for (const [key, { method }] of this.#open) {
       const raw = responses?.raw(key);
-      if (raw === undefined || isValidAnswer(method, raw)) continue;
+      if (raw === undefined || downgradeInputResponse(method, LATEST_LEGACY, raw) !== undefined) continue;
       const message = `inputResponses.${key} is no valid answer to ${method}; the ${waiting} still waits for one`;
       throw new GatewayError('invalid-params', { upstream, message });
     }
@@ -181,14 +181,5 @@ export class InputRounds {
           : errorAnswer(RPC.internalError, why),
       );
     }
-  }
-}
-
-function isValidAnswer(method: string, response: string): boolean {
-  try {
-    return downgradeInputResponse(method, LATEST_LEGACY, response) !== undefined;
-  } catch (thrown) {
-    if (thrown instanceof JsonTextError) return false;
-    throw thrown;
   }
 }

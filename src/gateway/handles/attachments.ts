@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { accountText } from '../../config/values/credentials.ts';
 import type { HttpTarget, UpstreamConfig } from '../../config/values/upstream-config.ts';
-import { JsonTextError, RawObject } from '../../json/json.ts';
+import { RawObject } from '../../json/json.ts';
 import { isLegacyRevision } from '../../protocol/revisions.ts';
 import type { Attachment } from '../../upstream/link/attachment.ts';
 import type { Link, Upstreams } from '../exchange/connection-holder.ts';
@@ -46,28 +46,17 @@ export class Attachments {
     const config = this.#upstreams.get(id)?.config;
     const payload = await this.#sealer.unseal('attachment', text, Date.now());
     if (config === undefined || payload === undefined) return undefined;
-    const { upstream, target, session, revision, instructions } = payload;
+    const { upstream, target, session, revision, capabilities, serverInfo, instructions } = payload;
     if (upstream !== id || target !== targetOf(config) || typeof session !== 'string') return undefined;
     if (typeof revision !== 'string' || !isLegacyRevision(revision)) return undefined;
-    const [capabilities, serverInfo] = [parsed(payload['capabilities']), parsed(payload['serverInfo'])];
-    if (capabilities === undefined || serverInfo === undefined) return undefined;
+    if (typeof capabilities !== 'string' || typeof serverInfo !== 'string') return undefined;
     const hello = {
       revision,
-      capabilities,
-      serverInfo,
+      capabilities: RawObject.parse(capabilities),
+      serverInfo: RawObject.parse(serverInfo),
       instructions: typeof instructions === 'string' ? instructions : undefined,
     };
     return { sessionId: session, hello, target };
-  }
-}
-
-function parsed(text: unknown): RawObject | undefined {
-  if (typeof text !== 'string') return undefined;
-  try {
-    return RawObject.parse(text);
-  } catch (thrown) {
-    if (thrown instanceof JsonTextError) return undefined;
-    throw thrown;
   }
 }
 

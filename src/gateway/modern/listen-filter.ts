@@ -1,5 +1,5 @@
 import { GatewayError } from '../../errors.ts';
-import { JsonTextError, type RawObject, rawItems } from '../../json/json.ts';
+import type { RawObject } from '../../json/json.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 import { LIST_KINDS, type ListKind } from '../../catalog/offer.ts';
 
@@ -34,17 +34,11 @@ export function readFilter(params: RawObject | undefined, onLimit: (limit: Limit
 
 /** Returns the different strings of an array member. @throws {GatewayError} `invalid-params` */
 function readTexts(filter: RawObject, name: string): readonly string[] {
-  const texts = new Set<string>();
-  try {
-    for (const item of rawItems(filter.raw(name) ?? '[]')) {
-      if (!item.startsWith('"')) throw new JsonTextError('not a string', 0);
-      texts.add(String(JSON.parse(item)));
-    }
-  } catch (thrown) {
-    if (!(thrown instanceof JsonTextError)) throw thrown;
+  const texts = filter.raw(name) === undefined ? [] : filter.value(name);
+  if (!Array.isArray(texts) || !texts.every((text) => typeof text === 'string')) {
     throw new GatewayError('invalid-params', { message: `"${name}" must be an array of strings` });
   }
-  return [...texts];
+  return [...new Set(texts)];
 }
 
 /** Returns a filter as {@link readFilter} reads it. */

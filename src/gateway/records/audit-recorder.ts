@@ -3,7 +3,7 @@ import type { AuditEvent, AuditOutcome, AuditVerdict } from '../../audit/audit-e
 import type { AuditTrail } from '../../audit/audit-trail.ts';
 import { isWithheldUri } from '../../catalog/resources/resources.ts';
 import { GatewayError } from '../../errors.ts';
-import { JsonTextError, type RawObject } from '../../json/json.ts';
+import type { RawObject } from '../../json/json.ts';
 import { isRetry } from '../../protocol/input-required.ts';
 import type { Answer, Notification, Request, Response, RpcError } from '../../protocol/jsonrpc.ts';
 import type { RuleConfig } from '../../policy/access-config.ts';
@@ -284,22 +284,16 @@ const NAMED_BY: ReadonlyMap<string, 'name' | 'uri'> = new Map([
 /** Returns the name of the thing that a request is about. Members that its method does not have are ignored: they would hide the name. */
 function nameIn({ method, params }: Request): string | undefined {
   if (params === undefined) return undefined;
-  try {
-    if (method.startsWith('tasks/')) {
-      const task = params.string('taskId');
-      return task === undefined ? undefined : digestOf(task);
-    }
-    if (method === 'completion/complete') {
-      const ref = params.object('ref');
-      return ref === undefined ? undefined : namedIn(ref, ref.string('type') === 'ref/resource' ? 'uri' : 'name');
-    }
-    const member = NAMED_BY.get(method);
-    return member === undefined ? undefined : namedIn(params, member);
-  } catch (thrown) {
-    // The request is malformed, and its answer says so.
-    if (thrown instanceof JsonTextError) return undefined;
-    throw thrown;
+  if (method.startsWith('tasks/')) {
+    const task = params.string('taskId');
+    return task === undefined ? undefined : digestOf(task);
   }
+  if (method === 'completion/complete') {
+    const ref = params.object('ref');
+    return ref === undefined ? undefined : namedIn(ref, ref.string('type') === 'ref/resource' ? 'uri' : 'name');
+  }
+  const member = NAMED_BY.get(method);
+  return member === undefined ? undefined : namedIn(params, member);
 }
 
 function namedIn(params: RawObject, member: 'name' | 'uri'): string | undefined {
