@@ -5,8 +5,7 @@ import { updateViews, type View } from '../catalog/view.ts';
 import type { Config } from '../config/values/config.ts';
 import type { IdentityKeys } from '../credentials/identity-keys.ts';
 import { ExternalDecisions } from '../gateway/exchange/external-decisions.ts';
-import { Gate } from '../gateway/exchange/gate.ts';
-import { Denials } from '../gateway/records/denials.ts';
+import { Gate, type Verdict } from '../gateway/exchange/gate.ts';
 import { AuditRecorder } from '../gateway/records/audit-recorder.ts';
 import { LocalOwners } from '../gateway/exchange/owners.ts';
 import { PrincipalShares } from '../gateway/exchange/principal-shares.ts';
@@ -117,9 +116,11 @@ function createCore(parts: CoreParts): Core {
   const onLimit: CommonParts['onLimit'] = (limit) => metrics.countLimit(limit);
   const shares = new PrincipalShares({ config, onRefused: (pool) => metrics.countShareRefusal(pool), onLimit });
   const onRuleFailed = failureReporter(metrics, log);
-  const denials = new Denials();
-  const reporters = [verdictReporter(metrics, log, onRuleFailed), denials.onVerdict];
-  const observers = [...reporters, ...(audit === undefined ? [] : [audit.onVerdict])];
+  const observers = [
+    verdictReporter(metrics, log, onRuleFailed),
+    (verdict: Verdict) => requests.recorder.onVerdict(verdict),
+    ...(audit === undefined ? [] : [audit.onVerdict]),
+  ];
   const onAnswer = decisionReporter(metrics, log);
   const point = new DecisionPoint({ egress: transports.egress, onAnswer, onLimit });
   const common: CommonParts = {
@@ -128,7 +129,6 @@ function createCore(parts: CoreParts): Core {
     views,
     upstreams: new UpstreamSet(),
     shares,
-    denials,
     gate: new Gate(config.access, observers, shares, onRuleFailed, scopesOnDemandOf(config.auth)),
     serverInfo: RawObject.of({ name: 'linkspan', title: 'Linkspan', version: VERSION }),
     onLimit,

@@ -109,7 +109,10 @@ export class Gateway implements Front {
     recorder.beginUntraced();
     const opened = await this.#open(request, principal, view);
     const { session, answer } = opened;
-    recorder.endInitialize({ principal, view }, session, request, answer, performance.now() - startedMs);
+    const caller = session?.caller ?? { principal, view };
+    const durationMs = performance.now() - startedMs;
+    recorder.end({ caller, holder: session, request, exchange: undefined, answer, durationMs, span: undefined });
+    if (session !== undefined) recorder.sessionOpened(session);
     return opened;
   }
 
@@ -326,7 +329,7 @@ export class Gateway implements Front {
 
   handleNotification(clientSession: ClientSession, notification: Notification): void {
     const session = Session.from(clientSession);
-    this.#parts.recorder.logMessage(session, notification);
+    this.#parts.recorder.message(session.caller, session, notification);
     const { method, params } = notification;
     switch (method) {
       case 'notifications/initialized':
@@ -372,12 +375,12 @@ export class Gateway implements Front {
   }
 
   noteNotification(sender: Pick<ModernCaller, 'principal' | 'view'>, notification: Notification): void {
-    this.#parts.recorder.logNotification(sender, notification);
+    this.#parts.recorder.message(sender, undefined, notification);
   }
 
   handleResponse(clientSession: ClientSession, response: Response): void {
     const session = Session.from(clientSession);
-    this.#parts.recorder.logMessage(session, response);
+    this.#parts.recorder.message(session.caller, session, response);
     if (!session.onResponse(response.id, response)) void session.former?.handleMessage(session, response);
   }
 

@@ -7,7 +7,6 @@ import type { Gate } from '../../gateway/exchange/gate.ts';
 import type { PrincipalShares } from '../../gateway/exchange/principal-shares.ts';
 import type { AuditRecorder } from '../../gateway/records/audit-recorder.ts';
 import type { Owners } from '../../gateway/exchange/owners.ts';
-import type { Denials } from '../../gateway/records/denials.ts';
 import type { ClientTransport } from '../../gateway/records/request-recorder.ts';
 import type { Sealer } from '../../gateway/handles/sealer.ts';
 import type { RawObject } from '../../json/json.ts';
@@ -54,8 +53,6 @@ export interface CommonParts extends CoreParts {
   readonly shares: PrincipalShares;
   /** Decides what clients may use. */
   readonly gate: Gate;
-  /** Keeps why requests were denied, until their lines are written. */
-  readonly denials: Denials;
   /** Asks a decision point about what the gate allows. */
   readonly external: ExternalDecisions;
   /** Describes the gateway to clients and to upstreams. */

@@ -13,10 +13,10 @@ import { RefusalLines } from '../../telemetry/log/refusal-lines.ts';
 import type { LoggedClient, LoggedKind, RequestLog } from '../../telemetry/request-log.ts';
 import { endOfOperation, nameOf } from '../../telemetry/tracing/mcp-spans.ts';
 import type { Span, Tracing } from '../../telemetry/tracing/tracing.ts';
-import { type AuditedRequest, type AuditRecorder, isUpstreamError } from './audit-recorder.ts';
+import { type AuditRecorder, isUpstreamError } from './audit-recorder.ts';
 import type { Caller } from '../front/caller.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
-import type { Denials } from './denials.ts';
+import type { Verdict } from '../exchange/gate.ts';
 import { bytesOf, resultBytes } from './message-bytes.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 
@@ -33,7 +33,6 @@ export interface RequestRecorderParts {
   readonly requestLog: RequestLog | undefined;
   /** Undefined if requests are not traced. */
   readonly tracing: Tracing | undefined;
-  readonly denials: Pick<Denials, 'reasonFor'>;
   /** Undefined if there is no audit log. */
   readonly audit: AuditRecorder | undefined;
   readonly transport: ClientTransport;
@@ -46,7 +45,8 @@ export interface RequestRecorderParts {
 type MessageSource = Pick<Caller, 'principal' | 'view'> & Partial<Caller>;
 
 interface AnsweredRequest {
-  readonly caller: Caller;
+  /** Of an `initialize` that failed, only its principal and endpoint. */
+  readonly caller: MessageSource;
   /** The caller under which the client has described itself. Default: `caller`. */
   readonly describedBy?: Caller;
   /** The session or group of the caller; undefined if the request failed before one was found. */
@@ -108,11 +108,18 @@ export class RequestRecorder {
   readonly #refusalLines: RefusalLines;
   /** Failures of requests that are not answered yet. */
   readonly #failures = new WeakMap<Request, LoggedFailure>();
+  /** The reasons why the access policy or a decision point has denied requests. */
+  readonly #denials = new WeakMap<Request, string>();
   #inFlightCount = 0;
 
   constructor(parts: RequestRecorderParts) {
     this.#parts = parts;
     this.#refusalLines = new RefusalLines(parts.log, parts.onLimit);
+  }
+
+  /** Keeps why a request was denied, for its line. Clients never see it. */
+  onVerdict({ request, effect, why }: Verdict): void {
+    if (request !== undefined && effect === 'deny') this.#denials.set(request, why);
   }
 
   /** The number of requests that are not answered yet. */
@@ -152,19 +159,17 @@ export class RequestRecorder {
   }
 
   #end(answered: AnsweredRequest): void {
-    const { caller, describedBy = caller, holder, request, exchange, answer, durationMs, span } = answered;
+    const { caller, request, exchange, answer, span } = answered;
     const { method } = request;
     const error = this.#errorOf(answered);
-    if (answered.isAnsweredElsewhere !== true) {
-      this.#record(caller, describedBy, { holder, request, exchange, answer, error, ms: durationMs }, span);
-    }
+    if (answered.isAnsweredElsewhere !== true) this.#record(answered, error);
     if (span === undefined) return;
     const upstream = exchange?.upstream;
     // A prompt that was sent to an upstream is in the catalog.
     const isPrompt = upstream !== undefined && method === 'prompts/get';
     const prompt = isPrompt ? request.params?.string('name') : undefined;
     const { transport } = this.#parts;
-    const operation = { method, tool: exchange?.tool, error, revision: caller.revision, transport };
+    const operation = { method, tool: exchange?.tool, error, revision: caller.revision ?? '', transport };
     span.end(endOfOperation({ ...operation, prompt, id: request.id, answer, upstream }));
   }
 
@@ -177,35 +182,15 @@ export class RequestRecorder {
     return typeOf(request.method, answer);
   }
 
-  /** Records the answer to an `initialize` request. @param session the session that it has opened; undefined if it failed. */
-  endInitialize(
-    sender: Pick<Caller, 'principal' | 'view'>,
-    session: ConnectionHolder | undefined,
-    request: Request,
-    answer: Answer,
-    durationMs: number,
-  ): void {
-    this.#removeInFlight();
-    const { caller } = session ?? {};
-    const error = errorTypeOf(request.method, answer);
-    const recorded = { holder: session, request, exchange: undefined, answer, error, ms: durationMs };
-    this.#record(caller ?? sender, caller, recorded, undefined);
-    if (session !== undefined) this.#parts.audit?.session('opened', session, this.#parts.clientOf(session.caller));
+  /** Records that an `initialize` has opened a session, after its answer. */
+  sessionOpened(session: ConnectionHolder): void {
+    this.#parts.audit?.session('opened', session, this.#parts.clientOf(session.caller));
   }
 
-  /**
-   * Records an answered request in the metrics, the audit log and the request log.
-   *
-   * @param describedBy the caller under which the client has described itself; undefined if it has not done so.
-   */
-  #record(
-    sender: MessageSource,
-    describedBy: Caller | undefined,
-    recorded: Omit<AuditedRequest, 'sender' | 'client' | 'traceId'>,
-    span: Span | undefined,
-  ): void {
-    const { metrics, transport, audit, denials, clientOf } = this.#parts;
-    const { holder, request, exchange, error, ms } = recorded;
+  /** Records an answered request in the metrics, the audit log and the request log. */
+  #record(answered: AnsweredRequest, error: ErrorType | undefined): void {
+    const { metrics, transport, audit, clientOf } = this.#parts;
+    const { caller: sender, describedBy = sender, holder, request, exchange, answer, durationMs: ms, span } = answered;
     // An `initialize` that failed has settled on no revision.
     const { revision = '' } = sender;
     metrics.recordRequest({ method: request.method, tool: exchange?.tool, error, revision, transport }, ms / 1000);
@@ -213,34 +198,25 @@ export class RequestRecorder {
     const failure = error === undefined ? undefined : this.#failures.get(request);
     const hasLine = this.#wantsLine(error) && failure?.isSuppressed !== true;
     if (audit === undefined && !hasLine) return;
-    const client = describedBy && clientOf(describedBy);
-    audit?.end({ ...recorded, sender, client, traceId: span?.traceId });
+    const client = isCaller(describedBy) ? clientOf(describedBy) : undefined;
+    const recorded = { request, exchange, answer, error, ms };
+    audit?.end({ ...recorded, sender, holder, client, traceId: span?.traceId });
     if (!hasLine) return;
     const { reason } = failure ?? {};
-    const denied = error === undefined ? undefined : denials.reasonFor(request);
+    const denied = error === undefined ? undefined : this.#denials.get(request);
     this.#writeLine(sender, holder, { ...recorded, kind: 'request', client, message: request, reason, denied, span });
   }
 
-  /** Logs a notification of a client, or its response to a request of the gateway. */
-  logMessage(session: ConnectionHolder, message: Notification | Response): void {
-    this.#logMessage(session.caller, session, this.#parts.clientOf(session.caller), message);
-  }
-
-  /** Logs a notification that belongs to no session: one of the modern era. */
-  logNotification(sender: MessageSource, notification: Notification): void {
-    this.#logMessage(sender, undefined, undefined, notification);
-  }
-
-  #logMessage(
-    sender: MessageSource,
-    holder: ConnectionHolder | undefined,
-    client: LoggedClient | undefined,
-    message: Notification | Response,
-  ): void {
-    this.#parts.audit?.message(sender, holder, message);
+  /**
+   * Records a notification of a client, or its response to a request of the gateway.
+   *
+   * @param session undefined in the modern era.
+   */
+  message(sender: MessageSource, session: ConnectionHolder | undefined, message: Notification | Response): void {
+    this.#parts.audit?.message(sender, session, message);
     if (!this.#wantsLine(undefined)) return;
     const kind = message.kind === 'notification' ? 'notification' : 'response';
-    this.#writeLine(sender, holder, { kind, client, message });
+    this.#writeLine(sender, session, { kind, client: session && this.#parts.clientOf(session.caller), message });
   }
 
   #wantsLine(error: ErrorType | undefined): boolean {

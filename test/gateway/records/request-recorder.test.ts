@@ -27,7 +27,6 @@ function recording(t: TestContext) {
     requestLog,
     tracing: undefined,
     audit: undefined,
-    denials: { reasonFor: () => undefined },
     transport: 'tcp',
     clientOf: () => ({ name: 'app', version: '1' }),
     onLimit: (limit) => limits.push(limit),
@@ -75,24 +74,18 @@ test('a request is in flight from its arrival to its answer', async (t) => {
   recorder.begin(request, undefined);
   recorder.beginUntraced();
   assert.deepEqual(await inFlight(), [2, 2]);
-  recorder.endInitialize(session.caller, undefined, request, DONE, 1);
-  recorder.end({
-    caller: session.caller,
-    holder: undefined,
-    request,
-    exchange: undefined,
-    answer: DONE,
-    durationMs: 1,
-    span: undefined,
-  });
+  const end = { holder: undefined, request, exchange: undefined, answer: DONE, durationMs: 1, span: undefined };
+  recorder.end({ caller: session.caller, ...end });
+  const { principal, view } = session.caller;
+  recorder.end({ caller: { principal, view }, ...end });
   assert.deepEqual(await inFlight(), [0, 0]);
 });
 
 test('each message is one line, without arguments and results', (t) => {
   const { recorder, session, record, lines } = recording(t);
   record(DONE);
-  recorder.logMessage(session, { kind: 'result', id: '7', result: '{"word":1}' });
-  recorder.logNotification(session.caller, {
+  recorder.message(session.caller, session, { kind: 'result', id: '7', result: '{"word":1}' });
+  recorder.message(session.caller, undefined, {
     kind: 'notification',
     method: 'notifications/x',
     params: RawObject.EMPTY,
