@@ -112,11 +112,8 @@ export const LIMITS = {
 
   /** Processes whose memory one request to `/status` reads. */
   statusProcesses: 1_024,
-  /** Cached pages of lists that do not fit on one page. */
-  listPagesBytes: 64 * MIB,
-  /** Earlier lists that do not fit on one page, for cursors. */
-  listSnapshots: 32,
-  listSnapshotsBytes: 128 * MIB,
+  /** Lists that do not fit on one page: their items, for cursors, and their pages. */
+  pagedListsBytes: 192 * MIB,
   /** Lists of one upstream: those for all clients, and those for clients of certain capabilities or principals. */
   offersPerUpstream: 16,
   /** Ids of sessions of other replicas that were opened before. */

@@ -13,7 +13,7 @@ import { ConnectionOwners } from '../../gateway/connections/connection-owners.ts
 import type { AuditRecorder } from '../../gateway/records/audit-recorder.ts';
 import { RequestRecorder } from '../../gateway/records/request-recorder.ts';
 import { ListAnswers } from '../../gateway/forward/list-answers.ts';
-import { PageCache } from '../../gateway/forward/page-cache.ts';
+import { PagedLists } from '../../gateway/forward/paged-lists.ts';
 import { ResultTranslator } from '../../gateway/forward/result-translator.ts';
 import { Sender } from '../../gateway/forward/sender.ts';
 import { Gateway } from '../../gateway/gateway.ts';
@@ -61,8 +61,8 @@ export function createClientRequests(
     reading: () => sharedOffers.reading,
     refreshCatalog: (holder) => notifications.refreshCatalog(holder),
   });
-  const pages = new PageCache(onLimit);
-  const lists = new ListAnswers({ sealer, translator, listRefresher, announcer, offers, pages, onLimit });
+  const paged = new PagedLists(onLimit);
+  const lists = new ListAnswers({ sealer, translator, listRefresher, announcer, offers, paged });
   const sender = new Sender(metrics, stateLosses);
   const lifecycleOf = (upstream: string) => upstreams.get(upstream)?.lifecycle;
   /** The parts that several others get. */
@@ -123,5 +123,5 @@ export function createClientRequests(
     clientTasks,
     modernRequests,
   });
-  return { recorder, listRefresher, parked, keyedCalls, connectionOwners, pages, gateway };
+  return { recorder, listRefresher, parked, keyedCalls, connectionOwners, paged, gateway };
 }

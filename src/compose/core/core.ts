@@ -131,10 +131,10 @@ export class Core {
     this.#sweeper.sweep(nowMs);
   }
 
-  /** Removes cached resources and pages of lists, which are read or made again when they are needed. */
+  /** Removes cached resources and lists, which are read or made again when they are needed. */
   dropCaches(): void {
     this.#pieces.resourceCache.clear();
-    this.#pieces.pages.clear();
+    this.#pieces.paged.clear();
   }
 
   /** Loads what another config needs, and changes nothing. Must come before `apply`. @throws if it cannot be loaded. */

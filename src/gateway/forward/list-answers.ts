@@ -1,16 +1,14 @@
 import { type Catalog, listTexts, partsOf } from '../../catalog/catalog.ts';
 import { type Caching, UNCACHED } from '../../catalog/caching.ts';
 import { toolTextsOf } from '../../catalog/names/named-items.ts';
-import { idOf } from '../../catalog/weak-cache.ts';
 import { cursorText, kindOf, type ListName, page, parseCursor } from '../../catalog/page.ts';
 import { endpointPath } from '../../endpoint-path.ts';
 import { GatewayError } from '../../errors.ts';
 import { oneLine } from '../../json/json.ts';
-import type { LimitName } from '../../limits.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import { META } from '../../protocol/meta.ts';
-import { ListSnapshots } from './list-snapshots.ts';
-import type { PageCache } from './page-cache.ts';
+import type { Revision } from '../../protocol/revisions.ts';
+import type { PagedLists } from './paged-lists.ts';
 import type { ResultTranslator } from './result-translator.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import type { Client } from '../exchange/exchange.ts';
@@ -33,9 +31,7 @@ export interface ListAnswersParts {
   readonly listRefresher: ListRefresher;
   readonly announcer: ListAnnouncer;
   readonly offers: Pick<Offers, 'cachingOf'>;
-  readonly pages: PageCache;
-  /** Runs when an earlier list is removed, to which a cursor may point. */
-  readonly onLimit: (limit: LimitName) => void;
+  readonly paged: PagedLists;
 }
 
 /** Answers `…/list` from the catalog of a client. The text of a list or page is made once per revision. */
@@ -46,12 +42,9 @@ export class ListAnswers {
    * on the session. On the principal it depends only by the key of the catalog (`lists/offers.ts`).
    */
   readonly #whole = new WeakMap<Catalog, Map<string, Answer>>();
-  /** The items of longer lists, by list, digest and revision: they too are shared, by all clients whose lists have this digest. */
-  readonly #snapshots: ListSnapshots;
 
   constructor(parts: ListAnswersParts) {
     this.#parts = parts;
-    this.#snapshots = new ListSnapshots(parts.onLimit);
   }
 
   /**
@@ -133,7 +126,7 @@ export class ListAnswers {
     const isCurrent = catalog.digest[kindOf(list)] === digest;
     // An earlier list may have items that its client may not use any more.
     if (!isCurrent && catalog.restriction !== undefined) return undefined;
-    const earlier = this.#snapshots.get(`${list} ${digest} ${caller.revision}`);
+    const earlier = this.#parts.paged.itemsOf(keyOf(list, digest, caller.revision));
     return earlier ?? (isCurrent ? listTexts(catalog, list, caller.revision) : undefined);
   }
 
@@ -150,7 +143,6 @@ export class ListAnswers {
     const { revision } = asker.caller;
     let nextCursor = '';
     if (next !== undefined) {
-      this.#snapshots.keep(`${list} ${digest} ${revision}`, all);
       const payload = {
         at: cursorText({ list, digest, offset: next }),
         for: claimOf(asker),
@@ -160,10 +152,15 @@ export class ListAnswers {
     }
     const own = `{"${list}":[]${nextCursor},${this.#metaText(asker)}}`;
     const shell = oneLine(this.#parts.translator.stampOwn(asker.dialect, method, own, caching));
-    // The digest is no key: arrays of one digest may differ by revision.
-    const array = this.#parts.pages.get(`${idOf(all)} ${offset}`, () => Buffer.from(`[${items.join(',')}]`));
+    const key = keyOf(list, digest, revision);
+    const array = this.#parts.paged.page(key, all, offset, () => Buffer.from(`[${items.join(',')}]`));
     return pageAnswer(shell, list, array);
   }
+}
+
+/** Returns the key of a list: all clients whose lists have this digest share it. Its texts may differ by revision. */
+function keyOf(list: ListName, digest: string, revision: Revision): string {
+  return `${list} ${digest} ${revision}`;
 }
 
 /** Returns the text that binds a cursor to a principal at an endpoint. */

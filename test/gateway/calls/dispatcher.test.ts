@@ -8,7 +8,7 @@ import type { Cancellable } from '../../../src/gateway/exchange/external-decisio
 import type { ClientGroup } from '../../../src/gateway/clients/client-group.ts';
 import type { ModernClient } from '../../../src/gateway/clients/modern-client.ts';
 import { ListAnswers } from '../../../src/gateway/forward/list-answers.ts';
-import { PageCache } from '../../../src/gateway/forward/page-cache.ts';
+import { PagedLists } from '../../../src/gateway/forward/paged-lists.ts';
 import { ResultTranslator } from '../../../src/gateway/forward/result-translator.ts';
 import { Sealer } from '../../../src/gateway/handles/sealer.ts';
 import { ListAnnouncer } from '../../../src/gateway/lists/list-announcer.ts';
@@ -78,8 +78,7 @@ async function trial(
     listRefresher,
     announcer: new ListAnnouncer(ignore),
     offers: setup.offers,
-    pages: new PageCache(ignore),
-    onLimit: ignore,
+    paged: new PagedLists(ignore),
   });
   const record = (entry: string) => {
     log.push(entry);

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { PageCache } from '../../../src/gateway/forward/page-cache.ts';
+import { PagedLists } from '../../../src/gateway/forward/paged-lists.ts';
 import { LIMITS, type LimitName } from '../../../src/limits.ts';
 import { testCore } from '../../support/core.ts';
 import { memoryUpstream } from '../../support/memory-upstream.ts';
 
-const PAGE_BYTES = LIMITS.listPagesBytes / 4;
+const ITEMS = ['{}'];
 
 function unexpected(): never {
   throw new Error('made again');
@@ -13,23 +13,34 @@ function unexpected(): never {
 
 // N-64
 test('a page is made once', () => {
-  const pages = new PageCache(() => undefined);
-  const made = pages.get('a', () => Buffer.from('[]'));
-  assert.equal(pages.get('a', unexpected), made);
+  const lists = new PagedLists(() => undefined);
+  const made = lists.page('a', ITEMS, 0, () => Buffer.from('[]'));
+  assert.equal(lists.page('a', ITEMS, 0, unexpected), made);
+  assert.throws(() => lists.page('a', ITEMS, 1, unexpected), /made again/);
 });
 
 // N-64
-test('limit listPagesBytes: the least recently used page is removed', () => {
+test('limit pagedListsBytes: the least recently used list is removed, with its pages', () => {
   const reached: LimitName[] = [];
-  const pages = new PageCache((limit) => reached.push(limit));
-  for (const key of ['a', 'b', 'c', 'd']) pages.get(key, () => Buffer.alloc(PAGE_BYTES));
-  pages.get('a', unexpected);
+  const lists = new PagedLists((limit) => reached.push(limit));
+  // The texts are equal, so that the test takes little memory.
+  const text = 'x'.repeat(LIMITS.pagedListsBytes / 16);
+  const keep = (key: string, items: readonly string[]) => lists.page(key, items, 0, () => Buffer.alloc(1));
+  keep('a', [text, text]);
+  keep('b', [text, text]);
+  keep('c', [text, text]);
+  lists.page('a', [], 0, unexpected);
   assert.deepEqual(reached, []);
-  pages.get('e', () => Buffer.alloc(PAGE_BYTES));
-  assert.deepEqual(reached, ['listPagesBytes']);
-  assert.equal(pages.bytes, LIMITS.listPagesBytes);
-  pages.get('a', unexpected);
-  assert.throws(() => pages.get('b', unexpected), /made again/);
+  keep('d', [text, text]);
+  assert.deepEqual(
+    ['a', 'b', 'c', 'd'].map((key) => lists.itemsOf(key)?.length),
+    [2, undefined, 2, 2],
+  );
+  assert.deepEqual(reached, ['pagedListsBytes']);
+  keep('huge', Array<string>(9).fill(text));
+  assert.equal(lists.itemsOf('huge'), undefined);
+  keep('after', [text]);
+  assert.deepEqual(lists.itemsOf('after'), [text]);
 });
 
 // N-64
