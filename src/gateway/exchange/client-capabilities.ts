@@ -11,8 +11,6 @@ const FORWARDED = ['sampling', 'elicitation', 'roots', 'tasks'] as const;
 /** Extensions that need no support by a gateway. */
 const EXTENSIONS = ['io.modelcontextprotocol/ui'] as const;
 
-const FORMS = RawObject.of({ form: {} });
-
 /**
  * Returns the capabilities that a connection made for this client declares to the upstream. They are those of the client that the gateway
  * can forward and the client's revision has.
@@ -77,32 +75,18 @@ export function capabilityKeyOf(clientCapabilities: RawObject): string {
   return createHash('sha256').update(clientCapabilities.toString()).digest('hex').slice(0, 16);
 }
 
-/** Returns whether the declared capabilities contain all wanted ones. An empty `elicitation: {}` means forms. */
+/** Returns whether the declared capabilities contain all wanted ones. `elicitation` without `url` means forms. */
 export function declaresAll(declared: RawObject, wanted: unknown): boolean {
   if (typeof wanted !== 'object' || wanted === null) return true;
   return Object.entries(wanted).every(([name, parts]) => {
-    const own = declared.object(name);
-    if (own === undefined) return false;
-    return declaresAll(name === 'elicitation' && own.size === 0 ? FORMS : own, parts);
+    if (declared.raw(name) === undefined) return false;
+    const own = declared.object(name) ?? RawObject.EMPTY;
+    return declaresAll(name === 'elicitation' && own.raw('url') === undefined ? own.with('form', '{}') : own, parts);
   });
 }
 
-/** Returns whether a client can receive this server request. An empty `elicitation: {}` means forms. */
+/** Returns whether a client can receive this server request. */
 export function canBeAsked(clientCapabilities: RawObject, method: string, params: RawObject): boolean {
-  switch (method) {
-    case 'roots/list':
-      return clientCapabilities.raw('roots') !== undefined;
-    case 'sampling/createMessage': {
-      const sampling = clientCapabilities.object('sampling');
-      return sampling !== undefined && (sampling.raw('tools') !== undefined || !usesTools(params));
-    }
-    case 'elicitation/create': {
-      const elicitation = clientCapabilities.object('elicitation');
-      if (elicitation === undefined) return false;
-      if (params.string('mode') === 'url') return elicitation.raw('url') !== undefined;
-      return elicitation.raw('form') !== undefined || elicitation.raw('url') === undefined;
-    }
-    default:
-      return false;
-  }
+  const needed = capabilitiesNeededFor(method, params);
+  return needed !== undefined && declaresAll(clientCapabilities, needed);
 }
