@@ -126,7 +126,7 @@ export class TaskCalls {
     const { driver, ids, upgradedTasks } = this.#parts;
     const address = { upstream: site.upstream.id, task: site.task, holder: site.holder.key };
     try {
-      return await exchange.unlessCancelled(ids.seal(exchange.client.caller, address, exchange.upstreamTool));
+      return await exchange.unlessCancelled(ids.seal(exchange.client.caller, address, exchange.upstreamTool ?? ''));
     } catch (thrown) {
       driver.cancel(exchange, site);
       upgradedTasks.end(site);

@@ -22,10 +22,8 @@ export type RequestState =
     }
   /** The `requestState` of a modern upstream, as raw JSON text in `inner`. */
   | { readonly kind: 'relay'; readonly upstream: string; readonly inner: string | undefined }
-  /**
-   * The URL elicitations that the user was sent to, by the upstream's ids, and the process that hears of visits. Undefined in states of an older version.
-   */
-  | { readonly kind: 'pages'; readonly upstream: string; readonly ids: readonly string[]; readonly owner?: string };
+  /** The URL elicitations that the user was sent to, by the upstream's ids, and the process that hears of visits. */
+  | { readonly kind: 'pages'; readonly upstream: string; readonly ids: readonly string[]; readonly owner: string };
 
 /** Returns a digest of the caller and the request that a state is valid for. No other caller or request can use it. */
 function claimOf({ principal, view }: Caller, { method, params }: Request): string {
@@ -85,8 +83,8 @@ export async function unsealState(
   if (kind === 'relay' && typeof upstream === 'string') {
     return { kind, upstream, inner: typeof inner === 'string' ? inner : undefined };
   }
-  if (kind === 'pages' && typeof upstream === 'string' && Array.isArray(ids)) {
-    return { kind, upstream, ids: ids.map(String), ...(typeof owner === 'string' ? { owner } : {}) };
+  if (kind === 'pages' && typeof upstream === 'string' && typeof owner === 'string' && Array.isArray(ids)) {
+    return { kind, upstream, ids: ids.map(String), owner };
   }
   throw new GatewayError('invalid-state');
 }

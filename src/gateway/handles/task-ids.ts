@@ -5,10 +5,10 @@ import type { Sealer } from './sealer.ts';
 
 /** The content of a task id. */
 export interface OpenedTask extends TaskAddress {
-  /** The process that sealed the id, which may have the task; undefined in ids of earlier versions. */
-  readonly process: string | undefined;
-  /** The upstream's name of the tool whose call is the task; undefined if it is not known. */
-  readonly tool: string | undefined;
+  /** The process that sealed the id, which may have the task. */
+  readonly process: string;
+  /** The upstream's name of the tool whose call is the task. */
+  readonly tool: string;
 }
 
 /** The lifetime of an id. The upstream decides how long it keeps a task, so this is only an upper bound. */
@@ -31,15 +31,10 @@ export class TaskIds {
   }
 
   /** Returns the id of a task for this client. @param tool the upstream's name of the tool that was called. */
-  async seal(caller: Caller, address: TaskAddress, tool: string | undefined): Promise<string> {
+  async seal(caller: Caller, address: TaskAddress, tool: string): Promise<string> {
     const known = this.find(caller, address);
     if (known !== undefined) return known.id;
-    const payload = {
-      for: claimOf(caller),
-      ...address,
-      process: this.#process,
-      ...(tool === undefined ? {} : { tool }),
-    };
+    const payload = { for: claimOf(caller), ...address, process: this.#process, tool };
     const id = await this.#sealer.seal('task', payload, Date.now() + ID_MS);
     await this.#store.add(claimOf(caller), { ...address, id });
     return id;
@@ -53,16 +48,12 @@ export class TaskIds {
     const payload = await this.#sealer.unseal('task', id, Date.now());
     const { upstream, task, holder, process, tool } = payload ?? {};
     const isOwn = payload?.['for'] === claimOf(caller);
-    if (!isOwn || typeof upstream !== 'string' || typeof task !== 'string' || typeof holder !== 'string') {
-      throw new GatewayError('unknown-task');
-    }
+    if (!isOwn || typeof upstream !== 'string' || typeof task !== 'string' || typeof holder !== 'string')
+      throw unknown();
+    if (typeof process !== 'string' || typeof tool !== 'string') throw unknown();
     const address = { upstream, task, holder };
     if (this.find(caller, address)?.id !== id) await this.#store.add(claimOf(caller), { ...address, id });
-    return {
-      ...address,
-      process: typeof process === 'string' ? process : undefined,
-      tool: typeof tool === 'string' ? tool : undefined,
-    };
+    return { ...address, process, tool };
   }
 
   /** Returns the task if this process has sealed or opened an id of it for this client. */
@@ -79,6 +70,10 @@ export class TaskIds {
   remove(caller: Caller, address: TaskAddress): Promise<void> {
     return this.#store.remove(claimOf(caller), address);
   }
+}
+
+function unknown(): GatewayError {
+  return new GatewayError('unknown-task');
 }
 
 /** Returns the key of the clients that may use an id: a principal at an endpoint. */

@@ -23,7 +23,7 @@ import type { CallOutcome } from '../calls/call-outcome.ts';
 import type { Calls } from '../calls/calls.ts';
 import type { UrlElicitations } from '../questions/url-elicitations.ts';
 import type { Counters } from '../../store/shared-counters.ts';
-import type { ModernCaller, ModernSink, Owner, Ownership } from '../front/front.ts';
+import type { ModernCaller, ModernSink, Owner } from '../front/front.ts';
 import { readFilter } from './listen-filter.ts';
 import { RemoteListens, splitFilter } from './remote-listens.ts';
 import { SubscriptionStream } from './subscription-stream.ts';
@@ -35,7 +35,7 @@ import { itemDigest } from '../exchange/external-decisions.ts';
 import { OpenExchange } from '../exchange/open-exchange.ts';
 import type { AuditRecorder } from '../records/audit-recorder.ts';
 import { InputRounds } from '../exchange/input-rounds.ts';
-import { HERE, MAX_HOPS, OWNER_RETRY_MS, OWNER_WAIT_MS, type Owners } from '../exchange/owners.ts';
+import { MAX_HOPS, OWNER_RETRY_MS, OWNER_WAIT_MS, type Owners } from '../exchange/owners.ts';
 import type { RequestRecorder } from '../records/request-recorder.ts';
 import type { ParkedCalls } from '../questions/parked-calls.ts';
 import type { Upstreams } from '../exchange/connection-holder.ts';
@@ -265,7 +265,7 @@ export class ModernRequests implements ModernRequestHost {
     if (state.kind === 'relay') {
       forwarded = { inputResponses: retry.inputResponses, requestState: state.inner };
     } else {
-      const ownership = await this.#listenerOf(modernRequest, modernClient, state);
+      const ownership = await this.#parts.owners.ownerOf({ kind: 'parked-call', process: state.owner });
       if (ownership.kind === 'elsewhere') {
         const answer = await this.#delegate(modernRequest, ownership.owner);
         if (answer !== undefined) return answer;
@@ -276,18 +276,6 @@ export class ModernRequests implements ModernRequestHost {
       if (refused !== undefined) return refused;
     }
     return await this.#sendToOwner(modernRequest, modernClient, { ...to, params: withRetry(to.params, forwarded) });
-  }
-
-  /** Finds the process that hears of visits to pages. A state of an older version does not name it: it is the one that has the connection of the group. */
-  async #listenerOf(
-    { caller }: ModernRequest,
-    { group }: ModernClient,
-    { upstream, owner }: { readonly upstream: string; readonly owner?: string },
-  ): Promise<Ownership> {
-    const { owners, connectionOwners } = this.#parts;
-    if (owner !== undefined) return await owners.ownerOf({ kind: 'parked-call', process: owner });
-    // A process that has passed the request on has looked already.
-    return (caller.hops ?? 0) > 0 ? HERE : await connectionOwners.ownerOf(group, upstream);
   }
 
   /** Sends a request to the process that has the connection of the group, which may be this one. */

@@ -62,7 +62,7 @@ export async function splitFilter(parts: SplitParts, client: ModernClient, filte
   }
   for (const id of filter.taskIds) {
     const owner = await ownerAt(async () => {
-      const { process = owners.name } = await taskIds.open(caller, id);
+      const { process } = await taskIds.open(caller, id);
       return await owners.ownerOf({ kind: 'task', process });
     });
     if (owner === undefined) tasks.push(id);

@@ -1,4 +1,4 @@
-import { isShown, sourceByName } from '../../catalog/catalog.ts';
+import { sourceByName } from '../../catalog/catalog.ts';
 import { toClient as urisToClient } from '../../catalog/rewrite.ts';
 import { upstreamIn, type View, type ViewUpstream } from '../../catalog/view.ts';
 import { answerOf, GatewayError } from '../../errors.ts';
@@ -18,7 +18,7 @@ import type { Client } from '../exchange/exchange.ts';
 import type { Cancellable, ExternalDecisions } from '../exchange/external-decisions.ts';
 import { type Asked, type Gate, hintsOf } from '../exchange/gate.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
-import { HERE, type Owners } from '../exchange/owners.ts';
+import type { Owners } from '../exchange/owners.ts';
 import type { Elsewhere } from '../front/front.ts';
 import type { ResultTranslator, UpstreamResult } from '../forward/result-translator.ts';
 import type { Sender } from '../forward/sender.ts';
@@ -101,8 +101,7 @@ export class Tasks {
     if (id === undefined) throw new GatewayError('invalid-params', { message: '"taskId" must be a string' });
     const address = await ids.open(client.caller, id);
     this.assertAllowed(client, request, address);
-    const { process } = address;
-    const ownership = process === undefined ? HERE : await owners.ownerOf({ kind: 'task', process });
+    const ownership = await owners.ownerOf({ kind: 'task', process: address.process });
     // A task whose process is gone may be known to its upstream still.
     if (ownership.kind === 'elsewhere') return ownership;
     const { viewed, upstream } = this.placeOf(client, address);
@@ -158,8 +157,7 @@ export class Tasks {
   askAbout(
     { caller, catalog }: Client,
     asked: Asked,
-    // Ids of older versions do not name the tool.
-    { upstream, tool = '' }: OpenedTask,
+    { upstream, tool }: OpenedTask,
     inFlight?: Cancellable,
   ): Promise<void> | undefined {
     const { gate, external } = this.#parts;
@@ -188,10 +186,6 @@ export class Tasks {
   ): GatewayError | undefined {
     const { gate } = this.#parts;
     if (gate.isOpen) return undefined;
-    if (tool === undefined) {
-      const isThere = isShown(catalog, upstream) && upstreamIn(catalog.view, upstream) !== undefined;
-      return isThere ? undefined : new GatewayError('unknown-task');
-    }
     const hints = hintsOf(sourceByName(catalog, upstream, tool));
     return gate.refusalOfTask(caller, asked, { kind: 'tool', upstream, name: tool, hints }, isAgain);
   }
