@@ -6,7 +6,7 @@ import { withStateLoss } from '../connections/state-losses.ts';
 import type { Link } from '../exchange/connection-holder.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import { namesUnlistedItem } from '../exchange/route.ts';
-import type { ResultTranslator, UpstreamResult } from '../forward/result-translator.ts';
+import type { ResultTranslator } from '../forward/result-translator.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
 import type { CallOutcome } from './call-outcome.ts';
 
@@ -30,17 +30,17 @@ export class CallAnswers {
    * Translates an answer for the client, and adds a loss of the upstream's state that is not reported yet. Waits while that state is being recorded:
    * another process, or this one after a restart, could not report its loss.
    */
-  toOutcome(
+  async toOutcome(
     exchange: OpenExchange,
-    link: Link,
+    { upstream, era, hello }: Link,
     source: Source | undefined,
     answer: Answer,
-  ): CallOutcome | Promise<CallOutcome> {
-    const from = { upstream: link.upstream, era: link.era, source };
-    const completed = orNoCompletion(exchange.request.method, link, answer);
-    const storing = exchange.holder.stateRecords?.get(from.upstream);
-    if (storing === undefined) return this.#translate(exchange, from, completed);
-    return storing.then(() => this.#translate(exchange, from, completed));
+  ): Promise<CallOutcome> {
+    const { holder, request } = exchange;
+    const completed = orNoCompletion(request.method, hello, answer);
+    await holder.stateRecords?.get(upstream);
+    const outcome = this.#parts.translator.toClient(exchange, { upstream, era, source }, completed);
+    return withStateLoss(holder, upstream, outcome);
   }
 
   /**
@@ -52,10 +52,6 @@ export class CallAnswers {
     const refreshing = this.#parts.listRefresher.refreshFor(holder);
     if (refreshing !== undefined) await resultWithin(refreshing, LISTS_WAIT_MS);
   }
-
-  #translate(exchange: OpenExchange, from: UpstreamResult, answer: Answer): CallOutcome {
-    return withStateLoss(exchange.holder, from.upstream, this.#parts.translator.toClient(exchange, from, answer));
-  }
 }
 
 const NO_COMPLETION: Answer = { kind: 'result', result: '{"completion":{"values":[]}}' };
@@ -64,8 +60,8 @@ const NO_COMPLETION: Answer = { kind: 'result', result: '{"completion":{"values"
  * Returns the empty completion if an upstream does not declare completions and has no such method. The gateway declares them for all of its
  * upstreams. Some answer without having declared it.
  */
-function orNoCompletion(method: string, { hello }: Link, answer: Answer): Answer {
+function orNoCompletion(method: string, { capabilities }: Link['hello'], answer: Answer): Answer {
   if (answer.kind === 'result' || method !== 'completion/complete') return answer;
-  const isUndeclared = hello.capabilities.raw('completions') === undefined;
+  const isUndeclared = capabilities.raw('completions') === undefined;
   return isUndeclared && answer.error.code === RPC.methodNotFound ? NO_COMPLETION : answer;
 }

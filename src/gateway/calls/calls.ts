@@ -53,13 +53,13 @@ export class Calls {
   send(exchange: OpenExchange, to: UpstreamRoute): Promise<CallOutcome> {
     exchange.upstream = to.upstream;
     exchange.view = exchange.client.catalog.view;
-    const { limits, keyed } = this.#parts;
+    const { keyed } = this.#parts;
     const key = keyed.keyOf(exchange);
     if (key !== undefined) return keyed.run(exchange, to, key, (sent) => this.#sendWithinLimits(exchange, sent));
-    return limits.isOff ? this.#send(exchange, to) : this.#sendWithinLimits(exchange, to);
+    return this.#sendWithinLimits(exchange, to);
   }
 
-  /** Sends a request that the limits of its principal allow. */
+  /** Sends a request if the limits of its principal allow it. */
   async #sendWithinLimits(exchange: OpenExchange, to: UpstreamRoute): Promise<CallOutcome> {
     const { limits } = this.#parts;
     if (limits.isOff) return await this.#send(exchange, to);

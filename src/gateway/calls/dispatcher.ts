@@ -15,8 +15,8 @@ import { judgedRoute, type JudgedRoute } from './judged-route.ts';
 
 /** Carries out the requests of clients of one era: `R` is a request in flight, `C` its client. */
 export interface EraHandler<R, C> {
-  /** Runs before the route of a request is looked for. Returns a promise only if the request must wait. */
-  readonly admit?: (one: R, client: C) => Promise<void> | undefined;
+  /** Runs before the route of a request is looked for. */
+  readonly admit?: (one: R, client: C) => Promise<void>;
   /** Returns the route of the call that a request continues, whose name leads nowhere any more; undefined if it continues none. */
   readonly formerRoute?: (one: R, client: C) => Promise<UpstreamRoute | undefined>;
   readonly call: (one: R, client: C, to: UpstreamRoute) => Promise<Answer>;
@@ -83,8 +83,7 @@ export class Dispatcher<R extends DispatchedRequest, C extends Client> {
   async #call(one: R, client: C, holder: ConnectionHolder): Promise<Answer> {
     const { gate, listRefresher, lifecycleOf } = this.#parts;
     const { request } = one;
-    const admitting = this.#era.admit?.(one, client);
-    if (admitting !== undefined) await admitting;
+    await this.#era.admit?.(one, client);
     let judged = judgedRoute(gate, client, request);
     let isBeingListed = false;
     if (mayBeUnlisted(judged)) {

@@ -203,25 +203,19 @@ export class ModernRequests implements ModernRequestHost {
     return { kind: 'result', result: this.#parts.translator.stampOwn(dialect, method, answer.result) };
   }
 
-  /** Counts the request among those of its group. Returns a promise only if other processes must be asked. @throws {GatewayError} `overloaded` */
-  #countIn(modernRequest: ModernRequest, group: ClientGroup): Promise<void> | undefined {
+  /** Counts the request among those of its group. @throws {GatewayError} `overloaded` */
+  async #countIn(modernRequest: ModernRequest, group: ClientGroup): Promise<void> {
     const { counters, settings } = this.#parts;
     const { inFlightPerSession: limit } = settings().limits;
     if (group.inFlightCount >= limit) throw tooManyInFlight(group.inFlightCount);
     modernRequest.countIn(group);
     // The process that has passed the request on counts it.
-    if (counters === undefined || (modernRequest.caller.hops ?? 0) > 0) return undefined;
+    if (counters === undefined || (modernRequest.caller.hops ?? 0) > 0) return;
     // A reload of the config may change it before the request is answered.
     const name = group.counterName;
-    const acquired = counters.acquire(name, limit);
-    const onAcquired = (isAcquired: boolean) => {
-      if (!isAcquired) throw tooManyInFlight(limit);
-      const release = () => counters.release(name);
-      modernRequest.onRelease = release;
-    };
-    if (acquired instanceof Promise) return acquired.then(onAcquired);
-    onAcquired(acquired);
-    return undefined;
+    if (!(await counters.acquire(name, limit))) throw tooManyInFlight(limit);
+    const release = () => counters.release(name);
+    modernRequest.onRelease = release;
   }
 
   #call(modernRequest: ModernRequest, modernClient: ModernClient, to: UpstreamRoute): Promise<Answer> {

@@ -47,17 +47,19 @@ test('an answer waits for the record of the state, and has the loss of an earlie
   const recorded = Promise.withResolvers<void>();
   session.stateRecords = new Map([['up', recorded.promise]]);
   const waiting = callAnswers.toOutcome(exchange, link, undefined, DONE);
-  assert.ok(waiting instanceof Promise);
+  let isAnswered = false;
+  void waiting.then(() => (isAnswered = true));
   // Reported by the first result after it, and not by an error.
   session.stateLosses = new Map([['up', { upstream: 'up', reason: 'crash', at: 'now' }]]);
   session.stateRecords.delete('up');
-  assert.deepEqual(callAnswers.toOutcome(exchange, link, undefined, NO_METHOD), NO_METHOD);
+  assert.deepEqual(await callAnswers.toOutcome(exchange, link, undefined, NO_METHOD), NO_METHOD);
+  assert.equal(isAnswered, false);
   recorded.resolve();
   const first = await waiting;
   assert.ok(first.kind === 'result');
   const { _meta: meta } = JSON.parse(first.result);
   assert.deepEqual(meta, { [META.stateLost]: { upstream: 'up', reason: 'crash', at: 'now' } });
-  assert.deepEqual(callAnswers.toOutcome(exchange, link, undefined, DONE), DONE);
+  assert.deepEqual(await callAnswers.toOutcome(exchange, link, undefined, DONE), DONE);
 });
 
 test('the error of an unlisted resource waits for running lists, for 2 s at most', TIMEOUT, async (t) => {
