@@ -14,7 +14,6 @@ import type { OpenExchange } from '../exchange/open-exchange.ts';
 /** The reason of a cancellation that came before the work on the request began. */
 const GONE = 'the client has gone';
 
-/** Sends the answers to modern requests. */
 export interface ModernRequestHost {
   toFailure(modernRequest: ModernRequest, thrown: unknown): Answer;
   /** Records and sends the answer. */
@@ -32,7 +31,6 @@ export class ModernRequest implements ModernCall {
   exchange: OpenExchange | undefined;
   /** True if an upstream may be running the call already, which an earlier request has begun. */
   continuesCall: boolean;
-  /** True if another process has answered and recorded the request. */
   isAnsweredElsewhere = false;
   /** The item about which an external decision has allowed it, after a wait. */
   allowedItem: Item | undefined;
@@ -76,7 +74,6 @@ export class ModernRequest implements ModernCall {
     group.openCount++;
   }
 
-  /** Counts the request among those of the group until it is answered. */
   countIn(group: ClientGroup): void {
     group.inFlightCount++;
     this.#countedIn = group;
@@ -103,7 +100,6 @@ export class ModernRequest implements ModernCall {
     return span === undefined ? request : { ...request, params: withTraceContext(request.params, span.context) };
   }
 
-  /** Passes the request on to the process that has its parked call or task. */
   delegateTo(call: ModernCall): void {
     this.#delegate = call;
     if (this.#isCancelled) call.cancel(GONE);
@@ -113,10 +109,6 @@ export class ModernRequest implements ModernCall {
   attachStream(stream: SubscriptionStream): void {
     this.#stream = stream;
     if (this.#isClosed) stream.close();
-  }
-
-  get endsWithRequest(): boolean {
-    return this.#boundTo !== undefined;
   }
 
   /** Waits for a promise before the request has an exchange. @throws {GatewayError} `cancelled` */
@@ -147,29 +139,23 @@ export class ModernRequest implements ModernCall {
   }
 
   /** Answers the request with the outcome of this promise. */
-  follow(answering: Promise<Answer>): void {
-    answering.then(
-      (answer) => this.#finish(answer),
-      (thrown: unknown) => this.reject(thrown),
-    );
+  async follow(answering: Promise<Answer>): Promise<void> {
+    let answer: Answer;
+    try {
+      answer = await answering;
+      // It counts even if the upstream has answered after its question was refused.
+      if (this.#failure !== undefined) throw this.#failure;
+    } catch (thrown) {
+      answer = this.#host.toFailure(this, this.#failure ?? thrown);
+    }
+    this.#host.finish(this, answer);
   }
 
-  /** Answers the request with a failure. */
-  reject(thrown: unknown): void {
-    this.#host.finish(this, this.#host.toFailure(this, this.#failure ?? thrown));
-  }
-
-  #finish(answer: Answer): void {
-    const failure = this.#failure;
-    this.#host.finish(this, failure === undefined ? answer : this.#host.toFailure(this, failure));
-  }
-
-  /** The failure of the exchange. It counts even if the upstream has answered after its question was refused. */
+  /** The failure of an exchange that ends with the request. */
   get #failure(): GatewayError | undefined {
-    return this.endsWithRequest ? this.exchange?.failure : undefined;
+    return this.#boundTo && this.exchange?.failure;
   }
 
-  /** Removes the request and its exchange from their groups. */
   release(): void {
     if (this.group !== undefined) this.group.openCount--;
     if (this.#countedIn !== undefined) this.#countedIn.inFlightCount--;

@@ -105,7 +105,7 @@ export class ModernRequests implements ModernRequestHost {
   request(request: Request, caller: ModernCaller, sink: ModernSink, lookup: HeaderLookup | undefined): ModernRequest {
     const span = this.#parts.recorder.begin(request, lookup);
     const modernRequest = new ModernRequest(this, request, caller, sink, lookup, span);
-    modernRequest.follow(this.#begin(modernRequest));
+    void modernRequest.follow(this.#begin(modernRequest));
     return modernRequest;
   }
 
@@ -162,7 +162,7 @@ export class ModernRequests implements ModernRequestHost {
     if (filter.taskIds.length > 0) assertDeclaresTasks(caller.capabilities, method);
     await this.#parts.listRefresher.refreshFor(group);
     const { links, gate, external, tasks, taskIds: ids, owners, audit, streamBytes } = this.#parts;
-    if (audit !== undefined) await audit.begin(modernRequest.request, caller, undefined);
+    await audit?.begin(modernRequest.request, caller, undefined);
     const isPart = (caller.hops ?? 0) > 0;
     const isWhole = owners.isAlone || isPart;
     const split = isWhole ? undefined : await splitFilter(this.#parts, modernClient, filter);
@@ -172,7 +172,7 @@ export class ModernRequests implements ModernRequestHost {
     const questions = new PartQuestions(isPart ? sink.receivedMs : undefined);
     const taskSubscriptions = new TaskSubscriptions({ ids, links, tasks, questions }, modernClient);
     const own = { id, sink, caller, group, kinds, tasks: taskSubscriptions, remote, questions };
-    const stream = new SubscriptionStream({ ...own, links, gate, external }, { bytes: streamBytes, onLimit });
+    const stream = new SubscriptionStream({ ...own, links, gate, external, streamBytes, onLimit });
     modernRequest.attachStream(stream);
     return this.#stamp(modernClient, method, await stream.run(uris, taskIds));
   }
@@ -441,7 +441,6 @@ export class ModernRequests implements ModernRequestHost {
     return answer;
   }
 
-  /** Attaches a retry to its parked call. */
   async #resume(
     modernRequest: ModernRequest,
     { caller, group, logLevel }: ModernClient,
@@ -450,7 +449,7 @@ export class ModernRequests implements ModernRequestHost {
     retry: Retry,
   ): Promise<Answer> {
     const { audit, links, parked } = this.#parts;
-    if (audit !== undefined) await audit.begin(modernRequest.request, caller, upstream);
+    await audit?.begin(modernRequest.request, caller, upstream);
     return await parked.resume(state, retry.inputResponses, (exchange, rounds) => {
       exchange.attach(new ModernClient(caller, group, logLevel, rounds), modernRequest.request, modernRequest.sink);
       modernRequest.bind(exchange);

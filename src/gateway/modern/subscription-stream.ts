@@ -35,11 +35,8 @@ export interface SubscriptionStreamParts {
   readonly remote: RemoteListens | undefined;
   /** Those to a decision point, if the config has one. */
   readonly questions: PartQuestions;
-}
-
-/** The bounds on the resources that all streams are subscribed to. */
-interface StreamBounds {
-  readonly bytes: ByteBounds;
+  /** Bounds the resources that all streams are subscribed to. */
+  readonly streamBytes: ByteBounds;
   /** Runs when a URI is too long. */
   readonly onLimit: (limit: LimitName) => void;
 }
@@ -64,18 +61,16 @@ export class SubscriptionStream implements Subscriber {
   readonly #uris = new KeptMap<KeptText>();
   /** The view by which they are published; undefined before the first update. */
   #view: View | undefined;
-  readonly #bounds: StreamBounds;
   /** Give back the bytes of the subscriptions. */
   readonly #releases: (() => void)[] = [];
   readonly #closed = Promise.withResolvers<void>();
   /** Before the acknowledgement, nothing else may be sent. */
   #isAcknowledged = false;
 
-  constructor(parts: SubscriptionStreamParts, bounds: StreamBounds) {
+  constructor(parts: SubscriptionStreamParts) {
     this.caller = parts.caller;
     this.#parts = parts;
     this.#rights = this.#rightsNow();
-    this.#bounds = bounds;
   }
 
   /** Subscribes, and resolves with the answer when the stream is closed. Never rejects. */
@@ -121,17 +116,17 @@ export class SubscriptionStream implements Subscriber {
 
   /** Subscribes to a resource. The acknowledgement names it only if this succeeds. Never rejects. */
   async #subscribe(uri: string): Promise<void> {
-    const { caller, group, gate, external, links, questions } = this.#parts;
+    const { caller, group, gate, external, links, questions, streamBytes, onLimit } = this.#parts;
     // Before it is judged: all URIs of a request are judged in one turn of the event loop.
     if (Buffer.byteLength(uri) > LIMITS.subscriptionUriBytes) {
-      this.#bounds.onLimit('subscriptionUriBytes');
+      onLimit('subscriptionUriBytes');
       return;
     }
     const { catalog } = group;
     const found = group.subscriptions.get(uri) ?? resolveUri(catalog, uri);
     const resource = gate.judgeSubscription({ caller, catalog }, LISTEN, uri, found);
     if (resource instanceof GatewayError) return;
-    const release = this.#bounds.bytes.take(group.principal, ENTRY_BYTES + CHAR_BYTES * uri.length);
+    const release = streamBytes.take(group.principal, ENTRY_BYTES + CHAR_BYTES * uri.length);
     if (release === undefined) return;
     this.#releases.push(release);
     const judgeAgain = () => {

@@ -51,7 +51,7 @@ test('a request is counted in its group until it is answered', async (t) => {
   one.bindTo(exchange(), group);
   const counts = () => [group.openCount, group.inFlightCount, [...group.exchanges()].length, released];
   assert.deepEqual(counts(), [1, 1, 1, 0]);
-  one.follow(Promise.resolve(DONE));
+  void one.follow(Promise.resolve(DONE));
   await nextTurn();
   assert.deepEqual([counts(), answers], [[0, 0, 0, 1], [DONE]]);
 });
@@ -64,14 +64,14 @@ test('the failure of an exchange is the answer, also after a result of the upstr
     const bound = exchange();
     one.bindTo(bound, group);
     bound.failure = failure;
-    one.follow(outcome);
+    void one.follow(outcome);
   }
   // An exchange that outlives its request has its own end.
   const parked = begin();
   const lasting = parked.exchange();
   parked.one.bind(lasting);
   lasting.failure = failure;
-  parked.one.follow(Promise.resolve(DONE));
+  void parked.one.follow(Promise.resolve(DONE));
   await nextTurn();
   assert.deepEqual(codes().toSorted(), ['missing-capability', 'missing-capability', 'result']);
 });
