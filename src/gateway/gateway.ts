@@ -68,7 +68,6 @@ export interface GatewayParts extends DispatcherParts {
   readonly settings: Settings<'limits'>;
   /** Records requests before they are sent; undefined unless the config requires that. */
   readonly audit: Pick<AuditRecorder, 'begin'> | undefined;
-  /** Runs when a bound refuses a client. */
   readonly onLimit: (limit: LimitName) => void;
 }
 
@@ -285,8 +284,7 @@ export class Gateway implements Front {
     const { links, sessions, gate, external, audit } = this.#parts;
     const { uri, found } = requestedResource(session, client, request);
     const to = subscriptionTo(gate.judgeSubscription(client, request, uri, found));
-    const asking = external.askAboutResource(caller, request, uri, to, exchange);
-    if (asking !== undefined) await asking;
+    await external.askAboutResource(caller, request, uri, to, exchange);
     await audit?.begin(request, caller, to.upstream);
     // Saved first, so that a subscription that cannot be stored is not sent to the upstream.
     await sessions.save(session, { kind: 'subscribe', uri });

@@ -134,7 +134,6 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
     log.info({ upstream, era, ...counts }, 'upstream lists');
   }
 
-  /** Stops announcing changes of lists. */
   close(): void {
     this.#changes.close();
   }

@@ -19,7 +19,6 @@ export type CallOutcome =
   | { readonly kind: 'input-required'; readonly inputRequired: InputRequired }
   | { readonly kind: 'urls-required'; readonly elicitations: readonly UrlElicitation[] };
 
-/** An answer whose result is parsed. */
 export type ParsedAnswer = ReturnType<typeof parsed> | Extract<Answer, { kind: 'error' }>;
 
 export function isAnswer(outcome: CallOutcome): outcome is Answer {

@@ -13,7 +13,6 @@ import type { CallLimits } from './call-limits.ts';
 import type { CallOutcome } from './call-outcome.ts';
 import type { KeyedCalls } from './keyed-calls.ts';
 
-/** The calls at upstreams of one era. */
 interface EraCalls {
   /** Makes a call over an open link of an upstream, which has a slot there. */
   call(exchange: OpenExchange, upstream: Upstream, link: Link, to: UpstreamRoute): Promise<CallOutcome>;
@@ -59,7 +58,6 @@ export class Calls {
     return this.#sendWithinLimits(exchange, to);
   }
 
-  /** Sends a request if the limits of its principal allow it. */
   async #sendWithinLimits(exchange: OpenExchange, to: UpstreamRoute): Promise<CallOutcome> {
     const { limits } = this.#parts;
     if (limits.isOff) return await this.#send(exchange, to);

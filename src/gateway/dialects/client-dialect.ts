@@ -31,7 +31,6 @@ export interface ClientDialect {
   readonly acceptsOtherNotifications: boolean;
   /** Returns the params of a request without the members that only its era has: the envelope, and those of a retry. */
   withoutEnvelope(params: RawObject): RawObject;
-  /** Returns the role of a client that declares these capabilities. */
   taskRole(declared: RawObject): TaskRole;
   /**
    * Checks that a client may call this task method.

@@ -82,7 +82,6 @@ const MODERN_UPSTREAM: UpstreamDialect = {
   },
 };
 
-/** The dialect of each link, by the era of the link. */
 export const UPSTREAM_DIALECTS: Readonly<Record<Era, UpstreamDialect>> = {
   legacy: LEGACY_UPSTREAM,
   modern: MODERN_UPSTREAM,

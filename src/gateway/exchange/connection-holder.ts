@@ -14,10 +14,8 @@ import type { Recipient, Exchange } from './exchange.ts';
 import { forwardableCapabilities, capabilityKeyOf } from './client-capabilities.ts';
 import type { Severity } from '../../protocol/severity.ts';
 
-/** A link whose users are connection holders. */
 export type Link = LinkOf<Exchange, ConnectionHolder>;
 
-/** An upstream whose links have connection holders as users. */
 export type Upstream = UpstreamOf<Exchange, ConnectionHolder>;
 
 export type Upstreams = UpstreamSet<Exchange, ConnectionHolder>;

@@ -53,7 +53,6 @@ export interface Exchange {
   readonly sink: MessageSink;
   /** The client's progress token as raw JSON; undefined if the client wants no progress. */
   readonly progressToken: string | undefined;
-  /** The upstream that the request was sent to. */
   readonly upstream: string | undefined;
   /** The client's view by which the request was routed. The upstream may leave it before it has answered. */
   readonly view: View | undefined;
@@ -63,7 +62,6 @@ export interface Exchange {
   readonly isTaskCall: boolean;
   /** The time when the exchange began; monotonic ms. */
   readonly startedMs: number;
-  /** The span of the request; undefined if requests are not traced. */
   readonly span: Span | undefined;
   /** Cancels the exchange, and its call at the upstream. */
   cancel(reason: CancelReason): void;

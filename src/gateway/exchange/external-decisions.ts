@@ -33,7 +33,6 @@ export interface ExternalDecisionsParts {
   readonly report: VerdictObserver;
 }
 
-/** A request that may be cancelled. */
 export interface Cancellable {
   /** Waits for a promise. @throws {GatewayError} `cancelled` */
   unlessCancelled<T>(wanted: Promise<T>): Promise<T>;

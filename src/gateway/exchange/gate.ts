@@ -38,7 +38,6 @@ export interface Verdict {
   /** The rule that decided, with its place; undefined if no rule allows the item. */
   readonly rule: RuleConfig | undefined;
   readonly why: string;
-  /** Rules whose conditions failed. */
   readonly failed: readonly RuleConfig[];
   /** Set if the principal may get a token that would allow what is denied. */
   readonly lacking?: LackingScopes;
@@ -66,7 +65,6 @@ export class Gate {
   #config: AccessConfig | undefined;
   #policy: Policy | undefined;
   #onDemand: ScopesOnDemand | undefined;
-  /** The result of {@link quiet}. */
   #quiet: Gate | undefined;
   /** The issuers of {@link #onDemand}. */
   #issuers: readonly IssuerScopes[] = [];
@@ -326,7 +324,6 @@ export function insufficientScope({ lacking }: Verdict): GatewayError | undefine
   return new GatewayError('insufficient-scope', { message: scopes.join(' '), advice, scopes });
 }
 
-/** Returns the clause that says which scopes would change a denial. */
 export function lackingText(scopes: readonly string[]): string {
   return `${scopes.length === 1 ? 'scope' : 'scopes'} ${scopes.map((scope) => `"${scope}"`).join(' and ')} would allow it`;
 }

@@ -31,7 +31,6 @@ function questionName(method: string, params: RawObject): string {
 export class InputRounds {
   readonly #open = new Map<string, ClientQuestion>();
   readonly #asked = new Set<string>();
-  /** Number of questions without readable names. */
   #unnamed = 0;
   readonly #onLimit: (limit: LimitName) => void;
   readonly #knownResponses: RawObject | undefined;
@@ -171,7 +170,6 @@ export class InputRounds {
     for (const question of this.#open.values()) question.onProgress?.(params);
   }
 
-  /** Answers all open questions as cancelled. */
   cancelAll(why: string): void {
     for (const [key, question] of this.#open) {
       this.#open.delete(key);

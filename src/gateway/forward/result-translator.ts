@@ -33,7 +33,6 @@ import type { QuestionPolicy } from '../questions/question-policy.ts';
 /** Codes of a modern upstream for faults in the gateway's part of a request. */
 const GATEWAY_FAULTS: ReadonlySet<number> = new Set([RPC.headerMismatch, RPC.unsupportedVersion]);
 
-/** The origin of an answer. */
 export interface UpstreamResult {
   readonly upstream: string;
   readonly era: Era;
@@ -121,7 +120,6 @@ export class ResultTranslator {
   readonly #serverInfo: string;
   readonly #policy: QuestionPolicy;
 
-  /** @param serverInfo name and version of the gateway. */
   constructor(serverInfo: RawObject, policy: QuestionPolicy) {
     this.#policy = policy;
     this.#serverInfo = serverInfo.toString();
@@ -156,7 +154,6 @@ export class ResultTranslator {
       : RawObject.parse(urisToClient(exchange.request.method, viewed, members.toString()));
   }
 
-  /** Returns a translated result with the name of the gateway. */
   stamp(result: RawObject): RawObject {
     return withMeta(result, [[META.serverInfo, this.#serverInfo]]);
   }

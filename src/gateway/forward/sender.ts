@@ -11,7 +11,6 @@ import type { Exchange } from '../exchange/exchange.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { Link, Upstream } from '../exchange/connection-holder.ts';
 
-/** A request to an upstream on behalf of an exchange. */
 export interface SendOptions {
   /** Default: the method of the exchange. */
   readonly method?: string;
@@ -33,7 +32,6 @@ export class Sender {
     this.#losses = losses;
   }
 
-  /** Sends a request. Does not wait for the answer. */
   send(exchange: OpenExchange, upstream: Upstream, link: Link, sending: SendOptions): Call<Exchange> {
     const { request, progressToken, client } = exchange;
     const { method = request.method, params, paramHeaders, silentMs, asCancellable } = sending;

@@ -166,7 +166,6 @@ export class AuditRecorder {
     });
   }
 
-  /** Records a notification of a client, or its response to a question. */
   message(sender: AuditedSender, holder: ConnectionHolder | undefined, message: Notification | Response): void {
     this.#trail.record({
       kind: message.kind === 'notification' ? 'notification' : 'response',
@@ -180,7 +179,6 @@ export class AuditRecorder {
     });
   }
 
-  /** Records that a session was opened, or has ended for good. */
   session(event: 'opened' | 'ended', holder: ConnectionHolder, client?: LoggedClient): void {
     this.#trail.record({
       kind: 'session',
@@ -306,7 +304,6 @@ function withoutSecrets(uri: string): string {
   return uri.replace(/^([a-z][\w+.-]*:\/\/)[^/?#]*@/i, '$1').replace(/[?#].*$/s, '');
 }
 
-/** Returns the id of the request that a notification is about. */
 function cancelledId({ method, params }: Notification): string | undefined {
   return method === 'notifications/cancelled' ? params?.raw('requestId') : undefined;
 }

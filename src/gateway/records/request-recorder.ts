@@ -20,7 +20,6 @@ import type { Verdict } from '../exchange/gate.ts';
 import { bytesOf, resultBytes } from './message-bytes.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 
-/** Failures that count as shed load. */
 const SHED: ReadonlySet<string> = new Set(['overloaded', 'rate-limited', 'repeated-call']);
 
 /** A network connection, or the pipes of a process; names of OpenTelemetry's `network.transport`. */
@@ -60,7 +59,6 @@ interface AnsweredRequest {
   readonly isAnsweredElsewhere?: boolean;
 }
 
-/** A request of a client that the gateway answers with an error. */
 interface FailedRequest {
   readonly request: Request;
   readonly principal: Principal;
@@ -85,7 +83,6 @@ function mayHaveRun({ executed }: GatewayError): boolean {
   return executed === 'unknown' || executed === 'yes';
 }
 
-/** One message of a client and its outcome. */
 interface Outcome {
   readonly kind: LoggedKind;
   readonly client?: LoggedClient | undefined;
@@ -122,7 +119,6 @@ export class RequestRecorder {
     if (request !== undefined && effect === 'deny') this.#denials.set(request, why);
   }
 
-  /** The number of requests that are not answered yet. */
   get inFlightCount(): number {
     return this.#inFlightCount;
   }
@@ -187,7 +183,6 @@ export class RequestRecorder {
     this.#parts.audit?.session('opened', session, this.#parts.clientOf(session.caller));
   }
 
-  /** Records an answered request in the metrics, the audit log and the request log. */
   #record(answered: AnsweredRequest, error: ErrorType | undefined): void {
     const { metrics, transport, audit, clientOf } = this.#parts;
     const { caller: sender, describedBy = sender, holder, request, exchange, answer, durationMs: ms, span } = answered;
