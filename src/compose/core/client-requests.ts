@@ -1,7 +1,5 @@
 import { ByteBounds } from '../../upstream/quota/byte-bounds.ts';
-import { CachedReads } from '../../gateway/calls/cached-reads.ts';
 import { CallAnswers } from '../../gateway/calls/call-answers.ts';
-import { CallJudge } from '../../gateway/calls/call-judge.ts';
 import { CallLimits } from '../../gateway/calls/call-limits.ts';
 import { Calls } from '../../gateway/calls/calls.ts';
 import { KeyedCalls } from '../../gateway/calls/keyed-calls.ts';
@@ -72,6 +70,8 @@ export function createClientRequests(
     links,
     lists,
     listRefresher,
+    isPinned: (upstream: string) => offers.isPinned(upstream),
+    resourceCache,
     lifecycleOf,
     sender,
     translator,
@@ -89,13 +89,11 @@ export function createClientRequests(
     store: state.keyedCalls,
     onOutcome: (outcome) => metrics.countKeyedCall(outcome),
   });
-  const judge = new CallJudge({ ...shared, isPinned: (upstream) => offers.isPinned(upstream) });
-  const cachedReads = new CachedReads({ resourceCache, translator });
   const callAnswers = new CallAnswers({ translator, listRefresher });
   const legacy = new LegacyCalls({ ...shared, taskCalls, callAnswers });
-  const modern = new ModernCalls({ ...shared, taskCalls, judge, cachedReads, callAnswers });
+  const modern = new ModernCalls({ ...shared, taskCalls, callAnswers });
   const callsIn = { legacy, modern };
-  const calls = new Calls({ ...shared, keyed: keyedCalls, limits: callLimits, judge, cachedReads, callsIn });
+  const calls = new Calls({ ...shared, keyed: keyedCalls, limits: callLimits, callsIn });
   const tasks = new Tasks({
     ...shared,
     ids: taskIds,

@@ -1,5 +1,4 @@
-import type { Gate } from '../exchange/gate.ts';
-import { insufficientScope } from '../exchange/gate.ts';
+import { type Gate, insufficientScope } from '../exchange/gate.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import { route, unknownItem, type UpstreamRoute } from '../exchange/route.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
@@ -11,32 +10,27 @@ export interface CallJudgeParts {
   readonly listRefresher: ListRefresher;
 }
 
-/** Judges calls again before they are sent. */
-export class CallJudge {
-  readonly #parts: CallJudgeParts;
-
-  constructor(parts: CallJudgeParts) {
-    this.#parts = parts;
+/**
+ * Judges a call that has waited, or whose access policy has changed, by the policy and the lists of now. A reload may deny it. A list
+ * that was read meanwhile may differ from the lock.
+ *
+ * @param hasWaited whether the call has just waited.
+ * @throws {GatewayError} `insufficient-scope`, `unknown-tool`, `unknown-prompt`, `unknown-resource`, `invalid-params`
+ */
+export function assertAllowed(
+  { gate, isPinned, listRefresher }: CallJudgeParts,
+  { client, holder, request, judgedMs }: OpenExchange,
+  to: UpstreamRoute,
+  hasWaited: boolean,
+): void {
+  if (!hasWaited && gate.changedMs < judgedMs) return;
+  const verdict = gate.judge(client.caller, request, to);
+  if (verdict?.effect === 'deny') {
+    gate.report(verdict);
+    throw insufficientScope(verdict) ?? unknownItem(request).error;
   }
-
-  /**
-   * Judges a call that has waited, or whose access policy has changed, by the policy and the lists of now. A reload may deny it. A list
-   * that was read meanwhile may differ from the lock.
-   *
-   * @param hasWaited whether the call has just waited.
-   * @throws {GatewayError} `insufficient-scope`, `unknown-tool`, `unknown-prompt`, `unknown-resource`, `invalid-params`
-   */
-  assertAllowed({ client, holder, request, judgedMs }: OpenExchange, to: UpstreamRoute, hasWaited: boolean): void {
-    const { gate, isPinned, listRefresher } = this.#parts;
-    if (!hasWaited && gate.changedMs < judgedMs) return;
-    const verdict = gate.judge(client.caller, request, to);
-    if (verdict?.effect === 'deny') {
-      gate.report(verdict);
-      throw insufficientScope(verdict) ?? unknownItem(request).error;
-    }
-    if (!isPinned(to.upstream)) return;
-    listRefresher.bringUpToDate(holder);
-    const again = route(client.catalog, request);
-    if (again.kind === 'nowhere') throw again.error;
-  }
+  if (!isPinned(to.upstream)) return;
+  listRefresher.bringUpToDate(holder);
+  const again = route(client.catalog, request);
+  if (again.kind === 'nowhere') throw again.error;
 }

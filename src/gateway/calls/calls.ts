@@ -3,12 +3,14 @@ import { GatewayError } from '../../errors.ts';
 import { JsonTextError } from '../../json/json.ts';
 import type { Era } from '../../protocol/revisions.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
+import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import type { Link, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import { removedUpstream, type UpstreamRoute } from '../exchange/route.ts';
+import { readOf, type ResourceCache } from '../forward/resource-cache.ts';
+import type { ResultTranslator } from '../forward/result-translator.ts';
 import type { AuditRecorder } from '../records/audit-recorder.ts';
-import type { CachedReads } from './cached-reads.ts';
-import type { CallJudge } from './call-judge.ts';
+import { assertAllowed, type CallJudgeParts } from './call-judge.ts';
 import type { CallLimits } from './call-limits.ts';
 import type { CallOutcome } from './call-outcome.ts';
 import type { KeyedCalls } from './keyed-calls.ts';
@@ -18,15 +20,15 @@ interface EraCalls {
   call(exchange: OpenExchange, upstream: Upstream, link: Link, to: UpstreamRoute): Promise<CallOutcome>;
 }
 
-export interface CallsParts {
+export interface CallsParts extends CallJudgeParts {
   readonly upstreams: Upstreams;
   readonly links: HolderLinks;
   readonly keyed: Pick<KeyedCalls, 'keyOf' | 'run'>;
   readonly limits: Pick<CallLimits, 'isOff' | 'admit'>;
   /** Records requests before they are sent; undefined unless the config requires that. */
   readonly audit: Pick<AuditRecorder, 'begin'> | undefined;
-  readonly judge: CallJudge;
-  readonly cachedReads: CachedReads;
+  readonly resourceCache: ResourceCache;
+  readonly translator: ResultTranslator;
   readonly callsIn: Readonly<Record<Era, EraCalls>>;
 }
 
@@ -71,21 +73,21 @@ export class Calls {
   }
 
   async #send(exchange: OpenExchange, to: UpstreamRoute): Promise<CallOutcome> {
-    const { upstreams, links, audit, judge, cachedReads, callsIn } = this.#parts;
+    const { upstreams, links, audit, callsIn } = this.#parts;
     const upstream = upstreams.get(to.upstream);
     if (upstream === undefined) throw removedUpstream(to.upstream);
     const { holder, request } = exchange;
-    if (audit !== undefined) await audit.begin(request, exchange.client.caller, to.upstream, to.upstreamTool);
-    judge.assertAllowed(exchange, to, exchange.allowedItem !== undefined);
-    const cached = cachedReads.find(exchange, upstream, to);
+    await audit?.begin(request, exchange.client.caller, to.upstream, to.upstreamTool);
+    assertAllowed(this.#parts, exchange, to, exchange.allowedItem !== undefined);
+    const cached = this.#cachedRead(exchange, upstream, to);
     if (cached !== undefined) return cached;
     const queued = exchange.acquireSlot(upstream);
     if (queued !== undefined) await queued;
     try {
       if (queued !== undefined) {
-        judge.assertAllowed(exchange, to, true);
+        assertAllowed(this.#parts, exchange, to, true);
         // Another request may have read the resource while this one was in the queue.
-        const read = cachedReads.find(exchange, upstream, to);
+        const read = this.#cachedRead(exchange, upstream, to);
         if (read !== undefined) return read;
       }
       for (let attempt = 1; ; attempt++) {
@@ -93,7 +95,7 @@ export class Calls {
         const link = open ?? (await links.openFor(exchange, holder, upstream));
         upstream.beginCall(link);
         try {
-          judge.assertAllowed(exchange, to, attempt > 1 || open === undefined);
+          assertAllowed(this.#parts, exchange, to, attempt > 1 || open === undefined);
           return await callsIn[link.era].call(exchange, upstream, link, to);
         } catch (thrown) {
           if (attempt > 1 || !wasNeverSeen(thrown)) throw failureOf(to.upstream, thrown);
@@ -106,6 +108,19 @@ export class Calls {
     } finally {
       exchange.releaseSlot();
     }
+  }
+
+  /** Returns the outcome of a read that a cached result answers; undefined if there is none. */
+  #cachedRead(exchange: OpenExchange, upstream: Upstream, { params, source }: UpstreamRoute): CallOutcome | undefined {
+    if (exchange.request.method !== 'resources/read') return undefined;
+    const { holder } = exchange;
+    const era = upstream.servingEra(holder.era);
+    if (era === undefined || !UPSTREAM_DIALECTS[era].allowsCaching) return undefined;
+    const { resourceCache, translator } = this.#parts;
+    const cached = resourceCache.find(readOf(holder, upstream, params), performance.now());
+    if (cached === undefined) return undefined;
+    const from = { upstream: upstream.id, era, source, ageMs: cached.ageMs };
+    return translator.toClient(exchange, from, cached.answer);
   }
 }
 

@@ -11,24 +11,23 @@ import { NO_FEATURES } from '../../upstream/link/link.ts';
 import type { Link, Upstream } from '../exchange/connection-holder.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { UpstreamRoute } from '../exchange/route.ts';
+import { readOf, type ResourceCache } from '../forward/resource-cache.ts';
 import { toolFailure } from '../forward/result-translator.ts';
 import type { Sender } from '../forward/sender.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
 import { collectInput } from '../questions/collect-input.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
-import type { CachedReads } from './cached-reads.ts';
 import type { CallAnswers } from './call-answers.ts';
-import type { CallJudge } from './call-judge.ts';
+import { assertAllowed, type CallJudgeParts } from './call-judge.ts';
 import { type CallOutcome, inputRequired, type ParsedAnswer, readIncomplete } from './call-outcome.ts';
 import type { TaskCalls } from './task-calls.ts';
 
-export interface ModernCallsParts {
+export interface ModernCallsParts extends CallJudgeParts {
   readonly questionPolicy: QuestionPolicy;
   readonly listRefresher: ListRefresher;
   readonly sender: Sender;
   readonly taskCalls: TaskCalls;
-  readonly judge: CallJudge;
-  readonly cachedReads: CachedReads;
+  readonly resourceCache: ResourceCache;
   readonly callAnswers: CallAnswers;
   /** Runs when a call ends because its upstream asks again and again. */
   readonly onLimit: (limit: LimitName) => void;
@@ -45,8 +44,8 @@ export class ModernCalls {
   /** Makes a call at a modern upstream. While the upstream asks, asks a client with a session and sends the call again. */
   async call(exchange: OpenExchange, upstream: Upstream, link: Link, to: UpstreamRoute): Promise<CallOutcome> {
     const { params, source: listed } = to;
-    const { judge, cachedReads, callAnswers, taskCalls } = this.#parts;
-    const version = cachedReads.versionOf(exchange, upstream);
+    const { resourceCache, callAnswers, taskCalls } = this.#parts;
+    const version = resourceCache.versionOf(upstream.id);
     let source = listed;
     let sent = params;
     for (let round = 1; round <= LIMITS.inputRounds; round++) {
@@ -55,7 +54,7 @@ export class ModernCalls {
         const relisted = await this.#relistSource(exchange, upstream);
         // A tool that is not listed any more, or withheld by the lock, is not called again.
         if (relisted !== undefined) {
-          judge.assertAllowed(exchange, { ...to, source: relisted }, true);
+          assertAllowed(this.#parts, exchange, { ...to, source: relisted }, true);
           source = relisted;
           answer = await this.#sendModern(exchange, upstream, link, sent, source);
         }
@@ -64,7 +63,9 @@ export class ModernCalls {
         answer.kind === 'result' ? readIncomplete(upstream.id, exchange, answer.parsedResult) : undefined;
       if (incomplete === undefined) {
         if (answer.kind === 'error') await callAnswers.awaitLists(exchange);
-        cachedReads.store(exchange, upstream, sent, version, answer);
+        if (exchange.request.method === 'resources/read') {
+          resourceCache.store(readOf(exchange.holder, upstream, sent), version, answer, performance.now());
+        }
         return callAnswers.toOutcome(exchange, link, source, answer);
       }
       if (incomplete.kind === 'task') {
@@ -77,7 +78,7 @@ export class ModernCalls {
       sent = withRetry(params, retry);
       exchange.releaseSlot();
       await exchange.acquireSlot(upstream);
-      judge.assertAllowed(exchange, to, true);
+      assertAllowed(this.#parts, exchange, to, true);
     }
     this.#parts.onLimit('inputRounds');
     const message = `upstream "${upstream.id}" asked ${LIMITS.inputRounds} times and is not done`;

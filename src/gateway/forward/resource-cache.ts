@@ -3,6 +3,7 @@ import { RawObject } from '../../json/json.ts';
 import { detach, KeptMap, type KeptText } from '../../json/kept-text.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import type { Answer, Result } from '../../protocol/jsonrpc.ts';
+import type { ConnectionHolder, Upstream } from '../exchange/connection-holder.ts';
 
 interface CachedRead {
   readonly answer: Result & { readonly result: KeptText };
@@ -26,6 +27,17 @@ export interface ResourceRead {
   readonly privateScope: string;
   /** Equal for requests that a public result may answer. */
   readonly publicScope: string;
+}
+
+/** Returns a read with the clients that its result may answer. */
+export function readOf(
+  { principal, capabilityKey }: ConnectionHolder,
+  upstream: Upstream,
+  params: RawObject,
+): ResourceRead {
+  // The answer may depend on the principal, unless one connection serves all clients.
+  const publicScope = upstream.config.isolation === 'shared' ? upstream.audienceOf(principal) : principal;
+  return { upstream: upstream.id, params, privateScope: `${principal} ${capabilityKey}`, publicScope };
 }
 
 /** The longest time that a result is kept, even if the upstream allows more. */

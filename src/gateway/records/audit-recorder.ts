@@ -22,7 +22,7 @@ export interface AuditedRequest {
   readonly sender: AuditedSender;
   readonly holder: ConnectionHolder | undefined;
   readonly client: LoggedClient | undefined;
-  readonly request: Request;
+  readonly request: JudgedRequest;
   readonly exchange: OpenExchange | undefined;
   readonly answer: Answer;
   readonly error: ErrorType | undefined;
@@ -53,14 +53,6 @@ const VERDICT = Symbol('verdict');
 /** A request whose verdict is kept for its record. An entry of a `WeakMap` for each request would cost the collector several µs. */
 interface JudgedRequest extends Request {
   [VERDICT]?: AuditVerdict;
-}
-
-function keepVerdict(request: JudgedRequest, verdict: AuditVerdict): void {
-  request[VERDICT] = verdict;
-}
-
-function verdictKeptIn(request: JudgedRequest): AuditVerdict | undefined {
-  return request[VERDICT];
 }
 
 /** Records what clients do in the audit log: their requests with the outcome, their other messages, and their sessions. */
@@ -110,9 +102,10 @@ export class AuditRecorder {
 
   /** Keeps the verdict of the access policy about a request for its record. */
   readonly onVerdict = ({ request, effect, rule, external, lacking }: Verdict): void => {
-    if (request === undefined) return;
+    const judged: JudgedRequest | undefined = request;
+    if (judged === undefined) return;
     const verdict = external === undefined ? this.#verdictBy(rule, effect) : { ...DENIED, rule: { name: external } };
-    keepVerdict(request, lacking === undefined ? verdict : { ...verdict, reason: lacking.text });
+    judged[VERDICT] = lacking === undefined ? verdict : { ...verdict, reason: lacking.text };
   };
 
   /** Returns the verdict of a rule: one object, since a rule decides nearly every request. */
@@ -128,8 +121,8 @@ export class AuditRecorder {
   }
 
   /** Keeps the name of the rate or limit that refuses a request, for its record. */
-  refuse(request: Request, rule: string): void {
-    keepVerdict(request, { decision: 'refused', rule: { name: rule } });
+  refuse(request: JudgedRequest, rule: string): void {
+    request[VERDICT] = { decision: 'refused', rule: { name: rule } };
   }
 
   /** Records an answered request. The error of the answer tells the decision, unless the access policy or a limit has refused the request. */
@@ -149,7 +142,7 @@ export class AuditRecorder {
       name: nameIn(request),
       upstreamName: exchange?.upstreamTool,
       requestId: request.id,
-      ...verdictOf(verdictKeptIn(request) ?? lockVerdict(holder, request, error), error),
+      ...verdictOf(request[VERDICT] ?? lockVerdict(holder, request, error), error),
       outcome,
       error,
       code: answer.kind === 'error' ? answer.error.code : undefined,

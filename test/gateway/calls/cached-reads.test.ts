@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { readOf } from '../../../src/gateway/forward/resource-cache.ts';
 import { testCore, toolCall } from '../../support/core.ts';
 import { modernUpstream } from '../../support/http-upstream.ts';
 import { type MemoryUpstream, memoryUpstream, result } from '../../support/memory-upstream.ts';
@@ -132,35 +133,33 @@ test('a read in the legacy era is not answered with a result of the modern one',
 });
 
 test('a read that began before a change is not cached, a later one is', TIMEOUT, async () => {
-  const { at, begin, upstream, cachedReads, resourceCache } = await calling(cachingProcess(), {
-    upstream: { era: 'modern' },
-  });
+  const { at, begin, upstream, resourceCache } = await calling(cachingProcess(), { upstream: { era: 'modern' } });
   await using _ = at;
   const { exchange, to } = begin(at.session().session, { uri: URI }, 'resources/read');
   const answer = { kind: 'result', result: JSON.stringify({ ...CONTENTS, ...CACHED }) } as const;
-  const before = cachedReads.versionOf(exchange, upstream);
+  const read = readOf(exchange.holder, upstream, to.params);
+  const before = resourceCache.versionOf('up');
   resourceCache.invalidate('up');
   const isFoundAfter = (version: number) => {
-    cachedReads.store(exchange, upstream, to.params, version, answer);
-    return cachedReads.find(exchange, upstream, to) !== undefined;
+    resourceCache.store(read, version, answer, 0);
+    return resourceCache.find(read, 1) !== undefined;
   };
-  assert.deepEqual([before, cachedReads.versionOf(exchange, upstream)].map(isFoundAfter), [false, true]);
+  assert.deepEqual([before, resourceCache.versionOf('up')].map(isFoundAfter), [false, true]);
 });
 
 /** Stores the answer to a read of a session, and returns whether reads of others are answered with it. */
 async function sharing(isolation: 'session' | 'shared', cacheScope: string) {
-  const { at, begin, upstream, cachedReads } = await calling(cachingProcess(), {
+  const { at, begin, upstream, resourceCache } = await calling(cachingProcess(), {
     upstream: { era: 'modern', isolation },
   });
-  const read = (principal: string, capabilities: object) =>
-    begin(at.session({ principal: tokenOf(principal), capabilities }).session, { uri: URI }, 'resources/read');
-  const { exchange, to } = read('ada', {});
-  const answer = { kind: 'result', result: JSON.stringify({ ...CONTENTS, ...CACHED, cacheScope }) } as const;
-  cachedReads.store(exchange, upstream, to.params, cachedReads.versionOf(exchange, upstream), answer);
-  const isFound = (principal: string, capabilities: object) => {
-    const other = read(principal, capabilities);
-    return cachedReads.find(other.exchange, upstream, other.to) !== undefined;
+  const read = (principal: string, capabilities: object) => {
+    const { session } = at.session({ principal: tokenOf(principal), capabilities });
+    return readOf(session, upstream, begin(session, { uri: URI }, 'resources/read').to.params);
   };
+  const answer = { kind: 'result', result: JSON.stringify({ ...CONTENTS, ...CACHED, cacheScope }) } as const;
+  resourceCache.store(read('ada', {}), resourceCache.versionOf('up'), answer, 0);
+  const isFound = (principal: string, capabilities: object) =>
+    resourceCache.find(read(principal, capabilities), 1) !== undefined;
   const found = [isFound('ada', {}), isFound('ada', { roots: {} }), isFound('bob', {})];
   await at[Symbol.asyncDispose]();
   return found;

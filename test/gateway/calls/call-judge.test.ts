@@ -15,12 +15,12 @@ test('a call that did not wait is judged again only if the policy has changed si
   const { at, begin, judge } = await calling(holding().memory);
   await using _ = at;
   const { exchange, to } = begin(at.session().session);
-  judge.assertAllowed(exchange, to, false);
+  judge(exchange, to, false);
   at.gate.setConfig(NOTHING);
-  assert.throws(() => judge.assertAllowed(exchange, to, false), UNKNOWN);
+  assert.throws(() => judge(exchange, to, false), UNKNOWN);
   exchange.judgedMs = LATER;
-  judge.assertAllowed(exchange, to, false);
-  assert.throws(() => judge.assertAllowed(exchange, to, true), UNKNOWN);
+  judge(exchange, to, false);
+  assert.throws(() => judge(exchange, to, true), UNKNOWN);
 });
 
 test('a denial reads as an unknown name, and is reported; an allowance is not', TIMEOUT, async () => {
@@ -29,10 +29,10 @@ test('a denial reads as an unknown name, and is reported; an allowance is not', 
   await using _ = at;
   const { exchange, to } = begin(at.session().session);
   at.gate.setConfig(accessOf({ all: ALL }, [{ anyone: true, roles: ['all'] }]));
-  judge.assertAllowed(exchange, to, true);
+  judge(exchange, to, true);
   assert.equal(verdicts.length, 0);
   at.gate.setConfig(NOTHING);
-  assert.throws(() => judge.assertAllowed(exchange, to, true), UNKNOWN);
+  assert.throws(() => judge(exchange, to, true), UNKNOWN);
   assert.deepEqual(
     verdicts.map(({ effect, principal, method }) => [effect, principal.key, method]),
     [['deny', 'local', 'tools/call']],
@@ -45,7 +45,7 @@ test('a call that lacks only a scope is told which one', TIMEOUT, async () => {
   const { exchange, to } = begin(at.session({ principal: tokenOf('ada') }).session);
   const issuer = { issuer: 'https://issuer.test', scopesOnDemand: [{ scope: 'w', advertised: 'w' }] };
   at.gate.setConfig(accessOf({ all: ALL }, [{ roles: ['all'], scopes: ['w'] }]), [issuer]);
-  assert.throws(() => judge.assertAllowed(exchange, to, true), { code: 'insufficient-scope' });
+  assert.throws(() => judge(exchange, to, true), { code: 'insufficient-scope' });
 });
 
 for (const isPinned of [true, false]) {
@@ -62,8 +62,8 @@ for (const isPinned of [true, false]) {
     const { session } = at.session();
     const { exchange, to } = begin(session);
     at.offers.update('up', commonKey('legacy'), { ...EMPTY_OFFER, revision: '2025-11-25' });
-    judge.assertAllowed(exchange, to, false);
-    const judged = () => judge.assertAllowed(exchange, to, true);
+    judge(exchange, to, false);
+    const judged = () => judge(exchange, to, true);
     if (isPinned) assert.throws(judged, UNKNOWN);
     else judged();
     assert.deepEqual([asked, session.catalog.tools.size], [['up'], isPinned ? 0 : 1]);

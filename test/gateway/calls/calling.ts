@@ -2,9 +2,8 @@ import assert from 'node:assert/strict';
 import type { Config } from '../../../src/config/values/config.ts';
 import type { UpstreamConfig } from '../../../src/config/values/upstream-config.ts';
 import { GatewayError } from '../../../src/errors.ts';
-import { CachedReads } from '../../../src/gateway/calls/cached-reads.ts';
 import { CallAnswers } from '../../../src/gateway/calls/call-answers.ts';
-import { CallJudge, type CallJudgeParts } from '../../../src/gateway/calls/call-judge.ts';
+import { assertAllowed, type CallJudgeParts } from '../../../src/gateway/calls/call-judge.ts';
 import { CallLimits } from '../../../src/gateway/calls/call-limits.ts';
 import { Calls, type CallsParts } from '../../../src/gateway/calls/calls.ts';
 import { KeyedCalls } from '../../../src/gateway/calls/keyed-calls.ts';
@@ -17,7 +16,8 @@ import { LocalOwners } from '../../../src/gateway/exchange/owners.ts';
 import { ModernClient } from '../../../src/gateway/clients/modern-client.ts';
 import type { Session } from '../../../src/gateway/clients/session.ts';
 import type { VerdictObserver } from '../../../src/gateway/exchange/gate.ts';
-import { route } from '../../../src/gateway/exchange/route.ts';
+import type { OpenExchange } from '../../../src/gateway/exchange/open-exchange.ts';
+import { route, type UpstreamRoute } from '../../../src/gateway/exchange/route.ts';
 import { ResourceCache } from '../../../src/gateway/forward/resource-cache.ts';
 import { ResultTranslator } from '../../../src/gateway/forward/result-translator.ts';
 import { Sender } from '../../../src/gateway/forward/sender.ts';
@@ -105,33 +105,33 @@ export async function calling(memory: MemoryUpstream, own: Own = {}) {
   });
   const shared = { links, sender, onLimit };
   const taskCalls = new TaskCalls({ ...shared, translator, ids, driver, upgradedTasks });
-  const judge = new CallJudge({ gate: at.gate, isPinned: own.isPinned ?? (() => false), listRefresher });
+  const judging = { gate: at.gate, isPinned: own.isPinned ?? (() => false), listRefresher };
   const resourceCache = new ResourceCache(onLimit);
-  const cachedReads = new CachedReads({ resourceCache, translator });
   const callAnswers = new CallAnswers({ translator, listRefresher });
   const callsIn = {
     legacy: new LegacyCalls({ ...shared, taskCalls, callAnswers }),
     modern: new ModernCalls({
       ...shared,
+      ...judging,
       questionPolicy,
-      listRefresher,
       taskCalls,
-      judge,
-      cachedReads,
+      resourceCache,
       callAnswers,
     }),
   };
   const limits = new CallLimits({ settings, rates, repeats, counters: undefined, audit: undefined });
-  const calls = new Calls({ upstreams, links, keyed, limits, audit: own.audit, judge, cachedReads, callsIn });
+  const reading = { resourceCache, translator };
+  const calls = new Calls({ ...judging, ...reading, upstreams, links, keyed, limits, audit: own.audit, callsIn });
   const upstream = at.upstream('up');
   await upstream.refresh('legacy', NO_FEATURES, '');
   return {
     at,
     links,
     upstream,
-    judge,
+    /** Judges a call again, as before it is sent. */
+    judge: (exchange: OpenExchange, to: UpstreamRoute, hasWaited: boolean) =>
+      assertAllowed(judging, exchange, to, hasWaited),
     resourceCache,
-    cachedReads,
     callAnswers,
     /** The limits that calls have come to, in order. */
     limitsHit,
