@@ -5,7 +5,8 @@
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
  */
 
-import { RawObject } from '../json/json.ts';
+import { isObjectText, RawObject } from '../json/json.ts';
+import { isUnambiguous } from './jsonrpc.ts';
 import { lookalike, MemberNames } from './member-names.ts';
 
 /** The methods that a server may answer with `input_required`. */
@@ -56,8 +57,10 @@ export function isAnswerable({ inputRequests, requestState }: InputRequired): bo
   return inputRequests.length > 0 || requestState !== undefined;
 }
 
-/** Returns the entries of `inputRequests`, or undefined if one of them is not a request. @throws {JsonTextError} */
-export function readRequests(requests: RawObject): InputRequest[] | undefined {
+/** Returns the entries of `inputRequests`, or undefined if one of them is not a request, or has a member twice. */
+export function readRequests(raw: string): InputRequest[] | undefined {
+  if (!isObjectText(raw) || !isUnambiguous(raw)) return undefined;
+  const requests = RawObject.parse(raw);
   const read: InputRequest[] = [];
   for (const key of requests.keys()) {
     const request = requests.object(key);
@@ -70,13 +73,8 @@ export function readRequests(requests: RawObject): InputRequest[] | undefined {
 }
 
 function readInputRequired(result: RawObject): ResultReading {
-  const requests = result.object('inputRequests');
-  if (requests === undefined && result.raw('inputRequests') !== undefined) {
-    return { kind: 'malformed', why: 'has "inputRequests" that are no object' };
-  }
-  const inputRequests = requests === undefined ? [] : readRequests(requests);
-  if (inputRequests === undefined)
-    return { kind: 'malformed', why: 'has an entry of "inputRequests" that is no request' };
+  const inputRequests = readRequests(result.raw('inputRequests') ?? '{}');
+  if (inputRequests === undefined) return { kind: 'malformed', why: 'has "inputRequests" that are no requests' };
   const requestState = result.raw('requestState');
   if (requestState !== undefined && result.string('requestState') === undefined) {
     return { kind: 'malformed', why: 'has a "requestState" that is no string' };

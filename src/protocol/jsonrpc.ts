@@ -202,8 +202,8 @@ function refuseLookalikes(object: RawObject, spelling: MemberNames, id: Id): voi
 /** The texts of errors of peers that would read differently if they were written again, such as long numbers in `data`. */
 const errorTexts = new WeakMap<RpcError, string>();
 
-/** Returns whether no object in a JSON text names a member twice, so that every reader reads the same. */
-function isUnambiguous(text: string): boolean {
+/** Returns whether a text is JSON at all levels in which no object names a member twice, so that every reader reads the same. */
+export function isUnambiguous(text: string): boolean {
   try {
     checkJson(text, CLIENT_BOUNDS);
     return true;

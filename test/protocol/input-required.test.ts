@@ -71,15 +71,23 @@ test('a result with only a state is valid', () => {
   });
 });
 
+const ROOTS = '{"method":"roots/list"}';
+
 const malformed = [
   // X-011
   { name: 'nothing at all', rest: '', why: /asks for nothing/ },
   // X-011
   { name: 'no question', rest: ',"inputRequests":{}', why: /asks for nothing/ },
-  { name: 'questions in a list', rest: ',"inputRequests":[]', why: /that are no object/ },
-  { name: 'a question that is no object', rest: ',"inputRequests":{"a":7}', why: /no request/ },
-  { name: 'a question without a method', rest: ',"inputRequests":{"a":{"params":{}}}', why: /no request/ },
-  { name: 'parameters in a list', rest: ',"inputRequests":{"a":{"method":"m","params":[]}}', why: /no request/ },
+  { name: 'questions in a list', rest: ',"inputRequests":[]', why: /no requests/ },
+  { name: 'questions with equal keys', rest: `,"inputRequests":{"a":${ROOTS},"a":${ROOTS}}`, why: /no requests/ },
+  {
+    name: 'a question in two ways',
+    rest: ',"inputRequests":{"a":{"method":"m","params":{"x":[{"y":1,"y":2}]}}}',
+    why: /no requests/,
+  },
+  { name: 'a question that is no object', rest: ',"inputRequests":{"a":7}', why: /no requests/ },
+  { name: 'a question without a method', rest: ',"inputRequests":{"a":{"params":{}}}', why: /no requests/ },
+  { name: 'parameters in a list', rest: ',"inputRequests":{"a":{"method":"m","params":[]}}', why: /no requests/ },
   { name: 'a state that is no string', rest: ',"requestState":{}', why: /"requestState" that is no string/ },
 ];
 

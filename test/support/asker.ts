@@ -17,8 +17,8 @@ export interface Asker {
   /** Every call so far, by the nonce in its arguments. */
   readonly calls: ReadonlyMap<string, AskingCall>;
   readonly call: (nonce: string) => AskingCall;
-  /** Sends a question about this call. */
-  readonly ask: (nonce: string, question: string, method: string, params: object) => void;
+  /** Sends a question about this call. @param params or their text. */
+  readonly ask: (nonce: string, question: string, method: string, params: object | string) => void;
   /** Answers the call with all answers to its questions. */
   readonly finish: (nonce: string) => void;
 }
@@ -43,10 +43,11 @@ export function asker({ isAttributed = false, isQuiet = false, script = {} }: As
     if (found === undefined) throw new Error(`never called with ${nonce}`);
     return found;
   };
-  const ask = (nonce: string, question: string, method: string, params: object) => {
+  const ask = (nonce: string, question: string, method: string, params: object | string) => {
     const { peer, request } = call(nonce);
     const id = JSON.stringify(`${question} ${nonce}`);
-    const text = `{"jsonrpc":"2.0","id":${id},"method":"${method}","params":${JSON.stringify(params)}}`;
+    const paramsText = typeof params === 'string' ? params : JSON.stringify(params);
+    const text = `{"jsonrpc":"2.0","id":${id},"method":"${method}","params":${paramsText}}`;
     peer.send(text, isAttributed ? Number(request.id) : undefined);
   };
   const finish = (nonce: string) => {

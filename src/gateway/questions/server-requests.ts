@@ -1,6 +1,6 @@
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
-import { type Answer, errorAnswer } from '../../protocol/jsonrpc.ts';
+import { type Answer, errorAnswer, isUnambiguous } from '../../protocol/jsonrpc.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { progressTokenOf } from '../../protocol/meta.ts';
 import { isLegacyRevision } from '../../protocol/revisions.ts';
@@ -55,6 +55,8 @@ export class ServerRequests {
     const refuse = (why: string, code: number = RPC.invalidParams) => request.answer(errorAnswer(code, why));
     if (this.#clientTasks.isTaskRequest(request)) return this.#clientTasks.relay(link, request);
     if (!ASKABLE.has(method)) return refuse(`Method not found: ${method}`, RPC.methodNotFound);
+    // Some parts are read only when the client answers or retries, which is too late to refuse them.
+    if (!isUnambiguous(request.params.toString())) return refuse('Invalid params: they have a member twice');
     const recipient = recipientOf(link, request);
     if (recipient === undefined) return refuse(link.connection.hasAbandoned('question') ? MAY_BE_LATE : SERVES_MANY);
     const refusal = this.#policy.refusal(link.upstream, method, request.params);

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { failureOfRetry, GatewayError } from '../../errors.ts';
 import { readRequests } from '../../protocol/input-required.ts';
-import { RawObject } from '../../json/json.ts';
+import { JsonTextError, RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { pollIntervalMs } from '../../protocol/tasks.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
@@ -23,6 +23,13 @@ export interface TaskSite {
 /** Returns the origin of answers about a task. */
 export function originOf({ upstream, link }: TaskSite): UpstreamResult {
   return { upstream: upstream.id, era: link.era, source: undefined };
+}
+
+/** Returns a failure of a request about a task. If it is malformed JSON, the upstream has sent it. */
+export function taskFailure(thrown: unknown, { upstream: { id } }: TaskSite): unknown {
+  if (!(thrown instanceof JsonTextError)) return thrown;
+  const message = `upstream "${id}" sent malformed JSON about a task`;
+  return new GatewayError('upstream-protocol', { upstream: id, message }, thrown);
 }
 
 /** The pause between two polls: the default, and the bounds of the upstream's own interval. */
@@ -57,8 +64,9 @@ export class TaskDriver {
     const dueMs = performance.now() + site.upstream.config.timeouts.maxMs;
     try {
       return await this.#poll(exchange, site, first, dueMs);
-    } catch (thrown) {
+    } catch (caught) {
       this.cancel(exchange, site);
+      const thrown = taskFailure(caught, site);
       if (!(thrown instanceof GatewayError)) throw thrown;
       if (thrown.code === 'client-unreachable') return toolFailure(thrown.message);
       throw failureOfRetry(thrown);
@@ -89,7 +97,7 @@ export class TaskDriver {
 
   /** Asks the client the questions that are not in `asked` yet, and sends its answers to the upstream. */
   async #answerQuestions(exchange: OpenExchange, site: TaskSite, state: RawObject, asked: Set<string>): Promise<void> {
-    const requests = readRequests(state.object('inputRequests') ?? RawObject.EMPTY);
+    const requests = readRequests(state.raw('inputRequests') ?? '{}');
     if (requests === undefined) {
       const message = `upstream "${site.upstream.id}" has a task whose input request is not a valid request`;
       throw new GatewayError('upstream-protocol', { upstream: site.upstream.id, message });

@@ -24,7 +24,7 @@ import type { ResultTranslator, UpstreamResult } from '../forward/result-transla
 import type { Sender } from '../forward/sender.ts';
 import type { OpenedTask, TaskIds } from '../handles/task-ids.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
-import { originOf } from './task-driver.ts';
+import { originOf, taskFailure } from './task-driver.ts';
 import { release } from './task-holds.ts';
 import type { UpgradedSite, UpgradedTasks } from './upgraded-tasks.ts';
 
@@ -111,12 +111,14 @@ export class Tasks {
     if (audit !== undefined) await audit.begin(request, client.caller, address.upstream);
     const creator = this.creatorOf(holder, address);
     const link = links.findOpen(creator, upstream) ?? (await links.openFor(exchange, creator, upstream));
+    const task = { upstream, link, task: address.task, holder: creator, id, viewed, address };
     upstream.beginCall(link);
     try {
       // The record, the owner and the link have taken time.
       this.assertAllowed(client, request, address, true);
-      const task = { upstream, link, task: address.task, holder: creator, id, viewed, address };
       return await this.#conversations[client.dialect.era][link.era](exchange, task);
+    } catch (thrown) {
+      throw taskFailure(thrown, task);
     } finally {
       upstream.endCall(link);
     }
@@ -335,7 +337,7 @@ function stateToClient(
   state: RawObject,
 ): RawObject {
   const result = state.raw('result');
-  const requests = state.object('inputRequests');
+  const requests = state.raw('inputRequests');
   const odd = findHiddenQuestion(state);
   if (odd !== undefined) {
     const message = `upstream "${viewed.id}" sent a task with a member ${lookalike(odd)}`;

@@ -418,3 +418,42 @@ test('a large question beyond the limit is refused until another is answered', T
   assert.equal(responses.filter((one) => one.startsWith('error')).join(), 'error q4');
   assert.match(await gateway.metrics.text(), /limit_reached_total\{limit="openQuestionBytesPerUpstream"\} 1/);
 });
+
+// N-28
+test('questions with a member twice are refused, and leave room for others', TIMEOUT, async () => {
+  const text = 'x'.repeat(3_700_000);
+  const ask = (id: string, twice = '') =>
+    `{"jsonrpc":"2.0","id":"${id}","method":"elicitation/create","params":{${twice}"message":"${text}","requestedSchema":{"type":"object","properties":{}}}}`;
+  const responses: string[] = [];
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO] },
+    request: (peer, request) => {
+      const twice = '"_meta":{"progressToken":1,"progressToken":2},';
+      for (const id of ['q0', 'q1', 'q2', 'q3']) peer.send(ask(id, twice), Number(request.id));
+      peer.send(ask('q4'), Number(request.id));
+    },
+    response: (peer, response) => {
+      const call = peer.received.findLast((m) => m.kind === 'request' && m.method === 'tools/call');
+      if (responses.push(`${response.kind} ${JSON.parse(response.id)}`) < 5 || call?.kind !== 'request') return;
+      peer.send(result(call, {}));
+    },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  await exchange(await gateway.connect({ capabilities: { elicitation: {} } }), { action: 'decline' });
+  assert.deepEqual(responses, ['error q0', 'error q1', 'error q2', 'error q3', 'result q4']);
+});
+
+// X-007
+test('a question that cannot be judged for each retry is not asked', TIMEOUT, async () => {
+  const messages = '[{"role":"user","content":{"type":"text","type":"tool_use"}}]';
+  const params = `{"messages":${messages},"maxTokens":1}`;
+  const { memory, calls, call, ask, finish } = asker({ isAttributed: true, isQuiet: true });
+  await using gateway = await testCore({ up: { memory } });
+  const { reply } = modernRequest(gateway, 'tools/call', toolCall('up__ask', { nonce: 'n' }), SAMPLING_TOOLS);
+  await memory.until(() => calls.get('n'));
+  ask('n', 'q', 'sampling/createMessage', params);
+  const [refused] = await memory.until(() => call('n').answers.get('q'));
+  assert.partialDeepStrictEqual(refused, { error: { code: -32602 } });
+  finish('n');
+  assert.ok((await reply).result);
+});

@@ -23,8 +23,8 @@ const ASKS = {
   inputRequests: { name: { method: 'elicitation/create', params: FORM } },
 };
 
-/** Returns the result of a `tasks/…` request, or `{ error }`. */
-type Answering = (request: Request) => object;
+/** Returns the result of a `tasks/…` request or its text, or `{ error }`. */
+type Answering = (request: Request) => object | string;
 
 /** A call that is a task of an upstream, whose time passes as the test says. */
 async function driving(t: TestContext, era: 'legacy' | 'modern', answer: Answering, capabilities: object = {}) {
@@ -36,6 +36,7 @@ async function driving(t: TestContext, era: 'legacy' | 'modern', answer: Answeri
       if (request.method === 'server/discover') return peer.send(result(request, discovered));
       const value = answer(request);
       const id = JSON.parse(request.id);
+      if (typeof value === 'string') return peer.send(`{"jsonrpc":"2.0","id":${id},"result":${value}}`);
       peer.send('error' in value ? JSON.stringify({ jsonrpc: '2.0', id, ...value }) : result(request, value));
     },
   });
@@ -135,6 +136,13 @@ test('the error of a poll is the answer to the call', TIMEOUT, async (t) => {
   await pass(POLL_MS);
   assert.partialDeepStrictEqual(await end, { kind: 'error', error });
   assert.deepEqual(asked(), ['tasks/get']);
+});
+
+test('a state that cannot be read fails the call, which may have run', TIMEOUT, async (t) => {
+  const { finish, pass } = await driving(t, 'legacy', () => '{"status":"working","status":"completed"}');
+  const end = assert.rejects(finish(WORKING), { code: 'upstream-protocol', executed: 'unknown' });
+  await pass(POLL_MS);
+  await end;
 });
 
 test('each question of a modern task is asked once, and its answer goes to the task', TIMEOUT, async (t) => {
