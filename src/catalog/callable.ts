@@ -3,7 +3,7 @@ import { quarantine, repairOf, type Quarantined, type Repaired } from './item.ts
 import { endpointPath } from '../endpoint-path.ts';
 import { shownText } from '../peer-text.ts';
 import { isHashed, publishedName } from './names/name.ts';
-import { type NamedItem, nameItems, type NamedItems, type Source, type Target, textsOf } from './names/named-items.ts';
+import { type NamedItem, nameItems, type NamedItems, type Source, type Target } from './names/named-items.ts';
 import type { Offer } from './offer.ts';
 import type { View, ViewUpstream } from './view.ts';
 
@@ -12,9 +12,6 @@ export interface Callables {
   /** By published name, in list order. */
   readonly targets: ReadonlyMap<string, Target>;
   readonly sources: ReadonlyMap<Target, Source>;
-  /** JSON text of each published item on one line, in list order, and a digest of each text. */
-  readonly texts: readonly string[];
-  readonly digests: readonly string[];
   /** The items of all upstreams, in config order and in parts, whether or not they are published. */
   readonly parts: readonly NamedItems[];
   /** Published names of items that are filtered, quarantined, withheld or renamed. No other item may have these names. */
@@ -41,8 +38,6 @@ export function nameCallables(
 ): Callables {
   const targets = new Map<string, Target>();
   const sources = new Map<Target, Source>();
-  const texts: string[] = [];
-  const digests: string[] = [];
   const parts: NamedItems[] = [];
   const hidden = new Set<string>();
   const withheld = new Set<string>();
@@ -62,37 +57,22 @@ export function nameCallables(
   const holders = hashHolders(parts);
   const withApps = upstreamsWithApps(parts);
   for (const [name, holder] of holders) if (holder === undefined) hidden.add(name);
-  for (const part of parts) {
-    const { upstream, start, items } = part;
-    const made = textsOf(part);
+  for (const { upstream, start, items } of parts) {
     for (const [index, { reading, prefixedName, published, quarantined: quarantineRecord }] of items.entries()) {
       if (published?.name !== prefixedName) hidden.add(prefixedName);
       if (quarantineRecord !== undefined) quarantined.push(quarantineRecord);
       if (published === undefined) continue;
       const { name, target, source } = published;
       const foreign = foreignApp(withApps, upstream, reading);
-      if (foreign !== undefined) {
-        hidden.add(name);
-        quarantined.push(quarantine(upstream.id, kind, reading.key, start + index, appFault(upstream, foreign)));
-        continue;
-      }
-      if (holders.has(name) && holders.get(name) !== upstream.id) {
-        const why = `would be called "${shownText(name)}", the shortened name of an item of another upstream; give one of them another prefix`;
-        quarantined.push(quarantine(upstream.id, kind, reading.key, start + index, why));
-        continue;
-      }
-      const publishedTarget = targets.get(name);
-      if (publishedTarget !== undefined) {
-        const why =
-          `would be called "${shownText(name)}", as "${shownText(publishedTarget.name)}" of upstream "${publishedTarget.upstream}" already is; ` +
-          'give one of them another prefix or name';
+      if (foreign !== undefined) hidden.add(name);
+      const isHeld = holders.has(name) && holders.get(name) !== upstream.id;
+      const why = foreign === undefined ? nameClash(name, isHeld, targets.get(name)) : appFault(upstream, foreign);
+      if (why !== undefined) {
         quarantined.push(quarantine(upstream.id, kind, reading.key, start + index, why));
         continue;
       }
       targets.set(name, target);
       sources.set(target, source);
-      texts.push(made.texts[index] ?? '');
-      digests.push(made.digests[index] ?? '');
       const repair = repairOf(upstream.id, kind, reading);
       if (repair !== undefined) repaired.push(repair);
       if (reading.hasUi && apps.has(reading.key)) ambiguous.add(reading.key);
@@ -101,7 +81,16 @@ export function nameCallables(
   }
   for (const name of ambiguous) apps.delete(name);
   for (const name of withheld) hidden.add(name);
-  return { targets, sources, texts, digests, parts, hidden, withheld, apps, quarantined, repaired };
+  return { targets, sources, parts, hidden, withheld, apps, quarantined, repaired };
+}
+
+/** Returns the reason why an item cannot have a name: it is a name with a hash of another upstream, or that of a published item. */
+function nameClash(name: string, isHeld: boolean, publishedTarget: Target | undefined): string | undefined {
+  const called = `would be called "${shownText(name)}"`;
+  if (isHeld) return `${called}, the shortened name of an item of another upstream; give one of them another prefix`;
+  if (publishedTarget === undefined) return undefined;
+  const { name: own, upstream } = publishedTarget;
+  return `${called}, as "${shownText(own)}" of upstream "${upstream}" already is; give one of them another prefix or name`;
 }
 
 /** Returns the upstreams with published tools that show a user interface. */

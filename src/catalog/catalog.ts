@@ -41,12 +41,9 @@ import { upstreamIn, type View } from './view.ts';
 /** The merged offers of one endpoint. An immutable snapshot: a changed offer leads to a new catalog. */
 export interface Catalog {
   readonly view: View;
-  /** By published name, in the order of `lists.tools`. */
+  /** By published name, in list order: config order, then the upstream's order. {@link listTexts} has the lists. */
   readonly tools: ReadonlyMap<string, Target>;
-  /** By published name, in the order of `lists.prompts`. */
   readonly prompts: ReadonlyMap<string, Target>;
-  /** JSON texts on one line, in config order, then in the upstream's order. {@link listTexts} has them by revision. */
-  readonly lists: Readonly<Record<ListName, readonly string[]>>;
   /** The capabilities that `initialize` declares; see {@link mergeCapabilities}. */
   readonly capabilities: RawObject;
   readonly instructions: string | undefined;
@@ -155,34 +152,19 @@ export function publishedParts(
   limits: CatalogLimits,
 ): Pick<
   Catalog,
-  | 'view'
-  | 'tools'
-  | 'prompts'
-  | 'lists'
-  | 'capabilities'
-  | 'instructions'
-  | 'caching'
-  | 'endpoints'
-  | 'digest'
-  | 'callables'
+  'view' | 'tools' | 'prompts' | 'capabilities' | 'instructions' | 'caching' | 'endpoints' | 'digest' | 'callables'
 > {
   return {
     view,
     tools: tools.targets,
     prompts: prompts.targets,
-    lists: {
-      tools: tools.texts,
-      prompts: prompts.texts,
-      resources: resources.texts,
-      resourceTemplates: resources.templateTexts,
-    },
     capabilities: mergeCapabilities(view, offers),
     instructions: mergeInstructions(view, offers, limits.instructionsMaxChars),
     caching: cachingOf(view, offers),
     endpoints: [...new Set(view.upstreams.flatMap(({ id }) => offers.get(id)?.endpoints ?? []))],
     digest: {
-      tools: digest(tools.digests),
-      prompts: digest(prompts.digests),
+      tools: digest(ofPublished(tools, (part) => textsOf(part).digests)),
+      prompts: digest(ofPublished(prompts, (part) => textsOf(part).digests)),
       resources: digest(resources.texts, resources.templateTexts),
     },
     callables: { tools, prompts },
@@ -248,19 +230,30 @@ export function listTexts(catalog: Catalog, list: ListName, revision: Revision):
   return texts;
 }
 
-function textsAt(catalog: Catalog, list: ListName, revision: Revision): readonly string[] {
-  if (list === 'tools') return toolTextsAt(catalog, revision);
-  if (list === 'resources') return resourceTextsAt(catalog.lists.resources, revision);
-  return catalog.lists[list];
+function textsAt({ callables, resources }: Catalog, list: ListName, revision: Revision): readonly string[] {
+  switch (list) {
+    case 'tools':
+      return ofPublished(callables.tools, (part) => toolTextsOf(part, revision));
+    case 'prompts':
+      return ofPublished(callables.prompts, (part) => textsOf(part).texts);
+    case 'resources':
+      return resourceTextsAt(resources.texts, revision);
+    case 'resourceTemplates':
+      return resources.templateTexts;
+  }
 }
 
-function toolTextsAt({ callables: { tools } }: Catalog, revision: Revision): readonly string[] {
-  return tools.parts.flatMap((named) => {
-    const texts = toolTextsOf(named, revision);
-    return named.items.flatMap(({ published }, position) => {
+/** Returns the values of published items in list order. @param valuesOf returns a value for each item of a part; undefined for none. */
+function ofPublished(
+  { parts, targets }: Callables,
+  valuesOf: (part: NamedItems) => readonly (string | undefined)[],
+): readonly string[] {
+  return parts.flatMap((part) => {
+    const values = valuesOf(part);
+    return part.items.flatMap(({ published }, position) => {
       // Of two items with one name, only the first is published.
-      const isShown = published !== undefined && tools.targets.get(published.name) === published.target;
-      return isShown ? (texts[position] ?? []) : [];
+      const isPublished = published !== undefined && targets.get(published.name) === published.target;
+      return isPublished ? (values[position] ?? []) : [];
     });
   });
 }

@@ -1,6 +1,5 @@
 import type { Callables } from './callable.ts';
 import { type Catalog, type CatalogLimits, publishedParts } from './catalog.ts';
-import type { Target } from './names/named-items.ts';
 import { LIST_MEMBERS, type Offer } from './offer.ts';
 import type { Resources } from './resources/resources.ts';
 import type { Restriction } from './restriction.ts';
@@ -52,21 +51,12 @@ function isEmpty(offer: Offer | undefined): boolean {
 }
 
 function restrictCallables(kind: 'tool' | 'prompt', all: Callables, restriction: Restriction): Callables {
-  const targets = new Map<string, Target>();
-  const texts: string[] = [];
-  const digests: string[] = [];
-  let position = 0;
-  for (const [name, target] of all.targets) {
-    if (restriction.allowsCallable(kind, target, all.sources.get(target))) {
-      targets.set(name, target);
-      texts.push(all.texts[position] ?? '');
-      digests.push(all.digests[position] ?? '');
-    }
-    position++;
-  }
+  const targets = new Map(
+    [...all.targets].filter(([, target]) => restriction.allowsCallable(kind, target, all.sources.get(target))),
+  );
   const kept = new Set(targets.values());
   const apps = new Map([...all.apps].filter(([, target]) => kept.has(target)));
-  return { ...all, targets, texts, digests, apps };
+  return { ...all, targets, apps };
 }
 
 function restrictResources(all: Resources, restriction: Restriction): Resources {

@@ -31,7 +31,7 @@ function explanation({ reason, detail }: Lifecycle): string | undefined {
 function statusOf(upstream: Upstream, { offers }: StatusSource): UpstreamStatus {
   const { id } = upstream;
   const key = widestKey(offers, [upstream], 'legacy');
-  const { tools, prompts, lists, quarantined } = offers.catalog(id, key);
+  const { tools, prompts, resources, quarantined } = offers.catalog(id, key);
   const offer = offers.offerFor(id, key);
   const unreadable = offer?.unreadable?.filter(({ kind }) => kind === 'tool').length ?? 0;
   const listed = (offer?.tools.length ?? 0) + unreadable;
@@ -50,7 +50,7 @@ function statusOf(upstream: Upstream, { offers }: StatusSource): UpstreamStatus 
     tools: tools.size,
     filteredTools: isRefused ? 0 : Math.max(listed - tools.size - bad, 0),
     prompts: prompts.size,
-    resources: lists.resources.length,
+    resources: resources.texts.length,
     lock: lockStatus(offers.lockState(id)),
   };
 }

@@ -13,14 +13,27 @@ import { toolListSize } from '../../src/catalog/callable.ts';
 import { toolTextsOf } from '../../src/catalog/names/named-items.ts';
 import { sharedOffer } from '../../src/catalog/offer.ts';
 import { RawObject } from '../../src/json/json.ts';
-import { bare, catalogOf, LIMITS, member, offer, resource, template, tool, upstream, view } from './fixtures.ts';
+import {
+  bare,
+  catalogOf,
+  LIMITS,
+  member,
+  offer,
+  resource,
+  template,
+  tool,
+  upstream,
+  view,
+  listOf,
+  listsOf,
+} from './fixtures.ts';
 
 const pair = view([upstream('a'), upstream('b')]);
 
 // M-001
 test('tools of two upstreams with the same name are both callable under distinct names', () => {
   const catalog = catalogOf(pair, { a: { tools: [tool('search')] }, b: { tools: [tool('search')] } });
-  assert.deepEqual(member(catalog.lists.tools, 'name'), ['a__search', 'b__search']);
+  assert.deepEqual(member(listOf(catalog, 'tools'), 'name'), ['a__search', 'b__search']);
   assert.deepEqual(resolveTool(catalog, 'a__search'), { upstream: 'a', name: 'search' });
   assert.deepEqual(resolveTool(catalog, 'b__search'), { upstream: 'b', name: 'search' });
 });
@@ -30,7 +43,7 @@ test('a prompt and a tool may have the same name', () => {
   const catalog = catalogOf(pair, { a: { tools: [tool('x')], prompts: [RawObject.of({ name: 'x' })] } });
   assert.deepEqual(resolvePrompt(catalog, 'a__x'), { upstream: 'a', name: 'x' });
   assert.deepEqual(resolvePrompt(catalogOf(pair, { a: { tools: [tool('x')] } }), 'a__x'), undefined);
-  assert.deepEqual(member(catalog.lists.prompts, 'name'), ['a__x']);
+  assert.deepEqual(member(listOf(catalog, 'prompts'), 'name'), ['a__x']);
 });
 
 // M-003
@@ -41,9 +54,9 @@ test('lists follow the order of the config, then of the upstream', () => {
   ] as const;
   const catalog = buildCatalog(pair, new Map(offers), LIMITS);
   const other = buildCatalog(pair, new Map(offers.toReversed()), LIMITS);
-  assert.deepEqual(member(catalog.lists.tools, 'name'), ['a__z', 'a__y', 'b__x']);
+  assert.deepEqual(member(listOf(catalog, 'tools'), 'name'), ['a__z', 'a__y', 'b__x']);
   assert.deepEqual([...catalog.tools.keys()], ['a__z', 'a__y', 'b__x']);
-  assert.deepEqual(other.lists, catalog.lists);
+  assert.deepEqual(listsOf(other), listsOf(catalog));
   assert.deepEqual(other.digest, catalog.digest);
 });
 
@@ -53,27 +66,27 @@ test('an item is published with all its members, in order, with all digits', () 
     '{"x-first":1.0, "name":"big","inputSchema":{"type":"object","properties":{"n":{"maximum":12345678901234567890}}},' +
     '"annotations":{"readOnlyHint":true},"_meta":{"anthropic/maxResultSizeChars":1e5},"description":"a\\u00e9\\n"}';
   const catalog = catalogOf(pair, { a: { tools: [RawObject.parse(text)] } });
-  assert.equal(catalog.lists.tools[0], text.replace('"big"', '"a__big"'));
+  assert.equal(listOf(catalog, 'tools')[0], text.replace('"big"', '"a__big"'));
 });
 
 test('an endpoint without prefixes publishes the upstream’s own text', () => {
   const text = '{ "name": "a.b/c",\n "inputSchema": {"type": "object"} }';
   const catalog = catalogOf(view([bare('a')]), { a: { tools: [RawObject.parse(text)] } });
-  assert.deepEqual(catalog.lists.tools, [text.replace('\n', ' ')]);
+  assert.deepEqual(listOf(catalog, 'tools'), [text.replace('\n', ' ')]);
   assert.deepEqual(resolveTool(catalog, 'a.b/c'), { upstream: 'a', name: 'a.b/c' });
 });
 
 test('an input schema without a type gets the type "object"', () => {
   const typeless = RawObject.parse('{"name":"x","inputSchema":{"properties":{}}}');
   const catalog = catalogOf(view([bare('a')]), { a: { tools: [typeless] } });
-  assert.deepEqual(catalog.lists.tools, ['{"name":"x","inputSchema":{"properties":{},"type":"object"}}']);
+  assert.deepEqual(listOf(catalog, 'tools'), ['{"name":"x","inputSchema":{"properties":{},"type":"object"}}']);
 });
 
 test('views without different names for an item publish the same text', () => {
   const offers = { a: { tools: [tool('x')], resources: [resource('file:///1')] } };
   const first = catalogOf(pair, offers);
   const second = catalogOf(view([upstream('a')], { id: 'profile' }), offers);
-  assert.deepEqual(first.lists, second.lists);
+  assert.deepEqual(listsOf(first), listsOf(second));
   assert.equal(first.digest.resources, second.digest.resources);
 });
 
@@ -101,7 +114,7 @@ for (const { what, text, name } of badTools) {
   test(`a tool with ${what} is quarantined, others are not`, () => {
     const tools = [tool('good'), RawObject.parse(text), tool('fine')];
     const catalog = catalogOf(view([upstream('a')]), { a: { tools } });
-    assert.deepEqual(member(catalog.lists.tools, 'name'), ['a__good', 'a__fine']);
+    assert.deepEqual(member(listOf(catalog, 'tools'), 'name'), ['a__good', 'a__fine']);
     assert.deepEqual(
       catalog.quarantined.map((one) => [one.upstream, one.kind, one.name]),
       [['a', 'tool', name]],
@@ -119,7 +132,7 @@ test('an entry that is not an object is recorded by its position', () => {
 // M-028
 test('an upstream without an offer does not affect the others', () => {
   const catalog = catalogOf(pair, { b: { tools: [tool('x')] } });
-  assert.deepEqual(member(catalog.lists.tools, 'name'), ['b__x']);
+  assert.deepEqual(member(listOf(catalog, 'tools'), 'name'), ['b__x']);
 });
 
 // SEC-34
@@ -145,7 +158,7 @@ test('of two upstreams without prefix, the second item of a name is quarantined'
 test('of two tools of one upstream with the same name, the first is published', () => {
   const tools = [tool('x', { title: 'first' }), tool('x', { title: 'second' })];
   const catalog = catalogOf(view([upstream('a')]), { a: { tools } });
-  assert.deepEqual(member(catalog.lists.tools, 'title'), ['first']);
+  assert.deepEqual(member(listOf(catalog, 'tools'), 'title'), ['first']);
   assert.equal(catalog.quarantined.length, 1);
 });
 
@@ -178,7 +191,7 @@ test('a published name has one upstream and does not depend on other items', () 
       const together = catalogOf(shown, offers);
       const total = Object.values(listed).reduce((sum, some) => sum + some.length, 0);
       assert.equal(together.tools.size + together.quarantined.length, total);
-      assert.equal(together.lists.tools.length, together.tools.size);
+      assert.equal(listOf(together, 'tools').length, together.tools.size);
       for (const [id, some] of Object.entries(offers)) {
         const alone = catalogOf(shown, { [id]: some });
         for (const [name, owner] of together.tools) {
@@ -212,7 +225,7 @@ test('a profile filters and renames tools, and the old name is unknown', () => {
       ['a__y', { upstream: 'a', name: 'y' }],
     ],
   );
-  assert.deepEqual(member(catalog.lists.tools, 'name'), ['find', 'a__y']);
+  assert.deepEqual(member(listOf(catalog, 'tools'), 'name'), ['find', 'a__y']);
   assert.equal(resolveTool(catalog, 'a__x'), undefined);
 });
 
@@ -278,7 +291,7 @@ test('a tool for apps alone is callable where no other server has apps', () => {
       [view([bare('a'), upstream('b')]), 'poll'],
     ] as const) {
       const merged = catalogOf(shown, { ...offers, b: { tools: [app] } });
-      assert.equal(merged.lists.tools.length, 2);
+      assert.equal(listOf(merged, 'tools').length, 2);
       assert.equal(resolveTool(merged, name), undefined);
       assert.match(
         merged.quarantined[0]?.why ?? '',
@@ -288,12 +301,12 @@ test('a tool for apps alone is callable where no other server has apps', () => {
       assert.deepEqual(resolveTool(without, name), { upstream: 'a', name: 'poll' });
     }
     const own = catalogOf(view([bare('a')], { id: 'a' }), offers);
-    assert.deepEqual(member(own.lists.tools, 'name'), ['poll', 'plain']);
+    assert.deepEqual(member(listOf(own, 'tools'), 'name'), ['poll', 'plain']);
     assert.deepEqual(resolveTool(own, 'poll'), { upstream: 'a', name: 'poll' });
   }
   for (const visibility of [undefined, 'app', ['model', 'app'], ['model']]) {
     const merged = catalogOf(pair, { a: { tools: [only(visibility)] }, b: { tools: [app] } });
-    assert.deepEqual(member(merged.lists.tools, 'name').slice(0, 1), ['a__poll']);
+    assert.deepEqual(member(listOf(merged, 'tools'), 'name').slice(0, 1), ['a__poll']);
   }
 });
 
@@ -302,16 +315,16 @@ test('a server whose tools name no resource of a user interface has no app', () 
   const only = tool('poll', { _meta: { ui: { visibility: ['app'] } } });
   const named = tool('old', { _meta: { 'ui/resourceUri': 'ui://old' } });
   const both = catalogOf(pair, { a: { tools: [only] }, b: { tools: [only] } });
-  assert.deepEqual(member(both.lists.tools, 'name'), ['a__poll', 'b__poll']);
+  assert.deepEqual(member(listOf(both, 'tools'), 'name'), ['a__poll', 'b__poll']);
   const withApp = catalogOf(pair, { a: { tools: [only] }, b: { tools: [named] } });
-  assert.deepEqual(member(withApp.lists.tools, 'name'), ['b__old']);
+  assert.deepEqual(member(listOf(withApp, 'tools'), 'name'), ['b__old']);
 });
 
 test('the size of a list counts the tools for apps alone that are in it', () => {
   const only = tool('poll', { _meta: { ui: { visibility: ['app'] } } });
   for (const b of [app, tool('plain')]) {
     const offers = { a: { tools: [only, tool('x')] }, b: { tools: [b, only] } };
-    const { tools } = catalogOf(pair, offers).lists;
+    const tools = listOf(catalogOf(pair, offers), 'tools');
     const size = toolListSize(pair, new Map(Object.entries(offers).map(([id, some]) => [id, offer(some)])), 48);
     assert.equal(size.tools, tools.length);
   }
@@ -381,7 +394,7 @@ test('no listing makes a catalog fail or its lists unreadable', () => {
     fc.property(items, items, items, items, item, (tools, prompts, resources, templates, capabilities) => {
       for (const shown of [pair, view([bare('a')])]) {
         const catalog = catalogOf(shown, { a: { tools, prompts, resources, templates, capabilities } });
-        for (const texts of Object.values(catalog.lists)) for (const text of texts) JSON.parse(text);
+        for (const texts of listsOf(catalog)) for (const text of texts) JSON.parse(text);
       }
     }),
   );
@@ -422,7 +435,7 @@ test('a change of one upstream does not rebuild items of the others', () => {
   const [ofSecond] = partsOf(second, 'tools');
   assert.ok(ofFirst !== undefined && ofFirst === ofSecond);
   assert.equal(toolTextsOf(ofSecond, '2025-06-18'), toolTextsOf(ofFirst, '2025-06-18'));
-  assert.deepEqual(member(second.lists.tools, 'name'), ['a__x', 'b__z']);
+  assert.deepEqual(member(listOf(second, 'tools'), 'name'), ['a__x', 'b__z']);
   assert.notEqual(second.digest.tools, first.digest.tools);
 });
 
@@ -435,7 +448,7 @@ test('a long list is prepared in parts of 100 items, and each part once', () => 
   assert.equal(steps(), 0);
   const catalog = buildCatalog(pair, new Map([['a', long]]), LIMITS);
   assert.equal(partsOf(catalog, 'tools').length, 25);
-  assert.equal(catalog.lists.tools.length, 2_449);
+  assert.equal(listOf(catalog, 'tools').length, 2_449);
   assert.deepEqual(
     catalog.quarantined.map(({ name }) => name),
     ['#251'],

@@ -1,5 +1,6 @@
-import { type Catalog, buildCatalog } from '../../src/catalog/catalog.ts';
+import { type Catalog, buildCatalog, listTexts } from '../../src/catalog/catalog.ts';
 import { EMPTY_OFFER, type Offer } from '../../src/catalog/offer.ts';
+import { LIST_NAMES, type ListName } from '../../src/catalog/page.ts';
 import { restrictCatalog } from '../../src/catalog/restricted.ts';
 import type { View, ViewUpstream } from '../../src/catalog/view.ts';
 import { restrictionOf } from '../../src/gateway/exchange/rights-restriction.ts';
@@ -64,4 +65,14 @@ function offersOf(some: Readonly<Record<string, Partial<Offer>>>): ReadonlyMap<s
 
 export function member(texts: readonly string[], key: string): unknown[] {
   return texts.map((text) => RawObject.parse(text).value(key));
+}
+
+/** Returns a list as clients of the last legacy revision get it. */
+export function listOf(catalog: Catalog, list: ListName): readonly string[] {
+  return listTexts(catalog, list, '2025-11-25');
+}
+
+/** Returns all lists as these clients get them. */
+export function listsOf(catalog: Catalog): readonly (readonly string[])[] {
+  return LIST_NAMES.map((list) => listOf(catalog, list));
 }

@@ -63,11 +63,9 @@ function callables(catalog: Catalog, { parts, targets }: Callables): Item[] {
 }
 
 function resources(catalog: Catalog, kind: 'resource' | 'template'): Item[] {
-  const [texts, key] =
-    kind === 'resource'
-      ? ([catalog.lists.resources, 'uri'] as const)
-      : ([catalog.lists.resourceTemplates, 'uriTemplate'] as const);
-  return texts.flatMap((text): Item[] => {
+  const { texts, templateTexts } = catalog.resources;
+  const [listed, key] = kind === 'resource' ? [texts, 'uri'] : [templateTexts, 'uriTemplate'];
+  return listed.flatMap((text): Item[] => {
     const name = RawObject.parse(text).string(key) ?? '';
     const found = kind === 'resource' ? resolveResource(catalog, name) : resolveTemplate(catalog, name);
     if (found.kind === 'none') return [];

@@ -201,7 +201,7 @@ function lists(catalog: Catalog, { kind, upstream, name }: Item): boolean {
 
 /** Returns whether the list of resources has a URI that leads to no single item. */
 function publishesUri({ shown, query: { kind, name } }: Asked): boolean {
-  return kind === 'resource' && shown.lists.resources.some((text) => RawObject.parse(text).string('uri') === name);
+  return kind === 'resource' && shown.resources.texts.some((text) => RawObject.parse(text).string('uri') === name);
 }
 
 const WITHHELD = 'the lock withholds it';

@@ -5,7 +5,7 @@ import type { ItemKind } from '../../../src/catalog/items/kind.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { LEGACY_REVISIONS, LATEST_MODERN, type Revision } from '../../../src/protocol/revisions.ts';
 import { connectSdk1Over, connectSdk2Over } from '../../support/sdk-client.ts';
-import { tool } from '../fixtures.ts';
+import { tool, listOf } from '../fixtures.ts';
 import { ListServer } from './list-server.ts';
 import { allTogether, catalogWith, GOOD_KEYS, malformedItems, wholeItem } from './malformed.ts';
 
@@ -85,7 +85,7 @@ for (const kind of ['tool', 'prompt', 'resource', 'template'] as const) {
   // N-02
   test(`a ${kind} with every member of its kind is published unchanged`, () => {
     const catalog = catalogWith(kind, [wholeItem(kind)], '2025-11-25');
-    assert.equal(catalog.lists[LIST_NAMES[kind]][1], wholeItem(kind).toString());
+    assert.equal(listOf(catalog, LIST_NAMES[kind])[1], wholeItem(kind).toString());
     assert.deepEqual(catalog.repaired, []);
   });
 }
@@ -123,12 +123,12 @@ test('an icon whose URI has an unsafe scheme is left out', () => {
     'i',
   ];
   const icons = [...unsafe, ...safe].map((src) => ({ src }));
-  const { repaired, lists } = catalogWith('tool', [tool('drawn', { icons })], '2025-11-25');
+  const catalog = catalogWith('tool', [tool('drawn', { icons })], '2025-11-25');
   assert.deepEqual(
-    RawObject.parse(lists.tools[1] ?? '').value('icons'),
+    RawObject.parse(listOf(catalog, 'tools')[1] ?? '').value('icons'),
     safe.map((src) => ({ src })),
   );
-  assert.equal(repaired[0]?.leftOut.includes('icons[0].src'), true);
+  assert.equal(catalog.repaired[0]?.leftOut.includes('icons[0].src'), true);
 });
 
 // N-02
@@ -139,8 +139,8 @@ test('members that are left out are recorded by their paths', () => {
     annotations: { title: 5, readOnlyHint: true },
     icons: [{ src: 'data:,' }, {}, { src: 'data:,', sizes: '48x48' }],
   });
-  const { repaired, lists } = catalogWith('tool', [bad], '2025-11-25');
-  assert.deepEqual(repaired, [
+  const catalog = catalogWith('tool', [bad], '2025-11-25');
+  assert.deepEqual(catalog.repaired, [
     {
       upstream: 'a',
       kind: 'tool',
@@ -150,7 +150,7 @@ test('members that are left out are recorded by their paths', () => {
     },
   ]);
   assert.equal(
-    lists.tools[1],
+    listOf(catalog, 'tools')[1],
     '{"name":"bad","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true},' +
       '"icons":[{"src":"data:,"},{"src":"data:,"}]}',
   );

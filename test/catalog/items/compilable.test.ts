@@ -6,7 +6,7 @@ import { AjvJsonSchemaValidator } from '@modelcontextprotocol/sdk/validation/ajv
 import * as fc from '../../support/fast-check.ts';
 import * as z from 'zod';
 import { isCompilable } from '../../../src/catalog/items/compilable.ts';
-import { catalogOf, member, tool, upstream, view } from '../fixtures.ts';
+import { catalogOf, member, tool, upstream, view, listOf } from '../fixtures.ts';
 
 type Schema = Parameters<AjvJsonSchemaValidator['getValidator']>[0];
 
@@ -161,7 +161,7 @@ test('hostile schemas are published or left out with a reason, and cause no requ
   ];
   const tools = hostile.map((schema, i) => tool(`t${i}`, { inputSchema: { type: 'object', ...schema } }));
   const catalog = catalogOf(view([upstream('a')]), { a: { tools } });
-  const listed = member(catalog.lists.tools, 'name').length;
+  const listed = member(listOf(catalog, 'tools'), 'name').length;
   assert.equal(listed + catalog.quarantined.length, hostile.length);
   for (const { why } of catalog.quarantined) assert.notEqual(why, '');
   assert.equal(requests, 0);

@@ -118,7 +118,7 @@ test('the catalog cleans and counts texts, also the name of a resource', () => {
   const catalog = catalogOf(view([bare('a')]), {
     a: { resources: [bad], tools: [tool('t', { description: 'fine\n' })] },
   });
-  assert.deepEqual(catalog.lists.resources, ['{"uri":"x:1","name":"ab","title":"t"}']);
+  assert.deepEqual(catalog.resources.texts, ['{"uri":"x:1","name":"ab","title":"t"}']);
   assert.deepEqual(catalog.repaired, [{ upstream: 'a', kind: 'resource', name: 'x:1', leftOut: [], cleanedTexts: 2 }]);
 });
 

@@ -4,7 +4,7 @@ import * as fc from '../../support/fast-check.ts';
 import { publishedName } from '../../../src/catalog/names/name.ts';
 import { hasUnseen, shownText } from '../../../src/peer-text.ts';
 import { resolveTool } from '../../../src/catalog/catalog.ts';
-import { bare, catalogOf, member, tool, upstream, view } from '../fixtures.ts';
+import { bare, catalogOf, member, tool, upstream, view, listOf } from '../fixtures.ts';
 import { quote } from '../../support/test-name.ts';
 
 const cases = [
@@ -122,7 +122,7 @@ test('a name with a hash that two upstreams have is offered by neither', () => {
     good: { tools: [tool(GOOD.name), tool('b')] },
     other: { tools: [tool(HASHED)] },
   });
-  assert.deepEqual(member(catalog.lists.tools, 'name'), ['a-very-good__b']);
+  assert.deepEqual(member(listOf(catalog, 'tools'), 'name'), ['a-very-good__b']);
   assert.equal(resolveTool(catalog, HASHED), undefined);
   assert.deepEqual(
     catalog.quarantined.map(({ upstream: id }) => id),
@@ -137,7 +137,7 @@ test('an upstream without a prefix does not take a name with the hash of another
     other: { tools: [tool(HASHED), tool('mine')] },
     good: { tools: [tool(GOOD.name)] },
   });
-  assert.deepEqual(member(catalog.lists.tools, 'name'), ['mine', HASHED]);
+  assert.deepEqual(member(listOf(catalog, 'tools'), 'name'), ['mine', HASHED]);
   assert.deepEqual(resolveTool(catalog, HASHED), { upstream: 'good', name: GOOD.name });
   assert.deepEqual(
     catalog.quarantined.map(({ upstream: id }) => id),

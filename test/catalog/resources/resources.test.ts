@@ -25,8 +25,8 @@ test('resources and templates are listed with their upstream’s id', () => {
     a: { resources: [resource('file:///1'), resource('ui://app'), resource('https://x/1')] },
     b: { resources: [resource('file:///1')], templates: [template('file:///{path}'), template('ui://{x}')] },
   });
-  assert.deepEqual(member(catalog.lists.resources, 'uri'), ['a+file:///1', 'ui://a+app', 'https://x/1', 'b+file:///1']);
-  assert.deepEqual(member(catalog.lists.resourceTemplates, 'uriTemplate'), ['b+file:///{path}', 'ui://b+{x}']);
+  assert.deepEqual(member(catalog.resources.texts, 'uri'), ['a+file:///1', 'ui://a+app', 'https://x/1', 'b+file:///1']);
+  assert.deepEqual(member(catalog.resources.templateTexts, 'uriTemplate'), ['b+file:///{path}', 'ui://b+{x}']);
   assert.deepEqual(catalog.quarantined, []);
 });
 
@@ -95,11 +95,11 @@ test('a template that two upstreams list alike is ambiguous', () => {
   const catalog = catalogOf(pair, { a: raw, b: raw });
   assert.deepEqual(resolveTemplate(catalog, 'https://x/{y}'), { kind: 'many', upstreams: ['a', 'b'] });
   assert.deepEqual(resolveResource(catalog, 'https://x/1'), { kind: 'many', upstreams: ['a', 'b'] });
-  assert.equal(catalog.lists.resourceTemplates.length, 1);
+  assert.equal(catalog.resources.templateTexts.length, 1);
 });
 
 test('of a web URI that two upstreams list, the second is quarantined', () => {
-  assert.equal(member(known.lists.resources, 'uri').filter((uri) => uri === 'https://x/both').length, 1);
+  assert.equal(member(known.resources.texts, 'uri').filter((uri) => uri === 'https://x/both').length, 1);
   assert.deepEqual(
     known.quarantined.map(({ upstream: id, kind, name }) => [id, kind, name]),
     [['b', 'resource', 'https://x/both']],
@@ -113,7 +113,7 @@ const RAW = { resources: [resource('file:///x')], templates: [template('db://{t}
 // M-023 SEC-35
 test('a URI that one upstream lists in this form goes to it', () => {
   const catalog = catalogOf(mixed, { a: RAW, b: RAW });
-  assert.deepEqual(member(catalog.lists.resources, 'uri'), ['file:///x', 'b+file:///x']);
+  assert.deepEqual(member(catalog.resources.texts, 'uri'), ['file:///x', 'b+file:///x']);
   assert.deepEqual(resolveResource(catalog, 'file:///x'), one('a', 'file:///x'));
   assert.deepEqual(resolveResource(catalog, 'b+file:///x'), one('b', 'file:///x'));
   assert.deepEqual(resolveResource(catalog, 'db://users'), one('a', 'db://users'));
@@ -154,7 +154,7 @@ test('a listed resource leads to the upstream that lists it, or is reported', ()
         return [ids[position] ?? '', offered] as const;
       });
       const catalog = catalogOf(shown, Object.fromEntries(offers));
-      for (const [position, uri] of member(catalog.lists.resources, 'uri').entries()) {
+      for (const [position, uri] of member(catalog.resources.texts, 'uri').entries()) {
         const found = resolveResource(catalog, String(uri));
         const origin = catalog.resources.origins[position];
         if (found.kind === 'one') assert.deepEqual(found, { kind: 'one', ...origin });
@@ -172,7 +172,7 @@ test('resources and templates with a disguised scheme are quarantined', () => {
     templates: [template('\nb+f:{x}')],
   };
   const catalog = catalogOf(pair, { a: listed, b: {} });
-  assert.deepEqual(catalog.lists.resources, []);
+  assert.deepEqual(catalog.resources.texts, []);
   assert.equal(catalog.quarantined.length, 3);
   for (const { why } of catalog.quarantined)
     assert.match(why, /before the end of its scheme|control or invisible characters/);
@@ -189,7 +189,7 @@ test('a resource that clients cannot read is quarantined and not requested', () 
   ];
   for (const shown of [upstream('a'), bare('a')]) {
     const catalog = catalogOf(view([shown]), { a: { resources } });
-    assert.equal(catalog.lists.resources.length, 1);
+    assert.equal(catalog.resources.texts.length, 1);
     assert.deepEqual(
       catalog.quarantined.map(({ name }) => name),
       ['x:nameless', '#2', 'x:\\u200b'],
@@ -201,12 +201,12 @@ test('a resource that clients cannot read is quarantined and not requested', () 
 test('a template that starts with an expression does not match others’ resources', () => {
   const offers = { a: { templates: [template('{+url}')] }, b: {} };
   const merged = catalogOf(view([bare('a', { excludeTools: ['x'] }), upstream('b')]), offers);
-  assert.deepEqual(merged.lists.resourceTemplates, []);
+  assert.deepEqual(merged.resources.templateTexts, []);
   assert.match(merged.quarantined[0]?.why ?? '', /does not start with a scheme/);
   assert.deepEqual(resolveResource(merged, 'any:thing'), NONE);
 
   const alone = catalogOf(view([bare('a', { excludeTools: ['x'] })]), offers);
-  assert.deepEqual(member(alone.lists.resourceTemplates, 'uriTemplate'), ['{+url}']);
+  assert.deepEqual(member(alone.resources.templateTexts, 'uriTemplate'), ['{+url}']);
   assert.deepEqual(resolveResource(alone, 'any:thing'), one('a', 'any:thing'));
 });
 
@@ -215,7 +215,7 @@ test('conformance: URIs of an unprefixed upstream are unchanged, listed or not',
     a: { resources: [resource('test://static-text')], templates: [template('test://template/{id}/data')] },
   };
   const catalog = catalogOf(view([bare('a')]), offers);
-  assert.deepEqual(member(catalog.lists.resources, 'uri'), ['test://static-text']);
+  assert.deepEqual(member(catalog.resources.texts, 'uri'), ['test://static-text']);
   for (const uri of [
     'test://static-text',
     'test://template/123/data',
@@ -239,8 +239,8 @@ test('an upstream with raw URIs cannot list or hide URIs of another one', () => 
   const catalog = catalogOf(view([bare('a'), upstream('b')]), {
     a: { resources: spoof, templates: [template('b+x:{y}')] },
   });
-  assert.deepEqual(catalog.lists.resources, []);
-  assert.deepEqual(catalog.lists.resourceTemplates, []);
+  assert.deepEqual(catalog.resources.texts, []);
+  assert.deepEqual(catalog.resources.templateTexts, []);
   assert.equal(catalog.quarantined.length, 4);
   assert.deepEqual(resolveResource(catalog, 'b+file:///1'), one('b', 'file:///1'));
   assert.deepEqual(resolveResource(catalog, 'b+file:///2'), one('b', 'file:///2'));
@@ -249,7 +249,7 @@ test('an upstream with raw URIs cannot list or hide URIs of another one', () => 
 
 test('an upstream with a scheme as its id does not break its own endpoint', () => {
   const catalog = catalogOf(view([bare('git')]), { git: { resources: [resource('git+ssh://host/x')] } });
-  assert.deepEqual(member(catalog.lists.resources, 'uri'), ['git+ssh://host/x']);
+  assert.deepEqual(member(catalog.resources.texts, 'uri'), ['git+ssh://host/x']);
   assert.deepEqual(resolveResource(catalog, 'git+ssh://host/x'), one('git', 'git+ssh://host/x'));
 });
 
@@ -277,7 +277,7 @@ test('a listed URI that only a scope opens leads to no other upstream', () => {
   const catalogs = catalogsOf(view([bare('later'), upstream('mine')]), { later: offers, mine: offers });
   for (const scopes of [[], ['w']]) {
     const catalog = catalogs(gate.shownRightsOf(tokenOf('ada', {}, scopes), ''));
-    assert.deepEqual(member(catalog.lists.resources, 'uri'), ['file:///x', 'mine+file:///x']);
+    assert.deepEqual(member(catalog.resources.texts, 'uri'), ['file:///x', 'mine+file:///x']);
     assert.deepEqual(resolveResource(catalog, 'file:///x'), one('later', 'file:///x'));
     assert.deepEqual(resolveTemplate(catalog, 'db://{t}'), one('later', 'db://{t}'));
   }

@@ -62,7 +62,7 @@ test('limit templateUriBytes: longer URIs and templates do not match', () => {
 test('limit templatesPerUpstream: the first are listed, and one record counts the rest', () => {
   const templates = Array.from({ length: LIMITS.templatesPerUpstream + 5 }, (_, i) => template(`x:${i}/{y}`));
   const catalog = catalogOf(view([bare('a')]), { a: { templates } });
-  assert.equal(catalog.lists.resourceTemplates.length, LIMITS.templatesPerUpstream);
+  assert.equal(catalog.resources.templateTexts.length, LIMITS.templatesPerUpstream);
   assert.deepEqual(catalog.quarantined, [
     {
       upstream: 'a',
