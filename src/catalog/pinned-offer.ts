@@ -7,55 +7,34 @@ import { EMPTY_OFFER, type Offer, type Withheld } from './offer.ts';
 
 /**
  * Returns the offer without the definitions that differ from the lock; the offer itself if none is withheld. Definitions that are
- * only in the lock withhold nothing.
+ * only in the lock withhold nothing. If the lock refuses the upstream as a whole, nothing is left.
  */
 export function pinnedOffer(offer: Offer, differences: readonly Difference[], onChange: OnChange): Offer {
   const differing = new Map(differences.filter(({ status }) => status !== 'removed').map((one) => [idOf(one), one]));
   if (onChange === 'warn' || differing.size === 0) return offer;
-  if (onChange === 'refuse') return refusedOffer(offer, differing);
+  const isRefused = onChange === 'refuse';
+  const asWhole = `is withheld: ${differing.size} definitions of its upstream differ from the lock, which refuses it as a whole`;
   const withheld: Withheld[] = [];
   const kept = (kind: ListedKind, items: readonly RawObject[]): readonly RawObject[] =>
     items.filter((item) => {
       const key = keyOf(kind, item);
       const difference = differing.get(idOf({ kind, key }));
-      if (difference === undefined) return true;
-      withheld.push({ kind, key, why: withheldReason(difference) });
+      if (difference === undefined && !isRefused) return true;
+      withheld.push({ kind, key, why: difference === undefined ? asWhole : withheldReason(difference) });
       return false;
     });
-  return {
-    ...offer,
-    instructions: differing.has(idOf({ kind: 'instructions', key: '' })) ? undefined : offer.instructions,
+  const lists = {
     tools: kept('tool', offer.tools),
     prompts: kept('prompt', offer.prompts),
     resources: kept('resource', offer.resources),
     templates: kept('template', offer.templates),
-    withheld,
   };
-}
-
-/** Returns an offer of nothing, with a record of each item. */
-function refusedOffer(offer: Offer, differing: ReadonlyMap<string, Difference>): Offer {
-  const record = (kind: ListedKind, items: readonly RawObject[]): readonly Withheld[] =>
-    items.map((item) => {
-      const key = keyOf(kind, item);
-      const difference = differing.get(idOf({ kind, key }));
-      const others = `is withheld: ${differing.size} definitions of its upstream differ from the lock, which refuses it as a whole`;
-      return { kind, key, why: difference === undefined ? others : withheldReason(difference) };
-    });
-  return {
-    ...EMPTY_OFFER,
-    revision: offer.revision,
-    serverInfo: offer.serverInfo,
-    caching: offer.caching,
-    unreadable: offer.unreadable,
-    withheld: [
-      ...record('tool', offer.tools),
-      ...record('prompt', offer.prompts),
-      ...record('resource', offer.resources),
-      ...record('template', offer.templates),
-    ],
-    isRefused: true,
-  };
+  if (isRefused) {
+    const { revision, serverInfo, caching, unreadable } = offer;
+    return { ...EMPTY_OFFER, revision, serverInfo, caching, unreadable, withheld, isRefused };
+  }
+  const hasOtherInstructions = differing.has(idOf({ kind: 'instructions', key: '' }));
+  return { ...offer, ...lists, instructions: hasOtherInstructions ? undefined : offer.instructions, withheld };
 }
 
 const MAX_WHY_CHARS = 400;
