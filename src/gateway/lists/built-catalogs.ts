@@ -6,7 +6,7 @@ import type { View } from '../../catalog/view.ts';
 import type { Config } from '../../config/values/config.ts';
 import type { LimitName } from '../../limits.ts';
 import type { ListRights } from '../../policy/rights.ts';
-import { type Era, otherEra } from '../../protocol/revisions.ts';
+import type { Era } from '../../protocol/revisions.ts';
 import { workTurn } from '../../work-turn.ts';
 import { restrictionOf } from '../exchange/rights-restriction.ts';
 
@@ -99,7 +99,7 @@ export class BuiltCatalogs {
     while (parts.next().done !== true) await workTurn();
   }
 
-  /** Returns the catalog of these offers, which is not kept. */
+  /** Returns the catalog of these offers, which is not kept: the same one for the same offers, as long as a client has it. */
   build(view: string, offerOf: OfferOf, rights?: ListRights): Catalog {
     const offers = this.#offersOf(view, offerOf);
     return this.#restricted(buildCatalog(this.view(view), offers, this.#limits), offers, rights);
@@ -127,12 +127,7 @@ export class BuiltCatalogs {
     const known = this.#catalogs.get(key);
     if (known !== undefined) return known;
     const offers = this.#offersOf(view, offerOf);
-    // If no upstream supports both eras, clients of both eras share one catalog.
-    const other = this.#catalogs.get(catalogKey(view, { ...clients, era: otherEra(clients.era) }));
-    const catalog =
-      other !== undefined && haveSameOffers(other.offers, offers)
-        ? other.catalog
-        : buildCatalog(this.view(view), offers, this.#limits);
+    const catalog = buildCatalog(this.view(view), offers, this.#limits);
     if (this.#catalogs.size >= MAX_CATALOGS) this.#catalogs.clear();
     const built = { view, catalog, offers };
     this.#catalogs.set(key, built);
@@ -168,8 +163,4 @@ export class BuiltCatalogs {
 /** The audience comes last, since any text may be a principal. */
 function catalogKey(view: string, key: OfferKey): string {
   return `${view} ${offerKeyText(key)}`;
-}
-
-function haveSameOffers(a: ReadonlyMap<string, Offer>, b: ReadonlyMap<string, Offer>): boolean {
-  return a.size === b.size && [...a].every(([id, offer]) => b.get(id) === offer);
 }
