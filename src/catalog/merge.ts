@@ -10,8 +10,6 @@ import type { View } from './view.ts';
 /** The extensions that the gateway can route and rewrite. Instead of others, peers use the core protocol. */
 const EXTENSIONS = ['io.modelcontextprotocol/ui', TASKS_EXTENSION];
 
-type KnownOffers = readonly (Offer | undefined)[];
-
 /** Returns a member of a declared capability; undefined if the capability is malformed: it counts as not declared. */
 function declared(offer: Offer, capability: string, member: string): unknown {
   try {
@@ -33,11 +31,11 @@ function mergeSettings(settings: readonly Readonly<Record<string, unknown>>[]): 
   return Object.fromEntries(merged);
 }
 
-function extensionsOf(offers: KnownOffers): Readonly<Record<string, unknown>> | undefined {
+function extensionsOf(offers: readonly Offer[]): Readonly<Record<string, unknown>> | undefined {
   const extensions = EXTENSIONS.flatMap((extension) => {
     const settings = offers.flatMap((offer) => {
-      const value = offer === undefined ? undefined : declared(offer, 'extensions', extension);
-      if (extension === TASKS_EXTENSION && offer !== undefined && hasCoreTasks(offer)) return [{}];
+      const value = declared(offer, 'extensions', extension);
+      if (extension === TASKS_EXTENSION && hasCoreTasks(offer)) return [{}];
       return isRecord(value) ? [value] : [];
     });
     return settings.length === 0 ? [] : [[extension, mergeSettings(settings)]];
@@ -60,10 +58,10 @@ function hasCoreTasks({ revision, capabilities }: Offer): boolean {
  * that declares it.
  */
 function coreTasksOf(view: View, offers: ReadonlyMap<string, Offer>): object | undefined {
-  const lasting = view.upstreams.filter(({ isPerCall }) => isPerCall !== true).map(({ id }) => offers.get(id));
-  const withTasks = lasting.filter((offer) => offer !== undefined && hasCoreTasks(offer));
+  const lasting = view.upstreams.filter(({ isPerCall }) => isPerCall !== true);
+  const withTasks = lasting.flatMap(({ id }) => offers.get(id) ?? []).filter(hasCoreTasks);
   if (withTasks.length === 0) return undefined;
-  const cancel = withTasks.some((offer) => offer !== undefined && isRecord(declared(offer, 'tasks', 'cancel')));
+  const cancel = withTasks.some((offer) => isRecord(declared(offer, 'tasks', 'cancel')));
   return { list: {}, ...(cancel ? { cancel: {} } : {}), requests: { tools: { call: {} } } };
 }
 

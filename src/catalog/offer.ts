@@ -162,10 +162,6 @@ const FORMAT = '1';
 /** The number of characters that {@link Unreadable} keeps of a name. */
 const MAX_NAME_CHARS = 200;
 
-function listText(items: readonly RawObject[]): string {
-  return `[${items.join(',')}]`;
-}
-
 function offerBody(offer: Offer): string {
   const { revision, instructions, caching, endpoints } = offer;
   // An absent and an empty list are equal, so that an offer equals the one restored from its file.
@@ -173,7 +169,7 @@ function offerBody(offer: Offer): string {
   let body = RawObject.of({ revision, instructions, unreadable, caching, endpoints })
     .with('capabilities', offer.capabilities.toString())
     .with('serverInfo', offer.serverInfo.toString());
-  for (const list of LIST_MEMBERS) body = body.with(list, listText(offer[list]));
+  for (const list of LIST_MEMBERS) body = body.with(list, `[${offer[list].join(',')}]`);
   return body.toString();
 }
 
@@ -200,14 +196,6 @@ export class ListDigest {
   }
 }
 
-function digestsOf(offer: Offer): Readonly<Record<ListMember, ListDigest>> {
-  return perList((list) => ListDigest.of(offer[list]));
-}
-
-function shared(digest: ListDigest, items: readonly RawObject[]): readonly RawObject[] {
-  return lists.get(digest.toString(), () => items);
-}
-
 /** Returns the text of an offer without its lists. */
 function restText(offer: Offer): string {
   return offerBody({ ...offer, ...NO_LISTS });
@@ -219,10 +207,13 @@ function restText(offer: Offer): string {
  *
  * @param digests of all items of the lists.
  */
-export function sharedOffer(offer: Offer, digests = digestsOf(offer)): Offer {
+export function sharedOffer(offer: Offer, digests = perList((list) => ListDigest.of(offer[list]))): Offer {
   const { tools, prompts, resources, templates } = digests;
   const key = [tools, prompts, resources, templates, hash('sha256', restText(offer))].join(' ');
-  return offers.get(key, () => ({ ...offer, ...perList((list) => shared(digests[list], offer[list])) }));
+  return offers.get(key, () => ({
+    ...offer,
+    ...perList((list) => lists.get(digests[list].toString(), () => offer[list])),
+  }));
 }
 
 /**

@@ -1,11 +1,12 @@
 import { hash } from 'node:crypto';
 import { type MirroredParam, readMirrored } from '../../protocol/framing/mirrored-params.ts';
 import { isModernRevision, type Revision } from '../../protocol/revisions.ts';
-import type { RawObject } from '../../json/json.ts';
+import { RawObject } from '../../json/json.ts';
 import { quarantine, type Quarantined, readItem, type Reading } from '../item.ts';
 import type { Offer } from '../offer.ts';
 import { publishedText, toolTextFor } from '../publish.ts';
 import type { View, ViewUpstream } from '../view.ts';
+import { oncePer } from '../weak-cache.ts';
 import { isIncluded } from './glob.ts';
 import { shownText } from '../../peer-text.ts';
 import { publishedName, publishedPrefix } from './name.ts';
@@ -181,24 +182,16 @@ export function toolTextsOf(named: NamedItems, revision: Revision): readonly (st
 
 const NO_PARAMS: readonly MirroredParam[] = [];
 
-/** Header parameters by tool. Items are immutable, and all catalogs read the same ones. */
-const headerReadings = new WeakMap<RawObject, ReturnType<typeof readMirrored> | undefined>();
-
-function headerParamReading(tool: RawObject): ReturnType<typeof readMirrored> | undefined {
-  if (headerReadings.has(tool)) return headerReadings.get(tool);
-  const schema = tool.object('inputSchema');
-  const reading = schema === undefined ? undefined : readMirrored(schema);
-  headerReadings.set(tool, reading);
-  return reading;
-}
+/** Items are immutable, and all catalogs read the same ones. */
+const headerParamReading = oncePer((tool: RawObject) => readMirrored(tool.object('inputSchema') ?? RawObject.EMPTY));
 
 function headerParamsOf(tool: RawObject): readonly MirroredParam[] {
   const reading = headerParamReading(tool);
-  return reading?.kind === 'mirrored' ? reading.params : NO_PARAMS;
+  return reading.kind === 'mirrored' ? reading.params : NO_PARAMS;
 }
 
 /** Returns the fault of a tool's header annotations. An upstream over HTTP must not publish such a tool. */
 function headerFault(tool: RawObject): string | undefined {
   const reading = headerParamReading(tool);
-  return reading?.kind === 'invalid' ? reading.why : undefined;
+  return reading.kind === 'invalid' ? reading.why : undefined;
 }
