@@ -409,7 +409,7 @@ function namesOf(
  */
 function updateKey(link: Link): Link | string {
   const [user] = link.users;
-  return !isPrivate(link) || user?.siblingKey === undefined ? link : `${link.upstream} ${user.siblingKey}`;
+  return !isPrivate(link) || user?.isOneClient !== false ? link : `${link.upstream} ${user.principal}`;
 }
 
 /** Returns whether a server with these capabilities announces changes of a list. */

@@ -58,7 +58,7 @@ async function routing(...args: ConstructorParameters<typeof GatewayParts>) {
     holders: at.holders,
     offers: at.offers,
     log: at.log,
-    siblingsOf: (holder) => at.holders.filter((other) => other !== holder && other.siblingKey === holder.siblingKey),
+    siblingsOf: (holder) => at.holders.filter((other) => other !== holder && other.principal === holder.principal),
     announcer,
     urlElicitations,
     resourceCache,

@@ -48,10 +48,6 @@ export class ClientGroup extends ConnectionHolder {
     return this.key;
   }
 
-  get siblingKey(): string {
-    return this.principal;
-  }
-
   get wantsListChanges(): boolean {
     return this.subscribers.size > 0;
   }
@@ -68,10 +64,7 @@ export class ClientGroup extends ConnectionHolder {
 
   /** Returns whether the group can be released without loss: no request is in flight, and no upstream keeps state for it. */
   get isReleasable(): boolean {
-    const isUnconnected = [this, ...this.exclusiveGroups()].every(
-      ({ links, linkPromises }) => links.size === 0 && linkPromises.size === 0,
-    );
-    return this.isQuiet && isUnconnected;
+    return this.isQuiet && [this, ...this.exclusiveGroups()].every(({ linkPromises }) => linkPromises.size === 0);
   }
 
   /**
@@ -102,16 +95,12 @@ export class ClientGroup extends ConnectionHolder {
   /** Removes exclusive groups that have neither a request nor a link. */
   removeIdleExclusives(onRemove: (exclusive: ClientGroup) => void): void {
     for (const [upstream, exclusiveGroups] of this.#exclusiveGroups) {
-      const kept = exclusiveGroups.filter((exclusive) => !exclusive.#isUnused);
+      // A connection that is still opening has no request any more if that was cancelled.
+      const kept = exclusiveGroups.filter((one) => one.#exchanges.size > 0 || one.linkPromises.size > 0);
       for (const exclusive of exclusiveGroups) if (!kept.includes(exclusive)) onRemove(exclusive);
       if (kept.length === 0) this.#exclusiveGroups.delete(upstream);
       else this.#exclusiveGroups.set(upstream, kept);
     }
-  }
-
-  get #isUnused(): boolean {
-    // A connection that is still opening has no request any more if that was cancelled.
-    return this.#exchanges.size === 0 && this.links.size === 0 && this.linkPromises.size === 0;
   }
 
   addExchange(exchange: Exchange): void {
@@ -158,12 +147,6 @@ export class ClientGroup extends ConnectionHolder {
 
   sendLog(): void {
     // Modern clients get log messages only on the streams of their requests.
-  }
-
-  latestExchangeAt(upstream: string): Exchange | undefined {
-    let latest: Exchange | undefined;
-    for (const exchange of this.#exchanges) if (exchange.upstream === upstream) latest = exchange;
-    return latest;
   }
 
   recipientAt(upstream: string): Recipient | undefined {
@@ -233,9 +216,8 @@ export class ClientGroups {
    * connection to each upstream.
    */
   *siblingsOf(holder: ConnectionHolder): Iterable<ClientGroup> {
-    const { siblingKey } = holder;
-    if (siblingKey === undefined) return;
-    for (const group of this.#byPrincipal.get(siblingKey) ?? []) {
+    if (holder.isOneClient) return;
+    for (const group of this.#byPrincipal.get(holder.principal) ?? []) {
       if (group !== holder) yield group;
       for (const exclusive of group.exclusiveGroups()) if (exclusive !== holder) yield exclusive;
     }

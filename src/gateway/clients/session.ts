@@ -71,7 +71,6 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   /** The key of the session in the store. */
   readonly ref: SessionRef;
   readonly isOneClient = true;
-  readonly siblingKey = undefined;
   readonly rounds = undefined;
   /** By the key of the id. */
   readonly inFlight = new ArrayMap<Id, Exchange>();
@@ -194,7 +193,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
 
   /** Returns whether the session can be released without loss: it is quiet, and no upstream keeps state for it. */
   get isReleasable(): boolean {
-    return this.isQuiet && this.linkPromises.size === 0 && this.links.size === 0;
+    return this.isQuiet && this.linkPromises.size === 0;
   }
 
   addExchange(exchange: Exchange): void {
@@ -270,14 +269,6 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
 
   wantsLog(level: string | undefined, unset?: Severity): boolean {
     return isWanted(level, this.logLevel ?? unset);
-  }
-
-  latestExchangeAt(upstream: string): Exchange | undefined {
-    let latest: Exchange | undefined;
-    for (const exchange of this.inFlight.values()) {
-      if (exchange.upstream === upstream) latest = exchange;
-    }
-    return latest;
   }
 
   /** Returns this session: it is the only user of its links, so every question on them is for it. */

@@ -117,11 +117,8 @@ export abstract class ConnectionHolder implements LinkUser {
   /** True if the gateway announces changes of lists to this holder. */
   abstract readonly wantsListChanges: boolean;
 
-  /** True if the holder is a single client, so that a list that was answered need not be announced. */
+  /** True if the holder is a single client: a list that was answered need not be announced, and it has no sibling groups. */
   abstract readonly isOneClient: boolean;
-
-  /** Equal for holders that hear changes on each other's links; undefined if there are none. */
-  abstract readonly siblingKey: string | undefined;
 
   /** Adds a request to those that messages of upstreams may be about. */
   abstract addExchange(exchange: Exchange): void;
@@ -144,7 +141,9 @@ export abstract class ConnectionHolder implements LinkUser {
   abstract sendLog(level: Severity, params: RawObject): void;
 
   /** Returns the request that a message which names none most likely refers to: the latest one at its upstream. */
-  abstract latestExchangeAt(upstream: string): Exchange | undefined;
+  latestExchangeAt(upstream: string): Exchange | undefined {
+    return [...this.exchanges()].findLast((exchange) => exchange.upstream === upstream);
+  }
 
   /**
    * Runs when an upstream begins to keep state for this holder. Returns a promise that never rejects if the answer that begins the state must wait

@@ -42,7 +42,7 @@ function linking(...args: ConstructorParameters<typeof GatewayParts>) {
     views: at.views,
     stateLosses: at.stateLosses,
     log: at.log,
-    siblingsOf: (holder) => at.holders.filter((one) => one !== holder && one.siblingKey === holder.siblingKey),
+    siblingsOf: (holder) => at.holders.filter((one) => one !== holder && one.principal === holder.principal),
     onReattached: ({ upstream }) => events.push(`reattached ${upstream}`),
     beforeOpen: (holder, upstream) => events.push(`before ${upstream} of ${holder.key}`),
     onOpen: ({ upstream }) => events.push(`open ${upstream}`),
