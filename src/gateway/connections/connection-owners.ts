@@ -84,18 +84,15 @@ export class ConnectionOwners {
   #placeOf(group: ConnectionHolder, upstream: Upstream): Held | undefined {
     const scope = stateScopeOf(upstream, group.era);
     if (scope === 'none') return undefined;
-    let places = this.#places.get(group);
-    if (places === undefined) {
-      places = new Map();
-      this.#places.set(group, places);
-    }
-    let held = places.get(upstream.id);
-    if (held === undefined) {
-      const view = scope === 'principal' ? undefined : group.view;
-      const ref = { principal: group.principal, name: JSON.stringify([upstream.id, view ?? null]) };
-      held = { ref, name: nameOf(ref), upstream: upstream.id, principal: group.principal, view, usedMs: 0 };
-      places.set(upstream.id, held);
-    }
+    const places = this.#places.get(group) ?? new Map<string, Held>();
+    this.#places.set(group, places);
+    const known = places.get(upstream.id);
+    if (known !== undefined) return known;
+    const view = scope === 'principal' ? undefined : group.view;
+    const ref = { principal: group.principal, name: JSON.stringify([upstream.id, view ?? null]) };
+    const name = JSON.stringify([ref.principal, ref.name]);
+    const held = { ref, name, upstream: upstream.id, principal: group.principal, view, usedMs: 0 };
+    places.set(upstream.id, held);
     return held;
   }
 
@@ -111,19 +108,16 @@ export class ConnectionOwners {
     this.#held.set(held.name, held);
     this.#parts.owners.onConnectionLost(held.ref, () => {
       this.#held.delete(held.name);
-      this.#releaseLinks(held);
+      for (const one of this.#groupsOf(held)) {
+        if (one.linkPromises.has(held.upstream)) this.#parts.links.releaseAt(one, held.upstream);
+      }
     });
   }
 
-  #releaseLinks(held: Held): void {
-    for (const group of this.#groupsOf(held)) this.#parts.links.releaseAt(group, held.upstream);
-  }
-
-  *#groupsOf({ principal, view, upstream }: Held): Iterable<ConnectionHolder> {
-    for (const group of this.#parts.groups) {
-      if (group.principal !== principal || (view !== undefined && group.view !== view)) continue;
-      if (group.links.has(upstream) || group.linkPromises.has(upstream)) yield group;
-    }
+  /** Returns the groups of this process that may have a link of a connection. */
+  #groupsOf({ principal, view }: Held): readonly ConnectionHolder[] {
+    const isMeant = (group: ConnectionHolder) => group.principal === principal && (view ?? group.view) === group.view;
+    return [...this.#parts.groups].filter(isMeant);
   }
 
   /** Lets other processes have the connections that nobody uses here. @param nowMs monotonic. */
@@ -136,13 +130,7 @@ export class ConnectionOwners {
 
   /** Returns whether a group of this process has a link, or hears changes. */
   #isInUse(held: Held): boolean {
-    const { principal, view } = held;
-    for (const _group of this.#groupsOf(held)) return true;
-    for (const group of this.#parts.groups) {
-      if (group.principal === principal && (view === undefined || group.view === view) && group.wantsListChanges)
-        return true;
-    }
-    return false;
+    return this.#groupsOf(held).some((one) => one.linkPromises.has(held.upstream) || one.wantsListChanges);
   }
 
   /** Lets other processes have all connections from now on. Requests in flight end here. */
@@ -154,8 +142,4 @@ export class ConnectionOwners {
     this.#held.delete(held.name);
     this.#parts.owners.releaseConnection(held.ref);
   }
-}
-
-function nameOf({ principal, name }: ConnectionRef): string {
-  return JSON.stringify([principal, name]);
 }
