@@ -47,17 +47,11 @@ export interface HolderLinksParts {
  * before it is used, so that it can replace a lost one.
  */
 export class HolderLinks {
-  readonly #upstreams: Upstreams;
-  readonly #views: ReadonlyMap<string, View>;
-  readonly #log: Logger;
-  readonly #losses: StateLosses;
+  readonly #parts: HolderLinksParts;
   readonly #subscriptions = new LinkSubscriptions((link, method, uri) =>
     this.#call(link, method, RawObject.of({ uri })),
   );
   readonly #siblings: SiblingSubscriptions;
-  readonly #onReattached: (link: Link) => void;
-  readonly #beforeOpen: (holder: ConnectionHolder, upstream: string) => void;
-  readonly #onOpen: (link: Link) => void;
   /**
    * The upstreams where subscriptions of a holder are being restored. Not by the key of the holder, which a released session shares with
    * the one that is restored from its id.
@@ -65,15 +59,8 @@ export class HolderLinks {
   readonly #restoring = new WeakMap<ConnectionHolder, Set<string>>();
 
   constructor(parts: HolderLinksParts) {
-    const { upstreams, views, stateLosses, log, siblingsOf, onReattached, beforeOpen, onOpen, onLimit } = parts;
-    this.#onOpen = onOpen;
-    this.#onReattached = onReattached;
-    this.#beforeOpen = beforeOpen;
-    this.#upstreams = upstreams;
-    this.#views = views;
-    this.#losses = stateLosses;
-    this.#log = log;
-    this.#siblings = new SiblingSubscriptions({ subscriptions: this.#subscriptions, siblingsOf, onLimit, log });
+    this.#parts = parts;
+    this.#siblings = new SiblingSubscriptions({ ...parts, subscriptions: this.#subscriptions });
   }
 
   /**
@@ -90,7 +77,7 @@ export class HolderLinks {
    * @throws {GatewayError} `upstream-unavailable`, `overloaded`
    */
   open(holder: ConnectionHolder, upstreamId: string): Promise<Link> {
-    const upstream = this.#upstreams.get(upstreamId);
+    const upstream = this.#parts.upstreams.get(upstreamId);
     if (upstream !== undefined) return this.openAt(holder, upstream);
     return Promise.reject(removedUpstream(upstreamId));
   }
@@ -113,7 +100,7 @@ export class HolderLinks {
 
   /** Closes a link that serves a single call, after its use for something else. */
   leave(link: Link): void {
-    this.#upstreams.getEvenIfLeaving(link.upstream)?.leave(link);
+    this.#parts.upstreams.getEvenIfLeaving(link.upstream)?.leave(link);
   }
 
   /**
@@ -128,7 +115,7 @@ export class HolderLinks {
     if (upstream.isRetired) return this.#open(holder, upstream, span);
     const known = holder.linkPromises.get(upstreamId);
     if (known !== undefined) return known;
-    this.#beforeOpen(holder, upstreamId);
+    this.#parts.beforeOpen(holder, upstreamId);
     const opening = this.#open(holder, upstream, span);
     if (upstream.config.isolation === 'call') return opening;
     holder.linkPromises.set(upstreamId, opening);
@@ -158,16 +145,16 @@ export class HolderLinks {
     if (kept !== undefined) {
       holder.attachments?.delete(upstream.id);
       if (isContinued) this.#onContinued(holder, link);
-      this.#losses.onAttachmentTried(holder, link);
+      this.#parts.stateLosses.onAttachmentTried(holder, link);
     }
     if (upstream.isRetired) {
-      if (isContinued) this.#losses.onLinkClosed(link, 'replaced');
+      if (isContinued) this.#parts.stateLosses.onLinkClosed(link, 'replaced');
       // The upstream that has taken the place has the subscriptions and lists, and only its session may be continued.
       if (!known.includes(link)) await resultWithin(this.#setLevel(link), PREPARE_MS);
       return link;
     }
     holder.onLinkOpen(link);
-    this.#onOpen(link);
+    this.#parts.onOpen(link);
     const isKept = !this.#keepsNothing(upstream.id);
     const restored = [...holder.subscriptions].filter(([, to]) => isKept && to.upstream === link.upstream);
     const resubscribing = restored.map(([publishedUri, to]) => this.#resubscribe(link, holder, publishedUri, to));
@@ -178,14 +165,14 @@ export class HolderLinks {
     // The holder did not have the link yet when it ended one of these, or closed.
     for (const [, to] of restored) if (!isSubscribed(holder, to)) this.#remove(link, holder, to.uri);
     releaseIfClosed(holder, upstream);
-    if (upstream.isRetired && isContinued) this.#losses.onLinkClosed(link, 'replaced');
+    if (upstream.isRetired && isContinued) this.#parts.stateLosses.onLinkClosed(link, 'replaced');
     return link;
   }
 
   /** Another process may continue the session as this one does: the store has it, whether it can be stored again or not. */
   #onContinued(holder: ConnectionHolder, link: Link): void {
     (holder.attachable ??= new Set()).add(link.upstream);
-    this.#onReattached(link);
+    this.#parts.onReattached(link);
   }
 
   /**
@@ -197,7 +184,7 @@ export class HolderLinks {
       removeLink(holder, link.upstream);
       if (reason === 'crash' || reason === 'forgotten') this.#restoreSubscriptions(holder, link.upstream);
     }
-    this.#losses.onLinkClosed(link, reason);
+    this.#parts.stateLosses.onLinkClosed(link, reason);
   }
 
   /**
@@ -213,7 +200,7 @@ export class HolderLinks {
       holder.ownOffers.delete(upstreamId);
       this.#moveSubscriptions(holder, upstreamId);
     }
-    for (const link of links) this.#losses.onLinkClosed(link, 'replaced');
+    for (const link of links) this.#parts.stateLosses.onLinkClosed(link, 'replaced');
   }
 
   /** Restores the subscriptions that sessions have kept while an upstream was removed, or was not at their endpoint. */
@@ -237,13 +224,13 @@ export class HolderLinks {
 
   /** Restores the subscriptions of a holder at the upstream that has taken the place. If there is none, removes those of a client group. */
   #moveSubscriptions(holder: ConnectionHolder, upstreamId: string): void {
-    if (this.#upstreams.has(upstreamId)) this.#restoreSubscriptions(holder, upstreamId);
+    if (this.#parts.upstreams.has(upstreamId)) this.#restoreSubscriptions(holder, upstreamId);
     else removeSubscriptions(holder, upstreamId);
   }
 
   /** Returns whether an upstream has a connection for each call alone, which keeps nothing of a holder. */
   #keepsNothing(upstreamId: string): boolean {
-    return this.#upstreams.get(upstreamId)?.config.isolation === 'call';
+    return this.#parts.upstreams.get(upstreamId)?.config.isolation === 'call';
   }
 
   /** Opens links to the upstreams where a restored session has subscriptions or a session, before its first call. */
@@ -253,7 +240,7 @@ export class HolderLinks {
     for (const upstream of holder.attachments?.keys() ?? []) {
       if (upstreams.has(upstream) || this.#keepsNothing(upstream)) continue;
       this.open(holder, upstream).catch((thrown: unknown) => {
-        this.#log.debug({ err: thrown, upstream }, 'session at the upstream not continued yet');
+        this.#parts.log.debug({ err: thrown, upstream }, 'session at the upstream not continued yet');
       });
     }
   }
@@ -268,7 +255,7 @@ export class HolderLinks {
     if (restoring.has(upstream)) return;
     this.#restoring.set(holder, restoring.add(upstream));
     const isThere = () =>
-      upstreamIn(this.#views.get(holder.view), upstream) !== undefined && !this.#keepsNothing(upstream);
+      upstreamIn(this.#parts.views.get(holder.view), upstream) !== undefined && !this.#keepsNothing(upstream);
     const isSubscribed = () => !holder.closed.aborted && isThere() && subscribedUpstreams(holder).has(upstream);
     const attempts = async () => {
       for (let attempt = 1; isSubscribed(); attempt++) {
@@ -277,7 +264,7 @@ export class HolderLinks {
           // A replacement meanwhile has left the subscriptions at the old upstream.
           if (!link.isRetired) return;
         } catch (thrown) {
-          this.#log.debug({ err: thrown, upstream }, 'subscriptions not restored yet');
+          this.#parts.log.debug({ err: thrown, upstream }, 'subscriptions not restored yet');
           await sleep(backoffMs(attempt, Math.random()), undefined, { ref: false });
         }
       }
@@ -310,7 +297,8 @@ export class HolderLinks {
     try {
       await this.#call(link, 'logging/setLevel', RawObject.of({ level }));
     } catch (thrown) {
-      if (!link.connection.isClosed) this.#log.warn({ err: thrown, upstream: link.upstream }, 'log level not set');
+      if (!link.connection.isClosed)
+        this.#parts.log.warn({ err: thrown, upstream: link.upstream }, 'log level not set');
     }
   }
 
@@ -393,7 +381,7 @@ export class HolderLinks {
   /** Releases the link of a holder to an upstream, because another process has it, or the holder may not use it any more. */
   releaseAt(holder: ConnectionHolder, upstreamId: string): void {
     removeLink(holder, upstreamId);
-    const upstream = this.#upstreams.getEvenIfLeaving(upstreamId);
+    const upstream = this.#parts.upstreams.getEvenIfLeaving(upstreamId);
     if (upstream !== undefined) this.#releaseUser(holder, upstream);
   }
 
@@ -404,7 +392,7 @@ export class HolderLinks {
    */
   releaseHidden(holder: ConnectionHolder, link: Link, isDenied: boolean): void {
     if (!this.#closesWithUser(link)) this.#endSubscriptions(link, holder);
-    else if (!isDenied) this.#losses.onLinkClosed(link, 'replaced');
+    else if (!isDenied) this.#parts.stateLosses.onLinkClosed(link, 'replaced');
     this.releaseAt(holder, link.upstream);
   }
 
@@ -419,7 +407,7 @@ export class HolderLinks {
 
   /** Returns the link that is being prepared for a holder, which does not have it yet. */
   #preparedAt(upstreamId: string, holder: ConnectionHolder): Link | undefined {
-    for (const link of this.#upstreams.get(upstreamId)?.links() ?? []) if (link.users.has(holder)) return link;
+    for (const link of this.#parts.upstreams.get(upstreamId)?.links() ?? []) if (link.users.has(holder)) return link;
     return undefined;
   }
 
@@ -430,13 +418,13 @@ export class HolderLinks {
     for (const link of holder.links.values()) if (!this.#closesWithUser(link)) this.#endSubscriptions(link, holder);
     holder.linkPromises.clear();
     holder.links.clear();
-    for (const upstream of this.#upstreams.values()) this.#releaseUser(holder, upstream);
-    for (const upstream of this.#upstreams.leaving()) this.#releaseUser(holder, upstream);
+    for (const upstream of this.#parts.upstreams.values()) this.#releaseUser(holder, upstream);
+    for (const upstream of this.#parts.upstreams.leaving()) this.#releaseUser(holder, upstream);
   }
 
   /** Returns whether a link closes, and so do its subscriptions, when its only user is released. */
   #closesWithUser(link: Link): boolean {
-    const config = this.#upstreams.get(link.upstream)?.config;
+    const config = this.#parts.upstreams.get(link.upstream)?.config;
     return link.users.size === 1 && config !== undefined && closesWithUsers(link, config);
   }
 
@@ -456,19 +444,19 @@ export class HolderLinks {
         holder.announce('notifications/resources/updated', RawObject.of({ uri: publishedUri }));
       else this.#remove(link, holder, to.uri);
     } catch (thrown) {
-      this.#log.warn({ err: thrown, upstream: link.upstream }, 'subscription not restored');
+      this.#parts.log.warn({ err: thrown, upstream: link.upstream }, 'subscription not restored');
     }
   }
 
   /** Ends a subscription of a holder on a link that it does not need any more. */
   #remove(link: Link, holder: ConnectionHolder, uri: string): void {
     this.#subscriptions.remove(link, holder, uri).catch((thrown: unknown) => {
-      this.#log.debug({ err: thrown, upstream: link.upstream }, 'cannot unsubscribe from a resource');
+      this.#parts.log.debug({ err: thrown, upstream: link.upstream }, 'cannot unsubscribe from a resource');
     });
   }
 
   #call(link: Link, method: string, params: RawObject): Promise<Answer> {
-    const timeoutMs = this.#upstreams.getEvenIfLeaving(link.upstream)?.config.timeouts.callMs ?? 0;
+    const timeoutMs = this.#parts.upstreams.getEvenIfLeaving(link.upstream)?.config.timeouts.callMs ?? 0;
     link.usedMs = performance.now();
     const limits = { timeoutMs, maxMs: timeoutMs, progress: false, context: undefined } as const;
     return link.connection.call(method, params, limits).answer;
