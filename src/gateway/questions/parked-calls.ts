@@ -156,11 +156,11 @@ export class ParkedCalls {
     return await this.#park(call);
   }
 
-  /** Takes a place among the parked calls of the principal and of the upstream. Returns the refusal if there is none. */
-  async #enter(exchange: OpenExchange, upstream: string): Promise<GatewayError | undefined> {
-    const { settings, shares } = this.#parts;
+  /** Takes a place among the parked calls of the principal, in all processes, and of the upstream. Returns the refusal if there is none. */
+  async #enter({ client }: OpenExchange, upstream: string): Promise<GatewayError | undefined> {
+    const { settings, shares, counters } = this.#parts;
     const { parkedPerPrincipal, parkedPerUpstream } = settings().limits;
-    const { key } = exchange.client.caller.principal;
+    const { key } = client.caller.principal;
     let ofPrincipal = 0;
     for (const call of this.#calls.values()) if (call.principal === key) ofPrincipal++;
     if (ofPrincipal >= parkedPerPrincipal) return tooMany(upstream, `${ofPrincipal} calls of yours`);
@@ -174,28 +174,15 @@ export class ParkedCalls {
     }
     pool.take(key);
     this.#pools.set(upstream, pool);
-    const refused = await this.#count(exchange, upstream);
-    if (refused !== undefined) this.#leave(upstream, key);
-    return refused;
+    if (counters === undefined || (await counters.acquire(counterOf(key), parkedPerPrincipal))) return undefined;
+    this.#leave(upstream, key);
+    return tooMany(upstream, `${parkedPerPrincipal} calls of yours`);
   }
 
   #leave(upstream: string, principal: string): void {
     const pool = this.#pools.get(upstream);
     pool?.release(principal);
     if (pool?.isUnused === true) this.#pools.delete(upstream);
-  }
-
-  /** Counts a call among those of its principal in all processes. Returns the refusal if there are too many. */
-  async #count({ client }: OpenExchange, upstream: string): Promise<GatewayError | undefined> {
-    const { counters, settings } = this.#parts;
-    const { parkedPerPrincipal } = settings().limits;
-    if (
-      counters === undefined ||
-      (await counters.acquire(counterOf(client.caller.principal.key), parkedPerPrincipal))
-    ) {
-      return undefined;
-    }
-    return tooMany(upstream, `${parkedPerPrincipal} calls of yours`);
   }
 
   /**
