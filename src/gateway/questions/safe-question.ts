@@ -17,16 +17,6 @@ function isPlainUrl(text: string): boolean {
   return host !== undefined && URL.parse(text)?.hostname === host.toLowerCase();
 }
 
-/**
- * Returns whether a URL may be shown to a user: https, or http on this machine. It must have no user name and password, since attackers use
- * both to disguise an address.
- *
- * @see https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#safe-url-handling
- */
-export function isSafeUrl(text: string): boolean {
-  return isSecureUrl(text) && isPlainUrl(text);
-}
-
 /** Returns whether a host name is one of the listed ones, or below one of those that begin with `*.`. */
 function isListed(host: string, hosts: readonly string[]): boolean {
   return hosts.some((listed) => (listed.startsWith('*.') ? host.endsWith(listed.slice(1)) : host === listed));
@@ -35,9 +25,11 @@ function isListed(host: string, hosts: readonly string[]): boolean {
 const MAX_HOST_CHARS = 100;
 
 /**
- * Returns the reason why a server request must not reach the client; undefined if it may.
+ * Returns the reason why a server request must not reach the client; undefined if it may. A URL that is shown to a user must be https, or
+ * http on this machine. It must have no user name and password, since attackers use both to disguise an address.
  *
  * @param hosts those of the URLs that users may be sent to; undefined for any.
+ * @see https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#safe-url-handling
  */
 export function unsafeReason(
   method: string,
