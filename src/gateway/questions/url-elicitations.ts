@@ -1,11 +1,11 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { resultWithin } from '../../deadline.ts';
 import { detach, KeptMap, KeptSet, type KeptText } from '../../json/kept-text.ts';
 import { type LimitName, LIMITS } from '../../limits.ts';
 
 /** Returns a key of constant length: the ids are texts of upstreams, and may be long. */
 function keyOf(upstream: string, elicitationId: string): KeptText {
-  return detach(createHash('sha256').update(`${upstream} ${elicitationId}`).digest('base64'));
+  return detach(hash('sha256', `${upstream} ${elicitationId}`, 'base64'));
 }
 
 /** The URL elicitations that upstreams have reported as complete, and the calls that wait for such reports. */

@@ -93,7 +93,9 @@ export class UpgradedTasks {
   /** Answers `tasks/get` with the translated state or the upstream's error, without a task id. */
   async get(exchange: OpenExchange, site: UpgradedSite, ask: AskUpstream): Promise<Answer> {
     const known = this.#find(site);
-    const running = known ?? this.#add(exchange, site, this.#laterRounds());
+    // No key of the questions of a task that is added again equals one of before.
+    const laterRounds = () => new InputRounds(this.#parts.onLimit, undefined, `_${randomUUID()}`);
+    const running = known ?? this.#add(exchange, site, laterRounds());
     this.#onClientContact(running, site);
     if (running.link !== site.link) this.#awaitClose(running, site);
     const { failure } = running.exchange;
@@ -123,11 +125,6 @@ export class UpgradedTasks {
       await resultWithin(running.rounds.nextQuestions(), ASK_MS);
     }
     return this.#unfinished(upgraded, running.rounds.openQuestions());
-  }
-
-  /** Returns the rounds of a task that is added again. No key of theirs equals one of before. */
-  #laterRounds(): InputRounds {
-    return new InputRounds(this.#parts.onLimit, undefined, `_${randomUUID()}`);
   }
 
   #unfinished(upgraded: RawObject, questions: readonly InputRequest[]): Answer {
