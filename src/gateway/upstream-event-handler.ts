@@ -18,7 +18,7 @@ import type { Offers } from './lists/offers.ts';
 import { SharedOffers } from './lists/shared-offers.ts';
 import type { OfferStore } from '../store/offer-store.ts';
 import type { NotificationRouter } from './notification-router.ts';
-import type { ServerRequests } from './questions/server-requests.ts';
+import { relayServerRequest, type ServerRequestParts } from './questions/server-requests.ts';
 
 export interface UpstreamEventHandlerParts {
   readonly offers: Offers;
@@ -26,7 +26,7 @@ export interface UpstreamEventHandlerParts {
   readonly upstreams: Upstreams;
   readonly links: HolderLinks;
   readonly notifications: NotificationRouter;
-  readonly serverRequests: ServerRequests;
+  readonly serverRequests: ServerRequestParts;
   readonly metrics: Metrics;
   readonly log: Logger;
 }
@@ -71,7 +71,7 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
   }
 
   onServerRequest(link: Link, request: ServerRequest<Exchange>): void {
-    this.#parts.serverRequests.relay(link, request);
+    relayServerRequest(this.#parts.serverRequests, link, request);
   }
 
   onLinkClosed(link: Link, reason: CloseReason): void {

@@ -8,7 +8,6 @@ import { ListAnnouncer } from '../../gateway/lists/list-announcer.ts';
 import { NotificationRouter } from '../../gateway/notification-router.ts';
 import { ClientTasks } from '../../gateway/questions/client-tasks.ts';
 import { QuestionPolicy } from '../../gateway/questions/question-policy.ts';
-import { ServerRequests } from '../../gateway/questions/server-requests.ts';
 import { UrlElicitations } from '../../gateway/questions/url-elicitations.ts';
 import { UpstreamEventHandler } from '../../gateway/upstream-event-handler.ts';
 import { UpstreamFactory } from '../upstream-factory.ts';
@@ -67,14 +66,13 @@ export function createUpstreamMessages(
     log,
   });
   const openQuestions = new ByteBounds(OPEN_QUESTIONS, onLimit);
-  const serverRequests = new ServerRequests(marks, clientTasks, questionPolicy, openQuestions);
   const upstreamEvents = new UpstreamEventHandler({
     offers,
     offerStore: state.offers,
     upstreams,
     links,
     notifications,
-    serverRequests,
+    serverRequests: { marks, clientTasks, policy: questionPolicy, open: openQuestions },
     metrics,
     log,
   });

@@ -35,84 +35,82 @@ function recipientOf(link: Link, request: ServerRequest<Exchange>): Recipient | 
   return soleRecipient(link, 'question', request.params);
 }
 
-/** Sends server requests to the right clients, and their answers back. */
-export class ServerRequests {
-  readonly #marks: TaskMarks;
-  readonly #clientTasks: ClientTasks;
-  readonly #policy: QuestionPolicy;
-  readonly #open: ByteBounds;
+export interface ServerRequestParts {
+  readonly marks: TaskMarks;
+  readonly clientTasks: ClientTasks;
+  readonly policy: QuestionPolicy;
+  /** Bounds the questions that wait for answers of clients. */
+  readonly open: ByteBounds;
+}
 
-  constructor(marks: TaskMarks, clientTasks: ClientTasks, policy: QuestionPolicy, open: ByteBounds) {
-    this.#policy = policy;
-    this.#open = open;
-    this.#marks = marks;
-    this.#clientTasks = clientTasks;
+/**
+ * Sends a server request to the client that it is for, and the answer back, or refuses it. Always answers the upstream, in bounded
+ * time.
+ */
+export function relayServerRequest(
+  { marks, clientTasks, policy, open }: ServerRequestParts,
+  link: Link,
+  request: ServerRequest<Exchange>,
+): void {
+  const { method } = request;
+  const refuse = (why: string, code: number = RPC.invalidParams) => request.answer(errorAnswer(code, why));
+  if (clientTasks.isTaskRequest(request)) return clientTasks.relay(link, request);
+  if (!ASKABLE.has(method)) return refuse(`Method not found: ${method}`, RPC.methodNotFound);
+  // Some parts are read only when the client answers or retries, which is too late to refuse them.
+  if (!isUnambiguous(request.params.toString())) return refuse('Invalid params: they have a member twice');
+  const recipient = recipientOf(link, request);
+  if (recipient === undefined) return refuse(link.connection.hasAbandoned('question') ? MAY_BE_LATE : SERVES_MANY);
+  const refusal = policy.refusal(link.upstream, method, request.params);
+  if (refusal !== undefined) return refuse(`The client is not asked: ${refusal}`);
+  const { client, exchange } = recipient;
+  const marked = marks.withTaskId(link, client, request.params);
+  let asked: RawObject;
+  try {
+    asked = policy.toClient(client, link.upstream, { method, params: marked }, exchange?.view);
+  } catch (thrown) {
+    if (!(thrown instanceof GatewayError)) throw thrown;
+    return refuse(`The client is not asked: ${thrown.message}`);
   }
-
-  /** Sends a server request to its client, or refuses it. Always answers the upstream, in bounded time. */
-  relay(link: Link, request: ServerRequest<Exchange>): void {
-    const { method } = request;
-    const refuse = (why: string, code: number = RPC.invalidParams) => request.answer(errorAnswer(code, why));
-    if (this.#clientTasks.isTaskRequest(request)) return this.#clientTasks.relay(link, request);
-    if (!ASKABLE.has(method)) return refuse(`Method not found: ${method}`, RPC.methodNotFound);
-    // Some parts are read only when the client answers or retries, which is too late to refuse them.
-    if (!isUnambiguous(request.params.toString())) return refuse('Invalid params: they have a member twice');
-    const recipient = recipientOf(link, request);
-    if (recipient === undefined) return refuse(link.connection.hasAbandoned('question') ? MAY_BE_LATE : SERVES_MANY);
-    const refusal = this.#policy.refusal(link.upstream, method, request.params);
-    if (refusal !== undefined) return refuse(`The client is not asked: ${refusal}`);
-    const { client, exchange } = recipient;
-    const marked = this.#marks.withTaskId(link, client, request.params);
-    let asked: RawObject;
-    try {
-      asked = this.#policy.toClient(client, link.upstream, { method, params: marked }, exchange?.view);
-    } catch (thrown) {
-      if (!(thrown instanceof GatewayError)) throw thrown;
-      return refuse(`The client is not asked: ${thrown.message}`);
-    }
-    const params = client.dialect.downgradeServerRequest(method, asked);
-    if (params === undefined || !canBeAsked(client.clientCapabilities, method, request.params)) {
-      client.onUnsupportedRequest(method, request.params, exchange);
-      refuse(`The client cannot be asked for this: ${method}`);
-      return;
-    }
-    const release = this.#open.take(link.upstream, CHAR_BYTES * request.params.toString().length);
-    if (release === undefined) {
-      return refuse('Too many large questions wait for answers of clients', RPC.internalError);
-    }
-    const beyond = this.#policy.takeTokens(client, link.upstream, [{ method, params }]);
-    if (beyond !== undefined) {
-      release();
-      return refuse(`The client is not asked: ${beyond}`);
-    }
-    // Other calls may use the slot while the client's user decides.
-    if (recipient.isUnambiguous) exchange?.releaseSlot();
-    const token = progressTokenOf(request.params);
-    const mayBeTask = this.#clientTasks.mayCreateTask(client, method, params);
-    client.ask(
-      {
-        upstream: link.upstream,
-        method,
-        params: mayBeTask ? params : params.with('task', undefined),
-        answer: (answer) => {
-          release();
-          request.answer(
-            mayBeTask ? this.#clientTasks.onCreated(link, client, answer) : toUpstream(link, method, answer),
-          );
-        },
-        onProgress:
-          token === undefined
-            ? undefined
-            : (progress) => link.connection.notify('notifications/progress', progress.with('progressToken', token)),
-        onWithdrawn: (run) =>
-          request.onWithdrawn((cancelled) => {
-            release();
-            run(cancelled);
-          }),
+  const params = client.dialect.downgradeServerRequest(method, asked);
+  if (params === undefined || !canBeAsked(client.clientCapabilities, method, request.params)) {
+    client.onUnsupportedRequest(method, request.params, exchange);
+    refuse(`The client cannot be asked for this: ${method}`);
+    return;
+  }
+  const release = open.take(link.upstream, CHAR_BYTES * request.params.toString().length);
+  if (release === undefined) {
+    return refuse('Too many large questions wait for answers of clients', RPC.internalError);
+  }
+  const beyond = policy.takeTokens(client, link.upstream, [{ method, params }]);
+  if (beyond !== undefined) {
+    release();
+    return refuse(`The client is not asked: ${beyond}`);
+  }
+  // Other calls may use the slot while the client's user decides.
+  if (recipient.isUnambiguous) exchange?.releaseSlot();
+  const token = progressTokenOf(request.params);
+  const mayBeTask = clientTasks.mayCreateTask(client, method, params);
+  client.ask(
+    {
+      upstream: link.upstream,
+      method,
+      params: mayBeTask ? params : params.with('task', undefined),
+      answer: (answer) => {
+        release();
+        request.answer(mayBeTask ? clientTasks.onCreated(link, client, answer) : toUpstream(link, method, answer));
       },
-      exchange,
-    );
-  }
+      onProgress:
+        token === undefined
+          ? undefined
+          : (progress) => link.connection.notify('notifications/progress', progress.with('progressToken', token)),
+      onWithdrawn: (run) =>
+        request.onWithdrawn((cancelled) => {
+          release();
+          run(cancelled);
+        }),
+    },
+    exchange,
+  );
 }
 
 /** Returns a client's answer in the revision of the upstream. */
