@@ -15,7 +15,6 @@ import { subscribersOf } from './connections/link-subscriptions.ts';
 import type { ResourceCache } from './forward/resource-cache.ts';
 import { inSlices } from '../work-turn.ts';
 import type { ListAnnouncer } from './lists/list-announcer.ts';
-import { ListingQueue } from './lists/listing-queue.ts';
 import type { Offers } from './lists/offers.ts';
 import { PrivateLists } from './lists/private-lists.ts';
 import { RepeatedListings } from './connections/repeated-listings.ts';
@@ -70,7 +69,6 @@ export class NotificationRouter {
     this.#parts = parts;
     this.#privateLists = new PrivateLists({
       ...parts,
-      queue: new ListingQueue(parts.onLimit),
       refreshCatalog: (holder) => this.refreshCatalog(holder),
       onListed: (link, outcome) => {
         if (outcome === 'failed') this.#reported.delete(link);

@@ -5,7 +5,7 @@ import type { LimitName } from '../../limits.ts';
 import { type ClientFeatures, NO_FEATURES } from '../../upstream/link/link.ts';
 import { resultWithin } from '../../deadline.ts';
 import type { ConnectionHolder, Link, Upstreams } from '../exchange/connection-holder.ts';
-import type { ListingQueue } from './listing-queue.ts';
+import { ListingQueue } from './listing-queue.ts';
 import type { Offers } from './offers.ts';
 import { PrivateOfferBudget } from '../connections/private-offer-budget.ts';
 import { RepeatedListings } from '../connections/repeated-listings.ts';
@@ -16,11 +16,10 @@ const SHARED_MS = 5_000;
 export interface PrivateListsParts {
   readonly upstreams: Upstreams;
   readonly offers: Offers;
-  readonly queue: ListingQueue;
   readonly log: Logger;
   /** Gives a holder the catalog of the current offers. */
   refreshCatalog(holder: ConnectionHolder): void;
-  /** Runs when the lists of a link are not kept because of a limit. */
+  /** Runs when a limit makes a listing wait, or keeps the lists of a link from being kept. */
   readonly onLimit: (limit: LimitName) => void;
   /** Runs when the lists of the link were compared with those for all clients, or could not be fetched. */
   readonly onListed: (link: Link, outcome: 'equal' | 'differs' | 'failed') => void;
@@ -29,12 +28,14 @@ export interface PrivateListsParts {
 /** Fetches the lists of private connections again after they changed. Only the users of the connection get them. */
 export class PrivateLists {
   readonly #parts: PrivateListsParts;
+  readonly #queue: ListingQueue;
   readonly #budget = new PrivateOfferBudget();
   readonly #listings = new RepeatedListings((link, onBegin) => this.#listOnce(link, onBegin));
   #lastTurn: Promise<void> = Promise.resolve();
 
   constructor(parts: PrivateListsParts) {
     this.#parts = parts;
+    this.#queue = new ListingQueue(parts.onLimit);
   }
 
   /** Fetches the lists after an upstream reported a change on this link. Reports during a listing lead to one more. */
@@ -44,10 +45,10 @@ export class PrivateLists {
 
   /** Lists a link when the queue allows it. */
   async #listOnce(link: Link, onBegin: () => void): Promise<void> {
-    const { queue, log, onListed } = this.#parts;
+    const { log, onListed } = this.#parts;
     let isOwn = false;
     try {
-      await queue.run(link.upstream, async () => {
+      await this.#queue.run(link.upstream, async () => {
         if (link.connection.isClosed) return;
         onBegin();
         isOwn = await this.#list(link);

@@ -6,7 +6,6 @@ import { commonKey, EMPTY_OFFER, type OfferKey } from '../../../src/catalog/offe
 import type { LockConfig } from '../../../src/config/values/config.ts';
 import type { UpstreamConfig } from '../../../src/config/values/upstream-config.ts';
 import { diffConfigs } from '../../../src/config/changes/diff.ts';
-import { ListingQueue } from '../../../src/gateway/lists/listing-queue.ts';
 import { PrivateLists } from '../../../src/gateway/lists/private-lists.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import type { Era } from '../../../src/protocol/revisions.ts';
@@ -439,7 +438,6 @@ async function listsOfOne(at: Reports) {
     upstreams: at.upstreams,
     offers: at.offers,
     log: at.log,
-    queue: new ListingQueue(() => undefined),
     refreshCatalog: () => undefined,
     onLimit: () => undefined,
     onListed: () => listed.resolve(),

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { GatewayError } from '../../../src/errors.ts';
-import { ListingQueue } from '../../../src/gateway/lists/listing-queue.ts';
 import { PrivateLists } from '../../../src/gateway/lists/private-lists.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import type { Principal } from '../../../src/policy/principal.ts';
@@ -290,7 +289,6 @@ test('a change that is reported during a listing that fails is read afterwards',
     upstreams: at.upstreams,
     offers: at.offers,
     log: at.log,
-    queue: new ListingQueue(() => undefined),
     refreshCatalog: () => undefined,
     onLimit: () => undefined,
     onListed: (_link, outcome) => outcomes.push(outcome),
