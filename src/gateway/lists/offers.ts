@@ -329,8 +329,9 @@ export class Offers {
 
   /** Returns an offer as clients get it: without lists that lead back to this gateway, and without what the lock withholds. */
   #forClients(upstream: string, audience: string, offer: Offer | undefined): Offer | undefined {
-    const judged = offer === undefined ? undefined : this.#circles.judged(upstream, audience, offer);
-    return judged?.refusal === undefined ? this.#pins.pinned(upstream, judged) : judged;
+    if (offer === undefined) return undefined;
+    const judged = this.#circles.judged(upstream, audience, offer);
+    return judged.refusal === undefined ? this.#pins.pinned(upstream, judged) : judged;
   }
 
   /** Returns whether the definitions of an upstream are compared with the lock. */
@@ -340,8 +341,7 @@ export class Offers {
 
   /** Returns the state of the pinned definitions of an upstream, in all lists that clients get; undefined if nothing of it is pinned. */
   lockState(upstream: string): LockState | undefined {
-    if (!this.isPinned(upstream)) return undefined;
-    return this.#pins.state(upstream, new Set(this.#offers.get(upstream)?.inUse()));
+    return this.#pins.state(upstream, this.#offers.get(upstream)?.inUse() ?? []);
   }
 
   /** Returns the differences between the lists of an upstream and those that clients of this era get. */

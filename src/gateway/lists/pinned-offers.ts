@@ -77,19 +77,18 @@ export class PinnedOffers {
   }
 
   /** Returns an offer as clients get it: the same object for the same offer until the config changes. */
-  pinned(upstream: string, offer: Offer | undefined): Offer | undefined {
+  pinned(upstream: string, offer: Offer): Offer {
     const known = this.#upstreams.get(upstream);
-    return known === undefined || offer === undefined ? offer : this.#judge(upstream, known, offer).offer;
+    return known === undefined ? offer : this.#judge(upstream, known, offer).offer;
   }
 
   /** Returns what differs in these offers of an upstream; undefined if nothing of it is pinned. */
-  state(upstream: string, offers: Iterable<Offer | undefined>): LockState | undefined {
+  state(upstream: string, offers: Iterable<Offer>): LockState | undefined {
     const known = this.#upstreams.get(upstream);
     if (known === undefined) return undefined;
     const differences = new Map<string, Difference>();
     let withheld = 0;
     for (const offer of offers) {
-      if (offer === undefined) continue;
       const judged = this.#judge(upstream, known, offer);
       for (const one of judged.differences) differences.set(idOf(one), one);
       withheld = Math.max(withheld, judged.offer.withheld?.length ?? 0);
