@@ -7,7 +7,6 @@ import { GatewayError } from '../../errors.ts';
 import type { Principal } from '../../policy/principal.ts';
 import { resultWithin } from '../../deadline.ts';
 import { RawObject } from '../../json/json.ts';
-import type { LimitName } from '../../limits.ts';
 import type { Level } from '../../telemetry/metrics.ts';
 import type { Counters } from '../../store/shared-counters.ts';
 import type { SessionChange, SessionRecord, SessionRef, SessionStore } from '../../store/session-store.ts';
@@ -32,7 +31,7 @@ import { recordState } from './state-record.ts';
 /** The longest wait for the process that had a session before, when the session ends. */
 const FORMER_MS = 2_000;
 
-export interface SessionsParts {
+export interface SessionsParts extends Pick<SessionEvents, 'onPrincipalChange' | 'hasFurtherScopes' | 'onLimit'> {
   readonly sealer: Sealer;
   readonly owners: Owners;
   readonly store: SessionStore;
@@ -52,10 +51,6 @@ export interface SessionsParts {
    * @param isLeft true if another process may continue the session, with those that it has at upstreams.
    */
   onRelease(session: Session, isLeft: boolean): void;
-  /** Runs when what runs without a request of a session is judged by another principal object, whose claims may differ. */
-  onPrincipalChange(session: Session): void;
-  /** See {@link SessionEvents.hasFurtherScopes}. */
-  hasFurtherScopes(before: Caller, after: Principal): boolean;
   /** Runs when a session has ended for good. */
   onEnd(session: Session): void;
   /** Runs when other processes may have a session, whose requests in flight end here. */
@@ -63,7 +58,6 @@ export interface SessionsParts {
   /** Runs when an upstream begins to keep state for a session that other processes may have. None of them learns of that state. */
   onStateOfLeft(session: Session, upstream: string): void;
   readonly upstreams: Upstreams;
-  readonly onLimit: (limit: LimitName) => void;
 }
 
 /** Everything that is stored about a session. */
