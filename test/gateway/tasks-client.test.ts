@@ -145,3 +145,20 @@ test('limit clientTasksPerConnection: the upstream loses the oldest task', TIMEO
   assert.equal(parsed(kept)['taskId'], ids[1]);
   assert.match(await gateway.metrics.text(), /limit_reached_total\{limit="clientTasksPerConnection"\} 1/);
 });
+
+test('a list of tasks that its upstream cancels is asked of the client no more', TIMEOUT, async () => {
+  const asker = new Asker();
+  await using gateway = await testCore({ up: { memory: asker.memory } });
+  const client = await introduce(gateway, CAPABILITIES);
+  for (const taskId of ['one', 'two']) {
+    await Promise.all([
+      asker.ask('sampling/createMessage', SAMPLING),
+      answer(client, 'sampling/createMessage', { task: { ...STATE, taskId } }),
+    ]);
+  }
+  const heard = (method: string) => client.listened.filter((one) => 'method' in one && one.method === method);
+  asker.peer?.send('{"jsonrpc":"2.0","id":"list","method":"tasks/list"}');
+  await client.until(() => (heard('tasks/get').length === 2 ? true : undefined));
+  asker.peer?.send('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"list"}}');
+  await client.until(() => (heard('notifications/cancelled').length === 2 ? true : undefined));
+});

@@ -75,10 +75,14 @@ export class ClientTasks {
 
   async #list(link: Link, request: ServerRequest<Exchange>): Promise<void> {
     const shown = [...this.#tasksOf(link)].filter(([, { client }]) => isShown(client.catalog, link.upstream));
+    const withdrawals: ((cancelled?: RawObject) => void)[] = [];
+    request.onWithdrawn((cancelled) => {
+      for (const withdraw of withdrawals) withdraw(cancelled);
+    });
+    const onWithdrawn: ServerRequest<Exchange>['onWithdrawn'] = (run) => void withdrawals.push(run);
     const states = shown.map(async ([id, hosted]) => {
       const { promise, resolve } = Promise.withResolvers<Answer>();
-      const params = RawObject.EMPTY;
-      askClient(link, hosted, { ...request, method: 'tasks/get', params }, resolve);
+      askClient(link, hosted, { method: 'tasks/get', params: RawObject.EMPTY, onWithdrawn }, resolve);
       const answer = toUpstream(await promise, hosted.task, id);
       return answer.kind === 'result' ? [answer.result] : [];
     });
