@@ -326,13 +326,7 @@ export function resolveResource(catalog: Catalog, uri: string): Resolution {
   const allowed =
     restriction === undefined
       ? asPublished(view, found, uri)
-      : permitted(
-          view,
-          found,
-          uri,
-          (upstream, own) => restriction.allowsUri(upstream, own),
-          (upstream, own) => restriction.allowsUpdates(upstream, own),
-        );
+      : permitted(view, found, uri, restriction.allowsUri, restriction.allowsUpdates);
   // Of several upstreams that have the URI, one may be left.
   if (allowed.kind === 'one' && isHiddenAt(resources, allowed.upstream, allowed.uri)) return { kind: 'none' };
   if (restriction === undefined || found.kind === 'none') return allowed;
@@ -396,11 +390,5 @@ export function resolveTemplate(catalog: Catalog, uriTemplate: string): Resoluti
   const located = locateTemplate(resources, uriTemplate);
   if (located === undefined) return resolveResource(catalog, uriTemplate);
   if (restriction === undefined) return asPublished(view, located, uriTemplate);
-  return permitted(
-    view,
-    located,
-    uriTemplate,
-    (upstream, own) => restriction.allowsTemplate(upstream, own),
-    (upstream, own) => restriction.allowsCompletion(upstream, own),
-  );
+  return permitted(view, located, uriTemplate, restriction.allowsTemplate, restriction.allowsCompletion);
 }

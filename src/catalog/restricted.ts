@@ -60,22 +60,21 @@ function restrictCallables(kind: 'tool' | 'prompt', all: Callables, restriction:
 }
 
 function restrictResources(all: Resources, restriction: Restriction): Resources {
-  const isUriAllowed = (upstream: string, uri: string) => restriction.allowsUri(upstream, uri);
-  const isTemplateAllowed = (upstream: string, uri: string) => restriction.allowsTemplate(upstream, uri);
+  const { allowsUri, allowsTemplate } = restriction;
   const { origins, templateOrigins } = all;
-  const shown = <T>(items: readonly T[], of: Resources['origins'], isAllowed: typeof isUriAllowed) =>
+  const shown = <T>(items: readonly T[], of: Resources['origins'], isAllowed: typeof allowsUri) =>
     items.filter((_, position) => {
       const origin = of[position];
       return origin !== undefined && isAllowed(origin.upstream, origin.uri);
     });
   return {
     ...all,
-    texts: shown(all.texts, origins, isUriAllowed),
-    templateTexts: shown(all.templateTexts, templateOrigins, isTemplateAllowed),
-    origins: shown(origins, origins, isUriAllowed),
-    templateOrigins: shown(templateOrigins, templateOrigins, isTemplateAllowed),
-    listed: allowedKeys(all.listed, isUriAllowed),
-    templates: allowedKeys(all.templates, isTemplateAllowed),
+    texts: shown(all.texts, origins, allowsUri),
+    templateTexts: shown(all.templateTexts, templateOrigins, allowsTemplate),
+    origins: shown(origins, origins, allowsUri),
+    templateOrigins: shown(templateOrigins, templateOrigins, allowsTemplate),
+    listed: allowedKeys(all.listed, allowsUri),
+    templates: allowedKeys(all.templates, allowsTemplate),
   };
 }
 

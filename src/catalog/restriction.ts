@@ -5,23 +5,23 @@ export interface Restriction {
   /** Equal for restrictions that allow the same. */
   readonly content: string;
   /** Returns whether the clients may use anything of an upstream, whatever it offers. */
-  shows(upstream: string): boolean;
+  readonly shows: (upstream: string) => boolean;
   /** Like {@link shows}, without what the clients may use only with scopes that they lack: they get no messages of such an upstream. */
-  serves(upstream: string): boolean;
+  readonly serves: (upstream: string) => boolean;
   /** Returns whether the clients may use everything of an upstream, whatever it offers. */
-  isWhole(upstream: string): boolean;
+  readonly isWhole: (upstream: string) => boolean;
   /** Returns whether the clients may name what an upstream does not list: the answer tells them of nothing that is denied. */
-  passesUnlisted(upstream: string): boolean;
+  readonly passesUnlisted: (upstream: string) => boolean;
   /** @param source the item as its upstream lists it; undefined if it does not list it. */
-  allowsCallable(kind: 'tool' | 'prompt', target: Target, source: Source | undefined): boolean;
+  readonly allowsCallable: (kind: 'tool' | 'prompt', target: Target, source: Source | undefined) => boolean;
   /** @param uri in the upstream's own form. */
-  allowsUri(upstream: string, uri: string): boolean;
+  readonly allowsUri: (upstream: string, uri: string) => boolean;
   /** Like {@link allowsUri}, without what the clients may use only with scopes that they lack. */
-  allowsUpdates(upstream: string, uri: string): boolean;
+  readonly allowsUpdates: (upstream: string, uri: string) => boolean;
   /** @param template in the upstream's own form. */
-  allowsTemplate(upstream: string, template: string): boolean;
+  readonly allowsTemplate: (upstream: string, template: string) => boolean;
   /** Like {@link allowsTemplate}, without what the clients may use only with scopes that they lack. */
-  allowsCompletion(upstream: string, template: string): boolean;
+  readonly allowsCompletion: (upstream: string, template: string) => boolean;
 }
 
 /** Returns whether two restrictions allow the same. Undefined allows everything. */

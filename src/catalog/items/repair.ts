@@ -77,13 +77,7 @@ function repair(shape: Shape, raw: string, path: string, leftOut: LeftOut): stri
       return isObjectText(raw) || raw === 'true' || raw === 'false' ? raw : undefined;
     case 'objectType':
       return objectType(raw);
-    case 'string':
-    case 'identifier':
-    case 'boolean':
-    case 'integer':
-    case 'number':
-    case 'matching':
-    case 'oneOf':
+    default:
       return isValid(shape, JSON.parse(raw)) ? raw : undefined;
   }
 }
