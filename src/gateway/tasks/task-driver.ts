@@ -86,7 +86,9 @@ export class TaskDriver {
         if (step.answer.kind === 'error') exchange.outcome = { answer: step.answer, error: 'rpc_error' };
         return step.answer;
       }
-      if (step.kind === 'fetch') return await this.#send(exchange, site, 'tasks/result', {}, dueMs - performance.now());
+      if (step.kind === 'fetch') {
+        return await this.#send(exchange, site, 'tasks/result', { silentMs: dueMs - performance.now() });
+      }
       if (step.kind === 'ask') await this.#answerQuestions(exchange, site, state, asked);
       await pause(exchange, site, state, dueMs);
       const answer = await this.#send(exchange, site, 'tasks/get');
@@ -109,23 +111,18 @@ export class TaskDriver {
       inputRequests,
       requestState: undefined,
     });
-    await this.#send(exchange, site, 'tasks/update', { inputResponses: inputResponses?.toString() });
+    await this.#send(exchange, site, 'tasks/update', {}, inputResponses);
   }
 
   async #send(
     exchange: OpenExchange,
     { upstream, link, task }: TaskSite,
     method: string,
-    members: Readonly<Record<string, string | undefined>> = {},
-    silentMs?: number,
+    limits: { readonly silentMs?: number } = {},
+    inputResponses?: RawObject,
   ): Promise<Answer> {
-    let params = RawObject.of({ taskId: task });
-    for (const [key, raw] of Object.entries(members)) params = params.with(key, raw);
-    return await this.#sender.send(exchange, upstream, link, {
-      method,
-      params,
-      ...(silentMs === undefined ? {} : { silentMs }),
-    }).answer;
+    const params = RawObject.of({ taskId: task }).with('inputResponses', inputResponses?.toString());
+    return await this.#sender.send(exchange, upstream, link, { method, params, ...limits }).answer;
   }
 
   /** Cancels the task at the upstream. Does not wait for the answer. */

@@ -1,4 +1,4 @@
-import { sourceByName } from '../../catalog/catalog.ts';
+import { type Catalog, sourceByName } from '../../catalog/catalog.ts';
 import { toClient as urisToClient } from '../../catalog/rewrite.ts';
 import { upstreamIn, type View, type ViewUpstream } from '../../catalog/view.ts';
 import { answerOf, GatewayError } from '../../errors.ts';
@@ -7,6 +7,7 @@ import { withoutEnvelope } from '../../protocol/envelope.ts';
 import { findHiddenQuestion, inputRequestsText, readRequests } from '../../protocol/input-required.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { lookalike } from '../../protocol/member-names.ts';
+import type { Item } from '../../policy/decide.ts';
 import type { Era } from '../../protocol/revisions.ts';
 import { isTerminal, isUnknownTask, taskError, withRelatedTask } from '../../protocol/tasks.ts';
 import type { KnownTask } from '../../store/task-store.ts';
@@ -164,8 +165,7 @@ export class Tasks {
   ): Promise<void> | undefined {
     const { gate, external } = this.#parts;
     if (gate.isOpen) return undefined;
-    const hints = hintsOf(sourceByName(catalog, upstream, tool));
-    const asking = external.ask(caller, asked, { kind: 'tool', upstream, name: tool, hints }, inFlight);
+    const asking = external.ask(caller, asked, toolIn(catalog, upstream, tool), inFlight);
     return asking?.then((isAllowed) => {
       if (!isAllowed) throw new GatewayError('unknown-task');
     });
@@ -188,8 +188,7 @@ export class Tasks {
   ): GatewayError | undefined {
     const { gate } = this.#parts;
     if (gate.isOpen) return undefined;
-    const hints = hintsOf(sourceByName(catalog, upstream, tool));
-    return gate.refusalOfTask(caller, asked, { kind: 'tool', upstream, name: tool, hints }, isAgain);
+    return gate.refusalOfTask(caller, asked, toolIn(catalog, upstream, tool), isAgain);
   }
 
   async #upgraded(exchange: OpenExchange, requested: RequestedTask): Promise<Answer> {
@@ -327,6 +326,10 @@ export class Tasks {
     if (answer !== undefined && known.holder === holder.key) await ids.remove(client.caller, known);
     return undefined;
   }
+}
+
+function toolIn(catalog: Catalog, upstream: string, name: string): Item {
+  return { kind: 'tool', upstream, name, hints: hintsOf(sourceByName(catalog, upstream, name)) };
 }
 
 /** Returns the state of a task with its result and questions as the client reads them. */

@@ -30,14 +30,12 @@ export interface UpgradedSite extends TaskSite {
 
 /** A task of a legacy upstream that runs for a modern client. */
 interface RunningTask {
-  readonly principal: string;
   /** Represents the client between its requests: the upstream's questions about the task belong to this exchange. */
   readonly exchange: OpenExchange;
   readonly rounds: InputRounds;
-  readonly holder: ConnectionHolder;
   /** The answer to `tasks/result`; undefined until the gateway requests it. */
   result: Promise<Answer> | undefined;
-  timer: NodeJS.Timeout;
+  timer: NodeJS.Timeout | undefined;
   /** The link whose close is awaited: that of the last `tasks/get`. */
   link: Link;
   /** The link that is kept open for the task: that of the last `tasks/get` with a state. */
@@ -69,9 +67,8 @@ export class UpgradedTasks {
 
   /** Returns whether the principal may have one more task. */
   hasRoom(principal: string): boolean {
-    let own = 0;
-    for (const running of this.#running.values()) if (running.principal === principal) own++;
-    return own < this.#parts.settings().limits.parkedPerPrincipal;
+    const isOwn = ({ exchange }: RunningTask) => exchange.client.caller.principal.key === principal;
+    return [...this.#running.values()].filter(isOwn).length < this.#parts.settings().limits.parkedPerPrincipal;
   }
 
   /**
@@ -209,7 +206,7 @@ export class UpgradedTasks {
 
   #find(site: UpgradedSite): RunningTask | undefined {
     const running = this.#running.get(keyOf(site));
-    return running?.holder === site.holder ? running : undefined;
+    return running?.exchange.holder === site.holder ? running : undefined;
   }
 
   /** Adds a running task with an exchange that the upstream's questions belong to. */
@@ -220,19 +217,17 @@ export class UpgradedTasks {
     const exchange = taskExchange(caller, holder, view ?? catalog.view, rounds);
     exchange.upstream = upstream.id;
     holder.addExchange(exchange);
-    const timer = setTimeout(() => this.end(site), CLIENT_SILENCE_MS).unref();
     const running: RunningTask = {
-      principal: caller.principal.key,
       exchange,
       rounds,
-      holder,
       result: undefined,
-      timer,
+      timer: undefined,
       link: site.link,
       held: undefined,
       forgetLink: () => undefined,
     };
     this.#running.set(keyOf(site), running);
+    this.#onClientContact(running, site);
     this.#awaitClose(running, site);
     return running;
   }
@@ -269,7 +264,7 @@ export class UpgradedTasks {
     clearTimeout(running.timer);
     running.forgetLink();
     running.rounds.cancelAll('the task is over');
-    running.holder.removeExchange(running.exchange);
+    running.exchange.holder.removeExchange(running.exchange);
     running.exchange.cancel('the task is over');
     if (running.held !== undefined) release({ ...site, link: running.held });
   }
