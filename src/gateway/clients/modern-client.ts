@@ -22,14 +22,10 @@ export class ModernClient<Holder extends ConnectionHolder = ClientGroup> impleme
   /** That of the caller: the callers of a group may have different modern revisions. */
   readonly dialect: ClientDialect;
   readonly group: Holder;
-  /** The questions of the call; undefined if the client cannot be asked during the call. */
+  /** The questions of the call, which an earlier request may have begun; undefined if the client cannot be asked during the call. */
   rounds: InputRounds | undefined;
   readonly logLevel: Severity | undefined;
 
-  /**
-   * @param rounds the questions of the call, which an earlier request may have begun; undefined if the client cannot be
-   *   asked.
-   */
   constructor(
     caller: ModernClient['caller'],
     group: Holder,

@@ -181,7 +181,6 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     return this.isInitialized;
   }
 
-  /** Returns whether the session's id has expired. */
   isExpired(nowMs: number): boolean {
     return nowMs >= this.ref.expiresMs;
   }

@@ -103,7 +103,6 @@ export class Sessions {
     yield* this.#leaving.values();
   }
 
-  /** The number of sessions in memory. */
   get size(): number {
     return this.#active.size;
   }
