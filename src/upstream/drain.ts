@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { GatewayError } from '../errors.ts';
 import type { ConcurrencyLimiter } from './quota/concurrency-limiter.ts';
-import { isWorking, type Link, type LinkUser } from './link/link.ts';
+import { isWorking, type Link } from './link/link.ts';
 import { settlesWithin } from '../deadline.ts';
 
 /** The interval at which parked calls, tasks and questions are looked for. They hold no slot of the limiter. */
@@ -11,11 +11,7 @@ const POLL_MS = 100;
  * Waits until no request is in flight or in the queue, no call is open and no task is running. It waits at most this long (ms). Then fails
  * the calls that are still under way. Resolves with the number of connections that were still in use.
  */
-export async function drain<Context, User extends LinkUser>(
-  limiter: ConcurrencyLimiter,
-  links: Iterable<Link<Context, User>>,
-  limitMs: number,
-): Promise<number> {
+export async function drain(limiter: ConcurrencyLimiter, links: Iterable<Link>, limitMs: number): Promise<number> {
   await settlesWithin(whenIdle(limiter, links, performance.now() + limitMs), limitMs);
   const busy = countBusy(links);
   for (const { upstream, connection } of links) {
@@ -25,11 +21,7 @@ export async function drain<Context, User extends LinkUser>(
   return busy;
 }
 
-async function whenIdle<Context, User extends LinkUser>(
-  limiter: ConcurrencyLimiter,
-  links: Iterable<Link<Context, User>>,
-  untilMs: number,
-): Promise<void> {
+async function whenIdle(limiter: ConcurrencyLimiter, links: Iterable<Link>, untilMs: number): Promise<void> {
   while (performance.now() < untilMs) {
     await limiter.whenIdle();
     if (countBusy(links) === 0 && limiter.isIdle) return;
@@ -37,7 +29,7 @@ async function whenIdle<Context, User extends LinkUser>(
   }
 }
 
-function countBusy<Context, User extends LinkUser>(links: Iterable<Link<Context, User>>): number {
+function countBusy(links: Iterable<Link>): number {
   let busy = 0;
   for (const link of links) if (isWorking(link)) busy++;
   return busy;

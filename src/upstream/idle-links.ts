@@ -1,15 +1,12 @@
 import type { UpstreamConfig } from '../config/values/upstream-config.ts';
 import { EVERYBODY } from './connection-key.ts';
-import { isIdle, isPrivate, type Link, type LinkUser } from './link/link.ts';
+import { isIdle, isPrivate, type Link } from './link/link.ts';
 
 /** The time that an unused discovery connection stays open after the first client was served: it may report changes. */
 const DISCOVERY_IDLE_MS = 10_000;
 
 /** Returns whether a link stays open without users: a connection to a remote server, for its notifications; a shared process. */
-export function staysOpen<Context, User extends LinkUser>(
-  link: Link<Context, User>,
-  { target, isolation }: UpstreamConfig,
-): boolean {
+export function staysOpen(link: Link, { target, isolation }: UpstreamConfig): boolean {
   const { audience, capabilityKey } = link;
   const isStanding = target.kind !== 'stdio' || isolation === 'shared';
   return !isPrivate(link) && audience === EVERYBODY && capabilityKey === '' && isStanding;
@@ -19,10 +16,7 @@ export function staysOpen<Context, User extends LinkUser>(
  * Returns whether a link closes with its last user. One that works on a task of a modern client stays. The client polls from any client
  * group of its principal at the endpoint, and all of them use this link.
  */
-export function closesWithUsers<Context, User extends LinkUser>(
-  link: Link<Context, User>,
-  { isolation }: UpstreamConfig,
-): boolean {
+export function closesWithUsers(link: Link, { isolation }: UpstreamConfig): boolean {
   const isPolled = link.era === 'modern' && link.tasks.size > 0;
   return isPrivate(link) && isolation !== 'principal' && !isPolled;
 }
@@ -33,18 +27,13 @@ export function closesWithUsers<Context, User extends LinkUser>(
  * @param hasServed whether a client has been served. Before that, the process that read the lists is kept for it.
  * @param nowMs monotonic.
  */
-export function isExpired<Context, User extends LinkUser>(
-  link: Link<Context, User>,
-  config: UpstreamConfig,
-  hasServed: boolean,
-  nowMs: number,
-): boolean {
+export function isExpired(link: Link, config: UpstreamConfig, hasServed: boolean, nowMs: number): boolean {
   const { idleMs } = config;
   const limitMs = link.place.purpose === 'discovery' && hasServed ? Math.min(DISCOVERY_IDLE_MS, idleMs) : idleMs;
   return isIdle(link) && nowMs - link.usedMs > limitMs && !staysOpen(link, config);
 }
 
 /** Returns whether a link has no users, and may be closed to make room for another one. */
-export function isSpare<Context, User extends LinkUser>(link: Link<Context, User>, config: UpstreamConfig): boolean {
+export function isSpare(link: Link, config: UpstreamConfig): boolean {
   return link.users.size === 0 && isIdle(link) && !staysOpen(link, config);
 }

@@ -4,7 +4,7 @@ import { toGatewayError } from '../errors.ts';
 import type { Era } from '../protocol/revisions.ts';
 import type { Lifecycles } from './lifecycle/lifecycles.ts';
 import { isAnsweredByStatus, isOfCredentials } from './link/era-evidence.ts';
-import type { Link, LinkUser } from './link/link.ts';
+import type { Link } from './link/link.ts';
 import type { Opener } from './link/opener.ts';
 import { isSameHello, type RecheckOutcome } from './link/recheck.ts';
 import { SingleRuns } from './single-runs.ts';
@@ -37,11 +37,11 @@ interface Scope {
   describedMs: number | undefined;
 }
 
-interface LinkChecksParts<Context, User extends LinkUser> {
-  readonly links: UpstreamLinks<Context, User>;
-  readonly opener: Opener<Context, User>;
+interface LinkChecksParts {
+  readonly links: UpstreamLinks;
+  readonly opener: Opener;
   readonly lifecycles: Lifecycles;
-  readonly events: UpstreamEvents<Context, User>;
+  readonly events: UpstreamEvents;
   readonly log: Logger;
   /** Aborts when the upstream is stopped. */
   readonly stopping: AbortSignal;
@@ -51,16 +51,16 @@ interface LinkChecksParts<Context, User extends LinkUser> {
  * Gives up links to a server that was deployed anew, so that later requests open others. A server that keeps no session cannot
  * report that: without a check, a link would stay as its handshake made it.
  */
-export class LinkChecks<Context, User extends LinkUser> {
-  readonly #parts: LinkChecksParts<Context, User>;
+export class LinkChecks {
+  readonly #parts: LinkChecksParts;
   /** By era and audience. */
   readonly #scopes = new Map<string, Scope>();
-  readonly #listed = new WeakSet<Link<Context, User>>();
+  readonly #listed = new WeakSet<Link>();
   readonly #asking = new SingleRuns<boolean | undefined>();
   /** Monotonic ms. */
   readonly #askedMs = new Map<Era, number>();
 
-  constructor(parts: LinkChecksParts<Context, User>) {
+  constructor(parts: LinkChecksParts) {
     this.#parts = parts;
   }
 
@@ -68,17 +68,17 @@ export class LinkChecks<Context, User extends LinkUser> {
    * Checks a link before a listing, except the first. Resolves with whether the link was given up. Never rejects. Returns undefined if
    * there is nothing to check.
    */
-  beforeListing(link: Link<Context, User>): Promise<boolean> | undefined {
+  beforeListing(link: Link): Promise<boolean> | undefined {
     return !link.connection.mayKeepState && this.#listed.has(link) ? this.#check(link) : undefined;
   }
 
   /** Records the begin of a listing over this link. */
-  onListing(link: Link<Context, User>): void {
+  onListing(link: Link): void {
     this.#listed.add(link);
   }
 
   /** Checks a link whose server has refused a request. Resolves with whether the link was given up. Never rejects. */
-  async afterRefusal(link: Link<Context, User>): Promise<boolean> {
+  async afterRefusal(link: Link): Promise<boolean> {
     if (link.connection.mayKeepState || link.isRetired) return false;
     if (performance.now() - this.#scopeOf(link).checkedMs < REFUSAL_CHECK_MS) return false;
     return await this.#check(link);
@@ -117,7 +117,7 @@ export class LinkChecks<Context, User extends LinkUser> {
     return links.isOpenIn(era) ? undefined : false;
   }
 
-  #scopeOf({ era, audience }: Link<Context, User>): Scope {
+  #scopeOf({ era, audience }: Link): Scope {
     const key = `${era} ${audience}`;
     const known = this.#scopes.get(key);
     if (known !== undefined) return known;
@@ -130,7 +130,7 @@ export class LinkChecks<Context, User extends LinkUser> {
   }
 
   /** Simultaneous checks of an era and audience share one handshake, by whichever link comes first. */
-  async #check(link: Link<Context, User>): Promise<boolean> {
+  async #check(link: Link): Promise<boolean> {
     const scope = this.#scopeOf(link);
     scope.running ??= this.#recheck(link, scope).finally(() => {
       scope.running = undefined;
@@ -139,7 +139,7 @@ export class LinkChecks<Context, User extends LinkUser> {
     return link.isRetired;
   }
 
-  async #recheck(link: Link<Context, User>, scope: Scope): Promise<void> {
+  async #recheck(link: Link, scope: Scope): Promise<void> {
     const { opener, stopping } = this.#parts;
     scope.checkedMs = performance.now();
     const outcome = await opener.recheck(link, stopping);
@@ -155,7 +155,7 @@ export class LinkChecks<Context, User extends LinkUser> {
    *
    * @param isOtherEra true if the server does not support the era any more.
    */
-  #giveUp({ era, audience, hello }: Link<Context, User>, isOtherEra: boolean): void {
+  #giveUp({ era, audience, hello }: Link, isOtherEra: boolean): void {
     const { links, opener, lifecycles, events, log } = this.#parts;
     if (isOtherEra) {
       opener.forgetEras();
@@ -175,32 +175,21 @@ export class LinkChecks<Context, User extends LinkUser> {
 }
 
 /** @param without audiences whose links are left out. */
-function lastUsed<Context, User extends LinkUser>(
-  links: Iterable<Link<Context, User>>,
-  era: Era,
-  without: ReadonlySet<string>,
-): Link<Context, User> | undefined {
-  let last: Link<Context, User> | undefined;
+function lastUsed(links: Iterable<Link>, era: Era, without: ReadonlySet<string>): Link | undefined {
+  let last: Link | undefined;
   for (const link of links)
     if (link.era === era && !without.has(link.audience) && link.usedMs >= (last?.usedMs ?? 0)) last = link;
   return last;
 }
 
 /** Returns whether a link of this era was opened since. @param before the links that were open then. */
-function hasOpened<Context, User extends LinkUser>(
-  links: Iterable<Link<Context, User>>,
-  era: Era,
-  before: ReadonlySet<Link<Context, User>>,
-): boolean {
+function hasOpened(links: Iterable<Link>, era: Era, before: ReadonlySet<Link>): boolean {
   for (const link of links) if (link.era === era && !before.has(link)) return true;
   return false;
 }
 
 /** Resolves with whether the server answers a request over this link; undefined if its credentials are refused. Never rejects. */
-async function ask<Context, User extends LinkUser>({
-  era,
-  connection,
-}: Link<Context, User>): Promise<boolean | undefined> {
+async function ask({ era, connection }: Link): Promise<boolean | undefined> {
   const times = { timeoutMs: ANSWER_MS, maxMs: ANSWER_MS };
   const options = { ...times, progress: false, isBackground: true, context: undefined } as const;
   const { answer } = connection.call(era === 'modern' ? 'server/discover' : 'ping', undefined, options);

@@ -6,7 +6,7 @@ import type { CloseReason, Link, LinkUser } from './link/link.ts';
 import type { ServerRequest } from './rpc/connection.ts';
 
 /** Receives the events of upstreams, and knows their last lists. The methods are called in the order of arrival, and only one of them returns a promise. */
-export interface UpstreamEvents<Context, User extends LinkUser> {
+export interface UpstreamEvents<Context = unknown, User extends LinkUser = LinkUser> {
   onNotification(link: Link<Context, User>, notification: Notification, about: Context | undefined): void;
   onServerRequest(link: Link<Context, User>, request: ServerRequest<Context>): void;
   /** A link has closed. Its users, if any, have lost the state that the upstream kept for them. */

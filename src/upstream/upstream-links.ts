@@ -19,7 +19,9 @@ export interface OpenLink<Context, User extends LinkUser> {
  * The links of an upstream. A key has a link from the start of its opening; an open link has one record until it is closed. The
  * iterator returns the open links.
  */
-export class UpstreamLinks<Context, User extends LinkUser> implements Iterable<Link<Context, User>> {
+export class UpstreamLinks<Context = unknown, User extends LinkUser = LinkUser> implements Iterable<
+  Link<Context, User>
+> {
   readonly #byKey = new Map<string, Promise<Link<Context, User>>>();
   readonly #open = new Map<Link<Context, User>, OpenLink<Context, User>>();
   readonly #closing = new Set<Promise<void>>();

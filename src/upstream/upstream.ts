@@ -50,7 +50,7 @@ export class Upstream<Context, User extends LinkUser> {
   readonly #links = new UpstreamLinks<Context, User>();
   readonly #stopping = new AbortController();
   readonly #listings = new SingleRuns<void>();
-  readonly #checks: LinkChecks<Context, User>;
+  readonly #checks: LinkChecks;
   readonly #lifecycles = new Lifecycles((after) => this.#onLifecycle(after));
   readonly #retryingListing = new Set<Era>();
   /** The revision that was last negotiated in each era. */

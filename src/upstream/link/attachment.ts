@@ -22,9 +22,9 @@ const TRANSIENT: ReadonlySet<number> = new Set([408, 425, 429, 502, 503, 504]);
  *
  * @throws {GatewayError} if the upstream cannot be reached at present, so that a later attempt may succeed.
  */
-export async function reattach<Context>(
+export async function reattach(
   upstream: string,
-  connection: Connection<Context>,
+  connection: Connection,
   { sessionId, hello }: Attachment,
   timeoutMs: number,
 ): Promise<HandshakeOutcome> {

@@ -60,9 +60,9 @@ function verdictOnError(upstream: string, error: RpcError): DiscoverOutcome {
  * @param decided aborts when the connection has got another era: the request is not sent again then.
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#backward-compatibility-with-initialization-based-versions
  */
-export async function discover<Context>(
+export async function discover(
   upstream: string,
-  connection: Connection<Context>,
+  connection: Connection,
   clientInfo: RawObject,
   timeoutMs: number,
   decided?: AbortSignal,

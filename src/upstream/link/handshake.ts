@@ -9,9 +9,9 @@ import { initialize, type InitializeOutcome, type ServerHello } from './initiali
 import type { Connection } from '../rpc/connection.ts';
 
 /** A connection, and everything that its handshakes need. */
-export interface HandshakeParts<Context> {
+export interface HandshakeParts {
   readonly upstream: string;
-  readonly connection: Connection<Context>;
+  readonly connection: Connection;
   readonly clientInfo: RawObject;
   readonly clientCapabilities: RawObject;
   readonly eras: Eras;
@@ -46,7 +46,7 @@ const LEGACY_REFUSED: Finding = { era: 'legacy', speaks: 'no', evidence: 'initia
  *
  * @throws {GatewayError} if another attempt cannot succeed either.
  */
-export function handshake<Context>(parts: HandshakeParts<Context>, eras: HandshakePlan): Promise<HandshakeOutcome> {
+export function handshake(parts: HandshakeParts, eras: HandshakePlan): Promise<HandshakeOutcome> {
   const [first, second] = eras;
   if (first === 'legacy') return legacyFirst(parts, second === 'modern');
   return second === 'legacy' ? modernFirst(parts) : modernOnly(parts, parts.startMs);
@@ -57,16 +57,13 @@ export function handshake<Context>(parts: HandshakeParts<Context>, eras: Handsha
  *
  * @throws {GatewayError} if the upstream is modern and cannot be used, or asks for credentials.
  */
-export async function modernOnly<Context>(
-  parts: HandshakeParts<Context>,
-  patienceMs: number,
-): Promise<HandshakeOutcome> {
+export async function modernOnly(parts: HandshakeParts, patienceMs: number): Promise<HandshakeOutcome> {
   const { upstream, connection, clientInfo, eras } = parts;
   const discovered = await discover(upstream, connection, clientInfo, patienceMs);
   return discovered.kind === 'modern' ? openModern(parts, discovered.hello) : rejectModern(upstream, eras, discovered);
 }
 
-async function legacyFirst<Context>(parts: HandshakeParts<Context>, mayBeModern: boolean): Promise<HandshakeOutcome> {
+async function legacyFirst(parts: HandshakeParts, mayBeModern: boolean): Promise<HandshakeOutcome> {
   const { upstream, connection, clientInfo, startMs } = parts;
   const outcome = await initializeOn(parts);
   if (outcome.kind === 'legacy') return openLegacy(parts, outcome.hello, []);
@@ -85,7 +82,7 @@ async function legacyFirst<Context>(parts: HandshakeParts<Context>, mayBeModern:
  * Sends `server/discover`, and `initialize` as well if there is no answer for a while. The first usable answer decides, even a
  * late one to `server/discover`.
  */
-async function modernFirst<Context>(parts: HandshakeParts<Context>): Promise<HandshakeOutcome> {
+async function modernFirst(parts: HandshakeParts): Promise<HandshakeOutcome> {
   const { upstream, connection, clientInfo, startMs, eras } = parts;
   const decided = new AbortController();
   const discovering = discover(upstream, connection, clientInfo, startMs, decided.signal);
@@ -98,10 +95,7 @@ async function modernFirst<Context>(parts: HandshakeParts<Context>): Promise<Han
   return await fallBackToInitialize(parts, refused.findings);
 }
 
-async function fallBackToInitialize<Context>(
-  parts: HandshakeParts<Context>,
-  findings: readonly Finding[],
-): Promise<HandshakeOutcome> {
+async function fallBackToInitialize(parts: HandshakeParts, findings: readonly Finding[]): Promise<HandshakeOutcome> {
   const outcome = await tryInitialize(parts);
   if (outcome.kind === 'legacy') return openLegacy(parts, outcome.hello, findings);
   const { error } = outcome;
@@ -112,8 +106,8 @@ async function fallBackToInitialize<Context>(
 }
 
 /** Sends `initialize` while `server/discover` is in flight on the same connection. */
-async function raceHandshakes<Context>(
-  parts: HandshakeParts<Context>,
+async function raceHandshakes(
+  parts: HandshakeParts,
   discovering: Promise<DiscoverOutcome>,
   decided: AbortController,
 ): Promise<HandshakeOutcome> {
@@ -148,20 +142,20 @@ async function raceHandshakes<Context>(
   return { kind: 'unsuitable', reason: second.error, findings: refused.findings, next };
 }
 
-function initializeOn<Context>({
+function initializeOn({
   upstream,
   connection,
   clientCapabilities,
   clientInfo,
   startMs,
-}: HandshakeParts<Context>): Promise<InitializeOutcome> {
+}: HandshakeParts): Promise<InitializeOutcome> {
   connection.setLegacy();
   return initialize(upstream, connection, clientCapabilities, clientInfo, startMs);
 }
 
 /** Sends `initialize`. An error of the transport is an outcome, too. */
-async function tryInitialize<Context>(
-  parts: HandshakeParts<Context>,
+async function tryInitialize(
+  parts: HandshakeParts,
 ): Promise<InitializeOutcome | { readonly kind: 'failed'; readonly error: GatewayError }> {
   try {
     return await initializeOn(parts);
@@ -172,8 +166,8 @@ async function tryInitialize<Context>(
 }
 
 /** Returns the outcome for an upstream that is used in the modern era, in the revision of its hello. */
-function openModern<Context>(
-  { connection, clientInfo }: HandshakeParts<Context>,
+function openModern(
+  { connection, clientInfo }: HandshakeParts,
   hello: ServerHello<ModernRevision>,
   others: readonly Finding[] = [],
 ): HandshakeOutcome {
@@ -181,11 +175,7 @@ function openModern<Context>(
   return { kind: 'open', hello, findings: [MODERN_YES, ...others] };
 }
 
-function openLegacy<Context>(
-  { connection }: HandshakeParts<Context>,
-  hello: ServerHello,
-  others: readonly Finding[],
-): HandshakeOutcome {
+function openLegacy({ connection }: HandshakeParts, hello: ServerHello, others: readonly Finding[]): HandshakeOutcome {
   connection.setLegacy();
   return { kind: 'open', hello, findings: [LEGACY_YES, ...others] };
 }
@@ -214,9 +204,9 @@ function rejectModern(
 }
 
 /** Resolves with the outcome, or with `silent` if the program does not answer for a while. */
-async function answerOrSilence<Context>(
+async function answerOrSilence(
   discovering: Promise<DiscoverOutcome>,
-  connection: Connection<Context>,
+  connection: Connection,
   startMs: number,
 ): Promise<DiscoverOutcome | 'silent'> {
   const answerWithin = (ms: number, answer: Promise<DiscoverOutcome | undefined>) =>

@@ -21,7 +21,7 @@ export type InitializeOutcome =
   | { readonly kind: 'refused'; readonly error: GatewayError; readonly isModern: boolean };
 
 /** Returns the instructions in the answer to a handshake. Those that are too long are cut. */
-export function readInstructions<Context>(connection: Connection<Context>, result: RawObject): string | undefined {
+export function readInstructions(connection: Connection, result: RawObject): string | undefined {
   const text = result.string('instructions');
   if (text === undefined) return undefined;
   if (text.length <= LIMITS.instructionsChars) return detach(text);
@@ -37,9 +37,9 @@ export function readInstructions<Context>(connection: Connection<Context>, resul
  *   except a status that refuses the request.
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization
  */
-export async function initialize<Context>(
+export async function initialize(
   upstream: string,
-  connection: Connection<Context>,
+  connection: Connection,
   capabilities: RawObject,
   clientInfo: RawObject,
   timeoutMs: number,

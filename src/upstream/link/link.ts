@@ -46,7 +46,7 @@ export interface RunningTask<Context> {
 }
 
 /** One connection after its handshake, and the users that it serves. */
-export interface Link<Context, User extends LinkUser> extends ClientFeatures {
+export interface Link<Context = unknown, User extends LinkUser = LinkUser> extends ClientFeatures {
   /** Changes if a discovery connection becomes the connection of a client. */
   place: LinkPlace;
   readonly upstream: string;
@@ -90,22 +90,22 @@ export interface Link<Context, User extends LinkUser> extends ClientFeatures {
 export type CloseReason = 'idle' | 'crash' | 'forgotten' | 'replaced' | 'released';
 
 /** Returns whether messages of the upstream over this link are for its users only. */
-export function isPrivate<Context, User extends LinkUser>({ place: { purpose } }: Link<Context, User>): boolean {
+export function isPrivate({ place: { purpose } }: Link): boolean {
   return purpose === 'clients' || purpose === 'call';
 }
 
 /** Returns whether no call, subscription or task uses the link at this moment. */
-export function isIdle<Context, User extends LinkUser>(link: Link<Context, User>): boolean {
+export function isIdle(link: Link): boolean {
   return !isWorking(link) && !isSubscribed(link);
 }
 
 /** Returns whether the upstream works for somebody over the link. */
-export function isWorking<Context, User extends LinkUser>({ calls, connection, tasks }: Link<Context, User>): boolean {
+export function isWorking({ calls, connection, tasks }: Link): boolean {
   return calls > 0 || connection.inFlight > 0 || tasks.size > 0;
 }
 
 /** Returns whether a user of the link is subscribed to a resource, or a client follows a task. */
-function isSubscribed<Context, User extends LinkUser>(link: Link<Context, User>): boolean {
+function isSubscribed(link: Link): boolean {
   const { subscribers, subscription, users } = link;
   if (subscription?.hasTasks === true) return true;
   for (const subscribed of subscribers.values()) {

@@ -15,7 +15,7 @@ import { LIMITS, type LimitName } from '../../limits.ts';
 import { endpointsOf } from '../../protocol/meta.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import type { Connection } from '../rpc/connection.ts';
-import type { Link, LinkUser } from './link.ts';
+import type { Link } from './link.ts';
 import { workTurn } from '../../work-turn.ts';
 
 /** All items of one list. */
@@ -77,8 +77,8 @@ interface List {
 }
 
 /** Reads all pages of one list. Stops at a repeated cursor or a bound, and keeps the items before it. */
-async function readList<Context>(
-  connection: Connection<Context>,
+async function readList(
+  connection: Connection,
   { method, member, kind }: List,
   { upstream, capabilities, onLimit }: ListingOptions,
   budget: ListingBounds,
@@ -195,10 +195,7 @@ function knownList({ method, kind }: List, items: readonly RawObject[]): ListIte
  *
  * @throws {GatewayError} if none of the lists can be read, or the connection has closed.
  */
-export async function listOffer<Context, User extends LinkUser>(
-  { connection, hello }: Link<Context, User>,
-  options: ListingOptions,
-): Promise<Listing> {
+export async function listOffer({ connection, hello }: Link, options: ListingOptions): Promise<Listing> {
   const beganMs = performance.now();
   const budget: ListingBounds = {
     bytesLeft: LIMITS.listingBytes,

@@ -87,7 +87,7 @@ interface Attempt {
 }
 
 /** Opens links to one upstream. Keeps its known support of the eras, and the transport that has worked for legacy links. */
-export class Opener<Context, User extends LinkUser> {
+export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
   readonly #parts: OpenerParts;
   #eras: Eras;
   /** The transport of the last legacy link. */

@@ -6,7 +6,7 @@ import { Connection, type ServerRequest } from '../rpc/connection.ts';
 import type { StartTransport } from '../rpc/transport.ts';
 import { discover } from './discover.ts';
 import { initialize, type ServerHello } from './initialize.ts';
-import type { Link, LinkUser } from './link.ts';
+import type { Link } from './link.ts';
 
 /**
  * The outcome of a handshake with a server that already has a link. `changed`: the server works differently. `described`: only its texts
@@ -26,8 +26,8 @@ interface RecheckParts {
  * Repeats the handshake of a link over a connection of its own, since the link is in use. For servers that keep no state for a
  * connection. Never rejects.
  */
-export async function recheck<Context, User extends LinkUser>(
-  link: Link<Context, User>,
+export async function recheck(
+  link: Link,
   { start, clientInfo, timeoutMs }: RecheckParts,
   signal: AbortSignal,
 ): Promise<RecheckOutcome> {
@@ -63,8 +63,8 @@ export async function recheck<Context, User extends LinkUser>(
 }
 
 /** Returns undefined if the server refuses, which may be transient. */
-async function initializeAgain<Context, User extends LinkUser>(
-  { upstream, hello, clientCapabilities }: Link<Context, User>,
+async function initializeAgain(
+  { upstream, hello, clientCapabilities }: Link,
   connection: Connection<undefined>,
   clientInfo: RawObject,
   timeoutMs: number,

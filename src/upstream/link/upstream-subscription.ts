@@ -14,9 +14,9 @@ import type { Connection } from '../rpc/connection.ts';
 import { isRefusedAsUnknown } from './era-evidence.ts';
 import type { ServerHello } from './initialize.ts';
 
-export interface UpstreamSubscriptionParts<Context> {
+export interface UpstreamSubscriptionParts {
   readonly upstream: string;
-  readonly connection: Connection<Context>;
+  readonly connection: Connection;
   readonly hello: ServerHello;
   /** Returns the longest wait for the acknowledgement. A reload may change it. */
   readonly timeouts: () => { readonly callMs: number };
@@ -49,7 +49,7 @@ const KINDS = ['tools', 'prompts', 'resources'] as const;
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
  */
 export class UpstreamSubscription {
-  readonly #parts: UpstreamSubscriptionParts<unknown>;
+  readonly #parts: UpstreamSubscriptionParts;
   readonly #wantedUris = new KeptSet();
   /** Number of users of each task, by task id. */
   readonly #taskCounts = new KeptMap<number>();
@@ -66,7 +66,7 @@ export class UpstreamSubscription {
   #isUnsupported = false;
   readonly #closing = new AbortController();
 
-  constructor(parts: UpstreamSubscriptionParts<unknown>) {
+  constructor(parts: UpstreamSubscriptionParts) {
     this.#parts = parts;
     if (this.#wantsLists) this.#renewInBackground();
   }

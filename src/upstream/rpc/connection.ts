@@ -67,7 +67,7 @@ interface OpenServerRequest {
 }
 
 /** A JSON-RPC peer over one transport: ids, pending requests, timeouts, cancellation. Closing it fails the pending requests. */
-export class Connection<Context> {
+export class Connection<Context = unknown> {
   readonly #upstream: string;
   readonly #events: ConnectionEvents<Context>;
   readonly #pending = new ArrayMap<number, PendingCall<Context>>();
