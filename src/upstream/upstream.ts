@@ -330,7 +330,7 @@ export class Upstream<Context, User extends LinkUser> {
     const { onLimit, onListed } = this.#parts;
     const usable = this.usableCapabilities(capabilities);
     const timeoutMs = this.config.timeouts.callMs;
-    return listOffer(link, { upstream: this.id, capabilities: usable, timeoutMs, onLimit, onListed, known });
+    return listOffer(link, { capabilities: usable, timeoutMs, onLimit, onListed, known });
   }
 
   /** Waits until nothing is in use. See {@link drain}. */

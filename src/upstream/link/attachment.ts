@@ -23,7 +23,6 @@ const TRANSIENT: ReadonlySet<number> = new Set([408, 425, 429, 502, 503, 504]);
  * @throws {GatewayError} if the upstream cannot be reached at present, so that a later attempt may succeed.
  */
 export async function reattach(
-  upstream: string,
   connection: Connection,
   { sessionId, hello }: Attachment,
   timeoutMs: number,
@@ -44,8 +43,8 @@ export async function reattach(
   return { kind: 'open', hello, findings: [{ era: 'legacy', speaks: 'yes', evidence }] };
 
   function refused(why: string, cause?: unknown): HandshakeOutcome {
-    const message = `upstream "${upstream}" does not continue its session: ${why}`;
-    const reason = new GatewayError('upstream-unavailable', { upstream, message }, cause);
+    const message = `upstream "${connection.upstream}" does not continue its session: ${why}`;
+    const reason = new GatewayError('upstream-unavailable', { upstream: connection.upstream, message }, cause);
     return { kind: 'unsuitable', reason, findings: [], next: undefined };
   }
 }

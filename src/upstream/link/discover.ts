@@ -43,7 +43,7 @@ function proposedBy({ code, data }: RpcError): ModernRevision | undefined {
   return code === RPC.unsupportedVersion ? latestCommon(supportedBy(data)) : undefined;
 }
 
-function verdictOnError(upstream: string, error: RpcError): DiscoverOutcome {
+function verdictOnError({ upstream }: Connection, error: RpcError): DiscoverOutcome {
   if (!isModernError(error)) return { kind: 'legacy' };
   const newer = supportedBy(error.data).filter((one) => isModernDate(one) && !isModernRevision(String(one)));
   const message =
@@ -61,7 +61,6 @@ function verdictOnError(upstream: string, error: RpcError): DiscoverOutcome {
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#backward-compatibility-with-initialization-based-versions
  */
 export async function discover(
-  upstream: string,
   connection: Connection,
   clientInfo: RawObject,
   timeoutMs: number,
@@ -77,7 +76,7 @@ export async function discover(
     // The specification tells clients to send the request again, even if the error lists the revision of our request.
     const proposed = answer.kind === 'error' ? proposedBy(answer.error) : undefined;
     if (proposed !== undefined && decided?.aborted !== true) answer = await sendDiscover(proposed);
-    if (answer.kind === 'error') return verdictOnError(upstream, answer.error);
+    if (answer.kind === 'error') return verdictOnError(connection, answer.error);
     const result = RawObject.parse(answer.result);
     const revision = latestCommon(versionsOf(result.value('supportedVersions')));
     if (revision === undefined) return { kind: 'legacy' };

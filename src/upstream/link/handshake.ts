@@ -10,7 +10,6 @@ import type { Connection } from '../rpc/connection.ts';
 
 /** A connection, and everything that its handshakes need. */
 export interface HandshakeParts {
-  readonly upstream: string;
   readonly connection: Connection;
   readonly clientInfo: RawObject;
   readonly clientCapabilities: RawObject;
@@ -58,18 +57,17 @@ export function handshake(parts: HandshakeParts, eras: HandshakePlan): Promise<H
  * @throws {GatewayError} if the upstream is modern and cannot be used, or asks for credentials.
  */
 export async function modernOnly(parts: HandshakeParts, patienceMs: number): Promise<HandshakeOutcome> {
-  const { upstream, connection, clientInfo, eras } = parts;
-  const discovered = await discover(upstream, connection, clientInfo, patienceMs);
-  return discovered.kind === 'modern' ? openModern(parts, discovered.hello) : rejectModern(upstream, eras, discovered);
+  const discovered = await discover(parts.connection, parts.clientInfo, patienceMs);
+  return discovered.kind === 'modern' ? openModern(parts, discovered.hello) : rejectModern(parts, discovered);
 }
 
 async function legacyFirst(parts: HandshakeParts, mayBeModern: boolean): Promise<HandshakeOutcome> {
-  const { upstream, connection, clientInfo, startMs } = parts;
+  const { connection, clientInfo, startMs } = parts;
   const outcome = await initializeOn(parts);
   if (outcome.kind === 'legacy') return openLegacy(parts, outcome.hello, []);
   const reason = outcome.error;
   if (!mayBeModern) return { kind: 'unsuitable', reason, findings: [LEGACY_REFUSED], next: undefined };
-  const discovered = await discover(upstream, connection, clientInfo, startMs);
+  const discovered = await discover(connection, clientInfo, startMs);
   if (discovered.kind === 'modern') return openModern(parts, discovered.hello, [LEGACY_REFUSED]);
   // The program has ended after the refusal, or it supports the modern era and its SDK answers nothing more.
   const isUnanswered = discovered.kind === 'unknown' && (outcome.isModern || connection.isClosed);
@@ -83,14 +81,14 @@ async function legacyFirst(parts: HandshakeParts, mayBeModern: boolean): Promise
  * late one to `server/discover`.
  */
 async function modernFirst(parts: HandshakeParts): Promise<HandshakeOutcome> {
-  const { upstream, connection, clientInfo, startMs, eras } = parts;
+  const { connection, clientInfo, startMs, eras } = parts;
   const decided = new AbortController();
-  const discovering = discover(upstream, connection, clientInfo, startMs, decided.signal);
+  const discovering = discover(connection, clientInfo, startMs, decided.signal);
   const first =
     eras.modern.speaks === 'yes' ? await discovering : await answerOrSilence(discovering, connection, startMs);
   if (first === 'silent') return await raceHandshakes(parts, discovering, decided);
   if (first.kind === 'modern') return openModern(parts, first.hello);
-  const refused = rejectModern(upstream, eras, first);
+  const refused = rejectModern(parts, first);
   if (connection.isClosed) return { ...refused, next: ['legacy'] };
   return await fallBackToInitialize(parts, refused.findings);
 }
@@ -111,7 +109,7 @@ async function raceHandshakes(
   discovering: Promise<DiscoverOutcome>,
   decided: AbortController,
 ): Promise<HandshakeOutcome> {
-  const { upstream, connection, eras } = parts;
+  const { connection } = parts;
   const initializing = tryInitialize(parts);
   const first = await Promise.race([discovering, initializing]);
   const silent: Finding = { era: 'modern', speaks: 'no', evidence: 'server/discover not answered' };
@@ -123,7 +121,7 @@ async function raceHandshakes(
     const second = await resultWithin(initializing, SECOND_ANSWER_MS);
     if (second?.kind === 'refused' && !connection.isClosed) return openModern(parts, first.hello);
     // The SDK of the upstream may have begun a legacy session in this process.
-    const message = `upstream "${upstream}" got both handshakes`;
+    const message = `upstream "${connection.upstream}" got both handshakes`;
     return restartModern(new GatewayError('upstream-unavailable', { message }));
   }
   if (first.kind === 'refused' || first.kind === 'failed') {
@@ -135,7 +133,7 @@ async function raceHandshakes(
     if (!connection.isClosed) return { kind: 'unsuitable', reason: error, findings: [], next: undefined };
     return { kind: 'unsuitable', reason: error, findings: [silent], next: ['legacy'] };
   }
-  const refused = rejectModern(upstream, eras, first);
+  const refused = rejectModern(parts, first);
   const second = await initializing;
   if (second.kind === 'legacy') return openLegacy(parts, second.hello, refused.findings);
   const next: HandshakePlan | undefined = connection.isClosed ? ['legacy'] : undefined;
@@ -143,14 +141,13 @@ async function raceHandshakes(
 }
 
 function initializeOn({
-  upstream,
   connection,
   clientCapabilities,
   clientInfo,
   startMs,
 }: HandshakeParts): Promise<InitializeOutcome> {
   connection.setLegacy();
-  return initialize(upstream, connection, clientCapabilities, clientInfo, startMs);
+  return initialize(connection, clientCapabilities, clientInfo, startMs);
 }
 
 /** Sends `initialize`. An error of the transport is an outcome, too. */
@@ -186,8 +183,7 @@ function restartModern(reason: GatewayError): HandshakeOutcome {
 
 /** Returns the outcome for a connection that is not modern. @throws {GatewayError} if the legacy era cannot be used either. */
 function rejectModern(
-  upstream: string,
-  eras: Eras,
+  { connection: { upstream }, eras }: HandshakeParts,
   discovered: Exclude<DiscoverOutcome, { kind: 'modern' }>,
 ): Extract<HandshakeOutcome, { kind: 'unsuitable' }> {
   if (discovered.kind === 'legacy') {

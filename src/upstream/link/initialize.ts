@@ -38,12 +38,12 @@ export function readInstructions(connection: Connection, result: RawObject): str
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization
  */
 export async function initialize(
-  upstream: string,
   connection: Connection,
   capabilities: RawObject,
   clientInfo: RawObject,
   timeoutMs: number,
 ): Promise<InitializeOutcome> {
+  const { upstream } = connection;
   const params = RawObject.EMPTY.with('protocolVersion', JSON.stringify(LATEST_LEGACY))
     .with('capabilities', capabilities.toString())
     .with('clientInfo', clientInfo.toString());

@@ -48,7 +48,6 @@ interface ListingBounds {
 }
 
 export interface ListingOptions {
-  readonly upstream: string;
   /** Capabilities of the clients that the lists are for. Sent to modern upstreams only. */
   readonly capabilities: RawObject;
   /** Longest time for all pages of all lists, in milliseconds. */
@@ -80,7 +79,7 @@ interface List {
 async function readList(
   connection: Connection,
   { method, member, kind }: List,
-  { upstream, capabilities, onLimit }: ListingOptions,
+  { capabilities, onLimit }: ListingOptions,
   budget: ListingBounds,
 ): Promise<ListItems> {
   const items: RawObject[] = [];
@@ -105,7 +104,7 @@ async function readList(
       // Some servers declare resources without implementing the list of templates.
       if (answer.error.code === RPC.methodNotFound) break;
       throw new GatewayError('upstream-protocol', {
-        upstream,
+        upstream: connection.upstream,
         message: `${method} failed: ${answer.error.message} (${answer.error.code})`,
       });
     }
@@ -212,7 +211,7 @@ export async function listOffer({ connection, hello }: Link, options: ListingOpt
       readLists++;
       return items;
     } catch (thrown) {
-      failures.push(listFailure(thrown, list, options.upstream));
+      failures.push(listFailure(thrown, list, connection.upstream));
       return undefined;
     }
   };

@@ -302,7 +302,7 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
         hello,
         era,
         subscription: isModern
-          ? new UpstreamSubscription({ upstream, connection, hello, timeouts, log, onNotification })
+          ? new UpstreamSubscription({ connection, hello, timeouts, log, onNotification })
           : undefined,
         users: new Set(),
         subscribers: new KeptMap(),
@@ -332,10 +332,10 @@ export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
     connection: Connection<Context>,
     { clientCapabilities }: LinkRequest,
   ): Promise<HandshakeOutcome> {
-    const { upstream, clientInfo, timeouts } = this.#parts;
+    const { clientInfo, timeouts } = this.#parts;
     const { startMs } = timeouts();
-    if (attachment !== undefined) return await reattach(upstream, connection, attachment, startMs / 2);
-    const parts = { upstream, connection, clientInfo, clientCapabilities, eras: this.#eras, startMs };
+    if (attachment !== undefined) return await reattach(connection, attachment, startMs / 2);
+    const parts = { connection, clientInfo, clientCapabilities, eras: this.#eras, startMs };
     if (transport.era === 'modern') return await modernOnly(parts, mayFallBack ? startMs / 2 : startMs);
     return await handshake(parts, eras);
   }

@@ -49,7 +49,7 @@ export async function recheck(
     const lostEra = () => (refusal !== undefined && isDefinite(refusal) ? 'era' : 'refused');
     connection = await Connection.open<undefined>(upstream, start, events, signal, { audience });
     if (era === 'legacy') return (await initializeAgain(link, connection, clientInfo, timeoutMs)) ?? lostEra();
-    const discovered = await discover(upstream, connection, clientInfo, timeoutMs);
+    const discovered = await discover(connection, clientInfo, timeoutMs);
     if (discovered.kind === 'modern') return compare(discovered.hello, link.hello);
     if (discovered.kind === 'legacy') return lostEra();
     return discovered.isModern ? 'changed' : 'unknown';
@@ -64,12 +64,12 @@ export async function recheck(
 
 /** Returns undefined if the server refuses, which may be transient. */
 async function initializeAgain(
-  { upstream, hello, clientCapabilities }: Link,
+  { hello, clientCapabilities }: Link,
   connection: Connection<undefined>,
   clientInfo: RawObject,
   timeoutMs: number,
 ): Promise<RecheckOutcome | undefined> {
-  const outcome = await initialize(upstream, connection, clientCapabilities, clientInfo, timeoutMs);
+  const outcome = await initialize(connection, clientCapabilities, clientInfo, timeoutMs);
   if (outcome.kind === 'refused') return outcome.isModern ? 'era' : undefined;
   // A server that has begun to give out sessions refuses requests without one.
   return connection.mayKeepState ? 'changed' : compare(outcome.hello, hello);

@@ -15,7 +15,6 @@ import { isRefusedAsUnknown } from './era-evidence.ts';
 import type { ServerHello } from './initialize.ts';
 
 export interface UpstreamSubscriptionParts {
-  readonly upstream: string;
   readonly connection: Connection;
   readonly hello: ServerHello;
   /** Returns the longest wait for the acknowledgement. A reload may change it. */
@@ -137,9 +136,9 @@ export class UpstreamSubscription {
 
   #renewInBackground(): void {
     this.#renewal().catch((thrown: unknown) => {
-      const { log, upstream } = this.#parts;
+      const { log, connection } = this.#parts;
       if (this.#closing.signal.aborted) return;
-      log.warn({ err: thrown, upstream }, 'cannot subscribe to changes of the upstream');
+      log.warn({ err: thrown, upstream: connection.upstream }, 'cannot subscribe to changes of the upstream');
       if (this.#stream === undefined) void this.#resume(1);
     });
   }
@@ -166,7 +165,8 @@ export class UpstreamSubscription {
 
   /** Opens a stream with the current filter. @throws {GatewayError} if the upstream does not acknowledge it. */
   async #open(): Promise<ListenStream> {
-    const { connection, timeouts, upstream } = this.#parts;
+    const { connection, timeouts } = this.#parts;
+    const { upstream } = connection;
     const wanted = [...this.#wantedUris];
     let filter = RawObject.EMPTY;
     for (const kind of KINDS) if (this.#canNotify(kind)) filter = filter.with(`${kind}ListChanged`, 'true');

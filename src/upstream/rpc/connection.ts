@@ -68,7 +68,7 @@ interface OpenServerRequest {
 
 /** A JSON-RPC peer over one transport: ids, pending requests, timeouts, cancellation. Closing it fails the pending requests. */
 export class Connection<Context = unknown> {
-  readonly #upstream: string;
+  readonly upstream: string;
   readonly #events: ConnectionEvents<Context>;
   readonly #pending = new ArrayMap<number, PendingCall<Context>>();
   /** By the key of the id. */
@@ -89,7 +89,7 @@ export class Connection<Context = unknown> {
   #modern: Pick<Envelope, 'version' | 'clientInfo'> | undefined;
 
   private constructor(upstream: string, events: ConnectionEvents<Context>) {
-    this.#upstream = upstream;
+    this.upstream = upstream;
     this.#events = events;
   }
 
@@ -174,7 +174,7 @@ export class Connection<Context = unknown> {
     const pending = new PendingCall(this, id, method, options);
     if (this.#closed !== undefined || this.#isClosing || this.#transport === undefined) {
       pending.settle(
-        new GatewayError('upstream-lost', { upstream: this.#upstream, executed: 'no', retryable: true }, this.#closed),
+        new GatewayError('upstream-lost', { upstream: this.upstream, executed: 'no', retryable: true }, this.#closed),
       );
       return pending;
     }
@@ -222,13 +222,13 @@ export class Connection<Context = unknown> {
     this.#isClosing = true;
     await this.#transport?.close();
     this.#onTransportClose(
-      new GatewayError('upstream-lost', { upstream: this.#upstream, message: 'the connection was closed' }),
+      new GatewayError('upstream-lost', { upstream: this.upstream, message: 'the connection was closed' }),
     );
   }
 
   /** Cancels a call at the upstream, and fails it with `cancelled`. Has no effect on a settled call. */
   cancel({ id }: Call<Context>, reason: CancelReason): void {
-    this.#cancel(id, reason, new GatewayError('cancelled', { upstream: this.#upstream }));
+    this.#cancel(id, reason, new GatewayError('cancelled', { upstream: this.upstream }));
   }
 
   /** Fails all calls under way, with more of a reason than the close that follows. */
@@ -287,8 +287,8 @@ export class Connection<Context = unknown> {
     // Other requests have deadlines of their own.
     const name = nowMs - startedMs >= options.maxMs ? 'max' : 'call';
     const setting = method === 'tools/call' ? ` (timeouts.${name})` : '';
-    const message = `upstream "${this.#upstream}" did not answer ${method} within ${seconds} s${setting}`;
-    this.#cancel(id, 'timed out', new GatewayError('upstream-timeout', { upstream: this.#upstream, message }));
+    const message = `upstream "${this.upstream}" did not answer ${method} within ${seconds} s${setting}`;
+    this.#cancel(id, 'timed out', new GatewayError('upstream-timeout', { upstream: this.upstream, message }));
   }
 
   /** Removes a pending call. Returns undefined if there is none with this id. */
@@ -351,7 +351,7 @@ export class Connection<Context = unknown> {
    */
   #refuseModern({ method }: Request, about: number | undefined, revision: ModernRevision): void {
     if (about === undefined) return;
-    const upstream = this.#upstream;
+    const upstream = this.upstream;
     const forbidden = `upstream "${upstream}" sent the request ${method} in the middle of a call, which revision ${revision} forbids`;
     const message = `${forbidden}; set era: legacy if it needs to ask`;
     this.#cancel(about, 'requests are not allowed here', new GatewayError('upstream-protocol', { upstream, message }));
@@ -418,7 +418,7 @@ export class Connection<Context = unknown> {
   #endSubscription(id: number): void {
     if (this.#pending.get(id)?.options.onNotification === undefined) return;
     this.#settle(id)?.settle(
-      new GatewayError('upstream-lost', { upstream: this.#upstream, message: 'it ended the stream' }),
+      new GatewayError('upstream-lost', { upstream: this.upstream, message: 'it ended the stream' }),
     );
   }
 

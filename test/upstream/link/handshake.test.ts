@@ -110,7 +110,7 @@ async function connect(replies: Partial<Record<Method, Reply>> = {}): Promise<Se
 
 function partsOf(connection: Connection<undefined>, eras: Eras, startMs: number) {
   const clientInfo = RawObject.of({ name: 'linkspan', version: '1' });
-  return { upstream: 'up', connection, clientInfo, clientCapabilities: RawObject.EMPTY, eras, startMs };
+  return { connection, clientInfo, clientCapabilities: RawObject.EMPTY, eras, startMs };
 }
 
 /** Returns what an outcome says: the kind, the findings, the plan for another connection, and the reason for that. */

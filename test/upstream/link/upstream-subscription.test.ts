@@ -64,7 +64,6 @@ async function subscribe({ url }: HttpUpstream, capabilities: object, callMs = P
     instructions: undefined,
   } as const;
   const subscription = new UpstreamSubscription({
-    upstream: 'notes',
     connection,
     hello,
     timeouts: () => ({ callMs }),
