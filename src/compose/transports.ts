@@ -212,11 +212,10 @@ function authorized(
   { requests, source }: UpstreamCredentials,
   openWire: () => Wire,
 ): StartTransport {
-  const { upstream } = options;
   return async (events, signal, request) => {
     const { audience } = request;
     const own = source === 'gateway' ? undefined : openWire();
-    const wire = new AuthorizedWire(own ?? options.wire, requests, { upstream, audience });
+    const wire = new AuthorizedWire(own ?? options.wire, requests, audience);
     const start = transport(target, {
       ...options,
       wire,

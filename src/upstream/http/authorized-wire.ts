@@ -1,4 +1,3 @@
-import type { RequestHead } from '../../http1/request.ts';
 import {
   NO_CONTROL,
   type ResponseHeaders,
@@ -7,15 +6,9 @@ import {
   type WireHandler,
   type WireRequest,
 } from '../../http1/wire.ts';
-import { GatewayError } from '../../errors.ts';
+import { toGatewayError } from '../../errors.ts';
 import { missingScopes } from './http-headers.ts';
 import type { Credential, RequestCredentials } from './request-credentials.ts';
-
-/** The place of an {@link AuthorizedWire}: its upstream, and the audience of its requests. */
-export interface AuthorizedPlace {
-  readonly upstream: string;
-  readonly audience: string;
-}
 
 /**
  * A wire whose requests carry credentials. Transports send everything over a wire, so no request of any method can miss them.
@@ -25,26 +18,24 @@ export interface AuthorizedPlace {
 export class AuthorizedWire implements Wire {
   readonly #wire: Wire;
   readonly #credentials: RequestCredentials;
-  readonly #place: AuthorizedPlace;
-  /** Heads with the headers of `#headsOf`. Most requests repeat an earlier head. */
-  #heads = new WeakMap<RequestHead, RequestHead>();
-  #headsOf: Credential | undefined;
+  readonly #audience: string;
 
-  constructor(wire: Wire, credentials: RequestCredentials, place: AuthorizedPlace) {
+  /** @param audience of all requests. */
+  constructor(wire: Wire, credentials: RequestCredentials, audience: string) {
     this.#wire = wire;
     this.#credentials = credentials;
-    this.#place = place;
+    this.#audience = audience;
   }
 
   dispatch(request: WireRequest, handler: WireHandler): void {
-    const credential = this.#credentials.current(this.#place.audience);
+    const credential = this.#credentials.current(this.#audience);
     if (credential !== undefined) {
       this.#attempt(request, credential, handler);
       return;
     }
-    this.#credentials.acquire(this.#place.audience).then(
+    this.#credentials.acquire(this.#audience).then(
       (acquired) => this.#attempt(request, acquired, handler),
-      (thrown: unknown) => handler.onResponseError(NO_CONTROL, this.#failure(thrown)),
+      (thrown: unknown) => handler.onResponseError(NO_CONTROL, toGatewayError(thrown)),
     );
   }
 
@@ -58,27 +49,18 @@ export class AuthorizedWire implements Wire {
   }
 
   #send(request: WireRequest, credential: Credential, handler: WireHandler): void {
-    if (this.#headsOf !== credential) {
-      this.#headsOf = credential;
-      this.#heads = new WeakMap();
-    }
-    let head = this.#heads.get(request.head);
-    if (head === undefined) {
-      const { headers } = credential;
-      head = request.head.with(headers, new Set(headers.filter((_, at) => at % 2 === 0)));
-      this.#heads.set(request.head, head);
-    }
+    const { headers } = credential;
+    const head = request.head.with(headers, new Set(headers.filter((_, at) => at % 2 === 0)));
     this.#wire.dispatch({ ...request, head }, handler);
   }
 
   /** Sends a refused request once more, or delivers the refusal. */
   #resend(request: WireRequest, refused: Credential, handler: WireHandler, refusal: Refusal): void {
     const { status, headers, scopes } = refusal;
-    const { audience } = this.#place;
     const other =
       status === UNAUTHORIZED
-        ? this.#credentials.renew(audience, refused)
-        : this.#credentials.extend(audience, refused, scopes);
+        ? this.#credentials.renew(this.#audience, refused)
+        : this.#credentials.extend(this.#audience, refused, scopes);
     other.then(
       (credential) => {
         if (credential !== undefined) {
@@ -89,13 +71,8 @@ export class AuthorizedWire implements Wire {
         handler.onResponseStart(NO_CONTROL, status, headers);
         handler.onResponseEnd(NO_CONTROL);
       },
-      (thrown: unknown) => handler.onResponseError(NO_CONTROL, this.#failure(thrown)),
+      (thrown: unknown) => handler.onResponseError(NO_CONTROL, toGatewayError(thrown)),
     );
-  }
-
-  #failure(thrown: unknown): Error {
-    if (thrown instanceof Error) return thrown;
-    return new GatewayError('internal-error', { upstream: this.#place.upstream }, thrown);
   }
 }
 
