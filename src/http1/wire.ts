@@ -47,7 +47,7 @@ export const NO_CONTROL: WireController = {
 export interface WireHandler {
   /** Called before the request is written. If this throws, nothing is written, and another request can use the socket. */
   onRequestStart(controller: WireController): void;
-  /** Called with the response head. If this or `onResponseData` throws, the request fails and its socket is closed. */
+  /** Called with the head of the final response. If this or `onResponseData` throws, the request fails and its socket is closed. */
   onResponseStart(controller: WireController, status: number, headers: ResponseHeaders): void;
   /** Called with a piece of the body. The chunk is valid only during the call. */
   onResponseData(controller: WireController, chunk: Buffer): void;

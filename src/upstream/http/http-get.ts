@@ -92,7 +92,6 @@ export class EventGet implements WireHandler {
   }
 
   onResponseStart(_controller: WireController, status: number, headers: ResponseHeaders): void {
-    if (status < 200) return;
     const type = mediaType(headers);
     if (status === 204 || status >= 300) {
       this.#end({ kind: 'refused', status, retryAfterMs: retryAfterMs(headers, Date.now()) });

@@ -2,9 +2,8 @@ import { malformedAnswer } from '../rpc/malformed-answer.ts';
 import { sentBackId } from '../rpc/request-ids.ts';
 import { ArrayMap } from '../../small-collections.ts';
 import type { HttpTarget } from '../../config/values/upstream-config.ts';
-import { GatewayError } from '../../errors.ts';
+import type { GatewayError } from '../../errors.ts';
 import type { Message } from '../../protocol/jsonrpc.ts';
-import { TextCache } from '../../json/text-cache.ts';
 import { interpretErrorResponse, type ErrorResponse } from './http-failure.ts';
 import { configuredHeaders, tracedHead } from './http-headers.ts';
 import { readMessages } from './http-messages.ts';
@@ -17,6 +16,7 @@ import {
   type StartTransport,
   type Transport,
   type TransportEvents,
+  closedError,
   startUnlessAborted,
 } from '../rpc/transport.ts';
 
@@ -33,11 +33,6 @@ export function modernHttpTransport(target: HttpTarget, options: HttpOptions): S
 
 const NO_HEADERS: readonly Header[] = [];
 
-function parseHeader(line: string): Header {
-  const at = line.indexOf(':');
-  return [line.slice(0, at), line.slice(at + 1)];
-}
-
 class ModernHttpTransport implements Transport, UpstreamPostHandler {
   readonly options: HttpOptions;
   /** Modern requests are independent of each other. */
@@ -51,8 +46,6 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
   #headersFrom: HttpTarget['headers'] | undefined;
   /** Request heads without `Mcp-Param-…`, by their array of standard headers. Most requests repeat an earlier head. */
   #headsByHeaders = new WeakMap<readonly Header[], RequestHead>();
-  /** Request heads with `Mcp-Param-…`, by the text of their headers. */
-  #headsWithParams = new TextCache<RequestHead>();
   readonly #events: TransportEvents;
   readonly #inFlight = new ArrayMap<number, UpstreamPost>();
   #isClosed = false;
@@ -90,16 +83,11 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
       ...configuredHeaders(this.#target, this.options.userAgent),
     ];
     this.#headsByHeaders = new WeakMap();
-    this.#headsWithParams = new TextCache();
   }
 
   #head(standard: readonly Header[], params: readonly Header[]): RequestHead {
     if (this.#headersFrom !== this.#target.headers) this.#setHeaders();
-    if (params.length > 0) {
-      // Values have no line breaks, and names have no colons.
-      const lines = [...standard, ...params].map(([name, value]) => `${name}:${value}`).join('\n');
-      return this.#headsWithParams.of(lines, (text) => this.#buildHead(text.split('\n').map(parseHeader)));
-    }
+    if (params.length > 0) return this.#buildHead([...standard, ...params]);
     let head = this.#headsByHeaders.get(standard);
     if (head === undefined) this.#headsByHeaders.set(standard, (head = this.#buildHead(standard)));
     return head;
@@ -131,9 +119,7 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
       this.#isClosed = true;
       for (const post of this.#inFlight.values()) post.cancel();
       this.#inFlight.clear();
-      const { upstream } = this.options;
-      const message = `the connection to upstream "${upstream}" was closed`;
-      this.#events.onClose(new GatewayError('upstream-lost', { upstream, message }));
+      this.#events.onClose(closedError(this.options.upstream));
     }
     return Promise.resolve();
   }
@@ -184,13 +170,6 @@ class ModernHttpTransport implements Transport, UpstreamPostHandler {
     this.#inFlight.delete(post.id);
     this.#events.onMessage(refusal.response, post.id);
     return refusal.isNamed;
-  }
-
-  /** Fails the request, because the modern era has no event ids and no resumption. */
-  onInterrupted(post: UpstreamPost): void {
-    const { upstream } = this.options;
-    const message = `upstream "${upstream}" broke the stream of the answer`;
-    this.onFailed(post, new GatewayError('upstream-lost', { upstream, message }));
   }
 
   onFailed(post: UpstreamPost, error: GatewayError): void {

@@ -21,8 +21,8 @@ export interface UpstreamPostHandler {
   onDone(post: UpstreamPost): void;
   /** The status is not 2xx. Returns whether the body is nevertheless the JSON-RPC answer to this request. */
   onRefused(post: UpstreamPost, refused: ErrorResponse): boolean;
-  /** The event stream has ended before the answer, and can be resumed from `position`. */
-  onInterrupted(post: UpstreamPost, position: StreamPosition): void;
+  /** The event stream has ended before the answer, and can be resumed from `position`. Without this, the POST has failed then. */
+  onInterrupted?(post: UpstreamPost, position: StreamPosition): void;
   onFailed(post: UpstreamPost, error: GatewayError): void;
 }
 
@@ -118,7 +118,7 @@ export class UpstreamPost implements WireHandler {
   }
 
   onResponseStart(_controller: WireController, status: number, headers: ResponseHeaders): void {
-    if (this.#stage !== 'sent' || status < 200) return;
+    if (this.#stage !== 'sent') return;
     if (status >= 300) {
       this.#refuse(status, headers);
       return;
@@ -267,8 +267,9 @@ export class UpstreamPost implements WireHandler {
       thrown === undefined
         ? new GatewayError('upstream-lost', { upstream, message: `upstream "${upstream}" ended the stream unanswered` })
         : wireFailure(upstream, thrown, true);
-    if (failure.code === 'upstream-lost' && position !== undefined && position.lastEventId !== '') {
-      this.#end(() => this.#handler.onInterrupted(this, position));
+    const hasEventId = position !== undefined && position.lastEventId !== '';
+    if (failure.code === 'upstream-lost' && hasEventId && this.#handler.onInterrupted !== undefined) {
+      this.#end(() => this.#handler.onInterrupted?.(this, position));
     } else {
       this.fail(failure);
     }

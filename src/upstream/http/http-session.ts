@@ -12,13 +12,12 @@ export class HttpSession {
   readonly #path: string;
   readonly #target: HttpTarget;
   readonly #userAgent: string;
-  #configured: HeaderList;
-  /** The headers of the target that `#configured` was made of. */
-  #configuredFrom: HttpTarget['headers'];
   #id: string | undefined;
   #revision: Revision | undefined;
   /** The same for all messages between two changes of the session or of the configured headers; made at the first. */
   #postHead: RequestHead | undefined;
+  /** The headers of the target that `#postHead` was made of. */
+  #postHeadFrom: HttpTarget['headers'] | undefined;
 
   /**
    * @param target its headers may be replaced; later requests then have the new ones.
@@ -30,8 +29,6 @@ export class HttpSession {
     this.#path = pathname + search;
     this.#target = target;
     this.#userAgent = userAgent;
-    this.#configuredFrom = target.headers;
-    this.#configured = configuredHeaders(target, userAgent);
   }
 
   /** The session id from the answer to `initialize`; undefined without one. */
@@ -57,7 +54,7 @@ export class HttpSession {
    * @param trace the trace and span that the message belongs to.
    */
   post(body: string, silentMs: number, trace?: TraceContext): WireRequest {
-    if (this.#target.headers !== this.#configuredFrom) this.#postHead = undefined;
+    if (this.#target.headers !== this.#postHeadFrom) this.#postHead = undefined;
     this.#postHead ??= this.#buildPostHead();
     const head = trace === undefined ? this.#postHead : tracedHead(this.#postHead, trace);
     return { head, body, headersMs: silentMs, bodyMs: silentMs };
@@ -79,6 +76,7 @@ export class HttpSession {
   }
 
   #buildPostHead(): RequestHead {
+    this.#postHeadFrom = this.#target.headers;
     const accept = 'application/json, text/event-stream';
     return this.#head('POST', ['content-type', 'application/json', 'accept', accept, ...this.#commonHeaders()]);
   }
@@ -92,11 +90,7 @@ export class HttpSession {
   }
 
   #commonHeaders(): string[] {
-    if (this.#target.headers !== this.#configuredFrom) {
-      this.#configuredFrom = this.#target.headers;
-      this.#configured = configuredHeaders(this.#target, this.#userAgent);
-    }
-    const common = [...this.#configured];
+    const common = [...configuredHeaders(this.#target, this.#userAgent)];
     if (this.#id !== undefined) common.push('mcp-session-id', this.#id);
     if (this.#revision !== undefined && featuresOf(this.#revision).versionHeader) {
       common.push('mcp-protocol-version', this.#revision);

@@ -31,6 +31,7 @@ import {
   type StartTransport,
   type Transport,
   type TransportEvents,
+  closedError,
   startUnlessAborted,
 } from '../rpc/transport.ts';
 import type { ResponseHeaders, Wire, WireHandler } from '../../http1/wire.ts';
@@ -144,7 +145,9 @@ class HttpTransport implements Transport, UpstreamPostHandler {
       if (isSessionId(sessionId)) {
         this.#session.setId(sessionId);
       } else if (sessionId !== undefined) {
-        post.fail(this.#protocolError('gave out a session id that is not visible ASCII'));
+        const { upstream } = this.options;
+        const message = `upstream "${upstream}" gave out a session id that is not visible ASCII`;
+        post.fail(new GatewayError('upstream-protocol', { upstream, message }));
       }
     } else if (post.method === INITIALIZED) {
       this.#openServerStream();
@@ -331,11 +334,6 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     };
   }
 
-  #protocolError(problem: string): GatewayError {
-    const { upstream } = this.options;
-    return new GatewayError('upstream-protocol', { upstream, message: `upstream "${upstream}" ${problem}` });
-  }
-
   /** Returns the error for requests in flight when the session is lost: they may have run. */
   #sessionLostError(): GatewayError {
     const { upstream } = this.options;
@@ -380,8 +378,6 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     this.#posts.cancelOthers();
     if (this.#session.id !== undefined && !this.#isLeft)
       await deleteSession(this.options.wire, this.#session.delete(), CLOSE_MS);
-    const { upstream } = this.options;
-    const message = `the connection to upstream "${upstream}" was closed`;
-    this.#events.onClose(new GatewayError('upstream-lost', { upstream, message }));
+    this.#events.onClose(closedError(this.options.upstream));
   }
 }

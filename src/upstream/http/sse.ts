@@ -12,7 +12,13 @@ import { HandshakeQueue } from './handshake-queue.ts';
 import { UpstreamPost, type UpstreamPostHandler } from './http-post.ts';
 import { HttpSession } from './http-session.ts';
 import { OpenPosts } from './open-posts.ts';
-import type { Outgoing, StartTransport, Transport, TransportEvents } from '../rpc/transport.ts';
+import {
+  closedError,
+  type Outgoing,
+  type StartTransport,
+  type Transport,
+  type TransportEvents,
+} from '../rpc/transport.ts';
 
 /**
  * Returns the transport for HTTP+SSE of 2024-11-05. All messages of the server arrive on one stream, which is opened first. Its
@@ -100,9 +106,7 @@ class SseTransport implements Transport, UpstreamPostHandler {
   }
 
   close(): Promise<void> {
-    const { upstream } = this.options;
-    const message = `the connection to upstream "${upstream}" was closed`;
-    this.#finish(new GatewayError('upstream-lost', { upstream, message }));
+    this.#finish(closedError(this.options.upstream));
     return Promise.resolve();
   }
 
@@ -127,10 +131,6 @@ class SseTransport implements Transport, UpstreamPostHandler {
     }
     this.onFailed(post, refusal.kind === 'failed' ? refusal.error : statusFailure(this.options.upstream, refused));
     return false;
-  }
-
-  onInterrupted(post: UpstreamPost): void {
-    this.#settle(post);
   }
 
   onFailed(post: UpstreamPost, error: GatewayError): void {

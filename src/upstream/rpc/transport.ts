@@ -92,6 +92,12 @@ export function disconnectedError(upstream: string, { reason }: AbortSignal): Ga
   return new GatewayError('upstream-unavailable', { upstream, message }, reason);
 }
 
+/** Returns the error for a transport that the gateway has closed. */
+export function closedError(upstream: string): GatewayError {
+  const message = `the connection to upstream "${upstream}" was closed`;
+  return new GatewayError('upstream-lost', { upstream, message });
+}
+
 /** The connection that a transport is started for. */
 export interface TransportRequest {
   /** The key of the principal whose credentials the upstream gets; empty for those of the gateway. */
