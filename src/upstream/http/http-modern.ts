@@ -12,12 +12,11 @@ import type { HttpOptions } from './http.ts';
 import type { Header } from '../../protocol/framing/mcp-headers.ts';
 import { type HeaderList, RequestHead } from '../../http1/request.ts';
 import {
+  closedError,
   type Outgoing,
   type StartTransport,
   type Transport,
   type TransportEvents,
-  closedError,
-  startUnlessAborted,
 } from '../rpc/transport.ts';
 
 /**
@@ -27,8 +26,7 @@ import {
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
  */
 export function modernHttpTransport(target: HttpTarget, options: HttpOptions): StartTransport {
-  return (events, signal) =>
-    startUnlessAborted(options.upstream, signal, () => new ModernHttpTransport(target, options, events));
+  return (events) => Promise.resolve(new ModernHttpTransport(target, options, events));
 }
 
 const NO_HEADERS: readonly Header[] = [];

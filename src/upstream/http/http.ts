@@ -27,12 +27,11 @@ import {
   ReconnectingStream,
 } from './http-stream.ts';
 import {
+  closedError,
   type Outgoing,
   type StartTransport,
   type Transport,
   type TransportEvents,
-  closedError,
-  startUnlessAborted,
 } from '../rpc/transport.ts';
 import type { ResponseHeaders, Wire, WireHandler } from '../../http1/wire.ts';
 
@@ -61,8 +60,7 @@ const LISTEN_MS = 250;
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
  */
 export function httpTransport(target: HttpTarget, options: HttpOptions): StartTransport {
-  return (events, signal) =>
-    startUnlessAborted(options.upstream, signal, () => new HttpTransport(target, options, events));
+  return (events) => Promise.resolve(new HttpTransport(target, options, events));
 }
 
 class HttpTransport implements Transport, UpstreamPostHandler {

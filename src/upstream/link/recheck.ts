@@ -31,6 +31,7 @@ export async function recheck(
   { start, clientInfo, timeoutMs }: RecheckParts,
   signal: AbortSignal,
 ): Promise<RecheckOutcome> {
+  if (signal.aborted) return 'unknown';
   const { upstream, audience, era } = link;
   let connection: Connection<undefined> | undefined;
   let refusal: RpcError | undefined;

@@ -76,16 +76,6 @@ export interface Transport {
   setLeft?(isLeft: boolean): void;
 }
 
-/** Starts a transport, unless the signal is aborted. @throws {GatewayError} `upstream-unavailable` */
-export async function startUnlessAborted(
-  upstream: string,
-  signal: AbortSignal,
-  start: () => Transport | Promise<Transport>,
-): Promise<Transport> {
-  if (signal.aborted) throw disconnectedError(upstream, signal);
-  return await start();
-}
-
 /** Returns the error for a start that was aborted. */
 export function disconnectedError(upstream: string, { reason }: AbortSignal): GatewayError {
   const message = `upstream "${upstream}" is being disconnected`;
@@ -104,7 +94,11 @@ export interface TransportRequest {
   readonly audience: string;
 }
 
-/** Starts a transport. @throws {GatewayError} `upstream-unavailable` (executed `no`), with the reason as a sentence. */
+/**
+ * Starts a transport. The caller gives a signal that is not aborted yet.
+ *
+ * @throws {GatewayError} `upstream-unavailable` (executed `no`), with the reason as a sentence.
+ */
 export type StartTransport = (
   events: TransportEvents,
   signal: AbortSignal,

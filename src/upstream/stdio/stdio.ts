@@ -30,7 +30,6 @@ import {
   type Transport,
   type TransportEvents,
   disconnectedError,
-  startUnlessAborted,
 } from '../rpc/transport.ts';
 import type { WrapperCommands } from './launch/wrapper-commands.ts';
 import { withoutByteOrderMark } from '../../protocol/framing/byte-order-mark.ts';
@@ -81,7 +80,7 @@ const LOGGED_LINES = 5;
  */
 export function stdioTransport(target: StdioTarget, options: StdioOptions): StartTransport {
   const { upstream, guard, wrappers, ownFiles } = options;
-  const start = async (events: TransportEvents, signal: AbortSignal): Promise<Transport> => {
+  return async (events, signal) => {
     const tag = guard.tagged.next(upstream);
     const own = childEnvironment(process.env, target.env);
     const found = (await wrappers?.find(upstream, target, own, signal)) ?? { ...target, env: own };
@@ -102,7 +101,6 @@ export function stdioTransport(target: StdioTarget, options: StdioOptions): Star
       throw await spawnFailure(upstream, target, env, thrown);
     }
   };
-  return (events, signal) => startUnlessAborted(upstream, signal, () => start(events, signal));
 }
 
 class StdioTransport implements Transport {
