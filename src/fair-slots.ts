@@ -36,13 +36,13 @@ export class FairSlots {
       if (this.#waitingCount >= waiting || own.length >= waitingPerOwner) return undefined;
       this.#waiting.set(owner, own);
       this.#waitingCount++;
-      await new Promise<void>((resolve, reject) => {
-        own.push(resolve);
-        const leave = () => {
-          if (this.#leave(owner, own, resolve)) reject(new Error('the wait was given up', { cause: signal?.reason }));
-        };
-        signal?.addEventListener('abort', leave, { once: true });
-      });
+      const { promise, resolve, reject } = Promise.withResolvers<void>();
+      own.push(resolve);
+      const leave = () => {
+        if (this.#leave(owner, own, resolve)) reject(new Error('the wait was given up', { cause: signal?.reason }));
+      };
+      signal?.addEventListener('abort', leave, { once: true });
+      await promise.finally(() => signal?.removeEventListener('abort', leave));
     } else this.#take(owner);
     try {
       return await work();
