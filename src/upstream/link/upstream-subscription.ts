@@ -160,6 +160,8 @@ export class UpstreamSubscription {
       this.#stream = isWanted ? await this.#open() : undefined;
       if (this.#stream !== undefined) this.#watch(this.#stream);
       before?.call.cancel('replaced');
+      // It was closed before the acknowledgement.
+      if (this.#closing.signal.aborted) this.close();
     }
   }
 

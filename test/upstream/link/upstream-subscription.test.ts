@@ -311,3 +311,13 @@ test('a closed subscription ends its stream, and opens no other', LIMIT, async (
   assert.equal(server.requests(LISTEN).length, count);
   assert.deepEqual(to.notifications.items, []);
 });
+
+test('a stream that is acknowledged after the close of its subscription is ended', LIMIT, async () => {
+  await using server = await modernUpstream({ answers: { [LISTEN]: () => undefined } });
+  await using to = await subscribe(server, LISTS);
+  const listen = await nextListen(server, 0);
+  to.subscription.close();
+  listen.notifySubscriber('notifications/subscriptions/acknowledged', listen.params);
+  await waitUntil(() => server.listens().length === 0);
+  assert.equal(server.requests(LISTEN).length, 1);
+});
