@@ -27,13 +27,15 @@ export function adopt<Context, User extends LinkUser>(
     const reading = links.recordOf(link)?.reading;
     const isFree = reading === undefined || (await settlesWithin(reading, ADOPTION_WAIT_MS));
     const record = links.recordOf(link);
-    if (isFree && link.place.key === from && record !== undefined) {
+    const isExpected = link.place.key === from && record !== undefined;
+    if (isFree && isExpected) {
       link.place = place;
       record.isClaimed = true;
       record.permit.assign(principal);
       return link;
     }
-    // The link has another era than expected, or has closed.
+    // A link that reads lists for long may serve the next client. Others have another era than expected, or have closed.
+    if (isExpected && links.find(from) === undefined) links.setOpening(from, opening);
     links.removeKey(place.key, adopted);
     return openOther();
   });
