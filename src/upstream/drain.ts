@@ -30,7 +30,5 @@ async function whenIdle(limiter: ConcurrencyLimiter, links: Iterable<Link>, unti
 }
 
 function countBusy(links: Iterable<Link>): number {
-  let busy = 0;
-  for (const link of links) if (isWorking(link)) busy++;
-  return busy;
+  return [...links].filter(isWorking).length;
 }

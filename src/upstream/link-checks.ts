@@ -176,16 +176,13 @@ export class LinkChecks {
 
 /** @param without audiences whose links are left out. */
 function lastUsed(links: Iterable<Link>, era: Era, without: ReadonlySet<string>): Link | undefined {
-  let last: Link | undefined;
-  for (const link of links)
-    if (link.era === era && !without.has(link.audience) && link.usedMs >= (last?.usedMs ?? 0)) last = link;
-  return last;
+  const asked = [...links].filter((link) => link.era === era && !without.has(link.audience));
+  return asked.toSorted((a, b) => a.usedMs - b.usedMs).at(-1);
 }
 
 /** Returns whether a link of this era was opened since. @param before the links that were open then. */
 function hasOpened(links: Iterable<Link>, era: Era, before: ReadonlySet<Link>): boolean {
-  for (const link of links) if (link.era === era && !before.has(link)) return true;
-  return false;
+  return [...links].some((link) => link.era === era && !before.has(link));
 }
 
 /** Resolves with whether the server answers a request over this link; undefined if its credentials are refused. Never rejects. */

@@ -36,8 +36,7 @@ export class UpstreamLinks<Context = unknown, User extends LinkUser = LinkUser> 
 
   /** Returns whether a link of this era is open. */
   isOpenIn(era: Era): boolean {
-    for (const link of this.#open.keys()) if (link.era === era) return true;
-    return false;
+    return this.#open.keys().some((link) => link.era === era);
   }
 
   /** Returns the link of a key, open or opening. */
@@ -74,16 +73,16 @@ export class UpstreamLinks<Context = unknown, User extends LinkUser = LinkUser> 
     const { key } = link.place;
     if (key === expected) return link;
     this.#byKey.delete(expected);
+    const record = this.#open.get(link);
     // It was lost as soon as it was open.
-    if (!this.#open.has(link)) return link;
+    if (record === undefined) return link;
     const other = this.#byKey.get(key);
     if (other === undefined) {
       this.#byKey.set(key, Promise.resolve(link));
       return link;
     }
-    const record = this.#open.get(link);
     this.#open.delete(link);
-    if (record !== undefined) void this.close(record);
+    void this.close(record);
     return other;
   }
 

@@ -22,10 +22,7 @@ export class UpstreamSet<Context, User extends LinkUser> {
 
   /** Returns the upstream of this id, also one that was removed and still finishes requests. */
   getEvenIfLeaving(id: string): Upstream<Context, User> | undefined {
-    const member = this.#members.get(id);
-    if (member !== undefined) return member;
-    for (const upstream of this.#leaving) if (upstream.id === id) return upstream;
-    return undefined;
+    return this.#members.get(id) ?? this.#leaving.values().find((upstream) => upstream.id === id);
   }
 
   /**

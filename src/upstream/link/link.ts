@@ -107,9 +107,5 @@ export function isWorking({ calls, connection, tasks }: Link): boolean {
 /** Returns whether a user of the link is subscribed to a resource, or a client follows a task. */
 function isSubscribed(link: Link): boolean {
   const { subscribers, subscription, users } = link;
-  if (subscription?.hasTasks === true) return true;
-  for (const subscribed of subscribers.values()) {
-    for (const user of subscribed) if (users.has(user)) return true;
-  }
-  return false;
+  return subscription?.hasTasks === true || subscribers.values().some((each) => !each.isDisjointFrom(users));
 }

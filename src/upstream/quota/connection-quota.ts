@@ -115,19 +115,14 @@ export class ConnectionQuota {
   /** Closes connections without a client, as many as there are waiting requests. */
   closeSpares(): void {
     while (this.#closing < this.#pool.waitingCount) {
-      const close = this.#findSpare();
+      const close = this.#spares
+        .values()
+        .map((spare) => spare())
+        .find((found) => found !== undefined);
       if (close === undefined) return;
       this.#closing++;
       void close().finally(() => this.#closing--);
     }
-  }
-
-  #findSpare(): (() => Promise<void>) | undefined {
-    for (const spare of this.#spares) {
-      const close = spare();
-      if (close !== undefined) return close;
-    }
-    return undefined;
   }
 
   /** Returns a connection that was taken from the pool. */

@@ -54,9 +54,7 @@ export class AbandonedCalls {
     this.#removeOver(nowMs);
     const counts = ({ sender, late }: AbandonedCall) =>
       late.has(message) && (except === undefined || sender !== except);
-    if (this.#others !== undefined && counts(this.#others)) return true;
-    for (const call of this.#calls.values()) if (counts(call)) return true;
-    return false;
+    return (this.#others !== undefined && counts(this.#others)) || this.#calls.values().some(counts);
   }
 
   #removeOver(nowMs: number): void {
