@@ -78,7 +78,7 @@ export class Upstream<Context, User extends LinkUser> {
     this.#checks = new LinkChecks({ ...state, events, log: this.#log, stopping: this.#stopping.signal });
     this.isProcess = transports.some(({ isProcess }) => isProcess);
     this.#quotas = new UpstreamQuotas(id, maxConnections, parts.quota, parts.shares, () => this.#findSpare());
-    if (config.problem !== undefined) this.#lifecycles.failForGood(config.problem);
+    if (config.problem !== undefined) this.#lifecycles.stepAll({ kind: 'unusable', reason: config.problem });
   }
 
   get config(): UpstreamConfig {
@@ -95,7 +95,8 @@ export class Upstream<Context, User extends LinkUser> {
    */
   update(config: UpstreamConfig): void {
     const { problem } = config;
-    if (problem !== undefined && problem !== this.#config.problem) this.#lifecycles.failForGood(problem);
+    if (problem !== undefined && problem !== this.#config.problem)
+      this.#lifecycles.stepAll({ kind: 'unusable', reason: problem });
     this.#config = config;
     this.limiter.setLimits(config.concurrency, config.queue, config.queueMs);
     this.#quotas.setLimit(config.maxConnections);
@@ -420,7 +421,7 @@ export class Upstream<Context, User extends LinkUser> {
       // A failure for one caller, such as a refused token, says nothing about the upstream.
       if (failure.scope === 'upstream') this.#parts.onStartFailed();
       const isServing = this.#isServingIn(expected);
-      const why = { ...failure, permanent: false, hasNoProcess: !this.isProcess || isUnstarted, isServing };
+      const why = { ...failure, hasNoProcess: !this.isProcess || isUnstarted, isServing };
       this.#lifecycles.step(expected, { kind: 'start-failed', startedMs, ...why });
       void this.#retryFailed(expected, order, failure.scope);
       throw error;

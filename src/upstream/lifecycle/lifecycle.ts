@@ -49,12 +49,13 @@ interface Failure {
 
 /** A change in the connections or lists of an upstream. */
 export type LifecycleEvent =
+  /** It cannot be used before the config changes. */
+  | { readonly kind: 'unusable'; readonly reason: string }
   | { readonly kind: 'starting' }
   | { readonly kind: 'connected' }
   | ({
       readonly kind: 'start-failed';
       readonly scope: FailureScope;
-      readonly permanent: boolean;
       /** True if the upstream has refused the credentials of the gateway, or the gateway has none. */
       readonly lacksCredentials?: boolean;
       /** Start of the attempt, in monotonic ms. Failures of simultaneous attempts have one cause, so they count as one. */
@@ -133,6 +134,8 @@ function again(state: Lifecycle, phase: Phase, reason: string, detail: string | 
 export function step(state: Lifecycle, event: LifecycleEvent, nowMs: number, random: number): Lifecycle {
   if (state.phase === 'stopped') return state;
   switch (event.kind) {
+    case 'unusable':
+      return { ...state, phase: 'failed', reason: event.reason, retryAtMs: Number.POSITIVE_INFINITY };
     case 'starting':
       return isUp(state) ? state : { ...state, phase: 'starting' };
     case 'connected':
@@ -174,8 +177,7 @@ function afterStartFailure(
   nowMs: number,
   random: number,
 ): Lifecycle {
-  const { reason, detail, permanent, lacksCredentials, startedMs, isServing } = event;
-  if (permanent) return { ...state, phase: 'failed', reason, retryAtMs: Number.POSITIVE_INFINITY };
+  const { reason, detail, lacksCredentials, startedMs, isServing } = event;
   const other = isServing === true ? 'degraded' : 'failed';
   const phase = lacksCredentials === true ? 'needs-authorization' : other;
   if (startedMs < (state.failuresMs.at(-1) ?? -1)) return again(state, phase, reason, detail);

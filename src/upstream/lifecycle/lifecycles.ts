@@ -32,12 +32,6 @@ export class Lifecycles {
     this.step('modern', event);
   }
 
-  /** Fails in both eras until the config changes. */
-  failForGood(reason: string): void {
-    const failure = { scope: 'upstream', reason, detail: undefined, permanent: true, startedMs: 0 } as const;
-    this.stepAll({ kind: 'start-failed', ...failure });
-  }
-
   /** Resets an era that the upstream does not support any more. */
   forget(era: Era): void {
     if (this.#byEra[era].phase !== 'stopped') this.#byEra[era] = CONFIGURED;

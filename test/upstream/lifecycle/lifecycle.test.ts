@@ -21,7 +21,6 @@ const FAILED: LifecycleEvent = {
   scope: 'upstream',
   reason: 'exited with code 1',
   detail: undefined,
-  permanent: false,
   startedMs: 0,
 };
 
@@ -194,7 +193,7 @@ test('connections that crash early do not make an upstream with others fail', ()
 });
 
 test('a start that the config makes impossible is never tried', () => {
-  const state = after([[0, { ...FAILED, reason: 'TOKEN is not set', permanent: true }]]);
+  const state = after([[0, { kind: 'unusable', reason: 'TOKEN is not set' }]]);
   assert.deepEqual(decideOpening(state, 1e9), { kind: 'refuse', reason: 'TOKEN is not set', retryAfterMs: undefined });
 });
 
