@@ -5,7 +5,7 @@ import { type EgressConfig, DIRECT_EGRESS } from '../config/values/credentials.t
 import { addressOf, tunnelConnector } from '../http1/tunnel.ts';
 import { EgressError } from './egress-error.ts';
 import { bypassesProxy } from './proxy-bypass.ts';
-import { isMetadataAddress, isMetadataName, PublicAddresses } from './public-address.ts';
+import { type AddressCheck, isMetadataAddress, isMetadataName, publicAddressCheck } from './public-address.ts';
 
 /** The origin of a URL: it is in the config, or a server has named it. */
 export type UrlSource = 'configured' | 'discovered';
@@ -23,16 +23,10 @@ const systemResolve: Resolve = (host) =>
     });
   });
 
-/** Returns the reason why a URL of this source may not lead to an address; undefined if it may. */
-type AddressCheck = (address: string) => string | undefined;
-
 /** Returns the check of addresses for URLs of a source. URLs in the config may lead anywhere but to cloud metadata. */
-function addressCheck(source: UrlSource, { privateNetworks }: EgressConfig = DIRECT_EGRESS): AddressCheck {
-  if (source === 'configured') {
-    return (address) => (isMetadataAddress(address) ? 'an address of cloud metadata' : undefined);
-  }
-  const addresses = new PublicAddresses(privateNetworks);
-  return (address) => addresses.faultOf(address);
+function addressCheck(source: UrlSource, { privateNetworks }: EgressConfig): AddressCheck {
+  if (source === 'discovered') return publicAddressCheck(privateNetworks);
+  return (address) => (isMetadataAddress(address) ? 'an address of cloud metadata' : undefined);
 }
 
 /**
@@ -66,8 +60,9 @@ export function guardedConnector(
   const direct = buildConnector({ ...config.tls, allowH2: false, timeout: connectMs, lookup: guardedLookup });
   return (options, answer) => {
     const { host, port } = addressOf(options);
-    // An address in the URL is not looked up.
-    const why = isIP(host) === 0 ? nameFault(host) : faultOf(host);
+    // An address in the URL is not looked up, and a proxy looks names up itself.
+    const nameFault = isMetadataName(host) ? 'a name of cloud metadata' : undefined;
+    const why = isIP(host) === 0 ? nameFault : faultOf(host);
     if (why !== undefined) {
       answer(refusal(host, why), null);
       return;
@@ -79,11 +74,6 @@ export function guardedConnector(
     }
     tunnelConnector({ url, connectMs }, direct)(options, answer);
   };
-}
-
-/** Returns the reason why no URL may lead to a name, whatever its addresses; undefined for other names. */
-function nameFault(host: string): string | undefined {
-  return isMetadataName(host) ? 'a name of cloud metadata' : undefined;
 }
 
 function asError(thrown: unknown): Error {

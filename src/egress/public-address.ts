@@ -92,37 +92,33 @@ function innerOf(address: string): string {
   return isIPv4(bare) || isIP(bare) === 0 ? bare : (embeddedV4(bare) ?? bare);
 }
 
-/** Decides which addresses a URL may lead to that somebody else has named. */
-export class PublicAddresses {
-  readonly #allowed: BlockList;
+/** Returns the reason why an address is not connected to; undefined if it may be. @param address IPv4 or IPv6, without brackets. */
+export type AddressCheck = (address: string) => string | undefined;
 
-  /** @param allowed networks in CIDR notation that are allowed, although they are not public. */
-  constructor(allowed: readonly string[]) {
-    this.#allowed = listOf(
-      allowed.map((cidr) => {
-        const [network = '', bits = ''] = cidr.split('/');
-        return [network, Number(bits)] as const;
-      }),
-    );
-  }
-
-  /**
-   * Returns the reason why an address is not connected to; undefined if it may be.
-   *
-   * @param address IPv4 or IPv6, without brackets.
-   */
-  faultOf(address: string): string | undefined {
+/**
+ * Returns the check of addresses that a URL leads to which somebody else has named.
+ *
+ * @param privateNetworks in CIDR notation; allowed, although they are not public.
+ */
+export function publicAddressCheck(privateNetworks: readonly string[]): AddressCheck {
+  const allowed = listOf(
+    privateNetworks.map((cidr) => {
+      const [network = '', bits = ''] = cidr.split('/');
+      return [network, Number(bits)] as const;
+    }),
+  );
+  return (address) => {
     const inner = innerOf(address);
     if (isIP(inner) === 0) return 'not an address';
     const family = familyOf(inner);
     if (metadata.check(inner, family)) return 'an address of cloud metadata';
-    if (this.#allowed.check(inner, family)) return undefined;
+    if (allowed.check(inner, family)) return undefined;
     const isPublic =
       family === 'ipv4'
         ? !privateV4.check(inner, 'ipv4')
         : globalV6.check(inner, 'ipv6') && !privateV6.check(inner, 'ipv6');
     return isPublic ? undefined : 'not a public address';
-  }
+  };
 }
 
 /** Returns whether an address is one of cloud metadata, which no request of ours may reach. */
