@@ -1,3 +1,4 @@
+import type { SecureContextOptions } from 'node:tls';
 import { buildConnector, type Dispatcher, errors, Pool } from 'undici';
 import { type LimitName, LIMITS } from '../limits.ts';
 import { Distrust } from './distrust.ts';
@@ -13,11 +14,10 @@ import {
   type WireRequest,
 } from './wire.ts';
 
-/** The way to a server. Texts in PEM: the certificates that sign that of the server, and the certificate of the client with its key. */
+/** The way to a server. */
 interface TlsOptions {
-  readonly ca?: string | undefined;
-  readonly cert?: string | undefined;
-  readonly key?: string | undefined;
+  /** Texts in PEM: the certificates that sign that of the server, and the certificate of the client with its key. */
+  readonly tls?: Pick<SecureContextOptions, 'ca' | 'cert' | 'key'> | undefined;
   /** URL of the HTTP proxy; undefined for direct connections. */
   readonly proxy?: string | undefined;
   /** Called when a response exceeds a bound. */
@@ -34,7 +34,7 @@ interface TlsOptions {
 export class TlsWire implements Wire {
   readonly #origin: string;
   readonly #connectMs: number;
-  readonly #certificates: Pick<TlsOptions, 'ca' | 'cert' | 'key'>;
+  readonly #tls: TlsOptions['tls'];
   readonly #proxy: string | undefined;
   readonly #onLimit: (limit: LimitName) => void;
   #posts: Pool;
@@ -48,12 +48,8 @@ export class TlsWire implements Wire {
    * @param url an `https:` URL, of which only the origin is used.
    * @throws {Error} if a certificate or key cannot be used.
    */
-  constructor(url: URL, connectMs: number, { ca, cert, key, proxy, onLimit = () => undefined }: TlsOptions = {}) {
-    this.#certificates = {
-      ...(ca === undefined ? {} : { ca }),
-      ...(cert === undefined ? {} : { cert }),
-      ...(key === undefined ? {} : { key }),
-    };
+  constructor(url: URL, connectMs: number, { tls, proxy, onLimit = () => undefined }: TlsOptions = {}) {
+    this.#tls = tls;
     this.#proxy = proxy;
     this.#onLimit = onLimit;
     this.#origin = url.origin;
@@ -117,7 +113,7 @@ export class TlsWire implements Wire {
 
   #connector(): buildConnector.connector | buildConnector.BuildOptions {
     const connectMs = this.#connectMs;
-    const options = { timeout: connectMs, allowH2: false, ...this.#certificates };
+    const options = { timeout: connectMs, allowH2: false, ...this.#tls };
     if (this.#proxy === undefined) return options;
     return tunnelConnector({ url: this.#proxy, connectMs }, buildConnector(options));
   }

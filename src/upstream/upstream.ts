@@ -268,7 +268,6 @@ export class Upstream<Context, User extends LinkUser> {
     return `${this.#likelyEra(client)} ${capabilityKey} ${audience}`;
   }
 
-  /** Returns the expected era of a new link for clients of this era. */
   #likelyEra(client: Era): Era {
     return this.servingEra(client) ?? client;
   }

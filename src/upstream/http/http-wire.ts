@@ -5,14 +5,6 @@ import type { Wire } from '../../http1/wire.ts';
 import { WirePool } from '../../http1/pool.ts';
 import { addressOf } from '../../http1/tunnel.ts';
 
-/**
- * Opens the HTTP client for one upstream and one set of credentials. The number of its sockets is not bounded here: every open
- * stream needs one, and callers bound the requests in flight.
- *
- * Only connecting has a deadline here, because streams can be silent for hours. Each request has deadlines of its own.
- */
-export type WireOpener = (target: HttpTarget, timeouts: UpstreamTimeouts) => Wire;
-
 /** Returns the URL of the proxy for a host and port; undefined for direct connections. */
 export type ProxyOf = (host: string, port: number) => string | undefined;
 
@@ -37,17 +29,23 @@ export class WireOpeners {
     if (needsTls) ({ TlsWire: this.#TlsWire } = await import('../../http1/tls.ts'));
   }
 
-  readonly open: WireOpener = (target, { connectMs }) => {
+  /**
+   * Opens the HTTP client for one upstream and one set of credentials. The number of its sockets is not bounded here: every open
+   * stream needs one, and callers bound the requests in flight.
+   *
+   * Only connecting has a deadline here, because streams can be silent for hours. Each request has deadlines of its own.
+   */
+  open(target: HttpTarget, { connectMs }: UpstreamTimeouts): Wire {
     const url = new URL(target.url);
     if (!isHttps(url)) return new WirePool(url, connectMs, this.#onLimit);
     if (this.#TlsWire === undefined) throw new TypeError(`no TLS client was loaded for ${url.origin}`);
     const { host, port } = addressOf(url);
     return new this.#TlsWire(url, connectMs, {
-      ...target.tls,
+      tls: target.tls,
       proxy: this.#proxyOf?.(host, port),
       onLimit: this.#onLimit,
     });
-  };
+  }
 }
 
 function isHttps({ protocol }: URL): boolean {
