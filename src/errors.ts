@@ -91,7 +91,6 @@ export const ERRORS = {
   'internal-error': { rpc: RPC.internalError, http: 500, text: 'Internal error' },
 } as const satisfies Record<string, Row>;
 
-/** The name of a row of {@link ERRORS}. */
 export type ErrorCode = keyof typeof ERRORS;
 
 interface ErrorDetail {
@@ -129,7 +128,6 @@ export class GatewayError extends Error {
     this.detail = detail;
   }
 
-  /** The row of {@link ERRORS} for this failure. */
   get row(): Row {
     return ERRORS[this.code];
   }

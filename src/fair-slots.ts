@@ -1,4 +1,3 @@
-/** The bounds of {@link FairSlots}. */
 export interface SlotLimits {
   /** Slots in all, and for one owner. */
   readonly slots: number;

@@ -16,7 +16,6 @@ export function normalized(text: string, form: 'NFC' | 'NFKC'): string | undefin
   return text.search(LONG_RUN) < 0 ? text.normalize(form) : undefined;
 }
 
-/** Returns a text without the marks that make its runs too long. */
 export function withoutLongRuns(text: string): string {
   return text.replaceAll(LONG_RUN, '$1');
 }

@@ -19,7 +19,6 @@ const LINE_BREAKS = /[\n\r\t]+/g;
 /** Matches an escape or a surrogate pair at the end of a text whose second part was cut off. */
 const HALF = /(?:\\(?:u[0-9a-f]{0,3})?|[\uD800-\uDBFF])$/;
 
-/** Returns whether a text has characters that a person cannot see. */
 export function hasUnseen(text: string): boolean {
   return UNSEEN.test(text);
 }

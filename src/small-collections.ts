@@ -7,7 +7,6 @@
  * (`docs/decisions/0011-array-collections.md`).
  */
 
-/** Returns the index of an item, or -1. */
 function indexOf<T>(items: readonly T[], item: T): number {
   let at = items.length - 1;
   while (at >= 0 && items[at] !== item) at--;

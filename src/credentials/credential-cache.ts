@@ -44,7 +44,6 @@ const WHAT_TO_DO = {
   nobody: 'it does not know the caller yet; try again in a minute',
 } as const satisfies Record<Actor, string>;
 
-/** A credential that was just acquired. */
 export interface Acquired {
   readonly credential: Credential;
   /** The time for which it is valid, in ms; Infinity if nobody says. */
@@ -53,7 +52,6 @@ export interface Acquired {
   readonly subjectLifeMs?: number;
 }
 
-/** The parts that a {@link CredentialCache} is constructed from. */
 export interface CredentialCacheParts {
   readonly upstream: string;
   /**

@@ -68,7 +68,6 @@ export function charsOf({ entries }: Audience): number {
   return chars;
 }
 
-/** Returns the credential of an entry, if it is valid now. */
 export function usableIn({ held }: Entry, nowMs: number): Held | undefined {
   return held !== undefined && nowMs < held.usableUntilMs ? held : undefined;
 }

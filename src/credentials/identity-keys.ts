@@ -17,7 +17,6 @@ const ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551
 /** So many more bits than the order that the remainder is as good as uniform. */
 const SEED_BYTES = 48;
 
-/** A key that signs identity tokens. */
 export interface IdentityKey {
   readonly kid: string;
   readonly key: CryptoKey | Uint8Array;
@@ -62,7 +61,6 @@ export class IdentityKeys {
     this.#clock = clock;
   }
 
-  /** Uses the keys of a store. */
   use(store: KeyStore): void {
     this.#store = store;
     this.#staleMs = -Infinity;

@@ -12,7 +12,6 @@ const RETRY_MS = 30_000;
 /** Metadata that nobody has tried to read again for `FRESH_MS` are waited for, so long. */
 const WAIT_MS = 2_000;
 
-/** A token endpoint. */
 export interface TokenEndpoint {
   readonly issuer: string;
   readonly url: string;

@@ -10,7 +10,6 @@ import { normalizedTokenResponse } from './token-response.ts';
 const EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange';
 const ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token';
 
-/** A token that an authorization server has given out. */
 export interface IssuedToken {
   readonly accessToken: string;
   /** Seconds; undefined if the server does not say. */
@@ -24,7 +23,6 @@ export class TokenRefusedError extends Error {
   override readonly name = 'TokenRefusedError';
   /** True if it refuses the client or its settings, whatever the subject token. */
   readonly isOfClient: boolean;
-  /** True if it refuses the scopes. */
   readonly isOfScopes: boolean;
 
   /** @param code the OAuth error. */
@@ -104,7 +102,6 @@ export async function requestToken(
   }
 }
 
-/** Parameters of a token request that are secrets. */
 const SECRET_PARAMETERS = ['client_secret', 'client_assertion', 'subject_token'];
 
 /** Returns a text of the server, or another one if it repeats a secret of the request: the text goes to the log. */

@@ -21,7 +21,6 @@ export async function normalizedTokenResponse(response: Response): Promise<Respo
   return Response.json(body, { status: isHiddenError ? 400 : response.status });
 }
 
-/** Returns the members of an answer; undefined if it has none. */
 function membersOf(text: string, type: string): Readonly<Record<string, unknown>> | undefined {
   if (FORM.test(type)) return Object.fromEntries(new URLSearchParams(text));
   if (!JSON_TYPE.test(type)) return undefined;

@@ -23,7 +23,6 @@ export interface UpstreamCredentials {
   update(auth: UpstreamAuth): void;
 }
 
-/** The parts of the gateway that credentials depend on. */
 export interface CredentialParts {
   readonly egress: Egress;
   readonly callers: Callers;
@@ -32,7 +31,6 @@ export interface CredentialParts {
   readonly onLimit: (limit: LimitName) => void;
 }
 
-/** The parts that the credentials of one upstream are made of. */
 export interface UpstreamCredentialsParts extends CredentialParts {
   readonly upstream: string;
   readonly onAttempt: (outcome: CredentialOutcome) => void;
@@ -47,7 +45,6 @@ interface Source {
   update(auth: UpstreamAuth): void;
 }
 
-/** Returns the credentials that the settings of an upstream describe. */
 export function upstreamCredentials(auth: UpstreamAuth, parts: UpstreamCredentialsParts): UpstreamCredentials {
   const { upstream, callers, log, onLimit, clock = () => performance.now() } = parts;
   const onAttempt = (scopes: readonly string[], failure: unknown): void => {

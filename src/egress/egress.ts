@@ -11,7 +11,6 @@ const TIMEOUT_MS = 5_000;
 export interface SocketPool {
   /** The longest wait for a connection. Requests with another one have other sockets. */
   readonly connectMs: number;
-  /** The time for which an idle connection is kept. */
   readonly idleMs: number;
   readonly maxSockets: number;
 }

@@ -134,7 +134,6 @@ const METADATA_NAMES: ReadonlySet<string> = new Set([
   'instance-data.ec2.internal',
 ]);
 
-/** Returns whether a host name is one of cloud metadata. */
 export function isMetadataName(host: string): boolean {
   return METADATA_NAMES.has(host.toLowerCase().replace(/\.$/, ''));
 }

@@ -9,7 +9,6 @@ export class Distrust {
   /** Monotonic ms; 0 if there were no such bytes. */
   #untilMs = 0;
 
-  /** True if no socket may be used for a second request. */
   get isOn(): boolean {
     // Without such bytes, which is nearly always, the clock is not read.
     return this.#untilMs > 0 && performance.now() < this.#untilMs;

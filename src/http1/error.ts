@@ -1,6 +1,5 @@
 import type { LimitName } from '../limits.ts';
 
-/** The kind of a {@link WireError}. */
 export type WireFault =
   | 'connect-timeout'
   | 'headers-timeout'

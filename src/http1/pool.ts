@@ -37,7 +37,6 @@ export class WirePool implements Wire, SocketEvents {
   #sweeping: NodeJS.Timeout | undefined;
   #destroyed: PromiseWithResolvers<void> | undefined;
 
-  /** Called when a response exceeds a bound. */
   readonly onLimit: (limit: LimitName) => void;
 
   /** @param url an `http:` URL, of which only host and port are used. */

@@ -30,7 +30,6 @@ export class ResponseReader {
   #stage: ResponseStage = 'idle';
   /** The received part of an incomplete head. */
   #headStart = '';
-  /** Bytes of a body of fixed length that have not arrived yet. */
   #bytesLeft = 0;
   #chunks: ChunkReader | undefined;
   /** Interim heads (1xx) before the head of this response. */
@@ -172,7 +171,6 @@ export class ResponseReader {
   }
 }
 
-/** Returns the error of a response that follows too many interim ones. */
 export function tooManyInterim(): WireError {
   return broken(`more than ${LIMITS.interimResponses} interim responses before a response`, 'interimResponses');
 }

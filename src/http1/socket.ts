@@ -14,14 +14,11 @@ export interface WireAddress {
   readonly connectMs: number;
 }
 
-/** The pool that a socket belongs to. */
 export interface SocketEvents {
-  /** Called when the socket can take another request. */
   onIdle(socket: WireSocket): void;
   onClosed(socket: WireSocket): void;
   /** Called when bytes arrive that belong to no response, or that are no HTTP. */
   onStray(): void;
-  /** Called when a response exceeds a bound. */
   onLimit(limit: LimitName): void;
 }
 
@@ -81,7 +78,6 @@ export class WireSocket implements ResponseSink {
   #quietMs = 0;
   /** The timer that ends a pause of reading. */
   #resuming: NodeJS.Timeout | undefined;
-  /** True if reading goes on only after `resume`. */
   #isHeld = false;
   #isClosed = false;
 
@@ -112,7 +108,6 @@ export class WireSocket implements ResponseSink {
     });
   }
 
-  /** Returns whether a request can be sent on this socket. */
   isUsable(nowMs: number): boolean {
     return !this.#isClosed && nowMs < this.#idleUntilMs;
   }
@@ -130,12 +125,10 @@ export class WireSocket implements ResponseSink {
     inFlight?.handler.onResponseError(inFlight, reason);
   }
 
-  /** Closes the socket if this request is still in flight. */
   abort(inFlight: InFlight): void {
     if (this.#inFlight === inFlight) this.#close();
   }
 
-  /** Stops reading for this long. Returns false if the request has ended or reading is already paused. */
   pause(inFlight: InFlight, forMs: number): boolean {
     if (this.#inFlight !== inFlight || this.#resuming !== undefined) return false;
     this.#deadlineMs = Infinity;
@@ -148,7 +141,6 @@ export class WireSocket implements ResponseSink {
     return true;
   }
 
-  /** Stops reading until `resume`. */
   hold(inFlight: InFlight): void {
     if (this.#inFlight !== inFlight) return;
     this.#isHeld = true;

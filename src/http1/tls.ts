@@ -20,7 +20,6 @@ interface TlsOptions {
   readonly tls?: Pick<SecureContextOptions, 'ca' | 'cert' | 'key'> | undefined;
   /** URL of the HTTP proxy; undefined for direct connections. */
   readonly proxy?: string | undefined;
-  /** Called when a response exceeds a bound. */
   readonly onLimit?: (limit: LimitName) => void;
 }
 
@@ -129,7 +128,6 @@ class CheckedRequest implements Dispatcher.DispatchHandler, WireController {
   #interim = 0;
   /** The timer that ends a pause of reading. */
   #resuming: NodeJS.Timeout | undefined;
-  /** True if reading goes on only after `resume`. */
   #isHeld = false;
 
   constructor(handler: WireHandler, onRejected: () => void, onLimit: (limit: LimitName) => void) {

@@ -8,7 +8,6 @@ import { isOfCredentials, lacksCredentials } from './link/era-evidence.ts';
 import { StartTimeoutError } from './link/start-timeout.ts';
 import { ProgramError } from './stdio/spawn-failure.ts';
 
-/** The failure of a start, in words. */
 export interface StartFailure {
   readonly reason: string;
   /** More about the reason, for operators. */

@@ -11,7 +11,6 @@ export interface UpstreamEvents<Context = unknown, User extends LinkUser = LinkU
   onServerRequest(link: Link<Context, User>, request: ServerRequest<Context>): void;
   /** A link has closed. Its users, if any, have lost the state that the upstream kept for them. */
   onLinkClosed(link: Link<Context, User>, reason: CloseReason): void;
-  /** The state of the upstream has changed. */
   onStateChange(upstream: string, after: Lifecycle): void;
   /** Returns the lists that the clients of this key have now, if any. */
   knownLists(upstream: string, key: OfferKey): Offer | undefined;
@@ -19,6 +18,5 @@ export interface UpstreamEvents<Context = unknown, User extends LinkUser = LinkU
   prepareLists(upstream: string, offer: Offer): Promise<void>;
   /** The lists of the upstream were read for the clients of this key; not all of them if `isWhole` is false. */
   onLists(upstream: string, key: OfferKey, offer: Offer, isWhole: boolean): void;
-  /** The known support of an era has changed. */
   onEras(upstream: string, eras: Eras): void;
 }

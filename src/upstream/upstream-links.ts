@@ -11,7 +11,6 @@ export interface OpenLink<Context, User extends LinkUser> {
   isClaimed: boolean;
   /** True if the link has given up its key, and finishes its requests. */
   isReleased: boolean;
-  /** The listing in progress. */
   reading: Promise<unknown> | undefined;
 }
 
@@ -34,7 +33,6 @@ export class UpstreamLinks<Context = unknown, User extends LinkUser = LinkUser> 
     return this.#open.keys();
   }
 
-  /** Returns whether a link of this era is open. */
   isOpenIn(era: Era): boolean {
     return this.#open.keys().some((link) => link.era === era);
   }
@@ -55,7 +53,6 @@ export class UpstreamLinks<Context = unknown, User extends LinkUser = LinkUser> 
     if (opening === undefined || this.#byKey.get(key) === opening) this.#byKey.delete(key);
   }
 
-  /** Adds an open link, which is claimed. */
   add(link: Link<Context, User>, permit: ConnectionPermit): void {
     this.#open.set(link, { link, permit, isClaimed: true, isReleased: false, reading: undefined });
   }

@@ -22,7 +22,6 @@ export interface UpstreamParts {
   /** Undefined if nothing is traced. */
   readonly tracing: Tracing | undefined;
   readonly onLimit: (limit: LimitName) => void;
-  /** A connection could not be started. */
   readonly onStartFailed: () => void;
   /** All lists were read over one connection, in this time. */
   readonly onListed: (durationMs: number) => void;

@@ -333,7 +333,6 @@ export class Upstream<Context, User extends LinkUser> {
     return listOffer(link, { capabilities: usable, timeoutMs, onLimit, onListed, known });
   }
 
-  /** Waits until nothing is in use. See {@link drain}. */
   drain(limitMs: number): Promise<number> {
     return drain(this.limiter, this.#links, limitMs);
   }

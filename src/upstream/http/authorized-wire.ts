@@ -79,7 +79,6 @@ export class AuthorizedWire implements Wire {
 const UNAUTHORIZED = 401;
 const FORBIDDEN = 403;
 
-/** A response that refuses the credential of a request. */
 interface Refusal {
   readonly status: number;
   readonly headers: ResponseHeaders;

@@ -6,7 +6,6 @@ import { RPC } from '../../protocol/rpc-codes.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
 import { sentBackId } from '../rpc/request-ids.ts';
 
-/** A response whose status is not 2xx. */
 export interface ErrorResponse {
   readonly status: number;
   /** The body, if its media type is JSON and it may be read. */
@@ -18,7 +17,6 @@ export interface ErrorResponse {
   readonly missingScopes?: string | undefined;
 }
 
-/** The meaning of an {@link ErrorResponse}. */
 export type ErrorResponseMeaning =
   /** The body is the JSON-RPC answer of the upstream. `isNamed`: it has the id of the request. */
   | { readonly kind: 'answer'; readonly response: Response; readonly isNamed: boolean }
@@ -38,7 +36,6 @@ export const SESSION_REFUSALS = new Set([400, 401, 422]);
 const SESSION_UNKNOWN =
   /\b(?:no valid|invalid|unknown|missing|expired) (?:mcp[- ]?)?session|\bsession(?: id)?\b.{0,40}\b(?:not found|not initialized|invalid|unknown|expired|terminated|does not exist|required)\b|\bserver (?:is )?not initialized/i;
 
-/** Returns whether a refusal says that the server does not know our session. */
 function saysSessionUnknown({ status, text, body }: ErrorResponse, response: Response | undefined): boolean {
   if (!SESSION_REFUSALS.has(status)) return false;
   // Servers of older SDKs send this as JSON-RPC, with no id or one of their own.

@@ -7,9 +7,7 @@ import type { ReceivedMessage, ReceivingBudget } from '../rpc/receiving-budget.t
 import type { ResponseHeaders, WireController, WireHandler } from '../../http1/wire.ts';
 import { NoEventStreamError } from '../rpc/no-event-stream-error.ts';
 
-/** The end of one GET of an event stream. */
 export type StreamEnd =
-  /** The server has ended the stream. */
   | { readonly kind: 'ended' }
   /** The connection broke, or could not be opened. */
   | { readonly kind: 'broken'; readonly error: GatewayError }
@@ -17,9 +15,7 @@ export type StreamEnd =
   /** The response is no event stream, or has an event that is too large. */
   | { readonly kind: 'unreadable'; readonly error: GatewayError };
 
-/** Receives the events of one {@link EventGet}. */
 export interface EventGetHandler {
-  /** The server has answered with an event stream. */
   onOpen?(): void;
   onEvent(type: string, data: string): void;
   /** Called once, unless the GET was cancelled. */
@@ -37,7 +33,6 @@ export interface ReadingOptions {
   readonly onLimit?: ((limit: LimitName) => void) | undefined;
 }
 
-/** One GET of an event stream. */
 export class EventGet implements WireHandler {
   readonly #upstream: string;
   readonly #events: EventGetHandler;

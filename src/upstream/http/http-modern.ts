@@ -33,7 +33,6 @@ const NO_HEADERS: readonly Header[] = [];
 
 class ModernHttpTransport implements Transport, UpstreamPostHandler {
   readonly options: HttpOptions;
-  /** Modern requests are independent of each other. */
   readonly mayKeepState = false;
   readonly #authority: string;
   readonly #path: string;

@@ -17,7 +17,6 @@ export interface UpstreamPostHandler {
   onAccepted?(post: UpstreamPost, headers: ResponseHeaders): void;
   /** Receives the text of a message or batch. Calls `markAnswered` of the POST if it contains the answer. */
   onText(post: UpstreamPost, text: string): void;
-  /** The POST has ended and is complete. */
   onDone(post: UpstreamPost): void;
   /** The status is not 2xx. Returns whether the body is nevertheless the JSON-RPC answer to this request. */
   onRefused(post: UpstreamPost, refused: ErrorResponse): boolean;
@@ -68,7 +67,6 @@ export class UpstreamPost implements WireHandler {
     return this.#isAnswered;
   }
 
-  /** Returns whether the response is complete. */
   get hasEnded(): boolean {
     return this.#hasEnded;
   }

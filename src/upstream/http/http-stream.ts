@@ -6,7 +6,6 @@ import { backoffMs } from '../rpc/backoff.ts';
 import { EventGet, type ReadingOptions, type StreamEnd } from './http-get.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
 
-/** The attempts to open a stream. */
 export interface Attempts {
   /** Number of successive attempts without a stream. */
   readonly failed: number;
@@ -131,7 +130,6 @@ export interface ReconnectingStreamParts {
   readonly decide: NextStepDecider;
   /** Sends the GET, with the `Last-Event-ID` of the position. */
   open(get: EventGet, position: StreamPosition): void;
-  /** Returns whether requests have a session id. */
   inSession(): boolean;
   /** Receives the text of a message or batch. */
   onText(text: string): void;

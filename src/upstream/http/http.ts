@@ -39,7 +39,6 @@ export interface HttpOptions extends ReadingOptions {
   readonly timeouts: UpstreamTimeouts;
   /** Bounds the messages without an answer that the upstream has not accepted. */
   readonly undelivered: UndeliveredMessages;
-  /** Logs the messages of the upstream that are dropped. */
   readonly dropped: DroppedMessages;
   readonly log: Logger;
   /** Shared by all transports with the same credentials. The transport does not destroy it. */

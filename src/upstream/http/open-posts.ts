@@ -80,7 +80,6 @@ export class OpenPosts {
     this.#requests.clear();
   }
 
-  /** Cancels all POSTs whose answer is not awaited. */
   cancelOthers(): void {
     for (const post of this.#others) {
       post.cancel();

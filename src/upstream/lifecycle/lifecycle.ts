@@ -35,7 +35,6 @@ export interface Lifecycle {
 /** The extent of a failure: the whole upstream, or one connection, whose credentials were refused or could not be got. */
 export type FailureScope = 'upstream' | 'connection';
 
-/** A failure of a connection. */
 interface Failure {
   readonly reason: string;
   readonly detail: string | undefined;
@@ -47,7 +46,6 @@ interface Failure {
   readonly isServing?: boolean;
 }
 
-/** A change in the connections or lists of an upstream. */
 export type LifecycleEvent =
   /** It cannot be used before the config changes. */
   | { readonly kind: 'unusable'; readonly reason: string }
@@ -71,7 +69,6 @@ export type LifecycleEvent =
   | { readonly kind: 'asked'; readonly answers: boolean }
   | { readonly kind: 'stopped' };
 
-/** The decision whether a new connection may be opened now. */
 export type OpeningDecision =
   | { readonly kind: 'go' }
   | { readonly kind: 'wait'; readonly ms: number }

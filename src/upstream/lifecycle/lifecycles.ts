@@ -11,7 +11,6 @@ export class Lifecycles {
     this.#onChange = onChange;
   }
 
-  /** The combined state of the eras in use. */
   get overall(): Lifecycle {
     return overall(this.#byEra.legacy, this.#byEra.modern);
   }

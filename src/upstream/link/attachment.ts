@@ -8,7 +8,6 @@ import type { ServerHello } from './initialize.ts';
 /** A session of a remote legacy upstream that another connection has initialized. */
 export interface Attachment {
   readonly sessionId: string;
-  /** The answer to its `initialize`. */
   readonly hello: ServerHello;
   /** Differs for another server, and for other credentials. */
   readonly target: string;

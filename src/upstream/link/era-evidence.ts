@@ -36,7 +36,6 @@ export function isRefusedByStatus({ cause }: GatewayError): boolean {
 /** Statuses with which a server refuses a method that it does not have. */
 const NO_SUCH_METHOD: ReadonlySet<number> = new Set([404, 405, 501]);
 
-/** Returns whether the server refused a request because it does not have its method. */
 export function isRefusedAsUnknown({ cause }: GatewayError): boolean {
   return cause instanceof HttpStatusError && NO_SUCH_METHOD.has(cause.status);
 }

@@ -14,7 +14,6 @@ export interface EraSupport {
 /** The known support of each era by one upstream. Immutable. */
 export type Eras = Readonly<Record<Era, EraSupport>>;
 
-/** The result of a probe of one era. */
 export interface Finding {
   readonly era: Era;
   readonly speaks: 'yes' | 'no';
@@ -53,7 +52,6 @@ export function recordFinding(eras: Eras, { era, speaks, evidence, isDoubtful = 
   return { ...eras, [era]: { speaks, evidence, sinceMs: nowMs, validMs } };
 }
 
-/** Returns the support without what has expired. */
 export function dropExpired(eras: Eras, nowMs: number): Eras {
   return dropWhere(eras, ({ sinceMs, validMs }) => nowMs - sinceMs >= validMs);
 }
@@ -63,7 +61,6 @@ export function dropAfterFailure(eras: Eras, nowMs: number): Eras {
   return dropWhere(eras, ({ sinceMs }) => nowMs - sinceMs >= REJUDGE_MS);
 }
 
-/** Returns the support without any finding. */
 export function dropAll(eras: Eras): Eras {
   return dropWhere(eras, () => true);
 }

@@ -8,7 +8,6 @@ import type { Eras, Finding, HandshakePlan } from './eras.ts';
 import { initialize, type InitializeOutcome, type ServerHello } from './initialize.ts';
 import type { Connection } from '../rpc/connection.ts';
 
-/** A connection, and everything that its handshakes need. */
 export interface HandshakeParts {
   readonly connection: Connection;
   readonly clientInfo: RawObject;

@@ -14,7 +14,6 @@ export interface ServerHello<R extends Revision = Revision> {
   readonly instructions: string | undefined;
 }
 
-/** The outcome of `initialize`. */
 export type InitializeOutcome =
   | { readonly kind: 'legacy'; readonly hello: ServerHello }
   /** `isModern`: the error, or the revision in the answer, proves support of the modern era. */

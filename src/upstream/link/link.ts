@@ -22,7 +22,6 @@ export interface LinkUser extends ClientFeatures {
   readonly principal: string;
   /** The endpoint that it uses. */
   readonly view: string;
-  /** The era of the client. */
   readonly era: Era;
 }
 

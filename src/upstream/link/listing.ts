@@ -18,7 +18,6 @@ import type { Connection } from '../rpc/connection.ts';
 import type { Link } from './link.ts';
 import { workTurn } from '../../work-turn.ts';
 
-/** All items of one list. */
 interface ListItems {
   readonly items: readonly RawObject[];
   readonly digest: ListDigest;
@@ -54,13 +53,11 @@ export interface ListingOptions {
   readonly timeoutMs: number;
   /** Called if the listing was cut off at this limit. */
   readonly onLimit: (limit: LimitName) => void;
-  /** Called when the lists were read, in this time. */
   readonly onListed: (durationMs: number) => void;
   /** Returns the lists that the clients have now, if any. A list that cannot be read is taken from them. */
   readonly known: () => Offer | undefined;
 }
 
-/** The outcome of a listing. */
 export interface Listing {
   readonly offer: Offer;
   /** The reason why one of the lists could not be read; undefined if all were. */

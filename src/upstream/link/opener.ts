@@ -90,7 +90,6 @@ interface Attempt {
 export class Opener<Context = unknown, User extends LinkUser = LinkUser> {
   readonly #parts: OpenerParts;
   #eras: Eras;
-  /** The transport of the last legacy link. */
   #legacyTransport: TransportOption | undefined;
   /** True if the last start has failed: the server may have moved to another transport. */
   #hasFailed = false;

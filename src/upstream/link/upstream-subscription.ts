@@ -50,7 +50,6 @@ const KINDS = ['tools', 'prompts', 'resources'] as const;
 export class UpstreamSubscription {
   readonly #parts: UpstreamSubscriptionParts;
   readonly #wantedUris = new KeptSet();
-  /** Number of users of each task, by task id. */
   readonly #taskCounts = new KeptMap<number>();
   #stream: ListenStream | undefined;
   #renewing: Promise<void> | undefined;
@@ -61,7 +60,6 @@ export class UpstreamSubscription {
   #isResuming = false;
   /** True if the upstream has acknowledged a stream, so that a status that refuses another one is transient. */
   #hasWorked = false;
-  /** True if the upstream has answered that it has no such method. */
   #isUnsupported = false;
   readonly #closing = new AbortController();
 
@@ -92,7 +90,6 @@ export class UpstreamSubscription {
     if (this.#wantedUris.delete(uri)) this.#renewInBackground();
   }
 
-  /** Returns whether a task is subscribed to. */
   get hasTasks(): boolean {
     return this.#taskCounts.size > 0;
   }

@@ -7,7 +7,6 @@ interface Waiter extends PoolWaiter {
   readonly timer: NodeJS.Timeout;
 }
 
-/** A request in the queue of a {@link ConcurrencyLimiter}. */
 export interface QueueTicket {
   /** Resolves when the request may start. Rejects with `overloaded` if it waited too long or lost its place. */
   readonly ready: Promise<void>;

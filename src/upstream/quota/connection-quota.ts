@@ -5,7 +5,6 @@ import { FairPool, ONE_PRINCIPAL, type PoolWaiter, type SharedPool, type Shares 
 export interface QuotaRequest {
   /** Key of the principal that needs the connection; `''` for the gateway itself. */
   readonly principal: string;
-  /** Longest wait for a free connection, in milliseconds. */
   readonly waitMs: number;
   readonly signal: AbortSignal;
 }
@@ -18,7 +17,6 @@ export interface ConnectionPermit {
   assign(principal: string): void;
 }
 
-/** The bound of a quota, and its refusal. */
 export interface QuotaOptions {
   readonly limit: number;
   /** A sentence for clients: which limit was reached, and how to raise it. */

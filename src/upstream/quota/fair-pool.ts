@@ -19,7 +19,6 @@ const KEPT_FRACTION = 8;
 /** Principals without units that stay known, so that a client that sends one request after another costs no insertions. */
 const INACTIVE_LIMIT = 64;
 
-/** A request that waits for a unit. */
 export interface PoolWaiter {
   readonly principal: string;
 }
@@ -68,7 +67,6 @@ export class FairPool<Waiter extends PoolWaiter = never> {
     return this.#waiting;
   }
 
-  /** True if no unit is in use and nobody waits. */
   get isUnused(): boolean {
     return this.#used === 0 && this.#waiting === 0;
   }
@@ -82,7 +80,6 @@ export class FairPool<Waiter extends PoolWaiter = never> {
     return this.#parts.get(principal)?.used ?? 0;
   }
 
-  /** Returns whether a principal may take one more unit. */
   hasRoomFor(principal: string): boolean {
     const free = this.#capacity - this.#used;
     if (free <= 0) return false;
@@ -107,7 +104,6 @@ export class FairPool<Waiter extends PoolWaiter = never> {
     this.#settle(principal, part);
   }
 
-  /** Makes a unit in use one of another principal. */
   move(from: string, to: string): void {
     this.take(to);
     this.release(from);

@@ -19,12 +19,10 @@ export function remoteConnections(openFiles: number): number {
   return Math.max(1, Math.floor((openFiles - RESERVED) / FILES_PER_CONNECTION));
 }
 
-/** Returns the quota of processes for all stdio upstreams. */
 export function processQuota(limit: number, gauge: Level, shares: Shares): ConnectionQuota {
   return new ConnectionQuota({ ...processLimit(limit), gauge, pool: 'processes', shares });
 }
 
-/** Returns the bound of that quota, with its refusal. */
 export function processLimit(limit: number): Pick<QuotaOptions, 'limit' | 'refusal'> {
   const refusal =
     `all processes are in use by other clients (gateway.limits.processes: ${limit}); ` +

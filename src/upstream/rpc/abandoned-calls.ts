@@ -44,7 +44,6 @@ export class AbandonedCalls {
     this.#onLimit?.('abandonedCalls');
   }
 
-  /** Removes a call that the upstream has answered. */
   remove(id: number): void {
     this.#calls.delete(id);
   }

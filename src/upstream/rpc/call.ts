@@ -6,7 +6,6 @@ import type { Header } from '../../protocol/framing/mcp-headers.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import type { TraceContext } from '../../protocol/trace-context.ts';
 
-/** A client for whom calls are made. */
 export interface CallSender {
   /** Equal for all calls of one client; undefined if nothing tells its calls from those of other clients. */
   readonly senderKey: string | undefined;
@@ -39,7 +38,6 @@ export interface CallOptions<Context> {
   readonly onNotification?: (notification: Notification) => void;
 }
 
-/** A request to an upstream in flight. */
 export interface Call<Context> {
   readonly id: number;
   readonly context: Context | undefined;
@@ -53,7 +51,6 @@ export interface Call<Context> {
   abandon(): void;
 }
 
-/** The connection of a call, which can end it. */
 interface Canceller<Context> {
   cancel(call: Call<Context>, reason: CancelReason): void;
   abandon(call: PendingCall<Context>): void;

@@ -33,7 +33,6 @@ import { TokenBucket } from './token-bucket.ts';
 import { nextRequestId, sentBackId } from './request-ids.ts';
 import type { Outgoing, StartTransport, Transport, TransportRequest } from './transport.ts';
 
-/** A request from an upstream to a client. */
 export interface ServerRequest<Context> {
   readonly method: string;
   readonly params: RawObject;
@@ -56,7 +55,6 @@ export interface ConnectionEvents<Context> {
   onServerRequest(request: ServerRequest<Context>): void;
   /** The transport has failed to send a request, or to receive its answer. */
   onSendFailed?(error: GatewayError, isBackground: boolean): void;
-  /** A request was answered with this error. */
   onError?(error: RpcError, isBackground: boolean): void;
   readonly onLimit?: (limit: LimitName) => void;
   onClose(error: GatewayError): void;

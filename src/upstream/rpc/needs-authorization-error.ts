@@ -21,6 +21,5 @@ export class NeedsAuthorizationError extends Error {
 interface NeedsAuthorizationOptions extends ErrorOptions {
   /** Default: an operator. */
   readonly actor?: Actor;
-  /** Default: false. */
   readonly isOfScopes?: boolean;
 }

@@ -9,13 +9,10 @@ const TURN_BYTES = 524_288;
 
 /** A reader of one upstream connection that can be stopped between two chunks. */
 export interface HoldableReader {
-  /** Stops reading until `resume`. */
   hold(): void;
-  /** Reads on after `hold`. */
   resume(): void;
 }
 
-/** The message that one reader is receiving. */
 export interface ReceivedMessage {
   /** Sets the number of its bytes so far; 0 when it is complete or will not be read on. */
   update(bytes: number): void;
@@ -63,7 +60,6 @@ export class ReceivingBudget {
     this.#onHeld = onHeld;
   }
 
-  /** Bytes of all messages that are counted. */
   get bytes(): number {
     return this.#bytes;
   }
@@ -182,7 +178,6 @@ export class ReceivingBudget {
     return entry === first(this.#entries) || this.#oldestBytes() < OVERDRAFT * this.#totalBytes;
   }
 
-  /** Returns the bytes of the oldest message of each upstream, together. */
   #oldestBytes(): number {
     let bytes = 0;
     for (const { entries } of this.#shares.values()) bytes += first(entries)?.bytes ?? 0;

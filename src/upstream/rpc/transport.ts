@@ -4,7 +4,6 @@ import type { Revision } from '../../protocol/revisions.ts';
 import type { TraceContext } from '../../protocol/trace-context.ts';
 import type { Header } from '../../protocol/framing/mcp-headers.ts';
 
-/** One message to an upstream. */
 export interface Outgoing {
   /** JSON text. It may have line breaks between its tokens. */
   readonly text: string;
@@ -55,7 +54,6 @@ export interface Transport {
   send(message: Outgoing): void;
   /** Drops a request: reports nothing more about it, and closes the stream of its answer. */
   forget(id: number): void;
-  /** Sets the negotiated revision. */
   setRevision(revision: Revision): void;
   /**
    * Stops reading for this long, so that the upstream has to wait. If requests have streams of their own, pauses one stream.
@@ -76,7 +74,6 @@ export interface Transport {
   setLeft?(isLeft: boolean): void;
 }
 
-/** Returns the error for a start that was aborted. */
 export function disconnectedError(upstream: string, { reason }: AbortSignal): GatewayError {
   const message = `upstream "${upstream}" is being disconnected`;
   return new GatewayError('upstream-unavailable', { upstream, message }, reason);
@@ -88,7 +85,6 @@ export function closedError(upstream: string): GatewayError {
   return new GatewayError('upstream-lost', { upstream, message });
 }
 
-/** The connection that a transport is started for. */
 export interface TransportRequest {
   /** The key of the principal whose credentials the upstream gets; empty for those of the gateway. */
   readonly audience: string;
@@ -105,10 +101,8 @@ export type StartTransport = (
   request: TransportRequest,
 ) => Promise<Transport>;
 
-/** The eras that a transport can carry: one of them, or either. */
 export type TransportEra = 'modern' | 'legacy' | 'either';
 
-/** One way to reach an upstream. */
 export interface TransportOption {
   readonly era: TransportEra;
   /** True if each connection starts a process. */

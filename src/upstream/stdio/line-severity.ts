@@ -3,7 +3,6 @@ import type { Severity } from '../../protocol/severity.ts';
 /** The part of a line that is searched for its severity. */
 const HEAD_CHARS = 200;
 
-/** The words by which programs name the severity of a line. */
 const SEVERITIES: ReadonlyMap<string, Severity> = new Map([
   ['trace', 'debug'],
   ['debug', 'debug'],

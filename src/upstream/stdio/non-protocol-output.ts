@@ -3,7 +3,6 @@ import { LIMITS } from '../../limits.ts';
 /** A server that prints too many lines or bytes within this time, which are no messages, counts as broken. */
 const WINDOW_MS = 10_000;
 
-/** Counts the lines on stdout that are no messages. */
 export class NonProtocolOutput {
   #windowMs = Number.NEGATIVE_INFINITY;
   #windowLines = 0;

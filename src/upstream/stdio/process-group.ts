@@ -46,7 +46,6 @@ export class ProcessGroup {
     return this.#ending;
   }
 
-  /** Sends SIGKILL to the group. */
   kill(): void {
     if (!this.#isEnded) this.#signal('SIGKILL');
   }

@@ -61,7 +61,6 @@ const TOO_MANY: Memory = {
 };
 const UNREADABLE: Memory = { memoryBytes: undefined, memoryNote: 'unknown: the system does not let us read it' };
 
-/** Resolves with the memory of processes together. */
 export async function memoryOf(pids: readonly number[], procDir: string): Promise<Memory> {
   const pss = await sumOfKnown(pids, (pid) => pssBytes(pid, procDir));
   if (pss !== undefined)

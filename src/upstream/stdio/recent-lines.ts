@@ -28,12 +28,10 @@ export class RecentLines {
     }
   }
 
-  /** The latest line; undefined before the first. */
   get last(): string | undefined {
     return this.#lines.at(-1);
   }
 
-  /** The lines, the latest last. */
   get lines(): readonly string[] {
     return this.#lines;
   }

@@ -37,13 +37,11 @@ export class StderrLog {
     this.#lines.push(chunk);
   }
 
-  /** Ends the last line. */
   end(): void {
     this.#lines.end();
     this.#reportDropped();
   }
 
-  /** The latest line; undefined before the first. */
   get last(): string | undefined {
     return this.#recent.last;
   }
@@ -53,7 +51,6 @@ export class StderrLog {
     return tellingLine(this.#recent.lines);
   }
 
-  /** The latest lines. */
   toString(): string {
     return this.#recent.toString();
   }
@@ -69,7 +66,6 @@ export class StderrLog {
     }
   }
 
-  /** Returns whether a line may be logged in this second. */
   #isAllowed(): boolean {
     const nowMs = this.#now();
     if (nowMs - this.#secondMs >= SECOND_MS) {

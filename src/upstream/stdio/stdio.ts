@@ -44,17 +44,14 @@ export interface StdioOptions {
   readonly guard: ProcessGuard;
   /** Finds the command that an `npx` or `uvx` runs. Without it, the wrapper keeps running beside the server. */
   readonly wrappers?: WrapperCommands;
-  /** Measures processes with a limit of memory. */
   readonly memory?: MemoryWatch;
   /** Files and folders of the gateway that no sandbox shows. */
   readonly ownFiles?: OwnFiles;
-  /** Called for each line on stdout that is no message. */
   readonly onNonProtocolOutput?: () => void;
   /** Called when a message exceeds a bound, or reading is paused because the process sends too many notifications. */
   readonly onLimit?: (limit: LimitName) => void;
 }
 
-/** The reason for which stdout is not read for a while. */
 type StopReason = 'too many notifications' | 'no room for the message';
 
 /** The time between the end of stdin and SIGTERM, and between SIGTERM and SIGKILL. */
@@ -118,7 +115,6 @@ class StdioTransport implements Transport {
   readonly #received: ReceivedMessage;
   readonly #finished = Promise.withResolvers<void>();
   #endWatch: (() => void) | undefined;
-  /** The reasons for which stdout is not read. */
   readonly #stops = new Set<StopReason>();
   #drainTimer: NodeJS.Timeout | undefined;
   #hasSentMessage = false;

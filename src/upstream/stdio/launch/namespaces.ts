@@ -7,7 +7,6 @@ const run = promisify(execFile);
 const PROBE = ['--unshare-user', '--disable-userns', '--ro-bind', '/', '/', '--', '/bin/true'];
 const PROBE_MS = 10_000;
 
-/** The probes of each bubblewrap. */
 const probes = new Map<string, Promise<boolean>>();
 
 /**

@@ -1,4 +1,3 @@
-/** The command, environment and directory to start a server with. */
 export interface Launch {
   readonly command: string;
   readonly args: readonly string[];
@@ -13,7 +12,6 @@ export interface PrinterOutput {
   readonly env: Readonly<Record<string, string>>;
 }
 
-/** Markers around the output of a printer. */
 export const PRINTER_BEGIN = 'linkspan-command';
 export const PRINTER_END = 'linkspan-end';
 

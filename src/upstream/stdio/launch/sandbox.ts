@@ -54,11 +54,8 @@ const BASE_ARGS = [
 /** Files by which root, inside of the sandbox too, changes settings of the kernel. */
 const KERNEL_PATHS = ['/proc/sys', '/proc/sysrq-trigger', '/proc/irq', '/proc/bus', '/proc/fs'];
 
-/** The command of bubblewrap that runs a launch in a sandbox. */
 export interface SandboxOptions {
-  /** The path of bubblewrap. */
   readonly bwrap: string;
-  /** The configured working directory. */
   readonly cwd: string | undefined;
   readonly ownFiles: OwnFiles | undefined;
 }
