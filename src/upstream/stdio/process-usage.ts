@@ -61,34 +61,24 @@ const TOO_MANY: Memory = {
 };
 const UNREADABLE: Memory = { memoryBytes: undefined, memoryNote: 'unknown: the system does not let us read it' };
 
+/** Where the system shows the memory of a process, the best first. */
+const SOURCES = [
+  { file: 'smaps_rollup', line: /^Pss:\s+(\d+) kB/m, note: 'PSS: a page that processes share is divided among them' },
+  // Every user can read this file, and kernels older than 4.14 have it too.
+  { file: 'status', line: /^VmRSS:\s+(\d+) kB/m, note: 'RSS: a page that processes share counts for each' },
+] as const;
+
+/** Resolves with the memory of the readable processes together. A process may end in the meantime. */
 export async function memoryOf(pids: readonly number[], procDir: string): Promise<Memory> {
-  const pss = await sumOfKnown(pids, (pid) => pssBytes(pid, procDir));
-  if (pss !== undefined)
-    return { memoryBytes: pss, memoryNote: 'PSS: a page that processes share is divided among them' };
-  const rss = await sumOfKnown(pids, (pid) => rssBytes(pid, procDir));
-  if (rss !== undefined) return { memoryBytes: rss, memoryNote: 'RSS: a page that processes share counts for each' };
+  for (const { file, line, note } of SOURCES) {
+    const read = await Promise.all(pids.map((pid) => readBytes(`${procDir}/${pid}/${file}`, line)));
+    const known = read.filter((bytes) => bytes !== undefined);
+    if (known.length > 0) return { memoryBytes: known.reduce((sum, bytes) => sum + bytes, 0), memoryNote: note };
+  }
   return UNREADABLE;
 }
 
-/** Resolves with the sum over the readable processes; undefined if there is none. A process may end in the meantime. */
-async function sumOfKnown(
-  pids: readonly number[],
-  read: (pid: number) => Promise<number | undefined>,
-): Promise<number | undefined> {
-  const known = (await Promise.all(pids.map(read))).filter((bytes) => bytes !== undefined);
-  return known.length === 0 ? undefined : known.reduce((sum, bytes) => sum + bytes, 0);
-}
-
-function pssBytes(pid: number, procDir: string): Promise<number | undefined> {
-  return kibibytes(`${procDir}/${pid}/smaps_rollup`, /^Pss:\s+(\d+) kB/m);
-}
-
-/** Every user can read this file, and kernels older than 4.14 have it too. */
-function rssBytes(pid: number, procDir: string): Promise<number | undefined> {
-  return kibibytes(`${procDir}/${pid}/status`, /^VmRSS:\s+(\d+) kB/m);
-}
-
-async function kibibytes(file: string, line: RegExp): Promise<number | undefined> {
+async function readBytes(file: string, line: RegExp): Promise<number | undefined> {
   const text = await readFile(file, 'latin1').catch(() => '');
   const [, kib] = line.exec(text) ?? [];
   return kib === undefined ? undefined : Number(kib) * 1_024;

@@ -1,8 +1,7 @@
 import type { ProcessLimits, StdioTarget } from '../../../config/values/upstream-config.ts';
-import { GatewayError } from '../../../errors.ts';
 import type { Launch } from './printed-launch.ts';
 import { programFile } from './program-file.ts';
-import { ExposedConfigError, inSandbox, type OwnFiles } from './sandbox.ts';
+import { inSandbox, noSandbox, type OwnFiles } from './sandbox.ts';
 
 /**
  * Returns the launch that sets the limits of a target and enters its sandbox before it runs the program. Returns the same launch if the
@@ -29,15 +28,7 @@ export async function confine(
     const advice = 'install it (Debian and Ubuntu: apt-get install bubblewrap), or remove "sandbox"';
     throw noSandbox(upstream, `its sandbox needs the program "bwrap" of bubblewrap, which was not found; ${advice}`);
   }
-  try {
-    return withLimits(await inSandbox(launch, sandbox, { bwrap, cwd, ownFiles }), processLimits);
-  } catch (thrown) {
-    throw thrown instanceof ExposedConfigError ? noSandbox(upstream, thrown.message) : thrown;
-  }
-}
-
-function noSandbox(upstream: string, message: string): GatewayError {
-  return new GatewayError('upstream-unavailable', { upstream, message, executed: 'no', retryable: false });
+  return withLimits(await inSandbox(launch, sandbox, { upstream, bwrap, cwd, ownFiles }), processLimits);
 }
 
 function hasSystemLimits(limits: ProcessLimits | undefined): limits is ProcessLimits {

@@ -1,9 +1,19 @@
+import { execFile } from 'node:child_process';
 import { existsSync, realpathSync } from 'node:fs';
 import { basename, delimiter, dirname, join, relative, sep } from 'node:path';
+import { promisify } from 'node:util';
 import type { Sandbox } from '../../../config/values/upstream-config.ts';
+import { GatewayError } from '../../../errors.ts';
 import type { Launch } from './printed-launch.ts';
-import { canDisableNamespaces } from './namespaces.ts';
+import { isFulfilled } from '../../../thrown.ts';
 import { programFile } from './program-file.ts';
+
+const run = promisify(execFile);
+
+const PROBE = ['--unshare-user', '--disable-userns', '--ro-bind', '/', '/', '--', '/bin/true'];
+const PROBE_MS = 10_000;
+
+const probes = new Map<string, Promise<boolean>>();
 
 /** Files that programs need to start and to use the network. Read-only; those that a system does not have are left out. */
 const SYSTEM_PATHS = [
@@ -55,6 +65,7 @@ const BASE_ARGS = [
 const KERNEL_PATHS = ['/proc/sys', '/proc/sysrq-trigger', '/proc/irq', '/proc/bus', '/proc/fs'];
 
 export interface SandboxOptions {
+  readonly upstream: string;
   readonly bwrap: string;
   readonly cwd: string | undefined;
   readonly ownFiles: OwnFiles | undefined;
@@ -67,15 +78,9 @@ export interface OwnFiles {
   readonly stateDir: string;
 }
 
-/** Says which path would show the config file in a sandbox. */
-export class ExposedConfigError extends Error {
-  override readonly name = 'ExposedConfigError';
-
-  constructor(path: string) {
-    super(
-      `its sandbox would show ${path} with the config file of the gateway; move the config file, or name narrower folders`,
-    );
-  }
+/** Returns the error for a program that is not started, because it would have no sandbox or one that shows too much. */
+export function noSandbox(upstream: string, message: string): GatewayError {
+  return new GatewayError('upstream-unavailable', { upstream, message, executed: 'no', retryable: false });
 }
 
 /**
@@ -83,13 +88,13 @@ export class ExposedConfigError extends Error {
  * the programs of the system, the program itself and the packages of npx and uvx. It also sees its working directory, and what the config
  * names.
  *
- * @throws {ExposedConfigError}
+ * @throws {GatewayError} `upstream-unavailable` if it would show the config file.
  * @see https://github.com/containers/bubblewrap
  */
 export async function inSandbox(
   launch: Launch,
   sandbox: Sandbox,
-  { bwrap, cwd, ownFiles }: SandboxOptions,
+  { upstream, bwrap, cwd, ownFiles }: SandboxOptions,
 ): Promise<Launch> {
   const { command, args, env } = launch;
   const home = env['HOME'] ?? '';
@@ -101,7 +106,7 @@ export async function inSandbox(
     ...sandbox.read,
   ];
   const shown = [...SYSTEM_PATHS, ...readable, ...sandbox.write];
-  if (ownFiles !== undefined) refuseConfigIn(shown, ownFiles.configFile);
+  if (ownFiles !== undefined) refuseConfigIn(shown, ownFiles.configFile, upstream);
   const bindArgs = (option: string, paths: readonly string[]) => paths.flatMap((path) => [option, path, path]);
   const start = cwd ?? (hasHome ? home : '/tmp');
   const groups: readonly (readonly string[])[] = [
@@ -162,14 +167,16 @@ function isWithin(path: string, folder: string): boolean {
  * Refuses to show the config file. It cannot be hidden inside of a folder: editors replace it, and a mount over a file ends when
  * another file gets its name.
  */
-function refuseConfigIn(shown: readonly string[], configFile: string): void {
+function refuseConfigIn(shown: readonly string[], configFile: string, upstream: string): void {
   const folder = dirname(configFile);
   const names = [join(existsSync(folder) ? realpathSync(folder) : folder, basename(configFile))];
   // The file may be a link, as in a ConfigMap.
   if (existsSync(configFile)) names.push(realpathSync(configFile));
   for (const path of shown.filter((one) => existsSync(one))) {
     const real = realpathSync(path);
-    if (names.some((name) => isWithin(name, real))) throw new ExposedConfigError(path);
+    if (!names.some((name) => isWithin(name, real))) continue;
+    const fault = `its sandbox would show ${path} with the config file of the gateway`;
+    throw noSandbox(upstream, `${fault}; move the config file, or name narrower folders`);
   }
 }
 
@@ -180,4 +187,17 @@ function hidingArgs(folder: string, stateDir: string): readonly string[] {
   const hidden = realpathSync(stateDir);
   // The folder may be a link: the sandbox shows its files below the name of the link.
   return isWithin(hidden, real) ? ['--tmpfs', join(folder, relative(real, hidden))] : [];
+}
+
+/**
+ * Resolves with whether a bubblewrap can forbid user namespaces in its sandboxes. It must know the option (0.8), and the system must let it
+ * change the setting.
+ */
+function canDisableNamespaces(bwrap: string): Promise<boolean> {
+  let probe = probes.get(bwrap);
+  if (probe === undefined) {
+    probe = isFulfilled(run(bwrap, PROBE, { timeout: PROBE_MS }));
+    probes.set(bwrap, probe);
+  }
+  return probe;
 }
