@@ -1,6 +1,7 @@
 import { malformedAnswer } from '../rpc/malformed-answer.ts';
 import { sentBackId } from '../rpc/request-ids.ts';
 import type { HttpTarget } from '../../config/values/upstream-config.ts';
+import { resultOrLate, resultUnlessAborted } from '../../deadline.ts';
 import { GatewayError } from '../../errors.ts';
 import type { MessageError } from '../../protocol/jsonrpc.ts';
 import type { Revision } from '../../protocol/revisions.ts';
@@ -14,6 +15,7 @@ import { HttpSession } from './http-session.ts';
 import { OpenPosts } from './open-posts.ts';
 import {
   closedError,
+  disconnectedError,
   type Outgoing,
   type StartTransport,
   type Transport,
@@ -60,31 +62,20 @@ class SseTransport implements Transport, UpstreamPostHandler {
 
   /** Opens the stream. Resolves when the server has named its endpoint. @throws {GatewayError} */
   async start(signal: AbortSignal): Promise<void> {
-    const { wire, timeouts, userAgent } = this.options;
-    const fail = (problem: string) => {
-      const message = `upstream "${this.options.upstream}" ${problem}`;
-      this.#endpointNamed.reject(
-        new GatewayError('upstream-unavailable', { upstream: this.options.upstream, message }, signal.reason),
-      );
-    };
-    const abort = () => fail('is being disconnected');
+    const { upstream, wire, timeouts, userAgent } = this.options;
     const limitMs = timeouts.connectMs + timeouts.firstByteMs;
-    const timer = setTimeout(() => fail(`did not name its endpoint within ${limitMs / 1_000} s`), limitMs);
-    signal.addEventListener('abort', abort, { once: true });
+    const late = () => {
+      const message = `upstream "${upstream}" did not name its endpoint within ${limitMs / 1_000} s`;
+      return new GatewayError('upstream-unavailable', { upstream, message });
+    };
+    wire.dispatch(new HttpSession(this.#target, userAgent).get({ lastEventId: '', retryMs: undefined }), this.#stream);
     try {
-      if (signal.aborted) abort();
-      else {
-        const get = new HttpSession(this.#target, userAgent).get({ lastEventId: '', retryMs: undefined });
-        wire.dispatch(get, this.#stream);
-      }
-      await this.#endpointNamed.promise;
+      const aborted = () => disconnectedError(upstream, signal);
+      await resultOrLate(resultUnlessAborted(this.#endpointNamed.promise, signal, aborted), limitMs, late);
     } catch (thrown) {
       this.#isClosed = true;
       this.#stream.cancel();
       throw thrown;
-    } finally {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', abort);
     }
   }
 

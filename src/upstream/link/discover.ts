@@ -21,23 +21,6 @@ export type DiscoverOutcome =
   /** Undecided, because of `error`. `isModern`: only a server of the modern era answers with this error. */
   | { readonly kind: 'unknown'; readonly error: GatewayError; readonly isModern: boolean };
 
-function readHello(
-  revision: ModernRevision,
-  result: RawObject,
-  instructions: string | undefined,
-): ServerHello<ModernRevision> {
-  return {
-    revision,
-    capabilities: result.object('capabilities')?.detached() ?? RawObject.EMPTY,
-    serverInfo: result.object('_meta')?.object(META.serverInfo)?.detached() ?? RawObject.EMPTY,
-    instructions,
-  };
-}
-
-function versionsOf(list: unknown): readonly unknown[] {
-  return Array.isArray(list) ? list : [];
-}
-
 /** Returns the revision to ask for instead of the one that the server has refused; undefined if there is none. */
 function proposedBy({ code, data }: RpcError): ModernRevision | undefined {
   return code === RPC.unsupportedVersion ? latestCommon(supportedBy(data)) : undefined;
@@ -78,9 +61,16 @@ export async function discover(
     if (proposed !== undefined && decided?.aborted !== true) answer = await sendDiscover(proposed);
     if (answer.kind === 'error') return verdictOnError(connection, answer.error);
     const result = RawObject.parse(answer.result);
-    const revision = latestCommon(versionsOf(result.value('supportedVersions')));
+    const versions = result.value('supportedVersions');
+    const revision = Array.isArray(versions) ? latestCommon(versions) : undefined;
     if (revision === undefined) return { kind: 'legacy' };
-    return { kind: 'modern', hello: readHello(revision, result, readInstructions(connection, result)) };
+    const hello = {
+      revision,
+      capabilities: result.object('capabilities')?.detached() ?? RawObject.EMPTY,
+      serverInfo: result.object('_meta')?.object(META.serverInfo)?.detached() ?? RawObject.EMPTY,
+      instructions: readInstructions(connection, result),
+    };
+    return { kind: 'modern', hello };
   } catch (thrown) {
     if (!(thrown instanceof GatewayError)) return { kind: 'legacy' };
     // A modern server answers with JSON-RPC.

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { resultOrLate } from '../../deadline.ts';
 import { isFulfilled } from '../../thrown.ts';
 import type { Logger } from 'pino';
 import { GatewayError } from '../../errors.ts';
@@ -195,20 +196,16 @@ export class UpstreamSubscription {
       this.#isUnsupported = answer.kind === 'error' && answer.error.code === RPC.methodNotFound;
       onEnd();
     }, onEnd);
-    const timer = setTimeout(() => {
-      const message = `upstream "${upstream}" did not acknowledge subscriptions/listen in time`;
-      reject(new GatewayError('upstream-timeout', { upstream, message }));
+    const late = () => {
       call.cancel('not acknowledged');
-    }, timeouts().callMs);
-    try {
-      const acknowledgement = await acknowledged;
-      this.#hasWorked = true;
-      const texts = (name: string) => acknowledgedTexts(acknowledgement, name);
-      const openedMs = performance.now();
-      return { call, uris: texts('resourceSubscriptions'), tasks: texts('taskIds'), openedMs };
-    } finally {
-      clearTimeout(timer);
-    }
+      const message = `upstream "${upstream}" did not acknowledge subscriptions/listen in time`;
+      return new GatewayError('upstream-timeout', { upstream, message });
+    };
+    const acknowledgement = await resultOrLate(acknowledged, timeouts().callMs, late);
+    this.#hasWorked = true;
+    const texts = (name: string) => acknowledgedTexts(acknowledgement, name);
+    const openedMs = performance.now();
+    return { call, uris: texts('resourceSubscriptions'), tasks: texts('taskIds'), openedMs };
   }
 
   /**
