@@ -1,41 +1,19 @@
 import { WITHIN } from './nesting.ts';
 
 /** Variables of our environment that a server may need to run and to find its files. */
-const NAMES = new Set([
-  'PATH',
-  'HOME',
-  'USER',
-  'LOGNAME',
-  'SHELL',
-  'TERM',
-  'TMPDIR',
-  'TZ',
-  'LANG',
-  'LANGUAGE',
-  'NODE_EXTRA_CA_CERTS',
-  'SSL_CERT_FILE',
-  'SSL_CERT_DIR',
-  'REQUESTS_CA_BUNDLE',
-  'UV_CACHE_DIR',
-  'UV_PYTHON_INSTALL_DIR',
-  'UV_TOOL_DIR',
-  'UV_OFFLINE',
-  WITHIN,
-]);
+const NAMES = new Set(
+  `PATH HOME USER LOGNAME SHELL TERM TMPDIR TZ LANG LANGUAGE
+   NODE_EXTRA_CA_CERTS SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE
+   UV_CACHE_DIR UV_PYTHON_INSTALL_DIR UV_TOOL_DIR UV_OFFLINE ${WITHIN}`.split(/\s+/),
+);
 
 const PREFIXES = ['LC_', 'XDG_'];
 
 /** Variables with the addresses of package registries and proxies, in lower or upper case. Their values may contain a password. */
-const ADDRESS_NAMES = new Set([
-  'http_proxy',
-  'https_proxy',
-  'all_proxy',
-  'no_proxy',
-  'npm_config_registry',
-  'npm_config_cache',
-  'uv_index_url',
-  'uv_default_index',
-]);
+const ADDRESS_NAMES = new Set(
+  `http_proxy https_proxy all_proxy no_proxy
+   npm_config_registry npm_config_cache uv_index_url uv_default_index`.split(/\s+/),
+);
 
 function isPassedOn(name: string, value: string): boolean {
   // A shell function exported by bash is code that a shell in the child would run.

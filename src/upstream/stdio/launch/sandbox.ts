@@ -16,50 +16,17 @@ const PROBE_MS = 10_000;
 const probes = new Map<string, Promise<boolean>>();
 
 /** Files that programs need to start and to use the network. Read-only; those that a system does not have are left out. */
-const SYSTEM_PATHS = [
-  '/usr',
-  '/bin',
-  '/sbin',
-  '/lib',
-  '/lib32',
-  '/lib64',
-  '/libx32',
-  '/opt',
-  '/nix/store',
-  '/etc/alternatives',
-  '/etc/ld.so.cache',
-  '/etc/ld.so.conf',
-  '/etc/ld.so.conf.d',
-  '/etc/localtime',
-  '/etc/fonts',
-  '/etc/ssl',
-  '/etc/ca-certificates',
-  '/etc/pki',
-  '/etc/resolv.conf',
-  '/etc/hosts',
-  '/etc/nsswitch.conf',
-  '/etc/passwd',
-  '/etc/group',
-  '/etc/services',
-  '/etc/protocols',
-  '/etc/gai.conf',
-  '/etc/mime.types',
-];
+const SYSTEM_PATHS = `/usr /bin /sbin /lib /lib32 /lib64 /libx32 /opt /nix/store
+   /etc/alternatives /etc/ld.so.cache /etc/ld.so.conf /etc/ld.so.conf.d /etc/localtime /etc/fonts
+   /etc/ssl /etc/ca-certificates /etc/pki /etc/resolv.conf /etc/hosts /etc/nsswitch.conf
+   /etc/passwd /etc/group /etc/services /etc/protocols /etc/gai.conf /etc/mime.types`.split(/\s+/);
 
 /** Interpreters that a server may be written for: a script names them in its first line, and npx runs them. */
 const INTERPRETERS = ['node', 'python3', 'python'];
 
 /** A new namespace of each kind that needs no settings, and the end of the process with the gateway. */
-const BASE_ARGS = [
-  '--unshare-user',
-  '--unshare-ipc',
-  '--unshare-pid',
-  '--unshare-uts',
-  '--unshare-cgroup-try',
-  '--die-with-parent',
-  '--cap-drop',
-  'ALL',
-];
+const BASE_ARGS = `--unshare-user --unshare-ipc --unshare-pid --unshare-uts --unshare-cgroup-try
+   --die-with-parent --cap-drop ALL`.split(/\s+/);
 
 /** Files by which root, inside of the sandbox too, changes settings of the kernel. */
 const KERNEL_PATHS = ['/proc/sys', '/proc/sysrq-trigger', '/proc/irq', '/proc/bus', '/proc/fs'];

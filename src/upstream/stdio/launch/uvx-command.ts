@@ -10,19 +10,10 @@ export interface PrinterRun {
 }
 
 /** Options of uv with a value that only affect the choice of packages. */
-const WITH_VALUE = new Set([
-  '--from',
-  '--with',
-  '-w',
-  '--python',
-  '-p',
-  '--index',
-  '--default-index',
-  '--index-url',
-  '-i',
-  '--extra-index-url',
-  '--prerelease',
-]);
+const WITH_VALUE = new Set(
+  `--from --with -w --python -p --prerelease
+   --index --default-index --index-url -i --extra-index-url`.split(/\s+/),
+);
 const FLAGS = new Set(['--offline', '--quiet', '-q', '--no-progress']);
 
 /** Variables with which uv removes the environment of the server when uv ends. */
