@@ -1,36 +1,6 @@
 import { BlockList, isIP, isIPv4 } from 'node:net';
 
 type Family = 'ipv4' | 'ipv6';
-type Networks = readonly (readonly [network: string, bits: number])[];
-
-/** Networks that are not the public Internet. @see https://www.iana.org/assignments/iana-ipv4-special-registry */
-const PRIVATE_V4: Networks = [
-  ['0.0.0.0', 8],
-  ['10.0.0.0', 8],
-  ['100.64.0.0', 10],
-  ['127.0.0.0', 8],
-  ['169.254.0.0', 16],
-  ['172.16.0.0', 12],
-  ['192.0.0.0', 24],
-  ['192.0.2.0', 24],
-  ['192.88.99.0', 24],
-  ['192.168.0.0', 16],
-  ['198.18.0.0', 15],
-  ['198.51.100.0', 24],
-  ['203.0.113.0', 24],
-  // Multicast, and the reserved rest with the broadcast address.
-  ['224.0.0.0', 3],
-];
-
-/** Parts of `2000::/3`, outside of which nothing is public. @see https://www.iana.org/assignments/iana-ipv6-special-registry */
-const PRIVATE_V6: Networks = [
-  // Teredo, ORCHID and others.
-  ['2001::', 23],
-  ['2001:db8::', 32],
-  // 6to4, which has an IPv4 address inside.
-  ['2002::', 16],
-  ['3fff::', 20],
-];
 
 /** Addresses by which clouds tell their machines secrets. Some of them are in public networks. */
 const METADATA: readonly string[] = [
@@ -54,24 +24,37 @@ function familyOf(address: string): Family {
   return isIPv4(address) ? 'ipv4' : 'ipv6';
 }
 
-function listOf(networks: Networks): BlockList {
+/** @param networks in CIDR notation. */
+function listOf(networks: readonly string[]): BlockList {
   const list = new BlockList();
-  for (const [network, bits] of networks) list.addSubnet(network, bits, familyOf(network));
+  for (const cidr of networks) {
+    const [network = '', bits = ''] = cidr.split('/');
+    list.addSubnet(network, Number(bits), familyOf(network));
+  }
   return list;
 }
 
-const privateV4 = listOf(PRIVATE_V4);
-const privateV6 = listOf(PRIVATE_V6);
-const globalV6 = listOf([['2000::', 3]]);
+/**
+ * Networks that are not the public Internet. The last is multicast, and the reserved rest with the broadcast address.
+ *
+ * @see https://www.iana.org/assignments/iana-ipv4-special-registry
+ */
+const privateV4 = listOf(
+  `0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24
+   192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/3`.split(/\s+/),
+);
+/**
+ * Parts of `2000::/3`, outside of which nothing is public: Teredo, ORCHID and others; examples; 6to4, which has an IPv4 address inside; examples.
+ *
+ * @see https://www.iana.org/assignments/iana-ipv6-special-registry
+ */
+const privateV6 = listOf(['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20']);
+const globalV6 = listOf(['2000::/3']);
 const metadata = new BlockList();
 for (const address of METADATA) metadata.addAddress(address, familyOf(address));
 
-/** Networks whose last 32 bits are an IPv4 address: mapped, compatible, and translated (NAT64). */
-const withV4 = listOf([
-  ['::', 96],
-  ['::ffff:0:0', 96],
-  ['64:ff9b::', 96],
-]);
+/** Networks whose last 32 bits are an IPv4 address: compatible, mapped, and translated (NAT64). */
+const withV4 = listOf(['::/96', '::ffff:0:0/96', '64:ff9b::/96']);
 
 /** Returns the IPv4 address inside of an IPv6 address without zone; undefined if it has none. */
 function embeddedV4(address: string): string | undefined {
@@ -101,12 +84,7 @@ export type AddressCheck = (address: string) => string | undefined;
  * @param privateNetworks in CIDR notation; allowed, although they are not public.
  */
 export function publicAddressCheck(privateNetworks: readonly string[]): AddressCheck {
-  const allowed = listOf(
-    privateNetworks.map((cidr) => {
-      const [network = '', bits = ''] = cidr.split('/');
-      return [network, Number(bits)] as const;
-    }),
-  );
+  const allowed = listOf(privateNetworks);
   return (address) => {
     const inner = innerOf(address);
     if (isIP(inner) === 0) return 'not an address';
