@@ -62,6 +62,12 @@ export class UpstreamLinks<Context = unknown, User extends LinkUser = LinkUser> 
     return this.#open.get(link);
   }
 
+  /** Notes facts about a link, unless it is not open. */
+  note(link: Link<Context, User>, facts: Partial<Pick<OpenLink<Context, User>, 'isClaimed' | 'reading'>>): void {
+    const record = this.#open.get(link);
+    if (record !== undefined) Object.assign(record, facts);
+  }
+
   /**
    * Moves an open link from the expected key to its own, which depends on its era. If there is already a link with that key, closes
    * this one and returns that one.

@@ -173,12 +173,12 @@ export class Upstream<Context, User extends LinkUser> {
     // A connection for all clients declares no client capabilities.
     const { clientCapabilities, capabilityKey } = isolation === 'shared' ? NO_FEATURES : user;
     const { era: clientEra, principal } = user;
-    const keyIn = (era: Era) => connectionKey(this.#scope(era), user, call);
+    const placeIn = (era: Era) => placeOf(connectionKey(this.#scope(era), user, call));
     const audience = this.audienceOf(principal);
-    const need = { clientEra, clientCapabilities, capabilityKey, principal, audience, attachment, keyIn, span };
+    const need = { clientEra, clientCapabilities, capabilityKey, principal, audience, attachment, placeIn, span };
     const link = await (this.#adoptDiscovery(need) ?? this.#getLink(need));
     link.users.add(user);
-    this.#endClaim(link);
+    this.#links.note(link, { isClaimed: false });
     this.#hasServed = true;
     return link;
   }
@@ -191,15 +191,10 @@ export class Upstream<Context, User extends LinkUser> {
     // A server asks for roots right after its start, when no client can answer yet.
     if (this.usableCapabilities(need.clientCapabilities).raw('roots') !== undefined) return undefined;
     const era = this.#likelyEra(need.clientEra);
-    const place = placeOf(need.keyIn(era));
+    const place = need.placeIn(era);
     if (!this.isProcess || place.purpose === 'all' || this.#links.find(place.key) !== undefined) return undefined;
     const from = discoveryKey(this.#scope(era), need.capabilityKey, need.audience);
     return adopt(this.#links, from, place, need.principal, () => this.#getLink(need));
-  }
-
-  #endClaim(link: Link<Context, User>): void {
-    const record = this.#links.recordOf(link);
-    if (record !== undefined) record.isClaimed = false;
   }
 
   #scope(era: Era): ConnectionScope {
@@ -277,8 +272,8 @@ export class Upstream<Context, User extends LinkUser> {
     const { clientCapabilities, capabilityKey } = features;
     let link: Link<Context, User> | undefined;
     try {
-      const keyIn = (era: Era) => discoveryKey(this.#scope(era), capabilityKey, audience);
-      const need = { clientEra: client, clientCapabilities, capabilityKey, principal: audience, audience, keyIn };
+      const placeIn = (era: Era) => placeOf(discoveryKey(this.#scope(era), capabilityKey, audience));
+      const need = { clientEra: client, clientCapabilities, capabilityKey, principal: audience, audience, placeIn };
       link = await this.#getLink(need);
       // The listing of a new process begins in the turn of its opening, before a client can adopt the process.
       const checking = this.#checks.beforeListing(link);
@@ -286,7 +281,7 @@ export class Upstream<Context, User extends LinkUser> {
       this.#checks.onListing(link);
       const offerKey = { era: link.era, capabilityKey, audience };
       const reading = this.list(link, clientCapabilities, () => this.#events.knownLists(this.id, offerKey));
-      this.#setReading(link, reading);
+      this.#links.note(link, { reading });
       const { offer, failure } = await reading;
       if (!this.isRetired) await this.#events.prepareLists(this.id, offer);
       if (!this.isRetired) this.#events.onLists(this.id, offerKey, offer, failure === undefined);
@@ -301,15 +296,10 @@ export class Upstream<Context, User extends LinkUser> {
       if (audience === EVERYBODY) this.#onListingFailed(client, features, error);
       throw error;
     } finally {
-      if (link !== undefined) this.#setReading(link, undefined);
-      if (link !== undefined && !isPrivate(link)) this.#endClaim(link);
+      if (link !== undefined) this.#links.note(link, { reading: undefined });
+      if (link !== undefined && !isPrivate(link)) this.#links.note(link, { isClaimed: false });
       this.#quotas.closeSpares();
     }
-  }
-
-  #setReading(link: Link<Context, User>, reading: Promise<Listing> | undefined): void {
-    const record = this.#links.recordOf(link);
-    if (record !== undefined) record.reading = reading;
   }
 
   #onListingFailed(client: Era, features: ClientFeatures, error: GatewayError): void {
@@ -358,7 +348,7 @@ export class Upstream<Context, User extends LinkUser> {
   }
 
   #getLink(need: LinkNeed): Promise<Link<Context, User>> {
-    const key = need.keyIn(this.#likelyEra(need.clientEra));
+    const { key } = need.placeIn(this.#likelyEra(need.clientEra));
     const known = this.#links.find(key);
     if (known !== undefined) return known;
     const opening = this.#open(need).then((link) => this.#links.place(key, link));
@@ -367,17 +357,16 @@ export class Upstream<Context, User extends LinkUser> {
   }
 
   async #open(need: LinkNeed): Promise<Link<Context, User>> {
-    const { clientEra, keyIn } = need;
+    const { clientEra, placeIn } = need;
     await awaitOpening(this.id, () => this.#lifecycles.in(this.#likelyEra(clientEra)), this.#stopping.signal);
     // A connection for all clients of an audience counts for none of them.
-    const isForAll = placeOf(keyIn(this.#likelyEra(clientEra))).purpose === 'all';
+    const isForAll = placeIn(this.#likelyEra(clientEra)).purpose === 'all';
     const principal = isForAll ? need.audience : need.principal;
     const request = { principal, waitMs: this.config.queueMs, signal: this.#stopping.signal };
     const permit = await this.#quotas.acquire(request);
     try {
       const clientCapabilities = this.usableCapabilities(need.clientCapabilities);
-      const placeIn = (era: Era) => placeOf(keyIn(era));
-      const starting = this.#start({ ...need, clientCapabilities, placeIn }, permit);
+      const starting = this.#start({ ...need, clientCapabilities }, permit);
       return await traceStart(this.#parts.tracing, need.span, this.id, starting);
     } catch (thrown) {
       permit.release();

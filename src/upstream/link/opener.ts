@@ -57,11 +57,9 @@ export interface LinkRequest extends ClientFeatures {
 }
 
 /** The purpose of a link that is needed: the client or the listing that it is for. */
-export interface LinkNeed extends Omit<LinkRequest, 'placeIn'> {
+export interface LinkNeed extends LinkRequest {
   /** The principal that a free connection is waited for; the audience of a listing. */
   readonly principal: string;
-  /** Returns the key of the link, which depends on the era of the connection. */
-  readonly keyIn: (era: Era) => string;
   /** The span that a start of the upstream is a part of. */
   readonly span?: Span | undefined;
 }

@@ -56,10 +56,6 @@ export class ConnectionQuota {
     this.#pool = new FairPool(shares, limit);
   }
 
-  get limit(): number {
-    return this.#limit;
-  }
-
   /** Returns the reason why a principal gets no connection, and counts the refusal of one above its share. */
   refuse(principal: string): string {
     if (!this.#pool.hasFree) return this.#refusal;

@@ -6,11 +6,6 @@ import type { Header } from '../../protocol/framing/mcp-headers.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import type { TraceContext } from '../../protocol/trace-context.ts';
 
-export interface CallSender {
-  /** Equal for all calls of one client; undefined if nothing tells its calls from those of other clients. */
-  readonly senderKey: string | undefined;
-}
-
 export interface CallOptions<Context> {
   /** Longest wait without progress (`timeoutMs`), and in total (`maxMs`). Milliseconds; `Infinity` for no deadline. */
   readonly timeoutMs: number;
@@ -23,8 +18,11 @@ export interface CallOptions<Context> {
   readonly isBackground?: true;
   /** The object by which the caller knows the call, passed to {@link ConnectionEvents}. */
   readonly context: Context | undefined;
-  /** The client for whom the call is made. Undefined if messages of the upstream are never about the call. */
-  readonly sender?: CallSender;
+  /**
+   * The client for whom the call is made, with a key that all of its calls have; undefined if nothing tells them from those of other clients.
+   * Without a sender, messages of the upstream are never about the call.
+   */
+  readonly sender?: { readonly senderKey: string | undefined };
   /** In the modern era: the client capabilities (default `{}`), and the log level for this call. */
   readonly capabilities?: RawObject | undefined;
   readonly logLevel?: Severity | undefined;

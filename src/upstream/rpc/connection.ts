@@ -73,8 +73,7 @@ export class Connection<Context = unknown> {
   readonly #serverRequests = new Map<Id, OpenServerRequest>();
   /** Contexts of answered calls whose progress is still routed, by progress token. */
   readonly #outliving = new Map<number, Context>();
-  /** Undefined until the first one. */
-  #abandoned: AbandonedCalls | undefined;
+  readonly #abandoned: AbandonedCalls;
   readonly #firstByte = Promise.withResolvers<void>();
   #transport: Transport | undefined;
   #closed: GatewayError | undefined;
@@ -89,6 +88,7 @@ export class Connection<Context = unknown> {
   private constructor(upstream: string, events: ConnectionEvents<Context>) {
     this.upstream = upstream;
     this.#events = events;
+    this.#abandoned = new AbandonedCalls(events.onLimit);
   }
 
   /** Starts the transport. @throws {GatewayError} `upstream-unavailable` */
@@ -245,7 +245,6 @@ export class Connection<Context = unknown> {
     // An upstream of a modern revision asks in answers, and logs for requests with a level.
     if (this.#modern === undefined || logLevel !== undefined) late.add('log');
     if (this.#modern === undefined && (mayRequireInput(method) || method === 'tasks/cancel')) late.add('question');
-    this.#abandoned ??= new AbandonedCalls(this.#events.onLimit);
     this.#abandoned.add(id, sender.senderKey, late, performance.now());
   }
 
@@ -256,7 +255,7 @@ export class Connection<Context = unknown> {
    * @param except the calls of the client with this key do not count.
    */
   hasAbandoned(message: LateMessage, except?: string): boolean {
-    return this.#abandoned?.has(message, except, performance.now()) ?? false;
+    return this.#abandoned.has(message, except, performance.now());
   }
 
   /** Fails a call at its deadline. A deadline that activity has moved meanwhile is awaited again. */
@@ -366,7 +365,7 @@ export class Connection<Context = unknown> {
     const pending = this.#settle(id);
     // A response with an unknown id is late or repeated, and is dropped.
     if (pending === undefined) this.#limitRate(about);
-    this.#abandoned?.remove(id);
+    this.#abandoned.remove(id);
     if (pending?.context !== undefined && pending.options.outlivesAnswer === true)
       this.#keepProgress(pending.id, pending.context);
     pending?.settle(response);
