@@ -68,13 +68,7 @@ export const ERRORS = {
   cancelled: { rpc: -31018, http: 499, text: 'Cancelled', executed: 'unknown', retryable: false },
   'client-unreachable': { rpc: -31019, http: 502, text: 'Client cannot be asked' },
   'client-timeout': { rpc: -31020, http: 504, text: 'Client did not answer' },
-  'store-unavailable': {
-    rpc: -31023,
-    http: 503,
-    text: 'Shared state unavailable',
-    executed: 'no',
-    retryable: true,
-  },
+  'store-unavailable': { rpc: -31023, http: 503, text: 'Shared state unavailable', executed: 'no', retryable: true },
   'audit-unavailable': { rpc: -31024, http: 503, text: 'Audit log unavailable', executed: 'no', retryable: true },
   'access-unavailable': {
     rpc: -31028,

@@ -335,12 +335,7 @@ class HttpTransport implements Transport, UpstreamPostHandler {
   #sessionLostError(): GatewayError {
     const { upstream } = this.options;
     const message = `upstream "${upstream}" forgot our session, as after a restart`;
-    return new GatewayError('upstream-session-lost', {
-      upstream,
-      message,
-      executed: 'unknown',
-      retryable: false,
-    });
+    return new GatewayError('upstream-session-lost', { upstream, message, executed: 'unknown', retryable: false });
   }
 
   /** Fails a message that the upstream refused because it does not know the session, and closes the transport. */
