@@ -129,8 +129,9 @@ export async function upstreamTransports(
     open.add(wire);
     const userAgent = `linkspan/${VERSION}`;
     const undelivered = new UndeliveredMessages(onLimit);
-    const dropped = new DroppedMessages(id, log);
-    const shared = { receiving, undelivered, dropped, log, wire, userAgent, onLimit };
+    const ownLog = log.child({ upstream: id });
+    const dropped = new DroppedMessages(ownLog);
+    const shared = { receiving, undelivered, dropped, log: ownLog, wire, userAgent, onLimit };
     const options = { upstream: id, timeouts, messageBytes, ...shared };
     const credentials = credentialsOf(upstream, configured);
     const startWith = (transport: HttpTransportOf): StartTransport =>

@@ -40,6 +40,7 @@ export interface HttpOptions extends ReadingOptions {
   /** Bounds the messages without an answer that the upstream has not accepted. */
   readonly undelivered: UndeliveredMessages;
   readonly dropped: DroppedMessages;
+  /** Names the upstream in each line. */
   readonly log: Logger;
   /** Shared by all transports with the same credentials. The transport does not destroy it. */
   readonly wire: Wire;
@@ -180,10 +181,7 @@ class HttpTransport implements Transport, UpstreamPostHandler {
   onInterrupted(post: UpstreamPost, position: StreamPosition): void {
     const open = this.#posts.get(post.id);
     if (open === undefined) return;
-    this.options.log.debug(
-      { upstream: this.options.upstream, method: post.method },
-      'response stream ended early, resuming',
-    );
+    this.options.log.debug({ method: post.method }, 'response stream ended early, resuming');
     open.stream = new ReconnectingStream({
       ...this.#streamParts(position),
       decide: afterResumedStreamEnd,
@@ -198,10 +196,7 @@ class HttpTransport implements Transport, UpstreamPostHandler {
     if (post.id !== undefined) {
       this.#events.onSendFailed(post.id, error);
     } else if (!this.#isClosed) {
-      this.options.log.warn(
-        { upstream: this.options.upstream, method: post.method, err: error },
-        'message not delivered to the upstream',
-      );
+      this.options.log.warn({ method: post.method, err: error }, 'message not delivered to the upstream');
     }
   }
 
@@ -304,17 +299,11 @@ class HttpTransport implements Transport, UpstreamPostHandler {
       decide: afterServerStreamEnd,
       onText: (text) => this.#read(text, undefined),
       onAttempt: () => this.#releaseHandshakeQueue(),
-      onRefused: (err) =>
-        log.warn({ upstream: this.options.upstream, err }, 'GET stream of the upstream is opened again later'),
+      onRefused: (err) => log.warn({ err }, 'GET stream of the upstream is opened again later'),
       onEnd: (why) => {
         if (why.kind === 'session-lost') this.#finish(this.#sessionLostError());
-        else if (why.reason === undefined)
-          log.debug({ upstream: this.options.upstream }, 'upstream offers no GET stream');
-        else
-          log.warn(
-            { upstream: this.options.upstream, err: why.reason },
-            'GET stream of the upstream is not opened again',
-          );
+        else if (why.reason === undefined) log.debug('upstream offers no GET stream');
+        else log.warn({ err: why.reason }, 'GET stream of the upstream is not opened again');
       },
     });
     this.#serverStream.start(0);

@@ -127,11 +127,7 @@ class SseTransport implements Transport, UpstreamPostHandler {
   onFailed(post: UpstreamPost, error: GatewayError): void {
     this.#settle(post);
     if (post.id !== undefined) this.#events.onSendFailed(post.id, error);
-    else
-      this.options.log.warn(
-        { upstream: this.options.upstream, method: post.method, err: error },
-        'message not delivered to the upstream',
-      );
+    else this.options.log.warn({ method: post.method, err: error }, 'message not delivered to the upstream');
   }
 
   #post(message: Outgoing): void {

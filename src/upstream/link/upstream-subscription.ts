@@ -134,9 +134,8 @@ export class UpstreamSubscription {
 
   #renewInBackground(): void {
     this.#renewal().catch((thrown: unknown) => {
-      const { log, connection } = this.#parts;
       if (this.#closing.signal.aborted) return;
-      log.warn({ err: thrown, upstream: connection.upstream }, 'cannot subscribe to changes of the upstream');
+      this.#parts.log.warn({ err: thrown }, 'cannot subscribe to changes of the upstream');
       if (this.#stream === undefined) void this.#resume(1);
     });
   }

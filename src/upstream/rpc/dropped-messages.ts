@@ -4,12 +4,11 @@ import { RepeatedEvents } from '../../telemetry/repeated-events.ts';
 
 /** Logs messages of one upstream that are dropped: the first one of a kind with a line, later ones by their number (`before`). */
 export class DroppedMessages {
-  readonly #upstream: string;
   readonly #log: Logger;
   readonly #repeated = new RepeatedEvents();
 
-  constructor(upstream: string, log: Logger) {
-    this.#upstream = upstream;
+  /** @param log names the upstream in each line. */
+  constructor(log: Logger) {
     this.#log = log;
   }
 
@@ -17,7 +16,7 @@ export class DroppedMessages {
   logUnknownAnswer(method: string | undefined): void {
     const before = this.#repeated.due('unknown answer', '', performance.now());
     if (before === undefined) return;
-    this.#log.warn({ upstream: this.#upstream, method, before }, 'answer to an unknown request dropped');
+    this.#log.warn({ method, before }, 'answer to an unknown request dropped');
   }
 
   /** @param method of the request on whose stream the message arrived. */
@@ -25,9 +24,6 @@ export class DroppedMessages {
     // The message of the error may quote the upstream, so that it is no kind: each one could have a line.
     const before = this.#repeated.due('malformed', limit ?? '', performance.now());
     if (before === undefined) return;
-    this.#log.warn(
-      { upstream: this.#upstream, method, why: message, before },
-      'invalid message of the upstream dropped',
-    );
+    this.#log.warn({ method, why: message, before }, 'invalid message of the upstream dropped');
   }
 }

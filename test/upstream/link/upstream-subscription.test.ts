@@ -41,7 +41,7 @@ async function subscribe({ url }: HttpUpstream, capabilities: object, callMs = P
       messageBytes: 100_000,
       receiving: UNBOUNDED,
       undelivered: new UndeliveredMessages(),
-      dropped: new DroppedMessages('notes', log),
+      dropped: new DroppedMessages(log),
       log,
       wire,
       userAgent: 'linkspan/test',
