@@ -38,35 +38,30 @@ export type ConnectionUser = Omit<LinkUser, 'clientCapabilities'>;
  */
 type Kind = 'shared' | 'principal' | 'endpoint' | 'session' | 'call' | 'discovery';
 
-/** Returns a key that is equal only for equal kinds and parts. */
-function keyOf(kind: Kind, ...parts: readonly (string | number)[]): string {
-  return `${kind} ${JSON.stringify(parts)}`;
-}
+const PURPOSES: Readonly<Record<Kind, LinkPurpose>> = {
+  shared: 'all',
+  principal: 'clients',
+  endpoint: 'clients',
+  session: 'clients',
+  call: 'call',
+  discovery: 'discovery',
+};
 
-function isOfKind(key: string, kind: Kind): boolean {
-  return key.startsWith(`${kind} `);
+/** Returns a place whose key is equal only for equal kinds and parts. */
+function placeOf(kind: Kind, ...parts: readonly (string | number)[]): LinkPlace {
+  return { key: `${kind} ${JSON.stringify(parts)}`, purpose: PURPOSES[kind] };
 }
 
 /**
- * Returns the key of a connection that only reads lists. A modern upstream gets the client capabilities with each request, so
+ * Returns the place of a connection that only reads lists. A modern upstream gets the client capabilities with each request, so
  * one connection reads the lists for all capabilities.
  *
  * @param audience from {@link audienceOf}.
  */
-export function discoveryKey(scope: ConnectionScope, capabilityKey: string, audience: string): string {
+export function discoveryPlace(scope: ConnectionScope, capabilityKey: string, audience: string): LinkPlace {
   const { era } = scope;
-  if (isStateless(scope) || scope.isolation === 'shared') return keyOf('shared', era, audience);
-  return keyOf('discovery', era, era === 'modern' ? '' : capabilityKey, audience);
-}
-
-export function placeOf(key: string): LinkPlace {
-  return { key, purpose: purposeOf(key) };
-}
-
-function purposeOf(key: string): LinkPurpose {
-  if (isOfKind(key, 'shared')) return 'all';
-  if (isOfKind(key, 'discovery')) return 'discovery';
-  return isOfKind(key, 'call') ? 'call' : 'clients';
+  if (isStateless(scope) || scope.isolation === 'shared') return placeOf('shared', era, audience);
+  return placeOf('discovery', era, era === 'modern' ? '' : capabilityKey, audience);
 }
 
 /** Returns whether connections keep no state: over HTTP a modern upstream treats each request independently. */
@@ -80,7 +75,7 @@ export type StateScope = 'principal' | 'endpoint' | 'none';
 /**
  * Returns which clients of this era share a state at an upstream. A remote upstream may keep one as long as no probe has decided its era.
  *
- * @see connectionKey
+ * @see connectionPlace
  */
 export function stateScopeOf(upstream: StatefulUpstream, client: Era): StateScope {
   const { isProcess } = upstream;
@@ -91,7 +86,7 @@ export function stateScopeOf(upstream: StatefulUpstream, client: Era): StateScop
 }
 
 /**
- * Returns the key of the connection that serves a user. Users with equal keys share a connection. With credentials of the
+ * Returns the place of the connection that serves a user. Users with equal keys share a connection. With credentials of the
  * principal, no two principals have equal keys.
  *
  * A modern client has no session. With isolation `session`, all requests of its principal to one endpoint share a connection, with any
@@ -99,18 +94,18 @@ export function stateScopeOf(upstream: StatefulUpstream, client: Era): StateScop
  *
  * @param call number of the call, unique, for isolation `call`.
  */
-export function connectionKey(scope: ConnectionScope, user: ConnectionUser, call: number): string {
+export function connectionPlace(scope: ConnectionScope, user: ConnectionUser, call: number): LinkPlace {
   const { isolation, era, credentials } = scope;
   const { principal, capabilityKey } = user;
-  if (isStateless(scope) || isolation === 'shared') return keyOf('shared', era, audienceOf(credentials, principal));
+  if (isStateless(scope) || isolation === 'shared') return placeOf('shared', era, audienceOf(credentials, principal));
   switch (isolation) {
     case 'call':
-      return keyOf('call', era, call, principal);
+      return placeOf('call', era, call, principal);
     case 'principal':
-      return keyOf('principal', era, era === 'modern' ? '' : capabilityKey, principal);
+      return placeOf('principal', era, era === 'modern' ? '' : capabilityKey, principal);
     case 'session':
       return era === 'modern' && user.era === 'modern'
-        ? keyOf('endpoint', user.view, principal)
-        : keyOf('session', era, user.key, principal);
+        ? placeOf('endpoint', user.view, principal)
+        : placeOf('session', era, user.key, principal);
   }
 }

@@ -12,7 +12,7 @@ import { drain } from './drain.ts';
 import type { Attachment } from './link/attachment.ts';
 import { detailOf, reasonOf, retiredError, startFailure } from './start-failure.ts';
 import { ConcurrencyLimiter } from './quota/concurrency-limiter.ts';
-import { audienceOf, connectionKey, type ConnectionScope, discoveryKey, EVERYBODY, placeOf } from './connection-key.ts';
+import { audienceOf, connectionPlace, type ConnectionScope, discoveryPlace, EVERYBODY } from './connection-key.ts';
 import type { Eras } from './link/eras.ts';
 import { type FailureScope, isFailed, isUp, type Lifecycle } from './lifecycle/lifecycle.ts';
 import { Lifecycles } from './lifecycle/lifecycles.ts';
@@ -173,7 +173,7 @@ export class Upstream<Context, User extends LinkUser> {
     // A connection for all clients declares no client capabilities.
     const { clientCapabilities, capabilityKey } = isolation === 'shared' ? NO_FEATURES : user;
     const { era: clientEra, principal } = user;
-    const placeIn = (era: Era) => placeOf(connectionKey(this.#scope(era), user, call));
+    const placeIn = (era: Era) => connectionPlace(this.#scope(era), user, call);
     const audience = this.audienceOf(principal);
     const need = { clientEra, clientCapabilities, capabilityKey, principal, audience, attachment, placeIn, span };
     const link = await (this.#adoptDiscovery(need) ?? this.#getLink(need));
@@ -193,8 +193,8 @@ export class Upstream<Context, User extends LinkUser> {
     const era = this.#likelyEra(need.clientEra);
     const place = need.placeIn(era);
     if (!this.isProcess || place.purpose === 'all' || this.#links.find(place.key) !== undefined) return undefined;
-    const from = discoveryKey(this.#scope(era), need.capabilityKey, need.audience);
-    return adopt(this.#links, from, place, need.principal, () => this.#getLink(need));
+    const from = discoveryPlace(this.#scope(era), need.capabilityKey, need.audience);
+    return adopt(this.#links, from.key, place, need.principal, () => this.#getLink(need));
   }
 
   #scope(era: Era): ConnectionScope {
@@ -272,7 +272,7 @@ export class Upstream<Context, User extends LinkUser> {
     const { clientCapabilities, capabilityKey } = features;
     let link: Link<Context, User> | undefined;
     try {
-      const placeIn = (era: Era) => placeOf(discoveryKey(this.#scope(era), capabilityKey, audience));
+      const placeIn = (era: Era) => discoveryPlace(this.#scope(era), capabilityKey, audience);
       const need = { clientEra: client, clientCapabilities, capabilityKey, principal: audience, audience, placeIn };
       link = await this.#getLink(need);
       // The listing of a new process begins in the turn of its opening, before a client can adopt the process.

@@ -4,13 +4,15 @@ import type { Isolation } from '../../src/config/values/upstream-config.ts';
 import type { Era } from '../../src/protocol/revisions.ts';
 import {
   audienceOf,
-  connectionKey,
+  connectionPlace,
   type ConnectionScope,
   type ConnectionUser,
-  discoveryKey,
+  discoveryPlace,
   EVERYBODY,
-  placeOf,
 } from '../../src/upstream/connection-key.ts';
+
+const connectionKey = (...args: Parameters<typeof connectionPlace>) => connectionPlace(...args).key;
+const discoveryKey = (...args: Parameters<typeof discoveryPlace>) => discoveryPlace(...args).key;
 
 const USER: ConnectionUser = { key: 'u1', era: 'legacy', principal: 'anna', view: '', capabilityKey: 'c1' };
 const MODERN: ConnectionUser = { ...USER, era: 'modern' };
@@ -170,19 +172,19 @@ suite('users that share a connection', () => {
     });
   }
 
-  test('the key of a connection shows its purpose, whatever its user is called', () => {
+  test('the place of a connection has its purpose, whatever its user is called', () => {
     const names = ['call x', 'discovery ', 'shared ["legacy",""]'];
     for (const place of PLACES) {
       for (const credentials of ['gateway', 'principal'] as const) {
         const scope: ConnectionScope = { ...place, credentials };
         for (const name of names) {
           const user = { ...USER, key: name, principal: name, view: name };
-          const key = connectionKey(scope, user, 1);
+          const found = connectionPlace(scope, user, 1);
           const isShared = place.isolation === 'shared' || (place.era === 'modern' && !place.isProcess);
           const ofClients = place.isolation === 'call' ? 'call' : 'clients';
-          assert.deepEqual(placeOf(key), { key, purpose: isShared ? 'all' : ofClients });
-          const discovery = discoveryKey(scope, 'c1', audienceOf(credentials, name));
-          assert.deepEqual(placeOf(discovery), { key: discovery, purpose: isShared ? 'all' : 'discovery' });
+          assert.equal(found.purpose, isShared ? 'all' : ofClients);
+          const discovery = discoveryPlace(scope, 'c1', audienceOf(credentials, name));
+          assert.equal(discovery.purpose, isShared ? 'all' : 'discovery');
         }
       }
     }
