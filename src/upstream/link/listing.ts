@@ -105,7 +105,8 @@ async function readList(
         message: `${method} failed: ${answer.error.message} (${answer.error.code})`,
       });
     }
-    const limit = exceeded(budget, Buffer.byteLength(answer.result));
+    budget.bytesLeft -= Buffer.byteLength(answer.result);
+    const limit = budget.bytesLeft < 0 ? 'listingBytes' : undefined;
     const result = limit === undefined ? RawObject.parse(answer.result) : RawObject.EMPTY;
     addNew(endpoints, endpointsOf(result));
     const list = result.raw(member) ?? '[]';
@@ -127,11 +128,7 @@ async function readList(
       leaveOutRest(reached);
       break;
     }
-    const pageCaching = readCaching(result);
-    caching =
-      caching === undefined || pageCaching === undefined
-        ? (pageCaching ?? caching)
-        : combineCaching(caching, pageCaching);
+    caching = narrowest([caching, readCaching(result)]);
     cursor = result.string('nextCursor') === undefined ? undefined : result.raw('nextCursor');
     if (cursor === undefined && (result.raw('nextCursor') ?? 'null') !== 'null') {
       const why = 'the items after the first pages are left out, since "nextCursor" is not a string';
@@ -150,11 +147,6 @@ async function readList(
 /** Adds pseudonyms that are not in a list yet, until there are too many. */
 function addNew(all: string[], endpoints: readonly string[]): void {
   for (const one of endpoints) if (all.length <= LIMITS.listEndpoints && !all.includes(one)) all.push(one);
-}
-
-function exceeded(budget: ListingBounds, bytes: number): LimitName | undefined {
-  budget.bytesLeft -= bytes;
-  return budget.bytesLeft < 0 ? 'listingBytes' : undefined;
 }
 
 function describeLimit(limit: LimitName): string {

@@ -4,7 +4,7 @@ import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Logger } from 'pino';
 import type { StdioTarget } from '../../config/values/upstream-config.ts';
-import { GatewayError } from '../../errors.ts';
+import { type ErrorCode, GatewayError } from '../../errors.ts';
 import { type Preparsed, RawObject } from '../../json/json.ts';
 import type { LimitName } from '../../limits.ts';
 import { isBatch, type Message, MessageError, parseBatch, parseMessage } from '../../protocol/jsonrpc.ts';
@@ -237,8 +237,8 @@ class StdioTransport implements Transport {
     if (this.#isFinished || this.#drainTimer !== undefined) return;
     this.#drainTimer = setTimeout(() => {
       const isKnown = this.#group.hasExited || this.#closing !== undefined;
-      const detail = this.#detail(`${part} while it was running, and was ended`);
-      this.#finish(isKnown ? this.#exitError() : new GatewayError('upstream-lost', detail));
+      const ended = () => this.#error('upstream-lost', `${part} while it was running, and was ended`);
+      this.#finish(isKnown ? this.#exitError() : ended());
     }, DRAIN_MS);
   }
 
@@ -313,30 +313,28 @@ class StdioTransport implements Transport {
     }
     if (limit === undefined) return;
     this.#options.onLimit?.(limit);
-    const detail = this.#detail('printed too much that is no message on its stdout, and was ended');
-    this.#finish(new GatewayError('upstream-protocol', detail), 'at once');
+    const event = 'printed too much that is no message on its stdout, and was ended';
+    this.#finish(this.#error('upstream-protocol', event), 'at once');
   }
 
   #tooLarge(): void {
-    const detail = this.#detail(`sent a message of more than ${this.#options.messageBytes} bytes, and was ended`);
-    this.#finish(new GatewayError('too-large', detail), 'at once');
+    const event = `sent a message of more than ${this.#options.messageBytes} bytes, and was ended`;
+    this.#finish(this.#error('too-large', event), 'at once');
   }
 
   #tooMuchMemory(bytes: number, limitBytes: number): void {
     const used = `used ${mebibytes(bytes)} of memory, more than its limit of ${mebibytes(limitBytes)}`;
-    const detail = this.#detail(`${used} (processLimits.memory), and was ended`);
-    this.#finish(new GatewayError('upstream-lost', detail), 'at once');
+    this.#finish(this.#error('upstream-lost', `${used} (processLimits.memory), and was ended`), 'at once');
   }
 
-  #detail(event: string): { readonly upstream: string; readonly message: string } {
-    return { upstream: this.#options.upstream, message: `upstream "${this.#options.upstream}" ${event}` };
+  #error(code: ErrorCode, event: string): GatewayError {
+    const { upstream } = this.#options;
+    return new GatewayError(code, { upstream, message: `upstream "${upstream}" ${event}` });
   }
 
   #exitError(): GatewayError {
     const upstream = this.#options.upstream;
-    if (this.#closing !== undefined) {
-      return new GatewayError('upstream-lost', { upstream, message: `upstream "${upstream}" was disconnected` });
-    }
+    if (this.#closing !== undefined) return this.#error('upstream-lost', 'was disconnected');
     const { exitCode, signalCode } = this.#child;
     const how = signalCode === null ? `exited with code ${exitCode}` : `was killed by ${signalCode}`;
     const message = `the process of upstream "${upstream}" ${how}${this.#hasSentMessage ? '' : ' before it answered'}`;
