@@ -212,18 +212,20 @@ export class Upstream<Context, User extends LinkUser> {
     this.leave(link);
   }
 
-  /** Closes a link that serves one call only. */
+  /** Closes a link that serves one call only. One that has no users any more may make room for a client that waits. */
   leave(link: Link<Context, User>): void {
     link.usedMs = performance.now();
     if (link.place.purpose === 'call') void this.#discard(link, 'released');
+    this.#quotas.closeSpares();
   }
 
-  /** Releases the links of this user. Closes those that serve no other user. */
+  /** Releases the links of this user. Closes those that serve no other user, if only for a client that waits. */
   releaseUser(user: User): void {
     for (const link of this.#links) {
       if (!link.users.delete(user)) continue;
       if (link.users.size === 0 && closesWithUsers(link, this.config)) void this.#discard(link, 'released');
     }
+    this.#quotas.closeSpares();
   }
 
   /** Closes links that were not used for the configured time. @param nowMs monotonic. */
