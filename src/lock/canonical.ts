@@ -1,14 +1,24 @@
-import { arrayText, isArrayText, isObjectText, JsonTextError, RawObject, rawItems } from '../json/json.ts';
-import { objectText } from '../json/ordered.ts';
+import { arrayText, isArrayText, isObjectText, RawObject, rawItems, UPSTREAM_BOUNDS } from '../json/json.ts';
+import { orderedText, type Spelling } from '../json/ordered.ts';
 import { LIMITS } from '../limits.ts';
 import { escapeHidden } from './hidden-characters.ts';
 
-/** Objects and lists around a definition in the lock file, and some more. */
+/** Objects and lists around a definition in the lock file, which must stay readable itself, and some more. */
 const OUTER_DEPTH = 8;
-const MAX_DEPTH = LIMITS.jsonDepth - OUTER_DEPTH;
 
 /** Members whose text may be written as a list of its lines. So a diff of the lock file shows the line that changed. */
 const TEXTS: ReadonlySet<string> = new Set(['description', 'instructions']);
+
+const CANONICAL: Spelling = {
+  bounds: { ...UPSTREAM_BOUNDS, unique: true },
+  maxDepth: LIMITS.jsonDepth - OUTER_DEPTH,
+  scalar: (text) => (isString(text) ? JSON.stringify(stringOf(text)) : text),
+  list: (items, name) => {
+    const areTexts = items.every(isString);
+    if (TEXTS.has(name) && areTexts && items.length > 1) return JSON.stringify(items.map(stringOf).join('\n'));
+    return arrayText(name === 'required' && areTexts ? items.toSorted() : items);
+  },
+};
 
 /**
  * Returns the canonical JSON text of a value: members in the order of their names, no spaces, one spelling for each string. Two
@@ -18,21 +28,8 @@ const TEXTS: ReadonlySet<string> = new Set(['description', 'instructions']);
  * @param name of the member that the value belongs to.
  * @throws {JsonTextError} if the text is not JSON, or an object in it names a member twice.
  */
-export function canonicalText(raw: string, name = '', depth = 0): string {
-  // The lock file nests a definition in further objects, and must stay readable itself.
-  if (depth > MAX_DEPTH) throw new JsonTextError('nested too deeply', 0, 'jsonDepth');
-  const text = raw.trim();
-  if (isObjectText(text)) {
-    const object = RawObject.parse(text);
-    return objectText([...object.keys()].map((key) => [key, canonicalText(object.raw(key) ?? 'null', key, depth + 1)]));
-  }
-  if (isArrayText(text)) {
-    const items = rawItems(text).map((item) => canonicalText(item, '', depth + 1));
-    const areTexts = items.every(isString);
-    if (TEXTS.has(name) && areTexts && items.length > 1) return JSON.stringify(items.map(stringOf).join('\n'));
-    return arrayText(name === 'required' && areTexts ? items.toSorted() : items);
-  }
-  return isString(text) ? JSON.stringify(stringOf(text)) : text;
+export function canonicalText(raw: string, name = ''): string {
+  return orderedText(raw, CANONICAL, name);
 }
 
 /**
