@@ -32,6 +32,7 @@ export interface SettingsSource {
   readonly options: ReadonlyMap<string, { readonly option: string; readonly value: string | false }>;
 }
 
+const JSON_VALUE = z.json();
 const REDACTED = '[redacted]';
 
 /** Returns every setting of the gateway and of its upstreams: those of the file, and the defaults of all others. */
@@ -49,12 +50,18 @@ export function settingsOf(source: SettingsSource): readonly Setting[] {
   // A schema with a name is a reference to its definition.
   const { $defs, ...whole } = z.toJSONSchema(upstreamSchema, { io: 'input' });
   const entry = $defs?.['upstream'] ?? whole;
-  const ofUpstreams = upstreams.flatMap((path) => upstreamSettings(upstreamDocument, path, entry));
+  const inEntry = leaves(entry, []);
+  const ofUpstreams = upstreams.flatMap((path) => upstreamSettings(upstreamDocument, path, entry, inEntry));
   return [...ofGateway, ...ofUpstreams];
 }
 
 /** Returns the settings of one upstream. Variables stay unexpanded, because their values may be secrets. */
-function upstreamSettings(document: Document, path: Path, schema: unknown): readonly Setting[] {
+function upstreamSettings(
+  document: Document,
+  path: Path,
+  schema: unknown,
+  declared: readonly Leaf[],
+): readonly Setting[] {
   const data = knownPart(valueAt(document.data, path) ?? null, schema);
   const given = Object.entries(isRecord(data) ? data : {}).flatMap(([name, value]): Setting[] => {
     const at = [...path, name];
@@ -64,8 +71,8 @@ function upstreamSettings(document: Document, path: Path, schema: unknown): read
     return [fromFile(document, at, value)];
   });
   const known = new Set(given.map(({ key }) => key));
-  const defaults = leaves(schema, path)
-    .map(({ path: at, fallback }): Setting => ({ key: keyText(at), value: fallback, origin: 'default' }))
+  const defaults = declared
+    .map(({ path: at, fallback }): Setting => ({ key: keyText([...path, ...at]), value: fallback, origin: 'default' }))
     .filter(({ key, value }) => value !== null && !known.has(key));
   return [...given, ...defaults];
 }
@@ -113,19 +120,13 @@ interface Leaf {
 
 /** Returns the settings that a JSON Schema declares, without the maps around them. */
 function leaves(schema: unknown, path: Path): readonly Leaf[] {
-  if (typeof schema !== 'object' || schema === null) return [];
-  if ('properties' in schema && typeof schema.properties === 'object' && schema.properties !== null) {
-    return Object.entries(schema.properties).flatMap(([name, member]) =>
-      isRefused(member) ? [] : leaves(member, [...path, name]),
-    );
+  // A key with `not` only has an explanation, and accepts nothing.
+  if (!isRecord(schema) || 'not' in schema) return [];
+  const { properties, default: fallback = null } = schema;
+  if (isRecord(properties)) {
+    return Object.entries(properties).flatMap(([name, member]) => leaves(member, [...path, name]));
   }
-  const fallback = z.json().safeParse('default' in schema ? schema.default : null);
-  return [{ path, fallback: fallback.success ? fallback.data : null }];
-}
-
-/** Returns whether a schema accepts nothing, as that of a key which only has an explanation. */
-function isRefused(schema: unknown): boolean {
-  return typeof schema === 'object' && schema !== null && 'not' in schema;
+  return [{ path, fallback: JSON_VALUE.parse(fallback) }];
 }
 
 /** Returns a value without its secrets. */

@@ -11,7 +11,7 @@ import {
   visit,
 } from 'yaml';
 
-import { jsonFault } from './json-problem.ts';
+import { jsonTree } from './json-problem.ts';
 import { ConfigError, keyText, type Path, type Problem } from './problem.ts';
 import { firstFaults, isUnclosed, yamlMessage } from './yaml-problem.ts';
 import { withoutByteOrderMark } from '../../protocol/framing/byte-order-mark.ts';
@@ -34,10 +34,50 @@ export interface Document {
   problem(path: Path, message: string, part?: 'key' | 'value'): Problem;
 }
 
-interface Spot {
+/** A value in the text of a file: the offsets of its key and of itself. */
+export interface Spot {
   readonly key: number | undefined;
   readonly value: number;
-  readonly source: string | undefined;
+  /** The text of a scalar; see {@link Document.source}. */
+  readonly source?: string | undefined;
+}
+
+/** Returns a problem at an offset. */
+export type ProblemAt = (offset: number, path: Path, message: string) => Problem;
+
+/** @param lines of the file; see {@link linesOf}. */
+export function problemAtOf(file: string, lines: LineCounter): ProblemAt {
+  return (offset, path, message) => {
+    const { line, col } = lines.linePos(offset);
+    return { file, line: Math.max(line, 1), column: Math.max(col, 1), key: keyText(path), message };
+  };
+}
+
+/** Returns the lines of a text, for parsers that do not count them. */
+export function linesOf(text: string): LineCounter {
+  const lines = new LineCounter();
+  lines.addNewLine(0);
+  for (let at = text.indexOf('\n'); at !== -1; at = text.indexOf('\n', at + 1)) lines.addNewLine(at + 1);
+  return lines;
+}
+
+/** @param spots by path, as JSON. */
+export function documentOf(file: string, data: Data, spots: ReadonlyMap<string, Spot>, problemAt: ProblemAt): Document {
+  const spotOf = (path: Path): Spot | undefined => spots.get(JSON.stringify(path));
+  const offset = (path: Path, part: 'key' | 'value'): number => {
+    for (let length = path.length; length >= 0; length--) {
+      const spot = spotOf(path.slice(0, length));
+      if (spot !== undefined) return length < path.length || part === 'key' ? (spot.key ?? spot.value) : spot.value;
+    }
+    return 0;
+  };
+  return {
+    file,
+    data,
+    source: (path) => spotOf(path)?.source,
+    offset,
+    problem: (path, message, part = 'value') => problemAt(offset(path, part), path, message),
+  };
 }
 
 /** Bounds against anchors and merge keys that expand a small file; real files stay far below. */
@@ -100,7 +140,7 @@ class Reader {
     const merged: unknown[] = [];
     for (const { key, value } of pairs) {
       const at = startOf(key) ?? 0;
-      const name = isScalar(key) ? (typeof key.value === 'string' ? key.value : key.source) : undefined;
+      const name = nameOf(key);
       if (name === undefined || name === '') throw new ReadError('expected a name as the key', at, path);
       if (name === '__proto__') throw new ReadError('"__proto__" cannot be a key', at, path);
       if (name === '<<') {
@@ -122,14 +162,15 @@ class Reader {
       return;
     }
     if (!isMap(target)) throw new ReadError('expected a map to merge', startOf(value) ?? 0, path);
-    const from = this.#readMap(
-      target.items.filter(
-        ({ key }) => !(isScalar(key) && typeof key.value === 'string' && Object.hasOwn(data, key.value)),
-      ),
-      path,
-    );
-    Object.assign(data, from);
+    const others = target.items.filter(({ key }) => !Object.hasOwn(data, nameOf(key) ?? ''));
+    Object.assign(data, this.#readMap(others, path));
   }
+}
+
+/** Returns the text of a key; undefined if it is no scalar. */
+function nameOf(key: unknown): string | undefined {
+  if (!isScalar(key)) return undefined;
+  return typeof key.value === 'string' ? key.value : key.source;
 }
 
 function startOf(node: unknown): number | undefined {
@@ -146,10 +187,7 @@ export function parseText(file: string, raw: string): Document {
   const json = isJson(file, unmarked);
   const text = json ? blankComments(unmarked) : unmarked;
   const lines = new LineCounter();
-  const problemAt = (offset: number, path: Path, message: string): Problem => {
-    const { line, col } = lines.linePos(offset);
-    return { file, line: Math.max(line, 1), column: Math.max(col, 1), key: keyText(path), message };
-  };
+  const problemAt = problemAtOf(file, lines);
 
   const reader = new Reader();
   const read = (): Data => {
@@ -157,7 +195,7 @@ export function parseText(file: string, raw: string): Document {
     const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: false });
     const wrong = [...document.errors, ...document.warnings];
     if (wrong.length > 0) {
-      const fault = json ? jsonFault(unmarked) : undefined;
+      const fault = json ? jsonTree(unmarked).fault : undefined;
       if (fault !== undefined) throw new ConfigError([problemAt(fault.offset, [], fault.message)]);
       const shown = firstFaults(wrong, (offset) => lines.linePos(offset).line);
       throw new ConfigError(
@@ -171,24 +209,8 @@ export function parseText(file: string, raw: string): Document {
     return reader.read(document.contents, [], undefined);
   };
 
-  const spotOf = (path: Path): Spot | undefined => reader.spots.get(JSON.stringify(path));
-  const offset = (path: Path, part: 'key' | 'value'): number => {
-    for (let length = path.length; length >= 0; length--) {
-      const spot = spotOf(path.slice(0, length));
-      if (spot !== undefined) return length < path.length || part === 'key' ? (spot.key ?? spot.value) : spot.value;
-    }
-    return 0;
-  };
-
   try {
-    const data = read();
-    return {
-      file,
-      data,
-      source: (path) => spotOf(path)?.source,
-      offset,
-      problem: (path, message, part = 'value') => problemAt(offset(path, part), path, message),
-    };
+    return documentOf(file, read(), reader.spots, problemAt);
   } catch (thrown) {
     if (thrown instanceof ReadError)
       throw new ConfigError([problemAt(thrown.offset, thrown.path, thrown.message)], thrown);

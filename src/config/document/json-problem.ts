@@ -1,7 +1,7 @@
-import { parse, type ParseError, printParseErrorCode } from 'jsonc-parser';
+import { type Node, type ParseError, parseTree, printParseErrorCode } from 'jsonc-parser';
 
-/** The first syntax error of a JSON text. */
-export interface JsonFault {
+/** A syntax error of a JSON text. */
+interface JsonFault {
   readonly offset: number;
   readonly message: string;
 }
@@ -25,11 +25,12 @@ const MESSAGES: ReadonlyMap<string, string> = new Map([
   ['InvalidCharacter', 'a control character stands in a text; write it as an escape'],
 ]);
 
-/** Returns the first syntax error of a JSON text, or undefined. Comments and trailing commas are allowed. */
-export function jsonFault(text: string): JsonFault | undefined {
+/** Parses a JSON text, with comments and trailing commas. Returns its tree, and its first syntax error if there is one. */
+export function jsonTree(text: string): { readonly root: Node | undefined; readonly fault: JsonFault | undefined } {
   const errors: ParseError[] = [];
-  parse(text, errors, { allowTrailingComma: true, disallowComments: false });
+  const root = parseTree(text, errors, { allowTrailingComma: true, disallowComments: false });
   const [first] = errors;
-  if (first === undefined) return undefined;
-  return { offset: first.offset, message: MESSAGES.get(printParseErrorCode(first.error)) ?? 'this is not JSON' };
+  if (first === undefined) return { root, fault: undefined };
+  const message = MESSAGES.get(printParseErrorCode(first.error)) ?? 'this is not JSON';
+  return { root, fault: { offset: first.offset, message } };
 }

@@ -1,8 +1,8 @@
-import { type Node, parseTree } from 'jsonc-parser';
+import type { Node } from 'jsonc-parser';
 
-import type { Data, Document } from './document.ts';
-import { jsonFault } from './json-problem.ts';
-import { ConfigError, keyText, type Path, type Problem } from './problem.ts';
+import { type Data, type Document, documentOf, linesOf, problemAtOf, type Spot } from './document.ts';
+import { jsonTree } from './json-problem.ts';
+import { ConfigError, type Path } from './problem.ts';
 
 /** Returns whether the gateway reads this member. `~/.claude.json` also keeps the history of every project. */
 function isRead(path: Path, isOurs: (key: string) => boolean): boolean {
@@ -19,19 +19,13 @@ function isRead(path: Path, isOurs: (key: string) => boolean): boolean {
  * @throws {ConfigError}
  */
 export function parseLargeJson(file: string, text: string, isOurs: (key: string) => boolean): Document {
-  const positionOf = (offset: number): { readonly line: number; readonly column: number } => {
-    const before = text.slice(0, offset);
-    return { line: before.split('\n').length, column: offset - before.lastIndexOf('\n') };
-  };
-  const problemAt = (offset: number, path: Path, message: string): Problem => {
-    return { file, ...positionOf(offset), key: keyText(path), message };
-  };
-  const fault = jsonFault(text);
+  const problemAt = problemAtOf(file, linesOf(text));
+  const { root, fault } = jsonTree(text);
   if (fault !== undefined) throw new ConfigError([problemAt(fault.offset, [], fault.message)]);
 
-  const offsets = new Map<string, { readonly key: number; readonly value: number }>();
+  const spots = new Map<string, Spot>();
   const read = (node: Node, path: Path, key: number): Data => {
-    offsets.set(JSON.stringify(path), { key, value: node.offset });
+    spots.set(JSON.stringify(path), { key, value: node.offset });
     if (node.type === 'array') return (node.children ?? []).map((child, i) => read(child, [...path, i], child.offset));
     if (node.type !== 'object') return scalarOf(node);
     const data: Record<string, Data> = {};
@@ -47,23 +41,7 @@ export function parseLargeJson(file: string, text: string, isOurs: (key: string)
     }
     return data;
   };
-  const root = parseTree(text, [], { allowTrailingComma: true, disallowComments: false });
-  const data = root === undefined ? null : read(root, [], root.offset);
-
-  const offset = (path: Path, part: 'key' | 'value'): number => {
-    for (let length = path.length; length >= 0; length--) {
-      const found = offsets.get(JSON.stringify(path.slice(0, length)));
-      if (found !== undefined) return length < path.length || part === 'key' ? found.key : found.value;
-    }
-    return 0;
-  };
-  return {
-    file,
-    data,
-    source: () => undefined,
-    offset,
-    problem: (path, message, part = 'value') => problemAt(offset(path, part), path, message),
-  };
+  return documentOf(file, root === undefined ? null : read(root, [], root.offset), spots, problemAt);
 }
 
 function scalarOf({ value }: Node): Data {

@@ -1,13 +1,7 @@
 import { parse, TomlDate, TomlError } from 'smol-toml';
 
-import type { Data, Document } from './document.ts';
-import { ConfigError, keyText, type Path, type Problem } from './problem.ts';
-
-interface Place {
-  readonly offset: number;
-  readonly line: number;
-  readonly column: number;
-}
+import { type Data, type Document, documentOf, linesOf, problemAtOf, type Spot } from './document.ts';
+import { ConfigError, type Path } from './problem.ts';
 
 /** Matches a line that begins a table, `[a."b c"]` or `[[a]]`. */
 const TABLE = /^\s*\[{1,2}\s*([^\]]+?)\s*\]{1,2}\s*(?:#.*)?$/;
@@ -21,25 +15,7 @@ const KEY = /^(\s*)((?:[\w-]+|"(?:[^"\\]|\\.)*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"(?
  * @throws {ConfigError}
  */
 export function parseToml(file: string, text: string): Document {
-  const places = placesOf(text);
-  const placeOf = (path: Path): Place => {
-    for (let length = path.length; length > 0; length--) {
-      const place = places.get(JSON.stringify(path.slice(0, length)));
-      if (place !== undefined) return place;
-    }
-    return { offset: 0, line: 1, column: 1 };
-  };
-  const problem = (path: Path, message: string): Problem => {
-    const { line, column } = placeOf(path);
-    return { file, line, column, key: keyText(path), message };
-  };
-  return {
-    file,
-    data: read(file, text),
-    source: () => undefined,
-    offset: (path) => placeOf(path).offset,
-    problem,
-  };
+  return documentOf(file, read(file, text), spotsIn(text), problemAtOf(file, linesOf(text)));
 }
 
 const EXPECTED_LINE = 'expected a line such as name = "value" or [mcp_servers.name]';
@@ -81,31 +57,29 @@ function toData(value: unknown): Data {
   );
 }
 
-/** Returns the position of each table and key that begins a line, by path. */
-function placesOf(text: string): ReadonlyMap<string, Place> {
-  const places = new Map<string, Place>();
-  const add = (path: Path, place: Place): void => {
+/** Returns the spot of each table and key that begins a line, by path. */
+function spotsIn(text: string): ReadonlyMap<string, Spot> {
+  const spots = new Map<string, Spot>();
+  const add = (path: Path, offset: number): void => {
     for (let length = 1; length <= path.length; length++) {
       const name = JSON.stringify(path.slice(0, length));
-      if (!places.has(name)) places.set(name, place);
+      if (!spots.has(name)) spots.set(name, { key: offset, value: offset });
     }
   };
   let table: Path = [];
-  let offset = 0;
-  for (const [index, line] of text.split('\n').entries()) {
+  let start = 0;
+  for (const line of text.split('\n')) {
     const [, name] = TABLE.exec(line) ?? [];
     const [, indent = '', key] = KEY.exec(line) ?? [];
-    const column = (name === undefined ? indent.length : line.indexOf('[')) + 1;
-    const place = { offset: offset + column - 1, line: index + 1, column };
     if (name !== undefined) {
       table = pathOf(name);
-      add(table, place);
+      add(table, start + line.indexOf('['));
     } else if (key !== undefined) {
-      add([...table, ...pathOf(key)], place);
+      add([...table, ...pathOf(key)], start + indent.length);
     }
-    offset += line.length + 1;
+    start += line.length + 1;
   }
-  return places;
+  return spots;
 }
 
 /**

@@ -55,6 +55,11 @@ test('anchors and merge keys work, and own members override merged ones', () => 
   assert.deepEqual(data, { x: { k: 1, l: 2 }, a: { k: 1, l: 3 }, b: { k: 1, l: 2 }, c: { k: 1, l: 2, m: 4 } });
 });
 
+test('an own member with a number as its name overrides a merged one', () => {
+  const { data } = parseText('x.yaml', 'x: &d {1: a, 2: b}\ny: {1: c, <<: *d}\n');
+  assert.deepEqual(data, { x: { 1: 'a', 2: 'b' }, y: { 1: 'c', 2: 'b' } });
+});
+
 const bomb = `a0: &a0 [x, x]\n${Array.from({ length: 30 }, (_, i) => `a${i + 1}: &a${i + 1} [*a${i}, *a${i}]`).join('\n')}`;
 
 const refusals = [

@@ -375,6 +375,19 @@ test('a large ~/.claude.json is read, and state besides servers is skipped', asy
   assert.equal(problems[0]?.line, text.split('\n').findIndex((line) => line.includes('"args": 7')) + 1);
 });
 
+test('the settings of a large ~/.claude.json are listed sooner than it is read', async () => {
+  const history = Array.from({ length: 100_000 }, (_, i) => ({ display: `prompt ${i} ${'x'.repeat(40)}` }));
+  const servers = Array.from({ length: 200 }, (_, i) => [`s${i}`, { command: 'node' }]);
+  const text = JSON.stringify({ history, mcpServers: Object.fromEntries(servers) }, undefined, 1);
+  const startMs = performance.now();
+  const { settings } = await loadText(text, { name: '.claude.json' });
+  const readMs = performance.now();
+  const last = settings().findLast(({ origin }) => origin === 'file');
+  assert.ok(performance.now() - readMs < readMs - startMs);
+  const line = text.split('\n').findLastIndex((one) => one.includes('"command"')) + 1;
+  assert.match(last?.place ?? '', new RegExp(`:${line}:\\d+$`));
+});
+
 // N-09
 test('a wrong entry fails alone, with its position and all its problems', async () => {
   const text = `{"mcpServers": {
