@@ -68,6 +68,16 @@ for (const args of misuses) {
   });
 }
 
+const ON_LINUX = { ...BOUNDED, skip: process.platform !== 'linux' };
+
+test('run ends where no state directory can be made, also below /proc', ON_LINUX, async () => {
+  const gateway = { listen: '127.0.0.1:0', operator: false };
+  await writeFile(join(dir, 'homeless.json'), JSON.stringify({ mcpServers: {}, gateway }));
+  const { code, stderr } = await linkspan(['run', '--config', 'homeless.json'], { HOME: '/proc' });
+  assert.equal(code, 1);
+  assert.match(stderr, /The state directory \/proc\/\S+ cannot be used: it does not exist and cannot be made/);
+});
+
 test('validate prints endpoints and upstreams, and no secret', BOUNDED, async () => {
   const PATH = await folderWith('npx');
   const { code, stdout, stderr } = await linkspan(['validate', '--config', 'good.json'], { SECRET: 'hunter2', PATH });

@@ -16,13 +16,19 @@ export async function statOf(path: string): Promise<Stats | undefined> {
 
 /** Creates a directory that only this user can read, with its parents. An existing directory keeps its mode. */
 export async function makeStateDir(path: string): Promise<void> {
+  if (await isDirectory(path)) return;
+  await makeStateDir(dirname(path));
   try {
-    await mkdir(path, { recursive: true, mode: 0o700 });
-  } catch (thrown) {
-    // For several levels Node reports ENOENT whatever the cause is; for one level it reports the cause.
-    if (!isCode(thrown, 'ENOENT')) throw thrown;
+    // Not `recursive`: in /proc, Node would repeat its attempts for ever, and elsewhere it hides the cause behind ENOENT.
     await mkdir(path, { mode: 0o700 });
+  } catch (thrown) {
+    // Another process may have made it.
+    if (!isCode(thrown, 'EEXIST') || !(await isDirectory(path))) throw thrown;
   }
+}
+
+async function isDirectory(path: string): Promise<boolean> {
+  return (await statOf(path))?.isDirectory() ?? false;
 }
 
 /** Size of one write, so that a long file does not block the process. */
