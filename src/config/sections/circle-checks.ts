@@ -1,4 +1,5 @@
 import { resolve } from 'node:path';
+import { COMMAND } from '../../command-name.ts';
 import { endpointPath, ssePath } from '../../endpoint-path.ts';
 import type { Config } from '../values/config.ts';
 import type { Document } from '../document/document.ts';
@@ -10,6 +11,10 @@ import { isSameHost } from './addresses.ts';
 
 /** The parts of a config that say where clients reach its gateway, and with which upstreams. */
 type Served = Pick<Config, 'file' | 'listen' | 'tls' | 'publicUrl' | 'profiles'>;
+
+const ITSELF = 'this is the gateway itself';
+const AT_ITS_ADDRESS = `${ITSELF}, which listens there with "${COMMAND} run"`;
+const ELSEWHERE = `, let the gateway listen elsewhere, or use "${COMMAND} stdio", which listens nowhere`;
 
 /** Upstreams that are the gateway itself. */
 interface Itself {
@@ -37,11 +42,9 @@ export function judgeItself(
     const isItself =
       target.kind === 'stdio' ? servesFile(target, served.file) : listens && leadsBack(id, target, served);
     if (!isItself) continue;
-    const path = placeOf(map, id);
-    const message = isOwn
-      ? 'this is the gateway itself, whose tools would come back under one more prefix; remove this entry, or let the gateway listen elsewhere'
-      : 'this is the gateway itself; left out';
-    found.set(id, document.problem(path, message, 'key'));
+    const [what, way] = target.kind === 'stdio' ? [ITSELF, ''] : [AT_ITS_ADDRESS, ELSEWHERE];
+    const rest = isOwn ? `its tools would come back under one more prefix; remove this entry${way}` : 'left out';
+    found.set(id, document.problem(placeOf(map, id), `${what}; ${rest}`, 'key'));
   }
   return isOwn ? { problems: found, leftOut: new Map() } : { problems: new Map(), leftOut: found };
 }

@@ -32,7 +32,10 @@ for (const [url, gateway] of [
   ['https://mcp.example.com/mcp', 'publicUrl: https://mcp.example.com'],
 ] as const) {
   test(`an upstream at ${quote(url)} is the gateway itself: ${quote(gateway.slice(0, 30))}`, async () => {
-    assert.match((await problemOf(url, gateway)) ?? '', /this is the gateway itself.*remove this entry/);
+    assert.match(
+      (await problemOf(url, gateway)) ?? '',
+      /this is the gateway itself, which listens there with "linkspan run".*remove this entry/,
+    );
   });
 }
 
@@ -72,7 +75,10 @@ test('of a client’s file, the entry of the gateway itself is left out', async 
       await writeFile(file, JSON.stringify({ mcpServers: { linkspan, other } }));
       const { config, problems, warnings, disabled } = await loadConfig(file, { env: {} });
       assert.deepEqual([config.upstreams.map(({ id }) => id), problems, disabled], [['other'], [], ['linkspan']]);
-      assert.match(warnings.join(), /mcpServers\.linkspan: this is the gateway itself; left out/);
+      assert.match(
+        warnings.join(),
+        /mcpServers\.linkspan: this is the gateway itself(, which listens there with "linkspan run")?; left out/,
+      );
     }
   } finally {
     await rm(dir, { recursive: true });
