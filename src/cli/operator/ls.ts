@@ -137,7 +137,7 @@ const READERS: Readonly<Record<List, (target: RunningGateway, options: LsOptions
       one.kind,
       String(one.count),
       one.principal,
-      one.view,
+      endpointPath(one.view),
     ];
     return { answer, text: placed(headings, answer.streams, cellsOf, 'No stream is open.', answer) };
   },

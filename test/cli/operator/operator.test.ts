@@ -10,7 +10,7 @@ import { LISTS } from '../../../src/cli/operator/ls.ts';
 import { type Ran, runCli } from '../../support/cli.ts';
 import { MAIN } from '../../support/program.ts';
 import { hasUnseen } from '../../../src/peer-text.ts';
-import { post, rpc } from '../../downstream/client.ts';
+import { getEvents, initialize, post, rpc } from '../../downstream/client.ts';
 import { type RunningGateway, startGateway } from '../../support/gateway.ts';
 
 const SERVER = fileURLToPath(new URL('../../fixtures/servers/pid-stdio.ts', import.meta.url));
@@ -109,6 +109,18 @@ test('ls prints every list for people and as JSON', BOUNDED, async () => {
     assert.equal(typeof JSON.parse(json.stdout), 'object', list);
   }
   assert.match((await on('ls', 'items')).stdout, /^tool +local__pid +local: pid +published$/m);
+});
+
+test('ls streams shows the endpoint of an open stream', BOUNDED, async () => {
+  const other = await startGateway({ mcpServers: { local: { command: process.execPath, args: [SERVER] } } });
+  try {
+    const stream = await getEvents(other.endpoint(), await initialize(other.endpoint()));
+    const { stdout } = await linkspan(['ls', 'streams', '--config', other.configFile]);
+    assert.match(stdout, /^\S+ +listen +1 +\S+ +\/mcp$/m);
+    stream.close();
+  } finally {
+    await other.stop();
+  }
 });
 
 test('restart and drain say what they did, and the next call works again', BOUNDED, async () => {
