@@ -1,9 +1,6 @@
 import type { Command } from 'commander';
 import type { ActionOf } from '../action.ts';
 
-/** The words that may follow `key`, for completions. A test compares them with the commands. */
-export const KEY_WORDS = ['create', 'list', 'revoke', 'rotate'] as const;
-
 function onKeys(command: Command): Command {
   return command
     .option('-c, --config <file>', 'the config file whose keys these are (default: found as "run" finds it)')

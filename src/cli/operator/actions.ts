@@ -1,5 +1,5 @@
 import { COMMAND } from '../../command-name.ts';
-import { LOG_LEVELS } from '../../config/values/config.ts';
+import type { LogLevel } from '../../config/values/config.ts';
 import { DURATION, durationMs } from '../../config/schema/units.ts';
 import {
   configDiffAnswer,
@@ -59,13 +59,9 @@ export async function rotateKeys({ grace, ...options }: PrintOptions & { readonl
 }
 
 /** Prints the level of the log, or sets it. @throws {CliError} */
-export async function logLevel(level: string | undefined, options: PrintOptions): Promise<number> {
-  const wanted = LOG_LEVELS.find((known) => known === level);
-  if (level !== undefined && wanted === undefined) {
-    throw new CliError(EXIT.usage, `expected one of ${LOG_LEVELS.join(', ')}, got ${JSON.stringify(level)}`);
-  }
+export async function logLevel(level: LogLevel | undefined, options: PrintOptions): Promise<number> {
   const target = await findGateway(options, process.cwd(), process.env);
-  const change: Partial<AdminCall> = wanted === undefined ? {} : { method: 'PUT', body: { level: wanted } };
+  const change: Partial<AdminCall> = level === undefined ? {} : { method: 'PUT', body: { level } };
   const answer = await askGateway(target, logLevelAnswer, { path: '/log-level', ...change });
   print(options.json ? jsonText(answer) : `${oneLine(answer.message ?? answer.level)}\n`);
   return codeOf(answer);

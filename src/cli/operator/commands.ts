@@ -1,18 +1,14 @@
 import { COMMAND } from '../../command-name.ts';
 import { Argument, type Command, Option } from 'commander';
-import { KEY_WORDS } from '../keys/commands.ts';
+import { LOG_LEVELS } from '../../config/values/config.ts';
 import type { ActionOf } from '../action.ts';
 import type { Completable, Shell } from './completion.ts';
+import type { ExplainedKind } from './explain.ts';
+import type { List } from './ls.ts';
 
-/** Words that may follow a command, by command. They equal those of the commands themselves; a test compares them. */
-export const WORDS = {
-  ls: ['upstreams', 'items', 'clients', 'sessions', 'streams', 'calls', 'config'],
-  explain: ['tool', 'prompt', 'resource'],
-  completion: ['bash', 'zsh', 'fish'],
-  'log-level': ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'],
-  config: ['diff'],
-  key: KEY_WORDS,
-} as const;
+export const LISTS: readonly List[] = ['upstreams', 'items', 'clients', 'sessions', 'streams', 'calls', 'config'];
+const KINDS: readonly ExplainedKind[] = ['tool', 'prompt', 'resource'];
+export const SHELLS: readonly Shell[] = ['bash', 'zsh', 'fish'];
 
 /** Adds the options that choose a running gateway, and `--json`. */
 function onGateway(command: Command): Command {
@@ -31,7 +27,7 @@ export function addOperatorCommands(program: Command, runs: ActionOf): void {
 
   onGateway(program.command('ls'))
     .description('List what the running gateway has.')
-    .addArgument(new Argument('[list]', 'the list to print').choices(WORDS.ls).default('upstreams'))
+    .addArgument(new Argument('[list]', 'the list to print').choices(LISTS).default('upstreams'))
     .option('--view <endpoint>', 'items: the endpoint /mcp/<endpoint> (default: /mcp)')
     .option('--upstream <id>', 'items: only those of this upstream')
     .addOption(new Option('--era <era>', 'items: those for clients of this era').choices(['legacy', 'modern']))
@@ -55,7 +51,7 @@ export function addOperatorCommands(program: Command, runs: ActionOf): void {
   onGateway(program.command('explain'))
     .description('Say whether a principal may use an item, and why. Exits with 1 if it may not.')
     .usage('[options] --as <who> <kind> <name>')
-    .addArgument(new Argument('<kind>', 'the kind of the item').choices(WORDS.explain))
+    .addArgument(new Argument('<kind>', 'the kind of the item').choices(KINDS))
     .argument('<name>', `the published name or URI, as in "${COMMAND} ls items"`)
     .requiredOption('--as <who>', 'the principal: JSON, a file with the payload of a token, or the name of an API key')
     .option('--args <json>', 'the arguments of the call')
@@ -88,7 +84,7 @@ export function addOperatorCommands(program: Command, runs: ActionOf): void {
 
   onGateway(program.command('log-level'))
     .description('Print the level of the log, or change it until the gateway stops.')
-    .addArgument(new Argument('[level]', 'the lowest level that is written').choices(WORDS['log-level']))
+    .addArgument(new Argument('[level]', 'the lowest level that is written').choices(LOG_LEVELS))
     .action(runs(async () => (await import('./actions.ts')).logLevel));
 
   onGateway(program.command('reload'))
@@ -108,7 +104,7 @@ export function addOperatorCommands(program: Command, runs: ActionOf): void {
   program
     .command('completion')
     .description('Print the completions of a shell.')
-    .addArgument(new Argument('<shell>', 'the shell').choices(WORDS.completion))
+    .addArgument(new Argument('<shell>', 'the shell').choices(SHELLS))
     .addHelpText(
       'after',
       '\nExample:\n  linkspan completion bash > ~/.local/share/bash-completion/completions/linkspan',
@@ -123,10 +119,13 @@ export function addOperatorCommands(program: Command, runs: ActionOf): void {
 
 /** Returns the commands of a program with their options, for completions. */
 function completables(program: Command): readonly Completable[] {
-  const words: Readonly<Record<string, readonly string[]>> = WORDS;
-  return program.commands.map((command) => ({
+  const visible = program.createHelp().visibleCommands(program);
+  return visible.map((command) => ({
     name: command.name(),
     options: command.options.map(({ long, short }) => long ?? short ?? '').filter((option) => option !== ''),
-    words: words[command.name()] ?? [],
+    words: [
+      ...command.commands.map((inner) => inner.name()),
+      ...command.registeredArguments.flatMap(({ argChoices = [] }) => argChoices),
+    ],
   }));
 }

@@ -8,8 +8,7 @@ export interface Completable {
   readonly words: readonly string[];
 }
 
-export const SHELLS = ['bash', 'zsh', 'fish'] as const;
-export type Shell = (typeof SHELLS)[number];
+export type Shell = 'bash' | 'zsh' | 'fish';
 
 /** Prints the script by which a shell completes the command line. Returns the exit code. */
 export function completion(shell: Shell, commands: readonly Completable[]): number {

@@ -9,8 +9,7 @@ import { findGateway, type RunningGateway } from './running-gateway.ts';
 import { endpointPath } from '../../endpoint-path.ts';
 
 /** The lists that `linkspan ls` prints. */
-export const LISTS = ['upstreams', 'items', 'clients', 'sessions', 'streams', 'calls', 'config'] as const;
-export type List = (typeof LISTS)[number];
+export type List = 'upstreams' | 'items' | 'clients' | 'sessions' | 'streams' | 'calls' | 'config';
 
 export interface LsOptions extends PrintOptions {
   /** The endpoint of `items`. */

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { LISTS } from '../../../src/cli/operator/ls.ts';
+import { LISTS } from '../../../src/cli/operator/commands.ts';
 import { type Ran, runCli } from '../../support/cli.ts';
 import { MAIN } from '../../support/program.ts';
 import { hasUnseen } from '../../../src/peer-text.ts';
