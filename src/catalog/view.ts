@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Config } from '../config/values/config.ts';
 import type { UpstreamConfig } from '../config/values/upstream-config.ts';
-import { onChangeOf } from '../config/on-change.ts';
+import { onChangeOf } from '../config/sections/lock.ts';
 import type { OnChange } from '../lock/pins.ts';
 import type { ToolFilter } from './names/glob.ts';
 

@@ -16,18 +16,16 @@ import { parseFile } from './parse-file.ts';
 import { LIMITS } from '../limits.ts';
 import { ConfigFiles, configLimitBytes, isJsonFile } from './files/config-files.ts';
 import { type FileProblem, fileProblemText } from './files/ordinary-file.ts';
-import { judgeUnpinnable, onChangeOf } from './on-change.ts';
 import { readableSecrets } from './readable-secrets.ts';
 import { places, type Places } from './document/places.ts';
 import { ConfigError, type Problem, problemLine } from './document/problem.ts';
-import { DEFAULT_LOCK_FILE, readLock } from './sections/lock.ts';
-import { limitWarnings } from './sections/limit-checks.ts';
+import { DEFAULT_LOCK_FILE, judgeUnpinnable, readLock } from './sections/lock.ts';
+import { limitWarnings, workerProblems } from './sections/limit-checks.ts';
 import { judgePinnedNames } from './sections/pinned-names.ts';
 import { readProfiles } from './sections/profiles.ts';
 import { readRates } from './sections/rates.ts';
 import { redisProblems } from './sections/redis-checks.ts';
 import { type KnownKey, SelectorJudge } from './sections/selector-faults.ts';
-import { workerProblems } from './sections/worker-checks.ts';
 import { checkSection } from './schema/section.ts';
 import { type Setting, settingsOf, type SettingsSource } from './settings.ts';
 import { withProblem } from './upstreams/upstream.ts';
@@ -173,9 +171,7 @@ function loadFrom(
   if (lock.problem !== undefined && options.ignoresLock !== true)
     throw new ConfigError([lock.problem, ...wrongEntries]);
   if (access !== undefined && lock.config !== undefined && options.ignoresLock !== true) {
-    const pinned = judgePinnedNames(document, access, lock.config, upstreams, (upstream) =>
-      onChangeOf({ lock: lock.config }, upstream),
-    );
+    const pinned = judgePinnedNames(document, access, lock.config, upstreams);
     warnings.push(...pinned.warnings);
     if (pinned.problems.length > 0) throw new ConfigError([...pinned.problems, ...wrongEntries]);
   }

@@ -1,15 +1,16 @@
 import { COMMAND } from '../../command-name.ts';
 import { LIMITS } from '../../limits.ts';
 import { LockFileError } from '../../lock/lock-file.ts';
-import { pinsOf } from '../../lock/pins.ts';
-import type { LockConfig } from '../values/config.ts';
-import type { UpstreamConfig } from '../values/upstream-config.ts';
+import { type OnChange, pinsOf } from '../../lock/pins.ts';
+import type { Config, LockConfig } from '../values/config.ts';
+import { CALLERS_LISTS, hasCallersLists, type UpstreamConfig } from '../values/upstream-config.ts';
 import type { ConfigFiles } from '../files/config-files.ts';
 import { fileProblemText } from '../files/ordinary-file.ts';
 import type { Document } from '../document/document.ts';
 import type { Places } from '../document/places.ts';
 import { type Problem, problemLine } from '../document/problem.ts';
 import type { GatewaySettings } from '../schema/gateway-schema.ts';
+import { placeOf, type UpstreamMap } from '../upstreams/client-file.ts';
 
 /** The lock file of a config that names none, beside it. */
 export const DEFAULT_LOCK_FILE = 'linkspan.lock';
@@ -62,4 +63,33 @@ function readText(files: ConfigFiles, file: string): string | undefined {
   if (found.kind === 'found') return found.bytes.toString('utf8');
   if (found.kind === 'failed' && found.code === 'ENOENT') return undefined;
   throw new LockFileError(fileProblemText(found), 0, 0);
+}
+
+/** Returns the reaction to a definition of an upstream that differs from the lock; undefined if nothing of it is pinned. */
+export function onChangeOf({ lock }: Pick<Config, 'lock'>, upstream: UpstreamConfig): OnChange | undefined {
+  if (lock === undefined || upstream.lock === 'off') return undefined;
+  return upstream.lock ?? lock.onChange;
+}
+
+/**
+ * Returns the problems of upstreams that an enforced lock withholds as a whole, by id. Nothing of them is pinned, and the gateway cannot
+ * list them without a caller to write pins.
+ */
+export function judgeUnpinnable(
+  { document, map }: { readonly document: Document; readonly map: UpstreamMap },
+  lock: LockConfig | undefined,
+  upstreams: readonly UpstreamConfig[],
+): ReadonlyMap<string, Problem> {
+  const problems = new Map<string, Problem>();
+  if (lock === undefined) return problems;
+  for (const upstream of upstreams) {
+    const { id, lock: own } = upstream;
+    const onChange = onChangeOf({ lock }, upstream);
+    const isPinned = (lock.pins.lists.get(id)?.length ?? 0) > 0;
+    if (!hasCallersLists(upstream) || onChange === undefined || onChange === 'warn' || isPinned) continue;
+    const path = placeOf(map, id);
+    const message = `${CALLERS_LISTS}, and nothing of it is in the lock, so that "${onChange}" withholds everything; set "lock: off"`;
+    problems.set(id, document.problem([...path, own === undefined ? 'auth' : 'lock'], message, 'key'));
+  }
+  return problems;
 }

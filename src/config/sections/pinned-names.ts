@@ -1,4 +1,3 @@
-import type { OnChange } from '../../lock/pins.ts';
 import type { AccessConfig } from '../../policy/access-config.ts';
 import { comparedNames } from '../../policy/comparisons.ts';
 import type { LockConfig } from '../values/config.ts';
@@ -6,6 +5,7 @@ import type { UpstreamConfig } from '../values/upstream-config.ts';
 import type { Document } from '../document/document.ts';
 import { type Path, type Problem, problemLine } from '../document/problem.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
+import { onChangeOf } from './lock.ts';
 import { rulesOf } from './rules.ts';
 import type { Faults } from './selector-faults.ts';
 
@@ -13,9 +13,6 @@ const KINDS = [
   { kind: 'tool', setting: 'tools' },
   { kind: 'prompt', setting: 'prompts' },
 ] as const;
-
-/** Returns the reaction to a definition of an upstream that differs from the lock; undefined if nothing of it is pinned. */
-type OnChangeOf = (upstream: UpstreamConfig) => OnChange | undefined;
 
 /** An upstream whose definitions are pinned. */
 interface Pinned {
@@ -34,9 +31,8 @@ export function judgePinnedNames(
   access: AccessConfig,
   lock: LockConfig,
   upstreams: readonly UpstreamConfig[],
-  onChangeOf: OnChangeOf,
 ): Faults {
-  const pinned = new Map(upstreams.map((upstream) => [upstream.id, pinnedOf(lock, upstream.id, onChangeOf(upstream))]));
+  const pinned = new Map(upstreams.map((upstream) => [upstream.id, pinnedOf(lock, upstream)]));
   const [problems, warnings]: [Problem[], string[]] = [[], []];
   for (const { rule, path } of access.roles.flatMap(rulesOf)) {
     const judges = (rule.upstreams ?? [...pinned.keys()]).map((id) => pinned.get(id));
@@ -61,8 +57,9 @@ export function judgePinnedNames(
   return { problems, warnings };
 }
 
-function pinnedOf({ pins }: LockConfig, upstream: string, reaction: OnChange | undefined): Pinned | undefined {
-  const lists = pins.lists.get(upstream) ?? [];
+function pinnedOf(lock: LockConfig, upstream: UpstreamConfig): Pinned | undefined {
+  const lists = lock.pins.lists.get(upstream.id) ?? [];
+  const reaction = onChangeOf({ lock }, upstream);
   if (reaction === undefined || lists.length === 0) return undefined;
   const definitions = lists.flatMap((one) => [...one.definitions.values()]);
   const names = (kind: 'tool' | 'prompt') => definitions.filter((one) => one.kind === kind).map(({ key }) => key);

@@ -3,7 +3,7 @@ import { shownText } from '../../peer-text.ts';
 import type { Offer } from '../../catalog/offer.ts';
 import { pinnedOffer } from '../../catalog/pinned-offer.ts';
 import type { Config } from '../../config/values/config.ts';
-import { onChangeOf } from '../../config/on-change.ts';
+import { onChangeOf } from '../../config/sections/lock.ts';
 import { compareLists, type Difference } from '../../lock/comparison.ts';
 import { idOf } from '../../lock/definition.ts';
 import { listsFor } from '../../lock/lock-file.ts';

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, test } from 'node:test';
 import { diffLines } from '../../../src/config/changes/diff-text.ts';
 import { diffConfigs, isEmptyDiff } from '../../../src/config/changes/diff.ts';
 import { loadConfig, type Loaded, type LoadOptions } from '../../../src/config/load.ts';
-import { onChangeOf } from '../../../src/config/on-change.ts';
+import { onChangeOf } from '../../../src/config/sections/lock.ts';
 import { lockText } from '../../../src/lock/lock-file.ts';
 
 const EMPTY_LOCK = lockText(new Map());
