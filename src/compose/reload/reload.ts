@@ -185,7 +185,6 @@ export class Reloader implements ConfigControl {
 }
 
 const NOTHING: ConfigDiff = {
-  kept: [],
   added: [],
   removed: [],
   replaced: [],

@@ -24,8 +24,6 @@ export interface ChangedUpstream {
 
 /** The difference between the running config and the next one. */
 export interface ConfigDiff {
-  /** Ids of upstreams with equal settings. */
-  readonly kept: readonly string[];
   readonly added: readonly UpstreamConfig[];
   /** Ids of upstreams that are only in the running config. */
   readonly removed: readonly string[];
@@ -46,7 +44,6 @@ export function diffConfigs(running: Config, next: Config): ConfigDiff {
   const before = new Map(running.upstreams.map((upstream) => [upstream.id, upstream]));
   const after = new Map(next.upstreams.map((upstream) => [upstream.id, upstream]));
   const added: UpstreamConfig[] = [];
-  const kept: string[] = [];
   const replaced: ChangedUpstream[] = [];
   const updated: ChangedUpstream[] = [];
   for (const config of next.upstreams) {
@@ -57,15 +54,14 @@ export function diffConfigs(running: Config, next: Config): ConfigDiff {
     }
     const found = changesBetween(old, config);
     const changes = found.map((change) => named(['mcpServers', old.title], change));
-    if (changes.length === 0) kept.push(config.id);
-    else if (found.some((change) => needsReplacement(change, config))) replaced.push({ config, changes });
+    if (changes.length === 0) continue;
+    if (found.some((change) => needsReplacement(change, config))) replaced.push({ config, changes });
     else updated.push({ config, changes });
   }
   const settings = changesBetween(settingsOf(running), settingsOf(next));
   const isDeferred = ({ at }: Change) => effectsAt(GATEWAY_EFFECTS, at).includes('at the next start');
   const name = (change: Change) => named(['gateway'], change);
   return {
-    kept,
     added,
     removed: [...before.keys()].filter((id) => !after.has(id)),
     replaced,
@@ -82,8 +78,7 @@ export function diffConfigs(running: Config, next: Config): ConfigDiff {
 
 /** Returns whether the configs do not differ. */
 export function isEmptyDiff(diff: ConfigDiff): boolean {
-  const { kept: _kept, ...changes } = diff;
-  return Object.values(changes).every((list) => list.length === 0);
+  return Object.values(diff).every((list) => list.length === 0);
 }
 
 /** Returns the next config with the running values of all settings that take effect at a restart only. */
