@@ -1,5 +1,5 @@
 import { COMMAND } from '../command-name.ts';
-import { definitionName, differenceLine } from '../lock/difference-text.ts';
+import { statusText } from '../lock/difference-text.ts';
 import type { EraDifference } from '../lock/upstream-check.ts';
 import { oneLine } from '../peer-text.ts';
 
@@ -68,7 +68,7 @@ function lines(difference: EraDifference): readonly string[] {
   const { eras, changes } = difference;
   const [only] = eras;
   const where = eras.length === 1 && only !== undefined ? ` (${only})` : '';
-  if (changes.length === 0) return [`    ${differenceLine(difference)}${where}`];
-  const name = `${definitionName(difference)} ${difference.status === 'added' ? 'is new' : 'has changed'}${where}`;
-  return changes.map(({ risk, text }) => `  ${risk === 'suspicious' ? '!' : ' '} ${name}: ${text} [${risk}]`);
+  const status = `${statusText(difference)}${where}`;
+  if (changes.length === 0) return [`    ${status}`];
+  return changes.map(({ risk, text }) => `  ${risk === 'suspicious' ? '!' : ' '} ${status}: ${text} [${risk}]`);
 }

@@ -3,14 +3,13 @@ import type { Difference } from './comparison.ts';
 
 const STATUS = { added: 'is new', removed: 'is gone', changed: 'has changed' } as const;
 
-/** Returns a definition for people, such as `tool "read_file"`. */
-export function definitionName({ kind, key }: Pick<Difference, 'kind' | 'key'>): string {
-  return kind === 'instructions' ? 'instructions' : `${kind} "${shown(key)}"`;
+/** Returns a difference without its changes, such as `tool "read_file" has changed`. */
+export function statusText({ kind, key, status }: Difference): string {
+  return `${kind === 'instructions' ? kind : `${kind} "${shown(key)}"`} ${STATUS[status]}`;
 }
 
 /** Returns a difference as one line, such as `tool "read_file" has changed: description: "…" → "…"`. */
 export function differenceLine(difference: Difference): string {
-  const { status, changes } = difference;
-  const words = changes.map(({ text }) => text).join('; ');
-  return `${definitionName(difference)} ${STATUS[status]}${words === '' ? '' : `: ${words}`}`;
+  const words = difference.changes.map(({ text }) => text).join('; ');
+  return `${statusText(difference)}${words === '' ? '' : `: ${words}`}`;
 }

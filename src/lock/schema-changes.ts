@@ -193,9 +193,8 @@ function listChanges(
   after: readonly unknown[],
   path: readonly string[],
 ): readonly Change[] {
-  if (key === 'prefixItems' || before.length === after.length) {
-    const changes = after.flatMap((item, at) => schemaChanges(before[at], item, [...path, String(at)]));
-    if (before.length === after.length && key !== 'examples') return changes;
+  if (before.length === after.length && key !== 'examples') {
+    return after.flatMap((item, at) => schemaChanges(before[at], item, [...path, String(at)]));
   }
   const code = setChange(textsOf(before), textsOf(after));
   const isReversed = key === 'allOf';
