@@ -108,7 +108,12 @@ async function main(argv: readonly string[]): Promise<number> {
   program
     .command('worker', { hidden: true })
     .description('Serve clients for the gateway that has started this process.')
-    .action(runs(async () => (await import('./cli/worker.ts')).worker));
+    .action(
+      runs(async () => {
+        const { runWorker } = await import('./compose/workers/worker.ts');
+        return () => runWorker().then(() => 0);
+      }),
+    );
 
   program
     .command('prefetch')

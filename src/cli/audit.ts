@@ -9,10 +9,9 @@ import { renamedFilesOf } from '../audit/renamed-files.ts';
 import { type AuditReport, verifyAudit } from '../audit/verify.ts';
 import type { Config } from '../config/values/config.ts';
 import { findConfigFile } from '../config/find-file.ts';
-import { loadConfig } from '../config/load.ts';
 import { StartError } from '../errors.ts';
 import { countText, jsonText, print, printError } from './operator/output.ts';
-import { fileOf, loadOptions } from './start.ts';
+import { loadForReading } from './start.ts';
 
 /** The command-line options of `audit verify`. */
 export interface AuditVerifyOptions {
@@ -59,9 +58,7 @@ async function configOf(files: readonly string[], options: AuditVerifyOptions): 
   if (files.length > 0 && options.config === undefined && findConfigFile(process.cwd(), process.env) === undefined) {
     throw new StartError('name the key of the audit log with --key-file, or the config that has it with --config');
   }
-  const start = options.config === undefined ? {} : { config: options.config };
-  const { config } = await loadConfig(fileOf(start), loadOptions(start).preview);
-  return config;
+  return (await loadForReading(options)).config;
 }
 
 function noFile(): never {

@@ -1,7 +1,6 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import { type OfflineGateway, openOffline } from '../compose/offline.ts';
 import type { Config } from '../config/values/config.ts';
-import { loadConfig } from '../config/load.ts';
 import { describedPrincipal } from '../config/sections/described-principal.ts';
 import { hintsOf } from '../gateway/exchange/gate.ts';
 import type { GrantConfig } from '../policy/access-config.ts';
@@ -9,7 +8,7 @@ import { type Decision, type Item, plainItem } from '../policy/decide.ts';
 import type { Principal } from '../policy/principal.ts';
 import { scopesOnDemandOf } from '../policy/scopes-on-demand.ts';
 import { jsonText, print, printError } from './operator/output.ts';
-import { loadOptions } from './start.ts';
+import { loadForReading } from './start.ts';
 import { endpointPath } from '../endpoint-path.ts';
 
 /** The command-line options of `policy diff`. */
@@ -33,8 +32,8 @@ interface Change {
  * Resolves with 1 if there are any, or if there are no lists to say so by.
  */
 export async function policyDiff(oldFile: string, newFile: string, options: PolicyDiffOptions): Promise<number> {
-  const { config: before } = await loadConfig(oldFile, loadOptions({}).preview);
-  const { config: after } = await loadConfig(newFile, loadOptions({}).preview);
+  const { config: before } = await loadForReading({ config: oldFile });
+  const { config: after } = await loadForReading({ config: newFile });
   const [old, next] = await openWithLists(before, after, options.stateDir);
   for (const doubt of new Set([old.doubt, next.doubt])) {
     if (doubt !== undefined) printError(`warning: ${doubt}\n`);

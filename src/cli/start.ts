@@ -1,13 +1,17 @@
+import { resolve } from 'node:path';
 import { isatty } from 'node:tty';
 
 import { isLoopback } from '../config/schema/address.ts';
 import type { AccessLog, Config } from '../config/values/config.ts';
 import { configFile } from '../config/find-file.ts';
 import { printError } from './operator/output.ts';
-import { loadOrLastGood } from '../config/last-good.ts';
+import { type KeptUpstreams, loadOrLastGood } from '../config/last-good.ts';
 import { type Loaded, type LoadOptions, loadConfig } from '../config/load.ts';
+import { stateDirOf } from '../config/state-dir.ts';
 import { firstKeyHash, keptFirstKeyHash } from '../store/disk/first-key.ts';
+import { readLastGood } from '../store/disk/last-good-file.ts';
 import { createLogger, type LogFormat, type Logger } from '../telemetry/log.ts';
+import { messageOf } from '../thrown.ts';
 
 /** The command-line options of commands that load a config. */
 export interface StartOptions {
@@ -102,9 +106,26 @@ export async function start(verb: 'run' | 'stdio', options: StartOptions): Promi
 
 /** Loads the config, with the upstreams of the copy in its state directory if it is broken. @throws {ConfigError} */
 async function startOrLastGood(file: string, how: LoadOptions): Promise<Loaded> {
-  const { keptUpstreams } = await import('./kept-upstreams.ts');
   const kept = await keptUpstreams(file, how.env);
   return await loadOrLastGood((lastGood) => loadConfig(file, { ...how, lastGood }), kept);
+}
+
+/** Returns the upstreams of the last good version of a config file, from the state directory that the file names. */
+async function keptUpstreams(file: string, env: NodeJS.ProcessEnv): Promise<KeptUpstreams> {
+  const stateDir = await stateDirOf(file, env);
+  try {
+    const found = await readLastGood(stateDir);
+    if (found?.file === resolve(file)) return found;
+    const missing = `there is no last good version of this file in ${stateDir}; a start with --last-good keeps one`;
+    return { missing };
+  } catch (thrown) {
+    return { missing: messageOf(thrown) };
+  }
+}
+
+/** Loads the config of a command that only reads it. Changes nothing. @throws {ConfigError} */
+export function loadForReading(options: StartOptions): Promise<Loaded> {
+  return loadConfig(fileOf(options), loadOptions(options).preview);
 }
 
 /** Returns the config file: the one that the command line names, else the one that is found. @throws {ConfigError} */

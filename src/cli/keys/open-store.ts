@@ -2,11 +2,10 @@ import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { ApiKeys } from '../../auth/api-key.ts';
 import type { Config } from '../../config/values/config.ts';
-import { loadConfig } from '../../config/load.ts';
 import type { ApiKeyStore } from '../../store/api-key-store.ts';
 import { diskApiKeyStore } from '../../store/disk/api-key-store.ts';
 import { CliError, EXIT } from '../operator/cli-error.ts';
-import { fileOf, loadOptions } from '../start.ts';
+import { loadForReading } from '../start.ts';
 
 /** The options that choose the keys to work on. */
 export interface StoreOptions {
@@ -28,14 +27,13 @@ interface OpenStore extends AsyncDisposable {
  *
  * @throws {ConfigError} if the config cannot be used; {CliError} if it keeps no keys, or Redis cannot be reached.
  */
-export async function openKeyStore({ config, file }: StoreOptions): Promise<OpenStore> {
-  if (file !== undefined) return onDisk(resolve(file), undefined);
-  const start = config === undefined ? {} : { config };
-  const { config: loaded } = await loadConfig(fileOf(start), loadOptions(start).preview);
-  const open = await openStoreOf(loaded);
+export async function openKeyStore(options: StoreOptions): Promise<OpenStore> {
+  if (options.file !== undefined) return onDisk(resolve(options.file), undefined);
+  const { config } = await loadForReading(options);
+  const open = await openStoreOf(config);
   if (open !== undefined) return open;
   const how = 'set gateway.auth.keyFile to a path, such as keys.json, or gateway.auth.keysInRedis to true';
-  throw new CliError(EXIT.failed, `${loaded.file} keeps no API keys that commands can change; ${how}`);
+  throw new CliError(EXIT.failed, `${config.file} keeps no API keys that commands can change; ${how}`);
 }
 
 /** Opens the keys that commands change; undefined if the config has none. @throws {CliError} if Redis cannot be reached. */

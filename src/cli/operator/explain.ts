@@ -4,10 +4,8 @@ import { type AskExternal, explainWith } from '../../compose/admin/explain.ts';
 import { asksAbout } from '../../gateway/exchange/external-decisions.ts';
 import { openOffline } from '../../compose/offline.ts';
 import { readPrincipal } from '../../compose/admin/read-principal.ts';
-import { configFile } from '../../config/find-file.ts';
-import { loadConfig } from '../../config/load.ts';
 import { hasCallersLists } from '../../config/values/upstream-config.ts';
-import { loadOptions } from '../start.ts';
+import { loadForReading } from '../start.ts';
 import { explainAnswer, type ExplainAnswer } from '../../operator/admin/answers.ts';
 import { readKeys } from '../keys/open-store.ts';
 import { askGateway } from './admin-client.ts';
@@ -61,7 +59,7 @@ async function askRunning(asked: Asked, options: ExplainOptions): Promise<Explai
 
 /** Explains by the config file and the last good lists. @throws {CliError} */
 async function explainOffline({ as, args, ...asked }: Asked, options: ExplainOptions): Promise<ExplainAnswer> {
-  const { config } = await loadConfig(configFile(options.config, process.cwd(), process.env), loadOptions({}).preview);
+  const { config } = await loadForReading(options);
   const gateway = await openOffline(config, options.stateDir);
   const view = gateway.views.get(asked.view);
   if (view === undefined) throw new CliError(EXIT.failed, `There is no endpoint "${asked.view}".`);
