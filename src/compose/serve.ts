@@ -28,7 +28,7 @@ import { openAuditLog } from './open-audit-log.ts';
 import { openTracing } from './open-tracing.ts';
 import { OperatorAccess } from './operator-access.ts';
 import { Reloader } from './reload/reload.ts';
-import type { Replicas } from './replicas/replicas.ts';
+import type { AnsweringForAll, Replicas, ReplicaSurroundings } from './replicas/replicas.ts';
 import { upstreamTransports } from './transports.ts';
 import { logUnmatchedGlobs } from './lists/unmatched-globs.ts';
 import { fullUpstreamStatuses, readiness } from './upstream-status.ts';
@@ -108,7 +108,7 @@ async function start(loaded: Loaded, log: Logger, options: ServeOptions, cleanup
     refusals?.flush();
     await audit?.close();
   });
-  const replicas = await joinReplicas(config, metrics, log, callers, options.worker);
+  const replicas = await openReplicas(config, { metrics, log, callers }, options.worker);
   cleanups.defer(() => replicas?.close());
   audit = await openAudit(replicas, options.worker, config, metrics, log);
   refusals = audit && new RefusalAudit(audit, (limit) => metrics.countLimit(limit));
@@ -120,7 +120,7 @@ async function start(loaded: Loaded, log: Logger, options: ServeOptions, cleanup
   cleanups.defer(() => core.stop());
   disableAsOthers(core, options.worker);
   const phase: ProcessPhase = { isStopping: false, isDraining: false };
-  let forAll: Awaited<ReturnType<NonNullable<Replicas['answerForAll']>>> | undefined;
+  let forAll: AnsweringForAll | undefined;
   const ready = () => readinessIn(phase, core, edge?.reasons);
   metrics.recordStart(startedAtMs, loaded.lastGood && Date.parse(loaded.lastGood.savedAt));
   metrics.onScrape('ready', () => (ready().ready ? 1 : 0));
@@ -163,7 +163,8 @@ async function start(loaded: Loaded, log: Logger, options: ServeOptions, cleanup
     phase,
   });
   const onOperation = operationRecorder(audit);
-  forAll = await replicas?.answerForAll?.({ own, core, onOperation });
+  // The parent of workers answers operators for them.
+  if (options.worker === undefined) forAll = await replicas?.answerForAll({ own, core, onOperation });
   if (options.warmUntil !== undefined) await Promise.race([core.refresh(), options.warmUntil]);
   identity.setIssuer(() => edge?.publicOrigin ?? '');
   const opened = await Edge.open(config, {
@@ -219,21 +220,19 @@ async function start(loaded: Loaded, log: Logger, options: ServeOptions, cleanup
 }
 
 /** Joins the other replicas or workers, if there are any. Loads nothing of it otherwise. */
-async function joinReplicas(
+async function openReplicas(
   config: Config,
-  metrics: Metrics,
-  log: Logger,
-  callers: Callers,
+  surroundings: ReplicaSurroundings,
   worker: WorkerSide | undefined,
 ): Promise<Replicas | undefined> {
   if (worker !== undefined) {
     const { openWorkerReplicas } = await import('./workers/worker-replicas.ts');
-    return await openWorkerReplicas(worker, metrics, log, callers);
+    return await openWorkerReplicas(worker, surroundings);
   }
   const { redis } = config;
   if (redis === undefined) return undefined;
-  const { openReplicas } = await import('./replicas/replicas.ts');
-  return await openReplicas({ ...config, redis }, metrics, log, callers);
+  const { openRedisReplicas } = await import('./replicas/redis-replicas.ts');
+  return await openRedisReplicas({ ...config, redis }, surroundings);
 }
 
 /** Opens the audit log, if the config has one. That of a worker is that of its parent. */

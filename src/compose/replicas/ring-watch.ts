@@ -20,7 +20,7 @@ interface RingEvents extends RingCallbacks {
   readonly onLost: () => void;
 }
 
-/** Reads the ring of keys in Redis again and again, and reports what has changed. */
+/** Reads the shared ring of keys again and again, and reports what has changed. */
 export class RingWatch {
   readonly #ring: KeyStore;
   readonly #internalKeys: InternalKeys;
@@ -65,7 +65,7 @@ export class RingWatch {
       const failure = messageOf(thrown);
       if (!(thrown instanceof GatewayError) && failure !== this.#failure) {
         this.#failure = failure;
-        this.#log.error({ err: thrown }, 'the keys in Redis cannot be read');
+        this.#log.error({ err: thrown }, 'the shared keys cannot be read');
       }
     } finally {
       this.#isReading = false;
@@ -75,7 +75,7 @@ export class RingWatch {
   async #read(): Promise<void> {
     const records = await this.#ring.read();
     if (!this.#internalKeys.update(records)) {
-      this.#log.error('the keys in Redis were lost and replaced; all sessions end');
+      this.#log.error('the shared keys were lost and replaced; all sessions end');
       this.#isReplaced = true;
       this.#callbacks.onLost();
     }

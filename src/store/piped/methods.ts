@@ -121,8 +121,6 @@ export const STORE_NOTICES = {
   revoked: method('notices.revoked', z.object({ member: TEXT, key: PLACEMENT_KEY }), NOTHING),
   /** Another worker has written these lists. */
   offerWritten: method('notices.offerWritten', OFFER, NOTHING),
-  /** The ring has another key. */
-  ringChanged: method('notices.ringChanged', NOTHING, NOTHING),
   /** The reason why the state cannot be written, in words; undefined when it can be written again. */
   stateFailure: method('notices.stateFailure', MAYBE_TEXT, NOTHING),
 } as const;

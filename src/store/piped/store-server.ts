@@ -30,13 +30,13 @@ export class StoreServer {
   add(calls: PipeCalls): () => void {
     this.#workers.add(calls);
     const { state, outcomes, counters, rates } = this.#stores;
+    serveStore(calls, STORES.keys, state.keys);
     serveStore(calls, STORES.tasks, state.tasks);
     serveStore(calls, STORES.keyedCalls, state.keyedCalls);
     serveStore(calls, STORES.outcomes, outcomes);
     serveStore(calls, STORES.counters, counters);
     serveStore(calls, STORES.rates, rates);
     this.#serveSessions(calls);
-    this.#serveKeys(calls);
     this.#serveOffers(calls);
     const leaveAll = this.#servePlacements(calls);
     return () => {
@@ -63,15 +63,6 @@ export class StoreServer {
       const ended = sessions.end(session);
       await placements.revoke(sessionKey(session));
       return await ended;
-    });
-  }
-
-  #serveKeys(calls: PipeCalls): void {
-    const { keys } = this.#stores.state;
-    serveStore(calls, STORES.keys, keys);
-    calls.serve(STORES.keys.add, async ([nowMs, graceMs]) => {
-      await keys.add(nowMs, graceMs);
-      for (const worker of this.#workers) void worker.call(STORE_NOTICES.ringChanged, undefined).catch(ignore);
     });
   }
 

@@ -2,13 +2,14 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { Cleanups } from '../../../src/compose/cleanups.ts';
-import { joinProcesses } from '../../../src/compose/replicas/join-processes.ts';
+import { joinReplicas, type SharedPlace } from '../../../src/compose/replicas/replicas.ts';
 import { SharedAddresses } from '../../../src/compose/replicas/shared-addresses.ts';
 import { Callers } from '../../../src/policy/callers.ts';
-import { InternalKeys } from '../../../src/replicas/internal-keys.ts';
-import { freshKey } from '../../../src/store/key-store.ts';
 import { MemoryCounterTable } from '../../../src/store/memory/counter-table.ts';
+import { MemoryKeyStore } from '../../../src/store/memory/key-store.ts';
 import { MemoryPlacementTable } from '../../../src/store/memory/placement-table.ts';
+import { MemoryRateTable } from '../../../src/store/memory/rate-table.ts';
+import { openState } from '../../../src/store/open-state.ts';
 import { unreadableMember } from '../../../src/store/placement-table.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
 import { waitUntil } from '../../support/wait-until.ts';
@@ -66,31 +67,39 @@ test('replicas whose addresses cannot be read share none', () => {
   assert.deepEqual(Array.from({ length: 40 }, (_, at) => see(at * 20, ...unreadable)).flat(), []);
 });
 
-test('replicas that advertise one address are named in the log of each', TIMEOUT, async () => {
-  await using cleanups = new Cleanups();
-  const keys = new InternalKeys();
-  keys.update([freshKey(Date.now())]);
-  const [table, counterTable] = [new MemoryPlacementTable(2_000), new MemoryCounterTable(30_000)];
+test('each replica reports an address that it advertises with another one', TIMEOUT, async () => {
+  await using closed = new Cleanups();
+  const [placements, counters] = [new MemoryPlacementTable(2_000), new MemoryCounterTable(30_000)];
+  const [keys, rates] = [new MemoryKeyStore(), new MemoryRateTable(ignore)];
+  const events = { onWriteFailed: ignore, onFailing: ignore, onRecovered: ignore, onLimit: ignore, onRefused: ignore };
+  const state = closed.use(await openState('/nowhere', { mayOwn: false, events }));
+  const surroundings = {
+    metrics: createMetrics('test'),
+    log: pino({ level: 'silent' }),
+    callers: new Callers(ignore),
+  };
   const join = async (): Promise<readonly string[]> => {
-    const lines: string[] = [];
-    await joinProcesses({
+    const reported: string[] = [];
+    const place: SharedPlace = {
       kind: 'replica',
       listen: { host: '127.0.0.1', port: 0 },
       addressOf: () => 'gateway.example:7000',
       keys,
-      table,
-      counterTable,
-      metrics: createMetrics('test'),
-      log: pino({ level: 'error' }, { write: (line) => void lines.push(line) }),
-      callers: new Callers(() => undefined),
-      onLimit: () => undefined,
-      isEnded: () => Promise.resolve(false),
-      cleanups,
-    });
-    return lines;
+      placements,
+      counters,
+      rates,
+      apiKeys: undefined,
+      storesOf: () => ({ state, events: undefined }),
+      onSharedAddress: (address) => reported.push(address),
+    };
+    const replicas = await joinReplicas(place, surroundings, new Cleanups());
+    closed.defer(() => replicas.close());
+    return reported;
   };
-  for (const lines of [await join(), await join()]) {
-    await waitUntil(() => lines.length > 0);
-    assert.match(lines.join(''), /"address":"gateway\.example:7000","msg":"several replicas have this address/);
+  for (const reported of [await join(), await join()]) {
+    await waitUntil(() => reported.length > 0);
+    assert.deepEqual(reported, ['gateway.example:7000']);
   }
 });
+
+function ignore(): void {}

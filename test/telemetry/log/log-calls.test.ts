@@ -47,7 +47,7 @@ const calls = [...sources].flatMap(([file, source]) =>
 /** Places whose messages are not one constant text: of a few constants, or about the config. */
 const CHANGING: Readonly<Record<string, string>> = {
   'cli/start.ts': 'warning',
-  'compose/replicas/join-processes.ts': '`the lease of this',
+  'compose/replicas/replicas.ts': '`the lease of this',
   'compose/lists/unmatched-globs.ts': 'warning',
   'compose/operator-access.ts': 'message',
   'compose/reload/reload.ts': 'warning',
