@@ -247,7 +247,6 @@ function terminal(stderr: LogDestination): DestinationStream {
   return new TerminalLog({
     write: (text) => void (stream.isTTY ? stream : stderr).write(text),
     paint: (style, text) => styleText(style, text, { stream }),
-    columns: stream.isTTY ? stream.columns : undefined,
     now: () => performance.now(),
   });
 }

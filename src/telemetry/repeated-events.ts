@@ -27,8 +27,8 @@ export class RepeatedEvents {
   readonly #events = new Map<string, Map<string, Repeated>>();
 
   /**
-   * Counts one event. Returns how often it happened since its last line, without this time, or undefined if no line is
-   * due. An event with another reason is another event; digits in reasons are ignored.
+   * Counts one event. Returns how often it happened since its last line, with this time; 0 for the first; undefined if no
+   * line is due. An event with another reason is another event; digits in reasons are ignored.
    */
   due(key: string, reason: string, nowMs: number): number | undefined {
     const like = reason.replace(/\d+/g, '#');

@@ -9,8 +9,6 @@ export type Style = 'bold' | 'dim' | 'green' | 'red' | 'yellow';
 export interface Terminal {
   readonly write: (text: string) => void;
   readonly paint: (style: Style, text: string) => string;
-  /** Undefined if the cursor cannot be moved. */
-  readonly columns: number | undefined;
   readonly now: () => number;
   /** Shows what a process has printed on stderr before its end. Default: false, because its state has the last error. */
   readonly showsStderr?: boolean;
@@ -62,10 +60,6 @@ export class TerminalLog {
   readonly #ready = new Set<string>();
   /** The number of tools that each upstream offers, by its latest lists. */
   readonly #tools = new Map<string, number>();
-  /** The latest state of each upstream, and how often it occurred in a row. */
-  readonly #counts = new Map<string, { text: string; count: number }>();
-  /** The upstream whose state is the last line on the terminal, if that line can be overwritten. */
-  #last: string | undefined;
 
   constructor(terminal: Terminal) {
     this.#terminal = terminal;
@@ -152,42 +146,21 @@ export class TerminalLog {
     if (!this.#ready.has(upstream)) return;
     clearTimeout(this.#waiting.get(upstream));
     this.#waiting.delete(upstream);
-    this.#showState(upstream, 'ready', toolsText(tools));
+    this.#show(this.#stateLine(upstream, 'ready', toolsText(tools)));
   }
 
-  /**
-   * Shows a state. Counts equal states in a row: overwrites the last line if it shows the same state, else writes a
-   * line at growing intervals.
-   */
+  /** Shows a state: a repeated one with its count, at growing intervals. */
   #showState(upstream: string, phase: string, why: string): void {
-    const like = phase === 'ready' ? phase : `${phase} ${why.replace(/\d+/g, '#')}`;
-    const known = this.#counts.get(upstream);
-    const isCounted = known?.text === like && phase !== 'ready';
-    const count = isCounted ? known.count + 1 : 1;
-    this.#counts.set(upstream, { text: like, count });
     const due = this.#repeats.due(`${upstream} ${phase}`, why, this.#terminal.now());
-    const line = this.#stateLine(upstream, phase, why, count);
-    const fits = line.width < (this.#terminal.columns ?? 0);
-    if (known?.text === like && this.#last === upstream && fits) {
-      this.#terminal.write(`\u001B[1A\r\u001B[2K${line.text}\n`);
-    } else if (due !== undefined) {
-      this.#terminal.write(`${line.text}\n`);
-    } else return;
-    this.#last = fits ? upstream : undefined;
+    if (due !== undefined) this.#show(this.#stateLine(upstream, phase, why, due));
   }
 
-  #stateLine(
-    upstream: string,
-    phase: string,
-    why: string,
-    count = 1,
-  ): { readonly text: string; readonly width: number } {
+  #stateLine(upstream: string, phase: string, why: string, count = 0): string {
     const { paint } = this.#terminal;
     const [mark, style] = MARKS.get(phase) ?? ['·', 'dim'];
     const separator = phase === 'ready' ? ', ' : ': ';
-    const rest = plain(`${phase}${why === '' ? '' : `${separator}${why}`}${count > 1 ? ` (${count} times)` : ''}`);
-    const name = plain(upstream).padEnd(16);
-    return { text: `  ${paint(style, mark)} ${name} ${rest}`, width: 5 + name.length + rest.length };
+    const rest = plain(`${phase}${why === '' ? '' : `${separator}${why}`}${timesText(count)}`);
+    return `  ${paint(style, mark)} ${plain(upstream).padEnd(16)} ${rest}`;
   }
 
   #lost({ upstream, reason, stderr }: Fields): void {
@@ -240,24 +213,21 @@ export class TerminalLog {
     if (times === undefined) return;
     const parts = [...(error === undefined ? [] : [error.message]), ...shown];
     const who = typeof upstream === 'string' ? `${upstream}: ` : '';
-    const count = times > 1 ? ` (${times} times)` : '';
-    const text = plain(`${who}${message}${parts.length === 0 ? '' : `: ${parts.join(', ')}`}${count}`);
+    const text = plain(`${who}${message}${parts.length === 0 ? '' : `: ${parts.join(', ')}`}${timesText(times)}`);
     const stack = error?.stack === undefined ? '' : `\n${error.stack.split('\n').map(plain).join('\n')}`;
     this.#show(isWarning ? `${paint('yellow', '!')} ${text}${stack}` : `${text}${stack}`);
   }
 
-  /** Returns how often a failure of an upstream happened since its last line; undefined if no line is due. 1 for other messages. */
+  /** Returns how often a failure of an upstream happened since its last line; undefined if no line is due. 0 for other messages. */
   #times(message: string, fields: Fields, error: string | undefined): number | undefined {
     const { upstream, reason, level } = fields;
     const why = typeof reason === 'string' ? reason : error;
-    if (typeof upstream !== 'string' || why === undefined || Number(level) < INFO) return 1;
-    const due = this.#repeats.due(`${upstream} ${message}`, why, this.#terminal.now());
-    return due === undefined ? undefined : due + 1;
+    if (typeof upstream !== 'string' || why === undefined || Number(level) < INFO) return 0;
+    return this.#repeats.due(`${upstream} ${message}`, why, this.#terminal.now());
   }
 
-  #show(line: string | { readonly text: string }): void {
-    this.#terminal.write(`${typeof line === 'string' ? line : line.text}\n`);
-    this.#last = undefined;
+  #show(line: string): void {
+    this.#terminal.write(`${line}\n`);
   }
 }
 
@@ -271,6 +241,10 @@ const MARKS: ReadonlyMap<string, readonly [string, Style]> = new Map([
 
 function textOf(value: unknown): string {
   return typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
+}
+
+function timesText(count: number): string {
+  return count > 1 ? ` (${count} times)` : '';
 }
 
 function toolsText(tools: number | undefined): string {

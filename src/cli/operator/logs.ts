@@ -46,8 +46,6 @@ function forPeople(): (text: string) => void {
   const terminal = new TerminalLog({
     write: (text) => void stdout.write(text),
     paint: (style, text) => styleText(style, text, { stream: stdout }),
-    // Lines are never overwritten, because they may come in bursts from the past.
-    columns: undefined,
     now: () => performance.now(),
     showsStderr: true,
   });
