@@ -5,9 +5,8 @@ export const RECENT_BYTES = 262_144;
 
 /** The latest lines of a log, and the operators that follow it. */
 export class LogTail {
-  /** Texts of one or more lines, the oldest first, from `#first` on. */
+  /** Texts of one or more lines, the oldest first. */
   readonly #texts: string[] = [];
-  #first = 0;
   #bytes = 0;
   readonly #followers = new Set<(text: string) => void>();
 
@@ -16,20 +15,12 @@ export class LogTail {
     for (const follower of this.#followers) follower(text);
     this.#texts.push(text);
     this.#bytes += Buffer.byteLength(text);
-    while (this.#bytes > RECENT_BYTES) {
-      this.#bytes -= Buffer.byteLength(this.#texts[this.#first] ?? '');
-      this.#texts[this.#first++] = '';
-    }
-    // Moving the array once for many removed texts keeps each write cheap.
-    if (this.#first > this.#texts.length / 2) {
-      this.#texts.splice(0, this.#first);
-      this.#first = 0;
-    }
+    while (this.#bytes > RECENT_BYTES) this.#bytes -= Buffer.byteLength(this.#texts.shift() ?? '');
   }
 
   /** Returns the latest lines, the oldest first. */
   recent(): readonly string[] {
-    return this.#texts.slice(this.#first);
+    return [...this.#texts];
   }
 
   /** Passes each new text to `receive`. Returns a function that ends it; undefined if too many operators follow. */
