@@ -2,7 +2,7 @@ import { isIP } from 'node:net';
 import { type Context, Hono } from 'hono';
 
 import { escapeUnseen } from '../peer-text.ts';
-import type { Metrics } from '../telemetry/metrics.ts';
+import { type Metrics, METRICS_TYPE } from '../telemetry/metrics.ts';
 import type { AdminApp } from './admin/admin-app.ts';
 import { ADMIN_PATH } from './admin/routes.ts';
 import type { ConfigState } from './admin/answers.ts';
@@ -15,7 +15,7 @@ export interface Readiness {
 
 /** Data for the operator's port. Every request reads it afresh. */
 export interface OperatorView {
-  readonly metrics: Pick<Metrics, 'text' | 'contentType'>;
+  readonly metrics: Pick<Metrics, 'text'>;
   readonly version: string;
   /** Host names accepted besides loopback names and addresses. */
   readonly allowedHosts: readonly string[];
@@ -76,9 +76,7 @@ export function createOperatorApp(view: OperatorView): Hono {
   // The port opens after the gateway has started, so every answer means "started".
   app.get('/startupz', (c) => c.json({ started: true, startedAt }));
   app.get('/version', (c) => c.json({ name: 'linkspan', version: view.version, node: process.version }));
-  app.get('/metrics', async (c) =>
-    c.text(await view.metrics.text(), 200, { 'Content-Type': view.metrics.contentType }),
-  );
+  app.get('/metrics', async (c) => c.text(await view.metrics.text(), 200, { 'Content-Type': METRICS_TYPE }));
   app.get('/status', async (c) => {
     if (!view.isLocal) {
       const message = `Other machines reach this port, so the status needs the key of an operator: ${ADMIN_PATH}/status and ${ADMIN_PATH}/upstreams.`;

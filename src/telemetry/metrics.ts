@@ -10,10 +10,12 @@ import { Bounded } from './bounded.ts';
 import { Durations } from './durations.ts';
 import type { Operation } from './operation.ts';
 import { createKeyMetrics, type KeyMetrics } from './key-metrics.ts';
-import { createLogMetrics, type LogMetrics } from './log-metrics.ts';
 import { createReloadMetrics, type ReloadMetrics } from './reload-metrics.ts';
 import { createReplicaMetrics, type ReplicaMetrics } from './replica-metrics.ts';
 import { createUpstreamMetrics, type UpstreamMetrics } from './upstream-metrics.ts';
+
+/** The media type of metrics. */
+export const METRICS_TYPE: string = Registry.PROMETHEUS_CONTENT_TYPE;
 
 /** A gauge that goes up and down by one. */
 export interface Level {
@@ -22,8 +24,7 @@ export interface Level {
 }
 
 /** Records metrics. `docs/metrics.md` lists every metric and the values of its labels. */
-export interface Metrics
-  extends UpstreamMetrics, ReloadMetrics, ReplicaMetrics, AuditMetrics, KeyMetrics, CallMetrics, LogMetrics {
+export interface Metrics extends UpstreamMetrics, ReloadMetrics, ReplicaMetrics, AuditMetrics, KeyMetrics, CallMetrics {
   /** Records an answered request of a client. `seconds` is how long the client waited. */
   recordRequest(operation: Operation, seconds: number): void;
   /** Records an answered request to an upstream. */
@@ -66,6 +67,8 @@ export interface Metrics
   countBudgetRefusal(kind: HeldKind): void;
   /** Registers a function that returns the bytes held of this kind; it is called at each scrape. */
   reportHeldBytes(kind: HeldKind, read: () => number): void;
+  /** Registers the function that returns the number of lines that the log has lost; it is called at each scrape. */
+  reportDroppedLines(read: () => number): void;
   /** Counts a message without a recipient. */
   countDropped(reason: string): void;
   /** Counts a notification that a later one about the same resource has replaced before it was sent. */
@@ -85,8 +88,7 @@ export interface Metrics
   /** Calls `update` before each scrape, for gauges that are expensive to keep up to date. */
   beforeScrape(update: () => Promise<void>): void;
 
-  readonly contentType: string;
-  /** Returns all metrics in Prometheus' text format. */
+  /** Returns all metrics in Prometheus' text format, of {@link METRICS_TYPE}. */
   text(): Promise<string>;
 }
 
@@ -128,53 +130,59 @@ function scrapedGauges(registry: Registry): (gauge: ScrapedGauge, read: () => nu
   return (gauge, read) => reads.set(SCRAPED[gauge][0], read);
 }
 
-/** Counts in a plain number that is read at each scrape, which costs nothing during requests. */
-class Count implements Level {
-  value = 0;
-
-  add(): void {
-    this.value++;
-  }
-
-  remove(): void {
-    this.value--;
-  }
-}
-
+/** Returns a level that is read at each scrape, which costs nothing during requests. */
 function level(name: string, help: string, registry: Registry): Level {
-  const count = new Count();
-  readGauge(registry, name, help, () => count.value);
-  return count;
+  let value = 0;
+  readGauge(registry, name, help, () => value);
+  return { add: () => void value++, remove: () => void value-- };
 }
 
 function streamLevels(registry: Registry): Readonly<Record<StreamKind, Level>> {
-  const counts = { post: new Count(), get: new Count(), sse: new Count() };
-  const gauge = new Gauge({
+  const counts = { post: 0, get: 0, sse: 0 };
+  new Gauge({
     name: 'linkspan_streams',
     help: 'Open event streams toward clients.',
     labelNames: ['kind'],
-    registers: [],
+    registers: [registry],
     collect() {
-      for (const kind of STREAM_KINDS) this.set({ kind }, counts[kind].value);
+      for (const kind of STREAM_KINDS) this.set({ kind }, counts[kind]);
     },
   });
-  registry.registerMetric(gauge);
-  return counts;
+  const levelOf = (kind: StreamKind): Level => ({
+    add: () => void counts[kind]++,
+    remove: () => void counts[kind]--,
+  });
+  return { post: levelOf('post'), get: levelOf('get'), sse: levelOf('sse') };
 }
 
 function heldBytes(registry: Registry): (kind: HeldKind, read: () => number) => void {
   const readers = new Map<HeldKind, () => number>();
-  const gauge = new Gauge({
+  new Gauge({
     name: 'linkspan_held_bytes',
     help: 'Bytes that are held: of events and output for clients, and of what is being received.',
     labelNames: ['kind'],
-    registers: [],
+    registers: [registry],
     collect() {
       for (const [kind, read] of readers) this.set({ kind }, read());
     },
   });
-  registry.registerMetric(gauge);
   return (kind, read) => readers.set(kind, read);
+}
+
+function droppedLines(registry: Registry): Metrics['reportDroppedLines'] {
+  let dropped = () => 0;
+  new Counter({
+    name: 'linkspan_log_dropped_lines_total',
+    help: 'Lines of the log that are lost, because they were not read fast enough.',
+    registers: [registry],
+    collect() {
+      this.reset();
+      this.inc(dropped());
+    },
+  });
+  return (read) => {
+    dropped = read;
+  };
 }
 
 function toolGauges(registry: Registry): Pick<Metrics, 'setCatalogTools' | 'removeView'> {
@@ -263,7 +271,7 @@ export function createMetrics(version: string, commit = 'unknown'): Metrics {
     ...createReplicaMetrics(registry),
     ...createAuditMetrics(registry),
     ...createCallMetrics(registry),
-    ...createLogMetrics(registry),
+    reportDroppedLines: droppedLines(registry),
     ...toolGauges(registry),
     recordRequest: (operation, seconds) => server.observe(operation, seconds),
     recordUpstreamRequest: (upstream, operation, seconds) => client.observe(operation, seconds, upstream),
@@ -321,7 +329,6 @@ export function createMetrics(version: string, commit = 'unknown'): Metrics {
       HELD_KINDS.length,
     ),
     reportHeldBytes: heldBytes(registry),
-    contentType: registry.contentType,
     beforeScrape: (update) => updates.push(update),
     text: async () => {
       for (const update of updates) await update();

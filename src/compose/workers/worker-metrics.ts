@@ -17,10 +17,6 @@ export class WorkerMetrics {
     this.#workers = workers;
   }
 
-  get contentType(): string {
-    return this.#own.contentType;
-  }
-
   async text(): Promise<string> {
     // A worker that ends meanwhile is among those that are asked.
     const ended = this.#ended;
