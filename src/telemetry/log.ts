@@ -140,7 +140,10 @@ export function requestLogBeside(log: Logger): RequestLog | undefined {
   const place = destinations.get(log);
   if (place === undefined || place.requests === 'none') return undefined;
   const isEnabled = () => log.isLevelEnabled('info');
-  return new RequestLog(place.destination, pino.stdTimeFunctions.isoTime, { errorsOnly: place.requests === 'errors', isEnabled });
+  return new RequestLog(place.destination, pino.stdTimeFunctions.isoTime, {
+    errorsOnly: place.requests === 'errors',
+    isEnabled,
+  });
 }
 
 /**

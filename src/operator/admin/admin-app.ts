@@ -81,7 +81,7 @@ export function createAdminApp(parts: AdminParts): AdminApp {
   });
 
   for (const route of ADMIN_ROUTES) {
-    app.on(route.method.toUpperCase(), route.path.replace('{id}', ':id'), async (c) => {
+    app.on(route.method.toUpperCase(), patternOf(route.path), async (c) => {
       const body = await readBody(c, route, onLimit);
       const operator = c.get('operator');
       if (route.method !== 'get') {
@@ -100,16 +100,13 @@ export function createAdminApp(parts: AdminParts): AdminApp {
     });
   }
 
+  const served = [{ method: 'get', path: '/log' }, ...ADMIN_ROUTES];
+  for (const [path, routes] of Map.groupBy(served, (route) => route.path)) {
+    const allowed = routes.map(({ method }) => method.toUpperCase()).join(', ');
+    app.all(patternOf(path), (c) => refuse(c, 'method-not-allowed', `Use ${allowed}.`, { Allow: allowed }));
+  }
   // Not `notFound`, which Hono ignores in an app that is part of another.
-  app.all('*', (c) => {
-    const { path } = c.req;
-    const methods = ADMIN_ROUTES.filter((route) => matches(route, path)).map(({ method }) => method.toUpperCase());
-    if (methods.length > 0) {
-      const allowed = methods.join(', ');
-      return refuse(c, 'method-not-allowed', `Use ${allowed}.`, { Allow: allowed });
-    }
-    return refuse(c, 'not-found', 'There is no such operation; openapi.json lists all.');
-  });
+  app.all('*', (c) => refuse(c, 'not-found', 'There is no such operation; openapi.json lists all.'));
 
   app.onError((error, c) => {
     if (error instanceof AdminError) {
@@ -132,10 +129,9 @@ function headersOf({ req }: Context): AdminHeaders {
   };
 }
 
-/** Returns whether the path of a request, with the prefix of the app, is that of the route. */
-function matches({ path }: AdminRoute, requested: string): boolean {
-  const pattern = path.replaceAll('/', '\\/').replace('{id}', '[^/]+');
-  return new RegExp(`${pattern}$`).test(requested);
+/** Returns the path of a route as Hono writes it. */
+function patternOf(path: string): string {
+  return path.replace('{id}', ':id');
 }
 
 /** Reads the JSON body of a request, within the bounds of messages from clients. An empty body is an empty map. @throws {AdminError} */

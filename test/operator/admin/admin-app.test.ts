@@ -118,3 +118,20 @@ test('an operator who leaves before the end of the body makes no line of the log
     server.close();
   }
 });
+
+const unserved = [
+  { method: 'GET', path: '/x/config/diff', status: 404, allow: null },
+  { method: 'GET', path: '/upstreams/a/b/restart', status: 404, allow: null },
+  { method: 'POST', path: '/config/diff', status: 405, allow: 'GET' },
+  { method: 'GET', path: '/upstreams/a/restart', status: 405, allow: 'POST' },
+  { method: 'POST', path: '/log-level', status: 405, allow: 'GET, PUT' },
+  { method: 'POST', path: '/log', status: 405, allow: 'GET' },
+];
+
+for (const { method, path, status, allow } of unserved) {
+  test(`${method} ${path} of the admin API is refused with ${status}`, TIMEOUT, async () => {
+    const { app } = adminApp();
+    const response = await app.request(path, { method, headers: { Authorization: AUTHORIZATION } });
+    assert.deepEqual([response.status, response.headers.get('allow')], [status, allow]);
+  });
+}
