@@ -101,9 +101,9 @@ export function setLogLevel(log: Logger, level: LogLevel): void {
   }
 }
 
-/** Returns the latest lines of a logger that {@link createLogger} has made; undefined for any other logger. */
-export function logTailOf(log: Logger): LogTail | undefined {
-  return destinations.get(log)?.tail;
+/** Returns the latest lines of a logger that {@link createLogger} has made; none for any other logger. */
+export function logTailOf(log: Logger): LogTail {
+  return destinations.get(log)?.tail ?? new LogTail();
 }
 
 /** Writes whole lines of another process to the destination of a logger that {@link createLogger} has made. */

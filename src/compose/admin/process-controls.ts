@@ -39,11 +39,9 @@ export function processControls({
         ? '/readyz answers 503, so load balancers send no new clients. Everything else goes on. Undo it with: linkspan drain --undo'
         : '/readyz answers by the state of the upstreams again.';
     },
-    recentLog: () => logTailOf(log)?.recent() ?? [],
+    recentLog: () => logTailOf(log).recent(),
     followLog: (receive) => {
-      const tail = logTailOf(log);
-      if (tail === undefined) throw new AdminError('not-supported', 'This gateway keeps no log.');
-      const stop = tail.follow(receive);
+      const stop = logTailOf(log).follow(receive);
       if (stop === undefined) throw new AdminError('overloaded', 'Too many operators follow the log. End one of them.');
       return stop;
     },

@@ -39,7 +39,6 @@ const STATUS = {
   'unsupported-media-type': 415,
   'body-too-large': 413,
   overloaded: 503,
-  'not-supported': 501,
   'internal-error': 500,
 } as const satisfies Record<RefusalCode, number>;
 

@@ -404,7 +404,6 @@ export const refusalAnswer = z
       'unsupported-media-type',
       'body-too-large',
       'overloaded',
-      'not-supported',
       'internal-error',
     ]),
     message: words('What happened, and what to do.'),

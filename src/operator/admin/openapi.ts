@@ -9,7 +9,6 @@ const REFUSALS: Readonly<Record<string, string>> = {
   403: 'The Host or the Origin is not allowed.',
   404: 'There is no such thing; the message names those that exist.',
   500: 'The gateway failed to answer; its log has the reason.',
-  501: 'This gateway cannot do that.',
 };
 
 /** The refusals of operations with a body. */

@@ -45,5 +45,5 @@ test('a changed level holds for a logger, its children and theirs', () => {
     lines.map((line) => /"msg":"(\w+)"/.exec(line)?.[1]),
     ['now', 'now', 'now', 'now'],
   );
-  assert.deepEqual(logTailOf(log)?.recent(), lines);
+  assert.deepEqual(logTailOf(log).recent(), lines);
 });
