@@ -24,21 +24,8 @@ interface Named {
 }
 
 function* holdersOf({ sessions, groups }: ClientSource): Iterable<Named> {
-  for (const session of sessions) {
-    yield { id: session.digest, kind: 'session', holder: session };
-  }
-  for (const group of groups) {
-    yield { id: group.digest, kind: 'group', holder: group };
-  }
-}
-
-/** Returns the first items, and whether there are more. */
-function firstOf<T>(items: readonly T[]): { readonly first: T[]; readonly isCut: boolean } {
-  return { first: items.slice(0, MAX_ITEMS), isCut: items.length > MAX_ITEMS };
-}
-
-function countOf(items: Iterable<unknown>): number {
-  return [...items].length;
+  for (const session of sessions) yield { id: session.digest, kind: 'session', holder: session };
+  for (const group of groups) yield { id: group.digest, kind: 'group', holder: group };
 }
 
 /** Returns the sessions and groups in memory. @param nowMs monotonic. */
@@ -52,15 +39,14 @@ export function sessionsAnswerOf(source: ClientSource, nowMs: number): SessionsA
       view: holder.view,
       revision: holder.caller.revision,
       client: client === undefined ? undefined : `${client.name} ${client.version}`.trim(),
-      requestsInFlight: countOf(holder.exchanges()),
+      requestsInFlight: [...holder.exchanges()].length,
       streams: holder.streamCount,
       subscriptions: holder.subscriptions.size,
       upstreams: [...holder.links.keys()],
       idleSeconds: Math.max(0, (nowMs - holder.usedMs) / MS),
     };
   });
-  const { first: sessions, isCut } = firstOf(all);
-  return { sessions, isCut };
+  return { sessions: all.slice(0, MAX_ITEMS), isCut: all.length > MAX_ITEMS };
 }
 
 /** Returns the open streams for messages that belong to no request. */
@@ -74,8 +60,7 @@ export function streamsAnswerOf(source: ClientSource): StreamsAnswer {
       principal: shownText(holder.caller.principal.label),
       view: holder.view,
     }));
-  const { first: streams, isCut } = firstOf(all);
-  return { streams, isCut };
+  return { streams: all.slice(0, MAX_ITEMS), isCut: all.length > MAX_ITEMS };
 }
 
 /** Returns the clients that this process has served, with what they declare. */
@@ -111,6 +96,5 @@ export function callsAnswerOf(source: ClientSource, nowMs: number): CallsAnswer 
       };
     }),
   );
-  const { first: calls, isCut } = firstOf(all.toSorted(longestFirst));
-  return { calls, isCut };
+  return { calls: all.toSorted(longestFirst).slice(0, MAX_ITEMS), isCut: all.length > MAX_ITEMS };
 }
